@@ -1,0 +1,62 @@
+/// What every kernel shares: the dimension type, constant lists, vector width, and the epilogue.
+/// The ABI is explained on one page in libjit/README.md.
+#ifndef LIBJIT_H
+#define LIBJIT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/// A dimension, offset or count: as wide as a pointer, signed so that `position - pad` needs no cast.
+typedef intptr_t dim_t;
+
+/// A shape or a list attribute. Always a constant global at the call, so its loads fold away.
+typedef struct {
+  dim_t size;
+  dim_t at[16];
+} ints_t;
+
+/// What codegen stacked behind a kernel; see "Epilogues" in libjit/README.md. May be NULL.
+/// Element (r, c) of the finished tile is result[offset + r * result's last dimension + c], in column col + c.
+typedef void (*epilogue_t)(const void *env, dim_t offset, dim_t col, dim_t rows, dim_t cols);
+
+#if defined(__AVX512F__)
+#define VECTOR_BYTES 64
+#elif defined(__AVX__)
+#define VECTOR_BYTES 32
+#else
+#define VECTOR_BYTES 16
+#endif
+
+/// Lanes of a float vector; the Python side knows it as the variant's `vector_bytes` / 4.
+#define LANES (VECTOR_BYTES / 4)
+
+/// A vector of floats that may lie at any float's address.
+typedef float vf __attribute__((vector_size(VECTOR_BYTES), aligned(4), may_alias));
+
+/// Kernels are inlined into the specialised function that calls them with constants.
+#define KERNEL __attribute__((always_inline))
+#define INLINE static inline __attribute__((always_inline))
+#define UNROLL _Pragma("clang loop unroll(full)")
+
+#define LIKE_VECTOR(pointer) (*(vf *)(pointer))
+#define LOAD_VECTOR(pointer) (*(const vf *)(pointer))
+
+/// Number of elements of a shape.
+INLINE dim_t count(const ints_t *shape) {
+  dim_t n = 1;
+  UNROLL for (dim_t i = 0; i < shape->size; i++) n *= shape->at[i];
+  return n;
+}
+
+/// Product of the dimensions first <= i < last.
+INLINE dim_t count_between(const ints_t *shape, dim_t first, dim_t last) {
+  dim_t n = 1;
+  UNROLL for (dim_t i = first; i < last; i++) n *= shape->at[i];
+  return n;
+}
+
+INLINE dim_t min_dim(dim_t a, dim_t b) { return a < b ? a : b; }
+INLINE dim_t max_dim(dim_t a, dim_t b) { return a > b ? a : b; }
+
+#endif
