@@ -1,0 +1,205 @@
+"""Compiles the kernel library to LLVM bitcode, one file per variant of `variants.toml`.
+
+    python libjit/compile.py --variant x86_64_v4 --output x86_64_v4.bc
+    python libjit/compile.py --host --directory bitcode/
+
+Stands alone: it needs ziglang (clang) and llvmlite, and nothing of glowpy. The wheel build calls it, and so
+does an installed glowpy for a variant its wheel does not carry.
+
+* clang does not optimise: a kernel is optimised after it was inlined into a caller that knows the dimensions.
+* No function keeps a target attribute, so that any caller may inline it.
+* The bytes depend on the sources, the flags and the two compilers' versions; never on a path, or the time.
+* An output file is complete or absent.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import re
+import subprocess
+import sys
+import tempfile
+import tomllib
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+import llvmlite.binding as llvm
+
+ROOT = Path(__file__).resolve().parent
+
+FLAGS = (
+    "-std=c11",
+    "-O3",
+    "-ffp-contract=fast",
+    "-fno-math-errno",
+    "-fno-sanitize=all",
+    "-fno-stack-protector",
+    "-fno-asynchronous-unwind-tables",
+    "-fno-unwind-tables",
+    "-fomit-frame-pointer",
+    "-g0",
+    "-DNDEBUG",
+    "-Wall",
+    "-Wextra",
+    "-Wno-unused-function",
+    "-Wno-unused-parameter",
+    "-Xclang",
+    "-disable-llvm-passes",
+    "-emit-llvm",
+)
+
+# What ties a function to the processor it was compiled for, or to a caller compiled alike.
+_TARGET_ATTRIBUTES = re.compile(
+    r' "(?:target-cpu|target-features|tune-cpu|min-legal-vector-width|no-builtins)"(?:="[^"]*")?'
+)
+_ORIGIN = re.compile(r"^(?:source_filename = .*|!llvm\.ident = .*)\n", re.MULTILINE)
+_TRIPLE = re.compile(r'^target triple = "[^"]*"$', re.MULTILINE)
+
+
+class CompileError(Exception):
+    """The library could not be compiled; the message is meant for whoever started the compilation."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What the compiler needs to know of a variant."""
+
+    name: str
+    target: str
+    cpu: str
+    triple: str
+
+
+def read_targets(root: Path = ROOT) -> dict[str, Target]:
+    """Every variant of `variants.toml`, by name."""
+    table = tomllib.loads((root / "variants.toml").read_text(encoding="utf-8"))
+    return {
+        entry["name"]: Target(entry["name"], entry["target"], entry["cpu"], entry["triple"])
+        for entry in table["variant"]
+    }
+
+
+def host_variants(machine: str, root: Path = ROOT) -> list[str]:
+    """Names of the variants of a machine's family; empty where libjit has no such family."""
+    table = tomllib.loads((root / "variants.toml").read_text(encoding="utf-8"))
+    return [
+        entry["name"]
+        for entry in table["variant"]
+        if machine.lower() in table["family"][entry["family"]]["arch"]
+    ]
+
+
+def check_versions() -> None:
+    """Raises CompileError unless llvmlite reads the bitcode that clang writes.
+
+    LLVM reads the bitcode of every older release, and of no newer one.
+    """
+    done = _zig(["cc", "--version"], os.environ)
+    match = re.search(r"clang version (\d+)\.", done.stdout)
+    if done.returncode or match is None:
+        raise CompileError(
+            f"clang does not run: {(done.stderr or done.stdout).strip()}\n"
+            "note: pip install 'glowpy[cross]' installs it"
+        )
+    clang, ours = int(match[1]), llvm.llvm_version_info[0]
+    if clang > ours:
+        raise CompileError(
+            f"clang {clang} is newer than llvmlite's LLVM: expected at most {ours}, got {clang}\n"
+            "note: install an older ziglang or a newer llvmlite"
+        )
+
+
+def compile_variant(target: Target, output: Path, root: Path = ROOT, jobs: int = 2) -> None:
+    """Compiles `root/src/*.c` for a target, links the modules and writes their bitcode to `output`."""
+    sources = sorted((root / "src").glob("*.c"))
+    if not sources:
+        raise CompileError(f"no kernels to compile: expected C files in {root / 'src'}")
+    with tempfile.TemporaryDirectory(prefix="libjit-") as scratch:
+        with ThreadPoolExecutor(jobs) as pool:
+            parts = list(pool.map(lambda s: _compile(s, target, root, Path(scratch)), sources))
+        bitcode = _link([part.read_bytes() for part in parts], target)
+    output.parent.mkdir(parents=True, exist_ok=True)
+    handle, unfinished = tempfile.mkstemp(dir=output.parent, prefix=output.name, suffix=".part")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(bitcode)
+        Path(unfinished).chmod(0o644)
+        Path(unfinished).replace(output)
+    except BaseException:
+        Path(unfinished).unlink(missing_ok=True)
+        raise
+
+
+def _compile(source: Path, target: Target, root: Path, scratch: Path) -> Path:
+    """Bitcode of one C file."""
+    result = scratch / f"{source.stem}.bc"
+    environment = dict(os.environ)
+    # Without a home there is no place for zig's cache; a kernel compiles in a fraction of a second anyway.
+    environment.setdefault("ZIG_GLOBAL_CACHE_DIR", str(scratch / "cache"))
+    environment.setdefault("ZIG_LOCAL_CACHE_DIR", environment["ZIG_GLOBAL_CACHE_DIR"])
+    machine = ["-target", target.target, f"-mcpu={target.cpu}"]
+    files = ["-I", str(root / "include"), "-c", str(source), "-o", str(result)]
+    done = _zig(["cc", *machine, *FLAGS, *files], environment)
+    if done.returncode:
+        raise CompileError(f"{source.name} does not compile for {target.name}:\n{done.stderr}")
+    if done.stderr:
+        sys.stderr.write(done.stderr)
+    return result
+
+
+def _zig(
+    arguments: Sequence[str], environment: Mapping[str, str]
+) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "ziglang", *arguments]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+
+
+def _link(parts: Sequence[bytes], target: Target) -> bytes:
+    """One module of many, free of everything that names a processor, a file or a compiler."""
+    module = llvm.parse_bitcode(parts[0])
+    for part in parts[1:]:
+        module.link_in(llvm.parse_bitcode(part))
+    text = _ORIGIN.sub("", _TARGET_ATTRIBUTES.sub("", str(module)))
+    text = _TRIPLE.sub(f'target triple = "{target.triple}"', text)
+    clean = llvm.parse_assembly(text)
+    clean.name = "libjit"
+    clean.verify()
+    bitcode: bytes = clean.as_bitcode()
+    return bitcode
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Compiles what the command line asks for; 1 if that fails."""
+    parser = argparse.ArgumentParser(description="Compile libjit to LLVM bitcode.")
+    what = parser.add_mutually_exclusive_group(required=True)
+    what.add_argument("--variant", help="one variant of variants.toml")
+    what.add_argument("--host", action="store_true", help="every variant of this machine's family")
+    where = parser.add_mutually_exclusive_group(required=True)
+    where.add_argument("--output", type=Path, help="the file to write (with --variant)")
+    where.add_argument("--directory", type=Path, help="the folder to write VARIANT.bc into")
+    parser.add_argument("--root", type=Path, default=ROOT, help="folder with src/ and include/")
+    parser.add_argument("--jobs", type=int, default=2, help="files compiled at a time")
+    options = parser.parse_args(arguments)
+    if options.host and options.output:
+        parser.error("--host writes many files: expected --directory, got --output")
+    targets = read_targets()
+    names = host_variants(platform.machine()) if options.host else [options.variant]
+    if unknown := [name for name in names if name not in targets]:
+        parser.error(f"no variant {unknown[0]!r}: expected one of {', '.join(targets)}")
+    try:
+        check_versions()
+        for name in names:
+            output = options.output or options.directory / f"{name}.bc"
+            compile_variant(targets[name], output, options.root, options.jobs)
+    except CompileError as error:
+        sys.stderr.write(f"{error}\n")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
