@@ -1,0 +1,60 @@
+"""The wheel's build hook: compiles libjit for the family of the building machine and packs it, with its sources.
+
+An editable install gets nothing: a checkout compiles a variant when it is first used, and again when a kernel
+was edited (see `glowpy/backends/cpu/bitcode.py`).
+"""
+
+from __future__ import annotations
+
+import platform
+import subprocess
+import sys
+import sysconfig
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+
+_PACKED = ("README.md", "compile.py", "include", "src", "variants.toml")
+_PLACE = "glowpy/backends/cpu"
+
+
+class LibjitBuildHook(BuildHookInterface[Any]):
+    """Adds `bitcode/` and `libjit/` to glowpy/backends/cpu of a wheel."""
+
+    def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+        """Compiles the kernels and names the wheel after the platform they are for."""
+        if version == "editable":
+            return
+        library = Path(self.root) / "libjit"
+        self._folder = tempfile.TemporaryDirectory(prefix="glowpy-bitcode-")
+        bitcode = Path(self._folder.name)
+        command = [sys.executable, str(library / "compile.py"), "--host", "--directory", str(bitcode)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode:
+            self._folder.cleanup()
+            raise RuntimeError(f"libjit does not compile:\n{done.stderr}")
+        packed = {str(file): f"{_PLACE}/bitcode/{file.name}" for file in sorted(bitcode.glob("*.bc"))}
+        packed |= {str(library / name): f"{_PLACE}/libjit/{name}" for name in _PACKED}
+        build_data["force_include"].update(packed)
+        build_data["pure_python"] = False
+        build_data["tag"] = f"py3-none-{platform_tag()}"
+
+    def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
+        """Deletes what was compiled, now that it is in the wheel."""
+        if version != "editable":
+            self._folder.cleanup()
+
+
+def platform_tag() -> str:
+    """The platforms a wheel with this machine's bitcode runs on.
+
+    Bitcode is linked against nothing, so on Linux any C library will do.
+    """
+    machine = platform.machine().lower()
+    if sys.platform == "linux":
+        return f"manylinux_2_17_{machine}.musllinux_1_1_{machine}"
+    if sys.platform == "darwin":
+        return f"macosx_11_0_{machine}"
+    return sysconfig.get_platform().replace("-", "_").replace(".", "_")
