@@ -30,12 +30,20 @@ class LibjitBuildHook(BuildHookInterface[Any]):
         library = Path(self.root) / "libjit"
         self._folder = tempfile.TemporaryDirectory(prefix="glowpy-bitcode-")
         bitcode = Path(self._folder.name)
-        command = [sys.executable, str(library / "compile.py"), "--host", "--directory", str(bitcode)]
+        command = [
+            sys.executable,
+            str(library / "compile.py"),
+            "--host",
+            "--directory",
+            str(bitcode),
+        ]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
             self._folder.cleanup()
             raise RuntimeError(f"libjit does not compile:\n{done.stderr}")
-        packed = {str(file): f"{_PLACE}/bitcode/{file.name}" for file in sorted(bitcode.glob("*.bc"))}
+        packed = {
+            str(file): f"{_PLACE}/bitcode/{file.name}" for file in sorted(bitcode.glob("*.bc"))
+        }
         packed |= {str(library / name): f"{_PLACE}/libjit/{name}" for name in _PACKED}
         build_data["force_include"].update(packed)
         build_data["pure_python"] = False
@@ -53,8 +61,9 @@ def platform_tag() -> str:
     Bitcode is linked against nothing, so on Linux any C library will do.
     """
     machine = platform.machine().lower()
-    if sys.platform == "linux":
+    system = platform.system()
+    if system == "Linux":
         return f"manylinux_2_17_{machine}.musllinux_1_1_{machine}"
-    if sys.platform == "darwin":
+    if system == "Darwin":
         return f"macosx_11_0_{machine}"
     return sysconfig.get_platform().replace("-", "_").replace(".", "_")

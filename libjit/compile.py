@@ -6,7 +6,9 @@
 Stands alone: it needs ziglang (clang) and llvmlite, and nothing of glowpy. The wheel build calls it, and so
 does an installed glowpy for a variant its wheel does not carry.
 
-* clang does not optimise: a kernel is optimised after it was inlined into a caller that knows the dimensions.
+* Nothing is optimised that the dimensions have a say in: that comes after a kernel was inlined into a caller
+  that knows them. What never depends on them (helpers to inline, locals to keep in registers) is done here,
+  once, and not for every kernel of every network: it halves the time LLVM takes for a specialised kernel.
 * No function keeps a target attribute, so that any caller may inline it.
 * The bytes depend on the sources, the flags and the two compilers' versions; never on a path, or the time.
 * An output file is complete or absent.
@@ -22,7 +24,7 @@ import subprocess
 import sys
 import tempfile
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -47,6 +49,7 @@ FLAGS = (
     "-Wextra",
     "-Wno-unused-function",
     "-Wno-unused-parameter",
+    "-Wno-deprecated-altivec-src-compat",
     "-Xclang",
     "-disable-llvm-passes",
     "-emit-llvm",
@@ -72,13 +75,16 @@ class Target:
     target: str
     cpu: str
     triple: str
+    requires: tuple[str, ...] = ()
 
 
 def read_targets(root: Path = ROOT) -> dict[str, Target]:
     """Every variant of `variants.toml`, by name."""
     table = tomllib.loads((root / "variants.toml").read_text(encoding="utf-8"))
     return {
-        entry["name"]: Target(entry["name"], entry["target"], entry["cpu"], entry["triple"])
+        entry["name"]: Target(
+            entry["name"], entry["target"], entry["cpu"], entry["triple"], tuple(entry["requires"])
+        )
         for entry in table["variant"]
     }
 
@@ -98,7 +104,8 @@ def check_versions() -> None:
 
     LLVM reads the bitcode of every older release, and of no newer one.
     """
-    done = _zig(["cc", "--version"], os.environ)
+    with tempfile.TemporaryDirectory(prefix="libjit-") as scratch:
+        done = _zig(["cc", "--version"], Path(scratch))
     match = re.search(r"clang version (\d+)\.", done.stdout)
     if done.returncode or match is None:
         raise CompileError(
@@ -137,13 +144,9 @@ def compile_variant(target: Target, output: Path, root: Path = ROOT, jobs: int =
 def _compile(source: Path, target: Target, root: Path, scratch: Path) -> Path:
     """Bitcode of one C file."""
     result = scratch / f"{source.stem}.bc"
-    environment = dict(os.environ)
-    # Without a home there is no place for zig's cache; a kernel compiles in a fraction of a second anyway.
-    environment.setdefault("ZIG_GLOBAL_CACHE_DIR", str(scratch / "cache"))
-    environment.setdefault("ZIG_LOCAL_CACHE_DIR", environment["ZIG_GLOBAL_CACHE_DIR"])
     machine = ["-target", target.target, f"-mcpu={target.cpu}"]
     files = ["-I", str(root / "include"), "-c", str(source), "-o", str(result)]
-    done = _zig(["cc", *machine, *FLAGS, *files], environment)
+    done = _zig(["cc", *machine, *FLAGS, *files], scratch)
     if done.returncode:
         raise CompileError(f"{source.name} does not compile for {target.name}:\n{done.stderr}")
     if done.stderr:
@@ -151,9 +154,12 @@ def _compile(source: Path, target: Target, root: Path, scratch: Path) -> Path:
     return result
 
 
-def _zig(
-    arguments: Sequence[str], environment: Mapping[str, str]
-) -> subprocess.CompletedProcess[str]:
+def _zig(arguments: Sequence[str], scratch: Path) -> subprocess.CompletedProcess[str]:
+    environment = dict(os.environ)
+    # zig refuses to run where it has no home to put its cache into. A kernel compiles in a fraction of a
+    # second, so that nothing is lost by a cache that lives no longer than the compilation.
+    environment.setdefault("ZIG_GLOBAL_CACHE_DIR", str(scratch / "cache"))
+    environment.setdefault("ZIG_LOCAL_CACHE_DIR", environment["ZIG_GLOBAL_CACHE_DIR"])
     command = [sys.executable, "-m", "ziglang", *arguments]
     return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
 
@@ -167,9 +173,23 @@ def _link(parts: Sequence[bytes], target: Target) -> bytes:
     text = _TRIPLE.sub(f'target triple = "{target.triple}"', text)
     clean = llvm.parse_assembly(text)
     clean.name = "libjit"
+    _simplify(clean, target)
     clean.verify()
     bitcode: bytes = clean.as_bitcode()
     return bitcode
+
+
+def _simplify(module: llvm.ModuleRef, target: Target) -> None:
+    """Inlines the helpers into the kernels and simplifies; no pass here unrolls, vectorises or reorders loops."""
+    features = ",".join(f"+{feature}" for feature in target.requires)
+    machine = llvm.Target.from_triple(target.triple).create_target_machine(features=features, opt=3)
+    passes = llvm.create_new_module_pass_manager()
+    passes.add_always_inliner_pass()
+    passes.add_global_dead_code_eliminate_pass()
+    passes.add_sroa_pass()
+    passes.add_simplify_cfg_pass()
+    passes.add_instruction_combine_pass()
+    passes.run(module, llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options()))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -190,6 +210,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     names = host_variants(platform.machine()) if options.host else [options.variant]
     if unknown := [name for name in names if name not in targets]:
         parser.error(f"no variant {unknown[0]!r}: expected one of {', '.join(targets)}")
+    llvm.initialize_all_targets()
     try:
         check_versions()
         for name in names:

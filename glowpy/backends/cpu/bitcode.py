@@ -24,7 +24,14 @@ from platformdirs import user_cache_path
 
 from glowpy.support.errors import InternalError, UnsupportedError, UserError
 
-__all__ = ["VARIANTS", "Variant", "bitcode_path", "select_variant", "variant_named"]
+__all__ = [
+    "VARIANTS",
+    "Variant",
+    "baseline_variant",
+    "bitcode_path",
+    "select_variant",
+    "variant_named",
+]
 
 _PACKAGED = Path(__file__).parent / "bitcode"
 _INSTALLED_LIBRARY = Path(__file__).parent / "libjit"
@@ -32,7 +39,9 @@ _CHECKOUT_LIBRARY = Path(__file__).parents[3] / "libjit"
 _IS_CHECKOUT = not _INSTALLED_LIBRARY.is_dir()
 _LIBRARY = _CHECKOUT_LIBRARY if _IS_CHECKOUT else _INSTALLED_LIBRARY
 
-_REMEDY = "pip install 'glowpy[cross]' brings the compiler for kernels that the wheel does not carry"
+_REMEDY = (
+    "pip install 'glowpy[cross]' brings the compiler for kernels that the wheel does not carry"
+)
 _KEPT_PER_VARIANT = 8
 
 
@@ -96,6 +105,25 @@ def select_variant(triple: str, features: Collection[str]) -> Variant:
     Raises:
         UnsupportedError: libjit has no variant for the architecture, or none for so few features.
     """
+    members = _family_members(triple)
+    for variant in reversed(members):
+        if variant.requires <= set(features):
+            return variant
+    baseline = members[0]
+    lacking = ", ".join(sorted(baseline.requires - set(features)))
+    raise UnsupportedError(
+        f"no kernels for so old a processor: expected {baseline.family} with {lacking} "
+        f"(variant {baseline.name})",
+        note="the interpreter backend runs everywhere",
+    )
+
+
+def baseline_variant(triple: str) -> Variant:
+    """The variant for a target of which only the architecture is known; its `requires` are then assumed."""
+    return _family_members(triple)[0]
+
+
+def _family_members(triple: str) -> list[Variant]:
     arch = triple.split("-", 1)[0].lower()
     family = _FAMILY_OF.get(arch)
     if family is None:
@@ -104,16 +132,7 @@ def select_variant(triple: str, features: Collection[str]) -> Variant:
             f"no kernels for {triple!r}: expected an architecture of {known}, got {arch!r}",
             note="the interpreter backend runs everywhere",
         )
-    members = [variant for variant in VARIANTS if variant.family == family]
-    for variant in reversed(members):
-        if variant.requires <= set(features):
-            return variant
-    lacking = ", ".join(sorted(members[0].requires - set(features)))
-    raise UnsupportedError(
-        f"no kernels for so old a processor: expected {family} with {lacking} "
-        f"(variant {members[0].name})",
-        note="the interpreter backend runs everywhere",
-    )
+    return [variant for variant in VARIANTS if variant.family == family]
 
 
 @cache
@@ -121,7 +140,7 @@ def bitcode_path(variant: Variant) -> Path:
     """A file with the bitcode of a variant, compiled first if need be.
 
     Raises:
-        UserError: it has to be compiled and no compiler is installed.
+        UserError: it has to be compiled, and the compiler is not installed.
     """
     packaged = _PACKAGED / f"{variant.name}.bc"
     if not _IS_CHECKOUT and packaged.is_file():
@@ -149,7 +168,11 @@ def _digest(variant: Variant) -> str:
         ) from error
     digest = hashlib.sha256("\n".join(compilers).encode())
     settings = [_LIBRARY / "compile.py", _LIBRARY / "variants.toml"]
-    for file in [*settings, *sorted(_LIBRARY.glob("include/*.h")), *sorted(_LIBRARY.glob("src/*.c"))]:
+    for file in [
+        *settings,
+        *sorted(_LIBRARY.glob("include/*.h")),
+        *sorted(_LIBRARY.glob("src/*.c")),
+    ]:
         content = hashlib.sha256(file.read_bytes()).hexdigest()
         digest.update(f"\n{file.name} {content}".encode())
     return digest.hexdigest()[:16]

@@ -1,0 +1,169 @@
+"""The compiler script: what it writes, for every target, and what it says when it cannot."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import llvmlite.binding as llvm
+import pytest
+
+from glowpy.backends.cpu.bitcode import VARIANTS
+from libjit.compile import (
+    ROOT,
+    CompileError,
+    check_versions,
+    compile_variant,
+    host_variants,
+    read_targets,
+)
+
+llvm.initialize_all_targets()
+
+KERNEL = """\
+#include "libjit.h"
+
+INLINE float twice(float x) { return x * 2.0f; }
+
+KERNEL void libjit_probe_f32(float *result, const float *input, const ints_t *result_shape, const ints_t *input_shape) {
+  dim_t n = count(result_shape), i = 0;
+  for (; i + LANES <= n; i += LANES) LIKE_VECTOR(result + i) = LOAD_VECTOR(input + i) * 2.0f;
+  for (; i < n; i++) result[i] = twice(input[i]);
+}
+"""
+OTHER = """\
+#include "libjit.h"
+
+INLINE float twice(float x) { return x + x; }
+
+KERNEL float libjit_other_f32(float x) { return twice(x); }
+"""
+
+
+@pytest.fixture
+def library(tmp_path: Path) -> Path:
+    """A library of two files that both have a helper of the same name."""
+    root = tmp_path / "library"
+    (root / "src").mkdir(parents=True)
+    (root / "include").symlink_to(ROOT / "include")
+    (root / "src" / "probe.c").write_text(KERNEL)
+    (root / "src" / "other.c").write_text(OTHER)
+    return root
+
+
+def parsed(bitcode: Path) -> llvm.ModuleRef:
+    return llvm.parse_bitcode(bitcode.read_bytes())
+
+
+@pytest.mark.parametrize("name", read_targets())
+def test_compile_variant_for_each_target(
+    name: str, library: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    target = read_targets()[name]
+    compile_variant(target, tmp_path / "out.bc", library)
+    module = parsed(tmp_path / "out.bc")
+    defined = {function.name for function in module.functions if not function.is_declaration}
+    assert defined == {"libjit_probe_f32", "libjit_other_f32"}
+    assert module.triple == target.triple
+    assert capfd.readouterr().err == ""
+
+
+def test_vector_bytes_are_those_of_the_header(library: Path, tmp_path: Path) -> None:
+    (library / "src" / "probe.c").write_text(
+        '#include "libjit.h"\nKERNEL int libjit_probe(void) { return VECTOR_BYTES; }\n'
+    )
+    for variant in VARIANTS:
+        compile_variant(read_targets()[variant.name], tmp_path / "out.bc", library)
+        assert f"ret i32 {variant.vector_bytes}\n" in str(parsed(tmp_path / "out.bc")), variant.name
+
+
+def test_bitcode_can_be_inlined_into_any_caller(library: Path, tmp_path: Path) -> None:
+    compile_variant(read_targets()["x86_64_v4"], tmp_path / "out.bc", library)
+    text = str(parsed(tmp_path / "out.bc"))
+    assert "alwaysinline" in text
+    for attribute in ("target-cpu", "target-features", "tune-cpu", "min-legal-vector-width"):
+        assert attribute not in text
+
+
+def test_bitcode_is_the_same_from_another_folder(library: Path, tmp_path: Path) -> None:
+    elsewhere = tmp_path / "else" / "where"
+    elsewhere.parent.mkdir()
+    target = read_targets()["aarch64_neon"]
+    compile_variant(target, tmp_path / "first.bc", library)
+    library.rename(elsewhere)
+    compile_variant(target, tmp_path / "second.bc", elsewhere, jobs=1)
+    content = (tmp_path / "first.bc").read_bytes()
+    assert content == (tmp_path / "second.bc").read_bytes()
+    assert str(tmp_path).encode() not in content
+
+
+def test_wrong_c_shows_what_clang_says_and_leaves_nothing(library: Path, tmp_path: Path) -> None:
+    (library / "src" / "wrong.c").write_text("int f(void) { return missing; }\n")
+    with pytest.raises(CompileError, match=r"wrong\.c does not compile for x86_64_v2:") as caught:
+        compile_variant(read_targets()["x86_64_v2"], tmp_path / "out" / "x.bc", library)
+    assert "use of undeclared identifier 'missing'" in str(caught.value)
+    assert not (tmp_path / "out").exists()
+
+
+def test_kernels_do_not_call_a_libc_that_a_bundle_lacks(library: Path, tmp_path: Path) -> None:
+    (library / "src" / "probe.c").write_text(
+        '#include "libjit.h"\n'
+        "KERNEL float libjit_root_f32(float x) { return __builtin_sqrtf(x); }\n"
+    )
+    compile_variant(read_targets()["x86_64_v2"], tmp_path / "out.bc", library)
+    assert "@llvm.sqrt.f32" in str(parsed(tmp_path / "out.bc"))
+
+
+def test_no_sources(tmp_path: Path) -> None:
+    with pytest.raises(CompileError, match="no kernels to compile: expected C files in"):
+        compile_variant(read_targets()["wasm32"], tmp_path / "out.bc", tmp_path)
+
+
+def test_check_versions_when_clang_is_newer(monkeypatch: pytest.MonkeyPatch) -> None:
+    check_versions()
+    monkeypatch.setattr(llvm, "llvm_version_info", (3, 9, 1))
+    with pytest.raises(
+        CompileError, match="is newer than llvmlite's LLVM: expected at most 3, got"
+    ):
+        check_versions()
+
+
+@pytest.mark.parametrize(
+    ("machine", "first"),
+    [
+        ("x86_64", ["x86_64_v2"]),
+        ("AMD64", ["x86_64_v2"]),
+        ("arm64", ["aarch64_neon"]),
+        ("vax", []),
+    ],
+)
+def test_host_variants(machine: str, first: list[str]) -> None:
+    assert host_variants(machine)[:1] == first
+
+
+def run_script(*arguments: str, environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, str(ROOT / "compile.py"), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+
+
+def test_script_without_path_and_home(library: Path, tmp_path: Path) -> None:
+    output = tmp_path / "v3.bc"
+    options = ["--variant", "x86_64_v3", "--output", str(output), "--root", str(library)]
+    done = run_script(*options, environment={"PATH": ""})
+    assert (done.returncode, done.stderr) == (0, "")
+    assert parsed(output).triple == "x86_64-unknown-linux-gnu"
+
+
+def test_script_when_the_variant_is_unknown() -> None:
+    done = run_script("--variant", "vax", "--output", "vax.bc", environment=dict(os.environ))
+    assert done.returncode == 2
+    assert "no variant 'vax': expected one of x86_64_v2, " in done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", read_targets())
+def test_libjit_compiles_without_a_warning(
+    name: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    compile_variant(read_targets()[name], tmp_path / "out.bc")
+    assert capfd.readouterr().err == ""

@@ -1,0 +1,172 @@
+"""The wheel and the source archive hold what they should, and an installed wheel works without anything else."""
+
+import os
+import platform
+import subprocess
+import sys
+import tarfile
+import venv
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+
+
+def build(project: Path, kind: str, folder: Path) -> Path:
+    """Builds a project with the build requirements of the running environment; the one file it makes."""
+    command = [sys.executable, "-m", "hatchling", "build", "-t", kind, "-d", str(folder)]
+    done = subprocess.run(command, cwd=project, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    (made,) = folder.iterdir()
+    return made
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build(ROOT, "wheel", tmp_path_factory.mktemp("wheel"))
+
+
+@pytest.fixture(scope="module")
+def sdist(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build(ROOT, "sdist", tmp_path_factory.mktemp("sdist"))
+
+
+def names_in_wheel(wheel: Path) -> set[str]:
+    with zipfile.ZipFile(wheel) as archive:
+        return set(archive.namelist())
+
+
+def test_wheel_holds_bitcode_of_the_host_family(wheel: Path) -> None:
+    bitcode = {
+        Path(name).stem
+        for name in names_in_wheel(wheel)
+        if name.startswith("glowpy/backends/cpu/bitcode/")
+    }
+    expected = {
+        "x86_64": {
+            "x86_64_v2",
+            "x86_64_v3",
+            "x86_64_v3_avxvnni",
+            "x86_64_v4",
+            "x86_64_v4_vnni",
+        },
+        "aarch64": {"aarch64_neon", "aarch64_dotprod"},
+    }
+    assert bitcode == expected[platform.machine().lower().replace("arm64", "aarch64")]
+
+
+def test_wheel_holds_all_that_compiles_other_variants(wheel: Path) -> None:
+    names = names_in_wheel(wheel)
+    for part in ("src/*.c", "include/*.h", "compile.py", "variants.toml"):
+        files = list((ROOT / "libjit").glob(part))
+        assert files, part
+        for file in files:
+            assert f"glowpy/backends/cpu/{file.relative_to(ROOT)}" in names
+
+
+def test_wheel_holds_the_package_and_nothing_else(wheel: Path) -> None:
+    names = names_in_wheel(wheel)
+    assert {"glowpy/__init__.py", "glowpy/py.typed"} <= names
+    assert {name.split("/")[0] for name in names} == {"glowpy", "glowpy-0.1.0.dist-info"}
+    assert not [name for name in names if "__pycache__" in name]
+
+
+def test_wheel_is_for_a_platform_but_any_python(wheel: Path) -> None:
+    _, _, python, abi, system = wheel.stem.split("-")
+    assert (python, abi) == ("py3", "none")
+    assert platform.machine().lower() in system
+
+
+def test_wheel_names_no_folder_of_the_building_machine(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        for name in archive.namelist():
+            content = archive.read(name)
+            assert str(ROOT).encode() not in content, name
+            assert sys.prefix.encode() not in content, name
+
+
+def test_wheel_is_the_same_when_built_again(wheel: Path, tmp_path: Path) -> None:
+    again = build(ROOT, "wheel", tmp_path / "dist")
+    assert again.name == wheel.name
+    assert again.read_bytes() == wheel.read_bytes()
+
+
+def test_sdist_builds_the_same_wheel(sdist: Path, wheel: Path, tmp_path: Path) -> None:
+    with tarfile.open(sdist) as archive:
+        archive.extractall(tmp_path, filter="data")
+    (project,) = tmp_path.iterdir()
+    assert names_in_wheel(build(project, "wheel", tmp_path / "dist")) == names_in_wheel(wheel)
+
+
+def test_sdist_holds_what_a_developer_needs(sdist: Path) -> None:
+    with tarfile.open(sdist) as archive:
+        names = {name.partition("/")[2] for name in archive.getnames()}
+    needed = ["pyproject.toml", "LICENSE", "libjit/compile.py", "classgen/dsl.py", "tools/check.py"]
+    assert set(needed) <= names
+    assert any(name.startswith("tests/") for name in names)
+    assert not [name for name in names if name.endswith(".bc") or "__pycache__" in name]
+
+
+@pytest.fixture(scope="module")
+def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The Python of an environment that has glowpy's wheel; what glowpy depends on is lent by ours."""
+    folder = tmp_path_factory.mktemp("environment")
+    venv.create(folder, with_pip=True)
+    scripts = "Scripts" if os.name == "nt" else "bin"
+    python = folder / scripts / Path(sys.executable).name
+    command = [
+        str(python),
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--no-deps",
+        "--no-index",
+        str(wheel),
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    (site,) = folder.glob("[Ll]ib/**/site-packages")
+    lent = [path for path in sys.path if path.endswith("site-packages")]
+    (site / "lent.pth").write_text("\n".join(lent) + "\n")
+    return python
+
+
+def run_installed(python: Path, code: str, folder: Path) -> str:
+    """What a program prints that runs far from the checkout, with no PATH and an empty home."""
+    home = folder / "home"
+    home.mkdir()
+    done = subprocess.run(
+        [str(python), "-c", code],
+        cwd=folder,
+        env={"PATH": "", "HOME": str(home)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def test_installed_glowpy_finds_its_bitcode(installed: Path, tmp_path: Path) -> None:
+    code = (
+        "from glowpy.backends.cpu.bitcode import baseline_variant, bitcode_path\n"
+        f"print(bitcode_path(baseline_variant({platform.machine()!r})))"
+    )
+    path = Path(run_installed(installed, code, tmp_path))
+    assert path.is_relative_to(installed.parents[1])
+    assert path.read_bytes()[:2] == b"BC"
+
+
+def test_installed_glowpy_compiles_another_variant(installed: Path, tmp_path: Path) -> None:
+    code = (
+        "from glowpy.backends.cpu.bitcode import bitcode_path, variant_named\n"
+        "print(bitcode_path(variant_named('riscv64')))"
+    )
+    path = Path(run_installed(installed, code, tmp_path))
+    assert path.is_relative_to(tmp_path / "home")
+    assert path.read_bytes()[:2] == b"BC"
