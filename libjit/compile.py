@@ -78,6 +78,10 @@ class Target:
     requires: tuple[str, ...] = ()
 
 
+class CompilerError(CompileError):
+    """The compilers that are installed cannot compile anything for us: nothing is wrong with the library."""
+
+
 def read_targets(root: Path = ROOT) -> dict[str, Target]:
     """Every variant of `variants.toml`, by name."""
     table = tomllib.loads((root / "variants.toml").read_text(encoding="utf-8"))
@@ -100,7 +104,7 @@ def host_variants(machine: str, root: Path = ROOT) -> list[str]:
 
 
 def check_versions() -> None:
-    """Raises CompileError unless llvmlite reads the bitcode that clang writes.
+    """Raises CompilerError unless llvmlite reads the bitcode that clang writes.
 
     LLVM reads the bitcode of every older release, and of no newer one.
     """
@@ -108,15 +112,12 @@ def check_versions() -> None:
         done = _zig(["cc", "--version"], Path(scratch))
     match = re.search(r"clang version (\d+)\.", done.stdout)
     if done.returncode or match is None:
-        raise CompileError(
-            f"clang does not run: {(done.stderr or done.stdout).strip()}\n"
-            "note: pip install 'glowpy[cross]' installs it"
-        )
+        raise CompilerError(f"clang does not run: {(done.stderr or done.stdout).strip()}")
     clang, ours = int(match[1]), llvm.llvm_version_info[0]
     if clang > ours:
-        raise CompileError(
-            f"clang {clang} is newer than llvmlite's LLVM: expected at most {ours}, got {clang}\n"
-            "note: install an older ziglang or a newer llvmlite"
+        raise CompilerError(
+            f"clang {clang} is newer than llvmlite's LLVM: expected at most {ours}, got {clang}; "
+            "install an older ziglang or a newer llvmlite"
         )
 
 
@@ -193,7 +194,7 @@ def _simplify(module: llvm.ModuleRef, target: Target) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Compiles what the command line asks for; 1 if that fails."""
+    """Compiles what the command line asks for; 1 if the library is wrong, 3 if the compilers are."""
     parser = argparse.ArgumentParser(description="Compile libjit to LLVM bitcode.")
     what = parser.add_mutually_exclusive_group(required=True)
     what.add_argument("--variant", help="one variant of variants.toml")
@@ -218,7 +219,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             compile_variant(targets[name], output, options.root, options.jobs)
     except CompileError as error:
         sys.stderr.write(f"{error}\n")
-        return 1
+        return 3 if isinstance(error, CompilerError) else 1
     return 0
 
 

@@ -12,6 +12,7 @@ from glowpy.backends.cpu.bitcode import VARIANTS
 from libjit.compile import (
     ROOT,
     CompileError,
+    CompilerError,
     check_versions,
     compile_variant,
     host_variants,
@@ -123,7 +124,7 @@ def test_check_versions_when_clang_is_newer(monkeypatch: pytest.MonkeyPatch) -> 
     check_versions()
     monkeypatch.setattr(llvm, "llvm_version_info", (3, 9, 1))
     with pytest.raises(
-        CompileError, match="is newer than llvmlite's LLVM: expected at most 3, got"
+        CompilerError, match="is newer than llvmlite's LLVM: expected at most 3, got"
     ):
         check_versions()
 

@@ -155,12 +155,26 @@ def test_bitcode_path_when_ziglang_is_not_installed(
     assert compiled == []
 
 
-@pytest.mark.usefixtures("compiled")
-def test_bitcode_path_when_a_kernel_does_not_compile(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.undo()
-    done = subprocess.CompletedProcess(["zig"], 1, "", "a.c: wrong\n")
+def test_bitcode_path_when_the_cache_cannot_be_made(compiled: list[str], tmp_path: Path) -> None:
+    (tmp_path / "cache").write_text("a file where the folder should be")
+    with pytest.raises(UserError, match="and the cache folder cannot be made"):
+        path_now(variant_named("wasm32"))
+    assert compiled == []
+
+
+@pytest.mark.parametrize(
+    ("status", "error", "message"),
+    [
+        (1, InternalError, r"libjit does not compile for wasm32:\nwhat the script says"),
+        (3, UserError, "the kernels of wasm32 cannot be compiled: what the script says"),
+    ],
+)
+def test_bitcode_path_when_the_script_fails(
+    status: int, error: type[Exception], message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done = subprocess.CompletedProcess(["python"], status, "", "what the script says\n")
     monkeypatch.setattr(subprocess, "run", lambda *_, **__: done)
-    with pytest.raises(InternalError, match=r"libjit does not compile for wasm32:\na\.c: wrong"):
+    with pytest.raises(error, match=message):
         bitcode._compile(variant_named("wasm32"), Path("never.bc"))
 
 

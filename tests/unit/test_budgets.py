@@ -6,8 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from tools.repomap import render
-
 ROOT = Path(__file__).resolve().parents[2]
 FOLDERS = ("classgen", "glowpy", "libjit", "tests", "tools")
 FILE_LINES = 600
@@ -58,15 +56,3 @@ def test_long_functions_counts_from_def_to_last_line(
 ) -> None:
     source = "@decorated\ndef long():\n" + "    pass\n" * (lines - 1)
     assert long_functions(source) == expected
-
-
-def test_repomap_when_a_file_says_nothing(tmp_path: Path) -> None:
-    (tmp_path / "glowpy").mkdir()
-    (tmp_path / "glowpy" / "mute.py").write_text("x = 1\n")
-    (tmp_path / "glowpy" / "told.py").write_text('"""What it is.\n\nMore."""\n')
-    (tmp_path / "libjit").mkdir()
-    (tmp_path / "libjit" / "k.c").write_text("/// A kernel.\n")
-    text, silent = render(tmp_path)
-    assert silent == [Path("glowpy/mute.py")]
-    assert "- `told.py`: What it is.\n" in text
-    assert "- `k.c`: A kernel.\n" in text

@@ -43,6 +43,7 @@ _REMEDY = (
     "pip install 'glowpy[cross]' brings the compiler for kernels that the wheel does not carry"
 )
 _KEPT_PER_VARIANT = 8
+_COMPILERS_DO_NOT_FIT = 3  # compile.py's exit status
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +150,13 @@ def bitcode_path(variant: Variant) -> Path:
     path = folder / f"{variant.name}-{_digest(variant)}.bc"
     if path.is_file():
         return path
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(
+            f"the kernels of {variant.name} have to be compiled, and the cache folder cannot be made: "
+            f"{error}"
+        ) from error
     with FileLock(folder / f"{variant.name}.lock"):
         if not path.is_file():
             _compile(variant, path)
@@ -182,6 +189,10 @@ def _compile(variant: Variant, path: Path) -> None:
     script = _LIBRARY / "compile.py"
     command = [sys.executable, str(script), "--variant", variant.name, "--output", str(path)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode == _COMPILERS_DO_NOT_FIT:
+        raise UserError(
+            f"the kernels of {variant.name} cannot be compiled: {done.stderr.strip()}", note=_REMEDY
+        )
     if done.returncode:
         raise InternalError(f"libjit does not compile for {variant.name}:\n{done.stderr.strip()}")
 
