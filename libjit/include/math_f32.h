@@ -1,0 +1,270 @@
+/// Single precision mathematics; included by math.h, which states the rules.
+#ifndef LIBJIT_MATH_F32_H
+#define LIBJIT_MATH_F32_H
+
+#define INF_F32 __builtin_inff()
+#define NAN_F32 __builtin_nanf("")
+
+/// Adding it leaves the rounded sum in the low bits of the mantissa, for sums below 2^22.
+#define ROUNDER_F32 0x1.8p23f
+
+INLINE float math_abs_f32(float x) { return __builtin_fabsf(x); }
+
+#if ROUNDING_IN_HARDWARE
+INLINE float math_round_f32(float x) { return __builtin_elementwise_rint(x); }
+INLINE float math_floor_f32(float x) { return __builtin_elementwise_floor(x); }
+INLINE float math_ceil_f32(float x) { return __builtin_elementwise_ceil(x); }
+INLINE float math_trunc_f32(float x) { return __builtin_elementwise_trunc(x); }
+#else
+/// Rounds half to even. From 2^23 on every number is an integer.
+INLINE float math_round_f32(float x) {
+#pragma clang fp contract(off)
+  float size = __builtin_fabsf(x);
+  float rounded = (size + 0x1p23f) - 0x1p23f;
+  return __builtin_copysignf(size < 0x1p23f ? rounded : x, x);
+}
+
+INLINE float math_floor_f32(float x) {
+  float rounded = math_round_f32(x);
+  return __builtin_copysignf(rounded > x ? rounded - 1.0f : rounded, x);
+}
+
+INLINE float math_ceil_f32(float x) {
+  float rounded = math_round_f32(x);
+  return __builtin_copysignf(rounded < x ? rounded + 1.0f : rounded, x);
+}
+
+INLINE float math_trunc_f32(float x) { return __builtin_copysignf(math_floor_f32(__builtin_fabsf(x)), x); }
+#endif
+
+/// Correctly rounded: with one digit more than the result has, no root lies half way.
+INLINE float math_sqrt_f32(float x) {
+#if SQRT_F32_IN_HARDWARE
+  return __builtin_elementwise_sqrt(x);
+#else
+  float normal = x < 0x1p-126f ? x * 0x1p24f : x;
+  uint32_t bits = bits_f32(normal);
+  int32_t exponent = (int32_t)(bits >> 23) - 127;
+  uint64_t mantissa = (bits & 0x7fffff) | 0x800000;
+  uint64_t root = root_digits(mantissa << (39 + (exponent & 1)), 25);
+  int32_t half = (exponent >> 1) - (x < 0x1p-126f ? 12 : 0);
+  uint32_t rounded = (uint32_t)((root + 1) >> 1);
+  float result = float_of_bits(rounded + ((uint32_t)(half + 126) << 23));
+  result = x > 0 && x < INF_F32 ? result : x;
+  return x < 0 ? NAN_F32 : result;
+#endif
+}
+
+/// number * 2^power for |power| < 500, rounded once: in two steps, so that neither factor overflows.
+INLINE float scale_f32(float number, int32_t power) {
+  int32_t half = power >> 1;
+  float first = float_of_bits((uint32_t)(half + 127) << 23);
+  float second = float_of_bits((uint32_t)(power - half + 127) << 23);
+  return number * first * second;
+}
+
+/// exp(x) - 1 - x, divided by x^2, for |x| <= 0.347.
+INLINE float exp_tail_f32(float x) {
+  return (((0x1.6a2318p-10f * x + 0x1.123a8ep-7f) * x + 0x1.5558f6p-5f) * x + 0x1.55549p-3f) * x + 0x1.fffffcp-2f;
+}
+
+/// 0.78 ULP. Cody and Waite: x = k ln 2 + r with ln 2 in two parts, the first of 15 bits, so that k times it is exact.
+INLINE float math_exp_f32(float x) {
+  x = x > 89.0f ? 89.0f : x;
+  x = x < -105.0f ? -105.0f : x;
+  float shifted = x * 0x1.715476p+0f + ROUNDER_F32;
+  float k = shifted - ROUNDER_F32;
+  float whole = x - k * 0x1.62e4p-1f;
+  float r = whole - k * 0x1.7f7d1cp-20f;
+  // What the roundings of r and of 1 + r lost; without it the error is 0.97 ULP, too much for the logistic function.
+  float lost = (whole - r) - k * 0x1.7f7d1cp-20f;
+  float sum = 1.0f + r;
+  float power = sum + ((r - (sum - 1.0f)) + (r * r * exp_tail_f32(r) + lost));
+  return scale_f32(power, (int32_t)(bits_f32(shifted) - 0x4b400000u));
+}
+
+/// log(1 + f) - f + f^2 / 2, divided by f^3, for sqrt(1/2) <= 1 + f <= sqrt(2).
+INLINE float log_tail_f32(float f) {
+  return (((((((0x1.145db2p-4f * f - 0x1.de4018p-4f) * f + 0x1.e6efdp-4f) * f - 0x1.fc214ap-4f) * f
+      + 0x1.233766p-3f) * f - 0x1.555c52p-3f) * f + 0x1.99a4b6p-3f) * f - 0x1.000006p-2f) * f + 0x1.555548p-2f;
+}
+
+/// log(2^k (1 + f)) + error, for f of log_tail_f32.
+INLINE float log_of_parts_f32(float k, float f, float error) {
+  float square = f * f;
+  float low = square * f * log_tail_f32(f) + k * 0x1.7f7d1cp-20f + error;
+  low = low - 0.5f * square;
+  return (low + f) + k * 0x1.62e4p-1f;
+}
+
+/// 0.86 ULP. x = 2^k (1 + f), a polynomial in f.
+INLINE float math_log_f32(float x) {
+  bool tiny = x < 0x1p-126f;
+  uint32_t bits = bits_f32(tiny ? x * 0x1p23f : x) - 0x3f3504f3u;
+  float k = (float)((int32_t)bits >> 23) - (tiny ? 23.0f : 0.0f);
+  float f = float_of_bits((bits & 0x7fffff) + 0x3f3504f3u) - 1.0f;
+  float result = log_of_parts_f32(k, f, 0.0f);
+  result = x < INF_F32 ? result : x;
+  result = x == 0 ? -INF_F32 : result;
+  return x < 0 ? NAN_F32 : result;
+}
+
+/// 0.86 ULP. The logarithm of the rounded sum 1 + x, and the first order of what rounding it lost (Kahan).
+INLINE float math_log1p_f32(float x) {
+#pragma clang fp contract(off)
+  float sum = 1.0f + x;
+  float lost = x < 1.0f ? x - (sum - 1.0f) : 1.0f - (sum - x);
+  uint32_t bits = bits_f32(sum) - 0x3f3504f3u;
+  float k = (float)((int32_t)bits >> 23);
+  uint32_t exponent = bits & 0xff800000u;
+  float scale = float_of_bits(0x3f800000u - exponent);
+  float f = float_of_bits((bits & 0x7fffff) + 0x3f3504f3u) - 1.0f;
+  // Below 2^-24 nothing of x is left in the sum: lost is all of x, and f is 0.
+  float error = x < 0x1p60f ? lost * scale / (1.0f + f) : 0.0f;
+  float result = log_of_parts_f32(k, f, error);
+  result = x < INF_F32 && x != 0 ? result : x;
+  result = x == -1.0f ? -INF_F32 : result;
+  return x < -1.0f ? NAN_F32 : result;
+}
+
+/// log2(x) in double precision for a positive finite x, relative error below 2^-43: log2(2^k m) = k + 2 atanh(s) / ln 2 with
+/// s = (m - 1) / (m + 1).
+INLINE double log2_wide(float x) {
+  uint64_t bits = bits_f64(x) - 0x3fe6a09e667f3bcdu + (1023ull << 52);
+  double k = double_of_bits(bits >> 52 | 0x4330000000000000u) - (0x1p52 + 1023);
+  double m = double_of_bits((bits & 0xfffffffffffffu) + 0x3fe6a09e667f3bcdu);
+  double s = (m - 1.0) / (m + 1.0);
+  double z = s * s;
+  return s * (((((0x1.21b85cf681fdep-2 * z + 0x1.4794d3758815bp-2) * z + 0x1.a61a31e8ae81ap-2) * z
+      + 0x1.2776c28f6121fp-1) * z + 0x1.ec709dc53fb96p-1) * z + 0x1.71547652b824fp+1) + k;
+}
+
+/// 2^t in double precision for |t| < 1000, relative error below 2^-34.
+INLINE double exp2_wide(double t) {
+  double shifted = t + 0x1.8p52;
+  double f = t - (shifted - 0x1.8p52);
+  double power = ((((((0x1.fe17a4267738cp-17 * f + 0x1.446a20fd6df01p-13) * f + 0x1.5d8a70679d924p-10) * f
+      + 0x1.3b29dc3f1db16p-7) * f + 0x1.c6b08aaf5ae73p-5) * f + 0x1.ebfbe0a4c10fep-3) * f
+      + 0x1.62e42ff115fe7p-1) * f + 0x1.ffffffffabbbap-1;
+  return power * double_of_bits((bits_f64(shifted) << 52) + 0x3ff0000000000000u);
+}
+
+/// 0.51 ULP. 2^(y log2 |x|), in double precision inside: a product of 24 and 30 exact bits is what the result needs.
+INLINE float math_pow_f32(float x, float y) {
+  float size = __builtin_fabsf(x);
+  double log2 = log2_wide(size);
+  log2 = size == 0 ? -__builtin_inf() : log2;
+  log2 = size == INF_F32 ? __builtin_inf() : log2;
+  double t = y * log2;
+  t = t > 200.0 ? 200.0 : t;
+  t = t < -200.0 ? -200.0 : t;
+  float result = (float)exp2_wide(t);
+  float half = y * 0.5f;
+  bool integer = math_trunc_f32(y) == y;
+  bool odd = integer && math_trunc_f32(half) != half;
+  uint32_t sign = odd ? bits_f32(x) & 0x80000000u : 0;
+  result = float_of_bits(bits_f32(result) | sign);
+  result = x < 0 && size < INF_F32 && !integer ? NAN_F32 : result;
+  result = x != x || y != y ? NAN_F32 : result;
+  result = size == 1.0f && __builtin_fabsf(y) == INF_F32 ? 1.0f : result;
+  return x == 1.0f || y == 0 ? 1.0f : result;
+}
+
+/// 1.4 ULP. An odd polynomial near zero, 1 - 2 / (exp(2x) + 1) from 0.625 on.
+INLINE float math_tanh_f32(float x) {
+  float size = __builtin_fabsf(x);
+  float z = size * size;
+  float small = size * z * ((((-0x1.75552ep-8f * z + 0x1.52085ap-6f) * z - 0x1.b837eap-5f) * z
+      + 0x1.110706p-3f) * z - 0x1.555532p-2f) + size;
+  float large = 1.0f - 2.0f / (math_exp_f32(2.0f * size) + 1.0f);
+  return __builtin_copysignf(size < 0.625f ? small : large, x);
+}
+
+/// 1.9 ULP. From exp(-|x|), which never overflows: e / (1 + e) on the left, 1 / (1 + e) on the
+/// right, less what the rounding of 1 + e adds.
+INLINE float math_sigmoid_f32(float x) {
+  float e = math_exp_f32(-__builtin_fabsf(x));
+  float sum = 1.0f + e;
+  float lost = e - (sum - 1.0f);
+  float quotient = (x < 0 ? e : 1.0f) / sum;
+  float inverse = x < 0 ? 1.0f - quotient : quotient;
+  return quotient - quotient * (lost * inverse);
+}
+
+/// 1.3 ULP. x + x P(x^2) up to 1, from there on 1 - exp(Q(x)), where Q is a fit to log(erfc(x)).
+INLINE float math_erf_f32(float x) {
+  float size = __builtin_fabsf(x);
+  float z = size * size;
+  float small = size * ((((((0x1.496a3p-14f * z - 0x1.a3f7p-11f) * z + 0x1.5405b2p-8f) * z - 0x1.b7f90ep-6f) * z
+      + 0x1.ce2cf8p-4f) * z - 0x1.81273ep-2f) * z + 0x1.06eba8p-3f) + size;
+  float a = size > 4.0f ? 4.0f : size;
+  float large = 1.0f - math_exp_f32(((((((-0x1.67cbe6p-16f * a + 0x1.cbd4e6p-12f) * a - 0x1.12a6dep-8f) * a
+      + 0x1.9c6a32p-6f) * a - 0x1.bbd95p-4f) * a - 0x1.443c48p-1f) * a - 0x1.212a52p+0f) * a + 0x1.7ea512p-13f);
+  return __builtin_copysignf(size < 1.0f ? small : large, x);
+}
+
+/// A quarter turn count (modulo 4) and an angle of at most pi / 4 that is left.
+typedef struct {
+  uint32_t quarters;
+  float angle;
+} turn_f32_t;
+
+/// One of five words, without a load.
+INLINE uint32_t choose_word(uint32_t at, uint32_t w0, uint32_t w1, uint32_t w2, uint32_t w3, uint32_t w4) {
+  uint32_t low = at & 1 ? w1 : w0, high = at & 1 ? w3 : w2;
+  uint32_t word = at & 2 ? high : low;
+  return at & 4 ? w4 : word;
+}
+
+INLINE uint32_t funnel_u32(uint32_t high, uint32_t low, uint32_t shift) {
+  return (uint32_t)(((uint64_t)high << 32 | low) << shift >> 32);
+}
+
+/// Payne and Hanek for every finite size >= 0, without a branch and without a gather: 96 bits of 2 / pi, taken where the product
+/// with the mantissa is between 2^2 and 2^-94, are selected among eight words; whole turns drop out by overflow.
+INLINE turn_f32_t reduce_f32(float size) {
+  uint32_t bits = bits_f32(size);
+  uint32_t position = (bits >> 23) - 120;
+  uint32_t from = position >> 5, shift = position & 31;
+  uint64_t mantissa = (bits & 0x7fffff) | 0x800000;
+  uint32_t w0 = choose_word(from, 0, 0xa2f9836e, 0x4e441529, 0xfc2757d1, 0xf534ddc0);
+  uint32_t w1 = choose_word(from, 0xa2f9836e, 0x4e441529, 0xfc2757d1, 0xf534ddc0, 0xdb629599);
+  uint32_t w2 = choose_word(from, 0x4e441529, 0xfc2757d1, 0xf534ddc0, 0xdb629599, 0x3c439041);
+  uint32_t w3 = choose_word(from, 0xfc2757d1, 0xf534ddc0, 0xdb629599, 0x3c439041, 0xfe5163ab);
+  uint64_t product = mantissa * funnel_u32(w1, w2, shift) + (mantissa * funnel_u32(w2, w3, shift) >> 32);
+  uint32_t high = (uint32_t)mantissa * funnel_u32(w0, w1, shift) + (uint32_t)(product >> 32);
+  uint32_t low = (uint32_t)product;
+  uint32_t quarters = (high + 0x20000000u) >> 30;
+  int32_t fraction = (int32_t)(high << 2 | low >> 30);
+  int32_t rest = (int32_t)(low << 2 >> 1);
+  double angle = ((double)fraction + (double)rest * 0x1p-31) * 0x1.921fb54442d18p-32;
+  bool reduced = size > 0x1.921fb4p-1f;
+  return (turn_f32_t){reduced ? quarters : 0, reduced ? (float)angle : size};
+}
+
+/// sin(angle + quarters pi / 2).
+INLINE float sin_of_turn_f32(uint32_t quarters, float angle) {
+  float z = angle * angle;
+  float sin = angle * z * (((0x1.6cd734p-19f * z - 0x1.a00f98p-13f) * z + 0x1.111108p-7f) * z - 0x1.555556p-3f) + angle;
+  float cos = z * z * (((-0x1.241dbep-22f * z + 0x1.a010dap-16f) * z - 0x1.6c16b8p-10f) * z
+      + 0x1.555556p-5f) + (1.0f - 0.5f * z);
+  float result = quarters & 1 ? cos : sin;
+  return float_of_bits(bits_f32(result) ^ (quarters << 30 & 0x80000000u));
+}
+
+/// 1.6 ULP, of arguments up to the largest too.
+INLINE float math_sin_f32(float x) {
+  turn_f32_t turn = reduce_f32(__builtin_fabsf(x));
+  float result = sin_of_turn_f32(turn.quarters, turn.angle);
+  result = float_of_bits(bits_f32(result) ^ (bits_f32(x) & 0x80000000u));
+  return __builtin_fabsf(x) < INF_F32 ? result : x - x;
+}
+
+/// 1.6 ULP, of arguments up to the largest too.
+INLINE float math_cos_f32(float x) {
+  turn_f32_t turn = reduce_f32(__builtin_fabsf(x));
+  float result = sin_of_turn_f32(turn.quarters + 1, turn.angle);
+  return __builtin_fabsf(x) < INF_F32 ? result : x - x;
+}
+
+#endif
