@@ -1,4 +1,5 @@
 /// Convolutions over NHWC images; pads = top, left, bottom, right.
+#include "kernels_gen.h"
 #include "libjit.h"
 #include "tile.h"
 

@@ -1,4 +1,5 @@
 /// Matrix products.
+#include "kernels_gen.h"
 #include "libjit.h"
 #include "tile.h"
 

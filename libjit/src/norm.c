@@ -1,0 +1,152 @@
+/// Normalisation along one dimension. Softmax may run in place, so every block is read as a whole before it is written.
+#include "kernels_gen.h"
+#include "libjit.h"
+#include "math.h"
+
+/// Elements that go through a function at once: their loop has a constant length and no aliases, so it vectorises.
+#define BLOCK 64
+
+typedef int32_t vi __attribute__((vector_size(VECTOR_BYTES)));
+
+INLINE float larger(float a, float b) { return ((b > a) | (b != b)) ? b : a; }
+
+INLINE vf larger_lanes(vf a, vf b) {
+  vi take = (b > a) | (b != b);
+  return (vf)((take & (vi)b) | (~take & (vi)a));
+}
+
+/// The largest of `n` neighbours; NaN if one is.
+INLINE float largest(const float *input, dim_t n) {
+  float top = -__builtin_inff();
+  dim_t i = 0;
+  if (n >= LANES) {
+    vf lanes = LOAD_VECTOR(input);
+    for (i = LANES; i + LANES <= n; i += LANES) lanes = larger_lanes(lanes, LOAD_VECTOR(input + i));
+    UNROLL for (int lane = 0; lane < LANES; lane++) top = larger(top, lanes[lane]);
+  }
+  for (; i < n; i++) top = larger(top, input[i]);
+  return top;
+}
+
+/// result = exp(input - shift), in place or not; returns the sum. `result` may be NULL.
+INLINE float exp_block(float *result, const float *input, float shift, dim_t n) {
+  float block[BLOCK], sum = 0;
+  for (dim_t i = 0; i < n; i++) block[i] = input[i];
+  for (dim_t i = 0; i < n; i++) {
+#pragma clang fp reassociate(on)
+    block[i] = math_exp_f32(block[i] - shift);
+    sum += block[i];
+  }
+  if (result)
+    for (dim_t i = 0; i < n; i++) result[i] = block[i];
+  return sum;
+}
+
+INLINE void subtract_block(float *result, const float *input, float shift, float log_sum, dim_t n) {
+  float block[BLOCK];
+  for (dim_t i = 0; i < n; i++) block[i] = input[i] - shift - log_sum;
+  for (dim_t i = 0; i < n; i++) result[i] = block[i];
+}
+
+/// (log of) softmax of `n` neighbours.
+INLINE void softmax_row(float *result, const float *input, dim_t n, bool log) {
+  float shift = largest(input, n), sum = 0;
+  dim_t i = 0;
+  for (; i + BLOCK <= n; i += BLOCK) sum += exp_block(log ? NULL : result + i, input + i, shift, BLOCK);
+  sum += exp_block(log ? NULL : result + i, input + i, shift, n % BLOCK);
+  if (!log) {
+    for (i = 0; i < n; i++) result[i] /= sum;
+    return;
+  }
+  float log_sum = math_log_f32(sum);
+  for (i = 0; i + BLOCK <= n; i += BLOCK) subtract_block(result + i, input + i, shift, log_sum, BLOCK);
+  subtract_block(result + i, input + i, shift, log_sum, n % BLOCK);
+}
+
+/// (log of) softmax of `cols` neighbouring columns, of `n` elements `step` apart.
+INLINE void softmax_columns(float *result, const float *input, dim_t n, dim_t step, dim_t cols, bool log) {
+  float shift[BLOCK], sum[BLOCK], block[BLOCK];
+  for (dim_t c = 0; c < cols; c++) shift[c] = -__builtin_inff(), sum[c] = 0;
+  for (dim_t i = 0; i < n; i++)
+    for (dim_t c = 0; c < cols; c++) shift[c] = larger(shift[c], input[i * step + c]);
+  for (dim_t i = 0; i < n; i++) {
+    for (dim_t c = 0; c < cols; c++) block[c] = input[i * step + c];
+    for (dim_t c = 0; c < cols; c++) block[c] = math_exp_f32(block[c] - shift[c]);
+    for (dim_t c = 0; c < cols; c++) sum[c] += block[c];
+    if (log) continue;
+    for (dim_t c = 0; c < cols; c++) result[i * step + c] = block[c];
+  }
+  if (log)
+    for (dim_t c = 0; c < cols; c++) sum[c] = math_log_f32(sum[c]);
+  for (dim_t i = 0; i < n; i++) {
+    const float *from = log ? input : result;
+    for (dim_t c = 0; c < cols; c++) block[c] = from[i * step + c];
+    for (dim_t c = 0; c < cols; c++) block[c] = log ? block[c] - shift[c] - sum[c] : block[c] / sum[c];
+    for (dim_t c = 0; c < cols; c++) result[i * step + c] = block[c];
+  }
+}
+
+INLINE void softmax(float *result, const float *input, const ints_t *shape, dim_t axis, bool log) {
+  dim_t outer = count_between(shape, 0, axis), n = shape->at[axis];
+  dim_t inner = count_between(shape, axis + 1, shape->size);
+  for (dim_t o = 0; o < outer; o++) {
+    dim_t offset = o * n * inner, c = 0;
+    if (inner == 1) {
+      softmax_row(result + offset, input + offset, n, log);
+      continue;
+    }
+    for (; c + BLOCK <= inner; c += BLOCK)
+      softmax_columns(result + offset + c, input + offset + c, n, inner, BLOCK, log);
+    softmax_columns(result + offset + c, input + offset + c, n, inner, inner % BLOCK, log);
+  }
+}
+
+KERNEL void libjit_softmax_f32(float *result, const float *input, const ints_t *result_shape,
+                               const ints_t *input_shape, dim_t axis) {
+  softmax(result, input, input_shape, axis, false);
+}
+
+KERNEL void libjit_log_softmax_f32(float *result, const float *input, const ints_t *result_shape,
+                                   const ints_t *input_shape, dim_t axis) {
+  softmax(result, input, input_shape, axis, true);
+}
+
+/// x / s^beta; the exponents that networks use need no pow.
+INLINE float divide_by_power(float x, float s, float beta) {
+  if (beta == 0.5f) return x / math_sqrt_f32(s);
+  if (beta == 0.75f) return x / (math_sqrt_f32(s) * math_sqrt_f32(math_sqrt_f32(s)));
+  return x / math_pow_f32(s, beta);
+}
+
+/// Channels [first, last) of one pixel, whose windows reach beyond the channels there are.
+INLINE void normalize_edge(float *restrict result, const float *restrict input, dim_t channels, dim_t first,
+                           dim_t last, dim_t size, float factor, float beta, float k) {
+  for (dim_t c = first; c < last; c++) {
+    dim_t from = c - (size - 1) / 2, sum_first = max_dim(from, 0), sum_last = min_dim(from + size, channels);
+    float sum = 0;
+    for (dim_t i = sum_first; i < sum_last; i++) sum += input[i] * input[i];
+    result[c] = divide_by_power(input[c], k + factor * sum, beta);
+  }
+}
+
+/// input / (k + alpha / size * sum of squares of the `size` channels around)^beta; channels are the last dimension.
+KERNEL void libjit_local_response_normalization_f32(float *result, const float *input, const ints_t *result_shape,
+                                                    const ints_t *input_shape, dim_t size, float alpha, float beta,
+                                                    float k) {
+  dim_t channels = input_shape->at[input_shape->size - 1];
+  dim_t pixels = count_between(input_shape, 0, input_shape->size - 1);
+  dim_t before = min_dim((size - 1) / 2, channels);
+  dim_t inside = max_dim(channels - size / 2, before);  // here ends what has its whole window
+  float factor = alpha / (float)size;
+  for (dim_t pixel = 0; pixel < pixels; pixel++) {
+    const float *restrict from = input + pixel * channels;
+    float *restrict to = result + pixel * channels;
+    normalize_edge(to, from, channels, 0, before, size, factor, beta, k);
+    for (dim_t c = before; c < inside; c++) {
+      float sum = 0;
+      UNROLL for (dim_t i = 0; i < size; i++) sum += from[c - before + i] * from[c - before + i];
+      to[c] = divide_by_power(from[c], k + factor * sum, beta);
+    }
+    normalize_edge(to, from, channels, inside, channels, size, factor, beta, k);
+  }
+}

@@ -1,0 +1,168 @@
+/// Pooling over N, spatial..., C with one to three spatial dimensions; pads = all begins, then all ends. A result may be
+/// larger than the pads allow (`ceil`): what lies beyond them is never read and never counted.
+#include "kernels_gen.h"
+#include "libjit.h"
+
+/// One spatial dimension.
+typedef struct {
+  dim_t result, extent, kernel, stride, begin, end, step;
+} axis_t;
+
+/// The geometry of a pool, always with three dimensions.
+typedef struct {
+  dim_t images, channels;
+  axis_t axes[3];
+} pool_t;
+
+/// The taps of a window that lie inside the image, along one dimension. `counted` of the window's taps lie inside the
+/// image or its pads.
+typedef struct {
+  dim_t first, taps, counted;
+} range_t;
+
+/// A window: its image, and its range along each dimension.
+typedef struct {
+  dim_t image;
+  range_t ranges[3];
+} window_t;
+
+INLINE pool_t pool_of(const ints_t *result_shape, const ints_t *input_shape, const ints_t *kernels,
+                      const ints_t *strides, const ints_t *pads, const ints_t *dilation) {
+  dim_t rank = kernels->size;
+  pool_t pool = {.images = result_shape->at[0], .channels = result_shape->at[rank + 1]};
+  UNROLL for (dim_t i = 0; i < 3; i++) {
+    dim_t own = i - (3 - rank);
+    pool.axes[i] = own < 0 ? (axis_t){1, 1, 1, 1, 0, 0, 1}
+                           : (axis_t){result_shape->at[own + 1], input_shape->at[own + 1], kernels->at[own],
+                                      strides->at[own], pads->at[own], pads->at[own + rank], dilation->at[own]};
+  }
+  return pool;
+}
+
+INLINE dim_t count_windows(pool_t pool) {
+  return pool.images * pool.axes[0].result * pool.axes[1].result * pool.axes[2].result;
+}
+
+INLINE dim_t count_pixels(pool_t pool) { return pool.axes[0].extent * pool.axes[1].extent * pool.axes[2].extent; }
+
+/// How many of a window's taps, the first at `from`, lie before `limit`.
+INLINE dim_t taps_before(axis_t axis, dim_t from, dim_t limit) {
+  return limit <= from ? 0 : min_dim(axis.kernel, (limit - from + axis.step - 1) / axis.step);
+}
+
+INLINE range_t range_at(axis_t axis, dim_t index) {
+  dim_t from = index * axis.stride - axis.begin;
+  dim_t skipped = taps_before(axis, from, 0);
+  return (range_t){from + skipped * axis.step, taps_before(axis, from, axis.extent) - skipped,
+                   taps_before(axis, from, axis.extent + axis.end)};
+}
+
+/// The window of the result's pixel number `index`.
+INLINE window_t window_at(pool_t pool, dim_t index) {
+  window_t window;
+  UNROLL for (dim_t i = 2; i >= 0; i--) {
+    window.ranges[i] = range_at(pool.axes[i], index % pool.axes[i].result);
+    index /= pool.axes[i].result;
+  }
+  window.image = index;
+  return window;
+}
+
+/// Pixel number, within its image, of the tap (d, h, 0) of a window.
+INLINE dim_t first_pixel(pool_t pool, window_t window, dim_t d, dim_t h) {
+  dim_t row = (window.ranges[0].first + d * pool.axes[0].step) * pool.axes[1].extent;
+  return (row + window.ranges[1].first + h * pool.axes[1].step) * pool.axes[2].extent + window.ranges[2].first;
+}
+
+/// Runs its body for each tap inside the image, with PIXEL its number within the image.
+#define FOR_EACH_TAP(POOL, WINDOW, PIXEL)                                                                              \
+  for (dim_t d_ = 0; d_ < (WINDOW).ranges[0].taps; d_++)                                                               \
+    for (dim_t h_ = 0; h_ < (WINDOW).ranges[1].taps; h_++)                                                             \
+      for (dim_t w_ = 0, PIXEL = first_pixel(POOL, WINDOW, d_, h_); w_ < (WINDOW).ranges[2].taps;                      \
+           w_++, PIXEL += (POOL).axes[2].step)
+
+/// The larger element of each pair; NaN wins over every number. `x != x` is false for integers.
+#define MAX_POOL(SUFFIX, T, LOWEST)                                                                                    \
+  INLINE void raise_##SUFFIX(T *restrict result, const T *restrict input, dim_t channels) {                            \
+    for (dim_t c = 0; c < channels; c++) {                                                                             \
+      T x = input[c], best = result[c];                                                                                \
+      result[c] = ((x > best) | (x != x)) ? x : best;                                                                   \
+    }                                                                                                                  \
+  }                                                                                                                    \
+                                                                                                                       \
+  KERNEL void libjit_max_pool_##SUFFIX(T *result, const T *input, const ints_t *result_shape,                          \
+                                       const ints_t *input_shape, const ints_t *kernels, const ints_t *strides,        \
+                                       const ints_t *pads, const ints_t *dilation, bool ceil) {                        \
+    pool_t pool = pool_of(result_shape, input_shape, kernels, strides, pads, dilation);                                \
+    for (dim_t i = 0; i < count_windows(pool); i++) {                                                                  \
+      window_t window = window_at(pool, i);                                                                            \
+      const T *image = input + window.image * count_pixels(pool) * pool.channels;                                      \
+      T *to = result + i * pool.channels;                                                                              \
+      for (dim_t c = 0; c < pool.channels; c++) to[c] = LOWEST;                                                        \
+      FOR_EACH_TAP(pool, window, pixel) raise_##SUFFIX(to, image + pixel * pool.channels, pool.channels);              \
+    }                                                                                                                  \
+  }
+
+/// The same, and where the first largest element is: its index in the input as if that were N, C, spatial. A window
+/// without a tap inside the image has the index -1.
+#define MAX_POOL_WITH_ARGMAX(SUFFIX, T, LOWEST)                                                                        \
+  INLINE void raise_at_##SUFFIX(T *restrict result, int64_t *restrict argmax, const T *restrict input,                 \
+                                dim_t channels, int64_t index, int64_t channel_step) {                                 \
+    for (dim_t c = 0; c < channels; c++) {                                                                             \
+      T x = input[c], best = result[c];                                                                                \
+      bool higher = (x > best) | (argmax[c] < 0) | ((x != x) & (best == best));                                        \
+      result[c] = higher ? x : best;                                                                                   \
+      argmax[c] = higher ? index + c * channel_step : argmax[c];                                                       \
+    }                                                                                                                  \
+  }                                                                                                                    \
+                                                                                                                       \
+  KERNEL void libjit_max_pool_with_argmax_##SUFFIX(                                                                    \
+      T *result, int64_t *argmax, const T *input, const ints_t *result_shape, const ints_t *argmax_shape,              \
+      const ints_t *input_shape, const ints_t *kernels, const ints_t *strides, const ints_t *pads,                     \
+      const ints_t *dilation, bool ceil) {                                                                             \
+    pool_t pool = pool_of(result_shape, input_shape, kernels, strides, pads, dilation);                                \
+    dim_t channels = pool.channels, pixels = count_pixels(pool);                                                       \
+    for (dim_t i = 0; i < count_windows(pool); i++) {                                                                  \
+      window_t window = window_at(pool, i);                                                                            \
+      dim_t image = window.image * pixels * channels;                                                                  \
+      for (dim_t c = 0; c < channels; c++) result[i * channels + c] = LOWEST, argmax[i * channels + c] = -1;           \
+      FOR_EACH_TAP(pool, window, pixel)                                                                                \
+      raise_at_##SUFFIX(result + i * channels, argmax + i * channels, input + image + pixel * channels, channels,      \
+                        image + pixel, pixels);                                                                        \
+    }                                                                                                                  \
+  }
+
+#define AVG_POOL(SUFFIX, T)                                                                                            \
+  INLINE void accumulate_##SUFFIX(T *restrict result, const T *restrict input, dim_t channels) {                       \
+    for (dim_t c = 0; c < channels; c++) result[c] += input[c];                                                        \
+  }                                                                                                                    \
+                                                                                                                       \
+  KERNEL void libjit_avg_pool_##SUFFIX(                                                                                \
+      T *result, const T *input, const ints_t *result_shape, const ints_t *input_shape, const ints_t *kernels,         \
+      const ints_t *strides, const ints_t *pads, const ints_t *dilation, bool ceil, bool count_include_pads) {         \
+    pool_t pool = pool_of(result_shape, input_shape, kernels, strides, pads, dilation);                                \
+    for (dim_t i = 0; i < count_windows(pool); i++) {                                                                  \
+      window_t window = window_at(pool, i);                                                                            \
+      const T *image = input + window.image * count_pixels(pool) * pool.channels;                                      \
+      T *to = result + i * pool.channels;                                                                              \
+      dim_t divisor = 1;                                                                                               \
+      UNROLL for (dim_t a = 0; a < 3; a++)                                                                             \
+          divisor *= count_include_pads ? window.ranges[a].counted : window.ranges[a].taps;                            \
+      for (dim_t c = 0; c < pool.channels; c++) to[c] = 0;                                                             \
+      FOR_EACH_TAP(pool, window, pixel) accumulate_##SUFFIX(to, image + pixel * pool.channels, pool.channels);         \
+      for (dim_t c = 0; c < pool.channels; c++) to[c] /= (T)max_dim(divisor, 1);                                       \
+    }                                                                                                                  \
+  }
+
+MAX_POOL(f32, float, -__builtin_inff())
+MAX_POOL(f64, double, -__builtin_inf())
+MAX_POOL(i8, int8_t, INT8_MIN)
+MAX_POOL(u8, uint8_t, 0)
+
+MAX_POOL_WITH_ARGMAX(f32, float, -__builtin_inff())
+MAX_POOL_WITH_ARGMAX(f64, double, -__builtin_inf())
+MAX_POOL_WITH_ARGMAX(i8, int8_t, INT8_MIN)
+MAX_POOL_WITH_ARGMAX(u8, uint8_t, 0)
+
+AVG_POOL(f32, float)
+AVG_POOL(f64, double)
