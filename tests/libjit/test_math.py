@@ -97,7 +97,7 @@ def special_values(kind: type) -> Array:
     some += [float(np.nextafter(kind(1), kind(0))), float(np.nextafter(kind(1), kind(2)))]
     some += [digits, digits + 1, digits / 2 + 0.5, 2 * digits, 2 * digits + 2, 1e30, 1e-30]
     some += [88.7, 88.73, 89.0, 103.9, 104.0, 709.7, 709.79, 745.1, 745.2, 746.0, 0.625]
-    one_sign = np.array(some, np.float64).astype(kind)
+    one_sign: Array = np.array(some, np.float64).astype(kind)
     return np.concatenate([one_sign, -one_sign])
 
 
@@ -123,9 +123,9 @@ def ulps(result: Array, expected: Array) -> Array:
     limit = np.longdouble(2.0) ** np.finfo(kind).maxexp
     beyond = np.abs(np.copysign(limit, result) - expected) / step
     distance = np.where(overflow, beyond, distance)
-    return np.where(
-        same, np.minimum(np.nan_to_num(distance), 0.5), np.nan_to_num(distance, nan=np.inf)
-    )
+    near = np.minimum(np.nan_to_num(distance), 0.5)
+    errors: Array = np.where(same, near, np.nan_to_num(distance, nan=np.inf))
+    return errors
 
 
 def assert_close(result: Array, expected: Array, bound: float, *inputs: Array) -> None:
@@ -142,7 +142,8 @@ def assert_close(result: Array, expected: Array, bound: float, *inputs: Array) -
 def sigmoid(x: Array) -> Array:
     """The logistic function; no intermediate result overflows."""
     e = np.exp(-np.abs(x))
-    return np.where(x < 0, e, 1) / (1 + e)
+    result: Array = np.where(x < 0, e, 1) / (1 + e)
+    return result
 
 
 def erf(x: Array) -> Array:
@@ -227,7 +228,7 @@ def test_pow_is_within_the_stated_bound(call: Call, kind: type) -> None:
     ).astype(kind)
     base = np.concatenate([base, np.abs(any_bits(rng, kind))])
     top = np.log(float(np.finfo(kind).max))
-    exponent = (rng.uniform(-1.1 * top, 1.1 * top, base.size) / np.log(base)).astype(kind)
+    exponent: Array = (rng.uniform(-1.1 * top, 1.1 * top, base.size) / np.log(base)).astype(kind)
     bound = stated_bound("pow", kind)
     assert bound <= 2
     for x, y in (
