@@ -72,10 +72,16 @@ class Target:
     """What the compiler needs to know of a variant."""
 
     name: str
-    target: str
-    cpu: str
+    zig_target: str
+    zig_cpu: str
     triple: str
-    requires: tuple[str, ...] = ()
+    cpu: str
+    requires: tuple[str, ...]
+
+    @property
+    def features(self) -> str:
+        """The required features as LLVM wants to be told them."""
+        return ",".join(f"+{feature}" for feature in self.requires)
 
 
 class CompilerError(CompileError):
@@ -87,7 +93,12 @@ def read_targets(root: Path = ROOT) -> dict[str, Target]:
     table = tomllib.loads((root / "variants.toml").read_text(encoding="utf-8"))
     return {
         entry["name"]: Target(
-            entry["name"], entry["target"], entry["cpu"], entry["triple"], tuple(entry["requires"])
+            name=entry["name"],
+            zig_target=entry["zig_target"],
+            zig_cpu=entry["zig_cpu"],
+            triple=entry["triple"],
+            cpu=entry["cpu"],
+            requires=tuple(entry["requires"]),
         )
         for entry in table["variant"]
     }
@@ -145,7 +156,7 @@ def compile_variant(target: Target, output: Path, root: Path = ROOT, jobs: int =
 def _compile(source: Path, target: Target, root: Path, scratch: Path) -> Path:
     """Bitcode of one C file."""
     result = scratch / f"{source.stem}.bc"
-    machine = ["-target", target.target, f"-mcpu={target.cpu}"]
+    machine = ["-target", target.zig_target, f"-mcpu={target.zig_cpu}"]
     files = ["-I", str(root / "include"), "-c", str(source), "-o", str(result)]
     done = _zig(["cc", *machine, *FLAGS, *files], scratch)
     if done.returncode:
@@ -182,8 +193,9 @@ def _link(parts: Sequence[bytes], target: Target) -> bytes:
 
 def _simplify(module: llvm.ModuleRef, target: Target) -> None:
     """Inlines the helpers into the kernels and simplifies; no pass here unrolls, vectorises or reorders loops."""
-    features = ",".join(f"+{feature}" for feature in target.requires)
-    machine = llvm.Target.from_triple(target.triple).create_target_machine(features=features, opt=3)
+    machine = llvm.Target.from_triple(target.triple).create_target_machine(
+        cpu=target.cpu, features=target.features, opt=3
+    )
     passes = llvm.create_new_module_pass_manager()
     passes.add_always_inliner_pass()
     passes.add_global_dead_code_eliminate_pass()

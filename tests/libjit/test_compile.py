@@ -20,6 +20,7 @@ from libjit.compile import (
 )
 
 llvm.initialize_all_targets()
+llvm.initialize_all_asmprinters()
 
 KERNEL = """\
 #include "libjit.h"
@@ -66,6 +67,10 @@ def test_compile_variant_for_each_target(
     defined = {function.name for function in module.functions if not function.is_declaration}
     assert defined == {"libjit_probe_f32", "libjit_other_f32"}
     assert module.triple == target.triple
+    machine = llvm.Target.from_triple(target.triple).create_target_machine(
+        cpu=target.cpu, features=target.features, opt=3
+    )
+    assert len(machine.emit_object(module)) > 100
     assert capfd.readouterr().err == ""
 
 

@@ -104,29 +104,23 @@ def test_sdist_holds_what_a_developer_needs(sdist: Path) -> None:
     assert not [name for name in names if name.endswith(".bc") or "__pycache__" in name]
 
 
-@pytest.fixture(scope="module")
-def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The Python of an environment that has glowpy's wheel; what glowpy depends on is lent by ours."""
-    folder = tmp_path_factory.mktemp("environment")
+def install(folder: Path, *what: str) -> Path:
+    """The Python of a fresh environment with glowpy; what glowpy depends on is lent by ours."""
     venv.create(folder, with_pip=True)
-    scripts = "Scripts" if os.name == "nt" else "bin"
-    python = folder / scripts / Path(sys.executable).name
-    command = [
-        str(python),
-        "-m",
-        "pip",
-        "install",
-        "--quiet",
-        "--no-deps",
-        "--no-index",
-        str(wheel),
-    ]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
     (site,) = folder.glob("[Ll]ib/**/site-packages")
     lent = [path for path in sys.path if path.endswith("site-packages")]
     (site / "lent.pth").write_text("\n".join(lent) + "\n")
+    python = folder / ("Scripts" if os.name == "nt" else "bin") / Path(sys.executable).name
+    options = ["--quiet", "--no-deps", "--no-index", "--no-build-isolation", "--ignore-installed"]
+    command = [str(python), "-m", "pip", "install", *options, *what]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
     return python
+
+
+@pytest.fixture(scope="module")
+def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return install(tmp_path_factory.mktemp("environment"), str(wheel))
 
 
 def run_installed(python: Path, code: str, folder: Path) -> str:
@@ -163,3 +157,15 @@ def test_installed_glowpy_compiles_another_variant(installed: Path, tmp_path: Pa
     path = Path(run_installed(installed, code, tmp_path))
     assert path.is_relative_to(tmp_path / "home")
     assert path.read_bytes()[:2] == b"BC"
+
+
+def test_editable_glowpy_compiles_its_bitcode(tmp_path: Path) -> None:
+    python = install(tmp_path / "environment", "--editable", str(ROOT))
+    code = (
+        "import glowpy.backends.cpu.bitcode as b\n"
+        "print(b.__file__)\n"
+        f"print(b.bitcode_path(b.baseline_variant({platform.machine()!r})))"
+    )
+    module, path = run_installed(python, code, tmp_path).splitlines()
+    assert Path(module) == ROOT / "glowpy/backends/cpu/bitcode.py"
+    assert Path(path).is_relative_to(tmp_path / "home")

@@ -54,6 +54,8 @@ class Variant:
     family: str
     triple: str
     """LLVM's name of the target the bitcode says it is for."""
+    cpu: str
+    """LLVM's name of a processor that has what the variant assumes, once `requires` is added to it."""
     requires: frozenset[str]
     """LLVM's names of the features the target must have."""
     vector_bytes: int
@@ -73,6 +75,7 @@ def _read_variants() -> tuple[tuple[Variant, ...], dict[str, str]]:
             name=entry["name"],
             family=entry["family"],
             triple=entry["triple"],
+            cpu=entry["cpu"],
             requires=frozenset(entry["requires"]),
             vector_bytes=entry["vector_bytes"],
             vector_registers=entry["vector_registers"],
