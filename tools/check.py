@@ -43,7 +43,8 @@ def gates() -> list[Gate]:
         Gate("format", (python, "-m", "ruff", "format", "--check", ".")),
         Gate("repomap", (python, "tools/repomap.py", "--check")),
         Gate("classgen", (python, "-m", "classgen", "--check")),
-        Gate("imports", (lint_imports,)),
+        # Its cache keeps what an import meant before the imported file existed.
+        Gate("imports", (lint_imports, "--no-cache")),
         Gate("mypy", (python, "-m", "mypy")),
         Gate("pytest", (python, "-m", "pytest", "-q"), slow=True),
     ]
