@@ -1,0 +1,32 @@
+"""`python -m classgen` writes the generated files; `--check` compares them byte for byte instead."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from classgen.generate import ROOT, render_all
+
+
+def main() -> int:
+    """Returns 1 if `--check` finds a file that differs from what the specs say."""
+    parser = argparse.ArgumentParser(prog="classgen", description=__doc__)
+    parser.add_argument(
+        "--check", action="store_true", help="write nothing; exit with 1 if a file is out of date"
+    )
+    check = parser.parse_args().check
+    stale = [
+        (path, text)
+        for path, text in render_all().items()
+        if not path.exists() or path.read_text() != text
+    ]
+    for path, text in stale:
+        sys.stdout.write(f"{'out of date' if check else 'wrote'}: {path.relative_to(ROOT)}\n")
+        if not check:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+    return 1 if check and stale else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,227 @@
+"""The language of the specs: `Op`, `NodeOnly`, `InstOnly` and `Elementwise`.
+
+| form | node | instruction | meaning |
+|---|---|---|---|
+| `Op` | yes | yes | both levels, with the same operand names; IRGen is automatic unless `ops/` has a rule |
+| `Elementwise` | yes | yes | an `Op` with a scalar kernel and a numpy function, one line each |
+| `NodeOnly` | yes | no | always lowered, or translated by an IRGen rule |
+| `InstOnly` | no | yes | what only the address level has: alloc, view, copy, insert |
+
+A spec file is `specs/<stem>.py`; every module-level call registers one operator, in order.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+FLOATS = ("f32", "f64")
+SIGNED = ("i8", "i16", "i32", "i64")
+UNSIGNED = ("u8", "u16", "u32", "u64")
+INTS = SIGNED + UNSIGNED
+NUMBERS = FLOATS + INTS
+ALL = (*NUMBERS, "b")
+BOOL = ("b",)
+WIDTHS = ("x8", "x16", "x32", "x64")
+INDICES = ("i32", "i64")
+
+
+@dataclass(frozen=True)
+class Attr:
+    """An attribute: its name and its kind (int, ints, float, flag or text)."""
+
+    name: str
+    kind: str
+
+
+def integer(name: str) -> Attr:
+    """An integer attribute."""
+    return Attr(name, "int")
+
+
+def ints(name: str) -> Attr:
+    """A list of integers."""
+    return Attr(name, "ints")
+
+
+def real(name: str) -> Attr:
+    """A float attribute."""
+    return Attr(name, "float")
+
+
+def flag(name: str) -> Attr:
+    """A boolean attribute."""
+    return Attr(name, "flag")
+
+
+@dataclass(frozen=True)
+class Operator:
+    """One declaration, as the templates see it."""
+
+    name: str
+    doc: str
+    inputs: tuple[str, ...]
+    results: tuple[str, ...]
+    attrs: tuple[Attr, ...]
+    traits: tuple[str, ...]
+    node: bool
+    inst: bool
+    source: str
+    backend: str = ""
+    variadic: bool = False
+    inouts: tuple[str, ...] = ()
+    scratches: tuple[str, ...] = ()
+    kernel: Mapping[str, Sequence[str]] | None = None
+    """Operand name -> the kinds (or widths) the kernel exists for; None: no kernel of its own."""
+    scalar: Mapping[str, str] = field(default_factory=dict)
+    """Kind class (`float`, `int`, `unsigned`, `bool`, `any`) -> C expression of the scalar kernel."""
+    numpy: str = ""
+    kinds: tuple[str, ...] = ()
+    derivative: tuple[str, ...] = ()
+    onnx: str = ""
+
+    @property
+    def mnemonic(self) -> str:
+        """`MaxPool` -> `max_pool`; a backend's operators start with the backend's name."""
+        return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", self.name).lower()
+
+    @property
+    def elementwise(self) -> bool:
+        """Whether the operator has a scalar kernel."""
+        return "elementwise" in self.traits
+
+    @property
+    def typed(self) -> bool:
+        """Whether the result type is given by the caller."""
+        return "typed" in self.traits
+
+    @property
+    def operands(self) -> list[tuple[str, str]]:
+        """(name, access) of the instruction's operands, in ABI order."""
+        return (
+            [(name, "OUT") for name in self.results]
+            + [(name, "INOUT") for name in self.inouts]
+            + [(name, "IN") for name in self.inputs]
+            + [(name, "SCRATCH") for name in self.scratches]
+        )
+
+
+REGISTRY: list[Operator] = []
+
+
+def _register(operator: Operator) -> None:
+    if not operator.doc:
+        raise ValueError(f"{operator.name}: a doc string is required")
+    if any(other.name == operator.name for other in REGISTRY):
+        raise ValueError(f"{operator.name} is declared twice")
+    REGISTRY.append(operator)
+
+
+def _source() -> str:
+    """`classgen/specs/conv.py:12`, the line of the declaration."""
+    for frame in inspect.stack():
+        path = Path(frame.filename)
+        if path.parent.name == "specs":
+            return f"classgen/specs/{path.name}:{frame.lineno}"
+    return "classgen"
+
+
+def Op(  # noqa: N802 - the specs read as declarations
+    name: str,
+    doc: str,
+    *,
+    inputs: Sequence[str],
+    results: Sequence[str] = ("result",),
+    attrs: Sequence[Attr] = (),
+    traits: Sequence[str] = (),
+    scratches: Sequence[str] = (),
+    kernel: Mapping[str, Sequence[str]] | None = None,
+    backend: str = "",
+) -> None:
+    """Declares a node and an instruction with the same operand names."""
+    _register(
+        Operator(
+            name, doc, tuple(inputs), tuple(results), tuple(attrs), tuple(traits), True, True, _source(),
+            backend=backend, scratches=tuple(scratches), kernel=kernel,
+        )
+    )  # fmt: skip
+
+
+def NodeOnly(  # noqa: N802
+    name: str,
+    doc: str,
+    *,
+    inputs: Sequence[str],
+    results: Sequence[str] = ("result",),
+    attrs: Sequence[Attr] = (),
+    traits: Sequence[str] = (),
+    variadic: bool = False,
+) -> None:
+    """Declares a node that is always lowered or translated by an IRGen rule."""
+    _register(
+        Operator(
+            name,
+            doc,
+            tuple(inputs),
+            tuple(results),
+            tuple(attrs),
+            tuple(traits),
+            True,
+            False,
+            _source(),
+            variadic=variadic,
+        )
+    )
+
+
+def InstOnly(  # noqa: N802
+    name: str,
+    doc: str,
+    *,
+    results: Sequence[str] = (),
+    inouts: Sequence[str] = (),
+    inputs: Sequence[str] = (),
+    attrs: Sequence[Attr] = (),
+    traits: Sequence[str] = (),
+    kernel: Mapping[str, Sequence[str]] | None = None,
+) -> None:
+    """Declares an instruction without a node."""
+    _register(
+        Operator(
+            name, doc, tuple(inputs), tuple(results), tuple(attrs), tuple(traits), False, True, _source(),
+            inouts=tuple(inouts), kernel=kernel,
+        )
+    )  # fmt: skip
+
+
+_ARGUMENTS = {1: ("input",), 2: ("lhs", "rhs"), 3: ("condition", "lhs", "rhs")}
+
+
+def Elementwise(  # noqa: N802
+    name: str,
+    arity: int,
+    doc: str,
+    c: str | Mapping[str, str],
+    numpy: str,
+    kinds: Sequence[str],
+    *,
+    derivative: Sequence[str] = (),
+    onnx: str = "",
+    traits: Sequence[str] = (),
+) -> None:
+    """Declares an element-wise operator.
+
+    In `c` (one expression, or one for each of float, int, unsigned, bool) and `numpy` (an expression in `np` and `numeric`) the inputs are
+    called as in `_ARGUMENTS`. `{s}` in `c` is the kind's suffix. `derivative` has one expression for each input, in mnemonics, the inputs,
+    `y` (the result) and `g` (its gradient).
+    """
+    _register(
+        Operator(
+            name, doc, _ARGUMENTS[arity], ("result",), (), ("elementwise", "inplace", *traits), True, True, _source(),
+            scalar={"any": c} if isinstance(c, str) else c, numpy=numpy, kinds=tuple(kinds),
+            derivative=tuple(derivative), onnx=onnx,
+        )
+    )  # fmt: skip

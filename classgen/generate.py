@@ -1,0 +1,254 @@
+"""Renders the templates over the registered specs into the files that the project commits."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import itertools
+import pkgutil
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+import classgen.specs
+from classgen import dsl
+from classgen.dsl import Attr, Operator
+
+__all__ = ["ROOT", "render_all"]
+
+ROOT = Path(__file__).resolve().parent.parent
+
+_C_TYPES = {
+    "f32": "float", "f64": "double", "i8": "int8_t", "i16": "int16_t", "i32": "int32_t", "i64": "int64_t",
+    "u8": "uint8_t", "u16": "uint16_t", "u32": "uint32_t", "u64": "uint64_t", "b": "bool",
+    "x8": "uint8_t", "x16": "uint16_t", "x32": "uint32_t", "x64": "uint64_t",
+}  # fmt: skip
+_PY_TYPES = {
+    "int": "int",
+    "ints": "tuple[int, ...]",
+    "float": "float",
+    "flag": "bool",
+    "text": "str",
+}
+_C_ATTRS = {"int": "dim_t {}", "ints": "const ints_t *{}", "float": "float {}", "flag": "bool {}"}
+_FIXED_RESULTS = {"argmax": "int64_t"}
+"""Operands whose element kind does not follow the kernel's."""
+
+
+def render_all() -> dict[Path, str]:
+    """The text of every generated file by its path, formatted. Raises RuntimeError if ruff is not installed."""
+    operators = _load_specs()
+    env = _environment()
+    core = [op for op in operators if not op.backend]
+    views = {
+        "nodes": [op for op in core if op.node],
+        "insts": [op for op in core if op.inst],
+        "kernels": [op for op in operators if op.kernel],
+        "scalars": [op for op in core if op.elementwise and op.inst],
+        "stems": [
+            (stem, list(group))
+            for stem, group in itertools.groupby(
+                operators, lambda op: Path(op.source.split(":")[0]).stem
+            )
+        ],
+        "backend": "",
+    }
+    cpu = {"backend": "cpu", "nodes": [op for op in operators if op.backend == "cpu"]}
+    cpu["insts"] = cpu["nodes"]
+    jobs: list[tuple[str, str, dict[str, object]]] = [
+        ("nodes_gen.py.j2", "glowpy/graph/nodes_gen.py", dict(views)),
+        ("graph_builder_gen.py.j2", "glowpy/graph/builder_gen.py", dict(views)),
+        ("insts_gen.py.j2", "glowpy/ir/insts_gen.py", dict(views)),
+        ("ir_builder_gen.py.j2", "glowpy/ir/builder_gen.py", dict(views)),
+        ("elementwise_gen.py.j2", "glowpy/ops/elementwise_gen.py", dict(views)),
+        ("kernels_gen.py.j2", "glowpy/backends/cpu/kernels_gen.py", dict(views)),
+        ("nodes_gen.py.j2", "glowpy/backends/cpu/nodes_gen.py", dict(cpu)),
+        ("insts_gen.py.j2", "glowpy/backends/cpu/insts_gen.py", dict(cpu)),
+        ("kernels_gen.h.j2", "libjit/include/kernels_gen.h", dict(views)),
+        ("elementwise_gen.c.j2", "libjit/src/elementwise_gen.c", dict(views)),
+        ("ops.md.j2", "docs/reference/ops.md", dict(views)),
+    ]
+    texts = {
+        ROOT / target: env.get_template(template).render(**view).rstrip() + "\n"
+        for template, target, view in jobs
+    }
+    return {
+        path: _format(path, text) if path.suffix == ".py" else text for path, text in texts.items()
+    }
+
+
+def _load_specs() -> list[Operator]:
+    if not dsl.REGISTRY:
+        names = sorted(module.name for module in pkgutil.iter_modules(classgen.specs.__path__))
+        names.sort(key=lambda name: name.startswith("backend_"))
+        for name in names:
+            importlib.import_module(f"classgen.specs.{name}")
+    return dsl.REGISTRY
+
+
+def _format(path: Path, text: str) -> str:
+    """`text` as ruff fixes imports and formats it, under the project's settings."""
+    ruff = shutil.which("ruff") or str(Path(sys.executable).with_name("ruff"))
+    for arguments in (
+        ["check", "--quiet", "--select", "I,F401,PIE790", "--fix-only"],
+        ["format", "--quiet"],
+    ):
+        done = subprocess.run(
+            [ruff, *arguments, "--stdin-filename", str(path), "-"],
+            input=text,
+            capture_output=True,
+            text=True,
+            cwd=ROOT,
+            check=False,
+        )
+        if done.returncode:
+            raise RuntimeError(f"ruff cannot format {path}: {done.stderr}")
+        text = done.stdout
+    return text
+
+
+def _environment() -> Environment:
+    env = Environment(
+        loader=FileSystemLoader(Path(__file__).parent / "templates"),
+        undefined=StrictUndefined,
+        autoescape=False,
+    )
+    env.filters.update(
+        sentence=lambda text: text if text.endswith(".") else text + ".",
+        node_schema=_node_schema,
+        inst_schema=_inst_schema,
+        py_type=lambda attr: _PY_TYPES[attr.kind],
+        to_attr=_to_attr,
+        prototypes=lambda op: list(_prototypes(op)),
+        scalar_kernels=lambda op: list(_scalar_kernels(op)),
+        numpy_body=lambda op: op.numpy.replace(", result)", ", result.type)"),
+        graph_expression=_graph_expression,
+        kernel_names=_kernel_names,
+    )
+    return env
+
+
+def _to_attr(attr: Attr) -> str:
+    """Attributes are stored as exactly the Python type their kind says, so that 1 and 1.0 print alike."""
+    return {
+        "ints": f"tuple({attr.name})",
+        "float": f"float({attr.name})",
+        "flag": f"bool({attr.name})",
+    }.get(attr.kind, attr.name)
+
+
+def _names(names: tuple[str, ...]) -> str:
+    return "(" + "".join(f'"{name}", ' for name in names) + ")"
+
+
+def _traits(op: Operator) -> str:
+    return (
+        "frozenset({" + ", ".join(f"Trait.{trait.upper()}" for trait in op.traits) + "})"
+        if op.traits
+        else "frozenset()"
+    )
+
+
+def _attrs(op: Operator) -> str:
+    return "(" + "".join(f'AttrSpec("{a.name}", "{a.kind}"), ' for a in op.attrs) + ")"
+
+
+def _node_schema(op: Operator) -> str:
+    variadic = ", variadic=True" if op.variadic else ""
+    return f'NodeSchema("{op.mnemonic}", {_names(op.inputs)}, {_attrs(op)}, {_names(op.results)}, {_traits(op)}{variadic})'
+
+
+def _inst_schema(op: Operator) -> str:
+    operands = (
+        "("
+        + "".join(f'OperandSpec("{name}", Access.{access}), ' for name, access in op.operands)
+        + ")"
+    )
+    return f'InstSchema("{op.mnemonic}", {operands}, {_attrs(op)}, {_traits(op)})'
+
+
+def _prototypes(op: Operator) -> Iterator[str]:
+    """`void libjit_gather_x32_i64(...);` for every combination of kinds."""
+    kernel = op.kernel or {}
+    for kinds in itertools.product(*kernel.values()):
+        kind_of = dict(zip(kernel, kinds, strict=True))
+        main = _C_TYPES[kinds[0]]
+        buffers = []
+        for name, access in op.operands:
+            c_type = _FIXED_RESULTS.get(name) or (
+                _C_TYPES[kind_of[name]] if name in kind_of else main
+            )
+            buffers.append(f"{'const ' if access == 'IN' else ''}{c_type} *{name}")
+        shapes = [f"const ints_t *{name}_shape" for name, _ in op.operands]
+        attrs = [_C_ATTRS[attr.kind].format(attr.name) for attr in op.attrs]
+        tail = ["epilogue_t epilogue", "const void *env"] if "epilogue" in op.traits else []
+        arguments = ", ".join([*buffers, *shapes, *attrs, *tail])
+        yield f"void libjit_{op.mnemonic}_{'_'.join(kinds)}({arguments});"
+
+
+def _kind_class(kind: str) -> str:
+    return "bool" if kind == "b" else {"f": "float", "i": "int", "u": "unsigned"}[kind[0]]
+
+
+def _scalar_kernels(op: Operator) -> Iterator[str]:
+    """`KERNEL f32_t libjit_add_f32(f32_t lhs, f32_t rhs) { return lhs + rhs; }` for every kind."""
+    if op.name == "Convert":
+        yield from _conversions(op.kinds)
+        return
+    for kind in op.kinds:
+        body = op.scalar.get("any") or op.scalar[_kind_class(kind)]
+        result = "b_t" if "predicate" in op.traits else f"{kind}_t"
+        arguments = ", ".join(
+            f"{'b_t' if name == 'condition' else f'{kind}_t'} {name}" for name in op.inputs
+        )
+        expression = body.replace("{s}", kind)
+        yield f"KERNEL {result} libjit_{op.mnemonic}_{kind}({arguments}) {{ return ({result})({expression}); }}"
+
+
+def _conversions(kinds: tuple[str, ...]) -> Iterator[str]:
+    """One function for each pair. Floats saturate when they become integers, because C leaves that undefined."""
+    for source, target in itertools.product(kinds, kinds):
+        expression = f"({target}_t)input"
+        if source[0] == "f" and target[0] in "iu":
+            bits, signed = int(target[1:]), target[0] == "i"
+            low, high = (
+                (f"-0x1p{bits - 1}", f"0x1p{bits - 1}") if signed else ("0.0", f"0x1p{bits}")
+            )
+            least = f"INT{bits}_MIN" if signed else "0"
+            most = f"{'INT' if signed else 'UINT'}{bits}_MAX"
+            expression = f"input != input ? 0 : input <= {low} ? {least} : input >= {high} ? {most} : ({target}_t)input"
+        if target == "b":
+            expression = "input != 0"
+        yield f"KERNEL {target}_t libjit_convert_{source}_{target}({source}_t input) {{ return {expression}; }}"
+
+
+def _graph_expression(expression: str, op: Operator) -> str:
+    """`mul(g, rhs)` -> `f.create_mul(n.name, g, n.rhs)`; an empty expression means that no gradient flows."""
+    if not expression:
+        return "None"
+
+    def translate(tree: ast.expr) -> str:
+        match tree:
+            case ast.Name(id="g"):
+                return "g"
+            case ast.Name(id="y"):
+                return "n.result"
+            case ast.Name(id=name) if name in op.inputs:
+                return f"n.{name}"
+            case ast.Call(func=ast.Name(id="convert"), args=[arg]):
+                return f"f.create_convert(n.name, n.input.type, {translate(arg)})"
+            case ast.Call(func=ast.Name(id=name), args=args):
+                return f"f.create_{name}(n.name, {', '.join(translate(arg) for arg in args)})"
+        raise ValueError(f"{op.source}: cannot read the derivative '{expression}'")
+
+    return translate(ast.parse(expression, mode="eval").body)
+
+
+def _kernel_names(op: Operator) -> str:
+    if op.kernel:
+        return "; ".join(f"`{name}`: {', '.join(kinds)}" for name, kinds in op.kernel.items())
+    return f"scalar: {', '.join(op.kinds)}" if op.kinds else ""

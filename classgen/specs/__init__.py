@@ -1,0 +1,1 @@
+"""One module a family of operators; importing one registers its declarations."""

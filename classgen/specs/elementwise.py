@@ -1,0 +1,45 @@
+"""Element-wise operators: one line each."""
+
+from classgen.dsl import ALL, BOOL, FLOATS, INTS, NUMBERS, SIGNED, Elementwise, NodeOnly, real
+
+# The arithmetic. Integers wrap; integer division truncates towards zero and by zero gives zero.
+Elementwise("Add", 2, "lhs + rhs", "lhs + rhs", "np.add(lhs, rhs)", NUMBERS, derivative=("g", "g"), onnx="Add", traits=("commutative",))
+Elementwise("Sub", 2, "lhs - rhs", "lhs - rhs", "np.subtract(lhs, rhs)", NUMBERS, derivative=("g", "neg(g)"), onnx="Sub")
+Elementwise("Mul", 2, "lhs * rhs", "lhs * rhs", "np.multiply(lhs, rhs)", NUMBERS, derivative=("mul(g, rhs)", "mul(g, lhs)"), onnx="Mul", traits=("commutative",))
+Elementwise("Div", 2, "lhs / rhs; integers truncate, and give 0 where rhs is 0", {"float": "lhs / rhs", "int": "rhs == 0 ? 0 : rhs == -1 ? -lhs : lhs / rhs", "unsigned": "rhs == 0 ? 0 : lhs / rhs"}, "numeric.divide(lhs, rhs)", NUMBERS, derivative=("div(g, rhs)", "neg(div(mul(g, y), rhs))"), onnx="Div")
+Elementwise("Pow", 2, "lhs to the power of rhs", {"float": "math_pow_{s}(lhs, rhs)"}, "np.power(lhs, rhs)", FLOATS, derivative=("mul(g, mul(rhs, div(y, lhs)))", "mul(g, mul(y, log(lhs)))"))
+Elementwise("Max", 2, "The larger of both; NaN if one is NaN", {"float": "lhs > rhs || lhs != lhs ? lhs : rhs", "int": "lhs > rhs ? lhs : rhs", "unsigned": "lhs > rhs ? lhs : rhs"}, "np.maximum(lhs, rhs)", NUMBERS, derivative=("select(le(rhs, lhs), g, mul(g, sub(g, g)))", "select(lt(lhs, rhs), g, mul(g, sub(g, g)))"), traits=("commutative",))
+Elementwise("Min", 2, "The smaller of both; NaN if one is NaN", {"float": "lhs < rhs || lhs != lhs ? lhs : rhs", "int": "lhs < rhs ? lhs : rhs", "unsigned": "lhs < rhs ? lhs : rhs"}, "np.minimum(lhs, rhs)", NUMBERS, derivative=("select(le(lhs, rhs), g, mul(g, sub(g, g)))", "select(lt(rhs, lhs), g, mul(g, sub(g, g)))"), traits=("commutative",))
+
+Elementwise("Neg", 1, "-input", "-input", "np.negative(input)", FLOATS + SIGNED, derivative=("neg(g)",), onnx="Neg")
+Elementwise("Abs", 1, "The absolute value", {"float": "math_abs_{s}(input)", "int": "input < 0 ? -input : input", "unsigned": "input"}, "np.abs(input)", NUMBERS, derivative=("mul(g, sign(input))",), onnx="Abs")
+Elementwise("Sign", 1, "-1, 0 or 1; NaN of NaN", {"float": "input > 0 ? 1 : input < 0 ? -1 : input", "int": "(input > 0) - (input < 0)", "unsigned": "input > 0"}, "np.sign(input)", NUMBERS, onnx="Sign")
+Elementwise("Floor", 1, "Rounded down", {"float": "math_floor_{s}(input)"}, "np.floor(input)", FLOATS, onnx="Floor")
+Elementwise("Ceil", 1, "Rounded up", {"float": "math_ceil_{s}(input)"}, "np.ceil(input)", FLOATS, onnx="Ceil")
+Elementwise("Round", 1, "Rounded to the nearest integer, halves to even", {"float": "math_round_{s}(input)"}, "np.rint(input)", FLOATS, onnx="Round")
+Elementwise("Sqrt", 1, "The square root", {"float": "math_sqrt_{s}(input)"}, "np.sqrt(input)", FLOATS, derivative=("div(g, add(y, y))",), onnx="Sqrt")
+Elementwise("Reciprocal", 1, "1 / input", {"float": "1 / input"}, "np.reciprocal(input)", FLOATS, derivative=("neg(mul(g, mul(y, y)))",), onnx="Reciprocal")
+Elementwise("Exp", 1, "e to the power of input", {"float": "math_exp_{s}(input)"}, "np.exp(input)", FLOATS, derivative=("mul(g, y)",), onnx="Exp")
+Elementwise("Log", 1, "The natural logarithm", {"float": "math_log_{s}(input)"}, "np.log(input)", FLOATS, derivative=("div(g, input)",), onnx="Log")
+Elementwise("Tanh", 1, "The hyperbolic tangent", {"float": "math_tanh_{s}(input)"}, "np.tanh(input)", FLOATS, derivative=("sub(g, mul(g, mul(y, y)))",), onnx="Tanh")
+Elementwise("Sigmoid", 1, "1 / (1 + exp(-input))", {"float": "math_sigmoid_{s}(input)"}, "numeric.sigmoid(input)", FLOATS, derivative=("mul(g, sub(y, mul(y, y)))",), onnx="Sigmoid")
+Elementwise("Erf", 1, "The error function", {"float": "math_erf_{s}(input)"}, "numeric.erf(input)", FLOATS, onnx="Erf")
+Elementwise("Sin", 1, "The sine of radians", {"float": "math_sin_{s}(input)"}, "np.sin(input)", FLOATS, derivative=("mul(g, cos(input))",), onnx="Sin")
+Elementwise("Cos", 1, "The cosine of radians", {"float": "math_cos_{s}(input)"}, "np.cos(input)", FLOATS, derivative=("neg(mul(g, sin(input)))",), onnx="Cos")
+
+# Comparison and logic. Greater-than swaps the operands.
+Elementwise("Eq", 2, "lhs == rhs", "lhs == rhs", "np.equal(lhs, rhs)", ALL, onnx="Equal", traits=("commutative", "predicate"))
+Elementwise("Lt", 2, "lhs < rhs", "lhs < rhs", "np.less(lhs, rhs)", NUMBERS, onnx="Less", traits=("predicate",))
+Elementwise("Le", 2, "lhs <= rhs", "lhs <= rhs", "np.less_equal(lhs, rhs)", NUMBERS, onnx="LessOrEqual", traits=("predicate",))
+Elementwise("IsNan", 1, "Whether input is NaN", {"float": "input != input"}, "np.isnan(input)", FLOATS, onnx="IsNaN", traits=("predicate",))
+Elementwise("Not", 1, "Logical negation", "!input", "np.logical_not(input)", BOOL, onnx="Not")
+Elementwise("And", 2, "Logical and; bitwise for integers", "lhs & rhs", "np.bitwise_and(lhs, rhs)", INTS + BOOL, onnx="And", traits=("commutative",))
+Elementwise("Or", 2, "Logical or; bitwise for integers", "lhs | rhs", "np.bitwise_or(lhs, rhs)", INTS + BOOL, onnx="Or", traits=("commutative",))
+Elementwise("Xor", 2, "Logical exclusive or; bitwise for integers", "lhs ^ rhs", "np.bitwise_xor(lhs, rhs)", INTS + BOOL, onnx="Xor", traits=("commutative",))
+Elementwise("Select", 3, "lhs where the bool condition holds, else rhs", "condition ? lhs : rhs", "np.where(condition, lhs, rhs)", ALL, derivative=("", "select(condition, g, mul(g, sub(g, g)))", "select(condition, mul(g, sub(g, g)), g)"), onnx="Where")
+
+Elementwise("Convert", 1, "The value in another element kind; floats truncate to integers and saturate, NaN gives 0", "", "numeric.convert(input, result)", ALL, derivative=("convert(g)",), traits=("typed",))
+
+NodeOnly("Relu", "max(input, 0)", inputs=["input"], traits=["elementwise"])
+NodeOnly("LeakyRelu", "input where positive, else alpha * input", inputs=["input"], attrs=[real("alpha")], traits=["elementwise"])
+NodeOnly("Clip", "input limited to [min, max]", inputs=["input"], attrs=[real("min"), real("max")], traits=["elementwise"])

@@ -1,0 +1,11 @@
+"""Indexed access."""
+
+from classgen.dsl import INDICES, WIDTHS, Op, integer
+
+Op(
+    "Gather",
+    "Slices of input along dimension `axis`, picked by indices: negative ones count from the end, others are clamped into the range.",
+    inputs=["input", "indices"],
+    attrs=[integer("axis")],
+    kernel={"input": WIDTHS, "indices": INDICES},
+)

@@ -1,0 +1,15 @@
+"""Matrix products."""
+
+from classgen.dsl import NodeOnly, Op
+
+Op(
+    "MatMul",
+    "The matrix product of the last two dimensions, as numpy's matmul: ranks of at least 2, leading dimensions broadcast.",
+    inputs=["lhs", "rhs"],
+    kernel={"lhs": ("f32", "f64", "i32", "i64", "u32", "u64")},
+)
+NodeOnly(
+    "FullyConnected",
+    "input * weights + bias: input is [N, K], weights [K, M], bias [M].",
+    inputs=["input", "weights", "bias"],
+)

@@ -1,0 +1,20 @@
+"""Normalisation."""
+
+from classgen.dsl import NodeOnly, Op, integer, real
+
+NodeOnly(
+    "BatchNormalization",
+    "(input - mean) / sqrt(variance + epsilon) * scale + bias; the four are vectors along dimension `axis`.",
+    inputs=["input", "scale", "bias", "mean", "variance"],
+    attrs=[integer("axis"), real("epsilon")],
+)
+Op(
+    "LocalResponseNormalization",
+    "input / (k + alpha / size * sum of squares over `size` channels around) ** beta; channels are the last dimension.",
+    inputs=["input"],
+    attrs=[integer("size"), real("alpha"), real("beta"), real("k")],
+    traits=[],
+    kernel={"input": ("f32",)},
+)
+Op("Softmax", "exp(input - max) / sum of the same, along dimension `axis`.", inputs=["input"], attrs=[integer("axis")], traits=["inplace"], kernel={"input": ("f32",)})
+Op("LogSoftmax", "The logarithm of softmax along dimension `axis`.", inputs=["input"], attrs=[integer("axis")], traits=["inplace"], kernel={"input": ("f32",)})

@@ -1,0 +1,22 @@
+"""Pooling over windows. Activations are N, spatial..., C. pads are the begins, then the ends; `ceil` rounds the result's shape up."""
+
+from classgen.dsl import FLOATS, Op, flag, ints
+
+_WINDOW = [ints("kernels"), ints("strides"), ints("pads"), ints("dilation"), flag("ceil")]
+
+Op("MaxPool", "The largest element of each window; pads never win.", inputs=["input"], attrs=_WINDOW, kernel={"input": (*FLOATS, "i8", "u8")})
+Op(
+    "MaxPoolWithArgmax",
+    "The largest element of each window and where it is: the i64 index of the first one in the input as if that were N, C, spatial.",
+    inputs=["input"],
+    results=["result", "argmax"],
+    attrs=_WINDOW,
+    kernel={"input": (*FLOATS, "i8", "u8")},
+)
+Op(
+    "AvgPool",
+    "The mean of each window. The divisor counts the pads iff count_include_pads, but never what `ceil` added behind them.",
+    inputs=["input"],
+    attrs=[*_WINDOW, flag("count_include_pads")],
+    kernel={"input": FLOATS},
+)

@@ -1,0 +1,236 @@
+"""The interface of a backend: what it supports and keeps, and how it makes a program executable.
+
+The engine turns a Function into a `Program` (IR, memory plan, constants) by the recipe; a backend turns the Program into a
+`CompiledFunction`; an `Instance` of that has memory of its own and runs.
+"""
+
+from __future__ import annotations
+
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from glowpy.core.tensor import Array, Tensor
+from glowpy.core.type import Type
+from glowpy.graph.node import Node
+from glowpy.ir.inst import Instruction
+from glowpy.ir.irfunction import IRFunction
+from glowpy.memory import ALIGNMENT, MemoryPlan
+from glowpy.passes import GraphPass, IRPass
+from glowpy.support.errors import UserError
+
+__all__ = [
+    "Backend",
+    "CompileOptions",
+    "CompiledFunction",
+    "Instance",
+    "Port",
+    "Program",
+    "aligned_array",
+]
+
+
+@dataclass(frozen=True)
+class CompileOptions:
+    """How to compile.
+
+    Attributes:
+        target: LLVM triple of the machine to compile for; empty for this one.
+        cpu: LLVM name of its processor; empty for this machine's, or the target's baseline.
+        features: LLVM features to add or remove, such as `+avx2,-fma`.
+        verify_each: Verify the graph and the IR behind every pass.
+        cache: Keep machine code on disk between processes.
+    """
+
+    target: str = ""
+    cpu: str = ""
+    features: str = ""
+    verify_each: bool = False
+    cache: bool = True
+
+
+@dataclass(frozen=True)
+class Port:
+    """An input or output: `name` in the user's model, `placeholder` in dumps, and its type."""
+
+    name: str
+    placeholder: str
+    type: Type
+
+
+@dataclass(frozen=True)
+class Program:
+    """Everything a backend needs: the IR, where its memory lies, what its constants hold, what goes in and out."""
+
+    ir: IRFunction
+    plan: MemoryPlan
+    constants: Mapping[str, Tensor]
+    inputs: tuple[Port, ...]
+    outputs: tuple[Port, ...]
+
+
+def aligned_array(size: int) -> Array:
+    """`size` zero bytes at an address that is a multiple of the memory plan's alignment."""
+    block = np.zeros(size + ALIGNMENT, np.uint8)
+    start = -block.ctypes.data % ALIGNMENT
+    return block[start : start + size]
+
+
+class CompiledFunction(ABC):
+    """A network ready to run. Immutable and shared by any number of instances and threads.
+
+    Calling it runs it on an instance of its own pool: `outputs = compiled({"x": array})`.
+    """
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self._idle: list[Instance] = []
+        self._lock = threading.Lock()
+
+    @property
+    def inputs(self) -> dict[str, Type]:
+        """The type of every input by its name."""
+        return {port.name: port.type for port in self.program.inputs}
+
+    @property
+    def outputs(self) -> dict[str, Type]:
+        """The type of every output by its name."""
+        return {port.name: port.type for port in self.program.outputs}
+
+    @abstractmethod
+    def execute(self, bindings: Mapping[str, Array], arena: Array) -> None:
+        """Runs once: placeholders by their name in dumps, and memory for the activations of the plan's size."""
+
+    def instance(self) -> Instance:
+        """A new instance, with its own activations and its own arrays for inputs and outputs."""
+        return Instance(self)
+
+    def __call__(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
+        """Runs on a pooled instance. Outputs are copies that belong to the caller.
+
+        Raises UserError for a missing or unknown input and for an array of another type or shape. Safe from several threads.
+        """
+        with self._lock:
+            instance = self._idle.pop() if self._idle else self.instance()
+        try:
+            for name, array in inputs.items():
+                instance.write(name, array)
+            instance.require(inputs)
+            instance.run()
+            return {name: instance[name].copy() for name in self.outputs}
+        finally:
+            with self._lock:
+                self._idle.append(instance)
+
+
+class Instance:
+    """Memory to run a compiled function in. Not for several threads at once; make one instance each.
+
+    `instance["x"]` is the array an input or output lives in: write inputs there, call `run`, read outputs there, nothing is copied. `bind` puts
+    an array of the caller's in its place.
+    """
+
+    def __init__(self, function: CompiledFunction) -> None:
+        self._function = function
+        self._arena = aligned_array(function.program.plan.peak)
+        ports = (*function.program.inputs, *function.program.outputs)
+        self._ports = {port.name: port for port in ports}
+        self._arrays: dict[str, Array] = {}
+        for port in ports:
+            if port.placeholder not in self._arrays:
+                flat = aligned_array(port.type.size).view(port.type.kind.dtype)
+                self._arrays[port.placeholder] = flat.reshape(port.type.shape)
+
+    def _port(self, name: str) -> Port:
+        port = self._ports.get(name)
+        if port is None:
+            raise UserError(
+                f"expected one of the inputs and outputs {', '.join(map(repr, self._ports))}, got '{name}'"
+            )
+        return port
+
+    def __getitem__(self, name: str) -> Array:
+        """The array the input or output called `name` lives in."""
+        return self._arrays[self._port(name).placeholder]
+
+    def bind(self, name: str, array: Array) -> None:
+        """Makes `array` the memory of an input or output. It must be C-contiguous, of exactly its dtype and shape, and live until the run.
+
+        Raises UserError otherwise.
+        """
+        port = self._port(name)
+        _check(port, array)
+        if not array.flags.c_contiguous:
+            raise UserError(
+                f"'{name}': expected a C-contiguous array to bind",
+                note="use numpy.ascontiguousarray",
+            )
+        if not array.flags.aligned:
+            raise UserError(f"'{name}': expected an array aligned to its element")
+        if port in self._function.program.outputs and not array.flags.writeable:
+            raise UserError(f"'{name}': expected a writeable array for an output")
+        self._arrays[port.placeholder] = array
+
+    def write(self, name: str, array: Array) -> None:
+        """Copies `array` into an input. Raises UserError for another dtype or shape."""
+        port = self._port(name)
+        found = np.asarray(array)
+        _check(port, found)
+        self._arrays[port.placeholder][...] = found
+
+    def require(self, given: Mapping[str, object]) -> None:
+        """Raises UserError that names every input missing from `given`."""
+        missing = [port for port in self._function.program.inputs if port.name not in given]
+        if missing:
+            wanted = ", ".join(f"'{port.name}' ({port.type})" for port in missing)
+            raise UserError(f"missing input {wanted}")
+
+    def run(self) -> None:
+        """Computes the outputs from what the inputs hold now."""
+        self._function.execute(self._arrays, self._arena)
+
+
+def _check(port: Port, array: Array) -> None:
+    if array.dtype != port.type.kind.dtype or array.shape != port.type.shape:
+        got = f"{array.dtype}[{'x'.join(map(str, array.shape))}]"
+        raise UserError(f"'{port.name}': expected an array of type {port.type}, got {got}")
+
+
+class Backend(ABC):
+    """A target: says what it can run, may reshape the graph, and makes programs executable."""
+
+    name: ClassVar[str]
+    nodes: ClassVar[tuple[type[Node], ...]] = ()
+    """Node classes that only this backend knows."""
+    instructions: ClassVar[tuple[type[Instruction], ...]] = ()
+    """Instruction classes that only this backend knows."""
+
+    @abstractmethod
+    def unsupported(self, inst: Instruction) -> str:
+        """Why the backend cannot run `inst`; empty if it can."""
+
+    @abstractmethod
+    def compile(self, program: Program, options: CompileOptions) -> CompiledFunction:
+        """Makes a checked program executable."""
+
+    def keeps(self, node: Node) -> bool:
+        """Whether lowering leaves this node alone."""
+        del node
+        return False
+
+    def pipeline(self, default: Sequence[GraphPass]) -> Sequence[GraphPass]:
+        """The graph passes this backend wants in place of `default`."""
+        return default
+
+    def post_lowering(self, options: CompileOptions) -> Sequence[GraphPass]:
+        """Passes that bring in the backend's own nodes; run once, behind lowering."""
+        del options
+        return ()
+
+    def ir_passes(self) -> Sequence[IRPass]:
+        """Passes of the backend's own behind the default IR passes."""
+        return ()

@@ -1,0 +1,1 @@
+"""The backends: `interpreter` (numpy, the reference meaning) and `cpu` (machine code)."""

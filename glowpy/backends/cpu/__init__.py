@@ -1,0 +1,1 @@
+"""The CPU backend: machine code from libjit's kernels, specialised by LLVM for one network."""

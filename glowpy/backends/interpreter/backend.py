@@ -1,0 +1,80 @@
+"""The interpreter as a backend."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar, final
+
+import numpy as np
+
+from glowpy.backend import Backend, CompiledFunction, CompileOptions, Program
+from glowpy.backends.interpreter.interpret import interpret
+from glowpy.core.tensor import Array, Tensor
+from glowpy.ir.inst import Instruction
+from glowpy.ir.insts_gen import AllocInst, DeallocInst, ViewInst
+from glowpy.ir.value import Value, WeightVar
+
+__all__ = ["InterpretedFunction", "InterpreterBackend"]
+
+_MEMORY = (AllocInst, DeallocInst, ViewInst)
+"""Instructions that only say where memory is; the plan has answered that."""
+
+
+@final
+class InterpreterBackend(Backend):
+    """Executes every instruction of the core with numpy. Keeps nothing: it runs what lowering leaves."""
+
+    name: ClassVar[str] = "interpreter"
+
+    def unsupported(self, inst: Instruction) -> str:
+        """Backend-specific instructions are all it cannot run."""
+        return (
+            ""
+            if isinstance(inst, _MEMORY) or type(inst) in interpret
+            else f"no interpreter rule for {inst.SCHEMA.mnemonic}"
+        )
+
+    def compile(self, program: Program, options: CompileOptions) -> CompiledFunction:
+        """Nothing to do but to keep the program."""
+        del options
+        return InterpretedFunction(program)
+
+
+@final
+class InterpretedFunction(CompiledFunction):
+    """Walks the program, each operand a numpy view at the offset the memory plan gave it."""
+
+    def __init__(self, program: Program) -> None:
+        super().__init__(program)
+        self._offsets = {slot.name: slot.start for slot in program.plan.activations.slots}
+
+    def execute(self, bindings: Mapping[str, Array], arena: Array) -> None:
+        """Runs every instruction in order."""
+        with np.errstate(all="ignore"):
+            for inst in self.program.ir.instructions:
+                if not isinstance(inst, _MEMORY):
+                    tensors = [self._tensor(ref.value, bindings, arena) for ref in inst.operands]
+                    interpret[type(inst)](*tensors, **inst.attrs)
+
+    def _tensor(self, value: Value, bindings: Mapping[str, Array], arena: Array) -> Tensor:
+        base = value.base
+        if isinstance(base, WeightVar):
+            array = (
+                self.program.constants[base.name].array if base.is_constant else bindings[base.name]
+            )
+            if value is base:
+                return Tensor(value.type, array)
+            flat = (
+                np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+                if base.is_constant
+                else array.reshape(-1).view(np.uint8)
+            )
+            start = value.byte_offset
+        else:
+            flat, start = arena, self._offsets[base.name] + value.byte_offset
+        return Tensor(
+            value.type,
+            flat[start : start + value.type.size]
+            .view(value.type.kind.dtype)
+            .reshape(value.type.shape),
+        )

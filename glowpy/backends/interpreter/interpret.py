@@ -1,0 +1,15 @@
+"""The table of what each instruction means."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from glowpy.support.rules import Rules
+
+__all__ = ["interpret"]
+
+interpret: Rules[Callable[..., None]] = Rules(
+    "interpret", "declare one with @interpret(XInst) in glowpy/ops/"
+)
+"""`@interpret(XInst)` functions take a Tensor for every operand in schema order, whose arrays are views into memory, and the attributes as
+keywords; they write the arrays of the outputs in place."""

@@ -1,0 +1,1 @@
+"""Element kinds, types, tensors: what both IRs speak about."""

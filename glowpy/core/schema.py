@@ -1,0 +1,135 @@
+"""What a class of nodes or instructions looks like, as data: `NodeSchema`, `InstSchema` and the traits that passes ask for.
+
+classgen writes one schema into each generated class. Cloning, equality, hashing, printing, parsing and common verification are written
+once over schemas.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum, StrEnum
+from typing import Literal
+
+from glowpy.support.errors import UserError
+from glowpy.support.text import Attr
+
+__all__ = [
+    "Access",
+    "AttrKind",
+    "AttrSpec",
+    "InstSchema",
+    "NodeSchema",
+    "OperandSpec",
+    "Trait",
+    "check_attrs",
+]
+
+AttrKind = Literal["int", "ints", "float", "flag", "text"]
+
+
+class Trait(StrEnum):
+    """A fact about an operator that passes and backends may ask for."""
+
+    ELEMENTWISE = "elementwise"
+    """Each result element depends on the elements at the same place of the inputs, which broadcast as in numpy."""
+    COMMUTATIVE = "commutative"
+    """The first two inputs may be swapped."""
+    PREDICATE = "predicate"
+    """Element-wise with a bool result."""
+    INPLACE = "inplace"
+    """The result may share the memory of an input of the same type."""
+    SIDE_EFFECT = "side_effect"
+    """Must not be removed, even without users."""
+    TYPED = "typed"
+    """The result type is given, not inferred from the inputs."""
+    SHAPE_ONLY = "shape_only"
+    """Moves or repeats elements and computes nothing."""
+    EPILOGUE = "epilogue"
+    """The kernel can run a chain of element-wise instructions on each finished tile."""
+
+
+class Access(Enum):
+    """What an instruction does with an operand. The value is its spelling in the IR."""
+
+    OUT = "@out"
+    IN = "@in"
+    INOUT = "@inout"
+    SCRATCH = "@scratch"
+
+    @property
+    def reads(self) -> bool:
+        """Whether the content before the instruction matters."""
+        return self in (Access.IN, Access.INOUT)
+
+    @property
+    def writes(self) -> bool:
+        """Whether the content changes."""
+        return self is not Access.IN
+
+
+@dataclass(frozen=True, slots=True)
+class AttrSpec:
+    """Name and kind of an attribute: int, ints, float, flag or text."""
+
+    name: str
+    kind: AttrKind
+
+
+def check_attrs(
+    mnemonic: str, specs: tuple[AttrSpec, ...], attrs: Mapping[str, Attr]
+) -> dict[str, Attr]:
+    """`attrs` in schema order. Raises UserError if one is missing, unknown, or not of its kind."""
+    if set(attrs) != {spec.name for spec in specs}:
+        expected = ", ".join(spec.name for spec in specs) or "none"
+        raise UserError(
+            f"{mnemonic}: expected the attributes {expected}, got {', '.join(attrs) or 'none'}"
+        )
+    for spec in specs:
+        if not _is_kind(attrs[spec.name], spec.kind):
+            raise UserError(f"{mnemonic}: attribute {spec.name} must be of kind '{spec.kind}'")
+    return {spec.name: attrs[spec.name] for spec in specs}
+
+
+def _is_kind(value: Attr, kind: AttrKind) -> bool:
+    match kind:
+        case "int":
+            return isinstance(value, int) and not isinstance(value, bool)
+        case "ints":
+            return isinstance(value, tuple) and all(isinstance(item, int) for item in value)
+        case "float":
+            return isinstance(value, float)
+        case "flag":
+            return isinstance(value, bool)
+        case "text":
+            return isinstance(value, str)
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSchema:
+    """Operands, attributes, results and traits of a node class. With `variadic`, the last input stands for any number."""
+
+    mnemonic: str
+    inputs: tuple[str, ...]
+    attrs: tuple[AttrSpec, ...]
+    results: tuple[str, ...]
+    traits: frozenset[Trait]
+    variadic: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class OperandSpec:
+    """Name and access of an instruction's operand."""
+
+    name: str
+    access: Access
+
+
+@dataclass(frozen=True, slots=True)
+class InstSchema:
+    """Operands, attributes and traits of an instruction class. Operands stand in the order out, inout, in, scratch."""
+
+    mnemonic: str
+    operands: tuple[OperandSpec, ...]
+    attrs: tuple[AttrSpec, ...]
+    traits: frozenset[Trait]

@@ -1,0 +1,83 @@
+"""Shape arithmetic: broadcasting, windows of convolutions and pools, axes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from glowpy.core.type import Shape
+from glowpy.support.errors import UserError
+
+__all__ = ["broadcast_shapes", "normalize_axis", "permute", "window_shape"]
+
+
+def broadcast_shapes(*shapes: Shape) -> Shape:
+    """The shape numpy broadcasts `shapes` to. Raises UserError if they do not fit."""
+    rank = max((len(shape) for shape in shapes), default=0)
+    padded = [(1,) * (rank - len(shape)) + shape for shape in shapes]
+    result = []
+    for dims in zip(*padded, strict=True):
+        wide = {dim for dim in dims if dim != 1}
+        if len(wide) > 1:
+            raise UserError(
+                f"expected shapes that broadcast, got {' and '.join(str(list(shape)) for shape in shapes)}"
+            )
+        result.append(wide.pop() if wide else 1)
+    return tuple(result)
+
+
+def normalize_axis(axis: int, rank: int) -> int:
+    """`axis` counted from the front. Raises UserError unless -rank <= axis < rank."""
+    if not -rank <= axis < rank:
+        raise UserError(f"expected an axis between {-rank} and {rank - 1}, got {axis}")
+    return axis % rank if rank else 0
+
+
+def permute(shape: Sequence[int], shuffle: Sequence[int]) -> Shape:
+    """The shape whose dimension i is shape[shuffle[i]]."""
+    return tuple(shape[axis] for axis in shuffle)
+
+
+def window_shape(
+    spatial: Sequence[int],
+    kernels: Sequence[int],
+    strides: Sequence[int],
+    pads: Sequence[int],
+    dilation: Sequence[int],
+    *,
+    ceil: bool = False,
+) -> Shape:
+    """How many windows fit in each spatial dimension; pads are the begins, then the ends.
+
+    With `ceil` a last window may reach beyond the end pad, but must begin inside the input or its begin pad (ONNX pooling, opset 10).
+    Raises UserError if an attribute has the wrong length or a window is larger than the padded input.
+    """
+    rank = len(spatial)
+    for name, values, length in (
+        ("kernels", kernels, rank),
+        ("strides", strides, rank),
+        ("pads", pads, 2 * rank),
+        ("dilation", dilation, rank),
+    ):
+        if len(values) != length:
+            raise UserError(
+                f"expected {length} {name} for {rank} spatial dimensions, got {len(values)}"
+            )
+    if min((*kernels, *strides, *dilation), default=1) < 1:
+        raise UserError("expected kernels, strides and dilation of at least 1")
+    result = []
+    for axis in range(rank):
+        room = (
+            spatial[axis]
+            + pads[axis]
+            + pads[rank + axis]
+            - (dilation[axis] * (kernels[axis] - 1) + 1)
+        )
+        if room < 0:
+            raise UserError(
+                f"window of {kernels[axis]} is larger than the padded input of {spatial[axis]} in spatial dimension {axis}"
+            )
+        steps = -(-room // strides[axis]) if ceil else room // strides[axis]
+        if ceil and steps * strides[axis] >= spatial[axis] + pads[axis]:
+            steps -= 1
+        result.append(steps + 1)
+    return tuple(result)

@@ -1,0 +1,68 @@
+"""`Tensor`: a type and the numpy array that holds its elements."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from glowpy.core.elemkind import ElemKind
+from glowpy.core.type import Type
+from glowpy.support.errors import UserError
+
+__all__ = ["Array", "Tensor"]
+
+Array = npt.NDArray[Any]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Tensor:
+    """Elements with their type. The array has exactly the type's shape and dtype; it may have zero strides (a splat)."""
+
+    type: Type
+    array: Array
+
+    def __post_init__(self) -> None:
+        if self.array.dtype != self.type.kind.dtype or self.array.shape != self.type.shape:
+            raise UserError(
+                f"expected an array of type {self.type}, got {self.array.dtype}{list(self.array.shape)}"
+            )
+
+    @classmethod
+    def of(cls, array: Array) -> Tensor:
+        """A tensor of the array's own kind and shape. Raises UserError for a dtype that is no element kind."""
+        try:
+            kind = ElemKind.of(array.dtype)
+        except KeyError:
+            raise UserError(
+                f"expected an array of numbers or booleans, got dtype {array.dtype}"
+            ) from None
+        return cls(Type(kind, array.shape), array)
+
+    @classmethod
+    def splat(cls, type: Type, value: float) -> Tensor:
+        """`value` in every element, in the memory of one."""
+        return cls(type, np.broadcast_to(np.asarray(value, type.kind.dtype), type.shape))
+
+    @property
+    def splat_value(self) -> float | int | None:
+        """The value all elements share when the array says so by its strides or has one element, else None."""
+        if self.array.size == 0 or (self.array.size > 1 and any(self.array.strides)):
+            return None
+        item = (
+            self.array.reshape(-1)[0]
+            if self.array.size == 1
+            else self.array[(0,) * self.array.ndim]
+        )
+        return float(item) if self.type.kind.is_float else int(item)
+
+    def digest(self) -> str:
+        """SHA-256 of the elements in row-major order."""
+        return hashlib.sha256(np.ascontiguousarray(self.array).view(np.uint8)).hexdigest()
+
+    def equals(self, other: Tensor) -> bool:
+        """Bit-for-bit equality of type and elements."""
+        return self.type == other.type and self.array.tobytes() == other.array.tobytes()

@@ -1,0 +1,185 @@
+"""`Type`: element kind, shape and quantization parameters, and their text form.
+
+```
+f32[1x28x28x16]        a tensor of rank 4
+i64[]                  a scalar (rank 0)
+i8[4](s=0.02,o=-3)     quantized: real = s * (q - o)
+i8[4x3](s=[0.1,0.2,0.3,0.4],o=[0,0,0,0],axis=0)    quantized per channel
+```
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from glowpy.core.elemkind import ElemKind
+from glowpy.support.errors import UserError
+from glowpy.support.text import Lexer, print_attr
+
+__all__ = ["MAX_BYTES", "MAX_RANK", "Quant", "Shape", "Type", "parse_type", "read_type"]
+
+Shape = tuple[int, ...]
+
+MAX_RANK = 8
+MAX_BYTES = 1 << 40
+"""No tensor may be larger: a shape beyond this is a mistake or an attack, and is refused before anything is allocated."""
+
+_QUANTIZABLE = frozenset({ElemKind.I8, ElemKind.U8, ElemKind.I16, ElemKind.I32})
+
+
+@dataclass(frozen=True, slots=True)
+class Quant:
+    """Quantization parameters: real = scale * (q - offset), for the whole tensor or for each index along `axis`."""
+
+    scales: tuple[float, ...]
+    offsets: tuple[int, ...]
+    axis: int | None = None
+
+    def __post_init__(self) -> None:
+        if len(self.scales) != len(self.offsets) or not self.scales:
+            raise UserError(
+                f"expected as many scales as offsets, got {len(self.scales)} and {len(self.offsets)}"
+            )
+        if self.axis is None and len(self.scales) != 1:
+            raise UserError(f"expected one scale without an axis, got {len(self.scales)}")
+        if not all(scale > 0 and math.isfinite(scale) for scale in self.scales):
+            raise UserError(f"expected positive finite scales, got {print_attr(self.scales)}")
+
+    def __str__(self) -> str:
+        if self.axis is None:
+            return f"(s={print_attr(self.scales[0])},o={self.offsets[0]})"
+        return f"(s={print_attr(self.scales)},o={print_attr(self.offsets)},axis={self.axis})"
+
+
+@dataclass(frozen=True, slots=True)
+class Type:
+    """The static type of a value: element kind, shape, and quantization parameters if it is quantized.
+
+    Raises UserError where the shape is negative, of a rank above 8, or larger than 2**40 bytes, and where the quantization parameters do
+    not fit the kind or the shape.
+    """
+
+    kind: ElemKind
+    shape: Shape
+    quant: Quant | None = None
+
+    def __post_init__(self) -> None:
+        if len(self.shape) > MAX_RANK:
+            raise UserError(
+                f"expected a rank of at most {MAX_RANK}, got {len(self.shape)} in {self}"
+            )
+        if any(dim < 0 for dim in self.shape):
+            raise UserError(f"expected dimensions of at least 0, got {self}")
+        if math.prod(max(dim, 1) for dim in self.shape) * self.kind.size > MAX_BYTES:
+            raise UserError(f"shape overflows: {self} is larger than {MAX_BYTES} bytes")
+        if self.quant is not None:
+            self._check_quant(self.quant)
+
+    def _check_quant(self, quant: Quant) -> None:
+        if self.kind not in _QUANTIZABLE:
+            raise UserError(
+                f"expected a quantizable element kind (i8, u8, i16, i32), got {self.kind.value}"
+            )
+        if quant.axis is None:
+            return
+        if not 0 <= quant.axis < self.rank:
+            raise UserError(f"expected a quantization axis below {self.rank}, got {quant.axis}")
+        if len(quant.scales) != self.shape[quant.axis]:
+            raise UserError(f"expected {self.shape[quant.axis]} scales, got {len(quant.scales)}")
+
+    @property
+    def rank(self) -> int:
+        """Number of dimensions."""
+        return len(self.shape)
+
+    @property
+    def count(self) -> int:
+        """Number of elements."""
+        return math.prod(self.shape)
+
+    @property
+    def size(self) -> int:
+        """Bytes of all elements."""
+        return self.count * self.kind.size
+
+    def with_shape(self, shape: Iterable[int]) -> Type:
+        """The same kind and quantization in another shape."""
+        return replace(self, shape=tuple(shape))
+
+    def with_kind(self, kind: ElemKind) -> Type:
+        """The same shape of another, not quantized, kind."""
+        return Type(kind, self.shape)
+
+    def __str__(self) -> str:
+        return f"{self.kind.value}[{'x'.join(map(str, self.shape))}]{self.quant or ''}"
+
+
+def parse_type(text: str) -> Type:
+    """The type that `text` spells, and nothing behind it. Raises UserError with line and caret."""
+    lexer = Lexer(text, "<type>")
+    found = read_type(lexer)
+    if lexer.peek.kind != "end":
+        raise lexer.error(f"unexpected '{lexer.peek.text}' behind a type")
+    return found
+
+
+def read_type(lexer: Lexer) -> Type:
+    """Consumes a type."""
+    token = lexer.peek
+    try:
+        kind = ElemKind(lexer.take("word"))
+    except ValueError:
+        raise lexer.error(f"expected an element kind, got '{token.text}'", token) from None
+    lexer.expect("[")
+    shape = _read_dims(lexer)
+    lexer.expect("]")
+    quant = _read_quant(lexer) if lexer.at("(") else None
+    try:
+        return Type(kind, shape, quant)
+    except UserError as error:
+        raise lexer.error(error.diagnostics[0].message, token) from None
+
+
+def _read_dims(lexer: Lexer) -> Shape:
+    """`1x28x28`: the lexer sees the number 1 and the word x28x28."""
+    text = ""
+    token = lexer.peek
+    while not lexer.at("]") and lexer.peek.kind in ("number", "word"):
+        text += lexer.next().text
+    if not text:
+        return ()
+    parts = text.split("x")
+    if not all(part.isdigit() for part in parts):
+        raise lexer.error(f"expected dimensions such as 1x28x28, got '{text}'", token)
+    return tuple(int(part) for part in parts)
+
+
+def _read_quant(lexer: Lexer) -> Quant:
+    token = lexer.expect("(")
+    fields: dict[str, object] = {}
+    while not lexer.at(")"):
+        name = lexer.take("word")
+        lexer.expect("=")
+        fields[name] = lexer.attr()
+        if not lexer.accept(","):
+            break
+    lexer.expect(")")
+    scales, offsets, axis = fields.pop("s", None), fields.pop("o", None), fields.pop("axis", None)
+    if fields or scales is None or offsets is None or not (axis is None or isinstance(axis, int)):
+        raise lexer.error("expected quantization parameters such as (s=0.02,o=-3)", token)
+    try:
+        return Quant(_floats(scales), _ints(offsets), axis)
+    except (TypeError, ValueError, UserError) as error:
+        raise lexer.error(f"bad quantization parameters: {error}", token) from None
+
+
+def _floats(value: object) -> tuple[float, ...]:
+    return (
+        tuple(float(item) for item in value) if isinstance(value, tuple) else (float(str(value)),)
+    )
+
+
+def _ints(value: object) -> tuple[int, ...]:
+    return tuple(int(item) for item in value) if isinstance(value, tuple) else (int(str(value)),)

@@ -1,0 +1,74 @@
+"""Compiles functions for a backend and runs constant ones: the public face of the compiler's middle."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+
+from glowpy.backend import Backend, CompiledFunction, CompileOptions
+from glowpy.backends.cpu.backend import CpuBackend
+from glowpy.backends.interpreter.backend import InterpreterBackend
+from glowpy.core.tensor import Tensor
+from glowpy.graph.function import Function, Module
+from glowpy.graph.verifier import verify_module
+from glowpy.passes import PassContext
+from glowpy.recipe import build_program, generate_ir, graph_recipe, reference_recipe
+from glowpy.support.errors import UserError
+
+__all__ = ["BACKENDS", "backend_of", "compile", "context", "evaluate"]
+
+BACKENDS: Mapping[str, type[Backend]] = {cls.name: cls for cls in (CpuBackend, InterpreterBackend)}
+"""Every backend by its name."""
+
+
+def backend_of(name: str) -> Backend:
+    """The backend called `name`. Raises UserError if there is none."""
+    if name not in BACKENDS:
+        raise UserError(f"expected one of the backends {', '.join(BACKENDS)}, got '{name}'")
+    return BACKENDS[name]()
+
+
+def evaluate(f: Function) -> list[Tensor]:
+    """Runs a function that reads only constants, on the interpreter; the tensors of its saves in order."""
+    backend = InterpreterBackend()
+    module = f.module.clone()
+    twin = module.function(f.name)
+    ctx = PassContext(evaluate)
+    reference_recipe(backend).run(twin, ctx)
+    program = build_program(twin, generate_ir(twin, backend, ctx), backend, ctx)
+    instance = backend.compile(program, CompileOptions()).instance()
+    instance.run()
+    return [Tensor(output.type, instance[output.original]) for output in f.outputs]
+
+
+def context(options: CompileOptions) -> PassContext:
+    """A pass context with the interpreter behind `evaluate`."""
+    return PassContext(evaluate, verify_each=options.verify_each)
+
+
+def compile(
+    model: Module | Function,
+    backend: str = "cpu",
+    options: CompileOptions | None = None,
+    *,
+    ctx: PassContext | None = None,
+) -> CompiledFunction:
+    """Turns a function into something that runs.
+
+    Args:
+        model: The function, or a module with one function. It is not changed.
+        backend: `cpu` (machine code) or `interpreter` (numpy, the reference).
+        options: Target machine, verification, caching.
+        ctx: Where times and dumps go; made from the options if absent.
+
+    Raises VerifyError for a malformed graph, UnsupportedError for what the backend cannot run.
+    """
+    chosen, how = backend_of(backend), options or CompileOptions()
+    f = model.main if isinstance(model, Module) else model
+    work = f.module.clone().function(f.name)
+    verify_module(work.module)
+    passes = ctx or context(how)
+    graph_recipe(chosen, how).run(work, passes)
+    program = build_program(work, generate_ir(work, chosen, passes), chosen, passes)
+    with passes.timed(f"{chosen.name} codegen"):
+        return chosen.compile(program, how)

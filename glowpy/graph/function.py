@@ -1,0 +1,319 @@
+"""`Function`: the nodes of one network, and `Module`: functions that share storage."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TypeVar
+
+from glowpy.core.schema import Trait
+from glowpy.core.tensor import Array, Tensor
+from glowpy.core.type import Type
+from glowpy.graph.builder_gen import Builder
+from glowpy.graph.infer import infer_types
+from glowpy.graph.node import Constant, Node, NodeValue, Operand, Placeholder, Storage, value_of
+from glowpy.graph.nodes_gen import SaveNode
+from glowpy.support.errors import InternalError, UserError
+from glowpy.support.loc import UNKNOWN, Loc
+from glowpy.support.names import UniqueNames
+from glowpy.support.text import Attr
+
+__all__ = ["Function", "Module"]
+
+N = TypeVar("N", bound=Node)
+
+
+class Module:
+    """Storage (constants, placeholders) and the functions that use it. Names are unique in a module."""
+
+    def __init__(self) -> None:
+        self.names = UniqueNames()
+        self._constants: dict[str, Constant] = {}
+        self._placeholders: dict[str, Placeholder] = {}
+        self._functions: dict[str, Function] = {}
+
+    @property
+    def constants(self) -> list[Constant]:
+        """All constants in order of creation."""
+        return list(self._constants.values())
+
+    @property
+    def placeholders(self) -> list[Placeholder]:
+        """All placeholders in order of creation."""
+        return list(self._placeholders.values())
+
+    @property
+    def functions(self) -> list[Function]:
+        """All functions in order of creation."""
+        return list(self._functions.values())
+
+    @property
+    def main(self) -> Function:
+        """The only function. Raises UserError if there are none or several."""
+        if len(self._functions) != 1:
+            raise UserError(
+                f"expected a module with one function, got {len(self._functions)}",
+                note="name the function you mean",
+            )
+        return self.functions[0]
+
+    def function(self, name: str) -> Function:
+        """The function called `name`. Raises UserError if there is none."""
+        found = self._functions.get(name)
+        if found is None:
+            raise UserError(
+                f"expected one of the functions {sorted(self._functions)}, got '{name}'"
+            )
+        return found
+
+    def storage(self, name: str) -> Storage | None:
+        """The constant or placeholder called `name`, or None."""
+        return self._constants.get(name) or self._placeholders.get(name)
+
+    def create_function(self, name: str) -> Function:
+        """Adds an empty function. Raises UserError if the name is taken."""
+        if name in self._functions:
+            raise UserError(f"function @{name} exists already")
+        self._functions[name] = Function(name, self)
+        return self._functions[name]
+
+    def create_placeholder(self, name: str, type: Type, *, loc: Loc = UNKNOWN) -> Placeholder:
+        """Adds a tensor that is bound at run time under `name`; dumps call it by that name made legal and unique."""
+        created = Placeholder(self.names.take(name), type, loc, original=name)
+        self._placeholders[created.name] = created
+        return created
+
+    def create_constant(self, name: str, tensor: Tensor | Array, *, loc: Loc = UNKNOWN) -> Constant:
+        """Adds a tensor that is known now; an array keeps its own kind and shape, and must not be changed afterwards."""
+        return self.add_constant(
+            Constant(
+                self.names.take(name),
+                tensor if isinstance(tensor, Tensor) else Tensor.of(tensor),
+                loc,
+            )
+        )
+
+    def add_constant(self, constant: Constant) -> Constant:
+        """Adds a constant whose name was taken from `names`."""
+        self._constants[constant.name] = constant
+        return constant
+
+    def clone(self) -> Module:
+        """A copy with its own storages, functions and nodes; the elements of constants are shared."""
+        copy = Module()
+        values: dict[NodeValue, NodeValue] = {}
+        for p in self.placeholders:
+            twin = Placeholder(copy.names.take(p.name), p.type, p.loc, original=p.original)
+            copy._placeholders[twin.name] = twin
+            values[p.value] = twin.value
+        for c in self.constants:
+            tensor = c.tensor if c.has_elements else None
+            name = copy.names.take(c.name)
+            digest = "" if c.has_elements else c.digest
+            values[c.value] = copy.add_constant(
+                Constant(name, tensor, c.loc, type=c.type, digest=digest)
+            ).value
+        for f in self.functions:
+            f.copy_into(copy.create_function(f.name), values)
+        return copy
+
+    def erase(self, storage: Storage) -> None:
+        """Removes a storage nobody uses."""
+        if storage.value.num_users:
+            raise InternalError(
+                f"%{storage.name} is erased but still used by {storage.value.users}"
+            )
+        self._constants.pop(storage.name, None)
+        self._placeholders.pop(storage.name, None)
+        self.names.release(storage.name)
+
+
+class Function(Builder):
+    """The nodes of one network over its module's storage.
+
+    `create_x` methods (generated) add nodes. The order of `nodes` is the order of creation; `topological()` gives one in which every node
+    stands behind its inputs.
+    """
+
+    def __init__(self, name: str, module: Module) -> None:
+        self.name = name
+        self.module = module
+        self._nodes: dict[Node, None] = {}
+        self._loc = UNKNOWN
+        self._predicate: NodeValue | None = None
+
+    @property
+    def nodes(self) -> list[Node]:
+        """A snapshot of all nodes in order of creation."""
+        return list(self._nodes)
+
+    @property
+    def num_nodes(self) -> int:
+        """How many nodes there are."""
+        return len(self._nodes)
+
+    @property
+    def saves(self) -> list[SaveNode]:
+        """The nodes that write placeholders: the function's results."""
+        return [node for node in self._nodes if isinstance(node, SaveNode)]
+
+    @property
+    def outputs(self) -> list[Placeholder]:
+        """The placeholders the function writes, in order of the saves."""
+        return [
+            save.output.producer
+            for save in self.saves
+            if isinstance(save.output.producer, Placeholder)
+        ]
+
+    @property
+    def inputs(self) -> list[Placeholder]:
+        """The placeholders the function reads, in order of the module."""
+        read = set()
+        for node in self._nodes:
+            reading = node.operands() if not isinstance(node, SaveNode) else [(0, node.input)]
+            read.update(value.producer for _, value in reading)
+        return [placeholder for placeholder in self.module.placeholders if placeholder in read]
+
+    @property
+    def constants(self) -> list[Constant]:
+        """The constants the function reads, in order of the module."""
+        read = {value.producer for node in self._nodes for _, value in node.operands()}
+        return [constant for constant in self.module.constants if constant in read]
+
+    def __contains__(self, node: Node) -> bool:
+        return node in self._nodes
+
+    def create(
+        self,
+        cls: type[N],
+        name: str,
+        inputs: Sequence[Operand],
+        attrs: Mapping[str, Attr],
+        result_type: Type | None = None,
+        loc: Loc | None = None,
+    ) -> N:
+        """Adds a node of any class; the result type is inferred unless given. What every `create_x` calls."""
+        values = [value_of(operand) for operand in inputs]
+        place = loc or self._loc
+        try:
+            types = infer_types(cls, [value.type for value in values], attrs, result_type)
+        except UserError as error:
+            if place and not error.diagnostics[0].loc:
+                raise UserError(
+                    f"{cls.SCHEMA.mnemonic}: {error.diagnostics[0].message}", loc=place
+                ) from None
+            raise
+        node = cls(
+            self.module.names.take(name), values, attrs, types, loc=place, predicate=self._predicate
+        )
+        return self.add(node)
+
+    def add(self, node: N) -> N:
+        """Adds a node whose name was taken from the module's names."""
+        self._nodes[node] = None
+        node.attach()
+        return node
+
+    def erase(self, node: Node) -> None:
+        """Removes a node nobody uses."""
+        if any(result.num_users for result in node.results):
+            raise InternalError(f"%{node.name} is erased but still used")
+        del self._nodes[node]
+        node.detach()
+        self.module.names.release(node.name)
+
+    def replace(self, node: Node, replacements: Sequence[Operand]) -> None:
+        """Makes users of each result of `node` use its replacement, erases `node`, and hands its name on to a node made for it."""
+        for result, replacement in zip(node.results, replacements, strict=True):
+            result.replace_all_uses_with(value_of(replacement))
+        name = node.name
+        self.erase_dead([node])
+        heir = value_of(replacements[0]).node if replacements else None
+        if node not in self._nodes and heir is not None and heir.name.rpartition("_")[0] == name:
+            self.module.names.release(heir.name)
+            heir.name = self.module.names.take(name)
+
+    @contextmanager
+    def at(self, loc: Loc) -> Iterator[None]:
+        """Gives nodes created inside the `with` this location."""
+        before, self._loc = self._loc, loc
+        try:
+            yield
+        finally:
+            self._loc = before
+
+    @contextmanager
+    def replacing(self, node: Node) -> Iterator[None]:
+        """Gives nodes created inside the `with` the location and the predicate of `node`, which they replace."""
+        before, self._predicate = self._predicate, node.predicate
+        try:
+            with self.at(node.loc):
+                yield
+        finally:
+            self._predicate = before
+
+    def predicated(self, node: N, predicate: Operand) -> N:
+        """Gives `node` a predicate; returns the node."""
+        node.set_input(-1, value_of(predicate))
+        return node
+
+    def topological(self) -> list[Node]:
+        """All nodes, each behind its inputs; a list that is in such an order already stays as it is. Linear time."""
+        done: set[Node] = set()
+        order: list[Node] = []
+        for root in self._nodes:
+            stack: list[tuple[Node, Iterator[tuple[int, NodeValue]]]] = (
+                [(root, iter(root.operands()))] if root not in done else []
+            )
+            open_nodes = {root}
+            while stack:
+                node, operands = stack[-1]
+                inner = next(
+                    (v.node for _, v in operands if v.node is not None and v.node not in done), None
+                )
+                if inner is None:
+                    stack.pop()
+                    open_nodes.discard(node)
+                    done.add(node)
+                    order.append(node)
+                elif inner in open_nodes:
+                    raise InternalError(f"cycle through %{inner.name}")
+                else:
+                    open_nodes.add(inner)
+                    stack.append((inner, iter(inner.operands())))
+        return order
+
+    def clone(self, name: str) -> Function:
+        """A copy of this function under another name, in the same module and on the same storage."""
+        copy = self.module.create_function(name)
+        self.copy_into(copy, {})
+        return copy
+
+    def copy_into(self, target: Function, values: Mapping[NodeValue, NodeValue]) -> None:
+        """Adds a copy of every node to `target`; operands are replaced as `values` says, and stay where it says nothing."""
+        twins = dict(values)
+        for node in self.topological():
+            inputs = [twins.get(value, value) for value in node.inputs]
+            predicate = (
+                twins.get(node.predicate, node.predicate) if node.predicate is not None else None
+            )
+            twin = target.add(node.clone(target.module.names.take(node.name), inputs, predicate))
+            twins.update(zip(node.results, twin.results, strict=True))
+
+    def erase_dead(self, candidates: Iterable[Node] | None = None) -> bool:
+        """Erases nodes without users and side effects among `candidates` (default: all), then their inputs. True if any was."""
+        work = list(candidates if candidates is not None else self._nodes)
+        changed = False
+        while work:
+            node = work.pop()
+            if (
+                node not in self._nodes
+                or node.has(Trait.SIDE_EFFECT)
+                or any(r.num_users for r in node.results)
+            ):
+                continue
+            work.extend(value.node for _, value in node.operands() if value.node is not None)
+            self.erase(node)
+            changed = True
+        return changed

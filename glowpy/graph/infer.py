@@ -1,0 +1,65 @@
+"""Type inference: the result types of a node from the types of its inputs and its attributes.
+
+A rule takes the input types in schema order (a list for a variadic node), then the attributes as keywords, and returns one type or a tuple
+of types. Element-wise nodes need no rule: their inputs broadcast, and the result has the last input's kind, or bool for predicates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from glowpy.core.elemkind import ElemKind
+from glowpy.core.schema import Trait
+from glowpy.core.shape import broadcast_shapes
+from glowpy.core.type import Type
+from glowpy.graph.node import Node
+from glowpy.support.errors import UserError
+from glowpy.support.rules import Rules
+
+__all__ = ["infer", "infer_types"]
+
+infer: Rules[Callable[..., Type | tuple[Type, ...]]] = Rules(
+    "infer", "declare one with @infer(XNode) in glowpy/ops/"
+)
+
+
+def infer_types(
+    cls: type[Node],
+    inputs: Sequence[Type],
+    attrs: Mapping[str, Any],
+    result_type: Type | None = None,
+) -> tuple[Type, ...]:
+    """The result types of a `cls` node.
+
+    Raises UserError if the inputs do not fit together, or if the class is typed (its result type cannot be inferred) and none is given.
+    """
+    schema = cls.SCHEMA
+    if not schema.results:
+        return ()
+    if Trait.TYPED in schema.traits:
+        if result_type is None:
+            raise UserError(f"{schema.mnemonic}: a result type is required")
+        return (result_type,)
+    if Trait.ELEMENTWISE in schema.traits:
+        inferred: Type | tuple[Type, ...] = _elementwise(schema.mnemonic, schema.traits, inputs)
+    elif schema.variadic:
+        inferred = infer[cls](list(inputs), **attrs)
+    else:
+        inferred = infer[cls](*inputs, **attrs)
+    types = inferred if isinstance(inferred, tuple) else (inferred,)
+    return types if result_type is None else (result_type, *types[1:])
+
+
+def _elementwise(mnemonic: str, traits: frozenset[Trait], inputs: Sequence[Type]) -> Type:
+    try:
+        shape = broadcast_shapes(*(type.shape for type in inputs))
+    except UserError as error:
+        raise UserError(f"{mnemonic}: {error}") from None
+    if Trait.PREDICATE in traits:
+        return Type(ElemKind.BOOL, shape)
+    return (
+        inputs[-1].with_shape(shape)
+        if inputs[-1].quant is None
+        else Type(inputs[-1].kind, shape, inputs[-1].quant)
+    )

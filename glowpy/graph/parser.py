@@ -1,0 +1,208 @@
+"""Reads the text that `printer` writes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from glowpy.core.schema import NodeSchema, check_attrs
+from glowpy.core.tensor import Array, Tensor
+from glowpy.core.type import Type, read_type
+from glowpy.graph.function import Function, Module
+from glowpy.graph.node import Constant, Node, NodeValue
+from glowpy.graph.nodes_gen import NODES
+from glowpy.support.errors import UserError
+from glowpy.support.text import Attr, Lexer, Token
+
+__all__ = ["parse_module", "read_module"]
+
+NodeClasses = Mapping[str, type[Node]]
+
+
+def parse_module(
+    text: str,
+    file: str = "<text>",
+    *,
+    extra: tuple[type[Node], ...] = (),
+    blobs: Mapping[str, Array] | None = None,
+) -> Module:
+    """The module that `text` spells.
+
+    Args:
+        text: What `print_module` writes.
+        file: The name for error messages.
+        extra: Backend-specific node classes that may occur.
+        blobs: Elements by SHA-256 for constants printed as a blob; without them such constants know only type and digest.
+
+    Raises UserError with line, column and caret.
+    """
+    lexer = Lexer(text, file)
+    module = read_module(lexer, extra, blobs or {})
+    if lexer.peek.kind != "end":
+        raise lexer.error(f"unexpected '{lexer.peek.text}' behind the module")
+    return module
+
+
+def read_module(lexer: Lexer, extra: tuple[type[Node], ...], blobs: Mapping[str, Array]) -> Module:
+    """Consumes one module."""
+    module = Module()
+    classes = {cls.SCHEMA.mnemonic: cls for cls in (*NODES, *extra)}
+    lexer.expect("module")
+    lexer.expect("{")
+    while not lexer.at("}"):
+        if lexer.accept("placeholder"):
+            token, type = _read_storage(lexer, module)
+            module.create_placeholder(token.text[1:], type, loc=lexer.loc(token))
+        elif lexer.accept("constant"):
+            token, type = _read_storage(lexer, module)
+            lexer.expect("=")
+            _read_constant(lexer, module, token, type, blobs)
+        elif lexer.at("function"):
+            _read_function(lexer, module, classes)
+        else:
+            raise lexer.error(
+                f"expected placeholder, constant or function, got '{lexer.peek.text}'"
+            )
+    lexer.expect("}")
+    return module
+
+
+def _read_storage(lexer: Lexer, module: Module) -> tuple[Token, Type]:
+    token = lexer.peek
+    if module.storage(lexer.take("value")[1:]) is not None:
+        raise lexer.error(f"{token.text} is defined twice", token)
+    lexer.expect(":")
+    return token, read_type(lexer)
+
+
+def _read_constant(
+    lexer: Lexer, module: Module, token: Token, type: Type, blobs: Mapping[str, Array]
+) -> None:
+    name, loc = module.names.take(token.text[1:]), lexer.loc(token)
+    if lexer.accept("splat"):
+        at = lexer.peek
+        module.add_constant(
+            Constant(
+                name,
+                Tensor(type, _array(lexer, at, [lexer.number()], type.with_shape(()), type)),
+                loc,
+            )
+        )
+    elif lexer.accept("blob"):
+        digest = lexer.attr()
+        if not isinstance(digest, str) or not digest.startswith("sha256:"):
+            raise lexer.error('expected a digest such as "sha256:..."', token)
+        array = blobs.get(digest.removeprefix("sha256:"))
+        tensor = Tensor(type, array.reshape(type.shape)) if array is not None else None
+        module.add_constant(
+            Constant(name, tensor, loc, type=type, digest=digest.removeprefix("sha256:"))
+        )
+    else:
+        at = lexer.expect("[")
+        items: list[int | float] = []
+        while not lexer.at("]"):
+            items.append(lexer.number())
+            if not lexer.accept(","):
+                break
+        lexer.expect("]")
+        if len(items) != type.count:
+            raise lexer.error(f"expected {type.count} elements, got {len(items)}", at)
+        module.add_constant(Constant(name, Tensor(type, _array(lexer, at, items, type, type)), loc))
+
+
+def _array(lexer: Lexer, at: Token, items: list[int | float], shape: Type, type: Type) -> Array:
+    try:
+        return np.broadcast_to(np.array(items, type.kind.dtype).reshape(shape.shape), type.shape)
+    except (OverflowError, ValueError):
+        raise lexer.error(f"expected elements of kind {type.kind.value}", at) from None
+
+
+def _read_function(lexer: Lexer, module: Module, classes: NodeClasses) -> None:
+    lexer.expect("function")
+    token = lexer.peek
+    try:
+        f = module.create_function(lexer.take("symbol")[1:])
+    except UserError as error:
+        raise lexer.error(str(error), token) from None
+    values: dict[str, NodeValue] = {
+        s.name: s.value for s in (*module.placeholders, *module.constants)
+    }
+    lexer.expect("{")
+    while not lexer.at("}"):
+        _read_node(lexer, f, values, classes)
+    lexer.expect("}")
+
+
+def _read_node(
+    lexer: Lexer, f: Function, values: dict[str, NodeValue], classes: NodeClasses
+) -> None:
+    start = lexer.peek
+    names: list[Token] = []
+    while lexer.peek.kind == "value":
+        names.append(lexer.next())
+        lexer.accept(",")
+    if names:
+        lexer.expect("=")
+    mnemonic = lexer.peek
+    cls = classes.get(lexer.take("word"))
+    if cls is None:
+        raise lexer.error(f"unknown node '{mnemonic.text}'", mnemonic)
+    schema = cls.SCHEMA
+    lexer.expect("(")
+    inputs: list[NodeValue] = []
+    while not lexer.at(")"):
+        inputs.append(_read_value(lexer, values))
+        if not lexer.accept(","):
+            break
+    lexer.expect(")")
+    if len(inputs) != len(schema.inputs) and not schema.variadic:
+        raise lexer.error(
+            f"{schema.mnemonic}: expected {len(schema.inputs)} inputs, got {len(inputs)}", mnemonic
+        )
+    predicate = _read_value(lexer, values) if lexer.accept("if") else None
+    attrs = _read_attrs(lexer, schema, mnemonic)
+    types = _read_types(lexer, schema, names, start)
+    name = names[0].text[1:] if names else schema.mnemonic
+    node = f.add(
+        cls(
+            f.module.names.take(name),
+            inputs,
+            attrs,
+            types,
+            loc=lexer.loc(start),
+            predicate=predicate,
+        )
+    )
+    for token, result in zip(names, node.results, strict=True):
+        if token.text[1:] in values:
+            raise lexer.error(f"{token.text} is defined twice", token)
+        values[token.text[1:]] = result
+
+
+def _read_value(lexer: Lexer, values: Mapping[str, NodeValue]) -> NodeValue:
+    token = lexer.peek
+    value = values.get(lexer.take("value")[1:])
+    if value is None:
+        raise lexer.error(f"{token.text} is not defined", token)
+    return value
+
+
+def _read_attrs(lexer: Lexer, schema: NodeSchema, at: Token) -> dict[str, Attr]:
+    attrs = lexer.attrs()
+    try:
+        return check_attrs(schema.mnemonic, schema.attrs, attrs)
+    except UserError as error:
+        raise lexer.error(error.diagnostics[0].message, at) from None
+
+
+def _read_types(lexer: Lexer, schema: NodeSchema, names: list[Token], start: Token) -> list[Type]:
+    if len(names) != len(schema.results):
+        raise lexer.error(
+            f"{schema.mnemonic}: expected {len(schema.results)} results, got {len(names)}", start
+        )
+    types: list[Type] = []
+    for index in range(len(names)):
+        lexer.expect("," if index else ":")
+        types.append(read_type(lexer))
+    return types

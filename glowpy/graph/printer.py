@@ -1,0 +1,70 @@
+"""The text of a module; `parser` reads it back.
+
+Nodes are printed in topological order, constants of up to 16 elements in full, splats by their value, others by the SHA-256 of their elements.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from glowpy.core.tensor import Tensor
+from glowpy.graph.function import Function, Module
+from glowpy.graph.node import Constant, Node
+from glowpy.support.text import print_attrs, print_float
+
+__all__ = ["print_function", "print_module", "print_node"]
+
+_INLINE = 16
+"""Constants of at most so many elements are printed in full."""
+
+
+def print_node(node: Node) -> str:
+    """One node: `%r = add(%a, %b) if %p {...} : f32[4]`."""
+    text = f"{node.SCHEMA.mnemonic}({', '.join(f'%{value.name}' for value in node.inputs)})"
+    if node.predicate is not None:
+        text += f" if %{node.predicate.name}"
+    text += print_attrs(node.attrs)
+    if node.results:
+        names = ", ".join(f"%{result.name}" for result in node.results)
+        text = f"{names} = {text} : {', '.join(str(result.type) for result in node.results)}"
+    return text
+
+
+def print_function(f: Function, indent: str = "") -> str:
+    """One function without its storage."""
+    lines = [f"{indent}function @{f.name} {{"]
+    lines += [f"{indent}  {print_node(node)}" for node in f.topological()]
+    return "\n".join([*lines, f"{indent}}}"]) + "\n"
+
+
+def print_module(module: Module) -> str:
+    """The whole module. Deterministic; `parse_module` of it prints the same."""
+    lines = ["module {"]
+    lines += [f"  placeholder %{p.name} : {p.type}" for p in module.placeholders]
+    lines += [f"  constant %{c.name} : {c.type} = {_elements(c)}" for c in module.constants]
+    functions = "".join(print_function(f, "  ") for f in module.functions)
+    return "\n".join(lines) + "\n" + functions + "}\n"
+
+
+def _elements(constant: Constant) -> str:
+    if constant.has_elements:
+        tensor = constant.tensor
+        splat = tensor.splat_value
+        if splat is not None:
+            return f"splat {_number(splat)}"
+        if tensor.array.size <= _INLINE:
+            return f"[{', '.join(_number(item) for item in _items(tensor))}]"
+    return f'blob "sha256:{constant.digest}"'
+
+
+def _items(tensor: Tensor) -> list[float | int]:
+    wide = (
+        tensor.array.astype(np.float64)
+        if tensor.type.kind.is_float
+        else tensor.array.astype(object)
+    )
+    return [item if isinstance(item, float) else int(item) for item in wide.reshape(-1).tolist()]
+
+
+def _number(value: float | int) -> str:
+    return print_float(value) if isinstance(value, float) else str(value)

@@ -1,0 +1,124 @@
+"""The rules of the graph level. `verify_module` collects everything that is broken, then raises once.
+
+- Every operand is a storage of the function's module or a result of a node of the same function.
+- Use lists and operands agree; no node depends on itself.
+- Names are unique in the module.
+- Attributes are those of the schema, of their kinds.
+- Result types are what inference gives; a typed node's are what its rule accepts.
+- A predicate is of kind bool.
+- A save writes a placeholder of the type of its input, and no placeholder is saved twice in a function.
+- What a class's own rule says: `@verify(XNode)` in `ops/` is a generator that yields messages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from glowpy.core.elemkind import ElemKind
+from glowpy.core.schema import Trait, check_attrs
+from glowpy.graph.function import Function, Module
+from glowpy.graph.infer import infer_types
+from glowpy.graph.node import Node, Placeholder
+from glowpy.graph.nodes_gen import SaveNode
+from glowpy.graph.printer import print_node
+from glowpy.support.errors import Diagnostic, InternalError, UserError, VerifyError
+from glowpy.support.rules import Rules
+
+__all__ = ["verify", "verify_function", "verify_module"]
+
+verify: Rules[Callable[..., Iterator[str]]] = Rules("verify")
+
+
+def verify_module(module: Module) -> None:
+    """Checks every function of the module. Raises VerifyError with all diagnostics."""
+    found = [diagnostic for f in module.functions for diagnostic in _function(f)]
+    if found:
+        raise VerifyError.of(found)
+
+
+def verify_function(f: Function) -> None:
+    """Checks one function. Raises VerifyError with all diagnostics."""
+    found = list(_function(f))
+    if found:
+        raise VerifyError.of(found)
+
+
+def _function(f: Function) -> Iterator[Diagnostic]:
+    names: set[str] = {s.name for s in (*f.module.placeholders, *f.module.constants)}
+    saved: set[Placeholder] = set()
+    for node in f.nodes:
+        messages = [*_operands(f, node), *_own(node)]
+        if node.name in names:
+            messages.append(f"the name %{node.name} is used twice")
+        names.add(node.name)
+        if isinstance(node, SaveNode) and isinstance(node.output.producer, Placeholder):
+            if node.output.producer in saved:
+                messages.append(f"placeholder %{node.output.name} is saved twice")
+            saved.add(node.output.producer)
+        for message in messages:
+            yield Diagnostic(f"{node.SCHEMA.mnemonic}: {message}", node.loc, _source(node))
+    try:
+        f.topological()
+    except InternalError as error:
+        yield Diagnostic(str(error.args[0]), context=f"function @{f.name}")
+
+
+def _source(node: Node) -> str:
+    text = print_node(node)
+    return f"{text}\n{'^' * len(text.split(' ', 1)[0])}"
+
+
+def _operands(f: Function, node: Node) -> Iterator[str]:
+    schema = node.SCHEMA
+    if len(node.inputs) != len(schema.inputs) and not schema.variadic:
+        yield f"expected {len(schema.inputs)} inputs, got {len(node.inputs)}"
+    for index, value in node.operands():
+        if (node, index) not in value.uses:
+            yield f"%{value.name} does not list this node as a user"
+        if value.node is not None and value.node not in f:
+            yield f"operand %{value.name} belongs to another function"
+        elif value.node is None and f.module.storage(value.name) is not value.producer:
+            yield f"operand %{value.name} belongs to another module"
+    if node.predicate is not None and node.predicate.type.kind is not ElemKind.BOOL:
+        yield f"expected a predicate of kind bool, got {node.predicate.type}"
+    for result in node.results:
+        for user, _ in result.uses:
+            if user not in f:
+                yield f"%{result.name} is used by a node of another function"
+
+
+def _own(node: Node) -> Iterator[str]:
+    try:
+        check_attrs(node.SCHEMA.mnemonic, node.SCHEMA.attrs, node.attrs)
+        if node.SCHEMA.results and not node.has(Trait.TYPED):
+            yield from _types(node)
+    except UserError as error:
+        yield error.diagnostics[0].message.removeprefix(f"{node.SCHEMA.mnemonic}: ")
+        return
+    if isinstance(node, SaveNode):
+        yield from _save(node)
+    rule = verify.get(type(node))
+    if rule is not None:
+        yield from rule(node)
+
+
+def _types(node: Node) -> Iterator[str]:
+    """Quantization parameters cannot be inferred, so only kinds and shapes are compared."""
+    inferred = infer_types(type(node), [value.type for value in node.inputs], node.attrs)
+    for result, expected in zip(node.results, inferred, strict=True):
+        if (result.type.kind, result.type.shape) != (expected.kind, expected.shape):
+            yield f"result %{result.name} has type {result.type}, expected {expected}"
+    if node.has(Trait.ELEMENTWISE):
+        same = node.inputs[1:] if len(node.inputs) == 3 else node.inputs
+        kinds = {value.type.kind for value in same}
+        if len(kinds) > 1:
+            yield f"expected inputs of one element kind, got {', '.join(str(value.type) for value in node.inputs)}"
+        if len(node.inputs) == 3 and node.inputs[0].type.kind is not ElemKind.BOOL:
+            yield f"expected a condition of kind bool, got {node.inputs[0].type}"
+
+
+def _save(node: SaveNode) -> Iterator[str]:
+    if not isinstance(node.output.producer, Placeholder):
+        yield f"expected a placeholder to save to, got %{node.output.name}"
+    if node.output.type != node.input.type:
+        yield f"output has type {node.output.type}, expected {node.input.type}"

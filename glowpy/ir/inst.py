@@ -1,0 +1,117 @@
+"""`Instruction`: what the program does, with operands that say how each is accessed."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from glowpy.core.schema import Access, InstSchema, Trait
+from glowpy.core.type import Type
+from glowpy.ir.value import Value
+from glowpy.support.errors import InternalError
+from glowpy.support.loc import UNKNOWN, Loc
+from glowpy.support.text import Attr
+
+__all__ = ["Instruction", "OperandRef", "ValueInstruction"]
+
+
+@dataclass(frozen=True, slots=True)
+class OperandRef:
+    """One operand of an instruction: its name in the schema, how it is accessed, and the value."""
+
+    name: str
+    access: Access
+    value: Value
+
+
+class Instruction:
+    """A step of the program. The generated subclasses add a schema and typed properties, nothing else."""
+
+    SCHEMA: ClassVar[InstSchema]
+    BACKEND: ClassVar[str] = ""
+
+    __slots__ = ("_operands", "attrs", "loc", "name", "predicate")
+
+    def __init__(
+        self,
+        operands: Sequence[Value],
+        attrs: Mapping[str, Attr],
+        *,
+        name: str = "",
+        loc: Loc = UNKNOWN,
+        predicate: Value | None = None,
+    ) -> None:
+        if len(operands) != len(self.SCHEMA.operands):
+            raise InternalError(
+                f"{self.SCHEMA.mnemonic}: expected {len(self.SCHEMA.operands)} operands, got {len(operands)}"
+            )
+        self._operands = list(operands)
+        self.attrs: dict[str, Any] = dict(attrs)
+        self.name = name
+        """The node this instruction was generated for; names its kernel in machine code."""
+        self.loc = loc
+        self.predicate = predicate
+        """A bool value that says where the result matters, or None."""
+
+    @property
+    def operands(self) -> tuple[OperandRef, ...]:
+        """The operands in schema order, without the predicate."""
+        return tuple(
+            OperandRef(spec.name, spec.access, value)
+            for spec, value in zip(self.SCHEMA.operands, self._operands, strict=True)
+        )
+
+    def has(self, trait: Trait) -> bool:
+        """Whether the class has the trait."""
+        return trait in self.SCHEMA.traits
+
+    def set_operand(self, index: int, value: Value) -> None:
+        """Makes operand `index` refer to `value`."""
+        self._operands[index] = value
+
+    def replace_value(self, old: Value, new: Value) -> None:
+        """Makes every operand (and the predicate) that is `old` refer to `new`."""
+        self._operands = [new if value is old else value for value in self._operands]
+        if self.predicate is old:
+            self.predicate = new
+
+    def reads(self) -> Iterator[Value]:
+        """The values whose content before the instruction matters, the predicate among them."""
+        yield from (ref.value for ref in self.operands if ref.access.reads)
+        if self.predicate is not None:
+            yield self.predicate
+
+    def writes(self) -> Iterator[Value]:
+        """The values whose content changes."""
+        yield from (ref.value for ref in self.operands if ref.access.writes)
+
+    def structural_key(self) -> Hashable:
+        """Equal for two instructions iff they do the same to the same memory."""
+        operands = tuple(id(value) for value in self._operands)
+        return (type(self), tuple(sorted(self.attrs.items())), operands, id(self.predicate))
+
+    def is_equal(self, other: Instruction) -> bool:
+        """Whether both instructions do the same to the same memory."""
+        return self.structural_key() == other.structural_key()
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.name}>"
+
+
+class ValueInstruction(Instruction):
+    """An instruction that makes a value: alloc and view."""
+
+    __slots__ = ("value",)
+
+    def __init__(
+        self,
+        operands: Sequence[Value],
+        attrs: Mapping[str, Attr],
+        *,
+        name: str,
+        type: Type,
+        loc: Loc = UNKNOWN,
+    ) -> None:
+        super().__init__(operands, attrs, name=name, loc=loc)
+        self.value = Value(name, type, self)

@@ -1,0 +1,137 @@
+"""Reads the text that `printer` writes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from glowpy.core.schema import InstSchema, check_attrs
+from glowpy.core.type import read_type
+from glowpy.ir.inst import Instruction, ValueInstruction
+from glowpy.ir.insts_gen import INSTS
+from glowpy.ir.irfunction import IRFunction
+from glowpy.ir.value import Mutability, Value
+from glowpy.support.errors import UserError
+from glowpy.support.text import Attr, Lexer, Token
+
+__all__ = ["parse_irfunction", "read_irfunction"]
+
+InstClasses = Mapping[str, type[Instruction]]
+
+
+def parse_irfunction(
+    text: str, file: str = "<text>", extra: tuple[type[Instruction], ...] = ()
+) -> IRFunction:
+    """The function that `text` spells; `extra` are backend-specific instruction classes.
+
+    Raises UserError with line, column and caret.
+    """
+    lexer = Lexer(text, file)
+    f = read_irfunction(lexer, extra)
+    if lexer.peek.kind != "end":
+        raise lexer.error(f"unexpected '{lexer.peek.text}' behind the function")
+    return f
+
+
+def read_irfunction(lexer: Lexer, extra: tuple[type[Instruction], ...] = ()) -> IRFunction:
+    """Consumes one function."""
+    classes = {cls.SCHEMA.mnemonic: cls for cls in (*INSTS, *extra)}
+    lexer.expect("irfunction")
+    f = IRFunction(lexer.take("symbol")[1:])
+    values: dict[str, Value] = {}
+    lexer.expect("{")
+    lexer.expect("declare")
+    while lexer.peek.kind == "value":
+        _read_weight(lexer, f, values)
+    lexer.expect("program")
+    while not lexer.at("}"):
+        _read_inst(lexer, f, values, classes)
+    lexer.expect("}")
+    return f
+
+
+def _define(lexer: Lexer, token: Token, values: dict[str, Value], value: Value) -> None:
+    if token.text[1:] in values:
+        raise lexer.error(f"{token.text} is defined twice", token)
+    values[token.text[1:]] = value
+
+
+def _read_weight(lexer: Lexer, f: IRFunction, values: dict[str, Value]) -> None:
+    token = lexer.next()
+    lexer.expect("=")
+    lexer.expect("weight")
+    type = read_type(lexer)
+    word = lexer.peek
+    try:
+        mutability = Mutability(lexer.take("word"))
+    except ValueError:
+        raise lexer.error(f"expected 'constant' or 'mutable', got '{word.text}'", word) from None
+    _define(lexer, token, values, f.create_weight(token.text[1:], type, mutability))
+
+
+def _read_inst(lexer: Lexer, f: IRFunction, values: dict[str, Value], classes: InstClasses) -> None:
+    start = lexer.peek
+    name: Token | None = None
+    if lexer.peek.kind == "value":
+        name = lexer.next()
+        lexer.expect("=")
+    mnemonic = lexer.peek
+    cls = classes.get(lexer.take("word"))
+    if cls is None:
+        raise lexer.error(f"unknown instruction '{mnemonic.text}'", mnemonic)
+    loc = lexer.loc(start)
+    if issubclass(cls, ValueInstruction) != (name is not None):
+        raise lexer.error(
+            f"'{mnemonic.text}' {'needs' if name is None else 'has no'} result name", start
+        )
+    type = read_type(lexer) if name is not None else None
+    if type is not None:
+        lexer.accept(",")
+    operands, predicate = _read_operands(lexer, cls.SCHEMA, values)
+    attrs = _read_attrs(lexer, cls.SCHEMA, mnemonic)
+    if name is not None and type is not None and issubclass(cls, ValueInstruction):
+        made = cls(operands, attrs, name=f.fresh_name(name.text[1:]), type=type, loc=loc)
+        _define(lexer, name, values, f.add(made).value)
+    else:
+        f.add(cls(operands, attrs, loc=loc, predicate=predicate))
+
+
+def _read_operands(
+    lexer: Lexer, schema: InstSchema, values: dict[str, Value]
+) -> tuple[list[Value], Value | None]:
+    operands: list[Value] = []
+    predicate: Value | None = None
+    while lexer.peek.kind == "symbol":
+        access = lexer.next()
+        token = lexer.peek
+        value = values.get(lexer.take("value")[1:])
+        if value is None:
+            raise lexer.error(f"{token.text} is not defined", token)
+        if access.text == "@predicate":
+            predicate = value
+        elif len(operands) == len(schema.operands):
+            raise lexer.error(
+                f"{schema.mnemonic}: expected {len(schema.operands)} operands, got more", access
+            )
+        else:
+            spec = schema.operands[len(operands)]
+            if spec.access.value != access.text:
+                raise lexer.error(
+                    f"{schema.mnemonic}: expected {spec.access.value} for {spec.name}, got {access.text}",
+                    access,
+                )
+            operands.append(value)
+        if not lexer.accept(","):
+            break
+    if len(operands) != len(schema.operands):
+        raise lexer.error(
+            f"{schema.mnemonic}: expected {len(schema.operands)} operands, got {len(operands)}"
+        )
+    return operands, predicate
+
+
+def _read_attrs(lexer: Lexer, schema: InstSchema, at: Token) -> dict[str, Attr]:
+    attrs = lexer.attrs()
+    try:
+        return check_attrs(schema.mnemonic, schema.attrs, attrs)
+    except UserError as error:
+        raise lexer.error(error.diagnostics[0].message, at) from None

@@ -1,0 +1,32 @@
+"""The text of an IR function; `parser` reads it back."""
+
+from __future__ import annotations
+
+from glowpy.ir.inst import Instruction, ValueInstruction
+from glowpy.ir.irfunction import IRFunction
+from glowpy.support.text import print_attrs
+
+__all__ = ["print_inst", "print_irfunction"]
+
+
+def print_inst(inst: Instruction) -> str:
+    """One instruction: `%c = alloc f32[4]`, `add @out %c, @in %a, @in %b`."""
+    operands = [f"{ref.access.value} %{ref.value.name}" for ref in inst.operands]
+    if inst.predicate is not None:
+        operands.append(f"@predicate %{inst.predicate.name}")
+    text = inst.SCHEMA.mnemonic
+    if isinstance(inst, ValueInstruction):
+        text = f"%{inst.value.name} = {text} {inst.value.type}"
+        text += "".join(f", {operand}" for operand in operands)
+    elif operands:
+        text += " " + ", ".join(operands)
+    return text + print_attrs(inst.attrs)
+
+
+def print_irfunction(f: IRFunction) -> str:
+    """The whole function. Deterministic; `parse_irfunction` of it prints the same."""
+    lines = [f"irfunction @{f.name} {{", "  declare"]
+    lines += [f"    %{w.name} = weight {w.type} {w.mutability.value}" for w in f.weights.values()]
+    lines.append("  program")
+    lines += [f"    {print_inst(inst)}" for inst in f.instructions]
+    return "\n".join([*lines, "}"]) + "\n"

@@ -1,0 +1,89 @@
+"""`Value`: a named, typed piece of memory that instructions work on; `WeightVar`: one that outlives the program."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TYPE_CHECKING, final
+
+from glowpy.core.type import Type
+
+if TYPE_CHECKING:
+    from glowpy.ir.inst import ValueInstruction
+
+__all__ = ["Mutability", "Value", "WeightVar"]
+
+
+class Mutability(Enum):
+    """Whether the program may write a weight. The value is its spelling."""
+
+    CONSTANT = "constant"
+    MUTABLE = "mutable"
+
+
+class Value:
+    """A piece of memory: a weight, an allocated buffer, or a view of either. Compared by identity."""
+
+    __slots__ = ("definition", "name", "type")
+
+    def __init__(self, name: str, type: Type, definition: ValueInstruction | None = None) -> None:
+        self.name = name
+        self.type = type
+        self.definition = definition
+        """The alloc or view that made this value; None for a weight."""
+
+    @property
+    def source(self) -> Value | None:
+        """What this value is a view of; None if it has memory of its own."""
+        operands = self.definition.operands if self.definition is not None else ()
+        return operands[0].value if operands else None
+
+    @property
+    def base(self) -> Value:
+        """The weight or allocated buffer whose memory this value lies in."""
+        value = self
+        while (source := value.source) is not None:
+            value = source
+        return value
+
+    @property
+    def byte_offset(self) -> int:
+        """Where this value begins in the memory of its base, in bytes."""
+        value, offset = self, 0
+        while (source := value.source) is not None and value.definition is not None:
+            offset += int(value.definition.attrs["offset"]) * value.type.kind.size
+            value = source
+        return offset
+
+    def overlaps(self, other: Value) -> bool:
+        """Whether both lie in the same base and share at least one byte."""
+        if self.base is not other.base:
+            return False
+        mine, theirs = self.byte_offset, other.byte_offset
+        return mine < theirs + other.type.size and theirs < mine + self.type.size
+
+    def same_memory(self, other: Value) -> bool:
+        """Whether both are exactly the same bytes."""
+        return (
+            self.base is other.base
+            and self.byte_offset == other.byte_offset
+            and self.type.size == other.type.size
+        )
+
+    def __repr__(self) -> str:
+        return f"%{self.name} : {self.type}"
+
+
+@final
+class WeightVar(Value):
+    """Memory that belongs to the module: a constant, or a placeholder that is bound at run time."""
+
+    __slots__ = ("mutability",)
+
+    def __init__(self, name: str, type: Type, mutability: Mutability) -> None:
+        super().__init__(name, type)
+        self.mutability = mutability
+
+    @property
+    def is_constant(self) -> bool:
+        """Whether the program only reads it."""
+        return self.mutability is Mutability.CONSTANT

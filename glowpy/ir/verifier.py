@@ -1,0 +1,128 @@
+"""The rules of the address level. `verify_irfunction` collects everything that is broken, then raises once.
+
+- Every operand is a weight of the function or a value made by an earlier instruction.
+- An allocated buffer is deallocated exactly once, after its last access, and never accessed outside its life.
+- A view lies inside its source, in an element kind of the same size.
+- Constant weights are never written; a buffer is written before it is read.
+- An output shares memory with an input only where the class has the `inplace` trait and both are exactly the same bytes.
+- A predicate is of kind bool. Attributes are those of the schema, of their kinds.
+- Instructions that only move or combine elements agree about kinds; copies agree about types.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from glowpy.core.elemkind import ElemKind
+from glowpy.core.schema import Access, Trait, check_attrs
+from glowpy.ir.inst import Instruction, ValueInstruction
+from glowpy.ir.insts_gen import AllocInst, CopyInst, DeallocInst, ViewInst
+from glowpy.ir.irfunction import IRFunction
+from glowpy.ir.printer import print_inst
+from glowpy.ir.value import Value, WeightVar
+from glowpy.support.errors import Diagnostic, UserError, VerifyError
+
+__all__ = ["verify_irfunction"]
+
+
+def verify_irfunction(f: IRFunction) -> None:
+    """Checks the function. Raises VerifyError with all diagnostics."""
+    found = list(_program(f))
+    if found:
+        raise VerifyError.of(found)
+
+
+def _program(f: IRFunction) -> Iterator[Diagnostic]:
+    known: set[Value] = set(f.weights.values())
+    live: dict[Value, bool] = {weight: True for weight in f.weights.values()}
+    written: set[Value] = set(f.weights.values())
+    for inst in f.instructions:
+        for message in (*_operands(inst, known, live), *_accesses(inst, written), *_own(inst)):
+            text = print_inst(inst)
+            yield Diagnostic(
+                f"{inst.SCHEMA.mnemonic}: {message}",
+                inst.loc,
+                f"{text}\n{'^' * len(text.split(' ', 1)[0])}",
+            )
+        if isinstance(inst, ValueInstruction):
+            known.add(inst.value)
+        if isinstance(inst, AllocInst):
+            live[inst.value] = True
+        elif isinstance(inst, DeallocInst):
+            live[inst.buffer.base] = False
+        else:
+            written.update(value.base for value in inst.writes())
+    for value, alive in live.items():
+        if alive and not isinstance(value, WeightVar):
+            yield Diagnostic(
+                f"buffer %{value.name} is never deallocated", context=f"irfunction @{f.name}"
+            )
+
+
+def _operands(inst: Instruction, known: set[Value], live: dict[Value, bool]) -> Iterator[str]:
+    values = [ref.value for ref in inst.operands]
+    if inst.predicate is not None:
+        values.append(inst.predicate)
+        if inst.predicate.type.kind is not ElemKind.BOOL:
+            yield f"expected a predicate of kind bool, got {inst.predicate.type}"
+    for value in values:
+        if value not in known:
+            yield f"%{value.name} is used before it is made"
+        elif not live.get(value.base, False):
+            yield f"%{value.name} is used after its buffer was deallocated"
+    if isinstance(inst, DeallocInst) and (
+        isinstance(inst.buffer, WeightVar) or inst.buffer.source is not None
+    ):
+        yield f"expected an allocated buffer, got %{inst.buffer.name}"
+
+
+def _accesses(inst: Instruction, written: set[Value]) -> Iterator[str]:
+    if isinstance(inst, (DeallocInst, ViewInst)):
+        return
+    for value in inst.reads():
+        if value.base not in written:
+            yield f"%{value.name} is read before it is written"
+    outs = [ref for ref in inst.operands if ref.access.writes]
+    for out in outs:
+        base = out.value.base
+        if isinstance(base, WeightVar) and base.is_constant:
+            yield f"constant %{base.name} is written"
+        for other in inst.operands:
+            if (
+                other is out
+                or (other.access.writes and other.name <= out.name)
+                or not out.value.overlaps(other.value)
+            ):
+                continue
+            in_place = (
+                inst.has(Trait.INPLACE)
+                and out.access is Access.OUT
+                and out.value.same_memory(other.value)
+            )
+            if not in_place:
+                yield f"{out.name} %{out.value.name} shares memory with {other.name} %{other.value.name}"
+
+
+def _own(inst: Instruction) -> Iterator[str]:
+    try:
+        check_attrs(inst.SCHEMA.mnemonic, inst.SCHEMA.attrs, inst.attrs)
+    except UserError as error:
+        yield error.diagnostics[0].message.removeprefix(f"{inst.SCHEMA.mnemonic}: ")
+        return
+    if isinstance(inst, ViewInst):
+        yield from _view(inst)
+    elif isinstance(inst, CopyInst) and inst.result.type != inst.input.type:
+        yield f"result has type {inst.result.type}, expected {inst.input.type}"
+    elif (
+        inst.has(Trait.SHAPE_ONLY)
+        and inst.operands[0].value.type.kind is not inst.operands[1].value.type.kind
+    ):
+        yield f"result has kind {inst.operands[0].value.type.kind.value}, expected {inst.operands[1].value.type.kind.value}"
+
+
+def _view(inst: ViewInst) -> Iterator[str]:
+    source, type = inst.source.type, inst.value.type
+    if source.kind.size != type.kind.size:
+        yield f"expected an element kind as wide as {source.kind.value}, got {type.kind.value}"
+    if inst.offset < 0 or inst.offset + type.count > source.count:
+        yield f"elements {inst.offset} to {inst.offset + type.count} lie outside {source}"

@@ -1,0 +1,113 @@
+"""IRGen: scheduled nodes become instructions over buffers.
+
+A class declared as `Op` has an instruction with the same operand names and is translated without a rule: its results (and scratch
+operands) are allocated, the instruction is appended. Other nodes have an `@irgen(XNode)` rule in `ops/`. Every buffer is deallocated at the
+end; the IR passes shorten lifetimes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from glowpy.core.schema import Access
+from glowpy.core.type import Type
+from glowpy.graph.function import Function
+from glowpy.graph.node import Constant, Node, NodeValue
+from glowpy.ir.inst import Instruction
+from glowpy.ir.insts_gen import INSTS
+from glowpy.ir.irfunction import IRFunction
+from glowpy.ir.value import Mutability, Value
+from glowpy.support.rules import Rules
+
+__all__ = ["IRGen", "generate", "irgen", "scratch"]
+
+irgen: Rules[Callable[..., None]] = Rules("irgen", "declare one with @irgen(XNode) in glowpy/ops/")
+"""`@irgen(XNode)` functions take an `IRGen` and the node, and define every result with `g.define`."""
+
+scratch: Rules[Callable[..., tuple[Type, ...]]] = Rules(
+    "scratch", "declare one with @scratch(XNode)"
+)
+"""`@scratch(XNode)` functions take the node and return the types of its instruction's scratch operands."""
+
+
+class IRGen:
+    """What a rule may use: the IR function under construction, and the memory of every value generated so far."""
+
+    def __init__(self, ir: IRFunction, instructions: Sequence[type[Instruction]]) -> None:
+        self.ir = ir
+        self._values: dict[NodeValue, Value] = {}
+        self._classes = {cls.SCHEMA.mnemonic: cls for cls in (*INSTS, *instructions)}
+
+    def value(self, operand: NodeValue) -> Value:
+        """The memory that holds `operand`."""
+        return self._values[operand]
+
+    def define(self, result: NodeValue, value: Value) -> None:
+        """Says that `value` is the memory of `result`."""
+        self._values[result] = value
+
+    def alloc(self, result: NodeValue) -> Value:
+        """Allocates the memory of `result`, defines it, and returns it."""
+        value = self.ir.create_alloc(result.name.replace(".", "_"), result.type).value
+        self.define(result, value)
+        return value
+
+    def automatic(self, node: Node) -> None:
+        """The translation of a class declared as `Op`."""
+        cls = self._classes[node.SCHEMA.mnemonic]
+        results = {
+            name: self.alloc(result)
+            for name, result in zip(node.SCHEMA.results, node.results, strict=True)
+        }
+        inputs = dict(zip(node.SCHEMA.inputs, node.inputs, strict=True))
+        names = [spec.name for spec in cls.SCHEMA.operands if spec.access is Access.SCRATCH]
+        scratches: dict[str, Value] = {}
+        if names:
+            for name, type in zip(names, scratch[type_of(node)](node), strict=True):
+                scratches[name] = self.ir.create_alloc(f"{node.name}_{name}", type).value
+        operands = [
+            results.get(spec.name) or scratches.get(spec.name) or self.value(inputs[spec.name])
+            for spec in cls.SCHEMA.operands
+        ]
+        self.ir.add(cls(operands, node.attrs))
+
+
+def type_of(node: Node) -> type[Node]:
+    """The class of a node; named because `type` is a word of the domain here."""
+    return node.__class__
+
+
+def generate(
+    f: Function, order: Sequence[Node], instructions: Sequence[type[Instruction]] = ()
+) -> IRFunction:
+    """The program of `f` with its nodes in `order`; `instructions` are the backend's own classes.
+
+    Raises UnsupportedError for a node that has neither an instruction nor a rule.
+    """
+    ir = IRFunction(f.name)
+    g = IRGen(ir, instructions)
+    touched = {value.producer for node in order for _, value in node.operands()}
+    for storage in (*f.module.placeholders, *f.module.constants):
+        if storage in touched:
+            mutability = (
+                Mutability.CONSTANT if isinstance(storage, Constant) else Mutability.MUTABLE
+            )
+            g.define(storage.value, ir.create_weight(storage.name, storage.type, mutability))
+    for node in order:
+        first = len(ir.instructions)
+        rule = irgen.get(type_of(node))
+        if rule is not None:
+            rule(g, node)
+        elif node.SCHEMA.mnemonic in g._classes:
+            g.automatic(node)
+        else:
+            irgen[type_of(node)]
+        for inst in ir.instructions[first:]:
+            inst.loc = node.loc
+            inst.name = inst.name or node.name
+            if node.predicate is not None and inst.SCHEMA.operands:
+                inst.predicate = g.value(node.predicate)
+    for inst in list(ir.instructions):
+        if inst.SCHEMA.mnemonic == "alloc":
+            ir.create_dealloc(inst.value)  # type: ignore[attr-defined]
+    return ir

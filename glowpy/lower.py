@@ -1,0 +1,45 @@
+"""Lowering: replaces nodes by simpler ones until only what the backend keeps, and what IRGen can translate, is left."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar
+
+from glowpy.graph.function import Function
+from glowpy.graph.node import Node, Operand
+from glowpy.passes import GraphPass, PassContext
+from glowpy.support.rules import Rules
+
+__all__ = ["LowerPass", "lower"]
+
+lower: Rules[Callable[..., Operand | tuple[Operand, ...]]] = Rules(
+    "lower", "declare one with @lower(XNode) in glowpy/ops/"
+)
+"""`@lower(XNode)` functions take the function and the node, create simpler nodes, and return what replaces the node's results."""
+
+
+@dataclass(frozen=True)
+class LowerPass(GraphPass):
+    """Replaces every node that has a rule and is not kept by the backend; what a rule creates is lowered in turn."""
+
+    keeps: Callable[[Node], bool]
+    name: ClassVar[str] = "lower"
+
+    def run(self, f: Function, ctx: PassContext) -> bool:
+        """Lowers to the end; True iff anything was."""
+        del ctx
+        changed = False
+        work = f.topological()
+        while work:
+            node = work.pop()
+            rule = lower.get(type(node))
+            if rule is None or node not in f or self.keeps(node):
+                continue
+            before = f.num_nodes
+            with f.replacing(node):
+                replaced = rule(f, node)
+            work.extend(f.nodes[before:])
+            f.replace(node, replaced if isinstance(replaced, tuple) else (replaced,))
+            changed = True
+        return changed

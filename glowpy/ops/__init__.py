@@ -1,0 +1,6 @@
+"""All that the Python side knows of each operator: how types are inferred and verified, how nodes are lowered and translated, what
+instructions mean. Importing this package fills the rule tables."""
+
+from glowpy.ops import conv, elementwise, gather, matmul, norm, pool, reduce, shape
+
+__all__ = ["conv", "elementwise", "gather", "matmul", "norm", "pool", "reduce", "shape"]

@@ -1,0 +1,56 @@
+"""The numpy side of element-wise operators where numpy itself has no function with our meaning."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+
+from glowpy.core.elemkind import ElemKind
+from glowpy.core.tensor import Array, Tensor
+from glowpy.core.type import Type
+
+__all__ = ["convert", "divide", "erf", "sigmoid", "store"]
+
+
+def store(result: Tensor, function: Callable[..., Array], *inputs: Tensor) -> None:
+    """Computes the result's elements from the inputs', which broadcast."""
+    result.array[...] = function(*(tensor.array for tensor in inputs))
+
+
+def divide(lhs: Array, rhs: Array) -> Array:
+    """The quotient; integers truncate towards zero and give 0 where `rhs` is 0."""
+    if not np.issubdtype(lhs.dtype, np.integer):
+        quotient: Array = np.divide(lhs, rhs)
+        return quotient
+    safe = np.where(rhs == 0, 1, rhs).astype(rhs.dtype)
+    floored = np.floor_divide(lhs, safe)
+    inexact = (lhs - floored * safe) != 0
+    truncated = floored + (inexact & ((lhs < 0) != (safe < 0))).astype(lhs.dtype)
+    return np.where(rhs == 0, 0, truncated).astype(lhs.dtype)
+
+
+def sigmoid(input: Array) -> Array:
+    """1 / (1 + exp(-input)), computed without overflow."""
+    small = np.exp(-np.abs(input))
+    result: Array = np.where(input >= 0, 1 / (1 + small), small / (1 + small)).astype(input.dtype)
+    return result
+
+
+def erf(input: Array) -> Array:
+    """The error function, element by element."""
+    wide = np.frompyfunc(math.erf, 1, 1)(input.astype(np.float64))
+    return np.asarray(wide, dtype=np.float64).astype(input.dtype)
+
+
+def convert(input: Array, type: Type) -> Array:
+    """`input` in another kind: floats truncate and saturate when they become integers, NaN becomes 0; bool means not zero."""
+    if type.kind is ElemKind.BOOL:
+        return np.asarray(input != 0)
+    if type.kind.is_integer and ElemKind.of(input.dtype).is_float:
+        limits = np.iinfo(type.kind.dtype)
+        wide = np.trunc(input.astype(np.longdouble))
+        wide = np.where(np.isnan(wide), 0, np.clip(wide, limits.min, limits.max))
+        return wide.astype(type.kind.dtype)
+    return input.astype(type.kind.dtype)

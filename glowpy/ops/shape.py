@@ -1,0 +1,243 @@
+"""Rules of the operators that move elements, and of the instructions that manage memory."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from glowpy.autodiff.differentiate import differentiate
+from glowpy.backends.interpreter.interpret import interpret
+from glowpy.core.shape import broadcast_shapes, normalize_axis, permute
+from glowpy.core.tensor import Tensor
+from glowpy.core.type import Type
+from glowpy.graph.function import Function
+from glowpy.graph.infer import infer
+from glowpy.graph.node import NodeValue, Operand
+from glowpy.graph.nodes_gen import (
+    BroadcastNode,
+    ConcatNode,
+    PadNode,
+    ReshapeNode,
+    SaveNode,
+    SliceNode,
+    TransposeNode,
+)
+from glowpy.graph.verifier import verify
+from glowpy.ir.insts_gen import (
+    BroadcastInst,
+    CopyInst,
+    ExtractTensorInst,
+    InsertTensorInst,
+    SplatInst,
+    TransposeInst,
+)
+from glowpy.irgen import IRGen, irgen
+from glowpy.support.errors import UserError
+
+__all__: list[str] = []
+
+
+@irgen(SaveNode)
+def _irgen_save(g: IRGen, n: SaveNode) -> None:
+    g.ir.create_copy(g.value(n.output), g.value(n.input))
+
+
+@interpret(CopyInst)
+def _copy(result: Tensor, input: Tensor) -> None:
+    result.array[...] = input.array
+
+
+@interpret(SplatInst)
+def _splat(result: Tensor, *, value: float) -> None:
+    result.array[...] = np.asarray(value).astype(result.type.kind.dtype)
+
+
+# Reshape: the same memory under another type.
+
+
+@verify(ReshapeNode)
+def _verify_reshape(n: ReshapeNode) -> Iterator[str]:
+    if n.type.kind is not n.input.type.kind:
+        yield f"result has kind {n.type.kind.value}, expected {n.input.type.kind.value}"
+    if n.type.count != n.input.type.count:
+        yield f"result {n.type} has {n.type.count} elements, expected {n.input.type.count}"
+
+
+@irgen(ReshapeNode)
+def _irgen_reshape(g: IRGen, n: ReshapeNode) -> None:
+    g.define(n.result, g.ir.create_view(n.name, n.type, g.value(n.input), 0).value)
+
+
+@differentiate(ReshapeNode)
+def _differentiate_reshape(f: Function, n: ReshapeNode, g: NodeValue) -> list[Operand | None]:
+    return [f.create_reshape(n.name, n.input.type, g)]
+
+
+# Transpose.
+
+
+@infer(TransposeNode)
+def _infer_transpose(input: Type, *, shuffle: Sequence[int]) -> Type:
+    if sorted(shuffle) != list(range(input.rank)):
+        raise UserError(
+            f"expected shuffle to be a permutation of {input.rank} dimensions, got {list(shuffle)}"
+        )
+    return input.with_shape(permute(input.shape, shuffle))
+
+
+@interpret(TransposeInst)
+def _transpose(result: Tensor, input: Tensor, *, shuffle: Sequence[int]) -> None:
+    result.array[...] = np.transpose(input.array, shuffle)
+
+
+@differentiate(TransposeNode)
+def _differentiate_transpose(f: Function, n: TransposeNode, g: NodeValue) -> list[Operand | None]:
+    return [f.create_transpose(n.name, g, tuple(int(axis) for axis in np.argsort(n.shuffle)))]
+
+
+# Broadcast.
+
+
+@verify(BroadcastNode)
+def _verify_broadcast(n: BroadcastNode) -> Iterator[str]:
+    if n.type.kind is not n.input.type.kind or n.type.rank != n.input.type.rank:
+        yield f"result has type {n.type}, expected the kind and rank of {n.input.type}"
+        return
+    try:
+        fits = broadcast_shapes(n.input.type.shape, n.type.shape) == n.type.shape
+    except UserError:
+        fits = False
+    if not fits:
+        yield f"{n.input.type} does not broadcast to {n.type}"
+
+
+@interpret(BroadcastInst)
+def _broadcast(result: Tensor, input: Tensor) -> None:
+    result.array[...] = input.array
+
+
+@differentiate(BroadcastNode)
+def _differentiate_broadcast(f: Function, n: BroadcastNode, g: NodeValue) -> list[Operand | None]:
+    return [g]
+
+
+# Concat: every input is inserted at its place.
+
+
+@infer(ConcatNode)
+def _infer_concat(inputs: Sequence[Type], *, axis: int) -> Type:
+    if not inputs:
+        raise UserError("expected at least one input")
+    first = inputs[0]
+    axis = normalize_axis(axis, first.rank)
+    for other in inputs:
+        same = other.kind is first.kind and other.rank == first.rank
+        if not same or any(
+            a != b
+            for i, (a, b) in enumerate(zip(first.shape, other.shape, strict=True))
+            if i != axis
+        ):
+            raise UserError(
+                f"expected inputs that differ only in dimension {axis}, got {first} and {other}"
+            )
+    shape = list(first.shape)
+    shape[axis] = sum(other.shape[axis] for other in inputs)
+    return first.with_shape(shape)
+
+
+@irgen(ConcatNode)
+def _irgen_concat(g: IRGen, n: ConcatNode) -> None:
+    """Each input writes its part. The splat begins the buffer's life; a pass removes it, since the parts cover everything."""
+    result = g.alloc(n.result)
+    g.ir.create_splat(result, 0.0)
+    offsets = [0] * n.type.rank
+    for operand in n.inputs:
+        g.ir.create_insert_tensor(result, g.value(operand), tuple(offsets))
+        offsets[n.axis] += operand.type.shape[n.axis]
+
+
+@interpret(InsertTensorInst)
+def _insert_tensor(result: Tensor, input: Tensor, *, offsets: Sequence[int]) -> None:
+    window = tuple(
+        slice(start, start + size) for start, size in zip(offsets, input.type.shape, strict=True)
+    )
+    result.array[window] = input.array
+
+
+@differentiate(ConcatNode)
+def _differentiate_concat(f: Function, n: ConcatNode, g: NodeValue) -> list[Operand | None]:
+    gradients: list[Operand | None] = []
+    starts = [0] * n.type.rank
+    for operand in n.inputs:
+        gradients.append(f.create_slice(n.name, operand.type, g, tuple(starts), (1,) * n.type.rank))
+        starts[n.axis] += operand.type.shape[n.axis]
+    return gradients
+
+
+# Slice.
+
+
+@verify(SliceNode)
+def _verify_slice(n: SliceNode) -> Iterator[str]:
+    ranks = {n.input.type.rank, n.type.rank, len(n.starts), len(n.steps)}
+    if len(ranks) > 1 or n.type.kind is not n.input.type.kind:
+        yield f"result {n.type}, starts and steps do not have the kind and rank of {n.input.type}"
+        return
+    for axis, (size, count, start, step) in enumerate(
+        zip(n.input.type.shape, n.type.shape, n.starts, n.steps, strict=True)
+    ):
+        last = start + (count - 1) * step
+        if count and not (step and 0 <= start < size and 0 <= last < size):
+            yield f"elements {start} to {last} lie outside dimension {axis} of {n.input.type}"
+
+
+@irgen(SliceNode)
+def _irgen_slice(g: IRGen, n: SliceNode) -> None:
+    g.ir.create_extract_tensor(g.alloc(n.result), g.value(n.input), n.starts, n.steps)
+
+
+@interpret(ExtractTensorInst)
+def _extract_tensor(
+    result: Tensor, input: Tensor, *, offsets: Sequence[int], steps: Sequence[int]
+) -> None:
+    indices = [
+        start + step * np.arange(count)
+        for start, step, count in zip(offsets, steps, result.type.shape, strict=True)
+    ]
+    result.array[...] = input.array[np.ix_(*indices)] if indices else input.array
+
+
+# Pad: a splat with the input inserted, or a slice where pads are negative.
+
+
+@infer(PadNode)
+def _infer_pad(input: Type, *, pads: Sequence[int], value: float) -> Type:
+    del value
+    if len(pads) != 2 * input.rank:
+        raise UserError(f"expected {2 * input.rank} pads, got {len(pads)}")
+    shape = [size + pads[i] + pads[input.rank + i] for i, size in enumerate(input.shape)]
+    if min(shape, default=0) < 0:
+        raise UserError(f"expected pads that leave something of {input}, got {list(pads)}")
+    return input.with_shape(shape)
+
+
+@irgen(PadNode)
+def _irgen_pad(g: IRGen, n: PadNode) -> None:
+    rank = n.type.rank
+    begins, ends = n.pads[:rank], n.pads[rank:]
+    kept = [
+        size + min(b, 0) + min(e, 0)
+        for size, b, e in zip(n.input.type.shape, begins, ends, strict=True)
+    ]
+    source = g.value(n.input)
+    if min((*begins, *ends), default=0) < 0:
+        source = g.ir.create_alloc(f"{n.name}_kept", n.type.with_shape(kept)).value
+        g.ir.create_extract_tensor(
+            source, g.value(n.input), tuple(max(-b, 0) for b in begins), (1,) * rank
+        )
+    result = g.alloc(n.result)
+    g.ir.create_splat(result, n.value)
+    if math.prod(kept):
+        g.ir.create_insert_tensor(result, source, tuple(max(b, 0) for b in begins))

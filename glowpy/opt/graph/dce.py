@@ -1,0 +1,32 @@
+"""Dead code elimination."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from glowpy.graph.function import Function
+from glowpy.passes import GraphPass, PassContext
+
+__all__ = ["DcePass"]
+
+
+@dataclass(frozen=True)
+class DcePass(GraphPass):
+    """Removes nodes whose results nobody uses and that have no side effect.
+
+    Before:
+        %x, %out : f32[4]
+        %unused = exp(%x) : f32[4]
+        save(%x, %out)
+    After:
+        %x, %out : f32[4]
+        save(%x, %out)
+    """
+
+    name: ClassVar[str] = "dce"
+
+    def run(self, f: Function, ctx: PassContext) -> bool:
+        """Erases dead nodes, and then what only they used."""
+        del ctx
+        return f.erase_dead()

@@ -1,0 +1,88 @@
+"""The two kinds of failure: the user's input is wrong, or glowpy is.
+
+```
+GlowError -- UserError      LoadError, VerifyError, UnsupportedError     exit code 1, no traceback
+          '- InternalError  a bug in glowpy: the stage, and a traceback
+```
+
+A message is one lower-case sentence that names the operand and says "expected ..., got ..."; the location goes in `loc`, the line of
+the IR in `context`, and at most one remedy in `note`. Messages are written where the error is raised.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from glowpy.support.loc import UNKNOWN, Loc
+
+__all__ = [
+    "Diagnostic",
+    "GlowError",
+    "InternalError",
+    "LoadError",
+    "UnsupportedError",
+    "UserError",
+    "VerifyError",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnostic:
+    """One thing that is wrong: what, where, the line of the IR it is about, and a remedy."""
+
+    message: str
+    loc: Loc = UNKNOWN
+    context: str = ""
+    note: str = ""
+
+    def __str__(self) -> str:
+        lines = [f"{self.loc}: {self.message}" if self.loc else self.message]
+        lines += [f"  {line}" for line in self.context.splitlines()]
+        if self.note:
+            lines.append(f"note: {self.note}")
+        return "\n".join(lines)
+
+
+class GlowError(Exception):
+    """The base of everything glowpy raises on purpose."""
+
+
+class UserError(GlowError):
+    """The input is wrong. Holds one or more diagnostics; the command line prints them and exits with 1."""
+
+    def __init__(
+        self, message: str, *, loc: Loc = UNKNOWN, context: str = "", note: str = ""
+    ) -> None:
+        super().__init__(message)
+        self.diagnostics: list[Diagnostic] = [Diagnostic(message, loc, context, note)]
+
+    @classmethod
+    def of(cls, diagnostics: Iterable[Diagnostic]) -> UserError:
+        """One error that reports several diagnostics at once."""
+        found = list(diagnostics)
+        error = cls(found[0].message)
+        error.diagnostics = found
+        return error
+
+    def __str__(self) -> str:
+        return "\n".join(str(diagnostic) for diagnostic in self.diagnostics)
+
+
+class LoadError(UserError):
+    """A file cannot be read: it is missing, truncated, too large, or not what its name says."""
+
+
+class VerifyError(UserError):
+    """A graph or an IR function breaks rules of its level; every broken rule is one diagnostic."""
+
+
+class UnsupportedError(UserError):
+    """Well-formed input that glowpy, or the chosen backend, cannot handle."""
+
+
+class InternalError(GlowError):
+    """A bug in glowpy, not in the user's input."""
+
+    def __str__(self) -> str:
+        return f"{super().__str__()}\nThis is a bug in glowpy; please report it with the model that causes it."

@@ -1,0 +1,41 @@
+"""Source locations: where in the user's input a node or instruction comes from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["UNKNOWN", "Loc"]
+
+
+@dataclass(frozen=True, slots=True)
+class Loc:
+    """A place in the user's input.
+
+    An ONNX node has `file`, `node` (its name or operator) and `index` (its position in the graph); text has `file`,
+    `line` and `column` (both counted from 1). Every pass hands the location of what it replaces to the replacement.
+    """
+
+    file: str = ""
+    line: int = 0
+    column: int = 0
+    node: str = ""
+    index: int = -1
+
+    def __str__(self) -> str:
+        place = self.file
+        if self.line:
+            place += f":{self.line}"
+            if self.column:
+                place += f":{self.column}"
+        if self.node:
+            place += f"{': ' if place else ''}node '{self.node}'"
+            if self.index >= 0:
+                place += f" (#{self.index})"
+        return place
+
+    def __bool__(self) -> bool:
+        return bool(self.file or self.node or self.line)
+
+
+UNKNOWN = Loc()
+"""The location of what has none, such as a node a test builds by hand."""

@@ -1,0 +1,41 @@
+"""Unique, stable, human names for values in dumps."""
+
+from __future__ import annotations
+
+import re
+
+__all__ = ["UniqueNames", "legal_name"]
+
+_ILLEGAL = re.compile(r"[^A-Za-z0-9_]+")
+_SUFFIX = re.compile(r"_\d+$")
+
+
+def legal_name(name: str) -> str:
+    """`name` with everything the text form cannot spell replaced by underscores; never empty, never digits only."""
+    legal = _ILLEGAL.sub("_", name).strip("_")
+    return legal if legal and not legal[0].isdigit() else f"v{legal}"
+
+
+class UniqueNames:
+    """Hands out names that were not handed out before: `conv`, `conv_1`, `conv_2`."""
+
+    def __init__(self) -> None:
+        self._taken: set[str] = set()
+        self._next: dict[str, int] = {}
+
+    def take(self, wanted: str) -> str:
+        """`wanted` made legal, with a number behind it if that name is taken."""
+        name = legal_name(wanted)
+        if name in self._taken:
+            stem = _SUFFIX.sub("", name)
+            number = self._next.get(stem, 1)
+            while f"{stem}_{number}" in self._taken:
+                number += 1
+            self._next[stem] = number + 1
+            name = f"{stem}_{number}"
+        self._taken.add(name)
+        return name
+
+    def release(self, name: str) -> None:
+        """Makes `name` free again."""
+        self._taken.discard(name)

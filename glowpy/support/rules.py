@@ -1,0 +1,54 @@
+"""`Rules`: a table from class to function, the one extension mechanism."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Generic, TypeVar
+
+from glowpy.support.errors import InternalError, UnsupportedError
+
+__all__ = ["Rules"]
+
+F = TypeVar("F", bound=Callable[..., object])
+
+
+class Rules(Generic[F]):
+    """What to do for each class of one kind.
+
+    `@verify(ConvolutionNode)` adds a rule, `verify[type(node)]` reads it. A table stands beside the engine that reads it and is filled,
+    at import time only, by modules of a higher layer.
+    """
+
+    def __init__(self, name: str, remedy: str = "") -> None:
+        self.name = name
+        self._remedy = remedy
+        self._rules: dict[type, F] = {}
+
+    def __call__(self, *classes: type) -> Callable[[F], F]:
+        """Registers the decorated function for each class. Raises InternalError on a second rule for one class."""
+
+        def add(function: F) -> F:
+            for cls in classes:
+                if cls in self._rules:
+                    raise InternalError(f"second '{self.name}' rule for {cls.__name__}")
+                self._rules[cls] = function
+            return function
+
+        return add
+
+    def __getitem__(self, cls: type) -> F:
+        rule = self._rules.get(cls)
+        if rule is None:
+            raise UnsupportedError(f"no '{self.name}' rule for {cls.__name__}", note=self._remedy)
+        return rule
+
+    def __contains__(self, cls: type) -> bool:
+        return cls in self._rules
+
+    def get(self, cls: type) -> F | None:
+        """The rule for `cls`, or None."""
+        return self._rules.get(cls)
+
+    def missing(self, classes: Iterable[type]) -> list[type]:
+        """Those of `classes` that have no rule."""
+        return [cls for cls in classes if cls not in self._rules]

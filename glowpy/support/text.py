@@ -1,0 +1,192 @@
+"""The lexer and the scalar spellings that every text form (types, graph, IR, memory plan) shares.
+
+Tokens: `%name`, `@name`, identifiers, numbers, quoted strings, and the punctuation `( ) [ ] { } , : = < > ..`. `//` starts a comment that ends
+with the line. Nothing depends on line breaks.
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from glowpy.support.errors import UserError
+from glowpy.support.loc import Loc
+
+__all__ = ["Attr", "Lexer", "Token", "print_attr", "print_attrs", "print_float"]
+
+Attr = bool | int | float | str | tuple[int, ...] | tuple[float, ...]
+"""What an attribute of a node or an instruction may be."""
+
+_TOKEN = re.compile(
+    r"(?P<space>[ \t\r\n]+|//[^\n]*)"
+    r"|(?P<value>%[A-Za-z0-9_.]+)"
+    r"|(?P<symbol>@[A-Za-z0-9_.]+)"
+    r"|(?P<number>-?(?:\d+\.(?!\.)\d*(?:e[+-]?\d+)?|\d+(?:e[+-]?\d+)?|inf\b|nan\b))"
+    r"|(?P<word>[A-Za-z_][A-Za-z0-9_]*)"
+    r'|(?P<string>"(?:[^"\\\n]|\\.)*")'
+    r"|(?P<punct>\.\.|[()\[\]{},:=<>])"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """One token; `kind` is value, symbol, number, word, string, punct or end."""
+
+    kind: str
+    text: str
+    start: int
+
+
+class Lexer:
+    """Reads tokens of one text, one token ahead; errors carry file, line, column and the line itself with a caret."""
+
+    def __init__(self, text: str, file: str = "<text>") -> None:
+        self._text = text
+        self._file = file
+        self._position = 0
+        self._ahead = self._scan()
+
+    @property
+    def peek(self) -> Token:
+        """The next token, not consumed."""
+        return self._ahead
+
+    def next(self) -> Token:
+        """Consumes and returns the next token."""
+        token = self._ahead
+        self._ahead = self._scan()
+        return token
+
+    def _scan(self) -> Token:
+        while True:
+            if self._position >= len(self._text):
+                return Token("end", "", len(self._text))
+            match = _TOKEN.match(self._text, self._position)
+            if match is None:
+                bad = Token("bad", self._text[self._position], self._position)
+                raise self.error(f"unexpected character {bad.text!r}", bad)
+            start, self._position = self._position, match.end()
+            if match.lastgroup != "space":
+                return Token(match.lastgroup or "", match.group(), start)
+
+    def loc(self, token: Token | None = None) -> Loc:
+        """Where `token` (default: the next one) stands."""
+        start = (token or self._ahead).start
+        line = self._text.count("\n", 0, start) + 1
+        column = start - (self._text.rfind("\n", 0, start) + 1) + 1
+        return Loc(self._file, line, column)
+
+    def error(self, message: str, token: Token | None = None) -> UserError:
+        """A syntax error at `token` (default: the next one), for the caller to raise."""
+        loc = self.loc(token)
+        lines = self._text.splitlines()
+        source = lines[loc.line - 1] if loc.line <= len(lines) else ""
+        return UserError(message, loc=loc, context=f"{source}\n{' ' * (loc.column - 1)}^")
+
+    def at(self, text: str) -> bool:
+        """Whether the next token is the punctuation or word `text`."""
+        return self._ahead.text == text and self._ahead.kind in ("punct", "word")
+
+    def accept(self, text: str) -> bool:
+        """Consumes the next token if it is `text`; says whether it was."""
+        if self.at(text):
+            self.next()
+            return True
+        return False
+
+    def expect(self, text: str) -> Token:
+        """Consumes `text`; a UserError if something else stands there."""
+        if not self.at(text):
+            raise self.error(f"expected '{text}', got '{self._ahead.text or 'end of text'}'")
+        return self.next()
+
+    def take(self, kind: str) -> str:
+        """Consumes a token of `kind` and returns its text."""
+        if self._ahead.kind != kind:
+            raise self.error(f"expected a {kind}, got '{self._ahead.text or 'end of text'}'")
+        return self.next().text
+
+    def integer(self) -> int:
+        """Consumes an integer."""
+        token = self._ahead
+        text = self.take("number")
+        try:
+            return int(text)
+        except ValueError:
+            raise self.error(f"expected an integer, got '{text}'", token) from None
+
+    def number(self) -> int | float:
+        """Consumes a number: an int if it is spelled as one."""
+        text = self.take("number")
+        return int(text) if re.fullmatch(r"-?\d+", text) else float(text)
+
+    def attr(self) -> Attr:
+        """Consumes an attribute value as `print_attr` spells it."""
+        token = self._ahead
+        if token.kind == "string":
+            return str(ast.literal_eval(self.next().text))
+        if token.kind == "number":
+            return self.number()
+        if self.accept("true"):
+            return True
+        if self.accept("false"):
+            return False
+        self.expect("[")
+        items: list[int | float] = []
+        while not self.at("]"):
+            items.append(self.number())
+            if not self.accept(","):
+                break
+        self.expect("]")
+        if all(isinstance(item, int) for item in items):
+            return tuple(int(item) for item in items)
+        return tuple(float(item) for item in items)
+
+    def attrs(self) -> dict[str, Attr]:
+        """Consumes `{name=value, ...}`; nothing if no brace stands there."""
+        found: dict[str, Attr] = {}
+        if not self.accept("{"):
+            return found
+        while not self.at("}"):
+            name = self.take("word")
+            self.expect("=")
+            found[name] = self.attr()
+            if not self.accept(","):
+                break
+        self.expect("}")
+        return found
+
+
+def print_float(value: float) -> str:
+    """The shortest text that reads back as the same double, always recognisable as a float."""
+    if math.isnan(value):
+        return "nan"
+    return repr(float(value))
+
+
+def print_attrs(attrs: Mapping[str, Attr]) -> str:
+    """` {a=1, b=[2,3]}` with sorted names; empty for no attributes."""
+    if not attrs:
+        return ""
+    return (
+        f" {{{', '.join(f'{name}={print_attr(value)}' for name, value in sorted(attrs.items()))}}}"
+    )
+
+
+def print_attr(value: Attr) -> str:
+    """An attribute value as text: `true`, `3`, `0.5`, `"text"`, `[1,2]`."""
+    match value:
+        case bool():
+            return "true" if value else "false"
+        case int():
+            return str(value)
+        case float():
+            return print_float(value)
+        case str():
+            escaped = value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+            return f'"{escaped}"'
+        case tuple():
+            return f"[{','.join(print_attr(item) for item in value)}]"
