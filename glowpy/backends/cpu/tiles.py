@@ -101,9 +101,7 @@ def choose_conv_tile(
     return _best(_Grid(height, width, channels // group, depth, lanes), vector_registers)
 
 
-def choose_matmul_tile(
-    m: int, n: int, k: int, *, vector_registers: int, lanes: int
-) -> MatmulTile:
+def choose_matmul_tile(m: int, n: int, k: int, *, vector_registers: int, lanes: int) -> MatmulTile:
     """The tile for M x K times a packed K x N, on a target with so many registers of so many floats."""
     tile = _best(_Grid(1, m, n, k, lanes), vector_registers)
     return MatmulTile(tile.cols, tile.vectors)
