@@ -1,5 +1,8 @@
-"""All that the Python side knows of each operator: how types are inferred and verified, how nodes are lowered and translated, what
-instructions mean. Importing this package fills the rule tables."""
+"""All that the Python side knows of each operator.
+
+How types are inferred and verified, how nodes are lowered and translated, what instructions mean. Importing
+this package fills the rule tables.
+"""
 
 from glowpy.ops import conv, elementwise, gather, matmul, norm, pool, reduce, shape
 

@@ -1,1 +1,90 @@
-"""Rules."""
+"""Rules of matrix products."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from glowpy.autodiff.differentiate import differentiate
+from glowpy.backends.interpreter.interpret import interpret
+from glowpy.core.shape import broadcast_shapes
+from glowpy.core.tensor import Tensor
+from glowpy.core.type import Type
+from glowpy.graph.function import Function
+from glowpy.graph.infer import infer
+from glowpy.graph.node import NodeValue, Operand
+from glowpy.graph.nodes_gen import FullyConnectedNode, MatMulNode
+from glowpy.ir.insts_gen import MatMulInst
+from glowpy.lower import lower
+from glowpy.ops.operands import expect_numbers, expect_same_kind, multipliable
+from glowpy.support.errors import UserError
+
+__all__: list[str] = []
+
+
+@infer(MatMulNode)
+def _infer_mat_mul(lhs: Type, rhs: Type) -> Type:
+    expect_numbers("lhs", lhs)
+    expect_same_kind(lhs, rhs=rhs)
+    for name, type in (("lhs", lhs), ("rhs", rhs)):
+        if type.rank < 2:
+            raise UserError(f"expected {name} of a rank of at least 2, got {type}")
+    if lhs.shape[-1] != rhs.shape[-2]:
+        raise UserError(
+            f"lhs has {lhs.shape[-1]} columns, expected as many as rhs has rows, {rhs.shape[-2]}"
+        )
+    batch = broadcast_shapes(lhs.shape[:-2], rhs.shape[:-2])
+    return Type(lhs.kind, (*batch, lhs.shape[-2], rhs.shape[-1]), lhs.quant)
+
+
+@interpret(MatMulInst)
+def _mat_mul(result: Tensor, lhs: Tensor, rhs: Tensor) -> None:
+    product = np.matmul(multipliable(lhs.array), multipliable(rhs.array))
+    result.array[...] = product.astype(result.array.dtype)
+
+
+def _transposed(f: Function, name: str, value: NodeValue) -> Operand:
+    """`value` with its last two dimensions swapped."""
+    rank = value.type.rank
+    return f.create_transpose(name, value, (*range(rank - 2), rank - 1, rank - 2))
+
+
+@differentiate(MatMulNode)
+def _differentiate_mat_mul(f: Function, n: MatMulNode, g: NodeValue) -> list[Operand | None]:
+    return [
+        f.create_mat_mul(n.name, g, _transposed(f, n.name, n.rhs)),
+        f.create_mat_mul(n.name, _transposed(f, n.name, n.lhs), g),
+    ]
+
+
+@infer(FullyConnectedNode)
+def _infer_fully_connected(input: Type, weights: Type, bias: Type) -> Type:
+    expect_numbers("input", input)
+    if input.quant is None:
+        expect_same_kind(input, weights=weights, bias=bias)
+    for name, type in (("input", input), ("weights", weights)):
+        if type.rank != 2:
+            raise UserError(f"expected {name} of rank 2, got {type}")
+    if input.shape[1] != weights.shape[0]:
+        raise UserError(
+            f"input has {input.shape[1]} columns, expected as many as weights has rows, "
+            f"{weights.shape[0]}"
+        )
+    if bias.shape != (weights.shape[1],):
+        raise UserError(f"expected bias of shape [{weights.shape[1]}], got {bias}")
+    return Type(input.kind, (input.shape[0], weights.shape[1]), input.quant)
+
+
+@lower(FullyConnectedNode)
+def _lower_fully_connected(f: Function, n: FullyConnectedNode) -> Operand:
+    return f.create_add(n.name, f.create_mat_mul(n.name, n.input, n.weights), n.bias)
+
+
+@differentiate(FullyConnectedNode)
+def _differentiate_fully_connected(
+    f: Function, n: FullyConnectedNode, g: NodeValue
+) -> list[Operand | None]:
+    return [
+        f.create_mat_mul(n.name, g, _transposed(f, n.name, n.weights)),
+        f.create_mat_mul(n.name, _transposed(f, n.name, n.input), g),
+        g,
+    ]

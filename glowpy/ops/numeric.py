@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -45,12 +46,20 @@ def erf(input: Array) -> Array:
 
 
 def convert(input: Array, type: Type) -> Array:
-    """`input` in another kind: floats truncate and saturate when they become integers, NaN becomes 0; bool means not zero."""
+    """`input` in another kind.
+
+    Floats that become integers truncate and saturate, NaN becomes 0; bool means not zero.
+    """
     if type.kind is ElemKind.BOOL:
         return np.asarray(input != 0)
     if type.kind.is_integer and ElemKind.of(input.dtype).is_float:
-        limits = np.iinfo(type.kind.dtype)
-        wide = np.trunc(input.astype(np.longdouble))
-        wide = np.where(np.isnan(wide), 0, np.clip(wide, limits.min, limits.max))
-        return wide.astype(type.kind.dtype)
+        return _saturate(input.astype(np.float64), np.iinfo(type.kind.dtype.name))
     return input.astype(type.kind.dtype)
+
+
+def _saturate(wide: Array, limits: np.iinfo[Any]) -> Array:
+    """The highest i64 and u64 round up to a power of two in f64, so that what is not below it is too high."""
+    low, high = wide <= float(limits.min), wide >= float(limits.max)
+    result = np.where(low | high | np.isnan(wide), 0.0, wide).astype(limits.dtype)
+    result[low], result[high] = limits.min, limits.max
+    return result

@@ -1,1 +1,155 @@
-"""Rules."""
+"""Rules of pooling."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from glowpy.backends.interpreter.interpret import interpret
+from glowpy.core.elemkind import ElemKind
+from glowpy.core.tensor import Array, Tensor
+from glowpy.core.type import Type
+from glowpy.graph.infer import infer
+from glowpy.graph.nodes_gen import AvgPoolNode, MaxPoolNode, MaxPoolWithArgmaxNode
+from glowpy.ir.insts_gen import AvgPoolInst, MaxPoolInst, MaxPoolWithArgmaxInst
+from glowpy.ops.operands import accumulable, bounds, expect_floats, expect_numbers
+from glowpy.ops.window import Windows, windowed_shape
+
+__all__: list[str] = []
+
+
+@infer(MaxPoolNode)
+def _infer_max_pool(
+    input: Type,
+    *,
+    kernels: Sequence[int],
+    strides: Sequence[int],
+    pads: Sequence[int],
+    dilation: Sequence[int],
+    ceil: bool,
+) -> Type:
+    expect_numbers("input", input)
+    return _pooled(input, Windows(kernels, strides, pads, dilation), ceil=ceil)
+
+
+@infer(MaxPoolWithArgmaxNode)
+def _infer_max_pool_with_argmax(
+    input: Type,
+    *,
+    kernels: Sequence[int],
+    strides: Sequence[int],
+    pads: Sequence[int],
+    dilation: Sequence[int],
+    ceil: bool,
+) -> tuple[Type, Type]:
+    expect_numbers("input", input)
+    result = _pooled(input, Windows(kernels, strides, pads, dilation), ceil=ceil)
+    return result, result.with_kind(ElemKind.I64)
+
+
+@infer(AvgPoolNode)
+def _infer_avg_pool(
+    input: Type,
+    *,
+    kernels: Sequence[int],
+    strides: Sequence[int],
+    pads: Sequence[int],
+    dilation: Sequence[int],
+    ceil: bool,
+    count_include_pads: bool,
+) -> Type:
+    del count_include_pads
+    if input.quant is None:
+        expect_floats("input", input)
+    return _pooled(input, Windows(kernels, strides, pads, dilation), ceil=ceil)
+
+
+def _pooled(input: Type, windows: Windows, *, ceil: bool) -> Type:
+    counts = windowed_shape(input, windows, ceil=ceil)
+    return input.with_shape((input.shape[0], *counts, input.shape[-1]))
+
+
+def _tap_axes(windows: Windows) -> tuple[int, ...]:
+    """The dimensions of a window view that are the taps."""
+    return tuple(range(-windows.rank, 0))
+
+
+@interpret(MaxPoolInst)
+def _max_pool(
+    result: Tensor,
+    input: Tensor,
+    *,
+    kernels: Sequence[int],
+    strides: Sequence[int],
+    pads: Sequence[int],
+    dilation: Sequence[int],
+    ceil: bool,
+) -> None:
+    del ceil  # it is in the result's shape
+    if result.array.size:
+        windows = Windows(kernels, strides, pads, dilation)
+        lowest, _ = bounds(input.type.kind)
+        view = windows.view(input.array, lowest, result.type.shape[1:-1])
+        result.array[...] = np.maximum.reduce(view, axis=_tap_axes(windows))
+
+
+@interpret(MaxPoolWithArgmaxInst)
+def _max_pool_with_argmax(
+    result: Tensor,
+    argmax: Tensor,
+    input: Tensor,
+    *,
+    kernels: Sequence[int],
+    strides: Sequence[int],
+    pads: Sequence[int],
+    dilation: Sequence[int],
+    ceil: bool,
+) -> None:
+    """Tap by tap, so that the first of equal elements wins, and a pad not even over the lowest one."""
+    del ceil
+    if result.array.size == 0:
+        return
+    windows = Windows(kernels, strides, pads, dilation)
+    counts, (lowest, _) = result.type.shape[1:-1], bounds(input.type.kind)
+    values = windows.view(input.array, lowest, counts)
+    places = windows.view(_channels_first_index(input.type), -1, counts)
+    best = np.full(result.type.shape, lowest, result.array.dtype)
+    where = np.full(result.type.shape, -1, np.int64)
+    for tap in np.ndindex(*kernels):
+        value, place = values[(..., *tap)], places[(..., *tap)]
+        first_nan = (value != value) & (best == best)
+        higher = (place >= 0) & ((value > best) | (where < 0) | first_nan)
+        best, where = np.where(higher, value, best), np.where(higher, place, where)
+    result.array[...] = best
+    argmax.array[...] = where
+
+
+def _channels_first_index(type: Type) -> Array:
+    """For each element of N, spatial..., C its index if the tensor were stored as N, C, spatial."""
+    first = (type.shape[0], type.shape[-1], *type.shape[1:-1])
+    return np.moveaxis(np.arange(type.count, dtype=np.int64).reshape(first), 1, -1)
+
+
+@interpret(AvgPoolInst)
+def _avg_pool(
+    result: Tensor,
+    input: Tensor,
+    *,
+    kernels: Sequence[int],
+    strides: Sequence[int],
+    pads: Sequence[int],
+    dilation: Sequence[int],
+    ceil: bool,
+    count_include_pads: bool,
+) -> None:
+    """A window without any counted tap gives 0."""
+    del ceil
+    if result.array.size == 0:
+        return
+    windows = Windows(kernels, strides, pads, dilation)
+    counts = result.type.shape[1:-1]
+    view = windows.view(accumulable(input.array), 0, counts)
+    divisor = windows.counted(input.type.shape[1:-1], counts, pads=count_include_pads)
+    sums = view.sum(axis=_tap_axes(windows))
+    result.array[...] = (sums / np.maximum(divisor, 1)[..., None]).astype(result.array.dtype)

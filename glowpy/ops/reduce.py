@@ -1,1 +1,126 @@
-"""Rules."""
+"""Rules of reductions."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from glowpy.autodiff.differentiate import differentiate
+from glowpy.backends.interpreter.interpret import interpret
+from glowpy.core.elemkind import ElemKind
+from glowpy.core.tensor import Tensor
+from glowpy.core.type import Type
+from glowpy.graph.function import Function
+from glowpy.graph.infer import infer
+from glowpy.graph.node import NodeValue, Operand, value_of
+from glowpy.graph.nodes_gen import (
+    ReduceAddNode,
+    ReduceMaxNode,
+    ReduceMeanNode,
+    ReduceMinNode,
+    ReduceMulNode,
+)
+from glowpy.ir.insts_gen import ReduceAddInst, ReduceMaxInst, ReduceMinInst, ReduceMulInst
+from glowpy.lower import lower
+from glowpy.ops.elementwise import scalar
+from glowpy.ops.operands import accumulable, bounds, expect_axes, expect_numbers, widened
+
+__all__: list[str] = []
+
+
+@infer(ReduceAddNode, ReduceMulNode, ReduceMeanNode)
+def _infer_arithmetic(input: Type, *, axes: Sequence[int]) -> Type:
+    expect_numbers("input", input)
+    return _reduced(input, axes)
+
+
+@infer(ReduceMaxNode, ReduceMinNode)
+def _infer_extremum(input: Type, *, axes: Sequence[int]) -> Type:
+    return _reduced(input, axes)
+
+
+def _reduced(input: Type, axes: Sequence[int]) -> Type:
+    expect_axes(axes, input.rank)
+    shape = tuple(1 if axis in axes else size for axis, size in enumerate(input.shape))
+    return Type(input.kind, shape)
+
+
+@interpret(ReduceAddInst)
+def _reduce_add(result: Tensor, input: Tensor, *, axes: Sequence[int]) -> None:
+    wide = accumulable(input.array)
+    summed = np.sum(wide, axis=tuple(axes), keepdims=True, dtype=wide.dtype)
+    result.array[...] = summed.astype(result.array.dtype)
+
+
+@interpret(ReduceMulInst)
+def _reduce_mul(result: Tensor, input: Tensor, *, axes: Sequence[int]) -> None:
+    wide = accumulable(input.array)
+    product = np.prod(wide, axis=tuple(axes), keepdims=True, dtype=wide.dtype)
+    result.array[...] = product.astype(result.array.dtype)
+
+
+@interpret(ReduceMaxInst)
+def _reduce_max(result: Tensor, input: Tensor, *, axes: Sequence[int]) -> None:
+    """The lowest element of the kind where nothing is reduced; logical or for bool."""
+    wide, initial = accumulable(input.array), bounds(input.type.kind)[0]
+    result.array[...] = np.max(wide, axis=tuple(axes), keepdims=True, initial=initial)
+
+
+@interpret(ReduceMinInst)
+def _reduce_min(result: Tensor, input: Tensor, *, axes: Sequence[int]) -> None:
+    """The highest element of the kind where nothing is reduced; logical and for bool."""
+    wide, initial = accumulable(input.array), bounds(input.type.kind)[1]
+    result.array[...] = np.min(wide, axis=tuple(axes), keepdims=True, initial=initial)
+
+
+# The mean: a sum in a kind that holds it, divided by the count.
+
+
+@lower(ReduceMeanNode)
+def _lower_reduce_mean(f: Function, n: ReduceMeanNode) -> Operand:
+    count = math.prod(n.input.type.shape[axis] for axis in n.axes)
+    mean = _mean_of_floats if n.type.kind.is_float else _mean_of_integers
+    result = value_of(mean(f, n, count))
+    return result if result.type == n.type else f.create_convert(n.name, n.type, result)
+
+
+def _mean_of_floats(f: Function, n: ReduceMeanNode, count: int) -> Operand:
+    total = f.create_reduce_add(n.name, widened(f, n.name, n.input), n.axes)
+    factor = 1 / count if count else math.inf
+    return f.create_mul(n.name, total, scalar(f, f"{n.name}_factor", total.type, factor))
+
+
+def _mean_of_integers(f: Function, n: ReduceMeanNode, count: int) -> Operand:
+    """In 64 bits, where neither the sum nor the count overflows, and truncated towards zero."""
+    kind = ElemKind.I64 if n.type.kind.size < ElemKind.I64.size else n.type.kind
+    operand = n.input
+    if operand.type.kind is not kind:
+        operand = f.create_convert(n.name, operand.type.with_kind(kind), operand).result
+    total = f.create_reduce_add(n.name, operand, n.axes)
+    return f.create_div(n.name, total, scalar(f, f"{n.name}_count", total.type, count))
+
+
+@differentiate(ReduceAddNode)
+def _differentiate_reduce_add(f: Function, n: ReduceAddNode, g: NodeValue) -> list[Operand | None]:
+    return [f.create_broadcast(n.name, n.input.type, g)]
+
+
+@differentiate(ReduceMeanNode)
+def _differentiate_reduce_mean(
+    f: Function, n: ReduceMeanNode, g: NodeValue
+) -> list[Operand | None]:
+    count = math.prod(n.input.type.shape[axis] for axis in n.axes)
+    factor = scalar(f, f"{n.name}_factor", g.type, 1 / max(count, 1))
+    return [f.create_broadcast(n.name, n.input.type, f.create_mul(n.name, g, factor))]
+
+
+@differentiate(ReduceMaxNode, ReduceMinNode)
+def _differentiate_extremum(
+    f: Function, n: ReduceMaxNode | ReduceMinNode, g: NodeValue
+) -> list[Operand | None]:
+    """Elements that share the extremum share its gradient."""
+    chosen = f.create_convert(n.name, n.input.type, f.create_eq(n.name, n.input, n.result))
+    share = f.create_div(n.name, g, f.create_reduce_add(n.name, chosen, n.axes))
+    return [f.create_mul(n.name, chosen, share)]

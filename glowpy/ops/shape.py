@@ -149,7 +149,7 @@ def _infer_concat(inputs: Sequence[Type], *, axis: int) -> Type:
 
 @irgen(ConcatNode)
 def _irgen_concat(g: IRGen, n: ConcatNode) -> None:
-    """Each input writes its part. The splat begins the buffer's life; a pass removes it, since the parts cover everything."""
+    """Each input writes its part. A pass removes the splat, which the parts cover."""
     result = g.alloc(n.result)
     g.ir.create_splat(result, 0.0)
     offsets = [0] * n.type.rank

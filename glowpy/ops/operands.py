@@ -1,0 +1,92 @@
+"""What rules ask of operands: element kinds, axes, and arithmetic wide enough to be a reference."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from glowpy.core.elemkind import ElemKind
+from glowpy.core.tensor import Array
+from glowpy.core.type import Type
+from glowpy.graph.function import Function
+from glowpy.graph.node import Operand, value_of
+from glowpy.support.errors import UserError
+
+__all__ = [
+    "accumulable",
+    "bounds",
+    "expect_axes",
+    "expect_axis",
+    "expect_floats",
+    "expect_numbers",
+    "expect_same_kind",
+    "multipliable",
+    "widened",
+]
+
+HALVES = frozenset({ElemKind.F16, ElemKind.BF16})
+
+
+def expect_floats(name: str, type: Type) -> None:
+    """Raises UserError unless operand `name` holds floating-point numbers."""
+    if not type.kind.is_float:
+        raise UserError(f"expected {name} of a floating-point kind, got {type}")
+
+
+def expect_numbers(name: str, type: Type) -> None:
+    """Raises UserError unless operand `name` holds numbers; bool is none."""
+    if type.kind is ElemKind.BOOL:
+        raise UserError(f"expected {name} of a number kind, got {type}")
+
+
+def expect_same_kind(like: Type, **operands: Type) -> None:
+    """Raises UserError that names the first operand whose element kind differs from that of `like`."""
+    for name, type in operands.items():
+        if type.kind is not like.kind:
+            raise UserError(f"expected {name} of kind {like.kind.value}, got {type}")
+
+
+def expect_axis(axis: int, rank: int) -> int:
+    """`axis`, which kernels index with. Raises UserError unless it is a dimension counted from the front."""
+    if not 0 <= axis < rank:
+        raise UserError(f"expected an axis from 0 to {rank - 1}, got {axis}")
+    return axis
+
+
+def expect_axes(axes: Sequence[int], rank: int) -> None:
+    """Raises UserError unless `axes` are distinct dimensions counted from the front, in ascending order."""
+    for axis in axes:
+        expect_axis(axis, rank)
+    if list(axes) != sorted(set(axes)):
+        raise UserError(f"expected distinct axes in ascending order, got {list(axes)}")
+
+
+def accumulable(array: Array) -> Array:
+    """The elements in the kind long sums are computed in: f64 for floats, integers and bool as they are."""
+    dtype = array.dtype
+    return array.astype(np.float64) if ElemKind.of(dtype).is_float else array
+
+
+def multipliable(array: Array) -> Array:
+    """The elements in the kind products accumulate in: f32 for f16 and bf16, everything else as it is."""
+    return array.astype(np.float32) if ElemKind.of(array.dtype) in HALVES else array
+
+
+def bounds(kind: ElemKind) -> tuple[float, float]:
+    """The lowest and the highest element of a kind; minus and plus infinity for floats."""
+    if kind.is_float:
+        return -math.inf, math.inf
+    if kind is ElemKind.BOOL:
+        return False, True
+    limits = np.iinfo(kind.dtype.name)
+    return int(limits.min), int(limits.max)
+
+
+def widened(f: Function, name: str, operand: Operand) -> Operand:
+    """`operand` as f32 if it is f16 or bf16, for rules that lower to several operations which each would round."""
+    value = value_of(operand)
+    if value.type.kind not in HALVES:
+        return value
+    return f.create_convert(name, value.type.with_kind(ElemKind.F32), value)
