@@ -36,7 +36,7 @@ Elementwise("Not", 1, "Logical negation", "!input", "np.logical_not(input)", BOO
 Elementwise("And", 2, "Logical and; bitwise for integers", "lhs & rhs", "np.bitwise_and(lhs, rhs)", INTS + BOOL, onnx="And", traits=("commutative",))
 Elementwise("Or", 2, "Logical or; bitwise for integers", "lhs | rhs", "np.bitwise_or(lhs, rhs)", INTS + BOOL, onnx="Or", traits=("commutative",))
 Elementwise("Xor", 2, "Logical exclusive or; bitwise for integers", "lhs ^ rhs", "np.bitwise_xor(lhs, rhs)", INTS + BOOL, onnx="Xor", traits=("commutative",))
-Elementwise("Select", 3, "lhs where the bool condition holds, else rhs", "condition ? lhs : rhs", "np.where(condition, lhs, rhs)", ALL, derivative=("", "select(condition, g, mul(g, sub(g, g)))", "select(condition, mul(g, sub(g, g)), g)"), onnx="Where")
+Elementwise("Select", 3, "lhs where the bool condition holds, else rhs", "condition ? lhs : rhs", "numeric.select(condition, lhs, rhs)", ALL, derivative=("", "select(condition, g, mul(g, sub(g, g)))", "select(condition, mul(g, sub(g, g)), g)"), onnx="Where")
 
 Elementwise("Convert", 1, "The value in another element kind; floats truncate to integers and saturate, NaN gives 0", "", "numeric.convert(input, result)", ALL, derivative=("convert(g)",), traits=("typed",))
 

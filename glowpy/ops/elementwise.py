@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from glowpy.autodiff.differentiate import differentiate
 from glowpy.core.type import Type
 from glowpy.graph.function import Function
-from glowpy.graph.node import Operand
+from glowpy.graph.node import NodeValue, Operand
 from glowpy.graph.nodes_gen import ClipNode, ConvertNode, LeakyReluNode, PowNode, ReluNode
 from glowpy.graph.verifier import verify
 from glowpy.lower import lower
@@ -36,6 +37,26 @@ def _lower_leaky_relu(f: Function, n: LeakyReluNode) -> Operand:
 def _lower_clip(f: Function, n: ClipNode) -> Operand:
     raised = f.create_max(n.name, n.input, scalar(f, f"{n.name}_min", n.type, n.min))
     return f.create_min(n.name, raised, scalar(f, f"{n.name}_max", n.type, n.max))
+
+
+@differentiate(ReluNode)
+def _differentiate_relu(f: Function, n: ReluNode, g: NodeValue) -> list[Operand | None]:
+    zero = scalar(f, f"{n.name}_zero", n.type, 0.0)
+    return [f.create_select(n.name, f.create_lt(n.name, zero, n.input), g, zero)]
+
+
+@differentiate(LeakyReluNode)
+def _differentiate_leaky_relu(f: Function, n: LeakyReluNode, g: NodeValue) -> list[Operand | None]:
+    scaled = f.create_mul(n.name, g, scalar(f, f"{n.name}_alpha", n.type, n.alpha))
+    negative = f.create_lt(n.name, n.input, scalar(f, f"{n.name}_zero", n.type, 0.0))
+    return [f.create_select(n.name, negative, scaled, g)]
+
+
+@differentiate(ClipNode)
+def _differentiate_clip(f: Function, n: ClipNode, g: NodeValue) -> list[Operand | None]:
+    """Flows where nothing was cut off."""
+    kept = f.create_eq(n.name, n.input, n.result)
+    return [f.create_select(n.name, kept, g, scalar(f, f"{n.name}_zero", n.type, 0.0))]
 
 
 @verify(ConvertNode)

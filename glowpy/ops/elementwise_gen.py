@@ -12,13 +12,13 @@ from glowpy.backends.interpreter.interpret import interpret
 from glowpy.core.tensor import Tensor
 from glowpy.graph import nodes_gen as nodes
 from glowpy.graph.function import Function
-from glowpy.graph.node import NodeValue, Operand
+from glowpy.graph.node import Node, NodeValue, Operand
 from glowpy.ir import insts_gen as insts
 from glowpy.ops import numeric
 
 __all__ = ["ONNX_ELEMENTWISE"]
 
-ONNX_ELEMENTWISE: dict[str, type[nodes.Node]] = {
+ONNX_ELEMENTWISE: dict[str, type[Node]] = {
     "Add": nodes.AddNode,
     "Sub": nodes.SubNode,
     "Mul": nodes.MulNode,
@@ -354,7 +354,7 @@ def _interpret_xor(result: Tensor, lhs: Tensor, rhs: Tensor) -> None:
 @interpret(insts.SelectInst)
 def _interpret_select(result: Tensor, condition: Tensor, lhs: Tensor, rhs: Tensor) -> None:
     numeric.store(
-        result, lambda condition, lhs, rhs: np.where(condition, lhs, rhs), condition, lhs, rhs
+        result, lambda condition, lhs, rhs: numeric.select(condition, lhs, rhs), condition, lhs, rhs
     )
 
 

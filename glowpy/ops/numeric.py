@@ -12,7 +12,7 @@ from glowpy.core.elemkind import ElemKind
 from glowpy.core.tensor import Array, Tensor
 from glowpy.core.type import Type
 
-__all__ = ["convert", "divide", "erf", "sigmoid", "store"]
+__all__ = ["convert", "divide", "erf", "select", "sigmoid", "store"]
 
 
 def store(result: Tensor, function: Callable[..., Array], *inputs: Tensor) -> None:
@@ -30,6 +30,11 @@ def divide(lhs: Array, rhs: Array) -> Array:
     inexact = (lhs - floored * safe) != 0
     truncated = floored + (inexact & ((lhs < 0) != (safe < 0))).astype(lhs.dtype)
     return np.where(rhs == 0, 0, truncated).astype(lhs.dtype)
+
+
+def select(condition: Array, lhs: Array, rhs: Array) -> Array:
+    """Elements of `lhs` where `condition` holds, else of `rhs`."""
+    return np.asarray(np.where(condition, lhs, rhs))
 
 
 def sigmoid(input: Array) -> Array:

@@ -34,7 +34,7 @@ from glowpy.ir.insts_gen import (
     TransposeInst,
 )
 from glowpy.irgen import IRGen, irgen
-from glowpy.support.errors import UserError
+from glowpy.support.errors import UnsupportedError, UserError
 
 __all__: list[str] = []
 
@@ -209,6 +209,18 @@ def _extract_tensor(
     result.array[...] = input.array[np.ix_(*indices)] if indices else input.array
 
 
+@differentiate(SliceNode)
+def _differentiate_slice(f: Function, n: SliceNode, g: NodeValue) -> list[Operand | None]:
+    """The gradient where it was taken from, with zeros around."""
+    if any(step != 1 for step in n.steps):
+        raise UnsupportedError("slice has a derivative only for steps of 1", loc=n.loc)
+    sizes, counts = n.input.type.shape, n.type.shape
+    # An empty slice may begin anywhere.
+    starts = [s if c else 0 for s, c in zip(n.starts, counts, strict=True)]
+    ends = [size - s - c for size, s, c in zip(sizes, starts, counts, strict=True)]
+    return [f.create_pad(n.name, g, (*starts, *ends), 0.0)]
+
+
 # Pad: a splat with the input inserted, or a slice where pads are negative.
 
 
@@ -241,3 +253,9 @@ def _irgen_pad(g: IRGen, n: PadNode) -> None:
     g.ir.create_splat(result, n.value)
     if math.prod(kept):
         g.ir.create_insert_tensor(result, source, tuple(max(b, 0) for b in begins))
+
+
+@differentiate(PadNode)
+def _differentiate_pad(f: Function, n: PadNode, g: NodeValue) -> list[Operand | None]:
+    """Cropping what was padded, padding what was cropped."""
+    return [f.create_pad(n.name, g, tuple(-pad for pad in n.pads), 0.0)]
