@@ -19,7 +19,7 @@ from glowpy.core.type import Type
 from glowpy.graph.node import Node
 from glowpy.ir.inst import Instruction
 from glowpy.ir.irfunction import IRFunction
-from glowpy.memory import ALIGNMENT, MemoryPlan
+from glowpy.ir.plan import ALIGNMENT, MemoryPlan
 from glowpy.passes import GraphPass, IRPass
 from glowpy.support.errors import UserError
 

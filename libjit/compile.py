@@ -38,6 +38,7 @@ FLAGS = (
     "-O3",
     "-ffp-contract=fast",
     "-fno-math-errno",
+    "-fwrapv",
     "-fno-sanitize=all",
     "-fno-stack-protector",
     "-fno-asynchronous-unwind-tables",
@@ -186,6 +187,10 @@ def _link(parts: Sequence[bytes], target: Target) -> bytes:
     clean = llvm.parse_assembly(text)
     clean.name = "libjit"
     _simplify(clean, target)
+    for function in clean.functions:
+        if not function.is_declaration:
+            # Linking a network's module against the library then takes only what it calls.
+            function.linkage = "linkonce_odr"
     clean.verify()
     bitcode: bytes = clean.as_bitcode()
     return bitcode

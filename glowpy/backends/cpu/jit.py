@@ -1,0 +1,48 @@
+"""Machine code in this process: loads a program's object file and calls its entry point."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Mapping
+from typing import final
+
+import numpy as np
+
+from glowpy.backend import CompiledFunction, Program, aligned_array
+from glowpy.backends.cpu.llvm import LoadedCode
+from glowpy.core.tensor import Array
+from glowpy.support.errors import InternalError
+
+__all__ = ["JitFunction"]
+
+_ENTRY = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
+
+
+@final
+class JitFunction(CompiledFunction):
+    """A program as machine code. The constants are packed into one block that all instances share."""
+
+    def __init__(self, program: Program, code: LoadedCode, entry: str) -> None:
+        super().__init__(program)
+        self._code = code
+        self._entry = _ENTRY(code.address(f"{entry}_bound"))
+        self._constants = pack_constants(program)
+        self._table = [slot.name for slot in program.plan.mutable.slots]
+
+    def execute(self, bindings: Mapping[str, Array], arena: Array) -> None:
+        """Calls the entry point with pointers to the bound arrays; the interpreter lock is free meanwhile."""
+        addresses = [bindings[name].ctypes.data for name in self._table]
+        table = (ctypes.c_void_p * max(len(addresses), 1))(*addresses)
+        code = self._entry(self._constants.ctypes.data, ctypes.addressof(table), arena.ctypes.data)
+        if code:
+            raise InternalError(f"compiled code returned {code}")
+
+
+def pack_constants(program: Program) -> Array:
+    """The constants' area: every constant at the plan's offset."""
+    block = aligned_array(program.plan.constant.size)
+    for slot in program.plan.constant.slots:
+        tensor = program.constants[slot.name]
+        place = block[slot.start : slot.end].view(tensor.type.kind.dtype).reshape(tensor.type.shape)
+        np.copyto(place, tensor.array)
+    return block

@@ -1,0 +1,34 @@
+"""The packed layouts of weights, as libjit/README.md says: blocks of `NR` output channels, zeros where channels are missing."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from glowpy.core.tensor import Array
+
+__all__ = ["pack_depthwise_filter", "pack_filter", "pack_matrix"]
+
+
+def pack_matrix(matrix: Array, block: int) -> Array:
+    """K x N to [ceil(N / block)][K][block]."""
+    depth, columns = matrix.shape
+    blocks = -(-columns // block)
+    padded = np.zeros((depth, blocks * block), matrix.dtype)
+    padded[:, :columns] = matrix
+    return np.ascontiguousarray(padded.reshape(depth, blocks, block).transpose(1, 0, 2))
+
+
+def pack_filter(filter: Array, group: int, block: int) -> Array:
+    """O x KH x KW x I to [group][ceil(O / group / block)][KH][KW][I][block]."""
+    outputs, height, width, inputs = filter.shape
+    each = outputs // group
+    blocks = -(-each // block)
+    padded = np.zeros((group, blocks * block, height, width, inputs), filter.dtype)
+    padded[:, :each] = filter.reshape(group, each, height, width, inputs)
+    split = padded.reshape(group, blocks, block, height, width, inputs)
+    return np.ascontiguousarray(split.transpose(0, 1, 3, 4, 5, 2))
+
+
+def pack_depthwise_filter(filter: Array) -> Array:
+    """C x KH x KW x 1 to [KH][KW][C]."""
+    return np.ascontiguousarray(filter[..., 0].transpose(1, 2, 0))

@@ -1,0 +1,1 @@
+"""Graph passes of the CPU backend: they bring in its own nodes, behind lowering."""

@@ -1,0 +1,214 @@
+"""Stacking: a run of element-wise instructions becomes one loop, or the epilogue of the product in front of it.
+
+Each member is a call of its scalar kernel; intermediate values stay in registers, and a result is stored only if something behind the run
+reads it (the paper's operator stacking, section 5.2, carried to products).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from glowpy.backends.cpu.kernels_gen import SCALARS
+from glowpy.backends.cpu.writer import Body, ModuleWriter, literal, register_type
+from glowpy.core.type import Shape
+from glowpy.ir.inst import Instruction
+from glowpy.ir.value import Value
+
+__all__ = ["Facts", "emit_epilogue", "emit_stack", "scalar_symbol"]
+
+Number = float | int
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What the whole program says about its memory.
+
+    Attributes:
+        immediates: The value of every one-element memory that never changes, by its base.
+        needed: Whether a result must be stored, for (instruction, its result).
+    """
+
+    immediates: Mapping[Value, Number]
+    needed: Callable[[Instruction], bool]
+
+
+def scalar_symbol(inst: Instruction) -> str:
+    """The scalar kernel of an element-wise instruction; empty if there is none for its element kinds."""
+    result, last = inst.operands[0].value.type.kind, inst.operands[-1].value.type.kind
+    if last.suffix not in SCALARS.get(inst.SCHEMA.mnemonic, ()):
+        return ""
+    if inst.SCHEMA.mnemonic == "convert":
+        known = result.suffix in SCALARS["convert"]
+        return f"libjit_convert_{last.suffix}_{result.suffix}" if known else ""
+    return f"libjit_{inst.SCHEMA.mnemonic}_{last.suffix}"
+
+
+def _call(body: Body, inst: Instruction, arguments: Sequence[str]) -> str:
+    symbol = scalar_symbol(inst)
+    result = register_type(inst.operands[0].value.type.kind)
+    types = [register_type(ref.value.type.kind) for ref in inst.operands[1:]]
+    body.module.declare(symbol, result, types)
+    passed = ", ".join(
+        f"{type} {argument}" for type, argument in zip(types, arguments, strict=True)
+    )
+    return body.let(f"call {result} @{symbol}({passed})")
+
+
+def _emit_members(
+    body: Body,
+    members: Sequence[Instruction],
+    facts: Facts,
+    index: Callable[[Value], str],
+    pointer: Callable[[Value], str],
+    head: Value | None,
+) -> None:
+    """One element of every member: loads what comes from outside, calls the scalar kernels, stores what is needed.
+
+    `index` gives the element of an operand for the current position. The result of a product in front (`head`) is in memory.
+    """
+    results: list[tuple[Value, str]] = []
+    loaded: dict[tuple[str, str], str] = {}
+
+    def read(value: Value) -> str:
+        for known, register in reversed(results):
+            if known.same_memory(value):
+                return register
+        kind = value.type.kind
+        number = facts.immediates.get(value.base)
+        if number is not None and value.type.count == 1 and head is not value:
+            return literal(kind, number)
+        place = (pointer(value), index(value))
+        if place not in loaded:
+            loaded[place] = body.load(kind, *place)
+        return loaded[place]
+
+    stores: list[tuple[Value, str]] = []
+    for inst in members:
+        result = inst.operands[0].value
+        register = _call(body, inst, [read(ref.value) for ref in inst.operands[1:]])
+        results.append((result, register))
+        stores = [(value, old) for value, old in stores if not value.same_memory(result)]
+        if facts.needed(inst):
+            stores.append((result, register))
+    for value, register in stores:
+        body.store(value.type.kind, register, pointer(value), index(value))
+
+
+def emit_stack(body: Body, members: Sequence[Instruction], facts: Facts) -> None:
+    """The loop nest of a run of element-wise instructions; dimensions in which all operands behave alike are one loop."""
+    shape = members[0].operands[0].value.type.shape
+    operands = [ref.value for inst in members for ref in inst.operands]
+    groups = _collapse(shape, [value.type.shape for value in operands])
+    counts = [math.prod(shape[axis] for axis in group) for group in groups]
+
+    def inner(indices: list[str]) -> None:
+        known: dict[Shape, str] = {}
+
+        def index(value: Value) -> str:
+            strides = _strides(value.type.shape, shape, groups)
+            if strides not in known:
+                known[strides] = _linear(body, indices, strides)
+            return known[strides]
+
+        _emit_members(body, members, facts, index, body.pointer, None)
+
+    body.nest(counts, inner)
+
+
+def _padded(shape: Shape, rank: int) -> Shape:
+    return (1,) * (rank - len(shape)) + shape
+
+
+def _collapse(shape: Shape, operands: Sequence[Shape]) -> list[list[int]]:
+    """The dimensions of `shape` in groups that every operand either has in full or repeats in full; those of length 1 are left out."""
+    groups: list[list[int]] = []
+    previous: tuple[bool, ...] = ()
+    for axis, size in enumerate(shape):
+        if size == 1:
+            continue
+        repeats = tuple(_padded(operand, len(shape))[axis] == 1 for operand in operands)
+        if groups and repeats == previous:
+            groups[-1].append(axis)
+        else:
+            groups.append([axis])
+        previous = repeats
+    return groups
+
+
+def _strides(operand: Shape, shape: Shape, groups: Sequence[Sequence[int]]) -> Shape:
+    """How far the operand moves, in elements, for one step of each group's loop; 0 where it is repeated."""
+    padded = _padded(operand, len(shape))
+    strides = []
+    for group in groups:
+        repeated = padded[group[-1]] == 1
+        strides.append(0 if repeated else math.prod(padded[group[-1] + 1 :]))
+    return tuple(strides)
+
+
+def _linear(body: Body, indices: Sequence[str], strides: Sequence[int]) -> str:
+    """The sum of indices times strides."""
+    total = ""
+    for index, stride in zip(indices, strides, strict=True):
+        if stride == 0:
+            continue
+        term = (
+            index if stride == 1 else body.let(f"mul nuw nsw {body.module.dim} {index}, {stride}")
+        )
+        total = term if not total else body.let(f"add nuw nsw {body.module.dim} {total}, {term}")
+    return total or "0"
+
+
+def emit_epilogue(
+    module: ModuleWriter,
+    name: str,
+    head: Instruction,
+    members: Sequence[Instruction],
+    facts: Facts,
+    caller: Body,
+) -> tuple[str, str]:
+    """The epilogue function of a run behind a product, and the environment with the pointers it needs: (function, environment).
+
+    The ABI is in libjit/README.md: the function runs the members on a tile of the head's result.
+    """
+    body, dim = Body(module), module.dim
+    result = head.operands[0].value
+    width = result.type.shape[-1]
+    pointers = {
+        caller.pointer(v): None
+        for i in members
+        for ref in i.operands
+        if (v := ref.value).base not in facts.immediates
+    }
+    pointers |= {caller.pointer(result): None}
+    slots = {pointer: slot for slot, pointer in enumerate(pointers)}
+    inside = {
+        pointer: body.let(f"load ptr, ptr {_slot(body, '%env', slot)}")
+        for pointer, slot in slots.items()
+    }
+    with body.loop("%rows") as row:
+        start = body.let(f"mul nuw nsw {dim} {row}, {width}")
+        base = body.let(f"add nuw nsw {dim} %offset, {start}")
+        with body.loop("%cols") as col:
+            flat = body.let(f"add nuw nsw {dim} {base}, {col}")
+            column = body.let(f"add nuw nsw {dim} %col, {col}")
+
+            def index(value: Value) -> str:
+                if value.type.count == 1 and result.type.count != 1:
+                    return "0"
+                return flat if value.type.count == result.type.count else column
+
+            _emit_members(
+                body, members, facts, index, lambda value: inside[caller.pointer(value)], result
+            )
+    parameters = f"ptr %env, {dim} %offset, {dim} %col, {dim} %rows, {dim} %cols"
+    function = module.function(f"{name}_epilogue", parameters, body.text, inline=True)
+    environment = caller.let(f"alloca [{len(slots)} x ptr]")
+    for pointer, slot in slots.items():
+        caller.line(f"store ptr {pointer}, ptr {_slot(caller, environment, slot)}")
+    return f"@{function}", environment
+
+
+def _slot(body: Body, environment: str, slot: int) -> str:
+    return body.let(f"getelementptr inbounds ptr, ptr {environment}, {body.module.dim} {slot}")
