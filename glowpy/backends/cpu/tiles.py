@@ -9,15 +9,16 @@ largest of
 
 * p * v / 2, as two fused multiply-adds start in a cycle;
 * (p + v) / 2, as two loads do: v vectors of weights, p elements of input;
-* 4, the latency of an addition to the same register: small tiles wait for themselves;
+* 4.5, the latency of an addition to the same register, with what is lost where nothing else is left to do:
+  small tiles wait for themselves;
 * the bytes of weights / 24, if a block of weights is too big for the first-level cache.
 
 Setting up and storing a tile takes a cycle for each of its vectors, and some more for the loops around it. The
 tiles at the end of a row, of a column and of the channels are smaller; they are counted as what they are. Each
 differently sized tile is code of its own, which costs time to compile, hence a small price on each.
 
-* p * v sums, v weights and one element of input have to fit into the registers: a tile that spills is slower
-  than any that does not.
+* p * v sums, v weights and one element of input have to fit into the registers and leave one free, or LLVM
+  does not manage without the stack: a tile that spills is slower than any that does not.
 * The choice depends on nothing but the arguments.
 """
 
@@ -32,7 +33,7 @@ __all__ = ["ConvTile", "MatmulTile", "choose_conv_tile", "choose_matmul_tile"]
 
 _MULTIPLIES_PER_CYCLE = 2
 _LOADS_PER_CYCLE = 2
-_LATENCY = 4
+_LATENCY = 4.5
 _WEIGHT_BYTES_PER_CYCLE = 24
 _CACHED_WEIGHT_BYTES = 16 * 1024
 _CYCLES_PER_TILE = 20
@@ -118,12 +119,13 @@ def _best(grid: _Grid, registers: int) -> ConvTile:
 
 def _feasible(grid: _Grid, registers: int) -> Iterator[ConvTile]:
     """Every tile that fits into the registers and is not larger than the grid; 1 x 1 x 1 at least."""
-    for vectors in range(1, max(min(_MAX_VECTORS, _blocks(grid.channels, grid.lanes)), 1) + 1):
-        pixels = max(min((registers - 1) // vectors - 1, _MAX_PIXELS), 1)
-        for rows in range(1, max(min(pixels, grid.height), 1) + 1):
-            for cols in range(1, max(min(pixels // rows, grid.width), 1) + 1):
-                if vectors == 1 or pixels * vectors + vectors + 1 <= registers:
-                    yield ConvTile(rows, cols, vectors)
+    most = max(min(_MAX_VECTORS, _blocks(grid.channels, grid.lanes)), 1)
+    for vectors in range(1, most + 1):
+        fitting = min((registers - 2) // vectors - 1, _MAX_PIXELS)
+        pixels = max(fitting, 1 if vectors == 1 else 0)
+        for rows in range(1, min(pixels, max(grid.height, 1)) + 1):
+            for cols in range(1, min(pixels // rows, max(grid.width, 1)) + 1):
+                yield ConvTile(rows, cols, vectors)
 
 
 def _cost(grid: _Grid, tile: ConvTile) -> float:
