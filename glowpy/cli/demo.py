@@ -1,0 +1,160 @@
+"""`glowpy demo`: one real network from file to checked result, with what every stage cost."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import click
+import numpy as np
+
+from glowpy.cli.check import Difference, compare
+from glowpy.cli.files import write_text
+from glowpy.cli.model import load_model
+from glowpy.cli.output import print_json, print_table, progress
+from glowpy.cli.stages import Stage, Stages
+from glowpy.cli.verb import Verb
+from glowpy.core.tensor import Array
+from glowpy.core.type import Type
+from glowpy.engine import BACKENDS
+from glowpy.importer.onnx.reference import packaged_network, packaged_networks, read_tensor
+
+__all__ = ["demo"]
+
+_RTOL, _ATOL = 1e-3, 1e-7
+"""The tolerances of onnx's backend test runner."""
+_RUNS = 5
+
+
+class _Clock:
+    """Seconds by stage, in the order in which the stages began."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+
+    @contextmanager
+    def time(self, stage: str) -> Iterator[None]:
+        """Measures what happens inside the `with`."""
+        start = time.perf_counter()
+        try:
+            with progress(stage):
+                yield
+        finally:
+            self.seconds[stage] = time.perf_counter() - start
+
+
+@click.command(cls=Verb)
+@click.option(
+    "--network",
+    type=click.Choice(packaged_networks()),
+    default="squeezenet",
+    show_default=True,
+    help="One of the networks in the installed onnx package.",
+)
+@click.option("--backend", type=click.Choice(list(BACKENDS)), default="cpu", show_default=True)
+@click.option(
+    "--output",
+    "folder",
+    type=click.Path(path_type=Path),
+    help="Where to write the dumps; a new temporary folder if left out.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def demo(network: str, backend: str, folder: Path | None, as_json: bool) -> None:
+    """Compiles a real network, runs it, and checks the result against the one that onnx expects.
+
+    Exits with 1 if the result is wrong.
+
+    Examples:
+      glowpy demo
+      glowpy demo --network resnet50 --output dumps
+    """
+    model, expected_file = packaged_network(network)
+    clock = _Clock()
+    with clock.time("load"):
+        module = load_model(str(model))
+    stages = Stages(module.main, backend)
+    _compile(stages, clock)
+    plan = stages.program.plan
+    inputs = {port.name: _test_input(port.type) for port in stages.program.inputs}
+    outputs = _run(stages, inputs, clock)
+    expected = dict(zip(outputs, [read_tensor(expected_file)], strict=True))
+    (difference,) = compare(outputs, expected, _RTOL, _ATOL)
+    target = folder or Path(tempfile.mkdtemp(prefix=f"glowpy-demo-{network}-"))
+    for stage in (Stage.GRAPH, Stage.LOWERED, Stage.IR, Stage.MEMORY):
+        write_text(target / f"{stage}.glow", stages.text(stage))
+    if as_json:
+        print_json(
+            {
+                "network": network,
+                "backend": backend,
+                "seconds": clock.seconds,
+                "memory_peak": plan.peak,
+                "memory_lower_bound": plan.lower_bound,
+                "largest_error": difference.absolute,
+                "correct": difference.within,
+                "dumps": str(target),
+            }
+        )
+    else:
+        _print(stages, clock, difference, target)
+    if not difference.within:
+        raise click.exceptions.Exit(1)
+
+
+def _compile(stages: Stages, clock: _Clock) -> None:
+    """Takes every stage once; optimizing is what the graph and IR recipes spend besides their named steps."""
+    times = stages.ctx.times
+    with clock.time("optimize"):
+        _ = stages.lowered
+    clock.seconds["optimize"] -= times.get("lower", 0.0)
+    clock.seconds["lower"] = times.get("lower", 0.0)
+    with clock.time("optimize IR"):
+        _ = stages.ir
+    whole = clock.seconds.pop("optimize IR")
+    for stage in ("schedule", "irgen"):
+        clock.seconds[stage] = times[stage]
+        whole -= times[stage]
+    clock.seconds["optimize IR"] = whole
+    with clock.time("memory"):
+        _ = stages.program
+    with clock.time("codegen"):
+        _ = stages.compiled
+
+
+def _run(stages: Stages, inputs: dict[str, Array], clock: _Clock) -> dict[str, Array]:
+    """The outputs; the clock keeps the best of several runs."""
+    instance = stages.compiled.instance()
+    for name, array in inputs.items():
+        instance.write(name, array)
+    best = float("inf")
+    for _ in range(_RUNS):
+        with clock.time("run"):
+            instance.run()
+        best = min(best, clock.seconds["run"])
+    clock.seconds["run"] = best
+    return {name: instance[name].copy() for name in stages.compiled.outputs}
+
+
+def _test_input(type: Type) -> Array:
+    """What onnx's backend test runner feeds its packaged networks: 0/n, 1/n, ..., (n-1)/n."""
+    ramp = np.arange(type.count).reshape(type.shape) / type.count
+    return ramp.astype(type.kind.dtype)
+
+
+def _print(stages: Stages, clock: _Clock, difference: Difference, folder: Path) -> None:
+    plan = stages.program.plan
+    notes = {
+        "load": f"{stages.function.num_nodes} nodes",
+        "lower": f"{stages.lowered.num_nodes} nodes left",
+        "optimize IR": f"{len(stages.ir.instructions)} instructions left",
+        "memory": f"peak {plan.peak:,} bytes, lower bound {plan.lower_bound:,}",
+        "run": f"best of {_RUNS}",
+    }
+    rows = [[stage, f"{s * 1e3:.2f}", notes.get(stage, "")] for stage, s in clock.seconds.items()]
+    print_table("", ["stage", ">milliseconds", ""], rows)
+    verdict = "right" if difference.within else "WRONG"
+    click.echo(f"result: {verdict}, largest error {difference.absolute:.3g}")
+    click.echo(f"dumps: {folder}")

@@ -1,0 +1,101 @@
+"""`glowpy doctor`: what glowpy finds on this machine, and whether it works."""
+
+from __future__ import annotations
+
+import platform
+from importlib.metadata import PackageNotFoundError, version
+
+import click
+import numpy as np
+
+from glowpy.backend import CompileOptions
+from glowpy.backends.cpu.bitcode import bitcode_path
+from glowpy.backends.cpu.cache import cache_directory
+from glowpy.backends.cpu.llvm import LLVM_VERSION
+from glowpy.backends.cpu.target import resolve_target
+from glowpy.cli.output import print_json, print_table
+from glowpy.cli.verb import Verb
+from glowpy.core.elemkind import ElemKind
+from glowpy.core.type import Type
+from glowpy.engine import BACKENDS, compile
+from glowpy.graph.function import Module
+from glowpy.support.errors import GlowError, UserError
+
+__all__ = ["doctor"]
+
+_PACKAGES = ("glowpy", "numpy", "onnx", "onnxruntime", "ziglang")
+
+
+@click.command(cls=Verb)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def doctor(as_json: bool) -> None:
+    """Shows versions, the processor, the kernels chosen for it and the caches, and runs a self-test on every backend.
+
+    Exits with 1 if a self-test fails.
+
+    Examples:
+      glowpy doctor
+      glowpy doctor --json
+    """
+    figures = {**_versions(), **_processor(), **_cache()}
+    tests = {name: _self_test(name) for name in BACKENDS}
+    figures.update({f"self-test {name}": outcome for name, outcome in tests.items()})
+    if as_json:
+        print_json(figures)
+    else:
+        print_table("", ["what", "found"], list(figures.items()))
+    if any(outcome != "passed" for outcome in tests.values()):
+        raise click.exceptions.Exit(1)
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "not installed"
+
+
+def _versions() -> dict[str, str]:
+    found = {package: _version(package) for package in _PACKAGES}
+    return {"python": platform.python_version(), **found, "llvm": LLVM_VERSION}
+
+
+def _processor() -> dict[str, str]:
+    """The host as LLVM sees it, and the kernels for it; the reason where there are none."""
+    try:
+        target = resolve_target(CompileOptions())
+    except UserError as error:
+        return {"processor": f"{platform.machine()}: {error}"}
+    features = [name for name in target.machine.features.split(",") if name.startswith("+")]
+    found = {
+        "target": target.machine.triple,
+        "processor": target.machine.cpu,
+        "features": " ".join(name.removeprefix("+") for name in features),
+        "kernel variant": target.variant.name,
+    }
+    try:
+        return {**found, "kernel bitcode": str(bitcode_path(target.variant))}
+    except GlowError as error:
+        return {**found, "kernel bitcode": str(error)}
+
+
+def _cache() -> dict[str, str]:
+    folder = cache_directory()
+    files = [file for file in folder.rglob("*") if file.is_file()] if folder.is_dir() else []
+    size = sum(file.stat().st_size for file in files)
+    return {"code cache": str(folder), "code cache size": f"{size} bytes in {len(files)} files"}
+
+
+def _self_test(backend: str) -> str:
+    """`passed`, or what went wrong when the backend compiled and ran an addition."""
+    module = Module()
+    x = module.create_placeholder("x", Type(ElemKind.F32, (5,)))
+    y = module.create_placeholder("y", Type(ElemKind.F32, (5,)))
+    f = module.create_function("self_test")
+    f.create_save("save", f.create_add("sum", x, x), y)
+    values = np.array([1, -2, 0.5, 1e30, 3], np.float32)
+    try:
+        got = compile(module, backend, CompileOptions(cache=False))({"x": values})["y"]
+    except GlowError as error:
+        return f"failed: {error}"
+    return "passed" if np.array_equal(got, values + values) else f"failed: got {got.tolist()}"

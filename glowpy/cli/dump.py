@@ -1,0 +1,88 @@
+"""`glowpy dump`: one stage of a compilation as text, or as a drawing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from glowpy.backend import CompileOptions
+from glowpy.cli.files import write_text
+from glowpy.cli.model import choose_function, load_model
+from glowpy.cli.output import progress
+from glowpy.cli.stages import Stage, Stages
+from glowpy.cli.verb import Verb
+from glowpy.engine import BACKENDS
+from glowpy.graph.dot import print_dot, render_svg
+from glowpy.support.errors import UserError
+
+__all__ = ["dump"]
+
+
+@click.command(cls=Verb)
+@click.argument("model")
+@click.option(
+    "--stage",
+    type=click.Choice([stage.value for stage in Stage]),
+    default=Stage.GRAPH.value,
+    show_default=True,
+    help="Which stage.",
+)
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["text", "dot", "svg"]),
+    default="text",
+    show_default=True,
+    help="Text, Graphviz source, or a drawing made by Graphviz.",
+)
+@click.option("--shape", "shapes", multiple=True, help="NAME=1x3x224x224 or DIMENSION=1.")
+@click.option("--function", "name", default="", help="Which function of a module with several.")
+@click.option("--backend", type=click.Choice(list(BACKENDS)), default="cpu", show_default=True)
+@click.option("--target", default="", help="LLVM triple of the machine; this one if left out.")
+@click.option("--cpu", default="", help="LLVM name of the processor.")
+@click.option("--features", default="", help="LLVM features, such as +avx2,-fma.")
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="Write to this file.")
+def dump(
+    model: str,
+    stage: str,
+    form: str,
+    shapes: tuple[str, ...],
+    name: str,
+    backend: str,
+    target: str,
+    cpu: str,
+    features: str,
+    output: Path | None,
+) -> None:
+    """Prints one stage of compiling MODEL (.onnx, .glow text, or - for text on standard input).
+
+    graph    what the model says              lowered  what the backend gets
+    ir       the program over buffers         memory   where each buffer lies
+    llvm     LLVM IR                          asm      assembly
+
+    Examples:
+      glowpy dump model.onnx
+      glowpy dump model.onnx --stage memory --shape batch=1
+      glowpy dump model.onnx --stage lowered --format dot -o model.dot
+      glowpy dump net.glow --stage asm --target aarch64-linux-gnu
+    """
+    chosen = Stage(stage)
+    function = choose_function(load_model(model, shapes), name)
+    stages = Stages(function, backend, CompileOptions(target=target, cpu=cpu, features=features))
+    with progress(f"{chosen} of {model}"):
+        text = stages.text(chosen) if form == "text" else _drawn(stages, chosen, form)
+    if output is None:
+        click.echo(text, nl=False)
+    else:
+        write_text(output, text)
+
+
+def _drawn(stages: Stages, stage: Stage, form: str) -> str:
+    if stage not in (Stage.GRAPH, Stage.LOWERED):
+        raise UserError(
+            f"expected a stage that is a graph (graph, lowered) for --format {form}, got '{stage}'",
+            note="leave out --format",
+        )
+    source = print_dot(stages.function if stage is Stage.GRAPH else stages.lowered)
+    return source if form == "dot" else render_svg(source)

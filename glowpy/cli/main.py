@@ -1,0 +1,99 @@
+"""The `glowpy` command: its verbs, and what its exit code says.
+
+* 0: done. 1: the user's input is wrong (a UserError), or a check failed. 2: a bug in glowpy.
+* Results go to standard output, diagnostics to standard error.
+"""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from collections.abc import Sequence
+from contextlib import redirect_stderr, redirect_stdout
+from importlib.metadata import PackageNotFoundError, version
+from typing import TextIO
+
+import click
+
+from glowpy.cli.demo import demo
+from glowpy.cli.doctor import doctor
+from glowpy.cli.dump import dump
+from glowpy.cli.opt import opt
+from glowpy.cli.run import run_model
+from glowpy.support.errors import InternalError, UserError
+
+__all__ = ["main", "run"]
+
+
+def _version() -> str:
+    try:
+        return version("glowpy")
+    except PackageNotFoundError:
+        return "(a checkout that is not installed)"
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(_version(), prog_name="glowpy")
+def _glowpy() -> None:
+    """Compiles neural networks to machine code, and shows how.
+
+    Start with `glowpy demo`; every verb has --help with examples.
+    """
+
+
+for verb in (demo, run_model, dump, opt, doctor):
+    _glowpy.add_command(verb)
+
+
+def _invoke(argv: Sequence[str]) -> int:
+    """Runs one command on the standard streams; the exit code."""
+    try:
+        status = _glowpy.main(args=list(argv), prog_name="glowpy", standalone_mode=False)
+        return status if isinstance(status, int) else 0
+    except UserError as error:
+        click.echo(f"error: {error}", err=True)
+        return 1
+    except click.ClickException as error:
+        click.echo(f"error: {error.format_message()}", err=True)
+        if isinstance(error, click.UsageError) and error.ctx is not None:
+            click.echo(f"note: see {error.ctx.command_path} --help", err=True)
+        return 1
+    except click.Abort:
+        return 130
+    except BrokenPipeError:
+        # The reader went away: `glowpy dump ... | head`. Python would complain again when it flushes at exit.
+        sys.stdout = None
+        return 0
+    except InternalError as error:
+        traceback.print_exc()
+        click.echo(f"error: {error}", err=True)
+        return 2
+    except Exception:  # noqa: BLE001 - whatever it is, it is ours, and the user must be told so
+        traceback.print_exc()
+        click.echo(
+            "error: this is a bug in glowpy; please report it with the model that causes it",
+            err=True,
+        )
+        return 2
+
+
+def main() -> None:
+    """The installed `glowpy` script."""
+    sys.exit(_invoke(sys.argv[1:]))
+
+
+def run(argv: Sequence[str], stdin: TextIO, stdout: TextIO, stderr: TextIO | None = None) -> int:
+    """Runs one command in this process on streams of the caller's; the exit code.
+
+    Args:
+        argv: What stands behind `glowpy`.
+        stdin: What a file named `-` reads.
+        stdout: Takes the results.
+        stderr: Takes the diagnostics; `stdout` if absent.
+    """
+    before, sys.stdin = sys.stdin, stdin
+    try:
+        with redirect_stdout(stdout), redirect_stderr(stderr or stdout):
+            return _invoke(argv)
+    finally:
+        sys.stdin = before

@@ -1,0 +1,136 @@
+"""Reading the model a verb works on, and what the user says about its shapes and inputs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Sequence
+
+import numpy as np
+
+from glowpy.backend import Port
+from glowpy.cli.files import read_array, read_arrays, read_text
+from glowpy.core.tensor import Array
+from glowpy.core.type import Shape, Type
+from glowpy.graph.function import Function, Module
+from glowpy.graph.parser import parse_module
+from glowpy.importer.onnx.model import read_model
+from glowpy.support.errors import LoadError, UserError
+from glowpy.support.loc import Loc
+
+__all__ = ["choose_function", "load_model", "parse_shapes", "random_array", "read_inputs"]
+
+Shapes = dict[str, Shape]
+Dims = dict[str, int]
+
+_SHAPE = re.compile(r"(?P<name>.+)(?P<sign>[=:])(?P<dims>\d+(?:x\d+)*)", re.DOTALL)
+
+
+def parse_shapes(texts: Sequence[str], inputs: Collection[str]) -> tuple[Shapes, Dims]:
+    """What --shape says: the shapes of inputs, and the sizes of symbolic dimensions.
+
+    `x=1x3x224x224` and `x:1x3x224x224` mean an input, `batch=1` a symbolic dimension unless one of `inputs` has the
+    name. Raises UserError for anything else.
+    """
+    shapes: Shapes = {}
+    dims: Dims = {}
+    for text in texts:
+        match = _SHAPE.fullmatch(text)
+        if match is None:
+            raise UserError(
+                f"--shape: expected NAME=1x3x224x224 or DIMENSION=1, got '{text}'",
+                note="dimensions are whole numbers with an x between them",
+            )
+        name, sizes = match["name"], tuple(int(dim) for dim in match["dims"].split("x"))
+        if match["sign"] == ":" or len(sizes) > 1 or name in inputs:
+            shapes[name] = sizes
+        else:
+            dims[name] = sizes[0]
+    return shapes, dims
+
+
+def load_model(path: str, shapes: Sequence[str] = ()) -> Module:
+    """The module in an .onnx file, or in the text of a .glow file (`-`: standard input).
+
+    Raises LoadError, UnsupportedError or UserError, all with the file's name.
+    """
+    if path == "-" or path.endswith(".glow"):
+        if shapes:
+            raise UserError(
+                "--shape: the shapes of a .glow file are written in it", note="leave out --shape"
+            )
+        return parse_module(read_text(path), "<stdin>" if path == "-" else path)
+    if not path.endswith(".onnx"):
+        raise LoadError(
+            "expected a file that ends in .onnx or .glow", loc=Loc(path), note="rename the model"
+        )
+    model = read_model(path)
+    bound, dims = parse_shapes(shapes, {info.name for info in model.inputs})
+    return model.build(shapes=bound, dims=dims)
+
+
+def choose_function(module: Module, name: str) -> Function:
+    """The function called `name`; the only one if the name is empty. Raises UserError."""
+    if name or len(module.functions) == 1:
+        return module.function(name) if name else module.functions[0]
+    names = ", ".join(f.name for f in module.functions)
+    raise UserError(
+        f"the model has {len(module.functions)} functions: {names}", note="choose with --function"
+    )
+
+
+def random_array(type: Type, rng: np.random.Generator) -> Array:
+    """Elements to try a network with: floats from [0, 1), integers and booleans 0 or 1.
+
+    So small an integer is a legal index nearly everywhere.
+    """
+    if type.kind.is_float:
+        return np.asarray(rng.random(type.shape), type.kind.dtype)
+    return rng.integers(0, 2, type.shape).astype(type.kind.dtype)
+
+
+def read_inputs(texts: Sequence[str], ports: Sequence[Port], seed: int) -> dict[str, Array]:
+    """An array for every port: from the files that --input names, random where it names none.
+
+    Args:
+        texts: `NAME=FILE` (.npy, .pb), or the name of a .npz file with arrays named after inputs.
+        ports: The function's inputs.
+        seed: Of the random elements.
+
+    Raises UserError for an unknown input, an unreadable file, and an array of another type or shape.
+    """
+    given: dict[str, Array] = {}
+    sources: dict[str, str] = {}
+    for text in texts:
+        name, separator, path = text.partition("=")
+        arrays = {name: read_array(path)} if separator else read_arrays(text)
+        given.update(arrays)
+        sources.update(dict.fromkeys(arrays, path or text))
+    known = {port.name: port for port in ports}
+    for name, array in given.items():
+        if name not in known:
+            raise UserError(
+                f"--input: expected one of the inputs {', '.join(known) or '(there are none)'}, got '{name}'"
+            )
+        _check_array(known[name], array, sources[name])
+    rng = np.random.default_rng(seed)
+    return {
+        port.name: given[port.name] if port.name in given else random_array(port.type, rng)
+        for port in ports
+    }
+
+
+def _check_array(port: Port, array: Array, path: str) -> None:
+    wanted = port.type
+    got = f"{array.dtype}[{'x'.join(map(str, array.shape))}]"
+    if array.shape != wanted.shape:
+        raise UserError(
+            f"input '{port.name}': expected {wanted}, got {got}",
+            loc=Loc(path),
+            note=f"--shape {port.name}={'x'.join(map(str, array.shape))} compiles for this shape",
+        )
+    if array.dtype != wanted.kind.dtype:
+        raise UserError(
+            f"input '{port.name}': expected {wanted}, got {got}",
+            loc=Loc(path),
+            note=f"convert it with array.astype('{wanted.kind.dtype}')",
+        )

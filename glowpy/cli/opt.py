@@ -1,0 +1,77 @@
+"""`glowpy opt`: runs passes by name on text of either level."""
+
+from __future__ import annotations
+
+import inspect
+
+import click
+
+from glowpy.backend import CompileOptions
+from glowpy.cli.files import read_text
+from glowpy.cli.output import print_table
+from glowpy.cli.verb import Verb
+from glowpy.engine import context
+from glowpy.graph.function import Function
+from glowpy.graph.printer import print_module
+from glowpy.ir.irfunction import IRFunction
+from glowpy.ir.printer import print_irfunction
+from glowpy.opt.run import PASSES, run_passes
+from glowpy.support.errors import UserError
+
+__all__ = ["opt"]
+
+
+@click.command(cls=Verb)
+@click.argument("file", required=False)
+@click.option("-p", "--passes", default="", help="Names of passes with commas between them.")
+@click.option("--verify-each", is_flag=True, help="Verify behind every pass.")
+@click.option("--print-after", multiple=True, metavar="PASS", help="Print what this pass left.")
+@click.option("--explain", is_flag=True, help="Say why rewrites did not apply.")
+@click.option("--list", "listing", is_flag=True, help="List all passes and stop.")
+def opt(
+    file: str | None,
+    passes: str,
+    verify_each: bool,
+    print_after: tuple[str, ...],
+    explain: bool,
+    listing: bool,
+) -> None:
+    """Runs passes on FILE (a graph or an IR function as text; - for standard input) and prints the result.
+
+    What --print-after and --explain say goes to standard error.
+
+    Examples:
+      glowpy opt --list
+      glowpy opt net.glow -p fold-transpose,dce
+      glowpy dump model.onnx | glowpy opt - -p dce --explain
+    """
+    if listing:
+        print_table("", ["pass", "what it does"], [[name, _summary(name)] for name in PASSES])
+        return
+    if file is None:
+        raise UserError("expected a file to work on", note="- reads standard input")
+    names = [name.strip() for name in passes.split(",") if name.strip()]
+    for name in (*names, *print_after):
+        if name not in PASSES:
+            raise UserError(f"unknown pass '{name}'", note="glowpy opt --list shows all passes")
+    ctx = context(CompileOptions(verify_each=verify_each))
+    if explain:
+        ctx.explain = lambda reason: click.echo(reason, err=True)
+    if print_after:
+        ctx.after_pass = lambda name, f, changed: _print_after(print_after, name, f, changed)
+    shown = "<stdin>" if file == "-" else file
+    click.echo(run_passes(read_text(file), shown, names, ctx), nl=False)
+
+
+def _summary(name: str) -> str:
+    """The first line of a pass's docstring."""
+    return (inspect.getdoc(PASSES[name]) or "").partition("\n")[0]
+
+
+def _print_after(
+    wanted: tuple[str, ...], name: str, f: Function | IRFunction, changed: bool
+) -> None:
+    if name not in wanted:
+        return
+    text = print_module(f.module) if isinstance(f, Function) else print_irfunction(f)
+    click.echo(f"// after {name}{'' if changed else ' (no change)'}\n{text}", nl=False, err=True)

@@ -1,0 +1,47 @@
+"""How the command line prints: tables for people, JSON for programs, progress only where somebody looks."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import click
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+__all__ = ["print_json", "print_table", "progress"]
+
+_PIPED_WIDTH = 120
+
+
+def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Prints a table on standard output. A column whose name begins with `>` is aligned to the right."""
+    table = Table(title=title or None, title_justify="left", box=box.SIMPLE_HEAD)
+    for column in columns:
+        justify = "right" if column.startswith(">") else "left"
+        table.add_column(column.removeprefix(">"), justify=justify, overflow="fold")  # type: ignore[arg-type]
+    for row in rows:
+        table.add_row(*row)
+    console = Console(file=sys.stdout, highlight=False, markup=False)
+    if not console.is_terminal:
+        console.width = _PIPED_WIDTH
+    console.print(table)
+
+
+def print_json(figures: object) -> None:
+    """Prints one JSON value on standard output."""
+    click.echo(json.dumps(figures, indent=2))
+
+
+@contextmanager
+def progress(what: str) -> Iterator[None]:
+    """Shows on standard error that something is going on; silent when that is no terminal."""
+    console = Console(file=sys.stderr)
+    if console.is_terminal:
+        with console.status(what):
+            yield
+    else:
+        yield

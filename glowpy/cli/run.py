@@ -1,0 +1,193 @@
+"""`glowpy run`: compiles a model, runs it, and checks the outputs if asked to."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+
+import click
+import numpy as np
+
+from glowpy.cli.check import CHECKERS, Difference, compare, expected_outputs
+from glowpy.cli.files import write_array
+from glowpy.cli.model import choose_function, load_model, read_inputs
+from glowpy.cli.output import print_json, print_table, progress
+from glowpy.cli.stages import Stages
+from glowpy.cli.verb import Verb
+from glowpy.core.tensor import Array
+from glowpy.core.type import Type
+from glowpy.engine import BACKENDS
+from glowpy.support.names import legal_name
+
+__all__ = ["run_model"]
+
+
+@dataclass(frozen=True)
+class _Run:
+    """What one `glowpy run` found out."""
+
+    model: str
+    backend: str
+    types: Mapping[str, Type]
+    outputs: Mapping[str, Array]
+    files: Mapping[str, Path]
+    compile_seconds: float
+    seconds: list[float]
+    checked_with: str
+    differences: list[Difference]
+
+
+@click.command("run", cls=Verb)
+@click.argument("model")
+@click.option("--input", "inputs", multiple=True, help="NAME=FILE.npy, NAME=FILE.pb, or FILE.npz.")
+@click.option("--shape", "shapes", multiple=True, help="NAME=1x3x224x224 or DIMENSION=1.")
+@click.option("--function", "name", default="", help="Which function of a module with several.")
+@click.option("--seed", default=0, show_default=True, help="For inputs without a file.")
+@click.option("--backend", type=click.Choice(list(BACKENDS)), default="cpu", show_default=True)
+@click.option(
+    "--output", "folder", type=click.Path(path_type=Path), help="Save outputs as .npy there."
+)
+@click.option(
+    "--check-with",
+    type=click.Choice(list(CHECKERS)),
+    help="Run this as well and compare; exit with 1 beyond the tolerance.",
+)
+@click.option("--rtol", default=1e-3, show_default=True, help="Relative tolerance of the check.")
+@click.option("--atol", default=1e-5, show_default=True, help="Absolute tolerance of the check.")
+@click.option(
+    "--repeat", type=click.IntRange(1), default=1, show_default=True, help="Runs to time."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def run_model(
+    model: str,
+    inputs: tuple[str, ...],
+    shapes: tuple[str, ...],
+    name: str,
+    seed: int,
+    backend: str,
+    folder: Path | None,
+    check_with: str | None,
+    rtol: float,
+    atol: float,
+    repeat: int,
+    as_json: bool,
+) -> None:
+    """Runs MODEL (.onnx, .glow text, or - for text on standard input) and prints what came out.
+
+    Inputs without a file get random elements, the same ones every time.
+
+    Examples:
+      glowpy run model.onnx
+      glowpy run model.onnx --input x=image.npy --output results
+      glowpy run model.onnx --shape batch=1 --check-with onnxruntime
+      glowpy run model.onnx --repeat 20 --json
+    """
+    with progress(f"compiling {model}"):
+        start = time.perf_counter()
+        function = choose_function(load_model(model, shapes), name)
+        stages = Stages(function, backend)
+        compiled = stages.compiled
+        compile_seconds = time.perf_counter() - start
+    feeds = read_inputs(inputs, stages.program.inputs, seed)
+    instance = compiled.instance()
+    for port, array in feeds.items():
+        instance.write(port, array)
+    seconds = []
+    for _ in range(repeat):
+        start = time.perf_counter()
+        instance.run()
+        seconds.append(time.perf_counter() - start)
+    outputs = {port: instance[port].copy() for port in compiled.outputs}
+    differences = []
+    if check_with is not None:
+        with progress(f"running {check_with}"):
+            expected = expected_outputs(check_with, model, function, feeds)
+        differences = compare(outputs, expected, rtol, atol)
+    files = {port: folder / f"{legal_name(port)}.npy" for port in outputs} if folder else {}
+    for port, file in files.items():
+        write_array(file, outputs[port])
+    found = _Run(
+        model,
+        backend,
+        compiled.outputs,
+        outputs,
+        files,
+        compile_seconds,
+        seconds,
+        check_with or "",
+        differences,
+    )
+    _print_json(found) if as_json else _print_tables(found)
+    if not all(difference.within for difference in differences):
+        raise click.exceptions.Exit(1)
+
+
+def _print_tables(run: _Run) -> None:
+    rows = [
+        [name, str(run.types[name]), *_statistics(array), str(run.files.get(name, ""))]
+        for name, array in run.outputs.items()
+    ]
+    columns = ["output", "type", ">min", ">max", ">mean", "file"]
+    if not run.files:
+        columns, rows = columns[:-1], [row[:-1] for row in rows]
+    print_table("", columns, rows)
+    if run.differences:
+        print_table(
+            f"compared with {run.checked_with}",
+            ["output", ">largest error", ">relative", "within tolerance"],
+            [
+                [d.name, f"{d.absolute:.3g}", f"{d.relative:.3g}", "yes" if d.within else "no"]
+                for d in run.differences
+            ],
+        )
+    best = f"{min(run.seconds) * 1e3:.3f} ms"
+    timing = f"compiled in {run.compile_seconds:.2f} s, run in {best}"
+    if len(run.seconds) > 1:
+        timing = f"{timing} at best, {median(run.seconds) * 1e3:.3f} ms in the median of {len(run.seconds)}"
+    click.echo(timing)
+
+
+def _print_json(run: _Run) -> None:
+    outputs = []
+    for name, array in run.outputs.items():
+        low, high, mean = _statistics(array)
+        outputs.append(
+            {
+                "name": name,
+                "type": str(run.types[name]),
+                "min": low,
+                "max": high,
+                "mean": mean,
+                "file": str(run.files[name]) if name in run.files else None,
+            }
+        )
+    figures: dict[str, object] = {
+        "model": run.model,
+        "backend": run.backend,
+        "compile_seconds": run.compile_seconds,
+        "run_seconds": run.seconds,
+        "outputs": outputs,
+    }
+    if run.checked_with:
+        figures["checked_with"] = run.checked_with
+        figures["differences"] = [
+            {
+                "name": d.name,
+                "absolute": d.absolute,
+                "relative": d.relative,
+                "within": d.within,
+            }
+            for d in run.differences
+        ]
+    print_json(figures)
+
+
+def _statistics(array: Array) -> tuple[str, str, str]:
+    """Smallest, largest and mean element, as text; dashes for an empty array."""
+    if array.size == 0:
+        return "-", "-", "-"
+    wide = array.astype(np.float64)
+    return f"{wide.min():.6g}", f"{wide.max():.6g}", f"{wide.mean():.6g}"

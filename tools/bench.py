@@ -1,0 +1,325 @@
+"""Times glowpy beside other runtimes on one core: `python tools/bench.py [--models resnet50,...]`.
+
+* Everything runs on one core, in one process, with one thread.
+* Runs are interleaved: a round times every runtime once, so that a change of the machine's speed hits all of them.
+* A figure is the median over rounds of the median within a round, after a warm-up.
+* Outputs are compared with onnxruntime's before anything is timed; a wrong network gets no figure.
+
+ncnn reads no ONNX. It takes part for the models for which `--ncnn-models` has NAME.param and NAME.bin, as its
+converter pnnx writes them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.metadata
+import json
+import os
+import platform
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+import onnxruntime
+from rich.console import Console
+from rich.table import Table
+
+import glowpy
+from glowpy.cli.check import compare
+from glowpy.cli.model import load_model, random_array
+from glowpy.core.tensor import Array
+from tools.zoo import make_zoo
+
+RUNTIMES = ("onnxruntime", "openvino", "ncnn")
+RTOL, ATOL = 1e-3, 1e-3
+"""Networks end in a softmax or in scores of unit scale; a wrong kernel is off by far more."""
+
+Inputs = Mapping[str, Array]
+Run = Callable[[], None]
+Outputs = Callable[[], list[Array]]
+
+
+@dataclass(frozen=True)
+class Contestant:
+    """One model loaded by one runtime: how to run it once, and how to read what came out."""
+
+    name: str
+    run: Run
+    outputs: Outputs
+
+
+@dataclass
+class Row:
+    """What was found out about one model; milliseconds by runtime, and a word on each that has none."""
+
+    model: str
+    milliseconds: dict[str, float] = field(default_factory=dict)
+    missing: dict[str, str] = field(default_factory=dict)
+    errors: dict[str, float] = field(default_factory=dict)
+
+    def ratio(self, name: str) -> float | None:
+        """How many times as long as glowpy `name` takes; above 1 glowpy is faster."""
+        if "glowpy" not in self.milliseconds or name not in self.milliseconds:
+            return None
+        return self.milliseconds[name] / self.milliseconds["glowpy"]
+
+
+def with_glowpy(path: Path, inputs: Inputs) -> Contestant:
+    """The model compiled for this processor, running in its own buffers."""
+    compiled = glowpy.compile(load_model(str(path)))
+    instance = compiled.instance()
+    for name, array in inputs.items():
+        instance.write(name, array)
+    return Contestant(
+        "glowpy", instance.run, lambda: [instance[name].copy() for name in compiled.outputs]
+    )
+
+
+def onnxruntime_session(path: Path) -> Any:
+    """A session with one thread."""
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+
+
+def with_onnxruntime(path: Path, inputs: Inputs) -> Contestant:
+    """The runtime onnxruntime, with its inputs and outputs bound, which spares it copies."""
+    session = onnxruntime_session(path)
+    binding = session.io_binding()
+    for name, array in inputs.items():
+        binding.bind_cpu_input(name, array)
+    for output in session.get_outputs():
+        binding.bind_output(output.name)
+    return Contestant(
+        "onnxruntime", lambda: session.run_with_iobinding(binding), binding.copy_outputs_to_cpu
+    )
+
+
+def with_openvino(path: Path, inputs: Inputs) -> Contestant:
+    """OpenVINO's CPU plugin in f32, tuned for latency."""
+    import openvino  # noqa: PLC0415 - optional and heavy
+
+    settings = {
+        "INFERENCE_NUM_THREADS": 1,
+        "NUM_STREAMS": 1,
+        "PERFORMANCE_HINT": "LATENCY",
+        "INFERENCE_PRECISION_HINT": "f32",
+    }
+    request = (
+        openvino.Core()
+        .compile_model(openvino.Core().read_model(path), "CPU", settings)
+        .create_infer_request()
+    )
+    for name, array in inputs.items():
+        request.set_tensor(name, openvino.Tensor(array, shared_memory=True))
+    return Contestant(
+        "openvino",
+        request.infer,
+        lambda: [tensor.data.copy() for tensor in request.output_tensors],
+    )
+
+
+def with_ncnn(folder: Path | None, path: Path, inputs: Inputs) -> Contestant:
+    """The runtime ncnn, on what pnnx made of the model: blobs in0, in1, ... and out0 without the batch dimension."""
+    import ncnn  # noqa: PLC0415 - optional and heavy
+
+    param = folder / f"{path.stem}.param" if folder is not None else None
+    if param is None or not param.is_file():
+        raise FileNotFoundError("not converted: see --ncnn-models")
+    net = ncnn.Net()
+    net.opt.num_threads = 1
+    net.load_param(str(param))
+    net.load_model(str(param.with_suffix(".bin")))
+    blobs = [ncnn.Mat(np.ascontiguousarray(array[0])) for array in inputs.values()]
+    found: list[Array] = []
+
+    def run() -> None:
+        extractor = net.create_extractor()
+        for index, blob in enumerate(blobs):
+            extractor.input(f"in{index}", blob)
+        found[:] = [np.array(extractor.extract("out0")[1])]
+
+    return Contestant("ncnn", run, lambda: [array[np.newaxis] for array in found])
+
+
+def time_once(run: Run, least_seconds: float) -> float:
+    """Seconds of one run: the median of as many as fit into `least_seconds`, and of at least three."""
+    seconds: list[float] = []
+    begin = time.perf_counter()
+    while len(seconds) < 3 or time.perf_counter() - begin < least_seconds:
+        start = time.perf_counter()
+        run()
+        seconds.append(time.perf_counter() - start)
+    return median(seconds)
+
+
+def interleaved(
+    contestants: Sequence[Contestant], rounds: int, least_seconds: float
+) -> dict[str, float]:
+    """Milliseconds by name. Each round begins with another contestant: nobody always runs behind the same one."""
+    for contestant in contestants:
+        time_once(contestant.run, least_seconds)
+    samples: dict[str, list[float]] = {contestant.name: [] for contestant in contestants}
+    for index in range(rounds):
+        first = index % len(contestants)
+        for contestant in (*contestants[first:], *contestants[:first]):
+            samples[contestant.name].append(time_once(contestant.run, least_seconds))
+    return {name: 1e3 * median(seconds) for name, seconds in samples.items()}
+
+
+def prepare(
+    path: Path, inputs: Inputs, names: Sequence[str], ncnn_models: Path | None, row: Row
+) -> list[Contestant]:
+    """Every runtime that loads the model and computes what onnxruntime computes; `row` notes why others do not."""
+    makers: dict[str, Callable[[Path, Inputs], Contestant]] = {
+        "glowpy": with_glowpy,
+        "onnxruntime": with_onnxruntime,
+        "openvino": with_openvino,
+        "ncnn": lambda p, i: with_ncnn(ncnn_models, p, i),
+    }
+    expected = onnxruntime_session(path).run(None, dict(inputs))
+    wanted = {str(index): array for index, array in enumerate(expected)}
+    ready = []
+    for name in ("glowpy", *names):
+        try:
+            contestant = makers[name](path, inputs)
+            contestant.run()
+        except Exception as error:  # noqa: BLE001 - another project's runtime may raise anything; it is reported
+            row.missing[name] = str(error).splitlines()[0] if str(error) else type(error).__name__
+            continue
+        got = {str(index): array for index, array in enumerate(contestant.outputs())}
+        differences = compare(got, wanted, RTOL, ATOL)
+        row.errors[name] = max(difference.absolute for difference in differences)
+        if all(difference.within for difference in differences):
+            ready.append(contestant)
+        else:
+            row.missing[name] = f"wrong by {row.errors[name]:.3g}"
+    return ready
+
+
+def input_arrays(path: Path) -> dict[str, Array]:
+    """The same random inputs for every runtime."""
+    function = load_model(str(path)).main
+    rng = np.random.default_rng(0)
+    return {port.original: random_array(port.type, rng) for port in function.inputs}
+
+
+def bench(path: Path, options: argparse.Namespace) -> Row:
+    """Everything about one model."""
+    row = Row(path.stem)
+    contestants = prepare(path, input_arrays(path), options.against, options.ncnn_models, row)
+    row.milliseconds = interleaved(contestants, options.rounds, options.seconds)
+    return row
+
+
+def machine(core: int) -> dict[str, str]:
+    """What the figures depend on besides the code."""
+    cpuinfo = Path("/proc/cpuinfo")
+    lines = cpuinfo.read_text().splitlines() if cpuinfo.is_file() else []
+    models = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    versions = {}
+    for package in ("glowpy", "numpy", *RUNTIMES):
+        try:
+            versions[package] = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return {
+        "processor": models[0] if models else platform.processor(),
+        "cores": str(os.cpu_count()),
+        "core": str(core),
+        "load": f"{os.getloadavg()[0]:.2f}",
+        "system": platform.platform(),
+        "versions": ", ".join(f"{name} {version}" for name, version in versions.items()),
+    }
+
+
+def table(rows: Sequence[Row], against: Sequence[str]) -> Table:
+    """Milliseconds and ratios; a ratio above 1 means that glowpy is faster."""
+    columns = ["glowpy", *against]
+    made = Table("model")
+    for name in columns:
+        made.add_column(f"{name} ms", justify="right")
+    for name in against:
+        made.add_column(f"{name} / glowpy", justify="right")
+    for row in rows:
+        times = [
+            f"{row.milliseconds[name]:.3f}"
+            if name in row.milliseconds
+            else row.missing.get(name, "")
+            for name in columns
+        ]
+        ratios = [f"{ratio:.2f}" if (ratio := row.ratio(name)) else "" for name in against]
+        made.add_row(row.model, *times, *ratios)
+    return made
+
+
+def parse(argv: Sequence[str] | None) -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    names = lambda text: [name for name in text.split(",") if name]  # noqa: E731
+    parser.add_argument(
+        "--models", type=names, default=[], help="names of zoo networks, or ONNX files"
+    )
+    parser.add_argument(
+        "--against", type=names, default=["onnxruntime"], help="of " + ", ".join(RUNTIMES)
+    )
+    parser.add_argument("--zoo", type=Path, help="where the zoo is, or is to be made")
+    parser.add_argument("--ncnn-models", type=Path, help="a folder with NAME.param and NAME.bin")
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument(
+        "--seconds", type=float, default=0.2, help="at least so long per round and runtime"
+    )
+    parser.add_argument("--core", type=int, help="the core to run on; the last one if left out")
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args(argv)
+    if unknown := set(options.against) - set(RUNTIMES):
+        parser.error(
+            f"unknown runtime {sorted(unknown)[0]}: expected some of {', '.join(RUNTIMES)}"
+        )
+    return options
+
+
+def find_models(options: argparse.Namespace, scratch: str) -> list[Path]:
+    """The files to time: those named, from the zoo where a name is no file."""
+    files = [Path(name) for name in options.models if name.endswith(".onnx")]
+    wanted = [name for name in options.models if not name.endswith(".onnx")]
+    if files and not wanted:
+        return files
+    zoo = make_zoo(options.zoo or Path(scratch))
+    if unknown := [name for name in wanted if name not in zoo]:
+        raise SystemExit(f"no network {unknown[0]!r} in the zoo: expected some of {', '.join(zoo)}")
+    return [*files, *(zoo[name] for name in wanted or zoo)]
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Times the models; 1 if glowpy has no figure for one of them."""
+    options = parse(argv)
+    core = options.core if options.core is not None else max(os.sched_getaffinity(0))
+    os.sched_setaffinity(0, {core})
+    progress = Console(stderr=True)
+    rows = []
+    with tempfile.TemporaryDirectory() as scratch:
+        for path in find_models(options, scratch):
+            with progress.status(path.stem):
+                rows.append(bench(path, options))
+    if options.json:
+        report = {"machine": machine(core), "rows": [asdict(row) for row in rows]}
+        sys.stdout.write(json.dumps(report, indent=2) + "\n")
+    else:
+        console = Console()
+        console.print(table(rows, options.against))
+        for name, value in machine(core).items():
+            console.print(f"{name}: {value}", highlight=False)
+    return int(any("glowpy" not in row.milliseconds for row in rows))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
