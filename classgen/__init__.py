@@ -1,1 +1,1 @@
-"""classgen writes the classes, builders, C prototypes and reference pages of every operator from one declaration each."""
+"""Writes the classes, builders, C prototypes and reference of every operator from one declaration."""

@@ -214,9 +214,10 @@ def Elementwise(  # noqa: N802
 ) -> None:
     """Declares an element-wise operator.
 
-    In `c` (one expression, or one for each of float, int, unsigned, bool) and `numpy` (an expression in `np` and `numeric`) the inputs are
-    called as in `_ARGUMENTS`. `{s}` in `c` is the kind's suffix. `derivative` has one expression for each input, in mnemonics, the inputs,
-    `y` (the result) and `g` (its gradient).
+    In `c` (one expression, or one for each of float, int, unsigned, bool) and `numpy` (an
+    expression in `np` and `numeric`) the inputs are called as in `_ARGUMENTS`. `{s}` in `c` is the
+    kind's suffix. `derivative` has one expression for each input, in mnemonics, the inputs, `y`
+    (the result) and `g` (its gradient).
     """
     _register(
         Operator(

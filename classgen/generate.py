@@ -158,8 +158,10 @@ def _attrs(op: Operator) -> str:
 
 
 def _node_schema(op: Operator) -> str:
-    variadic = ", variadic=True" if op.variadic else ""
-    return f'NodeSchema("{op.mnemonic}", {_names(op.inputs)}, {_attrs(op)}, {_names(op.results)}, {_traits(op)}{variadic})'
+    parts = [f'"{op.mnemonic}"', _names(op.inputs), _attrs(op), _names(op.results), _traits(op)]
+    if op.variadic:
+        parts.append("variadic=True")
+    return f"NodeSchema({', '.join(parts)})"
 
 
 def _inst_schema(op: Operator) -> str:
@@ -243,7 +245,8 @@ def _graph_expression(expression: str, op: Operator) -> str:
                 return f"f.create_convert(n.name, n.input.type, {translate(arg)})"
             case ast.Call(func=ast.Name(id=name), args=args):
                 return f"f.create_{name}(n.name, {', '.join(translate(arg) for arg in args)})"
-        raise ValueError(f"{op.source}: cannot read the derivative '{expression}'")
+            case _:
+                raise ValueError(f"{op.source}: cannot read the derivative '{expression}'")
 
     return translate(ast.parse(expression, mode="eval").body)
 

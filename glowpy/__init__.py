@@ -1,6 +1,6 @@
 """glowpy: a neural-network compiler. Give it an ONNX file, get machine code."""
 
-import glowpy.ops
+import glowpy.ops  # noqa: F401 - fills the rule tables
 from glowpy.backend import CompiledFunction, CompileOptions, Instance
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.tensor import Tensor

@@ -1,7 +1,7 @@
 """The interface of a backend: what it supports and keeps, and how it makes a program executable.
 
-The engine turns a Function into a `Program` (IR, memory plan, constants) by the recipe; a backend turns the Program into a
-`CompiledFunction`; an `Instance` of that has memory of its own and runs.
+The engine turns a Function into a `Program` (IR, memory plan, constants) by the recipe; a backend
+turns the Program into a `CompiledFunction`; an `Instance` of that has memory of its own and runs.
 """
 
 from __future__ import annotations
@@ -112,7 +112,8 @@ class CompiledFunction(ABC):
     def __call__(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
         """Runs on a pooled instance. Outputs are copies that belong to the caller.
 
-        Raises UserError for a missing or unknown input and for an array of another type or shape. Safe from several threads.
+        Raises UserError for a missing or unknown input and for an array of another type or shape.
+        Safe from several threads.
         """
         with self._lock:
             instance = self._idle.pop() if self._idle else self.instance()
@@ -130,8 +131,8 @@ class CompiledFunction(ABC):
 class Instance:
     """Memory to run a compiled function in. Not for several threads at once; make one instance each.
 
-    `instance["x"]` is the array an input or output lives in: write inputs there, call `run`, read outputs there, nothing is copied. `bind` puts
-    an array of the caller's in its place.
+    `instance["x"]` is the array an input or output lives in: write inputs there, call `run`, read
+    outputs there, nothing is copied. `bind` puts an array of the caller's in its place.
     """
 
     def __init__(self, function: CompiledFunction) -> None:
@@ -158,9 +159,9 @@ class Instance:
         return self._arrays[self._port(name).placeholder]
 
     def bind(self, name: str, array: Array) -> None:
-        """Makes `array` the memory of an input or output. It must be C-contiguous, of exactly its dtype and shape, and live until the run.
+        """Makes `array` the memory of an input or output.
 
-        Raises UserError otherwise.
+        Raises UserError unless it is C-contiguous, aligned, and of exactly the port's dtype and shape.
         """
         port = self._port(name)
         _check(port, array)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
 
 from glowpy.backend import Backend, CompiledFunction, CompileOptions
 from glowpy.backends.cpu.backend import CpuBackend

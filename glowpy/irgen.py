@@ -1,8 +1,9 @@
 """IRGen: scheduled nodes become instructions over buffers.
 
-A class declared as `Op` has an instruction with the same operand names and is translated without a rule: its results (and scratch
-operands) are allocated, the instruction is appended. Other nodes have an `@irgen(XNode)` rule in `ops/`. Every buffer is deallocated at the
-end; the IR passes shorten lifetimes.
+A class declared as `Op` has an instruction with the same operand names and is translated without a
+rule: its results (and scratch operands) are allocated, the instruction is appended. Other nodes
+have an `@irgen(XNode)` rule in `ops/`. Every buffer is deallocated at the end; the IR passes
+shorten lifetimes.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ __all__ = ["LowerPass", "lower"]
 lower: Rules[Callable[..., Operand | tuple[Operand, ...]]] = Rules(
     "lower", "declare one with @lower(XNode) in glowpy/ops/"
 )
-"""`@lower(XNode)` functions take the function and the node, create simpler nodes, and return what replaces the node's results."""
+"""`@lower(XNode)` functions take function and node, and return what replaces the node's results."""
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,7 @@
 """Memory planning: places every buffer of a program in one arena, and proves a plan right.
 
-`plan` chooses offsets; `check` shares no code with it. The plan itself, and its text, is `glowpy.ir.plan`.
+`plan` chooses offsets; `check` shares no code with it. The plan itself, and its text, is
+`glowpy.ir.plan`.
 """
 
 from __future__ import annotations
@@ -19,8 +20,9 @@ __all__ = ["check", "parse_plan", "plan", "print_plan"]
 def plan(f: IRFunction) -> MemoryPlan:
     """Places every buffer. Deterministic.
 
-    Buffers are placed one by one at the lowest offset that is free during their life; this is done in several orders (by size, by size
-    times length of life, by start), and the smallest result is kept.
+    Buffers are placed one by one at the lowest offset that is free during their life; this is done
+    in several orders (by size, by size times length of life, by start), and the smallest result is
+    kept.
     """
     lives = {
         value: life for value, life in lifetimes(f).items() if not isinstance(value, WeightVar)
@@ -74,8 +76,9 @@ def _place(buffers: Sequence[tuple[str, int, tuple[int, int]]]) -> Area:
 def check(f: IRFunction, found: MemoryPlan) -> None:
     """Proves a plan right, by code that shares nothing with `plan`.
 
-    Walks the program with a map from byte ranges to owners: at its alloc a buffer must find its whole range free, at its dealloc it gives it
-    back, and every access must find its operand owning its range. Raises VerifyError with every violation.
+    Walks the program with a map from byte ranges to owners: at its alloc a buffer must find its
+    whole range free, at its dealloc it gives it back, and every access must find its operand owning
+    its range. Raises VerifyError with every violation.
     """
     errors = [
         Diagnostic(message, context=f"memory @{found.name}") for message in _violations(f, found)
@@ -96,8 +99,8 @@ def _violations(f: IRFunction, found: MemoryPlan) -> Iterator[str]:
             if slot.end > area.size or slot.start < 0:
                 yield f"%{slot.name} ends at {slot.end}, outside the {title} area of {area.size} bytes"
     for weight in f.weights.values():
-        slot = (found.constant if weight.is_constant else found.mutable).slot(weight.name)
-        if slot is None or slot.size != weight.type.size:
+        place = (found.constant if weight.is_constant else found.mutable).slot(weight.name)
+        if place is None or place.size != weight.type.size:
             yield f"weight %{weight.name} of {weight.type.size} bytes has no slot of that size"
     for area in (found.mutable, found.constant):
         for before, behind in zip(area.slots, area.slots[1:], strict=False):
@@ -118,7 +121,8 @@ def _walk(f: IRFunction, slots: dict[str, Slot]) -> Iterator[str]:
                 continue
             for other in alive.values():
                 if slot.start < other.end and other.start < slot.end:
-                    yield f"%{value.name} ({slot.start}..{slot.end}) and %{other.name} ({other.start}..{other.end}) are alive together"
+                    mine, theirs = f"({slot.start}..{slot.end})", f"({other.start}..{other.end})"
+                    yield f"%{value.name} {mine} and %{other.name} {theirs} are alive together"
             alive[value.name] = slot
         elif mnemonic == "dealloc":
             alive.pop(inst.operands[0].value.name, None)

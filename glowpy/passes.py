@@ -1,6 +1,7 @@
 """Passes and pipelines over either IR: naming, verifying, timing, printing.
 
-A pass is a frozen dataclass: its fields are its options, its docstring shows the IR before and after. A `Pipeline` is itself a pass.
+A pass is a frozen dataclass: its fields are its options, its docstring shows the IR before and
+after. A `Pipeline` is itself a pass.
 """
 
 from __future__ import annotations
@@ -87,7 +88,7 @@ class Pipeline(Pass[T]):
                 with ctx.timed(each.name):
                     pass_changed = each.run(f, ctx)
                 if ctx.verify_each:
-                    verify_function(f) if isinstance(f, Function) else verify_irfunction(f)
+                    _verify(f)
                 if ctx.after_pass is not None:
                     ctx.after_pass(each.name, f, pass_changed)
                 round_changed |= pass_changed
@@ -97,6 +98,13 @@ class Pipeline(Pass[T]):
         return changed
 
 
+def _verify(f: Function | IRFunction) -> None:
+    if isinstance(f, Function):
+        verify_function(f)
+    else:
+        verify_irfunction(f)
+
+
 @dataclass(frozen=True)
 class Why:
     """Where a rewrite says why it does not apply to a pattern it knows."""
@@ -104,14 +112,15 @@ class Why:
     node: Node
     explain: Callable[[str], None] | None
 
-    def no(self, reason: str) -> None:
-        """Refuses, with a reason for `--explain`."""
+    def no(self, reason: str) -> NodeValue | None:
+        """Refuses, with a reason for `--explain`; returns None, for the rewrite to return."""
         if self.explain is not None:
             self.explain(f"%{self.node.name}: {reason}")
+        return None
 
 
 class RewritePass(GraphPass):
-    """Tries `rewrite` on every node until nothing changes; a rewrite returns the value that replaces the node's first result."""
+    """Tries `rewrite` on every node; it returns the value that replaces the node's first result."""
 
     @abstractmethod
     def rewrite(self, f: Function, node: Node, why: Why) -> NodeValue | Node | None:

@@ -1,7 +1,8 @@
 """Scheduling: an order of the nodes that keeps little memory alive.
 
-The order is a post-order walk from the saves in which the operand whose computation needs the most memory beyond its own result is computed
-first (Glow's child-memory scheduler; the idea is Sethi and Ullman's). Saves come last, so a placeholder is read before it is written.
+The order is a post-order walk from the saves in which the operand whose computation needs the most
+memory beyond its own result is computed first (Glow's child-memory scheduler; the idea is Sethi and
+Ullman's). Saves come last, so a placeholder is read before it is written.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ def _result_size(node: Node) -> int:
 
 
 def _memory_needs(f: Function) -> dict[Node, int]:
-    """Bytes alive at the worst moment while a node and everything it needs is computed, its operands hungriest first."""
+    """Bytes alive at the worst moment while a node and all it needs is computed, hungriest first."""
     need: dict[Node, int] = {}
     for node in f.topological():
         operands = {v.node: None for _, v in node.operands() if v.node is not None}

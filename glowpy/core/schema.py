@@ -1,7 +1,7 @@
-"""What a class of nodes or instructions looks like, as data: `NodeSchema`, `InstSchema` and the traits that passes ask for.
+"""What a class of nodes or instructions looks like, as data: schemas, and the traits passes ask for.
 
-classgen writes one schema into each generated class. Cloning, equality, hashing, printing, parsing and common verification are written
-once over schemas.
+classgen writes one schema into each generated class. Cloning, equality, hashing, printing, parsing
+and common verification are written once over schemas.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ def _is_kind(value: Attr, kind: AttrKind) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class NodeSchema:
-    """Operands, attributes, results and traits of a node class. With `variadic`, the last input stands for any number."""
+    """Operands, attributes, results, traits of a node class; with `variadic` the input is any number."""
 
     mnemonic: str
     inputs: tuple[str, ...]

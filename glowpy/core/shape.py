@@ -48,8 +48,9 @@ def window_shape(
 ) -> Shape:
     """How many windows fit in each spatial dimension; pads are the begins, then the ends.
 
-    With `ceil` a last window may reach beyond the end pad, but must begin inside the input or its begin pad (ONNX pooling, opset 10).
-    Raises UserError if an attribute has the wrong length or a window is larger than the padded input.
+    With `ceil` a last window may reach beyond the end pad, but must begin inside the input or its
+    begin pad (ONNX pooling, opset 10). Raises UserError if an attribute has the wrong length or a
+    window is larger than the padded input.
     """
     rank = len(spatial)
     for name, values, length in (
@@ -74,7 +75,8 @@ def window_shape(
         )
         if room < 0:
             raise UserError(
-                f"window of {kernels[axis]} is larger than the padded input of {spatial[axis]} in spatial dimension {axis}"
+                f"window of {kernels[axis]} is larger than the padded input of {spatial[axis]} "
+                f"in spatial dimension {axis}"
             )
         steps = -(-room // strides[axis]) if ceil else room // strides[axis]
         if ceil and steps * strides[axis] >= spatial[axis] + pads[axis]:

@@ -20,7 +20,7 @@ Array = npt.NDArray[Any]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Tensor:
-    """Elements with their type. The array has exactly the type's shape and dtype; it may have zero strides (a splat)."""
+    """Elements with their type: the array has its shape and dtype, and may have zero strides (a splat)."""
 
     type: Type
     array: Array
@@ -61,7 +61,7 @@ class Tensor:
 
     def digest(self) -> str:
         """SHA-256 of the elements in row-major order."""
-        return hashlib.sha256(np.ascontiguousarray(self.array).view(np.uint8)).hexdigest()
+        return hashlib.sha256(self.array.tobytes()).hexdigest()
 
     def equals(self, other: Tensor) -> bool:
         """Bit-for-bit equality of type and elements."""

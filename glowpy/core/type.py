@@ -24,7 +24,7 @@ Shape = tuple[int, ...]
 
 MAX_RANK = 8
 MAX_BYTES = 1 << 40
-"""No tensor may be larger: a shape beyond this is a mistake or an attack, and is refused before anything is allocated."""
+"""No tensor may be larger; a shape beyond this is refused before anything is allocated."""
 
 _QUANTIZABLE = frozenset({ElemKind.I8, ElemKind.U8, ElemKind.I16, ElemKind.I32})
 
@@ -57,8 +57,8 @@ class Quant:
 class Type:
     """The static type of a value: element kind, shape, and quantization parameters if it is quantized.
 
-    Raises UserError where the shape is negative, of a rank above 8, or larger than 2**40 bytes, and where the quantization parameters do
-    not fit the kind or the shape.
+    Raises UserError where the shape is negative, of a rank above 8, or larger than 2**40 bytes, and
+    where the quantization parameters do not fit the kind or the shape.
     """
 
     kind: ElemKind

@@ -84,7 +84,7 @@ class Module:
         return created
 
     def create_constant(self, name: str, tensor: Tensor | Array, *, loc: Loc = UNKNOWN) -> Constant:
-        """Adds a tensor that is known now; an array keeps its own kind and shape, and must not be changed afterwards."""
+        """Adds a tensor that is known now; an array must not be changed afterwards."""
         return self.add_constant(
             Constant(
                 self.names.take(name),
@@ -131,8 +131,8 @@ class Module:
 class Function(Builder):
     """The nodes of one network over its module's storage.
 
-    `create_x` methods (generated) add nodes. The order of `nodes` is the order of creation; `topological()` gives one in which every node
-    stands behind its inputs.
+    `create_x` methods (generated) add nodes. The order of `nodes` is the order of creation;
+    `topological()` gives one in which every node stands behind its inputs.
     """
 
     def __init__(self, name: str, module: Module) -> None:
@@ -169,7 +169,7 @@ class Function(Builder):
     @property
     def inputs(self) -> list[Placeholder]:
         """The placeholders the function reads, in order of the module."""
-        read = set()
+        read: set[Node | Storage] = set()
         for node in self._nodes:
             reading = node.operands() if not isinstance(node, SaveNode) else [(0, node.input)]
             read.update(value.producer for _, value in reading)
@@ -224,7 +224,7 @@ class Function(Builder):
         self.module.names.release(node.name)
 
     def replace(self, node: Node, replacements: Sequence[Operand]) -> None:
-        """Makes users of each result of `node` use its replacement, erases `node`, and hands its name on to a node made for it."""
+        """Makes users of `node` use its replacements, erases it, and hands its name on to its heir."""
         for result, replacement in zip(node.results, replacements, strict=True):
             result.replace_all_uses_with(value_of(replacement))
         name = node.name
@@ -291,7 +291,7 @@ class Function(Builder):
         return copy
 
     def copy_into(self, target: Function, values: Mapping[NodeValue, NodeValue]) -> None:
-        """Adds a copy of every node to `target`; operands are replaced as `values` says, and stay where it says nothing."""
+        """Adds a copy of every node to `target`, with operands replaced where `values` says so."""
         twins = dict(values)
         for node in self.topological():
             inputs = [twins.get(value, value) for value in node.inputs]
@@ -302,7 +302,7 @@ class Function(Builder):
             twins.update(zip(node.results, twin.results, strict=True))
 
     def erase_dead(self, candidates: Iterable[Node] | None = None) -> bool:
-        """Erases nodes without users and side effects among `candidates` (default: all), then their inputs. True if any was."""
+        """Erases those of `candidates` (default: all) without users and side effects, then their inputs."""
         work = list(candidates if candidates is not None else self._nodes)
         changed = False
         while work:

@@ -1,7 +1,8 @@
 """Type inference: the result types of a node from the types of its inputs and its attributes.
 
-A rule takes the input types in schema order (a list for a variadic node), then the attributes as keywords, and returns one type or a tuple
-of types. Element-wise nodes need no rule: their inputs broadcast, and the result has the last input's kind, or bool for predicates.
+A rule takes the input types in schema order (a list for a variadic node), then the attributes as
+keywords, and returns one type or a tuple of types. Element-wise nodes need no rule: their inputs
+broadcast, and the result has the last input's kind, or bool for predicates.
 """
 
 from __future__ import annotations
@@ -32,7 +33,8 @@ def infer_types(
 ) -> tuple[Type, ...]:
     """The result types of a `cls` node.
 
-    Raises UserError if the inputs do not fit together, or if the class is typed (its result type cannot be inferred) and none is given.
+    Raises UserError if the inputs do not fit together, or if the class is typed (its result type
+    cannot be inferred) and none is given.
     """
     schema = cls.SCHEMA
     if not schema.results:

@@ -1,9 +1,11 @@
 """`Node`, `NodeValue` and the storage nodes refer to: `Constant` and `Placeholder`.
 
-- A value (`NodeValue`) is one result of a node, or a storage. It has a type and a use list; it is compared by identity.
-- A node has inputs, attributes, results and an optional predicate: a bool value that says for which elements (or whether) the result matters.
-  A backend may ignore it.
-- Nodes are changed only through `NodeValue.replace_all_uses_with`, `Node.set_input` and `Function.erase`, which keep the use lists right.
+- A value (`NodeValue`) is one result of a node, or a storage. It has a type and a use list; it is
+  compared by identity.
+- A node has inputs, attributes, results and an optional predicate: a bool value that says for which
+  elements (or whether) the result matters. A backend may ignore it.
+- Nodes are changed only through `NodeValue.replace_all_uses_with`, `Node.set_input` and
+  `Function.erase`, which keep the use lists right.
 """
 
 from __future__ import annotations
@@ -127,7 +129,8 @@ class Placeholder(Storage):
 class Constant(Storage):
     """A tensor that is known when the network is compiled.
 
-    A constant parsed from text may have only the digest of its elements; reading `tensor` is then a UserError.
+    A constant parsed from text may have only the digest of its elements; reading `tensor` is then a
+    UserError.
     """
 
     __slots__ = ("_digest", "_tensor")
@@ -256,7 +259,7 @@ class Node:
             value._uses.pop((self, index), None)
 
     def structural_key(self) -> Hashable:
-        """Equal for two nodes iff they compute the same: class, attributes, operands and result types; names do not matter."""
+        """Equal for two nodes iff they compute the same; names do not matter."""
         operands = tuple((index, id(value)) for index, value in self.operands())
         return (
             type(self),

@@ -33,7 +33,8 @@ def parse_module(
         text: What `print_module` writes.
         file: The name for error messages.
         extra: Backend-specific node classes that may occur.
-        blobs: Elements by SHA-256 for constants printed as a blob; without them such constants know only type and digest.
+        blobs: Elements by SHA-256 for constants printed as a blob; without them such constants know
+            only type and digest.
 
     Raises UserError with line, column and caret.
     """

@@ -1,6 +1,7 @@
 """The text of a module; `parser` reads it back.
 
-Nodes are printed in topological order, constants of up to 16 elements in full, splats by their value, others by the SHA-256 of their elements.
+Nodes are printed in topological order, constants of up to 16 elements in full, splats by their
+value, others by the SHA-256 of their elements.
 """
 
 from __future__ import annotations

@@ -6,7 +6,8 @@
 - Attributes are those of the schema, of their kinds.
 - Result types are what inference gives; a typed node's are what its rule accepts.
 - A predicate is of kind bool.
-- A save writes a placeholder of the type of its input, and no placeholder is saved twice in a function.
+- A save writes a placeholder of the type of its input, and no placeholder is saved twice in a
+  function.
 - What a class's own rule says: `@verify(XNode)` in `ops/` is a generator that yields messages.
 """
 

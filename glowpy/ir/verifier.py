@@ -1,10 +1,12 @@
 """The rules of the address level. `verify_irfunction` collects everything that is broken, then raises once.
 
 - Every operand is a weight of the function or a value made by an earlier instruction.
-- An allocated buffer is deallocated exactly once, after its last access, and never accessed outside its life.
+- An allocated buffer is deallocated exactly once, after its last access, and never accessed outside
+  its life.
 - A view lies inside its source, in an element kind of the same size.
 - Constant weights are never written; a buffer is written before it is read.
-- An output shares memory with an input only where the class has the `inplace` trait and both are exactly the same bytes.
+- An output shares memory with an input only where the class has the `inplace` trait and both are
+  exactly the same bytes.
 - A predicate is of kind bool. Attributes are those of the schema, of their kinds.
 - Instructions that only move or combine elements agree about kinds; copies agree about types.
 """
@@ -34,7 +36,7 @@ def verify_irfunction(f: IRFunction) -> None:
 
 def _program(f: IRFunction) -> Iterator[Diagnostic]:
     known: set[Value] = set(f.weights.values())
-    live: dict[Value, bool] = {weight: True for weight in f.weights.values()}
+    live: dict[Value, bool] = dict.fromkeys(f.weights.values(), True)
     written: set[Value] = set(f.weights.values())
     for inst in f.instructions:
         for message in (*_operands(inst, known, live), *_accesses(inst, written), *_own(inst)):
@@ -117,7 +119,8 @@ def _own(inst: Instruction) -> Iterator[str]:
         inst.has(Trait.SHAPE_ONLY)
         and inst.operands[0].value.type.kind is not inst.operands[1].value.type.kind
     ):
-        yield f"result has kind {inst.operands[0].value.type.kind.value}, expected {inst.operands[1].value.type.kind.value}"
+        result, source = (ref.value.type.kind.value for ref in inst.operands[:2])
+        yield f"result has kind {result}, expected {source}"
 
 
 def _view(inst: ViewInst) -> Iterator[str]:

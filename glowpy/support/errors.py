@@ -5,8 +5,9 @@ GlowError -- UserError      LoadError, VerifyError, UnsupportedError     exit co
           '- InternalError  a bug in glowpy: the stage, and a traceback
 ```
 
-A message is one lower-case sentence that names the operand and says "expected ..., got ..."; the location goes in `loc`, the line of
-the IR in `context`, and at most one remedy in `note`. Messages are written where the error is raised.
+A message is one lower-case sentence that names the operand and says "expected ..., got ..."; the
+location goes in `loc`, the line of the IR in `context`, and at most one remedy in `note`. Messages
+are written where the error is raised.
 """
 
 from __future__ import annotations

@@ -11,8 +11,9 @@ __all__ = ["UNKNOWN", "Loc"]
 class Loc:
     """A place in the user's input.
 
-    An ONNX node has `file`, `node` (its name or operator) and `index` (its position in the graph); text has `file`,
-    `line` and `column` (both counted from 1). Every pass hands the location of what it replaces to the replacement.
+    An ONNX node has `file`, `node` (its name or operator) and `index` (its position in the graph);
+    text has `file`, `line` and `column` (both counted from 1). Every pass hands the location of
+    what it replaces to the replacement.
     """
 
     file: str = ""

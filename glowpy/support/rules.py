@@ -15,8 +15,8 @@ F = TypeVar("F", bound=Callable[..., object])
 class Rules(Generic[F]):
     """What to do for each class of one kind.
 
-    `@verify(ConvolutionNode)` adds a rule, `verify[type(node)]` reads it. A table stands beside the engine that reads it and is filled,
-    at import time only, by modules of a higher layer.
+    `@verify(ConvolutionNode)` adds a rule, `verify[type(node)]` reads it. A table stands beside the
+    engine that reads it and is filled, at import time only, by modules of a higher layer.
     """
 
     def __init__(self, name: str, remedy: str = "") -> None:

@@ -1,7 +1,7 @@
 """The lexer and the scalar spellings that every text form (types, graph, IR, memory plan) shares.
 
-Tokens: `%name`, `@name`, identifiers, numbers, quoted strings, and the punctuation `( ) [ ] { } , : = < > ..`. `//` starts a comment that ends
-with the line. Nothing depends on line breaks.
+Tokens: `%name`, `@name`, identifiers, numbers, quoted strings, and the punctuation `( ) [ ] { } , :
+    = < > ..`. `//` starts a comment that ends with the line. Nothing depends on line breaks.
 """
 
 from __future__ import annotations

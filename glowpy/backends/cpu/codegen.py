@@ -1,14 +1,15 @@
 """Code generation: a program becomes one LLVM module, as text.
 
-Every run of instructions (see `glowpy.opt.ir.stack`) is one private function named after its first instruction; equal ones are shared. All but
-the buffers is constant. The entry point is
+Every run of instructions (see `glowpy.opt.ir.stack`) is one private function named after its first
+instruction; equal ones are shared. All but the buffers is constant. The entry point is
 
 ```c
 int NAME(const uint8_t *constants, uint8_t *mutable, uint8_t *activations);
 ```
 
-with buffers at the plan's offsets; it returns 0. `NAME_bound` takes a table of pointers, one for each placeholder in the order of the plan,
-in place of the mutable area: that is how arrays are bound without copying.
+with buffers at the plan's offsets; it returns 0. `NAME_bound` takes a table of pointers, one for
+each placeholder in the order of the plan, in place of the mutable area: that is how arrays are
+bound without copying.
 """
 
 from __future__ import annotations
@@ -26,8 +27,7 @@ from glowpy.ir.inst import Instruction
 from glowpy.ir.insts_gen import AllocInst, CopyInst, DeallocInst, SplatInst, ViewInst
 from glowpy.ir.liveness import lifetimes
 from glowpy.ir.value import Value, WeightVar
-
-runs = lambda f: [[i] for i in f.instructions if not isinstance(i, _MEMORY)]
+from glowpy.opt.ir.stack import runs
 from glowpy.support.text import Attr
 
 __all__ = ["entry_name", "generate_llvm", "unsupported"]
@@ -140,10 +140,8 @@ def _emit_copy(body: Body, inst: CopyInst) -> None:
         return
     symbol = f"llvm.memcpy.p0.p0.{body.module.dim}"
     body.module.declare(symbol, "void", ["ptr", "ptr", body.module.dim, "i1"])
-    size = inst.result.type.size
-    body.line(
-        f"call void @{symbol}(ptr {body.pointer(inst.result)}, ptr {body.pointer(inst.input)}, {body.module.dim} {size}, i1 false)"
-    )
+    to, source, size = body.pointer(inst.result), body.pointer(inst.input), inst.result.type.size
+    body.line(f"call void @{symbol}(ptr {to}, ptr {source}, {body.module.dim} {size}, i1 false)")
 
 
 def _emit_splat(body: Body, inst: SplatInst) -> None:

@@ -1,6 +1,7 @@
 """The seam to LLVM: the only module that imports llvmlite.
 
-LLVM IR comes in as text; what goes out is optimized IR, assembly, an object file, or code loaded into this process.
+LLVM IR comes in as text; what goes out is optimized IR, assembly, an object file, or code loaded
+into this process.
 """
 
 from __future__ import annotations

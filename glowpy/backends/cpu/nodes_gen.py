@@ -12,6 +12,7 @@ from glowpy.core.type import Type
 from glowpy.graph.function import Function
 from glowpy.graph.node import Node, NodeValue, Operand
 from glowpy.support.loc import Loc
+from glowpy.support.text import Attr
 
 __all__ = [
     "NODES",
@@ -249,7 +250,7 @@ def create_cpu_conv(
     loc: Loc | None = None,
 ) -> CpuConvNode:
     """A 2-D convolution with register tiles of tile_rows x tile_cols pixels by tile_vectors vectors. filter is [G, blocks, KH, KW, I, NR]."""
-    attrs = {
+    attrs: dict[str, Attr] = {
         "kernels": kernels,
         "strides": strides,
         "pads": pads,
@@ -288,7 +289,7 @@ def create_cpu_depthwise_conv(
     loc: Loc | None = None,
 ) -> CpuDepthwiseConvNode:
     """A 2-D convolution with one filter for each channel. filter is [KH, KW, C]."""
-    attrs = {
+    attrs: dict[str, Attr] = {
         "kernels": kernels,
         "strides": strides,
         "pads": pads,
@@ -320,7 +321,7 @@ def create_cpu_matmul(
     loc: Loc | None = None,
 ) -> CpuMatmulNode:
     """[M, K] times a right side packed to [blocks, K, NR], with register tiles of tile_rows by tile_vectors vectors."""
-    attrs = {
+    attrs: dict[str, Attr] = {
         "tile_rows": tile_rows,
         "tile_vectors": tile_vectors,
     }

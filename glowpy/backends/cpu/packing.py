@@ -1,4 +1,4 @@
-"""The packed layouts of weights, as libjit/README.md says: blocks of `NR` output channels, zeros where channels are missing."""
+"""The packed layouts of weights, as libjit/README.md says: blocks of output channels, zeros at the end."""
 
 from __future__ import annotations
 

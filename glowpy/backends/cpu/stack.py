@@ -1,7 +1,8 @@
 """Stacking: a run of element-wise instructions becomes one loop, or the epilogue of the product in front of it.
 
-Each member is a call of its scalar kernel; intermediate values stay in registers, and a result is stored only if something behind the run
-reads it (the paper's operator stacking, section 5.2, carried to products).
+Each member is a call of its scalar kernel; intermediate values stay in registers, and a result is
+stored only if something behind the run reads it (the paper's operator stacking, section 5.2,
+carried to products).
 """
 
 from __future__ import annotations
@@ -66,7 +67,8 @@ def _emit_members(
 ) -> None:
     """One element of every member: loads what comes from outside, calls the scalar kernels, stores what is needed.
 
-    `index` gives the element of an operand for the current position. The result of a product in front (`head`) is in memory.
+    `index` gives the element of an operand for the current position. The result of a product in
+    front (`head`) is in memory.
     """
     results: list[tuple[Value, str]] = []
     loaded: dict[tuple[str, str], str] = {}
@@ -97,7 +99,7 @@ def _emit_members(
 
 
 def emit_stack(body: Body, members: Sequence[Instruction], facts: Facts) -> None:
-    """The loop nest of a run of element-wise instructions; dimensions in which all operands behave alike are one loop."""
+    """The loop nest of a run of element-wise instructions; dimensions that all operands treat alike are one."""
     shape = members[0].operands[0].value.type.shape
     operands = [ref.value for inst in members for ref in inst.operands]
     groups = _collapse(shape, [value.type.shape for value in operands])
@@ -122,7 +124,10 @@ def _padded(shape: Shape, rank: int) -> Shape:
 
 
 def _collapse(shape: Shape, operands: Sequence[Shape]) -> list[list[int]]:
-    """The dimensions of `shape` in groups that every operand either has in full or repeats in full; those of length 1 are left out."""
+    """The dimensions of `shape` in groups that every operand either has in full or repeats in full.
+
+    Dimensions of length 1 are left out.
+    """
     groups: list[list[int]] = []
     previous: tuple[bool, ...] = ()
     for axis, size in enumerate(shape):
@@ -168,7 +173,7 @@ def emit_epilogue(
     facts: Facts,
     caller: Body,
 ) -> tuple[str, str]:
-    """The epilogue function of a run behind a product, and the environment with the pointers it needs: (function, environment).
+    """The epilogue of a run behind a product: (function, environment with the pointers it needs).
 
     The ABI is in libjit/README.md: the function runs the members on a tile of the head's result.
     """

@@ -1,25 +1,26 @@
 """Which register tile a convolution or a matrix product runs with: a cost model over all tiles that fit.
 
-A tile is `rows` x `cols` output pixels times `vectors` vectors of output channels; libjit/include/tile.h walks a
-grid of them. A matrix product is a grid of one row, whose pixels are the rows of the left operand. So is a
-convolution that looks at one pixel at a time.
+A tile is `rows` x `cols` output pixels times `vectors` vectors of output channels;
+libjit/include/tile.h walks a grid of them. A matrix product is a grid of one row, whose pixels are
+the rows of the left operand. So is a convolution that looks at one pixel at a time.
 
-The model counts processor cycles. For one step of the reduction a tile of p pixels and v vectors takes the
-largest of
+The model counts processor cycles. For one step of the reduction a tile of p pixels and v vectors
+takes the largest of
 
 * p * v / 2, as two fused multiply-adds start in a cycle;
 * (p + v) / 2, as two loads do: v vectors of weights, p elements of input;
-* 4.5, the latency of an addition to the same register, with what is lost where nothing else is left to do:
-  small tiles wait for themselves;
-* the bytes of weights / 24, if a block of weights is too big for the first-level cache.
+* 4.5, the latency of an addition to the same register, with what is lost where nothing else is left
+to do: small tiles wait for themselves; * the bytes of weights / 24, if a block of weights is too
+big for the first-level cache.
 
-Setting up and storing a tile takes a cycle for each of its vectors, and some more for the loops around it. The
-tiles at the end of a row, of a column and of the channels are smaller; they are counted as what they are. Each
-differently sized tile is code of its own, which costs time to compile, hence a small price on each.
+Setting up and storing a tile takes a cycle for each of its vectors, and some more for the loops
+around it. The tiles at the end of a row, of a column and of the channels are smaller; they are
+counted as what they are. Each differently sized tile is code of its own, which costs time to
+compile, hence a small price on each.
 
-* p * v sums, v weights and one element of input have to fit into the registers and leave one free, or LLVM
-  does not manage without the stack: a tile that spills is slower than any that does not.
-* The choice depends on nothing but the arguments.
+* p * v sums, v weights and one element of input have to fit into the registers and leave one free,
+or LLVM does not manage without the stack: a tile that spills is slower than any that does not. *
+The choice depends on nothing but the arguments.
 """
 
 from __future__ import annotations

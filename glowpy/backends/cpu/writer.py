@@ -74,7 +74,8 @@ class ModuleWriter:
         if key not in self._functions:
             name = f"{self.entry}.{self._names.take(wanted)}"
             how = "alwaysinline" if inline else "noinline"
-            text = f"define internal void @{name}({parameters}) {how} {self._attributes} {{\nentry:\n{body}  ret void\n}}\n"
+            head = f"define internal void @{name}({parameters}) {how} {self._attributes}"
+            text = f"{head} {{\nentry:\n{body}  ret void\n}}\n"
             self._functions[key] = (name, text)
         return self._functions[key][0]
 
@@ -85,7 +86,8 @@ class ModuleWriter:
             padded = [*values, *[0] * (_MAX_INTS - len(values))]
             items = ", ".join(f"{self.dim} {value}" for value in padded)
             lines.append(
-                f"{name} = private unnamed_addr constant %ints_t {{ {self.dim} {len(values)}, [{_MAX_INTS} x {self.dim}] [{items}] }}"
+                f"{name} = private unnamed_addr constant %ints_t "
+                f"{{ {self.dim} {len(values)}, [{_MAX_INTS} x {self.dim}] [{items}] }}"
             )
         lines += self._declarations.values()
         lines += [text for _, text in self._functions.values()]

@@ -1,1 +1,1 @@
-"""The interpreter: executes IR instructions with numpy over one arena. Slow, complete, and the reference meaning of every instruction."""
+"""The interpreter: executes IR with numpy over one arena. The reference meaning of every instruction."""

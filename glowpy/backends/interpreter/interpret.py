@@ -11,5 +11,7 @@ __all__ = ["interpret"]
 interpret: Rules[Callable[..., None]] = Rules(
     "interpret", "declare one with @interpret(XInst) in glowpy/ops/"
 )
-"""`@interpret(XInst)` functions take a Tensor for every operand in schema order, whose arrays are views into memory, and the attributes as
+"""`@interpret(XInst)` functions take a Tensor for every operand and the attributes as keywords.
+
+The tensors stand in schema order; their arrays are views into memory. The rule takes the attributes as
 keywords; they write the arrays of the outputs in place."""

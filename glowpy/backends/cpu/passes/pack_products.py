@@ -34,8 +34,9 @@ __all__ = ["PackProductsPass"]
 class PackProductsPass(RewritePass):
     """Turns products with constant right sides into the backend's own nodes.
 
-    `convolution` (f32, one or two spatial dimensions) becomes `cpu_conv`, or `cpu_depthwise_conv` where every channel is a group of its
-    own; `mat_mul` (f32, right side of rank 2) becomes `cpu_matmul`. Products with computed right sides stay as they are.
+    `convolution` (f32, one or two spatial dimensions) becomes `cpu_conv`, or `cpu_depthwise_conv`
+    where every channel is a group of its own; `mat_mul` (f32, right side of rank 2) becomes
+    `cpu_matmul`. Products with computed right sides stay as they are.
     """
 
     variant: Variant
@@ -49,7 +50,7 @@ class PackProductsPass(RewritePass):
             return self._mat_mul(f, node, why)
         return None
 
-    def _convolution(self, f: Function, n: ConvolutionNode, why: Why) -> Node | None:
+    def _convolution(self, f: Function, n: ConvolutionNode, why: Why) -> Node | NodeValue | None:
         if n.type.kind is not ElemKind.F32 or len(n.kernels) > 2:
             return why.no("only f32 in one or two spatial dimensions is packed")
         constant = n.filter.constant
@@ -104,7 +105,7 @@ class PackProductsPass(RewritePass):
             tile_rows=tile.rows, tile_cols=tile.cols, tile_vectors=tile.vectors,
         )  # fmt: skip
 
-    def _mat_mul(self, f: Function, n: MatMulNode, why: Why) -> Node | None:
+    def _mat_mul(self, f: Function, n: MatMulNode, why: Why) -> Node | NodeValue | None:
         if n.type.kind is not ElemKind.F32 or n.rhs.type.rank != 2:
             return why.no("only f32 with a right side of rank 2 is packed")
         constant = n.rhs.constant
