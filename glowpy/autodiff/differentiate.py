@@ -1,4 +1,4 @@
-"""Gradients of a value with respect to others, as new nodes (reverse mode: Linnainmaa 1970; Glow's differentiate phase)."""
+"""Gradients of a value with respect to others, as new nodes: reverse mode (Linnainmaa 1970)."""
 
 from __future__ import annotations
 
@@ -14,12 +14,14 @@ __all__ = ["differentiate", "gradients"]
 differentiate: Rules[Callable[..., list[Operand | None]]] = Rules(
     "differentiate", "declare a derivative for the operator"
 )
-"""`@differentiate(XNode)` functions take the function, the node and the gradient of its result, and return the gradient of each input, in the
+"""`@differentiate(XNode)` functions take the function, the node and the gradient of its result.
+
+They return the gradient of each input, in the
 shape of the result where the inputs broadcast; None where none flows."""
 
 
 def gradients(f: Function, of: NodeValue, by: Sequence[NodeValue]) -> list[NodeValue]:
-    """d sum(of) / d value for each value in `by`, as values of `f`; zeros where `of` does not depend on it.
+    """D sum(of) / d value for each value in `by`, as values of `f`; zeros where `of` does not depend on it.
 
     Raises UnsupportedError that names the first node on the way without a derivative.
     """

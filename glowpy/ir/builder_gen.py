@@ -12,6 +12,7 @@ from glowpy.core.type import Type
 from glowpy.ir import insts_gen as insts
 from glowpy.ir.inst import Instruction
 from glowpy.ir.value import Value
+from glowpy.support.text import Attr
 
 __all__ = ["IRBuilder"]
 
@@ -42,7 +43,7 @@ class IRBuilder(ABC):
         group: int,
     ) -> insts.ConvolutionInst:
         """Cross-correlation with a filter, plus a bias for each output channel. pads are the begins, then the ends, of the spatial dimensions."""
-        attrs = {
+        attrs: dict[str, Attr] = {
             "kernels": tuple(kernels),
             "strides": tuple(strides),
             "pads": tuple(pads),
@@ -64,7 +65,7 @@ class IRBuilder(ABC):
         rhs: Value,
     ) -> insts.AddInst:
         """lhs + rhs."""
-        attrs = {}
+        attrs: dict[str, Attr] = {}
         operands = (
             result,
             lhs,
@@ -79,7 +80,7 @@ class IRBuilder(ABC):
         rhs: Value,
     ) -> insts.SubInst:
         """lhs - rhs."""
-        attrs = {}
+        attrs: dict[str, Attr] = {}
         operands = (
             result,
             lhs,
@@ -94,7 +95,7 @@ class IRBuilder(ABC):
         rhs: Value,
     ) -> insts.MulInst:
         """lhs * rhs."""
-        attrs = {}
+        attrs: dict[str, Attr] = {}
         operands = (
             result,
             lhs,
@@ -109,7 +110,7 @@ class IRBuilder(ABC):
         rhs: Value,
     ) -> insts.DivInst:
         """lhs / rhs; integers truncate, and give 0 where rhs is 0."""
-        attrs = {}
+        attrs: dict[str, Attr] = {}
         operands = (
             result,
             lhs,
@@ -124,7 +125,7 @@ class IRBuilder(ABC):
         rhs: Value,
     ) -> insts.PowInst:
         """lhs to the power of rhs."""
-        attrs = {}
+        attrs: dict[str, Attr] = {}
         operands = (
             result,
             lhs,
@@ -139,7 +140,7 @@ class IRBuilder(ABC):
         rhs: Value,
     ) -> insts.MaxInst:
         """The larger of both; NaN if one is NaN."""
-        attrs = {}
+        attrs: dict[str, Attr] = {}
         operands = (
             result,
             lhs,
@@ -154,7 +155,7 @@ class IRBuilder(ABC):
         rhs: Value,
     ) -> insts.MinInst:
         """The smaller of both; NaN if one is NaN."""
-        attrs = {}
+        attrs: dict[str, Attr] = {}
         operands = (
             result,
             lhs,
@@ -168,7 +169,7 @@ class IRBuilder(ABC):
         input: Value,
     ) -> insts.NegInst:
         """-input."""
-        attrs = {}
+        attrs: dict[str, Attr] = {}
         operands = (
             result,
             input,
@@ -181,7 +182,7 @@ class IRBuilder(ABC):
         input: Value,
     ) -> insts.AbsInst:
         """The absolute value."""
-        attrs = {}
+        attrs: dict[str, Attr] = {}
         operands = (
             result,
             input,
@@ -194,7 +195,7 @@ class IRBuilder(ABC):
         input: Value,
     ) -> insts.SignInst:
         """-1, 0 or 1; NaN of NaN."""
-        attrs = {}
+        attrs: dict[str, Attr] = {}
         operands = (
             result,
             input,
@@ -207,7 +208,7 @@ class IRBuilder(ABC):
         input: Value,
     ) -> insts.FloorInst:
         """Rounded down."""
-        attrs = {}
+        attrs: dict[str, Attr] = {}
         operands = (
             result,
             input,
@@ -220,7 +221,7 @@ class IRBuilder(ABC):
         input: Value,
     ) -> insts.CeilInst:
         """Rounded up."""
-        attrs = {}
+        attrs: dict[str, Attr] = {}
         operands = (
             result,
             input,
@@ -233,7 +234,7 @@ class IRBuilder(ABC):
         input: Value,
     ) -> insts.RoundInst:
         """Rounded to the nearest integer, halves to even."""
-        attrs = {}
+        attrs: dict[str, Attr] = {}
         operands = (
             result,
             input,
@@ -246,7 +247,7 @@ class IRBuilder(ABC):
         input: Value,
     ) -> insts.SqrtInst:
         """The square root."""
-        attrs = {}
+        attrs: dict[str, Attr] = {}
         operands = (
             result,
             input,
@@ -259,7 +260,7 @@ class IRBuilder(ABC):
         input: Value,
     ) -> insts.ReciprocalInst:
         """1 / input."""
-        attrs = {}
+        attrs: dict[str, Attr] = {}
         operands = (
             result,
             input,
@@ -272,7 +273,7 @@ class IRBuilder(ABC):
         input: Value,
     ) -> insts.ExpInst:
         """e to the power of input."""
-        attrs = {}
+        attrs: dict[str, Attr] = {}
         operands = (
             result,
             input,
@@ -285,7 +286,7 @@ class IRBuilder(ABC):
         input: Value,
     ) -> insts.LogInst:
         """The natural logarithm."""
-        attrs = {}
+        attrs: dict[str, Attr] = {}
         operands = (
             result,
             input,
@@ -298,7 +299,7 @@ class IRBuilder(ABC):
         input: Value,
     ) -> insts.TanhInst:
         """The hyperbolic tangent."""
-        attrs = {}
+        attrs: dict[str, Attr] = {}
         operands = (
             result,
             input,
@@ -311,7 +312,7 @@ class IRBuilder(ABC):
         input: Value,
     ) -> insts.SigmoidInst:
         """1 / (1 + exp(-input))."""
-        attrs = {}
+        attrs: dict[str, Attr] = {}
         operands = (
             result,
             input,
@@ -324,7 +325,7 @@ class IRBuilder(ABC):
         input: Value,
     ) -> insts.ErfInst:
         """The error function."""
-        attrs = {}
+        attrs: dict[str, Attr] = {}
         operands = (
             result,
             input,
@@ -337,7 +338,7 @@ class IRBuilder(ABC):
         input: Value,
     ) -> insts.SinInst:
         """The sine of radians."""
-        attrs = {}
+        attrs: dict[str, Attr] = {}
         operands = (
             result,
             input,
@@ -350,7 +351,7 @@ class IRBuilder(ABC):
         input: Value,
     ) -> insts.CosInst:
         """The cosine of radians."""
-        attrs = {}
+        attrs: dict[str, Attr] = {}
         operands = (
             result,
             input,
@@ -364,7 +365,7 @@ class IRBuilder(ABC):
         rhs: Value,
     ) -> insts.EqInst:
         """lhs == rhs."""
-        attrs = {}
+        attrs: dict[str, Attr] = {}
         operands = (
             result,
             lhs,
@@ -379,7 +380,7 @@ class IRBuilder(ABC):
         rhs: Value,
     ) -> insts.LtInst:
         """lhs < rhs."""
-        attrs = {}
+        attrs: dict[str, Attr] = {}
         operands = (
             result,
             lhs,
@@ -394,7 +395,7 @@ class IRBuilder(ABC):
         rhs: Value,
     ) -> insts.LeInst:
         """lhs <= rhs."""
-        attrs = {}
+        attrs: dict[str, Attr] = {}
         operands = (
             result,
             lhs,
@@ -408,7 +409,7 @@ class IRBuilder(ABC):
         input: Value,
     ) -> insts.IsNanInst:
         """Whether input is NaN."""
-        attrs = {}
+        attrs: dict[str, Attr] = {}
         operands = (
             result,
             input,
@@ -421,7 +422,7 @@ class IRBuilder(ABC):
         input: Value,
     ) -> insts.NotInst:
         """Logical negation."""
-        attrs = {}
+        attrs: dict[str, Attr] = {}
         operands = (
             result,
             input,
@@ -435,7 +436,7 @@ class IRBuilder(ABC):
         rhs: Value,
     ) -> insts.AndInst:
         """Logical and; bitwise for integers."""
-        attrs = {}
+        attrs: dict[str, Attr] = {}
         operands = (
             result,
             lhs,
@@ -450,7 +451,7 @@ class IRBuilder(ABC):
         rhs: Value,
     ) -> insts.OrInst:
         """Logical or; bitwise for integers."""
-        attrs = {}
+        attrs: dict[str, Attr] = {}
         operands = (
             result,
             lhs,
@@ -465,7 +466,7 @@ class IRBuilder(ABC):
         rhs: Value,
     ) -> insts.XorInst:
         """Logical exclusive or; bitwise for integers."""
-        attrs = {}
+        attrs: dict[str, Attr] = {}
         operands = (
             result,
             lhs,
@@ -481,7 +482,7 @@ class IRBuilder(ABC):
         rhs: Value,
     ) -> insts.SelectInst:
         """lhs where the bool condition holds, else rhs."""
-        attrs = {}
+        attrs: dict[str, Attr] = {}
         operands = (
             result,
             condition,
@@ -496,7 +497,7 @@ class IRBuilder(ABC):
         input: Value,
     ) -> insts.ConvertInst:
         """The value in another element kind; floats truncate to integers and saturate, NaN gives 0."""
-        attrs = {}
+        attrs: dict[str, Attr] = {}
         operands = (
             result,
             input,
@@ -511,7 +512,7 @@ class IRBuilder(ABC):
         axis: int,
     ) -> insts.GatherInst:
         """Slices of input along dimension `axis`, picked by indices: negative ones count from the end, others are clamped into the range."""
-        attrs = {
+        attrs: dict[str, Attr] = {
             "axis": axis,
         }
         operands = (
@@ -528,7 +529,7 @@ class IRBuilder(ABC):
         rhs: Value,
     ) -> insts.MatMulInst:
         """The matrix product of the last two dimensions, as numpy's matmul: ranks of at least 2, leading dimensions broadcast."""
-        attrs = {}
+        attrs: dict[str, Attr] = {}
         operands = (
             result,
             lhs,
@@ -546,7 +547,7 @@ class IRBuilder(ABC):
         k: float,
     ) -> insts.LocalResponseNormalizationInst:
         """input / (k + alpha / size * sum of squares over `size` channels around) ** beta; channels are the last dimension."""
-        attrs = {
+        attrs: dict[str, Attr] = {
             "size": size,
             "alpha": float(alpha),
             "beta": float(beta),
@@ -565,7 +566,7 @@ class IRBuilder(ABC):
         axis: int,
     ) -> insts.SoftmaxInst:
         """exp(input - max) / sum of the same, along dimension `axis`."""
-        attrs = {
+        attrs: dict[str, Attr] = {
             "axis": axis,
         }
         operands = (
@@ -581,7 +582,7 @@ class IRBuilder(ABC):
         axis: int,
     ) -> insts.LogSoftmaxInst:
         """The logarithm of softmax along dimension `axis`."""
-        attrs = {
+        attrs: dict[str, Attr] = {
             "axis": axis,
         }
         operands = (
@@ -601,7 +602,7 @@ class IRBuilder(ABC):
         ceil: bool,
     ) -> insts.MaxPoolInst:
         """The largest element of each window; pads never win."""
-        attrs = {
+        attrs: dict[str, Attr] = {
             "kernels": tuple(kernels),
             "strides": tuple(strides),
             "pads": tuple(pads),
@@ -626,7 +627,7 @@ class IRBuilder(ABC):
         ceil: bool,
     ) -> insts.MaxPoolWithArgmaxInst:
         """The largest element of each window and where it is: the i64 index of the first one in the input as if that were N, C, spatial."""
-        attrs = {
+        attrs: dict[str, Attr] = {
             "kernels": tuple(kernels),
             "strides": tuple(strides),
             "pads": tuple(pads),
@@ -652,7 +653,7 @@ class IRBuilder(ABC):
         count_include_pads: bool,
     ) -> insts.AvgPoolInst:
         """The mean of each window. The divisor counts the pads iff count_include_pads, but never what `ceil` added behind them."""
-        attrs = {
+        attrs: dict[str, Attr] = {
             "kernels": tuple(kernels),
             "strides": tuple(strides),
             "pads": tuple(pads),
@@ -673,7 +674,7 @@ class IRBuilder(ABC):
         axes: tuple[int, ...],
     ) -> insts.ReduceAddInst:
         """The sum over `axes`."""
-        attrs = {
+        attrs: dict[str, Attr] = {
             "axes": tuple(axes),
         }
         operands = (
@@ -689,7 +690,7 @@ class IRBuilder(ABC):
         axes: tuple[int, ...],
     ) -> insts.ReduceMulInst:
         """The product over `axes`."""
-        attrs = {
+        attrs: dict[str, Attr] = {
             "axes": tuple(axes),
         }
         operands = (
@@ -705,7 +706,7 @@ class IRBuilder(ABC):
         axes: tuple[int, ...],
     ) -> insts.ReduceMaxInst:
         """The maximum over `axes`; NaN if one is NaN."""
-        attrs = {
+        attrs: dict[str, Attr] = {
             "axes": tuple(axes),
         }
         operands = (
@@ -721,7 +722,7 @@ class IRBuilder(ABC):
         axes: tuple[int, ...],
     ) -> insts.ReduceMinInst:
         """The minimum over `axes`; NaN if one is NaN."""
-        attrs = {
+        attrs: dict[str, Attr] = {
             "axes": tuple(axes),
         }
         operands = (
@@ -736,7 +737,7 @@ class IRBuilder(ABC):
         value: float,
     ) -> insts.SplatInst:
         """`value` in every element."""
-        attrs = {
+        attrs: dict[str, Attr] = {
             "value": float(value),
         }
         operands = (result,)
@@ -749,7 +750,7 @@ class IRBuilder(ABC):
         shuffle: tuple[int, ...],
     ) -> insts.TransposeInst:
         """Dimension i of the result is dimension shuffle[i] of the input."""
-        attrs = {
+        attrs: dict[str, Attr] = {
             "shuffle": tuple(shuffle),
         }
         operands = (
@@ -764,7 +765,7 @@ class IRBuilder(ABC):
         input: Value,
     ) -> insts.BroadcastInst:
         """input repeated to the result's shape, as numpy broadcasts; ranks are equal."""
-        attrs = {}
+        attrs: dict[str, Attr] = {}
         operands = (
             result,
             input,
@@ -777,7 +778,7 @@ class IRBuilder(ABC):
         type: Type,
     ) -> insts.AllocInst:
         """A buffer in the activation arena, from here to its dealloc."""
-        attrs = {}
+        attrs: dict[str, Attr] = {}
         operands = ()
         return self.add(insts.AllocInst(operands, attrs, name=self.fresh_name(name), type=type))
 
@@ -786,7 +787,7 @@ class IRBuilder(ABC):
         buffer: Value,
     ) -> insts.DeallocInst:
         """The end of a buffer's life."""
-        attrs = {}
+        attrs: dict[str, Attr] = {}
         operands = (buffer,)
         return self.add(insts.DeallocInst(operands, attrs))
 
@@ -798,7 +799,7 @@ class IRBuilder(ABC):
         offset: int,
     ) -> insts.ViewInst:
         """The contiguous elements of a buffer from element `offset` on, in another shape. Shares its memory."""
-        attrs = {
+        attrs: dict[str, Attr] = {
             "offset": offset,
         }
         operands = (source,)
@@ -810,7 +811,7 @@ class IRBuilder(ABC):
         input: Value,
     ) -> insts.CopyInst:
         """result = input."""
-        attrs = {}
+        attrs: dict[str, Attr] = {}
         operands = (
             result,
             input,
@@ -824,7 +825,7 @@ class IRBuilder(ABC):
         offsets: tuple[int, ...],
     ) -> insts.InsertTensorInst:
         """Copies input into result at `offsets`; the rest of result stays."""
-        attrs = {
+        attrs: dict[str, Attr] = {
             "offsets": tuple(offsets),
         }
         operands = (
@@ -841,7 +842,7 @@ class IRBuilder(ABC):
         steps: tuple[int, ...],
     ) -> insts.ExtractTensorInst:
         """result[i] = input[offsets + i * steps] in each dimension."""
-        attrs = {
+        attrs: dict[str, Attr] = {
             "offsets": tuple(offsets),
             "steps": tuple(steps),
         }

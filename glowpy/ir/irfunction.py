@@ -19,7 +19,8 @@ I = TypeVar("I", bound=Instruction)  # noqa: E741 - the instruction
 class IRFunction(IRBuilder):
     """A straight-line program over named memory. `create_x` methods (generated) append instructions.
 
-    Passes replace `instructions` as a whole; a value instruction must stand before every use of its value.
+    Passes replace `instructions` as a whole; a value instruction must stand before every use of its
+    value.
     """
 
     def __init__(self, name: str) -> None:
@@ -46,9 +47,9 @@ class IRFunction(IRBuilder):
     def replace_instructions(self, instructions: Iterable[Instruction]) -> None:
         """Makes `instructions` the program and frees the names of values that are no longer made."""
         kept = list(instructions)
-        alive = {inst.value for inst in kept if isinstance(inst, ValueInstruction)}
+        alive = {inst.value.name for inst in kept if isinstance(inst, ValueInstruction)}
         for inst in self.instructions:
-            if isinstance(inst, ValueInstruction) and inst.value not in alive:
+            if isinstance(inst, ValueInstruction) and inst.value.name not in alive:
                 self.names.release(inst.value.name)
         self.instructions = kept
 

@@ -17,8 +17,10 @@ memory @main {
 ```
 
 - Offsets and areas are in bytes; every buffer begins at a multiple of 64.
-- `live` is the interval of instructions, from the alloc to the dealloc, during which the buffer's bytes are its own.
-- The peak is the size of the activations area; its lower bound is the largest sum of live bytes at any instruction.
+- `live` is the interval of instructions, from the alloc to the dealloc, during which the buffer's
+  bytes are its own.
+- The peak is the size of the activations area; its lower bound is the largest sum of live bytes at
+  any instruction.
 """
 
 from __future__ import annotations
