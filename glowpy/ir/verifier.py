@@ -1,10 +1,12 @@
 """The rules of the address level. `verify_irfunction` collects everything that is broken, then raises once.
 
 - Every operand is a weight of the function or a value made by an earlier instruction.
-- An allocated buffer is deallocated exactly once, after its last access, and never accessed outside
-  its life.
+- An allocated buffer is deallocated exactly once, after its last access, and never accessed
+  outside its life.
 - A view lies inside its source, in an element kind of the same size.
-- Constant weights are never written; a buffer is written before it is read.
+- Constant weights are never written; a buffer is written before it is read. An instruction that
+  only moves elements may add to a buffer nobody has written: what it does not move stays
+  undefined.
 - An output shares memory with an input only where the class has the `inplace` trait and both are
   exactly the same bytes.
 - A predicate is of kind bool. Attributes are those of the schema, of their kinds.
@@ -81,8 +83,9 @@ def _operands(inst: Instruction, known: set[Value], live: dict[Value, bool]) -> 
 def _accesses(inst: Instruction, written: set[Value]) -> Iterator[str]:
     if isinstance(inst, (DeallocInst, ViewInst)):
         return
+    fills = {ref.value for ref in inst.operands if ref.access is Access.INOUT}
     for value in inst.reads():
-        if value.base not in written:
+        if value.base not in written and not (value in fills and inst.has(Trait.SHAPE_ONLY)):
             yield f"%{value.name} is read before it is written"
     outs = [ref for ref in inst.operands if ref.access.writes]
     for out in outs:

@@ -3,6 +3,14 @@
 from __future__ import annotations
 
 from glowpy.opt.graph.dce import DcePass
+from glowpy.opt.ir.dead_store import DeadStorePass
+from glowpy.opt.ir.elide_copy import ElideCopyPass
+from glowpy.opt.ir.peephole import PeepholePass
+from glowpy.opt.ir.share_buffers import ShareBuffersPass
+from glowpy.opt.ir.shrink_lifetimes import ShrinkLifetimesPass
+from glowpy.opt.ir.stack import StackPass
+from glowpy.opt.ir.view_extract import ViewExtractPass
+from glowpy.opt.ir.view_insert import ViewInsertPass
 from glowpy.passes import GraphPass, IRPass
 
 __all__ = ["GRAPH_DEFAULT", "GRAPH_PASSES", "IR_DEFAULT", "IR_PASSES"]
@@ -10,8 +18,17 @@ __all__ = ["GRAPH_DEFAULT", "GRAPH_PASSES", "IR_DEFAULT", "IR_PASSES"]
 GRAPH_DEFAULT: tuple[GraphPass, ...] = (DcePass(),)
 """What the recipe runs before and behind lowering, until nothing changes."""
 
-IR_DEFAULT: tuple[IRPass, ...] = ()
-"""What the recipe runs on the IR, in order."""
+IR_DEFAULT: tuple[IRPass, ...] = (
+    PeepholePass(),
+    DeadStorePass(),
+    ElideCopyPass(),
+    ViewExtractPass(),
+    ViewInsertPass(),
+    ShareBuffersPass(),
+    ShrinkLifetimesPass(),
+    StackPass(),
+)
+"""What the recipe runs on the IR, in order. Only the last two care where allocs and deallocs stand."""
 
 GRAPH_PASSES: dict[str, GraphPass] = {each.name: each for each in GRAPH_DEFAULT}
 """Every graph pass by its name, for `glowpy opt`."""

@@ -1,0 +1,99 @@
+"""Copy elision and copy propagation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from glowpy.ir.insts_gen import CopyInst, ViewInst
+from glowpy.ir.irfunction import IRFunction
+from glowpy.ir.liveness import Events
+from glowpy.ir.value import Value, WeightVar
+from glowpy.passes import IRPass, PassContext
+
+__all__ = ["ElideCopyPass"]
+
+
+@dataclass(frozen=True)
+class ElideCopyPass(IRPass):
+    """Removes copies: the producer writes straight into the copy's result, or the copy's readers read its input.
+
+    Before:
+        %x, %out = weight f32[4] mutable
+        %a = alloc f32[4]
+        exp @out %a, @in %x
+        copy @out %out, @in %a
+        dealloc @out %a
+    After:
+        %x, %out = weight f32[4] mutable
+        exp @out %out, @in %x
+    """
+
+    name: ClassVar[str] = "elide-copy"
+
+    def run(self, f: IRFunction, ctx: PassContext) -> bool:
+        """Tries every copy once, in program order. Linear but for the events of each buffer that is copied."""
+        del ctx
+        events = Events(f)
+        changed = False
+        for index, inst in enumerate(f.instructions):
+            if not isinstance(inst, CopyInst):
+                continue
+            if inst.result.same_memory(inst.input):
+                events.forget(index, inst)
+            elif _retargets(events, index, inst):
+                _retarget(f, events, index, inst)
+            elif _propagates(events, index, inst):
+                events.forget(index, inst)
+                events.merge(inst.result, inst.input)
+            else:
+                continue
+            changed = True
+        if changed:
+            f.replace_instructions(events.program)
+        return changed
+
+
+def _retargets(events: Events, index: int, copy: CopyInst) -> bool:
+    """Whether the copied buffer can be the result, a weight, from its first event on."""
+    result, buffer = copy.result, copy.input.base
+    if not isinstance(result, WeightVar) or buffer not in events.alloc:
+        return False
+    if buffer.type.size != result.type.size:
+        return False
+    last = max(events.last(buffer), index)
+    if any(True for _ in events.within(result, events.first(buffer), index)):
+        return False
+    later = [
+        *events.within(buffer, index + 1, last + 1),
+        *events.within(result, index + 1, last + 1),
+    ]
+    return not any(event.writes for event in later)
+
+
+def _retarget(f: IRFunction, events: Events, index: int, copy: CopyInst) -> None:
+    """Where the types differ, the buffer becomes a view of the weight."""
+    result, buffer = copy.result, copy.input.base
+    events.forget(index, copy)
+    if buffer.type == result.type:
+        events.merge(buffer, result)
+        return
+    f.names.release(buffer.name)
+    view = ViewInst((result,), {"offset": 0}, name=f.fresh_name(buffer.name), type=buffer.type)
+    events.slots[events.alloc[buffer]].append(view)
+    events.merge(buffer, view.value)
+
+
+def _propagates(events: Events, index: int, copy: CopyInst) -> bool:
+    """Whether all readers of the result, a buffer that only the copy writes, may read the input instead."""
+    result, source = copy.result, copy.input
+    if result not in events.alloc or _written_but_at(events, result, index):
+        return False
+    if events.used_before(result, index):
+        return False
+    last = events.last(result)
+    return not any(event.writes for event in events.within(source, index + 1, last + 1))
+
+
+def _written_but_at(events: Events, value: Value, index: int) -> bool:
+    return any(event.writes and event.index != index for event in events.of(value))
