@@ -7,6 +7,7 @@ NodeOnly(
     "(input - mean) / sqrt(variance + epsilon) * scale + bias; the four are vectors along dimension `axis`.",
     inputs=["input", "scale", "bias", "mean", "variance"],
     attrs=[integer("axis"), real("epsilon")],
+    traits=["axes"],
 )
 Op(
     "LocalResponseNormalization",
@@ -16,5 +17,5 @@ Op(
     traits=[],
     kernel={"input": ("f32",)},
 )
-Op("Softmax", "exp(input - max) / sum of the same, along dimension `axis`.", inputs=["input"], attrs=[integer("axis")], traits=["inplace"], kernel={"input": ("f32",)})
-Op("LogSoftmax", "The logarithm of softmax along dimension `axis`.", inputs=["input"], attrs=[integer("axis")], traits=["inplace"], kernel={"input": ("f32",)})
+Op("Softmax", "exp(input - max) / sum of the same, along dimension `axis`.", inputs=["input"], attrs=[integer("axis")], traits=["inplace", "axes"], kernel={"input": ("f32",)})
+Op("LogSoftmax", "The logarithm of softmax along dimension `axis`.", inputs=["input"], attrs=[integer("axis")], traits=["inplace", "axes"], kernel={"input": ("f32",)})

@@ -45,6 +45,9 @@ class Trait(StrEnum):
     """The result type is given, not inferred from the inputs."""
     SHAPE_ONLY = "shape_only"
     """Moves or repeats elements and computes nothing."""
+    AXES = "axes"
+    """The attribute `axis` or `axes` names dimensions of the data, which is the first input, or all
+    inputs of a variadic node; the result has the data's rank, and other dimensions may be in any order."""
     EPILOGUE = "epilogue"
     """The kernel can run a chain of element-wise instructions on each finished tile."""
 

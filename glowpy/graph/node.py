@@ -18,7 +18,7 @@ from glowpy.core.tensor import Array, Tensor
 from glowpy.core.type import Type
 from glowpy.support.errors import InternalError, UserError
 from glowpy.support.loc import UNKNOWN, Loc
-from glowpy.support.text import Attr
+from glowpy.support.text import Attr, print_attrs
 
 __all__ = [
     "PREDICATE",
@@ -263,7 +263,7 @@ class Node:
         operands = tuple((index, id(value)) for index, value in self.operands())
         return (
             type(self),
-            tuple(sorted(self.attrs.items())),
+            print_attrs(self.attrs),
             operands,
             tuple(r.type for r in self.results),
         )

@@ -1111,7 +1111,7 @@ class BatchNormalizationNode(Node):
             AttrSpec("epsilon", "float"),
         ),
         ("result",),
-        frozenset(),
+        frozenset({Trait.AXES}),
     )
 
     @property
@@ -1156,7 +1156,7 @@ class BatchNormalizationNode(Node):
 class LocalResponseNormalizationNode(Node):
     """input / (k + alpha / size * sum of squares over `size` channels around) ** beta; channels are the last dimension.
 
-    Declared in classgen/specs/norm.py:11.
+    Declared in classgen/specs/norm.py:12.
     """
 
     __slots__ = ()
@@ -1207,12 +1207,16 @@ class LocalResponseNormalizationNode(Node):
 class SoftmaxNode(Node):
     """exp(input - max) / sum of the same, along dimension `axis`.
 
-    Declared in classgen/specs/norm.py:19.
+    Declared in classgen/specs/norm.py:20.
     """
 
     __slots__ = ()
     SCHEMA: ClassVar[NodeSchema] = NodeSchema(
-        "softmax", ("input",), (AttrSpec("axis", "int"),), ("result",), frozenset({Trait.INPLACE})
+        "softmax",
+        ("input",),
+        (AttrSpec("axis", "int"),),
+        ("result",),
+        frozenset({Trait.INPLACE, Trait.AXES}),
     )
 
     @property
@@ -1231,7 +1235,7 @@ class SoftmaxNode(Node):
 class LogSoftmaxNode(Node):
     """The logarithm of softmax along dimension `axis`.
 
-    Declared in classgen/specs/norm.py:20.
+    Declared in classgen/specs/norm.py:21.
     """
 
     __slots__ = ()
@@ -1240,7 +1244,7 @@ class LogSoftmaxNode(Node):
         ("input",),
         (AttrSpec("axis", "int"),),
         ("result",),
-        frozenset({Trait.INPLACE}),
+        frozenset({Trait.INPLACE, Trait.AXES}),
     )
 
     @property
@@ -1453,7 +1457,7 @@ class ReduceAddNode(Node):
 
     __slots__ = ()
     SCHEMA: ClassVar[NodeSchema] = NodeSchema(
-        "reduce_add", ("input",), (AttrSpec("axes", "ints"),), ("result",), frozenset()
+        "reduce_add", ("input",), (AttrSpec("axes", "ints"),), ("result",), frozenset({Trait.AXES})
     )
 
     @property
@@ -1477,7 +1481,7 @@ class ReduceMulNode(Node):
 
     __slots__ = ()
     SCHEMA: ClassVar[NodeSchema] = NodeSchema(
-        "reduce_mul", ("input",), (AttrSpec("axes", "ints"),), ("result",), frozenset()
+        "reduce_mul", ("input",), (AttrSpec("axes", "ints"),), ("result",), frozenset({Trait.AXES})
     )
 
     @property
@@ -1501,7 +1505,7 @@ class ReduceMaxNode(Node):
 
     __slots__ = ()
     SCHEMA: ClassVar[NodeSchema] = NodeSchema(
-        "reduce_max", ("input",), (AttrSpec("axes", "ints"),), ("result",), frozenset()
+        "reduce_max", ("input",), (AttrSpec("axes", "ints"),), ("result",), frozenset({Trait.AXES})
     )
 
     @property
@@ -1525,7 +1529,7 @@ class ReduceMinNode(Node):
 
     __slots__ = ()
     SCHEMA: ClassVar[NodeSchema] = NodeSchema(
-        "reduce_min", ("input",), (AttrSpec("axes", "ints"),), ("result",), frozenset()
+        "reduce_min", ("input",), (AttrSpec("axes", "ints"),), ("result",), frozenset({Trait.AXES})
     )
 
     @property
@@ -1549,7 +1553,7 @@ class ReduceMeanNode(Node):
 
     __slots__ = ()
     SCHEMA: ClassVar[NodeSchema] = NodeSchema(
-        "reduce_mean", ("input",), (AttrSpec("axes", "ints"),), ("result",), frozenset()
+        "reduce_mean", ("input",), (AttrSpec("axes", "ints"),), ("result",), frozenset({Trait.AXES})
     )
 
     @property
@@ -1625,7 +1629,7 @@ class ConcatNode(Node):
         ("inputs",),
         (AttrSpec("axis", "int"),),
         ("result",),
-        frozenset({Trait.SHAPE_ONLY}),
+        frozenset({Trait.AXES, Trait.SHAPE_ONLY}),
         variadic=True,
     )
 

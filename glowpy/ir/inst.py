@@ -11,7 +11,7 @@ from glowpy.core.type import Type
 from glowpy.ir.value import Value
 from glowpy.support.errors import InternalError
 from glowpy.support.loc import UNKNOWN, Loc
-from glowpy.support.text import Attr
+from glowpy.support.text import Attr, print_attrs
 
 __all__ = ["Instruction", "OperandRef", "ValueInstruction"]
 
@@ -89,7 +89,7 @@ class Instruction:
     def structural_key(self) -> Hashable:
         """Equal for two instructions iff they do the same to the same memory."""
         operands = tuple(id(value) for value in self._operands)
-        return (type(self), tuple(sorted(self.attrs.items())), operands, id(self.predicate))
+        return (type(self), print_attrs(self.attrs), operands, id(self.predicate))
 
     def is_equal(self, other: Instruction) -> bool:
         """Whether both instructions do the same to the same memory."""

@@ -1245,7 +1245,7 @@ class MatMulInst(Instruction):
 class LocalResponseNormalizationInst(Instruction):
     """input / (k + alpha / size * sum of squares over `size` channels around) ** beta; channels are the last dimension.
 
-    Declared in classgen/specs/norm.py:11.
+    Declared in classgen/specs/norm.py:12.
     """
 
     __slots__ = ()
@@ -1303,7 +1303,7 @@ class LocalResponseNormalizationInst(Instruction):
 class SoftmaxInst(Instruction):
     """exp(input - max) / sum of the same, along dimension `axis`.
 
-    Declared in classgen/specs/norm.py:19.
+    Declared in classgen/specs/norm.py:20.
     """
 
     __slots__ = ()
@@ -1314,7 +1314,7 @@ class SoftmaxInst(Instruction):
             OperandSpec("input", Access.IN),
         ),
         (AttrSpec("axis", "int"),),
-        frozenset({Trait.INPLACE}),
+        frozenset({Trait.INPLACE, Trait.AXES}),
     )
 
     @property
@@ -1338,7 +1338,7 @@ class SoftmaxInst(Instruction):
 class LogSoftmaxInst(Instruction):
     """The logarithm of softmax along dimension `axis`.
 
-    Declared in classgen/specs/norm.py:20.
+    Declared in classgen/specs/norm.py:21.
     """
 
     __slots__ = ()
@@ -1349,7 +1349,7 @@ class LogSoftmaxInst(Instruction):
             OperandSpec("input", Access.IN),
         ),
         (AttrSpec("axis", "int"),),
-        frozenset({Trait.INPLACE}),
+        frozenset({Trait.INPLACE, Trait.AXES}),
     )
 
     @property
@@ -1592,7 +1592,7 @@ class ReduceAddInst(Instruction):
             OperandSpec("input", Access.IN),
         ),
         (AttrSpec("axes", "ints"),),
-        frozenset(),
+        frozenset({Trait.AXES}),
     )
 
     @property
@@ -1627,7 +1627,7 @@ class ReduceMulInst(Instruction):
             OperandSpec("input", Access.IN),
         ),
         (AttrSpec("axes", "ints"),),
-        frozenset(),
+        frozenset({Trait.AXES}),
     )
 
     @property
@@ -1662,7 +1662,7 @@ class ReduceMaxInst(Instruction):
             OperandSpec("input", Access.IN),
         ),
         (AttrSpec("axes", "ints"),),
-        frozenset(),
+        frozenset({Trait.AXES}),
     )
 
     @property
@@ -1697,7 +1697,7 @@ class ReduceMinInst(Instruction):
             OperandSpec("input", Access.IN),
         ),
         (AttrSpec("axes", "ints"),),
-        frozenset(),
+        frozenset({Trait.AXES}),
     )
 
     @property

@@ -27,13 +27,13 @@ void libjit_mat_mul_i64(int64_t *result, const int64_t *lhs, const int64_t *rhs,
 void libjit_mat_mul_u32(uint32_t *result, const uint32_t *lhs, const uint32_t *rhs, const ints_t *result_shape, const ints_t *lhs_shape, const ints_t *rhs_shape);
 void libjit_mat_mul_u64(uint64_t *result, const uint64_t *lhs, const uint64_t *rhs, const ints_t *result_shape, const ints_t *lhs_shape, const ints_t *rhs_shape);
 
-/* input / (k + alpha / size * sum of squares over `size` channels around) ** beta; channels are the last dimension. (classgen/specs/norm.py:11) */
+/* input / (k + alpha / size * sum of squares over `size` channels around) ** beta; channels are the last dimension. (classgen/specs/norm.py:12) */
 void libjit_local_response_normalization_f32(float *result, const float *input, const ints_t *result_shape, const ints_t *input_shape, dim_t size, float alpha, float beta, float k);
 
-/* exp(input - max) / sum of the same, along dimension `axis`. (classgen/specs/norm.py:19) */
+/* exp(input - max) / sum of the same, along dimension `axis`. (classgen/specs/norm.py:20) */
 void libjit_softmax_f32(float *result, const float *input, const ints_t *result_shape, const ints_t *input_shape, dim_t axis);
 
-/* The logarithm of softmax along dimension `axis`. (classgen/specs/norm.py:20) */
+/* The logarithm of softmax along dimension `axis`. (classgen/specs/norm.py:21) */
 void libjit_log_softmax_f32(float *result, const float *input, const ints_t *result_shape, const ints_t *input_shape, dim_t axis);
 
 /* The largest element of each window; pads never win. (classgen/specs/pool.py:7) */
