@@ -1,0 +1,200 @@
+"""The CPU backend: what its code looks like, and how it is bound, shared, cached and refused."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import glowpy
+from glowpy.backend import CompileOptions, Program
+from glowpy.backends.cpu import cache
+from glowpy.backends.cpu.backend import CpuBackend
+from glowpy.backends.cpu.codegen import generate_llvm
+from glowpy.backends.cpu.target import resolve_target
+from glowpy.core.type import parse_type
+from glowpy.engine import context
+from glowpy.graph.function import Function, Module
+from glowpy.graph.node import Operand, Placeholder
+from glowpy.recipe import build_program, generate_ir, graph_recipe
+
+Network = Callable[[Function, Placeholder], Operand]
+
+
+def network(type: str, build: Network) -> Module:
+    """A module with one function from placeholder `x` to placeholder `y`."""
+    module = Module()
+    x = module.create_placeholder("x", parse_type(type))
+    f = module.create_function("main")
+    result = build(f, x)
+    value = result if not isinstance(result, Placeholder) else result.value
+    node = getattr(value, "result", value)
+    f.create_save("save", node, module.create_placeholder("y", node.type))
+    return module
+
+
+def program_of(module: Module, options: CompileOptions | None = None) -> Program:
+    how = options or CompileOptions()
+    backend, ctx = CpuBackend(), context(how)
+    f = module.clone().main
+    graph_recipe(backend, how).run(f, ctx)
+    return build_program(f, generate_ir(f, backend, ctx), backend, ctx)
+
+
+def llvm_of(module: Module) -> str:
+    return generate_llvm(program_of(module), resolve_target(CompileOptions()), bound=False)
+
+
+def two_layers(f: Function, x: Placeholder) -> Operand:
+    weights = np.linspace(-1, 1, 8 * 8, dtype=np.float32).reshape(8, 8)
+    first = f.create_mat_mul("first", x, f.module.create_constant("w1", weights))
+    return f.create_mat_mul("second", first, f.module.create_constant("w2", weights + 1))
+
+
+def test_equal_kernels_are_written_once() -> None:
+    text = llvm_of(network("f32[12x8]", two_layers))
+    assert len(re.findall(r"define internal void @glowpy_main\.first", text)) == 1
+    assert "@glowpy_main.second" not in text
+    assert len(re.findall(r"call void @glowpy_main\.first", text)) == 2
+
+
+def test_chain_behind_a_product_is_its_epilogue() -> None:
+    def build(f: Function, x: Placeholder) -> Operand:
+        bias = f.module.create_constant("bias", np.arange(8, dtype=np.float32))
+        return f.create_relu("relu", f.create_add("biased", two_layers(f, x), bias))
+
+    module = network("f32[12x8]", build)
+    text = llvm_of(module)
+    assert "second_epilogue" in text
+    inputs = {"x": np.random.default_rng(0).standard_normal((12, 8), dtype=np.float32)}
+    expected = glowpy.compile(module, "interpreter")(inputs)["y"]
+    np.testing.assert_allclose(glowpy.compile(module, "cpu")(inputs)["y"], expected, rtol=1e-5)
+
+
+def test_one_element_constants_become_immediates() -> None:
+    def build(f: Function, x: Placeholder) -> Operand:
+        return f.create_add("sum", x, f.module.create_constant("three", np.array(3, np.int32)))
+
+    text = llvm_of(network("i32[5]", build))
+    assert re.search(r"call i32 @libjit_add_i32\(i32 %r\d+, i32 3\)", text)
+
+
+@pytest.mark.parametrize("shape", ["0", "0x3", "2x0x3"])
+def test_tensors_without_elements_run(shape: str) -> None:
+    module = network(f"f32[{shape}]", lambda f, x: f.create_exp("exp", x))
+    compiled = glowpy.compile(module, "cpu", CompileOptions(verify_each=True))
+    empty = np.zeros(compiled.inputs["x"].shape, np.float32)
+    assert compiled({"x": empty})["y"].shape == empty.shape
+
+
+def test_bound_arrays_are_used_in_place_even_if_unaligned() -> None:
+    compiled = glowpy.compile(network("f32[33]", lambda f, x: f.create_neg("neg", x)), "cpu")
+    instance = compiled.instance()
+    memory = np.zeros(80, np.float32)
+    x, y = memory[1:34], memory[35:68]
+    x[:] = np.arange(33)
+    instance.bind("x", x)
+    instance.bind("y", y)
+    instance.run()
+    assert instance["y"] is y
+    np.testing.assert_array_equal(y, -x)
+    assert memory[0] == memory[34] == memory[68] == 0
+
+
+def test_bind_refuses_what_it_cannot_use() -> None:
+    instance = glowpy.compile(
+        network("f32[4]", lambda f, x: f.create_neg("n", x)), "cpu"
+    ).instance()
+    with pytest.raises(glowpy.UserError, match="C-contiguous"):
+        instance.bind("x", np.zeros(8, np.float32)[::2])
+    with pytest.raises(glowpy.UserError, match="expected an array of type"):
+        instance.bind("x", np.zeros(4, np.float64))
+    with pytest.raises(glowpy.UserError, match="got 'z'"):
+        instance.bind("z", np.zeros(4, np.float32))
+    frozen = np.zeros(4, np.float32)
+    frozen.flags.writeable = False
+    with pytest.raises(glowpy.UserError, match="writeable"):
+        instance.bind("y", frozen)
+
+
+def test_calls_from_many_threads_agree() -> None:
+    compiled = glowpy.compile(network("f32[64x8]", two_layers), "cpu")
+    inputs = np.random.default_rng(1).standard_normal((16, 64, 8), dtype=np.float32)
+    expected = [compiled({"x": each})["y"] for each in inputs]
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda each: compiled({"x": each})["y"], inputs))
+    for one, other in zip(expected, found, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_machine_code_is_cached(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(cache, "cache_directory", lambda: tmp_path)
+    module = network("f32[7]", lambda f, x: f.create_tanh("tanh", x))
+    glowpy.compile(module, "cpu")
+    files = list(tmp_path.glob("*.o"))
+    assert len(files) == 1
+    stamp = files[0].stat().st_mtime_ns
+    files[0].touch()
+    glowpy.compile(module, "cpu")
+    assert list(tmp_path.glob("*.o")) == files
+    assert files[0].stat().st_mtime_ns > stamp
+    glowpy.compile(module, "cpu", CompileOptions(cache=False))
+    assert list(tmp_path.glob("*.o")) == files
+
+
+def test_kind_without_kernel_is_refused_with_every_place() -> None:
+    def build(f: Function, x: Placeholder) -> Operand:
+        return f.create_exp("second", f.create_exp("first", x))
+
+    with pytest.raises(glowpy.UnsupportedError) as caught:
+        glowpy.compile(network("f16[4]", build), "cpu")
+    assert len(caught.value.diagnostics) == 2
+    assert "no kernel for exp on f16[4]" in str(caught.value)
+
+
+def test_code_for_another_machine_cannot_run_here() -> None:
+    module = network("f32[4]", lambda f, x: f.create_neg("n", x))
+    with pytest.raises(glowpy.UserError, match="cannot run code"):
+        glowpy.compile(module, "cpu", CompileOptions(target="aarch64-linux-gnu"))
+
+
+@pytest.mark.parametrize(
+    ("target", "instruction"),
+    [
+        ("x86_64-linux-gnu", "retq"),
+        ("aarch64-linux-gnu", "ret"),
+        ("armv7-linux-gnueabihf", ".fnend"),
+        ("riscv64-linux-gnu", "ret"),
+        ("powerpc64le-linux-gnu", "blr"),
+        ("wasm32-unknown-unknown", "end_function"),
+    ],
+)
+def test_assembly_of_every_family(target: str, instruction: str) -> None:
+    module = network("f32[33]", lambda f, x: f.create_tanh("tanh", x))
+    options = CompileOptions(target=target)
+    text = CpuBackend().emit(program_of(module, options), options, "asm")
+    assert "glowpy_main" in text
+    assert instruction in text
+
+
+def test_unknown_targets_are_the_users_mistake() -> None:
+    module = network("f32[4]", lambda f, x: f.create_neg("n", x))
+    with pytest.raises(glowpy.UserError, match="z80"):
+        program_of(module, CompileOptions(target="z80-unknown-none"))
+
+
+def test_convolutions_of_one_dimension_are_packed() -> None:
+    def build(f: Function, x: Placeholder) -> Operand:
+        filter = f.module.create_constant("k", np.arange(30, dtype=np.float32).reshape(5, 3, 2))
+        bias = f.module.create_constant("b", np.arange(5, dtype=np.float32))
+        return f.create_convolution("conv", x, filter, bias, (3,), (2,), (1, 0), (1,), 1)
+
+    module = network("f32[2x9x2]", build)
+    assert any(inst.SCHEMA.mnemonic == "cpu_conv" for inst in program_of(module).ir.instructions)
+    inputs = {"x": np.random.default_rng(2).standard_normal((2, 9, 2), dtype=np.float32)}
+    expected = glowpy.compile(module, "interpreter")(inputs)["y"]
+    np.testing.assert_allclose(glowpy.compile(module, "cpu")(inputs)["y"], expected, rtol=1e-5)
