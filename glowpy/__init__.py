@@ -8,6 +8,8 @@ from glowpy.core.type import Type, parse_type
 from glowpy.engine import compile
 from glowpy.graph.function import Function, Module
 from glowpy.graph.node import Constant, Node, NodeValue, Placeholder
+from glowpy.importer import load
+from glowpy.session import InferenceSession
 from glowpy.support.errors import (
     GlowError,
     InternalError,
@@ -24,6 +26,7 @@ __all__ = [
     "ElemKind",
     "Function",
     "GlowError",
+    "InferenceSession",
     "Instance",
     "InternalError",
     "LoadError",
@@ -37,5 +40,6 @@ __all__ = [
     "UserError",
     "VerifyError",
     "compile",
+    "load",
     "parse_type",
 ]

@@ -1,0 +1,105 @@
+"""Checks of one ONNX node against the operator's schema, which the onnx package holds for every opset."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import onnx
+from onnx import AttributeProto, defs
+
+from glowpy.core.type import Type
+from glowpy.importer.onnx.registry import handler_of
+from glowpy.importer.onnx.source import domain_of
+from glowpy.importer.onnx.tensor import type_name
+from glowpy.support.errors import UserError
+
+__all__ = ["check_types", "structural_problems", "unsupported_reason"]
+
+
+def _schema(node: onnx.NodeProto, opset: int) -> defs.OpSchema | None:
+    try:
+        return defs.get_schema(node.op_type, opset, domain_of(node.domain))
+    except defs.SchemaError:
+        return None
+
+
+def _spell(node: onnx.NodeProto, opset: int) -> str:
+    domain = domain_of(node.domain)
+    return f"{domain}{'.' if domain else ''}{node.op_type} (opset {opset})"
+
+
+def unsupported_reason(node: onnx.NodeProto, opset: int | None) -> str:
+    """Why a node cannot be imported, whatever its inputs are; empty if it can."""
+    if opset is None:
+        return f"{node.op_type}: the model imports no opset of the domain '{node.domain}'"
+    if handler_of(domain_of(node.domain), node.op_type, opset) is None:
+        return f"{_spell(node, opset)} is not supported"
+    schema = _schema(node, opset)
+    if schema is not None and schema.deprecated:
+        return f"{_spell(node, opset)} is not supported: the operator ended before this opset"
+    if schema is None:
+        return f"{_spell(node, opset)} is not supported: ONNX has no such operator"
+    unknown = [a.name for a in node.attribute if a.name not in schema.attributes]
+    if unknown:
+        return f"{_spell(node, opset)}: attribute '{unknown[0]}' is not supported"
+    return ""
+
+
+def structural_problems(node: onnx.NodeProto, opset: int) -> list[str]:
+    """What is wrong with the number of inputs and outputs and with the attributes of a node that can be imported."""
+    schema = _schema(node, opset)
+    if schema is None:
+        return []
+    found = []
+    for what, got, least, most in (
+        ("inputs", len(node.input), schema.min_input, schema.max_input),
+        ("outputs", len(node.output), schema.min_output, schema.max_output),
+    ):
+        if not least <= got <= most:
+            bounds = f"{least}" if least == most else f"{least} to {most}"
+            bounds = f"at least {least}" if most > 1 << 20 else bounds
+            found.append(f"{node.op_type}: expected {bounds} {what}, got {got}")
+    given = {attribute.name: attribute for attribute in node.attribute}
+    if len(given) != len(node.attribute):
+        found.append(f"{node.op_type}: an attribute is given twice")
+    kinds = {value: key for key, value in AttributeProto.AttributeType.items()}
+    for name, attribute in schema.attributes.items():
+        expected = str(attribute.type).rpartition(".")[2]
+        if name not in given:
+            if attribute.required and name != "consumed_inputs":
+                found.append(f"{node.op_type}: attribute '{name}' is required")
+        elif (got := kinds.get(given[name].type, "nothing")) != expected:
+            found.append(f"{node.op_type}: attribute '{name}': expected {expected}, got {got}")
+    return found
+
+
+def check_types(node: onnx.NodeProto, opset: int, types: Sequence[Type | None]) -> None:
+    """Raises UserError where the element kinds of the inputs are not those the schema allows.
+
+    None among the types stands for a sequence, or for an input that is not given.
+    """
+    schema = _schema(node, opset)
+    if schema is None:
+        return
+    allowed = {each.type_param_str: each.allowed_type_strs for each in schema.type_constraints}
+    chosen: dict[str, tuple[int, str]] = {}
+    for index, type in enumerate(types):
+        formal = schema.inputs[min(index, len(schema.inputs) - 1)]
+        if type is None:
+            continue
+        name = type_name(type.kind)
+        expected = allowed.get(formal.type_str, [formal.type_str])
+        if name not in expected:
+            raise UserError(
+                f"expected {', '.join(_short(expected))} as input {index} ('{node.input[index]}'), got {type}"
+            )
+        if formal.type_str in allowed and formal.is_homogeneous:
+            first, seen = chosen.setdefault(formal.type_str, (index, name))
+            if seen != name:
+                raise UserError(
+                    f"expected inputs {first} and {index} of one element type, got {types[first]} and {type}"
+                )
+
+
+def _short(names: Sequence[str]) -> list[str]:
+    return sorted(name.removeprefix("tensor(").removesuffix(")") for name in names)

@@ -1,0 +1,101 @@
+"""Import of convolutions, and of what all windows share: kernels, strides, dilations and pads from ONNX attributes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from glowpy.core.type import Shape
+from glowpy.importer.onnx.moves import channels_first, channels_last, full
+from glowpy.importer.onnx.node import OnnxNode, Value, from_onnx
+from glowpy.support.errors import UserError
+
+__all__ = ["Window", "window"]
+
+
+@dataclass(frozen=True)
+class Window:
+    """A window over spatial dimensions. pads are the begins, then the ends."""
+
+    kernels: Shape
+    strides: Shape
+    dilation: Shape
+    pads: Shape
+
+
+def window(n: OnnxNode, spatial: Sequence[int], kernels: Sequence[int]) -> Window:
+    """The window of a convolution or pool over dimensions `spatial`, with `auto_pad` worked out.
+
+    Raises UserError if an attribute has the wrong length or `auto_pad` contradicts `pads`.
+    """
+    rank = len(spatial)
+    strides = n.integers("strides") or (1,) * rank
+    dilation = n.integers("dilations") or (1,) * rank
+    for name, values in (("kernel_shape", kernels), ("strides", strides), ("dilations", dilation)):
+        if len(values) != rank or min(values, default=1) < 1:
+            raise UserError(
+                f"attribute '{name}': expected {rank} sizes of at least 1, got {list(values)}"
+            )
+    auto = n.text("auto_pad", "NOTSET")
+    given = n.integers("pads")
+    if auto == "NOTSET":
+        pads = given or (0,) * (2 * rank)
+    elif auto == "VALID":
+        pads = (0,) * (2 * rank)
+    elif auto in ("SAME_UPPER", "SAME_LOWER"):
+        pads = _same(spatial, kernels, strides, dilation, upper=auto == "SAME_UPPER")
+    else:
+        raise UserError(f"attribute 'auto_pad': expected NOTSET, VALID or SAME, got '{auto}'")
+    if len(pads) != 2 * rank or min(pads, default=0) < 0:
+        raise UserError(
+            f"attribute 'pads': expected {2 * rank} sizes of at least 0, got {list(pads)}"
+        )
+    return Window(tuple(kernels), strides, dilation, tuple(pads))
+
+
+def _same(
+    spatial: Sequence[int],
+    kernels: Sequence[int],
+    strides: Sequence[int],
+    dilation: Sequence[int],
+    *,
+    upper: bool,
+) -> Shape:
+    """Pads that give ceil(size / stride) windows; an odd one goes to the end if `upper`, else to the begin."""
+    begins, ends = [], []
+    for size, kernel, stride, step in zip(spatial, kernels, strides, dilation, strict=True):
+        reach = (-(-size // stride) - 1) * stride + (kernel - 1) * step + 1
+        total = max(reach - size, 0)
+        begins.append(total // 2 if upper else total - total // 2)
+        ends.append(total - begins[-1])
+    return (*begins, *ends)
+
+
+@from_onnx("Conv")
+def _conv(n: OnnxNode) -> Value:
+    """Activations become N, spatial..., C around the convolution, filters O, spatial..., I for good."""
+    x, w = n.type(0), n.type(1)
+    if x.rank != w.rank or not 3 <= x.rank <= 5:
+        raise UserError(f"expected an input and a filter of one rank from 3 to 5, got {x} and {w}")
+    kernels, group = n.integers("kernel_shape") or w.shape[2:], n.integer("group", 1)
+    if kernels != w.shape[2:]:
+        raise UserError(f"attribute 'kernel_shape': expected that of {w}, got {list(kernels)}")
+    if group < 1 or w.shape[1] * group != x.shape[1] or w.shape[0] % group:
+        raise UserError(
+            f"expected a filter of [O, {x.shape[1]} / group, ...] with O a multiple of group {group}, got {w}"
+        )
+    win = window(n, x.shape[2:], kernels)
+    outputs = x.with_shape((w.shape[0],))
+    bias = n.input(2) if n.has(2) else n.operand(full(outputs, 0), f"{n.name}_bias")
+    result = n.f.create_convolution(
+        n.name,
+        n.operand(channels_last(n, n.value(0)), n.proto.input[0]),
+        n.operand(channels_last(n, n.value(1)), n.proto.input[1]),
+        bias,
+        win.kernels,
+        win.strides,
+        win.pads,
+        win.dilation,
+        group,
+    )
+    return channels_first(n, result.result)

@@ -1,0 +1,207 @@
+"""Import of element-wise operators: those that mean what a node means, and those composed of several."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from onnx import TensorProto
+
+from glowpy.core.elemkind import ElemKind
+from glowpy.core.tensor import Tensor
+from glowpy.core.type import Type
+from glowpy.graph.node import Node, NodeValue
+from glowpy.importer.onnx.moves import convert, full, reshape
+from glowpy.importer.onnx.node import OnnxNode, Result, Value, from_onnx
+from glowpy.importer.onnx.tensor import kind_of
+from glowpy.ops.elementwise import ONNX_ELEMENTWISE
+from glowpy.support.errors import UserError
+
+__all__: list[str] = []
+
+
+def _register(op_type: str, cls: type[Node]) -> None:
+    @from_onnx(op_type)
+    def _(n: OnnxNode) -> NodeValue:
+        return n.f.create(cls, n.name, _operands(n), {}).result
+
+
+for _op_type, _cls in ONNX_ELEMENTWISE.items():
+    _register(_op_type, _cls)
+
+
+def _operands(n: OnnxNode) -> list[NodeValue]:
+    """The inputs; below opset 7, the second one placed under the first as the attributes `broadcast` and `axis` say."""
+    if n.opset >= 7 or n.num_inputs != 2:
+        return n.inputs()
+    lhs, rhs = n.type(0), n.type(1)
+    if not n.flag("broadcast"):
+        if lhs.shape != rhs.shape:
+            raise UserError(
+                f"expected inputs of one shape without 'broadcast', got {lhs} and {rhs}"
+            )
+        return n.inputs()
+    axis = n.integer("axis", lhs.rank - rhs.rank)
+    axis = axis + lhs.rank if axis < 0 else axis
+    behind = lhs.rank - axis - rhs.rank
+    fits = axis >= 0 and behind >= 0
+    if not fits or any(r not in (1, d) for r, d in zip(rhs.shape, lhs.shape[axis:], strict=False)):
+        raise UserError(f"{rhs} does not broadcast to {lhs} from dimension {axis} on")
+    placed = reshape(n, n.value(1), (*rhs.shape, *(1,) * behind))
+    return [n.input(0), n.operand(placed, n.proto.input[1])]
+
+
+@from_onnx("Greater")
+def _greater(n: OnnxNode) -> NodeValue:
+    lhs, rhs = _operands(n)
+    return n.f.create_lt(n.name, rhs, lhs).result
+
+
+@from_onnx("GreaterOrEqual", since=12)
+def _greater_or_equal(n: OnnxNode) -> NodeValue:
+    return n.f.create_le(n.name, n.input(1), n.input(0)).result
+
+
+_ELEM_TYPES = frozenset(TensorProto.DataType.keys())
+
+Chain = Callable[[OnnxNode, NodeValue, NodeValue], NodeValue]
+_CHAINS: dict[str, Chain] = {
+    "Sum": lambda n, lhs, rhs: n.f.create_add(n.name, lhs, rhs).result,
+    "Max": lambda n, lhs, rhs: n.f.create_max(n.name, lhs, rhs).result,
+    "Min": lambda n, lhs, rhs: n.f.create_min(n.name, lhs, rhs).result,
+    "Mean": lambda n, lhs, rhs: n.f.create_add(n.name, lhs, rhs).result,
+}
+
+
+@from_onnx(*_CHAINS)
+def _chain(n: OnnxNode) -> NodeValue:
+    """Any number of inputs; below opset 8 they do not broadcast."""
+    first, *rest = n.inputs()
+    if n.opset < 8 and any(value.type.shape != first.type.shape for value in rest):
+        raise UserError("expected inputs of one shape below opset 8")
+    result = first
+    for value in rest:
+        result = _CHAINS[n.proto.op_type](n, result, value)
+    if n.proto.op_type == "Mean" and rest:
+        count = _scalar(n, result.type.kind, n.num_inputs)
+        result = n.f.create_div(n.name, result, count).result
+    return result
+
+
+def _scalar(n: OnnxNode, kind: ElemKind, value: float) -> NodeValue:
+    """A scalar that broadcasts."""
+    return n.f.create_splat(f"{n.name}_scalar", Type(kind, ()), float(value)).result
+
+
+@from_onnx("Relu")
+def _relu(n: OnnxNode) -> NodeValue:
+    return n.f.create_relu(n.name, n.input(0)).result
+
+
+@from_onnx("LeakyRelu")
+def _leaky_relu(n: OnnxNode) -> NodeValue:
+    return n.f.create_leaky_relu(n.name, n.input(0), n.real("alpha", 0.01)).result
+
+
+@from_onnx("Clip")
+def _clip_1(n: OnnxNode) -> NodeValue:
+    low, high = n.real("min", float("-inf")), n.real("max", float("inf"))
+    return n.f.create_clip(n.name, n.input(0), low, high).result
+
+
+@from_onnx("Clip", since=11)
+def _clip_11(n: OnnxNode) -> Value:
+    """One clip if both bounds are known floats; integers keep all their bits in bounds that are operands."""
+    result = n.value(0)
+    for index in (1, 2):
+        if n.has(index) and n.type(index).count != 1:
+            raise UserError(f"expected a scalar as input {index}, got {n.type(index)}")
+    known = all(not n.has(i) or isinstance(n.value(i), Tensor) for i in (1, 2))
+    if known and result.type.kind.is_float and (n.has(1) or n.has(2)):
+        low = float(n.known_scalar(1)) if n.has(1) else float("-inf")
+        high = float(n.known_scalar(2)) if n.has(2) else float("inf")
+        return n.f.create_clip(n.name, n.input(0), low, high).result
+    if n.has(1):
+        bound = n.operand(reshape(n, n.value(1), ()), n.proto.input[1])
+        result = n.f.create_max(n.name, n.operand(result, n.proto.input[0]), bound).result
+    if n.has(2):
+        bound = n.operand(reshape(n, n.value(2), ()), n.proto.input[2])
+        result = n.f.create_min(n.name, n.operand(result, n.proto.input[0]), bound).result
+    return result
+
+
+@from_onnx("Shrink", since=9)
+def _shrink(n: OnnxNode) -> Value:
+    """The input plus bias below -lambd, minus bias above lambd, else 0; integers in f64."""
+    kind = n.type(0).kind
+    wide = kind if kind.is_float else ElemKind.F64
+    x = n.operand(convert(n, n.value(0), wide), n.proto.input[0])
+    f, limit, bias = n.f, n.real("lambd", 0.5), _scalar(n, wide, n.real("bias", 0.0))
+    below = f.create_lt(n.name, x, _scalar(n, wide, -limit))
+    above = f.create_lt(n.name, _scalar(n, wide, limit), x)
+    high = f.create_select(n.name, above, f.create_sub(n.name, x, bias), _scalar(n, wide, 0.0))
+    result = f.create_select(n.name, below, f.create_add(n.name, x, bias), high).result
+    return convert(n, result, kind)
+
+
+@from_onnx("Pow")
+def _pow(n: OnnxNode) -> Value:
+    """The base's kind, whatever the exponent's (from opset 12 on).
+
+    Integers to a small known exponent are multiplied, which is exact; otherwise they are computed in f64 and rounded.
+    """
+    base, exponent = _operands(n)
+    kind = base.type.kind
+    if kind.is_float:
+        exponent = n.operand(convert(n, exponent, kind))
+        return n.f.create_pow(n.name, base, exponent).result
+    given = n.value(1)
+    power = given.splat_value if isinstance(given, Tensor) else None
+    if power is not None and 0 <= power <= 64 and power == int(power) and given.type.rank == 0:
+        return _power(n, base, int(power))
+    wide = [n.operand(convert(n, value, ElemKind.F64)) for value in (base, exponent)]
+    exact = n.f.create_round(n.name, n.f.create_pow(n.name, *wide))
+    return convert(n, exact.result, kind)
+
+
+def _power(n: OnnxNode, base: NodeValue, exponent: int) -> Value:
+    """`base` multiplied by itself, by squaring."""
+    result: NodeValue | None = None
+    while exponent:
+        if exponent & 1:
+            result = base if result is None else n.f.create_mul(n.name, result, base).result
+        exponent >>= 1
+        base = n.f.create_mul(n.name, base, base).result if exponent else base
+    return full(base.type, 1) if result is None else result
+
+
+@from_onnx("Cast")
+def _cast(n: OnnxNode) -> Value:
+    """To another kind. `saturate` and `round_mode` concern only 8-bit floats, which are not supported."""
+    if n.opset < 6:
+        name = n.text("to", "")
+        if name not in _ELEM_TYPES:
+            raise UserError(f"expected the name of an element type, got '{name}'")
+        return convert(n, n.value(0), kind_of(TensorProto.DataType.Value(name)))
+    return convert(n, n.value(0), kind_of(n.integer("to", 0)))
+
+
+@from_onnx("CastLike", since=15)
+def _cast_like(n: OnnxNode) -> Value:
+    return convert(n, n.value(0), n.type(1).kind)
+
+
+@from_onnx("Dropout")
+def _dropout_1(n: OnnxNode) -> tuple[Result, ...]:
+    """Below opset 7 `is_test` said whether the model is trained; exporters that leave it out mean inference."""
+    if n.opset < 7 and n.has_attribute("is_test") and not n.flag("is_test"):
+        raise n.unsupported("training", note="export the model for inference")
+    kind = ElemKind.BOOL if n.opset >= 10 else n.type(0).kind
+    return n.value(0), full(n.type(0).with_kind(kind), 1)
+
+
+@from_onnx("Dropout", since=12)
+def _dropout_12(n: OnnxNode) -> tuple[Result, ...]:
+    """In training, a ratio of 0 changes nothing either."""
+    if n.has(2) and n.known_scalar(2) and (not n.has(1) or n.known_scalar(1)):
+        raise n.unsupported("training_mode", note="export the model for inference")
+    return n.value(0), full(n.type(0).with_kind(ElemKind.BOOL), 1)

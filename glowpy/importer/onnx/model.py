@@ -1,0 +1,349 @@
+"""From an ONNX model to a `Module`: checks, order, and one import function called for each node.
+
+- Every operator, opset, attribute and element type that cannot be imported is found before anything is
+  reported; so is every node that is wrong in itself. Nodes that depend on such a node are passed over.
+- A node whose inputs are all known is computed at once by the interpreter, so that shape computations leave
+  nothing behind; results too large to keep are left to run time.
+- Placeholders stand in the order of the model: its inputs without initializers, then its outputs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import onnx
+
+from glowpy.core.tensor import Array, Tensor
+from glowpy.core.type import Shape, Type
+from glowpy.engine import evaluate
+from glowpy.graph.function import Module
+from glowpy.graph.node import NodeValue, Placeholder, value_of
+from glowpy.graph.verifier import verify_module
+from glowpy.importer.onnx.check import check_types, structural_problems, unsupported_reason
+from glowpy.importer.onnx.node import (
+    OnnxNode,
+    Result,
+    Scope,
+    TensorSequence,
+    Value,
+    ValueNeededError,
+)
+from glowpy.importer.onnx.order import in_order
+from glowpy.importer.onnx.registry import handler_of
+from glowpy.importer.onnx.signature import ValueInfo, bind, value_info
+from glowpy.importer.onnx.source import Source, domain_of, read_source
+from glowpy.importer.onnx.tensor import decode, decode_sparse
+from glowpy.support.errors import Diagnostic, InternalError, UnsupportedError, UserError
+from glowpy.support.loc import Loc
+
+__all__ = ["OnnxModel", "load", "read_model"]
+
+FOLD_BYTES = 1 << 26
+"""Known results of more bytes than this are computed at run time; they would only make the program large."""
+
+
+def load(
+    model: str | Path | bytes | onnx.ModelProto,
+    *,
+    shapes: Mapping[str, Shape] | None = None,
+    dims: Mapping[str, int] | None = None,
+    values: Mapping[str, Array] | None = None,
+) -> Module:
+    """Imports an ONNX model as a module with one function.
+
+    Args:
+        model: A path, the bytes of a file, or a parsed model.
+        shapes: Shapes of inputs by name, for models with symbolic dimensions.
+        dims: Sizes of symbolic dimensions by name.
+        values: Inputs whose elements are to be known while compiling, such as shapes. They stay inputs of
+            the model, but nothing reads them.
+
+    Raises LoadError for a file that is no ONNX model, UnsupportedError that lists everything that cannot be
+    imported, ValueNeededError if an operator needs the elements of an input that is not in `values`, and
+    UserError for a model that contradicts itself.
+    """
+    return read_model(model).build(shapes=shapes, dims=dims, values=values)
+
+
+def read_model(model: str | Path | bytes | onnx.ModelProto) -> OnnxModel:
+    """Reads and checks a model, without shapes. Raises what `load` raises."""
+    found = OnnxModel(read_source(model))
+    found.check()
+    return found
+
+
+@dataclass
+class OnnxModel:
+    """A checked ONNX model, from which modules are built for different shapes. Safe to build from several threads."""
+
+    source: Source
+
+    @property
+    def file(self) -> str:
+        """What messages call the model."""
+        return self.source.file
+
+    @cached_property
+    def initializers(self) -> dict[str, Tensor]:
+        """The tensors stored in the model, by name."""
+        graph, folder = self.source.proto.graph, self.source.folder
+        found: dict[str, Tensor] = {}
+        diagnostics: list[Diagnostic] = []
+        pairs = [(proto.name, proto, None) for proto in graph.initializer]
+        for name, dense, sparse in [
+            *pairs,
+            *((proto.values.name, None, proto) for proto in graph.sparse_initializer),
+        ]:
+            try:
+                if dense is not None:
+                    found[name] = decode(dense, folder)
+                elif sparse is not None:
+                    found[name] = decode_sparse(sparse, folder)
+            except UserError as error:
+                diagnostics += _located(error, Loc(self.file), f"initializer '{name}': ")
+        _raise(diagnostics)
+        return found
+
+    @cached_property
+    def inputs(self) -> list[ValueInfo]:
+        """The inputs without initializers, in the order of the model."""
+        graph = self.source.proto.graph
+        stored = {proto.name for proto in graph.initializer}
+        stored |= {proto.values.name for proto in graph.sparse_initializer}
+        return self._infos([proto for proto in graph.input if proto.name not in stored])
+
+    @cached_property
+    def outputs(self) -> list[ValueInfo]:
+        """The outputs, in the order of the model."""
+        return self._infos(list(self.source.proto.graph.output))
+
+    def _infos(self, protos: list[onnx.ValueInfoProto]) -> list[ValueInfo]:
+        found: list[ValueInfo] = []
+        diagnostics: list[Diagnostic] = []
+        for proto in protos:
+            try:
+                found.append(value_info(proto))
+            except UserError as error:
+                diagnostics += _located(error, Loc(self.file))
+        names = [info.name for info in found]
+        diagnostics += [
+            Diagnostic(f"'{name}' is declared twice", Loc(self.file))
+            for name in dict.fromkeys(names)
+            if names.count(name) > 1
+        ]
+        _raise(diagnostics)
+        return found
+
+    @cached_property
+    def order(self) -> list[tuple[int, onnx.NodeProto]]:
+        """The nodes with their position in the file, each behind what it needs."""
+        given = {info.name for info in self.inputs} | set(self.initializers)
+        return in_order(self.source.proto.graph, given, self.file)
+
+    def loc(self, index: int, node: onnx.NodeProto) -> Loc:
+        """Where a node is."""
+        name = node.name or next((output for output in node.output if output), "")
+        return Loc(self.file, node=name or node.op_type, index=index)
+
+    def check(self) -> None:
+        """Raises an error that lists everything that is wrong whatever the shapes are."""
+        opsets = self.source.opsets
+        unsupported: list[Diagnostic] = []
+        wrong: list[Diagnostic] = []
+        for index, node in enumerate(self.source.proto.graph.node):
+            opset, loc = opsets.get(domain_of(node.domain)), self.loc(index, node)
+            reason = unsupported_reason(node, opset)
+            if reason or opset is None:
+                unsupported.append(Diagnostic(reason, loc))
+                continue
+            wrong += [Diagnostic(message, loc) for message in structural_problems(node, opset)]
+        for infos in ("inputs", "outputs", "initializers"):
+            try:
+                getattr(self, infos)
+            except UnsupportedError as error:
+                unsupported += error.diagnostics
+            except UserError as error:
+                wrong += error.diagnostics
+        if unsupported:
+            raise UnsupportedError.of([*unsupported, *wrong])
+        _raise(wrong)
+        _ = self.order
+
+    def build(
+        self,
+        *,
+        shapes: Mapping[str, Shape] | None = None,
+        dims: Mapping[str, int] | None = None,
+        values: Mapping[str, Array] | None = None,
+    ) -> Module:
+        """A module for these shapes. The arguments and errors are those of `load`."""
+        given = {name: np.asarray(array) for name, array in (values or {}).items()}
+        known = {name: array.shape for name, array in given.items()}
+        try:
+            types = bind(self.inputs, {**known, **(shapes or {})}, dims or {})
+        except UserError as error:
+            raise type(error).of(_located(error, Loc(self.file))) from None
+        return _Build(self, types, given).module
+
+
+def _located(error: UserError, loc: Loc, prefix: str = "") -> list[Diagnostic]:
+    """The error's diagnostics, with `loc` and `prefix` where they have no location."""
+    return [
+        each if each.loc else Diagnostic(f"{prefix}{each.message}", loc, each.context, each.note)
+        for each in error.diagnostics
+    ]
+
+
+def _raise(diagnostics: list[Diagnostic]) -> None:
+    if diagnostics:
+        raise UserError.of(diagnostics)
+
+
+@dataclass
+class _Build:
+    """One import: the environment that nodes are imported into, and what went wrong so far."""
+
+    model: OnnxModel
+    types: list[Type]
+    values: Mapping[str, Array]
+    module: Module = field(default_factory=Module)
+    environment: dict[str, Value | TensorSequence] = field(default_factory=dict)
+    errors: list[UserError] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        placeholders = self._inputs()
+        self.scope = Scope(
+            self.module.create_function("main"), self.model.source.folder, self.environment
+        )
+        for index, node in self.model.order:
+            self._node(index, node)
+        self._report()
+        self._outputs(placeholders)
+        verify_module(self.module)
+
+    def _inputs(self) -> dict[str, Placeholder]:
+        self.environment.update(self.model.initializers)
+        placeholders = {}
+        for info, type in zip(self.model.inputs, self.types, strict=True):
+            loc = Loc(self.model.file)
+            placeholder = self.module.create_placeholder(info.name, type, loc=loc)
+            placeholders[info.name] = placeholder
+            self.environment[info.name] = placeholder.value
+            if info.name in self.values:
+                array = self.values[info.name]
+                if array.dtype != type.kind.dtype:
+                    raise UserError(
+                        f"value of '{info.name}': expected {type}, got {array.dtype}", loc=loc
+                    )
+                self.environment[info.name] = Tensor(type, array)
+        return placeholders
+
+    def _node(self, index: int, node: onnx.NodeProto) -> None:
+        """Imports a node, or notes why that is impossible."""
+        if any(name and name not in self.environment for name in node.input):
+            return  # depends on a node that is reported already
+        inputs = [self.environment[name] if name else None for name in node.input]
+        opset = self.model.source.opsets[domain_of(node.domain)]
+        loc = self.model.loc(index, node)
+        try:
+            types = [None if v is None or isinstance(v, TensorSequence) else v.type for v in inputs]
+            check_types(node, opset, types)
+            results = self._results(node, loc, opset, inputs)
+        except ValueNeededError as error:
+            self.errors.append(error)
+            return
+        except UserError as error:
+            self.errors.append(type(error).of(_located(error, loc, f"{node.op_type}: ")))
+            return
+        for name, result in zip(node.output, results, strict=False):
+            if name:
+                self.environment[name] = result
+
+    def _results(
+        self,
+        node: onnx.NodeProto,
+        loc: Loc,
+        opset: int,
+        inputs: list[Value | TensorSequence | None],
+    ) -> list[Value | TensorSequence]:
+        handler = handler_of(domain_of(node.domain), node.op_type, opset)
+        assert handler is not None  # OnnxModel.check
+
+        def imported(scope: Scope) -> list[Value | TensorSequence]:
+            with scope.f.at(loc):
+                found = handler(OnnxNode(node, loc, opset, inputs, scope))
+            results = found if isinstance(found, tuple) else (found,)
+            if len(results) < sum(1 for name in node.output if name):
+                raise InternalError(f"{node.op_type}: import function returns too few results")
+            return [_value(result) for result in results]
+
+        if all(value is None or isinstance(value, Tensor) for value in inputs):
+            folded = self._folded(imported)
+            if folded is not None:
+                return folded
+        return imported(self.scope)
+
+    def _folded(
+        self, imported: Callable[[Scope], list[Value | TensorSequence]]
+    ) -> list[Value | TensorSequence] | None:
+        """What a node with known inputs computes; None if that is too much to keep."""
+        f = Module().create_function("fold")
+        results = imported(Scope(f, self.model.source.folder))
+        computed = [value for value in results if isinstance(value, NodeValue)]
+        if not computed:
+            return None if any(_holds_nodes(value) for value in results) else results
+        used = [constant.type for constant in f.module.constants]
+        if sum(value.type.size for value in computed) > FOLD_BYTES:
+            return None
+        if sum(type.size for type in used) > 4 * FOLD_BYTES:
+            return None
+        for index, value in enumerate(computed):
+            f.create_save("save", value, f.module.create_placeholder(f"out{index}", value.type))
+        found = iter(evaluate(f))
+        return [next(found) if isinstance(v, NodeValue) else v for v in results]
+
+    def _report(self) -> None:
+        """Raises one error for everything that was noted."""
+        needed = [error for error in self.errors if isinstance(error, ValueNeededError)]
+        others = [error for error in self.errors if not isinstance(error, ValueNeededError)]
+        if others:
+            found = [diagnostic for error in others for diagnostic in error.diagnostics]
+            unsupported = all(isinstance(error, UnsupportedError) for error in others)
+            raise (UnsupportedError if unsupported else UserError).of(found)
+        if needed:
+            names = dict.fromkeys(name for error in needed for name in error.inputs)
+            merged = ValueNeededError(str(needed[0]), list(names))
+            merged.diagnostics = [d for error in needed for d in error.diagnostics]
+            raise merged
+
+    def _outputs(self, inputs: Mapping[str, Placeholder]) -> None:
+        for info in self.model.outputs:
+            loc = Loc(self.model.file)
+            value = self.environment.get(info.name)
+            if value is None or isinstance(value, TensorSequence):
+                got = "nothing that computes it" if value is None else "a sequence"
+                raise UserError(f"output '{info.name}': expected a tensor, got {got}", loc=loc)
+            if value.type.kind is not info.kind:
+                raise UserError(
+                    f"output '{info.name}' is declared as {info.kind.value}, but computed as {value.type}",
+                    loc=loc,
+                )
+            target = inputs.get(info.name) or self.module.create_placeholder(
+                info.name, value.type, loc=loc
+            )
+            operand = self.scope.materialize(value, info.name)
+            self.scope.f.create_save(f"save_{info.name}", operand, target, loc=loc)
+
+
+def _holds_nodes(value: Value | TensorSequence) -> bool:
+    return isinstance(value, TensorSequence) and not all(
+        isinstance(item, Tensor) for item in value.items
+    )
+
+
+def _value(result: Result) -> Value | TensorSequence:
+    return result if isinstance(result, Tensor | TensorSequence) else value_of(result)

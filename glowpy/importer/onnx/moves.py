@@ -1,0 +1,133 @@
+"""Moving elements at import: what is known moves in numpy at once, the rest becomes nodes.
+
+These are shared by the import functions of all families: reshapes, transposes and slices of weights must leave
+nothing behind, and a splat must stay one, for it has no memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from glowpy.core.elemkind import ElemKind
+from glowpy.core.shape import broadcast_shapes, permute
+from glowpy.core.tensor import Array, Tensor
+from glowpy.core.type import Shape, Type
+from glowpy.graph.node import NodeValue
+from glowpy.importer.onnx.node import OnnxNode, Value
+from glowpy.support.errors import UserError
+
+__all__ = [
+    "broadcast",
+    "channels_first",
+    "channels_last",
+    "concat",
+    "convert",
+    "full",
+    "reshape",
+    "slice_axis",
+    "transpose",
+    "vector",
+]
+
+
+def full(type: Type, value: float) -> Tensor:
+    """`value` in every element."""
+    return Tensor.splat(type, value)
+
+
+def vector(values: Sequence[int]) -> Tensor:
+    """A vector of i64."""
+    return Tensor.of(np.array(values, np.int64).reshape(len(values)))
+
+
+def _moved(tensor: Tensor, shape: Sequence[int], move: Callable[[Array], Array]) -> Tensor:
+    type = tensor.type.with_shape(shape)
+    value = tensor.splat_value
+    if value is not None:
+        return Tensor.splat(type, value)
+    return Tensor(type, np.ascontiguousarray(move(tensor.array)))
+
+
+def reshape(n: OnnxNode, value: Value, shape: Sequence[int]) -> Value:
+    """The same elements in another shape. Raises UserError if their number differs."""
+    type = value.type.with_shape(shape)
+    if type.count != value.type.count:
+        raise UserError(f"expected {value.type.count} elements to reshape to, got {type}")
+    if type == value.type:
+        return value
+    if isinstance(value, Tensor):
+        return _moved(value, shape, lambda array: array.reshape(type.shape))
+    return n.f.create_reshape(n.name, type, value).result
+
+
+def transpose(n: OnnxNode, value: Value, shuffle: Sequence[int]) -> Value:
+    """Dimension i of the result is dimension shuffle[i] of the value."""
+    if sorted(shuffle) != list(range(value.type.rank)):
+        raise UserError(
+            f"expected a permutation of {value.type.rank} dimensions, got {list(shuffle)}"
+        )
+    if list(shuffle) == sorted(shuffle):
+        return value
+    if isinstance(value, Tensor):
+        shape = permute(value.type.shape, shuffle)
+        return _moved(value, shape, lambda array: array.transpose(shuffle))
+    return n.f.create_transpose(n.name, value, tuple(shuffle)).result
+
+
+def channels_last(n: OnnxNode, value: Value) -> Value:
+    """N, C, spatial... to N, spatial..., C; filters O, I, spatial... to O, spatial..., I."""
+    rank = value.type.rank
+    return transpose(n, value, (0, *range(2, rank), 1))
+
+
+def channels_first(n: OnnxNode, value: Value) -> Value:
+    """N, spatial..., C to N, C, spatial..."""
+    rank = value.type.rank
+    return transpose(n, value, (0, rank - 1, *range(1, rank - 1)))
+
+
+def broadcast(n: OnnxNode, value: Value, shape: Shape) -> Value:
+    """The value repeated as numpy broadcasts it to `shape`, of any rank that is at least its own."""
+    padded = (1,) * (len(shape) - value.type.rank) + value.type.shape
+    if broadcast_shapes(padded, shape) != shape:
+        raise UserError(f"{value.type} does not broadcast to {list(shape)}")
+    wide = reshape(n, value, padded)
+    if wide.type.shape == shape:
+        return wide
+    type = wide.type.with_shape(shape)
+    if isinstance(wide, Tensor) and wide.splat_value is not None:
+        return Tensor.splat(type, wide.splat_value)
+    return n.f.create_broadcast(n.name, type, n.operand(wide)).result
+
+
+def slice_axis(n: OnnxNode, value: Value, axis: int, start: int, count: int, step: int) -> Value:
+    """`count` slices from `start` on along `axis`, `step` apart."""
+    shape = list(value.type.shape)
+    if start == 0 and count == shape[axis] and step == 1:
+        return value
+    shape[axis] = count
+    if isinstance(value, Tensor):
+        picked = [start + step * i for i in range(count)] if count else []
+        index = np.array(picked, np.int64)
+        return _moved(value, shape, lambda array: array.take(index, axis))
+    starts, steps = [0] * len(shape), [1] * len(shape)
+    starts[axis], steps[axis] = (start, step) if count else (0, 1)
+    type = value.type.with_shape(shape)
+    return n.f.create_slice(n.name, type, value, tuple(starts), tuple(steps)).result
+
+
+def concat(n: OnnxNode, values: Sequence[Value], axis: int) -> Value:
+    """The values one behind the other along `axis`."""
+    if len(values) == 1:
+        return values[0]
+    return n.f.create_concat(n.name, [n.operand(value) for value in values], axis).result
+
+
+def convert(n: OnnxNode, value: Value, kind: ElemKind) -> Value:
+    """The value in another element kind."""
+    if value.type.kind is kind:
+        return value
+    operand: NodeValue = n.operand(value)
+    return n.f.create_convert(n.name, value.type.with_kind(kind), operand).result

@@ -1,0 +1,314 @@
+"""`OnnxNode`: one node of an ONNX graph as an import function sees it, and `from_onnx`, the table of those functions.
+
+An import function takes the node and returns what its outputs are: a value or node of the function being built, a
+`Tensor` if the result is known, a `TensorSequence`, or a tuple of these. `@from_onnx("Conv")` registers it for every
+opset from `since` on, up to the next function registered for the same operator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeAlias, final
+
+import onnx
+from onnx import AttributeProto
+
+from glowpy.core.shape import normalize_axis
+from glowpy.core.tensor import Tensor
+from glowpy.core.type import Type
+from glowpy.graph.function import Function
+from glowpy.graph.node import Node, NodeValue, Operand, Placeholder
+from glowpy.importer.onnx.tensor import decode, decode_sparse
+from glowpy.support.errors import InternalError, UnsupportedError, UserError
+from glowpy.support.loc import Loc
+
+__all__ = [
+    "Handler",
+    "OnnxNode",
+    "Result",
+    "Scope",
+    "TensorSequence",
+    "Value",
+    "ValueNeededError",
+    "from_onnx",
+    "handler_of",
+    "registered",
+]
+
+Value: TypeAlias = NodeValue | Tensor
+"""A tensor of the graph: computed at run time, or known while importing."""
+
+
+@dataclass(frozen=True)
+class TensorSequence:
+    """An ONNX sequence: a list that exists only while importing."""
+
+    items: tuple[Value, ...]
+
+
+Result: TypeAlias = Operand | Tensor | TensorSequence
+Handler: TypeAlias = Callable[["OnnxNode"], Result | tuple[Result, ...]]
+
+
+class ValueNeededError(UserError):
+    """An operator needs elements that are not known before the model runs: they depend on inputs of the graph.
+
+    Attributes:
+        inputs: The names of those inputs. Importing with their `values` gets further.
+    """
+
+    def __init__(
+        self, message: str, inputs: Sequence[str], *, loc: Loc | None = None, note: str = ""
+    ) -> None:
+        super().__init__(message, loc=loc or Loc(), note=note)
+        self.inputs = tuple(inputs)
+
+
+_HANDLERS: dict[tuple[str, str], dict[int, Handler]] = {}
+
+
+def from_onnx(*op_types: str, since: int = 1, domain: str = "") -> Callable[[Handler], Handler]:
+    """Registers an import function for operators from opset `since` on.
+
+    Raises InternalError on a second one for the same operator and opset.
+    """
+
+    def add(handler: Handler) -> Handler:
+        for op_type in op_types:
+            versions = _HANDLERS.setdefault((domain, op_type), {})
+            if since in versions:
+                raise InternalError(f"second import function for {op_type} (opset {since})")
+            versions[since] = handler
+        return handler
+
+    return add
+
+
+def handler_of(domain: str, op_type: str, opset: int) -> Handler | None:
+    """The import function for an operator at an opset, or None."""
+    versions = _HANDLERS.get((domain, op_type), {})
+    covering = [since for since in versions if since <= opset]
+    return versions[max(covering)] if covering else None
+
+
+def registered() -> dict[tuple[str, str], list[int]]:
+    """Every operator that can be imported, (domain, operator) to the opsets at which an import function begins."""
+    return {key: sorted(versions) for key, versions in sorted(_HANDLERS.items())}
+
+
+@dataclass
+class Scope:
+    """Where nodes are created: a function, and the constants made from known tensors in its module."""
+
+    f: Function
+    folder: Path | None
+    environment: Mapping[str, Value | TensorSequence] = field(default_factory=dict)
+    _constants: dict[int, tuple[Tensor, NodeValue]] = field(default_factory=dict)
+
+    def materialize(self, value: Value, name: str) -> NodeValue:
+        """The value as an operand; a known tensor becomes a constant, once."""
+        if isinstance(value, NodeValue):
+            return value
+        if id(value) not in self._constants:
+            self._constants[id(value)] = (value, self.f.module.create_constant(name, value).value)
+        return self._constants[id(value)][1]
+
+
+@final
+class OnnxNode:
+    """A node of an ONNX graph: typed attributes, inputs known or not, and the function in which to create nodes."""
+
+    def __init__(
+        self,
+        proto: onnx.NodeProto,
+        loc: Loc,
+        opset: int,
+        inputs: Sequence[Value | TensorSequence | None],
+        scope: Scope,
+    ) -> None:
+        self.proto = proto
+        self.loc = loc
+        self.opset = opset
+        self.scope = scope
+        self._inputs = list(inputs)
+        self._attributes = {attribute.name: attribute for attribute in proto.attribute}
+
+    @property
+    def f(self) -> Function:
+        """The function in which to create nodes."""
+        return self.scope.f
+
+    @property
+    def name(self) -> str:
+        """The name for nodes made from this one."""
+        return self.proto.name or next(iter(self.proto.output), "") or self.proto.op_type
+
+    # Inputs and outputs.
+
+    @property
+    def num_inputs(self) -> int:
+        """How many inputs are listed, empty ones among them."""
+        return len(self._inputs)
+
+    @property
+    def num_outputs(self) -> int:
+        """How many outputs are listed."""
+        return len(self.proto.output)
+
+    def has(self, index: int) -> bool:
+        """Whether input `index` is given."""
+        return index < len(self._inputs) and self._inputs[index] is not None
+
+    def wants(self, index: int) -> bool:
+        """Whether output `index` has a name."""
+        return index < len(self.proto.output) and bool(self.proto.output[index])
+
+    def value(self, index: int) -> Value:
+        """Input `index`. Raises UserError if it is missing or a sequence."""
+        found = self._inputs[index] if self.has(index) else None
+        if found is None or isinstance(found, TensorSequence):
+            got = "none" if found is None else "a sequence"
+            raise UserError(f"expected a tensor as input {index}, got {got}")
+        return found
+
+    def sequence(self, index: int) -> TensorSequence:
+        """Input `index`, which must be a sequence. Raises UserError otherwise."""
+        found = self._inputs[index] if self.has(index) else None
+        if not isinstance(found, TensorSequence):
+            raise UserError(f"expected a sequence as input {index}")
+        return found
+
+    def any_value(self, index: int) -> Value | TensorSequence:
+        """Input `index`, tensor or sequence."""
+        found = self._inputs[index]
+        return found if isinstance(found, TensorSequence) else self.value(index)
+
+    def type(self, index: int) -> Type:
+        """The type of input `index`."""
+        return self.value(index).type
+
+    def input(self, index: int) -> NodeValue:
+        """Input `index` as an operand."""
+        return self.operand(self.value(index), self.proto.input[index])
+
+    def inputs(self) -> list[NodeValue]:
+        """All inputs as operands."""
+        return [self.input(index) for index in range(self.num_inputs)]
+
+    def operand(self, value: Value, name: str = "") -> NodeValue:
+        """A value as an operand; a known tensor becomes a constant called `name`."""
+        return self.scope.materialize(value, name or self.name)
+
+    def known(self, index: int) -> Tensor:
+        """Input `index`, whose elements must be known now.
+
+        Raises ValueNeededError, with the graph inputs they depend on, if they are not.
+        """
+        found = self.value(index)
+        if isinstance(found, Tensor):
+            return found
+        sources = _sources(found)
+        names = ", ".join(f"'{name}'" for name in sources)
+        raise ValueNeededError(
+            f"'{self.proto.input[index]}' must be known while compiling, but depends on the input {names}",
+            sources,
+            loc=self.loc,
+            note="give the values of these inputs while loading, or fold the shape computation in the model",
+        )
+
+    def known_ints(self, index: int) -> tuple[int, ...]:
+        """Input `index`, a known scalar or vector of integers."""
+        tensor = self.known(index)
+        if tensor.type.rank > 1 or not tensor.type.kind.is_integer:
+            raise UserError(f"expected a vector of integers as input {index}, got {tensor.type}")
+        return tuple(int(item) for item in tensor.array.reshape(-1))
+
+    def known_scalar(self, index: int) -> float | int:
+        """Input `index`, a known tensor of one element. Integers and booleans come as int."""
+        tensor = self.known(index)
+        if tensor.type.count != 1:
+            raise UserError(f"expected one element as input {index}, got {tensor.type}")
+        item = tensor.array.reshape(-1)[0]
+        return float(item) if tensor.type.kind.is_float else int(item)
+
+    def axis(self, rank: int, default: int, name: str = "axis") -> int:
+        """The attribute `axis`, counted from the front."""
+        return normalize_axis(self.integer(name, default), rank)
+
+    # Attributes.
+
+    def has_attribute(self, name: str) -> bool:
+        """Whether the attribute is given."""
+        return name in self._attributes
+
+    def _attribute(self, name: str, kind: int) -> AttributeProto | None:
+        found = self._attributes.get(name)
+        if found is not None and found.type != kind:
+            kinds = {value: key for key, value in AttributeProto.AttributeType.items()}
+            raise UserError(
+                f"attribute '{name}': expected {kinds[kind]}, got {kinds.get(found.type, found.type)}"
+            )
+        return found
+
+    def integer(self, name: str, default: int) -> int:
+        """An integer attribute."""
+        found = self._attribute(name, AttributeProto.INT)
+        return default if found is None else found.i
+
+    def flag(self, name: str, default: bool = False) -> bool:
+        """An integer attribute that means yes or no."""
+        return self.integer(name, default) != 0
+
+    def integers(self, name: str) -> tuple[int, ...] | None:
+        """An attribute of several integers; None if it is not given."""
+        found = self._attribute(name, AttributeProto.INTS)
+        return None if found is None else tuple(found.ints)
+
+    def real(self, name: str, default: float) -> float:
+        """A floating-point attribute."""
+        found = self._attribute(name, AttributeProto.FLOAT)
+        return default if found is None else found.f
+
+    def reals(self, name: str) -> tuple[float, ...] | None:
+        """An attribute of several floating-point numbers; None if it is not given."""
+        found = self._attribute(name, AttributeProto.FLOATS)
+        return None if found is None else tuple(found.floats)
+
+    def text(self, name: str, default: str) -> str:
+        """A text attribute."""
+        found = self._attribute(name, AttributeProto.STRING)
+        return default if found is None else found.s.decode("utf-8", "replace")
+
+    def texts(self, name: str) -> tuple[str, ...]:
+        """An attribute of several texts; none if it is not given."""
+        found = self._attribute(name, AttributeProto.STRINGS)
+        return () if found is None else tuple(s.decode("utf-8", "replace") for s in found.strings)
+
+    def tensor(self, name: str) -> Tensor | None:
+        """A tensor attribute, dense or sparse; None if it is not given."""
+        found = self._attributes.get(name)
+        if found is not None and found.type == AttributeProto.SPARSE_TENSOR:
+            return decode_sparse(found.sparse_tensor, self.scope.folder)
+        found = self._attribute(name, AttributeProto.TENSOR)
+        return None if found is None else decode(found.t, self.scope.folder)
+
+    def unsupported(self, what: str, note: str = "") -> UnsupportedError:
+        """The error that says this node does something that cannot be imported."""
+        return UnsupportedError(f"{what} is not supported", note=note)
+
+
+def _sources(value: NodeValue) -> list[str]:
+    """The names of the placeholders a value depends on, in the order of the module."""
+    seen: set[Node] = set()
+    found: set[Placeholder] = set()
+    work = [value]
+    while work:
+        producer = work.pop().producer
+        if isinstance(producer, Placeholder):
+            found.add(producer)
+        elif isinstance(producer, Node) and producer not in seen:
+            seen.add(producer)
+            work.extend(producer.inputs)
+    return [p.original for p in sorted(found, key=lambda p: p.name)]

@@ -1,0 +1,86 @@
+"""Import of normalisations: BatchNormalization, LRN, Softmax, LogSoftmax."""
+
+from __future__ import annotations
+
+import math
+
+from glowpy.graph.node import NodeValue
+from glowpy.importer.onnx.moves import channels_first, channels_last, convert, reshape
+from glowpy.importer.onnx.node import OnnxNode, Value, from_onnx
+from glowpy.support.errors import UserError
+
+__all__: list[str] = []
+
+
+@from_onnx("BatchNormalization")
+def _batch_normalization(n: OnnxNode) -> Value:
+    """With statistics from training. Training itself, and one statistic for each element, are not supported."""
+    training = n.opset < 7 and n.has_attribute("is_test") and not n.flag("is_test")
+    if training or n.flag("training_mode") or any(n.wants(i) for i in range(1, n.num_outputs)):
+        raise n.unsupported("training", note="export the model for inference")
+    if not n.flag("spatial", True):
+        raise n.unsupported("spatial 0")
+    x = n.value(0)
+    if x.type.rank == 0:
+        raise UserError(f"expected an input of rank 1 or more, got {x.type}")
+    wide = x if x.type.rank > 1 else reshape(n, x, (*x.type.shape, 1))
+    channels = wide.type.shape[1]
+    vectors = []
+    for index in range(1, 5):
+        if n.type(index).shape != (channels,):
+            raise UserError(f"expected {channels} elements as input {index}, got {n.type(index)}")
+        vector = convert(n, n.value(index), x.type.kind)
+        vectors.append(n.operand(vector, n.proto.input[index]))
+    scale, bias, mean, variance = vectors
+    normal = n.f.create_batch_normalization(
+        n.name,
+        n.operand(wide, n.proto.input[0]),
+        scale,
+        bias,
+        mean,
+        variance,
+        1,
+        n.real("epsilon", 1e-5),
+    )
+    return reshape(n, normal.result, x.type.shape)
+
+
+@from_onnx("LRN")
+def _lrn(n: OnnxNode) -> Value:
+    if n.type(0).rank < 2:
+        raise UserError(f"expected an input of rank 2 or more, got {n.type(0)}")
+    size = n.integer("size", 0)
+    if size < 1:
+        raise UserError(f"attribute 'size': expected at least 1, got {size}")
+    normal = n.f.create_local_response_normalization(
+        n.name,
+        n.operand(channels_last(n, n.value(0)), n.proto.input[0]),
+        size,
+        n.real("alpha", 1e-4),
+        n.real("beta", 0.75),
+        n.real("bias", 1.0),
+    )
+    return channels_first(n, normal.result)
+
+
+def _softmax_node(n: OnnxNode, value: Value, axis: int) -> NodeValue:
+    operand = n.operand(value, n.proto.input[0])
+    if n.proto.op_type == "Softmax":
+        return n.f.create_softmax(n.name, operand, axis).result
+    return n.f.create_log_softmax(n.name, operand, axis).result
+
+
+@from_onnx("Softmax", "LogSoftmax")
+def _softmax_1(n: OnnxNode) -> Value:
+    """Below opset 13 all dimensions from `axis` on are one."""
+    shape = n.type(0).shape
+    axis = n.axis(len(shape), 1) if n.integer("axis", 1) != len(shape) else len(shape)
+    flat = reshape(n, n.value(0), (math.prod(shape[:axis]), math.prod(shape[axis:])))
+    return reshape(n, _softmax_node(n, flat, 1), shape)
+
+
+@from_onnx("Softmax", "LogSoftmax", since=13)
+def _softmax_13(n: OnnxNode) -> Value:
+    if n.type(0).rank == 0:
+        return reshape(n, _softmax_node(n, reshape(n, n.value(0), (1,)), 0), ())
+    return _softmax_node(n, n.value(0), n.axis(n.type(0).rank, -1))

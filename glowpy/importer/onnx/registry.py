@@ -1,0 +1,22 @@
+"""All import functions: importing this module fills the table that `handler_of` reads."""
+
+from __future__ import annotations
+
+from glowpy.importer.onnx import (
+    control,
+    conv,
+    elementwise,
+    gather,
+    loss,
+    matmul,
+    norm,
+    pool,
+    reduce,
+    shape,
+)
+from glowpy.importer.onnx.node import handler_of, registered
+
+__all__ = ["FAMILIES", "handler_of", "registered"]
+
+FAMILIES = (control, conv, elementwise, gather, loss, matmul, norm, pool, reduce, shape)
+"""The modules, by the stems that operators, kernels and tests share."""

@@ -1,0 +1,355 @@
+"""Import of operators that move elements or ask for shapes: Reshape, Concat, Slice, Pad, Split, Shape and others."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from glowpy.core.elemkind import ElemKind
+from glowpy.core.shape import broadcast_shapes, normalize_axis
+from glowpy.core.tensor import Tensor
+from glowpy.core.type import Type
+from glowpy.importer.onnx.moves import (
+    broadcast,
+    concat,
+    full,
+    reshape,
+    slice_axis,
+    transpose,
+    vector,
+)
+from glowpy.importer.onnx.node import OnnxNode, Result, TensorSequence, Value, from_onnx
+from glowpy.support.errors import UserError
+
+__all__: list[str] = []
+
+
+@from_onnx("Identity")
+def _identity(n: OnnxNode) -> Value | TensorSequence:
+    return n.any_value(0)
+
+
+@from_onnx("Constant")
+def _constant(n: OnnxNode) -> Tensor:
+    given = [attribute.name for attribute in n.proto.attribute]
+    if len(given) != 1:
+        raise UserError(f"expected exactly one attribute, got {', '.join(given) or 'none'}")
+    match given[0]:
+        case "value_float":
+            return Tensor.of(np.array(n.real("value_float", 0.0), np.float32))
+        case "value_floats":
+            return Tensor.of(np.array(n.reals("value_floats"), np.float32))
+        case "value_int":
+            return Tensor.of(np.array(n.integer("value_int", 0), np.int64))
+        case "value_ints":
+            return vector(n.integers("value_ints") or ())
+        case "value_string" | "value_strings":
+            raise n.unsupported("a constant of strings")
+        case name:
+            found = n.tensor(name)
+            assert found is not None  # it was given
+            return found
+
+
+@from_onnx("ConstantOfShape", since=9)
+def _constant_of_shape(n: OnnxNode) -> Tensor:
+    value = n.tensor("value") or Tensor.of(np.zeros(1, np.float32))
+    if value.type.count != 1:
+        raise UserError(f"expected one element as 'value', got {value.type}")
+    # Not splat_value: it holds for arrays whose strides say so.
+    item = value.array.reshape(-1)[0].item()
+    return full(Type(value.type.kind, n.known_ints(0)), item)
+
+
+@from_onnx("Shape")
+def _shape(n: OnnxNode) -> Tensor:
+    shape = n.type(0).shape
+    end = n.integer("end", len(shape))
+    return vector(shape[slice(n.integer("start", 0), end)])
+
+
+@from_onnx("Size")
+def _size(n: OnnxNode) -> Tensor:
+    return Tensor.of(np.array(n.type(0).count, np.int64))
+
+
+@from_onnx("Reshape")
+def _reshape_1(n: OnnxNode) -> Value:
+    return reshape(n, n.value(0), _reshaped(n.type(0), n.integers("shape") or (), False))
+
+
+@from_onnx("Reshape", since=5)
+def _reshape_5(n: OnnxNode) -> Value:
+    shape = _reshaped(n.type(0), n.known_ints(1), n.flag("allowzero"))
+    return reshape(n, n.value(0), shape)
+
+
+def _reshaped(type: Type, wanted: Sequence[int], allowzero: bool) -> list[int]:
+    """`wanted` with 0 copied from the input and -1 worked out."""
+    shape = list(wanted)
+    if not allowzero:
+        if any(size == 0 and index >= type.rank for index, size in enumerate(shape)):
+            raise UserError(f"expected a dimension of {type} for every 0 in {list(wanted)}")
+        shape = [size or type.shape[index] for index, size in enumerate(shape)]
+    elif 0 in shape and -1 in shape:
+        raise UserError(f"expected no -1 beside a 0 that stands for itself, got {list(wanted)}")
+    if shape.count(-1) > 1 or min(shape, default=0) < -1:
+        raise UserError(f"expected sizes and at most one -1, got {list(wanted)}")
+    if -1 in shape:
+        rest = math.prod(size for size in shape if size != -1)
+        shape[shape.index(-1)] = type.count // rest if rest else 0
+    if math.prod(shape) != type.count:
+        raise UserError(
+            f"expected a shape of {type.count} elements to reshape {type} to, got {list(wanted)}"
+        )
+    return shape
+
+
+@from_onnx("Flatten")
+def _flatten(n: OnnxNode) -> Value:
+    shape = n.type(0).shape
+    axis = n.integer("axis", 1)
+    if not -len(shape) <= axis <= len(shape):
+        raise UserError(f"expected an axis from {-len(shape)} to {len(shape)}, got {axis}")
+    axis = axis % len(shape) if axis < 0 else axis
+    return reshape(n, n.value(0), (math.prod(shape[:axis]), math.prod(shape[axis:])))
+
+
+def _axes(n: OnnxNode, since_input: int) -> tuple[int, ...] | None:
+    """The attribute `axes`, or from opset `since_input` on, input 1; None if not given."""
+    if n.opset < since_input:
+        return n.integers("axes")
+    return n.known_ints(1) if n.has(1) else None
+
+
+def _distinct(axes: Sequence[int], rank: int) -> list[int]:
+    found = [normalize_axis(axis, rank) for axis in axes]
+    if len(set(found)) != len(found):
+        raise UserError(f"expected each axis once, got {list(axes)}")
+    return found
+
+
+@from_onnx("Unsqueeze")
+def _unsqueeze(n: OnnxNode) -> Value:
+    given = _axes(n, 13) or ()
+    rank = n.type(0).rank + len(given)
+    axes = _distinct(given, rank)
+    sizes = iter(n.type(0).shape)
+    return reshape(n, n.value(0), [1 if i in axes else next(sizes) for i in range(rank)])
+
+
+@from_onnx("Squeeze")
+def _squeeze(n: OnnxNode) -> Value:
+    shape = n.type(0).shape
+    given = _axes(n, 13)
+    if given is None:
+        return reshape(n, n.value(0), [size for size in shape if size != 1])
+    axes = _distinct(given, len(shape))
+    if any(shape[axis] != 1 for axis in axes):
+        raise UserError(f"expected dimensions of 1 to squeeze, got {list(given)} of {n.type(0)}")
+    return reshape(n, n.value(0), [size for i, size in enumerate(shape) if i not in axes])
+
+
+@from_onnx("Transpose")
+def _transpose(n: OnnxNode) -> Value:
+    shuffle = n.integers("perm")
+    return transpose(
+        n, n.value(0), tuple(reversed(range(n.type(0).rank))) if shuffle is None else shuffle
+    )
+
+
+@from_onnx("Concat")
+def _concat(n: OnnxNode) -> Value:
+    values = [n.value(index) for index in range(n.num_inputs)]
+    return concat(n, values, n.axis(values[0].type.rank, 1))
+
+
+@from_onnx("Expand", since=8)
+def _expand(n: OnnxNode) -> Value:
+    shape = broadcast_shapes(n.type(0).shape, n.known_ints(1))
+    return broadcast(n, n.value(0), shape)
+
+
+@from_onnx("Tile")
+def _tile_1(n: OnnxNode) -> Value:
+    axis = normalize_axis(int(n.known_scalar(2)), n.type(0).rank)
+    return _tiled(n, n.value(0), axis, int(n.known_scalar(1)))
+
+
+@from_onnx("Tile", since=6)
+def _tile_6(n: OnnxNode) -> Value:
+    value, repeats = n.value(0), n.known_ints(1)
+    if len(repeats) != value.type.rank:
+        raise UserError(f"expected {value.type.rank} repeats, got {len(repeats)}")
+    for axis, count in enumerate(repeats):
+        value = _tiled(n, value, axis, count)
+    return value
+
+
+def _tiled(n: OnnxNode, value: Value, axis: int, count: int) -> Value:
+    """The value `count` times behind itself: one more dimension, broadcast, and merged with the next."""
+    if count == 1:
+        return value
+    if count < 0:
+        raise UserError(f"expected repeats of at least 0, got {count}")
+    shape = value.type.shape
+    before, after = math.prod(shape[:axis]), math.prod(shape[axis:])
+    wide = broadcast(n, reshape(n, value, (before, 1, after)), (before, count, after))
+    return reshape(n, wide, (*shape[:axis], shape[axis] * count, *shape[axis + 1 :]))
+
+
+@from_onnx("Slice")
+def _slice_1(n: OnnxNode) -> Value:
+    starts, ends = n.integers("starts") or (), n.integers("ends") or ()
+    axes = n.integers("axes")
+    return _sliced(n, starts, ends, axes, None)
+
+
+@from_onnx("Slice", since=10)
+def _slice_10(n: OnnxNode) -> Value:
+    axes = n.known_ints(3) if n.has(3) else None
+    steps = n.known_ints(4) if n.has(4) else None
+    return _sliced(n, n.known_ints(1), n.known_ints(2), axes, steps)
+
+
+def _sliced(
+    n: OnnxNode,
+    starts: Sequence[int],
+    ends: Sequence[int],
+    axes: Sequence[int] | None,
+    steps: Sequence[int] | None,
+) -> Value:
+    """Starts and ends count from the end if negative, and are clamped into the dimension."""
+    value = n.value(0)
+    axes = _distinct(range(len(starts)) if axes is None else axes, value.type.rank)
+    steps = [1] * len(starts) if steps is None else steps
+    if not len(starts) == len(ends) == len(axes) == len(steps):
+        raise UserError(
+            f"expected as many starts, ends, axes and steps, got {len(starts)}, {len(ends)}, "
+            f"{len(axes)} and {len(steps)}"
+        )
+    if 0 in steps:
+        raise UserError("expected steps other than 0")
+    for start, end, axis, step in zip(starts, ends, axes, steps, strict=True):
+        first, last, stride = slice(start, end, step).indices(value.type.shape[axis])
+        value = slice_axis(n, value, axis, first, len(range(first, last, stride)), stride)
+    return value
+
+
+@from_onnx("Split")
+def _split_1(n: OnnxNode) -> tuple[Result, ...]:
+    sizes = n.integers("split")
+    if sizes is None and n.has(1):
+        sizes = n.known_ints(1)
+    return _split(n, sizes)
+
+
+@from_onnx("Split", since=13)
+def _split_13(n: OnnxNode) -> tuple[Result, ...]:
+    sizes = n.known_ints(1) if n.has(1) else None
+    if sizes is not None and n.has_attribute("num_outputs"):
+        raise UserError("expected either the input 'split' or the attribute 'num_outputs'")
+    return _split(n, sizes)
+
+
+def _split(n: OnnxNode, sizes: Sequence[int] | None) -> tuple[Result, ...]:
+    """Without sizes, equal parts; from opset 18 on, the last may be smaller."""
+    value = n.value(0)
+    axis = n.axis(value.type.rank, 0)
+    size, parts = value.type.shape[axis], n.num_outputs
+    if n.integer("num_outputs", parts) != parts:
+        raise UserError(f"expected {n.integer('num_outputs', parts)} outputs, got {parts}")
+    if sizes is None:
+        if n.opset < 18 and size % parts:
+            raise UserError(
+                f"expected a dimension that splits into {parts} equal parts, got {size}"
+            )
+        part = -(-size // parts)
+        sizes = [max(min(part, size - index * part), 0) for index in range(parts)]
+    if len(sizes) != parts or sum(sizes) != size or min(sizes, default=0) < 0:
+        raise UserError(f"expected {parts} sizes with the sum {size}, got {list(sizes)}")
+    results, start = [], 0
+    for count in sizes:
+        results.append(slice_axis(n, value, axis, start, count, 1))
+        start += count
+    return tuple(results)
+
+
+@from_onnx("Pad")
+def _pad_1(n: OnnxNode) -> Value:
+    pads = n.integers("paddings") or n.integers("pads") or ()
+    return _padded(n, pads, n.real("value", 0.0))
+
+
+@from_onnx("Pad", since=11)
+def _pad_11(n: OnnxNode) -> Value:
+    rank = n.type(0).rank
+    given = n.known_ints(1)
+    axes = _distinct(n.known_ints(3) if n.has(3) else range(rank), rank)
+    if len(given) != 2 * len(axes):
+        raise UserError(f"expected {2 * len(axes)} pads, got {len(given)}")
+    pads = [0] * (2 * rank)
+    for index, axis in enumerate(axes):
+        pads[axis], pads[rank + axis] = given[index], given[len(axes) + index]
+    return _padded(n, pads, n.known_scalar(2) if n.has(2) else 0.0)
+
+
+_MODES = {"reflect": "reflect", "edge": "edge", "wrap": "wrap"}
+"""ONNX pad modes other than constant, and how numpy.pad calls them."""
+
+
+def _padded(n: OnnxNode, pads: Sequence[int], value: float) -> Value:
+    type, rank = n.type(0), n.type(0).rank
+    if len(pads) != 2 * rank:
+        raise UserError(f"expected {2 * rank} pads, got {len(pads)}")
+    mode = n.text("mode", "constant")
+    if mode == "constant":
+        if isinstance(value, int) and int(float(value)) != value:
+            raise n.unsupported(f"a pad value that needs more than 53 bits ({value})")
+        return n.f.create_pad(n.name, n.input(0), tuple(pads), float(value)).result
+    if mode not in _MODES:
+        raise n.unsupported(f"mode '{mode}'")
+    result: Value = n.value(0)
+    for axis, size in enumerate(type.shape):
+        result = _repeated(n, result, axis, pads[axis], pads[rank + axis], mode)
+        del size
+    return result
+
+
+def _repeated(n: OnnxNode, value: Value, axis: int, begin: int, end: int, mode: str) -> Value:
+    """Pads of existing elements: slices picked by indices that numpy pads. Negative pads crop first."""
+    size = value.type.shape[axis]
+    kept = size + min(begin, 0) + min(end, 0)
+    value = slice_axis(n, value, axis, max(-begin, 0), max(kept, 0), 1)
+    begin, end = max(begin, 0), max(end, 0)
+    if not begin and not end:
+        return value
+    if kept <= 0:
+        raise UserError(f"expected something to repeat in dimension {axis} of {n.type(0)}")
+    if begin + end > 1 << 24:
+        raise n.unsupported(f"a pad of {begin + end} elements with mode '{mode}'")
+    indices = np.pad(np.arange(kept, dtype=np.int64), (begin, end), _MODES[mode])  # type: ignore[call-overload]
+    picked = n.operand(Tensor.of(indices), f"{n.name}_indices")
+    return n.f.create_gather(n.name, n.operand(value), picked, axis).result
+
+
+@from_onnx("Range", since=11)
+def _range(n: OnnxNode) -> Tensor:
+    start, limit, delta = (n.known(index).array.reshape(-1) for index in range(3))
+    if not len(start) == len(limit) == len(delta) == 1:
+        raise UserError("expected scalars as start, limit and delta")
+    kind = n.type(0).kind
+    # Narrow floats count in f32, as opset 27 says.
+    wide = ElemKind.F32 if kind in (ElemKind.F16, ElemKind.BF16) else kind
+    first, last, step = (array.astype(wide.dtype)[0].item() for array in (start, limit, delta))
+    if not step or not all(math.isfinite(number) for number in (first, last, step)):
+        raise UserError("expected finite numbers and a delta other than 0")
+    count = max(math.ceil((last - first) / step) if kind.is_float else -((first - last) // step), 0)
+    type = Type(kind, (count,))
+    if type.size > 1 << 28:
+        raise n.unsupported(f"a range of {count} elements")
+    steps = np.arange(count).astype(wide.dtype)
+    found = np.asarray(first, wide.dtype) + steps * np.asarray(step, wide.dtype)
+    return Tensor(type, found.astype(kind.dtype))

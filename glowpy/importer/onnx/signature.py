@@ -1,0 +1,142 @@
+"""What a model takes and gives: names, element kinds, and shapes with the symbolic dimensions bound."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import onnx
+
+from glowpy.core.elemkind import ElemKind
+from glowpy.core.type import Shape, Type
+from glowpy.importer.onnx.tensor import kind_of, type_name
+from glowpy.support.errors import UnsupportedError, UserError
+
+__all__ = ["Dim", "ValueInfo", "bind", "value_info"]
+
+Dim = int | str | None
+"""A size, the name of a symbolic dimension, or nothing at all."""
+
+
+@dataclass(frozen=True)
+class ValueInfo:
+    """An input or output as the model declares it.
+
+    Attributes:
+        name: Its name.
+        kind: Its element kind.
+        shape: Sizes, names of symbolic dimensions, None where a dimension is neither; None without a rank.
+    """
+
+    name: str
+    kind: ElemKind
+    shape: list[Dim] | None
+
+    @property
+    def type(self) -> str:
+        """The type as ONNX spells it, such as `tensor(float)`."""
+        return type_name(self.kind)
+
+
+def value_info(proto: onnx.ValueInfoProto) -> ValueInfo:
+    """The declaration of an input or output.
+
+    Raises UnsupportedError for anything but a dense tensor of a supported element type.
+    """
+    which = proto.type.WhichOneof("value")
+    if which != "tensor_type":
+        raise UnsupportedError(
+            f"'{proto.name}': expected a dense tensor, got {(which or 'no type').removesuffix('_type')}"
+        )
+    tensor = proto.type.tensor_type
+    try:
+        kind = kind_of(tensor.elem_type)
+    except UnsupportedError as error:
+        found = error.diagnostics[0]
+        raise UnsupportedError(f"'{proto.name}': {found.message}", note=found.note) from None
+    if not tensor.HasField("shape"):
+        return ValueInfo(proto.name, kind, None)
+    return ValueInfo(proto.name, kind, [_dim(dim) for dim in tensor.shape.dim])
+
+
+def _dim(proto: onnx.TensorShapeProto.Dimension) -> Dim:
+    """Exporters write -1, too, for a size that is not known."""
+    if proto.HasField("dim_value"):
+        return proto.dim_value if proto.dim_value >= 0 else None
+    return proto.dim_param or None
+
+
+def bind(
+    infos: Sequence[ValueInfo], shapes: Mapping[str, Shape], dims: Mapping[str, int]
+) -> list[Type]:
+    """The static type of every input.
+
+    Args:
+        infos: The inputs.
+        shapes: Whole shapes by input; a shape also binds the symbolic dimensions of its input.
+        dims: Sizes by symbolic dimension.
+
+    Raises UserError for a name the model does not have, a shape that contradicts the model or another shape,
+    and a dimension that stays unknown.
+    """
+    _check_names("input", shapes, [info.name for info in infos])
+    symbols = [dim for info in infos for dim in info.shape or () if isinstance(dim, str)]
+    _check_names("symbolic dimension", dims, symbols)
+    bound = dict(dims)
+    for info in infos:
+        if info.name in shapes:
+            _match(info, shapes[info.name], bound)
+    return [_static(info, shapes.get(info.name), bound) for info in infos]
+
+
+def _check_names(what: str, given: Iterable[str], known: Sequence[str]) -> None:
+    for name in given:
+        if name not in known:
+            expected = ", ".join(f"'{each}'" for each in dict.fromkeys(known)) or "none"
+            raise UserError(f"the model has no {what} '{name}', expected one of: {expected}")
+
+
+def _match(info: ValueInfo, shape: Shape, bound: dict[str, int]) -> None:
+    """Checks a given shape against the declared one, and binds symbols by it."""
+    declared = info.shape if info.shape is not None else [None] * len(shape)
+    fits = len(declared) == len(shape)
+    for dim, size in zip(declared, shape, strict=False):
+        if isinstance(dim, int):
+            fits &= dim == size
+        elif isinstance(dim, str) and bound.setdefault(dim, size) != size:
+            raise UserError(
+                f"input '{info.name}': symbolic dimension '{dim}' is {bound[dim]} elsewhere, got {size}"
+            )
+    if not fits:
+        raise UserError(
+            f"input '{info.name}': expected the shape {_spell(declared)}, got {_spell(shape)}"
+        )
+
+
+def _static(info: ValueInfo, given: Shape | None, bound: Mapping[str, int]) -> Type:
+    if given is not None:
+        return Type(info.kind, tuple(given))
+    if info.shape is None:
+        raise UserError(
+            f"input '{info.name}' has no declared shape",
+            note=f"give it one: --shape {info.name}:1x3x224x224",
+        )
+    sizes: list[int] = []
+    for index, dim in enumerate(info.shape):
+        size = bound.get(dim) if isinstance(dim, str) else dim
+        if size is None and dim is not None:
+            raise UserError(
+                f"input '{info.name}' has the symbolic dimension '{dim}', which must be bound",
+                note=f"give it a size: --shape {dim}=1",
+            )
+        if size is None:
+            raise UserError(
+                f"input '{info.name}' has no size in dimension {index}",
+                note=f"give it a shape: --shape {info.name}:{'x'.join(str(d or 1) for d in info.shape)}",
+            )
+        sizes.append(size)
+    return Type(info.kind, tuple(sizes))
+
+
+def _spell(dims: Sequence[Dim]) -> str:
+    return f"[{'x'.join('?' if dim is None else str(dim) for dim in dims)}]"

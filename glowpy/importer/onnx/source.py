@@ -1,0 +1,171 @@
+"""From a path, bytes or a `ModelProto` to a checked `ModelProto`: the only code that opens a model's own file.
+
+What a file claims is not believed: it must parse, hold a graph, and be of versions this importer knows. Model-local
+functions are inlined here, after a count of what they expand to, so that nothing behind this module sees them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import onnx
+from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
+from onnx import inliner
+
+from glowpy.support.errors import LoadError, UnsupportedError, UserError
+from glowpy.support.loc import Loc
+
+__all__ = ["MAX_NODES", "NEWEST_OPSETS", "Source", "domain_of", "read_source"]
+
+MAX_NODES = 200_000
+"""No graph may have more nodes, functions expanded: a model beyond this is a mistake or an attack."""
+
+MAX_FILE = (1 << 31) - 1
+"""Protocol buffers end here; larger models keep their weights in files beside them."""
+
+NEWEST_OPSETS = {"": 28, "ai.onnx.preview.training": 1}
+"""For each domain, the newest opset this importer was reviewed for. A later opset may change any operator."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """A parsed model, how messages call it, and the folder in which its external data lies, if it has one."""
+
+    proto: onnx.ModelProto
+    file: str
+    folder: Path | None
+
+    @property
+    def opsets(self) -> dict[str, int]:
+        """The opset version the model asks for, by domain."""
+        return {domain_of(entry.domain): entry.version for entry in self.proto.opset_import}
+
+
+def domain_of(domain: str) -> str:
+    """The domain as this package spells it: ONNX's own, `ai.onnx`, is the empty string."""
+    return "" if domain == "ai.onnx" else domain
+
+
+def read_source(model: str | Path | bytes | onnx.ModelProto) -> Source:
+    """Parses and checks a model.
+
+    Raises LoadError for a file that is missing, truncated, too large, or no ONNX model, UnsupportedError for
+    versions newer than this importer.
+    """
+    match model:
+        case onnx.ModelProto():
+            source = Source(model, model.graph.name or "model", None)
+        case bytes():
+            source = Source(_parse(model, "model"), "model", None)
+        case _:
+            path = Path(model)
+            source = Source(_parse(_read(path), path.name), path.name, path.parent)
+    _check_versions(source)
+    if source.proto.functions:
+        source = _inline(source)
+    if len(source.proto.graph.node) > MAX_NODES:
+        raise UserError(
+            f"expected at most {MAX_NODES} nodes, got {len(source.proto.graph.node)}",
+            loc=Loc(source.file),
+        )
+    return source
+
+
+def _read(path: Path) -> bytes:
+    try:
+        if not path.is_file():
+            raise LoadError(f"cannot read '{path}': there is no such file")
+        if path.stat().st_size > MAX_FILE:
+            raise LoadError(
+                f"cannot read '{path}': expected at most {MAX_FILE} bytes",
+                note="keep the weights in external data beside the model",
+            )
+        return path.read_bytes()
+    except (OSError, ValueError) as error:
+        raise LoadError(f"cannot read '{path}': {error}") from None
+
+
+def _parse(content: bytes, file: str) -> onnx.ModelProto:
+    if not content:
+        raise LoadError("expected an ONNX model, got an empty file", loc=Loc(file))
+    proto = onnx.ModelProto()
+    try:
+        proto.ParseFromString(content)
+    except (DecodeError, RuntimeError, ValueError):
+        raise LoadError(
+            "expected an ONNX model, got something that does not parse",
+            loc=Loc(file),
+            note="the file is truncated, or not a model",
+        ) from None
+    return proto
+
+
+def _check_versions(source: Source) -> None:
+    proto, loc = source.proto, Loc(source.file)
+    if not proto.HasField("graph") or not proto.opset_import or proto.ir_version < 1:
+        raise LoadError(
+            "expected an ONNX model with a graph and an opset",
+            loc=loc,
+            note="the file is truncated, or not a model",
+        )
+    if proto.ir_version > onnx.IR_VERSION:
+        raise UnsupportedError(
+            f"expected an IR version of at most {onnx.IR_VERSION}, got {proto.ir_version}",
+            loc=loc,
+            note="a newer onnx package may read it",
+        )
+    for domain, version in source.opsets.items():
+        newest = NEWEST_OPSETS.get(domain, version)
+        if not 1 <= version <= newest:
+            raise UnsupportedError(
+                f"expected an opset of '{domain or 'ai.onnx'}' from 1 to {newest}, got {version}",
+                loc=loc,
+                note="export the model at an older opset",
+            )
+
+
+def _inline(source: Source) -> Source:
+    """The model without model-local functions."""
+    _check_expansion(source)
+    try:
+        proto = inliner.inline_local_functions(source.proto, True)
+    except Exception as error:  # noqa: BLE001 -- the bindings raise whatever the C++ side throws
+        raise UserError(
+            f"cannot inline the model's functions: {error}", loc=Loc(source.file)
+        ) from None
+    return Source(proto, source.file, source.folder)
+
+
+def _check_expansion(source: Source) -> None:
+    """Raises UserError if functions call each other in a circle, or expand to more nodes than any graph may have."""
+    bodies = {(domain_of(f.domain), f.name): list(f.node) for f in source.proto.functions}
+    sizes: dict[tuple[str, str], int] = {}
+    for root in bodies:
+        path: list[tuple[str, str]] = [root]
+        while path:
+            key = path[-1]
+            calls = [call for node in bodies[key] if (call := _callee(node)) in bodies]
+            waiting = next((call for call in calls if call not in sizes), None)
+            if waiting is None:
+                sizes[key] = _expanded(bodies[key], sizes)
+                path.pop()
+            elif waiting in path:
+                raise UserError(f"function '{waiting[1]}' calls itself", loc=Loc(source.file))
+            else:
+                path.append(waiting)
+    total = _expanded(source.proto.graph.node, sizes)
+    if max(total, *sizes.values()) > MAX_NODES:
+        raise UserError(
+            f"functions expand to more than {MAX_NODES} nodes",
+            loc=Loc(source.file),
+        )
+
+
+def _callee(node: onnx.NodeProto) -> tuple[str, str]:
+    return domain_of(node.domain), node.op_type
+
+
+def _expanded(nodes: Iterable[onnx.NodeProto], sizes: dict[tuple[str, str], int]) -> int:
+    return sum(sizes.get(_callee(node), 1) for node in nodes)

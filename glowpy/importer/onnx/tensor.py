@@ -1,0 +1,186 @@
+"""`TensorProto` to `Tensor`: element kinds, sizes that agree, and external data that stays in the model's folder."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+import numpy as np
+import onnx
+from onnx import TensorProto, external_data_helper, numpy_helper
+
+from glowpy.core.elemkind import ElemKind
+from glowpy.core.tensor import Array, Tensor
+from glowpy.core.type import Type
+from glowpy.support.errors import UnsupportedError, UserError
+
+__all__ = ["decode", "decode_sparse", "kind_of", "type_name"]
+
+_KINDS: dict[int, ElemKind] = {
+    TensorProto.FLOAT16: ElemKind.F16,
+    TensorProto.BFLOAT16: ElemKind.BF16,
+    TensorProto.FLOAT: ElemKind.F32,
+    TensorProto.DOUBLE: ElemKind.F64,
+    TensorProto.INT8: ElemKind.I8,
+    TensorProto.INT16: ElemKind.I16,
+    TensorProto.INT32: ElemKind.I32,
+    TensorProto.INT64: ElemKind.I64,
+    TensorProto.UINT8: ElemKind.U8,
+    TensorProto.UINT16: ElemKind.U16,
+    TensorProto.UINT32: ElemKind.U32,
+    TensorProto.UINT64: ElemKind.U64,
+    TensorProto.BOOL: ElemKind.BOOL,
+}
+
+_NAMES = {
+    ElemKind.F16: "float16",
+    ElemKind.BF16: "bfloat16",
+    ElemKind.F32: "float",
+    ElemKind.F64: "double",
+    ElemKind.I8: "int8",
+    ElemKind.I16: "int16",
+    ElemKind.I32: "int32",
+    ElemKind.I64: "int64",
+    ElemKind.U8: "uint8",
+    ElemKind.U16: "uint16",
+    ElemKind.U32: "uint32",
+    ElemKind.U64: "uint64",
+    ElemKind.BOOL: "bool",
+}
+
+_FIELDS: dict[int, str] = {
+    TensorProto.FLOAT: "float_data",
+    TensorProto.DOUBLE: "double_data",
+    TensorProto.INT64: "int64_data",
+    TensorProto.UINT32: "uint64_data",
+    TensorProto.UINT64: "uint64_data",
+}
+"""Which field holds the elements that are not raw; int32_data for the rest."""
+
+
+def kind_of(elem_type: int) -> ElemKind:
+    """The element kind of an ONNX element type.
+
+    Raises UnsupportedError for strings, complex numbers, 8-bit floats and the like.
+    """
+    found = _KINDS.get(elem_type)
+    if found is None:
+        names = {value: name for name, value in TensorProto.DataType.items()}
+        raise UnsupportedError(
+            f"element type {names.get(elem_type, elem_type)} is not supported",
+            note=f"supported are {', '.join(_NAMES.values())}",
+        )
+    return found
+
+
+def type_name(kind: ElemKind) -> str:
+    """How ONNX spells the type of a tensor of this kind: `tensor(float)`."""
+    return f"tensor({_NAMES[kind]})"
+
+
+def decode(proto: TensorProto, folder: Path | None) -> Tensor:
+    """The elements of a tensor, read from external data if that is where they are.
+
+    Raises UnsupportedError for an element type, UserError for dimensions that overflow or do not match the
+    elements, and for external data that is missing, out of range, or not a plain file in `folder` or below.
+    """
+    type = Type(kind_of(proto.data_type), tuple(proto.dims))
+    if external_data_helper.uses_external_data(proto):
+        proto = _with_external(proto, type, folder)
+    if proto.HasField("raw_data"):
+        got, wanted, unit = len(proto.raw_data), type.size, "bytes"
+    else:
+        field = _FIELDS.get(proto.data_type, "int32_data")
+        got, wanted, unit = len(getattr(proto, field)), type.count, "elements"
+    if got != wanted:
+        raise UserError(f"tensor '{proto.name}': expected {wanted} {unit} for {type}, got {got}")
+    try:
+        array: Array = numpy_helper.to_array(proto)
+    except (OverflowError, ValueError, TypeError) as error:
+        raise UserError(f"tensor '{proto.name}': {error}") from None
+    return Tensor(type, np.asarray(array, dtype=type.kind.dtype).reshape(type.shape))
+
+
+def decode_sparse(proto: onnx.SparseTensorProto, folder: Path | None) -> Tensor:
+    """The dense form of a sparse tensor. Raises UserError where indices lie outside of it, and what `decode` raises."""
+    values, indices = decode(proto.values, folder), decode(proto.indices, folder)
+    type = Type(values.type.kind, tuple(proto.dims))
+    flat = indices.array.astype(np.int64)
+    if flat.ndim == 2 and flat.shape[1] == type.rank:
+        inside = bool(((flat >= 0) & (flat < np.array(type.shape))).all())
+        flat = np.ravel_multi_index(tuple(flat.T), type.shape) if inside else flat
+    else:
+        inside = flat.ndim == 1 and bool(((flat >= 0) & (flat < type.count)).all())
+    if not inside or len(flat) != values.type.count:
+        raise UserError(f"sparse tensor '{proto.values.name}': expected indices inside of {type}")
+    dense = np.zeros(type.count, type.kind.dtype)
+    dense[flat] = values.array
+    return Tensor(type, dense.reshape(type.shape))
+
+
+def _with_external(proto: TensorProto, type: Type, folder: Path | None) -> TensorProto:
+    """A copy of `proto` with its elements inside."""
+    if folder is None:
+        raise UserError(
+            f"tensor '{proto.name}' has external data, which only a model read from a file can have",
+            note="load the model by its path",
+        )
+    entries = {entry.key: entry.value for entry in proto.external_data}
+    location = entries.get("location", "")
+    size = _check_location(proto.name, location, folder)
+    offset = _number(proto.name, "offset", entries.get("offset", "0"))
+    length = _number(proto.name, "length", entries.get("length", str(type.size)))
+    if length != type.size:
+        raise UserError(
+            f"tensor '{proto.name}': expected {type.size} bytes of external data for {type}, got {length}"
+        )
+    if offset + length > size:
+        raise UserError(
+            f"tensor '{proto.name}': expected external data up to byte {offset + length}, but '{location}' has {size}"
+        )
+    copy = TensorProto()
+    copy.CopyFrom(proto)
+    del copy.external_data[:]
+    return _load(copy, location, offset, length, folder)
+
+
+def _load(copy: TensorProto, location: str, offset: int, length: int, folder: Path) -> TensorProto:
+    for key, value in (("location", location), ("offset", offset), ("length", length)):
+        copy.external_data.add(key=key, value=str(value))
+    try:
+        external_data_helper.load_external_data_for_tensor(copy, str(folder))
+    except (OSError, ValueError, onnx.checker.ValidationError) as error:
+        raise UserError(f"tensor '{copy.name}': cannot read external data: {error}") from None
+    return copy
+
+
+def _number(name: str, key: str, text: str) -> int:
+    if not text.isascii() or not text.isdigit() or len(text) > 18:
+        raise UserError(
+            f"tensor '{name}': expected a number for the {key} of its external data, got '{text[:40]}'"
+        )
+    return int(text)
+
+
+def _check_location(name: str, location: str, folder: Path) -> int:
+    """The size of the file at `location`.
+
+    Raises UserError unless it is a plain file of one name, in `folder` or below, reached without links.
+    """
+    plain = f"tensor '{name}': expected external data in a plain file in the model's folder"
+    if not location or "\0" in location or Path(location).is_absolute() or "\\" in location:
+        raise UserError(f"{plain}, got '{location}'")
+    if ".." in Path(location).parts:
+        raise UserError(f"{plain}, got '{location}'")
+    root = folder.resolve()
+    path = root / location
+    try:
+        if path.resolve() != path:
+            raise UserError(f"{plain}, got '{location}', which is reached through a symbolic link")
+        found = os.lstat(path)
+    except (OSError, RuntimeError):
+        raise UserError(f"{plain}, but there is no '{location}'") from None
+    if not stat.S_ISREG(found.st_mode) or found.st_nlink > 1:
+        raise UserError(f"{plain}, got '{location}', which is a directory, a device or a hard link")
+    return found.st_size

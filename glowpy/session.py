@@ -1,0 +1,177 @@
+"""`InferenceSession`: a model that compiles itself for the shapes it meets.
+
+A model with symbolic dimensions is imported and compiled once for each set of input shapes; so is a model whose
+shapes depend on the elements of an input, once for each value of that input. What was compiled is kept; the least
+recently used is dropped first.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Hashable, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from glowpy.backend import CompiledFunction, CompileOptions
+from glowpy.core.tensor import Array
+from glowpy.engine import backend_of, compile
+from glowpy.importer import ValueInfo, ValueNeededError, read_model
+from glowpy.support.errors import UserError
+
+if TYPE_CHECKING:
+    from onnx import ModelProto
+
+__all__ = ["InferenceSession"]
+
+MAX_VALUE = 1 << 16
+"""An input of more elements is data, not a shape: compiling for each of its values is refused."""
+
+
+@dataclass(frozen=True)
+class _Specialization:
+    """The network compiled for one set of shapes, and the outputs in the order of the model."""
+
+    function: CompiledFunction
+
+    def run(self, feeds: Mapping[str, Array]) -> dict[str, Array]:
+        return self.function({name: feeds[name] for name in self.function.inputs})
+
+
+class InferenceSession:
+    """Runs an ONNX model, with the calling conventions of onnxruntime. Safe from several threads.
+
+    Args:
+        model: A path, the bytes of a file, or a parsed model.
+        backend: `cpu` or `interpreter`.
+        options: How to compile.
+        limit: How many specialisations are kept.
+
+    A model without symbolic dimensions is compiled at once. Raises LoadError, UnsupportedError or UserError as
+    `glowpy.load` does.
+    """
+
+    def __init__(
+        self,
+        model: str | Path | bytes | ModelProto,
+        *,
+        backend: str = "cpu",
+        options: CompileOptions | None = None,
+        limit: int = 16,
+    ) -> None:
+        backend_of(backend)
+        if limit < 1:
+            raise UserError(f"expected a limit of at least 1, got {limit}")
+        self._model = read_model(model)
+        self._backend = backend
+        self._options = options or CompileOptions()
+        self._limit = limit
+        self._lock = threading.Lock()
+        self._cache: OrderedDict[Hashable, Future[_Specialization]] = OrderedDict()
+        self._values: tuple[str, ...] = ()
+        static = {
+            info.name: tuple(dim for dim in info.shape if isinstance(dim, int))
+            for info in self._model.inputs
+            if info.shape is not None
+        }
+        if all(len(static.get(i.name, ())) == len(i.shape or [None]) for i in self._model.inputs):
+            try:
+                self._specialized(tuple(static.items()), {})
+            except ValueNeededError as error:
+                self._need(error, None)
+
+    def get_inputs(self) -> list[ValueInfo]:
+        """The inputs: name, type such as `tensor(float)`, and shape with the names of symbolic dimensions."""
+        return list(self._model.inputs)
+
+    def get_outputs(self) -> list[ValueInfo]:
+        """The outputs: name, type, and shape as the model declares it."""
+        return list(self._model.outputs)
+
+    def run(
+        self, output_names: Sequence[str] | None, input_feed: Mapping[str, Array]
+    ) -> list[Array]:
+        """Computes outputs.
+
+        Args:
+            output_names: Which outputs, and in which order; None for all.
+            input_feed: An array for each input, of its element type and shape.
+
+        Returns new arrays that belong to the caller. Raises UserError for a name the model does not have and
+        for an array that does not fit.
+        """
+        known = [info.name for info in self._model.outputs]
+        wanted = known if output_names is None else list(output_names)
+        for name in wanted:
+            if name not in known:
+                raise UserError(f"expected one of the outputs {_list(known)}, got '{name}'")
+        feeds = self._checked(input_feed)
+        found = self._for(feeds).run(feeds)
+        return [found[name] for name in wanted]
+
+    def _checked(self, input_feed: Mapping[str, Array]) -> dict[str, Array]:
+        names = [info.name for info in self._model.inputs]
+        for name in input_feed:
+            if name not in names:
+                raise UserError(f"expected the inputs {_list(names)}, got '{name}'")
+        feeds = {}
+        for info in self._model.inputs:
+            if info.name not in input_feed:
+                raise UserError(f"missing input '{info.name}' ({info.type})")
+            array = np.asarray(input_feed[info.name])
+            if array.dtype != info.kind.dtype:
+                raise UserError(f"'{info.name}': expected {info.kind.dtype}, got {array.dtype}")
+            feeds[info.name] = array
+        return feeds
+
+    def _for(self, feeds: Mapping[str, Array]) -> _Specialization:
+        """The specialisation for these inputs, compiled if there is none."""
+        shapes = tuple((name, array.shape) for name, array in feeds.items())
+        while True:
+            values = {name: feeds[name] for name in self._values}
+            try:
+                return self._specialized(shapes, values)
+            except ValueNeededError as error:
+                self._need(error, feeds)
+
+    def _need(self, error: ValueNeededError, feeds: Mapping[str, Array] | None) -> None:
+        """Notes inputs whose elements must be known. Raises the error if they were known, or are large."""
+        with self._lock:
+            fresh = [name for name in error.inputs if name not in self._values]
+            large = [n for n in error.inputs if feeds is not None and feeds[n].size > MAX_VALUE]
+            if large or not fresh:
+                raise error
+            self._values = (*self._values, *fresh)
+
+    def _specialized(
+        self, shapes: tuple[tuple[str, tuple[int, ...]], ...], values: Mapping[str, Array]
+    ) -> _Specialization:
+        """From the cache, or compiled by this thread while others that want the same wait."""
+        key = (shapes, tuple((name, array.tobytes()) for name, array in values.items()))
+        with self._lock:
+            future = self._cache.get(key)
+            mine = future is None
+            if future is None:
+                future = self._cache[key] = Future()
+            self._cache.move_to_end(key)
+            while len(self._cache) > self._limit:
+                self._cache.popitem(last=False)
+        if mine:
+            try:
+                copies = {name: array.copy() for name, array in values.items()}
+                module = self._model.build(shapes=dict(shapes), values=copies)
+                future.set_result(_Specialization(compile(module, self._backend, self._options)))
+            except BaseException as error:  # noqa: BLE001 -- whoever waits must hear of any
+                with self._lock:
+                    if self._cache.get(key) is future:
+                        del self._cache[key]
+                future.set_exception(error)
+        return future.result()
+
+
+def _list(names: Sequence[str]) -> str:
+    return ", ".join(f"'{name}'" for name in names) or "none"
