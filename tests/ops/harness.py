@@ -140,7 +140,7 @@ def run(cls: type[Node], cases: Sequence[Case], backend: str) -> list[list[Array
         names.append([f"out{number}_{index}" for index in range(len(node.results))])
         for name, result in zip(names[-1], node.results, strict=True):
             f.create_save(f"save_{name}", result, module.create_placeholder(name, result.type))
-    compiled = glowpy.compile(f, backend, glowpy.CompileOptions(verify_each=True))
+    compiled = glowpy.compile(f, backend, glowpy.CompileOptions(verify_each=True, cache=False))
     outputs = compiled(feeds)
     return [[outputs[name] for name in group] for group in names]
 

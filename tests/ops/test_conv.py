@@ -1,0 +1,136 @@
+"""Convolutions against the reference evaluator of the onnx package."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from glowpy.core.elemkind import ElemKind
+from glowpy.core.tensor import Array
+from glowpy.graph.nodes_gen import ConvolutionNode
+from tests.ops.harness import (
+    EXACT,
+    FLOATS,
+    Case,
+    Row,
+    Tolerance,
+    channels_first,
+    channels_last,
+    check_row,
+    normal_array,
+    on_every_backend,
+    onnx_reference,
+    random_array,
+)
+
+
+@dataclass(frozen=True)
+class Geometry:
+    """One convolution: its sizes and attributes, which are the plainest where they are not given."""
+
+    image: tuple[int, ...]
+    channels: int
+    outputs: int
+    kernels: tuple[int, ...]
+    strides: tuple[int, ...] = ()
+    pads: tuple[int, ...] = ()
+    dilation: tuple[int, ...] = ()
+    group: int = 1
+    batch: int = 1
+
+    @property
+    def attrs(self) -> dict[str, object]:
+        rank = len(self.image)
+        return {
+            "kernels": self.kernels,
+            "strides": self.strides or (1,) * rank,
+            "pads": self.pads or (0,) * (2 * rank),
+            "dilation": self.dilation or (1,) * rank,
+            "group": self.group,
+        }
+
+    def arrays(self, kind: ElemKind) -> list[Array]:
+        make = normal_array if kind.is_float else random_array
+        return [
+            make(kind, (self.batch, *self.image, self.channels), 1),
+            make(kind, (self.outputs, *self.kernels, self.channels // self.group), 2),
+            make(kind, (self.outputs,), 3),
+        ]
+
+
+GEOMETRIES = [
+    Geometry((5, 7), 3, 4, (3, 3), pads=(1, 1, 1, 1)),
+    Geometry((11, 13), 17, 33, (3, 3), pads=(1, 1, 1, 1)),
+    Geometry((7, 7), 31, 37, (1, 1)),
+    Geometry((1, 1), 5, 19, (1, 1), batch=3),
+    Geometry((14, 15), 3, 16, (7, 7), strides=(2, 2), pads=(3, 3, 3, 3)),
+    Geometry((9, 8), 6, 5, (2, 3), strides=(3, 2), pads=(2, 0, 1, 3), dilation=(2, 1), batch=2),
+    Geometry((6, 6), 8, 12, (3, 3), pads=(1, 1, 1, 1), group=4),
+    Geometry((9, 9), 16, 16, (3, 3), pads=(1, 1, 1, 1), group=16),
+    Geometry((9, 10), 33, 33, (5, 3), strides=(2, 1), pads=(2, 1, 2, 1), group=33, batch=2),
+    Geometry((6, 5), 7, 14, (3, 3), dilation=(2, 2), group=7, pads=(1, 2, 3, 2)),
+    Geometry((8,), 3, 5, (3,), strides=(2,), pads=(1, 2)),
+    Geometry((17,), 4, 8, (5,), dilation=(3,), group=2),
+    Geometry((4, 5, 3), 2, 3, (2, 3, 2), strides=(2, 1, 1), pads=(1, 0, 0, 0, 1, 1)),
+    Geometry((3, 3, 3), 4, 4, (3, 3, 3), group=4, pads=(1,) * 6),
+    Geometry((1, 1), 1, 1, (3, 3), pads=(1, 1, 1, 1)),
+    Geometry((3, 3), 2, 3, (5, 5), pads=(2, 2, 2, 2), strides=(4, 4)),
+]
+EMPTY = [
+    Geometry((4, 4), 3, 2, (3, 3), batch=0),
+    Geometry((4, 4), 0, 2, (3, 3)),
+    Geometry((4, 4), 3, 0, (1, 1)),
+]
+
+
+def _expected(arrays: list[Array], geometry: Geometry) -> Array:
+    """In f64, without anything to convolve where the evaluator refuses."""
+    attrs = geometry.attrs
+    if 0 in (geometry.batch, geometry.channels, geometry.outputs):
+        counts = [i - k + 1 for i, k in zip(geometry.image, geometry.kernels, strict=True)]
+        shape = (geometry.batch, *counts, geometry.outputs)
+        return np.broadcast_to(arrays[2].astype(np.float64), shape)
+    wide = [array.astype(np.float64) for array in arrays]
+    (result,) = onnx_reference(
+        "Conv",
+        [channels_first(wide[0]), channels_first(wide[1]), wide[2]],
+        kernel_shape=attrs["kernels"],
+        strides=attrs["strides"],
+        pads=attrs["pads"],
+        dilations=attrs["dilation"],
+        group=attrs["group"],
+    )
+    return channels_last(result)
+
+
+def _cases(kind: ElemKind, constants: frozenset[int]) -> Iterator[Case]:
+    for geometry in GEOMETRIES + ([] if constants else EMPTY):
+        arrays = geometry.arrays(kind)
+        expected = _expected(arrays, geometry)
+        tolerance = EXACT
+        if kind.is_float:
+            terms = math.prod(geometry.kernels) * geometry.channels // geometry.group + 1
+            tolerance = Tolerance(ulps=1, epsilons=4, scale=terms)
+        else:
+            expected = expected.astype(np.int64)
+        yield Case(arrays, [expected], geometry.attrs, tolerance=tolerance, constants=constants)
+
+
+KINDS = (*FLOATS, ElemKind.I8, ElemKind.I32)
+ROWS = [
+    Row(ConvolutionNode, KINDS, lambda kind: _cases(kind, frozenset())),
+    Row(
+        ConvolutionNode,
+        FLOATS,
+        lambda kind: _cases(kind, frozenset({1, 2})),
+        title="convolution of constants",
+    ),
+]
+
+
+@on_every_backend(ROWS)
+def test_convolution(row: Row, backend: str) -> None:
+    check_row(row, backend)
