@@ -8,10 +8,10 @@ from typing import ClassVar, Literal, final
 from glowpy.backend import Backend, CompiledFunction, CompileOptions, Program
 from glowpy.backends.cpu import insts_gen, nodes_gen
 from glowpy.backends.cpu.bitcode import bitcode_path
-from glowpy.backends.cpu.cache import code_key, read_code, write_code
 from glowpy.backends.cpu.codegen import entry_name, generate_llvm, unsupported
+from glowpy.backends.cpu.compile import compile_parts, usable_cores
 from glowpy.backends.cpu.jit import JitFunction
-from glowpy.backends.cpu.llvm import LLVM_VERSION, LoadedCode
+from glowpy.backends.cpu.llvm import LoadedCode
 from glowpy.backends.cpu.passes.pack_products import PackProductsPass
 from glowpy.backends.cpu.target import resolve_target
 from glowpy.graph.node import Node
@@ -41,7 +41,7 @@ class CpuBackend(Backend):
     def emit(self, program: Program, options: CompileOptions, form: Literal["llvm", "asm"]) -> str:
         """The optimized LLVM IR or the assembly of a program, for any target, with the plain entry point only."""
         target = resolve_target(options)
-        text = generate_llvm(program, target, bound=False)
+        (text,) = generate_llvm(program, target, bound=False)
         library = bitcode_path(target.variant)
         if form == "asm":
             return target.machine.assembly(text, library)
@@ -58,21 +58,6 @@ class CpuBackend(Backend):
                 note="leave the target out, or dump its assembly",
             )
         target = resolve_target(options)
-        text = generate_llvm(program, target, bound=True)
-        library = bitcode_path(target.variant)
-        machine = target.machine
-        key = code_key(
-            text,
-            machine.triple,
-            machine.cpu,
-            machine.features,
-            LLVM_VERSION,
-            library.name,
-            str(library.stat().st_size),
-        )
-        code = read_code(key) if options.cache else None
-        if code is None:
-            code = machine.object_code(text, library)
-            if options.cache:
-                write_code(key, code)
-        return JitFunction(program, LoadedCode(machine, [code]), entry_name(program))
+        texts = generate_llvm(program, target, bound=True, parts=usable_cores())
+        objects = compile_parts(texts, target, use_cache=options.cache)
+        return JitFunction(program, LoadedCode(target.machine, objects), entry_name(program))

@@ -63,8 +63,15 @@ def unsupported(inst: Instruction) -> str:
     return "" if symbol else f"no kernel for {mnemonic} on {operands}"
 
 
-def generate_llvm(program: Program, target: CpuTarget, *, bound: bool) -> str:
-    """The module of a program, without target triple; with `bound`, `NAME_bound` is visible beside `NAME`."""
+def generate_llvm(program: Program, target: CpuTarget, *, bound: bool, parts: int = 1) -> list[str]:
+    """A program as LLVM modules, without target triple, to be linked together.
+
+    Args:
+        program: What to compile.
+        target: For which processor.
+        bound: Make `NAME_bound` visible beside `NAME`.
+        parts: How many modules to make at most, of about equal work.
+    """
     module = ModuleWriter(entry_name(program), target.pointer_bits, target.variant.vector_bytes)
     ir = program.ir
     facts = _facts(program)
@@ -86,7 +93,7 @@ def generate_llvm(program: Program, target: CpuTarget, *, bound: bool) -> str:
             inline=count <= _INLINE_ELEMENTS,
         )
         calls.append((name, body.memories))
-    return module.render(_entries(program, module, calls, bound=bound))
+    return module.render(_entries(program, module, calls, bound=bound), parts)
 
 
 def _facts(program: Program) -> Facts:

@@ -25,7 +25,10 @@ class JitFunction(CompiledFunction):
     def __init__(self, program: Program, code: LoadedCode, entry: str) -> None:
         super().__init__(program)
         self._code = code
-        self._entry = _ENTRY(code.address(f"{entry}_bound"))
+        address = code.address(f"{entry}_bound")
+        if not address:
+            raise InternalError(f"machine code lacks the function {entry}_bound")
+        self._entry = _ENTRY(address)
         self._constants = pack_constants(program)
         self._table = [slot.name for slot in program.plan.mutable.slots]
 

@@ -1,13 +1,16 @@
-"""The seam to LLVM: the only module that imports llvmlite.
+"""The seam to LLVM: the only module that imports llvmlite, and imports nothing else of glowpy.
 
-LLVM IR comes in as text; what goes out is optimized IR, assembly, an object file, or code loaded
-into this process.
+LLVM IR comes in as text; what goes out is optimized IR, assembly, an object file, or code loaded into this
+process. Run as a program, it compiles one module from its standard input; that is how several modules are
+compiled at the same time, since LLVM holds the interpreter's lock.
 """
 
 from __future__ import annotations
 
+import json
+import sys
 import threading
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any, final
@@ -15,13 +18,12 @@ from typing import Any, final
 import llvmlite
 import llvmlite.binding as binding
 
-from glowpy.support.errors import InternalError, UserError
-
 __all__ = [
     "LLVM_VERSION",
+    "InvalidIRError",
     "LoadedCode",
     "Machine",
-    "data_layout",
+    "UnknownTargetError",
     "host_cpu",
     "host_features",
     "host_triple",
@@ -32,6 +34,14 @@ LLVM_VERSION = ".".join(map(str, binding.llvm_version_info)) + f" (llvmlite {llv
 
 _LOCK = threading.RLock()
 """LLVM's process-wide state (targets, contexts) is touched by one thread at a time."""
+
+
+class UnknownTargetError(ValueError):
+    """LLVM knows no target of that triple."""
+
+
+class InvalidIRError(ValueError):
+    """LLVM refuses the text: a bug of whoever wrote it."""
 
 
 @cache
@@ -68,59 +78,58 @@ class Machine:
         _initialize()
         try:
             target = binding.Target.from_triple(self.triple)
-            model = "jitdefault" if jit else "small"
-            return target.create_target_machine(
-                cpu=self.cpu, features=self.features, opt=3, reloc="pic", codemodel=model, jit=jit
-            )
         except RuntimeError as error:
-            raise UserError(
-                f"unknown target '{self.triple}': {error}",
-                note="write it as LLVM does: aarch64-linux-gnu",
-            ) from None
+            raise UnknownTargetError(f"unknown target '{self.triple}': {error}") from None
+        model = "jitdefault" if jit else "small"
+        return target.create_target_machine(
+            cpu=self.cpu, features=self.features, opt=3, reloc="pic", codemodel=model, jit=jit
+        )
 
-    def optimize(self, text: str, library: Path) -> Any:
-        """Links IR text with the kernel library, keeps what the text defines visible, and runs LLVM's O3."""
+    def check(self) -> None:
+        """Raises UnknownTargetError if LLVM does not know the triple."""
         with _LOCK:
-            machine = self._create()
-            try:
-                module = binding.parse_assembly(text)
-                module.verify()
-                kernels = binding.parse_bitcode(library.read_bytes())
-            except RuntimeError as error:
-                raise InternalError(
-                    f"the code generator wrote IR that LLVM refuses: {error}"
-                ) from error
-            module.triple = kernels.triple = self.triple
-            module.data_layout = kernels.data_layout = str(machine.target_data)
-            module.link_in(kernels)
-            for function in module.functions:
-                if str(function.linkage).endswith("linkonce_odr"):
-                    function.linkage = "internal"
-            options = binding.create_pipeline_tuning_options(speed_level=3)
-            builder = binding.create_pass_builder(machine, options)
-            builder.getModulePassManager().run(module, builder)
-            return module
+            self._create()
+
+    def _optimize(self, text: str, library: Path) -> tuple[Any, Any]:
+        """Links the text with what it needs of the kernel library and runs LLVM's O3: (machine, module)."""
+        machine = self._create()
+        try:
+            module = binding.parse_assembly(text)
+            module.verify()
+        except RuntimeError as error:
+            raise InvalidIRError(str(error)) from error
+        kernels = binding.parse_bitcode(library.read_bytes())
+        module.triple = kernels.triple = self.triple
+        module.data_layout = kernels.data_layout = str(machine.target_data)
+        module.link_in(kernels)
+        for function in module.functions:
+            if function.linkage is binding.Linkage.linkonce_odr:
+                function.linkage = "internal"
+        options = binding.create_pipeline_tuning_options(speed_level=3)
+        builder = binding.create_pass_builder(machine, options)
+        builder.getModulePassManager().run(module, builder)
+        return machine, module
 
     def object_code(self, text: str, library: Path) -> bytes:
-        """An object file of the text linked with the library."""
+        """An object file of the text linked with the library. Raises InvalidIRError."""
         with _LOCK:
-            return bytes(self._create().emit_object(self.optimize(text, library)))
+            machine, module = self._optimize(text, library)
+            return bytes(machine.emit_object(module))
 
     def assembly(self, text: str, library: Path) -> str:
         """The same as assembly text."""
         with _LOCK:
-            return str(self._create().emit_assembly(self.optimize(text, library)))
+            machine, module = self._optimize(text, library)
+            return str(machine.emit_assembly(module))
 
     def optimized(self, text: str, library: Path) -> str:
         """The same as LLVM IR text."""
         with _LOCK:
-            return str(self.optimize(text, library))
+            return str(self._optimize(text, library)[1])
 
-
-def data_layout(triple: str) -> str:
-    """LLVM's description of sizes and alignments on a target. Raises UserError for an unknown triple."""
-    with _LOCK:
-        return str(Machine(triple, "", "")._create().target_data)
+    def request(self, text: str, library: Path) -> bytes:
+        """What this module, run as a program, takes on its standard input for `object_code`."""
+        return json.dumps({"machine": asdict(self), "library": str(library), "text": text}).encode()
 
 
 @final
@@ -137,9 +146,16 @@ class LoadedCode:
             self._engine.finalize_object()
 
     def address(self, name: str) -> int:
-        """Where the function called `name` begins."""
+        """Where the function called `name` begins; 0 if there is none."""
         with _LOCK:
-            found = int(self._engine.get_function_address(name))
-        if not found:
-            raise InternalError(f"machine code lacks the function {name}")
-        return found
+            return int(self._engine.get_function_address(name))
+
+
+def _main() -> None:
+    request = json.load(sys.stdin.buffer)
+    machine = Machine(**request["machine"])
+    sys.stdout.buffer.write(machine.object_code(request["text"], Path(request["library"])))
+
+
+if __name__ == "__main__":
+    _main()

@@ -6,7 +6,14 @@ from dataclasses import dataclass
 
 from glowpy.backend import CompileOptions
 from glowpy.backends.cpu.bitcode import Variant, baseline_variant, select_variant
-from glowpy.backends.cpu.llvm import Machine, host_cpu, host_features, host_triple
+from glowpy.backends.cpu.llvm import (
+    Machine,
+    UnknownTargetError,
+    host_cpu,
+    host_features,
+    host_triple,
+)
+from glowpy.support.errors import UserError
 
 __all__ = ["CpuTarget", "resolve_target"]
 
@@ -41,6 +48,10 @@ def resolve_target(options: CompileOptions) -> CpuTarget:
             [*(f"+{name}" for name in sorted(variant.requires)), *filter(None, [options.features])]
         )
         machine = Machine(triple, options.cpu or variant.cpu, features)
+    try:
+        machine.check()
+    except UnknownTargetError as error:
+        raise UserError(str(error), note="write it as LLVM does: aarch64-linux-gnu") from None
     bits = 32 if triple.startswith(_POINTER_32) else 64
     return CpuTarget(machine, variant, bits)
 

@@ -6,9 +6,11 @@
 
 from __future__ import annotations
 
+import re
 import struct
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 from glowpy.core.elemkind import ElemKind
 from glowpy.ir.value import Value
@@ -23,6 +25,7 @@ _TYPES = {
     ElemKind.F64: "double",
 }
 _MAX_INTS = 16
+_SYMBOL = re.compile(r"@([\w.]+)")
 
 
 def memory_type(kind: ElemKind) -> str:
@@ -56,7 +59,7 @@ class ModuleWriter:
         self._attributes = f'nounwind "prefer-vector-width"="{8 * vector_bytes}"'
         self._ints: dict[tuple[int, ...], str] = {}
         self._declarations: dict[str, str] = {}
-        self._functions: dict[str, tuple[str, str]] = {}
+        self._functions: dict[str, _Function] = {}
         self._names = UniqueNames()
 
     def ints(self, values: Sequence[int]) -> str:
@@ -73,30 +76,74 @@ class ModuleWriter:
         key = f"({parameters}) {body} {inline}"
         if key not in self._functions:
             name = f"{self.entry}.{self._names.take(wanted)}"
-            how = "alwaysinline" if inline else "noinline"
-            head = f"define internal void @{name}({parameters}) {how} {self._attributes}"
-            text = f"{head} {{\nentry:\n{body}  ret void\n}}\n"
-            self._functions[key] = (name, text)
-        return self._functions[key][0]
+            self._functions[key] = _Function(name, parameters, body, inline)
+        return self._functions[key].name
 
-    def render(self, entries: Sequence[str]) -> str:
-        """The whole module, with the texts of the visible functions at its end."""
+    def render(self, entries: Sequence[str], parts: int) -> list[str]:
+        """The modules: the first holds the visible functions, and private ones are spread over at most `parts`."""
+        shared = [each for each in self._functions.values() if not each.inline]
+        piles: list[list[_Function]] = [[] for _ in range(max(min(parts, len(shared)), 1))]
+        for function in sorted(shared, key=lambda each: -each.work):
+            min(piles, key=lambda pile: sum(each.work for each in pile)).append(function)
+        linkage = "internal" if len(piles) == 1 else "hidden"
+        visible = [entry.replace("#attributes", self._attributes) for entry in entries]
+        return [
+            self._module(pile, visible if index == 0 else [], linkage)
+            for index, pile in enumerate(piles)
+        ]
+
+    def _module(self, pile: Sequence[_Function], visible: Sequence[str], linkage: str) -> str:
+        """One module: the functions of the pile, and everything they and the visible texts refer to."""
+        by_name = {each.name: each for each in self._functions.values()}
+        texts = [*(each.text(linkage, self._attributes) for each in pile), *visible]
+        own = {each.name for each in pile}
+        for text in texts:
+            for symbol in dict.fromkeys(_SYMBOL.findall(text)):
+                if symbol in by_name and symbol not in own:
+                    own.add(symbol)
+                    each = by_name[symbol]
+                    texts.append(
+                        each.text("internal", self._attributes) if each.inline else each.declaration
+                    )
+        used = set(_SYMBOL.findall("".join(texts)))
         lines = [f"%ints_t = type {{ {self.dim}, [{_MAX_INTS} x {self.dim}] }}"]
-        for values, name in self._ints.items():
-            padded = [*values, *[0] * (_MAX_INTS - len(values))]
-            items = ", ".join(f"{self.dim} {value}" for value in padded)
-            lines.append(
-                f"{name} = private unnamed_addr constant %ints_t "
-                f"{{ {self.dim} {len(values)}, [{_MAX_INTS} x {self.dim}] [{items}] }}"
-            )
-        lines += self._declarations.values()
-        lines += [text for _, text in self._functions.values()]
-        return (
-            "\n".join(
-                [*lines, *(entry.replace("#attributes", self._attributes) for entry in entries)]
-            )
-            + "\n"
+        lines += [
+            self._constant(name, values) for values, name in self._ints.items() if name[1:] in used
+        ]
+        lines += [text for symbol, text in self._declarations.items() if symbol in used]
+        return "\n".join([*lines, *texts]) + "\n"
+
+    def _constant(self, name: str, values: Sequence[int]) -> str:
+        items = ", ".join(
+            f"{self.dim} {value}" for value in (*values, *[0] * (_MAX_INTS - len(values)))
         )
+        array = f"[{_MAX_INTS} x {self.dim}]"
+        head = f"{name} = private unnamed_addr constant %ints_t"
+        return f"{head} {{ {self.dim} {len(values)}, {array} [{items}] }}"
+
+
+@dataclass(frozen=True)
+class _Function:
+    """A private function: its body, and whether it is inlined into its callers."""
+
+    name: str
+    parameters: str
+    body: str
+    inline: bool
+
+    @property
+    def work(self) -> int:
+        """How long LLVM takes for it, roughly: kernels that may run an epilogue are unrolled into tiles."""
+        return 8 if "@libjit_cpu_" in self.body else 1
+
+    @property
+    def declaration(self) -> str:
+        return f"declare hidden void @{self.name}({self.parameters})"
+
+    def text(self, linkage: str, attributes: str) -> str:
+        how = "alwaysinline" if self.inline else "noinline"
+        head = f"define {linkage} void @{self.name}({self.parameters}) {how} {attributes}"
+        return f"{head} {{\nentry:\n{self.body}  ret void\n}}\n"
 
 
 class Body:

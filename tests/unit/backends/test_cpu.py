@@ -46,7 +46,8 @@ def program_of(module: Module, options: CompileOptions | None = None) -> Program
 
 
 def llvm_of(module: Module) -> str:
-    return generate_llvm(program_of(module), resolve_target(CompileOptions()), bound=False)
+    (text,) = generate_llvm(program_of(module), resolve_target(CompileOptions()), bound=False)
+    return text
 
 
 def two_layers(f: Function, x: Placeholder) -> Operand:

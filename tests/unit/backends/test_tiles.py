@@ -68,6 +68,21 @@ def test_tile_divides_the_image_where_it_can() -> None:
         assert extent % tile.rows == 0
 
 
+def test_crowded_cache_sets_take_smaller_tiles() -> None:
+    """1024 channels are 4096 bytes: all pixels of a tile compete for one set of the cache."""
+    crowded = choose_matmul_tile(196, 256, 1024, vector_registers=32, lanes=16)
+    spread = choose_matmul_tile(196, 256, 1040, vector_registers=32, lanes=16)
+    assert crowded.rows < spread.rows
+
+
+def test_huge_sums_keep_blocks_of_weights_small() -> None:
+    """Four vectors of 4608 weights do not stay in the second-level cache, two do."""
+    tile = choose_conv_tile(
+        (1, 6, 6, 512), 512, (3, 3), (1, 1), (1, 1, 1, 1), 1, vector_registers=32, lanes=16
+    )
+    assert tile.vectors < 4
+
+
 def test_narrow_image_takes_several_rows() -> None:
     """Two columns by two vectors are four sums, half of what the latency asks for."""
     tile = choose_conv_tile(
