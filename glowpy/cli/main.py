@@ -22,7 +22,7 @@ from glowpy.cli.opt import opt
 from glowpy.cli.run import run_model
 from glowpy.support.errors import InternalError, UserError
 
-__all__ = ["main", "run"]
+__all__ = ["VERBS", "main", "run"]
 
 
 def _version() -> str:
@@ -41,7 +41,10 @@ def _glowpy() -> None:
     """
 
 
-for verb in (demo, run_model, dump, opt, doctor):
+VERBS = {str(verb.name): verb for verb in (demo, run_model, dump, opt, doctor)}
+"""Every verb by its name."""
+
+for verb in VERBS.values():
     _glowpy.add_command(verb)
 
 
