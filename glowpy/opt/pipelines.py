@@ -2,7 +2,21 @@
 
 from __future__ import annotations
 
+from glowpy.opt.graph.canonical_order import CanonicalOrderPass
+from glowpy.opt.graph.constant_fold import ConstantFoldPass
+from glowpy.opt.graph.cse import CsePass
 from glowpy.opt.graph.dce import DcePass
+from glowpy.opt.graph.fold_arithmetic import FoldArithmeticPass
+from glowpy.opt.graph.fold_batch_norm import FoldBatchNormPass
+from glowpy.opt.graph.fold_clip import FoldClipPass
+from glowpy.opt.graph.fold_concat import FoldConcatPass
+from glowpy.opt.graph.fold_convert import FoldConvertPass
+from glowpy.opt.graph.fold_reshape import FoldReshapePass
+from glowpy.opt.graph.fold_select import FoldSelectPass
+from glowpy.opt.graph.fold_slice import FoldSlicePass
+from glowpy.opt.graph.fold_transpose import FoldTransposePass
+from glowpy.opt.graph.merge_pad import MergePadPass
+from glowpy.opt.graph.sink_transpose import SinkTransposePass
 from glowpy.opt.ir.dead_store import DeadStorePass
 from glowpy.opt.ir.elide_copy import ElideCopyPass
 from glowpy.opt.ir.peephole import PeepholePass
@@ -15,7 +29,25 @@ from glowpy.passes import GraphPass, IRPass
 
 __all__ = ["GRAPH_DEFAULT", "GRAPH_PASSES", "IR_DEFAULT", "IR_PASSES"]
 
-GRAPH_DEFAULT: tuple[GraphPass, ...] = (DcePass(),)
+GRAPH_DEFAULT: tuple[GraphPass, ...] = (
+    DcePass(),
+    FoldReshapePass(),
+    FoldTransposePass(),
+    SinkTransposePass(),
+    FoldTransposePass(),
+    ConstantFoldPass(),
+    CanonicalOrderPass(),
+    FoldConcatPass(),
+    FoldSlicePass(),
+    FoldSelectPass(),
+    FoldConvertPass(),
+    FoldClipPass(),
+    FoldArithmeticPass(),
+    MergePadPass(),
+    FoldBatchNormPass(),
+    CsePass(),
+    DcePass(),
+)
 """What the recipe runs before and behind lowering, until nothing changes."""
 
 IR_DEFAULT: tuple[IRPass, ...] = (

@@ -13,11 +13,12 @@ __all__ = ["DcePass"]
 
 @dataclass(frozen=True)
 class DcePass(GraphPass):
-    """Removes nodes whose results nobody uses and that have no side effect.
+    """Removes nodes whose results nobody uses and that have no side effect, and constants that no function uses.
 
     Before:
         %x, %out : f32[4]
-        %unused = exp(%x) : f32[4]
+        %c : f32[4] = splat 1.0
+        %unused = add(%x, %c) : f32[4]
         save(%x, %out)
     After:
         %x, %out : f32[4]
@@ -29,4 +30,9 @@ class DcePass(GraphPass):
     def run(self, f: Function, ctx: PassContext) -> bool:
         """Erases dead nodes, and then what only they used."""
         del ctx
-        return f.erase_dead()
+        changed = f.erase_dead()
+        for constant in f.module.constants:
+            if not constant.value.num_users:
+                f.module.erase(constant)
+                changed = True
+        return changed

@@ -1,0 +1,131 @@
+"""Constant folding."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from glowpy.core.schema import Trait
+from glowpy.core.tensor import Tensor
+from glowpy.graph.function import Function, Module
+from glowpy.graph.node import Constant, Node, NodeValue
+from glowpy.graph.nodes_gen import SplatNode
+from glowpy.opt.known import known
+from glowpy.passes import GraphPass, PassContext
+
+__all__ = ["ConstantFoldPass"]
+
+
+@dataclass(frozen=True)
+class ConstantFoldPass(GraphPass):
+    """Computes nodes whose inputs are all known, and makes their results constants that keep the nodes' names.
+
+    All of them run at once on the interpreter. A result that needs much more memory than its
+    inputs, such as a broadcast, stays a node.
+
+    Before:
+        %x, %out : f32[2]
+        %a : f32[2] = [1.0, 2.0]
+        %b = add(%a, %a) : f32[2]
+        %c = exp(%b) : f32[2]
+        %d = sub(%c, %c) : f32[2]
+        %y = mul(%x, %d) : f32[2]
+        save(%y, %out)
+    After:
+        %x, %out : f32[2]
+        %a : f32[2] = [1.0, 2.0]
+        %d : f32[2] = splat 0.0
+        %y = mul(%x, %d) : f32[2]
+        save(%y, %out)
+    """
+
+    growth: int = 2
+    """A result may need at most so many times the memory of the known inputs ..."""
+    small: int = 1024
+    """... or so many bytes."""
+    name: ClassVar[str] = "constant-fold"
+
+    def run(self, f: Function, ctx: PassContext) -> bool:
+        """Finds what can be folded in one walk, and evaluates it in one call."""
+        foldable: dict[Node, None] = {}
+        for node in f.topological():
+            if self._folds(node, foldable):
+                foldable[node] = None
+        wanted = [
+            result
+            for node in foldable
+            for result in node.results
+            if any(user not in foldable for user in result.users)
+        ]
+        if not wanted:
+            return False
+        tensors = ctx.evaluate(_isolated(f, list(foldable), wanted))
+        for result, tensor in zip(wanted, tensors, strict=True):
+            _replace(f, result, tensor)
+        f.erase_dead(list(foldable))
+        return True
+
+    def _folds(self, node: Node, foldable: dict[Node, None]) -> bool:
+        if node.has(Trait.SIDE_EFFECT) or node.BACKEND or not node.results:
+            return False
+        if isinstance(node, SplatNode):
+            return node.type.count == 1 and node.type.quant is None
+        if not node.inputs:
+            return False
+        for value in node.inputs:
+            if value.node not in foldable and known(value) is None:
+                return False
+        size = sum(result.type.size for result in node.results)
+        return size <= max(self.small, self.growth * sum(map(_memory, node.inputs)))
+
+
+def _memory(value: NodeValue) -> int:
+    splat = isinstance(value.node, SplatNode)
+    return value.type.kind.size if splat else value.type.size
+
+
+def _isolated(f: Function, nodes: list[Node], wanted: list[NodeValue]) -> Function:
+    """A function in a module of its own that computes and saves `wanted`, without predicates."""
+    module = Module()
+    copy = module.create_function(f.name)
+    twins: dict[NodeValue, NodeValue] = {}
+    for node in nodes:
+        for value in node.inputs:
+            if value not in twins:
+                twins[value] = _copied(copy, value)
+        inputs = [twins[value] for value in node.inputs]
+        twin = copy.add(node.clone(module.names.take(node.name), inputs, None))
+        twins.update(zip(node.results, twin.results, strict=True))
+    for number, value in enumerate(wanted):
+        output = module.create_placeholder(f"folded_{number}", value.type)
+        copy.create_save("save", twins[value], output)
+    return copy
+
+
+def _copied(copy: Function, value: NodeValue) -> NodeValue:
+    if value.constant is not None:
+        return copy.module.create_constant(value.constant.name, value.constant.tensor).value
+    assert isinstance(value.node, SplatNode)
+    return copy.create_splat(value.node.name, value.type, value.node.value).result
+
+
+def _replace(f: Function, result: NodeValue, tensor: Tensor) -> None:
+    """The constant gets the node's name once that is free."""
+    node = result.node
+    assert node is not None
+    constant = Constant(node.name, _splatted(Tensor(result.type, tensor.array)), node.loc)
+    result.replace_all_uses_with(constant.value)
+    f.erase_dead([node])
+    constant.name = f.module.names.take(constant.name)
+    f.module.add_constant(constant)
+
+
+def _splatted(tensor: Tensor) -> Tensor:
+    """One element in memory where all are the same bits."""
+    array = tensor.array
+    if array.size < 2:
+        return tensor
+    first = array.reshape(-1)[0]
+    if not (array == first).all() or array.tobytes() != first.tobytes() * array.size:
+        return tensor
+    return Tensor.splat(tensor.type, first)

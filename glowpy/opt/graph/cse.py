@@ -1,0 +1,87 @@
+"""Common subexpression elimination."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+from typing import ClassVar
+
+from glowpy.core.schema import Trait
+from glowpy.graph.function import Function
+from glowpy.graph.node import Constant, Node, NodeValue
+from glowpy.passes import GraphPass, PassContext
+
+__all__ = ["CsePass"]
+
+
+@dataclass(frozen=True)
+class CsePass(GraphPass):
+    """Merges nodes that compute the same from the same values, and constants with the same elements.
+
+    Before:
+        %x, %out : f32[2]
+        %a : f32[2] = splat 1.0
+        %b : f32[2] = splat 1.0
+        %l = add(%x, %a) : f32[2]
+        %r = add(%b, %x) : f32[2]
+        %y = mul(%l, %r) : f32[2]
+        save(%y, %out)
+    After:
+        %x, %out : f32[2]
+        %a : f32[2] = splat 1.0
+        %l = add(%x, %a) : f32[2]
+        %y = mul(%l, %l) : f32[2]
+        save(%y, %out)
+    """
+
+    name: ClassVar[str] = "cse"
+
+    def run(self, f: Function, ctx: PassContext) -> bool:
+        """One walk in topological order, with a table of what was met before. Linear time."""
+        del ctx
+        changed = _merge_constants(f)
+        met: dict[Hashable, Node] = {}
+        for node in f.topological():
+            if node.has(Trait.SIDE_EFFECT):
+                continue
+            first = met.setdefault(_key(node), node)
+            if first is node:
+                continue
+            for mine, other in zip(node.results, first.results, strict=True):
+                mine.replace_all_uses_with(other)
+            f.erase(node)
+            changed = True
+        return changed
+
+
+def _key(node: Node) -> Hashable:
+    if not node.has(Trait.COMMUTATIVE):
+        return node.structural_key()
+    operands = [id(value) for value in node.inputs]
+    operands[:2] = sorted(operands[:2])
+    return (type(node), tuple(operands), id(node.predicate), tuple(r.type for r in node.results))
+
+
+def _merge_constants(f: Function) -> bool:
+    """Compares digests only of constants of one type with the same first and last elements."""
+    alike: dict[Hashable, list[Constant]] = {}
+    for constant in f.constants:
+        if constant.has_elements:
+            alike.setdefault((constant.type, _ends(constant)), []).append(constant)
+    changed = False
+    for group in alike.values():
+        if len(group) == 1:
+            continue
+        met: dict[str, NodeValue] = {}
+        for constant in group:
+            first = met.setdefault(constant.digest, constant.value)
+            if first is not constant.value:
+                constant.value.replace_all_uses_with(first)
+                f.module.erase(constant)
+                changed = True
+    return changed
+
+
+def _ends(constant: Constant) -> bytes:
+    flat = constant.array.flat
+    return bytes(flat[0].tobytes() + flat[-1].tobytes()) if constant.array.size else b""

@@ -1,0 +1,162 @@
+"""Normalisation, scaling and shifting of channels, done by the weights of the layer before."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from glowpy.core.tensor import Tensor
+from glowpy.graph.function import Function
+from glowpy.graph.node import Node, NodeValue
+from glowpy.graph.nodes_gen import (
+    AddNode,
+    BatchNormalizationNode,
+    ConvolutionNode,
+    DivNode,
+    FullyConnectedNode,
+    MulNode,
+    SubNode,
+)
+from glowpy.opt.known import known
+from glowpy.passes import RewritePass, Why
+
+__all__ = ["FoldBatchNormPass"]
+
+F64 = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Affine:
+    """channel -> channel * scale + shift, in double precision."""
+
+    scale: F64
+    shift: F64
+
+
+@dataclass(frozen=True)
+class FoldBatchNormPass(RewritePass):
+    """Folds what is affine in each channel into the constant weights of the layer before it.
+
+    The layer is a convolution, a fully connected layer or a batch normalization, and has no other
+    user. Behind it stand a batch normalization, or an addition, subtraction, multiplication or
+    division by a constant for each channel (ONNX models have both, one behind the other). The new
+    weights are computed in double precision and rounded once.
+
+    Before:
+        %x : f32[1x2x2x1]
+        %w : f32[2x1x1x1] = [1.0, 2.0]
+        %b : f32[2] = [0.5, 0.0]
+        %scale : f32[2] = splat 3.0
+        %bias : f32[2] = splat 1.0
+        %mean : f32[2] = splat 0.5
+        %variance : f32[2] = splat 4.0
+        %out : f32[1x2x2x2]
+        %c = convolution(%x, %w, %b)
+            {dilation=[1,1], group=1, kernels=[1,1], pads=[0,0,0,0], strides=[1,1]} : f32[1x2x2x2]
+        %n = batch_normalization(%c, %scale, %bias, %mean, %variance) {axis=3, epsilon=0.0} : f32[1x2x2x2]
+        save(%n, %out)
+    After:
+        %x : f32[1x2x2x1]
+        %w : f32[2x1x1x1] = [1.0, 2.0]
+        %b : f32[2] = [0.5, 0.0]
+        %scale : f32[2] = splat 3.0
+        %bias : f32[2] = splat 1.0
+        %mean : f32[2] = splat 0.5
+        %variance : f32[2] = splat 4.0
+        %out : f32[1x2x2x2]
+        %w_1 : f32[2x1x1x1] = [1.5, 3.0]
+        %b_1 : f32[2] = [1.0, 0.25]
+        %n = convolution(%x, %w_1, %b_1)
+            {dilation=[1,1], group=1, kernels=[1,1], pads=[0,0,0,0], strides=[1,1]} : f32[1x2x2x2]
+        save(%n, %out)
+    """
+
+    name: ClassVar[str] = "fold-batch-norm"
+
+    def rewrite(self, f: Function, node: Node, why: Why) -> NodeValue | Node | None:
+        """Looks only at the affine node and the layer that feeds it."""
+        if not node.inputs or not node.results or not isinstance(node.inputs[0].node, _LAYERS):
+            return None
+        layer = node.inputs[0].node
+        if isinstance(layer, BatchNormalizationNode) and layer.axis != layer.type.rank - 1:
+            return None
+        if node.type != layer.type or node.type.quant is not None or not node.type.kind.is_float:
+            return None
+        with np.errstate(all="ignore"):
+            affine = _affine(node)
+        if affine is None:
+            return None
+        if layer.result.num_users > 1:
+            why.no(f"%{layer.name} has other users")
+            return None
+        if not (np.isfinite(affine.scale).all() and np.isfinite(affine.shift).all()):
+            why.no("scale or shift is not finite")
+            return None
+        return _folded(f, node.name, layer, affine, why)
+
+
+_LAYERS = (ConvolutionNode, FullyConnectedNode, BatchNormalizationNode)
+
+
+def _affine(node: Node) -> Affine | None:
+    """What `node` does to each channel of its first input, if that is affine with known numbers."""
+    channels = node.type.shape[-1] if node.type.rank else 1
+    if isinstance(node, BatchNormalizationNode):
+        vectors = [known(value) for value in node.inputs[1:]]
+        if node.axis != node.type.rank - 1 or any(vector is None for vector in vectors):
+            return None
+        scale, bias, mean, variance = (np.asarray(v, np.float64) for v in vectors)
+        scale = scale / np.sqrt(variance + node.epsilon)
+        return Affine(scale, bias - mean * scale)
+    if len(node.inputs) != 2:
+        return None
+    vector = _per_channel(node.inputs[1], channels)
+    if vector is None:
+        return None
+    one, zero = np.ones_like(vector), np.zeros_like(vector)
+    match node:
+        case AddNode():
+            return Affine(one, vector)
+        case SubNode():
+            return Affine(one, -vector)
+        case MulNode():
+            return Affine(vector, zero)
+        case DivNode():
+            return Affine(1 / vector, zero)
+        case _:
+            return None
+
+
+def _per_channel(value: NodeValue, channels: int) -> F64 | None:
+    """One number for each channel, if `value` is known and differs along the last dimension at most."""
+    elements, shape = known(value), value.type.shape
+    if elements is None or any(size != 1 for size in shape[:-1]):
+        return None
+    if shape and shape[-1] not in (1, channels):
+        return None
+    return np.broadcast_to(elements.reshape(-1).astype(np.float64), (channels,))
+
+
+def _folded(f: Function, name: str, layer: Node, affine: Affine, why: Why) -> Node | None:
+    """The layer with new weights, all computed before any constant is made."""
+    weights = {index: known(layer.inputs[index]) for index in (1, 2)}
+    if weights[1] is None or weights[2] is None:
+        why.no(f"the weights of %{layer.name} are not constant")
+        return None
+    main, bias = weights[1].astype(np.float64), weights[2].astype(np.float64)
+    by_row = isinstance(layer, ConvolutionNode)
+    scale = affine.scale.reshape(-1, *(1,) * (main.ndim - 1)) if by_row else affine.scale
+    new = {1: main * scale, 2: bias * affine.scale + affine.shift}
+    inputs = list(layer.inputs)
+    for index, array in new.items():
+        old = layer.inputs[index]
+        rounded = array.astype(old.type.kind.dtype)
+        if not np.isfinite(rounded.astype(np.float64)).all():
+            why.no("a folded weight is not finite")
+            return None
+        made = Tensor(old.type, rounded)
+        inputs[index] = f.module.create_constant(old.producer.name, made, loc=layer.loc).value
+    return f.create(type(layer), name, inputs, layer.attrs, layer.type)

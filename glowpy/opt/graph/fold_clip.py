@@ -1,0 +1,54 @@
+"""Limits on limits."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+from glowpy.graph.function import Function
+from glowpy.graph.node import Node, NodeValue
+from glowpy.graph.nodes_gen import ClipNode, ReluNode
+from glowpy.passes import RewritePass, Why
+
+__all__ = ["FoldClipPass"]
+
+
+@dataclass(frozen=True)
+class FoldClipPass(RewritePass):
+    """Merges clips and relus that stand behind each other.
+
+    Before:
+        %x, %out : f32[4]
+        %a = relu(%x) : f32[4]
+        %b = clip(%a) {max=6.0, min=-1.0} : f32[4]
+        %c = relu(%b) : f32[4]
+        save(%c, %out)
+    After:
+        %x, %out : f32[4]
+        %c = clip(%x) {max=6.0, min=0.0} : f32[4]
+        save(%c, %out)
+    """
+
+    name: ClassVar[str] = "fold-clip"
+
+    def rewrite(self, f: Function, node: Node, why: Why) -> NodeValue | Node | None:
+        """The limits of both: the outer ones applied to the inner ones."""
+        if not isinstance(node, (ClipNode, ReluNode)) or node.type.quant is not None:
+            return None
+        inner = node.input.node
+        if not isinstance(inner, (ClipNode, ReluNode)):
+            return None
+        low, high = _limits(node)
+        below, above = _limits(inner)
+        if not (low <= high and below <= above):
+            why.no("limits are not in order")
+            return None
+        merged = (min(max(below, low), high), min(max(above, low), high))
+        if merged == (0.0, math.inf):
+            return f.create_relu(node.name, inner.input)
+        return f.create_clip(node.name, inner.input, *merged)
+
+
+def _limits(node: ClipNode | ReluNode) -> tuple[float, float]:
+    return (node.min, node.max) if isinstance(node, ClipNode) else (0.0, math.inf)

@@ -1,0 +1,75 @@
+"""Conversions that change nothing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from glowpy.core.elemkind import ElemKind
+from glowpy.graph.function import Function
+from glowpy.graph.node import Node, NodeValue
+from glowpy.graph.nodes_gen import ConvertNode
+from glowpy.passes import RewritePass, Why
+
+__all__ = ["FoldConvertPass"]
+
+
+@dataclass(frozen=True)
+class FoldConvertPass(RewritePass):
+    """Drops conversions to the same kind, and forth and back through a kind that holds every value exactly.
+
+    Before:
+        %x, %out : f16[4]
+        %a = convert(%x) : f32[4]
+        %b = convert(%a) : f64[4]
+        %c = convert(%b) : f16[4]
+        %d = convert(%c) : f16[4]
+        save(%d, %out)
+    After:
+        %x, %out : f16[4]
+        save(%x, %out)
+    """
+
+    name: ClassVar[str] = "fold-convert"
+
+    def rewrite(self, f: Function, node: Node, why: Why) -> NodeValue | Node | None:
+        """Looks only at a conversion and what feeds it."""
+        if not isinstance(node, ConvertNode):
+            return None
+        if node.input.type == node.type:
+            return node.input
+        inner = node.input.node
+        if not isinstance(inner, ConvertNode) or inner.input.type.quant or node.type.quant:
+            return None
+        if not holds(inner.type.kind, inner.input.type.kind):
+            why.no(f"{inner.type.kind.value} does not hold every {inner.input.type.kind.value}")
+            return None
+        if inner.input.type == node.type:
+            return inner.input
+        return f.create_convert(node.name, node.type, inner.input)
+
+
+def holds(wide: ElemKind, narrow: ElemKind) -> bool:
+    """Whether every value of `narrow` is exactly a value of `wide`."""
+    if wide is narrow or narrow is ElemKind.BOOL:
+        return True
+    if wide is ElemKind.BOOL:
+        return False
+    if wide.is_float:
+        if narrow.is_float:
+            return _digits(wide) >= _digits(narrow) and _range(wide) >= _range(narrow)
+        return 8 * narrow.size - narrow.is_signed <= _digits(wide) and narrow.size < wide.size
+    if narrow.is_float:
+        return False
+    room = 8 * wide.size - wide.is_signed
+    return room >= 8 * narrow.size - narrow.is_signed and wide.is_signed >= narrow.is_signed
+
+
+def _digits(kind: ElemKind) -> int:
+    """Bits of the significand, the hidden one among them."""
+    return {ElemKind.BF16: 8, ElemKind.F16: 11, ElemKind.F32: 24, ElemKind.F64: 53}[kind]
+
+
+def _range(kind: ElemKind) -> int:
+    """Bits of the exponent."""
+    return {ElemKind.BF16: 8, ElemKind.F16: 5, ElemKind.F32: 8, ElemKind.F64: 11}[kind]

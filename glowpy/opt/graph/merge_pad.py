@@ -1,0 +1,79 @@
+"""Padding done by the window operator behind it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from glowpy.graph.function import Function
+from glowpy.graph.node import Node, NodeValue
+from glowpy.graph.nodes_gen import AvgPoolNode, ConvolutionNode, PadNode
+from glowpy.passes import RewritePass, Why
+
+__all__ = ["MergePadPass"]
+
+
+@dataclass(frozen=True)
+class MergePadPass(RewritePass):
+    """Adds a zero padding of the spatial dimensions to the pads of the convolution or average pool behind it.
+
+    An average pool must count its pads, or have none so far; rounding its shape up must be off,
+    since that depends on the pads.
+
+    Before:
+        %x : f32[1x8x8x3]
+        %w : f32[4x3x3x3]
+        %b : f32[4]
+        %out : f32[1x8x8x4]
+        %p = pad(%x) {pads=[0,1,1,0,0,1,1,0], value=0.0} : f32[1x10x10x3]
+        %c = convolution(%p, %w, %b)
+            {dilation=[1,1], group=1, kernels=[3,3], pads=[0,0,0,0], strides=[1,1]} : f32[1x8x8x4]
+        save(%c, %out)
+    After:
+        %x : f32[1x8x8x3]
+        %w : f32[4x3x3x3]
+        %b : f32[4]
+        %out : f32[1x8x8x4]
+        %c = convolution(%x, %w, %b)
+            {dilation=[1,1], group=1, kernels=[3,3], pads=[1,1,1,1], strides=[1,1]} : f32[1x8x8x4]
+        save(%c, %out)
+    """
+
+    name: ClassVar[str] = "merge-pad"
+
+    def rewrite(self, f: Function, node: Node, why: Why) -> NodeValue | Node | None:
+        """Looks only at a window operator and what feeds it."""
+        if not isinstance(node, (ConvolutionNode, AvgPoolNode)):
+            return None
+        inner = node.inputs[0].node
+        if not isinstance(inner, PadNode):
+            return None
+        reason = _refused(node, inner)
+        if reason:
+            why.no(reason)
+            return None
+        rank = inner.type.rank
+        around = (*inner.pads[1 : rank - 1], *inner.pads[rank + 1 : -1])
+        attrs = {**node.attrs, "pads": tuple(a + b for a, b in zip(node.pads, around, strict=True))}
+        if isinstance(node, AvgPoolNode):
+            attrs["count_include_pads"] = True
+        inputs = [inner.input, *node.inputs[1:]]
+        return f.create(type(node), node.name, inputs, attrs, node.type)
+
+
+def _refused(node: ConvolutionNode | AvgPoolNode, pad: PadNode) -> str:
+    """Why the padding cannot be merged; empty if it can."""
+    rank = pad.type.rank
+    if pad.value != 0 or pad.type.quant is not None:
+        return "the padding is not of zeros"
+    if min(pad.pads) < 0:
+        return "the padding crops"
+    if any(pad.pads[i] for i in (0, rank - 1, rank, 2 * rank - 1)):
+        return "the padding is not only of spatial dimensions"
+    if isinstance(node, ConvolutionNode):
+        return ""
+    if node.ceil:
+        return "the pool rounds its shape up"
+    if any(node.pads) and not node.count_include_pads:
+        return "the pool does not count its own pads"
+    return ""

@@ -1,0 +1,48 @@
+"""What is known of values when a network is compiled: their elements, if a constant or splat gives them."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from glowpy.core.tensor import Array, Tensor
+from glowpy.core.type import Type
+from glowpy.graph.function import Function
+from glowpy.graph.node import Constant, Node, NodeValue
+from glowpy.graph.nodes_gen import SplatNode
+
+__all__ = ["broadcasts_alike", "constant_like", "is_all", "known"]
+
+
+def known(value: NodeValue) -> Array | None:
+    """The elements of `value` if it is a constant or a splat; a splat's array has zero strides."""
+    constant = value.constant
+    if constant is not None:
+        return constant.array if constant.has_elements else None
+    if isinstance(value.node, SplatNode) and value.type.quant is None:
+        element = np.asarray(value.node.value).astype(value.type.kind.dtype)
+        return np.broadcast_to(element, value.type.shape)
+    return None
+
+
+def is_all(value: NodeValue, wanted: float) -> bool:
+    """Whether every element of `value` is known to be `wanted`, bit for bit; -0.0 is not 0.0."""
+    elements = known(value)
+    if elements is None or elements.size == 0:
+        return False
+    exact = np.asarray(wanted).astype(elements.dtype)
+    same_sign = np.signbit(elements.astype(np.float64)) == np.signbit(np.float64(wanted))
+    return bool(np.all(elements == exact) and np.all(same_sign))
+
+
+def constant_like(f: Function, node: Node, array: Array, type: Type | None = None) -> Constant:
+    """A new constant that stands for what `node` computes, or for something made for it."""
+    made = Tensor.of(array) if type is None else Tensor(type, array)
+    return f.module.create_constant(node.name, made, loc=node.loc)
+
+
+def broadcasts_alike(value: NodeValue, like: NodeValue) -> bool:
+    """Whether an element-wise node over both has exactly the type of `like`."""
+    own, shape = value.type.shape, like.type.shape
+    return len(own) <= len(shape) and all(
+        mine in (1, theirs) for mine, theirs in zip(reversed(own), reversed(shape), strict=False)
+    )
