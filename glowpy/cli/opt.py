@@ -15,7 +15,7 @@ from glowpy.graph.function import Function
 from glowpy.graph.printer import print_module
 from glowpy.ir.irfunction import IRFunction
 from glowpy.ir.printer import print_irfunction
-from glowpy.opt.run import PASSES, run_passes
+from glowpy.microscope import PASSES, run_passes
 from glowpy.support.errors import UserError
 
 __all__ = ["opt"]
