@@ -165,33 +165,46 @@ def _past_axes(
 def _past_reshape(
     f: Function, node: ReshapeNode, above: TransposeNode, why: Why
 ) -> tuple[Node, Sequence[int]] | None:
-    """Reshapes first, if dimensions that are merged are neighbours before the transpose too."""
-    order = _order_before(above.input.type.shape, above.shuffle, node.type.shape)
-    if order is None or node.type.quant is not None:
-        why.no("the reshape merges dimensions that are not neighbours before the transpose")
+    """Reshapes first, if dimensions that are merged are neighbours before the transpose too.
+
+    If they are not, the transpose is split in one that brings them together and one that can go
+    behind the reshape. That is done only where the latter meets transposes: a channel shuffle
+    (ShuffleNet) ends so between two convolutions.
+    """
+    source, shape = above.input, node.type.shape
+    found = _orders_before(source.type.shape, above.shuffle, shape)
+    if found is None or node.type.quant is not None:
+        why.no("nothing is known of empty dimensions and of quantized reshapes")
         return None
-    shape = [node.type.shape[axis] for axis in order]
-    reshaped = f.create_reshape(node.name, Type(node.type.kind, tuple(shape)), above.input)
-    return reshaped, inverse(order)
+    first, order = found
+    if not keeps_order(source.type.shape, first):
+        meets = all(isinstance(user, TransposeNode) for user in node.result.users)
+        if is_identity(order) or not meets:
+            why.no("the reshape merges dimensions that are not neighbours before the transpose")
+            return None
+        source = f.create_transpose(above.name, source, first).result
+    type = Type(node.type.kind, tuple(shape[axis] for axis in order))
+    return f.create_reshape(node.name, type, source), inverse(order)
 
 
-def _order_before(source: Shape, shuffle: Sequence[int], result: Shape) -> list[int] | None:
-    """The dimensions of `result` in the order they have if the reshape is done before the transpose."""
+def _orders_before(
+    source: Shape, shuffle: Sequence[int], result: Shape
+) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
+    """The dimensions of `source` with those together that the reshape to `result` merges.
+
+    Behind them, the dimensions of `result` in the order they have if that is reshaped.
+    """
     groups = _groups([source[axis] for axis in shuffle], result)
     if groups is None:
         return None
-    rank = {axis: i for i, axis in enumerate(a for a, size in enumerate(source) if size != 1)}
-    placed: list[tuple[int, list[int]]] = []
-    for parts, made in groups:
-        places = [rank[shuffle[part]] for part in parts]
-        if places != list(range(places[0], places[0] + len(places))):
-            return None
-        placed.append((places[0], made))
-    leading = next((i for i, size in enumerate(result) if size != 1), len(result))
-    order = list(range(leading))
-    for _, made in sorted(placed):
+    placed = sorted(([shuffle[part] for part in parts], made) for parts, made in groups)
+    placed.sort(key=lambda group: min(group[0]))
+    first = [axis for axis, size in enumerate(source) if size == 1]
+    order = list(range(next((i for i, size in enumerate(result) if size != 1), len(result))))
+    for parts, made in placed:
+        first += parts
         order += made
-    return order
+    return tuple(first), tuple(order)
 
 
 def _groups(before: Sequence[int], behind: Shape) -> list[tuple[list[int], list[int]]] | None:
