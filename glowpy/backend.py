@@ -44,6 +44,7 @@ class CompileOptions:
         features: LLVM features to add or remove, such as `+avx2,-fma`.
         verify_each: Verify the graph and the IR behind every pass.
         cache: Keep machine code on disk between processes.
+        debug: Folder to write the IR's text to; machine code then carries debug information about it.
     """
 
     target: str = ""
@@ -51,6 +52,7 @@ class CompileOptions:
     features: str = ""
     verify_each: bool = False
     cache: bool = True
+    debug: str = ""
 
 
 @dataclass(frozen=True)
@@ -174,6 +176,9 @@ class Instance:
             raise UserError(f"'{name}': expected an array aligned to its element")
         if port in self._function.program.outputs and not array.flags.writeable:
             raise UserError(f"'{name}': expected a writeable array for an output")
+        for name, other in self._arrays.items():
+            if name != port.placeholder and np.may_share_memory(array, other):
+                raise UserError(f"'{port.name}': expected memory of its own, got some of %{name}'s")
         self._arrays[port.placeholder] = array
 
     def write(self, name: str, array: Array) -> None:

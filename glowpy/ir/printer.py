@@ -6,7 +6,7 @@ from glowpy.ir.inst import Instruction, ValueInstruction
 from glowpy.ir.irfunction import IRFunction
 from glowpy.support.text import print_attrs
 
-__all__ = ["print_inst", "print_irfunction"]
+__all__ = ["instruction_lines", "print_inst", "print_irfunction"]
 
 
 def print_inst(inst: Instruction) -> str:
@@ -21,6 +21,12 @@ def print_inst(inst: Instruction) -> str:
     elif operands:
         text += " " + ", ".join(operands)
     return text + print_attrs(inst.attrs)
+
+
+def instruction_lines(f: IRFunction, first: int = 1) -> dict[Instruction, int]:
+    """The line of every instruction in the text of a function whose own first line is `first`."""
+    start = first + 3 + len(f.weights)
+    return {inst: start + index for index, inst in enumerate(f.instructions)}
 
 
 def print_irfunction(f: IRFunction) -> str:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import ClassVar, Literal, final
 
 from glowpy.backend import Backend, CompiledFunction, CompileOptions, Program
 from glowpy.backends.cpu import insts_gen, nodes_gen
 from glowpy.backends.cpu.bitcode import bitcode_path
-from glowpy.backends.cpu.codegen import entry_name, generate_llvm, unsupported
+from glowpy.backends.cpu.codegen import CodeOptions, entry_name, generate_llvm, ir_text, unsupported
 from glowpy.backends.cpu.compile import compile_parts, usable_cores
+from glowpy.backends.cpu.entry import EntryOptions
 from glowpy.backends.cpu.jit import JitFunction
 from glowpy.backends.cpu.llvm import LoadedCode
 from glowpy.backends.cpu.passes.pack_products import PackProductsPass
@@ -41,7 +43,7 @@ class CpuBackend(Backend):
     def emit(self, program: Program, options: CompileOptions, form: Literal["llvm", "asm"]) -> str:
         """The optimized LLVM IR or the assembly of a program, for any target, with the plain entry point only."""
         target = resolve_target(options)
-        (text,) = generate_llvm(program, target, bound=False)
+        (text,) = generate_llvm({entry_name(program): program}, target)
         library = bitcode_path(target.variant)
         if form == "asm":
             return target.machine.assembly(text, library)
@@ -58,6 +60,13 @@ class CpuBackend(Backend):
                 note="leave the target out, or dump its assembly",
             )
         target = resolve_target(options)
-        texts = generate_llvm(program, target, bound=True, parts=usable_cores())
+        name = entry_name(program)
+        debug = None
+        if options.debug:
+            Path(options.debug).mkdir(parents=True, exist_ok=True)
+            Path(options.debug, f"{name}.ir").write_text(ir_text({name: program}), encoding="utf-8")
+            debug = (f"{name}.ir", str(Path(options.debug).resolve()))
+        how = CodeOptions(EntryOptions(bound=True), debug, usable_cores())
+        texts = generate_llvm({name: program}, target, how)
         objects = compile_parts(texts, target, use_cache=options.cache)
-        return JitFunction(program, LoadedCode(target.machine, objects), entry_name(program))
+        return JitFunction(program, LoadedCode(target.machine, objects), name)

@@ -1,22 +1,17 @@
-"""Code generation: a program becomes one LLVM module, as text.
+"""Code generation: programs become LLVM modules, as text.
 
-Every run of instructions (see `glowpy.opt.ir.stack`) is one private function named after its first
-instruction; equal ones are shared. All but the buffers is constant. The entry point is
-
-```c
-int NAME(const uint8_t *constants, uint8_t *mutable, uint8_t *activations);
-```
-
-with buffers at the plan's offsets; it returns 0. `NAME_bound` takes a table of pointers, one for
-each placeholder in the order of the plan, in place of the mutable area: that is how arrays are
-bound without copying.
+Every run of instructions (see `glowpy.opt.ir.stack`) is one private function named after its first instruction;
+equal ones are shared. All but the buffers is constant. `entry` writes the functions that call them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from glowpy.backend import Program
+from glowpy.backends.cpu.debug_info import DebugInfo
+from glowpy.backends.cpu.entry import Call, EntryOptions, entry_texts
 from glowpy.backends.cpu.kernels_gen import KERNELS
 from glowpy.backends.cpu.stack import Facts, emit_epilogue, emit_stack, scalar_symbol
 from glowpy.backends.cpu.target import CpuTarget
@@ -26,11 +21,12 @@ from glowpy.core.schema import AttrKind, Trait
 from glowpy.ir.inst import Instruction
 from glowpy.ir.insts_gen import AllocInst, CopyInst, DeallocInst, SplatInst, ViewInst
 from glowpy.ir.liveness import lifetimes
+from glowpy.ir.printer import instruction_lines, print_irfunction
 from glowpy.ir.value import Value, WeightVar
 from glowpy.opt.ir.stack import runs
 from glowpy.support.text import Attr
 
-__all__ = ["entry_name", "generate_llvm", "unsupported"]
+__all__ = ["CodeOptions", "entry_name", "generate_llvm", "ir_text", "unsupported"]
 
 _MEMORY = (AllocInst, DeallocInst, ViewInst)
 _INLINE_ELEMENTS = 64
@@ -63,37 +59,69 @@ def unsupported(inst: Instruction) -> str:
     return "" if symbol else f"no kernel for {mnemonic} on {operands}"
 
 
-def generate_llvm(program: Program, target: CpuTarget, *, bound: bool, parts: int = 1) -> list[str]:
-    """A program as LLVM modules, without target triple, to be linked together.
+@dataclass(frozen=True)
+class CodeOptions:
+    """What the modules hold besides the network.
 
-    Args:
-        program: What to compile.
-        target: For which processor.
-        bound: Make `NAME_bound` visible beside `NAME`.
+    Attributes:
+        entry: How the entry points behave.
+        debug: File name and folder of the IR's text, for DWARF; None for no debug information.
         parts: How many modules to make at most, of about equal work.
     """
-    module = ModuleWriter(entry_name(program), target.pointer_bits, target.variant.vector_bytes)
-    ir = program.ir
+
+    entry: EntryOptions = field(default_factory=EntryOptions)
+    debug: tuple[str, str] | None = None
+    parts: int = 1
+
+
+def generate_llvm(
+    programs: Mapping[str, Program], target: CpuTarget, options: CodeOptions | None = None
+) -> list[str]:
+    """Programs, by the names of their entry points, as LLVM modules to be linked together.
+
+    With debug information the source is `ir_text(programs)`, and equal kernels are not shared: each instruction has
+    code of its own.
+    """
+    how = options or CodeOptions()
+    debug = DebugInfo(*how.debug) if how.debug is not None else None
+    module = ModuleWriter(target.pointer_bits, target.variant.vector_bytes, debug)
+    entries: list[str] = []
+    for name, (program, first_line) in zip(programs, _placed(programs), strict=True):
+        lines = instruction_lines(program.ir, first_line)
+        calls = list(_calls(module, name, program, lines))
+        entries += entry_texts(program, module, name, calls, how.entry)
+    return module.render(entries, how.parts)
+
+
+def ir_text(programs: Mapping[str, Program]) -> str:
+    """The IR of every program, one behind the other: the source file that debug information speaks of."""
+    return "".join(print_irfunction(program.ir) for program in programs.values())
+
+
+def _placed(programs: Mapping[str, Program]) -> Iterator[tuple[Program, int]]:
+    """Each program with the line of `ir_text` it begins on."""
+    line = 1
+    for program in programs.values():
+        yield program, line
+        line += print_irfunction(program.ir).count("\n")
+
+
+def _calls(
+    module: ModuleWriter, prefix: str, program: Program, lines: Mapping[Instruction, int]
+) -> Iterator[Call]:
+    """Writes a function for every run that does anything."""
     facts = _facts(program)
-    calls = []
-    for run in runs(ir):
-        if not any(
-            ref.value.type.count for inst in run for ref in inst.operands if ref.access.writes
-        ):
+    for run in runs(program.ir):
+        written = [ref.value for inst in run for ref in inst.operands if ref.access.writes]
+        if not any(value.type.count for value in written):
             continue
         if all(_is_immediate(inst, facts) for inst in run):
             continue
-        body = Body(module)
+        body = Body(module, f"{prefix}.{run[0].name or run[0].SCHEMA.mnemonic}", lines)
         _emit_run(body, run, facts)
         count = max(ref.value.type.count for inst in run for ref in inst.operands)
-        name = module.function(
-            run[0].name or run[0].SCHEMA.mnemonic,
-            body.parameters,
-            body.text,
-            inline=count <= _INLINE_ELEMENTS,
-        )
-        calls.append((name, body.memories))
-    return module.render(_entries(program, module, calls, bound=bound), parts)
+        function = module.function(body, inline=count <= _INLINE_ELEMENTS)
+        yield Call(function, tuple(body.memories), lines[run[0]])
 
 
 def _facts(program: Program) -> Facts:
@@ -132,6 +160,7 @@ def _is_immediate(inst: Instruction, facts: Facts) -> bool:
 
 def _emit_run(body: Body, run: Sequence[Instruction], facts: Facts) -> None:
     head = run[0]
+    body.at(head)
     if head.has(Trait.ELEMENTWISE):
         emit_stack(body, run, facts)
     elif isinstance(head, CopyInst):
@@ -172,7 +201,7 @@ def _emit_kernel(
     if inst.has(Trait.EPILOGUE):
         function, environment = "null", "null"
         if behind:
-            function, environment = emit_epilogue(module, inst.name, inst, behind, facts, body)
+            function, environment = emit_epilogue(inst, behind, facts, body)
         arguments += [f"ptr {function}", f"ptr {environment}"]
     module.declare(symbol, "void", [argument.split(" ", 1)[0] for argument in arguments])
     body.line(f"call void @{symbol}({', '.join(arguments)})")
@@ -186,72 +215,3 @@ def _attribute(module: ModuleWriter, kind: AttrKind, value: Attr) -> str:
     if kind == "float":
         return f"float {literal(ElemKind.F32, float(value))}"
     return f"{module.dim} {value}"
-
-
-def _entries(
-    program: Program,
-    module: ModuleWriter,
-    calls: Sequence[tuple[str, Sequence[Value]]],
-    *,
-    bound: bool,
-) -> list[str]:
-    """The texts of `NAME_bound`, which does the calls, and of `NAME`, which fills its table."""
-    plan, dim = program.plan, module.dim
-    lines: list[str] = []
-    pointers: dict[tuple[str, int], str] = {}
-    table = {slot.name: index for index, slot in enumerate(plan.mutable.slots)}
-    offsets = {
-        slot.name: slot.start for area in (plan.constant, plan.activations) for slot in area.slots
-    }
-
-    def pointer(value: Value) -> str:
-        base, offset = value.base, value.byte_offset
-        key = (base.name, offset)
-        if key in pointers:
-            return pointers[key]
-        name = f"%m{len(pointers)}"
-        if base.name in table:
-            lines.append(
-                f"  {name}.slot = getelementptr inbounds ptr, ptr %table, {dim} {table[base.name]}"
-            )
-            lines.append(f"  {name}.base = load ptr, ptr {name}.slot")
-            start = f"{name}.base"
-        else:
-            start = "%constants" if isinstance(base, WeightVar) else "%activations"
-            offset += offsets[base.name]
-        lines.append(f"  {name} = getelementptr inbounds i8, ptr {start}, {dim} {offset}")
-        pointers[key] = name
-        return name
-
-    for function, memories in calls:
-        arguments = ", ".join(f"ptr {pointer(memory)}" for memory in memories)
-        lines.append(f"  call void @{function}({arguments})")
-    text = "".join(f"{line}\n" for line in lines)
-    inner = _bound_entry(module, text, visible=bound)
-    return [inner, _plain_entry(program, module)]
-
-
-def _bound_entry(module: ModuleWriter, text: str, *, visible: bool) -> str:
-    areas = "ptr noalias %constants, ptr noalias %table, ptr noalias %activations"
-    linkage, inline = ("", "") if visible else ("internal ", "alwaysinline ")
-    head = f"define {linkage}i32 @{module.entry}_bound({areas}) {inline}#attributes"
-    return f"{head} {{\n{text}  ret i32 0\n}}\n"
-
-
-def _plain_entry(program: Program, module: ModuleWriter) -> str:
-    slots, dim = program.plan.mutable.slots, module.dim
-    areas = "ptr noalias %constants, ptr noalias %mutable, ptr noalias %activations"
-    lines = [
-        f"define i32 @{module.entry}({areas}) #attributes {{",
-        f"  %table = alloca [{max(len(slots), 1)} x ptr]",
-    ]
-    for index, slot in enumerate(slots):
-        lines += [
-            f"  %p{index} = getelementptr inbounds i8, ptr %mutable, {dim} {slot.start}",
-            f"  %s{index} = getelementptr inbounds ptr, ptr %table, {dim} {index}",
-            f"  store ptr %p{index}, ptr %s{index}",
-        ]
-    lines.append(
-        f"  %code = call i32 @{module.entry}_bound(ptr %constants, ptr %table, ptr %activations)"
-    )
-    return "\n".join([*lines, "  ret i32 %code", "}"]) + "\n"

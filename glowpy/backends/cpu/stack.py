@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from glowpy.backends.cpu.kernels_gen import SCALARS
-from glowpy.backends.cpu.writer import Body, ModuleWriter, literal, register_type
+from glowpy.backends.cpu.writer import Body, literal, register_type
 from glowpy.core.type import Shape
 from glowpy.ir.inst import Instruction
 from glowpy.ir.value import Value
@@ -88,6 +88,7 @@ def _emit_members(
 
     stores: list[tuple[Value, str]] = []
     for inst in members:
+        body.at(inst)
         result = inst.operands[0].value
         register = _call(body, inst, [read(ref.value) for ref in inst.operands[1:]])
         results.append((result, register))
@@ -166,8 +167,6 @@ def _linear(body: Body, indices: Sequence[str], strides: Sequence[int]) -> str:
 
 
 def emit_epilogue(
-    module: ModuleWriter,
-    name: str,
     head: Instruction,
     members: Sequence[Instruction],
     facts: Facts,
@@ -177,7 +176,11 @@ def emit_epilogue(
 
     The ABI is in libjit/README.md: the function runs the members on a tile of the head's result.
     """
-    body, dim = Body(module), module.dim
+    module = caller.module
+    dim = module.dim
+    parameters = f"ptr %env, {dim} %offset, {dim} %col, {dim} %rows, {dim} %cols"
+    body = Body(module, f"{caller.name}_epilogue", caller.lines, parameters)
+    body.at(members[0])
     result = head.operands[0].value
     width = result.type.shape[-1]
     pointers = {
@@ -207,8 +210,7 @@ def emit_epilogue(
             _emit_members(
                 body, members, facts, index, lambda value: inside[caller.pointer(value)], result
             )
-    parameters = f"ptr %env, {dim} %offset, {dim} %col, {dim} %rows, {dim} %cols"
-    function = module.function(f"{name}_epilogue", parameters, body.text, inline=True)
+    function = module.function(body, inline=True)
     environment = caller.let(f"alloca [{len(slots)} x ptr]")
     for pointer, slot in slots.items():
         caller.line(f"store ptr {pointer}, ptr {_slot(caller, environment, slot)}")

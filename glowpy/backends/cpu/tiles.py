@@ -168,8 +168,9 @@ def _tile_cycles(rows: int, cols: int, vectors: int, block: int, grid: _Grid) ->
         pixels * vectors / _MULTIPLIES_PER_CYCLE,
         (pixels + vectors) / _LOADS_PER_CYCLE,
         _LATENCY,
-        _weight_cycles(vectors * grid.lanes * 4, grid.depth * block * 4),
     )
+    if grid.height * grid.width > pixels:  # else weights are read once, and no tile changes that
+        step = max(step, _weight_cycles(vectors * grid.lanes * 4, grid.depth * block * 4))
     crowded = max(_lines_in_one_set(rows, cols, grid.pixel_bytes) - _LINES_IN_A_SET, 0)
     step *= 1 + _PRICE_OF_A_LINE * crowded
     return grid.depth * step + pixels * vectors + _CYCLES_PER_TILE

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from glowpy.backends.cpu.debug_info import DebugInfo
 from glowpy.core.elemkind import ElemKind
+from glowpy.ir.inst import Instruction
 from glowpy.ir.value import Value
 from glowpy.support.names import UniqueNames
 
@@ -25,6 +27,7 @@ _TYPES = {
     ElemKind.F64: "double",
 }
 _MAX_INTS = 16
+_SCOPE = "!scope"
 _SYMBOL = re.compile(r"@([\w.]+)")
 
 
@@ -53,14 +56,31 @@ def literal(kind: ElemKind, value: float | int) -> str:
 class ModuleWriter:
     """A module: types, constants, declarations, kernel functions."""
 
-    def __init__(self, entry: str, pointer_bits: int, vector_bytes: int) -> None:
-        self.entry = entry
+    def __init__(self, pointer_bits: int, vector_bytes: int, debug: DebugInfo | None) -> None:
         self.dim = f"i{pointer_bits}"
-        self._attributes = f'nounwind "prefer-vector-width"="{8 * vector_bytes}"'
+        self.attributes = f'nounwind "prefer-vector-width"="{8 * vector_bytes}"'
+        self._debug = debug
         self._ints: dict[tuple[int, ...], str] = {}
         self._declarations: dict[str, str] = {}
         self._functions: dict[str, _Function] = {}
         self._names = UniqueNames()
+
+    @property
+    def has_debug_info(self) -> bool:
+        """Whether functions tell which line of the IR they come from."""
+        return self._debug is not None
+
+    def subprogram(self, name: str, line: int) -> str:
+        """Debug information of a function; empty without debug information."""
+        return self._debug.subprogram(name, line) if self._debug is not None else ""
+
+    def location(self, line: int, scope: str) -> str:
+        """The suffix that says which line an instruction belongs to; empty without debug information."""
+        return self._debug.location(line, scope) if self._debug is not None else ""
+
+    def attached(self, scope: str) -> str:
+        """The part of a function's head that refers to its debug information."""
+        return f" !dbg {scope}" if scope else ""
 
     def ints(self, values: Sequence[int]) -> str:
         """The address of a constant `ints_t` with these values."""
@@ -71,12 +91,23 @@ class ModuleWriter:
         """Declares a function of the kernel library."""
         self._declarations[symbol] = f"declare {result} @{symbol}({', '.join(arguments)})"
 
-    def function(self, wanted: str, parameters: str, body: str, *, inline: bool) -> str:
-        """The name of a private function with this body, written only if there is none yet."""
-        key = f"({parameters}) {body} {inline}"
+    def function(self, body: Body, *, inline: bool) -> str:
+        """The name of a private function with this body, written only if there is none yet.
+
+        Every function is written of its own where debug information tells them apart.
+        """
+        key = f"({body.parameters}) {body.text} {inline}"
         if key not in self._functions:
-            name = f"{self.entry}.{self._names.take(wanted)}"
-            self._functions[key] = _Function(name, parameters, body, inline)
+            prefix, _, wanted = body.name.partition(".")
+            name = f"{prefix}.{self._names.take(wanted)}"
+            text = body.text + f"  ret void{body.location}\n"
+            scope = body.scope
+            if scope:
+                scope = self.subprogram(wanted, body.first_line)
+                text = text.replace(_SCOPE, scope)
+            self._functions[key] = _Function(
+                name, body.parameters, text, inline, self.attached(scope)
+            )
         return self._functions[key].name
 
     def render(self, entries: Sequence[str], parts: int) -> list[str]:
@@ -86,16 +117,15 @@ class ModuleWriter:
         for function in sorted(shared, key=lambda each: -each.work):
             min(piles, key=lambda pile: sum(each.work for each in pile)).append(function)
         linkage = "internal" if len(piles) == 1 else "hidden"
-        visible = [entry.replace("#attributes", self._attributes) for entry in entries]
         return [
-            self._module(pile, visible if index == 0 else [], linkage)
+            self._module(pile, entries if index == 0 else (), linkage)
             for index, pile in enumerate(piles)
         ]
 
     def _module(self, pile: Sequence[_Function], visible: Sequence[str], linkage: str) -> str:
         """One module: the functions of the pile, and everything they and the visible texts refer to."""
         by_name = {each.name: each for each in self._functions.values()}
-        texts = [*(each.text(linkage, self._attributes) for each in pile), *visible]
+        texts = [*(each.text(linkage, self.attributes) for each in pile), *visible]
         own = {each.name for each in pile}
         for text in texts:
             for symbol in dict.fromkeys(_SYMBOL.findall(text)):
@@ -103,7 +133,7 @@ class ModuleWriter:
                     own.add(symbol)
                     each = by_name[symbol]
                     texts.append(
-                        each.text("internal", self._attributes) if each.inline else each.declaration
+                        each.text("internal", self.attributes) if each.inline else each.declaration
                     )
         used = set(_SYMBOL.findall("".join(texts)))
         lines = [f"%ints_t = type {{ {self.dim}, [{_MAX_INTS} x {self.dim}] }}"]
@@ -111,7 +141,8 @@ class ModuleWriter:
             self._constant(name, values) for values, name in self._ints.items() if name[1:] in used
         ]
         lines += [text for symbol, text in self._declarations.items() if symbol in used]
-        return "\n".join([*lines, *texts]) + "\n"
+        metadata = self._debug.render() if self._debug is not None else []
+        return "\n".join([*lines, *texts, *metadata]) + "\n"
 
     def _constant(self, name: str, values: Sequence[int]) -> str:
         items = ", ".join(
@@ -130,6 +161,7 @@ class _Function:
     parameters: str
     body: str
     inline: bool
+    debug: str
 
     @property
     def work(self) -> int:
@@ -142,23 +174,55 @@ class _Function:
 
     def text(self, linkage: str, attributes: str) -> str:
         how = "alwaysinline" if self.inline else "noinline"
-        head = f"define {linkage} void @{self.name}({self.parameters}) {how} {attributes}"
-        return f"{head} {{\nentry:\n{self.body}  ret void\n}}\n"
+        head = (
+            f"define {linkage} void @{self.name}({self.parameters}) {how} {attributes}{self.debug}"
+        )
+        return f"{head} {{\nentry:\n{self.body}}}\n"
 
 
 class Body:
     """The body of one private function: its parameters are the distinct pieces of memory it touches."""
 
-    def __init__(self, module: ModuleWriter) -> None:
+    def __init__(
+        self,
+        module: ModuleWriter,
+        name: str,
+        lines: Mapping[Instruction, int],
+        parameters: str | None = None,
+    ) -> None:
         self.module = module
+        self.name = name
+        """The network's name, a dot, and the wanted name of the function."""
+        self.lines = lines
+        """Where in the IR's text each instruction stands."""
+        self._parameters = parameters
         self.memories: list[Value] = []
+        self.first_line = 0
+        self._line = 0
         self._lines: list[str] = []
         self._label = "entry"
         self._count = 0
 
+    def at(self, inst: Instruction) -> None:
+        """What is written from now on belongs to `inst`."""
+        self._line = self.lines[inst]
+        self.first_line = self.first_line or self._line
+
+    @property
+    def scope(self) -> str:
+        """A place holder for the function's debug information; empty without it."""
+        return _SCOPE if self.module.has_debug_info else ""
+
+    @property
+    def location(self) -> str:
+        """The suffix that says which instruction the current line belongs to."""
+        return self.module.location(self._line, _SCOPE)
+
     @property
     def parameters(self) -> str:
         """The parameter list; distinct memories never overlap where one of them is written."""
+        if self._parameters is not None:
+            return self._parameters
         return ", ".join(f"ptr noalias %p{index}" for index in range(len(self.memories)))
 
     @property
@@ -181,7 +245,7 @@ class Body:
 
     def line(self, text: str) -> None:
         """Appends an instruction."""
-        self._lines.append(f"  {text}")
+        self._lines.append(f"  {text}{self.location}")
 
     def let(self, text: str) -> str:
         """Appends an instruction with a result; returns its register."""

@@ -46,7 +46,7 @@ def program_of(module: Module, options: CompileOptions | None = None) -> Program
 
 
 def llvm_of(module: Module) -> str:
-    (text,) = generate_llvm(program_of(module), resolve_target(CompileOptions()), bound=False)
+    (text,) = generate_llvm({"net": program_of(module)}, resolve_target(CompileOptions()))
     return text
 
 
@@ -58,9 +58,9 @@ def two_layers(f: Function, x: Placeholder) -> Operand:
 
 def test_equal_kernels_are_written_once() -> None:
     text = llvm_of(network("f32[12x8]", two_layers))
-    assert len(re.findall(r"define internal void @glowpy_main\.first", text)) == 1
-    assert "@glowpy_main.second" not in text
-    assert len(re.findall(r"call void @glowpy_main\.first", text)) == 2
+    assert len(re.findall(r"define internal void @net\.first", text)) == 1
+    assert "@net.second" not in text
+    assert len(re.findall(r"call void @net\.first", text)) == 2
 
 
 def test_chain_behind_a_product_is_its_epilogue() -> None:

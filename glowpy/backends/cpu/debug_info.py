@@ -1,0 +1,61 @@
+"""DWARF for generated code: the text of the IR is the source file, each instruction is a line of it.
+
+Metadata numbers are given out in order; the nodes a function refers to are rendered with its module.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+__all__ = ["DebugInfo"]
+
+_FLAGS = 'i32 2, !"Debug Info Version", i32 3'
+_DWARF = 'i32 7, !"Dwarf Version", i32 4'
+_FIXED = 6
+
+
+@dataclass
+class DebugInfo:
+    """The compile unit of one module.
+
+    Attributes:
+        file: Name of the IR text.
+        directory: Folder the name is relative to; `.` keeps bundles free of paths of the machine that made them.
+    """
+
+    file: str
+    directory: str
+    _subprograms: list[str] = field(default_factory=list)
+
+    def subprogram(self, name: str, line: int) -> str:
+        """Declares the function of instruction `name`, which begins on `line`; returns its reference."""
+        reference = f"!{_FIXED + len(self._subprograms)}"
+        self._subprograms.append(
+            f"{reference} = distinct !DISubprogram(name: {_quoted(name)}, scope: !3, file: !3, line: {line}, type: !4, scopeLine: {line}, "
+            "spFlags: DISPFlagDefinition | DISPFlagOptimized, unit: !2)"
+        )
+        return reference
+
+    def location(self, line: int, scope: str) -> str:
+        """The suffix of an instruction that belongs to `line` inside `scope`."""
+        return f", !dbg !DILocation(line: {line}, column: 1, scope: {scope})"
+
+    def render(self) -> list[str]:
+        """The metadata of a module; nodes nothing refers to are dropped by LLVM."""
+        return [
+            "!llvm.module.flags = !{!0, !1}",
+            "!llvm.dbg.cu = !{!2}",
+            f"!0 = !{{{_FLAGS}}}",
+            f"!1 = !{{{_DWARF}}}",
+            '!2 = distinct !DICompileUnit(language: DW_LANG_C99, file: !3, producer: "glowpy", '
+            "isOptimized: true, runtimeVersion: 0, emissionKind: FullDebug)",
+            f"!3 = !DIFile(filename: {_quoted(self.file)}, directory: {_quoted(self.directory)})",
+            "!4 = !DISubroutineType(types: !5)",
+            "!5 = !{null}",
+            *self._subprograms,
+        ]
+
+
+def _quoted(text: str) -> str:
+    escaped = text.replace("\\", "\\5C").replace('"', "\\22")
+    return f'"{escaped}"'

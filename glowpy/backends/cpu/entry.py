@@ -1,0 +1,175 @@
+"""The visible functions of a network: the entry point, and what checks around it.
+
+```c
+int NAME(const uint8_t *constants, uint8_t *mutable, uint8_t *activations);
+```
+
+returns 0, or one of the codes of `Status`. `NAME_bound` takes a table of pointers, one for each placeholder in the
+order of the plan, in place of the mutable area, and checks nothing: that is how the JIT binds arrays without copying.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+
+from glowpy.backend import Program
+from glowpy.backends.cpu.writer import ModuleWriter
+from glowpy.ir.plan import ALIGNMENT
+from glowpy.ir.value import Value, WeightVar
+
+__all__ = ["GUARD_BYTES", "Call", "EntryOptions", "Status", "entry_texts"]
+
+GUARD_BYTES = 64
+"""Canary bytes in front of and behind the activations."""
+
+
+class Status(IntEnum):
+    """What an entry point returns."""
+
+    OK = 0
+    MISSING_AREA = 1
+    """A pointer to an area that is not empty is NULL."""
+    MISALIGNED = 2
+    """An area does not begin at a multiple of the alignment."""
+    OVERRUN = 3
+    """The canaries around the activations were overwritten (bundles made with --guard)."""
+    CORRUPT_WEIGHTS = 4
+    """The CRC of the constants is not that of the network's weights (from NAME_check_weights)."""
+    SELFTEST_FAILED = 5
+    """An output is not the golden one (from NAME_selftest)."""
+
+
+@dataclass(frozen=True)
+class EntryOptions:
+    """How the entry points behave.
+
+    Attributes:
+        bound: `NAME_bound` is visible.
+        checks: `NAME` checks its pointers.
+        guard: `NAME` surrounds the activations with canaries; the area it is given is larger by twice GUARD_BYTES.
+    """
+
+    bound: bool = False
+    checks: bool = False
+    guard: bool = False
+
+
+@dataclass(frozen=True)
+class Call:
+    """One call the network makes: a kernel function, the memory it works on, and its line in the IR's text."""
+
+    function: str
+    memories: tuple[Value, ...]
+    line: int
+
+
+def entry_texts(
+    program: Program, module: ModuleWriter, name: str, calls: Sequence[Call], options: EntryOptions
+) -> list[str]:
+    """The texts of `NAME_bound`, which does the calls, and of `NAME`."""
+    return [_bound(program, module, name, calls, options), _plain(program, module, name, options)]
+
+
+def _bound(
+    program: Program, module: ModuleWriter, name: str, calls: Sequence[Call], options: EntryOptions
+) -> str:
+    plan, dim = program.plan, module.dim
+    lines: list[str] = []
+    pointers: dict[tuple[str, int], str] = {}
+    table = {slot.name: index for index, slot in enumerate(plan.mutable.slots)}
+    offsets = {
+        slot.name: slot.start for area in (plan.constant, plan.activations) for slot in area.slots
+    }
+    scope = module.subprogram(f"{name}_bound", 1)
+
+    def pointer(value: Value) -> str:
+        base, offset = value.base, value.byte_offset
+        key = (base.name, offset)
+        if key in pointers:
+            return pointers[key]
+        register = f"%m{len(pointers)}"
+        if base.name in table:
+            slot = f"getelementptr inbounds ptr, ptr %table, {dim} {table[base.name]}"
+            lines.append(f"  {register}.slot = {slot}")
+            lines.append(f"  {register}.base = load ptr, ptr {register}.slot")
+            start = f"{register}.base"
+        else:
+            start = "%constants" if isinstance(base, WeightVar) else "%activations"
+            offset += offsets[base.name]
+        lines.append(f"  {register} = getelementptr inbounds i8, ptr {start}, {dim} {offset}")
+        pointers[key] = register
+        return register
+
+    for call in calls:
+        arguments = ", ".join(f"ptr {pointer(memory)}" for memory in call.memories)
+        where = module.location(call.line, scope)
+        lines.append(f"  call void @{call.function}({arguments}){where}")
+    areas = "ptr noalias %constants, ptr noalias %table, ptr noalias %activations"
+    linkage, inline = ("", "") if options.bound else ("internal ", "alwaysinline ")
+    head = f"define {linkage}i32 @{name}_bound({areas}) {inline}{module.attributes}"
+    text = "".join(f"{line}\n" for line in lines)
+    return f"{head}{module.attached(scope)} {{\n{text}  ret i32 0{module.location(1, scope)}\n}}\n"
+
+
+def _plain(program: Program, module: ModuleWriter, name: str, options: EntryOptions) -> str:
+    plan, dim = program.plan, module.dim
+    slots = plan.mutable.slots
+    areas = "ptr noalias %constants, ptr noalias %mutable, ptr noalias %activations"
+    scope = module.subprogram(name, 1)
+    lines = ["entry:", f"  %table = alloca [{max(len(slots), 1)} x ptr]"]
+    sizes = {"constants": plan.constant.size, "mutable": plan.mutable.size}
+    arena = "%activations"
+    if options.guard:
+        arena = "%arena"
+        lines.append(f"  %arena = getelementptr inbounds i8, ptr %activations, {dim} {GUARD_BYTES}")
+    if options.checks:
+        sizes["activations"] = plan.peak + (2 * GUARD_BYTES if options.guard else 0)
+        lines += _checks(sizes, dim)
+    for index, slot in enumerate(slots):
+        lines += [
+            f"  %p{index} = getelementptr inbounds i8, ptr %mutable, {dim} {slot.start}",
+            f"  %s{index} = getelementptr inbounds ptr, ptr %table, {dim} {index}",
+            f"  store ptr %p{index}, ptr %s{index}",
+        ]
+    where = module.location(1, scope)
+    guard = f"(ptr %activations, {dim} {plan.peak + 2 * GUARD_BYTES})"
+    if options.guard:
+        module.declare("libjit_guard_fill", "void", ["ptr", dim])
+        lines.append(f"  call void @libjit_guard_fill{guard}{where}")
+    lines.append(
+        f"  %code = call i32 @{name}_bound(ptr %constants, ptr %table, ptr {arena}){where}"
+    )
+    if options.guard:
+        module.declare("libjit_guard_intact", "i1", ["ptr", dim])
+        lines.append(f"  %intact = call i1 @libjit_guard_intact{guard}{where}")
+        lines.append(f"  %status = select i1 %intact, i32 %code, i32 {Status.OVERRUN:d}")
+    lines.append(f"  ret i32 {'%status' if options.guard else '%code'}{where}")
+    body = "\n".join(lines)
+    return (
+        f"define i32 @{name}({areas}) {module.attributes}{module.attached(scope)} {{\n{body}\n}}\n"
+    )
+
+
+def _checks(sizes: dict[str, int], dim: str) -> list[str]:
+    """Returns early where an area that is not empty is NULL or misaligned."""
+    lines = []
+    for area, size in sizes.items():
+        if size == 0:
+            continue
+        lines += [
+            f"  %{area}.missing = icmp eq ptr %{area}, null",
+            f"  br i1 %{area}.missing, label %{area}.none, label %{area}.some",
+            f"{area}.none:",
+            f"  ret i32 {Status.MISSING_AREA:d}",
+            f"{area}.some:",
+            f"  %{area}.number = ptrtoint ptr %{area} to {dim}",
+            f"  %{area}.low = and {dim} %{area}.number, {ALIGNMENT - 1}",
+            f"  %{area}.aligned = icmp eq {dim} %{area}.low, 0",
+            f"  br i1 %{area}.aligned, label %{area}.good, label %{area}.odd",
+            f"{area}.odd:",
+            f"  ret i32 {Status.MISALIGNED:d}",
+            f"{area}.good:",
+        ]
+    return lines
