@@ -19,13 +19,14 @@ import platform
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 import numpy as np
+import onnx
 import onnxruntime
 from rich.console import Console
 from rich.table import Table
@@ -34,7 +35,7 @@ import glowpy
 from glowpy.cli.check import compare
 from glowpy.cli.model import load_model, random_array
 from glowpy.core.tensor import Array
-from tools.zoo import make_zoo
+from tools.zoo import NAMES, initialised
 
 RUNTIMES = ("onnxruntime", "openvino", "ncnn")
 RTOL, ATOL = 1e-3, 1e-3
@@ -266,12 +267,11 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     )
     names = lambda text: [name for name in text.split(",") if name]  # noqa: E731
     parser.add_argument(
-        "--models", type=names, default=[], help="names of zoo networks, or ONNX files"
+        "--models", type=names, default=list(NAMES), help="networks of the zoo, or ONNX files"
     )
     parser.add_argument(
         "--against", type=names, default=["onnxruntime"], help="of " + ", ".join(RUNTIMES)
     )
-    parser.add_argument("--zoo", type=Path, help="where the zoo is, or is to be made")
     parser.add_argument("--ncnn-models", type=Path, help="a folder with NAME.param and NAME.bin")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument(
@@ -284,19 +284,22 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
         parser.error(
             f"unknown runtime {sorted(unknown)[0]}: expected some of {', '.join(RUNTIMES)}"
         )
+    for name in options.models:
+        if not name.endswith(".onnx") and name not in NAMES:
+            parser.error(f"no network {name!r} in the zoo: expected some of {', '.join(NAMES)}")
     return options
 
 
-def find_models(options: argparse.Namespace, scratch: str) -> list[Path]:
-    """The files to time: those named, from the zoo where a name is no file."""
-    files = [Path(name) for name in options.models if name.endswith(".onnx")]
-    wanted = [name for name in options.models if not name.endswith(".onnx")]
-    if files and not wanted:
-        return files
-    zoo = make_zoo(options.zoo or Path(scratch))
-    if unknown := [name for name in wanted if name not in zoo]:
-        raise SystemExit(f"no network {unknown[0]!r} in the zoo: expected some of {', '.join(zoo)}")
-    return [*files, *(zoo[name] for name in wanted or zoo)]
+def find_models(options: argparse.Namespace, scratch: Path) -> Iterator[Path]:
+    """The files to time: those named, and networks of the zoo, each written before it is timed and deleted behind."""
+    for name in options.models:
+        if name.endswith(".onnx"):
+            yield Path(name)
+            continue
+        path = scratch / f"{name}.onnx"
+        onnx.save(initialised(name), path)
+        yield path
+        path.unlink()
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -307,7 +310,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     progress = Console(stderr=True)
     rows = []
     with tempfile.TemporaryDirectory() as scratch:
-        for path in find_models(options, scratch):
+        for path in find_models(options, Path(scratch)):
             with progress.status(path.stem):
                 rows.append(bench(path, options))
     if options.json:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import tempfile
 from pathlib import Path
@@ -96,13 +95,17 @@ def write_array(path: Path, array: Array) -> None:
 
 def _write_whole(path: Path, content: bytes) -> None:
     """Writes beside the target under a name of its own, then renames."""
-    part = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        part.write_bytes(content)
-        part.replace(path)
+        with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".", delete=False) as part:
+            try:
+                part.write(content)
+                part.close()
+                Path(part.name).replace(path)
+            except OSError:
+                Path(part.name).unlink()
+                raise
     except OSError as error:
-        part.unlink(missing_ok=True)
         raise UserError(
             f"cannot write the file: {error.strerror}", loc=Loc(str(path)), note="check the path"
         ) from None

@@ -16,6 +16,7 @@ from glowpy.graph.printer import print_module
 from glowpy.ir.irfunction import IRFunction
 from glowpy.ir.printer import print_irfunction
 from glowpy.microscope import PASSES, run_passes
+from glowpy.passes import Pass
 from glowpy.support.errors import UserError
 
 __all__ = ["opt"]
@@ -51,9 +52,15 @@ def opt(
     if file is None:
         raise UserError("expected a file to work on", note="- reads standard input")
     names = [name.strip() for name in passes.split(",") if name.strip()]
-    for name in (*names, *print_after):
+    for name in names:
         if name not in PASSES:
             raise UserError(f"unknown pass '{name}'", note="glowpy opt --list shows all passes")
+    for name in print_after:
+        if name not in names or not isinstance(PASSES[name], Pass):
+            raise UserError(
+                f"--print-after: expected a pass that -p names, got '{name}'",
+                note="a stage such as irgen shows what it makes when it is the last",
+            )
     ctx = context(CompileOptions(verify_each=verify_each))
     if explain:
         ctx.explain = lambda reason: click.echo(reason, err=True)

@@ -4,7 +4,7 @@
 |---|---|
 | ```` ```python ```` | runs; names live on in later blocks of the page |
 | ```` ```text ```` right behind python | is what that block printed |
-| ```` ```console ```` | each `$ glowpy ...` runs in process; what it prints is compared. A line `...` stands for any lines |
+| ```` ```console ```` | each `$ glowpy ...` runs here; what it prints is compared; `...` is any lines |
 | ```` ```glow FILE ```` | parses; is written to FILE, if one is named, for later blocks |
 | ```` ```sh ```` and others | are for people |
 """
@@ -14,7 +14,7 @@ from __future__ import annotations
 import io
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,7 +27,11 @@ from glowpy.memory import parse_plan
 _FENCE = re.compile(
     r"^```(?P<kind>[a-z]+)(?: +(?P<name>\S+))?\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL
 )
-_PARSERS = {"module": parse_module, "irfunction": parse_irfunction, "memory": parse_plan}
+_PARSERS: dict[str, Callable[[str, str], object]] = {
+    "module": parse_module,
+    "irfunction": parse_irfunction,
+    "memory": parse_plan,
+}
 
 
 @dataclass(frozen=True)
@@ -79,6 +83,8 @@ class Page:
                     self._expect(block, self._console(block, where))
                 case "glow":
                     self._glow(block, where)
+                case _:
+                    pass
             printed = None
         fresh = self.page
         for (start, end), text in reversed(self.edits):

@@ -1,0 +1,62 @@
+"""`glowpy doctor` and `glowpy demo`."""
+
+import io
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from glowpy.cli import demo as demo_module
+from glowpy.cli import doctor as doctor_module
+from glowpy.cli.main import run
+from glowpy.core.tensor import Array
+from glowpy.graph.parser import parse_module
+from glowpy.importer.onnx.reference import read_tensor
+from glowpy.ir.plan import parse_plan
+
+
+def test_doctor() -> None:
+    out = io.StringIO()
+    assert run(["doctor", "--json"], io.StringIO(), out) == 0
+    found = json.loads(out.getvalue())
+    assert found["self-test cpu"] == found["self-test interpreter"] == "passed"
+    assert Path(found["kernel bitcode"]).is_file()
+    assert found["kernel variant"] in found["kernel bitcode"]
+
+
+def test_doctor_when_a_self_test_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor_module, "_self_test", lambda backend: "failed: broken")
+    out = io.StringIO()
+    assert run(["doctor"], io.StringIO(), out) == 1
+    assert "failed: broken" in out.getvalue()
+
+
+@pytest.mark.slow
+def test_demo(tmp_path: Path) -> None:
+    out = io.StringIO()
+    assert run(["demo", "--output", str(tmp_path)], io.StringIO(), out) == 0, out.getvalue()
+    text = out.getvalue()
+    for stage in ("load", "optimize", "lower", "schedule", "irgen", "memory", "codegen", "run"):
+        assert f"\n  {stage} " in text
+    assert "result: right" in text
+    assert f"dumps: {tmp_path}" in text
+    names = {path.name for path in tmp_path.iterdir()}
+    assert names == {"graph.glow", "lowered.glow", "ir.glow", "memory.glow"}
+    parse_module((tmp_path / "graph.glow").read_text())
+    plan = parse_plan((tmp_path / "memory.glow").read_text())
+    assert f"peak {plan.peak:,} bytes, lower bound {plan.lower_bound:,}" in text
+
+
+@pytest.mark.slow
+def test_demo_fails_when_the_result_is_wrong(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def wrong(path: Path) -> Array:
+        found: Array = read_tensor(path) + np.float32(0.01)
+        return found
+
+    monkeypatch.setattr(demo_module, "read_tensor", wrong)
+    out = io.StringIO()
+    assert run(["demo", "--output", str(tmp_path), "--json"], io.StringIO(), out) == 1
+    assert json.loads(out.getvalue())["correct"] is False

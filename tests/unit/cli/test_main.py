@@ -1,0 +1,78 @@
+"""Exit codes, streams, help."""
+
+import io
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+
+from glowpy.cli import main
+from glowpy.support.errors import InternalError
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def command(*argv: str) -> tuple[int, str, str]:
+    out, err = io.StringIO(), io.StringIO()
+    return main.run(argv, io.StringIO(), out, err), out.getvalue(), err.getvalue()
+
+
+@pytest.mark.parametrize("verb", sorted(main.VERBS))
+def test_help_has_examples(verb: str) -> None:
+    status, out, err = command(verb, "--help")
+    assert (status, err) == (0, "")
+    assert f"    glowpy {verb}" in out
+
+
+def test_help_names_every_verb() -> None:
+    _, out, _ = command("--help")
+    assert [verb for verb in main.VERBS if f"\n  {verb} " not in out] == []
+
+
+@pytest.mark.parametrize(
+    ("error", "last"),
+    [
+        (InternalError("irgen: lost a buffer"), "irgen: lost a buffer"),
+        (ZeroDivisionError("division by zero"), "division by zero"),
+    ],
+)
+def test_a_bug_is_exit_code_2_with_a_traceback(
+    monkeypatch: pytest.MonkeyPatch, error: Exception, last: str
+) -> None:
+    def fail() -> None:
+        raise error
+
+    monkeypatch.setitem(main._glowpy.commands, "doctor", click.Command("doctor", callback=fail))
+    status, _, err = command("doctor")
+    assert status == 2
+    for word in ("Traceback", last, "bug in glowpy"):
+        assert word in err
+
+
+def test_standard_streams_are_given_back() -> None:
+    before = sys.stdin, sys.stdout, sys.stderr
+    command("run", "nowhere.onnx")
+    assert (sys.stdin, sys.stdout, sys.stderr) == before
+
+
+def test_diagnostics_join_the_results_without_a_stream_of_their_own() -> None:
+    out = io.StringIO()
+    assert main.run(["run", "nowhere.onnx"], io.StringIO(), out) == 1
+    assert out.getvalue().startswith("error: ")
+
+
+@pytest.mark.slow
+def test_a_reader_that_goes_away_is_no_error(tmp_path: Path) -> None:
+    constants = "".join(f"constant %c{i} : f32[] = splat {i}\n" for i in range(20000))
+    (tmp_path / "long.glow").write_text(f"module {{ {constants} function @f {{ }} }}")
+    shell = f"{sys.executable} -m glowpy dump {tmp_path / 'long.glow'} | head -1"
+    done = subprocess.run(
+        ["bash", "-o", "pipefail", "-c", shell],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "module {\n", "")

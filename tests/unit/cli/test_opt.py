@@ -1,0 +1,80 @@
+"""`glowpy opt`: streams, options, errors. What the passes do is in tests/filetests and tests/unit."""
+
+import io
+
+import pytest
+
+from glowpy.cli.main import run
+from glowpy.microscope import PASSES
+
+TEXT = """\
+module {
+  placeholder %x : f32[4]
+  placeholder %y : f32[4]
+  function @main {
+    %dead = exp(%x) : f32[4]
+    %r = relu(%x) : f32[4]
+    save(%r, %y)
+  }
+}
+"""
+
+
+def opt(*argv: str, text: str = TEXT) -> tuple[int, str, str]:
+    out, err = io.StringIO(), io.StringIO()
+    return run(["opt", "-", *argv], io.StringIO(text), out, err), out.getvalue(), err.getvalue()
+
+
+def test_no_passes_print_the_text() -> None:
+    assert opt() == (0, TEXT, "")
+
+
+def test_passes_run_in_order() -> None:
+    status, text, _ = opt("-p", "dce, lower,irgen")
+    assert status == 0
+    assert text.startswith("irfunction @main {")
+    assert "exp" not in text
+
+
+def test_print_after_goes_to_standard_error() -> None:
+    status, text, err = opt("-p", "dce,lower", "--print-after", "dce")
+    assert status == 0
+    assert err.startswith("// after dce\nmodule {")
+    assert "relu(%x)" in err
+    assert "relu(%x)" not in text
+
+
+def test_print_after_says_when_nothing_changed() -> None:
+    _, _, err = opt("-p", "cse", "--print-after", "cse")
+    assert err.startswith("// after cse (no change)\n")
+
+
+def test_list_names_every_pass() -> None:
+    out = io.StringIO()
+    assert run(["opt", "--list"], io.StringIO(), out) == 0
+    listed = {
+        line.split()[0]
+        for line in out.getvalue().splitlines()
+        if line.startswith("  ") and line.split()
+    }
+    assert set(PASSES) <= listed
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        (["-p", "nonsense"], "unknown pass 'nonsense'"),
+        (["-p", "dce", "--print-after", "cse"], "got 'cse'"),
+        (["-p", "irgen", "--print-after", "irgen"], "got 'irgen'"),
+    ],
+)
+def test_errors(argv: list[str], message: str) -> None:
+    status, out, err = opt(*argv)
+    assert (status, out) == (1, "")
+    assert message in err
+
+
+def test_no_file() -> None:
+    out = io.StringIO()
+    assert run(["opt", "-p", "dce"], io.StringIO(), out) == 1
+    assert "expected a file" in out.getvalue()

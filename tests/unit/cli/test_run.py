@@ -1,0 +1,108 @@
+"""`glowpy run`: what it reads, prints and writes."""
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import numpy_helper, parser
+
+from glowpy.cli.main import run
+
+MODEL = """
+<ir_version: 8, opset_import: ["": 17]>
+g (float[N, 3] x, float[3] c) => (float[N, 3] y) { s = Add(x, c)  y = Relu(s) }
+"""
+TEXT = """
+module {
+  placeholder %x : f32[2]
+  placeholder %y : f32[2]
+  function @half { %c = splat() {value=0.5} : f32[]  %h = mul(%x, %c) : f32[2]  save(%h, %y) }
+  function @twice { %t = add(%x, %x) : f32[2]  save(%t, %y) }
+}
+"""
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> str:
+    path = tmp_path / "net.onnx"
+    onnx.save(parser.parse_model(MODEL), str(path))
+    return str(path)
+
+
+def figures(*argv: str, stdin: str = "") -> dict[str, Any]:
+    out = io.StringIO()
+    status = run(["run", *argv, "--json"], io.StringIO(stdin), out)
+    assert status == 0, out.getvalue()
+    found: dict[str, Any] = json.loads(out.getvalue())
+    return found
+
+
+@pytest.mark.parametrize("shape", ["N=2", "x=2x3", "x:2x3"])
+@pytest.mark.parametrize("checker", ["onnxruntime", "reference", "interpreter"])
+def test_checks(model: str, shape: str, checker: str) -> None:
+    found = figures(model, "--shape", shape, "--check-with", checker)
+    assert found["checked_with"] == checker
+    (difference,) = found["differences"]
+    assert difference == {"name": "y", "absolute": 0.0, "relative": 0.0, "within": True}
+
+
+def test_inputs_and_outputs_are_files(model: str, tmp_path: Path) -> None:
+    x, c = np.array([[1, 2, 3]], np.float32), np.array([0, -5, 1], np.float32)
+    np.save(tmp_path / "x.npy", x)
+    (tmp_path / "c.pb").write_bytes(numpy_helper.from_array(c).SerializeToString())
+    found = figures(
+        *(model, "--shape", "N=1", "--output", str(tmp_path / "out")),
+        *("--input", f"x={tmp_path / 'x.npy'}", "--input", f"c={tmp_path / 'c.pb'}"),
+    )
+    (output,) = found["outputs"]
+    assert output["file"] == str(tmp_path / "out" / "y.npy")
+    assert np.load(tmp_path / "out" / "y.npy").tolist() == [[1, 0, 4]]
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["y.npy"]
+
+
+def test_an_archive_gives_every_input(model: str, tmp_path: Path) -> None:
+    np.savez(
+        tmp_path / "all.npz", x=np.array([[1, 2, 3]], np.float32), c=np.array([1, 1, 1], np.float32)
+    )
+    found = figures(model, "--shape", "N=1", "--input", str(tmp_path / "all.npz"))
+    (output,) = found["outputs"]
+    assert (output["min"], output["max"], output["mean"]) == ("2", "4", "3")
+
+
+def test_random_inputs_are_the_same_until_the_seed_changes(model: str) -> None:
+    first, second = (figures(model, "--shape", "N=2")["outputs"] for _ in range(2))
+    other = figures(model, "--shape", "N=2", "--seed", "1")["outputs"]
+    assert first == second != other
+
+
+def test_repeat(model: str) -> None:
+    found = figures(model, "--shape", "N=2", "--repeat", "3", "--backend", "interpreter")
+    assert len(found["run_seconds"]) == 3
+    assert found["backend"] == "interpreter"
+
+
+@pytest.mark.parametrize(("function", "mean"), [("half", "0.5"), ("twice", "2")])
+def test_text_on_standard_input(tmp_path: Path, function: str, mean: str) -> None:
+    np.save(tmp_path / "x.npy", np.ones(2, np.float32))
+    argv = ["-", "--function", function, "--input", f"x={tmp_path / 'x.npy'}"]
+    (output,) = figures(*argv, stdin=TEXT)["outputs"]
+    assert output["mean"] == mean
+
+
+def test_several_functions_need_a_name() -> None:
+    out = io.StringIO()
+    assert run(["run", "-"], io.StringIO(TEXT), out) == 1
+    assert "the model has 2 functions: half, twice" in out.getvalue()
+
+
+def test_tables_are_for_people(model: str) -> None:
+    out = io.StringIO()
+    argv = ["run", model, "--shape", "N=2", "--check-with", "interpreter", "--repeat", "2"]
+    assert run(argv, io.StringIO(), out) == 0
+    for word in ("f32[2x3]", "compared with interpreter", "median of 2"):
+        assert word in out.getvalue()
+    assert "\x1b" not in out.getvalue()
