@@ -155,6 +155,18 @@ class Events:
         if base in self.dealloc and self.dealloc[base] < stop:
             self.postpone_dealloc(base, stop)
 
+    def stand_in(self, buffer: Value, view: ViewInst) -> None:
+        """Puts `view` before the alloc of `buffer`, to be merged with it."""
+        index = self.alloc[buffer]
+        slot = self.slots[index]
+        slot.insert(next(i for i, inst in enumerate(slot) if inst is buffer.definition), view)
+        self._uses.setdefault(view.source, []).append((index, view))
+
+    def append(self, index: int, view: ViewInst) -> None:
+        """Adds `view` at the end of slot `index`."""
+        self.slots[index].append(view)
+        self._uses.setdefault(view.source, []).append((index, view))
+
     def postpone_dealloc(self, base: Value, index: int) -> None:
         """Moves the dealloc of the buffer `base` to slot `index`."""
         before = self.dealloc[base]

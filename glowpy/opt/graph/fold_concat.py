@@ -42,7 +42,7 @@ class FoldConcatPass(RewritePass):
         inputs: list[NodeValue] = []
         for value in node.inputs:
             inputs += self._parts(node, value, why)
-        inputs = [value for value in inputs if value.type.count] or inputs[:1]
+        inputs = [value for value in inputs if value.type.count] or inputs
         if len(inputs) == 1 and inputs[0].type == node.type:
             return inputs[0]
         if tuple(inputs) == node.inputs:

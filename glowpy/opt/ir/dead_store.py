@@ -10,7 +10,7 @@ from glowpy.ir.inst import Instruction
 from glowpy.ir.insts_gen import AllocInst, DeallocInst, InsertTensorInst, ViewInst
 from glowpy.ir.irfunction import IRFunction
 from glowpy.ir.value import Value
-from glowpy.opt.ir.boxes import tiles
+from glowpy.opt.boxes import tiles
 from glowpy.passes import IRPass, PassContext
 
 __all__ = ["DeadStorePass"]

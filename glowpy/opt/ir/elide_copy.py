@@ -80,7 +80,7 @@ def _retarget(f: IRFunction, events: Events, index: int, copy: CopyInst) -> None
         return
     f.names.release(buffer.name)
     view = ViewInst((result,), {"offset": 0}, name=f.fresh_name(buffer.name), type=buffer.type)
-    events.slots[events.alloc[buffer]].append(view)
+    events.stand_in(buffer, view)
     events.merge(buffer, view.value)
 
 

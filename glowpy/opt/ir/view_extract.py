@@ -8,7 +8,7 @@ from typing import ClassVar
 from glowpy.ir.insts_gen import ExtractTensorInst, ViewInst
 from glowpy.ir.irfunction import IRFunction
 from glowpy.ir.liveness import Events
-from glowpy.opt.ir.boxes import contiguous_offset
+from glowpy.opt.boxes import contiguous_offset
 from glowpy.passes import IRPass, PassContext
 
 __all__ = ["ViewExtractPass"]
@@ -55,7 +55,7 @@ class ViewExtractPass(IRPass):
                 type=result.type,
                 loc=inst.loc,
             )
-            events.slots[index].append(view)
+            events.append(index, view)
             events.merge(result, view.value)
             changed = True
         if changed:

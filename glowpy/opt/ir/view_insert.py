@@ -9,7 +9,7 @@ from glowpy.ir.insts_gen import InsertTensorInst, ViewInst
 from glowpy.ir.irfunction import IRFunction
 from glowpy.ir.liveness import Event, Events
 from glowpy.ir.value import Value, WeightVar
-from glowpy.opt.ir.boxes import contiguous_offset, disjoint
+from glowpy.opt.boxes import contiguous_offset, disjoint
 from glowpy.passes import IRPass, PassContext
 
 __all__ = ["ViewInsertPass"]
@@ -116,7 +116,7 @@ def _place(f: IRFunction, events: Events, index: int, inst: InsertTensorInst) ->
         type=buffer.type,
         loc=inst.loc,
     )
-    events.slots[slot].append(view)
+    events.stand_in(buffer, view)
     events.merge(buffer, view.value)
 
 
