@@ -180,7 +180,7 @@ INLINE float math_tanh_f32(float x) {
   return __builtin_copysignf(size < 0.625f ? small : large, x);
 }
 
-/// 1.9 ULP. From exp(-|x|), which never overflows: e / (1 + e) on the left, 1 / (1 + e) on the
+/// 2.0 ULP. From exp(-|x|), which never overflows: e / (1 + e) on the left, 1 / (1 + e) on the
 /// right, less what the rounding of 1 + e adds.
 INLINE float math_sigmoid_f32(float x) {
   float e = math_exp_f32(-__builtin_fabsf(x));
@@ -191,7 +191,7 @@ INLINE float math_sigmoid_f32(float x) {
   return quotient - quotient * (lost * inverse);
 }
 
-/// 1.3 ULP. x + x P(x^2) up to 1, from there on 1 - exp(Q(x)), where Q is a fit to log(erfc(x)).
+/// 1.4 ULP. x + x P(x^2) up to 1, from there on 1 - exp(Q(x)), where Q is a fit to log(erfc(x)).
 INLINE float math_erf_f32(float x) {
   float size = __builtin_fabsf(x);
   float z = size * size;

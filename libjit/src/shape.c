@@ -1,0 +1,137 @@
+/// Kernels that only move elements, by the width of the element.
+///
+/// Each describes its loops (walk.h); copy_walk runs them. A plane, which is two of the loops, is either a matrix to transpose
+/// or rows; LLVM makes vector loops, fills and strided loads of the latter.
+#include "kernels_gen.h"
+#include "libjit.h"
+#include "walk.h"
+
+/// Bytes that a transposition moves together at least: shorter pieces would load, or store, a cache line twice.
+#define LINE_BYTES 64
+
+INLINE walk_t transpose_walk(const ints_t *result_shape, const ints_t *input_shape, const ints_t *shuffle) {
+  walk_t natural = walk_over(input_shape, input_shape, input_shape);
+  walk_t walk = walk_over(result_shape, result_shape, input_shape);
+  UNROLL for (dim_t back = 0; back < MAX_RANK; back++) {
+    dim_t own = shuffle->size - 1 - back;
+    dim_t source = own >= 0 ? shuffle->size - 1 - shuffle->at[own] : back;
+    dim_t step = 0;
+    UNROLL for (dim_t k = 0; k < MAX_RANK; k++) step = k == source ? natural.loop[MAX_RANK - k].from : step;
+    walk.loop[MAX_RANK - back].from = step;
+  }
+  return walk;
+}
+
+/// The input does not advance where it is broadcast.
+INLINE walk_t broadcast_walk(const ints_t *result_shape, const ints_t *input_shape) {
+  walk_t walk = walk_over(result_shape, result_shape, input_shape);
+  UNROLL for (dim_t back = 0; back < MAX_RANK; back++) {
+    loop_t *loop = &walk.loop[MAX_RANK - back];
+    loop->from = dim_from_last(input_shape, back) == 1 ? 0 : loop->from;
+  }
+  return walk;
+}
+
+/// Steps count elements of the input.
+INLINE walk_t extract_walk(const ints_t *result_shape, const ints_t *input_shape, const ints_t *steps) {
+  walk_t walk = walk_over(result_shape, result_shape, input_shape);
+  UNROLL for (dim_t back = 0; back < MAX_RANK; back++) walk.loop[MAX_RANK - back].from *= dim_from_last(steps, back);
+  return walk;
+}
+
+/// Offset of an element of a buffer of dimensions `shape`.
+INLINE dim_t offset_of(const ints_t *shape, const ints_t *position) {
+  dim_t offset = 0, step = 1;
+  UNROLL for (dim_t back = 0; back < MAX_RANK; back++) {
+    offset += back < shape->size ? position->at[shape->size - 1 - back] * step : 0;
+    step *= dim_from_last(shape, back);
+  }
+  return offset;
+}
+
+/// Everything for elements of one type. SIDE elements in a row or column are transposed in registers: in log2(SIDE) rounds,
+/// each of which interleaves the first half of the rows with the second.
+#define MOVES(suffix, type, SIDE)                                                                                              \
+  typedef type row_##suffix __attribute__((ext_vector_type(SIDE), aligned(sizeof(type)), may_alias));                          \
+                                                                                                                               \
+  INLINE void transpose_block_##suffix(type *restrict result, const type *restrict input, dim_t to_row, dim_t from_col) {      \
+    row_##suffix rows[SIDE], mixed[SIDE];                                                                                      \
+    UNROLL for (int i = 0; i < SIDE; i++) rows[i] = *(const row_##suffix *)(input + i * from_col);                             \
+    UNROLL for (int round = 1; round < SIDE; round *= 2) {                                                                     \
+      UNROLL for (int i = 0; i < SIDE / 2; i++) {                                                                              \
+        mixed[2 * i] = LOW_HALVES_##SIDE(rows[i], rows[i + SIDE / 2]);                                                         \
+        mixed[2 * i + 1] = HIGH_HALVES_##SIDE(rows[i], rows[i + SIDE / 2]);                                                    \
+      }                                                                                                                        \
+      UNROLL for (int i = 0; i < SIDE; i++) rows[i] = mixed[i];                                                                \
+    }                                                                                                                          \
+    UNROLL for (int i = 0; i < SIDE; i++) *(row_##suffix *)(result + i * to_row) = rows[i];                                    \
+  }                                                                                                                            \
+                                                                                                                               \
+  /* result[r * to_row + c] = input[r + c * from_col] */                                                                       \
+  INLINE void transpose_plane_##suffix(type *restrict result, const type *restrict input, dim_t rows, dim_t cols,              \
+                                       dim_t to_row, dim_t from_col) {                                                         \
+    enum { PIECE = LINE_BYTES / sizeof(type) > SIDE ? LINE_BYTES / sizeof(type) : SIDE };                                      \
+    dim_t whole_rows = rows / SIDE * SIDE, whole_cols = cols / SIDE * SIDE;                                                    \
+    for (dim_t r0 = 0; r0 < whole_rows; r0 += PIECE)                                                                           \
+      for (dim_t c0 = 0; c0 < whole_cols; c0 += PIECE)                                                                         \
+        for (dim_t r = r0; r < min_dim(r0 + PIECE, whole_rows); r += SIDE)                                                     \
+          for (dim_t c = c0; c < min_dim(c0 + PIECE, whole_cols); c += SIDE)                                                   \
+            transpose_block_##suffix(result + r * to_row + c, input + r + c * from_col, to_row, from_col);                     \
+    for (dim_t r = 0; r < whole_rows; r++)                                                                                     \
+      for (dim_t c = whole_cols; c < cols; c++) result[r * to_row + c] = input[r + c * from_col];                              \
+    for (dim_t c = 0; c < cols; c++)                                                                                           \
+      for (dim_t r = whole_rows; r < rows; r++) result[r * to_row + c] = input[r + c * from_col];                              \
+  }                                                                                                                            \
+                                                                                                                               \
+  INLINE void copy_walk_##suffix(type *restrict result, const type *restrict input, walk_t walk) {                             \
+    plane_t plane = plane_of(walk, true);                                                                                      \
+    loop_t row = plane.row, col = plane.col;                                                                                   \
+    bool transposed = row.size > 1 && col.to == 1 && row.from == 1 && col.from != 0;                                           \
+    dim_t planes = iterations(plane.around);                                                                                   \
+    for (dim_t i = 0; i < planes; i++) {                                                                                       \
+      loop_t place = locate(plane.around, i);                                                                                  \
+      type *restrict into = result + place.to;                                                                                 \
+      const type *restrict out_of = input + place.from;                                                                        \
+      if (transposed)                                                                                                          \
+        transpose_plane_##suffix(into, out_of, row.size, col.size, row.to, col.from);                                          \
+      else                                                                                                                     \
+        for (dim_t r = 0; r < row.size; r++)                                                                                   \
+          for (dim_t c = 0; c < col.size; c++) into[r * row.to + c * col.to] = out_of[r * row.from + c * col.from];            \
+    }                                                                                                                          \
+  }                                                                                                                            \
+                                                                                                                               \
+  /** Dimension i of the result is dimension shuffle[i] of the input. */                                                       \
+  KERNEL void libjit_transpose_##suffix(type *restrict result, const type *restrict input, const ints_t *result_shape,         \
+                                        const ints_t *input_shape, const ints_t *shuffle) {                                    \
+    copy_walk_##suffix(result, input, transpose_walk(result_shape, input_shape, shuffle));                                     \
+  }                                                                                                                            \
+                                                                                                                               \
+  KERNEL void libjit_broadcast_##suffix(type *restrict result, const type *restrict input, const ints_t *result_shape,         \
+                                        const ints_t *input_shape) {                                                           \
+    copy_walk_##suffix(result, input, broadcast_walk(result_shape, input_shape));                                              \
+  }                                                                                                                            \
+                                                                                                                               \
+  KERNEL void libjit_insert_tensor_##suffix(type *restrict result, const type *restrict input, const ints_t *result_shape,     \
+                                            const ints_t *input_shape, const ints_t *offsets) {                                \
+    dim_t start = offset_of(result_shape, offsets);                                                                            \
+    copy_walk_##suffix(result + start, input, walk_over(input_shape, result_shape, input_shape));                                         \
+  }                                                                                                                            \
+                                                                                                                               \
+  /** A negative step walks backwards from its offset. */                                                                      \
+  KERNEL void libjit_extract_tensor_##suffix(type *restrict result, const type *restrict input, const ints_t *result_shape,    \
+                                             const ints_t *input_shape, const ints_t *offsets, const ints_t *steps) {          \
+    dim_t start = offset_of(input_shape, offsets);                                                                             \
+    copy_walk_##suffix(result, input + start, extract_walk(result_shape, input_shape, steps));                                 \
+  }
+
+#define LOW_HALVES_4(a, b) __builtin_shufflevector(a, b, 0, 4, 1, 5)
+#define HIGH_HALVES_4(a, b) __builtin_shufflevector(a, b, 2, 6, 3, 7)
+#define LOW_HALVES_8(a, b) __builtin_shufflevector(a, b, 0, 8, 1, 9, 2, 10, 3, 11)
+#define HIGH_HALVES_8(a, b) __builtin_shufflevector(a, b, 4, 12, 5, 13, 6, 14, 7, 15)
+#define LOW_HALVES_16(a, b) __builtin_shufflevector(a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23)
+#define HIGH_HALVES_16(a, b) __builtin_shufflevector(a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31)
+
+MOVES(x8, uint8_t, 16)
+MOVES(x16, uint16_t, 8)
+MOVES(x32, uint32_t, 8)
+MOVES(x64, uint64_t, 4)
