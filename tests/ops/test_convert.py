@@ -70,7 +70,7 @@ def _to_halves(source: ElemKind) -> Iterator[Case]:
 
 
 ROWS = [
-    Row(ConvertNode, tuple(ElemKind), _cases, title="convert"),
+    Row(ConvertNode, tuple(ElemKind), _cases, title="convert", thinned=False),
     Row(ConvertNode, tuple(ElemKind), _to_halves, title="convert to halves", cpu=()),
 ]
 

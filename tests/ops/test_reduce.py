@@ -1,0 +1,156 @@
+"""Reductions against loops in Python's own numbers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from fractions import Fraction
+
+import numpy as np
+
+from glowpy.core.elemkind import ElemKind
+from glowpy.core.tensor import Array
+from glowpy.graph.nodes_gen import (
+    ReduceAddNode,
+    ReduceMaxNode,
+    ReduceMeanNode,
+    ReduceMinNode,
+    ReduceMulNode,
+)
+from tests.ops.harness import (
+    ALL,
+    EXACT,
+    FLOATS,
+    INTS,
+    NUMBERS,
+    Case,
+    Row,
+    Tolerance,
+    check_row,
+    on_every_backend,
+    random_array,
+)
+from tests.ops.test_elementwise import special_values
+
+Fold = Callable[[Sequence[int | float], ElemKind], int | float]
+
+SHAPES: list[tuple[tuple[int, ...], tuple[int, ...]]] = [
+    ((7,), (0,)),
+    ((), ()),
+    ((3, 5), ()),
+    ((3, 5), (0,)),
+    ((3, 37), (1,)),
+    ((3, 5), (0, 1)),
+    ((2, 3, 17), (1,)),
+    ((2, 3, 5), (0, 2)),
+    ((2, 3, 2, 5), (1, 3)),
+    ((2, 1, 3, 1, 5), (1, 2, 4)),
+    ((3, 0), (1,)),
+    ((0, 3), (1,)),
+    ((1, 1), (0,)),
+]
+
+
+def fold(x: Array, axes: tuple[int, ...], function: Fold) -> Array:
+    """Applies `function` to the elements that share every index but those along `axes`."""
+    kind = ElemKind.of(x.dtype)
+    kept = tuple(1 if axis in axes else size for axis, size in enumerate(x.shape))
+    groups: dict[tuple[int, ...], list[int | float]] = {index: [] for index in np.ndindex(*kept)}
+    for index in np.ndindex(*x.shape):
+        place = tuple(0 if axis in axes else i for axis, i in enumerate(index))
+        groups[place].append(float(x[index]) if kind.is_float else int(x[index]))
+    results = [function(items, kind) for items in groups.values()]
+    if not kind.is_float:
+        wrapped = np.array([int(item) & ((1 << 64) - 1) for item in results], np.uint64)
+        return wrapped.astype(kind.dtype).reshape(kept)
+    return np.array(results, np.float64).reshape(kept)
+
+
+def _sum(items: Sequence[int | float], kind: ElemKind) -> int | float:
+    return math.fsum(items) if kind.is_float else sum(items)
+
+
+def _product(items: Sequence[int | float], kind: ElemKind) -> int | float:
+    return math.prod(items)
+
+
+def _mean(items: Sequence[int | float], kind: ElemKind) -> int | float:
+    if kind.is_float:
+        return math.fsum(items) / len(items) if items else math.nan
+    return math.trunc(Fraction(int(sum(items)), len(items))) if items else 0
+
+
+def _extreme(items: Sequence[int | float], kind: ElemKind, *, largest: bool) -> int | float:
+    if any(item != item for item in items):
+        return math.nan
+    if items:
+        return max(items) if largest else min(items)
+    if kind.is_float:
+        return -math.inf if largest else math.inf
+    if kind is ElemKind.BOOL:
+        return not largest
+    limits = np.iinfo(kind.dtype.name)
+    return int(limits.min if largest else limits.max)
+
+
+def _cases(kind: ElemKind, function: Fold, tolerance: Tolerance) -> Iterator[Case]:
+    for shape, axes in SHAPES:
+        x = random_array(kind, shape)
+        yield Case(
+            [x],
+            [fold(x, axes, function)],
+            {"axes": axes},
+            tolerance=tolerance if kind.is_float else EXACT,
+        )
+
+
+def _special(kind: ElemKind, function: Fold) -> Iterator[Case]:
+    """Neighbouring pairs of special values, along a dimension that is contiguous and one that is not."""
+    special = special_values(kind)
+    pairs = np.stack([np.repeat(special, len(special)), np.tile(special, len(special))])
+    for x, axis in ((pairs, 0), (np.ascontiguousarray(pairs.T), 1)):
+        expected = fold(x, (axis,), function)
+        yield Case([x], [expected], {"axes": (axis,)}, tolerance=Tolerance(zero_sign=False))
+
+
+def _maximum(items: Sequence[int | float], kind: ElemKind) -> int | float:
+    return _extreme(items, kind, largest=True)
+
+
+def _minimum(items: Sequence[int | float], kind: ElemKind) -> int | float:
+    return _extreme(items, kind, largest=False)
+
+
+def _whole(kind: ElemKind) -> Iterator[Case]:
+    """Sums of integers at their limits wrap, the mean's do not."""
+    x = np.resize(special_values(kind), (5, 67))
+    yield Case([x], [fold(x, (1,), _sum)], {"axes": (1,)})
+
+
+def _mean_whole(kind: ElemKind) -> Iterator[Case]:
+    if kind.size < ElemKind.I64.size:
+        x = np.resize(special_values(kind), (5, 300))
+        yield Case([x], [fold(x, (1,), _mean)], {"axes": (1,)})
+    yield from _cases(kind, _mean, EXACT)
+
+
+SUMS = Tolerance(ulps=1, epsilons=4, scale=100)
+MEANS = Tolerance(ulps=2, epsilons=4, scale=2)
+EXTREMA = Tolerance(zero_sign=False)
+MEAN_CPU = (ElemKind.F32, ElemKind.F64, ElemKind.I8, ElemKind.I32, ElemKind.I64, ElemKind.U64)
+ROWS = [
+    Row(ReduceAddNode, NUMBERS, lambda kind: _cases(kind, _sum, SUMS)),
+    Row(ReduceAddNode, INTS, _whole, "reduce_add wraps"),
+    Row(ReduceMulNode, NUMBERS, lambda kind: _cases(kind, _product, Tolerance(ulps=40))),
+    Row(ReduceMaxNode, ALL, lambda kind: _cases(kind, _maximum, EXTREMA)),
+    Row(ReduceMinNode, ALL, lambda kind: _cases(kind, _minimum, EXTREMA)),
+    Row(ReduceMaxNode, NUMBERS, lambda kind: _special(kind, _maximum), "reduce_max of specials"),
+    Row(ReduceMinNode, NUMBERS, lambda kind: _special(kind, _minimum), "reduce_min of specials"),
+    Row(ReduceMeanNode, FLOATS, lambda kind: _cases(kind, _mean, MEANS), cpu=MEAN_CPU),
+    Row(ReduceMeanNode, INTS, _mean_whole, "reduce_mean of integers", cpu=MEAN_CPU),
+]
+
+
+@on_every_backend(ROWS)
+def test_reduce(row: Row, backend: str) -> None:
+    check_row(row, backend)
