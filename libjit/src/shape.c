@@ -96,7 +96,8 @@ INLINE dim_t offset_of(const ints_t *shape, const ints_t *position) {
         transpose_plane_##suffix(into, out_of, row.size, col.size, row.to, col.from);                                          \
       else                                                                                                                     \
         for (dim_t r = 0; r < row.size; r++)                                                                                   \
-          for (dim_t c = 0; c < col.size; c++) into[r * row.to + c * col.to] = out_of[r * row.from + c * col.from];            \
+          for (dim_t c = 0; c < col.size; c++)                                                                                 \
+            into[r * row.to + c * col.to] = out_of[r * row.from + c * col.from];                                               \
     }                                                                                                                          \
   }                                                                                                                            \
                                                                                                                                \
@@ -114,7 +115,7 @@ INLINE dim_t offset_of(const ints_t *shape, const ints_t *position) {
   KERNEL void libjit_insert_tensor_##suffix(type *restrict result, const type *restrict input, const ints_t *result_shape,     \
                                             const ints_t *input_shape, const ints_t *offsets) {                                \
     dim_t start = offset_of(result_shape, offsets);                                                                            \
-    copy_walk_##suffix(result + start, input, walk_over(input_shape, result_shape, input_shape));                                         \
+    copy_walk_##suffix(result + start, input, walk_over(input_shape, result_shape, input_shape));                              \
   }                                                                                                                            \
                                                                                                                                \
   /** A negative step walks backwards from its offset. */                                                                      \
