@@ -16,6 +16,9 @@
 /// Bytes of input, and of weights, that we count on finding again in the second-level cache.
 #define CACHED_BYTES (256 * 1024)
 
+/// Floats that one prefetch fetches.
+#define LINE 16
+
 typedef bool mask_t __attribute__((ext_vector_type(LANES)));
 typedef float masked_t __attribute__((ext_vector_type(LANES)));
 typedef int32_t vi __attribute__((vector_size(VECTOR_BYTES)));
@@ -61,10 +64,18 @@ typedef struct {
   dim_t rows, cols, vectors;
 } tile_t;
 
+/// Weights to fetch into the second-level cache for the tiles to come, while this one computes: `step` floats for
+/// each step of the inner loop. A step of 0 fetches nothing new.
+typedef struct {
+  bool used;  ///< a constant: whether there is such code at all
+  const float *from;
+  dim_t step;
+} ahead_t;
+
 /// Computes one tile; `valid` of its channels exist. `bias` may be NULL. The weights of missing channels are read if
 /// `padded_weights` (packed weights are filled with zeros), else masked.
 INLINE void multiply_tile(float *result, const float *input, const float *weights, const float *bias, grid_t grid,
-                          tile_t tile, dim_t valid, bool padded_weights) {
+                          tile_t tile, dim_t valid, bool padded_weights, ahead_t ahead) {
   vf sums[MAX_TILE_PIXELS][MAX_TILE_VECTORS];
   UNROLL for (dim_t v = 0; v < tile.vectors; v++) {
     vf start = bias ? load_first(bias + v * LANES, valid - v * LANES) : (vf){};
@@ -76,6 +87,10 @@ INLINE void multiply_tile(float *result, const float *input, const float *weight
       const float *with = weights + (h * grid.taps_w + w) * grid.run * grid.weight_step;
 #pragma clang loop unroll(disable)
       for (dim_t k = 0; k < grid.run; k++) {
+        if (ahead.used) {
+          __builtin_prefetch(ahead.from, 0, 2);
+          ahead.from += ahead.step;
+        }
         vf weight[MAX_TILE_VECTORS];
         UNROLL for (dim_t v = 0; v < tile.vectors; v++) {
           const float *at = with + k * grid.weight_step + v * LANES;
@@ -107,22 +122,28 @@ typedef struct {
   bool padded_weights;
   epilogue_t epilogue;
   const void *env;
+  dim_t fetch_step;   ///< floats of weights to fetch ahead at each step of the inner loop, or 0
+  const float *next;  ///< the block of weights after this one, or NULL
+  dim_t fetched;      ///< how many of its floats were fetched
 } work_t;
 
 /// Computes and finishes the tile whose first pixel is (row, pixel) and whose first channel is `channel`.
-INLINE void finish_tile(work_t work, grid_t grid, tile_t tile, dim_t row, dim_t pixel, dim_t channel, dim_t valid) {
+INLINE void finish_tile(work_t *work, grid_t grid, tile_t tile, dim_t row, dim_t pixel, dim_t channel, dim_t valid) {
   dim_t k = grid.taps_h * grid.taps_w * grid.run;
-  dim_t offset = work.offset + (row * grid.width + pixel) * grid.ld + channel;
-  const float *weights = work.padded_weights ? work.weights + channel * k : work.weights + channel;
-  multiply_tile(work.result + offset, work.input + row * grid.row_step + pixel * grid.col_step, weights,
-                work.bias ? work.bias + channel : NULL, grid, tile, valid, work.padded_weights);
-  if (work.epilogue)
+  dim_t offset = work->offset + (row * grid.width + pixel) * grid.ld + channel;
+  const float *weights = work->padded_weights ? work->weights + channel * k : work->weights + channel;
+  bool more = work->next && work->fetched < k * grid.weight_step;
+  ahead_t ahead = {work->fetch_step > 0, more ? work->next + work->fetched : weights, more ? work->fetch_step : 0};
+  work->fetched += k * work->fetch_step;
+  multiply_tile(work->result + offset, work->input + row * grid.row_step + pixel * grid.col_step, weights,
+                work->bias ? work->bias + channel : NULL, grid, tile, valid, work->padded_weights, ahead);
+  if (work->epilogue)
     for (dim_t r = 0; r < tile.rows; r++)
-      work.epilogue(work.env, offset + r * grid.width * grid.ld, work.col + channel, tile.cols, valid);
+      work->epilogue(work->env, offset + r * grid.width * grid.ld, work->col + channel, tile.cols, valid);
 }
 
 /// Tiles of `tile.rows` rows from `row` on, over the pixels [first, last).
-INLINE void multiply_line(work_t work, grid_t grid, tile_t tile, dim_t row, dim_t first, dim_t last, dim_t channel,
+INLINE void multiply_line(work_t *work, grid_t grid, tile_t tile, dim_t row, dim_t first, dim_t last, dim_t channel,
                           dim_t valid) {
   dim_t pixel = first;
   for (; pixel + tile.cols <= last; pixel += tile.cols) finish_tile(work, grid, tile, row, pixel, channel, valid);
@@ -135,7 +156,11 @@ typedef struct {
   dim_t first_row, last_row, first_pixel, last_pixel;
 } slab_t;
 
-INLINE void multiply_slab(work_t work, grid_t grid, tile_t tile, slab_t slab, dim_t channel, dim_t valid) {
+/// One block of channels over one slab.
+INLINE void multiply_slab(work_t *work, grid_t grid, tile_t tile, slab_t slab, dim_t channel, dim_t valid) {
+  dim_t after = channel + grid.weight_step;
+  work->next = after < grid.channels ? work->weights + after * grid.taps_h * grid.taps_w * grid.run : NULL;
+  work->fetched = 0;
   tile.vectors = (valid + LANES - 1) / LANES;
   dim_t row = slab.first_row;
   for (; row + tile.rows <= slab.last_row; row += tile.rows)
@@ -151,8 +176,9 @@ INLINE dim_t round_down(dim_t n, dim_t step) { return max_dim(n / step, 1) * ste
 /// input; what does not stay in cache is fetched again, and we take the order that fetches less.
 INLINE dim_t count_slabs(grid_t grid, dim_t block) {
   dim_t span = grid.height > 1 ? grid.height * grid.row_step : grid.width * grid.col_step;
-  dim_t input = span * (dim_t)sizeof(float), slabs = input / CACHED_BYTES + 1;
-  dim_t weights = grid.taps_h * grid.taps_w * grid.run * grid.channels * (dim_t)sizeof(float);
+  dim_t k = grid.taps_h * grid.taps_w * grid.run, used = min_dim(span, grid.height * grid.width * k);
+  dim_t input = used * (dim_t)sizeof(float), slabs = input / CACHED_BYTES + 1;
+  dim_t weights = k * grid.channels * (dim_t)sizeof(float);
   dim_t blocks = (grid.channels + block - 1) / block;
   dim_t whole = weights + (input > CACHED_BYTES ? blocks * input : input);
   dim_t sliced = input + (weights > CACHED_BYTES ? slabs * weights : weights);
@@ -165,13 +191,18 @@ INLINE void multiply_grid(work_t work, grid_t grid, tile_t tile) {
   dim_t rows = grid.height > 1 ? round_down(grid.height / slabs, tile.rows) : tile.rows;
   dim_t pixels = grid.height > 1 ? grid.width : round_down(grid.width / slabs, tile.cols);
   if (slabs == 1) rows = grid.height, pixels = grid.width;
+  // Weights of a cold network come from memory: spread the fetching of a block over all tiles of the block before it.
+  dim_t weight_bytes = grid.taps_h * grid.taps_w * grid.run * grid.channels * (dim_t)sizeof(float);
+  dim_t tiles = ((grid.height + tile.rows - 1) / tile.rows) * ((grid.width + tile.cols - 1) / tile.cols);
+  if (work.padded_weights && slabs == 1 && weight_bytes > CACHED_BYTES && tiles > 1)
+    work.fetch_step = min_dim((block + tiles - 1) / tiles, LINE);
   for (dim_t row = 0; row < grid.height; row += rows) {
     for (dim_t pixel = 0; pixel < grid.width; pixel += pixels) {
       slab_t slab = {row, min_dim(row + rows, grid.height), pixel, min_dim(pixel + pixels, grid.width)};
       dim_t channel = 0;
       for (; channel + block <= grid.channels; channel += block)
-        multiply_slab(work, grid, tile, slab, channel, block);
-      if (grid.channels % block) multiply_slab(work, grid, tile, slab, channel, grid.channels % block);
+        multiply_slab(&work, grid, tile, slab, channel, block);
+      if (grid.channels % block) multiply_slab(&work, grid, tile, slab, channel, grid.channels % block);
     }
   }
 }

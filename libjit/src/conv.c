@@ -80,7 +80,7 @@ KERNEL void libjit_cpu_conv_f32(float *result, const float *input, const float *
   }
 }
 
-/// Pixels that a depthwise convolution computes at once: as many as the registers take, without a remainder if possible.
+/// Pixels that a depthwise convolution computes at once: up to eight, without a remainder if possible.
 INLINE dim_t depthwise_cols(dim_t width) {
   if (width % 8 == 0) return 8;
   if (width % 7 == 0) return 7;

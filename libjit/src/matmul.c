@@ -76,13 +76,15 @@ MULTIPLY(u64, uint64_t, uint64_t)
 
 /// numpy.matmul of operands of rank 2 and more.
 #define MATMUL(SUFFIX, T)                                                                                              \
-  KERNEL void libjit_mat_mul_##SUFFIX(T *result, const T *lhs, const T *rhs, const ints_t *result_shape,                \
-                                     const ints_t *lhs_shape, const ints_t *rhs_shape) {                               \
+  KERNEL void libjit_mat_mul_##SUFFIX(T *result, const T *lhs, const T *rhs, const ints_t *result_shape,               \
+                                      const ints_t *lhs_shape, const ints_t *rhs_shape) {                              \
     dim_t rank = result_shape->size, rows = result_shape->at[rank - 2], cols = result_shape->at[rank - 1];             \
     dim_t depth = lhs_shape->at[lhs_shape->size - 1], batches = count_between(result_shape, 0, rank - 2);              \
-    for (dim_t batch = 0; batch < batches; batch++)                                                                    \
-      multiply_##SUFFIX(result + batch * rows * cols, lhs + batch_offset(batch, result_shape, lhs_shape) * rows * depth, \
-                        rhs + batch_offset(batch, result_shape, rhs_shape) * depth * cols, rows, depth, cols);         \
+    for (dim_t batch = 0; batch < batches; batch++) {                                                                  \
+      const T *left = lhs + batch_offset(batch, result_shape, lhs_shape) * rows * depth;                               \
+      const T *right = rhs + batch_offset(batch, result_shape, rhs_shape) * depth * cols;                              \
+      multiply_##SUFFIX(result + batch * rows * cols, left, right, rows, depth, cols);                                 \
+    }                                                                                                                  \
   }
 
 MATMUL(f32, float)

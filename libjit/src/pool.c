@@ -1,5 +1,5 @@
-/// Pooling over N, spatial..., C with one to three spatial dimensions; pads = all begins, then all ends. A result may be
-/// larger than the pads allow (`ceil`): what lies beyond them is never read and never counted.
+/// Pooling over N, spatial..., C with one to three spatial dimensions; pads = all begins, then all ends. A result may
+/// be larger than the pads allow (`ceil`): what lies beyond them is never read and never counted.
 #include "kernels_gen.h"
 #include "libjit.h"
 
@@ -86,7 +86,7 @@ INLINE dim_t first_pixel(pool_t pool, window_t window, dim_t d, dim_t h) {
   INLINE void raise_##SUFFIX(T *restrict result, const T *restrict input, dim_t channels) {                            \
     for (dim_t c = 0; c < channels; c++) {                                                                             \
       T x = input[c], best = result[c];                                                                                \
-      result[c] = ((x > best) | (x != x)) ? x : best;                                                                   \
+      result[c] = ((x > best) | (x != x)) ? x : best;                                                                  \
     }                                                                                                                  \
   }                                                                                                                    \
                                                                                                                        \
