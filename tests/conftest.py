@@ -1,0 +1,140 @@
+"""File tests: every section of a `tests/filetests/**/*.glow` file is a test.
+
+```
+// RUN: glowpy opt %s -p dce          run in this process; %s is the section. Holds until the next RUN line.
+// CHECK: save(%x                     filecheck's directives, on what is printed
+// PRECISE                            or: all that is printed: the section itself, or what is behind `// ===>`
+save(%x, %y) // error: wrong type     or: the diagnostics of this line, and no others in the section
+// -----                              the next section
+```
+
+`--bless` writes what is printed behind `// ===>`, here and wherever else tests compare with files.
+"""
+
+from __future__ import annotations
+
+import difflib
+import io
+import re
+import shlex
+from collections.abc import Iterator
+from contextlib import redirect_stderr
+from pathlib import Path
+
+import pytest
+from filecheck.finput import FInput
+from filecheck.matcher import Matcher
+from filecheck.options import Options
+from filecheck.parser import Parser, pattern_for_opts
+
+from glowpy.cli import main as cli
+
+_FILES = Path(__file__).parent / "filetests"
+_CUT = "// -----\n"
+_ARROW = "// ===>\n"
+_ERROR = "// error:"
+_DIAGNOSTIC = re.compile(r"^(?:error: )?<stdin>:(\d+):\d+: (.*)$", re.MULTILINE)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--bless", action="store_true", help="write what is printed as expected")
+
+
+def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
+    if file_path.suffix == ".glow" and file_path.is_relative_to(_FILES):
+        collected: GlowFile = GlowFile.from_parent(parent, path=file_path)
+        return collected
+    return None
+
+
+class GlowFile(pytest.File):
+    """The sections of one file."""
+
+    def collect(self) -> Iterator[GlowCase]:
+        sections = self.path.read_text(encoding="utf-8").split(_CUT)
+        command, line = "", 0
+        for number, text in enumerate(sections):
+            found = re.search(r"^// RUN: glowpy (.*)$", text, re.MULTILINE)
+            command = found[1] if found else command
+            yield GlowCase.from_parent(
+                self, name=f"{number}", text=text, line=line, command=command
+            )
+            line += text.count("\n") + 1
+
+
+class GlowCase(pytest.Item):
+    """One section: a text, how to run glowpy on it, and what that must print."""
+
+    def __init__(self, *, text: str, line: int, command: str, **rest: object) -> None:
+        super().__init__(**rest)  # type: ignore[arg-type]
+        self.text, self.line, self.command = text, line, command
+
+    def runtest(self) -> None:
+        if not self.command:
+            raise OutputError(f"{self.path} has no RUN line")
+        source, arrow, expected = self.text.partition(_ARROW)
+        status, printed = self._run("\n" * self.line + source)
+        if _ERROR in source:
+            self._check_errors(source, status, printed)
+            return
+        if status:
+            raise OutputError(printed)
+        if "// PRECISE" in source:
+            self._compare(source, expected if arrow else _without_comments(source), printed)
+        else:
+            self._check(source, printed)
+
+    def _run(self, source: str) -> tuple[int, str]:
+        out = io.StringIO()
+        argv = [word if word != "%s" else "-" for word in shlex.split(self.command)]
+        return cli.run(argv, io.StringIO(source), out), out.getvalue()
+
+    def _check_errors(self, source: str, status: int, printed: str) -> None:
+        wanted = [
+            (number, part.strip())
+            for number, line in enumerate(source.splitlines(), self.line + 1)
+            for part in line.split(_ERROR)[1:]
+        ]
+        found = [(int(line), message) for line, message in _DIAGNOSTIC.findall(printed)]
+        missing = [w for w in wanted if not any(w[0] == n and w[1] in text for n, text in found)]
+        surplus = [f for f in found if not any(f[0] == n and text in f[1] for n, text in wanted)]
+        if missing or surplus or status != 1:
+            raise OutputError(f"missing {missing}\nunexpected {surplus}\nexit {status}\n{printed}")
+
+    def _compare(self, source: str, expected: str, printed: str) -> None:
+        if expected == printed:
+            return
+        if self.config.getoption("--bless"):
+            whole = self.path.read_text(encoding="utf-8")
+            blessed = whole.replace(self.text, source + _ARROW + printed)
+            self.path.write_text(blessed, encoding="utf-8")
+            return
+        difference = difflib.unified_diff(
+            expected.splitlines(), printed.splitlines(), "expected", "printed", lineterm=""
+        )
+        raise OutputError("\n".join([*difference, f"pytest {self.path} --bless accepts it"]))
+
+    def _check(self, source: str, printed: str) -> None:
+        options = Options(str(self.path))
+        checks = Parser(options, io.StringIO("\n" * self.line + source), *pattern_for_opts(options))
+        said = io.StringIO()
+        with redirect_stderr(said):
+            failed = Matcher(options, FInput("printed", printed), checks).run()
+        if failed:
+            raise OutputError(f"{said.getvalue()}\nprinted:\n{printed}")
+
+    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException]) -> str:  # type: ignore[override]
+        failed = isinstance(excinfo.value, OutputError)
+        return str(excinfo.value if failed else excinfo.getrepr())
+
+    def reportinfo(self) -> tuple[Path, int, str]:
+        return self.path, self.line, f"{self.path.stem} section {self.name}"
+
+
+class OutputError(Exception):
+    """A file test failed; the message is the report."""
+
+
+def _without_comments(source: str) -> str:
+    kept = [line for line in source.splitlines(keepends=True) if not line.startswith("//")]
+    return "".join(kept).lstrip("\n")
