@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import numpy as np
 from onnx import TensorProto
 
 from glowpy.core.elemkind import ElemKind
@@ -185,6 +186,59 @@ def _cast(n: OnnxNode) -> Value:
     return convert(n, n.value(0), kind_of(n.integer("to", 0)))
 
 
+@from_onnx("BitwiseAnd", since=18)
+def _bitwise_and(n: OnnxNode) -> NodeValue:
+    return n.f.create_and(n.name, n.input(0), n.input(1)).result
+
+
+@from_onnx("BitwiseOr", since=18)
+def _bitwise_or(n: OnnxNode) -> NodeValue:
+    return n.f.create_or(n.name, n.input(0), n.input(1)).result
+
+
+@from_onnx("BitwiseXor", since=18)
+def _bitwise_xor(n: OnnxNode) -> NodeValue:
+    return n.f.create_xor(n.name, n.input(0), n.input(1)).result
+
+
+@from_onnx("BitwiseNot", since=18)
+def _bitwise_not(n: OnnxNode) -> NodeValue:
+    """Exclusive or with ones."""
+    kind = n.type(0).kind
+    ones = np.invert(np.zeros((), kind.dtype))
+    mask = n.operand(Tensor.of(np.asarray(ones, kind.dtype)), f"{n.name}_ones")
+    return n.f.create_xor(n.name, n.input(0), mask).result
+
+
+@from_onnx("Mod", since=10)
+def _mod(n: OnnxNode) -> Value:
+    """What is left of a division: with the sign of the dividend if `fmod` is set, else with that of the divisor.
+
+    Floats are computed in f64, which is exact for f32 while the quotient is below 2**29.
+    """
+    kind, f = n.type(0).kind, n.f
+    wide = ElemKind.F64 if kind.is_float else kind
+    lhs, rhs = (n.operand(convert(n, n.value(i), wide), n.proto.input[i]) for i in (0, 1))
+    zero = _scalar(n, wide, 0.0)
+    quotient: Node = f.create_div(n.name, lhs, rhs)
+    if kind.is_float:
+        down, up = f.create_floor(n.name, quotient), f.create_ceil(n.name, quotient)
+        quotient = f.create_select(n.name, f.create_lt(n.name, quotient, zero), up, down)
+    left: Node = f.create_sub(n.name, lhs, f.create_mul(n.name, quotient, rhs))
+    if kind.is_float:
+        # An infinite divisor leaves a finite dividend as it is, but infinity times 0 would be NaN.
+        small = f.create_lt(n.name, f.create_abs(n.name, lhs), f.create_abs(n.name, rhs))
+        left = f.create_select(n.name, small, lhs, left)
+    if not n.flag("fmod") and kind.is_signed:
+        apart = f.create_xor(
+            n.name, f.create_lt(n.name, left, zero), f.create_lt(n.name, rhs, zero)
+        )
+        some = f.create_not(n.name, f.create_eq(n.name, left, zero))
+        moved = f.create_add(n.name, left, rhs)
+        left = f.create_select(n.name, f.create_and(n.name, apart, some), moved, left)
+    return convert(n, left.result, kind)
+
+
 @from_onnx("CastLike", since=15)
 def _cast_like(n: OnnxNode) -> Value:
     return convert(n, n.value(0), n.type(1).kind)
@@ -205,3 +259,95 @@ def _dropout_12(n: OnnxNode) -> tuple[Result, ...]:
     if n.has(2) and n.known_scalar(2) and (not n.has(1) or n.known_scalar(1)):
         raise n.unsupported("training_mode", note="export the model for inference")
     return n.value(0), full(n.type(0).with_kind(ElemKind.BOOL), 1)
+
+
+# Activations composed of other nodes.
+
+
+@from_onnx("Elu")
+def _elu(n: OnnxNode) -> Value:
+    """The input where positive, else alpha * (exp(x) - 1)."""
+    return _exponential(n, n.real("alpha", 1.0), 1.0)
+
+
+@from_onnx("Selu")
+def _selu(n: OnnxNode) -> Value:
+    """Elu times gamma. The defaults are those of opset 6; opset 1 had rounded ones."""
+    alpha, gamma = (1.6732, 1.0507) if n.opset < 6 else (1.67326319217682, 1.05070102214813)
+    return _exponential(n, n.real("alpha", alpha), n.real("gamma", gamma))
+
+
+@from_onnx("Celu", since=12)
+def _celu(n: OnnxNode) -> Value:
+    """The input where positive, else alpha * (exp(x / alpha) - 1)."""
+    alpha = n.real("alpha", 1.0)
+    return _exponential(n, alpha, 1.0, alpha)
+
+
+def _exponential(n: OnnxNode, alpha: float, gamma: float, divisor: float = 1.0) -> Value:
+    x, f = n.input(0), n.f
+    kind = x.type.kind
+    # Exponents above 0 are not used; they must not overflow either.
+    low = f.create_min(n.name, x, _scalar(n, kind, 0.0))
+    scaled = f.create_div(n.name, low, _scalar(n, kind, divisor)) if divisor != 1.0 else low
+    curve = f.create_sub(n.name, f.create_exp(n.name, scaled), _scalar(n, kind, 1.0))
+    bent = f.create_mul(n.name, curve, _scalar(n, kind, alpha * gamma))
+    straight = f.create_mul(n.name, x, _scalar(n, kind, gamma)) if gamma != 1.0 else x
+    positive = f.create_lt(n.name, _scalar(n, kind, 0.0), x)
+    return f.create_select(n.name, positive, straight, bent).result
+
+
+@from_onnx("PRelu")
+def _prelu(n: OnnxNode) -> Value:
+    """The input where positive, else slope * x; below opset 7 the slope is one for each channel, or one for all."""
+    x, f, slope = n.input(0), n.f, n.value(1)
+    if n.opset < 7 and slope.type.rank == 1 and slope.type.count > 1:
+        slope = reshape(n, slope, (*slope.type.shape, *(1,) * (x.type.rank - 2)))
+    scaled = f.create_mul(n.name, x, n.operand(slope, n.proto.input[1]))
+    negative = f.create_lt(n.name, x, _scalar(n, x.type.kind, 0.0))
+    return f.create_select(n.name, negative, scaled, x).result
+
+
+@from_onnx("Softplus")
+def _softplus(n: OnnxNode) -> Value:
+    """The logarithm of exp(x) + 1, as max(x, 0) + log(exp(-|x|) + 1), which does not overflow."""
+    x, f, kind = n.input(0), n.f, n.type(0).kind
+    small = f.create_exp(n.name, f.create_neg(n.name, f.create_abs(n.name, x)))
+    rest = f.create_log(n.name, f.create_add(n.name, small, _scalar(n, kind, 1.0)))
+    return f.create_add(n.name, f.create_max(n.name, x, _scalar(n, kind, 0.0)), rest).result
+
+
+@from_onnx("Softsign")
+def _softsign(n: OnnxNode) -> Value:
+    """The input divided by 1 + |x|."""
+    x, f = n.input(0), n.f
+    divisor = f.create_add(n.name, f.create_abs(n.name, x), _scalar(n, x.type.kind, 1.0))
+    return f.create_div(n.name, x, divisor).result
+
+
+@from_onnx("HardSigmoid")
+def _hard_sigmoid(n: OnnxNode) -> Value:
+    """The line alpha * x + beta, limited to [0, 1]."""
+    return _line(n, n.real("alpha", 0.2), n.real("beta", 0.5))
+
+
+@from_onnx("HardSwish", since=14)
+def _hard_swish(n: OnnxNode) -> Value:
+    """The input times the hard sigmoid with alpha 1 / 6 and beta 1 / 2."""
+    return n.f.create_mul(n.name, n.input(0), _line(n, 1 / 6, 0.5)).result
+
+
+def _line(n: OnnxNode, alpha: float, beta: float) -> NodeValue:
+    kind, f = n.type(0).kind, n.f
+    steep = f.create_mul(n.name, n.input(0), _scalar(n, kind, alpha))
+    return f.create_clip(
+        n.name, f.create_add(n.name, steep, _scalar(n, kind, beta)), 0.0, 1.0
+    ).result
+
+
+@from_onnx("ThresholdedRelu", since=10)
+def _thresholded_relu(n: OnnxNode) -> Value:
+    """The input where above alpha, else 0."""
+    kind, x = n.type(0).kind, n.input(0)
+    above = n.f.create_lt(n.name, _scalar(n, kind, n.real("alpha", 1.0)), x)
+    return n.f.create_select(n.name, above, x, _scalar(n, kind, 0.0)).result

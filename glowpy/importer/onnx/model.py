@@ -24,6 +24,7 @@ from glowpy.graph.function import Module
 from glowpy.graph.node import NodeValue, Placeholder, value_of
 from glowpy.graph.verifier import verify_module
 from glowpy.importer.onnx.check import check_types, structural_problems, unsupported_reason
+from glowpy.importer.onnx.expand import expand
 from glowpy.importer.onnx.node import (
     OnnxNode,
     Result,
@@ -71,7 +72,7 @@ def load(
 
 def read_model(model: str | Path | bytes | onnx.ModelProto) -> OnnxModel:
     """Reads and checks a model, without shapes. Raises what `load` raises."""
-    found = OnnxModel(read_source(model))
+    found = OnnxModel(expand(read_source(model)))
     found.check()
     return found
 

@@ -16,6 +16,7 @@ from glowpy.core.tensor import Array, Tensor
 from glowpy.core.type import Shape, Type
 from glowpy.graph.node import NodeValue
 from glowpy.importer.onnx.node import OnnxNode, Value
+from glowpy.ops import numeric
 from glowpy.support.errors import UserError
 
 __all__ = [
@@ -129,5 +130,10 @@ def convert(n: OnnxNode, value: Value, kind: ElemKind) -> Value:
     """The value in another element kind."""
     if value.type.kind is kind:
         return value
-    operand: NodeValue = n.operand(value)
-    return n.f.create_convert(n.name, value.type.with_kind(kind), operand).result
+    type = value.type.with_kind(kind)
+    if isinstance(value, NodeValue):
+        return n.f.create_convert(n.name, type, value).result
+    single = value.splat_value is not None
+    narrow = value.array[(slice(0, 1),) * type.rank] if single else value.array
+    converted = numeric.convert(narrow, type)
+    return Tensor(type, np.broadcast_to(converted, type.shape) if single else converted)

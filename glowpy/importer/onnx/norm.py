@@ -1,9 +1,10 @@
-"""Import of normalisations: BatchNormalization, LRN, Softmax, LogSoftmax."""
+"""Import of normalisations: by batch, by instance, by local response, and softmax."""
 
 from __future__ import annotations
 
 import math
 
+from glowpy.core.type import Type
 from glowpy.graph.node import NodeValue
 from glowpy.importer.onnx.moves import channels_first, channels_last, convert, reshape
 from glowpy.importer.onnx.node import OnnxNode, Value, from_onnx
@@ -84,3 +85,26 @@ def _softmax_13(n: OnnxNode) -> Value:
     if n.type(0).rank == 0:
         return reshape(n, _softmax_node(n, reshape(n, n.value(0), (1,)), 0), ())
     return _softmax_node(n, n.value(0), n.axis(n.type(0).rank, -1))
+
+
+@from_onnx("InstanceNormalization")
+def _instance_normalization(n: OnnxNode) -> Value:
+    """Each channel of each image by its own mean and variance, computed from centred elements, then scale and bias."""
+    type, f = n.type(0), n.f
+    if type.rank < 3:
+        raise UserError(f"expected an input of rank 3 or more, got {type}")
+    x, axes = n.input(0), tuple(range(2, type.rank))
+    placed = []
+    for index in (1, 2):
+        if n.type(index).shape != (type.shape[1],):
+            raise UserError(
+                f"expected {type.shape[1]} elements as input {index}, got {n.type(index)}"
+            )
+        column = reshape(n, n.value(index), (type.shape[1], *(1,) * len(axes)))
+        placed.append(n.operand(column, n.proto.input[index]))
+    centred = f.create_sub(n.name, x, f.create_reduce_mean(n.name, x, axes))
+    variance = f.create_reduce_mean(n.name, f.create_mul(n.name, centred, centred), axes)
+    epsilon = f.create_splat(f"{n.name}_epsilon", Type(type.kind, ()), n.real("epsilon", 1e-5))
+    deviation = f.create_sqrt(n.name, f.create_add(n.name, variance, epsilon))
+    normal = f.create_mul(n.name, f.create_div(n.name, centred, deviation), placed[0])
+    return f.create_add(n.name, normal, placed[1]).result

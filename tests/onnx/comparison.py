@@ -1,0 +1,86 @@
+"""What the tests of the importer share: one-node models, conversion of test data, and comparison of outputs."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import helper, numpy_helper
+from onnx.backend.test.case.test_case import TestCase
+from onnx.backend.test.loader import load_model_tests
+
+import glowpy
+from glowpy.core.tensor import Array
+
+PREVIEW = "ai.onnx.preview.training"
+
+
+def info(name: str, array: Array, dims: Sequence[str | int | None] | None = None) -> Any:
+    """How a graph declares an array; with other dimensions than its own if `dims` says so."""
+    elem_type = helper.np_dtype_to_tensor_dtype(array.dtype)
+    return helper.make_tensor_value_info(name, elem_type, array.shape if dims is None else dims)
+
+
+def graph_model(
+    nodes: Sequence[onnx.NodeProto],
+    inputs: Sequence[Any],
+    outputs: Sequence[Any],
+    opset: int,
+    initializers: Mapping[str, Array] | None = None,
+) -> onnx.ModelProto:
+    """A model of these nodes. Not checked: it may be wrong on purpose."""
+    stored = [numpy_helper.from_array(array, name) for name, array in (initializers or {}).items()]
+    graph = helper.make_graph(nodes, "g", inputs, outputs, initializer=stored)
+    opsets = [helper.make_opsetid("", opset), helper.make_opsetid(PREVIEW, 1)]
+    return helper.make_model(graph, opset_imports=opsets, ir_version=10)
+
+
+def array_of(item: Any) -> Array:
+    """An array from what onnx keeps test data in."""
+    if isinstance(item, onnx.TensorProto):
+        return numpy_helper.to_array(item)
+    return np.asarray(item)
+
+
+def assert_same(got: Array, expected: Array, rtol: float = 1e-5, atol: float = 1e-7) -> None:
+    """Element type, shape, and elements within the tolerance; bfloat16 within two units in the last place."""
+    assert got.dtype == expected.dtype
+    assert got.shape == expected.shape
+    if got.dtype.name == "bfloat16":
+        got, expected, rtol = got.astype(np.float32), expected.astype(np.float32), 2**-6
+    np.testing.assert_allclose(got, expected, rtol=rtol, atol=atol)
+
+
+def check_session(
+    session: glowpy.InferenceSession,
+    inputs: Sequence[Any],
+    outputs: Sequence[Any],
+    rtol: float,
+    atol: float,
+) -> None:
+    """Runs the inputs, given in order, and compares all outputs."""
+    names = [each.name for each in session.get_inputs()]
+    feeds = dict(zip(names, (array_of(item) for item in inputs), strict=True))
+    for got, expected in zip(session.run(None, feeds), outputs, strict=True):
+        assert_same(got, array_of(expected), rtol, atol)
+
+
+def node_cases() -> dict[str, TestCase]:
+    """onnx's own cases of single operators, by name."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return {case.name: case for case in load_model_tests(kind="node")}
+
+
+def read_data_set(folder: Path, what: str) -> list[onnx.TensorProto]:
+    """The tensors `what`_0.pb, `what`_1.pb, ... of a test's folder."""
+    found = []
+    for index in range(len(list(folder.glob(f"{what}_*.pb")))):
+        tensor = onnx.TensorProto()
+        tensor.ParseFromString((folder / f"{what}_{index}.pb").read_bytes())
+        found.append(tensor)
+    return found

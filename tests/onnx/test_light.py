@@ -1,0 +1,70 @@
+"""The nine networks of the onnx package: as packaged, and with weights that make their outputs differ."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+
+import glowpy
+from glowpy.core.tensor import Array
+from tests.onnx.comparison import assert_same
+from tools import zoo
+
+
+def relative_error(got: Array, expected: Array) -> float:
+    """The largest error, as part of the largest output."""
+    return float(np.abs(got - expected).max() / np.abs(expected).max())
+
+
+def reference(model: onnx.ModelProto, feeds: dict[str, Array]) -> Array:
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3
+    options.intra_op_num_threads = 1
+    session = onnxruntime.InferenceSession(
+        model.SerializeToString(), options, providers=["CPUExecutionProvider"]
+    )
+    found: Array = session.run(None, feeds)[0]
+    return found
+
+
+@pytest.mark.parametrize("name", zoo.NAMES)
+def test_light_network_imports(name: str) -> None:
+    """No weight is computed at run time, and no constant is transposed there."""
+    f = glowpy.load(zoo.packaged(name)).main
+    assert [p.type.shape[0] for p in f.inputs] == [1]
+    assert len(f.outputs) == 1
+    assert all(any(v.constant is None for v in node.inputs) for node in f.nodes if node.inputs)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", zoo.NAMES)
+def test_light_network_gives_packaged_output(name: str) -> None:
+    feeds = zoo.example_input(onnx.load(zoo.packaged(name)))
+    session = glowpy.InferenceSession(zoo.packaged(name), backend="cpu")
+    (got,) = session.run(None, feeds)
+    assert_same(got, zoo.packaged_output(name), 1e-3, 1e-7)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", zoo.NAMES)
+def test_light_network_with_weights_matches_onnxruntime(name: str) -> None:
+    model = zoo.initialised(name)
+    rng = np.random.default_rng(1)
+    feeds = {
+        key: rng.standard_normal(array.shape).astype(np.float32)
+        for key, array in zoo.example_input(model).items()
+    }
+    expected = reference(model, feeds)
+    assert np.ptp(expected) > 0, "the weights make no difference"
+    (got,) = glowpy.InferenceSession(model, backend="cpu").run(None, feeds)
+    assert relative_error(got, expected) < 1e-4
+
+
+@pytest.mark.parametrize("name", ["squeezenet", "shufflenet"])
+def test_light_network_with_weights_matches_onnxruntime_on_interpreter(name: str) -> None:
+    model = zoo.initialised(name)
+    feeds = zoo.example_input(model)
+    (got,) = glowpy.InferenceSession(model, backend="interpreter").run(None, feeds)
+    assert relative_error(got, reference(model, feeds)) < 1e-4

@@ -1,0 +1,52 @@
+"""onnx's own cases of single operators. `node_cases.txt` lists those that pass; every other one must be refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import glowpy
+from tests.onnx.comparison import check_session, node_cases
+
+CASES = node_cases()
+PASSING = frozenset((Path(__file__).parent / "node_cases.txt").read_text("utf-8").split())
+
+
+def run(name: str, backend: str) -> None:
+    case = CASES[name]
+    assert case.model is not None
+    assert case.data_sets is not None
+    session = glowpy.InferenceSession(case.model, backend=backend)
+    for inputs, outputs in case.data_sets:
+        with np.errstate(all="ignore"):
+            check_session(session, inputs, outputs, case.rtol, case.atol)
+
+
+@pytest.mark.parametrize("name", sorted(PASSING))
+def test_node_case_passes(name: str) -> None:
+    run(name, "interpreter")
+
+
+@pytest.mark.parametrize("name", sorted(set(CASES) - PASSING))
+def test_node_case_is_refused(name: str) -> None:
+    """A case that passes belongs into node_cases.txt."""
+    with pytest.raises(glowpy.UserError):
+        run(name, "interpreter")
+
+
+def one_of_each_operator() -> list[str]:
+    """The first passing case of every operator: enough to see that the backends agree on what the importer makes."""
+    first: dict[str, str] = {}
+    for name in sorted(PASSING):
+        model = CASES[name].model
+        assert model is not None
+        if len(model.graph.node) == 1:
+            first.setdefault(model.graph.node[0].op_type, name)
+    return sorted(first.values())
+
+
+@pytest.mark.parametrize("name", one_of_each_operator())
+def test_node_case_passes_on_cpu(name: str) -> None:
+    run(name, "cpu")

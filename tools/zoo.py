@@ -1,0 +1,145 @@
+"""The nine light networks of the onnx package, with weights that make their outputs worth comparing.
+
+onnx ships AlexNet, DenseNet-121, Inception v1 and v2, ResNet-50, ShuffleNet, SqueezeNet, VGG-19 and ZFNet-512
+without their weights: each is a `ConstantOfShape`, so every output is the same number whatever the arithmetic.
+`initialised` puts random weights in their place, scaled so that activations keep their size from layer to layer
+(He et al. 2015).
+
+    python -m tools.zoo FOLDER [NAME ...]        writes the networks as FOLDER/NAME.onnx
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnx.backend.test
+from onnx import numpy_helper
+
+from glowpy.core.tensor import Array
+
+__all__ = ["NAMES", "example_input", "initialised", "main", "packaged", "packaged_output"]
+
+_FOLDER = Path(onnx.backend.test.__file__).parent / "data" / "light"
+
+NAMES = (
+    "bvlc_alexnet",
+    "densenet121",
+    "inception_v1",
+    "inception_v2",
+    "resnet50",
+    "shufflenet",
+    "squeezenet",
+    "vgg19",
+    "zfnet512",
+)
+"""Every network of the zoo."""
+
+
+def packaged(name: str) -> Path:
+    """The file of a network as the onnx package has it."""
+    return _FOLDER / f"light_{name}.onnx"
+
+
+def packaged_output(name: str) -> Array:
+    """What the packaged network gives for `example_input`, as the onnx package has it."""
+    tensor = onnx.TensorProto()
+    tensor.ParseFromString((_FOLDER / f"light_{name}_output_0.pb").read_bytes())
+    return numpy_helper.to_array(tensor)
+
+
+def example_input(model: onnx.ModelProto) -> dict[str, Array]:
+    """The input onnx's own test runner gives a light network: 0, 1/n, 2/n, ... in its shape."""
+    stored = {tensor.name for tensor in model.graph.initializer}
+    found = {}
+    for info in model.graph.input:
+        if info.name not in stored:
+            shape = tuple(dim.dim_value or 1 for dim in info.type.tensor_type.shape.dim)
+            count = math.prod(shape)
+            found[info.name] = (np.arange(count).reshape(shape) / count).astype(np.float32)
+    return found
+
+
+def initialised(name: str, seed: int = 0) -> onnx.ModelProto:
+    """A network of the zoo with random weights; the same ones for the same seed."""
+    model = onnx.load(packaged(name))
+    graph, rng = model.graph, np.random.default_rng(seed)
+    stored = {tensor.name: tensor for tensor in graph.initializer}
+    kept: list[onnx.NodeProto] = []
+    for node in graph.node:
+        if node.op_type != "ConstantOfShape":
+            kept.append(node)
+            continue
+        shape = tuple(int(size) for size in numpy_helper.to_array(stored[node.input[0]]))
+        user, index = _reader(graph, node.output[0])
+        weights = _weights(user, index, shape, rng).astype(np.float32)
+        graph.initializer.append(numpy_helper.from_array(weights, node.output[0]))
+    del graph.node[:]
+    graph.node.extend(kept)
+    _drop_unused(graph)
+    model.ir_version = max(model.ir_version, 4)  # initializers need not be inputs from here on
+    return model
+
+
+def _reader(graph: onnx.GraphProto, name: str) -> tuple[onnx.NodeProto, int]:
+    """The first node that reads `name`, looking through reshapes, and as which input."""
+    for node in graph.node:
+        for index, read in enumerate(node.input):
+            if read == name:
+                if node.op_type in ("Reshape", "Unsqueeze", "Identity"):
+                    return _reader(graph, node.output[0])
+                return node, index
+    raise ValueError(f"nothing reads '{name}'")
+
+
+def _weights(
+    user: onnx.NodeProto, index: int, shape: tuple[int, ...], rng: np.random.Generator
+) -> Array:
+    """Weights for input `index` of a node."""
+    if user.op_type == "BatchNormalization":
+        return (1.0 if index in (1, 4) else 0.0) + 0.1 * rng.random(shape)
+    if user.op_type == "Mul":
+        return 1.0 + 0.1 * rng.random(shape)
+    if len(shape) < 2 or user.op_type == "Add":
+        return 0.01 * rng.standard_normal(shape)
+    fan_in = math.prod(shape[1:]) if user.op_type == "Conv" else max(shape)
+    return rng.standard_normal(shape) * math.sqrt(2.0 / fan_in)
+
+
+def _drop_unused(graph: onnx.GraphProto) -> None:
+    read = {name for node in graph.node for name in node.input}
+    stored = [tensor for tensor in graph.initializer if tensor.name in read]
+    names = {tensor.name for tensor in stored}
+    inputs = [info for info in graph.input if info.name in read - names]
+    del graph.initializer[:], graph.input[:]
+    graph.initializer.extend(stored)
+    graph.input.extend(inputs)
+
+
+def _write(folder: Path, names: list[str]) -> Iterator[Path]:
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in names:
+        path = folder / f"{name}.onnx"
+        onnx.save(initialised(name), path)
+        yield path
+
+
+def main() -> None:
+    """Writes networks of the zoo to a folder."""
+    parser = argparse.ArgumentParser(description="Write the light networks with random weights.")
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(NAMES)}")
+    chosen = parser.parse_args()
+    unknown = [name for name in chosen.names if name not in NAMES]
+    if unknown:
+        parser.error(f"no network called {', '.join(unknown)}")
+    for path in _write(chosen.folder, chosen.names or list(NAMES)):
+        print(path)  # noqa: T201 -- the list of files is this tool's output
+
+
+if __name__ == "__main__":
+    main()
