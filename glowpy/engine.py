@@ -66,8 +66,10 @@ def compile(
     f = model.main if isinstance(model, Module) else model
     work = f.module.clone().function(f.name)
     verify_module(work.module)
+    inputs = work.inputs
     passes = ctx or context(how)
     graph_recipe(chosen, how).run(work, passes)
-    program = build_program(work, generate_ir(work, chosen, passes), chosen, passes)
+    ir = generate_ir(work, chosen, passes)
+    program = build_program(work, ir, chosen, passes, inputs=inputs)
     with passes.timed(f"{chosen.name} codegen"):
         return chosen.compile(program, how)

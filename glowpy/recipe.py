@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from glowpy.backend import Backend, CompileOptions, Port, Program
 from glowpy.graph.function import Function
 from glowpy.graph.node import Placeholder
@@ -48,8 +50,17 @@ def generate_ir(f: Function, backend: Backend, ctx: PassContext) -> IRFunction:
     return ir
 
 
-def build_program(f: Function, ir: IRFunction, backend: Backend, ctx: PassContext) -> Program:
+def build_program(
+    f: Function,
+    ir: IRFunction,
+    backend: Backend,
+    ctx: PassContext,
+    *,
+    inputs: Collection[Placeholder] = (),
+) -> Program:
     """Plans memory for the optimized IR of `f` and checks the result.
+
+    `inputs` are what the program takes even if the optimizer left nothing that reads them.
 
     Raises UnsupportedError that lists every instruction the backend cannot run, with its location.
     """
@@ -64,11 +75,15 @@ def build_program(f: Function, ir: IRFunction, backend: Backend, ctx: PassContex
         check(ir, memory)
     used = [c for c in f.module.constants if c.name in ir.weights]
     return Program(
-        ir, memory, {c.name: c.tensor for c in used}, _ports(f, f.inputs), _ports(f, f.outputs)
+        ir,
+        memory,
+        {c.name: c.tensor for c in used},
+        _ports(f, {*inputs, *f.inputs}),
+        _ports(f, f.outputs),
     )
 
 
-def _ports(f: Function, placeholders: list[Placeholder]) -> tuple[Port, ...]:
+def _ports(f: Function, placeholders: Collection[Placeholder]) -> tuple[Port, ...]:
     """In the order of the module, which is the order of the user's model."""
     chosen = set(placeholders)
     return tuple(Port(p.original, p.name, p.type) for p in f.module.placeholders if p in chosen)
