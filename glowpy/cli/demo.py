@@ -91,6 +91,7 @@ def demo(network: str, backend: str, folder: Path | None, as_json: bool) -> None
                 "network": network,
                 "backend": backend,
                 "seconds": clock.seconds,
+                "pass_seconds": stages.ctx.times,
                 "memory_peak": plan.peak,
                 "memory_lower_bound": plan.lower_bound,
                 "largest_error": difference.absolute,

@@ -7,13 +7,14 @@ from pathlib import Path
 import click
 
 from glowpy.backend import CompileOptions
-from glowpy.cli.files import write_text
+from glowpy.cli.files import write_constants, write_text
 from glowpy.cli.model import choose_function, load_model
 from glowpy.cli.output import progress
 from glowpy.cli.stages import Stage, Stages
 from glowpy.cli.verb import Verb
 from glowpy.engine import BACKENDS
 from glowpy.graph.dot import print_dot, render_svg
+from glowpy.graph.printer import print_module
 from glowpy.support.errors import UserError
 
 __all__ = ["dump"]
@@ -37,22 +38,30 @@ __all__ = ["dump"]
     help="Text, Graphviz source, or a drawing made by Graphviz.",
 )
 @click.option("--shape", "shapes", multiple=True, help="NAME=1x3x224x224 or DIMENSION=1.")
+@click.option("--constants", default="", help="A .npz file with the constants of a .glow file.")
 @click.option("--function", "name", default="", help="Which function of a module with several.")
 @click.option("--backend", type=click.Choice(list(BACKENDS)), default="cpu", show_default=True)
 @click.option("--target", default="", help="LLVM triple of the machine; this one if left out.")
 @click.option("--cpu", default="", help="LLVM name of the processor.")
 @click.option("--features", default="", help="LLVM features, such as +avx2,-fma.")
+@click.option(
+    "--save-constants",
+    type=click.Path(path_type=Path),
+    help="Write the constants to this .npz file, which --constants reads.",
+)
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Write to this file.")
 def dump(
     model: str,
     stage: str,
     form: str,
     shapes: tuple[str, ...],
+    constants: str,
     name: str,
     backend: str,
     target: str,
     cpu: str,
     features: str,
+    save_constants: Path | None,
     output: Path | None,
 ) -> None:
     """Prints one stage of compiling MODEL (.onnx, .glow text, or - for text on standard input).
@@ -65,13 +74,21 @@ def dump(
       glowpy dump model.onnx
       glowpy dump model.onnx --stage memory --shape batch=1
       glowpy dump model.onnx --stage lowered --format dot -o model.dot
+      glowpy dump model.onnx -o model.glow --save-constants model.npz
       glowpy dump net.glow --stage asm --target aarch64-linux-gnu
     """
     chosen = Stage(stage)
-    function = choose_function(load_model(model, shapes), name)
-    stages = Stages(function, backend, CompileOptions(target=target, cpu=cpu, features=features))
+    module = load_model(model, shapes, constants)
+    options = CompileOptions(target=target, cpu=cpu, features=features)
     with progress(f"{chosen} of {model}"):
-        text = stages.text(chosen) if form == "text" else _drawn(stages, chosen, form)
+        if chosen is Stage.GRAPH and form == "text" and not name:
+            text = print_module(module)
+        else:
+            stages = Stages(choose_function(module, name), backend, options)
+            text = stages.text(chosen) if form == "text" else _drawn(stages, chosen, form)
+            module = module if chosen is Stage.GRAPH else stages.lowered.module
+    if save_constants is not None:
+        write_constants(save_constants, module.constants)
     if output is None:
         click.echo(text, nl=False)
     else:

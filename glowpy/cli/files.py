@@ -2,18 +2,30 @@
 
 from __future__ import annotations
 
+import os
 import sys
-import tempfile
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import IO
 
 import numpy as np
 
-from glowpy.core.tensor import Array
+from glowpy.core.elemkind import ElemKind
+from glowpy.core.tensor import Array, Tensor
+from glowpy.graph.node import Constant
 from glowpy.importer.onnx.reference import read_tensor
 from glowpy.support.errors import LoadError, UserError
 from glowpy.support.loc import Loc
 
-__all__ = ["read_array", "read_arrays", "read_text", "write_array", "write_text"]
+__all__ = [
+    "read_array",
+    "read_arrays",
+    "read_constants",
+    "read_text",
+    "write_array",
+    "write_constants",
+    "write_text",
+]
 
 
 def read_text(path: str) -> str:
@@ -63,9 +75,9 @@ def _load_numpy(path: str) -> Array | dict[str, Array]:
     try:
         found = np.load(path, allow_pickle=False)
         if isinstance(found, np.ndarray):
-            return found
+            return _named(found)
         with found:
-            return {name: found[name] for name in found.files}
+            return {name: _named(found[name]) for name in found.files}
     except OSError as error:
         raise LoadError(
             f"cannot read the file: {error.strerror or error}",
@@ -80,31 +92,54 @@ def _load_numpy(path: str) -> Array | dict[str, Array]:
         ) from None
 
 
+def _named(array: Array) -> Array:
+    """Numpy saves a bfloat16 as two bytes without a name; gives it its name back."""
+    return array.view(ElemKind.BF16.dtype) if array.dtype.str == "|V2" else array
+
+
 def write_text(path: Path, text: str) -> None:
     """Writes a file whole or not at all. Raises UserError where that is impossible."""
-    _write_whole(path, text.encode())
+    _write_whole(path, lambda file: file.write(text.encode()))
 
 
 def write_array(path: Path, array: Array) -> None:
     """Writes a .npy file whole or not at all. Raises UserError where that is impossible."""
-    with tempfile.SpooledTemporaryFile(max_size=1 << 26) as buffer:
-        np.save(buffer, array, allow_pickle=False)
-        buffer.seek(0)
-        _write_whole(path, buffer.read())
+    _write_whole(path, lambda file: np.save(file, array, allow_pickle=False))
 
 
-def _write_whole(path: Path, content: bytes) -> None:
+def write_constants(path: Path, constants: Iterable[Constant]) -> None:
+    """Writes a .npz file with the elements of constants, each under the SHA-256 that text shows for it.
+
+    Raises UserError where that is impossible.
+    """
+    arrays = {constant.digest: constant.array for constant in constants}
+    _write_whole(path, lambda file: np.savez(file, allow_pickle=False, **arrays))
+
+
+def read_constants(path: str) -> dict[str, Array]:
+    """What `write_constants` wrote. Raises LoadError if the elements are not those of their digest."""
+    arrays = read_arrays(path)
+    for digest, array in arrays.items():
+        if Tensor.of(array).digest() != digest:
+            raise LoadError(
+                f"the elements under {digest[:12]}... are not the ones of that digest",
+                loc=Loc(path),
+                note="write the file anew: glowpy dump MODEL --save-constants FILE",
+            )
+    return arrays
+
+
+def _write_whole(path: Path, write: Callable[[IO[bytes]], object]) -> None:
     """Writes beside the target under a name of its own, then renames."""
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".", delete=False) as part:
-            try:
-                part.write(content)
-                part.close()
-                Path(part.name).replace(path)
-            except OSError:
-                Path(part.name).unlink()
-                raise
+        try:
+            with part.open("wb") as file:
+                write(file)
+            part.replace(path)
+        finally:
+            part.unlink(missing_ok=True)
     except OSError as error:
         raise UserError(
             f"cannot write the file: {error.strerror}", loc=Loc(str(path)), note="check the path"

@@ -8,9 +8,10 @@ from collections.abc import Collection, Sequence
 import numpy as np
 
 from glowpy.backend import Port
-from glowpy.cli.files import read_array, read_arrays, read_text
+from glowpy.cli.files import read_array, read_arrays, read_constants, read_text
 from glowpy.core.tensor import Array
 from glowpy.core.type import Shape, Type
+from glowpy.engine import BACKENDS
 from glowpy.graph.function import Function, Module
 from glowpy.graph.parser import parse_module
 from glowpy.importer.onnx.model import read_model
@@ -48,8 +49,13 @@ def parse_shapes(texts: Sequence[str], inputs: Collection[str]) -> tuple[Shapes,
     return shapes, dims
 
 
-def load_model(path: str, shapes: Sequence[str] = ()) -> Module:
+def load_model(path: str, shapes: Sequence[str] = (), constants: str = "") -> Module:
     """The module in an .onnx file, or in the text of a .glow file (`-`: standard input).
+
+    Args:
+        path: The file.
+        shapes: What --shape says, for ONNX.
+        constants: A .npz file with the elements that text shows only the digest of.
 
     Raises LoadError, UnsupportedError or UserError, all with the file's name.
     """
@@ -58,11 +64,16 @@ def load_model(path: str, shapes: Sequence[str] = ()) -> Module:
             raise UserError(
                 "--shape: the shapes of a .glow file are written in it", note="leave out --shape"
             )
-        return parse_module(read_text(path), "<stdin>" if path == "-" else path)
+        blobs = read_constants(constants) if constants else {}
+        nodes = tuple(node for backend in BACKENDS.values() for node in backend.nodes)
+        shown = "<stdin>" if path == "-" else path
+        return parse_module(read_text(path), shown, extra=nodes, blobs=blobs)
     if not path.endswith(".onnx"):
         raise LoadError(
             "expected a file that ends in .onnx or .glow", loc=Loc(path), note="rename the model"
         )
+    if constants:
+        raise UserError("--constants: an ONNX file has its own", note="leave out --constants")
     model = read_model(path)
     bound, dims = parse_shapes(shapes, {info.name for info in model.inputs})
     return model.build(shapes=bound, dims=dims)

@@ -44,6 +44,7 @@ class _Run:
 @click.argument("model")
 @click.option("--input", "inputs", multiple=True, help="NAME=FILE.npy, NAME=FILE.pb, or FILE.npz.")
 @click.option("--shape", "shapes", multiple=True, help="NAME=1x3x224x224 or DIMENSION=1.")
+@click.option("--constants", default="", help="A .npz file with the constants of a .glow file.")
 @click.option("--function", "name", default="", help="Which function of a module with several.")
 @click.option("--seed", default=0, show_default=True, help="For inputs without a file.")
 @click.option("--backend", type=click.Choice(list(BACKENDS)), default="cpu", show_default=True)
@@ -65,6 +66,7 @@ def run_model(
     model: str,
     inputs: tuple[str, ...],
     shapes: tuple[str, ...],
+    constants: str,
     name: str,
     seed: int,
     backend: str,
@@ -87,7 +89,7 @@ def run_model(
     """
     with progress(f"compiling {model}"):
         start = time.perf_counter()
-        function = choose_function(load_model(model, shapes), name)
+        function = choose_function(load_model(model, shapes, constants), name)
         stages = Stages(function, backend)
         compiled = stages.compiled
         compile_seconds = time.perf_counter() - start
