@@ -22,7 +22,9 @@ INLINE float largest(const float *input, dim_t n) {
   if (n >= LANES) {
     vf lanes = LOAD_VECTOR(input);
     for (i = LANES; i + LANES <= n; i += LANES) lanes = larger_lanes(lanes, LOAD_VECTOR(input + i));
-    UNROLL for (int lane = 0; lane < LANES; lane++) top = larger(top, lanes[lane]);
+    UNROLL for (int half = LANES / 2; half > 0; half /= 2)
+      UNROLL for (int lane = 0; lane < half; lane++) lanes[lane] = larger(lanes[lane], lanes[lane + half]);
+    top = lanes[0];
   }
   for (; i < n; i++) top = larger(top, input[i]);
   return top;
