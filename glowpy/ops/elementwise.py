@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from glowpy.autodiff.differentiate import differentiate
 from glowpy.core.type import Type
 from glowpy.graph.function import Function
-from glowpy.graph.node import NodeValue, Operand
-from glowpy.graph.nodes_gen import ClipNode, ConvertNode, LeakyReluNode, PowNode, ReluNode
+from glowpy.graph.node import Node, NodeValue, Operand
+from glowpy.graph.nodes_gen import ClipNode, ConvertNode, LeakyReluNode, ReluNode
 from glowpy.graph.verifier import verify
 from glowpy.lower import lower
-from glowpy.ops.elementwise_gen import ONNX_ELEMENTWISE
+from glowpy.ops.elementwise_gen import KINDS, ONNX_ELEMENTWISE
 
 __all__ = ["ONNX_ELEMENTWISE", "scalar"]
 
@@ -65,7 +65,15 @@ def _verify_convert(n: ConvertNode) -> Iterator[str]:
         yield f"result has shape {n.type}, expected that of {n.input.type}"
 
 
-@verify(PowNode)
-def _verify_pow(n: PowNode) -> Iterator[str]:
+@verify(*(cls for cls in KINDS if cls is not ConvertNode))
+def _verify_kind(n: Node) -> Iterator[str]:
+    operand = n.inputs[-1].type
+    suffix = "f32" if operand.kind.is_float else operand.kind.suffix
+    if suffix not in KINDS[type(n)].split():
+        yield f"expected a kind of {KINDS[type(n)]}, got {operand}"
+
+
+@verify(LeakyReluNode)
+def _verify_leaky_relu(n: LeakyReluNode) -> Iterator[str]:
     if not n.type.kind.is_float:
-        yield f"expected floats, got {n.type}"
+        yield f"expected a floating-point kind, got {n.type}"
