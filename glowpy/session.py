@@ -7,6 +7,7 @@ recently used is dropped first.
 
 from __future__ import annotations
 
+import math
 import threading
 from collections import OrderedDict
 from collections.abc import Hashable, Mapping, Sequence
@@ -78,11 +79,11 @@ class InferenceSession:
             for info in self._model.inputs
             if info.shape is not None
         }
-        if all(len(static.get(i.name, ())) == len(i.shape or [None]) for i in self._model.inputs):
+        if all(len(static.get(i.name, ())) == _rank(i) for i in self._model.inputs):
             try:
                 self._specialized(tuple(static.items()), {})
             except ValueNeededError as error:
-                self._need(error, None)
+                self._need(error, static)
 
     def get_inputs(self) -> list[ValueInfo]:
         """The inputs: name, type such as `tensor(float)`, and shape with the names of symbolic dimensions."""
@@ -136,14 +137,13 @@ class InferenceSession:
             try:
                 return self._specialized(shapes, values)
             except ValueNeededError as error:
-                self._need(error, feeds)
+                self._need(error, dict(shapes))
 
-    def _need(self, error: ValueNeededError, feeds: Mapping[str, Array] | None) -> None:
+    def _need(self, error: ValueNeededError, shapes: Mapping[str, tuple[int, ...]]) -> None:
         """Notes inputs whose elements must be known. Raises the error if they were known, or are large."""
         with self._lock:
             fresh = [name for name in error.inputs if name not in self._values]
-            large = [n for n in error.inputs if feeds is not None and feeds[n].size > MAX_VALUE]
-            if large or not fresh:
+            if not fresh or any(math.prod(shapes[name]) > MAX_VALUE for name in error.inputs):
                 raise error
             self._values = (*self._values, *fresh)
 
@@ -171,6 +171,11 @@ class InferenceSession:
                         del self._cache[key]
                 future.set_exception(error)
         return future.result()
+
+
+def _rank(info: ValueInfo) -> int:
+    """The declared rank; -1 if there is none."""
+    return -1 if info.shape is None else len(info.shape)
 
 
 def _list(names: Sequence[str]) -> str:

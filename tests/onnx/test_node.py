@@ -13,6 +13,9 @@ from tests.onnx.comparison import check_session, node_cases
 CASES = node_cases()
 PASSING = frozenset((Path(__file__).parent / "node_cases.txt").read_text("utf-8").split())
 
+INEXACT = frozenset({"test_attention_4d_causal_fp16", "test_attention_4d_causal_fp16_expanded"})
+"""Half precision at every step, compared more closely than its unit in the last place."""
+
 
 def run(name: str, backend: str) -> None:
     case = CASES[name]
@@ -29,11 +32,21 @@ def test_node_case_passes(name: str) -> None:
     run(name, "interpreter")
 
 
-@pytest.mark.parametrize("name", sorted(set(CASES) - PASSING))
+@pytest.mark.parametrize("name", sorted(set(CASES) - PASSING - INEXACT))
 def test_node_case_is_refused(name: str) -> None:
     """A case that passes belongs into node_cases.txt."""
     with pytest.raises(glowpy.UserError):
         run(name, "interpreter")
+
+
+@pytest.mark.parametrize("name", sorted(INEXACT))
+def test_node_case_is_close(name: str) -> None:
+    case = CASES[name]
+    assert case.model is not None
+    assert case.data_sets is not None
+    session = glowpy.InferenceSession(case.model, backend="interpreter")
+    for inputs, outputs in case.data_sets:
+        check_session(session, inputs, outputs, rtol=2**-9, atol=0)
 
 
 def one_of_each_operator() -> list[str]:

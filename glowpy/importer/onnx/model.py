@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -93,7 +94,7 @@ class OnnxModel:
         """The tensors stored in the model, by name."""
         graph, folder = self.source.proto.graph, self.source.folder
         found: dict[str, Tensor] = {}
-        diagnostics: list[Diagnostic] = []
+        errors: list[UserError] = []
         pairs = [(proto.name, proto, None) for proto in graph.initializer]
         for name, dense, sparse in [
             *pairs,
@@ -105,8 +106,8 @@ class OnnxModel:
                 elif sparse is not None:
                     found[name] = decode_sparse(sparse, folder)
             except UserError as error:
-                diagnostics += _located(error, Loc(self.file), f"initializer '{name}': ")
-        _raise(diagnostics)
+                errors.append(_located(error, Loc(self.file), f"initializer '{name}': "))
+        _raise(errors)
         return found
 
     @cached_property
@@ -124,19 +125,19 @@ class OnnxModel:
 
     def _infos(self, protos: list[onnx.ValueInfoProto]) -> list[ValueInfo]:
         found: list[ValueInfo] = []
-        diagnostics: list[Diagnostic] = []
+        errors: list[UserError] = []
         for proto in protos:
             try:
                 found.append(value_info(proto))
             except UserError as error:
-                diagnostics += _located(error, Loc(self.file))
-        names = [info.name for info in found]
-        diagnostics += [
-            Diagnostic(f"'{name}' is declared twice", Loc(self.file))
-            for name in dict.fromkeys(names)
-            if names.count(name) > 1
+                errors.append(_located(error, Loc(self.file)))
+        names = Counter(info.name for info in found)
+        errors += [
+            UserError(f"'{name}' is declared twice", loc=Loc(self.file))
+            for name, count in names.items()
+            if count > 1
         ]
-        _raise(diagnostics)
+        _raise(errors)
         return found
 
     @cached_property
@@ -153,25 +154,21 @@ class OnnxModel:
     def check(self) -> None:
         """Raises an error that lists everything that is wrong whatever the shapes are."""
         opsets = self.source.opsets
-        unsupported: list[Diagnostic] = []
-        wrong: list[Diagnostic] = []
+        errors: list[UserError] = []
         for index, node in enumerate(self.source.proto.graph.node):
             opset, loc = opsets.get(domain_of(node.domain)), self.loc(index, node)
             reason = unsupported_reason(node, opset)
             if reason or opset is None:
-                unsupported.append(Diagnostic(reason, loc))
+                errors.append(UnsupportedError(reason, loc=loc))
                 continue
-            wrong += [Diagnostic(message, loc) for message in structural_problems(node, opset)]
-        for infos in ("inputs", "outputs", "initializers"):
+            problems = structural_problems(node, opset)
+            errors += [UserError(message, loc=loc) for message in problems]
+        for read in (lambda: self.inputs, lambda: self.outputs, lambda: self.initializers):
             try:
-                getattr(self, infos)
-            except UnsupportedError as error:
-                unsupported += error.diagnostics
+                read()
             except UserError as error:
-                wrong += error.diagnostics
-        if unsupported:
-            raise UnsupportedError.of([*unsupported, *wrong])
-        _raise(wrong)
+                errors.append(error)
+        _raise(errors)
         _ = self.order
 
     def build(
@@ -187,21 +184,24 @@ class OnnxModel:
         try:
             types = bind(self.inputs, {**known, **(shapes or {})}, dims or {})
         except UserError as error:
-            raise type(error).of(_located(error, Loc(self.file))) from None
+            raise _located(error, Loc(self.file)) from None
         return _Build(self, types, given).module
 
 
-def _located(error: UserError, loc: Loc, prefix: str = "") -> list[Diagnostic]:
-    """The error's diagnostics, with `loc` and `prefix` where they have no location."""
-    return [
+def _located(error: UserError, loc: Loc, prefix: str = "") -> UserError:
+    """The error, with `loc` and `prefix` in the diagnostics that have no location."""
+    return type(error).of(
         each if each.loc else Diagnostic(f"{prefix}{each.message}", loc, each.context, each.note)
         for each in error.diagnostics
-    ]
+    )
 
 
-def _raise(diagnostics: list[Diagnostic]) -> None:
-    if diagnostics:
-        raise UserError.of(diagnostics)
+def _raise(errors: list[UserError]) -> None:
+    """Raises one error for all, if there are any: an UnsupportedError iff all of them are."""
+    if errors:
+        unsupported = all(isinstance(error, UnsupportedError) for error in errors)
+        found = [diagnostic for error in errors for diagnostic in error.diagnostics]
+        raise (UnsupportedError if unsupported else UserError).of(found)
 
 
 @dataclass
@@ -258,7 +258,7 @@ class _Build:
             self.errors.append(error)
             return
         except UserError as error:
-            self.errors.append(type(error).of(_located(error, loc, f"{node.op_type}: ")))
+            self.errors.append(_located(error, loc, f"{node.op_type}: "))
             return
         for name, result in zip(node.output, results, strict=False):
             if name:
@@ -310,11 +310,7 @@ class _Build:
     def _report(self) -> None:
         """Raises one error for everything that was noted."""
         needed = [error for error in self.errors if isinstance(error, ValueNeededError)]
-        others = [error for error in self.errors if not isinstance(error, ValueNeededError)]
-        if others:
-            found = [diagnostic for error in others for diagnostic in error.diagnostics]
-            unsupported = all(isinstance(error, UnsupportedError) for error in others)
-            raise (UnsupportedError if unsupported else UserError).of(found)
+        _raise([error for error in self.errors if not isinstance(error, ValueNeededError)])
         if needed:
             names = dict.fromkeys(name for error in needed for name in error.inputs)
             merged = ValueNeededError(str(needed[0]), list(names))

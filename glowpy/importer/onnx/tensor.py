@@ -156,7 +156,7 @@ def _load(copy: TensorProto, location: str, offset: int, length: int, folder: Pa
 
 
 def _number(name: str, key: str, text: str) -> int:
-    if not text.isascii() or not text.isdigit() or len(text) > 18:
+    if not text.isascii() or not text.isdigit() or len(text) > 19:
         raise UserError(
             f"tensor '{name}': expected a number for the {key} of its external data, got '{text[:40]}'"
         )

@@ -1,0 +1,235 @@
+"""Sessions: shapes that come with the inputs, values that shapes depend on, threads, and who owns what."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper
+
+import glowpy
+from glowpy import session as session_module
+from glowpy.core.tensor import Array
+from glowpy.importer import ValueNeededError
+from tests.onnx.comparison import graph_model, info
+
+F32 = np.float32
+X = np.arange(6, dtype=F32).reshape(2, 3) - 2
+
+
+def symbolic() -> onnx.ModelProto:
+    """y = relu(x), z = x + x, of n x 3."""
+    nodes = [
+        helper.make_node("Relu", ["x"], ["y"]),
+        helper.make_node("Add", ["x", "x"], ["z"]),
+    ]
+    dims = ["n", 3]
+    outputs = [info("y", X, dims), info("z", X, dims)]
+    return graph_model(nodes, [info("x", X, dims)], outputs, 13)
+
+
+def expanding() -> onnx.ModelProto:
+    """y = expand(x, shape): an output whose shape is an input."""
+    nodes = [helper.make_node("Expand", ["x", "shape"], ["y"])]
+    inputs = [info("x", X[:1, :]), info("shape", np.zeros(2, np.int64))]
+    return graph_model(nodes, inputs, [info("y", X, [None, None])], 13)
+
+
+@pytest.fixture
+def compiled(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, ...]]:
+    """The shapes of the first input of everything that is compiled."""
+    found: list[tuple[int, ...]] = []
+    real = session_module.compile
+
+    def counting(module: glowpy.Module, *args: Any, **kwargs: Any) -> glowpy.CompiledFunction:
+        found.append(module.placeholders[0].type.shape)
+        return real(module, *args, **kwargs)
+
+    monkeypatch.setattr(session_module, "compile", counting)
+    return found
+
+
+def make(model: onnx.ModelProto, **options: Any) -> glowpy.InferenceSession:
+    return glowpy.InferenceSession(model, backend="interpreter", **options)
+
+
+def test_inputs_and_outputs_are_described() -> None:
+    session = make(symbolic())
+    (found,) = session.get_inputs()
+    assert (found.name, found.type, found.shape) == ("x", "tensor(float)", ["n", 3])
+    assert [each.name for each in session.get_outputs()] == ["y", "z"]
+
+
+def test_run_gives_the_outputs_asked_for() -> None:
+    session = make(symbolic())
+    y, z = session.run(None, {"x": X})
+    np.testing.assert_array_equal(y, np.maximum(X, 0))
+    np.testing.assert_array_equal(z, X + X)
+    found = session.run(["z", "y", "z"], {"x": X})
+    assert [np.array_equal(a, b) for a, b in zip(found, [z, y, z], strict=True)] == [True] * 3
+
+
+def test_each_shape_is_compiled_once(compiled: list[tuple[int, ...]]) -> None:
+    session = make(symbolic())
+    assert compiled == []
+    for rows in (1, 4, 1, 4, 7):
+        x = np.ones((rows, 3), F32)
+        assert session.run(["y"], {"x": x})[0].shape == (rows, 3)
+    assert compiled == [(1, 3), (4, 3), (7, 3)]
+
+
+def test_static_model_is_compiled_at_once(compiled: list[tuple[int, ...]]) -> None:
+    model = symbolic()
+    model.graph.input[0].type.tensor_type.shape.dim[0].dim_value = 2
+    make(model)
+    assert compiled == [(2, 3)]
+
+
+def test_least_recently_used_is_dropped(compiled: list[tuple[int, ...]]) -> None:
+    session = make(symbolic(), limit=2)
+    for rows in (1, 2, 1, 3, 1, 2):
+        session.run(None, {"x": np.ones((rows, 3), F32)})
+    assert compiled == [(1, 3), (2, 3), (3, 3), (2, 3)]
+
+
+def test_threads_that_want_the_same_compile_it_once(compiled: list[tuple[int, ...]]) -> None:
+    session, barrier = make(symbolic()), threading.Barrier(8)
+
+    def work(seed: int) -> bool:
+        x = np.random.default_rng(seed).standard_normal((5, 3)).astype(F32)
+        barrier.wait()
+        for _ in range(20):
+            y, z = session.run(None, {"x": x})
+            if not (np.array_equal(y, np.maximum(x, 0)) and np.array_equal(z, x + x)):
+                return False
+        return True
+
+    with ThreadPoolExecutor(8) as pool:
+        assert all(pool.map(work, range(8)))
+    assert compiled == [(5, 3)]
+
+
+def test_failure_to_compile_is_not_kept(compiled: list[tuple[int, ...]]) -> None:
+    session = make(symbolic())
+    for _ in range(2):
+        with pytest.raises(glowpy.UserError, match="expected the shape"):
+            session.run(None, {"x": np.ones((1, 4), F32)})
+    assert session.run(None, {"x": X})[0].shape == (2, 3)
+    assert compiled == [(2, 3)]
+
+
+@pytest.mark.parametrize("backend", ["interpreter", "cpu"])
+def test_outputs_belong_to_the_caller(backend: str) -> None:
+    session = glowpy.InferenceSession(symbolic(), backend=backend)
+    y, z = session.run(None, {"x": X})
+    kept = [y.copy(), z.copy()]
+    again = session.run(None, {"x": X * 7})
+    np.testing.assert_array_equal(y, kept[0])
+    np.testing.assert_array_equal(z, kept[1])
+    assert not any(np.shares_memory(a, b) for a in (y, z) for b in (*again, X))
+    y[...] = 99
+    np.testing.assert_array_equal(session.run(["y"], {"x": X})[0], kept[0])
+
+
+def test_constant_outputs_belong_to_the_caller() -> None:
+    weights = np.ones(3, F32)
+    nodes = [helper.make_node("Identity", ["w"], ["y"])]
+    session = make(graph_model(nodes, [], [info("y", weights)], 13, {"w": weights}))
+    session.run(None, {})[0][...] = 5
+    assert (session.run(None, {})[0] == 1).all()
+
+
+def test_input_is_an_output() -> None:
+    nodes = [helper.make_node("Relu", ["x"], ["y"])]
+    session = make(graph_model(nodes, [info("x", X)], [info("x", X), info("y", X)], 13))
+    x, y = session.run(None, {"x": X})
+    np.testing.assert_array_equal(x, X)
+    np.testing.assert_array_equal(y, np.maximum(X, 0))
+
+
+def test_initializer_that_is_an_input_is_none() -> None:
+    """Below IR version 4 initializers were listed as inputs."""
+    nodes = [helper.make_node("Add", ["x", "w"], ["y"])]
+    weights = np.ones(3, F32)
+    inputs = [info("w", weights), info("x", X)]
+    session = make(graph_model(nodes, inputs, [info("y", X)], 13, {"w": weights}))
+    assert [each.name for each in session.get_inputs()] == ["x"]
+    np.testing.assert_array_equal(session.run(None, {"x": X})[0], X + 1)
+
+
+def test_unused_input_is_accepted() -> None:
+    nodes = [helper.make_node("Relu", ["x"], ["y"])]
+    session = make(graph_model(nodes, [info("u", X), info("x", X)], [info("y", X)], 13))
+    assert session.run(None, {"x": X, "u": X})[0].shape == X.shape
+
+
+# Values.
+
+
+def test_values_that_shapes_depend_on(compiled: list[tuple[int, ...]]) -> None:
+    session, x = make(expanding()), X[:1, :]
+    for rows in (2, 5, 2):
+        (y,) = session.run(None, {"x": x, "shape": np.array([rows, 3], np.int64)})
+        np.testing.assert_array_equal(y, np.broadcast_to(x, (rows, 3)))
+    assert len(compiled) == 2
+
+
+def test_load_names_the_inputs_whose_values_it_needs() -> None:
+    with pytest.raises(ValueNeededError, match="'shape' must be known while compiling") as found:
+        glowpy.load(expanding())
+    assert found.value.inputs == ("shape",)
+    module = glowpy.load(expanding(), values={"shape": np.array([4, 3], np.int64)})
+    assert module.main.outputs[0].type.shape == (4, 3)
+    assert [p.original for p in module.placeholders] == ["x", "shape", "y"]
+
+
+def test_value_of_another_element_type_is_refused() -> None:
+    with pytest.raises(glowpy.UserError, match="value of 'shape': expected i64"):
+        glowpy.load(expanding(), values={"shape": np.array([4, 3], np.int32)})
+
+
+def test_large_values_are_refused() -> None:
+    """An input that is data cannot be compiled for each of its values."""
+    size = session_module.MAX_VALUE + 1
+    data = np.zeros(size, np.int64)
+    nodes = [
+        helper.make_node("ReduceMax", ["d"], ["m"], keepdims=1),
+        helper.make_node("ConstantOfShape", ["m"], ["y"]),
+    ]
+    for dims in ([size], ["n"]):
+        model = graph_model(nodes, [info("d", data, dims)], [info("y", X, [None])], 13)
+        with pytest.raises(ValueNeededError):
+            make(model).run(None, {"d": data})
+
+
+def test_caller_may_change_a_value_afterwards() -> None:
+    session, shape = make(expanding()), np.array([2, 3], np.int64)
+    session.run(None, {"x": X[:1, :], "shape": shape})
+    shape[0] = 4
+    assert session.run(None, {"x": X[:1, :], "shape": shape})[0].shape == (4, 3)
+
+
+# Misuse.
+
+MISUSE: list[tuple[dict[str, Array], list[str] | None, str]] = [
+    ({}, None, r"missing input 'x' \(tensor\(float\)\)"),
+    ({"x": X, "q": X}, None, "expected the inputs 'x', got 'q'"),
+    ({"x": X.astype(np.float64)}, None, "'x': expected float32, got float64"),
+    ({"x": X[0]}, None, r"expected the shape \[nx3\], got \[3\]"),
+    ({"x": X}, ["q"], "expected one of the outputs 'y', 'z', got 'q'"),
+]
+
+
+@pytest.mark.parametrize(("feeds", "names", "message"), MISUSE)
+def test_misuse(feeds: dict[str, Array], names: list[str] | None, message: str) -> None:
+    with pytest.raises(glowpy.UserError, match=message):
+        make(symbolic()).run(names, feeds)
+
+
+def test_unknown_backend() -> None:
+    with pytest.raises(glowpy.UserError, match="expected one of the backends"):
+        glowpy.InferenceSession(symbolic(), backend="abacus")
