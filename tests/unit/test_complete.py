@@ -1,0 +1,141 @@
+"""Every operator has everything an operator needs: rules at each level, a kernel, a test row, one spelling."""
+
+from __future__ import annotations
+
+import importlib
+import itertools
+import re
+from functools import cache
+from pathlib import Path
+
+import llvmlite.binding as llvm
+import pytest
+
+from glowpy.backend import CompileOptions
+from glowpy.backends.cpu import insts_gen as cpu_insts
+from glowpy.backends.cpu import nodes_gen as cpu_nodes
+from glowpy.backends.cpu.bitcode import bitcode_path
+from glowpy.backends.cpu.kernels_gen import KERNELS, SCALARS
+from glowpy.backends.cpu.target import resolve_target
+from glowpy.backends.interpreter.interpret import interpret
+from glowpy.core.schema import Trait
+from glowpy.graph.builder_gen import Builder as GraphBuilder
+from glowpy.graph.infer import infer
+from glowpy.graph.node import Node
+from glowpy.graph.nodes_gen import NODES, SaveNode
+from glowpy.ir.builder_gen import IRBuilder
+from glowpy.ir.inst import Instruction
+from glowpy.ir.insts_gen import (
+    INSTS,
+    AllocInst,
+    CopyInst,
+    DeallocInst,
+    ExtractTensorInst,
+    InsertTensorInst,
+    SplatInst,
+    ViewInst,
+)
+from glowpy.irgen import irgen
+from glowpy.lower import lower
+from tests.ops.harness import Row
+
+ALL_NODES: tuple[type[Node], ...] = (*NODES, *cpu_nodes.NODES)
+ALL_INSTS: tuple[type[Instruction], ...] = (*INSTS, *cpu_insts.INSTS)
+MNEMONICS = {cls.SCHEMA.mnemonic for cls in ALL_INSTS}
+
+MEMORY = {AllocInst, DeallocInst, ViewInst}
+"""They say where memory is; nothing is executed for them."""
+
+EMITTED = MEMORY | {CopyInst, SplatInst}
+"""Reviewed: the code generator emits these itself, they need no kernel."""
+
+ADDRESS_LEVEL = EMITTED - {SplatInst} | {InsertTensorInst, ExtractTensorInst}
+"""Reviewed: instructions without a node; saves, concatenations, slices, pads and reshapes become them."""
+
+
+def _id(cls: type[Node] | type[Instruction]) -> str:
+    return cls.__name__
+
+
+@pytest.mark.parametrize("cls", ALL_NODES, ids=_id)
+def test_node_has_a_type(cls: type[Node]) -> None:
+    schema = cls.SCHEMA
+    given = {Trait.ELEMENTWISE, Trait.TYPED} & schema.traits
+    assert given or not schema.results or cls in infer
+
+
+@pytest.mark.parametrize("cls", ALL_NODES, ids=_id)
+def test_node_is_lowered_or_translated(cls: type[Node]) -> None:
+    assert cls in lower or cls in irgen or cls.SCHEMA.mnemonic in MNEMONICS
+
+
+@pytest.mark.parametrize("cls", INSTS, ids=_id)
+def test_instruction_has_a_meaning(cls: type[Instruction]) -> None:
+    assert (cls in interpret) != (cls in MEMORY)
+
+
+@pytest.mark.parametrize("cls", ALL_INSTS, ids=_id)
+def test_instruction_has_a_kernel(cls: type[Instruction]) -> None:
+    mnemonic = cls.SCHEMA.mnemonic
+    assert (mnemonic in KERNELS) + (mnemonic in SCALARS) + (cls in EMITTED) == 1
+    assert (mnemonic in SCALARS) == (Trait.ELEMENTWISE in cls.SCHEMA.traits)
+
+
+@pytest.mark.parametrize("cls", INSTS, ids=_id)
+def test_instruction_has_a_node(cls: type[Instruction]) -> None:
+    nodes = {node.SCHEMA.mnemonic: node for node in NODES}
+    node = nodes.get(cls.SCHEMA.mnemonic)
+    assert (node is None) == (cls in ADDRESS_LEVEL)
+    if node is not None:
+        names = [spec.name for spec in cls.SCHEMA.operands]
+        assert names == [*node.SCHEMA.results, *node.SCHEMA.inputs]
+        assert cls.SCHEMA.attrs == node.SCHEMA.attrs
+
+
+@cache
+def _tested() -> frozenset[type[Node]]:
+    folder = Path(__file__).parents[1] / "ops"
+    tested: set[type[Node]] = set()
+    for path in folder.glob("test_*.py"):
+        rows: list[Row] = getattr(importlib.import_module(f"tests.ops.{path.stem}"), "ROWS", [])
+        tested.update(row.cls for row in rows)
+    return frozenset(tested)
+
+
+@pytest.mark.parametrize("cls", NODES, ids=_id)
+def test_node_has_a_test_row(cls: type[Node]) -> None:
+    if cls is not SaveNode:  # every case of every row ends in one
+        assert cls in _tested()
+
+
+@pytest.mark.parametrize("cls", [*ALL_NODES, *ALL_INSTS], ids=_id)
+def test_spellings_agree(cls: type[Node] | type[Instruction]) -> None:
+    stem = cls.__name__.removesuffix("Node").removesuffix("Inst")
+    mnemonic = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", stem).lower()
+    assert cls.SCHEMA.mnemonic == mnemonic
+    if not cls.BACKEND:
+        builder = GraphBuilder if issubclass(cls, Node) else IRBuilder
+        assert callable(vars(builder)[f"create_{mnemonic}"])
+
+
+@cache
+def _defined_symbols() -> frozenset[str]:
+    """What the kernel library of this machine defines."""
+    bitcode = bitcode_path(resolve_target(CompileOptions()).variant).read_bytes()
+    module = llvm.parse_bitcode(bitcode)
+    return frozenset(f.name for f in module.functions if not f.is_declaration)
+
+
+@pytest.mark.parametrize("mnemonic", KERNELS)
+def test_kernel_exists(mnemonic: str) -> None:
+    choices = [suffixes for _, suffixes in KERNELS[mnemonic].kinds]
+    wanted = {f"libjit_{mnemonic}_{'_'.join(each)}" for each in itertools.product(*choices)}
+    assert wanted <= _defined_symbols()
+
+
+@pytest.mark.parametrize("mnemonic", SCALARS)
+def test_scalar_kernel_exists(mnemonic: str) -> None:
+    kinds = SCALARS[mnemonic]
+    pairs = [f"{a}_{b}" for a in kinds for b in kinds]
+    suffixes = pairs if mnemonic == "convert" else kinds
+    assert {f"libjit_{mnemonic}_{suffix}" for suffix in suffixes} <= _defined_symbols()
