@@ -6,7 +6,7 @@ equal ones are shared. All but the buffers is constant. `entry` writes the funct
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from glowpy.backend import Program
@@ -67,11 +67,15 @@ class CodeOptions:
         entry: How the entry points behave.
         debug: File name and folder of the IR's text, for DWARF; None for no debug information.
         parts: How many modules to make at most, of about equal work.
+        report_stack: Have LLVM report the stack frame of every function.
+        support: Writes what else is visible in the first module.
     """
 
     entry: EntryOptions = field(default_factory=EntryOptions)
     debug: tuple[str, str] | None = None
     parts: int = 1
+    report_stack: bool = False
+    support: Callable[[ModuleWriter], list[str]] | None = None
 
 
 def generate_llvm(
@@ -85,11 +89,15 @@ def generate_llvm(
     how = options or CodeOptions()
     debug = DebugInfo(*how.debug) if how.debug is not None else None
     module = ModuleWriter(target.pointer_bits, target.variant.vector_bytes, debug)
+    if how.report_stack:
+        module.attributes += ' "warn-stack-size"="0"'
     entries: list[str] = []
     for name, (program, first_line) in zip(programs, _placed(programs), strict=True):
         lines = instruction_lines(program.ir, first_line)
         calls = list(_calls(module, name, program, lines))
         entries += entry_texts(program, module, name, calls, how.entry)
+    if how.support is not None:
+        entries += how.support(module)
     return module.render(entries, how.parts)
 
 

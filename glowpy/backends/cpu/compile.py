@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -15,7 +16,9 @@ from glowpy.backends.cpu.cache import code_key, read_code, write_code
 from glowpy.backends.cpu.target import CpuTarget
 from glowpy.support.errors import InternalError
 
-__all__ = ["compile_parts", "usable_cores"]
+__all__ = ["compile_parts", "compile_whole", "usable_cores"]
+
+_STACK = re.compile(r"stack frame size \((\d+)\) exceeds limit \(\d+\) in function '([^']+)'")
 
 
 def usable_cores() -> int:
@@ -62,10 +65,25 @@ def _here(target: CpuTarget, text: str, library: Path) -> bytes:
         raise InternalError(f"the code generator wrote IR that LLVM refuses: {error}") from error
 
 
-def _start(target: CpuTarget, text: str, library: Path) -> subprocess.Popen[bytes]:
-    """A process that compiles `text` and writes the object to its standard output."""
+def compile_whole(text: str, target: CpuTarget, form: llvm.Form) -> tuple[bytes, dict[str, int]]:
+    """One module as object code, assembly or LLVM IR, with the stack frame of every function in bytes.
+
+    The frames are only known for functions with the attribute `"warn-stack-size"="0"`: LLVM then warns about each.
+    """
+    process = _start(target, text, bitcode_path(target.variant), form)
+    result, warnings = process.communicate()
+    if process.returncode:
+        raise InternalError(f"LLVM failed on generated code: {warnings.decode(errors='replace')}")
+    frames = {name: int(size) for size, name in _STACK.findall(warnings.decode(errors="replace"))}
+    return result, frames
+
+
+def _start(
+    target: CpuTarget, text: str, library: Path, form: llvm.Form = "object_code"
+) -> subprocess.Popen[bytes]:
+    """A process that compiles `text` and writes the result to its standard output."""
     with tempfile.TemporaryFile() as request:
-        request.write(target.machine.request(text, library))
+        request.write(target.machine.request(text, library, form))
         request.seek(0)
         return subprocess.Popen(
             [sys.executable, "-I", str(Path(llvm.__file__))],

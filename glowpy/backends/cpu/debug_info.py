@@ -31,7 +31,8 @@ class DebugInfo:
         """Declares the function of instruction `name`, which begins on `line`; returns its reference."""
         reference = f"!{_FIXED + len(self._subprograms)}"
         self._subprograms.append(
-            f"{reference} = distinct !DISubprogram(name: {_quoted(name)}, scope: !3, file: !3, line: {line}, type: !4, scopeLine: {line}, "
+            f"{reference} = distinct !DISubprogram(name: {_quoted(name)}, scope: !3, file: !3, "
+            f"line: {line}, scopeLine: {line}, type: !4, "
             "spFlags: DISPFlagDefinition | DISPFlagOptimized, unit: !2)"
         )
         return reference

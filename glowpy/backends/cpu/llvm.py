@@ -13,13 +13,14 @@ import threading
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, final
+from typing import Any, Literal, final
 
 import llvmlite
 import llvmlite.binding as binding
 
 __all__ = [
     "LLVM_VERSION",
+    "Form",
     "InvalidIRError",
     "LoadedCode",
     "Machine",
@@ -31,6 +32,9 @@ __all__ = [
 
 LLVM_VERSION = ".".join(map(str, binding.llvm_version_info)) + f" (llvmlite {llvmlite.__version__})"
 """The version of everything here; part of the key of cached code."""
+
+Form = Literal["object_code", "assembly", "optimized"]
+"""What a module can be made into: the names of Machine's methods."""
 
 _LOCK = threading.RLock()
 """LLVM's process-wide state (targets, contexts) is touched by one thread at a time."""
@@ -73,6 +77,8 @@ class Machine:
     triple: str
     cpu: str
     features: str
+    relocation: str = "pic"
+    code_model: str = "small"
 
     def _create(self, *, jit: bool = False) -> Any:
         _initialize()
@@ -80,9 +86,14 @@ class Machine:
             target = binding.Target.from_triple(self.triple)
         except RuntimeError as error:
             raise UnknownTargetError(f"unknown target '{self.triple}': {error}") from None
-        model = "jitdefault" if jit else "small"
+        model = "jitdefault" if jit else self.code_model
         return target.create_target_machine(
-            cpu=self.cpu, features=self.features, opt=3, reloc="pic", codemodel=model, jit=jit
+            cpu=self.cpu,
+            features=self.features,
+            opt=3,
+            reloc=self.relocation,
+            codemodel=model,
+            jit=jit,
         )
 
     def check(self) -> None:
@@ -127,9 +138,10 @@ class Machine:
         with _LOCK:
             return str(self._optimize(text, library)[1])
 
-    def request(self, text: str, library: Path) -> bytes:
-        """What this module, run as a program, takes on its standard input for `object_code`."""
-        return json.dumps({"machine": asdict(self), "library": str(library), "text": text}).encode()
+    def request(self, text: str, library: Path, form: Form = "object_code") -> bytes:
+        """What this module, run as a program, takes on its standard input; it answers with the method's result."""
+        fields = {"machine": asdict(self), "library": str(library), "form": form, "text": text}
+        return json.dumps(fields).encode()
 
 
 @final
@@ -154,7 +166,8 @@ class LoadedCode:
 def _main() -> None:
     request = json.load(sys.stdin.buffer)
     machine = Machine(**request["machine"])
-    sys.stdout.buffer.write(machine.object_code(request["text"], Path(request["library"])))
+    result = getattr(machine, request["form"])(request["text"], Path(request["library"]))
+    sys.stdout.buffer.write(result if isinstance(result, bytes) else result.encode())
 
 
 if __name__ == "__main__":

@@ -198,7 +198,7 @@ def emit_epilogue(
     with body.loop("%rows") as row:
         start = body.let(f"mul nuw nsw {dim} {row}, {width}")
         base = body.let(f"add nuw nsw {dim} %offset, {start}")
-        with body.loop("%cols") as col:
+        with body.loop("%cols", unroll=False) as col:
             flat = body.let(f"add nuw nsw {dim} {base}, {col}")
             column = body.let(f"add nuw nsw {dim} %col, {col}")
 

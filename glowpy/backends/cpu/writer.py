@@ -28,6 +28,8 @@ _TYPES = {
 }
 _MAX_INTS = 16
 _SCOPE = "!scope"
+_ROLLED = 1_000_000
+"""Metadata number, above all of the debug information's, of the hint not to unroll a loop."""
 _SYMBOL = re.compile(r"@([\w.]+)")
 
 
@@ -142,6 +144,10 @@ class ModuleWriter:
         ]
         lines += [text for symbol, text in self._declarations.items() if symbol in used]
         metadata = self._debug.render() if self._debug is not None else []
+        metadata += [
+            f"!{_ROLLED} = distinct !{{!{_ROLLED}, !{_ROLLED + 1}}}",
+            f'!{_ROLLED + 1} = !{{!"llvm.loop.unroll.disable"}}',
+        ]
         return "\n".join([*lines, *texts, *metadata]) + "\n"
 
     def _constant(self, name: str, values: Sequence[int]) -> str:
@@ -273,8 +279,11 @@ class Body:
         self.line(f"store {stored} {value}, ptr {address}, align {kind.size}")
 
     @contextmanager
-    def loop(self, count: int | str) -> Iterator[str]:
-        """A loop of `count` (at least 1) rounds around what is written inside the `with`; yields the index."""
+    def loop(self, count: int | str, *, unroll: bool = True) -> Iterator[str]:
+        """A loop of `count` (at least 1) rounds around what is written inside the `with`; yields the index.
+
+        A loop that must not be unrolled is vectorised itself, not the loop around it.
+        """
         self._count += 1
         number, before, dim = self._count, self._label, self.module.dim
         head, latch, out = f"loop{number}", f"next{number}", f"done{number}"
@@ -288,7 +297,8 @@ class Body:
         self._lines.append(f"{latch}:")
         self.line(f"{index}.next = add nuw nsw {dim} {index}, 1")
         self.line(f"{index}.more = icmp ult {dim} {index}.next, {count}")
-        self.line(f"br i1 {index}.more, label %{head}, label %{out}")
+        hint = "" if unroll else f", !llvm.loop !{_ROLLED}"
+        self.line(f"br i1 {index}.more, label %{head}, label %{out}{hint}")
         self._lines.append(f"{out}:")
         self._label = out
 

@@ -1,0 +1,153 @@
+"""Makes bundles: programs in, a folder of files out, all of them or none."""
+
+from __future__ import annotations
+
+import hashlib
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from glowpy.backend import CompileOptions, Program
+from glowpy.backends.cpu.bitcode import bitcode_path
+from glowpy.backends.cpu.bundle.archive import archive
+from glowpy.backends.cpu.bundle.header import header_text
+from glowpy.backends.cpu.bundle.layout import Layout, lay_out
+from glowpy.backends.cpu.bundle.link import link_shared
+from glowpy.backends.cpu.bundle.manifest import fingerprint, manifest_text
+from glowpy.backends.cpu.bundle.object_file import embed, is_elf, read_sections
+from glowpy.backends.cpu.bundle.options import BundleOptions
+from glowpy.backends.cpu.bundle.project import cmake_text, example_text
+from glowpy.backends.cpu.bundle.report import SizeReport, check_budgets, measure
+from glowpy.backends.cpu.bundle.support_code import Golden, support_texts
+from glowpy.backends.cpu.bundle.weights import weights_header, weights_listing
+from glowpy.backends.cpu.codegen import CodeOptions, generate_llvm, ir_text
+from glowpy.backends.cpu.compile import compile_whole
+from glowpy.backends.cpu.entry import EntryOptions
+from glowpy.backends.cpu.target import CpuTarget, resolve_target
+from glowpy.support.errors import UserError
+
+__all__ = ["Bundle", "build_bundle", "bundle_fingerprint"]
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """A finished bundle: its files, and the sizes where the object's format is known."""
+
+    directory: Path
+    files: tuple[str, ...]
+    report: SizeReport | None
+
+
+def bundle_fingerprint(
+    model: str, options: BundleOptions, compile: CompileOptions, version: str
+) -> str:
+    """What the manifest of an up-to-date bundle says; `model` is the text of the module."""
+    library = bitcode_path(resolve_target(compile).variant)
+    return fingerprint(
+        model, options, compile, version, hashlib.sha256(library.read_bytes()).hexdigest()
+    )
+
+
+def build_bundle(
+    programs: Mapping[str, Program],
+    directory: Path,
+    options: BundleOptions,
+    compile: CompileOptions,
+    *,
+    identity: Mapping[str, str],
+    golden: Mapping[str, Sequence[Golden]],
+) -> Bundle:
+    """Writes a bundle.
+
+    Args:
+        programs: The networks by the names of their entry points.
+        directory: Where to; files of an earlier bundle there are replaced, others stay.
+        options: How to make the bundle.
+        compile: For which machine.
+        identity: glowpy's version and the fingerprint, for the manifest.
+        golden: Runs for the self-test, by entry point; empty without one.
+
+    Raises UserError if a budget is exceeded or the target cannot be linked for.
+    """
+    target = resolve_target(compile)
+    layout = lay_out(programs, guard=options.guard)
+    files, report = _files(layout, options, compile, target, identity, golden)
+    directory.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=directory.parent, prefix=f".{directory.name}.") as scratch:
+        for name, content in files.items():
+            Path(scratch, name).write_bytes(content)
+        directory.mkdir(exist_ok=True)
+        for name in files:
+            Path(scratch, name).replace(directory / name)
+    return Bundle(directory, tuple(files), report)
+
+
+def _files(
+    layout: Layout,
+    options: BundleOptions,
+    compile: CompileOptions,
+    target: CpuTarget,
+    identity: Mapping[str, str],
+    golden: Mapping[str, Sequence[Golden]],
+) -> tuple[dict[str, bytes], SizeReport | None]:
+    name = options.name
+    programs = {entry.name: entry.program for entry in layout.entries}
+    how = CodeOptions(
+        EntryOptions(checks=True, guard=options.guard),
+        (f"{name}.ir", ".") if options.debug else None,
+        report_stack=True,
+        support=lambda module: support_texts(layout, options, module, golden),
+    )
+    (text,) = generate_llvm(programs, target, how)
+    files = {
+        f"{name}.h": header_text(layout, options).encode(),
+        f"{name}.ir": ir_text(programs).encode(),
+    }
+    report = None
+    if options.emit in ("asm", "llvm"):
+        form, suffix = ("assembly", "s") if options.emit == "asm" else ("optimized", "ll")
+        files[f"{name}.{suffix}"] = compile_whole(text, target, form)[0]  # type: ignore[arg-type]
+    else:
+        code, frames = compile_whole(text, target, "object_code")
+        if options.weights == "embedded":
+            code = embed(code, layout.constants)
+        if is_elf(code):
+            report = measure(layout, options, read_sections(code), frames)
+            check_budgets(report, layout, options)
+        elif options.max_flash or options.max_ram:
+            raise UserError(
+                f"cannot measure object files for '{target.machine.triple}'",
+                note="leave the budgets out",
+            )
+        library = _library(name, code, options, target)
+        files |= library
+        files["main.c"] = example_text(layout, options).encode()
+        files["CMakeLists.txt"] = cmake_text(options, next(iter(library))).encode()
+    files |= _weights(layout, options)
+    manifest = manifest_text(layout, options, compile, target, report, files, identity)
+    files[f"{name}.json"] = manifest.encode()
+    return files, report
+
+
+def _library(name: str, code: bytes, options: BundleOptions, target: CpuTarget) -> dict[str, bytes]:
+    """The object file, or the library made of it."""
+    if options.emit == "lib":
+        symbols = [name, f"{name}_check_weights"]
+        symbols += [f"{name}_selftest"] if options.selftest else []
+        symbols += [f"{name}_constants"] if options.weights == "embedded" else []
+        symbols += [f"{name}_config"] if options.api == "dynamic" else []
+        return {f"lib{name}.a": archive(f"{name}.o"[-15:], code, symbols)}
+    if options.emit == "shared":
+        return {f"lib{name}.so": link_shared(code, f"lib{name}.so", target)}
+    return {f"{name}.o": code}
+
+
+def _weights(layout: Layout, options: BundleOptions) -> dict[str, bytes]:
+    name = options.name
+    listing = {f"{name}.weights.txt": weights_listing(layout).encode()}
+    if options.weights == "file":
+        return {f"{name}.weights.bin": layout.constants.tobytes(), **listing}
+    if options.weights == "header":
+        return {f"{name}.weights.h": weights_header(name, layout).encode(), **listing}
+    return listing

@@ -1,0 +1,186 @@
+"""The C header of a bundle, for C99 and C++."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from glowpy.backends.cpu.bundle.layout import Entry, Layout, Symbol
+from glowpy.backends.cpu.bundle.options import BundleOptions
+from glowpy.backends.cpu.entry import Status
+from glowpy.core.elemkind import ElemKind
+from glowpy.ir.plan import ALIGNMENT
+
+__all__ = ["C_TYPES", "KIND_NUMBERS", "ROLE_NUMBERS", "header_text"]
+
+C_TYPES = {
+    ElemKind.F16: "uint16_t", ElemKind.BF16: "uint16_t", ElemKind.F32: "float", ElemKind.F64: "double",
+    ElemKind.I8: "int8_t", ElemKind.I16: "int16_t", ElemKind.I32: "int32_t", ElemKind.I64: "int64_t",
+    ElemKind.U8: "uint8_t", ElemKind.U16: "uint16_t", ElemKind.U32: "uint32_t", ElemKind.U64: "uint64_t",
+    ElemKind.BOOL: "uint8_t",
+}  # fmt: skip
+"""How C spells an element in memory."""
+
+KIND_NUMBERS = {kind: number for number, kind in enumerate(ElemKind)}
+ROLE_NUMBERS = {"input": 0, "output": 1, "inout": 2, "constant": 3}
+
+_STATUS_WORDS = {
+    Status.OK: "done",
+    Status.MISSING_AREA: "a pointer to an area that is not empty is NULL",
+    Status.MISALIGNED: "an area does not begin at a multiple of the alignment",
+    Status.OVERRUN: "something wrote outside the activations (bundles made with --guard)",
+    Status.CORRUPT_WEIGHTS: "the constants are not this network's weights",
+    Status.SELFTEST_FAILED: "an output differs from the golden one",
+}
+
+
+def header_text(layout: Layout, options: BundleOptions) -> str:
+    """The header: macros for sizes and offsets, prototypes, and for the dynamic API the table's types."""
+    name, upper = options.name, options.name.upper()
+    lines = [
+        f"/* {name}: a neural network compiled by glowpy. Generated; do not edit.",
+        "   The caller owns all memory. Areas begin at multiples of the alignment; inputs and outputs lie in the",
+        "   mutable area at the offsets below. Functions are safe from several threads on areas of their own. */",
+        f"#ifndef {upper}_H",
+        f"#define {upper}_H",
+        "",
+        "#include <stddef.h>",
+        "#include <stdint.h>",
+        "",
+        *_types(options),
+        "#ifdef __cplusplus",
+        'extern "C" {',
+        "#endif",
+        "",
+        f"#define {upper}_ALIGNMENT {ALIGNMENT}u",
+        f"#define {upper}_CONSTANTS_SIZE {layout.constants.size}u",
+        f"#define {upper}_MUTABLE_SIZE {layout.mutable_size}u",
+        f"#define {upper}_ACTIVATIONS_SIZE {layout.activations_size}u",
+        f"#define {upper}_CONSTANTS_CRC32 0x{layout.crc:08x}u",
+        "",
+    ]
+    if options.weights == "embedded":
+        lines += [
+            "/* The weights, to be passed as `constants`. */",
+            f"extern const uint8_t {name}_constants[];",
+            "",
+        ]
+    for entry in layout.entries:
+        lines += _entry(entry, layout, upper)
+    lines += [
+        f"/* Returns 0 if `constants` holds the weights, else {Status.CORRUPT_WEIGHTS:d}. */",
+        f"int {name}_check_weights(const uint8_t *constants);",
+    ]
+    if options.selftest:
+        lines += [
+            "",
+            "/* Runs every network on golden inputs in memory of its own. Returns 0, or a status. */",
+            f"int {name}_selftest(void);",
+        ]
+    if options.api == "dynamic":
+        lines += [
+            "",
+            "/* Everything above as data. */",
+            f"extern const glowpy_config_t {name}_config;",
+        ]
+    lines += ["", "#ifdef __cplusplus", "}", "#endif", "", "#endif"]
+    return "\n".join(lines) + "\n"
+
+
+def _types(options: BundleOptions) -> Iterator[str]:
+    """Definitions that several bundles share; every header brings them, the first one defines them."""
+    yield "#ifndef GLOWPY_STATUS"
+    yield "#define GLOWPY_STATUS"
+    yield "/* What the functions of a bundle return. */"
+    yield "enum {"
+    for status in Status:
+        yield f"  GLOWPY_{status.name} = {status:d}, /* {_STATUS_WORDS[status]} */"
+    yield "};"
+    yield "#endif"
+    yield ""
+    if options.api != "dynamic":
+        return
+    yield "#ifndef GLOWPY_CONFIG"
+    yield "#define GLOWPY_CONFIG"
+    yield "enum {"
+    for kind, number in KIND_NUMBERS.items():
+        yield f"  GLOWPY_{kind.value.upper()} = {number},"
+    yield "};"
+    yield "enum {"
+    for role, number in ROLE_NUMBERS.items():
+        yield f"  GLOWPY_{role.upper()} = {number},"
+    yield "};"
+    yield from _CONFIG_TYPES.splitlines()
+    yield "#endif"
+    yield ""
+
+
+_CONFIG_TYPES = """\
+/* A tensor: offsets and sizes in bytes, in the constants for GLOWPY_CONSTANT, else in the mutable area.
+   Quantized elements stand for scale * (q - zero); scale is 0 where a tensor is not quantized as a whole. */
+typedef struct {
+  const char *name;
+  uint64_t dims[8];
+  uint64_t offset;
+  uint64_t size;
+  float scale;
+  int32_t zero;
+  uint32_t kind;
+  uint32_t role;
+  uint32_t rank;
+  uint32_t reserved;
+} glowpy_symbol_t;
+typedef struct {
+  const char *name;
+  int (*run)(const uint8_t *constants, uint8_t *mutable_area, uint8_t *activations);
+  const glowpy_symbol_t *symbols;
+  uint64_t num_symbols;
+} glowpy_network_t;
+typedef struct {
+  const char *name;
+  const glowpy_network_t *networks;
+  uint64_t num_networks;
+  uint64_t alignment;
+  uint64_t constants_size;
+  uint64_t mutable_size;
+  uint64_t activations_size;
+  uint64_t constants_crc32;
+} glowpy_config_t;"""
+
+
+def _entry(entry: Entry, layout: Layout, upper: str) -> Iterator[str]:
+    """Macros, assertions, accessors and the prototype of one network."""
+    prefix = entry.name.upper()
+    for port in entry.ports:
+        macro = f"{prefix}_{port.name.upper()}"
+        yield f"/* {port.role} '{_comment(port.original)}': {port.type} */"
+        yield f"#define {macro}_OFFSET {port.offset}u"
+        yield f"#define {macro}_SIZE {port.type.size}u"
+        yield f"#define {macro}_COUNT {port.type.count}u"
+    yield "#if defined(__STDC_VERSION__) && __STDC_VERSION__ >= 201112L"
+    for port in entry.ports:
+        macro = f"{prefix}_{port.name.upper()}"
+        fits = f"{macro}_OFFSET + {macro}_SIZE <= {upper}_MUTABLE_SIZE"
+        yield f'_Static_assert({fits}, "{port.name} lies in the mutable area");'
+        yield f'_Static_assert({macro}_OFFSET % {upper}_ALIGNMENT == 0, "{port.name} is aligned");'
+    yield "#endif"
+    for port in entry.ports:
+        yield from _accessor(entry, port)
+    yield ""
+    yield "/* Runs the network. Returns GLOWPY_OK or another status; outputs are complete only if it is GLOWPY_OK. */"
+    yield f"int {entry.name}(const uint8_t *constants, uint8_t *mutable_area, uint8_t *activations);"
+    yield ""
+
+
+def _accessor(entry: Entry, port: Symbol) -> Iterator[str]:
+    shape = "".join(f"[{dim}]" for dim in port.type.shape) or "a scalar"
+    c_type = C_TYPES[port.type.kind]
+    yield f"/* {math.prod(port.type.shape)} elements: {shape} */"
+    yield f"static inline {c_type} *{entry.name}_{port.role}_{port.name}(uint8_t *mutable_area) {{"
+    yield f"  return ({c_type} *)(void *)(mutable_area + {entry.name.upper()}_{port.name.upper()}_OFFSET);"
+    yield "}"
+
+
+def _comment(text: str) -> str:
+    """`text` as it may stand in a C comment."""
+    return text.replace("*/", "* /").replace("\n", " ")

@@ -1,0 +1,127 @@
+"""Where everything lies in a bundle: one area of constants for all its networks, and what goes in and out of each.
+
+Constants with the same elements are stored once. The mutable area and the activations are as large as the largest
+network needs: the networks of a bundle run one after the other.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+
+from glowpy.backend import Port, Program, aligned_array
+from glowpy.backends.cpu.entry import GUARD_BYTES
+from glowpy.core.tensor import Array, Tensor
+from glowpy.core.type import Type
+from glowpy.ir.plan import ALIGNMENT, Area, Slot
+
+__all__ = ["Entry", "Layout", "Role", "Symbol", "lay_out"]
+
+Role = Literal["input", "output", "inout", "constant"]
+
+
+@dataclass(frozen=True)
+class Symbol:
+    """A tensor a user of the bundle can see: its name in C and in the model, and where it lies in its area."""
+
+    name: str
+    original: str
+    role: Role
+    type: Type
+    offset: int
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One network: the name of its entry point, its program on the bundle's constants, and its symbols."""
+
+    name: str
+    program: Program
+    symbols: tuple[Symbol, ...]
+
+    @property
+    def ports(self) -> tuple[Symbol, ...]:
+        """Inputs and outputs, which lie in the mutable area."""
+        return tuple(symbol for symbol in self.symbols if symbol.role != "constant")
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The areas of a bundle: sizes in bytes, the elements of the constants, and their CRC-32."""
+
+    entries: tuple[Entry, ...]
+    constants: Array
+    mutable_size: int
+    activations_size: int
+
+    @property
+    def crc(self) -> int:
+        """CRC-32 of the constants."""
+        return zlib.crc32(self.constants.tobytes())
+
+
+def lay_out(programs: Mapping[str, Program], *, guard: bool) -> Layout:
+    """The layout of a bundle with these networks, by the names of their entry points."""
+    slots: dict[tuple[str, str], Slot] = {}
+    tensors: list[tuple[Slot, Tensor]] = []
+    end = 0
+    entries = []
+    for name, program in programs.items():
+        own = []
+        for slot in program.plan.constant.slots:
+            tensor = program.constants[slot.name]
+            key = (str(tensor.type), tensor.digest())
+            if key not in slots:
+                slots[key] = Slot(slot.name, end, slot.size)
+                tensors.append((slots[key], tensor))
+                end += -(-slot.size // ALIGNMENT) * ALIGNMENT
+            own.append(replace(slots[key], name=slot.name))
+        plan = replace(program.plan, constant=Area(end, tuple(own)))
+        placed = replace(program, plan=plan)
+        entries.append(Entry(name, placed, _symbols(placed)))
+    entries = [
+        replace(
+            e,
+            program=replace(
+                e.program,
+                plan=replace(e.program.plan, constant=replace(e.program.plan.constant, size=end)),
+            ),
+        )
+        for e in entries
+    ]
+    constants = aligned_array(end)
+    for slot, tensor in tensors:
+        place = constants[slot.start : slot.end].view(tensor.type.kind.dtype)
+        np.copyto(place.reshape(tensor.type.shape), tensor.array)
+    peak = max((entry.program.plan.peak for entry in entries), default=0)
+    mutable = max((entry.program.plan.mutable.size for entry in entries), default=0)
+    return Layout(tuple(entries), constants, mutable, peak + (2 * GUARD_BYTES if guard else 0))
+
+
+def _symbols(program: Program) -> tuple[Symbol, ...]:
+    outputs = {port.placeholder for port in program.outputs}
+    inputs = {port.placeholder for port in program.inputs}
+    ports: dict[str, Port] = {
+        port.placeholder: port for port in (*program.inputs, *program.outputs)
+    }
+    symbols = []
+    for placeholder, port in ports.items():
+        slot = program.plan.mutable.slot(placeholder)
+        assert slot is not None
+        role: Role = (
+            "inout"
+            if placeholder in inputs & outputs
+            else "output"
+            if placeholder in outputs
+            else "input"
+        )
+        symbols.append(Symbol(placeholder, port.name, role, port.type, slot.start))
+    symbols.extend(
+        Symbol(slot.name, slot.name, "constant", program.constants[slot.name].type, slot.start)
+        for slot in program.plan.constant.slots
+    )
+    return tuple(symbols)

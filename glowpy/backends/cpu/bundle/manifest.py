@@ -1,0 +1,111 @@
+"""`NAME.json`: what a bundle is, for programs. No dates and no paths, so equal bundles have equal manifests."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+from glowpy.backend import CompileOptions
+from glowpy.backends.cpu.bundle.layout import Entry, Layout, Symbol
+from glowpy.backends.cpu.bundle.options import BundleOptions
+from glowpy.backends.cpu.bundle.report import SizeReport
+from glowpy.backends.cpu.llvm import LLVM_VERSION
+from glowpy.backends.cpu.target import CpuTarget
+from glowpy.ir.plan import ALIGNMENT
+
+__all__ = ["FORMAT", "fingerprint", "manifest_text"]
+
+FORMAT = 1
+"""The version of the manifest's own form."""
+
+
+def fingerprint(
+    model: str, options: BundleOptions, compile: CompileOptions, version: str, library: str
+) -> str:
+    """SHA-256 of everything a bundle's bytes follow from.
+
+    Args:
+        model: Text of the module, with the digests of its constants.
+        options: How to make the bundle.
+        compile: How to compile.
+        version: glowpy's version.
+        library: Digest of the kernel library's bitcode.
+    """
+    target = asdict(compile) | {"debug": "", "cache": True, "verify_each": False}
+    parts = [model, json.dumps(asdict(options), sort_keys=True), json.dumps(target, sort_keys=True)]
+    parts += [version, LLVM_VERSION, library, str(FORMAT)]
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+
+
+def manifest_text(
+    layout: Layout,
+    options: BundleOptions,
+    compile: CompileOptions,
+    target: CpuTarget,
+    report: SizeReport | None,
+    files: Mapping[str, bytes],
+    identity: Mapping[str, str],
+) -> str:
+    """The manifest.
+
+    Args:
+        layout: Where everything lies.
+        options: How the bundle was made.
+        compile: How it was compiled, as the user asked.
+        target: The processor that came out of that.
+        report: Sizes, where the object file's format is known.
+        files: The other files of the bundle by name.
+        identity: glowpy's version and the bundle's fingerprint.
+    """
+    machine = target.machine
+    fields: dict[str, Any] = {
+        "format": FORMAT,
+        "name": options.name,
+        **identity,
+        "llvm": LLVM_VERSION,
+        "options": asdict(options),
+        "compile": {"target": compile.target, "cpu": compile.cpu, "features": compile.features},
+        "target": {
+            "triple": machine.triple,
+            "cpu": machine.cpu,
+            "features": machine.features,
+            "variant": target.variant.name,
+        },
+        "alignment": ALIGNMENT,
+        "areas": {
+            "constants": layout.constants.size,
+            "mutable": layout.mutable_size,
+            "activations": layout.activations_size,
+        },
+        "constants_crc32": layout.crc,
+        "networks": [_network(entry) for entry in layout.entries],
+        "sizes": report.as_json() if report is not None else None,
+        "files": {
+            name: hashlib.sha256(content).hexdigest() for name, content in sorted(files.items())
+        },
+    }
+    return json.dumps(fields, indent=2) + "\n"
+
+
+def _network(entry: Entry) -> dict[str, Any]:
+    plan = entry.program.plan
+    return {
+        "name": entry.name,
+        "mutable": plan.mutable.size,
+        "activations": plan.peak,
+        "symbols": [_symbol(symbol) for symbol in entry.symbols],
+    }
+
+
+def _symbol(symbol: Symbol) -> dict[str, Any]:
+    return {
+        "name": symbol.name,
+        "original": symbol.original,
+        "role": symbol.role,
+        "type": str(symbol.type),
+        "offset": symbol.offset,
+        "size": symbol.type.size,
+    }

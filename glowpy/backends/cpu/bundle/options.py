@@ -1,0 +1,67 @@
+"""What a bundle is made of."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from glowpy.support.errors import UserError
+
+__all__ = ["Api", "BundleOptions", "Emit", "WeightsPlace"]
+
+Api = Literal["static", "dynamic"]
+Emit = Literal["obj", "lib", "shared", "asm", "llvm"]
+WeightsPlace = Literal["file", "embedded", "header"]
+
+_NAME = re.compile(r"[A-Za-z_]\w*")
+
+
+@dataclass(frozen=True)
+class BundleOptions:
+    """How to make a bundle.
+
+    Attributes:
+        name: Names the files, and the entry point of a bundle of one network; a C identifier.
+        api: `static` describes the networks by macros alone, `dynamic` by a table in the object as well.
+        emit: Object file, static library, shared library, assembly or LLVM IR.
+        weights: In a file to load, inside the object, or as a header to include.
+        selftest: Number of golden runs in `NAME_selftest`; 0 for none. Needs embedded weights.
+        guard: Surround the activations with canaries and report overruns.
+        debug: Debug information: the IR is the source file.
+        max_ram: Largest sum of mutable and activation bytes; 0 for no limit.
+        max_flash: Largest sum of code, read-only data and weights in bytes; 0 for no limit.
+
+    Raises UserError for a name that is no C identifier, a word that is no choice, and options that do not go together.
+    """
+
+    name: str
+    api: Api = "static"
+    emit: Emit = "obj"
+    weights: WeightsPlace = "file"
+    selftest: int = 0
+    guard: bool = False
+    debug: bool = False
+    max_ram: int = 0
+    max_flash: int = 0
+
+    def __post_init__(self) -> None:
+        if not _NAME.fullmatch(self.name):
+            raise UserError(
+                f"expected a C identifier as the bundle's name, got '{self.name}'",
+                note="give one with --name",
+            )
+        for option, value, choices in (
+            ("api", self.api, get_args(Api)),
+            ("emit", self.emit, get_args(Emit)),
+            ("weights", self.weights, get_args(WeightsPlace)),
+        ):
+            if value not in choices:
+                raise UserError(f"--{option}: expected one of {', '.join(choices)}, got '{value}'")
+        if self.selftest < 0 or self.max_ram < 0 or self.max_flash < 0:
+            raise UserError("expected counts and limits of at least 0")
+        if self.selftest and self.weights != "embedded":
+            raise UserError(
+                "a self-test takes no arguments, so it needs the weights inside the object",
+                note="add --weights embedded",
+            )

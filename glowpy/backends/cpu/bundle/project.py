@@ -1,0 +1,187 @@
+"""The example that comes with a bundle: `main.c`, which runs at once, and a `CMakeLists.txt` to build it."""
+
+from __future__ import annotations
+
+from string import Template
+
+from glowpy.backends.cpu.bundle.header import C_TYPES
+from glowpy.backends.cpu.bundle.layout import Entry, Layout, Symbol
+from glowpy.backends.cpu.bundle.options import BundleOptions
+from glowpy.core.elemkind import ElemKind
+
+__all__ = ["cmake_text", "example_text"]
+
+_MAIN = Template("""\
+/* Runs the networks of $name. Generated; change it as you like.
+
+   usage: $name [INPUT=FILE | OUTPUT=FILE | constants=FILE]...
+
+   An input is read from its file (raw elements) or filled with a ramp; an output is printed, or written to its
+   file; `constants=FILE` writes the weights to a file. */
+#include "$name.h"
+$weights_include
+#include <stdio.h>
+#include <string.h>
+
+#if defined(_MSC_VER)
+#define ALIGNED(n) __declspec(align(n))
+#else
+#define ALIGNED(n) __attribute__((aligned(n)))
+#endif
+
+$weights_area
+static ALIGNED($alignment) uint8_t mutable_area[$upper_MUTABLE_SIZE + 1];
+static ALIGNED($alignment) uint8_t activations[$upper_ACTIVATIONS_SIZE + 1];
+
+static int transfer(const char *path, const char *mode, void *data, size_t size) {
+  FILE *file = fopen(path, mode);
+  size_t done;
+  if (!file) {
+    fprintf(stderr, "%s: cannot be opened\\n", path);
+    return 1;
+  }
+  done = mode[0] == 'r' ? fread(data, 1, size, file) : fwrite(data, 1, size, file);
+  fclose(file);
+  if (done == size) return 0;
+  fprintf(stderr, "%s: expected %lu bytes, got %lu\\n", path, (unsigned long)size, (unsigned long)done);
+  return 1;
+}
+
+/* The FILE of an argument NAME=FILE, or NULL. */
+static const char *option(int argc, char **argv, const char *name) {
+  size_t length = strlen(name);
+  int i;
+  for (i = 1; i < argc; i++)
+    if (strncmp(argv[i], name, length) == 0 && argv[i][length] == '=') return argv[i] + length + 1;
+  return NULL;
+}
+
+$networks
+int main(int argc, char **argv) {
+  const char *path = option(argc, argv, "constants");
+  int status;
+$load
+  if (path && transfer(path, "wb", (void *)(size_t)constants, $upper_CONSTANTS_SIZE)) return 1;
+  status = ${name}_check_weights(constants);
+  if (status) {
+    fprintf(stderr, "$name: the weights are corrupt (status %d)\\n", status);
+    return status;
+  }
+$selftest$calls  return 0;
+}
+""")
+
+_SELFTEST = Template("""\
+  status = ${name}_selftest();
+  if (status) {
+    fprintf(stderr, "$name: the self-test failed (status %d)\\n", status);
+    return status;
+  }
+""")
+
+_NETWORK = Template("""\
+static int run_$entry(int argc, char **argv, const uint8_t *constants) {
+  const char *path;
+  size_t i;
+  int status;
+$inputs
+  status = $entry(constants, mutable_area, activations);
+  if (status) {
+    fprintf(stderr, "$entry: status %d\\n", status);
+    return status;
+  }
+$outputs
+  return 0;
+}
+""")
+
+_INPUT = Template("""\
+  path = option(argc, argv, "$port");
+  if (path) {
+    if (transfer(path, "rb", mutable_area + $macro_OFFSET, $macro_SIZE)) return 1;
+  } else {
+    for (i = 0; i < $macro_COUNT; i++) ${entry}_${role}_$port(mutable_area)[i] = ($c_type)($ramp);
+  }
+""")
+
+_OUTPUT = Template("""\
+  path = option(argc, argv, "$port");
+  if (path) {
+    if (transfer(path, "wb", mutable_area + $macro_OFFSET, $macro_SIZE)) return 1;
+  } else {
+    printf("$port:");
+    for (i = 0; i < $macro_COUNT && i < 8; i++) printf(" %g", (double)${entry}_${role}_$port(mutable_area)[i]);
+    printf("$more\\n");
+  }
+""")
+
+
+def example_text(layout: Layout, options: BundleOptions) -> str:
+    """`main.c`, in C99."""
+    name, upper = options.name, options.name.upper()
+    embedded = options.weights != "file"
+    area = f"static const uint8_t *const constants = {name}_constants;"
+    load = ""
+    if not embedded:
+        area = f"static ALIGNED({upper}_ALIGNMENT) uint8_t constants[{upper}_CONSTANTS_SIZE + 1];"
+        load = f'  if (transfer("{name}.weights.bin", "rb", constants, {upper}_CONSTANTS_SIZE)) return 1;'
+    calls = "".join(
+        f"  status = run_{entry.name}(argc, argv, constants);\n  if (status) return status;\n"
+        for entry in layout.entries
+    )
+    return _MAIN.substitute(
+        name=name,
+        upper_MUTABLE_SIZE=f"{upper}_MUTABLE_SIZE",
+        upper_ACTIVATIONS_SIZE=f"{upper}_ACTIVATIONS_SIZE",
+        upper_CONSTANTS_SIZE=f"{upper}_CONSTANTS_SIZE",
+        alignment=f"{upper}_ALIGNMENT",
+        weights_include=f'#include "{name}.weights.h"' if options.weights == "header" else "",
+        weights_area=area,
+        load=load,
+        networks="\n".join(_network(entry) for entry in layout.entries),
+        selftest=_SELFTEST.substitute(name=name) if options.selftest else "",
+        calls=calls,
+    )
+
+
+def _network(entry: Entry) -> str:
+    inputs = "".join(_port(_INPUT, entry, port) for port in entry.ports if port.role != "output")
+    outputs = "".join(_port(_OUTPUT, entry, port) for port in entry.ports if port.role != "input")
+    return _NETWORK.substitute(entry=entry.name, inputs=inputs, outputs=outputs)
+
+
+def _port(template: Template, entry: Entry, port: Symbol) -> str:
+    macro = f"{entry.name.upper()}_{port.name.upper()}"
+    kind = port.type.kind
+    ramp = (
+        "(float)(i % 17) / 16"
+        if kind.is_float and kind.size > 2
+        else "i % 2"
+        if kind is ElemKind.BOOL
+        else "i % 17"
+    )
+    return template.substitute(
+        entry=entry.name, port=port.name, role=port.role, c_type=C_TYPES[kind], ramp=ramp,
+        macro_OFFSET=f"{macro}_OFFSET", macro_SIZE=f"{macro}_SIZE", macro_COUNT=f"{macro}_COUNT",
+        more=" ..." if port.type.count > 8 else "",
+    )  # fmt: skip
+
+
+def cmake_text(options: BundleOptions, library: str) -> str:
+    """`CMakeLists.txt`: the bundle as an imported library called NAME, and the example."""
+    name = options.name
+    kind = {"obj": "OBJECT", "lib": "STATIC", "shared": "SHARED"}[options.emit]
+    place = "IMPORTED_OBJECTS" if options.emit == "obj" else "IMPORTED_LOCATION"
+    target = (
+        f"add_library({name} {kind} IMPORTED)\n"
+        f"set_target_properties({name} PROPERTIES {place} ${{CMAKE_CURRENT_LIST_DIR}}/{library})"
+    )
+    return (
+        "# Generated by glowpy; change it as you like.\n"
+        "cmake_minimum_required(VERSION 3.13)\n"
+        f"project({name} C)\n"
+        f"{target}\n"
+        f"target_include_directories({name} INTERFACE ${{CMAKE_CURRENT_LIST_DIR}})\n"
+        f"add_executable({name}_example main.c)\n"
+        f"target_link_libraries({name}_example PRIVATE {name})\n"
+    )

@@ -1,0 +1,200 @@
+"""LLVM IR of what a bundle has around its networks: the weights, their check, the self-test, the table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from glowpy.backends.cpu.bundle.header import KIND_NUMBERS, ROLE_NUMBERS
+from glowpy.backends.cpu.bundle.layout import Entry, Layout, Symbol
+from glowpy.backends.cpu.bundle.options import BundleOptions
+from glowpy.backends.cpu.entry import Status
+from glowpy.backends.cpu.writer import ModuleWriter, literal
+from glowpy.core.elemkind import ElemKind
+from glowpy.core.tensor import Array
+from glowpy.ir.plan import ALIGNMENT
+
+__all__ = ["MARKER", "Golden", "support_texts"]
+
+MARKER = bytes(range(0x47, 0x67)) * 2
+"""Stands at the beginning of the embedded weights in LLVM IR; the object file is patched where it finds it."""
+
+_TOLERANCE = 1e-3
+_SYMBOL_TYPE = (
+    "%glowpy_symbol_t = type { ptr, [8 x i64], i64, i64, float, i32, i32, i32, i32, i32 }"
+)
+_NETWORK_TYPE = "%glowpy_network_t = type { ptr, ptr, ptr, i64 }"
+_CONFIG_TYPE = "%glowpy_config_t = type { ptr, ptr, i64, i64, i64, i64, i64, i64 }"
+
+
+@dataclass(frozen=True)
+class Golden:
+    """One run of a network as it should be: arrays by placeholder."""
+
+    inputs: Mapping[str, Array]
+    outputs: Mapping[str, Array]
+
+
+def support_texts(
+    layout: Layout,
+    options: BundleOptions,
+    module: ModuleWriter,
+    golden: Mapping[str, Sequence[Golden]],
+) -> list[str]:
+    """The texts of everything visible in a bundle but the networks."""
+    texts = list(_check_weights(layout, options, module))
+    if options.weights == "embedded":
+        texts += _weights(layout, options)
+    if options.selftest:
+        texts += _selftest(layout, options, module, golden)
+    if options.api == "dynamic":
+        texts += _config(layout, options)
+    return texts
+
+
+def _check_weights(layout: Layout, options: BundleOptions, module: ModuleWriter) -> Iterator[str]:
+    dim = module.dim
+    module.declare("libjit_crc32", "i32", ["ptr", dim])
+    yield (
+        f"define i32 @{options.name}_check_weights(ptr %constants) {module.attributes} {{\n"
+        f"  %crc = call i32 @libjit_crc32(ptr %constants, {dim} {layout.constants.size})\n"
+        f"  %same = icmp eq i32 %crc, {layout.crc}\n"
+        f"  %status = select i1 %same, i32 0, i32 {Status.CORRUPT_WEIGHTS:d}\n"
+        "  ret i32 %status\n}"
+    )
+
+
+def _weights(layout: Layout, options: BundleOptions) -> Iterator[str]:
+    """A marker and zeros: the elements never travel through LLVM (see `object.embed`)."""
+    rest = max(layout.constants.size, len(MARKER)) - len(MARKER)
+    yield (
+        f"@{options.name}_constants = constant <{{ [{len(MARKER)} x i8], [{rest} x i8] }}> "
+        f"<{{ [{len(MARKER)} x i8] {_bytes(MARKER)}, [{rest} x i8] zeroinitializer }}>, align {ALIGNMENT}"
+    )
+
+
+def _selftest(
+    layout: Layout,
+    options: BundleOptions,
+    module: ModuleWriter,
+    golden: Mapping[str, Sequence[Golden]],
+) -> Iterator[str]:
+    """`NAME_selftest`: every golden run in static memory; the first status that is not 0 is returned."""
+    name, dim = options.name, module.dim
+    areas = {"mutable": layout.mutable_size, "activations": layout.activations_size}
+    for area, size in areas.items():
+        yield f"@{name}.selftest.{area} = internal global [{max(size, 1)} x i8] zeroinitializer, align {ALIGNMENT}"
+    copy = f"llvm.memcpy.p0.p0.{dim}"
+    module.declare(copy, "void", ["ptr", "ptr", dim, "i1"])
+    lines = [f"define i32 @{name}_selftest() {module.attributes} {{"]
+    step = 0
+    for entry in layout.entries:
+        for run in golden[entry.name]:
+            for port in entry.ports:
+                if port.name in run.inputs and port.type.size:
+                    data = f"@{name}.golden.{step}.{port.name}"
+                    yield f"{data} = private constant {_array(run.inputs[port.name])}"
+                    lines.append(
+                        f"  call void @{copy}(ptr {_at(name, port, dim)}, ptr {data}, {dim} {port.type.size}, i1 false)"
+                    )
+            places = [f"ptr @{name}_constants", *(f"ptr @{name}.selftest.{area}" for area in areas)]
+            call = f"call i32 @{entry.name}({', '.join(places)})"
+            lines += [f"  %code{step} = {call}", *_unless(f"%code{step}", step, f"%code{step}")]
+            for port in entry.ports:
+                if port.name in run.outputs and port.type.size:
+                    data = f"@{name}.expected.{step}.{port.name}"
+                    yield f"{data} = private constant {_array(run.outputs[port.name])}"
+                    lines += _compare(
+                        module, port, _at(name, port, dim), data, f"{step}.{port.name}"
+                    )
+            step += 1
+    yield "\n".join([*lines, "  ret i32 0", "}"])
+
+
+def _at(name: str, port: Symbol, dim: str) -> str:
+    return f"getelementptr (i8, ptr @{name}.selftest.mutable, {dim} {port.offset})"
+
+
+def _unless(code: str, step: int | str, status: str) -> list[str]:
+    """Returns `status` unless `code` is 0."""
+    return [
+        f"  %ok.{step} = icmp eq i32 {code}, 0",
+        f"  br i1 %ok.{step}, label %good.{step}, label %bad.{step}",
+        f"bad.{step}:",
+        f"  ret i32 {status}",
+        f"good.{step}:",
+    ]
+
+
+def _compare(module: ModuleWriter, port: Symbol, found: str, golden: str, step: str) -> list[str]:
+    dim, kind = module.dim, port.type.kind
+    if kind in (ElemKind.F32, ElemKind.F64):
+        symbol = f"libjit_matches_{kind.suffix}"
+        module.declare(symbol, "i1", ["ptr", "ptr", dim, "double"])
+        call = f"call i1 @{symbol}(ptr {found}, ptr {golden}, {dim} {port.type.count}, double {_TOLERANCE!r})"
+    else:
+        module.declare("libjit_matches_x8", "i1", ["ptr", "ptr", dim])
+        call = f"call i1 @libjit_matches_x8(ptr {found}, ptr {golden}, {dim} {port.type.size})"
+    return [
+        f"  %same.{step} = {call}",
+        f"  %differs.{step} = select i1 %same.{step}, i32 0, i32 1",
+        *_unless(f"%differs.{step}", step, f"{Status.SELFTEST_FAILED:d}"),
+    ]
+
+
+def _config(layout: Layout, options: BundleOptions) -> Iterator[str]:
+    name = options.name
+    yield f"{_SYMBOL_TYPE}\n{_NETWORK_TYPE}\n{_CONFIG_TYPE}"
+    networks = []
+    for entry in layout.entries:
+        yield from _symbols(entry)
+        count = len(entry.symbols)
+        networks.append(
+            f"%glowpy_network_t {{ ptr @{entry.name}.name, ptr @{entry.name}, ptr @{entry.name}.symbols, i64 {count} }}"
+        )
+    yield f"@{name}.networks = private constant [{len(networks)} x %glowpy_network_t] [{', '.join(networks)}]"
+    yield f"@{name}.config.name = private constant {_string(name)}"
+    numbers = (
+        len(networks), ALIGNMENT, layout.constants.size, layout.mutable_size, layout.activations_size, layout.crc,
+    )  # fmt: skip
+    fields = ", ".join(f"i64 {number}" for number in numbers)
+    yield f"@{name}_config = constant %glowpy_config_t {{ ptr @{name}.config.name, ptr @{name}.networks, {fields} }}"
+
+
+def _symbols(entry: Entry) -> Iterator[str]:
+    yield f"@{entry.name}.name = private constant {_string(entry.name)}"
+    items = []
+    for index, symbol in enumerate(entry.symbols):
+        yield f"@{entry.name}.symbol{index} = private constant {_string(symbol.original)}"
+        dims = ", ".join(
+            f"i64 {dim}" for dim in (*symbol.type.shape, *[0] * (8 - symbol.type.rank))
+        )
+        quant = symbol.type.quant
+        scale, zero = (
+            (quant.scales[0], quant.offsets[0])
+            if quant is not None and quant.axis is None
+            else (0.0, 0)
+        )
+        number = literal(ElemKind.F32, scale)
+        items.append(
+            f"%glowpy_symbol_t {{ ptr @{entry.name}.symbol{index}, [8 x i64] [{dims}], i64 {symbol.offset}, "
+            f"i64 {symbol.type.size}, float {number}, i32 {zero}, i32 {KIND_NUMBERS[symbol.type.kind]}, "
+            f"i32 {ROLE_NUMBERS[symbol.role]}, i32 {symbol.type.rank}, i32 0 }}"
+        )
+    yield f"@{entry.name}.symbols = private constant [{len(items)} x %glowpy_symbol_t] [{', '.join(items)}]"
+
+
+def _bytes(data: bytes) -> str:
+    return 'c"' + "".join(f"\\{byte:02X}" for byte in data) + '"'
+
+
+def _array(array: Array) -> str:
+    data = np.ascontiguousarray(array).tobytes()
+    return f"[{len(data)} x i8] {_bytes(data)}, align {ALIGNMENT}"
+
+
+def _string(text: str) -> str:
+    data = text.encode() + b"\0"
+    return f"[{len(data)} x i8] {_bytes(data)}"
