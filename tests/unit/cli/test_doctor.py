@@ -11,6 +11,8 @@ from glowpy.cli import demo as demo_module
 from glowpy.cli import doctor as doctor_module
 from glowpy.cli.main import run
 from glowpy.core.tensor import Array
+from glowpy.engine import compile
+from glowpy.graph.function import Module
 from glowpy.graph.parser import parse_module
 from glowpy.importer.onnx.reference import read_tensor
 from glowpy.ir.plan import parse_plan
@@ -39,7 +41,7 @@ def test_demo(tmp_path: Path) -> None:
     text = out.getvalue()
     for stage in ("load", "optimize", "lower", "schedule", "irgen", "memory", "codegen", "run"):
         assert f"\n  {stage} " in text
-    assert "result: right" in text
+    assert text.count("right: compared with") == 2
     assert f"dumps: {tmp_path}" in text
     names = {path.name for path in tmp_path.iterdir()}
     assert names == {"graph.glow", "lowered.glow", "ir.glow", "memory.glow"}
@@ -49,7 +51,7 @@ def test_demo(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_demo_fails_when_the_result_is_wrong(
+def test_demo_fails_when_the_result_is_not_the_expected_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def wrong(path: Path) -> Array:
@@ -57,6 +59,26 @@ def test_demo_fails_when_the_result_is_wrong(
         return found
 
     monkeypatch.setattr(demo_module, "read_tensor", wrong)
+    assert verdicts(tmp_path) == (1, [False, True])
+
+
+@pytest.mark.slow
+def test_demo_fails_when_the_backends_disagree(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Wrong:
+        def __call__(self, inputs: dict[str, Array]) -> dict[str, Array]:
+            return {"softmaxout_1": np.zeros((1, 1000, 1, 1), np.float32)}
+
+    def half(module: Module, backend: str) -> object:
+        return Wrong() if backend == "cpu" else compile(module, backend)
+
+    monkeypatch.setattr(demo_module, "compile", half)
+    assert verdicts(tmp_path) == (1, [True, False])
+
+
+def verdicts(folder: Path) -> tuple[int, list[bool]]:
     out = io.StringIO()
-    assert run(["demo", "--output", str(tmp_path), "--json"], io.StringIO(), out) == 1
-    assert json.loads(out.getvalue())["correct"] is False
+    status = run(["demo", "--output", str(folder), "--json"], io.StringIO(), out)
+    checks = json.loads(out.getvalue())["checks"]
+    return status, [check["right"] for check in checks.values()]
