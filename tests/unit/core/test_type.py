@@ -1,0 +1,131 @@
+"""Element kinds, types, shapes and schemas."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from glowpy.core.elemkind import ElemKind
+from glowpy.core.schema import AttrSpec, check_attrs
+from glowpy.core.shape import broadcast_shapes, normalize_axis, permute, window_shape
+from glowpy.core.type import MAX_RANK, Quant, Type, parse_type
+from glowpy.support.errors import UserError
+
+kinds = st.sampled_from(list(ElemKind))
+shapes: st.SearchStrategy[tuple[int, ...]] = st.lists(st.integers(0, 9), max_size=MAX_RANK).map(
+    lambda sizes: tuple(sizes)
+)
+scales = st.floats(1e-6, 1e6)
+
+
+@st.composite
+def types(draw: st.DrawFn) -> Type:
+    kind, shape = draw(kinds), draw(shapes)
+    if kind not in (ElemKind.I8, ElemKind.U8, ElemKind.I16, ElemKind.I32) or draw(st.booleans()):
+        return Type(kind, shape)
+    axes = [axis for axis, size in enumerate(shape) if size]
+    axis = draw(st.sampled_from(axes)) if axes and draw(st.booleans()) else None
+    count = shape[axis] if axis is not None else 1
+    found = draw(st.tuples(*[scales] * count))
+    offsets = draw(st.tuples(*[st.integers(-128, 127)] * count))
+    return Type(kind, shape, Quant(found, offsets, axis))
+
+
+@given(types())
+def test_types_read_back_as_they_were(type: Type) -> None:
+    assert parse_type(str(type)) == type
+
+
+@pytest.mark.parametrize("kind", ElemKind)
+def test_kinds_agree_with_their_numpy_dtype(kind: ElemKind) -> None:
+    assert ElemKind.of(kind.dtype) is kind
+    assert kind.size == np.zeros(1, kind.dtype).nbytes
+    assert kind.is_float + kind.is_integer + (kind is ElemKind.BOOL) == 1
+    assert kind.is_signed == (kind.value[0] in "fi" or kind is ElemKind.BF16)
+
+
+def test_size_and_count() -> None:
+    assert (Type(ElemKind.F32, (2, 3)).count, Type(ElemKind.F32, (2, 3)).size) == (6, 24)
+    assert (Type(ElemKind.I8, ()).count, Type(ElemKind.I8, (0, 7)).size) == (1, 0)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("f32", "expected '['"),
+        ("f32[1x2", "expected ']'"),
+        ("f32[1y2]", "expected dimensions such as 1x28x28, got '1y2'"),
+        ("f32[1x1x1x1x1x1x1x1x1]", "expected a rank of at most 8, got 9"),
+        ("f32[99999999x99999999]", "shape overflows"),
+        ("f32[0x99999999x99999999]", "shape overflows"),
+        ("f32[4](s=0.1,o=0)", "expected a quantizable element kind"),
+        ("i8[4](s=0.1)", "expected quantization parameters such as"),
+        ("i8[4](s=0.1,o=0,z=1)", "expected quantization parameters such as"),
+        ("i8[4](s=-1.0,o=0)", "expected positive finite scales"),
+        ("i8[4](s=inf,o=0)", "expected positive finite scales"),
+        ("i8[4](s=[0.1,0.2],o=[0,0])", "expected one scale without an axis"),
+        ("i8[4](s=[0.1,0.2],o=[0],axis=0)", "expected as many scales as offsets"),
+        ("i8[4](s=[0.1,0.2],o=[0,0],axis=0)", "expected 4 scales, got 2"),
+        ("i8[2](s=[0.1,0.2],o=[0,0],axis=1)", "expected a quantization axis below 1, got 1"),
+        ("f32[2] more", "unexpected 'more' behind a type"),
+    ],
+)
+def test_bad_types_are_refused(text: str, message: str) -> None:
+    with pytest.raises(UserError) as caught:
+        parse_type(text)
+    assert message in caught.value.diagnostics[0].message
+    assert caught.value.diagnostics[0].context.endswith("^")
+
+
+def test_negative_dimensions_are_refused() -> None:
+    with pytest.raises(UserError, match="dimensions of at least 0"):
+        Type(ElemKind.F32, (2, -1))
+
+
+@given(shapes.flatmap(lambda s: st.tuples(st.just(s), st.permutations(range(len(s))))))
+def test_permute_is_numpys_transpose(case: tuple[tuple[int, ...], list[int]]) -> None:
+    shape, shuffle = case
+    assert permute(shape, shuffle) == np.transpose(np.empty(shape), shuffle).shape
+
+
+@given(st.lists(st.lists(st.integers(0, 3), max_size=4).map(tuple), min_size=1, max_size=3))
+def test_broadcast_is_numpys(cases: list[tuple[int, ...]]) -> None:
+    try:
+        expected = np.broadcast_shapes(*cases)
+    except ValueError:
+        with pytest.raises(UserError, match="shapes that broadcast"):
+            broadcast_shapes(*cases)
+    else:
+        assert broadcast_shapes(*cases) == expected
+
+
+def test_normalize_axis() -> None:
+    assert [normalize_axis(axis, 3) for axis in (-3, -1, 0, 2)] == [0, 2, 0, 2]
+    for axis in (-4, 3):
+        with pytest.raises(UserError, match="expected an axis between -3 and 2"):
+            normalize_axis(axis, 3)
+
+
+@given(*(st.integers(1, 9), st.integers(1, 4), st.integers(1, 3)), st.integers(0, 2))
+def test_windows_are_those_that_fit(size: int, kernel: int, stride: int, pad: int) -> None:
+    room = range(0, size + 2 * pad - kernel + 1, stride)
+    if not room:
+        with pytest.raises(UserError, match="larger than the padded input"):
+            window_shape([size], [kernel], [stride], [pad, pad], [1])
+        return
+    assert window_shape([size], [kernel], [stride], [pad, pad], [1]) == (len(room),)
+
+
+@pytest.mark.parametrize(
+    ("attrs", "message"),
+    [
+        ({}, "expected the attributes count, kernels, got none"),
+        ({"count": 1, "kernels": (1,), "more": 1}, "expected the attributes count, kernels"),
+        ({"count": True, "kernels": (1,)}, "attribute count must be of kind 'int'"),
+        ({"count": 1, "kernels": 3}, "attribute kernels must be of kind 'ints'"),
+    ],
+)
+def test_attributes_are_checked_against_the_schema(attrs: dict[str, object], message: str) -> None:
+    specs = (AttrSpec("count", "int"), AttrSpec("kernels", "ints"))
+    with pytest.raises(UserError, match=message):
+        check_attrs("pool", specs, attrs)  # type: ignore[arg-type]

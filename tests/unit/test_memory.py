@@ -1,0 +1,142 @@
+"""The memory plan: right, small, and checked by code that catches damage."""
+
+import random
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from glowpy.core.elemkind import ElemKind
+from glowpy.core.type import Type
+from glowpy.ir.irfunction import IRFunction
+from glowpy.ir.plan import ALIGNMENT, MemoryPlan, Slot, parse_plan, print_plan
+from glowpy.ir.value import Mutability, Value
+from glowpy.memory import check, plan
+from glowpy.support.errors import VerifyError
+
+Interval = tuple[int, int, int]
+"""Start, length, bytes."""
+
+intervals = st.lists(
+    st.tuples(st.integers(0, 30), st.integers(0, 12), st.integers(0, 5000)), max_size=25
+)
+
+
+def program(buffers: list[Interval]) -> IRFunction:
+    """A program whose buffers live as the intervals say."""
+    f = IRFunction("main")
+    x = f.create_weight("x", Type(ElemKind.I8, (1,)), Mutability.MUTABLE)
+    starts: dict[int, list[Interval]] = {}
+    for each in buffers:
+        starts.setdefault(each[0], []).append(each)
+    ends: dict[int, list[Value]] = {}
+    for step in range(45):
+        for _, length, size in starts.get(step, []):
+            value = f.create_alloc("b", Type(ElemKind.I8, (size,))).value
+            f.create_splat(value, 0.0)
+            ends.setdefault(step + length, []).append(value)
+        f.create_neg(x, x)
+        for value in ends.get(step, []):
+            f.create_dealloc(value)
+    return f
+
+
+@settings(max_examples=60, deadline=None)
+@given(intervals)
+def test_plans_are_right_and_not_much_larger_than_they_must_be(buffers: list[Interval]) -> None:
+    f = program(buffers)
+    found = plan(f)
+    check(f, found)
+    rounded = [(s, n, -(-size // ALIGNMENT) * ALIGNMENT) for s, n, size in buffers]
+    bound = max(
+        (sum(size for s, n, size in rounded if s <= at <= s + n) for at in range(45)), default=0
+    )
+    assert found.lower_bound <= bound <= found.peak or found.peak == 0
+    assert found.peak <= sum(size for _, _, size in rounded)
+    assert found.peak <= 2 * bound
+    assert print_plan(parse_plan(print_plan(found))) == print_plan(found)
+    assert print_plan(plan(program(buffers))) == print_plan(found)
+
+
+def _damaged(found: MemoryPlan, index: int, slot: Slot) -> MemoryPlan:
+    slots = list(found.activations.slots)
+    slots[index] = slot
+    return replace(found, activations=replace(found.activations, slots=tuple(slots)))
+
+
+def _overlap(found: MemoryPlan) -> MemoryPlan:
+    first, second = found.activations.slots[:2]
+    return _damaged(found, 1, replace(second, start=first.start))
+
+
+def _misaligned(found: MemoryPlan) -> MemoryPlan:
+    last = found.activations.slots[-1]
+    return _damaged(found, -1, replace(last, start=last.start + 1, size=last.size - 1))
+
+
+def _outside(found: MemoryPlan) -> MemoryPlan:
+    last = found.activations.slots[-1]
+    return _damaged(found, -1, replace(last, start=found.activations.size))
+
+
+def _too_small(found: MemoryPlan) -> MemoryPlan:
+    first = found.activations.slots[0]
+    return _damaged(found, 0, replace(first, size=first.size - 1))
+
+
+def _missing(found: MemoryPlan) -> MemoryPlan:
+    return replace(found, activations=replace(found.activations, slots=()))
+
+
+def _no_weight(found: MemoryPlan) -> MemoryPlan:
+    return replace(found, mutable=replace(found.mutable, slots=()))
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (_overlap, "are alive together"),
+        (_misaligned, f"expected a multiple of {ALIGNMENT}"),
+        (_outside, "outside the activations area"),
+        (_too_small, "has no slot of that size"),
+        (_missing, "has no slot of that size"),
+        (_no_weight, "weight %x of 1 bytes has no slot of that size"),
+    ],
+)
+def test_damage_is_caught(damage: Callable[[MemoryPlan], MemoryPlan], message: str) -> None:
+    f = program([(0, 5, 640), (2, 5, 640), (4, 9, 64)])
+    found = plan(f)
+    check(f, found)
+    with pytest.raises(VerifyError) as caught:
+        check(f, damage(found))
+    assert message in str(caught.value)
+
+
+@settings(max_examples=40, deadline=None)
+@given(intervals.filter(lambda buffers: len(buffers) > 1), st.randoms(use_true_random=False))
+def test_moving_a_buffer_onto_a_living_one_is_caught(
+    buffers: list[Interval], rng: random.Random
+) -> None:
+    f = program(buffers)
+    found = plan(f)
+    slots = [slot for slot in found.activations.slots if slot.size and slot.live]
+    pairs = [
+        (a, b)
+        for a in slots
+        for b in slots
+        if a is not b and a.live and b.live and a.live[0] <= b.live[1] and b.live[0] <= a.live[1]
+    ]
+    if not pairs:
+        return
+    moved, onto = rng.choice(pairs)
+    index = found.activations.slots.index(moved)
+    with pytest.raises(VerifyError):
+        check(f, _damaged(found, index, replace(moved, start=onto.start)))
+
+
+def test_buffers_that_do_not_live_together_share_memory() -> None:
+    found = plan(program([(0, 0, 640), (1, 0, 640), (2, 0, 640)]))
+    assert found.peak == 640
+    assert {slot.start for slot in found.activations.slots} == {0}
