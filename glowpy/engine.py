@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from glowpy.backend import Backend, CompiledFunction, CompileOptions
+from glowpy.backend import Backend, CompiledFunction, CompileOptions, Program
 from glowpy.backends.cpu.backend import CpuBackend
 from glowpy.backends.interpreter.backend import InterpreterBackend
 from glowpy.core.tensor import Tensor
@@ -14,7 +14,7 @@ from glowpy.passes import PassContext
 from glowpy.recipe import build_program, generate_ir, graph_recipe, reference_recipe
 from glowpy.support.errors import UserError
 
-__all__ = ["BACKENDS", "backend_of", "compile", "context", "evaluate"]
+__all__ = ["BACKENDS", "backend_of", "compile", "context", "evaluate", "prepare"]
 
 BACKENDS: Mapping[str, type[Backend]] = {cls.name: cls for cls in (CpuBackend, InterpreterBackend)}
 """Every backend by its name."""
@@ -43,6 +43,17 @@ def evaluate(f: Function) -> list[Tensor]:
 def context(options: CompileOptions) -> PassContext:
     """A pass context with the interpreter behind `evaluate`."""
     return PassContext(evaluate, verify_each=options.verify_each)
+
+
+def prepare(f: Function, backend: Backend, options: CompileOptions, ctx: PassContext) -> Program:
+    """The checked program of a function for a backend; `f` and its module are not changed.
+
+    Raises VerifyError for a malformed graph, UnsupportedError for what the backend cannot run.
+    """
+    work = f.module.clone().function(f.name)
+    verify_module(work.module)
+    graph_recipe(backend, options).run(work, ctx)
+    return build_program(work, generate_ir(work, backend, ctx), backend, ctx)
 
 
 def compile(

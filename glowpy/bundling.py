@@ -1,0 +1,122 @@
+"""Makes bundles of models: the face of ahead-of-time compilation, beside `engine`, the face of running here."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+import numpy as np
+
+from glowpy.backend import CompileOptions, Port, Program
+from glowpy.backends.cpu.backend import CpuBackend
+from glowpy.backends.cpu.bundle.build import Bundle, build_bundle, bundle_fingerprint
+from glowpy.backends.cpu.bundle.options import BundleOptions
+from glowpy.backends.cpu.bundle.support_code import Golden
+from glowpy.core.elemkind import ElemKind
+from glowpy.core.tensor import Array
+from glowpy.engine import compile as compile_function
+from glowpy.engine import context, prepare
+from glowpy.graph.function import Function, Module
+from glowpy.graph.printer import print_module
+from glowpy.passes import PassContext
+from glowpy.support.errors import UserError
+
+__all__ = ["bundle", "model_fingerprint", "random_inputs"]
+
+
+def bundle(
+    model: Module | Mapping[str, Module],
+    directory: Path | str,
+    options: BundleOptions,
+    target: CompileOptions | None = None,
+    *,
+    ctx: PassContext | None = None,
+) -> Bundle:
+    """Writes a bundle of one or several networks.
+
+    Args:
+        model: A module, or several by name. Every function of every module gets an entry point: the bundle's name for a
+            single network, else NAME_FUNCTION or NAME_MODULE_FUNCTION.
+        directory: Folder to write to.
+        options: What the bundle is made of.
+        target: For which machine; this one if absent.
+        ctx: Where times go.
+
+    Raises VerifyError, UnsupportedError as `compile` does, UserError for an exceeded budget.
+    """
+    how = target or CompileOptions()
+    passes = ctx or context(how)
+    functions = _entry_points(model, options.name)
+    programs = {name: prepare(f, CpuBackend(), how, passes) for name, f in functions.items()}
+    golden: dict[str, list[Golden]] = {}
+    if options.selftest:
+        with passes.timed("golden runs"):
+            golden = {
+                name: _golden(f, programs[name], options.selftest) for name, f in functions.items()
+            }
+    identity = {"glowpy": _version(), "fingerprint": model_fingerprint(model, options, how)}
+    with passes.timed("bundle"):
+        return build_bundle(
+            programs, Path(directory), options, how, identity=identity, golden=golden
+        )
+
+
+def model_fingerprint(
+    model: Module | Mapping[str, Module], options: BundleOptions, target: CompileOptions
+) -> str:
+    """What the manifest of an up-to-date bundle of this model says as its `fingerprint`."""
+    modules = {"": model} if isinstance(model, Module) else model
+    text = "".join(f"{name}\n{print_module(module)}" for name, module in modules.items())
+    return bundle_fingerprint(
+        hashlib.sha256(text.encode()).hexdigest(), options, target, _version()
+    )
+
+
+def random_inputs(ports: tuple[Port, ...], seed: int) -> dict[str, Array]:
+    """Reproducible inputs by placeholder: normal floats, small integers."""
+    generator = np.random.default_rng(seed)
+    arrays: dict[str, Array] = {}
+    for port in ports:
+        dtype = port.type.kind.dtype
+        if port.type.kind.is_float:
+            arrays[port.placeholder] = generator.standard_normal(
+                port.type.shape, np.float32
+            ).astype(dtype)
+        else:
+            high = 2 if port.type.kind is ElemKind.BOOL else 16
+            arrays[port.placeholder] = generator.integers(0, high, port.type.shape).astype(dtype)
+    return arrays
+
+
+def _entry_points(model: Module | Mapping[str, Module], name: str) -> dict[str, Function]:
+    modules = {"": model} if isinstance(model, Module) else dict(model)
+    found: dict[str, Function] = {}
+    for prefix, module in modules.items():
+        for f in module.functions:
+            parts = [prefix, f.name if len(module.functions) > 1 else ""]
+            found["_".join([name, *filter(None, parts)])] = f
+    if not found:
+        raise UserError("expected a model with at least one function")
+    return {name: next(iter(found.values()))} if len(found) == 1 else found
+
+
+def _golden(f: Function, program: Program, count: int) -> list[Golden]:
+    """Runs on the interpreter."""
+    reference = compile_function(f, "interpreter")
+    runs = []
+    for seed in range(count):
+        inputs = random_inputs(program.inputs, seed)
+        found = reference({port.name: inputs[port.placeholder] for port in program.inputs})
+        runs.append(
+            Golden(inputs, {port.placeholder: found[port.name] for port in program.outputs})
+        )
+    return runs
+
+
+def _version() -> str:
+    try:
+        return version("glowpy")
+    except PackageNotFoundError:
+        return "0"
