@@ -149,6 +149,22 @@ def test_installed_glowpy_finds_its_bitcode(installed: Path, tmp_path: Path) -> 
     assert path.read_bytes()[:2] == b"BC"
 
 
+def test_installed_glowpy_runs_its_demo(installed: Path, tmp_path: Path) -> None:
+    """The first command of the README, with an empty home and no PATH."""
+    command = [str(installed.parent / "glowpy"), "demo", "--output", str(tmp_path / "dumps")]
+    done = subprocess.run(
+        command,
+        cwd=tmp_path,
+        env={"PATH": "", "HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("right: compared with") == 2
+    assert (tmp_path / "dumps" / "memory.glow").is_file()
+
+
 def test_installed_glowpy_compiles_another_variant(installed: Path, tmp_path: Path) -> None:
     code = (
         "from glowpy.backends.cpu.bitcode import bitcode_path, variant_named\n"
