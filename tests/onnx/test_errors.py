@@ -13,6 +13,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import glowpy
+from glowpy.core.tensor import Array
 from tests.onnx.comparison import graph_model, info
 
 X = np.zeros((2, 3), np.float32)
@@ -138,7 +139,7 @@ def test_operator_ended_before_opset() -> None:
     ("op_type", "opset", "attributes"),
     [("Dropout", 6, {"is_test": 0}), ("BatchNormalization", 14, {"training_mode": 1})],
 )
-def test_training_is_unsupported(op_type: str, opset: int, attributes: dict[str, int]) -> None:
+def test_training_is_unsupported(op_type: str, opset: int, attributes: dict[str, Any]) -> None:
     names = ["x"] if op_type == "Dropout" else ["x", *"abcd"]
     vectors = {name: np.ones(3, np.float32) for name in names[1:]}
     node = helper.make_node(op_type, names, ["y"], name="bad", **attributes)
@@ -277,7 +278,7 @@ def test_large_splats_are_not_folded() -> None:
         helper.make_node("ConstantOfShape", ["s"], ["k"]),
         helper.make_node("Add", ["k", "one"], ["y"]),
     ]
-    stored = {"s": np.array([1 << 30], np.int64), "one": np.ones(1, np.float32)}
+    stored: dict[str, Array] = {"s": np.array([1 << 30], np.int64), "one": np.ones(1, np.float32)}
     model = graph_model(nodes, [], [info("y", X, [1 << 30])], 13, stored)
     module = glowpy.load(model)
     assert [type(node).__name__ for node in module.main.nodes] == ["AddNode", "SaveNode"]
@@ -299,7 +300,7 @@ def test_range_without_end(limit: float) -> None:
 
 
 def symbolic() -> onnx.ModelProto:
-    dims = ["n", 3]
+    dims: list[str | int | None] = ["n", 3]
     nodes = [helper.make_node("Relu", ["x"], ["y"])]
     return graph_model(nodes, [info("x", X, dims)], [info("y", X, dims)], 13)
 

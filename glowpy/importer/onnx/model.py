@@ -297,10 +297,9 @@ class _Build:
         computed = [value for value in results if isinstance(value, NodeValue)]
         if not computed:
             return None if any(_holds_nodes(value) for value in results) else results
-        used = [constant.type for constant in f.module.constants]
-        if sum(value.type.size for value in computed) > FOLD_BYTES:
-            return None
-        if sum(type.size for type in used) > 4 * FOLD_BYTES:
+        made = sum(result.type.size for node in f.nodes for result in node.results)
+        read = sum(constant.type.size for constant in f.module.constants)
+        if made > FOLD_BYTES or read > 4 * FOLD_BYTES:
             return None
         for index, value in enumerate(computed):
             f.create_save("save", value, f.module.create_placeholder(f"out{index}", value.type))

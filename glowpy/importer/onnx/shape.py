@@ -242,7 +242,8 @@ def _sliced(
 def _split_1(n: OnnxNode) -> tuple[Result, ...]:
     sizes = n.integers("split")
     if sizes is None and n.has(1):
-        sizes = n.known_ints(1)
+        # In opset 1 sizes are of the element type of what is split.
+        sizes = tuple(int(size) for size in n.known(1).array.reshape(-1))
     return _split(n, sizes)
 
 

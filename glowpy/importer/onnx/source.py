@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import onnx
-from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
+from google.protobuf.descriptor import FieldDescriptor  # type: ignore[import-untyped]
+from google.protobuf.message import DecodeError, Message  # type: ignore[import-untyped]
 from onnx import inliner
 
 from glowpy.support.errors import LoadError, UnsupportedError, UserError
@@ -62,6 +64,7 @@ def read_source(model: str | Path | bytes | onnx.ModelProto) -> Source:
         case _:
             path = Path(model)
             source = Source(_parse(_read(path), path.name), path.name, path.parent)
+    _check_texts(source)
     _check_versions(source)
     if source.proto.functions:
         source = _inline(source)
@@ -100,6 +103,32 @@ def _parse(content: bytes, file: str) -> onnx.ModelProto:
             note="the file is truncated, or not a model",
         ) from None
     return proto
+
+
+def _check_texts(source: Source) -> None:
+    """Raises LoadError if a name is no UTF-8: protocol buffers hand such a text out as bytes."""
+    work: list[Any] = [source.proto]
+    while work:
+        message = work.pop()
+        whole = not isinstance(message, onnx.TensorProto)  # the rest of a tensor is numbers
+        for field, value in message.ListFields() if whole else ():
+            if field.type == FieldDescriptor.TYPE_MESSAGE:
+                work.extend([value] if isinstance(value, Message) else value)
+            elif field.type == FieldDescriptor.TYPE_STRING:
+                for text in [value] if isinstance(value, str | bytes) else value:
+                    _check_text(text, source.file)
+        if isinstance(message, onnx.TensorProto):
+            _check_text(message.name, source.file)
+            work.extend(message.external_data)
+
+
+def _check_text(text: str | bytes, file: str) -> None:
+    if isinstance(text, bytes):
+        raise LoadError(
+            f"expected an ONNX model, got a name that is no UTF-8: {text[:40]!r}",
+            loc=Loc(file),
+            note="the file is damaged",
+        )
 
 
 def _check_versions(source: Source) -> None:
