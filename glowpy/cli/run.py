@@ -87,13 +87,13 @@ def run_model(
       glowpy run model.onnx --shape batch=1 --check-with onnxruntime
       glowpy run model.onnx --repeat 20 --json
     """
+    start = time.perf_counter()
+    function = choose_function(load_model(model, shapes, constants), name)
+    stages = Stages(function, backend)
+    feeds = read_inputs(inputs, stages.program.inputs, seed)  # a wrong one is reported at once
     with progress(f"compiling {model}"):
-        start = time.perf_counter()
-        function = choose_function(load_model(model, shapes, constants), name)
-        stages = Stages(function, backend)
         compiled = stages.compiled
-        compile_seconds = time.perf_counter() - start
-    feeds = read_inputs(inputs, stages.program.inputs, seed)
+    compile_seconds = time.perf_counter() - start
     instance = compiled.instance()
     for port, array in feeds.items():
         instance.write(port, array)
