@@ -101,8 +101,7 @@ class FoldArithmeticPass(RewritePass):
         if neutral is not None and is_all(rhs, neutral):
             if lhs.type == node.type:
                 return lhs
-            why.no("the operation also broadcasts")
-            return None
+            return why.no("the operation also broadcasts")
         if kind.is_float:
             return None
         absorbing = _ABSORBING.get(type(node))
@@ -137,7 +136,7 @@ def _negated(f: Function, node: SubNode) -> Node | None:
     return f.create_add(node.name, node.lhs, _made(f, node.name, node.rhs, -subtrahend))
 
 
-def _chained(f: Function, node: Node, why: Why) -> Node | None:
+def _chained(f: Function, node: Node, why: Why) -> NodeValue | Node | None:
     """(x op c) op d as x op (c op d)."""
     inner, combine = node.inputs[0].node, _ASSOCIATIVE.get(type(node))
     if combine is None or type(inner) is not type(node):
@@ -146,8 +145,7 @@ def _chained(f: Function, node: Node, why: Why) -> Node | None:
     if first is None or second is None:
         return None
     if np.broadcast_shapes(first.shape, second.shape) not in (first.shape, second.shape):
-        why.no("the constants would grow")
-        return None
+        return why.no("the constants would grow")
     with np.errstate(over="ignore"):
         merged = _made(f, node.name, node.inputs[1], combine(first, second))
     return f.create(type(node), node.name, [inner.inputs[0], merged], {})

@@ -90,11 +90,9 @@ class FoldBatchNormPass(RewritePass):
         if affine is None:
             return None
         if layer.result.num_users > 1:
-            why.no(f"%{layer.name} has other users")
-            return None
+            return why.no(f"%{layer.name} has other users")
         if not (np.isfinite(affine.scale).all() and np.isfinite(affine.shift).all()):
-            why.no("scale or shift is not finite")
-            return None
+            return why.no("scale or shift is not finite")
         return _folded(f, node.name, layer, affine, why)
 
 
@@ -140,12 +138,13 @@ def _per_channel(value: NodeValue, channels: int) -> F64 | None:
     return np.broadcast_to(elements.reshape(-1).astype(np.float64), (channels,))
 
 
-def _folded(f: Function, name: str, layer: Node, affine: Affine, why: Why) -> Node | None:
+def _folded(
+    f: Function, name: str, layer: Node, affine: Affine, why: Why
+) -> NodeValue | Node | None:
     """The layer with new weights, all computed before any constant is made."""
     weights = {index: known(layer.inputs[index]) for index in (1, 2)}
     if weights[1] is None or weights[2] is None:
-        why.no(f"the weights of %{layer.name} are not constant")
-        return None
+        return why.no(f"the weights of %{layer.name} are not constant")
     main, bias = weights[1].astype(np.float64), weights[2].astype(np.float64)
     by_row = isinstance(layer, ConvolutionNode)
     scale = affine.scale.reshape(-1, *(1,) * (main.ndim - 1)) if by_row else affine.scale
@@ -155,8 +154,7 @@ def _folded(f: Function, name: str, layer: Node, affine: Affine, why: Why) -> No
         old = layer.inputs[index]
         rounded = array.astype(old.type.kind.dtype)
         if not np.isfinite(rounded.astype(np.float64)).all():
-            why.no("a folded weight is not finite")
-            return None
+            return why.no("a folded weight is not finite")
         made = Tensor(old.type, rounded)
         inputs[index] = f.module.create_constant(old.producer.name, made, loc=layer.loc).value
     return f.create(type(layer), name, inputs, layer.attrs, layer.type)

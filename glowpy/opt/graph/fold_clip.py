@@ -42,8 +42,7 @@ class FoldClipPass(RewritePass):
         low, high = _limits(node)
         below, above = _limits(inner)
         if not (low <= high and below <= above):
-            why.no("limits are not in order")
-            return None
+            return why.no("limits are not in order")
         merged = (min(max(below, low), high), min(max(above, low), high))
         if merged == (0.0, math.inf):
             return f.create_relu(node.name, inner.input)

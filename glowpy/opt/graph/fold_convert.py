@@ -42,8 +42,9 @@ class FoldConvertPass(RewritePass):
         if not isinstance(inner, ConvertNode) or inner.input.type.quant or node.type.quant:
             return None
         if not holds(inner.type.kind, inner.input.type.kind):
-            why.no(f"{inner.type.kind.value} does not hold every {inner.input.type.kind.value}")
-            return None
+            return why.no(
+                f"{inner.type.kind.value} does not hold every {inner.input.type.kind.value}"
+            )
         if inner.input.type == node.type:
             return inner.input
         return f.create_convert(node.name, node.type, inner.input)

@@ -55,8 +55,7 @@ class FoldReshapePass(RewritePass):
         if constant is None or not constant.has_elements:
             return None
         if source.num_users > 1 and source.type.size > self.shared:
-            why.no("other nodes use the constant as it is")
-            return None
+            return why.no("other nodes use the constant as it is")
         splat = constant.tensor.splat_value
         tensor = (
             Tensor(node.type, constant.array.reshape(node.type.shape))

@@ -45,6 +45,5 @@ class FoldSelectPass(RewritePass):
         elif is_all(node.condition, 0):
             chosen = node.rhs
         if chosen is not None and chosen.type != node.type:
-            why.no("the chosen value would have to be broadcast")
-            return None
+            return why.no("the chosen value would have to be broadcast")
         return chosen

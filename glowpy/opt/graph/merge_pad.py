@@ -50,8 +50,7 @@ class MergePadPass(RewritePass):
             return None
         reason = _refused(node, inner)
         if reason:
-            why.no(reason)
-            return None
+            return why.no(reason)
         rank = inner.type.rank
         around = (*inner.pads[1 : rank - 1], *inner.pads[rank + 1 : -1])
         attrs = {**node.attrs, "pads": tuple(a + b for a, b in zip(node.pads, around, strict=True))}

@@ -67,8 +67,7 @@ class SinkTransposePass(RewritePass):
         if not above or len(node.results) != 1:
             return None
         if node.predicate is not None and node.predicate.type.count > 1:
-            why.no("its predicate is not transposed")
-            return None
+            return why.no("its predicate is not transposed")
         moved = self._moved(f, node, above[0], why)
         if moved is None:
             return None
@@ -180,8 +179,9 @@ def _past_reshape(
     if not keeps_order(source.type.shape, first):
         meets = all(isinstance(user, TransposeNode) for user in node.result.users)
         if is_identity(order) or not meets:
-            why.no("the reshape merges dimensions that are not neighbours before the transpose")
-            return None
+            return why.no(
+                "the reshape merges dimensions that are not neighbours before the transpose"
+            )
         source = f.create_transpose(above.name, source, first).result
     type = Type(node.type.kind, tuple(shape[axis] for axis in order))
     return f.create_reshape(node.name, type, source), inverse(order)

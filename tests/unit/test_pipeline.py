@@ -1,0 +1,132 @@
+"""Pipelines: verification behind every pass, reports, times, fixpoints, and reasons."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import pytest
+
+from glowpy.core.elemkind import ElemKind
+from glowpy.core.type import Type
+from glowpy.engine import evaluate
+from glowpy.graph.function import Function, Module
+from glowpy.graph.node import Node, NodeValue
+from glowpy.graph.nodes_gen import ExpNode, NegNode
+from glowpy.ir.insts_gen import DeallocInst
+from glowpy.ir.irfunction import IRFunction
+from glowpy.irgen import generate
+from glowpy.passes import GraphPass, IRPass, PassContext, Pipeline, RewritePass, Why
+from glowpy.schedule import schedule
+from glowpy.support.errors import VerifyError
+
+F32 = Type(ElemKind.F32, (4,))
+
+
+@pytest.fixture
+def f() -> Function:
+    module = Module()
+    x, out = module.create_placeholder("x", F32), module.create_placeholder("out", F32)
+    made = module.create_function("main")
+    node: Node = made.create_exp("e", x)
+    for _ in range(3):
+        node = made.create_exp("e", node)
+    made.create_save("s", node, out)
+    return made
+
+
+@dataclass(frozen=True)
+class BreakPass(GraphPass):
+    """Leaves a wrong type behind."""
+
+    name: ClassVar[str] = "break"
+
+    def run(self, f: Function, ctx: PassContext) -> bool:
+        f.nodes[0].result.type = F32.with_shape((5,))
+        return True
+
+
+@dataclass(frozen=True)
+class LeakPass(IRPass):
+    """Forgets all deallocs."""
+
+    name: ClassVar[str] = "leak"
+
+    def run(self, f: IRFunction, ctx: PassContext) -> bool:
+        f.replace_instructions(i for i in f.instructions if not isinstance(i, DeallocInst))
+        return True
+
+
+@dataclass(frozen=True)
+class OneExpPass(GraphPass):
+    """Negates instead of the first exponential it finds."""
+
+    name: ClassVar[str] = "one-exp"
+
+    def run(self, f: Function, ctx: PassContext) -> bool:
+        found = next((node for node in f.nodes if isinstance(node, ExpNode)), None)
+        if found is None:
+            return False
+        f.replace(found, (f.create_neg("n", found.input),))
+        return True
+
+
+@dataclass(frozen=True)
+class AllExpPass(RewritePass):
+    """Negates instead of every exponential but that of a placeholder."""
+
+    name: ClassVar[str] = "all-exp"
+
+    def rewrite(self, f: Function, node: Node, why: Why) -> NodeValue | Node | None:
+        if not isinstance(node, ExpNode):
+            return None
+        if node.input.node is None:
+            return why.no("its input is a placeholder")
+        return f.create_neg(node.name, node.input)
+
+
+def test_verification_blames_the_pass_that_broke_the_graph(f: Function) -> None:
+    broken = Pipeline("p", (BreakPass(), OneExpPass()))
+    ctx = PassContext(evaluate, verify_each=True)
+    with pytest.raises(VerifyError, match="expected f32"):
+        broken.run(f, ctx)
+    assert list(ctx.times) == ["break"]
+
+
+def test_verification_covers_the_ir(f: Function) -> None:
+    ir = generate(f, schedule(f))
+    with pytest.raises(VerifyError, match="never deallocated"):
+        Pipeline("p", (LeakPass(),)).run(ir, PassContext(evaluate, verify_each=True))
+
+
+def test_without_it_nothing_is_verified(f: Function) -> None:
+    assert Pipeline("p", (BreakPass(),)).run(f, PassContext(evaluate))
+
+
+def test_a_fixpoint_ends_when_nothing_changes(f: Function) -> None:
+    said: list[tuple[str, bool]] = []
+    ctx = PassContext(evaluate, after_pass=lambda name, _, changed: said.append((name, changed)))
+    assert Pipeline("p", (OneExpPass(),), fixpoint=True).run(f, ctx)
+    assert said == [("one-exp", True)] * 4 + [("one-exp", False)]
+    assert not any(isinstance(node, ExpNode) for node in f.nodes)
+    assert not Pipeline("p", (OneExpPass(),), fixpoint=True).run(f, ctx)
+
+
+def test_a_fixpoint_gives_up_at_its_limit(f: Function) -> None:
+    assert Pipeline("p", (OneExpPass(),), fixpoint=True, limit=2).run(f, PassContext(evaluate))
+    assert sum(isinstance(node, ExpNode) for node in f.nodes) == 2
+
+
+def test_pipelines_nest(f: Function) -> None:
+    inner = Pipeline[Function]("inner", (OneExpPass(),))
+    ctx = PassContext(evaluate)
+    assert Pipeline[Function]("outer", (inner, inner)).run(f, ctx)
+    assert sum(isinstance(node, NegNode) for node in f.nodes) == 2
+    assert list(ctx.times) == ["one-exp"]
+
+
+def test_rewrites_explain_themselves(f: Function) -> None:
+    reasons: list[str] = []
+    ctx = PassContext(evaluate, explain=reasons.append)
+    assert AllExpPass().run(f, ctx)
+    assert reasons == ["%e: its input is a placeholder"]
+    made = [type(node) for node in f.topological()]
+    assert made[:4] == [ExpNode, NegNode, NegNode, NegNode]
