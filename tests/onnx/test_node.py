@@ -5,7 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
+from onnx import TensorProto
 
 import glowpy
 from tests.onnx.comparison import check_session, node_cases
@@ -49,13 +51,22 @@ def test_node_case_is_close(name: str) -> None:
         check_session(session, inputs, outputs, rtol=2**-9, atol=0)
 
 
+HALVES = {TensorProto.FLOAT16, TensorProto.BFLOAT16}
+
+
+def has_halves(model: onnx.ModelProto) -> bool:
+    """Whether something is of a kind the CPU backend has no kernels for."""
+    infos = (*model.graph.input, *model.graph.output)
+    return any(each.type.tensor_type.elem_type in HALVES for each in infos)
+
+
 def one_of_each_operator() -> list[str]:
-    """The first passing case of every operator: enough to see that the backends agree on what the importer makes."""
+    """The first case of every operator: enough to see that the backends agree on what the importer makes."""
     first: dict[str, str] = {}
     for name in sorted(PASSING):
         model = CASES[name].model
         assert model is not None
-        if len(model.graph.node) == 1:
+        if len(model.graph.node) == 1 and not has_halves(model):
             first.setdefault(model.graph.node[0].op_type, name)
     return sorted(first.values())
 
