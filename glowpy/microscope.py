@@ -1,4 +1,4 @@
-"""Runs passes and stages by name on the text of either level: what `glowpy opt` and the file tests do.
+"""Runs passes and stages by name on text of either level: `glowpy opt` and the file tests.
 
 A text is a module, an IR function or a memory plan; the first word says which. `irgen` turns a
 module into an IR function, and `memory` turns that into its memory plan. Without any names, the

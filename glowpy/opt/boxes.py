@@ -1,4 +1,4 @@
-"""The parts of a tensor that insert and extract name: boxes, and when they are contiguous, disjoint, or everything."""
+"""Parts of a tensor: when such boxes are contiguous, disjoint, or everything."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Box = tuple[Sequence[int], Shape]
 
 
 def contiguous_offset(whole: Shape, offsets: Sequence[int], part: Shape) -> int | None:
-    """The element of a row-major `whole` at which the box begins, if its elements are contiguous there, else None."""
+    """The element of row-major `whole` at which a contiguous box begins, else None."""
     partial = [i for i, (size, total) in enumerate(zip(part, whole, strict=True)) if size != total]
     if partial and any(size != 1 for size in part[: partial[-1]]):
         return None
@@ -34,7 +34,7 @@ def disjoint(a: Box, b: Box) -> bool:
 
 
 def tiles(whole: Shape, boxes: Sequence[Box]) -> bool:
-    """Whether disjoint boxes cover all of `whole`. Quadratic in their number, which is that of a concat's inputs."""
+    """Whether boxes are disjoint and cover `whole`. Quadratic in their number, that of concat inputs."""
     if sum(math.prod(shape) for _, shape in boxes) != math.prod(whole):
         return False
     return all(disjoint(a, b) for a, b in combinations(boxes, 2))

@@ -18,10 +18,10 @@ __all__ = ["ConstantFoldPass"]
 
 @dataclass(frozen=True)
 class ConstantFoldPass(GraphPass):
-    """Computes nodes whose inputs are all known, and makes their results constants that keep the nodes' names.
+    """Computes nodes whose inputs are all known, and makes constants of their results.
 
-    All of them run at once on the interpreter. A result that needs much more memory than its
-    inputs, such as a broadcast, stays a node.
+    The constants keep the nodes' names. All of them run at once on the interpreter. A result that
+    needs much more memory than its inputs, such as a broadcast, stays a node.
 
     Before:
         %x, %out : f32[2]

@@ -16,7 +16,7 @@ __all__ = ["CsePass"]
 
 @dataclass(frozen=True)
 class CsePass(GraphPass):
-    """Merges nodes that compute the same from the same values, and constants with the same elements.
+    """Merges nodes that compute the same from the same values, and equal constants.
 
     Before:
         %x, %out : f32[2]

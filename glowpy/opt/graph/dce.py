@@ -13,7 +13,7 @@ __all__ = ["DcePass"]
 
 @dataclass(frozen=True)
 class DcePass(GraphPass):
-    """Removes nodes whose results nobody uses and that have no side effect, and constants that no function uses.
+    """Removes nodes without users and side effects, and constants that no function uses.
 
     Before:
         %x, %out : f32[4]

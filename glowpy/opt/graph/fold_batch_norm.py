@@ -56,7 +56,8 @@ class FoldBatchNormPass(RewritePass):
         %out : f32[1x2x2x2]
         %c = convolution(%x, %w, %b)
             {dilation=[1,1], group=1, kernels=[1,1], pads=[0,0,0,0], strides=[1,1]} : f32[1x2x2x2]
-        %n = batch_normalization(%c, %scale, %bias, %mean, %variance) {axis=3, epsilon=0.0} : f32[1x2x2x2]
+        %n = batch_normalization(%c, %scale, %bias, %mean, %variance)
+            {axis=3, epsilon=0.0} : f32[1x2x2x2]
         save(%n, %out)
     After:
         %x : f32[1x2x2x1]
@@ -129,7 +130,7 @@ def _affine(node: Node) -> Affine | None:
 
 
 def _per_channel(value: NodeValue, channels: int) -> F64 | None:
-    """One number for each channel, if `value` is known and differs along the last dimension at most."""
+    """One number for each channel, if `value` is known and differs by channel at most."""
     elements, shape = known(value), value.type.shape
     if elements is None or any(size != 1 for size in shape[:-1]):
         return None

@@ -15,7 +15,7 @@ __all__ = ["FoldConcatPass"]
 
 @dataclass(frozen=True)
 class FoldConcatPass(RewritePass):
-    """Takes the inputs of an inner concat along the same axis, drops empty inputs, and concats of one input.
+    """Merges concats along one axis, drops empty inputs, and concats of one input.
 
     Before:
         %x, %y : f32[2x4]

@@ -16,7 +16,7 @@ __all__ = ["FoldConvertPass"]
 
 @dataclass(frozen=True)
 class FoldConvertPass(RewritePass):
-    """Drops conversions to the same kind, and forth and back through a kind that holds every value exactly.
+    """Drops conversions to the same kind, and back from a kind that holds every value exactly.
 
     Before:
         %x, %out : f16[4]

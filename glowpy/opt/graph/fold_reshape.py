@@ -16,7 +16,7 @@ __all__ = ["FoldReshapePass"]
 
 @dataclass(frozen=True)
 class FoldReshapePass(RewritePass):
-    """Merges consecutive reshapes, drops those that change nothing, and reshapes constants and splats at once.
+    """Merges reshapes, drops those that change nothing, and reshapes constants and splats at once.
 
     Before:
         %x, %out : f32[8]
@@ -35,7 +35,7 @@ class FoldReshapePass(RewritePass):
     """
 
     shared: int = 4096
-    """A constant of more bytes is reshaped only if nothing else uses it: the copy would take memory."""
+    """A larger constant is reshaped only if nothing else uses it: the copy would take memory."""
     name: ClassVar[str] = "fold-reshape"
 
     def rewrite(self, f: Function, node: Node, why: Why) -> NodeValue | Node | None:

@@ -15,7 +15,7 @@ __all__ = ["FoldSlicePass"]
 
 @dataclass(frozen=True)
 class FoldSlicePass(RewritePass):
-    """Merges consecutive slices, drops those that take everything, and slices only the part of a concat that matters.
+    """Merges slices, drops those of everything, and slices only the part of a concat that matters.
 
     Before:
         %x, %y : f32[4]

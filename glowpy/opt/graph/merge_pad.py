@@ -15,10 +15,10 @@ __all__ = ["MergePadPass"]
 
 @dataclass(frozen=True)
 class MergePadPass(RewritePass):
-    """Adds a zero padding of the spatial dimensions to the pads of the convolution or average pool behind it.
+    """Adds a zero padding to the pads of the convolution or average pool behind it.
 
-    An average pool must count its pads, or have none so far; rounding its shape up must be off,
-    since that depends on the pads.
+    Only spatial dimensions may be padded. An average pool must count its pads, or have none so
+    far; rounding its shape up must be off, since that depends on the pads.
 
     Before:
         %x : f32[1x8x8x3]

@@ -179,9 +179,8 @@ def _past_reshape(
     if not keeps_order(source.type.shape, first):
         meets = all(isinstance(user, TransposeNode) for user in node.result.users)
         if is_identity(order) or not meets:
-            return why.no(
-                "the reshape merges dimensions that are not neighbours before the transpose"
-            )
+            why.no("the reshape merges dimensions that are not neighbours before the transpose")
+            return None
         source = f.create_transpose(above.name, source, first).result
     type = Type(node.type.kind, tuple(shape[axis] for axis in order))
     return f.create_reshape(node.name, type, source), inverse(order)

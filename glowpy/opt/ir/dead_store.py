@@ -18,7 +18,7 @@ __all__ = ["DeadStorePass"]
 
 @dataclass(frozen=True)
 class DeadStorePass(IRPass):
-    """Removes instructions that write only what is never read, or what is written over before it is read.
+    """Removes instructions that write only what is never read, or written over before.
 
     Before:
         %x, %y = weight f32[1x4] mutable
@@ -41,7 +41,7 @@ class DeadStorePass(IRPass):
     name: ClassVar[str] = "dead-store"
 
     def run(self, f: IRFunction, ctx: PassContext) -> bool:
-        """One walk from the end with the set of buffers whose content is still needed. Linear but for `tiles`."""
+        """One walk from the end with the buffers whose content is needed. Linear but for `tiles`."""
         del ctx
         needed: set[Value] = {w for w in f.weights.values() if not w.is_constant}
         inserts: dict[Value, list[InsertTensorInst]] = {}
@@ -80,7 +80,7 @@ def _step(
 def _insert(
     inst: InsertTensorInst, needed: set[Value], inserts: dict[Value, list[InsertTensorInst]]
 ) -> None:
-    """Collects the inserts behind which the buffer is read; when they cover all of it, nothing before them matters."""
+    """Collects inserts until they cover the buffer: then nothing before them matters."""
     base = inst.result.base
     parts = inserts.setdefault(base, [])
     parts.append(inst)

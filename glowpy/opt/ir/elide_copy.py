@@ -16,7 +16,7 @@ __all__ = ["ElideCopyPass"]
 
 @dataclass(frozen=True)
 class ElideCopyPass(IRPass):
-    """Removes copies: the producer writes straight into the copy's result, or the copy's readers read its input.
+    """Removes copies: the producer writes into the result, or readers of the result read the input.
 
     Before:
         %x, %out = weight f32[4] mutable
@@ -32,7 +32,7 @@ class ElideCopyPass(IRPass):
     name: ClassVar[str] = "elide-copy"
 
     def run(self, f: IRFunction, ctx: PassContext) -> bool:
-        """Tries every copy once, in program order. Linear but for the events of each buffer that is copied."""
+        """Tries every copy once, in program order. Linear but for the events of copied buffers."""
         del ctx
         events = Events(f)
         changed = False
@@ -85,7 +85,7 @@ def _retarget(f: IRFunction, events: Events, index: int, copy: CopyInst) -> None
 
 
 def _propagates(events: Events, index: int, copy: CopyInst) -> bool:
-    """Whether all readers of the result, a buffer that only the copy writes, may read the input instead."""
+    """Whether all readers of the result, which only the copy writes, may read the input."""
     result, source = copy.result, copy.input
     if result not in events.alloc or _written_but_at(events, result, index):
         return False

@@ -17,7 +17,7 @@ __all__ = ["ShareBuffersPass"]
 
 @dataclass(frozen=True)
 class ShareBuffersPass(IRPass):
-    """Lets an instruction with the trait `inplace` write over an input that nobody needs afterwards.
+    """Lets `inplace` instructions write over an input that nobody needs afterwards.
 
     The input must be of exactly the result's type. Of several such inputs the one written last is
     taken: it comes from the instruction before, with which a backend may fuse this one. Constants
@@ -42,7 +42,7 @@ class ShareBuffersPass(IRPass):
     name: ClassVar[str] = "share-buffers"
 
     def run(self, f: IRFunction, ctx: PassContext) -> bool:
-        """Visits instructions in program order. Linear but for the events of the buffers that are merged."""
+        """Visits instructions in program order. Linear but for the events of merged buffers."""
         del ctx
         events = Events(f)
         changed = False

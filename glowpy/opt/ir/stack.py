@@ -1,4 +1,4 @@
-"""Stacking: brings data-parallel instructions together so that a backend can compile each run of them as one loop."""
+"""Stacking: brings data-parallel instructions together, for a backend to compile as one loop."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def runs(f: IRFunction) -> list[list[Instruction]]:
 
 
 def joins(run: list[Instruction], inst: Instruction) -> bool:
-    """Whether `inst` may be computed element by element together with `run`, which stands before it.
+    """Whether `inst` may be computed element by element together with `run`, which is before it.
 
     - The head has the trait `epilogue` or `elementwise`, `inst` is element-wise, and its result
       has the shape of the head's result.
@@ -90,7 +90,7 @@ def _same_elements(a: Value, b: Value) -> bool:
 
 
 def _streams(value: Value, shape: Shape, *, whole: bool) -> bool:
-    """Whether a loop over `shape` can read `value` as it goes; with `whole` any broadcast will do."""
+    """Whether a loop over `shape` can read `value`; with `whole` any broadcast will do."""
     if value.type.shape == shape or value.type.count == 1:
         return True
     own = value.type.shape
@@ -103,7 +103,7 @@ def _streams(value: Value, shape: Shape, *, whole: bool) -> bool:
 
 
 def _writes_safely(run: list[Instruction], result: Value) -> bool:
-    """Writing `result` while the run is under way changes nothing that an earlier member still has to read."""
+    """Whether writing `result` changes nothing that earlier members, in one loop, read later."""
     head = run[0]
     for each in run:
         for ref in each.operands:
@@ -171,7 +171,7 @@ class _Layout:
         self._behind: list[Instruction] = []
 
     def takes(self, inst: Instruction) -> bool:
-        """Takes in what may be part of this run or stand behind it; False if `inst` begins the next run."""
+        """Takes in what may be part of this run or behind it; False if `inst` begins the next."""
         if isinstance(inst, _MEMORY):
             self._behind.append(inst)
             return True

@@ -56,13 +56,13 @@ class ViewInsertPass(IRPass):
 
 
 def _start(inst: InsertTensorInst) -> int:
-    """The element of the result at which the input begins; -1 if its elements are not contiguous there."""
+    """The element of the result at which the input begins; -1 if it is not contiguous there."""
     offset = contiguous_offset(inst.result.type.shape, inst.offsets, inst.input.type.shape)
     return -1 if offset is None else offset
 
 
 def _free(events: Events, index: int, inst: InsertTensorInst) -> bool:
-    """Whether the place in the result is nobody's from the first event of the input's buffer to its last."""
+    """Whether the place in the result is nobody's while the input's buffer is used."""
     result, buffer = inst.result, inst.input.base
     if buffer not in events.alloc or buffer.type.size != inst.input.type.size:
         return False
