@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 from glowpy.autodiff.differentiate import differentiate
 from glowpy.core.type import Type
 from glowpy.graph.function import Function
 from glowpy.graph.node import Node, NodeValue, Operand
-from glowpy.graph.nodes_gen import ClipNode, ConvertNode, LeakyReluNode, ReluNode
+from glowpy.graph.nodes_gen import ClipNode, ConvertNode, ErfNode, LeakyReluNode, ReluNode
 from glowpy.graph.verifier import verify
 from glowpy.lower import lower
 from glowpy.ops.elementwise_gen import KINDS, ONNX_ELEMENTWISE
@@ -37,6 +38,15 @@ def _lower_leaky_relu(f: Function, n: LeakyReluNode) -> Operand:
 def _lower_clip(f: Function, n: ClipNode) -> Operand:
     raised = f.create_max(n.name, n.input, scalar(f, f"{n.name}_min", n.type, n.min))
     return f.create_min(n.name, raised, scalar(f, f"{n.name}_max", n.type, n.max))
+
+
+@differentiate(ErfNode)
+def _differentiate_erf(f: Function, n: ErfNode, g: NodeValue) -> list[Operand | None]:
+    """The bell curve 2 / sqrt(pi) * exp(-input ** 2)."""
+    square = f.create_mul(n.name, n.input, n.input)
+    bell = f.create_exp(n.name, f.create_neg(n.name, square))
+    factor = scalar(f, f"{n.name}_factor", n.type, 2 / math.sqrt(math.pi))
+    return [f.create_mul(n.name, g, f.create_mul(n.name, bell, factor))]
 
 
 @differentiate(ReluNode)

@@ -50,6 +50,8 @@ def expect_same_kind(like: Type, **operands: Type) -> None:
 
 def expect_axis(axis: int, rank: int) -> int:
     """`axis`, which kernels index with. Raises UserError unless it is a dimension counted from the front."""
+    if rank == 0:
+        raise UserError("expected an input of a rank of at least 1, got a scalar")
     if not 0 <= axis < rank:
         raise UserError(f"expected an axis from 0 to {rank - 1}, got {axis}")
     return axis

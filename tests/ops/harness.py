@@ -187,16 +187,16 @@ def _far(actual: Array, rounded: Array, expected: Array, tolerance: Tolerance) -
     info = float_limits(actual.dtype)
     wide, reference = actual.astype(np.float64), expected.astype(np.float64)
     finite = np.isfinite(rounded.astype(np.float64))
-    exponent = np.frexp(np.where(finite, reference, 0.0))[1].astype(np.float64) - 1
+    sizes = np.where(finite & (reference != 0), reference, float(info.smallest_normal))
+    exponent = np.frexp(sizes)[1].astype(np.float64) - 1
     unit = np.exp2(np.maximum(exponent, float(info.minexp)) - info.nmant)
     allowed = tolerance.ulps * unit + tolerance.epsilons * float(info.eps) * tolerance.scale
     distance = np.abs(wide - reference)
     # A reference close to the largest float may round to infinity or not.
-    edge = reference.astype(np.float64)
-    near_top = np.abs(edge) > float(info.max) * (1 - 4 * float(info.eps))
+    near_top = np.abs(reference) > float(info.max) * (1 - 4 * float(info.eps))
     same = (actual == rounded) | (np.isnan(actual) & np.isnan(rounded))
     close = finite & np.isfinite(wide) & (distance <= allowed)
-    overflow = near_top & np.isinf(wide) & (np.sign(wide) == np.sign(edge))
+    overflow = near_top & np.isinf(wide) & (np.sign(wide) == np.sign(reference))
     return np.asarray(~(same | close | overflow))
 
 

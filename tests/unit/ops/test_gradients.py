@@ -1,0 +1,180 @@
+"""Every derivative against central differences, in f64 on the interpreter."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pytest
+
+import glowpy
+from glowpy.autodiff.differentiate import differentiate, gradients
+from glowpy.core.elemkind import ElemKind
+from glowpy.core.tensor import Array, Tensor
+from glowpy.core.type import Type
+from glowpy.graph import nodes_gen as nodes
+from glowpy.graph.function import Function
+from glowpy.graph.node import Node
+
+STEP = 1e-6
+
+
+@dataclass(frozen=True)
+class Slope:
+    """A node on inputs of these shapes, drawn from [low, high], where it is smooth."""
+
+    cls: type[Node]
+    shapes: Sequence[tuple[int, ...]]
+    attrs: Mapping[str, Any] = field(default_factory=dict)
+    low: float = -2.0
+    high: float = 2.0
+    result: tuple[int, ...] | None = None
+    condition: bool = False
+    """Whether the first input is bool; nothing flows into it."""
+
+    def inputs(self) -> list[Array]:
+        rng = np.random.default_rng(7)
+        arrays: list[Array] = [rng.uniform(self.low, self.high, shape) for shape in self.shapes]
+        if self.condition:
+            arrays[0] = arrays[0] > 0
+        return arrays
+
+    def __str__(self) -> str:
+        return f"{self.cls.SCHEMA.mnemonic} of {' '.join(map(str, self.shapes))}"
+
+
+PAIR = ((2, 3), (2, 3))
+SPREAD = ((2, 1, 3), (4, 1))
+VECTORS = [(3,)] * 4
+SLOPES = [
+    *(
+        Slope(cls, shapes)
+        for cls in (nodes.AddNode, nodes.SubNode, nodes.MulNode, nodes.MaxNode, nodes.MinNode)
+        for shapes in (PAIR, SPREAD)
+    ),
+    *(
+        Slope(cls, shapes, low=0.5)
+        for cls in (nodes.DivNode, nodes.PowNode)
+        for shapes in (PAIR, SPREAD)
+    ),
+    *(
+        Slope(cls, [(2, 3)])
+        for cls in (
+            nodes.NegNode,
+            nodes.AbsNode,
+            nodes.ErfNode,
+            nodes.ExpNode,
+            nodes.TanhNode,
+            nodes.SigmoidNode,
+            nodes.SinNode,
+            nodes.CosNode,
+            nodes.ReluNode,
+        )
+    ),
+    *(
+        Slope(cls, [(2, 3)], low=0.5)
+        for cls in (nodes.SqrtNode, nodes.ReciprocalNode, nodes.LogNode)
+    ),
+    Slope(nodes.LeakyReluNode, [(2, 3)], {"alpha": 0.25}),
+    Slope(nodes.ClipNode, [(2, 5)], {"min": -0.5, "max": 1.0}),
+    Slope(nodes.SelectNode, [(2, 3), (2, 3), (3,)], condition=True),
+    Slope(nodes.ConvertNode, [(2, 3)], result=(2, 3)),
+    Slope(nodes.MatMulNode, [(2, 3), (3, 4)]),
+    Slope(nodes.MatMulNode, [(2, 1, 2, 3), (5, 3, 4)]),
+    Slope(nodes.FullyConnectedNode, [(2, 3), (3, 4), (4,)]),
+    Slope(nodes.BatchNormalizationNode, [(2, 3, 4), *VECTORS], {"axis": 1, "epsilon": 0.1}, 0.5),
+    Slope(nodes.BatchNormalizationNode, [(2, 3), *VECTORS], {"axis": 1, "epsilon": 0.1}, 0.5),
+    Slope(nodes.SoftmaxNode, [(2, 3, 2)], {"axis": 1}),
+    Slope(nodes.LogSoftmaxNode, [(2, 3)], {"axis": 1}),
+    *(
+        Slope(cls, [(2, 3, 4)], {"axes": (0, 2)})
+        for cls in (
+            nodes.ReduceAddNode,
+            nodes.ReduceMeanNode,
+            nodes.ReduceMaxNode,
+            nodes.ReduceMinNode,
+        )
+    ),
+    Slope(nodes.ReshapeNode, [(2, 3)], result=(3, 2)),
+    Slope(nodes.TransposeNode, [(2, 3, 4)], {"shuffle": (2, 0, 1)}),
+    Slope(nodes.BroadcastNode, [(2, 1)], result=(2, 3)),
+    Slope(nodes.ConcatNode, [(2, 3), (2, 1)], {"axis": 1}),
+    Slope(nodes.SliceNode, [(4, 5)], {"starts": (1, 2), "steps": (1, 1)}, result=(2, 3)),
+    Slope(nodes.PadNode, [(2, 3)], {"pads": (1, 0, -1, 2), "value": 3.0}),
+]
+
+
+def _node(f: Function, slope: Slope, inputs: Sequence[Array]) -> Node:
+    operands = [
+        f.module.create_placeholder(f"in{index}", Tensor.of(array).type)
+        for index, array in enumerate(inputs)
+    ]
+    result = Type(ElemKind.F64, slope.result) if slope.result is not None else None
+    return f.create(slope.cls, "node", operands, slope.attrs, result)
+
+
+def _feeds(inputs: Sequence[Array]) -> dict[str, Array]:
+    return {f"in{index}": array for index, array in enumerate(inputs)}
+
+
+def _weights(shape: tuple[int, ...]) -> Array:
+    """Weights of the results, so that the gradients of different elements differ."""
+    return np.random.default_rng(8).uniform(0.5, 1.5, shape)
+
+
+@pytest.mark.parametrize("slope", SLOPES, ids=str)
+def test_derivative(slope: Slope) -> None:
+    inputs = slope.inputs()
+    module = glowpy.Module()
+    f = module.create_function("main")
+    node = _node(f, slope, inputs)
+    f.create_save("value", node, module.create_placeholder("value", node.type))
+    value = glowpy.compile(f, "interpreter")
+
+    weights = _weights(node.type.shape)
+    weighted = f.create_mul("weighted", node, module.create_constant("weights", weights))
+    by = [v for v in node.inputs if v.type.kind is ElemKind.F64]
+    for operand, gradient in zip(by, gradients(f, weighted.result, by), strict=True):
+        name = f"grad_{operand.name}"
+        f.create_save(name, gradient, module.create_placeholder(name, gradient.type))
+    options = glowpy.CompileOptions(verify_each=True)
+    found = glowpy.compile(f, "interpreter", options)(_feeds(inputs))
+
+    for index, array in enumerate(inputs):
+        if array.dtype == np.float64:
+            expected = np.empty_like(array)
+            for place in np.ndindex(*array.shape):
+                sides = []
+                for step in (STEP, -STEP):
+                    moved = array.copy()
+                    moved[place] += step
+                    feeds = {**_feeds(inputs), f"in{index}": moved}
+                    sides.append(float(np.sum(value(feeds)["value"] * weights)))
+                expected[place] = (sides[0] - sides[1]) / (2 * STEP)
+            np.testing.assert_allclose(
+                found[f"grad_in{index}"], expected, rtol=1e-6, atol=1e-7, err_msg=f"input {index}"
+            )
+
+
+def test_every_derivative_is_tested() -> None:
+    with_rule = {cls for cls in nodes.NODES if cls in differentiate}
+    assert with_rule == {slope.cls for slope in SLOPES}
+
+
+def test_gradient_of_a_slice_with_steps_is_refused() -> None:
+    f = glowpy.Module().create_function("main")
+    x = f.module.create_placeholder("x", Type(ElemKind.F64, (5,)))
+    node = f.create_slice("s", Type(ElemKind.F64, (2,)), x, (0,), (2,))
+    with pytest.raises(glowpy.UnsupportedError, match="slice has a derivative only for steps of 1"):
+        gradients(f, node.result, [x.value])
+
+
+def test_extrema_share_the_gradient_among_equals() -> None:
+    f = glowpy.Module().create_function("main")
+    x = f.module.create_placeholder("x", Type(ElemKind.F32, (4,)))
+    (gradient,) = gradients(f, f.create_reduce_max("m", x, (0,)).result, [x.value])
+    f.create_save("s", gradient, f.module.create_placeholder("g", gradient.type))
+    found = glowpy.compile(f, "interpreter")({"x": np.array([1, 3, 3, 2], np.float32)})
+    np.testing.assert_array_equal(found["g"], np.array([0, 0.5, 0.5, 0], np.float32))
