@@ -10,7 +10,7 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Protocol
 
 import numpy as np
 
@@ -28,6 +28,7 @@ __all__ = [
     "CompileOptions",
     "CompiledFunction",
     "Instance",
+    "Observer",
     "Port",
     "Program",
     "aligned_array",
@@ -44,6 +45,7 @@ class CompileOptions:
         features: LLVM features to add or remove, such as `+avx2,-fma`.
         verify_each: Verify the graph and the IR behind every pass.
         cache: Keep machine code on disk between processes.
+        instrument: Call the compiled function's `observer` before and after every instruction.
         debug: Folder to write the IR's text to; machine code then carries debug information about it.
     """
 
@@ -53,6 +55,7 @@ class CompileOptions:
     verify_each: bool = False
     cache: bool = True
     debug: str = ""
+    instrument: bool = False
 
 
 @dataclass(frozen=True)
@@ -82,6 +85,16 @@ def aligned_array(size: int) -> Array:
     return block[start : start + size]
 
 
+class Observer(Protocol):
+    """What sees an instrumented network run. Operands are arrays by name, in the network's own memory."""
+
+    def before(self, inst: Instruction, operands: Mapping[str, Array]) -> None:
+        """Called before an instruction; outputs hold what is there by chance."""
+
+    def after(self, inst: Instruction, operands: Mapping[str, Array]) -> None:
+        """Called behind an instruction."""
+
+
 class CompiledFunction(ABC):
     """A network ready to run. Immutable and shared by any number of instances and threads.
 
@@ -90,6 +103,8 @@ class CompiledFunction(ABC):
 
     def __init__(self, program: Program) -> None:
         self.program = program
+        self.observer: Observer | None = None
+        """Sees every instruction, if the function was compiled with `instrument`."""
         self._idle: list[Instance] = []
         self._lock = threading.Lock()
 

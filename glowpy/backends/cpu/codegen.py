@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from glowpy.backend import Program
 from glowpy.backends.cpu.debug_info import DebugInfo
 from glowpy.backends.cpu.entry import Call, EntryOptions, entry_texts
+from glowpy.backends.cpu.instrument import description_types
 from glowpy.backends.cpu.kernels_gen import KERNELS
 from glowpy.backends.cpu.stack import Facts, emit_epilogue, emit_stack, scalar_symbol
 from glowpy.backends.cpu.target import CpuTarget
@@ -94,8 +95,13 @@ def generate_llvm(
     entries: list[str] = []
     for name, (program, first_line) in zip(programs, _placed(programs), strict=True):
         lines = instruction_lines(program.ir, first_line)
-        calls = list(_calls(module, name, program, lines))
+        stacked = runs(program.ir)
+        if how.entry.instrument:
+            stacked = [[inst] for run in stacked for inst in run]
+        calls = list(_calls(module, name, program, stacked, lines))
         entries += entry_texts(program, module, name, calls, how.entry)
+    if how.entry.instrument == "symbols":
+        entries.append(description_types())
     if how.support is not None:
         entries += how.support(module)
     return module.render(entries, how.parts)
@@ -115,11 +121,15 @@ def _placed(programs: Mapping[str, Program]) -> Iterator[tuple[Program, int]]:
 
 
 def _calls(
-    module: ModuleWriter, prefix: str, program: Program, lines: Mapping[Instruction, int]
+    module: ModuleWriter,
+    prefix: str,
+    program: Program,
+    stacked: Sequence[Sequence[Instruction]],
+    lines: Mapping[Instruction, int],
 ) -> Iterator[Call]:
     """Writes a function for every run that does anything."""
-    facts = _facts(program)
-    for run in runs(program.ir):
+    facts = _facts(program, stacked)
+    for run in stacked:
         written = [ref.value for inst in run for ref in inst.operands if ref.access.writes]
         if not any(value.type.count for value in written):
             continue
@@ -129,14 +139,14 @@ def _calls(
         _emit_run(body, run, facts)
         count = max(ref.value.type.count for inst in run for ref in inst.operands)
         function = module.function(body, inline=count <= _INLINE_ELEMENTS)
-        yield Call(function, tuple(body.memories), lines[run[0]])
+        yield Call(function, tuple(body.memories), run[0], lines[run[0]])
 
 
-def _facts(program: Program) -> Facts:
+def _facts(program: Program, stacked: Sequence[Sequence[Instruction]]) -> Facts:
     """Looks for one-element memory that never changes, and for results that nobody reads."""
     lives = lifetimes(program.ir)
     position = {inst: index for index, inst in enumerate(program.ir.instructions)}
-    last_of_run = {inst: position[run[-1]] for run in runs(program.ir) for inst in run}
+    last_of_run = {inst: position[run[-1]] for run in stacked for inst in run}
     immediates: dict[Value, float | int] = {}
     for value, life in lives.items():
         if value.type.count != 1:

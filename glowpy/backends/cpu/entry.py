@@ -10,12 +10,14 @@ order of the plan, in place of the mutable area, and checks nothing: that is how
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 
 from glowpy.backend import Program
+from glowpy.backends.cpu.instrument import Callbacks, Instrument, descriptions
 from glowpy.backends.cpu.writer import ModuleWriter
+from glowpy.ir.inst import Instruction
 from glowpy.ir.plan import ALIGNMENT
 from glowpy.ir.value import Value, WeightVar
 
@@ -49,27 +51,44 @@ class EntryOptions:
         bound: `NAME_bound` is visible.
         checks: `NAME` checks its pointers.
         guard: `NAME` surrounds the activations with canaries; the area it is given is larger by twice GUARD_BYTES.
+        instrument: Callbacks before and after every instruction: in the table (then there is no `NAME`), or the
+            functions BUNDLE_before and BUNDLE_after.
+        bundle: The name those begin with.
     """
 
     bound: bool = False
     checks: bool = False
     guard: bool = False
+    instrument: Instrument = ""
+    bundle: str = ""
 
 
 @dataclass(frozen=True)
 class Call:
-    """One call the network makes: a kernel function, the memory it works on, and its line in the IR's text."""
+    """One call the network makes: a function, the memory it works on, its first instruction, that one's line."""
 
     function: str
     memories: tuple[Value, ...]
+    inst: Instruction
     line: int
 
 
 def entry_texts(
     program: Program, module: ModuleWriter, name: str, calls: Sequence[Call], options: EntryOptions
 ) -> list[str]:
-    """The texts of `NAME_bound`, which does the calls, and of `NAME`."""
-    return [_bound(program, module, name, calls, options), _plain(program, module, name, options)]
+    """The texts of `NAME_bound`, which does the calls, of `NAME`, and of what describes the instructions."""
+    texts = [_bound(program, module, name, calls, options)]
+    if options.instrument != "table":
+        texts.append(_plain(program, module, name, options))
+    if options.instrument == "symbols":
+        lines = {call.inst: call.line for call in calls}
+        texts += descriptions(name, lines, _indices(program, lines))
+    return texts
+
+
+def _indices(program: Program, wanted: Container[Instruction]) -> dict[Instruction, int]:
+    """Where instructions stand in the program."""
+    return {inst: index for index, inst in enumerate(program.ir.instructions) if inst in wanted}
 
 
 def _bound(
@@ -102,10 +121,20 @@ def _bound(
         pointers[key] = register
         return register
 
+    callbacks = None
+    if options.instrument:
+        indices = _indices(program, {call.inst for call in calls})
+        callbacks = Callbacks(module, options.instrument, options.bundle, name, len(table), indices)
+        lines += callbacks.prepare()
     for call in calls:
         arguments = ", ".join(f"ptr {pointer(memory)}" for memory in call.memories)
         where = module.location(call.line, scope)
-        lines.append(f"  call void @{call.function}({arguments}){where}")
+        text = f"  call void @{call.function}({arguments}){where}"
+        if callbacks is None:
+            lines.append(text)
+        else:
+            operands = [pointer(ref.value) for ref in call.inst.operands]
+            lines += callbacks.around(call.inst, operands, text, where)
     areas = "ptr noalias %constants, ptr noalias %table, ptr noalias %activations"
     linkage, inline = ("", "") if options.bound else ("internal ", "alwaysinline ")
     head = f"define {linkage}i32 @{name}_bound({areas}) {inline}{module.attributes}"

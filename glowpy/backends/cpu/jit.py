@@ -3,26 +3,32 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Mapping
-from typing import final
+from collections.abc import Callable, Mapping
+from typing import Literal, final
 
 import numpy as np
 
 from glowpy.backend import CompiledFunction, Program, aligned_array
 from glowpy.backends.cpu.llvm import LoadedCode
 from glowpy.core.tensor import Array
+from glowpy.core.type import Type
 from glowpy.support.errors import InternalError
 
 __all__ = ["JitFunction"]
 
 _ENTRY = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
 
+Moment = Literal["before", "after"]
+_CALLBACK = ctypes.CFUNCTYPE(None, ctypes.c_int, ctypes.c_void_p)
+
 
 @final
 class JitFunction(CompiledFunction):
     """A program as machine code. The constants are packed into one block that all instances share."""
 
-    def __init__(self, program: Program, code: LoadedCode, entry: str) -> None:
+    def __init__(
+        self, program: Program, code: LoadedCode, entry: str, *, instrumented: bool = False
+    ) -> None:
         super().__init__(program)
         self._code = code
         address = code.address(f"{entry}_bound")
@@ -31,14 +37,49 @@ class JitFunction(CompiledFunction):
         self._entry = _ENTRY(address)
         self._constants = pack_constants(program)
         self._table = [slot.name for slot in program.plan.mutable.slots]
+        self._callbacks = self._make_callbacks() if instrumented else ()
 
     def execute(self, bindings: Mapping[str, Array], arena: Array) -> None:
         """Calls the entry point with pointers to the bound arrays; the interpreter lock is free meanwhile."""
         addresses = [bindings[name].ctypes.data for name in self._table]
+        addresses += [_address(each) for each in self._callbacks]
         table = (ctypes.c_void_p * max(len(addresses), 1))(*addresses)
         code = self._entry(self._constants.ctypes.data, ctypes.addressof(table), arena.ctypes.data)
         if code:
             raise InternalError(f"compiled code returned {code}")
+
+    def _make_callbacks(self) -> tuple[Callable[..., object], ...]:
+        """C functions that hand an instruction and its operands to the observer."""
+
+        def callback(moment: Moment) -> Callable[..., object]:
+            def call(index: int, addresses: ctypes.c_void_p) -> None:
+                if self.observer is None:
+                    return
+                inst = self.program.ir.instructions[index]
+                pointers = ctypes.cast(addresses, ctypes.POINTER(ctypes.c_void_p))
+                operands = {
+                    ref.name: _array_at(pointers[place] or 0, ref.value.type)
+                    for place, ref in enumerate(inst.operands)
+                }
+                if moment == "before":
+                    self.observer.before(inst, operands)
+                else:
+                    self.observer.after(inst, operands)
+
+            return _CALLBACK(call)
+
+        return callback("before"), callback("after")
+
+
+def _address(callback: Callable[..., object]) -> int:
+    """Where the C function behind a callback begins."""
+    return ctypes.cast(callback, ctypes.c_void_p).value or 0  # type: ignore[arg-type]
+
+
+def _array_at(address: int, type: Type) -> Array:
+    """The elements at an address, not copied."""
+    raw = (ctypes.c_uint8 * type.size).from_address(address)
+    return np.ndarray(type.shape, type.kind.dtype, buffer=raw)
 
 
 def pack_constants(program: Program) -> Array:

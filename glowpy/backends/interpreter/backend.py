@@ -36,16 +36,16 @@ class InterpreterBackend(Backend):
 
     def compile(self, program: Program, options: CompileOptions) -> CompiledFunction:
         """Nothing to do but to keep the program."""
-        del options
-        return InterpretedFunction(program)
+        return InterpretedFunction(program, instrumented=options.instrument)
 
 
 @final
 class InterpretedFunction(CompiledFunction):
     """Walks the program, each operand a numpy view at the offset the memory plan gave it."""
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: Program, *, instrumented: bool = False) -> None:
         super().__init__(program)
+        self._instrumented = instrumented
         self._offsets = {slot.name: slot.start for slot in program.plan.activations.slots}
 
     def execute(self, bindings: Mapping[str, Array], arena: Array) -> None:
@@ -54,7 +54,16 @@ class InterpretedFunction(CompiledFunction):
             for inst in self.program.ir.instructions:
                 if not isinstance(inst, _MEMORY):
                     tensors = [self._tensor(ref.value, bindings, arena) for ref in inst.operands]
-                    interpret[type(inst)](*tensors, **inst.attrs)
+                    self._step(inst, tensors)
+
+    def _step(self, inst: Instruction, tensors: list[Tensor]) -> None:
+        observer = self.observer if self._instrumented else None
+        named = {ref.name: tensor.array for ref, tensor in zip(inst.operands, tensors, strict=True)}
+        if observer is not None:
+            observer.before(inst, named)
+        interpret[type(inst)](*tensors, **inst.attrs)
+        if observer is not None:
+            observer.after(inst, named)
 
     def _tensor(self, value: Value, bindings: Mapping[str, Array], arena: Array) -> Tensor:
         base = value.base

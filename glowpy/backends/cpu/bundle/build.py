@@ -17,7 +17,7 @@ from glowpy.backends.cpu.bundle.link import link_shared
 from glowpy.backends.cpu.bundle.manifest import fingerprint, manifest_text
 from glowpy.backends.cpu.bundle.object_file import embed, is_elf, read_sections
 from glowpy.backends.cpu.bundle.options import BundleOptions
-from glowpy.backends.cpu.bundle.project import cmake_text, example_text
+from glowpy.backends.cpu.bundle.project import cmake_text, example_text, operand_dump_text
 from glowpy.backends.cpu.bundle.report import SizeReport, check_budgets, measure
 from glowpy.backends.cpu.bundle.support_code import Golden, support_texts
 from glowpy.backends.cpu.bundle.weights import weights_header, weights_listing
@@ -94,7 +94,12 @@ def _files(
     name = options.name
     programs = {entry.name: entry.program for entry in layout.entries}
     how = CodeOptions(
-        EntryOptions(checks=True, guard=options.guard),
+        EntryOptions(
+            checks=True,
+            guard=options.guard,
+            instrument="symbols" if options.instrument else "",
+            bundle=name,
+        ),
         (f"{name}.ir", ".") if options.debug else None,
         report_stack=True,
         support=lambda module: support_texts(layout, options, module, golden),
@@ -122,6 +127,8 @@ def _files(
             )
         library = _library(name, code, options, target)
         files |= library
+        if options.instrument == "debug":
+            files[f"{name}.debug.c"] = operand_dump_text(options).encode()
         files["main.c"] = example_text(layout, options).encode()
         files["CMakeLists.txt"] = cmake_text(options, next(iter(library))).encode()
     files |= _weights(layout, options)

@@ -8,10 +8,11 @@ from collections.abc import Iterator
 from glowpy.backends.cpu.bundle.layout import Entry, Layout, Symbol
 from glowpy.backends.cpu.bundle.options import BundleOptions
 from glowpy.backends.cpu.entry import Status
+from glowpy.backends.cpu.instrument import HEADER_TYPES, KIND_NUMBERS
 from glowpy.core.elemkind import ElemKind
 from glowpy.ir.plan import ALIGNMENT
 
-__all__ = ["C_TYPES", "KIND_NUMBERS", "ROLE_NUMBERS", "header_text"]
+__all__ = ["C_TYPES", "ROLE_NUMBERS", "header_text"]
 
 C_TYPES = {
     ElemKind.F16: "uint16_t", ElemKind.BF16: "uint16_t", ElemKind.F32: "float", ElemKind.F64: "double",
@@ -21,7 +22,6 @@ C_TYPES = {
 }  # fmt: skip
 """How C spells an element in memory."""
 
-KIND_NUMBERS = {kind: number for number, kind in enumerate(ElemKind)}
 ROLE_NUMBERS = {"input": 0, "output": 1, "inout": 2, "constant": 3}
 
 _STATUS_WORDS = {
@@ -98,14 +98,25 @@ def _types(options: BundleOptions) -> Iterator[str]:
     yield "};"
     yield "#endif"
     yield ""
+    if options.instrument or options.api == "dynamic":
+        yield "#ifndef GLOWPY_KINDS"
+        yield "#define GLOWPY_KINDS"
+        yield "enum {"
+        for kind, number in KIND_NUMBERS.items():
+            yield f"  GLOWPY_{kind.value.upper()} = {number},"
+        yield "};"
+        yield "#endif"
+        yield ""
+    if options.instrument:
+        yield "#ifndef GLOWPY_INSTRUCTION"
+        yield "#define GLOWPY_INSTRUCTION"
+        yield from HEADER_TYPES.splitlines()
+        yield "#endif"
+        yield ""
     if options.api != "dynamic":
         return
     yield "#ifndef GLOWPY_CONFIG"
     yield "#define GLOWPY_CONFIG"
-    yield "enum {"
-    for kind, number in KIND_NUMBERS.items():
-        yield f"  GLOWPY_{kind.value.upper()} = {number},"
-    yield "};"
     yield "enum {"
     for role, number in ROLE_NUMBERS.items():
         yield f"  GLOWPY_{role.upper()} = {number},"

@@ -8,9 +8,10 @@ from typing import Literal, get_args
 
 from glowpy.support.errors import UserError
 
-__all__ = ["Api", "BundleOptions", "Emit", "WeightsPlace"]
+__all__ = ["Api", "BundleOptions", "Emit", "InstrumentKind", "WeightsPlace"]
 
 Api = Literal["static", "dynamic"]
+InstrumentKind = Literal["", "ir", "debug"]
 Emit = Literal["obj", "lib", "shared", "asm", "llvm"]
 WeightsPlace = Literal["file", "embedded", "header"]
 
@@ -29,6 +30,8 @@ class BundleOptions:
         selftest: Number of golden runs in `NAME_selftest`; 0 for none. Needs embedded weights.
         guard: Surround the activations with canaries and report overruns.
         debug: Debug information: the IR is the source file.
+        instrument: `ir` calls NAME_before and NAME_after, which the user defines, around every instruction; `debug` comes with
+            definitions that write every operand to a file.
         max_ram: Largest sum of mutable and activation bytes; 0 for no limit.
         max_flash: Largest sum of code, read-only data and weights in bytes; 0 for no limit.
 
@@ -42,6 +45,7 @@ class BundleOptions:
     selftest: int = 0
     guard: bool = False
     debug: bool = False
+    instrument: InstrumentKind = ""
     max_ram: int = 0
     max_flash: int = 0
 
@@ -55,6 +59,7 @@ class BundleOptions:
             ("api", self.api, get_args(Api)),
             ("emit", self.emit, get_args(Emit)),
             ("weights", self.weights, get_args(WeightsPlace)),
+            ("instrument", self.instrument, get_args(InstrumentKind)),
         ):
             if value not in choices:
                 raise UserError(f"--{option}: expected one of {', '.join(choices)}, got '{value}'")

@@ -9,7 +9,7 @@ from glowpy.backends.cpu.bundle.layout import Entry, Layout, Symbol
 from glowpy.backends.cpu.bundle.options import BundleOptions
 from glowpy.core.elemkind import ElemKind
 
-__all__ = ["cmake_text", "example_text"]
+__all__ = ["cmake_text", "example_text", "operand_dump_text"]
 
 _MAIN = Template("""\
 /* Runs the networks of $name. Generated; change it as you like.
@@ -116,6 +116,47 @@ _OUTPUT = Template("""\
 """)
 
 
+_DUMP = Template("""\
+/* Writes every operand of every instruction of $name to a file of its own: LINE.MNEMONIC.OPERAND.before.bin for what an
+   instruction reads, LINE.MNEMONIC.OPERAND.after.bin for what it writes. Generated; change it as you like. */
+#include "$name.h"
+#include <stdio.h>
+
+static void dump(const glowpy_instruction_t *instruction, uint8_t *const *operands, uint32_t first, uint32_t last,
+                 const char *moment) {
+  uint32_t i;
+  for (i = 0; i < instruction->num_operands; i++) {
+    const glowpy_operand_t *operand = instruction->operands + i;
+    char path[256];
+    FILE *file;
+    if (operand->access < first || operand->access > last) continue;
+    snprintf(path, sizeof path, "%04u.%s.%s.%s.bin", (unsigned)instruction->line, instruction->mnemonic, operand->name,
+             moment);
+    file = fopen(path, "wb");
+    if (!file) {
+      fprintf(stderr, "%s: cannot be written\\n", path);
+      continue;
+    }
+    if (fwrite(operands[i], 1, (size_t)operand->size, file) != operand->size) fprintf(stderr, "%s: cut short\\n", path);
+    fclose(file);
+  }
+}
+
+void ${name}_before(const glowpy_instruction_t *instruction, uint8_t *const *operands) {
+  dump(instruction, operands, 1, 2, "before");
+}
+
+void ${name}_after(const glowpy_instruction_t *instruction, uint8_t *const *operands) {
+  dump(instruction, operands, 0, 1, "after");
+}
+""")
+
+
+def operand_dump_text(options: BundleOptions) -> str:
+    """`NAME.debug.c`: callbacks that write every operand to a file, in C99."""
+    return _DUMP.substitute(name=options.name)
+
+
 def example_text(layout: Layout, options: BundleOptions) -> str:
     """`main.c`, in C99."""
     name, upper = options.name, options.name.upper()
@@ -182,6 +223,6 @@ def cmake_text(options: BundleOptions, library: str) -> str:
         f"project({name} C)\n"
         f"{target}\n"
         f"target_include_directories({name} INTERFACE ${{CMAKE_CURRENT_LIST_DIR}})\n"
-        f"add_executable({name}_example main.c)\n"
+        f"add_executable({name}_example main.c{f' {name}.debug.c' if options.instrument == 'debug' else ''})\n"
         f"target_link_libraries({name}_example PRIVATE {name})\n"
     )

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from glowpy.backends.cpu.bundle.header import KIND_NUMBERS, ROLE_NUMBERS
+from glowpy.backends.cpu.bundle.header import ROLE_NUMBERS
 from glowpy.backends.cpu.bundle.layout import Entry, Layout, Symbol
 from glowpy.backends.cpu.bundle.options import BundleOptions
 from glowpy.backends.cpu.entry import Status
+from glowpy.backends.cpu.instrument import KIND_NUMBERS, string_constant
 from glowpy.backends.cpu.writer import ModuleWriter, literal
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.tensor import Array
@@ -155,7 +156,7 @@ def _config(layout: Layout, options: BundleOptions) -> Iterator[str]:
             f"%glowpy_network_t {{ ptr @{entry.name}.name, ptr @{entry.name}, ptr @{entry.name}.symbols, i64 {count} }}"
         )
     yield f"@{name}.networks = private constant [{len(networks)} x %glowpy_network_t] [{', '.join(networks)}]"
-    yield f"@{name}.config.name = private constant {_string(name)}"
+    yield f"@{name}.config.name = private constant {string_constant(name)}"
     numbers = (
         len(networks), ALIGNMENT, layout.constants.size, layout.mutable_size, layout.activations_size, layout.crc,
     )  # fmt: skip
@@ -164,10 +165,10 @@ def _config(layout: Layout, options: BundleOptions) -> Iterator[str]:
 
 
 def _symbols(entry: Entry) -> Iterator[str]:
-    yield f"@{entry.name}.name = private constant {_string(entry.name)}"
+    yield f"@{entry.name}.name = private constant {string_constant(entry.name)}"
     items = []
     for index, symbol in enumerate(entry.symbols):
-        yield f"@{entry.name}.symbol{index} = private constant {_string(symbol.original)}"
+        yield f"@{entry.name}.symbol{index} = private constant {string_constant(symbol.original)}"
         dims = ", ".join(
             f"i64 {dim}" for dim in (*symbol.type.shape, *[0] * (8 - symbol.type.rank))
         )
@@ -193,8 +194,3 @@ def _bytes(data: bytes) -> str:
 def _array(array: Array) -> str:
     data = np.ascontiguousarray(array).tobytes()
     return f"[{len(data)} x i8] {_bytes(data)}, align {ALIGNMENT}"
-
-
-def _string(text: str) -> str:
-    data = text.encode() + b"\0"
-    return f"[{len(data)} x i8] {_bytes(data)}"

@@ -1,0 +1,151 @@
+"""Instrumentation: callbacks before and after every instruction, with the addresses of its operands.
+
+- In JIT code the callbacks are the two last pointers of the table, and take the index of the instruction.
+- In a bundle they are functions the user defines, NAME_before and NAME_after; they take a description.
+
+An instrumented network is not stacked: every instruction is computed by itself, and every result is in memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from glowpy.backends.cpu.writer import ModuleWriter
+from glowpy.core.elemkind import ElemKind
+from glowpy.core.schema import Access
+from glowpy.ir.inst import Instruction
+from glowpy.ir.insts_gen import AllocInst, DeallocInst, ViewInst
+
+__all__ = [
+    "HEADER_TYPES",
+    "KIND_NUMBERS",
+    "Callbacks",
+    "Instrument",
+    "description_types",
+    "descriptions",
+    "string_constant",
+]
+
+Instrument = Literal["", "table", "symbols"]
+"""No instrumentation, callbacks in the table, or callbacks that are functions of the user's."""
+
+KIND_NUMBERS = {kind: number for number, kind in enumerate(ElemKind)}
+"""How C code tells element kinds apart."""
+
+_ACCESS_NUMBERS = {Access.OUT: 0, Access.INOUT: 1, Access.IN: 2, Access.SCRATCH: 3}
+_OPERAND_TYPE = "%glowpy_operand_t = type { ptr, [8 x i64], i64, i32, i32, i32, i32 }"
+_INSTRUCTION_TYPE = "%glowpy_instruction_t = type { ptr, ptr, ptr, i32, i32 }"
+
+HEADER_TYPES = """\
+/* An operand of an instruction: access is 0 for @out, 1 for @inout, 2 for @in, 3 for @scratch; size is in bytes. */
+typedef struct {
+  const char *name;
+  uint64_t dims[8];
+  uint64_t size;
+  uint32_t kind;
+  uint32_t rank;
+  uint32_t access;
+  uint32_t reserved;
+} glowpy_operand_t;
+/* An instruction: the name of its node, its mnemonic, and its line in the IR's text. */
+typedef struct {
+  const char *name;
+  const char *mnemonic;
+  const glowpy_operand_t *operands;
+  uint32_t num_operands;
+  uint32_t line;
+} glowpy_instruction_t;"""
+
+
+@dataclass
+class Callbacks:
+    """Writes the calls around the instructions of one network.
+
+    Attributes:
+        how: Where the callbacks are.
+        bundle: The bundle's name, which begins the names of the callbacks, for `symbols`.
+        network: The network's name, which begins the names of the descriptions.
+        slot: Where in the table the callbacks are, for `table`.
+        indices: Where each instruction stands in the program.
+    """
+
+    module: ModuleWriter
+    how: Instrument
+    bundle: str
+    network: str
+    slot: int
+    indices: Mapping[Instruction, int]
+
+    def prepare(self) -> list[str]:
+        """What the network's function begins with."""
+        dim = self.module.dim
+        lines = ["  %operands = alloca [16 x ptr]"]
+        if self.how == "table":
+            for offset, name in enumerate(("before", "after")):
+                lines.append(
+                    f"  %{name}.slot = getelementptr inbounds ptr, ptr %table, {dim} {self.slot + offset}"
+                )
+                lines.append(f"  %{name} = load ptr, ptr %{name}.slot")
+        else:
+            for name in ("before", "after"):
+                self.module.declare(f"{self.bundle}_{name}", "void", ["ptr", "ptr"])
+        return lines
+
+    def around(self, inst: Instruction, pointers: list[str], call: str, where: str) -> list[str]:
+        """The call of an instruction's function between the two callbacks."""
+        index, dim = self.indices[inst], self.module.dim
+        lines = []
+        for place, pointer in enumerate(pointers):
+            slot = f"%operand.{index}.{place}"
+            lines.append(f"  {slot} = getelementptr inbounds ptr, ptr %operands, {dim} {place}")
+            lines.append(f"  store ptr {pointer}, ptr {slot}")
+        for name in ("before", "after"):
+            if name == "after":
+                lines.append(call)
+            if self.how == "table":
+                lines.append(f"  call void %{name}(i32 {index}, ptr %operands){where}")
+            else:
+                described = f"@{self.network}.instruction.{index}"
+                lines.append(
+                    f"  call void @{self.bundle}_{name}(ptr {described}, ptr %operands){where}"
+                )
+        return lines
+
+
+def descriptions(
+    network: str, lines: Mapping[Instruction, int], indices: Mapping[Instruction, int]
+) -> Iterator[str]:
+    """LLVM constants that describe every instruction with operands."""
+    for inst, index in indices.items():
+        if isinstance(inst, (AllocInst, DeallocInst, ViewInst)):
+            continue
+        own = f"@{network}.instruction.{index}"
+        yield f"{own}.name = private constant {string_constant(inst.name)}"
+        yield f"{own}.mnemonic = private constant {string_constant(inst.SCHEMA.mnemonic)}"
+        items = []
+        for place, ref in enumerate(inst.operands):
+            type = ref.value.type
+            dims = ", ".join(f"i64 {dim}" for dim in (*type.shape, *[0] * (8 - type.rank)))
+            yield f"{own}.operand{place} = private constant {string_constant(ref.value.name)}"
+            items.append(
+                f"%glowpy_operand_t {{ ptr {own}.operand{place}, [8 x i64] [{dims}], i64 {type.size}, "
+                f"i32 {KIND_NUMBERS[type.kind]}, i32 {type.rank}, i32 {_ACCESS_NUMBERS[ref.access]}, i32 0 }}"
+            )
+        yield f"{own}.operands = private constant [{len(items)} x %glowpy_operand_t] [{', '.join(items)}]"
+        yield (
+            f"{own} = private constant %glowpy_instruction_t {{ ptr {own}.name, ptr {own}.mnemonic, "
+            f"ptr {own}.operands, i32 {len(items)}, i32 {lines[inst]} }}"
+        )
+
+
+def description_types() -> str:
+    """The LLVM types of the descriptions."""
+    return f"{_OPERAND_TYPE}\n{_INSTRUCTION_TYPE}"
+
+
+def string_constant(text: str) -> str:
+    """A C string as an LLVM constant."""
+    data = text.encode() + b"\0"
+    return f'[{len(data)} x i8] c"' + "".join(f"\\{byte:02X}" for byte in data) + '"'
