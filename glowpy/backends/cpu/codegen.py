@@ -92,7 +92,7 @@ def generate_llvm(
     module = ModuleWriter(target.pointer_bits, target.variant.vector_bytes, debug)
     if how.report_stack:
         module.attributes += ' "warn-stack-size"="0"'
-    entries: list[str] = []
+    entries = [description_types()] if how.entry.instrument == "symbols" else []
     for name, (program, first_line) in zip(programs, _placed(programs), strict=True):
         lines = instruction_lines(program.ir, first_line)
         stacked = runs(program.ir)
@@ -100,8 +100,6 @@ def generate_llvm(
             stacked = [[inst] for run in stacked for inst in run]
         calls = list(_calls(module, name, program, stacked, lines))
         entries += entry_texts(program, module, name, calls, how.entry)
-    if how.entry.instrument == "symbols":
-        entries.append(description_types())
     if how.support is not None:
         entries += how.support(module)
     return module.render(entries, how.parts)

@@ -79,7 +79,7 @@ def _address(callback: Callable[..., object]) -> int:
 def _array_at(address: int, type: Type) -> Array:
     """The elements at an address, not copied."""
     raw = (ctypes.c_uint8 * type.size).from_address(address)
-    return np.ndarray(type.shape, type.kind.dtype, buffer=raw)
+    return np.ndarray(type.shape, type.kind.dtype, buffer=memoryview(raw).cast("B"))
 
 
 def pack_constants(program: Program) -> Array:

@@ -77,6 +77,14 @@ def header_text(layout: Layout, options: BundleOptions) -> str:
             "/* Runs every network on golden inputs in memory of its own. Returns 0, or a status. */",
             f"int {name}_selftest(void);",
         ]
+    if options.instrument:
+        arguments = "(const glowpy_instruction_t *instruction, uint8_t *const *operands)"
+        lines += [
+            "",
+            "/* Called around every instruction, with the address of each operand. You define them. */",
+            f"void {name}_before{arguments};",
+            f"void {name}_after{arguments};",
+        ]
     if options.api == "dynamic":
         lines += [
             "",

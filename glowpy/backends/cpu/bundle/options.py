@@ -30,8 +30,8 @@ class BundleOptions:
         selftest: Number of golden runs in `NAME_selftest`; 0 for none. Needs embedded weights.
         guard: Surround the activations with canaries and report overruns.
         debug: Debug information: the IR is the source file.
-        instrument: `ir` calls NAME_before and NAME_after, which the user defines, around every instruction; `debug` comes with
-            definitions that write every operand to a file.
+        instrument: `ir` calls NAME_before and NAME_after, which the user defines, around every instruction;
+            `debug` comes with definitions that write every operand to a file.
         max_ram: Largest sum of mutable and activation bytes; 0 for no limit.
         max_flash: Largest sum of code, read-only data and weights in bytes; 0 for no limit.
 
