@@ -6,7 +6,14 @@ import numpy as np
 
 from glowpy.core.tensor import Array
 
-__all__ = ["pack_depthwise_filter", "pack_filter", "pack_matrix"]
+__all__ = [
+    "pack_depthwise_filter",
+    "pack_filter",
+    "pack_matrix",
+    "unpack_depthwise_filter",
+    "unpack_filter",
+    "unpack_matrix",
+]
 
 
 def pack_matrix(matrix: Array, block: int) -> Array:
@@ -32,3 +39,23 @@ def pack_filter(filter: Array, group: int, block: int) -> Array:
 def pack_depthwise_filter(filter: Array) -> Array:
     """C x KH x KW x 1 to [KH][KW][C]."""
     return np.ascontiguousarray(filter[..., 0].transpose(1, 2, 0))
+
+
+def unpack_matrix(packed: Array, columns: int) -> Array:
+    """[ceil(N / block)][K][block] to K x N, where N is `columns`."""
+    blocks, depth, block = packed.shape
+    return packed.transpose(1, 0, 2).reshape(depth, blocks * block)[:, :columns]
+
+
+def unpack_filter(packed: Array, outputs: int) -> Array:
+    """[group][ceil(O / group / block)][KH][KW][I][block] to O x KH x KW x I, where O is `outputs`."""
+    group, blocks, height, width, inputs, block = packed.shape
+    padded = packed.transpose(0, 1, 5, 2, 3, 4).reshape(
+        group, blocks * block, height, width, inputs
+    )
+    return padded[:, : outputs // group].reshape(outputs, height, width, inputs)
+
+
+def unpack_depthwise_filter(packed: Array) -> Array:
+    """[KH][KW][C] to C x KH x KW x 1."""
+    return packed.transpose(2, 0, 1)[..., np.newaxis]

@@ -1,0 +1,172 @@
+"""The interpreter runs the CPU backend's own instructions, and packed weights lie where libjit looks for them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+import glowpy
+from glowpy.backend import CompileOptions, Program
+from glowpy.backends.cpu import packing
+from glowpy.backends.cpu.backend import CpuBackend
+from glowpy.backends.cpu.insts_gen import (
+    INSTS,
+    CpuConvInst,
+    CpuDepthwiseConvInst,
+    CpuMatmulInst,
+)
+from glowpy.backends.interpreter.backend import InterpreterBackend
+from glowpy.backends.interpreter.interpret import interpret
+from glowpy.core.tensor import Array
+from glowpy.core.type import parse_type
+from glowpy.engine import context, prepare
+from glowpy.graph.function import Function, Module
+from glowpy.graph.node import Operand, Placeholder
+from glowpy.ir.inst import Instruction
+
+Network = Callable[[Function, Placeholder], Operand]
+
+
+def floats(*shape: int) -> Array:
+    generator = np.random.default_rng(list(shape))
+    return generator.standard_normal(shape, dtype=np.float32)
+
+
+def network(type: str, build: Network) -> Module:
+    """A module with one function from placeholder `x` to placeholder `y`."""
+    module = Module()
+    x = module.create_placeholder("x", parse_type(type))
+    f = module.create_function("main")
+    node = build(f, x)
+    value = getattr(node, "result", node)
+    f.create_save("save", value, module.create_placeholder("y", value.type))
+    return module
+
+
+def cpu_program(module: Module, inst: type[Instruction]) -> Program:
+    """The program the CPU backend would compile, which must have an instruction of that class."""
+    options = CompileOptions()
+    program = prepare(module.main, CpuBackend(), options, context(options))
+    assert any(isinstance(each, inst) for each in program.ir.instructions)
+    return program
+
+
+def check(module: Module, inst: type[Instruction]) -> None:
+    """The interpreter computes the same from the CPU backend's IR as from its own."""
+    program = cpu_program(module, inst)
+    backend = InterpreterBackend()
+    assert not [why for why in map(backend.unsupported, program.ir.instructions) if why]
+    packed = backend.compile(program, CompileOptions())
+    inputs = {"x": floats(*packed.inputs["x"].shape)}
+    expected = glowpy.compile(module, "interpreter")(inputs)["y"]
+    np.testing.assert_allclose(packed(inputs)["y"], expected, rtol=1e-5, atol=1e-5)
+
+
+def convolution(
+    type: str,
+    outputs: int,
+    kernels: tuple[int, ...],
+    strides: tuple[int, ...] = (1, 1),
+    pads: tuple[int, ...] = (0, 0, 0, 0),
+    dilation: tuple[int, ...] = (1, 1),
+    group: int = 1,
+) -> Module:
+    def build(f: Function, x: Placeholder) -> Operand:
+        filter = floats(outputs, *kernels, x.type.shape[-1] // group)
+        weights = f.module.create_constant("k", filter)
+        bias = f.module.create_constant("b", floats(outputs))
+        return f.create_convolution(
+            "conv", x, weights, bias, kernels, strides, pads, dilation, group
+        )
+
+    return network(type, build)
+
+
+def test_every_instruction_of_the_backend_has_a_meaning() -> None:
+    assert not interpret.missing(INSTS)
+
+
+@pytest.mark.parametrize(
+    "module",
+    [
+        convolution("f32[1x1x1x1]", 1, (1, 1)),
+        convolution("f32[2x7x5x3]", 5, (3, 2)),
+        convolution("f32[1x9x11x6]", 34, (3, 3), pads=(1, 1, 1, 1)),
+        convolution("f32[1x9x11x5]", 17, (3, 5), (2, 3), (0, 2, 1, 0)),
+        convolution("f32[3x10x9x4]", 7, (2, 3), (1, 2), (3, 0, 0, 4), (2, 3)),
+        convolution("f32[2x6x7x6]", 9, (3, 3), (1, 1), (1, 1, 1, 1), (1, 1), 3),
+        convolution("f32[1x8x8x8]", 66, (2, 2), (2, 1), (1, 0, 0, 1), (1, 2), 2),
+        convolution("f32[1x5x5x4]", 8, (3, 3), group=4),
+    ],
+    ids=["one", "odd", "padded", "strided", "dilated", "grouped", "all", "multiplier"],
+)
+def test_convolution(module: Module) -> None:
+    check(module, CpuConvInst)
+
+
+@pytest.mark.parametrize(
+    "module",
+    [
+        convolution("f32[1x5x7x2]", 2, (3, 3), group=2),
+        convolution("f32[2x9x6x19]", 19, (3, 2), (2, 1), (1, 0, 1, 1), (1, 2), 19),
+        convolution("f32[1x12x12x33]", 33, (5, 5), (3, 3), (2, 2, 2, 2), (2, 2), 33),
+    ],
+    ids=["small", "strided", "dilated"],
+)
+def test_depthwise_convolution(module: Module) -> None:
+    check(module, CpuDepthwiseConvInst)
+
+
+@pytest.mark.parametrize(
+    ("type", "columns"),
+    [("f32[1x1]", 1), ("f32[3x5]", 7), ("f32[13x31]", 65), ("f32[2x3x17]", 33), ("f32[1x64]", 10)],
+)
+def test_matrix_product(type: str, columns: int) -> None:
+    def build(f: Function, x: Placeholder) -> Operand:
+        weights = f.module.create_constant("w", floats(x.type.shape[-1], columns))
+        return f.create_mat_mul("product", x, weights)
+
+    check(network(type, build), CpuMatmulInst)
+
+
+def test_an_epilogue_behind_packed_products_runs_too() -> None:
+    def build(f: Function, x: Placeholder) -> Operand:
+        weights = f.module.create_constant("w", floats(9, 21))
+        bias = f.module.create_constant("b", floats(21))
+        product = f.create_mat_mul("product", x, weights)
+        return f.create_relu("relu", f.create_add("biased", product, bias))
+
+    check(network("f32[4x9]", build), CpuMatmulInst)
+
+
+@pytest.mark.parametrize("columns", [1, 8, 13, 16])
+def test_matrix_elements_lie_where_libjit_looks(columns: int) -> None:
+    matrix, block = floats(5, columns), 8
+    packed = packing.pack_matrix(matrix, block)
+    assert packed.shape == (-(-columns // block), 5, block)
+    for k, n in np.ndindex(*matrix.shape):
+        assert packed[n // block, k, n % block] == matrix[k, n]
+    assert np.count_nonzero(packed) == matrix.size
+    np.testing.assert_array_equal(packing.unpack_matrix(packed, columns), matrix)
+
+
+@pytest.mark.parametrize(("outputs", "group"), [(5, 1), (8, 1), (12, 3), (22, 2)])
+def test_filter_elements_lie_where_libjit_looks(outputs: int, group: int) -> None:
+    filter, block, each = floats(outputs, 3, 2, 4), 8, outputs // group
+    packed = packing.pack_filter(filter, group, block)
+    assert packed.shape == (group, -(-each // block), 3, 2, 4, block)
+    for o, h, w, i in np.ndindex(*filter.shape):
+        own = o % each
+        assert packed[o // each, own // block, h, w, i, own % block] == filter[o, h, w, i]
+    assert np.count_nonzero(packed) == filter.size
+    np.testing.assert_array_equal(packing.unpack_filter(packed, outputs), filter)
+
+
+def test_depthwise_elements_lie_where_libjit_looks() -> None:
+    filter = floats(7, 3, 2, 1)
+    packed = packing.pack_depthwise_filter(filter)
+    for c, h, w in np.ndindex(7, 3, 2):
+        assert packed[h, w, c] == filter[c, h, w, 0]
+    np.testing.assert_array_equal(packing.unpack_depthwise_filter(packed), filter)
