@@ -40,9 +40,13 @@ class CompileOptions:
     """How to compile.
 
     Attributes:
-        target: LLVM triple of the machine to compile for; empty for this one.
+        target: LLVM triple of the machine to compile for, or a preset such as `rpi4`; empty for this one.
         cpu: LLVM name of its processor; empty for this machine's, or the target's baseline.
         features: LLVM features to add or remove, such as `+avx2,-fma`.
+        float_abi: `soft` passes floats in integer registers, `hard` in those of the floating-point unit; empty for
+            what the triple says. Arm and RISC-V only.
+        relocation: `static` or `pic`; empty for position-independent code under an operating system, else static.
+        code_model: How far code and data may be from each other, in LLVM's words; empty for `small`.
         verify_each: Verify the graph and the IR behind every pass.
         cache: Keep machine code on disk between processes.
         instrument: Call the compiled function's `observer` before and after every instruction.
@@ -52,6 +56,9 @@ class CompileOptions:
     target: str = ""
     cpu: str = ""
     features: str = ""
+    float_abi: str = ""
+    relocation: str = ""
+    code_model: str = ""
     verify_each: bool = False
     cache: bool = True
     debug: str = ""

@@ -61,6 +61,9 @@ _TARGET_ATTRIBUTES = re.compile(
     r' "(?:target-cpu|target-features|tune-cpu|min-legal-vector-width|no-builtins)"(?:="[^"]*")?'
 )
 _ORIGIN = re.compile(r"^(?:source_filename = .*|!llvm\.ident = .*)\n", re.MULTILINE)
+_MACHINE_FLAG = re.compile(
+    r'^(!\d+) = (?:distinct )?!\{i32 \d+, !"(?:target-abi|riscv-isa)", .*\}\n', re.MULTILINE
+)
 _TRIPLE = re.compile(r'^target triple = "[^"]*"$', re.MULTILINE)
 
 
@@ -183,6 +186,7 @@ def _link(parts: Sequence[bytes], target: Target) -> bytes:
     for part in parts[1:]:
         module.link_in(llvm.parse_bitcode(part))
     text = _ORIGIN.sub("", _TARGET_ATTRIBUTES.sub("", str(module)))
+    text = _without_machine_flags(text)
     text = _TRIPLE.sub(f'target triple = "{target.triple}"', text)
     clean = llvm.parse_assembly(text)
     clean.name = "libjit"
@@ -194,6 +198,13 @@ def _link(parts: Sequence[bytes], target: Target) -> bytes:
     clean.verify()
     bitcode: bytes = clean.as_bitcode()
     return bitcode
+
+
+def _without_machine_flags(text: str) -> str:
+    """Without what RISC-V's modules say of ABI and extensions: the module that is linked with the library says it."""
+    for flag in _MACHINE_FLAG.findall(text):
+        text = re.sub(rf"(?<=[{{ ]){flag}(?:, |(?=\}}))", "", text)
+    return _MACHINE_FLAG.sub("", text).replace(", }", "}")
 
 
 def _simplify(module: llvm.ModuleRef, target: Target) -> None:

@@ -58,6 +58,8 @@ class Variant:
     """LLVM's name of a processor that has what the variant assumes, once `requires` is added to it."""
     requires: frozenset[str]
     """LLVM's names of the features the target must have."""
+    cpus: frozenset[str]
+    """LLVM's names of other processors that have what the variant requires."""
     vector_bytes: int
     vector_registers: int
     """How many vectors fit into registers at a time."""
@@ -77,6 +79,7 @@ def _read_variants() -> tuple[tuple[Variant, ...], dict[str, str]]:
             triple=entry["triple"],
             cpu=entry["cpu"],
             requires=frozenset(entry["requires"]),
+            cpus=frozenset(entry.get("cpus", ())),
             vector_bytes=entry["vector_bytes"],
             vector_registers=entry["vector_registers"],
         )
@@ -122,9 +125,16 @@ def select_variant(triple: str, features: Collection[str]) -> Variant:
     )
 
 
-def baseline_variant(triple: str) -> Variant:
-    """The variant for a target of which only the architecture is known; its `requires` are then assumed."""
-    return _family_members(triple)[0]
+def baseline_variant(triple: str, cpu: str = "") -> Variant:
+    """The variant for a target of which only this is known; what it `requires` is then assumed.
+
+    That is the one made for the processor; the first of the architecture where no variant speaks of the processor.
+
+    Raises UnsupportedError for an architecture without kernels.
+    """
+    members = _family_members(triple)
+    named = (variant for variant in members if cpu == variant.cpu or cpu in variant.cpus)
+    return next(named, members[0])
 
 
 def _family_members(triple: str) -> list[Variant]:

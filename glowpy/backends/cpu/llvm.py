@@ -72,13 +72,14 @@ def host_features() -> frozenset[str]:
 
 @dataclass(frozen=True)
 class Machine:
-    """A processor to make code for: triple, LLVM cpu name, features such as `+avx2,-fma`."""
+    """A processor to make code for: triple, LLVM cpu name, features such as `+avx2,-fma`, RISC-V ABI."""
 
     triple: str
     cpu: str
     features: str
     relocation: str = "pic"
     code_model: str = "small"
+    abi: str = ""
 
     def _create(self, *, jit: bool = False) -> Any:
         _initialize()
@@ -94,6 +95,7 @@ class Machine:
             reloc=self.relocation,
             codemodel=model,
             jit=jit,
+            abiname=self.abi,
         )
 
     def check(self) -> None:

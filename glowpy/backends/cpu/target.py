@@ -13,11 +13,26 @@ from glowpy.backends.cpu.llvm import (
     host_features,
     host_triple,
 )
+from glowpy.backends.cpu.targets import with_preset
 from glowpy.support.errors import UserError
 
-__all__ = ["CpuTarget", "resolve_target"]
+__all__ = ["CODE_MODELS", "FLOAT_ABIS", "RELOCATIONS", "CpuTarget", "resolve_target"]
 
-_POINTER_32 = ("arm", "thumb", "wasm32", "riscv32", "i386", "i686")
+FLOAT_ABIS = ("soft", "hard")
+RELOCATIONS = ("static", "pic")
+CODE_MODELS = {
+    "x86_64": ("small", "kernel", "medium", "large"),
+    "aarch64": ("small", "large"),
+    "arm": ("small",),
+    "thumb": ("small",),
+    "riscv64": ("small", "medium"),
+    "riscv32": ("small", "medium"),
+    "wasm32": ("small",),
+    "powerpc64le": ("small", "medium", "large"),
+}
+"""What LLVM knows for each family; another one would end the process."""
+
+_32_BIT = frozenset({"arm", "thumb", "riscv32", "wasm32"})
 
 
 @dataclass(frozen=True)
@@ -30,30 +45,36 @@ class CpuTarget:
 
 
 def resolve_target(options: CompileOptions) -> CpuTarget:
-    """The target that the options name: this machine, or the baseline of a named triple.
+    """The target that the options name: this machine, a preset, or the baseline of a triple and processor.
 
-    Raises UserError for a triple LLVM does not know, UnsupportedError for one without kernels.
+    Raises UserError for a triple LLVM does not know and for options the target has no use for, UnsupportedError for
+    one without kernels.
     """
-    triple = options.target or host_triple()
-    if not options.target and not options.cpu:
-        present = _adjusted(host_features(), options.features)
-        variant = select_variant(triple, present)
-        features = ",".join(sorted(f"+{name}" for name in present))
-        machine = Machine(triple, host_cpu(), f"{features},{options.features}".strip(","))
+    how = with_preset(options)
+    named = how.target or host_triple()
+    if not how.target and how.cpu in ("", "native"):
+        cpu, assumed = host_cpu(), host_features()
+        variant = select_variant(named, _adjusted(assumed, how.features))
     else:
-        assumed = frozenset(baseline_variant(triple).requires)
-        present = _adjusted(assumed, options.features)
-        variant = select_variant(triple, present)
-        features = ",".join(
-            [*(f"+{name}" for name in sorted(variant.requires)), *filter(None, [options.features])]
-        )
-        machine = Machine(triple, options.cpu or variant.cpu, features)
+        known = baseline_variant(named, how.cpu)
+        cpu, assumed = how.cpu or known.cpu, known.requires
+        variant = select_variant(named, _adjusted(assumed, how.features))
+        assumed = variant.requires
+    features = ",".join(filter(None, (*sorted(f"+{name}" for name in assumed), how.features)))
+    triple, abi = _float_abi(named, how.float_abi, features, variant.family)
+    machine = Machine(
+        triple,
+        cpu,
+        features,
+        _choice("relocation", how.relocation, RELOCATIONS) or _relocation(triple),
+        _choice("code model", how.code_model, CODE_MODELS[variant.family]) or "small",
+        abi,
+    )
     try:
         machine.check()
     except UnknownTargetError as error:
         raise UserError(str(error), note="write it as LLVM does: aarch64-linux-gnu") from None
-    bits = 32 if triple.startswith(_POINTER_32) else 64
-    return CpuTarget(machine, variant, bits)
+    return CpuTarget(machine, variant, 32 if variant.family in _32_BIT else 64)
 
 
 def _adjusted(features: frozenset[str], changes: str) -> frozenset[str]:
@@ -65,3 +86,40 @@ def _adjusted(features: frozenset[str], changes: str) -> frozenset[str]:
         else:
             found.add(change.removeprefix("+"))
     return frozenset(found)
+
+
+def _choice(what: str, wanted: str, choices: tuple[str, ...]) -> str:
+    if wanted and wanted not in choices:
+        raise UserError(f"{what}: expected one of {', '.join(choices)}, got '{wanted}'")
+    return wanted
+
+
+def _relocation(triple: str) -> str:
+    """Position-independent under an operating system; bare metal and WebAssembly are linked to fixed addresses."""
+    systems = ("linux", "android", "bsd", "darwin", "macos", "ios", "windows")
+    return "pic" if any(system in triple for system in systems) else "static"
+
+
+def _float_abi(triple: str, wanted: str, features: str, family: str) -> tuple[str, str]:
+    """The triple and the name of the ABI that pass floats the way the user wants.
+
+    On Arm the triple's last part says it. On RISC-V the ABI's name does: the widest that the features allow, unless the
+    user wants integer registers.
+    """
+    _choice("float ABI", wanted, FLOAT_ABIS)
+    if family in ("arm", "thumb"):
+        base = triple.removesuffix("hf")
+        if wanted and not base.endswith("eabi"):
+            raise UserError(f"float ABI: expected a triple that ends in eabi, got '{triple}'")
+        return {"": triple, "soft": base, "hard": f"{base}hf"}[wanted], ""
+    if family in ("riscv32", "riscv64"):
+        present = _adjusted(frozenset(), features)
+        widest = "d" if "d" in present else "f" if "f" in present else ""
+        if wanted == "hard" and not widest:
+            raise UserError("float ABI: hard needs the features +f or +d")
+        return triple, ("ilp32" if family == "riscv32" else "lp64") + (
+            "" if wanted == "soft" else widest
+        )
+    if wanted:
+        raise UserError(f"float ABI: {family} has only one", note="leave out --float-abi")
+    return triple, ""

@@ -1,0 +1,91 @@
+"""Presets: names for machines that people have, each a triple, a processor and its features."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from glowpy.backend import CompileOptions
+from glowpy.support.errors import UserError
+
+__all__ = ["PRESETS", "Preset", "with_preset"]
+
+
+@dataclass(frozen=True)
+class Preset:
+    """One machine.
+
+    Attributes:
+        name: What --target takes.
+        triple: LLVM's name of the architecture, the operating system and the ABI.
+        cpu: LLVM's name of the processor; empty for the baseline of the architecture.
+        features: LLVM's features on top of those the processor has.
+        about: What it is, in a few words.
+    """
+
+    name: str
+    triple: str
+    cpu: str
+    features: str
+    about: str
+
+
+_X86 = "x86_64-linux-gnu"
+_ARM64 = "aarch64-linux-gnu"
+_ARM32 = "armv7-linux-gnueabihf"
+_THUMB = "thumbv7em-none-eabihf"
+
+PRESETS: Mapping[str, Preset] = {
+    preset.name: preset
+    for preset in (
+        Preset("x86-64-v2", _X86, "x86-64-v2", "", "SSE4.2: PCs since 2009"),
+        Preset("x86-64-v3", _X86, "x86-64-v3", "", "AVX2: PCs since 2013"),
+        Preset("x86-64-v4", _X86, "x86-64-v4", "", "AVX-512: servers since 2017"),
+        Preset("skylake", _X86, "skylake", "", "Intel Core, 6th generation"),
+        Preset("icelake-server", _X86, "icelake-server", "", "Intel Xeon, 3rd generation"),
+        Preset("znver4", _X86, "znver4", "", "AMD Zen 4"),
+        Preset("rpi2", _ARM32, "cortex-a7", "", "Raspberry Pi 2, 32 bits"),
+        Preset("rpi3", _ARM64, "cortex-a53", "", "Raspberry Pi 3 and Zero 2, 64 bits"),
+        Preset("rpi4", _ARM64, "cortex-a72", "", "Raspberry Pi 4, 64 bits"),
+        Preset("rpi5", _ARM64, "cortex-a76", "", "Raspberry Pi 5"),
+        Preset("graviton2", _ARM64, "neoverse-n1", "", "AWS Graviton2, Ampere Altra"),
+        Preset("graviton3", _ARM64, "neoverse-v1", "", "AWS Graviton3"),
+        Preset("graviton4", _ARM64, "neoverse-v2", "", "AWS Graviton4, NVIDIA Grace"),
+        Preset("cortex-a9", _ARM32, "cortex-a9", "", "ARMv7-A with NEON, without FMA"),
+        Preset("cortex-m4", _THUMB, "cortex-m4", "", "bare metal, single-precision FPU"),
+        Preset("cortex-m7", _THUMB, "cortex-m7", "", "bare metal, double-precision FPU"),
+        Preset("cortex-m7-sp", _THUMB, "cortex-m7", "-fp64", "bare metal, single-precision FPU"),
+        Preset(
+            "cortex-m33", "thumbv8m.main-none-eabihf", "cortex-m33", "",
+            "bare metal, single-precision FPU",
+        ),
+        Preset("riscv64", "riscv64-linux-gnu", "", "", "RV64GC under Linux"),
+        Preset("riscv32", "riscv32-linux-gnu", "", "+a,+c,+d,+f", "RV32GC under Linux"),
+        Preset("esp32-c3", "riscv32-none-elf", "", "+c", "RV32IMC, bare metal, no FPU"),
+        Preset("wasm", "wasm32-unknown-unknown", "", "", "WebAssembly 1.0"),
+        Preset("wasm-simd", "wasm32-unknown-unknown", "", "+simd128", "with 128-bit vectors"),
+        Preset("powerpc64le", "powerpc64le-linux-gnu", "", "", "POWER8 and later under Linux"),
+    )
+}  # fmt: skip
+"""Every preset by its name."""
+
+
+def with_preset(options: CompileOptions) -> CompileOptions:
+    """The options with a preset's name replaced by what it stands for; what they say beside it comes on top.
+
+    Raises UserError for a target that is neither a preset nor formed like a triple.
+    """
+    preset = PRESETS.get(options.target)
+    if preset is not None:
+        return replace(
+            options,
+            target=preset.triple,
+            cpu=options.cpu or preset.cpu,
+            features=",".join(filter(None, (preset.features, options.features))),
+        )
+    if options.target and "-" not in options.target:
+        raise UserError(
+            f"expected a preset or a triple such as aarch64-linux-gnu, got '{options.target}'",
+            note="glowpy targets lists the presets",
+        )
+    return options
