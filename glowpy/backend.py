@@ -27,6 +27,7 @@ __all__ = [
     "Backend",
     "CompileOptions",
     "CompiledFunction",
+    "Executable",
     "Instance",
     "Observer",
     "Port",
@@ -50,6 +51,7 @@ class CompileOptions:
         verify_each: Verify the graph and the IR behind every pass.
         cache: Keep machine code on disk between processes.
         instrument: Call the compiled function's `observer` before and after every instruction.
+        perf_map: Tell Linux's perf where the code of every instruction is, in /tmp/perf-PID.map.
         debug: Folder to write the IR's text to; machine code then carries debug information about it.
     """
 
@@ -63,6 +65,7 @@ class CompileOptions:
     cache: bool = True
     debug: str = ""
     instrument: bool = False
+    perf_map: bool = False
 
 
 @dataclass(frozen=True)
@@ -102,35 +105,40 @@ class Observer(Protocol):
         """Called behind an instruction."""
 
 
-class CompiledFunction(ABC):
+class Executable(ABC):
     """A network ready to run. Immutable and shared by any number of instances and threads.
 
-    Calling it runs it on an instance of its own pool: `outputs = compiled({"x": array})`.
+    Calling it runs it on an instance of its own pool: `outputs = executable({"x": array})`.
+
+    Attributes:
+        input_ports: What goes in.
+        output_ports: What comes out.
+        arena_size: Bytes of working memory that an instance has beside its inputs and outputs.
     """
 
-    def __init__(self, program: Program) -> None:
-        self.program = program
-        self.observer: Observer | None = None
-        """Sees every instruction, if the function was compiled with `instrument`."""
+    def __init__(self, inputs: Sequence[Port], outputs: Sequence[Port], arena_size: int) -> None:
+        self.input_ports = tuple(inputs)
+        self.output_ports = tuple(outputs)
+        self.arena_size = arena_size
         self._idle: list[Instance] = []
         self._lock = threading.Lock()
 
     @property
     def inputs(self) -> dict[str, Type]:
         """The type of every input by its name."""
-        return {port.name: port.type for port in self.program.inputs}
+        return {port.name: port.type for port in self.input_ports}
 
     @property
     def outputs(self) -> dict[str, Type]:
         """The type of every output by its name."""
-        return {port.name: port.type for port in self.program.outputs}
+        return {port.name: port.type for port in self.output_ports}
 
     @abstractmethod
     def execute(self, bindings: Mapping[str, Array], arena: Array) -> None:
-        """Runs once: placeholders by their name in dumps, and memory for the activations of the plan's size."""
+        """Runs once: placeholders by their name in dumps, and working memory of `arena_size` bytes."""
 
     def instance(self) -> Instance:
-        """A new instance, with its own activations and its own arrays for inputs and outputs."""
+        """A new instance, with its own working memory and its own arrays for inputs and outputs."""
         return Instance(self)
 
     def __call__(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
@@ -152,17 +160,27 @@ class CompiledFunction(ABC):
                 self._idle.append(instance)
 
 
+class CompiledFunction(Executable):
+    """A program that a backend has made executable. Its working memory is the plan's activations."""
+
+    def __init__(self, program: Program) -> None:
+        super().__init__(program.inputs, program.outputs, program.plan.peak)
+        self.program = program
+        self.observer: Observer | None = None
+        """Sees every instruction, if the function was compiled with `instrument`."""
+
+
 class Instance:
-    """Memory to run a compiled function in. Not for several threads at once; make one instance each.
+    """Memory to run a network in. Not for several threads at once; make one instance each.
 
     `instance["x"]` is the array an input or output lives in: write inputs there, call `run`, read
     outputs there, nothing is copied. `bind` puts an array of the caller's in its place.
     """
 
-    def __init__(self, function: CompiledFunction) -> None:
+    def __init__(self, function: Executable) -> None:
         self._function = function
-        self._arena = aligned_array(function.program.plan.peak)
-        ports = (*function.program.inputs, *function.program.outputs)
+        self._arena = aligned_array(function.arena_size)
+        ports = (*function.input_ports, *function.output_ports)
         self._ports = {port.name: port for port in ports}
         self._arrays: dict[str, Array] = {}
         for port in ports:
@@ -196,7 +214,7 @@ class Instance:
             )
         if not array.flags.aligned:
             raise UserError(f"'{name}': expected an array aligned to its element")
-        if port in self._function.program.outputs and not array.flags.writeable:
+        if port in self._function.output_ports and not array.flags.writeable:
             raise UserError(f"'{name}': expected a writeable array for an output")
         for name, other in self._arrays.items():
             if name != port.placeholder and np.may_share_memory(array, other):
@@ -212,7 +230,7 @@ class Instance:
 
     def require(self, given: Mapping[str, object]) -> None:
         """Raises UserError that names every input missing from `given`."""
-        missing = [port for port in self._function.program.inputs if port.name not in given]
+        missing = [port for port in self._function.input_ports if port.name not in given]
         if missing:
             wanted = ", ".join(f"'{port.name}' ({port.type})" for port in missing)
             raise UserError(f"missing input {wanted}")

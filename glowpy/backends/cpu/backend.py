@@ -15,6 +15,7 @@ from glowpy.backends.cpu.entry import EntryOptions
 from glowpy.backends.cpu.jit import JitFunction
 from glowpy.backends.cpu.llvm import LoadedCode
 from glowpy.backends.cpu.passes.pack_products import PackProductsPass
+from glowpy.backends.cpu.perf_map import write_perf_map
 from glowpy.backends.cpu.target import resolve_target
 from glowpy.graph.node import Node
 from glowpy.ir.inst import Instruction
@@ -67,8 +68,10 @@ class CpuBackend(Backend):
             Path(options.debug, f"{name}.ir").write_text(ir_text({name: program}), encoding="utf-8")
             debug = (f"{name}.ir", str(Path(options.debug).resolve()))
         entry = EntryOptions(bound=True, instrument="table" if options.instrument else "")
-        how = CodeOptions(entry, debug, usable_cores())
+        how = CodeOptions(entry, debug, usable_cores(), visible=options.perf_map)
         texts = generate_llvm({name: program}, target, how)
         objects = compile_parts(texts, target, use_cache=options.cache)
         code = LoadedCode(target.machine, objects)
+        if options.perf_map:
+            write_perf_map(code, objects)
         return JitFunction(program, code, name, instrumented=options.instrument)

@@ -68,6 +68,7 @@ class CodeOptions:
         entry: How the entry points behave.
         debug: File name and folder of the IR's text, for DWARF; None for no debug information.
         parts: How many modules to make at most, of about equal work.
+        visible: Every function can be found by its name in the loaded code.
         report_stack: Have LLVM report the stack frame of every function.
         support: Writes what else is visible in the first module.
     """
@@ -75,6 +76,7 @@ class CodeOptions:
     entry: EntryOptions = field(default_factory=EntryOptions)
     debug: tuple[str, str] | None = None
     parts: int = 1
+    visible: bool = False
     report_stack: bool = False
     support: Callable[[ModuleWriter], list[str]] | None = None
 
@@ -102,7 +104,7 @@ def generate_llvm(
         entries += entry_texts(program, module, name, calls, how.entry)
     if how.support is not None:
         entries += how.support(module)
-    return module.render(entries, how.parts)
+    return module.render(entries, how.parts, visible=how.visible)
 
 
 def ir_text(programs: Mapping[str, Program]) -> str:

@@ -78,6 +78,8 @@ def _address(callback: Callable[..., object]) -> int:
 
 def _array_at(address: int, type: Type) -> Array:
     """The elements at an address, not copied."""
+    if type.size == 0:
+        return np.empty(type.shape, type.kind.dtype)
     raw = (ctypes.c_uint8 * type.size).from_address(address)
     return np.ndarray(type.shape, type.kind.dtype, buffer=memoryview(raw).cast("B"))
 

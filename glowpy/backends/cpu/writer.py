@@ -112,13 +112,16 @@ class ModuleWriter:
             )
         return self._functions[key].name
 
-    def render(self, entries: Sequence[str], parts: int) -> list[str]:
-        """The modules: the first holds the visible functions, and private ones are spread over at most `parts`."""
+    def render(self, entries: Sequence[str], parts: int, *, visible: bool = False) -> list[str]:
+        """The modules: the first holds the entry points, the other functions are spread over at most `parts`.
+
+        With `visible`, every function can be found by its name in the loaded code.
+        """
         shared = [each for each in self._functions.values() if not each.inline]
         piles: list[list[_Function]] = [[] for _ in range(max(min(parts, len(shared)), 1))]
         for function in sorted(shared, key=lambda each: -each.work):
             min(piles, key=lambda pile: sum(each.work for each in pile)).append(function)
-        linkage = "internal" if len(piles) == 1 else "hidden"
+        linkage = "" if visible else "internal" if len(piles) == 1 else "hidden"
         return [
             self._module(pile, entries if index == 0 else (), linkage)
             for index, pile in enumerate(piles)

@@ -15,7 +15,6 @@ from glowpy.backends.cpu.bundle.header import header_text
 from glowpy.backends.cpu.bundle.layout import Layout, lay_out
 from glowpy.backends.cpu.bundle.link import link_shared
 from glowpy.backends.cpu.bundle.manifest import fingerprint, manifest_text
-from glowpy.backends.cpu.bundle.object_file import embed, is_elf, read_sections
 from glowpy.backends.cpu.bundle.options import BundleOptions
 from glowpy.backends.cpu.bundle.project import cmake_text, example_text, operand_dump_text
 from glowpy.backends.cpu.bundle.report import SizeReport, check_budgets, measure
@@ -24,6 +23,7 @@ from glowpy.backends.cpu.bundle.weights import weights_header, weights_listing
 from glowpy.backends.cpu.codegen import CodeOptions, generate_llvm, ir_text
 from glowpy.backends.cpu.compile import compile_whole
 from glowpy.backends.cpu.entry import EntryOptions
+from glowpy.backends.cpu.object_file import embed, is_elf, read_sections
 from glowpy.backends.cpu.target import CpuTarget, resolve_target
 from glowpy.support.errors import UserError
 

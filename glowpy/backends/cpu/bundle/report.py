@@ -6,8 +6,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from glowpy.backends.cpu.bundle.layout import Layout
-from glowpy.backends.cpu.bundle.object_file import Sections
 from glowpy.backends.cpu.bundle.options import BundleOptions
+from glowpy.backends.cpu.object_file import Sections
 from glowpy.support.errors import UserError
 
 __all__ = ["InstructionSize", "SizeReport", "check_budgets", "measure"]

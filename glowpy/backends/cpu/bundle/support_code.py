@@ -7,20 +7,18 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from glowpy.backends.cpu.abi import Status
 from glowpy.backends.cpu.bundle.header import ROLE_NUMBERS
 from glowpy.backends.cpu.bundle.layout import Entry, Layout, Symbol
 from glowpy.backends.cpu.bundle.options import BundleOptions
-from glowpy.backends.cpu.entry import Status
 from glowpy.backends.cpu.instrument import KIND_NUMBERS, string_constant
+from glowpy.backends.cpu.object_file import MARKER
 from glowpy.backends.cpu.writer import ModuleWriter, literal
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.tensor import Array
 from glowpy.ir.plan import ALIGNMENT
 
-__all__ = ["MARKER", "Golden", "support_texts"]
-
-MARKER = bytes(range(0x47, 0x67)) * 2
-"""Stands at the beginning of the embedded weights in LLVM IR; the object file is patched where it finds it."""
+__all__ = ["Golden", "support_texts"]
 
 _TOLERANCE = 1e-3
 _SYMBOL_TYPE = (
@@ -68,7 +66,7 @@ def _check_weights(layout: Layout, options: BundleOptions, module: ModuleWriter)
 
 
 def _weights(layout: Layout, options: BundleOptions) -> Iterator[str]:
-    """A marker and zeros: the elements never travel through LLVM (see `object.embed`)."""
+    """A marker and zeros: the elements never travel through LLVM (see `object_file.embed`)."""
     rest = max(layout.constants.size, len(MARKER)) - len(MARKER)
     yield (
         f"@{options.name}_constants = constant <{{ [{len(MARKER)} x i8], [{rest} x i8] }}> "

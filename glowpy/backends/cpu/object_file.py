@@ -1,4 +1,4 @@
-"""What bundles do to and read from object files."""
+"""What is done to and read from object files."""
 
 from __future__ import annotations
 
@@ -8,11 +8,10 @@ from dataclasses import dataclass
 from elftools.elf.elffile import ELFFile
 from elftools.elf.sections import SymbolTableSection
 
-from glowpy.backends.cpu.bundle.support_code import MARKER
 from glowpy.core.tensor import Array
 from glowpy.support.errors import InternalError
 
-__all__ = ["Sections", "embed", "is_elf", "read_sections"]
+__all__ = ["MARKER", "Sections", "embed", "is_elf", "read_sections"]
 
 
 @dataclass(frozen=True)
@@ -25,6 +24,10 @@ class Sections:
     bss: int
     functions: dict[str, int]
     undefined: tuple[str, ...]
+
+
+MARKER = bytes(range(0x47, 0x67)) * 2
+"""Stands where generated code has left room for constants; `embed` looks for it."""
 
 
 def embed(code: bytes, constants: Array) -> bytes:

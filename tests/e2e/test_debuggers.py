@@ -1,0 +1,134 @@
+"""gdb sees the IR as the source of a network, in JIT code and in bundles."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from glowpy.backends.cpu.bundle.options import BundleOptions
+from glowpy.bundling import bundle
+from glowpy.graph.function import Module
+
+ROOT = Path(__file__).resolve().parents[2]
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT)}
+"""The debugged processes test this checkout, wherever they run."""
+
+pytestmark = pytest.mark.skipif(shutil.which("gdb") is None, reason="gdb is not installed")
+
+_BUILD = """
+import numpy as np
+from glowpy.core.type import parse_type
+from glowpy.graph.function import Module
+
+def network():
+    module = Module()
+    x = module.create_placeholder("x", parse_type("f32[1x16x16x8]"))
+    y = module.create_placeholder("y", parse_type("f32[1x8x8x8]"))
+    f = module.create_function("main")
+    weights = np.linspace(-1, 1, 8 * 3 * 3 * 8, dtype=np.float32).reshape(8, 3, 3, 8)
+    filter, bias = module.create_constant("w", weights), module.create_constant("b", np.zeros(8, np.float32))
+    conv = f.create_convolution("conv1", x, filter, bias, (3, 3), (1, 1), (1, 1, 1, 1), (1, 1), 1)
+    pool = f.create_max_pool("pool1", f.create_relu("relu1", conv), (2, 2), (2, 2), (0, 0, 0, 0), (1, 1), False)
+    f.create_save("save", pool, y)
+    return module
+"""
+
+
+def network() -> Module:
+    scope: dict[str, object] = {}
+    exec(_BUILD, scope)  # the same text runs in the debugged process
+    build = scope["network"]
+    assert callable(build)
+    module = build()
+    assert isinstance(module, Module)
+    return module
+
+
+def debug(commands: list[str], program: list[str], folder: Path) -> str:
+    """What gdb prints for the commands."""
+    script = folder / "commands.gdb"
+    setup = ["set breakpoint pending on", "set pagination off", "set width 0", "set auto-load off"]
+    script.write_text("\n".join([*setup, *commands]) + "\n")
+    done = subprocess.run(
+        ["gdb", "-batch", "-nx", "-x", str(script), "--args", *program],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+        env=ENVIRONMENT,
+    )
+    return done.stdout
+
+
+def test_breakpoint_on_an_instruction_in_jit_code(tmp_path: Path) -> None:
+    script = tmp_path / "run.py"
+    script.write_text(
+        f"{_BUILD}\n"
+        "import glowpy\n"
+        f"options = glowpy.CompileOptions(debug={str(tmp_path / 'dumps')!r}, cache=False)\n"
+        "compiled = glowpy.compile(network(), 'cpu', options)\n"
+        "compiled({'x': np.ones((1, 16, 16, 8), np.float32)})\n"
+        "print('finished')\n"
+    )
+    found = debug(
+        ["break pool1", "run", "backtrace 2", "continue"], [sys.executable, str(script)], tmp_path
+    )
+    assert "hit Breakpoint 1, pool1 () at glowpy_main.ir:" in found
+    assert "max_pool @out %y, @in %conv1" in found  # the source line
+    assert "#1" in found
+    assert "glowpy_main_bound () at glowpy_main.ir:" in found
+    assert "finished" in found
+
+
+def test_breakpoint_on_a_line_in_jit_code(tmp_path: Path) -> None:
+    dumps = tmp_path / "dumps"
+    script = tmp_path / "run.py"
+    script.write_text(
+        f"{_BUILD}\n"
+        "import glowpy\n"
+        f"options = glowpy.CompileOptions(debug={str(dumps)!r}, cache=False)\n"
+        "compiled = glowpy.compile(network(), 'cpu', options)\n"
+        "compiled({'x': np.ones((1, 16, 16, 8), np.float32)})\n"
+    )
+    subprocess.run(
+        [sys.executable, str(script)], check=True, cwd=tmp_path, timeout=100, env=ENVIRONMENT
+    )
+    lines = (dumps / "glowpy_main.ir").read_text().splitlines()
+    line = next(
+        number for number, text in enumerate(lines, 1) if text.strip().startswith("cpu_conv")
+    )
+    found = debug(
+        [f"break glowpy_main.ir:{line}", "run", "backtrace 1"],
+        [sys.executable, str(script)],
+        tmp_path,
+    )
+    assert f"glowpy_main.ir:{line}" in found
+    assert lines[line - 1].strip() in found
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler")
+def test_breakpoint_on_an_instruction_in_a_bundle(tmp_path: Path) -> None:
+    module = network()
+    bundle(module, tmp_path / "net", BundleOptions("net", weights="embedded", debug=True))
+    folder = tmp_path / "net"
+    subprocess.run(
+        ["cc", "-g", "main.c", "net.o", "-o", "main"], cwd=folder, check=True, timeout=100
+    )
+    found = debug(["break conv1", "run", "backtrace", "continue"], ["./main"], folder)
+    assert "Breakpoint 1, conv1 () at net.ir:" in found
+    assert "cpu_conv @out %conv1, @in %x" in found
+    assert "net () at net.ir:" in found
+    assert "main (argc=1" in found
+    assert "exited normally" in found
+
+
+def test_bundle_keeps_no_path_of_this_machine(tmp_path: Path) -> None:
+    bundle(network(), tmp_path / "net", BundleOptions("net", weights="embedded", debug=True))
+    for file in (tmp_path / "net").iterdir():
+        assert str(tmp_path).encode() not in file.read_bytes(), file.name

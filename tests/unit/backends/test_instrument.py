@@ -1,0 +1,83 @@
+"""Instrumented networks: observers on both backends, the perf map, and the operands they see."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import pytest
+
+import glowpy
+from glowpy.backend import CompileOptions
+from glowpy.backends.cpu.perf_map import perf_map_path
+from glowpy.core.tensor import Array
+from glowpy.core.type import parse_type
+from glowpy.graph.function import Module
+from glowpy.ir.inst import Instruction
+
+
+class Recorder:
+    """Keeps what it sees: (moment, mnemonic, operands)."""
+
+    def __init__(self) -> None:
+        self.seen: list[tuple[str, str, dict[str, Array]]] = []
+
+    def before(self, inst: Instruction, operands: Mapping[str, Array]) -> None:
+        self.keep("before", inst, operands)
+
+    def after(self, inst: Instruction, operands: Mapping[str, Array]) -> None:
+        self.keep("after", inst, operands)
+
+    def keep(self, moment: str, inst: Instruction, operands: Mapping[str, Array]) -> None:
+        copies = {name: array.copy() for name, array in operands.items()}
+        self.seen.append((moment, inst.SCHEMA.mnemonic, copies))
+
+
+def chain() -> Module:
+    module = Module()
+    x = module.create_placeholder("x", parse_type("f32[3x33]"))
+    y = module.create_placeholder("y", parse_type("f32[3x33]"))
+    f = module.create_function("main")
+    f.create_save("save", f.create_neg("negated", f.create_exp("power", x)), y)
+    return module
+
+
+@pytest.mark.parametrize("backend", ["cpu", "interpreter"])
+def test_observer_sees_every_instruction(backend: str) -> None:
+    compiled = glowpy.compile(chain(), backend, CompileOptions(instrument=True))
+    recorder = Recorder()
+    compiled.observer = recorder
+    x = np.linspace(-1, 1, 99, dtype=np.float32).reshape(3, 33)
+    y = compiled({"x": x})["y"]
+    moments = [(moment, mnemonic) for moment, mnemonic, _ in recorder.seen]
+    assert moments == [("before", "exp"), ("after", "exp"), ("before", "neg"), ("after", "neg")]
+    np.testing.assert_array_equal(recorder.seen[0][2]["input"], x)
+    np.testing.assert_allclose(recorder.seen[1][2]["result"], np.exp(x), rtol=1e-6)
+    np.testing.assert_array_equal(recorder.seen[3][2]["result"], y)
+
+
+@pytest.mark.parametrize("backend", ["cpu", "interpreter"])
+def test_instrumented_network_runs_without_observer(backend: str) -> None:
+    x = np.ones((3, 33), np.float32)
+    plain = glowpy.compile(chain(), backend)({"x": x})["y"]
+    found = glowpy.compile(chain(), backend, CompileOptions(instrument=True))({"x": x})["y"]
+    np.testing.assert_array_equal(found, plain)
+
+
+def test_function_compiled_without_instrumentation_ignores_observers() -> None:
+    compiled = glowpy.compile(chain(), "cpu")
+    recorder = Recorder()
+    compiled.observer = recorder
+    compiled({"x": np.ones((3, 33), np.float32)})
+    assert recorder.seen == []
+
+
+def test_perf_map_names_instructions() -> None:
+    path = perf_map_path()
+    before = path.read_text() if path.exists() else ""
+    glowpy.compile(chain(), "cpu", CompileOptions(perf_map=True))
+    lines = path.read_text()[len(before) :].splitlines()
+    path.unlink()
+    sizes = {name: int(size, 16) for _, size, name in (line.split(" ", 2) for line in lines)}
+    assert sizes["glowpy_main.power"] > 0
+    assert sizes["glowpy_main_bound"] > 0
