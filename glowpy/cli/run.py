@@ -11,9 +11,11 @@ from statistics import median
 import click
 import numpy as np
 
+from glowpy.backend import CompileOptions, Observer
 from glowpy.cli.check import CHECKERS, Difference, compare, expected_outputs
 from glowpy.cli.files import write_array
 from glowpy.cli.model import choose_function, load_model, read_inputs
+from glowpy.cli.observers import DumpObserver, Observers, PrintObserver
 from glowpy.cli.output import print_json, print_table, progress
 from glowpy.cli.stages import Stages
 from glowpy.cli.verb import Verb
@@ -61,6 +63,23 @@ class _Run:
 @click.option(
     "--repeat", type=click.IntRange(1), default=1, show_default=True, help="Runs to time."
 )
+@click.option(
+    "--instrument-ir", is_flag=True, help="Print every instruction and its operands' ranges."
+)
+@click.option(
+    "--instrument-debug",
+    "operand_folder",
+    type=click.Path(path_type=Path),
+    help="Write every operand of every instruction to .npy files there.",
+)
+@click.option(
+    "--debug",
+    default="",
+    help="Make debug information; the IR gdb shows is written to that folder.",
+)
+@click.option(
+    "--perf-map", is_flag=True, help="Tell Linux's perf where each instruction's code is."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def run_model(
     model: str,
@@ -75,6 +94,10 @@ def run_model(
     rtol: float,
     atol: float,
     repeat: int,
+    instrument_ir: bool,
+    operand_folder: Path | None,
+    debug: str,
+    perf_map: bool,
     as_json: bool,
 ) -> None:
     """Runs MODEL (.onnx, .glow text, or - for text on standard input) and prints what came out.
@@ -86,13 +109,19 @@ def run_model(
       glowpy run model.onnx --input x=image.npy --output results
       glowpy run model.onnx --shape batch=1 --check-with onnxruntime
       glowpy run model.onnx --repeat 20 --json
+      glowpy run model.onnx --instrument-debug operands
     """
     start = time.perf_counter()
     function = choose_function(load_model(model, shapes, constants), name)
-    stages = Stages(function, backend)
+    observers: list[Observer] = [PrintObserver()] if instrument_ir else []
+    if operand_folder is not None:
+        observers.append(DumpObserver(operand_folder))
+    options = CompileOptions(instrument=bool(observers), perf_map=perf_map, debug=debug)
+    stages = Stages(function, backend, options)
     feeds = read_inputs(inputs, stages.program.inputs, seed)  # a wrong one is reported at once
     with progress(f"compiling {model}"):
         compiled = stages.compiled
+    compiled.observer = Observers(observers)
     compile_seconds = time.perf_counter() - start
     instance = compiled.instance()
     for port, array in feeds.items():

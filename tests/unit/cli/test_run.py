@@ -106,3 +106,21 @@ def test_tables_are_for_people(model: str) -> None:
     for word in ("f32[2x3]", "compared with interpreter", "median of 2"):
         assert word in out.getvalue()
     assert "\x1b" not in out.getvalue()
+
+
+@pytest.mark.parametrize("backend", ["cpu", "interpreter"])
+def test_instruments_every_instruction(model: str, tmp_path: Path, backend: str) -> None:
+    folder = tmp_path / "operands"
+    out = io.StringIO()
+    flags = ["--instrument-ir", "--instrument-debug", str(folder), "--backend", backend]
+    assert run(["run", model, "--shape", "N=1", *flags], io.StringIO(), out) == 0
+    assert "add s: result [" in out.getvalue()
+    added = np.load(folder / "0000.add.s.result.after.npy")
+    relu = np.load(next(folder.glob("0001.max.*.result.after.npy")))
+    np.testing.assert_array_equal(relu, np.maximum(added, 0))
+    assert (folder / "0000.add.s.lhs.before.npy").exists()
+
+
+def test_debug_information_comes_with_the_ir(model: str, tmp_path: Path) -> None:
+    figures(model, "--shape", "N=1", "--debug", str(tmp_path / "ir"))
+    assert "add @out" in (tmp_path / "ir" / "glowpy_main.ir").read_text()

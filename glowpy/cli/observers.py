@@ -1,0 +1,87 @@
+"""What `glowpy run` can do at every instruction of a network: print it, or write its operands to files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import click
+import numpy as np
+
+from glowpy.backend import Observer
+from glowpy.cli.files import write_array
+from glowpy.core.tensor import Array
+from glowpy.ir.inst import Instruction
+from glowpy.support.names import legal_name
+
+__all__ = ["DumpObserver", "Observers", "PrintObserver"]
+
+
+class PrintObserver:
+    """Prints a line behind every instruction: its name, and the range of each operand."""
+
+    def before(self, inst: Instruction, operands: Mapping[str, Array]) -> None:
+        """Nothing yet."""
+
+    def after(self, inst: Instruction, operands: Mapping[str, Array]) -> None:
+        """Prints the line."""
+        ranges = ", ".join(f"{name} {_range(array)}" for name, array in operands.items())
+        click.echo(f"{inst.SCHEMA.mnemonic} {inst.name}: {ranges}")
+
+
+class DumpObserver:
+    """Writes what every instruction reads and writes to INDEX.MNEMONIC.NAME.OPERAND.before|after.npy."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._step = 0
+
+    def before(self, inst: Instruction, operands: Mapping[str, Array]) -> None:
+        """Writes the operands the instruction reads."""
+        read = {ref.name for ref in inst.operands if ref.access.reads}
+        self._write(
+            inst, {name: array for name, array in operands.items() if name in read}, "before"
+        )
+
+    def after(self, inst: Instruction, operands: Mapping[str, Array]) -> None:
+        """Writes the operands the instruction has written."""
+        written = {ref.name for ref in inst.operands if ref.access.writes}
+        self._write(
+            inst, {name: array for name, array in operands.items() if name in written}, "after"
+        )
+        self._step += 1
+
+    def _write(self, inst: Instruction, operands: Mapping[str, Array], moment: str) -> None:
+        for name, array in operands.items():
+            file = f"{self._step:04d}.{inst.SCHEMA.mnemonic}.{legal_name(inst.name)}.{name}.{moment}.npy"
+            write_array(self._folder / file, array)
+
+
+class Observers:
+    """Several observers as one."""
+
+    def __init__(self, all: Sequence[Observer]) -> None:
+        self._all = all
+
+    def before(self, inst: Instruction, operands: Mapping[str, Array]) -> None:
+        """Asks each."""
+        for each in self._all:
+            each.before(inst, operands)
+
+    def after(self, inst: Instruction, operands: Mapping[str, Array]) -> None:
+        """Asks each."""
+        for each in self._all:
+            each.after(inst, operands)
+
+
+def _range(array: Array) -> str:
+    """`[min, max]`; says so where nothing is there or something is no number."""
+    if not array.size:
+        return "empty"
+    if array.dtype.kind == "f" and not np.isfinite(array).all():
+        return "not finite"
+    return (
+        f"[{array.min():g}, {array.max():g}]"
+        if array.dtype.kind != "b"
+        else f"[{array.min()}, {array.max()}]"
+    )
