@@ -205,6 +205,15 @@ def float_limits(dtype: np.dtype[Any]) -> Any:
     return ml_dtypes.finfo(dtype)  # type: ignore[no-untyped-call]
 
 
+def sum_tolerance(kind: ElemKind, terms: int) -> Tolerance:
+    """For sums of so many products of numbers around 1: halves are added up in f32 and rounded once."""
+    if not kind.is_float:
+        return EXACT
+    wide = np.dtype(np.float32) if kind in HALVES else kind.dtype
+    epsilon = float(float_limits(wide).eps) / float(float_limits(kind.dtype).eps)
+    return Tolerance(ulps=1, epsilons=4 * epsilon, scale=terms)
+
+
 def random_array(kind: ElemKind, shape: Sequence[int], seed: int = 0) -> Array:
     """Numbers of one or two digits that every kind holds exactly; small ones in small kinds."""
     rng = np.random.default_rng([seed, *shape])

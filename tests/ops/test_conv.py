@@ -12,11 +12,9 @@ from glowpy.core.elemkind import ElemKind
 from glowpy.core.tensor import Array
 from glowpy.graph.nodes_gen import ConvolutionNode
 from tests.ops.harness import (
-    EXACT,
     FLOATS,
     Case,
     Row,
-    Tolerance,
     channels_first,
     channels_last,
     check_row,
@@ -24,6 +22,7 @@ from tests.ops.harness import (
     on_every_backend,
     onnx_reference,
     random_array,
+    sum_tolerance,
 )
 
 
@@ -110,11 +109,9 @@ def _cases(kind: ElemKind, constants: frozenset[int]) -> Iterator[Case]:
     for geometry in GEOMETRIES + ([] if constants else EMPTY):
         arrays = geometry.arrays(kind)
         expected = _expected(arrays, geometry)
-        tolerance = EXACT
-        if kind.is_float:
-            terms = math.prod(geometry.kernels) * geometry.channels // geometry.group + 1
-            tolerance = Tolerance(ulps=1, epsilons=4, scale=terms)
-        else:
+        terms = math.prod(geometry.kernels) * geometry.channels // geometry.group + 1
+        tolerance = sum_tolerance(kind, terms)
+        if not kind.is_float:
             expected = expected.astype(np.int64)
         yield Case(arrays, [expected], geometry.attrs, tolerance=tolerance, constants=constants)
 

@@ -28,6 +28,7 @@ from tests.ops.harness import (
     on_every_backend,
     onnx_model,
     onnx_reference,
+    sum_tolerance,
 )
 
 SHAPES: list[tuple[tuple[int, ...], int]] = [
@@ -142,7 +143,7 @@ def _batch(kind: ElemKind, constants: frozenset[int]) -> Iterator[Case]:
             arrays,
             [expected],
             {"axis": axis, "epsilon": 2.0**-10},
-            tolerance=Tolerance(ulps=4, epsilons=8, scale=4),
+            tolerance=sum_tolerance(kind, 8),
             constants=constants,
         )
 
