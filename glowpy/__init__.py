@@ -1,25 +1,37 @@
-"""glowpy: a neural-network compiler. Give it an ONNX file, get machine code."""
+"""glowpy: a neural-network compiler. Give it an ONNX file, get machine code.
 
-import glowpy.ops  # noqa: F401 - fills the rule tables
-from glowpy.backend import CompiledFunction, CompileOptions, Instance
-from glowpy.core.elemkind import ElemKind
-from glowpy.core.tensor import Tensor
-from glowpy.core.type import Type, parse_type
-from glowpy.engine import compile
-from glowpy.graph.function import Function, Module
-from glowpy.graph.node import Constant, Node, NodeValue, Placeholder
-from glowpy.importer import load
-from glowpy.session import InferenceSession
-from glowpy.support.errors import (
-    GlowError,
-    InternalError,
-    LoadError,
-    UnsupportedError,
-    UserError,
-    VerifyError,
-)
+Each public name is imported when it is first used: a program that only loads a bundle needs neither LLVM nor ONNX.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from glowpy.support.rules import Rules
+
+if TYPE_CHECKING:
+    from glowpy.backend import CompiledFunction, CompileOptions, Instance
+    from glowpy.backends.cpu.bundle.options import BundleOptions
+    from glowpy.bundling import bundle
+    from glowpy.core.elemkind import ElemKind
+    from glowpy.core.tensor import Tensor
+    from glowpy.core.type import Type, parse_type
+    from glowpy.engine import compile
+    from glowpy.graph.function import Function, Module
+    from glowpy.graph.node import Constant, Node, NodeValue, Placeholder
+    from glowpy.importer import load
+    from glowpy.loaded_bundle import load_bundle
+    from glowpy.session import InferenceSession
+    from glowpy.support.errors import (
+        GlowError,
+        InternalError,
+        LoadError,
+        UnsupportedError,
+        UserError,
+        VerifyError,
+    )
 
 __all__ = [
+    "BundleOptions",
     "CompileOptions",
     "CompiledFunction",
     "Constant",
@@ -39,7 +51,50 @@ __all__ = [
     "UnsupportedError",
     "UserError",
     "VerifyError",
+    "bundle",
     "compile",
     "load",
+    "load_bundle",
     "parse_type",
 ]
+
+_HOMES = {
+    "glowpy.backend": ("CompileOptions", "CompiledFunction", "Instance"),
+    "glowpy.backends.cpu.bundle.options": ("BundleOptions",),
+    "glowpy.bundling": ("bundle",),
+    "glowpy.core.elemkind": ("ElemKind",),
+    "glowpy.core.tensor": ("Tensor",),
+    "glowpy.core.type": ("Type", "parse_type"),
+    "glowpy.engine": ("compile",),
+    "glowpy.graph.function": ("Function", "Module"),
+    "glowpy.graph.node": ("Constant", "Node", "NodeValue", "Placeholder"),
+    "glowpy.importer": ("load",),
+    "glowpy.loaded_bundle": ("load_bundle",),
+    "glowpy.session": ("InferenceSession",),
+    "glowpy.support.errors": (
+        "GlowError",
+        "InternalError",
+        "LoadError",
+        "UnsupportedError",
+        "UserError",
+        "VerifyError",
+    ),
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+
+Rules.fill = staticmethod(lambda: import_module("glowpy.ops"))
+
+
+if not TYPE_CHECKING:  # a type checker would take any name for a public one
+
+    def __getattr__(name: str) -> Any:
+        """The public name, imported now and kept (PEP 562)."""
+        if name not in _HOME_OF:
+            raise AttributeError(f"module 'glowpy' has no attribute '{name}'")
+        value = getattr(import_module(_HOME_OF[name]), name)
+        globals()[name] = value
+        return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

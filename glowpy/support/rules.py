@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Generic, TypeVar
+from typing import ClassVar, Generic, TypeVar
 
 from glowpy.support.errors import InternalError, UnsupportedError
 
@@ -16,8 +16,15 @@ class Rules(Generic[F]):
     """What to do for each class of one kind.
 
     `@verify(ConvolutionNode)` adds a rule, `verify[type(node)]` reads it. A table stands beside the
-    engine that reads it and is filled, at import time only, by modules of a higher layer.
+    engine that reads it and is filled, at import time only, by modules of a higher layer. They are
+    imported when a table is first asked for a rule it does not have: see `fill`.
     """
+
+    fill: ClassVar[Callable[[], object]] = staticmethod(lambda: None)
+    """Imports the modules with the rules of every table; cheap where they are imported already.
+
+    The package sets it, so that whoever begins at any module finds full tables, and programs that need no rules
+    do not wait for them."""
 
     def __init__(self, name: str, remedy: str = "") -> None:
         self.name = name
@@ -37,18 +44,22 @@ class Rules(Generic[F]):
         return add
 
     def __getitem__(self, cls: type) -> F:
-        rule = self._rules.get(cls)
+        rule = self.get(cls)
         if rule is None:
             raise UnsupportedError(f"no '{self.name}' rule for {cls.__name__}", note=self._remedy)
         return rule
 
     def __contains__(self, cls: type) -> bool:
-        return cls in self._rules
+        return self.get(cls) is not None
 
     def get(self, cls: type) -> F | None:
         """The rule for `cls`, or None."""
-        return self._rules.get(cls)
+        rule = self._rules.get(cls)
+        if rule is None:
+            Rules.fill()
+            rule = self._rules.get(cls)
+        return rule
 
     def missing(self, classes: Iterable[type]) -> list[type]:
         """Those of `classes` that have no rule."""
-        return [cls for cls in classes if cls not in self._rules]
+        return [cls for cls in classes if cls not in self]

@@ -12,9 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Container, Sequence
 from dataclasses import dataclass
-from enum import IntEnum
 
 from glowpy.backend import Program
+from glowpy.backends.cpu.abi import Status
 from glowpy.backends.cpu.instrument import Callbacks, Instrument, descriptions
 from glowpy.backends.cpu.writer import ModuleWriter
 from glowpy.ir.inst import Instruction
@@ -25,22 +25,6 @@ __all__ = ["GUARD_BYTES", "Call", "EntryOptions", "Status", "entry_texts"]
 
 GUARD_BYTES = 64
 """Canary bytes in front of and behind the activations."""
-
-
-class Status(IntEnum):
-    """What an entry point returns."""
-
-    OK = 0
-    MISSING_AREA = 1
-    """A pointer to an area that is not empty is NULL."""
-    MISALIGNED = 2
-    """An area does not begin at a multiple of the alignment."""
-    OVERRUN = 3
-    """The canaries around the activations were overwritten (bundles made with --guard)."""
-    CORRUPT_WEIGHTS = 4
-    """The CRC of the constants is not that of the network's weights (from NAME_check_weights)."""
-    SELFTEST_FAILED = 5
-    """An output is not the golden one (from NAME_selftest)."""
 
 
 @dataclass(frozen=True)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
+from glowpy.backends.cpu.abi import Status
 from glowpy.backends.cpu.bundle.layout import Entry, Layout, Symbol
 from glowpy.backends.cpu.bundle.options import BundleOptions
-from glowpy.backends.cpu.entry import Status
 from glowpy.backends.cpu.instrument import HEADER_TYPES, KIND_NUMBERS
 from glowpy.core.elemkind import ElemKind
 from glowpy.ir.plan import ALIGNMENT
@@ -23,15 +23,6 @@ C_TYPES = {
 """How C spells an element in memory."""
 
 ROLE_NUMBERS = {"input": 0, "output": 1, "inout": 2, "constant": 3}
-
-_STATUS_WORDS = {
-    Status.OK: "done",
-    Status.MISSING_AREA: "a pointer to an area that is not empty is NULL",
-    Status.MISALIGNED: "an area does not begin at a multiple of the alignment",
-    Status.OVERRUN: "something wrote outside the activations (bundles made with --guard)",
-    Status.CORRUPT_WEIGHTS: "the constants are not this network's weights",
-    Status.SELFTEST_FAILED: "an output differs from the golden one",
-}
 
 
 def header_text(layout: Layout, options: BundleOptions) -> str:
@@ -102,7 +93,7 @@ def _types(options: BundleOptions) -> Iterator[str]:
     yield "/* What the functions of a bundle return. */"
     yield "enum {"
     for status in Status:
-        yield f"  GLOWPY_{status.name} = {status:d}, /* {_STATUS_WORDS[status]} */"
+        yield f"  GLOWPY_{status.name} = {status:d}, /* {status.meaning} */"
     yield "};"
     yield "#endif"
     yield ""

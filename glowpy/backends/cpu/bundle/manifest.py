@@ -9,6 +9,7 @@ from dataclasses import asdict
 from typing import Any
 
 from glowpy.backend import CompileOptions
+from glowpy.backends.cpu.abi import FORMAT
 from glowpy.backends.cpu.bundle.layout import Entry, Layout, Symbol
 from glowpy.backends.cpu.bundle.options import BundleOptions
 from glowpy.backends.cpu.bundle.report import SizeReport
@@ -16,10 +17,7 @@ from glowpy.backends.cpu.llvm import LLVM_VERSION
 from glowpy.backends.cpu.target import CpuTarget
 from glowpy.ir.plan import ALIGNMENT
 
-__all__ = ["FORMAT", "fingerprint", "manifest_text"]
-
-FORMAT = 1
-"""The version of the manifest's own form."""
+__all__ = ["fingerprint", "manifest_text"]
 
 
 def fingerprint(

@@ -1,0 +1,36 @@
+"""What a bundle and the program that loads it agree about. Imports neither LLVM nor the code generator."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+__all__ = ["FORMAT", "Status"]
+
+FORMAT = 1
+"""The version of the form of a bundle's manifest."""
+
+
+class Status(IntEnum):
+    """What an entry point returns."""
+
+    OK = 0
+    MISSING_AREA = 1
+    MISALIGNED = 2
+    OVERRUN = 3
+    CORRUPT_WEIGHTS = 4
+    SELFTEST_FAILED = 5
+
+    @property
+    def meaning(self) -> str:
+        """What it says, in words."""
+        return _MEANINGS[self]
+
+
+_MEANINGS = {
+    Status.OK: "done",
+    Status.MISSING_AREA: "a pointer to an area that is not empty is NULL",
+    Status.MISALIGNED: "an area does not begin at a multiple of the alignment",
+    Status.OVERRUN: "something wrote outside the activations (bundles made with --guard)",
+    Status.CORRUPT_WEIGHTS: "the constants are not this network's weights",
+    Status.SELFTEST_FAILED: "an output differs from the golden one",
+}

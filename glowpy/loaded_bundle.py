@@ -1,0 +1,342 @@
+"""Runs shared bundles: `NAME.json` says what is in `libNAME.so`, ctypes calls it, numpy arrays go in and out.
+
+Neither LLVM nor ONNX is imported. A bundle is checked before any of its code runs: the manifest's format, the
+machine it is for, the digest of every file used, and the CRC of the weights that the library was made with.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import json
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, final
+
+import numpy as np
+
+from glowpy.backend import Executable, Instance, Port, aligned_array
+from glowpy.backends.cpu.abi import FORMAT, Status
+from glowpy.backends.cpu.host import check_host
+from glowpy.core.tensor import Array
+from glowpy.core.type import Type, parse_type
+from glowpy.ir.plan import ALIGNMENT
+from glowpy.support.errors import GlowError, InternalError, LoadError, UserError
+
+__all__ = ["LoadedBundle", "LoadedNetwork", "load_bundle"]
+
+_Entry = Callable[[int, int, int], int]
+
+
+@dataclass(frozen=True)
+class _Place:
+    """A port and where it lies in the mutable area."""
+
+    port: Port
+    role: str
+    offset: int
+
+    def of(self, mutable: Array) -> Array:
+        """Its array in a mutable area."""
+        kind, shape = self.port.type.kind, self.port.type.shape
+        flat = mutable[self.offset : self.offset + self.port.type.size]
+        return flat.view(kind.dtype).reshape(shape)
+
+
+@dataclass(frozen=True)
+class _Manifest:
+    """What the loader reads of `NAME.json`. Sizes in bytes; digests by file name."""
+
+    name: str
+    path: Path
+    triple: str
+    features: str
+    weights: str
+    selftest: bool
+    constants: int
+    mutable: int
+    activations: int
+    networks: Mapping[str, tuple[_Place, ...]]
+    files: Mapping[str, str]
+
+
+@final
+class LoadedNetwork(Executable):
+    """A network of a bundle. Each instance has a mutable area and activations; all share the constants.
+
+    The interpreter lock is free while the network runs.
+    """
+
+    def __init__(
+        self, manifest: _Manifest, name: str, library: ctypes.CDLL, constants: Array
+    ) -> None:
+        places = manifest.networks[name]
+        self.name = name
+        self._inputs = [place for place in places if place.role in ("input", "inout")]
+        self._outputs = [place for place in places if place.role in ("output", "inout")]
+        self._start = -(-manifest.activations // ALIGNMENT) * ALIGNMENT
+        super().__init__(
+            [place.port for place in self._inputs],
+            [place.port for place in self._outputs],
+            self._start + manifest.mutable,
+        )
+        self._entry: _Entry = _function(library, name, 3)
+        self._constants = constants
+
+    def execute(self, bindings: Mapping[str, Array], arena: Array) -> None:
+        """Copies the inputs into the mutable area, which lies behind the activations, and the outputs out of it."""
+        mutable = arena[self._start :]
+        for place in self._inputs:
+            np.copyto(place.of(mutable), bindings[place.port.placeholder])
+        areas = (each.ctypes.data for each in (self._constants, mutable, arena))
+        _expect_ok(self.name, self._entry(*areas))
+        for place in self._outputs:
+            np.copyto(bindings[place.port.placeholder], place.of(mutable))
+
+
+@final
+class LoadedBundle:
+    """A shared bundle, ready to run.
+
+    A bundle of one network is called itself, `outputs = bundle({"x": array})`; the networks of others are in
+    `networks`. Safe from several threads.
+    """
+
+    def __init__(self, manifest: _Manifest, library: ctypes.CDLL, constants: Array) -> None:
+        self.name = manifest.name
+        self.networks: Mapping[str, LoadedNetwork] = {
+            name: LoadedNetwork(manifest, name, library, constants) for name in manifest.networks
+        }
+        self._selftest = (
+            _function(library, f"{self.name}_selftest", 0) if manifest.selftest else None
+        )
+
+    @property
+    def inputs(self) -> dict[str, Type]:
+        """The type of every input of the only network by its name. Raises UserError if there are several."""
+        return self._only.inputs
+
+    @property
+    def outputs(self) -> dict[str, Type]:
+        """The type of every output of the only network by its name. Raises UserError if there are several."""
+        return self._only.outputs
+
+    def instance(self) -> Instance:
+        """Memory of its own to run the only network in. Raises UserError if there are several."""
+        return self._only.instance()
+
+    def __call__(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
+        """Runs the only network. Outputs are copies that belong to the caller.
+
+        Raises UserError if there are several networks, for a missing or unknown input, and for an array of
+        another type or shape.
+        """
+        return self._only(inputs)
+
+    def selftest(self) -> None:
+        """Runs the golden inputs inside the bundle, in static memory: not from several threads at once.
+
+        Raises UserError if the bundle was made without them, InternalError if an output differs.
+        """
+        if self._selftest is None:
+            raise UserError(
+                f"bundle '{self.name}' has no self-test", note="bundle it with --selftest N"
+            )
+        _expect_ok(f"{self.name}_selftest", self._selftest())
+
+    @property
+    def _only(self) -> LoadedNetwork:
+        if len(self.networks) > 1:
+            raise UserError(
+                f"bundle '{self.name}' has several networks: {', '.join(self.networks)}",
+                note="choose one: bundle.networks[name]",
+            )
+        return next(iter(self.networks.values()))
+
+
+def load_bundle(directory: Path | str, name: str | None = None) -> LoadedBundle:
+    """Loads a bundle that was made with `--emit shared` for this machine.
+
+    Args:
+        directory: The bundle's folder.
+        name: Which bundle, if there are several in it.
+
+    Raises LoadError for a file that is missing, damaged, or of a newer glowpy, UserError for a bundle that
+    cannot run here.
+    """
+    manifest = _read_manifest(_manifest_path(Path(directory), name))
+    check_host(manifest.triple, manifest.features)
+    library = _open_library(manifest)
+    if manifest.weights == "embedded":
+        constants = _embedded_weights(manifest, library)
+    elif manifest.weights == "file":
+        constants = _file_weights(manifest)
+    else:
+        raise UserError(
+            f"bundle '{manifest.name}' has its weights in a C header, which only a C compiler can read",
+            note="bundle it with --weights file or --weights embedded",
+        )
+    check = _function(library, f"{manifest.name}_check_weights", 1)
+    code = check(constants.ctypes.data)
+    if code:
+        raise LoadError(f"weights of bundle '{manifest.name}': {_meaning(code)}", note=_AGAIN)
+    return LoadedBundle(manifest, library, constants)
+
+
+_AGAIN = "bundle the model again"
+
+
+def _manifest_path(directory: Path, name: str | None) -> Path:
+    if name is not None:
+        return directory / f"{name}.json"
+    found = sorted(directory.glob("*.json"))
+    if not found:
+        raise LoadError(f"{directory}: expected a bundle's folder, found no NAME.json")
+    if len(found) > 1:
+        names = ", ".join(path.stem for path in found)
+        raise UserError(f"{directory} has several manifests: {names}", note="name one of them")
+    return found[0]
+
+
+def _read_manifest(path: Path) -> _Manifest:
+    """What `path` says. Raises LoadError if it is not a manifest, or one of a form that is not known yet."""
+    try:
+        fields = json.loads(path.read_bytes())
+    except OSError as error:
+        raise LoadError(f"cannot read {path}: {error.strerror}") from error
+    except ValueError as error:
+        raise LoadError(f"{path} is not a bundle's manifest: {error}") from error
+    try:
+        if fields["format"] > FORMAT:
+            raise LoadError(
+                f"{path}: expected a manifest of format {FORMAT} or older, got {fields['format']}",
+                note="load it with the glowpy that made it, or a newer one",
+            )
+        return _understood(fields, path)
+    except LoadError:
+        raise
+    except (AttributeError, KeyError, TypeError, GlowError) as error:
+        what = f"no {error}" if isinstance(error, KeyError) else str(error)
+        raise LoadError(f"{path} is not a bundle's manifest: {what}", note=_AGAIN) from error
+
+
+def _understood(fields: dict[str, Any], path: Path) -> _Manifest:
+    areas, options = fields["areas"], fields["options"]
+    if fields["alignment"] > ALIGNMENT:
+        raise LoadError(f"{path}: expected an alignment of at most {ALIGNMENT}")
+    networks = {
+        str(network["name"]): tuple(
+            _place(symbol, areas["mutable"])
+            for symbol in network["symbols"]
+            if symbol["role"] != "constant"
+        )
+        for network in fields["networks"]
+    }
+    if not networks:
+        raise LoadError(f"{path}: expected at least one network")
+    return _Manifest(
+        name=str(fields["name"]),
+        path=path,
+        triple=str(fields["target"]["triple"]),
+        features=str(fields["target"]["features"]),
+        weights=str(options["weights"]),
+        selftest=bool(options["selftest"]),
+        constants=int(areas["constants"]),
+        mutable=int(areas["mutable"]),
+        activations=int(areas["activations"]),
+        networks=networks,
+        files={str(file): str(digest) for file, digest in fields["files"].items()},
+    )
+
+
+def _place(symbol: dict[str, Any], mutable: int) -> _Place:
+    """A port. Raises UserError unless it lies in the mutable area: memory outside it is not ours."""
+    port = Port(str(symbol["original"]), str(symbol["name"]), parse_type(str(symbol["type"])))
+    offset = int(symbol["offset"])
+    if offset < 0 or offset % ALIGNMENT or offset + port.type.size > mutable:
+        raise UserError(f"'{port.name}' does not lie in the mutable area")
+    return _Place(port, str(symbol["role"]), offset)
+
+
+def _checked_file(manifest: _Manifest, file: str, note: str) -> bytes:
+    """The content of a file of the bundle. Raises LoadError if it is missing or not what the manifest says."""
+    path = manifest.path.parent / file
+    if file not in manifest.files:
+        raise LoadError(f"bundle '{manifest.name}' was made without {file}", note=note)
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise LoadError(
+            f"cannot read {path}, which the bundle needs: {error.strerror}", note=note
+        ) from error
+    if hashlib.sha256(content).hexdigest() != manifest.files[file]:
+        raise LoadError(f"{path} is damaged, or of another bundle", note=_AGAIN)
+    return content
+
+
+_versions: dict[Path, list[str]] = {}
+"""The digests of the libraries loaded from each path."""
+_versions_lock = threading.Lock()
+
+
+def _open_library(manifest: _Manifest) -> ctypes.CDLL:
+    """The shared library, loaded.
+
+    The system's loader knows a library by its path, and would return an old one if the bundle was made again in
+    the same folder. So each version of a file is loaded under a spelling of the path of its own.
+    """
+    file = f"lib{manifest.name}.so"
+    _checked_file(manifest, file, "bundle the model with --emit shared")
+    folder, digest = manifest.path.parent.resolve(), manifest.files[file]
+    with _versions_lock:
+        versions = _versions.setdefault(folder / file, [])
+        if digest not in versions:
+            versions.append(digest)
+        spelling = f"{folder}{'/.' * versions.index(digest)}/{file}"
+        try:
+            return ctypes.CDLL(spelling)
+        except OSError as error:
+            raise LoadError(f"the system cannot load {file}: {error}") from error
+
+
+def _file_weights(manifest: _Manifest) -> Array:
+    file = f"{manifest.name}.weights.bin"
+    content = _checked_file(manifest, file, "put it beside the manifest")
+    if len(content) != manifest.constants:
+        raise LoadError(f"{file}: expected {manifest.constants} bytes, got {len(content)}")
+    constants = aligned_array(manifest.constants)
+    constants[:] = np.frombuffer(content, np.uint8)
+    constants.flags.writeable = False
+    return constants
+
+
+def _embedded_weights(manifest: _Manifest, library: ctypes.CDLL) -> Array:
+    symbol = f"{manifest.name}_constants"
+    try:
+        block = (ctypes.c_uint8 * manifest.constants).in_dll(library, symbol)
+    except ValueError as error:
+        raise LoadError(f"lib{manifest.name}.so has no {symbol}", note=_AGAIN) from error
+    return np.ctypeslib.as_array(block)
+
+
+def _function(library: ctypes.CDLL, name: str, pointers: int) -> Callable[..., int]:
+    """A function of the library that takes so many pointers and returns a status."""
+    try:
+        address = library[name]
+    except AttributeError as error:
+        raise LoadError(f"{library._name} has no function {name}", note=_AGAIN) from error
+    address.argtypes = [ctypes.c_void_p] * pointers
+    address.restype = ctypes.c_int
+    return address
+
+
+def _meaning(code: int) -> str:
+    known = code in list(Status)
+    return Status(code).meaning if known else f"unknown status {code}"
+
+
+def _expect_ok(function: str, code: int) -> None:
+    if code != Status.OK:
+        raise InternalError(f"{function} returned {code}: {_meaning(code)}")
