@@ -11,7 +11,7 @@ from glowpy.graph.nodes_gen import SplatNode, TransposeNode
 from glowpy.opt.permutation import compose, is_identity, keeps_order
 from glowpy.passes import RewritePass, Why
 
-__all__ = ["FoldTransposePass"]
+__all__ = ["FoldTransposePass", "merge"]
 
 
 @dataclass(frozen=True)
@@ -48,12 +48,17 @@ class FoldTransposePass(RewritePass):
         if is_identity(node.shuffle):
             return node.input
         if isinstance(inner, TransposeNode):
-            shuffle = compose(inner.shuffle, node.shuffle)
-            if is_identity(shuffle):
-                return inner.input
-            return f.create_transpose(node.name, inner.input, shuffle, result_type=node.type)
+            return merge(f, inner, node)
         if isinstance(inner, SplatNode):
             return f.create_splat(node.name, node.type, inner.value)
         if keeps_order(node.input.type.shape, node.shuffle):
             return f.create_reshape(node.name, node.type, node.input)
         return None
+
+
+def merge(f: Function, above: TransposeNode, node: TransposeNode) -> NodeValue | Node:
+    """What does the work of `above` and of `node`, which stands behind it."""
+    shuffle = compose(above.shuffle, node.shuffle)
+    if is_identity(shuffle):
+        return above.input
+    return f.create_transpose(node.name, above.input, shuffle, result_type=node.type)

@@ -21,6 +21,7 @@ from glowpy.graph.nodes_gen import (
     SplatNode,
     TransposeNode,
 )
+from glowpy.opt.graph.fold_transpose import merge
 from glowpy.opt.permutation import inverse, is_identity, keeps_order, permuted
 from glowpy.passes import RewritePass, Why
 from glowpy.support.text import Attr
@@ -54,20 +55,24 @@ class SinkTransposePass(RewritePass):
         %b_1 = abs(%n) : f32[1x8x4x4]
         %c_1 = reduce_add(%b_1) {axes=[1]} : f32[1x1x4x4]
         %d_1 = sub(%b_1, %c_1) : f32[1x8x4x4]
-        %d = transpose(%d_1) {shuffle=[0,2,3,1]} : f32[1x4x4x8]
-        %e = transpose(%d) {shuffle=[0,3,1,2]} : f32[1x8x4x4]
-        save(%e, %out)
+        save(%d_1, %out)
     """
 
     name: ClassVar[str] = "sink-transpose"
 
     def rewrite(self, f: Function, node: Node, why: Why) -> NodeValue | Node | None:
-        """One step: past `node`, if all its inputs agree."""
+        """One step: past `node`, if all its inputs agree.
+
+        Transposes that meet are merged on the spot. The one below would overtake the other otherwise,
+        and a pair a visit would meet.
+        """
         above = [v.node for v in node.inputs if isinstance(v.node, TransposeNode)]
         if not above or len(node.results) != 1:
             return None
         if node.predicate is not None and node.predicate.type.count > 1:
             return why.no("its predicate is not transposed")
+        if isinstance(node, TransposeNode):
+            return merge(f, above[0], node)
         moved = self._moved(f, node, above[0], why)
         if moved is None:
             return None

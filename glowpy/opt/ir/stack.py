@@ -14,75 +14,109 @@ from glowpy.ir.irfunction import IRFunction
 from glowpy.ir.value import Value
 from glowpy.passes import IRPass, PassContext
 
-__all__ = ["StackPass", "joins", "runs"]
+__all__ = ["LONGEST", "Run", "StackPass", "runs"]
 
 _MEMORY = (AllocInst, DeallocInst, ViewInst)
+
+
+LONGEST = 64
+"""More instructions are not put in one run: LLVM takes more than linear time to compile a loop."""
 
 
 def runs(f: IRFunction) -> list[list[Instruction]]:
     """Every instruction that is not about memory, in program order, in runs that may be one loop.
 
-    A run is a head and, directly behind it with no alloc, dealloc or view between, the
-    element-wise instructions that `joins` admits. An instruction that is neither element-wise nor
-    able to run an epilogue is a run of its own.
+    A run is a head and, directly behind it with no alloc, dealloc or view between, the element-wise
+    instructions that `Run.admits`. An instruction that is neither element-wise nor able to run an
+    epilogue is a run of its own. Linear time.
     """
-    found: list[list[Instruction]] = []
+    found: list[Run] = []
     contiguous = False
     for inst in f.instructions:
         if isinstance(inst, _MEMORY):
             contiguous = False
             continue
-        if contiguous and joins(found[-1], inst):
-            found[-1].append(inst)
+        if contiguous and found[-1].admits(inst):
+            found[-1].add(inst)
         else:
-            found.append([inst])
+            found.append(Run(inst))
         contiguous = True
-    return found
+    return [run.members for run in found]
 
 
-def joins(run: list[Instruction], inst: Instruction) -> bool:
-    """Whether `inst` may be computed element by element together with `run`, which is before it.
+class Run:
+    """Instructions that may be computed element by element, together in one loop.
 
-    - The head has the trait `epilogue` or `elementwise`, `inst` is element-wise, and its result
-      has the shape of the head's result.
-    - An input that the run writes is read as exactly the elements written. Behind an epilogue
-      there is at least one such input.
-    - Any other input has the run's shape, has one element or broadcasts to it. Behind an epilogue
-      it must have the run's shape, one element, or the last dimension only.
-    - The result overwrites nothing the run has read, except element by element (in place), and
-      nothing the head of an epilogue reads.
+    - The head has the trait `epilogue` or `elementwise`. Other members are element-wise, and their
+      results have the shape of the head's.
+    - An input that the run writes is read as exactly the elements written. Behind an epilogue every
+      member has at least one such input.
+    - Any other input has the run's shape, has one element or broadcasts to it. Behind an epilogue it
+      must have the run's shape, one element, or the last dimension only.
+    - A result overwrites nothing the run has read, except element by element (in place), and nothing
+      the head of an epilogue reads.
 
-    Takes time linear in the length of the run, so finding a run takes quadratic time in its
-    length. Predicates do not count: they only say where a result matters.
+    Predicates do not count: they only say where a result matters.
     """
-    head = run[0]
-    if not inst.has(Trait.ELEMENTWISE):
-        return False
-    if not (head.has(Trait.EPILOGUE) or head.has(Trait.ELEMENTWISE)):
-        return False
-    result, shape = _result(inst), _result(head).type.shape
-    if result.type.shape != shape:
-        return False
-    written = [value for each in run for value in each.writes()]
-    chained = False
-    for value in _inputs(inst):
-        sources = [source for source in written if source.overlaps(value)]
-        if not all(_same_elements(source, value) for source in sources):
+
+    def __init__(self, head: Instruction) -> None:
+        self.members: list[Instruction] = []
+        self._epilogue = head.has(Trait.EPILOGUE)
+        self._opens = self._epilogue or head.has(Trait.ELEMENTWISE)
+        self._written: dict[Value, dict[Value, None]] = {}
+        self._touched: dict[Value, dict[Value, None]] = {}
+        """By base; what the head of an epilogue reads or scratches is apart, in `_reserved`."""
+        self._reserved: list[Value] = []
+        self.add(head)
+
+    @property
+    def _result(self) -> Value:
+        return next(self.members[0].writes())
+
+    def add(self, inst: Instruction) -> None:
+        """Makes `inst` the last member."""
+        self.members.append(inst)
+        if not self._opens:
+            return
+        result = self._result
+        for ref in inst.operands:
+            base = ref.value.base
+            if ref.access.writes:
+                self._written.setdefault(base, {})[ref.value] = None
+            if self._epilogue and inst is self.members[0] and ref.value is not result:
+                self._reserved.append(ref.value)
+            else:
+                self._touched.setdefault(base, {})[ref.value] = None
+
+    def admits(self, inst: Instruction) -> bool:
+        """Whether `inst` may be the next member.
+
+        Linear in the values of the run that lie in the buffers of `inst`.
+        """
+        if not (self._opens and inst.has(Trait.ELEMENTWISE)) or len(self.members) >= LONGEST:
             return False
-        if not sources and not _streams(value, shape, whole=not head.has(Trait.EPILOGUE)):
+        result, shape = next(inst.writes()), self._result.type.shape
+        if result.type.shape != shape:
             return False
-        chained |= bool(sources)
-    if head.has(Trait.EPILOGUE) and not chained:
-        return False
-    return _writes_safely(run, result)
+        chained = False
+        for value in (ref.value for ref in inst.operands if ref.access is Access.IN):
+            sources = [each for each in self._written.get(value.base, ()) if each.overlaps(value)]
+            if not all(_same_elements(source, value) for source in sources):
+                return False
+            if not sources and not _streams(value, shape, whole=not self._epilogue):
+                return False
+            chained |= bool(sources)
+        if self._epilogue and not chained:
+            return False
+        return not any(result.overlaps(value) for value in self._reserved) and all(
+            _same_elements(value, result) or not result.overlaps(value)
+            for value in self._touched.get(result.base, ())
+        )
 
-
-def _result(inst: Instruction) -> Value:
-    return next(inst.writes())
-
-
-def _inputs(inst: Instruction) -> list[Value]:
-    return [ref.value for ref in inst.operands if ref.access is Access.IN]
+    def touches(self, value: Value) -> bool:
+        """Whether a member reads or writes bytes of `value`."""
+        near = (*self._reserved, *self._touched.get(value.base, ()))
+        return any(each.overlaps(value) for each in near)
 
 
 def _same_elements(a: Value, b: Value) -> bool:
@@ -100,19 +134,6 @@ def _streams(value: Value, shape: Shape, *, whole: bool) -> bool:
             for mine, theirs in zip(reversed(own), reversed(shape), strict=False)
         )
     return bool(own) and own[-1] == shape[-1] and value.type.count == own[-1]
-
-
-def _writes_safely(run: list[Instruction], result: Value) -> bool:
-    """Whether writing `result` changes nothing that earlier members, in one loop, read later."""
-    head = run[0]
-    for each in run:
-        for ref in each.operands:
-            if not result.overlaps(ref.value):
-                continue
-            free = each is not head or head.has(Trait.ELEMENTWISE) or ref.value is _result(head)
-            if not (free and _same_elements(ref.value, result)):
-                return False
-    return True
 
 
 @dataclass(frozen=True)
@@ -165,7 +186,7 @@ class _Layout:
     """One run under construction, and the instructions met behind its last member."""
 
     def __init__(self, head: Instruction | None = None) -> None:
-        self._members = [head] if head is not None else []
+        self._run = Run(head) if head is not None else None
         self._above: list[Instruction] = []
         self._below: list[Instruction] = []
         self._behind: list[Instruction] = []
@@ -175,22 +196,20 @@ class _Layout:
         if isinstance(inst, _MEMORY):
             self._behind.append(inst)
             return True
-        if not self._members:
+        if self._run is None:
             return False
-        if isinstance(inst, SplatInst) and not self._touches(inst.result):
+        if isinstance(inst, SplatInst) and not self._run.touches(inst.result):
             self._behind.append(inst)
             return True
-        if not joins(self._members, inst):
+        if not self._run.admits(inst):
             return False
         self._above += [each for each in self._behind if not isinstance(each, DeallocInst)]
         self._below += [each for each in self._behind if isinstance(each, DeallocInst)]
         self._behind = []
-        self._members.append(inst)
+        self._run.add(inst)
         return True
-
-    def _touches(self, value: Value) -> bool:
-        return any(ref.value.overlaps(value) for member in self._members for ref in member.operands)
 
     def done(self) -> Iterable[Instruction]:
         """The run in its final order."""
-        return (*self._above, *self._members, *self._below, *self._behind)
+        members = self._run.members if self._run is not None else []
+        return (*self._above, *members, *self._below, *self._behind)
