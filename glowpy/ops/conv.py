@@ -75,7 +75,7 @@ def _convolution(
     dilation: Sequence[int],
     group: int,
 ) -> None:
-    """Each image's windows become the rows of a matrix for each group, multiplied by the group's filters."""
+    """An image's windows become the rows of a matrix for each group, times the group's filters."""
     if result.array.size == 0:
         return
     windows = Windows(kernels, strides, pads, dilation)

@@ -1,4 +1,4 @@
-"""Rules of the element-wise operators beyond what classgen writes: the composite ones and the conversion."""
+"""Rules of the element-wise operators beyond what classgen writes."""
 
 from __future__ import annotations
 

@@ -69,7 +69,7 @@ def _inverse_deviation(f: Function, n: BatchNormalizationNode, variance: Operand
 
 @lower(BatchNormalizationNode)
 def _lower_batch_normalization(f: Function, n: BatchNormalizationNode) -> Operand:
-    """One product and one sum by vectors that fold to constants where the statistics are constant."""
+    """A product and a sum by vectors that fold to constants where the statistics are."""
     input, scale, bias, mean, variance = (widened(f, n.name, operand) for operand in n.inputs)
     factor = f.create_mul(n.name, scale, _inverse_deviation(f, n, variance))
     shift = f.create_sub(f"{n.name}_shift", bias, f.create_mul(n.name, mean, factor))

@@ -63,7 +63,7 @@ def convert(input: Array, type: Type) -> Array:
 
 
 def _saturate(wide: Array, limits: np.iinfo[Any]) -> Array:
-    """The highest i64 and u64 round up to a power of two in f64, so that what is not below it is too high."""
+    """The highest i64 and u64 round up in f64, so that what is not below them is too high."""
     low, high = wide <= float(limits.min), wide >= float(limits.max)
     result = np.where(low | high | np.isnan(wide), 0.0, wide).astype(limits.dtype)
     result[low], result[high] = limits.min, limits.max

@@ -42,14 +42,14 @@ def expect_numbers(name: str, type: Type) -> None:
 
 
 def expect_same_kind(like: Type, **operands: Type) -> None:
-    """Raises UserError that names the first operand whose element kind differs from that of `like`."""
+    """Raises UserError that names the first operand of another element kind than `like`."""
     for name, type in operands.items():
         if type.kind is not like.kind:
             raise UserError(f"expected {name} of kind {like.kind.value}, got {type}")
 
 
 def expect_axis(axis: int, rank: int) -> int:
-    """`axis`, which kernels index with. Raises UserError unless it is a dimension counted from the front."""
+    """`axis`. Raises UserError unless it counts from the front, as kernels need it."""
     if rank == 0:
         raise UserError("expected an input of a rank of at least 1, got a scalar")
     if not 0 <= axis < rank:
@@ -58,7 +58,7 @@ def expect_axis(axis: int, rank: int) -> int:
 
 
 def expect_axes(axes: Sequence[int], rank: int) -> None:
-    """Raises UserError unless `axes` are distinct dimensions counted from the front, in ascending order."""
+    """Raises UserError unless `axes` count from the front, are distinct, and ascend."""
     for axis in axes:
         expect_axis(axis, rank)
     if list(axes) != sorted(set(axes)):
@@ -66,13 +66,13 @@ def expect_axes(axes: Sequence[int], rank: int) -> None:
 
 
 def accumulable(array: Array) -> Array:
-    """The elements in the kind long sums are computed in: f64 for floats, integers and bool as they are."""
+    """The elements as sums are computed: floats in f64, integers and bool as they are."""
     dtype = array.dtype
     return array.astype(np.float64) if ElemKind.of(dtype).is_float else array
 
 
 def multipliable(array: Array) -> Array:
-    """The elements in the kind products accumulate in: f32 for f16 and bf16, everything else as it is."""
+    """The elements as products accumulate: f16 and bf16 in f32, everything else as it is."""
     return array.astype(np.float32) if ElemKind.of(array.dtype) in HALVES else array
 
 
@@ -87,7 +87,7 @@ def bounds(kind: ElemKind) -> tuple[float, float]:
 
 
 def widened(f: Function, name: str, operand: Operand) -> Operand:
-    """`operand` as f32 if it is f16 or bf16, for rules that lower to several operations which each would round."""
+    """`operand` as f32 if it is f16 or bf16, for rules whose every step would round."""
     value = value_of(operand)
     if value.type.kind not in HALVES:
         return value

@@ -106,7 +106,7 @@ def _max_pool_with_argmax(
     dilation: Sequence[int],
     ceil: bool,
 ) -> None:
-    """Tap by tap, so that the first of equal elements wins, and a pad not even over the lowest one."""
+    """Tap by tap: the first of equal elements wins, and a pad not even over the lowest."""
     del ceil
     if result.array.size == 0:
         return

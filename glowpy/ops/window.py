@@ -19,7 +19,7 @@ MAX_SPATIAL = 3
 
 @dataclass(frozen=True, slots=True)
 class Windows:
-    """Where the windows of a convolution or pool lie. pads are the begins, then the ends, of the spatial dimensions."""
+    """Where the windows of a convolution or pool lie. pads are the begins, then the ends."""
 
     kernels: Sequence[int]
     strides: Sequence[int]
@@ -32,9 +32,10 @@ class Windows:
         return len(self.kernels)
 
     def view(self, array: Array, fill: float, counts: Sequence[int]) -> Array:
-        """Every window of `array` [N, spatial..., C], with `fill` outside it: [N, counts..., C, kernels...].
+        """Every window of `array` [N, spatial..., C] as [N, counts..., C, kernels...].
 
-        `counts` windows are taken in each dimension, at least one; they may reach beyond the end pads.
+        `counts` windows, at least one, are taken in each dimension; they may reach beyond
+        the end pads. Outside the array is `fill`.
         """
         spans = [d * (k - 1) + 1 for k, d in zip(self.kernels, self.dilation, strict=True)]
         around = [(0, 0)]
@@ -52,7 +53,7 @@ class Windows:
         return every[(slice(None), *starts, slice(None), *taps)]
 
     def counted(self, extents: Sequence[int], counts: Sequence[int], *, pads: bool) -> Array:
-        """How many taps of each window lie in an image of `extents`, or with `pads` in the image or its pads."""
+        """How many taps of each window lie in an image of `extents`, or in its `pads`."""
         result = np.ones((), np.int64)
         for axis in range(self.rank):
             begin, end = self.pads[axis], self.pads[self.rank + axis]
@@ -66,7 +67,7 @@ class Windows:
 def windowed_shape(input: Type, windows: Windows, *, ceil: bool = False) -> Shape:
     """How many windows there are in each spatial dimension of `input`, which is N, spatial..., C.
 
-    Raises UserError if the input does not have 1 to 3 spatial dimensions or the attributes do not fit it.
+    Raises UserError if there are not 1 to 3 spatial dimensions or the attributes do not fit.
     """
     if not 1 <= input.rank - 2 <= MAX_SPATIAL:
         raise UserError(

@@ -1,7 +1,7 @@
-"""How operators are tested: rows of a table, each with cases for every element kind, run on every backend.
+"""How operators are tested: rows of a table, with cases for every kind, on every backend.
 
-A case is one node on given inputs with what a reference that shares no code with glowpy expects. All cases of a row go
-into one function, because machine code is made for a function at a time.
+A case is one node on given inputs with what a reference that shares no code with glowpy expects.
+All cases of a row go into one function, because machine code is made for a function at a time.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ ALL = (*NUMBERS, ElemKind.BOOL)
 
 @dataclass(frozen=True)
 class Tolerance:
-    """How far a float may be off: units in the last place, plus a multiple of the kind's epsilon at a given scale."""
+    """How far a float may be off: units in the last place, plus epsilons of a given scale."""
 
     ulps: float = 0
     epsilons: float = 0
@@ -88,8 +88,9 @@ class Row:
     def cases_of(self, backend: str) -> Iterator[Case]:
         """The cases to run on a backend.
 
-        LLVM takes a tenth of a second for each kernel on each shape, and the kernels of all kinds are one source: the
-        first kind gets every case, each other kind the first case and a sixth of the rest, another one each time.
+        LLVM takes a tenth of a second for each kernel on each shape, and the kernels of all kinds
+        are one source: the first kind gets every case, each other kind the first case and a
+        sixth of the rest, another one each time.
         """
         for number, kind in enumerate(self.kinds_of(backend)):
             for index, case in enumerate(self.cases(kind)):
@@ -99,7 +100,7 @@ class Row:
 
 
 def cpu_kinds(mnemonic: str) -> list[ElemKind]:
-    """The kinds that the CPU backend has a kernel of this mnemonic for, by the first operand that names it."""
+    """The kinds of the first operand that the CPU backend has a kernel of this mnemonic for."""
     if mnemonic in SCALARS:
         return [kind for kind in ElemKind if kind.suffix in SCALARS[mnemonic]]
     if mnemonic not in KERNELS:
@@ -206,7 +207,7 @@ def float_limits(dtype: np.dtype[Any]) -> Any:
 
 
 def sum_tolerance(kind: ElemKind, terms: int) -> Tolerance:
-    """For sums of so many products of numbers around 1: halves are added up in f32 and rounded once."""
+    """For sums of products of numbers around 1: halves are added in f32 and rounded once."""
     if not kind.is_float:
         return EXACT
     wide = np.dtype(np.float32) if kind in HALVES else kind.dtype

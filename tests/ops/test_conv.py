@@ -28,7 +28,7 @@ from tests.ops.harness import (
 
 @dataclass(frozen=True)
 class Geometry:
-    """One convolution: its sizes and attributes, which are the plainest where they are not given."""
+    """One convolution: sizes and attributes, the plainest ones where none are given."""
 
     image: tuple[int, ...]
     channels: int

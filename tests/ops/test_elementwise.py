@@ -1,4 +1,4 @@
-"""Element-wise operators: every operator, every kind it is declared for, special values and broadcasting."""
+"""Element-wise operators: every declared kind, special values and broadcasting."""
 
 from __future__ import annotations
 
@@ -174,7 +174,7 @@ def _broadcast_shapes(arity: int) -> Iterator[tuple[tuple[int, ...], ...]]:
 
 
 def cases(cls: type[Node], kind: ElemKind) -> Iterator[Case]:
-    """Special values in every kind; broadcasting in one only, for kinds differ in the scalar kernel alone."""
+    """Special values in every kind; broadcasting in one, as only scalar kernels differ."""
     mnemonic = cls.SCHEMA.mnemonic
     inputs = _operands(cls, kind)
     expected, tolerance = reference(mnemonic, kind, inputs)

@@ -1,4 +1,4 @@
-"""Random networks mean the same as machine code, optimized, as they do unoptimized on the interpreter."""
+"""Random networks mean the same as optimized machine code and as they stand, interpreted."""
 
 from __future__ import annotations
 

@@ -108,7 +108,7 @@ def _cases(kind: ElemKind, function: Fold, tolerance: Tolerance) -> Iterator[Cas
 
 
 def _special(kind: ElemKind, function: Fold) -> Iterator[Case]:
-    """Neighbouring pairs of special values, along a dimension that is contiguous and one that is not."""
+    """Pairs of special values, along a dimension that is contiguous and one that is not."""
     special = special_values(kind)
     pairs = np.stack([np.repeat(special, len(special)), np.tile(special, len(special))])
     for x, axis in ((pairs, 0), (np.ascontiguousarray(pairs.T), 1)):

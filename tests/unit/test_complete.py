@@ -1,4 +1,4 @@
-"""Every operator has everything an operator needs: rules at each level, a kernel, a test row, one spelling."""
+"""Every operator has all it needs: rules at each level, a kernel, a test row, one spelling."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ EMITTED = MEMORY | {CopyInst, SplatInst}
 """Reviewed: the code generator emits these itself, they need no kernel."""
 
 ADDRESS_LEVEL = EMITTED - {SplatInst} | {InsertTensorInst, ExtractTensorInst}
-"""Reviewed: instructions without a node; saves, concatenations, slices, pads and reshapes become them."""
+"""Reviewed: instructions without a node; saves, concats, slices, pads and reshapes need them."""
 
 
 def _id(cls: type[Node] | type[Instruction]) -> str:
