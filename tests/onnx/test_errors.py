@@ -481,8 +481,8 @@ def test_functions_that_explode() -> None:
 
 
 def test_the_model_of_the_caller_is_not_changed() -> None:
-    model = one_node("Softmax", axis=1)
-    model.graph.node[0].op_type = "Hardmax"
+    """Not even where operators are expanded, and given their default attributes for that."""
+    model = one_node("Gelu", opset=20)
     before = model.SerializeToString()
-    error_of(model)
+    glowpy.load(model)
     assert model.SerializeToString() == before

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import onnxruntime
 import pytest
 from onnx import TensorProto, defs, helper
 
@@ -180,6 +181,7 @@ ROWS = [
     Row("Softmax", (1, 11), [X], [softmax(X, (1, 2))]),
     Row("Softmax", (11,), [X], [softmax(X, 2)], {"axis": -1}, "negative"),
     Row("Softmax", (13,), [X], [softmax(X, 2)]),
+    Row("Hardmax", (1, 11), [A], [np.eye(4, dtype=np.float32)[A.argmax(1)]]),
     Row("LogSoftmax", (1, 11), [X], [np.log(softmax(X, (1, 2)))]),
     Row("LogSoftmax", (13,), [X], [np.log(softmax(X, 1))], {"axis": 1}),
     Row(
@@ -272,3 +274,31 @@ def test_every_opset_is_covered() -> None:
 def test_newest_opsets_were_reviewed() -> None:
     """A newer onnx package may have changed operators: review them, then raise the number."""
     assert defs.onnx_opset_version() <= NEWEST_OPSETS[""]
+
+
+TURNED = [
+    {"strides": [2, 3], "pads": [1, 0, 0, 1]},
+    {"strides": [2, 2], "output_padding": [1, 0], "dilations": [2, 1]},
+    {"strides": [3, 2], "output_shape": [9, 8]},
+    {"strides": [2, 2], "auto_pad": "SAME_UPPER"},
+    {"strides": [1, 2], "auto_pad": "SAME_LOWER"},
+    {"strides": [1, 1], "pads": [2, 2, 2, 2], "group": 2},
+]
+
+
+@pytest.mark.parametrize("attributes", TURNED)
+def test_transposed_convolution_matches_onnxruntime(attributes: dict[str, Any]) -> None:
+    filter = RNG.standard_normal((4, 3, 3, 2)).astype(np.float32)
+    x = RNG.standard_normal((1, 4, 3, 4)).astype(np.float32)
+    node = helper.make_node("ConvTranspose", ["x", "w", "b"], ["y"], **attributes)
+    outputs = 3 * attributes.get("group", 1)
+    bias = RNG.standard_normal(outputs).astype(np.float32)
+    dims: list[str | int | None] = ["n", "c", "h", "w"]
+    stored = {"w": filter, "b": bias}
+    model = graph_model([node], [info("x", x)], [info("y", x, dims)], 11, stored)
+    session = onnxruntime.InferenceSession(
+        model.SerializeToString(), providers=["CPUExecutionProvider"]
+    )
+    (expected,) = session.run(None, {"x": x})
+    (got,) = glowpy.InferenceSession(model, backend="interpreter").run(None, {"x": x})
+    assert_same(got, expected, rtol=1e-4, atol=1e-5)

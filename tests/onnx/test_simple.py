@@ -13,12 +13,8 @@ from tests.onnx.comparison import check_session, read_data_set
 DATA = Path(onnx.backend.test.__file__).parent / "data"
 KINDS = ("simple", "pytorch-converted", "pytorch-operator")
 FOLDERS = {path.name: path for kind in KINDS for path in sorted((DATA / kind).iterdir())}
-REFUSED = {name for name in FOLDERS if name.startswith("test_strnorm_")} | {
-    "test_ConvTranspose2d",
-    "test_ConvTranspose2d_no_bias",
-    "test_operator_convtranspose",
-}
-"""Strings, and operators that are not there."""
+REFUSED = {name for name in FOLDERS if name.startswith("test_strnorm_")}
+"""Strings."""
 
 
 def run(name: str, backend: str) -> None:

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from glowpy.core.type import Shape
-from glowpy.importer.onnx.moves import channels_first, channels_last, full
+from glowpy.importer.onnx.moves import (
+    channels_first,
+    channels_last,
+    full,
+    reshape,
+    slice_axis,
+    transpose,
+)
 from glowpy.importer.onnx.node import OnnxNode, Value, from_onnx
 from glowpy.support.errors import UserError
 
@@ -99,3 +107,94 @@ def _conv(n: OnnxNode) -> Value:
         group,
     )
     return channels_first(n, result.result)
+
+
+@from_onnx("ConvTranspose")
+def _conv_transpose(n: OnnxNode) -> Value:
+    """The convolution whose gradient ConvTranspose is, turned round.
+
+    The input is spread out by zeros as far as the strides say, padded so that every window counts, and convolved
+    with the filter reversed in each spatial dimension, its channels exchanged within each group.
+    """
+    x, w, group = n.type(0), n.type(1), n.integer("group", 1)
+    if x.rank != w.rank or not 3 <= x.rank <= 5:
+        raise UserError(f"expected an input and a filter of one rank from 3 to 5, got {x} and {w}")
+    if group < 1 or w.shape[0] != x.shape[1] or x.shape[1] % group:
+        raise UserError(f"expected a filter of [{x.shape[1]}, O / group, ...] for {x}, got {w}")
+    spatial = x.shape[2:]
+    kernels = n.integers("kernel_shape") or w.shape[2:]
+    if kernels != w.shape[2:]:
+        raise UserError(f"attribute 'kernel_shape': expected that of {w}, got {list(kernels)}")
+    rank = len(spatial)
+    strides = n.integers("strides") or (1,) * rank
+    dilation = n.integers("dilations") or (1,) * rank
+    extra = n.integers("output_padding") or (0,) * rank
+    for name, values in (("strides", strides), ("dilations", dilation), ("output_padding", extra)):
+        if len(values) != rank or min(values) < (0 if name == "output_padding" else 1):
+            raise UserError(f"attribute '{name}': expected {rank} sizes, got {list(values)}")
+    reach = [(k - 1) * d + 1 for k, d in zip(kernels, dilation, strict=True)]
+    whole = [
+        s * (size - 1) + e + r for s, size, e, r in zip(strides, spatial, extra, reach, strict=True)
+    ]
+    pads = _transposed_pads(n, [s * size for s, size in zip(strides, spatial, strict=True)], whole)
+    begins = [r - 1 - pad for r, pad in zip(reach, pads, strict=False)]
+    ends = [
+        r - 1 - pad + e - (s - 1)
+        for r, pad, e, s in zip(reach, pads[rank:], extra, strides, strict=True)
+    ]
+    spread = _spread(n, strides)
+    padded = n.f.create_pad(n.name, n.operand(spread), (0, *begins, 0, 0, *ends, 0), 0.0)
+    outputs = w.shape[1] * group
+    bias = n.input(2) if n.has(2) else n.operand(full(x.with_shape((outputs,)), 0))
+    turned = n.operand(_turned(n, group), n.proto.input[1])
+    ones, none = (1,) * rank, (0,) * (2 * rank)
+    result = n.f.create_convolution(
+        n.name, padded, turned, bias, kernels, ones, none, dilation, group
+    )
+    return channels_first(n, result.result)
+
+
+def _transposed_pads(n: OnnxNode, same: Sequence[int], whole: Sequence[int]) -> Sequence[int]:
+    """What is cut off the begins and ends of the whole output, by `pads`, `auto_pad` or `output_shape`."""
+    rank = len(whole)
+    auto, wanted = n.text("auto_pad", "NOTSET"), n.integers("output_shape")
+    if wanted is not None:
+        wanted = wanted[-rank:]
+    elif auto in ("SAME_UPPER", "SAME_LOWER"):
+        wanted = tuple(same)
+    if wanted is None:
+        pads = n.integers("pads") if auto == "NOTSET" else None
+        pads = pads or (0,) * (2 * rank)
+        if len(pads) != 2 * rank or min(pads) < 0:
+            raise UserError(f"attribute 'pads': expected {2 * rank} sizes, got {list(pads)}")
+        return pads
+    if len(wanted) != rank:
+        raise UserError(f"attribute 'output_shape': expected {rank} sizes, got {list(wanted)}")
+    totals = [have - want for have, want in zip(whole, wanted, strict=True)]
+    halves = [total // 2 for total in totals]
+    rests = [total - half for total, half in zip(totals, halves, strict=True)]
+    return (*halves, *rests) if auto == "SAME_UPPER" else (*rests, *halves)
+
+
+def _spread(n: OnnxNode, strides: Sequence[int]) -> Value:
+    """The input as N, spatial..., C, with stride - 1 zeros behind every element of each spatial dimension."""
+    value = channels_last(n, n.value(0))
+    for axis, stride in enumerate(strides, 1):
+        if stride == 1:
+            continue
+        shape = value.type.shape
+        before, after = math.prod(shape[: axis + 1]), math.prod(shape[axis + 1 :])
+        column = n.operand(reshape(n, value, (before, 1, after)))
+        wide = n.f.create_pad(n.name, column, (0, 0, 0, 0, stride - 1, 0), 0.0).result
+        value = reshape(n, wide, (*shape[:axis], shape[axis] * stride, *shape[axis + 1 :]))
+    return value
+
+
+def _turned(n: OnnxNode, group: int) -> Value:
+    """The filter [I, O / group, spatial...] as [O, spatial..., I / group], reversed in the spatial dimensions."""
+    inputs, outputs, *kernels = n.type(1).shape
+    split = reshape(n, n.value(1), (group, inputs // group, outputs, math.prod(kernels)))
+    moved = transpose(n, split, (0, 2, 3, 1))
+    count = math.prod(kernels)
+    reversed_ = slice_axis(n, moved, 2, count - 1, count, -1) if count else moved
+    return reshape(n, reversed_, (group * outputs, *kernels, inputs // group))

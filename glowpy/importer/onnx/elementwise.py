@@ -351,3 +351,63 @@ def _thresholded_relu(n: OnnxNode) -> Value:
     kind, x = n.type(0).kind, n.input(0)
     above = n.f.create_lt(n.name, _scalar(n, kind, n.real("alpha", 1.0)), x)
     return n.f.create_select(n.name, above, x, _scalar(n, kind, 0.0)).result
+
+
+@from_onnx("IsInf", since=10)
+def _is_inf(n: OnnxNode) -> Value:
+    """Whether the input is an infinity of one of the signs asked for."""
+    f, x, kind = n.f, n.input(0), n.type(0).kind
+    high = f.create_eq(n.name, x, _scalar(n, kind, float("inf")))
+    low = f.create_eq(n.name, x, _scalar(n, kind, float("-inf")))
+    match n.flag("detect_positive", True), n.flag("detect_negative", True):
+        case True, True:
+            return f.create_or(n.name, high, low).result
+        case True, False:
+            return high.result
+        case False, True:
+            return low.result
+        case _:
+            return full(n.type(0).with_kind(ElemKind.BOOL), 0)
+
+
+@from_onnx("BitShift", since=11)
+def _bit_shift(n: OnnxNode) -> Value:
+    """Integers times or divided by a power of two from a table.
+
+    Shifts below 0 or beyond the width shift everything out, as opset 28 says. To the right the sign moves in.
+    """
+    f, kind, direction = n.f, n.type(0).kind, n.text("direction", "")
+    if direction not in ("LEFT", "RIGHT"):
+        raise UserError(f"attribute 'direction': expected LEFT or RIGHT, got '{direction}'")
+
+    def number(value: int) -> NodeValue:
+        return n.operand(full(Type(kind, ()), value), f"{n.name}_number")
+
+    x, places = n.input(0), n.input(1)
+    # To the right, the sign bit alone is as good as everything, and its power of two would be negative.
+    bits = 8 * kind.size - (1 if kind.is_signed and direction == "RIGHT" else 0)
+    powers = (np.uint64(1) << np.arange(bits, dtype=np.uint64)).astype(kind.dtype)
+    inside = f.create_and(
+        n.name, f.create_le(n.name, number(0), places), f.create_lt(n.name, places, number(bits))
+    )
+    index = f.create_select(n.name, inside, places, number(0)).result
+    table = n.operand(Tensor.of(powers), f"{n.name}_powers")
+    power = f.create_gather(n.name, table, n.operand(convert(n, index, ElemKind.I64)), 0)
+    if direction == "LEFT":
+        shifted, rest = f.create_mul(n.name, x, power).result, number(0)
+    elif not kind.is_signed:
+        shifted, rest = f.create_div(n.name, x, power).result, number(0)
+    else:
+        # Division truncates; -1 - x has the bits of x turned over.
+        negative = f.create_lt(n.name, x, number(0))
+        rest = f.create_select(n.name, negative, number(-1), number(0)).result
+        size = f.create_div(n.name, f.create_xor(n.name, x, rest), power)
+        shifted = f.create_xor(n.name, size, rest).result
+    return f.create_select(n.name, inside, shifted, rest).result
+
+
+@from_onnx("Tan", since=7)
+def _tan(n: OnnxNode) -> Value:
+    """The sine divided by the cosine."""
+    sine, cosine = n.f.create_sin(n.name, n.input(0)), n.f.create_cos(n.name, n.input(0))
+    return n.f.create_div(n.name, sine, cosine).result

@@ -44,11 +44,12 @@ def vector(values: Sequence[int]) -> Tensor:
 
 
 def _moved(tensor: Tensor, shape: Sequence[int], move: Callable[[Array], Array]) -> Tensor:
+    """What `move` gives, a view where it can: weights are copied once, when a backend packs them."""
     type = tensor.type.with_shape(shape)
     value = tensor.splat_value
     if value is not None:
         return Tensor.splat(type, value)
-    return Tensor(type, np.ascontiguousarray(move(tensor.array)))
+    return Tensor(type, move(tensor.array))
 
 
 def reshape(n: OnnxNode, value: Value, shape: Sequence[int]) -> Value:

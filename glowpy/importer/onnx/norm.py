@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from glowpy.core.type import Type
-from glowpy.graph.node import NodeValue
+from glowpy.graph.node import Node, NodeValue
 from glowpy.importer.onnx.moves import channels_first, channels_last, convert, reshape
 from glowpy.importer.onnx.node import OnnxNode, Value, from_onnx
 from glowpy.support.errors import UserError
@@ -108,3 +108,19 @@ def _instance_normalization(n: OnnxNode) -> Value:
     deviation = f.create_sqrt(n.name, f.create_add(n.name, variance, epsilon))
     normal = f.create_mul(n.name, f.create_div(n.name, centred, deviation), placed[0])
     return f.create_add(n.name, normal, placed[1]).result
+
+
+@from_onnx("LpNormalization")
+def _lp_normalization(n: OnnxNode) -> Value:
+    """The input divided by its norm along an axis; 0 where that is 0."""
+    f, x, power = n.f, n.input(0), n.integer("p", 2)
+    axis = (n.axis(x.type.rank, -1),)
+    if power == 1:
+        norm: Node = f.create_reduce_add(n.name, f.create_abs(n.name, x), axis)
+    elif power == 2:
+        norm = f.create_sqrt(n.name, f.create_reduce_add(n.name, f.create_mul(n.name, x, x), axis))
+    else:
+        raise n.unsupported(f"p {power}")
+    zero = f.create_splat(f"{n.name}_zero", Type(x.type.kind, ()), 0.0)
+    nothing = f.create_eq(n.name, norm, zero)
+    return f.create_select(n.name, nothing, zero, f.create_div(n.name, x, norm)).result

@@ -14,6 +14,7 @@ from glowpy.core.type import Type
 from glowpy.importer.onnx.moves import (
     broadcast,
     concat,
+    convert,
     full,
     reshape,
     slice_axis,
@@ -21,6 +22,7 @@ from glowpy.importer.onnx.moves import (
     vector,
 )
 from glowpy.importer.onnx.node import OnnxNode, Result, TensorSequence, Value, from_onnx
+from glowpy.importer.onnx.tensor import kind_of
 from glowpy.support.errors import UserError
 
 __all__: list[str] = []
@@ -354,3 +356,54 @@ def _range(n: OnnxNode) -> Tensor:
     steps = np.arange(count).astype(wide.dtype)
     found = np.asarray(first, wide.dtype) + steps * np.asarray(step, wide.dtype)
     return Tensor(type, found.astype(kind.dtype))
+
+
+@from_onnx("Trilu", since=14)
+def _trilu(n: OnnxNode) -> Value:
+    """The triangle on and above diagonal k (or on and below it) of the last two dimensions; zeros elsewhere."""
+    type = n.type(0)
+    if type.rank < 2:
+        raise UserError(f"expected an input of rank 2 or more, got {type}")
+    k = max(min(int(n.known_scalar(1)) if n.has(1) else 0, 1 << 40), -(1 << 40))
+    rows, columns = (np.arange(size) for size in type.shape[-2:])
+    place = columns[None, :] - rows[:, None]
+    kept = n.operand(Tensor.of(place >= k if n.flag("upper", True) else place <= k))
+    zero = n.operand(full(Type(type.kind, ()), 0), f"{n.name}_zero")
+    return n.f.create_select(n.name, kept, n.input(0), zero).result
+
+
+@from_onnx("EyeLike", since=9)
+def _eye_like(n: OnnxNode) -> Tensor:
+    """Ones on diagonal k, zeros elsewhere, in the shape of the input."""
+    type = n.type(0)
+    if type.rank != 2 or type.size > 1 << 28:
+        raise n.unsupported(f"an identity like {type}")
+    kind = kind_of(n.integer("dtype", 0)) if n.has_attribute("dtype") else type.kind
+    k = max(min(n.integer("k", 0), type.shape[1]), -type.shape[0])
+    rows, columns = type.shape
+    return Tensor.of(np.eye(rows, columns, k, kind.dtype))
+
+
+@from_onnx("OneHot", since=9)
+def _one_hot(n: OnnxNode) -> Value:
+    """The second value where the position along a new axis is the index, else the first; indices may be negative."""
+    f, indices, depth = n.f, n.value(0), int(n.known_scalar(1))
+    axis = n.axis(indices.type.rank + 1, -1)
+    if depth < 1:
+        raise UserError(f"expected a depth of at least 1, got {depth}")
+    if n.type(2).shape != (2,):
+        raise UserError(f"expected two values, got {n.type(2)}")
+    shape = indices.type.shape
+    wide = reshape(n, convert(n, indices, ElemKind.I64), (*shape[:axis], 1, *shape[axis:]))
+    index = n.operand(wide, n.proto.input[0])
+    scalar = Type(ElemKind.I64, ())
+    negative = f.create_lt(n.name, index, n.operand(full(scalar, 0), f"{n.name}_zero"))
+    shifted = f.create_add(n.name, index, n.operand(full(scalar, depth), f"{n.name}_depth"))
+    places = np.arange(depth).reshape(depth, *(1,) * (len(shape) - axis))
+    hot = f.create_eq(
+        n.name,
+        f.create_select(n.name, negative, shifted, index),
+        n.operand(Tensor.of(places), f"{n.name}_places"),
+    )
+    off, on = (reshape(n, slice_axis(n, n.value(2), 0, i, 1, 1), ()) for i in (0, 1))
+    return f.create_select(n.name, hot, n.operand(on), n.operand(off)).result
