@@ -83,12 +83,13 @@ class Events:
         if isinstance(inst, AllocInst):
             self.alloc[inst.value] = index
             return
+        if isinstance(inst, DeallocInst):
+            self.dealloc[inst.buffer] = index
+            return
         predicate = [inst.predicate] if inst.predicate is not None else []
         for value in dict.fromkeys((*(ref.value for ref in inst.operands), *predicate)):
             self._uses.setdefault(value, []).append((index, inst))
-        if isinstance(inst, DeallocInst):
-            self.dealloc[inst.buffer] = index
-        elif not isinstance(inst, ViewInst):
+        if not isinstance(inst, ViewInst):
             for ref in inst.operands:
                 event = Event(index, ref.value, ref.access.reads, ref.access.writes)
                 self._events.setdefault(ref.value.base, []).append(event)
@@ -149,11 +150,20 @@ class Events:
     def _end(self, old: Value, base: Value) -> None:
         start, stop = self.alloc.pop(old), self.dealloc.pop(old)
         self.slots[start] = [inst for inst in self.slots[start] if inst is not old.definition]
-        gone = self._deallocs(stop, old)
-        self.slots[stop] = [inst for inst in self.slots[stop] if inst not in gone]
-        self._uses[old] = [use for use in self._uses[old] if use[1] not in gone]
-        if base in self.dealloc and self.dealloc[base] < stop:
-            self.postpone_dealloc(base, stop)
+        self._take_dealloc(stop, old)
+        before = self.dealloc.get(base, stop)
+        if before < stop:
+            self.slots[stop].append(self._take_dealloc(before, base))
+            self.dealloc[base] = stop
+
+    def _take_dealloc(self, index: int, buffer: Value) -> Instruction:
+        slot = self.slots[index]
+        at = next(
+            i
+            for i, inst in enumerate(slot)
+            if isinstance(inst, DeallocInst) and inst.buffer is buffer
+        )
+        return slot.pop(at)
 
     def stand_in(self, buffer: Value, view: ViewInst) -> None:
         """Puts `view` before the alloc of `buffer`, to be merged with it."""
@@ -166,20 +176,3 @@ class Events:
         """Adds `view` at the end of slot `index`."""
         self.slots[index].append(view)
         self._uses.setdefault(view.source, []).append((index, view))
-
-    def postpone_dealloc(self, base: Value, index: int) -> None:
-        """Moves the dealloc of the buffer `base` to slot `index`."""
-        before = self.dealloc[base]
-        moved = self._deallocs(before, base)
-        self.slots[before] = [inst for inst in self.slots[before] if inst not in moved]
-        self.slots[index] += moved
-        self.dealloc[base] = index
-        uses = [use for use in self._uses[base] if use[1] not in moved]
-        self._uses[base] = uses + [(index, inst) for inst in moved]
-
-    def _deallocs(self, index: int, base: Value) -> list[Instruction]:
-        return [
-            inst
-            for inst in self.slots[index]
-            if isinstance(inst, DeallocInst) and inst.buffer is base
-        ]

@@ -76,7 +76,8 @@ def _dying_inputs(events: Events, index: int, inst: Instruction) -> list[Value]:
 
 
 def _last_write(events: Events, value: Value, index: int) -> int:
-    return max((e.index for e in events.of(value) if e.writes and e.index < index), default=-1)
+    earlier = (e.index for e in reversed(events.of(value)) if e.writes and e.index < index)
+    return next(earlier, -1)
 
 
 def _share(events: Events, index: int, value: Value, result: Value) -> bool:
