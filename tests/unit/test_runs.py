@@ -1,0 +1,147 @@
+"""Runs of instructions compute the same in one loop, element by element, as one instruction after the other."""
+
+import random
+from typing import ClassVar
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from glowpy.backends.interpreter.interpret import interpret
+from glowpy.core.elemkind import ElemKind
+from glowpy.core.schema import Access, InstSchema, OperandSpec, Trait
+from glowpy.core.tensor import Array, Tensor
+from glowpy.core.type import Type
+from glowpy.ir.inst import Instruction
+from glowpy.ir.insts_gen import AddInst, ExpInst, MulInst, NegInst
+from glowpy.ir.irfunction import IRFunction
+from glowpy.ir.value import Mutability, Value
+from glowpy.opt.ir.stack import LONGEST, Run, StackPass, runs
+
+_BYTES = 256
+_SHAPES = ((2, 4), (2, 4), (2, 4), (1, 4), (4,), (), (8,))
+
+
+class ScanInst(Instruction):
+    """A product in miniature: every element of the result needs all of the input."""
+
+    SCHEMA: ClassVar[InstSchema] = InstSchema(
+        "scan",
+        (OperandSpec("result", Access.OUT), OperandSpec("input", Access.IN)),
+        (),
+        frozenset({Trait.EPILOGUE}),
+    )
+    __slots__ = ()
+
+
+def _program(rng: random.Random) -> IRFunction:
+    """Instructions over views that often share memory, all of one arena."""
+    f = IRFunction("main")
+    arena = f.create_weight("arena", Type(ElemKind.F32, (_BYTES // 4,)), Mutability.MUTABLE)
+    values = [
+        f.create_view("v", Type(ElemKind.F32, rng.choice(_SHAPES)), arena, rng.choice(_OFFSETS))
+        for _ in range(8)
+    ]
+    found = [view.value for view in values]
+    for _ in range(rng.randint(1, 10)):
+        _instruction(rng, f, found)
+    return f
+
+
+_OFFSETS = (0, 0, 8, 8, 16, 24, 32, 4, 12)
+
+
+def _instruction(rng: random.Random, f: IRFunction, values: list[Value]) -> None:
+    cls = rng.choice((AddInst, MulInst, NegInst, ExpInst, ScanInst))
+    result = rng.choice(values)
+    inputs = [rng.choice(values) for _ in range(2 if cls in (AddInst, MulInst) else 1)]
+    try:
+        whole = np.broadcast_shapes(*(value.type.shape for value in inputs))
+    except ValueError:
+        return
+    in_place = cls is not ScanInst
+    clean = all(
+        not result.overlaps(value)
+        or (in_place and result.same_memory(value) and result.type == value.type)
+        for value in inputs
+    )
+    if whole == result.type.shape and clean:
+        f.add(cls([result, *inputs], {}))
+
+
+def _tensor(memory: Array, value: Value) -> Tensor:
+    raw = memory[value.byte_offset : value.byte_offset + value.type.size]
+    return Tensor(value.type, raw.view(np.float32).reshape(value.type.shape))
+
+
+def _execute(memory: Array, inst: Instruction) -> None:
+    tensors = [_tensor(memory, ref.value) for ref in inst.operands]
+    if isinstance(inst, ScanInst):
+        total = tensors[1].array.sum(dtype=np.float32)
+        tensors[0].array[...] = total + np.arange(tensors[0].array.size).reshape(
+            tensors[0].array.shape
+        )
+    else:
+        interpret[type(inst)](*tensors, **inst.attrs)
+
+
+def _execute_element(memory: Array, inst: Instruction, at: tuple[int, ...]) -> None:
+    """Computes all, from memory as it is now, but stores only one element."""
+    scratch = memory.copy()
+    _execute(scratch, inst)
+    result = inst.operands[0].value
+    _tensor(memory, result).array[at] = _tensor(scratch, result).array[at]
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.randoms(use_true_random=False))
+def test_a_run_in_one_loop_does_what_its_members_do(rng: random.Random) -> None:
+    f = _program(rng)
+    start = np.random.default_rng(rng.randint(0, 9)).uniform(-1, 1, _BYTES // 4)
+    memory = start.astype(np.float32).view(np.uint8)
+    looped = memory.copy()
+    with np.errstate(all="ignore"):
+        for run in runs(f):
+            for inst in run:
+                _execute(memory, inst)
+            for at in np.ndindex(*run[0].operands[0].value.type.shape):
+                for inst in run:
+                    _execute_element(looped, inst, at)
+            np.testing.assert_array_equal(looped, memory)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.randoms(use_true_random=False))
+def test_every_instruction_is_in_one_run_in_order(rng: random.Random) -> None:
+    f = _program(rng)
+    StackPass().run(f, None)  # type: ignore[arg-type]
+    found = [inst for run in runs(f) for inst in run]
+    assert found == [inst for inst in f.instructions if inst.SCHEMA.mnemonic != "view"]
+
+
+def test_a_chain_is_one_run_up_to_the_limit() -> None:
+    f = IRFunction("main")
+    x = f.create_weight("x", Type(ElemKind.F32, (4,)), Mutability.MUTABLE)
+    for _ in range(LONGEST + 5):
+        f.create_neg(x, x)
+    assert [len(run) for run in runs(f)] == [LONGEST, 5]
+
+
+def test_an_epilogue_takes_what_depends_on_it_and_streams() -> None:
+    f = IRFunction("main")
+
+    def weight(*shape: int) -> Value:
+        return f.create_weight("w", Type(ElemKind.F32, shape), Mutability.MUTABLE)
+
+    result, input, other, out = weight(2, 4), weight(8), weight(2, 4), weight(2, 4)
+    run = Run(ScanInst([result, input], {}))
+    for operand in (other, weight(4), weight(1, 4), weight(), weight(1, 1)):
+        assert run.admits(AddInst([out, result, operand], {}))
+    assert not run.admits(AddInst([out, result, weight(2, 1)], {})), "a column is no vector"
+    assert not run.admits(NegInst([out, other], {})), "it has nothing to do with the product"
+    assert not run.admits(NegInst([weight(8), weight(8)], {})), "it has another shape"
+    assert not run.admits(ScanInst([out, result], {})), "it needs everything"
+    reshaped = f.create_view("v", Type(ElemKind.F32, (2, 4)), input, 0).value
+    assert not run.admits(NegInst([reshaped, result], {})), "the product still reads its input"
+    halves = f.create_view("h", Type(ElemKind.I32, (2, 4)), result, 0).value
+    assert not run.admits(NegInst([out, halves], {})), "other elements are written"
