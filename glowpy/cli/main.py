@@ -15,11 +15,14 @@ from typing import TextIO
 
 import click
 
+from glowpy.cli.bundle import bundle
 from glowpy.cli.demo import demo
 from glowpy.cli.doctor import doctor
 from glowpy.cli.dump import dump
 from glowpy.cli.opt import opt
 from glowpy.cli.run import run_model
+from glowpy.cli.targets import targets
+from glowpy.cli.verify import verify
 from glowpy.support.errors import InternalError, UserError
 
 __all__ = ["VERBS", "main", "run"]
@@ -41,7 +44,9 @@ def _glowpy() -> None:
     """
 
 
-VERBS = {str(verb.name): verb for verb in (demo, run_model, dump, opt, doctor)}
+VERBS = {
+    str(verb.name): verb for verb in (demo, run_model, bundle, verify, targets, dump, opt, doctor)
+}
 """Every verb by its name."""
 
 for verb in VERBS.values():

@@ -11,7 +11,7 @@ from statistics import median
 import click
 import numpy as np
 
-from glowpy.backend import CompileOptions, Observer
+from glowpy.backend import CompiledFunction, CompileOptions, Observer
 from glowpy.cli.check import CHECKERS, Difference, compare, expected_outputs
 from glowpy.cli.files import write_array
 from glowpy.cli.model import choose_function, load_model, read_inputs
@@ -123,23 +123,13 @@ def run_model(
         compiled = stages.compiled
     compiled.observer = Observers(observers)
     compile_seconds = time.perf_counter() - start
-    instance = compiled.instance()
-    for port, array in feeds.items():
-        instance.write(port, array)
-    seconds = []
-    for _ in range(repeat):
-        start = time.perf_counter()
-        instance.run()
-        seconds.append(time.perf_counter() - start)
-    outputs = {port: instance[port].copy() for port in compiled.outputs}
+    outputs, seconds = _timed_runs(compiled, feeds, repeat)
     differences = []
     if check_with is not None:
         with progress(f"running {check_with}"):
             expected = expected_outputs(check_with, model, function, feeds)
         differences = compare(outputs, expected, rtol, atol)
-    files = {port: folder / f"{legal_name(port)}.npy" for port in outputs} if folder else {}
-    for port, file in files.items():
-        write_array(file, outputs[port])
+    files = _save(outputs, folder)
     found = _Run(
         model,
         backend,
@@ -154,6 +144,31 @@ def run_model(
     _print_json(found) if as_json else _print_tables(found)
     if not all(difference.within for difference in differences):
         raise click.exceptions.Exit(1)
+
+
+def _timed_runs(
+    compiled: CompiledFunction, feeds: Mapping[str, Array], repeat: int
+) -> tuple[dict[str, Array], list[float]]:
+    """The outputs, and the seconds of every run."""
+    instance = compiled.instance()
+    for port, array in feeds.items():
+        instance.write(port, array)
+    seconds = []
+    for _ in range(repeat):
+        start = time.perf_counter()
+        instance.run()
+        seconds.append(time.perf_counter() - start)
+    return {port: instance[port].copy() for port in compiled.outputs}, seconds
+
+
+def _save(outputs: Mapping[str, Array], folder: Path | None) -> dict[str, Path]:
+    """Writes the outputs to a folder, if there is one; the file of each."""
+    if folder is None:
+        return {}
+    files = {port: folder / f"{legal_name(port)}.npy" for port in outputs}
+    for port, file in files.items():
+        write_array(file, outputs[port])
+    return files
 
 
 def _print_tables(run: _Run) -> None:

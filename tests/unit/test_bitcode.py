@@ -38,7 +38,7 @@ V4 = V3 | {"avx512bw", "avx512cd", "avx512dq", "avx512f", "avx512vl"}
         ("aarch64-linux-gnu", {"neon", "dotprod"}, "aarch64_dotprod"),
         ("armv7-unknown-linux-gnueabihf", {"neon"}, "armv7_neon"),
         ("thumbv7em-none-eabihf", (), "thumbv7em"),
-        ("riscv64-unknown-linux-gnu", {"d"}, "riscv64"),
+        ("riscv64-unknown-linux-gnu", {"a", "c", "d", "f", "m"}, "riscv64"),
         ("wasm32-unknown-unknown", (), "wasm32"),
         ("powerpc64le-unknown-linux-gnu", (), "powerpc64le"),
     ],

@@ -1,0 +1,218 @@
+"""`glowpy bundle`: makes a bundle, or says whether one is up to date."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, get_args
+
+import click
+
+from glowpy.backend import CompileOptions
+from glowpy.backends.cpu.bundle.build import Bundle
+from glowpy.backends.cpu.bundle.options import Api, BundleOptions, Emit, WeightsPlace
+from glowpy.backends.cpu.bundle.report import SizeReport
+from glowpy.backends.cpu.bundle.stored import read_bundle
+from glowpy.backends.cpu.target import FLOAT_ABIS, RELOCATIONS
+from glowpy.bundling import bundle as make_bundle
+from glowpy.bundling import outdated
+from glowpy.cli.model import load_model
+from glowpy.cli.output import print_json, print_table, progress
+from glowpy.cli.verb import Verb
+from glowpy.graph.function import Module
+from glowpy.support.errors import UserError
+
+__all__ = ["bundle"]
+
+_SHOWN_INSTRUCTIONS = 8
+_ILLEGAL = re.compile(r"[^A-Za-z0-9_]")
+
+
+class _Bytes(click.ParamType):
+    """A number of bytes: 65536, 64K, 1M."""
+
+    name = "bytes"
+    _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """The number; fails for anything else."""
+        match = re.fullmatch(r"(\d+)([KMG]?)", str(value).upper())
+        if match is None:
+            self.fail(
+                f"expected a number of bytes such as 65536, 64K or 1M, got '{value}'", param, ctx
+            )
+        return int(match[1]) * self._UNITS[match[2]]
+
+
+@click.command(cls=Verb)
+@click.argument("models", nargs=-1, required=True)
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="The folder to write to.")
+@click.option(
+    "--check", type=click.Path(path_type=Path), help="Say if the bundle there is up to date."
+)
+@click.option(
+    "--name", default="", help="A C identifier; the name of the (first) model if left out."
+)
+@click.option("--target", default="", help="A preset or LLVM triple; see glowpy targets.")
+@click.option("--cpu", default="", help="LLVM name of the processor.")
+@click.option("--features", default="", help="LLVM features, such as +avx2,-fma.")
+@click.option("--float-abi", default="", type=click.Choice(["", *FLOAT_ABIS]), help="Arm, RISC-V.")
+@click.option("--relocation", default="", type=click.Choice(["", *RELOCATIONS]))
+@click.option("--code-model", default="", help="small, medium, ...: what the target has.")
+@click.option("--api", type=click.Choice(get_args(Api)), default="static", show_default=True)
+@click.option("--emit", type=click.Choice(get_args(Emit)), default="obj", show_default=True)
+@click.option(
+    "--weights", type=click.Choice(get_args(WeightsPlace)), default="file", show_default=True
+)
+@click.option("--selftest", default=0, metavar="N", help="Embed N runs and their results.")
+@click.option("--guard", is_flag=True, help="Report overruns of the activations.")
+@click.option("--debug", is_flag=True, help="Debug information: the IR is the source.")
+@click.option("--instrument-ir", is_flag=True, help="Call back around every instruction.")
+@click.option("--instrument-debug", is_flag=True, help="Write every operand to a file.")
+@click.option("--max-ram", type=_Bytes(), default=0, help="Fail beyond so much: 65536, 64K, 1M.")
+@click.option("--max-flash", type=_Bytes(), default=0, help="Fail beyond so much.")
+@click.option("--shape", "shapes", multiple=True, help="NAME=1x3x224x224 or DIMENSION=1.")
+@click.option("--constants", default="", help="A .npz file with the constants of a .glow file.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def bundle(
+    models: tuple[str, ...],
+    output: Path | None,
+    check: Path | None,
+    name: str,
+    instrument_ir: bool,
+    instrument_debug: bool,
+    shapes: tuple[str, ...],
+    constants: str,
+    as_json: bool,
+    target: str,
+    cpu: str,
+    features: str,
+    float_abi: str,
+    relocation: str,
+    code_model: str,
+    **rest: Any,
+) -> None:
+    """Compiles MODELS (.onnx, .glow) ahead of time into a library that needs nothing, for C and C++.
+
+    NAME.o, NAME.h     the code, and what C and C++ need to call it
+    NAME.weights.bin   the weights, unless they are embedded or a header
+    NAME.json, NAME.ir the manifest, and the program as text
+    main.c, CMakeLists.txt an example that runs at once
+
+    Several models become one bundle with an entry point each, which share weights that are the same.
+    With --check nothing is written: exits with 1 if the bundle is not what the model would give now.
+
+    Examples:
+      glowpy bundle model.onnx -o build
+      glowpy bundle model.onnx -o build --target cortex-m7 --weights embedded --max-ram 256K
+      glowpy bundle a.onnx b.onnx -o build --name both --emit shared --api dynamic
+      glowpy bundle model.onnx --check build
+    """
+    if (output is None) == (check is None):
+        raise UserError("expected either -o FOLDER or --check FOLDER")
+    with progress(f"reading {', '.join(models)}"):
+        loaded = _load(models, shapes, constants)
+    if check is not None:
+        _check(loaded, check, as_json)
+        return
+    if instrument_ir and instrument_debug:
+        raise UserError("expected at most one of --instrument-ir and --instrument-debug")
+    options = BundleOptions(
+        name or _identifier(models[0]),
+        instrument="ir" if instrument_ir else "debug" if instrument_debug else "",
+        **rest,
+    )
+    machine = CompileOptions(
+        target=target,
+        cpu=cpu,
+        features=features,
+        float_abi=float_abi,
+        relocation=relocation,
+        code_model=code_model,
+    )
+    assert output is not None
+    with progress(f"bundling {options.name}"):
+        made = make_bundle(loaded, output, options, machine)
+    _print_json(made) if as_json else _print(made)
+
+
+def _identifier(path: str) -> str:
+    """A C identifier out of a file's name."""
+    stem = _ILLEGAL.sub("_", "model" if path == "-" else Path(path).stem)
+    return stem if stem[:1].isalpha() or stem.startswith("_") else f"_{stem}"
+
+
+def _load(
+    models: Sequence[str], shapes: Sequence[str], constants: str
+) -> Module | dict[str, Module]:
+    """One module, or several by the names of their files."""
+    if len(models) == 1:
+        return load_model(models[0], shapes, constants)
+    loaded: dict[str, Module] = {}
+    for path in models:
+        key = _identifier(path)
+        if key in loaded:
+            raise UserError(f"expected models with different names, got '{key}' twice")
+        loaded[key] = load_model(path, shapes if path.endswith(".onnx") else (), constants)
+    return loaded
+
+
+def _check(models: Module | dict[str, Module], directory: Path, as_json: bool) -> None:
+    name = read_bundle(directory).name
+    reasons = outdated(models, directory)
+    if as_json:
+        print_json({"name": name, "up_to_date": not reasons, "reasons": reasons})
+    else:
+        for line in reasons or [f"{name} is up to date"]:
+            click.echo(line)
+    if reasons:
+        raise click.exceptions.Exit(1)
+
+
+def _print_json(made: Bundle) -> None:
+    print_json(
+        {
+            "directory": str(made.directory),
+            "files": list(made.files),
+            "target": read_bundle(made.directory).manifest["target"],
+            "sizes": made.report.as_json() if made.report is not None else None,
+        }
+    )
+
+
+def _print(made: Bundle) -> None:
+    manifest = read_bundle(made.directory).manifest
+    target = manifest["target"]
+    title = (
+        f"{manifest['name']} for {target['triple']} ({target['cpu']}, kernels {target['variant']})"
+    )
+    if made.report is None:
+        areas = {
+            "weights": "constants",
+            "inputs and outputs": "mutable",
+            "activations": "activations",
+        }
+        rows = [[what, f"{manifest['areas'][area]:,}", ""] for what, area in areas.items()]
+        print_table(title, ["bytes of", ">", ""], rows)
+    else:
+        print_table(title, ["bytes of", ">", ""], _sizes(made.report))
+        largest = made.report.instructions[:_SHOWN_INSTRUCTIONS]
+        rows = [[each.name, f"{each.text:,}", f"{each.stack:,}"] for each in largest]
+        print_table("Most code", ["instruction", ">code", ">stack"], rows)
+    click.echo(f"{made.directory}: {', '.join(made.files)}")
+
+
+def _sizes(report: SizeReport) -> list[list[str]]:
+    """The rows of the table of sizes."""
+    return [
+        ["text", f"{report.text:,}", "flash"],
+        ["rodata", f"{report.rodata:,}", "flash"],
+        ["weights", f"{report.weights:,}", "flash"],
+        ["inputs and outputs", f"{report.mutable:,}", "RAM"],
+        ["activations", f"{report.arena:,}", "RAM"],
+        ["stack", f"{report.stack:,}", "RAM"],
+        ["data", f"{report.data:,}", "RAM"],
+        ["all flash", f"{report.flash:,}", ""],
+        ["all RAM", f"{report.ram:,}", ""],
+    ]

@@ -1,0 +1,60 @@
+"""`glowpy targets`: the machines that code can be made for."""
+
+from __future__ import annotations
+
+import click
+
+from glowpy.backend import CompileOptions
+from glowpy.backends.cpu.bitcode import VARIANTS
+from glowpy.backends.cpu.target import resolve_target
+from glowpy.backends.cpu.targets import PRESETS
+from glowpy.cli.output import print_json, print_table
+from glowpy.cli.verb import Verb
+
+__all__ = ["targets"]
+
+
+@click.command(cls=Verb)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def targets(as_json: bool) -> None:
+    """Lists what --target takes: presets, and the families that any LLVM triple may be of.
+
+    A variant is a version of the kernels for one vector width and instruction set; the processor chooses it.
+
+    Examples:
+      glowpy targets
+      glowpy targets --json
+    """
+    presets = [
+        {
+            "name": preset.name,
+            "triple": preset.triple,
+            "cpu": preset.cpu,
+            "features": preset.features,
+            "variant": resolve_target(CompileOptions(target=preset.name)).variant.name,
+            "about": preset.about,
+        }
+        for preset in PRESETS.values()
+    ]
+    variants = [
+        {
+            "name": variant.name,
+            "family": variant.family,
+            "triple": variant.triple,
+            "cpu": variant.cpu,
+            "requires": sorted(variant.requires),
+            "vector_bytes": variant.vector_bytes,
+        }
+        for variant in VARIANTS
+    ]
+    if as_json:
+        print_json({"presets": presets, "variants": variants})
+        return
+    columns = ("name", "triple", "cpu", "features", "variant", "about")
+    titles = ["preset", "triple", "cpu", "features", "kernels", ""]
+    print_table("Presets", titles, [[preset[column] for column in columns] for preset in presets])
+    print_table(
+        "Families",
+        ["family", "kernels", "cpu", ">vector bytes"],
+        [[each.family, each.name, each.cpu, str(each.vector_bytes)] for each in VARIANTS],
+    )

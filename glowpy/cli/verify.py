@@ -1,0 +1,69 @@
+"""`glowpy verify`: builds and runs a bundle's example, and compares it with the interpreter."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+
+import click
+
+from glowpy.backends.cpu.bundle.link import MissingToolError
+from glowpy.bundling import Verification, verify_bundle
+from glowpy.cli.output import print_json, print_table, progress
+from glowpy.cli.verb import Verb
+
+__all__ = ["verify"]
+
+_NOT_VERIFIED = 3
+
+
+@click.command(cls=Verb)
+@click.argument("directory", type=click.Path(path_type=Path))
+@click.option("--seed", default=0, show_default=True, help="Of the random inputs.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def verify(directory: Path, seed: int, as_json: bool) -> None:
+    """Builds the example of the bundle in DIRECTORY, runs it, and compares its outputs with the interpreter's.
+
+    Foreign programs run under QEMU's user mode or Node. On this machine the example runs once more with the
+    compiler's checks for memory errors and undefined behaviour, if it has them.
+
+    Exits with 1 if an output is wrong or the example fails, with 3 if a compiler or emulator is missing.
+
+    Examples:
+      glowpy verify build/net
+      glowpy verify build/net --json
+    """
+    try:
+        with progress(f"verifying {directory}"):
+            found = verify_bundle(directory, seed)
+    except MissingToolError as error:
+        if as_json:
+            print_json({"verified": False, "reason": str(error)})
+        click.echo(f"not verified: {error}", err=True)
+        raise click.exceptions.Exit(_NOT_VERIFIED) from None
+    if as_json:
+        print_json({"verified": True, "passed": found.passed, **asdict(found)})
+    else:
+        _print(found)
+    if not found.passed:
+        raise click.exceptions.Exit(1)
+
+
+def _print(found: Verification) -> None:
+    rows = [
+        [
+            check.build,
+            check.network,
+            check.output,
+            f"{check.error:.3g}",
+            f"{check.scale:.3g}",
+            "right" if check.within else "WRONG",
+        ]
+        for check in found.checks
+    ]
+    columns = ["built with", "network", "output", ">largest error", ">largest value", ""]
+    print_table(f"{found.name} for {found.target}", columns, rows)
+    if found.selftest:
+        click.echo("the self-test passed")
+    for build, seconds in found.seconds.items():
+        click.echo(f"{build}: built and run in {seconds:.1f} s")
