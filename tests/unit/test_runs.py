@@ -145,3 +145,12 @@ def test_an_epilogue_takes_what_depends_on_it_and_streams() -> None:
     assert not run.admits(NegInst([reshaped, result], {})), "the product still reads its input"
     halves = f.create_view("h", Type(ElemKind.I32, (2, 4)), result, 0).value
     assert not run.admits(NegInst([out, halves], {})), "other elements are written"
+
+
+def test_nothing_is_written_over_the_input_of_an_epilogue() -> None:
+    f = IRFunction("main")
+    result, input = (
+        f.create_weight("w", Type(ElemKind.F32, (2, 4)), Mutability.MUTABLE) for _ in range(2)
+    )
+    assert not Run(ScanInst([result, input], {})).admits(NegInst([input, result], {}))
+    assert Run(ExpInst([result, input], {})).admits(NegInst([input, result], {}))
