@@ -26,14 +26,14 @@ from glowpy.support.errors import UserError
 __all__ = ["bundle"]
 
 _SHOWN_INSTRUCTIONS = 8
+_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 _ILLEGAL = re.compile(r"[^A-Za-z0-9_]")
 
 
-class _Bytes(click.ParamType):
+class _Bytes(click.ParamType[int]):
     """A number of bytes: 65536, 64K, 1M."""
 
     name = "bytes"
-    _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
         """The number; fails for anything else."""
@@ -42,7 +42,7 @@ class _Bytes(click.ParamType):
             self.fail(
                 f"expected a number of bytes such as 65536, 64K or 1M, got '{value}'", param, ctx
             )
-        return int(match[1]) * self._UNITS[match[2]]
+        return int(match[1]) * _UNITS[match[2]]
 
 
 @click.command(cls=Verb)

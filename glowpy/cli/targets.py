@@ -50,9 +50,17 @@ def targets(as_json: bool) -> None:
     if as_json:
         print_json({"presets": presets, "variants": variants})
         return
-    columns = ("name", "triple", "cpu", "features", "variant", "about")
-    titles = ["preset", "triple", "cpu", "features", "kernels", ""]
-    print_table("Presets", titles, [[preset[column] for column in columns] for preset in presets])
+    rows = [
+        [
+            preset["name"],
+            preset["triple"],
+            " ".join(filter(None, (preset["cpu"], preset["features"]))),
+            preset["variant"],
+            preset["about"],
+        ]
+        for preset in presets
+    ]
+    print_table("Presets", ["preset", "triple", "cpu", "kernels", ""], rows)
     print_table(
         "Families",
         ["family", "kernels", "cpu", ">vector bytes"],

@@ -37,11 +37,11 @@ bool libjit_guard_intact(const uint8_t *area, dim_t size) {
   return intact;
 }
 
-/// Whether every float is within `tolerance`, relative to the largest golden one (and to 1), of the golden one; NaN
+/// Whether every float is within `tolerance`, relative to the largest golden one (and to 1e-4), of the golden one; NaN
 /// matches NaN, infinity itself.
 #define MATCHES(SUFFIX, T)                                                                                             \
   bool libjit_matches_##SUFFIX(const T *found, const T *golden, dim_t count, double tolerance) {                       \
-    T scale = 1;                                                                                                       \
+    T scale = (T)1e-4;                                                                                                 \
     for (dim_t i = 0; i < count; i++) {                                                                                \
       T size = math_abs_##SUFFIX(golden[i]);                                                                           \
       if (size > scale && size < (T)__builtin_inf()) scale = size;                                                     \

@@ -43,10 +43,9 @@ def bundle_fingerprint(
     model: str, options: BundleOptions, compile: CompileOptions, version: str
 ) -> str:
     """What the manifest of an up-to-date bundle says; `model` is the text of the module."""
-    library = bitcode_path(resolve_target(compile).variant)
-    return fingerprint(
-        model, options, compile, version, hashlib.sha256(library.read_bytes()).hexdigest()
-    )
+    target = resolve_target(compile)
+    library = hashlib.sha256(bitcode_path(target.variant).read_bytes()).hexdigest()
+    return fingerprint(model, options, target.machine, version, library)
 
 
 def build_bundle(
@@ -106,7 +105,7 @@ def _files(
     )
     (text,) = generate_llvm(programs, target, how)
     files = {
-        f"{name}.h": header_text(layout, options).encode(),
+        f"{name}.h": header_text(layout, options, target.variant.family).encode(),
         f"{name}.ir": ir_text(programs).encode(),
     }
     report = None

@@ -25,8 +25,24 @@ C_TYPES = {
 ROLE_NUMBERS = {"input": 0, "output": 1, "inout": 2, "constant": 3}
 
 
-def header_text(layout: Layout, options: BundleOptions) -> str:
-    """The header: macros for sizes and offsets, prototypes, and for the dynamic API the table's types."""
+_PREDEFINED = {
+    "x86_64": "defined(__x86_64__) || defined(_M_X64)",
+    "aarch64": "defined(__aarch64__) || defined(_M_ARM64)",
+    "arm": "defined(__arm__)",
+    "thumb": "defined(__thumb__)",
+    "riscv64": "defined(__riscv) && __riscv_xlen == 64",
+    "riscv32": "defined(__riscv) && __riscv_xlen == 32",
+    "wasm32": "defined(__wasm32__)",
+    "powerpc64le": "defined(__powerpc64__) && defined(__LITTLE_ENDIAN__)",
+}
+"""What C compilers define for each family of targets."""
+
+
+def header_text(layout: Layout, options: BundleOptions, family: str) -> str:
+    """The header: macros for sizes and offsets, prototypes, and for the dynamic API the table's types.
+
+    A compiler for another `family` of targets refuses it: linkers only say that the object's format is wrong.
+    """
     name, upper = options.name, options.name.upper()
     lines = [
         f"/* {name}: a neural network compiled by glowpy. Generated; do not edit.",
@@ -37,6 +53,10 @@ def header_text(layout: Layout, options: BundleOptions) -> str:
         "",
         "#include <stddef.h>",
         "#include <stdint.h>",
+        "",
+        f"#if !({_PREDEFINED[family]})",
+        f'#error "{name} was made for {family}: bundle the model again for this target"',
+        "#endif",
         "",
         *_types(options),
         "#ifdef __cplusplus",
@@ -58,7 +78,15 @@ def header_text(layout: Layout, options: BundleOptions) -> str:
         ]
     for entry in layout.entries:
         lines += _entry(entry, layout, upper)
-    lines += [
+    lines += _functions(options)
+    lines += ["", "#ifdef __cplusplus", "}", "#endif", "", "#endif"]
+    return "\n".join(lines) + "\n"
+
+
+def _functions(options: BundleOptions) -> list[str]:
+    """Prototypes of what is around the networks."""
+    name = options.name
+    lines = [
         f"/* Returns 0 if `constants` holds the weights, else {Status.CORRUPT_WEIGHTS:d}. */",
         f"int {name}_check_weights(const uint8_t *constants);",
     ]
@@ -82,8 +110,7 @@ def header_text(layout: Layout, options: BundleOptions) -> str:
             "/* Everything above as data. */",
             f"extern const glowpy_config_t {name}_config;",
         ]
-    lines += ["", "#ifdef __cplusplus", "}", "#endif", "", "#endif"]
-    return "\n".join(lines) + "\n"
+    return lines
 
 
 def _types(options: BundleOptions) -> Iterator[str]:

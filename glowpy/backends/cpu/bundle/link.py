@@ -1,4 +1,4 @@
-"""Compilers and linkers on the machine: the best there is for a target. Object files and libraries need none."""
+"""Compilers, linkers and emulators on the machine: the best there are for a target. Object files need none."""
 
 from __future__ import annotations
 
@@ -7,50 +7,121 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
+from glowpy.backends.cpu.bitcode import baseline_variant
 from glowpy.backends.cpu.llvm import host_triple
 from glowpy.backends.cpu.target import CpuTarget
 from glowpy.support.errors import UserError
 
-__all__ = ["c_compiler", "link_shared"]
+__all__ = ["MissingToolError", "c_compiler", "can_sanitize", "is_native", "link_shared", "runner"]
+
+SANITIZERS = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all")
+"""What finds reads and writes outside of objects, and undefined behaviour, in main.c."""
 
 _ZIG_TARGETS = {
     "x86_64": "x86_64-linux-gnu",
     "aarch64": "aarch64-linux-musl",
-    "armv7": "arm-linux-musleabihf",
     "arm": "arm-linux-musleabihf",
     "riscv64": "riscv64-linux-musl",
     "riscv32": "riscv32-linux-musl",
     "powerpc64le": "powerpc64le-linux-musl",
     "wasm32": "wasm32-wasi",
 }
-"""How zig calls the target of an architecture, for programs that run under an operating system or emulator."""
+"""How zig calls the target of a family, for programs that run under an operating system or emulator."""
+
+_EMULATORS = {
+    "x86_64": "qemu-x86_64",
+    "aarch64": "qemu-aarch64",
+    "arm": "qemu-arm",
+    "riscv64": "qemu-riscv64",
+    "riscv32": "qemu-riscv32",
+    "powerpc64le": "qemu-ppc64le",
+}
 
 
-def c_compiler(triple: str) -> list[str]:
-    """A command that compiles and links C for a target: the system's compiler for this machine, else zig.
+class MissingToolError(UserError):
+    """A compiler or emulator for the target is not there; the note says what to install."""
 
-    Raises UserError if there is none.
+
+def is_native(triple: str) -> bool:
+    """Whether programs for the target run on this machine as they are."""
+    return _family(triple) == _family(host_triple()) and not _is_bare(triple)
+
+
+def c_compiler(triple: str, *, system: bool = True) -> list[str]:
+    """A command that compiles and links C for a target.
+
+    That is the system's compiler for this machine, a cross compiler named after the triple, or zig.
+
+    Args:
+        triple: LLVM's name of the target.
+        system: Whether compilers of the system may be taken.
+
+    Raises MissingToolError if there is none.
     """
-    architecture = triple.split("-", 1)[0]
-    if architecture == host_triple().split("-", 1)[0]:
-        for name in ("cc", "gcc", "clang"):
-            found = shutil.which(name)
-            if found:
-                return [found]
+    names = ("cc", "gcc", "clang") if is_native(triple) else (f"{triple}-gcc",)
+    for name in names if system else ():
+        found = shutil.which(name)
+        if found:
+            return [found]
+    family = _family(triple)
+    if family not in _ZIG_TARGETS or (_is_bare(triple) and family != "wasm32"):
+        raise MissingToolError(
+            f"no operating system for {triple}: a bare-metal program needs a linker script and startup code",
+            note="docs/bundles.md shows one that runs in an emulator",
+        )
     if importlib.util.find_spec("ziglang") is None:
-        raise UserError(
+        raise MissingToolError(
             f"no C compiler for {triple}",
             note="pip install 'glowpy[cross]' brings one for every target",
         )
-    if architecture not in _ZIG_TARGETS:
-        raise UserError(f"expected a target of {', '.join(_ZIG_TARGETS)}, got '{triple}'")
-    return [sys.executable, "-m", "ziglang", "cc", "-target", _ZIG_TARGETS[architecture]]
+    target = _ZIG_TARGETS[family]
+    if triple.endswith("eabi"):
+        target = target.removesuffix("hf")
+    return [sys.executable, "-m", "ziglang", "cc", "-target", target]
+
+
+def runner(triple: str) -> list[str]:
+    """What stands in front of a program for the target to run it here: nothing, an emulator, or Node.
+
+    Raises MissingToolError if that is not installed.
+    """
+    if is_native(triple):
+        return []
+    family = _family(triple)
+    program = "node" if family == "wasm32" else _EMULATORS[family]
+    found = shutil.which(program)
+    if found is None:
+        package = "Node 18 or later" if program == "node" else "QEMU's user mode (qemu-user)"
+        raise MissingToolError(
+            f"no {program} to run a program for {triple} with", note=f"install {package}"
+        )
+    return [found, "--no-warnings"] if program == "node" else [found]
+
+
+def can_sanitize(command: Sequence[str]) -> bool:
+    """Whether a compiler for this machine makes programs that check themselves, and they run."""
+    with tempfile.TemporaryDirectory() as scratch:
+        Path(scratch, "probe.c").write_text("int main(void) { return 0; }\n")
+        build = [*command, *SANITIZERS, "probe.c", "-o", "probe"]
+        return all(
+            subprocess.run(step, cwd=scratch, capture_output=True, check=False).returncode == 0
+            for step in (build, ["./probe"])
+        )
 
 
 def link_shared(code: bytes, name: str, target: CpuTarget) -> bytes:
-    """A shared library of one object file. Raises UserError if no linker for the target is there."""
+    """A shared library of one object file.
+
+    Raises MissingToolError if no linker for the target is there, UserError if it refuses.
+    """
+    if target.machine.relocation == "static":
+        raise UserError(
+            f"expected position-independent code for a shared library, got static for {target.machine.triple}",
+            note="--relocation pic, for a target with an operating system",
+        )
     command = c_compiler(target.machine.triple)
     with tempfile.TemporaryDirectory() as scratch:
         Path(scratch, "network.o").write_bytes(code)
@@ -66,3 +137,12 @@ def link_shared(code: bytes, name: str, target: CpuTarget) -> bytes:
             what = f"a shared library for {target.machine.triple}"
             raise UserError(f"{command[0]} cannot link {what}: {done.stderr.strip()}")
         return Path(scratch, name).read_bytes()
+
+
+def _family(triple: str) -> str:
+    return baseline_variant(triple).family
+
+
+def _is_bare(triple: str) -> bool:
+    """Whether there is no operating system."""
+    return "linux" not in triple and triple != host_triple()

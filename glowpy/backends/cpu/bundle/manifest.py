@@ -13,27 +13,29 @@ from glowpy.backends.cpu.abi import FORMAT
 from glowpy.backends.cpu.bundle.layout import Entry, Layout, Symbol
 from glowpy.backends.cpu.bundle.options import BundleOptions
 from glowpy.backends.cpu.bundle.report import SizeReport
-from glowpy.backends.cpu.llvm import LLVM_VERSION
+from glowpy.backends.cpu.llvm import LLVM_VERSION, Machine
 from glowpy.backends.cpu.target import CpuTarget
 from glowpy.ir.plan import ALIGNMENT
 
 __all__ = ["fingerprint", "manifest_text"]
 
+_MACHINE_OPTIONS = ("target", "cpu", "features", "float_abi", "relocation", "code_model")
+"""What of the compile options a bundle depends on."""
+
 
 def fingerprint(
-    model: str, options: BundleOptions, compile: CompileOptions, version: str, library: str
+    model: str, options: BundleOptions, machine: Machine, version: str, library: str
 ) -> str:
     """SHA-256 of everything a bundle's bytes follow from.
 
     Args:
         model: Text of the module, with the digests of its constants.
         options: How to make the bundle.
-        compile: How to compile.
+        machine: The processor that code is made for, which for this machine is not the same everywhere.
         version: glowpy's version.
         library: Digest of the kernel library's bitcode.
     """
-    target = asdict(compile) | {"debug": "", "cache": True, "verify_each": False}
-    parts = [model, json.dumps(asdict(options), sort_keys=True), json.dumps(target, sort_keys=True)]
+    parts = [model, *(json.dumps(asdict(each), sort_keys=True) for each in (options, machine))]
     parts += [version, LLVM_VERSION, library, str(FORMAT)]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
@@ -65,13 +67,8 @@ def manifest_text(
         **identity,
         "llvm": LLVM_VERSION,
         "options": asdict(options),
-        "compile": {"target": compile.target, "cpu": compile.cpu, "features": compile.features},
-        "target": {
-            "triple": machine.triple,
-            "cpu": machine.cpu,
-            "features": machine.features,
-            "variant": target.variant.name,
-        },
+        "compile": {name: getattr(compile, name) for name in _MACHINE_OPTIONS},
+        "target": {**asdict(machine), "variant": target.variant.name},
         "alignment": ALIGNMENT,
         "areas": {
             "constants": layout.constants.size,

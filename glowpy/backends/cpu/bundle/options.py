@@ -65,6 +65,11 @@ class BundleOptions:
                 raise UserError(f"--{option}: expected one of {', '.join(choices)}, got '{value}'")
         if self.selftest < 0 or self.max_ram < 0 or self.max_flash < 0:
             raise UserError("expected counts and limits of at least 0")
+        if self.emit in ("asm", "llvm") and self.weights == "embedded":
+            raise UserError(
+                f"--emit {self.emit}: a text cannot hold the weights",
+                note="--weights file or header, or --emit obj",
+            )
         if self.selftest and self.weights != "embedded":
             raise UserError(
                 "a self-test takes no arguments, so it needs the weights inside the object",

@@ -14,7 +14,7 @@ __all__ = ["cmake_text", "example_text", "operand_dump_text"]
 _MAIN = Template("""\
 /* Runs the networks of $name. Generated; change it as you like.
 
-   usage: $name [INPUT=FILE | OUTPUT=FILE | constants=FILE]...
+   usage: $name [$arguments | constants=FILE]...
 
    An input is read from its file (raw elements) or filled with a ramp; an output is printed, or written to its
    file; `constants=FILE` writes the weights to a file. */
@@ -96,7 +96,7 @@ $outputs
 """)
 
 _INPUT = Template("""\
-  path = option(argc, argv, "$port");
+  path = option(argc, argv, "$argument");
   if (path) {
     if (transfer(path, "rb", mutable_area + $macro_OFFSET, $macro_SIZE)) return 1;
   } else {
@@ -105,11 +105,11 @@ _INPUT = Template("""\
 """)
 
 _OUTPUT = Template("""\
-  path = option(argc, argv, "$port");
+  path = option(argc, argv, "$argument");
   if (path) {
     if (transfer(path, "wb", mutable_area + $macro_OFFSET, $macro_SIZE)) return 1;
   } else {
-    printf("$port:");
+    printf("$argument:");
     for (i = 0; i < $macro_COUNT && i < 8; i++) printf(" %g", (double)${entry}_${role}_$port(mutable_area)[i]);
     printf("$more\\n");
   }
@@ -160,7 +160,7 @@ def operand_dump_text(options: BundleOptions) -> str:
 def example_text(layout: Layout, options: BundleOptions) -> str:
     """`main.c`, in C99."""
     name, upper = options.name, options.name.upper()
-    embedded = options.weights != "file"
+    embedded, qualified = options.weights != "file", _qualified(layout)
     area = f"static const uint8_t *const constants = {name}_constants;"
     load = ""
     if not embedded:
@@ -179,19 +179,32 @@ def example_text(layout: Layout, options: BundleOptions) -> str:
         weights_include=f'#include "{name}.weights.h"' if options.weights == "header" else "",
         weights_area=area,
         load=load,
-        networks="\n".join(_network(entry) for entry in layout.entries),
+        networks="\n".join(
+            _network(entry, f"{entry.name}." if qualified else "") for entry in layout.entries
+        ),
+        arguments="NETWORK.INPUT=FILE | NETWORK.OUTPUT=FILE"
+        if qualified
+        else "INPUT=FILE | OUTPUT=FILE",
         selftest=_SELFTEST.substitute(name=name) if options.selftest else "",
         calls=calls,
     )
 
 
-def _network(entry: Entry) -> str:
-    inputs = "".join(_port(_INPUT, entry, port) for port in entry.ports if port.role != "output")
-    outputs = "".join(_port(_OUTPUT, entry, port) for port in entry.ports if port.role != "input")
+def _qualified(layout: Layout) -> bool:
+    """Whether arguments of main.c name the network as well: `verify` knows the same rule."""
+    return len(layout.entries) > 1 or any(
+        port.name == "constants" for entry in layout.entries for port in entry.ports
+    )
+
+
+def _network(entry: Entry, prefix: str) -> str:
+    ports = [port for port in entry.ports if port.type.count]
+    inputs = "".join(_port(_INPUT, entry, port, prefix) for port in ports if port.role != "output")
+    outputs = "".join(_port(_OUTPUT, entry, port, prefix) for port in ports if port.role != "input")
     return _NETWORK.substitute(entry=entry.name, inputs=inputs, outputs=outputs)
 
 
-def _port(template: Template, entry: Entry, port: Symbol) -> str:
+def _port(template: Template, entry: Entry, port: Symbol, prefix: str) -> str:
     macro = f"{entry.name.upper()}_{port.name.upper()}"
     kind = port.type.kind
     ramp = (
@@ -202,7 +215,8 @@ def _port(template: Template, entry: Entry, port: Symbol) -> str:
         else "i % 17"
     )
     return template.substitute(
-        entry=entry.name, port=port.name, role=port.role, c_type=C_TYPES[kind], ramp=ramp,
+        entry=entry.name, port=port.name, argument=f"{prefix}{port.name}", role=port.role,
+        c_type=C_TYPES[kind], ramp=ramp,
         macro_OFFSET=f"{macro}_OFFSET", macro_SIZE=f"{macro}_SIZE", macro_COUNT=f"{macro}_COUNT",
         more=" ..." if port.type.count > 8 else "",
     )  # fmt: skip

@@ -1,0 +1,212 @@
+"""Builds and runs the example of a bundle, and rebuilds the programs it was made of from its own IR."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from glowpy.backend import Port, Program
+from glowpy.backends.cpu.bundle.link import (
+    SANITIZERS,
+    MissingToolError,
+    c_compiler,
+    can_sanitize,
+    is_native,
+    runner,
+)
+from glowpy.backends.cpu.bundle.stored import StoredBundle
+from glowpy.backends.cpu.insts_gen import INSTS
+from glowpy.core.tensor import Array, Tensor
+from glowpy.core.type import parse_type
+from glowpy.ir.parser import read_irfunction
+from glowpy.memory import plan
+from glowpy.support.errors import UserError
+from glowpy.support.text import Lexer
+
+__all__ = ["Example", "build_examples", "stored_ports", "stored_programs"]
+
+_WARNINGS = ("-std=c99", "-Wall", "-Wextra", "-Werror")
+
+_WASI = """\
+import { readFile } from 'node:fs/promises';
+import { WASI } from 'node:wasi';
+const [program, ...args] = process.argv.slice(2);
+const wasi = new WASI({ version: 'preview1', args: [program, ...args], preopens: { '.': '.' }, returnOnExit: true });
+const module = await WebAssembly.compile(await readFile(program));
+const instance = await WebAssembly.instantiate(module, wasi.getImportObject());
+process.exitCode = wasi.start(instance);
+"""
+"""Runs a program for WASI under Node, with its folder as the only one it sees."""
+
+
+@dataclass(frozen=True)
+class Example:
+    """`main.c` of a bundle, compiled and linked.
+
+    Attributes:
+        bundle: The bundle.
+        label: How it was built, for people.
+        command: Runs it.
+        folder: Where it runs, and where its files go.
+    """
+
+    bundle: StoredBundle
+    label: str
+    command: tuple[str, ...]
+    folder: Path
+
+    def run(self, inputs: Mapping[str, Mapping[str, Array]]) -> dict[str, dict[str, Array]]:
+        """The outputs of every network by placeholder, from inputs by network and placeholder.
+
+        Raises UserError if the program fails.
+        """
+        networks = self.bundle.manifest["networks"]
+        arguments = ["constants=constants.bin"]
+        for network in networks:
+            for symbol in _ports(network):
+                file = self._file(network, symbol)
+                arguments.append(f"{_argument(networks, network, symbol)}={file.name}")
+                if symbol["role"] != "output":
+                    file.write_bytes(inputs[network["name"]][symbol["name"]].tobytes())
+        done = subprocess.run(
+            [*self.command, *arguments], cwd=self.folder, capture_output=True, check=False
+        )
+        if done.returncode:
+            said = done.stderr.decode(errors="replace").strip()
+            raise UserError(
+                f"the example of {self.bundle.name}, built with {self.label}, ends with {done.returncode}: {said}"
+            )
+        return {
+            network["name"]: {
+                symbol["name"]: self._read(network, symbol)
+                for symbol in _ports(network)
+                if symbol["role"] != "input"
+            }
+            for network in networks
+        }
+
+    @property
+    def constants(self) -> Array:
+        """The weights as the program that ran has them."""
+        return np.fromfile(self.folder / "constants.bin", np.uint8)
+
+    def _file(self, network: Mapping[str, Any], symbol: Mapping[str, Any]) -> Path:
+        return self.folder / f"{network['name']}.{symbol['name']}.bin"
+
+    def _read(self, network: Mapping[str, Any], symbol: Mapping[str, Any]) -> Array:
+        type = parse_type(symbol["type"])
+        data = self._file(network, symbol).read_bytes()
+        return np.frombuffer(data, type.kind.dtype).reshape(type.shape)
+
+
+def build_examples(bundle: StoredBundle, folder: Path) -> Iterator[Example]:
+    """The example by the best compiler there is, and again with sanitizers where they run.
+
+    Raises MissingToolError without compiler or emulator, and for bundles without an example of their own; UserError if
+    main.c does not compile without warnings, or the linker refuses.
+    """
+    options, triple = bundle.options, bundle.triple
+    if options.emit not in ("obj", "lib", "shared"):
+        raise MissingToolError(
+            f"there is no example in a bundle of --emit {options.emit}",
+            note="--emit obj, lib or shared",
+        )
+    if options.instrument == "ir":
+        raise MissingToolError("the callbacks of --instrument-ir are yours to define")
+    native = is_native(triple)
+    if options.emit == "shared" and not native:
+        raise MissingToolError(
+            f"a shared library for {triple} needs that system's loader", note="--emit obj or lib"
+        )
+    compiler, emulator = c_compiler(triple), runner(triple)
+    label = " ".join([Path(compiler[0]).name, *compiler[1:]]) if native else "zig cc"
+    if options.weights == "file":
+        weights = f"{bundle.name}.weights.bin"
+        (folder / weights).write_bytes((bundle.directory / weights).read_bytes())
+    yield _build(bundle, compiler, emulator, folder, label)
+    if native and can_sanitize(compiler):
+        command = [*compiler, *SANITIZERS]
+        yield _build(bundle, command, emulator, folder, f"{label} with ASan and UBSan")
+
+
+def _build(
+    bundle: StoredBundle, compiler: Sequence[str], emulator: list[str], folder: Path, label: str
+) -> Example:
+    name, options = bundle.name, bundle.options
+    native = is_native(bundle.triple)
+    wasm = bundle.triple.startswith("wasm")
+    directory = bundle.directory.resolve()
+    library = {"obj": f"{name}.o", "lib": f"lib{name}.a", "shared": f"lib{name}.so"}[options.emit]
+    sources = [directory / "main.c", directory / library]
+    if options.instrument == "debug":
+        sources.insert(1, directory / f"{name}.debug.c")
+    flags = [*_WARNINGS, f"-I{directory}"]
+    flags += ["-static"] if not native and not wasm else []
+    flags += [f"-Wl,-rpath,{directory}"] if options.emit == "shared" else []
+    flags += ["-no-pie"] if native and bundle.manifest["target"]["relocation"] == "static" else []
+    program = "example.wasm" if wasm else "example"
+    command = [*compiler, *flags, *map(str, sources), "-o", program]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    if done.returncode or done.stderr.strip():
+        raise UserError(f"main.c cannot be built with {label}:\n{done.stderr.strip()}")
+    if wasm:
+        (folder / "run.mjs").write_text(_WASI)
+        return Example(bundle, label, (*emulator, "run.mjs", program), folder)
+    return Example(bundle, label, (*emulator, f"./{program}"), folder)
+
+
+def stored_ports(bundle: StoredBundle) -> dict[str, tuple[tuple[Port, ...], tuple[Port, ...]]]:
+    """The inputs and outputs of every network."""
+
+    def of(network: Mapping[str, Any], role: str) -> tuple[Port, ...]:
+        return tuple(
+            Port(symbol["original"], symbol["name"], parse_type(symbol["type"]))
+            for symbol in _ports(network)
+            if symbol["role"] in (role, "inout")
+        )
+
+    return {
+        network["name"]: (of(network, "input"), of(network, "output"))
+        for network in bundle.manifest["networks"]
+    }
+
+
+def stored_programs(bundle: StoredBundle, constants: Array) -> dict[str, Program]:
+    """The programs in NAME.ir, by entry point, with the constants that lie where the manifest says."""
+    file = bundle.directory / f"{bundle.name}.ir"
+    lexer = Lexer(file.read_text(encoding="utf-8"), str(file))
+    programs, ports = {}, stored_ports(bundle)
+    for network in bundle.manifest["networks"]:
+        ir = read_irfunction(lexer, INSTS)
+        tensors = {
+            symbol["name"]: _tensor(symbol, constants)
+            for symbol in network["symbols"]
+            if symbol["role"] == "constant"
+        }
+        inputs, outputs = ports[network["name"]]
+        programs[network["name"]] = Program(ir, plan(ir), tensors, inputs, outputs)
+    return programs
+
+
+def _tensor(symbol: Mapping[str, Any], constants: Array) -> Tensor:
+    type = parse_type(symbol["type"])
+    data = constants[symbol["offset"] : symbol["offset"] + type.size]
+    return Tensor(type, data.view(type.kind.dtype).reshape(type.shape))
+
+
+def _ports(network: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    return [symbol for symbol in network["symbols"] if symbol["role"] != "constant"]
+
+
+def _argument(
+    networks: Sequence[Mapping[str, Any]], network: Mapping[str, Any], symbol: Mapping[str, Any]
+) -> str:
+    """How main.c calls an input or output: with its network's name where the name alone is not enough."""
+    names = [port["name"] for each in networks for port in _ports(each)]
+    prefix = f"{network['name']}." if len(networks) > 1 or "constants" in names else ""
+    return f"{prefix}{symbol['name']}"
