@@ -113,9 +113,7 @@ def run_model(
     """
     start = time.perf_counter()
     function = choose_function(load_model(model, shapes, constants), name)
-    observers: list[Observer] = [PrintObserver()] if instrument_ir else []
-    if operand_folder is not None:
-        observers.append(DumpObserver(operand_folder))
+    observers = _observers(instrument_ir, operand_folder)
     options = CompileOptions(instrument=bool(observers), perf_map=perf_map, debug=debug)
     stages = Stages(function, backend, options)
     feeds = read_inputs(inputs, stages.program.inputs, seed)  # a wrong one is reported at once
@@ -131,19 +129,18 @@ def run_model(
         differences = compare(outputs, expected, rtol, atol)
     files = _save(outputs, folder)
     found = _Run(
-        model,
-        backend,
-        compiled.outputs,
-        outputs,
-        files,
-        compile_seconds,
-        seconds,
-        check_with or "",
-        differences,
+        *(model, backend, compiled.outputs, outputs, files),
+        *(compile_seconds, seconds, check_with or "", differences),
     )
     _print_json(found) if as_json else _print_tables(found)
     if not all(difference.within for difference in differences):
         raise click.exceptions.Exit(1)
+
+
+def _observers(print_each: bool, folder: Path | None) -> list[Observer]:
+    """What watches the run."""
+    observers: list[Observer] = [PrintObserver()] if print_each else []
+    return observers if folder is None else [*observers, DumpObserver(folder)]
 
 
 def _timed_runs(
