@@ -1,0 +1,215 @@
+"""Equal models, options and versions make equal bytes, and nothing but Python is needed to make them."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import glowpy
+from glowpy import BundleOptions, CompileOptions, Module
+from glowpy.backends.cpu.bitcode import bitcode_path
+from glowpy.backends.cpu.target import resolve_target
+from glowpy.bundling import model_fingerprint
+
+ROOT = Path(__file__).resolve().parents[2]
+
+MODEL = '''
+import numpy as np
+from glowpy import BundleOptions, CompileOptions, Module, bundle, parse_type
+
+def model(extra=1.0):
+    """A convolution, its pool, and a product with two outputs."""
+    module = Module()
+    generator = np.random.default_rng(5)
+    def constant(name, *shape):
+        array = generator.standard_normal(shape, dtype=np.float32) * np.float32(extra)
+        return module.create_constant(name, array)
+    x = module.create_placeholder("x", parse_type("f32[1x8x8x5]"))
+    f = module.create_function("main")
+    conv = f.create_convolution("conv", x, constant("k", 9, 3, 3, 5), constant("b", 9),
+                                (3, 3), (1, 1), (1, 1, 1, 1), (1, 1), 1)
+    pool = f.create_max_pool("pool", f.create_relu("relu", conv), (2, 2), (2, 2), (0, 0, 0, 0),
+                             (1, 1), False)
+    flat = f.create_reshape("flat", parse_type("f32[1x144]"), pool)
+    dense = f.create_fully_connected("dense", flat, constant("w", 144, 10), constant("c", 10))
+    probabilities = f.create_softmax("softmax", dense, 1)
+    for name, node in (("logits", dense), ("probabilities", probabilities)):
+        f.create_save(name, node, module.create_placeholder(name, node.result.type))
+    return module
+'''
+"""A program that defines `model`."""
+
+EVERY_KIND = (
+    MODEL
+    + """
+import sys
+from pathlib import Path
+
+out = Path(sys.argv[1])
+arm = CompileOptions(target="aarch64-linux-gnu")
+bundle(model(), out / "file", BundleOptions("net"))
+bundle(model(), out / "full", BundleOptions("net", api="dynamic", weights="embedded", selftest=2,
+                                            guard=True, debug=True))
+bundle(model(), out / "header", BundleOptions("net", emit="lib", weights="header"))
+bundle(model(), out / "assembly", BundleOptions("net", emit="asm"))
+bundle(model(), out / "llvm", BundleOptions("net", emit="llvm"))
+bundle({"one": model(), "two": model(2.0)}, out / "several", BundleOptions("net"), arm)
+"""
+)
+
+SHARED = (
+    MODEL
+    + """
+import sys
+bundle(model(), sys.argv[1] + "/shared", BundleOptions("net", emit="shared", debug=True))
+"""
+)
+
+ALONE = (
+    """
+import importlib.abc, sys
+
+class NoCompiler(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] == "ziglang":
+            raise ImportError("there is no compiler here")
+        return None
+
+def audit(event, arguments):
+    if event == "subprocess.Popen":
+        program, command = arguments[0], list(arguments[1])
+        own = command[1] == "-I" and command[2].endswith("glowpy/backends/cpu/llvm.py")
+        if program != sys.executable or not own:
+            raise RuntimeError(f"started {command}")
+
+sys.meta_path.insert(0, NoCompiler())
+sys.addaudithook(audit)
+"""
+    + MODEL
+    + """
+import glowpy, os
+assert not os.environ["PATH"]
+bundle(model(), sys.argv[1] + "/file", BundleOptions("net"))
+bundle(model(), sys.argv[1] + "/embedded", BundleOptions("net", weights="embedded", selftest=1))
+bundle(model(), sys.argv[1] + "/lib", BundleOptions("net", weights="embedded", emit="lib"))
+inputs = {"x": np.ones((1, 8, 8, 5), np.float32)}
+found = glowpy.compile(model(), "cpu", CompileOptions(cache=False))(inputs)
+expected = glowpy.compile(model(), "interpreter")(inputs)
+np.testing.assert_allclose(found["probabilities"], expected["probabilities"], rtol=1e-4)
+assert "ziglang" not in sys.modules
+try:
+    bundle(model(), sys.argv[1] + "/shared", BundleOptions("net", emit="shared"))
+except (glowpy.UserError, ImportError):
+    print("no linker")
+"""
+)
+
+
+def run(program: str, folder: Path, **environment: str) -> str:
+    """What the program prints in a process of its own that works and writes in `folder`."""
+    folder.mkdir()
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(folder / "out")],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """Every file below a folder by its name."""
+    return {
+        path.relative_to(folder).as_posix(): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
+
+
+def expect_reproducible(program: str, tmp_path: Path, least: int) -> None:
+    """Two processes with other hash seeds, folders, time zones and languages write the same bytes."""
+    first, second = tmp_path / "first", tmp_path / "another one"
+    run(program, first, PYTHONHASHSEED="1", TZ="UTC", LANG="C")
+    run(program, second, PYTHONHASHSEED="4242", TZ="Asia/Tokyo", LANG="de_DE.UTF-8")
+    one, other = contents(first / "out"), contents(second / "out")
+    assert list(one) == list(other)
+    assert len(one) >= least
+    assert [name for name in one if one[name] != other[name]] == []
+    for name, content in one.items():
+        for path in (tmp_path, ROOT, Path(sys.prefix), Path.home()):
+            assert os.fsencode(path) not in content or path == Path("/"), f"{path} in {name}"
+
+
+def test_every_kind_of_bundle_has_equal_bytes(tmp_path: Path) -> None:
+    expect_reproducible(EVERY_KIND, tmp_path, 35)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="shared bundles are linked for Linux")
+def test_shared_bundles_have_equal_bytes(tmp_path: Path) -> None:
+    expect_reproducible(SHARED, tmp_path, 5)
+
+
+def test_bundles_and_machine_code_need_no_compiler(tmp_path: Path) -> None:
+    bitcode_path(resolve_target(CompileOptions()).variant)  # what a wheel brings
+    assert run(ALONE, tmp_path / "alone", PATH="") == "no linker"
+    made = contents(tmp_path / "alone" / "out")
+    assert {"file/net.o", "file/net.weights.bin", "embedded/net.o", "lib/libnet.a"} <= set(made)
+
+
+def model(extra: float = 1.0) -> Module:
+    """The module that the programs define."""
+    names: dict[str, object] = {}
+    exec(MODEL, names)
+    found = names["model"](extra)  # type: ignore[operator]
+    assert isinstance(found, Module)
+    return found
+
+
+def test_the_fingerprint_is_in_the_manifest(tmp_path: Path) -> None:
+    options = BundleOptions("net")
+    glowpy.bundle(model(), tmp_path, options)
+    manifest = json.loads((tmp_path / "net.json").read_text(encoding="utf-8"))
+    assert manifest["fingerprint"] == model_fingerprint(model(), options, CompileOptions())
+
+
+def test_what_makes_another_bundle_has_another_fingerprint() -> None:
+    plain, here = BundleOptions("net"), CompileOptions()
+    arm = CompileOptions(target="aarch64-linux-gnu")
+    kinds = [
+        *(
+            (model(), options, here)
+            for options in (
+                plain,
+                replace(plain, name="other"),
+                replace(plain, api="dynamic"),
+                replace(plain, emit="lib"),
+                replace(plain, weights="header"),
+                replace(plain, weights="embedded"),
+                replace(plain, weights="embedded", selftest=1),
+                replace(plain, guard=True),
+                replace(plain, debug=True),
+                replace(plain, instrument="ir"),
+            )
+        ),
+        (model(), plain, arm),
+        (model(), plain, replace(arm, cpu="cortex-a72")),
+        (model(), plain, replace(arm, features="+sve")),
+        (model(np.nextafter(np.float32(1), np.float32(2)).item()), plain, here),
+    ]
+    assert len({model_fingerprint(*kind) for kind in kinds}) == len(kinds)
+
+
+def test_how_it_is_made_does_not_change_the_fingerprint() -> None:
+    plain = BundleOptions("net")
+    ways = [CompileOptions(), CompileOptions(cache=False), CompileOptions(verify_each=True)]
+    assert len({model_fingerprint(model(), plain, way) for way in ways}) == 1
