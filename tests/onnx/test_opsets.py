@@ -62,6 +62,7 @@ COUNTS = np.lib.stride_tricks.sliding_window_view(INSIDE, (3, 3), (2, 3))[:, :, 
     axis=(-1, -2)
 )
 MEANS = (pooled(np.sum, 0) / COUNTS).astype(np.float32)
+TWICE = IMAGE.repeat(2, axis=2).repeat(2, axis=3)
 
 
 @dataclass(frozen=True)
@@ -207,6 +208,12 @@ ROWS = [
     Row("GlobalAveragePool", (1, 22), [IMAGE], [IMAGE.mean((2, 3), keepdims=True)]),
     Row("GlobalMaxPool", (1, 22), [IMAGE], [IMAGE.max((2, 3), keepdims=True)]),
     Row("Conv", (1, 11, 22), [IMAGE, np.ones((1, 2, 1, 1), np.float32)], [IMAGE.sum(1)[:, None]]),
+    Row("Upsample", (7,), [IMAGE], [TWICE], {"scales": [1.0, 1.0, 2.0, 2.0]}),
+    Row("Upsample", (9,), [IMAGE, np.array([1, 1, 2, 2], np.float32)], [TWICE]),
+    Row("Resize", (10,), [IMAGE, np.array([1, 1, 2, 2], np.float32)], [TWICE]),
+    Row("Resize", (13, 18, 19), [IMAGE, None, np.array([1, 1, 2, 2], np.float32)], [TWICE]),
+    Row("Resize", (13, 18, 19), [IMAGE, None, None, i64(1, 2, 10, 10)], [TWICE], {}, "sizes"),
+    Row("Resize", (18, 19), [IMAGE, None, None, i64(10, 10)], [TWICE], {"axes": [2, 3]}, "axes"),
     Row("Identity", (1, 13, 14, 16, 25), [X], [X]),
     Row("PRelu", (1, 6), [X, C3], [np.where(X > 0, X, C3[:, None] * X)], {}, "channels"),
     Row("PRelu", (7, 9, 16), [X, C3[:, None]], [np.where(X > 0, X, C3[:, None] * X)]),

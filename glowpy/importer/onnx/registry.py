@@ -7,6 +7,7 @@ from glowpy.importer.onnx import (
     conv,
     elementwise,
     gather,
+    image,
     loss,
     matmul,
     norm,
@@ -18,5 +19,5 @@ from glowpy.importer.onnx.node import handler_of, registered
 
 __all__ = ["FAMILIES", "handler_of", "registered"]
 
-FAMILIES = (control, conv, elementwise, gather, loss, matmul, norm, pool, reduce, shape)
+FAMILIES = (control, conv, elementwise, gather, image, loss, matmul, norm, pool, reduce, shape)
 """The modules, by the stems that operators, kernels and tests share."""
