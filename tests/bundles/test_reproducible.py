@@ -17,42 +17,16 @@ from glowpy import BundleOptions, CompileOptions, Module
 from glowpy.backends.cpu.bitcode import bitcode_path
 from glowpy.backends.cpu.target import resolve_target
 from glowpy.bundling import model_fingerprint
+from tests.bundles.programs import ALONE, MODEL
 
 ROOT = Path(__file__).resolve().parents[2]
-
-MODEL = '''
-import numpy as np
-from glowpy import BundleOptions, CompileOptions, Module, bundle, parse_type
-
-def model(extra=1.0):
-    """A convolution, its pool, and a product with two outputs."""
-    module = Module()
-    generator = np.random.default_rng(5)
-    def constant(name, *shape):
-        array = generator.standard_normal(shape, dtype=np.float32) * np.float32(extra)
-        return module.create_constant(name, array)
-    x = module.create_placeholder("x", parse_type("f32[1x8x8x5]"))
-    f = module.create_function("main")
-    conv = f.create_convolution("conv", x, constant("k", 9, 3, 3, 5), constant("b", 9),
-                                (3, 3), (1, 1), (1, 1, 1, 1), (1, 1), 1)
-    pool = f.create_max_pool("pool", f.create_relu("relu", conv), (2, 2), (2, 2), (0, 0, 0, 0),
-                             (1, 1), False)
-    flat = f.create_reshape("flat", parse_type("f32[1x144]"), pool)
-    dense = f.create_fully_connected("dense", flat, constant("w", 144, 10), constant("c", 10))
-    probabilities = f.create_softmax("softmax", dense, 1)
-    for name, node in (("logits", dense), ("probabilities", probabilities)):
-        f.create_save(name, node, module.create_placeholder(name, node.result.type))
-    return module
-'''
-"""A program that defines `model`."""
 
 EVERY_KIND = (
     MODEL
     + """
-import sys
 from pathlib import Path
 
-out = Path(sys.argv[1])
+out = Path("out").resolve()
 arm = CompileOptions(target="aarch64-linux-gnu")
 bundle(model(), out / "file", BundleOptions("net"))
 bundle(model(), out / "full", BundleOptions("net", api="dynamic", weights="embedded", selftest=2,
@@ -67,56 +41,16 @@ bundle({"one": model(), "two": model(2.0)}, out / "several", BundleOptions("net"
 SHARED = (
     MODEL
     + """
-import sys
-bundle(model(), sys.argv[1] + "/shared", BundleOptions("net", emit="shared", debug=True))
-"""
-)
-
-ALONE = (
-    """
-import importlib.abc, sys
-
-class NoCompiler(importlib.abc.MetaPathFinder):
-    def find_spec(self, name, path=None, target=None):
-        if name.split(".")[0] == "ziglang":
-            raise ImportError("there is no compiler here")
-        return None
-
-def audit(event, arguments):
-    if event == "subprocess.Popen":
-        program, command = arguments[0], list(arguments[1])
-        own = command[1] == "-I" and command[2].endswith("glowpy/backends/cpu/llvm.py")
-        if program != sys.executable or not own:
-            raise RuntimeError(f"started {command}")
-
-sys.meta_path.insert(0, NoCompiler())
-sys.addaudithook(audit)
-"""
-    + MODEL
-    + """
-import glowpy, os
-assert not os.environ["PATH"]
-bundle(model(), sys.argv[1] + "/file", BundleOptions("net"))
-bundle(model(), sys.argv[1] + "/embedded", BundleOptions("net", weights="embedded", selftest=1))
-bundle(model(), sys.argv[1] + "/lib", BundleOptions("net", weights="embedded", emit="lib"))
-inputs = {"x": np.ones((1, 8, 8, 5), np.float32)}
-found = glowpy.compile(model(), "cpu", CompileOptions(cache=False))(inputs)
-expected = glowpy.compile(model(), "interpreter")(inputs)
-np.testing.assert_allclose(found["probabilities"], expected["probabilities"], rtol=1e-4)
-assert "ziglang" not in sys.modules
-try:
-    bundle(model(), sys.argv[1] + "/shared", BundleOptions("net", emit="shared"))
-except (glowpy.UserError, ImportError):
-    print("no linker")
+bundle(model(), "out/shared", BundleOptions("net", emit="shared", debug=True))
 """
 )
 
 
 def run(program: str, folder: Path, **environment: str) -> str:
-    """What the program prints in a process of its own that works and writes in `folder`."""
+    """What the program prints in a process of its own that works in `folder`."""
     folder.mkdir()
     done = subprocess.run(
-        [sys.executable, "-c", program, str(folder / "out")],
+        [sys.executable, "-c", program],
         cwd=folder,
         env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
         capture_output=True,

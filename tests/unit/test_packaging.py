@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from glowpy.backends.cpu.bitcode import VARIANTS, baseline_variant
+from tests.bundles.programs import ALONE
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -163,6 +164,17 @@ def test_installed_glowpy_runs_its_demo(installed: Path, tmp_path: Path) -> None
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("right: compared with") == 2
     assert (tmp_path / "dumps" / "memory.glow").is_file()
+
+
+def test_installed_glowpy_needs_no_compiler(installed: Path, tmp_path: Path) -> None:
+    """Machine code and bundles with no PATH, and nothing but Python started."""
+    where = "import glowpy.backends.cpu.bitcode as b\nprint(b.__file__)"
+    found, linker = run_installed(installed, f"{ALONE}\n{where}", tmp_path).splitlines()[::-1]
+    assert linker == "no linker"
+    assert Path(found).is_relative_to(installed.parents[1])
+    made = {path.name for path in (tmp_path / "out" / "file").iterdir()}
+    assert {"net.o", "net.h", "net.weights.bin", "net.json"} <= made
+    assert not list((tmp_path / "home").rglob("*.bc"))
 
 
 def test_installed_glowpy_compiles_another_variant(installed: Path, tmp_path: Path) -> None:
