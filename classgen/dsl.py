@@ -217,7 +217,7 @@ def Elementwise(  # noqa: N802
     In `c` (one expression, or one for each of float, int, unsigned, bool) and `numpy` (an
     expression in `np` and `numeric`) the inputs are called as in `_ARGUMENTS`. `{s}` in `c` is the
     kind's suffix. `derivative` has one expression for each input, in mnemonics, the inputs, `y`
-    (the result) and `g` (its gradient).
+    (the result), `g` (its gradient) and `zero`.
     """
     _register(
         Operator(

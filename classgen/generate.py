@@ -237,6 +237,8 @@ def _graph_expression(expression: str, op: Operator) -> str:
         match tree:
             case ast.Name(id="g"):
                 return "g"
+            case ast.Name(id="zero"):
+                return 'f.create_splat(f"{n.name}_zero", g.type.with_shape(()), 0.0)'
             case ast.Name(id="y"):
                 return "n.result"
             case ast.Name(id=name) if name in op.inputs:

@@ -15,7 +15,7 @@ from glowpy.graph.node import Constant, Node, NodeValue, Operand, Placeholder, S
 from glowpy.graph.nodes_gen import SaveNode
 from glowpy.support.errors import InternalError, UserError
 from glowpy.support.loc import UNKNOWN, Loc
-from glowpy.support.names import UniqueNames
+from glowpy.support.names import UniqueNames, stem_of
 from glowpy.support.text import Attr
 
 __all__ = ["Function", "Module"]
@@ -230,7 +230,7 @@ class Function(Builder):
         name = node.name
         self.erase_dead([node])
         heir = value_of(replacements[0]).node if replacements else None
-        if node not in self._nodes and heir is not None and heir.name.rpartition("_")[0] == name:
+        if node not in self._nodes and heir is not None and stem_of(heir.name) == stem_of(name):
             self.module.names.release(heir.name)
             heir.name = self.module.names.take(name)
 

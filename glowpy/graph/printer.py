@@ -6,9 +6,7 @@ value, others by the SHA-256 of their elements.
 
 from __future__ import annotations
 
-import numpy as np
-
-from glowpy.core.tensor import Tensor
+from glowpy.core.elemkind import ElemKind
 from glowpy.graph.function import Function, Module
 from glowpy.graph.node import Constant, Node
 from glowpy.support.text import print_attrs, print_float
@@ -52,20 +50,16 @@ def _elements(constant: Constant) -> str:
         tensor = constant.tensor
         splat = tensor.splat_value
         if splat is not None:
-            return f"splat {_number(splat)}"
+            return f"splat {_number(splat, tensor.type.kind)}"
         if tensor.array.size <= _INLINE:
-            return f"[{', '.join(_number(item) for item in _items(tensor))}]"
+            items = tensor.array.reshape(-1).tolist()
+            return f"[{', '.join(_number(item, tensor.type.kind) for item in items)}]"
     return f'blob "sha256:{constant.digest}"'
 
 
-def _items(tensor: Tensor) -> list[float | int]:
-    wide = (
-        tensor.array.astype(np.float64)
-        if tensor.type.kind.is_float
-        else tensor.array.astype(object)
-    )
-    return [item if isinstance(item, float) else int(item) for item in wide.reshape(-1).tolist()]
-
-
-def _number(value: float | int) -> str:
-    return print_float(value) if isinstance(value, float) else str(value)
+def _number(value: float | int, kind: ElemKind) -> str:
+    """The shortest text that reads back as the same element."""
+    if not kind.is_float:
+        return str(int(value))
+    short = kind in (ElemKind.F16, ElemKind.F32)  # numpy knows the shortest text of these
+    return print_float(float(str(kind.dtype.type(value))) if short else float(value))

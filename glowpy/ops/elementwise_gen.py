@@ -164,13 +164,13 @@ def _differentiate_max(f: Function, n: nodes.MaxNode, g: NodeValue) -> list[Oper
             n.name,
             f.create_le(n.name, n.rhs, n.lhs),
             g,
-            f.create_mul(n.name, g, f.create_sub(n.name, g, g)),
+            f.create_splat(f"{n.name}_zero", g.type.with_shape(()), 0.0),
         ),
         f.create_select(
             n.name,
             f.create_lt(n.name, n.lhs, n.rhs),
             g,
-            f.create_mul(n.name, g, f.create_sub(n.name, g, g)),
+            f.create_splat(f"{n.name}_zero", g.type.with_shape(()), 0.0),
         ),
     ]
 
@@ -187,13 +187,13 @@ def _differentiate_min(f: Function, n: nodes.MinNode, g: NodeValue) -> list[Oper
             n.name,
             f.create_le(n.name, n.lhs, n.rhs),
             g,
-            f.create_mul(n.name, g, f.create_sub(n.name, g, g)),
+            f.create_splat(f"{n.name}_zero", g.type.with_shape(()), 0.0),
         ),
         f.create_select(
             n.name,
             f.create_lt(n.name, n.rhs, n.lhs),
             g,
-            f.create_mul(n.name, g, f.create_sub(n.name, g, g)),
+            f.create_splat(f"{n.name}_zero", g.type.with_shape(()), 0.0),
         ),
     ]
 
@@ -399,10 +399,10 @@ def _differentiate_select(f: Function, n: nodes.SelectNode, g: NodeValue) -> lis
     return [
         None,
         f.create_select(
-            n.name, n.condition, g, f.create_mul(n.name, g, f.create_sub(n.name, g, g))
+            n.name, n.condition, g, f.create_splat(f"{n.name}_zero", g.type.with_shape(()), 0.0)
         ),
         f.create_select(
-            n.name, n.condition, f.create_mul(n.name, g, f.create_sub(n.name, g, g)), g
+            n.name, n.condition, f.create_splat(f"{n.name}_zero", g.type.with_shape(()), 0.0), g
         ),
     ]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["UniqueNames", "legal_name"]
+__all__ = ["UniqueNames", "legal_name", "stem_of"]
 
 _ILLEGAL = re.compile(r"[^A-Za-z0-9_]+")
 _SUFFIX = re.compile(r"_\d+$")
@@ -14,6 +14,11 @@ def legal_name(name: str) -> str:
     """`name` with everything the text form cannot spell replaced by underscores; never empty, never digits only."""
     legal = _ILLEGAL.sub("_", name).strip("_")
     return legal if legal and not legal[0].isdigit() else f"v{legal}"
+
+
+def stem_of(name: str) -> str:
+    """`name` without the number that made it unique."""
+    return _SUFFIX.sub("", name)
 
 
 class UniqueNames:
@@ -27,7 +32,7 @@ class UniqueNames:
         """`wanted` made legal, with a number behind it if that name is taken."""
         name = legal_name(wanted)
         if name in self._taken:
-            stem = _SUFFIX.sub("", name)
+            stem = stem_of(name)
             number = self._next.get(stem, 1)
             while f"{stem}_{number}" in self._taken:
                 number += 1
