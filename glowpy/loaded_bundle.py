@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
-import json
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -18,12 +17,15 @@ from typing import Any, final
 import numpy as np
 
 from glowpy.backend import Executable, Instance, Port, aligned_array
-from glowpy.backends.cpu.abi import FORMAT, Status
+from glowpy.backends.cpu.abi import Status
+from glowpy.backends.cpu.bundle.options import WeightsPlace
+from glowpy.backends.cpu.bundle.stored import StoredBundle, read_bundle
 from glowpy.backends.cpu.host import check_host
 from glowpy.core.tensor import Array
 from glowpy.core.type import Type, parse_type
 from glowpy.ir.plan import ALIGNMENT
-from glowpy.support.errors import GlowError, InternalError, LoadError, UserError
+from glowpy.support.errors import InternalError, LoadError, UserError
+from glowpy.support.loc import Loc
 
 __all__ = ["LoadedBundle", "LoadedNetwork", "load_bundle"]
 
@@ -50,10 +52,10 @@ class _Manifest:
     """What the loader reads of `NAME.json`. Sizes in bytes; digests by file name."""
 
     name: str
-    path: Path
+    directory: Path
     triple: str
     features: str
-    weights: str
+    weights: WeightsPlace
     selftest: bool
     constants: int
     mutable: int
@@ -166,7 +168,7 @@ def load_bundle(directory: Path | str, name: str | None = None) -> LoadedBundle:
     Raises LoadError for a file that is missing, damaged, or of a newer glowpy, UserError for a bundle that
     cannot run here.
     """
-    manifest = _read_manifest(_manifest_path(Path(directory), name))
+    manifest = _understood(read_bundle(Path(directory), name))
     check_host(manifest.triple, manifest.features)
     library = _open_library(manifest)
     if manifest.weights == "embedded":
@@ -188,44 +190,22 @@ def load_bundle(directory: Path | str, name: str | None = None) -> LoadedBundle:
 _AGAIN = "bundle the model again"
 
 
-def _manifest_path(directory: Path, name: str | None) -> Path:
-    if name is not None:
-        return directory / f"{name}.json"
-    found = sorted(directory.glob("*.json"))
-    if not found:
-        raise LoadError(f"{directory}: expected a bundle's folder, found no NAME.json")
-    if len(found) > 1:
-        names = ", ".join(path.stem for path in found)
-        raise UserError(f"{directory} has several manifests: {names}", note="name one of them")
-    return found[0]
-
-
-def _read_manifest(path: Path) -> _Manifest:
-    """What `path` says. Raises LoadError if it is not a manifest, or one of a form that is not known yet."""
+def _understood(stored: StoredBundle) -> _Manifest:
+    """What the loader needs of a manifest. Raises LoadError if it is not there or makes no sense."""
     try:
-        fields = json.loads(path.read_bytes())
-    except OSError as error:
-        raise LoadError(f"cannot read {path}: {error.strerror}") from error
-    except ValueError as error:
-        raise LoadError(f"{path} is not a bundle's manifest: {error}") from error
-    try:
-        if fields["format"] > FORMAT:
-            raise LoadError(
-                f"{path}: expected a manifest of format {FORMAT} or older, got {fields['format']}",
-                note="load it with the glowpy that made it, or a newer one",
-            )
-        return _understood(fields, path)
-    except LoadError:
-        raise
-    except (AttributeError, KeyError, TypeError, GlowError) as error:
+        return _manifest(stored)
+    except (AttributeError, KeyError, TypeError, ValueError, UserError) as error:
         what = f"no {error}" if isinstance(error, KeyError) else str(error)
-        raise LoadError(f"{path} is not a bundle's manifest: {what}", note=_AGAIN) from error
+        raise LoadError(
+            f"not a bundle's manifest: {what}", loc=Loc(str(stored.directory)), note=_AGAIN
+        ) from error
 
 
-def _understood(fields: dict[str, Any], path: Path) -> _Manifest:
-    areas, options = fields["areas"], fields["options"]
+def _manifest(stored: StoredBundle) -> _Manifest:
+    fields, options = stored.manifest, stored.options
+    areas = fields["areas"]
     if fields["alignment"] > ALIGNMENT:
-        raise LoadError(f"{path}: expected an alignment of at most {ALIGNMENT}")
+        raise UserError(f"expected an alignment of at most {ALIGNMENT}, got {fields['alignment']}")
     networks = {
         str(network["name"]): tuple(
             _place(symbol, areas["mutable"])
@@ -235,14 +215,14 @@ def _understood(fields: dict[str, Any], path: Path) -> _Manifest:
         for network in fields["networks"]
     }
     if not networks:
-        raise LoadError(f"{path}: expected at least one network")
+        raise UserError("expected at least one network")
     return _Manifest(
-        name=str(fields["name"]),
-        path=path,
-        triple=str(fields["target"]["triple"]),
+        name=stored.name,
+        directory=stored.directory,
+        triple=stored.triple,
         features=str(fields["target"]["features"]),
-        weights=str(options["weights"]),
-        selftest=bool(options["selftest"]),
+        weights=options.weights,
+        selftest=options.selftest > 0,
         constants=int(areas["constants"]),
         mutable=int(areas["mutable"]),
         activations=int(areas["activations"]),
@@ -262,17 +242,17 @@ def _place(symbol: dict[str, Any], mutable: int) -> _Place:
 
 def _checked_file(manifest: _Manifest, file: str, note: str) -> bytes:
     """The content of a file of the bundle. Raises LoadError if it is missing or not what the manifest says."""
-    path = manifest.path.parent / file
+    path = manifest.directory / file
     if file not in manifest.files:
         raise LoadError(f"bundle '{manifest.name}' was made without {file}", note=note)
+    where = Loc(str(path))
     try:
         content = path.read_bytes()
     except OSError as error:
-        raise LoadError(
-            f"cannot read {path}, which the bundle needs: {error.strerror}", note=note
-        ) from error
+        message = f"cannot read a file of bundle '{manifest.name}': {error.strerror}"
+        raise LoadError(message, loc=where, note=note) from error
     if hashlib.sha256(content).hexdigest() != manifest.files[file]:
-        raise LoadError(f"{path} is damaged, or of another bundle", note=_AGAIN)
+        raise LoadError("the file is damaged, or of another bundle", loc=where, note=_AGAIN)
     return content
 
 
@@ -289,7 +269,7 @@ def _open_library(manifest: _Manifest) -> ctypes.CDLL:
     """
     file = f"lib{manifest.name}.so"
     _checked_file(manifest, file, "bundle the model with --emit shared")
-    folder, digest = manifest.path.parent.resolve(), manifest.files[file]
+    folder, digest = manifest.directory.resolve(), manifest.files[file]
     with _versions_lock:
         versions = _versions.setdefault(folder / file, [])
         if digest not in versions:

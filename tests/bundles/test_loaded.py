@@ -272,7 +272,7 @@ def test_the_name_chooses_among_several_bundles(made: Path, copy: Path) -> None:
     module = Module()
     scaled(module, "main", 4)
     glowpy.bundle(module, copy, BundleOptions("other", emit="shared"))
-    with pytest.raises(UserError, match="several manifests: mlp, other"):
+    with pytest.raises(LoadError, match="expected one bundle, got mlp, other"):
         load_bundle(copy)
     check_mlp(load_bundle(copy, "mlp"), mlp())
     assert list(load_bundle(copy, "other").inputs) == ["main_x"]
@@ -288,14 +288,18 @@ def fails(folder: Path, message: str, note: str = "", error: type[UserError] = L
 
 def test_missing_files(copy: Path, tmp_path: Path) -> None:
     (copy / "mlp.weights.bin").rename(copy / "elsewhere")
-    fails(copy, r"cannot read .*mlp\.weights\.bin.*No such file", "put it beside the manifest")
+    fails(
+        copy,
+        r"mlp\.weights\.bin: cannot read a file of bundle 'mlp': No such file",
+        "put it beside the manifest",
+    )
     (copy / "libmlp.so").unlink()
-    fails(copy, r"cannot read .*libmlp\.so", "--emit shared")
+    fails(copy, r"libmlp\.so: cannot read a file", "--emit shared")
     (copy / "mlp.json").unlink()
-    fails(copy, "found no NAME.json")
-    with pytest.raises(LoadError, match=r"cannot read .*mlp\.json"):
+    fails(copy, "expected a bundle's NAME.json")
+    with pytest.raises(LoadError, match=r"mlp\.json: cannot read the manifest: No such file"):
         load_bundle(copy, "mlp")
-    with pytest.raises(LoadError, match=r"found no NAME\.json"):
+    with pytest.raises(LoadError, match=r"expected a bundle's NAME\.json"):
         load_bundle(tmp_path / "nowhere")
 
 
@@ -309,14 +313,14 @@ def damage(path: Path) -> str:
 
 def test_corrupted_weights(copy: Path) -> None:
     digest = damage(copy / "mlp.weights.bin")
-    fails(copy, r"mlp\.weights\.bin is damaged", "bundle the model again")
+    fails(copy, r"mlp\.weights\.bin: the file is damaged", "bundle the model again")
     edit(copy, lambda fields: fields["files"].update({"mlp.weights.bin": digest}))
     fails(copy, "the constants are not this network's weights", "bundle the model again")
 
 
 def test_a_damaged_library_is_not_loaded(copy: Path) -> None:
     damage(copy / "libmlp.so")
-    fails(copy, r"libmlp\.so is damaged")
+    fails(copy, r"libmlp\.so: the file is damaged")
 
 
 def test_weights_in_a_header(tmp_path: Path) -> None:
@@ -364,16 +368,19 @@ def test_an_older_processor(copy: Path, monkeypatch: pytest.MonkeyPatch, tmp_pat
 
 def test_a_newer_format(copy: Path) -> None:
     edit(copy, lambda fields: fields.update(format=FORMAT + 1))
-    fails(copy, f"expected a manifest of format {FORMAT} or older, got {FORMAT + 1}", "newer one")
+    fails(copy, f"expected a bundle of form {FORMAT}, got {FORMAT + 1}", "glowpy that made it")
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
         (lambda fields: fields.pop("areas"), "not a bundle's manifest: no 'areas'"),
+        (lambda fields: fields.pop("name"), "not a bundle's manifest: no 'name'"),
+        (lambda fields: fields["options"].update(extra=1), "not a bundle's manifest"),
+        (lambda fields: fields["options"].update(weights="cloud"), "expected one of file"),
         (lambda fields: fields.update(networks=[]), "at least one network"),
         (lambda fields: fields.update(networks=3), "not a bundle's manifest"),
-        (lambda fields: fields.update(format="1"), "not a bundle's manifest"),
+        (lambda fields: fields.update(format="1"), "of form 1, got '1'"),
         (lambda fields: fields["networks"][0]["symbols"][0].update(type="f32[1x"), "manifest"),
         (lambda fields: fields["networks"][0]["symbols"][0].update(offset=1 << 20), "does not lie"),
         (lambda fields: fields["networks"][0]["symbols"][0].update(offset=-64), "does not lie"),
@@ -392,4 +399,4 @@ def test_manifests_that_are_wrong(
 @pytest.mark.parametrize("text", ["", "[]", "{", "null", '{"scripts": 1}', "\xff"])
 def test_files_that_are_no_manifests(copy: Path, text: str) -> None:
     (copy / "mlp.json").write_bytes(text.encode("latin-1"))
-    fails(copy, "is not a bundle's manifest")
+    fails(copy, r"mlp\.json: not a bundle's manifest")

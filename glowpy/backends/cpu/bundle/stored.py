@@ -57,30 +57,51 @@ class StoredBundle:
         return found
 
 
-def read_bundle(directory: Path) -> StoredBundle:
-    """The bundle in a folder. Raises LoadError unless exactly one of this version's form is there."""
-    found = {path: fields for path in sorted(directory.glob("*.json")) if (fields := _fields(path))}
+def read_bundle(directory: Path, name: str | None = None) -> StoredBundle:
+    """The bundle in a folder, or of several the one called `name`.
+
+    Raises LoadError unless exactly one is there, of this version's form.
+    """
+    paths = sorted(directory.glob("*.json")) if name is None else [directory / f"{name}.json"]
+    found: dict[Path, dict[str, Any]] = {}
+    wrong: list[LoadError] = []
+    for path in paths:
+        try:
+            found[path] = _fields(path)
+        except LoadError as error:
+            wrong.append(error)
+    if wrong and not found:
+        raise wrong[0]
     if len(found) != 1:
-        names = ", ".join(path.name for path in found)
+        names = ", ".join(path.stem for path in found)
         raise LoadError(
             f"expected one bundle, got {names}" if found else "expected a bundle's NAME.json",
             loc=Loc(str(directory)),
-            note="glowpy bundle MODEL -o DIR makes one",
+            note="choose one by its name" if found else "glowpy bundle MODEL -o DIR makes one",
         )
     ((path, manifest),) = found.items()
     if manifest["format"] != FORMAT:
         raise LoadError(
-            f"expected a bundle of form {FORMAT}, got {manifest['format']}",
+            f"expected a bundle of form {FORMAT}, got {manifest['format']!r}",
             loc=Loc(str(path)),
-            note="make the bundle again",
+            note="make the bundle again, or use the glowpy that made it",
         )
     return StoredBundle(directory, manifest)
 
 
 def _fields(path: Path) -> dict[str, Any]:
-    """What a manifest holds; nothing for any other JSON file."""
+    """What a manifest holds. Raises LoadError for any other file."""
     try:
-        fields = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return fields if isinstance(fields, dict) and {"format", "fingerprint"} <= set(fields) else {}
+        fields = json.loads(path.read_bytes())
+    except OSError as error:
+        raise LoadError(
+            f"cannot read the manifest: {error.strerror}", loc=Loc(str(path))
+        ) from error
+    except ValueError as error:
+        raise LoadError(f"not a bundle's manifest: {error}", loc=Loc(str(path))) from error
+    if not isinstance(fields, dict) or not {"format", "fingerprint"} <= set(fields):
+        raise LoadError(
+            "not a bundle's manifest: expected the fields 'format' and 'fingerprint'",
+            loc=Loc(str(path)),
+        )
+    return fields
