@@ -13,7 +13,7 @@ from glowpy.backends.cpu.codegen import CodeOptions, entry_name, generate_llvm, 
 from glowpy.backends.cpu.compile import compile_parts, usable_cores
 from glowpy.backends.cpu.entry import EntryOptions
 from glowpy.backends.cpu.jit import JitFunction
-from glowpy.backends.cpu.llvm import LoadedCode
+from glowpy.backends.cpu.llvm import LoadedCode, host_features
 from glowpy.backends.cpu.passes.pack_products import PackProductsPass
 from glowpy.backends.cpu.perf_map import write_perf_map
 from glowpy.backends.cpu.target import resolve_target
@@ -61,6 +61,12 @@ class CpuBackend(Backend):
                 note="leave the target out, or dump its assembly",
             )
         target = resolve_target(options)
+        lacking = ", ".join(sorted(target.variant.requires - host_features()))
+        if lacking:
+            raise UserError(
+                f"cannot run code for {target.machine.cpu} here: this processor lacks {lacking}",
+                note="leave cpu and features out to compile for this machine",
+            )
         name = entry_name(program)
         debug = None
         if options.debug:

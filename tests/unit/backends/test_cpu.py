@@ -15,6 +15,7 @@ from glowpy.backend import CompileOptions, Program
 from glowpy.backends.cpu import cache
 from glowpy.backends.cpu.backend import CpuBackend
 from glowpy.backends.cpu.codegen import generate_llvm
+from glowpy.backends.cpu.llvm import host_features, host_triple
 from glowpy.backends.cpu.target import resolve_target
 from glowpy.core.type import parse_type
 from glowpy.engine import context
@@ -186,6 +187,52 @@ def test_unknown_targets_are_the_users_mistake() -> None:
     module = network("f32[4]", lambda f, x: f.create_neg("n", x))
     with pytest.raises(glowpy.UserError, match="z80"):
         program_of(module, CompileOptions(target="z80-unknown-none"))
+
+
+def small_network(f: Function, x: Placeholder) -> Operand:
+    generator = np.random.default_rng(3)
+
+    def constant(*shape: int) -> Operand:
+        return f.module.create_constant("k", generator.standard_normal(shape, np.float32))
+
+    ones, border = (1, 1), (1, 1, 1, 1)
+    conv = f.create_convolution(
+        "conv", x, constant(9, 3, 3, 5), constant(9), (3, 3), ones, border, ones, 1
+    )
+    depthwise = f.create_convolution(
+        "depthwise",
+        f.create_relu("relu", conv),
+        constant(9, 3, 3, 1),
+        constant(9),
+        (3, 3),
+        (2, 2),
+        border,
+        ones,
+        9,
+    )
+    flat = f.create_reshape("flat", parse_type("f32[1x144]"), depthwise)
+    return f.create_softmax("softmax", f.create_mat_mul("product", flat, constant(144, 7)), 1)
+
+
+@pytest.mark.parametrize("cpu", ["x86-64-v2", "x86-64-v3", "x86-64-v4"])
+def test_every_kernel_variant_of_this_machine_is_right(cpu: str) -> None:
+    options = CompileOptions(cpu=cpu)
+    if (
+        not host_triple().startswith("x86_64")
+        or resolve_target(options).variant.requires - host_features()
+    ):
+        pytest.skip(f"this machine does not run {cpu}")
+    module = network("f32[1x8x8x5]", small_network)
+    inputs = {"x": np.random.default_rng(4).standard_normal((1, 8, 8, 5), dtype=np.float32)}
+    expected = glowpy.compile(module, "interpreter")(inputs)["y"]
+    found = glowpy.compile(module, "cpu", options)(inputs)["y"]
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-6)
+
+
+def test_processor_that_lacks_something_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("glowpy.backends.cpu.backend.host_features", frozenset)
+    with pytest.raises(glowpy.UserError, match="this processor lacks"):
+        glowpy.compile(network("f32[4]", lambda f, x: f.create_neg("n", x)), "cpu")
 
 
 def test_convolutions_of_one_dimension_are_packed() -> None:
