@@ -11,7 +11,15 @@ from glowpy.support.errors import UserError
 
 __all__ = ["check_host"]
 
-_MACHINES = {"amd64": "x86_64", "arm64": "aarch64", "armv7l": "armv7", "armv8l": "armv7"}
+_MACHINES = {
+    "amd64": "x86_64",
+    "arm": "armv7",
+    "arm64": "aarch64",
+    "armv7a": "armv7",
+    "armv7l": "armv7",
+    "armv8l": "armv7",
+    "ppc64le": "powerpc64le",
+}
 """Other names of architectures, as LLVM calls them in triples."""
 
 _SYSTEMS = {"linux": "linux", "darwin": "darwin|macos", "win32": "windows"}
