@@ -342,6 +342,31 @@ def test_another_machine(copy: Path, triple: str, monkeypatch: pytest.MonkeyPatc
     fails(copy, f"the bundle is for {triple}, expected one for this", "--target", UserError)
 
 
+@pytest.mark.parametrize(
+    ("machine", "system", "triple"),
+    [
+        ("x86_64", "linux", "x86_64-unknown-linux-gnu"),
+        ("AMD64", "win32", "x86_64-pc-windows-msvc"),
+        ("aarch64", "linux", "aarch64-linux-gnu"),
+        ("arm64", "darwin", "arm64-apple-darwin23.1.0"),
+        ("arm64", "darwin", "aarch64-apple-macos"),
+        ("armv7l", "linux", "armv7-linux-gnueabihf"),
+        ("armv7l", "linux", "arm-linux-gnueabihf"),
+        ("riscv64", "linux", "riscv64-linux-gnu"),
+        ("ppc64le", "linux", "powerpc64le-linux-gnu"),
+    ],
+)
+def test_names_of_this_machine(
+    machine: str, system: str, triple: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(platform, "machine", lambda: machine)
+    monkeypatch.setattr(sys, "platform", system)
+    monkeypatch.setattr(host, "_CPU_INFO", tmp_path / "nowhere")
+    host.check_host(triple, "+avx512f")
+    with pytest.raises(UserError, match="expected one for this machine"):
+        host.check_host(triple.replace(triple.split("-")[0], "sparc"), "")
+
+
 def test_a_library_that_lies_about_its_machine(copy: Path) -> None:
     library = copy / "libmlp.so"
     content = bytearray(library.read_bytes())

@@ -70,11 +70,11 @@ def contents(folder: Path) -> dict[str, bytes]:
     }
 
 
-def expect_reproducible(program: str, tmp_path: Path, least: int) -> None:
+def expect_reproducible(program: str, tmp_path: Path, least: int, **environment: str) -> None:
     """Two processes with other hash seeds, folders, time zones and languages write the same bytes."""
     first, second = tmp_path / "first", tmp_path / "another one"
-    run(program, first, PYTHONHASHSEED="1", TZ="UTC", LANG="C")
-    run(program, second, PYTHONHASHSEED="4242", TZ="Asia/Tokyo", LANG="de_DE.UTF-8")
+    run(program, first, PYTHONHASHSEED="1", TZ="UTC", LANG="C", **environment)
+    run(program, second, PYTHONHASHSEED="4242", TZ="Asia/Tokyo", LANG="de_DE.UTF-8", **environment)
     one, other = contents(first / "out"), contents(second / "out")
     assert list(one) == list(other)
     assert len(one) >= least
@@ -89,8 +89,10 @@ def test_every_kind_of_bundle_has_equal_bytes(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="shared bundles are linked for Linux")
-def test_shared_bundles_have_equal_bytes(tmp_path: Path) -> None:
-    expect_reproducible(SHARED, tmp_path, 5)
+@pytest.mark.parametrize("search", [os.environ.get("PATH", ""), ""], ids=["system", "ziglang"])
+def test_shared_bundles_have_equal_bytes(search: str, tmp_path: Path) -> None:
+    """Linked by the system's compiler, and where there is none by ziglang."""
+    expect_reproducible(SHARED, tmp_path, 5, PATH=search)
 
 
 def test_bundles_and_machine_code_need_no_compiler(tmp_path: Path) -> None:
