@@ -227,10 +227,10 @@ class Function(Builder):
         """Makes users of `node` use its replacements, erases it, and hands its name on to its heir."""
         for result, replacement in zip(node.results, replacements, strict=True):
             result.replace_all_uses_with(value_of(replacement))
+        heir = _heir(node, value_of(replacements[0])) if replacements else None
         name = node.name
         self.erase_dead([node])
-        heir = value_of(replacements[0]).node if replacements else None
-        if node not in self._nodes and heir is not None and stem_of(heir.name) == stem_of(name):
+        if node not in self._nodes and heir is not None:
             self.module.names.release(heir.name)
             heir.name = self.module.names.take(name)
 
@@ -317,3 +317,16 @@ class Function(Builder):
             self.erase(node)
             changed = True
         return changed
+
+
+def _heir(node: Node, replacement: NodeValue) -> Node | None:
+    """The node that was made in place of `node`, told by its name; of several, the last that does the same or computes."""
+    stem, heir = stem_of(node.name), replacement.node
+    if heir is None or stem_of(heir.name) != stem:
+        return None
+    while heir.has(Trait.SHAPE_ONLY) and heir.SCHEMA is not node.SCHEMA:
+        source = heir.inputs[0].node
+        if source is None or stem_of(source.name) != stem:
+            break
+        heir = source
+    return heir

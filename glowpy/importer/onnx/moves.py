@@ -64,8 +64,8 @@ def reshape(n: OnnxNode, value: Value, shape: Sequence[int]) -> Value:
     return n.f.create_reshape(n.name, type, value).result
 
 
-def transpose(n: OnnxNode, value: Value, shuffle: Sequence[int]) -> Value:
-    """Dimension i of the result is dimension shuffle[i] of the value."""
+def transpose(n: OnnxNode, value: Value, shuffle: Sequence[int], suffix: str = "") -> Value:
+    """Dimension i of the result is dimension shuffle[i] of the value; the node is named after `n`, plus the suffix."""
     if sorted(shuffle) != list(range(value.type.rank)):
         raise UserError(
             f"expected a permutation of {value.type.rank} dimensions, got {list(shuffle)}"
@@ -75,19 +75,19 @@ def transpose(n: OnnxNode, value: Value, shuffle: Sequence[int]) -> Value:
     if isinstance(value, Tensor):
         shape = permute(value.type.shape, shuffle)
         return _moved(value, shape, lambda array: array.transpose(shuffle))
-    return n.f.create_transpose(n.name, value, tuple(shuffle)).result
+    return n.f.create_transpose(f"{n.name}{suffix}", value, tuple(shuffle)).result
 
 
 def channels_last(n: OnnxNode, value: Value) -> Value:
     """N, C, spatial... to N, spatial..., C; filters O, I, spatial... to O, spatial..., I."""
     rank = value.type.rank
-    return transpose(n, value, (0, *range(2, rank), 1))
+    return transpose(n, value, (0, *range(2, rank), 1), "_nhwc")
 
 
 def channels_first(n: OnnxNode, value: Value) -> Value:
     """N, spatial..., C to N, C, spatial..."""
     rank = value.type.rank
-    return transpose(n, value, (0, rank - 1, *range(1, rank - 1)))
+    return transpose(n, value, (0, rank - 1, *range(1, rank - 1)), "_nchw")
 
 
 def broadcast(n: OnnxNode, value: Value, shape: Shape) -> Value:

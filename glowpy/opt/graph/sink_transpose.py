@@ -52,10 +52,10 @@ class SinkTransposePass(RewritePass):
         %x, %out : f32[1x8x4x4]
         %scale : f32[8x1x1] = splat 2.0
         %n = exp(%x) : f32[1x8x4x4]
-        %b_1 = abs(%n) : f32[1x8x4x4]
-        %c_1 = reduce_add(%b_1) {axes=[1]} : f32[1x1x4x4]
-        %d_1 = sub(%b_1, %c_1) : f32[1x8x4x4]
-        save(%d_1, %out)
+        %b = abs(%n) : f32[1x8x4x4]
+        %c = reduce_add(%b) {axes=[1]} : f32[1x1x4x4]
+        %d = sub(%b, %c) : f32[1x8x4x4]
+        save(%d, %out)
     """
 
     name: ClassVar[str] = "sink-transpose"
