@@ -1,0 +1,370 @@
+"""Calls kernels of a compiled library on guarded memory; a program, because a wrong kernel ends the process.
+
+    python -m tests.libjit.kernel_runner LIBRARY [JOB...]     prints {job: {"calls": n, "complaints": [...]}}
+
+Each job (a kernel of KERNELS, the scalar kernels of a mnemonic, the functions of bundle.c) runs in a process forked for
+it, which says before each call what it is about to do: that is what is reported when it dies.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+import json
+import os
+import signal
+import sys
+import zlib
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from glowpy.backends.cpu.insts_gen import INSTS as CPU_INSTS
+from glowpy.backends.cpu.kernels_gen import KERNELS, SCALARS
+from glowpy.core.schema import Access, InstSchema, Trait
+from glowpy.core.tensor import Array
+from glowpy.ir.insts_gen import INSTS
+from tests.libjit import kernel_cases, product_cases, scalar_cases
+from tests.libjit.guarded import Edge, GuardedArea
+from tests.libjit.kernel_cases import Attr, Case
+
+MAKERS = {**kernel_cases.MAKERS, **product_cases.MAKERS}
+SCHEMAS: dict[str, InstSchema] = {
+    inst.SCHEMA.mnemonic: inst.SCHEMA for inst in (*INSTS, *CPU_INSTS)
+}
+
+_CANARIES = {Edge.BEGIN: 0xFF, Edge.END: 0x5A}
+"""What a buffer holds that must be written; the two differ, so that an element left out is never right twice."""
+_AREA_BYTES = 1 << 20
+_GUARD_BYTES = 64
+_SPENT = np.float32(-12345.5)
+
+Checks = Iterator[tuple[str, Callable[[], str]]]
+"""What is about to be called, and the call, which answers with a complaint or an empty text."""
+
+
+class Ints(ctypes.Structure):
+    """ints_t of libjit.h."""
+
+    _fields_ = [("size", ctypes.c_ssize_t), ("at", ctypes.c_ssize_t * 16)]
+
+    @classmethod
+    def of(cls, numbers: tuple[int, ...]) -> Ints:
+        # Nobody may look at what lies behind the numbers.
+        rest = [-(1 << 40)] * (16 - len(numbers))
+        return cls(len(numbers), (ctypes.c_ssize_t * 16)(*numbers, *rest))
+
+
+class Record(ctypes.Structure):
+    """record_t of kernel_driver.c."""
+
+    _fields_ = [
+        ("result", ctypes.c_void_p),
+        ("seen", ctypes.c_void_p),
+        ("times", ctypes.c_void_p),
+        ("size", ctypes.c_ssize_t),
+        ("ld", ctypes.c_ssize_t),
+        ("faults", ctypes.c_ssize_t),
+    ]
+
+
+class Caller:
+    """Calls kernels of one library as the ABI in libjit/README.md has it."""
+
+    def __init__(self, library: ctypes.CDLL) -> None:
+        self.library = library
+        self.lanes = int(library.test_lanes())
+        self._areas = [GuardedArea(_AREA_BYTES) for _ in range(5)]
+
+    def checks(self, mnemonic: str) -> Checks:
+        """Every case of a kernel: at either edge, in place, and with an epilogue, where it has these."""
+        schema = SCHEMAS[mnemonic]
+        for suffixes in itertools.product(*(known for _, known in KERNELS[mnemonic].kinds)):
+            symbol = f"libjit_{mnemonic}_{'_'.join(suffixes)}"
+            with np.errstate(all="ignore"):
+                cases = list(MAKERS[mnemonic](suffixes, self.lanes))
+            for case, edge in itertools.product(cases, Edge):
+                title = f"{symbol} {case} {edge.value}"
+                yield title, partial(self._plain, symbol, schema, case, edge)
+                if Trait.INPLACE in schema.traits:
+                    yield (
+                        f"{title} in place",
+                        partial(self._plain, symbol, schema, case, edge, in_place=True),
+                    )
+                if Trait.EPILOGUE in schema.traits:
+                    yield (
+                        f"{title} with an epilogue",
+                        partial(self._with_epilogue, symbol, schema, case, edge),
+                    )
+
+    def _plain(
+        self, symbol: str, schema: InstSchema, case: Case, edge: Edge, *, in_place: bool = False
+    ) -> str:
+        placed, pointers = self._place(schema, case, edge, in_place=in_place)
+        last = (None, None) if Trait.EPILOGUE in schema.traits else ()
+        self._call(symbol, schema, case, placed, pointers, last)
+        return self._judge(schema, case, placed, in_place=in_place)
+
+    def _with_epilogue(self, symbol: str, schema: InstSchema, case: Case, edge: Edge) -> str:
+        placed, pointers = self._place(schema, case, edge)
+        result = placed["result"]
+        seen, times = np.zeros_like(result), np.zeros(result.shape, np.int32)
+        ld = result.shape[-1]
+        record = Record(pointers[0], seen.ctypes.data, times.ctypes.data, result.size, ld, 0)
+        function = ctypes.cast(self.library.test_epilogue, ctypes.c_void_p)
+        self._call(symbol, schema, case, placed, pointers, (function, ctypes.byref(record)))
+        if record.faults:
+            return f"{record.faults} calls of the epilogue are not of the form that is documented"
+        if (times != 1).any():
+            place = tuple(int(i) for i in np.argwhere(times != 1)[0])
+            return f"the epilogue was passed element {place} {times[place]} times"
+        if (result != _SPENT).any():
+            return "the kernel stored to elements that the epilogue had been passed"
+        return self._judge(schema, case, {**placed, "result": seen})
+
+    def _place(
+        self, schema: InstSchema, case: Case, edge: Edge, *, in_place: bool = False
+    ) -> tuple[dict[str, Array], list[int]]:
+        """The operands in guarded memory, by name, and their addresses in the order of the ABI."""
+        placed: dict[str, Array] = {}
+        pointers = []
+        for area, operand in zip(self._areas, schema.operands, strict=False):
+            if operand.access.reads:
+                content = case.operands[operand.name]
+            else:
+                like = case.expected.get(operand.name)
+                like = case.operands[operand.name] if like is None else like
+                raw = np.full(like.nbytes, _CANARIES[edge], np.uint8)
+                content = raw.view(like.dtype).reshape(like.shape)
+            placed[operand.name], pointer = area.place(content, edge)
+            pointers.append(pointer)
+        if in_place:
+            placed["result"][...] = case.operands["input"]
+            placed["input"] = placed["result"]
+            pointers[1] = pointers[0]
+        return placed, pointers
+
+    def _call(
+        self,
+        symbol: str,
+        schema: InstSchema,
+        case: Case,
+        placed: dict[str, Array],
+        pointers: list[int],
+        last: tuple[Any, ...],
+    ) -> None:
+        shapes = [Ints.of(placed[operand.name].shape) for operand in schema.operands]
+        attrs = [_argument(case.attrs[spec.name], spec.kind) for spec in schema.attrs]
+        kernel = getattr(self.library, symbol)
+        kernel.restype = None
+        kernel(
+            *(ctypes.c_void_p(pointer) for pointer in pointers),
+            *(ctypes.byref(shape) for shape in shapes),
+            *attrs,
+            *last,
+        )
+
+    def _judge(
+        self, schema: InstSchema, case: Case, placed: dict[str, Array], *, in_place: bool = False
+    ) -> str:
+        for operand in schema.operands:
+            name = operand.name
+            if operand.access in (Access.OUT, Access.INOUT):
+                wrong = _difference(placed[name], case.expected[name], case.rtol, case.atol)
+                if wrong:
+                    return f"{name}: {wrong}"
+            elif in_place or operand.access is not Access.IN:
+                continue
+            elif placed[name].tobytes() != case.operands[name].tobytes():
+                return f"{name}, which is only to be read, was written"
+        return ""
+
+
+def _argument(value: Attr, kind: str) -> Any:
+    match kind:
+        case "ints":
+            assert isinstance(value, tuple)
+            return ctypes.byref(Ints.of(value))
+        case "int":
+            return ctypes.c_ssize_t(int(value))  # type: ignore[arg-type]
+        case "flag":
+            return ctypes.c_bool(bool(value))
+        case _:
+            return ctypes.c_float(float(value))  # type: ignore[arg-type]
+
+
+def _difference(actual: Array, expected: Array, rtol: float, atol: float) -> str:
+    with np.errstate(all="ignore"):
+        wrong = actual != expected
+        if expected.dtype.kind == "f":
+            wrong &= ~(np.isnan(actual) & np.isnan(expected))
+            if rtol or atol:
+                close = np.abs(actual - expected) <= atol + rtol * np.abs(expected)
+                wrong &= ~(close & np.isfinite(expected))
+    if not wrong.any():
+        return ""
+    place = tuple(int(i) for i in np.argwhere(wrong)[0])
+    return (
+        f"{int(wrong.sum())} of {wrong.size} elements are wrong, the first at {place}: "
+        f"expected {expected[place]!r}, got {actual[place]!r}"
+    )
+
+
+# ---------------------------------------------------------------------------------- scalars, bundle.c
+
+
+def scalar_checks(library: ctypes.CDLL, mnemonic: str) -> Checks:
+    """Every scalar kernel of a mnemonic, through its loop."""
+    for scalar in scalar_cases.scalars_of(SCHEMAS[mnemonic]):
+        yield f"libjit_{scalar.name}", partial(_run_scalar, library, scalar)
+
+
+def _run_scalar(library: ctypes.CDLL, scalar: scalar_cases.Scalar) -> str:
+    inputs = scalar_cases.arguments(scalar)
+    result = np.empty(inputs[0].shape, kernel_cases.DTYPES[scalar.result])
+    pointers = [ctypes.c_void_p(array.ctypes.data) for array in (result, *inputs)]
+    loop = getattr(library, f"loop_{scalar.name}")
+    loop.restype = None
+    loop(ctypes.c_ssize_t(result.size), *pointers)
+    return scalar_cases.complaint(scalar, inputs, result)
+
+
+def bundle_checks(library: ctypes.CDLL) -> Checks:
+    """The functions of bundle.c."""
+    area = GuardedArea(1 << 16)
+    for edge, size in itertools.product(Edge, (*range(20), 63, 64, 65, 4097)):
+        yield f"libjit_crc32 of {size} bytes", partial(_check_crc, library, area, edge, size)
+    for edge, size in itertools.product(Edge, (128, 129, 192, 1000)):
+        yield f"libjit_guard_* of {size} bytes", partial(_check_guard, library, area, edge, size)
+    for suffix, edge in itertools.product(("f32", "f64", "x8"), Edge):
+        title = f"libjit_matches_{suffix} {edge.value}"
+        yield title, partial(_check_matches, library, suffix, edge)
+
+
+def _check_crc(library: ctypes.CDLL, area: GuardedArea, edge: Edge, size: int) -> str:
+    data, pointer = area.place(kernel_cases.numbers("u8", (size,)), edge)
+    library.libjit_crc32.restype = ctypes.c_uint32
+    got = library.libjit_crc32(ctypes.c_void_p(pointer), ctypes.c_ssize_t(size))
+    expected = zlib.crc32(data.tobytes())
+    return "" if got == expected else f"expected {expected:#x}, got {got:#x}"
+
+
+def _check_guard(library: ctypes.CDLL, area: GuardedArea, edge: Edge, size: int) -> str:
+    before = kernel_cases.numbers("u8", (size,))
+    data, pointer = area.place(before, edge)
+    arguments = (ctypes.c_void_p(pointer), ctypes.c_ssize_t(size))
+    library.libjit_guard_fill.restype = None
+    library.libjit_guard_fill(*arguments)
+    library.libjit_guard_intact.restype = ctypes.c_bool
+    inside = slice(_GUARD_BYTES, size - _GUARD_BYTES)
+    if (data[inside] != before[inside]).any():
+        return "guard_fill wrote between the canaries"
+    data[inside] ^= 0xFF
+    if not library.libjit_guard_intact(*arguments):
+        return "guard_intact found damage where there is none"
+    for place in range(size):
+        data[place] ^= 1
+        intact = library.libjit_guard_intact(*arguments)
+        data[place] ^= 1
+        if intact != (_GUARD_BYTES <= place < size - _GUARD_BYTES):
+            return f"guard_intact says {intact} where byte {place} of {size} was changed"
+    data[:_GUARD_BYTES] = np.roll(data[:_GUARD_BYTES], 1)
+    return (
+        "guard_intact accepts a shifted canary" if library.libjit_guard_intact(*arguments) else ""
+    )
+
+
+_INF, _NAN = float("inf"), float("nan")
+_MATCHES: list[tuple[list[float], list[float], float, bool]] = [
+    ([], [], 0, True),
+    ([1.0, -2.0], [1.0, -2.0], 0, True),
+    ([1.0, -2.0], [1.0, 2.0], 1e-3, False),
+    ([1.001, 2.0], [1.0, 2.0], 1e-3, True),  # within a thousandth of the largest
+    ([1.003, 2.0], [1.0, 2.0], 1e-3, False),
+    ([1.0, 2.0, 5.0], [1.0, 2.0, 4.0], 1e-3, False),
+    ([1e-8, 0.0], [0.0, -0.0], 1e-3, True),  # nothing is compared more strictly than with 1e-4
+    ([1e-6], [0.0], 1e-3, False),
+    ([_NAN, _INF, -_INF], [_NAN, _INF, -_INF], 0, True),
+    ([1.0], [_NAN], 1e9, False),
+    ([_NAN], [1.0], 1e9, False),
+    ([_INF], [1.0], 1e3, False),
+    ([1.0], [_INF], 1e3, False),
+    ([-_INF], [_INF], 1e3, False),
+    ([1.5, _INF], [1.0, _INF], 1e-3, False),  # infinity does not widen the tolerance
+]
+
+
+def _check_matches(library: ctypes.CDLL, suffix: str, edge: Edge) -> str:
+    areas = GuardedArea(64), GuardedArea(64)
+    matches = getattr(library, f"libjit_matches_{suffix}")
+    matches.restype = ctypes.c_bool
+    rows: list[tuple[list[float], list[float], float, bool]] = _MATCHES
+    if suffix == "x8":
+        rows = [([1, 255], [1, 255], 0, True), ([1, 2], [1, 3], 0, False), ([], [], 0, True)]
+    for found, golden, tolerance, expected in rows:
+        dtype = kernel_cases.DTYPES[suffix]
+        arrays = [np.array(numbers, dtype) for numbers in (found, golden)]
+        pointers = [area.place(a, edge)[1] for area, a in zip(areas, arrays, strict=True)]
+        tail = () if suffix == "x8" else (ctypes.c_double(tolerance),)
+        places = (ctypes.c_void_p(pointer) for pointer in pointers)
+        got = matches(*places, ctypes.c_ssize_t(len(found)), *tail)
+        if got != expected:
+            return f"{found} of {golden} within {tolerance}: expected {expected}, got {got}"
+    return ""
+
+
+# ------------------------------------------------------------------------------------------ processes
+
+
+def jobs(library: ctypes.CDLL) -> dict[str, Callable[[], Checks]]:
+    """Everything there is to do, by name."""
+    caller = Caller(library)
+    kernels = {m: partial(caller.checks, m) for m in KERNELS}
+    scalars = {f"scalar {m}": partial(scalar_checks, library, m) for m in SCALARS}
+    return {**kernels, **scalars, "bundle": partial(bundle_checks, library)}
+
+
+def run_forked(checks: Callable[[], Checks]) -> dict[str, Any]:
+    """Runs a job in a process of its own, and says what was wrong, and what it was doing if it died."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if not child:
+        os.close(reading)
+        status = 1
+        try:
+            with os.fdopen(writing, "w", buffering=1) as report:
+                for title, check in checks():
+                    report.write(json.dumps([title]) + "\n")
+                    complaint = check()
+                    if complaint:
+                        report.write(json.dumps([title, complaint]) + "\n")
+            status = 0
+        finally:
+            sys.stderr.flush()
+            os._exit(status)
+    os.close(writing)
+    calls, last, complaints = 0, "nothing", []
+    with os.fdopen(reading) as lines:
+        for line in lines:
+            last, *complaint = json.loads(line)
+            calls += not complaint
+            complaints += [f"{last}: {text}" for text in complaint]
+    _, status = os.waitpid(child, 0)
+    if os.WIFSIGNALED(status):
+        complaints.append(f"{last}: died of {signal.Signals(os.WTERMSIG(status)).name}")
+    elif status:
+        complaints.append(f"{last}: the test itself failed, see the standard error")
+    return {"calls": calls, "complaints": complaints}
+
+
+def main() -> None:
+    """Runs some jobs, or all, on one library."""
+    path, *wanted = sys.argv[1:]
+    every = jobs(ctypes.CDLL(path))
+    json.dump({name: run_forked(every[name]) for name in wanted or every}, sys.stdout)
+
+
+if __name__ == "__main__":
+    main()

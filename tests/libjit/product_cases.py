@@ -1,0 +1,251 @@
+"""What the kernels of convolutions and matrix products are called with, and what they must answer.
+
+Weights are packed as libjit/README.md says, which this file spells out once more.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from glowpy.core.tensor import Array
+from tests.libjit.kernel_cases import DTYPES, LENGTHS, Attr, Case, Maker, Shape, numbers, specials
+
+# ------------------------------------------------------------------------------------ matrix products
+
+_PRODUCTS: list[tuple[Shape, Shape]] = [
+    *(((3, 5), (5, n)) for n in LENGTHS),
+    *(((n, 4), (4, 9)) for n in LENGTHS),
+    *(((2, n), (n, 17)) for n in LENGTHS),
+    ((13, 31), (31, 67)),
+    ((2, 3, 5), (2, 5, 4)),
+    ((3, 5), (2, 5, 4)),
+    ((2, 1, 3, 5), (4, 5, 2)),
+    ((2, 1, 3, 5), (1, 3, 5, 2)),
+    ((1, 2, 1, 1, 2, 1, 2, 3), (2, 1, 1, 3, 1, 1, 3, 1)),
+    ((0, 2, 3), (3, 2)),
+    ((0, 0), (0, 0)),
+]
+_SLABS = (300, 256), (256, 20)
+"""Large enough that the left side is walked in slabs."""
+
+
+def _product(lhs: Array, rhs: Array) -> Array:
+    """In f64, or modulo 2**64."""
+    wide = np.float64 if lhs.dtype.kind == "f" else np.uint64
+    left, right = lhs.astype(wide), rhs.astype(wide)
+    if np.isfinite(left).all() and np.isfinite(right).all():
+        return np.asarray(np.matmul(left, right)).astype(lhs.dtype)
+    return np.asarray((left[..., None] * right[..., None, :, :]).sum(axis=-2)).astype(lhs.dtype)
+
+
+def _mat_mul(suffixes: tuple[str, ...], _: int) -> Iterator[Case]:
+    for left, right in [*_PRODUCTS, _SLABS]:
+        lhs, rhs = numbers(suffixes[0], left, 1), numbers(suffixes[0], right, 2)
+        yield Case({"lhs": lhs, "rhs": rhs}, {"result": _product(lhs, rhs)})
+    lhs, rhs = specials(suffixes[0], (7, 5), 1), specials(suffixes[0], (5, 19), 2)
+    yield Case({"lhs": lhs, "rhs": rhs}, {"result": _product(lhs, rhs)})
+
+
+def _pack_matrix(matrix: Array, block: int) -> Array:
+    """K x N to [ceil(N / NR)][K][NR], where NR is `block`."""
+    depth, cols = matrix.shape
+    packed = np.zeros((math.ceil(cols / block), depth, block), matrix.dtype)
+    for col in range(cols):
+        packed[col // block, :, col % block] = matrix[:, col]
+    return packed
+
+
+_FETCHED = (9, 700), (700, 100)
+"""So many weights that they are fetched ahead."""
+_MATMUL_TILES = [(1, 1), (6, 2), (12, 2), (3, 8), (31, 1), (5, 3)]
+
+
+def _cpu_matmul(_: tuple[str, ...], lanes: int) -> Iterator[Case]:
+    plain = [pair for pair in _PRODUCTS if len(pair[0]) == len(pair[1]) == 2]
+    runs = [(pair, tile) for pair in plain for tile in _MATMUL_TILES]
+    runs += [(_SLABS, (7, 1)), (_FETCHED, (4, 1))]
+    for (left, right), (rows, vectors) in runs:
+        lhs, rhs = numbers("f32", left, 1), numbers("f32", right, 2)
+        packed = _pack_matrix(rhs, vectors * lanes)
+        attrs: dict[str, Attr] = {"tile_rows": rows, "tile_vectors": vectors}
+        yield Case({"lhs": lhs, "rhs": packed}, {"result": _product(lhs, rhs)}, attrs)
+    lhs, rhs = specials("f32", (7, 5), 1), specials("f32", (5, 19), 2)
+    operands = {"lhs": lhs, "rhs": _pack_matrix(rhs, lanes)}
+    yield Case(operands, {"result": _product(lhs, rhs)}, {"tile_rows": 3, "tile_vectors": 1})
+
+
+# --------------------------------------------------------------------------------------- convolutions
+
+
+@dataclass(frozen=True)
+class Conv:
+    """One convolution: sizes and attributes, the plainest ones where none are given."""
+
+    image: Shape
+    channels: int
+    outputs: int
+    kernels: Shape
+    strides: Shape = ()
+    pads: Shape = ()
+    dilation: Shape = ()
+    group: int = 1
+    batch: int = 1
+
+    @property
+    def attrs(self) -> dict[str, Attr]:
+        return {
+            "kernels": self.kernels,
+            "strides": self.strides or (1,) * len(self.image),
+            "pads": self.pads or (0,) * (2 * len(self.image)),
+            "dilation": self.dilation or (1,) * len(self.image),
+        }
+
+    def arrays(self, suffix: str) -> tuple[Array, Array, Array]:
+        """Input, filter, bias."""
+        return (
+            numbers(suffix, (self.batch, *self.image, self.channels), 1),
+            numbers(suffix, (self.outputs, *self.kernels, self.channels // self.group), 2),
+            numbers(suffix, (self.outputs,), 3),
+        )
+
+    @property
+    def scratch(self) -> Array:
+        """What the packed kernels keep one image with its border in; empty if there is none."""
+        if not any(self.pads):
+            return np.empty((0,), np.float32)
+        top, left, bottom, right = self.pads
+        height, width = self.image
+        return np.empty((1, height + top + bottom, width + left + right, self.channels), np.float32)
+
+
+def convolve(conv: Conv, x: Array, weights: Array, bias: Array) -> Array:
+    """Tap by tap in f64."""
+    rank, group = len(conv.image), conv.group
+    pads = conv.pads or (0,) * (2 * rank)
+    strides, dilation = conv.strides or (1,) * rank, conv.dilation or (1,) * rank
+    around = [(0, 0), *zip(pads[:rank], pads[rank:], strict=True), (0, 0)]
+    padded = np.pad(x.astype(np.float64), around)
+    axes = list(zip(padded.shape[1:-1], conv.kernels, strides, dilation, strict=True))
+    counts = [(size - (k - 1) * d - 1) // s + 1 for size, k, s, d in axes]
+    depth, each = conv.channels // group, conv.outputs // group
+    total = np.zeros((conv.batch, *counts, group, each))
+    for tap in np.ndindex(conv.kernels):
+        spatial = [
+            slice(t * d, t * d + (n - 1) * s + 1, s)
+            for t, n, (_, _, s, d) in zip(tap, counts, axes, strict=True)
+        ]
+        seen = padded[(slice(None), *spatial, slice(None))]
+        seen = seen.reshape(conv.batch, *counts, group, depth)
+        with_ = weights[(slice(None), *tap, slice(None))].astype(np.float64)
+        total += np.einsum("...gi,goi->...go", seen, with_.reshape(group, each, depth))
+    return np.asarray(total.reshape(conv.batch, *counts, conv.outputs) + bias).astype(x.dtype)
+
+
+_PLANE = [
+    Conv((5, 7), 3, 4, (3, 3), pads=(1, 1, 1, 1)),
+    Conv((9, 8), 6, 5, (2, 3), strides=(3, 2), pads=(2, 0, 1, 3), dilation=(2, 1), batch=2),
+    Conv((7, 6), 5, 7, (3, 2), dilation=(1, 3), batch=2),
+    Conv((11, 10), 3, 33, (5, 4), strides=(2, 3), pads=(0, 2, 3, 0)),
+    Conv((1, 1), 1, 1, (3, 3), pads=(1, 1, 1, 1)),
+    Conv((3, 3), 2, 3, (5, 5), pads=(2, 2, 2, 2), strides=(4, 4)),
+    Conv((3, 5), 4, 3, (1, 1), pads=(1, 0, 0, 2), batch=2),
+    Conv((6, 5), 4, 6, (1, 1), strides=(2, 2), batch=2),
+    Conv((6, 6), 8, 12, (3, 3), pads=(1, 1, 1, 1), group=4),
+    Conv((5, 6), 6, 51, (2, 2), group=3, dilation=(2, 1), batch=2),
+    Conv((4, 4), 3, 2, (3, 3), batch=0),
+    Conv((4, 4), 0, 2, (3, 3), pads=(1, 1, 1, 1)),
+    Conv((4, 4), 3, 0, (1, 1)),
+]
+_OTHER_RANKS = [
+    Conv((8,), 3, 5, (3,), strides=(2,), pads=(1, 2)),
+    Conv((17,), 4, 8, (5,), dilation=(3,), group=2),
+    Conv((4, 5, 3), 2, 3, (2, 3, 2), strides=(2, 1, 1), pads=(1, 0, 0, 0, 1, 1)),
+    Conv((3, 3, 3), 4, 4, (3, 3, 3), group=4, pads=(1,) * 6),
+]
+_CHANNELS = [Conv((3, 4), 2, n, (2, 2), pads=(0, 1, 1, 0)) for n in LENGTHS]
+_PIXELS = [Conv((3, n), 3, 5, (1, 1)) for n in LENGTHS if n]
+
+
+def _convolution(suffixes: tuple[str, ...], _: int) -> Iterator[Case]:
+    depths = [Conv((2, 3), n, 3, (2, 2)) for n in LENGTHS]
+    for conv in [*_PLANE, *_OTHER_RANKS, *_CHANNELS, *depths]:
+        yield _conv_case(conv, conv.arrays(suffixes[0]))
+    conv = Conv((5, 5), 2, 3, (3, 3), pads=(1, 1, 1, 1))
+    yield _conv_case(conv, (specials(suffixes[0], (1, 5, 5, 2)), *conv.arrays(suffixes[0])[1:]))
+
+
+def _conv_case(conv: Conv, arrays: tuple[Array, Array, Array]) -> Case:
+    operands = dict(zip(("input", "filter", "bias"), arrays, strict=True))
+    return Case(operands, {"result": convolve(conv, *arrays)}, {**conv.attrs, "group": conv.group})
+
+
+def _pack_filter(weights: Array, group: int, block: int) -> Array:
+    """O x KH x KW x I to [G][ceil(O/G / NR)][KH][KW][I][NR], where NR is `block`."""
+    outputs, height, width, inputs = weights.shape
+    each = outputs // group
+    packed = np.zeros((group, math.ceil(each / block), height, width, inputs, block), np.float32)
+    for o in range(outputs):
+        packed[o // each, o % each // block, :, :, :, o % each % block] = weights[o]
+    return packed
+
+
+_CONV_TILES = [(1, 1, 1), (1, 6, 2), (2, 3, 2), (3, 4, 1), (1, 31, 1), (4, 1, 8)]
+
+
+def _cpu_conv(_: tuple[str, ...], lanes: int) -> Iterator[Case]:
+    runs = [(conv, tile) for conv in [*_PLANE, *_CHANNELS, *_PIXELS] for tile in _CONV_TILES]
+    # Slabs of rows, slabs of pixels, and weights that are fetched ahead.
+    runs.append((Conv((92, 92), 8, 20, (3, 3), strides=(2, 2)), (2, 3, 1)))
+    runs.append((Conv((33, 34), 64, 20, (1, 1)), (1, 5, 1)))
+    runs.append((Conv((4, 4), 90, 90, (3, 3)), (1, 1, 1)))
+    for conv, (rows, cols, vectors) in runs:
+        x, weights, bias = conv.arrays("f32")
+        tile = {"tile_rows": rows, "tile_cols": cols, "tile_vectors": vectors}
+        yield Case(
+            {
+                "input": x,
+                "filter": _pack_filter(weights, conv.group, vectors * lanes),
+                "bias": bias,
+                "padded": conv.scratch,
+            },
+            {"result": convolve(conv, x, weights, bias)},
+            {**conv.attrs, "group": conv.group, **tile},
+        )
+
+
+def _depthwise_convs() -> Sequence[Conv]:
+    convs = [Conv((3, 5), n, n, (2, 2), pads=(0, 1, 1, 0), group=n) for n in LENGTHS if n]
+    convs += [Conv((2, n), 3, 3, (1, 1), group=3) for n in LENGTHS if n]
+    return [
+        *convs,
+        Conv((9, 9), 16, 16, (3, 3), pads=(1, 1, 1, 1), group=16),
+        Conv((9, 10), 33, 33, (5, 3), strides=(2, 1), pads=(2, 1, 2, 1), group=33, batch=2),
+        Conv((6, 5), 7, 7, (3, 3), dilation=(2, 2), pads=(1, 2, 3, 2), group=7),
+        Conv((7, 13), 5, 5, (2, 3), strides=(3, 2), dilation=(1, 2), group=5, batch=2),
+        Conv((1, 1), 17, 17, (3, 3), pads=(1, 1, 1, 1), group=17),
+        Conv((4, 4), 3, 3, (3, 3), group=3, batch=0),
+    ]
+
+
+def _cpu_depthwise_conv(_: tuple[str, ...], __: int) -> Iterator[Case]:
+    for conv in _depthwise_convs():
+        x, weights, bias = conv.arrays("f32")
+        packed = np.zeros((*conv.kernels, conv.channels), DTYPES["f32"])
+        for channel in range(conv.channels):
+            packed[:, :, channel] = weights[channel, :, :, 0]
+        operands = {"input": x, "filter": packed, "bias": bias, "padded": conv.scratch}
+        yield Case(operands, {"result": convolve(conv, x, weights, bias)}, conv.attrs)
+
+
+MAKERS: dict[str, Maker] = {
+    "convolution": _convolution,
+    "mat_mul": _mat_mul,
+    "cpu_conv": _cpu_conv,
+    "cpu_depthwise_conv": _cpu_depthwise_conv,
+    "cpu_matmul": _cpu_matmul,
+}
+"""The cases of each product, by mnemonic, for its suffixes and so many floats in a vector."""

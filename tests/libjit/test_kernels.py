@@ -1,0 +1,185 @@
+"""Every kernel, called as it stands: on memory that ends at its buffers' ends, for every vector width the host has.
+
+A network calls kernels with constant shapes, which LLVM then specialises; here they are ordinary functions of a shared
+library. One build checks for undefined behaviour as it runs and traps.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import platform
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import llvmlite.binding as llvm
+import pytest
+
+from glowpy.backends.cpu.bitcode import VARIANTS, Variant
+from glowpy.backends.cpu.kernels_gen import KERNELS, SCALARS
+from libjit.compile import ROOT, host_variants, read_targets
+from tests.libjit import scalar_cases
+from tests.libjit.kernel_runner import MAKERS, SCHEMAS
+
+Report = dict[str, Any]
+
+FLAGS = ["-std=c11", "-fwrapv", "-ffp-contract=fast", "-fno-math-errno", "-g0", "-Wno-pass-failed"]
+OPTIMISED = ["-O1", "-fno-sanitize=all"]
+CHECKED = ["-O0", "-fsanitize=undefined,float-cast-overflow", "-fsanitize-trap=all"]
+
+
+def _widths() -> dict[str, Variant]:
+    """The first variant of each vector width of this machine's family: no source asks for more than the width."""
+    names = host_variants(platform.machine())
+    by_width: dict[int, Variant] = {}
+    for variant in VARIANTS:
+        if variant.name in names:
+            by_width.setdefault(variant.vector_bytes, variant)
+    return {variant.name: variant for variant in by_width.values()}
+
+
+WIDTHS = _widths()
+BASELINE = next(iter(WIDTHS.values()), VARIANTS[0])
+SOURCE = ROOT / "src"
+BUILDS = [*WIDTHS, "checked"]
+JOBS = [*KERNELS, *(f"scalar {mnemonic}" for mnemonic in SCALARS), "bundle"]
+
+pytestmark = [
+    pytest.mark.skipif(
+        importlib.util.find_spec("ziglang") is None,
+        reason="the compiler, ziglang, is not installed",
+    ),
+    pytest.mark.skipif(not hasattr(os, "fork"), reason="pages are guarded with mprotect"),
+    pytest.mark.skipif(not WIDTHS, reason="libjit has no variant for this machine"),
+]
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Report]:
+    """What kernel_runner.py says of a build, which is compiled and run when it is first asked for."""
+
+    @cache
+    def run(build: str) -> Report:
+        variant = WIDTHS.get(build, BASELINE)
+        present = {name for name, on in llvm.get_host_cpu_features().items() if on}
+        missing = variant.requires - present
+        if missing:
+            return {"missing": sorted(missing)}
+        flags = CHECKED if build == "checked" else OPTIMISED
+        folder = tmp_path_factory.mktemp(build)
+        scalars = folder / "scalars.c"
+        scalars.write_text(scalar_cases.loops(SCHEMAS), encoding="utf-8")
+        # scalars.c includes the kernels that its loops are about.
+        kernels = [file for file in SOURCE.glob("*.c") if file.stem != "elementwise_gen"]
+        return _run_jobs(_compile(folder, [scalars, *sorted(kernels)], variant, flags))
+
+    return run
+
+
+def _compile(folder: Path, sources: Sequence[Path], variant: Variant, flags: list[str]) -> Path:
+    """A shared library of some sources and kernel_driver.c."""
+    machine = f"-mcpu={read_targets()[variant.name].zig_cpu}"
+    include = ["-I", str(ROOT / "include"), "-I", str(SOURCE)]
+    cc = [sys.executable, "-m", "ziglang", "cc", "-fPIC", *FLAGS, *flags, machine, *include]
+
+    def compile_one(source: Path) -> Path:
+        made = folder / f"{source.stem}.o"
+        _run([*cc, "-c", str(source), "-o", str(made)])
+        return made
+
+    driver = Path(__file__).with_name("kernel_driver.c")
+    with ThreadPoolExecutor(2) as pool:
+        objects = list(pool.map(compile_one, [*sources, driver]))
+    library = folder / "kernels.so"
+    _run([*cc, "-shared", *map(str, objects), "-o", str(library)])
+    return library
+
+
+def _run_jobs(library: Path, *jobs: str) -> Report:
+    command = [sys.executable, "-m", "tests.libjit.kernel_runner", str(library), *jobs]
+    answer: Report = json.loads(_run(command))
+    return answer
+
+
+def _run(command: list[str]) -> str:
+    environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
+    done = subprocess.run(
+        command, cwd=ROOT.parent, env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_every_kernel_has_cases() -> None:
+    assert set(MAKERS) == set(KERNELS)
+    known = {*scalar_cases.EXACT, *scalar_cases.ROUNDED, "convert"}
+    assert known == set(SCALARS)
+
+
+@pytest.mark.parametrize("build", BUILDS)
+@pytest.mark.parametrize("job", JOBS)
+def test_kernel(report: Callable[[str], Report], build: str, job: str) -> None:
+    answer = report(build)
+    if "missing" in answer:
+        pytest.skip(f"this processor lacks {', '.join(answer['missing'])}")
+    complaints = answer[job]["complaints"]
+    assert not complaints, "\n".join(complaints[:20])
+    assert answer[job]["calls"] > 0
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A mistake put into a kernel, and what is then said of it."""
+
+    file: str
+    right: str
+    wrong: str
+    job: str
+    said: str
+    checked: bool = False
+
+
+FAULTS = {
+    "reads behind its input": Fault(
+        "gather.c", "extent > 0 ? input[start + k] : 0", "input[start + k + 1]", "gather", "SIGSEGV"
+    ),
+    "reads before its input": Fault(
+        "gather.c", "extent > 0 ? input[start + k] : 0", "input[start + k - 1]", "gather", "SIGSEGV"
+    ),
+    "lets an index out of the range": Fault(
+        "gather.c", "index < extent ? index : extent - 1", "index", "gather", "SIGSEGV"
+    ),
+    "leaves an element out": Fault(
+        "gather.c", "dim_t k = 0; k < inner", "dim_t k = o; k < inner", "gather", "elements are wrong"
+    ),
+    "is wrong in place": Fault(
+        "norm.c", "log ? NULL : result + i, input + i, shift, n % BLOCK", "NULL, input + i, shift, n % BLOCK",
+        "softmax", "in place",
+    ),
+    "is wrong about where a tile lies": Fault(
+        "matmul.c", ".padded_weights = true,", ".offset = 1, .padded_weights = true,",
+        "cpu_matmul", "of the epilogue",
+    ),
+    "shifts too far": Fault(
+        "bundle.c", "crc ^= data[i];", "crc ^= data[i] << (size > 64 ? 32 : 0);", "bundle", "SIG", checked=True
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_kernel_that_is_found_out(name: str, tmp_path: Path) -> None:
+    fault = FAULTS[name]
+    text = (SOURCE / fault.file).read_text(encoding="utf-8")
+    assert text.count(fault.right) == 1
+    mutant = tmp_path / fault.file
+    mutant.write_text(text.replace(fault.right, fault.wrong), encoding="utf-8")
+    flags = CHECKED if fault.checked else ["-O0", "-fno-sanitize=all"]
+    answer = _run_jobs(_compile(tmp_path, [mutant], BASELINE, flags), fault.job)
+    assert any(fault.said in complaint for complaint in answer[fault.job]["complaints"])
