@@ -148,10 +148,15 @@ def outdated(model: Module | Mapping[str, Module], directory: Path | str) -> lis
     return reasons
 
 
-def verify_bundle(directory: Path | str, seed: int = 0) -> Verification:
+def verify_bundle(directory: Path | str, seed: int = 0, *, system: bool = True) -> Verification:
     """Builds and runs the example of the bundle in a folder, and compares it with the interpreter.
 
     The example gets random inputs; the interpreter runs the bundle's own IR on the weights that the example writes out.
+
+    Args:
+        directory: The bundle's folder.
+        seed: Of the random inputs.
+        system: Whether compilers of the system may be taken; zig builds for every target.
 
     Raises MissingToolError where the machine cannot build or run it, LoadError if there is no whole bundle, UserError
     for an example that does not compile or that fails.
@@ -163,7 +168,7 @@ def verify_bundle(directory: Path | str, seed: int = 0) -> Verification:
     seconds: dict[str, float] = {}
     with tempfile.TemporaryDirectory() as scratch:
         start = time.perf_counter()
-        for example in build_examples(stored, Path(scratch)):
+        for example in build_examples(stored, Path(scratch), system=system):
             networks = stored_ports(stored)
             inputs = {name: random_inputs(ports, seed) for name, (ports, _) in networks.items()}
             found = example.run(inputs)

@@ -20,8 +20,9 @@ _NOT_VERIFIED = 3
 @click.command(cls=Verb)
 @click.argument("directory", type=click.Path(path_type=Path))
 @click.option("--seed", default=0, show_default=True, help="Of the random inputs.")
+@click.option("--zig", is_flag=True, help="Build with zig even if the system has a compiler.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def verify(directory: Path, seed: int, as_json: bool) -> None:
+def verify(directory: Path, seed: int, zig: bool, as_json: bool) -> None:
     """Builds the example of the bundle in DIRECTORY, runs it, and compares its outputs with the interpreter's.
 
     Foreign programs run under QEMU's user mode or Node. On this machine the example runs once more with the
@@ -35,7 +36,7 @@ def verify(directory: Path, seed: int, as_json: bool) -> None:
     """
     try:
         with progress(f"verifying {directory}"):
-            found = verify_bundle(directory, seed)
+            found = verify_bundle(directory, seed, system=not zig)
     except MissingToolError as error:
         if as_json:
             print_json({"verified": False, "reason": str(error)})

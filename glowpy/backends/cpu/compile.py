@@ -15,13 +15,11 @@ from glowpy.backends.cpu import llvm
 from glowpy.backends.cpu.bitcode import bitcode_path
 from glowpy.backends.cpu.cache import code_key, read_code, write_code
 from glowpy.backends.cpu.target import CpuTarget
-from glowpy.support.errors import InternalError, UserError
+from glowpy.support.errors import InternalError
 
 __all__ = ["compile_parts", "compile_whole", "usable_cores"]
 
 _STACK = re.compile(r"stack frame size \((\d+)\) exceeds limit \(\d+\) in function '([^']+)'")
-
-_IGNORED = re.compile(r"'([^']+)' is not a recognized (processor|feature)")
 
 
 def usable_cores() -> int:
@@ -72,16 +70,12 @@ def compile_whole(text: str, target: CpuTarget, form: llvm.Form) -> tuple[bytes,
     """One module as object code, assembly or LLVM IR, with the stack frame of every function in bytes.
 
     The frames are only known for functions with the attribute `"warn-stack-size"="0"`: LLVM then warns about each.
-
-    Raises UserError for a processor or feature that LLVM does not know.
     """
     process = _start(target, text, bitcode_path(target.variant), form)
     result, messages = process.communicate()
     warnings = messages.decode(errors="replace")
     if process.returncode:
         raise InternalError(f"LLVM failed on generated code: {warnings}")
-    if (ignored := _IGNORED.search(warnings)) is not None:
-        raise UserError(f"{target.machine.triple} has no {ignored[2]} '{ignored[1]}'")
     return result, {name: int(size) for size, name in _STACK.findall(warnings)}
 
 

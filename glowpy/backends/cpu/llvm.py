@@ -8,6 +8,7 @@ compiled at the same time, since LLVM holds the interpreter's lock.
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 import threading
 from dataclasses import asdict, dataclass
@@ -33,7 +34,7 @@ __all__ = [
 LLVM_VERSION = ".".join(map(str, binding.llvm_version_info)) + f" (llvmlite {llvmlite.__version__})"
 """The version of everything here; part of the key of cached code."""
 
-Form = Literal["object_code", "assembly", "optimized"]
+Form = Literal["object_code", "assembly", "optimized", "unlinked"]
 """What a module can be made into: the names of Machine's methods."""
 
 _LOCK = threading.RLock()
@@ -102,6 +103,26 @@ class Machine:
         """Raises UnknownTargetError if LLVM does not know the triple."""
         with _LOCK:
             self._create()
+
+    def complaint(self) -> str:
+        """What LLVM has against the processor or its features; empty if it knows them.
+
+        It says so on standard error at best, and ends the process at worst, so this starts one.
+        """
+        done = subprocess.run(
+            [sys.executable, "-I", str(Path(__file__))],
+            input=self.request("define void @f() { ret void }", Path(), "unlinked"),
+            capture_output=True,
+            check=False,
+        )
+        said = done.stderr.decode(errors="replace").strip()
+        return said.splitlines()[0] if said else ""
+
+    def unlinked(self, text: str, library: Path) -> str:
+        """Assembly of the text alone."""
+        del library
+        with _LOCK:
+            return str(self._create().emit_assembly(binding.parse_assembly(text)))
 
     def _optimize(self, text: str, library: Path) -> tuple[Any, Any]:
         """Links the text with what it needs of the kernel library and runs LLVM's O3: (machine, module)."""

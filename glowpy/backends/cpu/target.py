@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 
 from glowpy.backend import CompileOptions
 from glowpy.backends.cpu.bitcode import Variant, baseline_variant, select_variant
@@ -57,7 +58,8 @@ def resolve_target(options: CompileOptions) -> CpuTarget:
         variant = select_variant(named, _adjusted(assumed, how.features))
     else:
         known = baseline_variant(named, how.cpu)
-        cpu, assumed = how.cpu or known.cpu, known.requires
+        cpu = how.cpu or known.cpu
+        assumed = known.requires | baseline_variant(named).requires
         variant = select_variant(named, _adjusted(assumed, how.features))
         assumed = variant.requires
     features = ",".join(filter(None, (*sorted(f"+{name}" for name in assumed), how.features)))
@@ -74,7 +76,19 @@ def resolve_target(options: CompileOptions) -> CpuTarget:
         machine.check()
     except UnknownTargetError as error:
         raise UserError(str(error), note="write it as LLVM does: aarch64-linux-gnu") from None
+    if how.features or cpu not in (host_cpu(), variant.cpu, *variant.cpus):
+        _check_known(machine)
     return CpuTarget(machine, variant, 32 if variant.family in _32_BIT else 64)
+
+
+@cache
+def _check_known(machine: Machine) -> None:
+    complaint = machine.complaint()
+    if complaint:
+        raise UserError(
+            f"{machine.triple}: {complaint.removesuffix(' (ignoring processor)').removesuffix(' (ignoring feature)')}",
+            note="the names are LLVM's: cortex-a72, +dotprod",
+        )
 
 
 def _adjusted(features: frozenset[str], changes: str) -> frozenset[str]:

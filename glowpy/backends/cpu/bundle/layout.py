@@ -18,6 +18,7 @@ from glowpy.backends.cpu.entry import GUARD_BYTES
 from glowpy.core.tensor import Array, Tensor
 from glowpy.core.type import Type
 from glowpy.ir.plan import ALIGNMENT, Area, Slot
+from glowpy.support.names import UniqueNames
 
 __all__ = ["Entry", "Layout", "Role", "Symbol", "lay_out"]
 
@@ -26,10 +27,20 @@ Role = Literal["input", "output", "inout", "constant"]
 
 @dataclass(frozen=True)
 class Symbol:
-    """A tensor a user of the bundle can see: its name in C and in the model, and where it lies in its area."""
+    """A tensor a user of the bundle can see, and where it lies in its area.
+
+    Attributes:
+        name: What C calls it: its name in the model, made an identifier.
+        original: Its name in the model.
+        weight: What the IR calls it.
+        role: Whether it goes in or out.
+        type: Element kind and dimensions.
+        offset: Where it begins, in bytes.
+    """
 
     name: str
     original: str
+    weight: str
     role: Role
     type: Type
     offset: int
@@ -109,6 +120,7 @@ def _symbols(program: Program) -> tuple[Symbol, ...]:
         port.placeholder: port for port in (*program.inputs, *program.outputs)
     }
     symbols = []
+    names = UniqueNames()
     for placeholder, port in ports.items():
         slot = program.plan.mutable.slot(placeholder)
         assert slot is not None
@@ -119,9 +131,17 @@ def _symbols(program: Program) -> tuple[Symbol, ...]:
             if placeholder in outputs
             else "input"
         )
-        symbols.append(Symbol(placeholder, port.name, role, port.type, slot.start))
+        name = names.take(port.name)
+        symbols.append(Symbol(name, port.name, placeholder, role, port.type, slot.start))
     symbols.extend(
-        Symbol(slot.name, slot.name, "constant", program.constants[slot.name].type, slot.start)
+        Symbol(
+            slot.name,
+            slot.name,
+            slot.name,
+            "constant",
+            program.constants[slot.name].type,
+            slot.start,
+        )
         for slot in program.plan.constant.slots
     )
     return tuple(symbols)

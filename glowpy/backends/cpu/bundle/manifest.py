@@ -99,6 +99,7 @@ def _symbol(symbol: Symbol) -> dict[str, Any]:
     return {
         "name": symbol.name,
         "original": symbol.original,
+        "weight": symbol.weight,
         "role": symbol.role,
         "type": str(symbol.type),
         "offset": symbol.offset,

@@ -92,9 +92,9 @@ def _selftest(
     for entry in layout.entries:
         for run in golden[entry.name]:
             for port in entry.ports:
-                if port.name in run.inputs and port.type.size:
+                if port.weight in run.inputs and port.type.size:
                     data = f"@{name}.golden.{step}.{port.name}"
-                    yield f"{data} = private constant {_array(run.inputs[port.name])}"
+                    yield f"{data} = private constant {_array(run.inputs[port.weight])}"
                     lines.append(
                         f"  call void @{copy}(ptr {_at(name, port, dim)}, ptr {data}, {dim} {port.type.size}, i1 false)"
                     )
@@ -102,9 +102,9 @@ def _selftest(
             call = f"call i32 @{entry.name}({', '.join(places)})"
             lines += [f"  %code{step} = {call}", *_unless(f"%code{step}", step, f"%code{step}")]
             for port in entry.ports:
-                if port.name in run.outputs and port.type.size:
+                if port.weight in run.outputs and port.type.size:
                     data = f"@{name}.expected.{step}.{port.name}"
-                    yield f"{data} = private constant {_array(run.outputs[port.name])}"
+                    yield f"{data} = private constant {_array(run.outputs[port.weight])}"
                     lines += _compare(
                         module, port, _at(name, port, dim), data, f"{step}.{port.name}"
                     )

@@ -71,8 +71,9 @@ class Example:
             for symbol in _ports(network):
                 file = self._file(network, symbol)
                 arguments.append(f"{_argument(networks, network, symbol)}={file.name}")
-                if symbol["role"] != "output":
-                    file.write_bytes(inputs[network["name"]][symbol["name"]].tobytes())
+                given = symbol["role"] != "output"
+                data = inputs[network["name"]][symbol["weight"]].tobytes() if given else b""
+                file.write_bytes(data)
         done = subprocess.run(
             [*self.command, *arguments], cwd=self.folder, capture_output=True, check=False
         )
@@ -83,7 +84,7 @@ class Example:
             )
         return {
             network["name"]: {
-                symbol["name"]: self._read(network, symbol)
+                symbol["weight"]: self._read(network, symbol)
                 for symbol in _ports(network)
                 if symbol["role"] != "input"
             }
@@ -104,8 +105,13 @@ class Example:
         return np.frombuffer(data, type.kind.dtype).reshape(type.shape)
 
 
-def build_examples(bundle: StoredBundle, folder: Path) -> Iterator[Example]:
+def build_examples(bundle: StoredBundle, folder: Path, *, system: bool = True) -> Iterator[Example]:
     """The example by the best compiler there is, and again with sanitizers where they run.
+
+    Args:
+        bundle: The bundle.
+        folder: Where to build and run.
+        system: Whether compilers of the system may be taken.
 
     Raises MissingToolError without compiler or emulator, and for bundles without an example of their own; UserError if
     main.c does not compile without warnings, or the linker refuses.
@@ -123,8 +129,8 @@ def build_examples(bundle: StoredBundle, folder: Path) -> Iterator[Example]:
         raise MissingToolError(
             f"a shared library for {triple} needs that system's loader", note="--emit obj or lib"
         )
-    compiler, emulator = c_compiler(triple), runner(triple)
-    label = " ".join([Path(compiler[0]).name, *compiler[1:]]) if native else "zig cc"
+    compiler, emulator = c_compiler(triple, system=system), runner(triple)
+    label = "zig cc" if "ziglang" in compiler else Path(compiler[0]).name
     if options.weights == "file":
         weights = f"{bundle.name}.weights.bin"
         (folder / weights).write_bytes((bundle.directory / weights).read_bytes())
@@ -165,7 +171,7 @@ def stored_ports(bundle: StoredBundle) -> dict[str, tuple[tuple[Port, ...], tupl
 
     def of(network: Mapping[str, Any], role: str) -> tuple[Port, ...]:
         return tuple(
-            Port(symbol["original"], symbol["name"], parse_type(symbol["type"]))
+            Port(symbol["original"], symbol["weight"], parse_type(symbol["type"]))
             for symbol in _ports(network)
             if symbol["role"] in (role, "inout")
         )
@@ -184,7 +190,7 @@ def stored_programs(bundle: StoredBundle, constants: Array) -> dict[str, Program
     for network in bundle.manifest["networks"]:
         ir = read_irfunction(lexer, INSTS)
         tensors = {
-            symbol["name"]: _tensor(symbol, constants)
+            symbol["weight"]: _tensor(symbol, constants)
             for symbol in network["symbols"]
             if symbol["role"] == "constant"
         }

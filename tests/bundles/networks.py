@@ -1,0 +1,120 @@
+"""Networks to bundle, and what tests do with bundles."""
+
+from __future__ import annotations
+
+import io
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import glowpy
+from glowpy import BundleOptions, CompileOptions, Module
+from glowpy.backends.cpu.bundle.build import Bundle
+from glowpy.bundling import bundle
+from glowpy.cli.main import run
+from glowpy.importer.onnx.reference import packaged_network
+
+ZIG = [sys.executable, "-m", "ziglang", "cc"]
+
+
+def mlp(extra: int = 0) -> Module:
+    """A multilayer perceptron with two outputs; `extra` changes the last of its weights."""
+    module = Module()
+    rng = np.random.default_rng(7)
+    x = module.create_placeholder("x", glowpy.parse_type("f32[2x16]"))
+    f = module.create_function("main")
+    wide = module.create_constant("wide", rng.normal(0, 0.3, (16, 24)).astype(np.float32))
+    bias = module.create_constant("bias", rng.normal(0, 0.3, 24).astype(np.float32))
+    hidden = f.create_relu("hidden", f.create_fully_connected("first", x, wide, bias))
+    last = np.random.default_rng(extra).normal(0, 0.3, (24, 6)).astype(np.float32)
+    offset = module.create_constant("offset", np.zeros(6, np.float32))
+    scores = f.create_fully_connected(
+        "second", hidden, module.create_constant("last", last), offset
+    )
+    for name, node in (("scores", scores), ("y", f.create_softmax("softmax", scores, 1))):
+        f.create_save(f"save_{name}", node, module.create_placeholder(name, node.result.type))
+    return module
+
+
+def relu() -> Module:
+    """A network without constants."""
+    module = Module()
+    x, y = (module.create_placeholder(name, glowpy.parse_type("f32[8]")) for name in "xy")
+    f = module.create_function("main")
+    f.create_save("save", f.create_relu("relu", x), y)
+    return module
+
+
+def light(name: str) -> Module:
+    """A network of the onnx package, with random weights: its own are all alike."""
+    module = glowpy.load(packaged_network(name)[0])
+    rng = np.random.default_rng(0)
+    for constant in module.constants:
+        type = constant.type
+        if not type.kind.is_float or type.count == 1:
+            continue
+        if type.count > max(type.shape):
+            fan_in = type.count / (type.shape[-1] if type.rank == 2 else type.shape[0])
+            array = rng.standard_normal(type.shape) * np.sqrt(2 / fan_in)
+        else:
+            array = 0.1 + 0.1 * rng.random(type.shape)
+        other = module.create_constant(constant.name, array.astype(type.kind.dtype))
+        constant.value.replace_all_uses_with(other.value)
+        module.erase(constant)
+    return module
+
+
+@cache
+def network(name: str) -> Module:
+    """`mlp`, or a network of the onnx package. Not to be changed."""
+    return mlp() if name == "mlp" else light(name)
+
+
+def make(folder: Path, target: str = "", name: str = "mlp", **options: object) -> Bundle:
+    """A bundle of a network called `net`."""
+    how = BundleOptions("net", **options)  # type: ignore[arg-type]
+    return bundle(network(name), folder, how, CompileOptions(target=target))
+
+
+def need(*programs: str) -> None:
+    """Skips the test unless the programs are installed."""
+    for program in programs:
+        if shutil.which(program) is None:
+            pytest.skip(f"{program} is not installed")
+
+
+def command(folder: Path, *words: str | Path) -> subprocess.CompletedProcess[str]:
+    """Runs a program in a folder."""
+    return subprocess.run(
+        [str(word) for word in words], cwd=folder, capture_output=True, text=True, check=False
+    )
+
+
+def undefined(folder: Path, file: str = "net.o") -> set[str]:
+    """The symbols an object file wants from others, as nm sees them."""
+    need("nm")
+    done = command(folder, "nm", "-u", file)
+    assert done.returncode == 0, done.stderr
+    return {line.split()[-1] for line in done.stdout.splitlines() if line.split()}
+
+
+def glow(*words: str | Path) -> tuple[int, str, str]:
+    """The exit code, results and diagnostics of a glowpy command."""
+    out, errors = io.StringIO(), io.StringIO()
+    return (
+        run([str(word) for word in words], io.StringIO(), out, errors),
+        out.getvalue(),
+        errors.getvalue(),
+    )
+
+
+def builds(folder: Path, compiler: Sequence[str], *flags: str) -> subprocess.CompletedProcess[str]:
+    """The outcome of compiling and linking main.c of a bundle called `net`."""
+    strict = ["-std=c99", "-pedantic", "-Wall", "-Wextra", "-Werror"]
+    return command(folder, *compiler, *strict, *flags, "main.c", "net.o", "-o", "example")

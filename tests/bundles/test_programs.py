@@ -1,0 +1,98 @@
+"""Bundles become programs that compute what the interpreter does: on this machine, under QEMU, and under Node."""
+
+from __future__ import annotations
+
+import os
+import platform
+from pathlib import Path
+
+import pytest
+
+from glowpy.bundling import Verification, verify_bundle
+from tests.bundles.networks import make, need, undefined
+
+NATIVE = pytest.mark.skipif(
+    platform.machine() not in ("x86_64", "AMD64"), reason="needs an x86-64 machine"
+)
+QEMU = {"rpi4": "qemu-aarch64", "rpi2": "qemu-arm", "riscv64": "qemu-riscv64"}
+LIBRARY = {"memcpy", "memset"}
+"""All that an object may want from elsewhere; docs/bundles.md names them."""
+
+first_use_of_zig = pytest.mark.timeout(600)
+"""Zig compiles the C library of a target when it is first asked for it."""
+
+
+def check(found: Verification, networks: int, builds: set[str]) -> None:
+    assert found.passed, found.checks
+    assert {each.network for each in found.checks} == (
+        {"net"} if networks == 1 else {f"net_{i}" for i in range(networks)}
+    )
+    assert builds <= set(found.seconds)
+    assert all(each.scale > 1e-3 for each in found.checks), "outputs that say nothing"
+
+
+@NATIVE
+@first_use_of_zig
+@pytest.mark.parametrize("api", ["static", "dynamic"])
+@pytest.mark.parametrize("name", ["mlp", "squeezenet", "resnet50"])
+def test_native(name: str, api: str, tmp_path: Path) -> None:
+    need("gcc")
+    target = {"static": "x86-64-v3", "dynamic": "x86-64-v2"}[api]
+    if target == "x86-64-v3" and "avx2" not in Path("/proc/cpuinfo").read_text():
+        pytest.skip("this machine has no AVX2")
+    make(tmp_path, target, name, api=api)
+    check(verify_bundle(tmp_path), 1, {"cc"})
+    check(verify_bundle(tmp_path, seed=1, system=False), 1, {"zig cc"})
+    assert undefined(tmp_path) <= LIBRARY
+
+
+@first_use_of_zig
+@pytest.mark.parametrize("name", ["mlp", "squeezenet"])
+@pytest.mark.parametrize("target", list(QEMU))
+def test_under_qemu(target: str, name: str, tmp_path: Path) -> None:
+    need(QEMU[target])
+    make(tmp_path, target, name, weights="embedded", selftest=1)
+    found = verify_bundle(tmp_path)
+    check(found, 1, {"zig cc"})
+    assert found.selftest
+    assert undefined(tmp_path) <= LIBRARY
+
+
+@pytest.mark.slow
+@first_use_of_zig
+@pytest.mark.parametrize("target", list(QEMU))
+def test_resnet50_under_qemu(target: str, tmp_path: Path) -> None:
+    need(QEMU[target])
+    if target != "rpi4" and not os.environ.get("GLOWPY_ALL_BUNDLES"):
+        pytest.skip("takes more than a minute; set GLOWPY_ALL_BUNDLES=1 to run it")
+    make(tmp_path, target, "resnet50")
+    check(verify_bundle(tmp_path), 1, {"zig cc"})
+
+
+@first_use_of_zig
+@pytest.mark.parametrize(
+    ("target", "name"), [("wasm", "mlp"), ("wasm-simd", "mlp"), ("wasm-simd", "squeezenet")]
+)
+def test_under_node(target: str, name: str, tmp_path: Path) -> None:
+    need("node")
+    make(tmp_path, target, name, weights="embedded", selftest=1)
+    check(verify_bundle(tmp_path), 1, {"zig cc"})
+
+
+@pytest.mark.parametrize("target", ["cortex-m4", "cortex-m7", "cortex-m7-sp", "cortex-m33"])
+@pytest.mark.parametrize("name", ["mlp", "squeezenet"])
+def test_microcontrollers_need_no_floating_point_library(
+    target: str, name: str, tmp_path: Path
+) -> None:
+    make(tmp_path, target, name)
+    assert undefined(tmp_path) <= LIBRARY
+
+
+def test_without_floating_point_the_compilers_library_computes(tmp_path: Path) -> None:
+    make(tmp_path, "esp32-c3")
+    wanted = undefined(tmp_path) - LIBRARY
+    assert "__addsf3" in wanted
+    assert all(
+        (symbol.startswith("__") and symbol.endswith("2")) or symbol.endswith("3")
+        for symbol in wanted
+    )

@@ -1,0 +1,136 @@
+"""Which kernels, processor, ABI and relocation a target comes to."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from glowpy import CompileOptions, UnsupportedError, UserError
+from glowpy.backends.cpu.bitcode import VARIANTS
+from glowpy.backends.cpu.target import CpuTarget, resolve_target
+from glowpy.backends.cpu.targets import PRESETS
+from glowpy.graph.printer import print_module
+from tests.bundles.networks import glow, relu
+
+
+def resolved(target: str = "x86_64-linux-gnu", **options: str) -> CpuTarget:
+    return resolve_target(replace(CompileOptions(target=target), **options))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", list(PRESETS))
+def test_every_preset_is_a_target(name: str) -> None:
+    found = resolved(name)
+    assert found.machine.triple == PRESETS[name].triple
+    assert found.machine.cpu == (PRESETS[name].cpu or found.variant.cpu)
+
+
+@pytest.mark.parametrize(
+    ("cpu", "variant"),
+    [
+        ("", "x86_64_v2"),
+        ("x86-64-v2", "x86_64_v2"),
+        ("x86-64-v3", "x86_64_v3"),
+        ("haswell", "x86_64_v3"),
+        ("alderlake", "x86_64_v3_avxvnni"),
+        ("x86-64-v4", "x86_64_v4"),
+        ("znver5", "x86_64_v4_vnni"),
+        ("btver2", "x86_64_v2"),
+    ],
+)
+def test_the_processor_chooses_the_kernels(cpu: str, variant: str) -> None:
+    assert resolved(cpu=cpu).variant.name == variant
+
+
+def test_features_choose_on_top_of_the_processor() -> None:
+    assert resolved(cpu="x86-64-v4", features="+avx512vnni").variant.name == "x86_64_v4_vnni"
+    assert resolved(cpu="x86-64-v3", features="-fma").variant.name == "x86_64_v2"
+    assert resolved("rpi4", features="+dotprod").variant.name == "aarch64_dotprod"
+
+
+def test_what_is_said_beside_a_preset_wins() -> None:
+    found = resolved("cortex-m7", cpu="cortex-m4", features="-fp64")
+    assert (found.machine.cpu, found.machine.features) == ("cortex-m4", "-fp64")
+
+
+@pytest.mark.parametrize(
+    ("target", "wanted", "triple", "abi"),
+    [
+        ("cortex-m7", "", "thumbv7em-none-eabihf", ""),
+        ("cortex-m7", "soft", "thumbv7em-none-eabi", ""),
+        ("armv7-linux-gnueabi", "hard", "armv7-linux-gnueabihf", ""),
+        ("riscv64", "", "riscv64-linux-gnu", "lp64d"),
+        ("riscv64", "soft", "riscv64-linux-gnu", "lp64"),
+        ("riscv32", "", "riscv32-linux-gnu", "ilp32d"),
+        ("esp32-c3", "", "riscv32-none-elf", "ilp32"),
+    ],
+)
+def test_float_abi(target: str, wanted: str, triple: str, abi: str) -> None:
+    machine = resolved(target, float_abi=wanted).machine
+    assert (machine.triple, machine.abi) == (triple, abi)
+
+
+@pytest.mark.parametrize(
+    ("target", "relocation"),
+    [("rpi4", "pic"), ("cortex-m4", "static"), ("wasm", "static"), ("esp32-c3", "static")],
+)
+def test_relocation(target: str, relocation: str) -> None:
+    assert resolved(target).machine.relocation == relocation
+    for wanted in ("static", "pic"):
+        assert resolved(target, relocation=wanted).machine.relocation == wanted
+
+
+@pytest.mark.parametrize(
+    ("target", "options", "message"),
+    [
+        ("rpi9", {}, "expected a preset or a triple such as aarch64-linux-gnu, got 'rpi9'"),
+        ("rpi4", {"float_abi": "hard"}, "float ABI: aarch64 has only one"),
+        ("esp32-c3", {"float_abi": "hard"}, "hard needs the features"),
+        ("rpi2", {"float_abi": "middling"}, "expected one of soft, hard, got 'middling'"),
+        ("rpi4", {"relocation": "ropi"}, "relocation: expected one of static, pic, got 'ropi'"),
+        ("rpi4", {"code_model": "medium"}, "code model: expected one of small, large, got"),
+    ],
+)
+def test_refusals(target: str, options: dict[str, str], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        resolved(target, **options)
+
+
+def test_an_architecture_without_kernels() -> None:
+    with pytest.raises(UnsupportedError, match="no kernels for 'mips-linux-gnu'"):
+        resolved("mips-linux-gnu")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"cpu": "pentium-9"}, "'pentium-9' is not a recognized processor"),
+        ({"features": "+warp"}, "'+warp' is not a recognized feature"),
+    ],
+)
+def test_llvm_must_know_processor_and_features(options: dict[str, str], message: str) -> None:
+    with pytest.raises(UserError) as caught:
+        resolved(**options)
+    assert message in str(caught.value)
+
+
+def test_targets_lists_presets_and_kernels() -> None:
+    status, printed, _ = glow("targets", "--json")
+    listed = json.loads(printed)
+    assert status == 0
+    assert {each["name"] for each in listed["presets"]} == set(PRESETS)
+    assert {each["name"] for each in listed["variants"]} == {each.name for each in VARIANTS}
+    status, printed, _ = glow("targets")
+    assert "cortex-m7" in printed
+    assert "x86_64_v4_vnni" in printed
+
+
+def test_dump_takes_presets(tmp_path: Path) -> None:
+    (tmp_path / "net.glow").write_text(print_module(relu()))
+    status, printed, errors = glow(
+        "dump", tmp_path / "net.glow", "--stage", "asm", "--target", "cortex-m7"
+    )
+    assert status == 0, errors
+    assert "thumb" in printed
