@@ -52,6 +52,7 @@ class CompileOptions:
         cache: Keep machine code on disk between processes.
         instrument: Call the compiled function's `observer` before and after every instruction.
         perf_map: Tell Linux's perf where the code of every instruction is, in /tmp/perf-PID.map.
+        jitdump: Folder to write a jitdump to, from which `perf inject --jit` makes annotations.
         debug: Folder to write the IR's text to; machine code then carries debug information about it.
     """
 
@@ -66,6 +67,7 @@ class CompileOptions:
     debug: str = ""
     instrument: bool = False
     perf_map: bool = False
+    jitdump: str = ""
 
 
 @dataclass(frozen=True)

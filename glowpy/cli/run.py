@@ -80,6 +80,7 @@ class _Run:
 @click.option(
     "--perf-map", is_flag=True, help="Tell Linux's perf where each instruction's code is."
 )
+@click.option("--jitdump", default="", help="Write code for perf inject --jit to that folder.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def run_model(
     model: str,
@@ -98,6 +99,7 @@ def run_model(
     operand_folder: Path | None,
     debug: str,
     perf_map: bool,
+    jitdump: str,
     as_json: bool,
 ) -> None:
     """Runs MODEL (.onnx, .glow text, or - for text on standard input) and prints what came out.
@@ -114,7 +116,9 @@ def run_model(
     start = time.perf_counter()
     function = choose_function(load_model(model, shapes, constants), name)
     observers = _observers(instrument_ir, operand_folder)
-    options = CompileOptions(instrument=bool(observers), perf_map=perf_map, debug=debug)
+    options = CompileOptions(
+        instrument=bool(observers), perf_map=perf_map, jitdump=jitdump, debug=debug
+    )
     stages = Stages(function, backend, options)
     feeds = read_inputs(inputs, stages.program.inputs, seed)  # a wrong one is reported at once
     with progress(f"compiling {model}"):

@@ -320,7 +320,7 @@ class Function(Builder):
 
 
 def _heir(node: Node, replacement: NodeValue) -> Node | None:
-    """The node that was made in place of `node`, told by its name; of several, the last that does the same or computes."""
+    """The node made in place of `node`, told by its name; of several, the one that does the same or computes."""
     stem, heir = stem_of(node.name), replacement.node
     if heir is None or stem_of(heir.name) != stem:
         return None

@@ -1,4 +1,4 @@
-"""gdb sees the IR as the source of a network, in JIT code and in bundles."""
+"""gdb and perf see the IR as the source of a network, in JIT code and in bundles."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parents[2]
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT)}
 """The debugged processes test this checkout, wherever they run."""
 
-pytestmark = pytest.mark.skipif(shutil.which("gdb") is None, reason="gdb is not installed")
+needs_gdb = pytest.mark.skipif(shutil.which("gdb") is None, reason="gdb is not installed")
 
 _BUILD = """
 import numpy as np
@@ -66,6 +66,7 @@ def debug(commands: list[str], program: list[str], folder: Path) -> str:
     return done.stdout
 
 
+@needs_gdb
 def test_breakpoint_on_an_instruction_in_jit_code(tmp_path: Path) -> None:
     script = tmp_path / "run.py"
     script.write_text(
@@ -86,6 +87,7 @@ def test_breakpoint_on_an_instruction_in_jit_code(tmp_path: Path) -> None:
     assert "finished" in found
 
 
+@needs_gdb
 def test_breakpoint_on_a_line_in_jit_code(tmp_path: Path) -> None:
     dumps = tmp_path / "dumps"
     script = tmp_path / "run.py"
@@ -112,6 +114,7 @@ def test_breakpoint_on_a_line_in_jit_code(tmp_path: Path) -> None:
     assert lines[line - 1].strip() in found
 
 
+@needs_gdb
 @pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler")
 def test_breakpoint_on_an_instruction_in_a_bundle(tmp_path: Path) -> None:
     module = network()
@@ -132,3 +135,37 @@ def test_bundle_keeps_no_path_of_this_machine(tmp_path: Path) -> None:
     bundle(network(), tmp_path / "net", BundleOptions("net", weights="embedded", debug=True))
     for file in (tmp_path / "net").iterdir():
         assert str(tmp_path).encode() not in file.read_bytes(), file.name
+
+
+@pytest.mark.skipif(shutil.which("perf") is None, reason="perf is not installed")
+def test_perf_annotates_jit_code_with_the_ir(tmp_path: Path) -> None:
+    script = tmp_path / "run.py"
+    script.write_text(
+        f"{_BUILD}\n"
+        "import glowpy\n"
+        "options = glowpy.CompileOptions(debug='ir', jitdump='dumps', cache=False)\n"
+        "instance = glowpy.compile(network(), 'cpu', options).instance()\n"
+        "for _ in range(20000): instance.run()\n"
+    )
+
+    def perf(*arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            ["perf", *arguments],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            env=ENVIRONMENT,
+            check=False,
+        )
+
+    record = ("record", "-k", "mono", "-e", "cpu-clock", "-o", "raw", sys.executable, str(script))
+    if perf(*record).returncode:
+        pytest.skip("perf may not record here")
+    assert perf("inject", "--jit", "-f", "-i", "raw", "-o", "jitted").returncode == 0
+    assert "glowpy_main.conv1" in perf("report", "-f", "-i", "jitted", "--stdio").stdout
+    lines = (tmp_path / "ir" / "glowpy_main.ir").read_text().splitlines()
+    line = next(
+        number for number, text in enumerate(lines, 1) if text.strip().startswith("cpu_conv")
+    )
+    annotated = perf("annotate", "-f", "-i", "jitted", "--stdio", "-l", "glowpy_main.conv1").stdout
+    assert f"glowpy_main.ir:{line}" in annotated

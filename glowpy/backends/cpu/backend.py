@@ -13,6 +13,7 @@ from glowpy.backends.cpu.codegen import CodeOptions, entry_name, generate_llvm, 
 from glowpy.backends.cpu.compile import compile_parts, usable_cores
 from glowpy.backends.cpu.entry import EntryOptions
 from glowpy.backends.cpu.jit import JitFunction
+from glowpy.backends.cpu.jitdump import write_jitdump
 from glowpy.backends.cpu.llvm import LoadedCode, host_features
 from glowpy.backends.cpu.passes.pack_products import PackProductsPass
 from glowpy.backends.cpu.perf_map import write_perf_map
@@ -74,10 +75,14 @@ class CpuBackend(Backend):
             Path(options.debug, f"{name}.ir").write_text(ir_text({name: program}), encoding="utf-8")
             debug = (f"{name}.ir", str(Path(options.debug).resolve()))
         entry = EntryOptions(bound=True, instrument="table" if options.instrument else "")
-        how = CodeOptions(entry, debug, usable_cores(), visible=options.perf_map)
+        how = CodeOptions(
+            entry, debug, usable_cores(), visible=options.perf_map or bool(options.jitdump)
+        )
         texts = generate_llvm({name: program}, target, how)
         objects = compile_parts(texts, target, use_cache=options.cache)
         code = LoadedCode(target.machine, objects)
         if options.perf_map:
             write_perf_map(code, objects)
+        if options.jitdump:
+            write_jitdump(code, objects, Path(options.jitdump))
         return JitFunction(program, code, name, instrumented=options.instrument)

@@ -11,7 +11,7 @@ from elftools.elf.sections import SymbolTableSection
 from glowpy.core.tensor import Array
 from glowpy.support.errors import InternalError
 
-__all__ = ["MARKER", "Sections", "embed", "is_elf", "read_sections"]
+__all__ = ["MARKER", "FunctionLines", "Sections", "embed", "is_elf", "read_lines", "read_sections"]
 
 
 @dataclass(frozen=True)
@@ -47,6 +47,41 @@ def embed(code: bytes, constants: Array) -> bytes:
 def is_elf(code: bytes) -> bool:
     """Whether an object file is one of the ELF format (Linux, bare metal)."""
     return code.startswith(b"\x7fELF")
+
+
+@dataclass(frozen=True)
+class FunctionLines:
+    """Where a function lies in its section, in bytes, and the source line of each of its places."""
+
+    name: str
+    start: int
+    size: int
+    lines: tuple[tuple[int, int], ...]
+    """(offset from the function's start, line), in order of offsets."""
+
+
+def read_lines(code: bytes) -> list[FunctionLines]:
+    """The functions of an ELF object file, with what its debug information says; without any, no lines."""
+    elf = ELFFile(io.BytesIO(code))
+    places: list[tuple[int, int]] = []
+    if elf.has_dwarf_info():
+        dwarf = elf.get_dwarf_info(relocate_dwarf_sections=True)
+        for unit in dwarf.iter_CUs():
+            program = dwarf.line_program_for_CU(unit)
+            states = [entry.state for entry in program.get_entries()] if program is not None else []
+            places += [(state.address, state.line) for state in states if state is not None]
+    places.sort()
+    found = []
+    for section in elf.iter_sections():
+        if not isinstance(section, SymbolTableSection):
+            continue
+        for symbol in section.iter_symbols():
+            if symbol["st_info"]["type"] != "STT_FUNC" or not symbol["st_size"]:
+                continue
+            start, size = int(symbol["st_value"]), int(symbol["st_size"])
+            own = tuple((at - start, line) for at, line in places if start <= at < start + size)
+            found.append(FunctionLines(symbol.name, start, size, own))
+    return found
 
 
 def read_sections(code: bytes) -> Sections:

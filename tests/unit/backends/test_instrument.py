@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import struct
 from collections.abc import Mapping
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 import glowpy
 from glowpy.backend import CompileOptions
+from glowpy.backends.cpu.jitdump import jitdump_path
 from glowpy.backends.cpu.perf_map import perf_map_path
 from glowpy.core.tensor import Array
 from glowpy.core.type import parse_type
@@ -81,3 +85,35 @@ def test_perf_map_names_instructions() -> None:
     sizes = {name: int(size, 16) for _, size, name in (line.split(" ", 2) for line in lines)}
     assert sizes["glowpy_main.power"] > 0
     assert sizes["glowpy_main_bound"] > 0
+
+
+def test_jitdump_holds_code_and_lines(tmp_path: Path) -> None:
+    dumps = tmp_path / "dumps"
+    options = CompileOptions(jitdump=str(dumps), debug=str(tmp_path / "ir"), cache=False)
+    compiled = glowpy.compile(chain(), "cpu", options)
+    content = jitdump_path(dumps).read_bytes()
+    magic, version, size, *_ = struct.unpack_from("<IIIIIIQQ", content)
+    assert (magic, version, size) == (0x4A695444, 1, 40)
+    assert struct.unpack_from("<I", content, 20) == (os.getpid(),)
+    records = []
+    at = size
+    while at < len(content):
+        kind, length, _ = struct.unpack_from("<IIQ", content, at)
+        records.append((kind, content[at + 16 : at + length]))
+        at += length
+    assert at == len(content)
+    lines = {}
+    for kind, record in records:
+        if kind == 2:
+            address, _ = struct.unpack_from("<QQ", record)
+            lines[address] = struct.unpack_from("<QII", record, 16)[1]
+    loads = {}
+    for kind, record in records:
+        if kind == 0:
+            _, _, _, address, code_size, _ = struct.unpack_from("<IIQQQQ", record)
+            name, _, code = record[40:].partition(b"\0")
+            assert len(code) == code_size
+            loads[name.decode()] = address
+    ir = (tmp_path / "ir" / "glowpy_main.ir").read_text().splitlines()
+    assert ir[lines[loads["glowpy_main.power"]] - 1].strip().startswith("exp ")
+    assert compiled.inputs  # alive until here: the code has not moved
