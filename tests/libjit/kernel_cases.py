@@ -241,8 +241,19 @@ def _reduction(
                     wide, axis=axes, dtype=wide.dtype, keepdims=True, initial=start
                 )
                 yield Case({"input": x}, {"result": np.asarray(result, dtype)}, {"axes": axes})
+        if fold is np.add and dtype.kind == "f":
+            yield from _long_sums(dtype)
 
     return make
+
+
+def _long_sums(dtype: np.dtype[Any]) -> Iterator[Case]:
+    """A sum in one accumulator of this kind is off by several times as much."""
+    for shape, factor in (((100_003,), 32), ((50_001, 2), 200), ((3001, 17), 32)):
+        x = np.full(shape, 0.1, dtype)
+        exact = x.astype(np.longdouble).sum(axis=0, keepdims=True)
+        rtol = factor * float(np.finfo(dtype).eps)
+        yield Case({"input": x}, {"result": exact.astype(dtype)}, {"axes": (0,)}, rtol=rtol)
 
 
 def _identity(fold: np.ufunc, dtype: np.dtype[Any]) -> float | int:
@@ -354,7 +365,7 @@ class Pool:
             array, [*none, *zip(begins, ends, strict=True), *none], constant_values=outside
         )
         reach = [
-            (n - 1) * s + (k - 1) * d + 1
+            max((n - 1) * s + (k - 1) * d + 1, 0)
             for n, s, k, d in zip(
                 self.result, self.strides, self.kernels, self.dilation, strict=True
             )
@@ -366,7 +377,7 @@ class Pool:
         views = []
         for tap in np.ndindex(self.kernels):
             steps = zip(tap, self.dilation, self.result, self.strides, strict=True)
-            spatial = [slice(t * d, t * d + (n - 1) * s + 1, s) for t, d, n, s in steps]
+            spatial = [slice(t * d, t * d + n * s, s) for t, d, n, s in steps]
             views.append(whole[(slice(None), *spatial, slice(None))])
         return np.stack(views, axis=-1)
 
@@ -385,6 +396,7 @@ _POOLS = [
     Pool((13,), (4,), (5,), (3,), (1, 2), (2,), 2, 3),
     Pool((4, 5, 6), (2, 3, 2), (4, 3, 4), (1, 2, 2), (0, 1, 0, 1, 1, 1), (1, 1, 1), 1, 2),
     Pool((4, 4), (2, 2), (2, 2), (2, 2), (0,) * 4, (1, 1), 0, 3),
+    Pool((1, 4), (2, 2), (0, 3), (1, 1), (0,) * 4, (1, 1), 1, 3),
 ]
 
 

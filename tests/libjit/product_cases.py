@@ -37,9 +37,8 @@ def _product(lhs: Array, rhs: Array) -> Array:
     """In f64, or modulo 2**64."""
     wide = np.float64 if lhs.dtype.kind == "f" else np.uint64
     left, right = lhs.astype(wide), rhs.astype(wide)
-    if np.isfinite(left).all() and np.isfinite(right).all():
-        return np.asarray(np.matmul(left, right)).astype(lhs.dtype)
-    return np.asarray((left[..., None] * right[..., None, :, :]).sum(axis=-2)).astype(lhs.dtype)
+    # Not matmul: its BLAS may have threads, which do not survive a fork.
+    return np.asarray(np.einsum("...mk,...kn->...mn", left, right)).astype(lhs.dtype)
 
 
 def _mat_mul(suffixes: tuple[str, ...], _: int) -> Iterator[Case]:
@@ -135,7 +134,7 @@ def convolve(conv: Conv, x: Array, weights: Array, bias: Array) -> Array:
     total = np.zeros((conv.batch, *counts, group, each))
     for tap in np.ndindex(conv.kernels):
         spatial = [
-            slice(t * d, t * d + (n - 1) * s + 1, s)
+            slice(t * d, t * d + n * s, s)
             for t, n, (_, _, s, d) in zip(tap, counts, axes, strict=True)
         ]
         seen = padded[(slice(None), *spatial, slice(None))]
@@ -159,6 +158,9 @@ _PLANE = [
     Conv((4, 4), 3, 2, (3, 3), batch=0),
     Conv((4, 4), 0, 2, (3, 3), pads=(1, 1, 1, 1)),
     Conv((4, 4), 3, 0, (1, 1)),
+    Conv((4, 4), 4, 0, (2, 2), group=2),
+    Conv((4, 1), 3, 5, (1, 2), strides=(1, 2)),
+    Conv((1, 4), 3, 5, (2, 1)),
 ]
 _OTHER_RANKS = [
     Conv((8,), 3, 5, (3,), strides=(2,), pads=(1, 2)),
@@ -228,6 +230,8 @@ def _depthwise_convs() -> Sequence[Conv]:
         Conv((7, 13), 5, 5, (2, 3), strides=(3, 2), dilation=(1, 2), group=5, batch=2),
         Conv((1, 1), 17, 17, (3, 3), pads=(1, 1, 1, 1), group=17),
         Conv((4, 4), 3, 3, (3, 3), group=3, batch=0),
+        Conv((4, 1), 3, 3, (1, 2), group=3),
+        Conv((1, 4), 3, 3, (2, 1), group=3),
     ]
 
 

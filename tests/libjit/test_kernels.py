@@ -12,7 +12,7 @@ import os
 import platform
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache
@@ -61,6 +61,13 @@ pytestmark = [
 ]
 
 
+def _missing(variant: Variant) -> Set[str]:
+    """What a variant requires and this processor lacks."""
+    if not variant.requires:
+        return variant.requires
+    return variant.requires - {name for name, on in llvm.get_host_cpu_features().items() if on}
+
+
 @pytest.fixture(scope="module")
 def report(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Report]:
     """What kernel_runner.py says of a build, which is compiled and run when it is first asked for."""
@@ -68,9 +75,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Report]:
     @cache
     def run(build: str) -> Report:
         variant = WIDTHS.get(build, BASELINE)
-        present = {name for name, on in llvm.get_host_cpu_features().items() if on}
-        missing = variant.requires - present
-        if missing:
+        if missing := _missing(variant):
             return {"missing": sorted(missing)}
         flags = CHECKED if build == "checked" else OPTIMISED
         folder = tmp_path_factory.mktemp(build)
