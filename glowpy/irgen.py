@@ -2,8 +2,8 @@
 
 A class declared as `Op` has an instruction with the same operand names and is translated without a
 rule: its results (and scratch operands) are allocated, the instruction is appended. Other nodes
-have an `@irgen(XNode)` rule in `ops/`. Every buffer is deallocated at the end; the IR passes
-shorten lifetimes.
+have an `@irgen(XNode)` rule in `ops/`. Saves, which come last, all read before any of them writes.
+Every buffer is deallocated at the end; the IR passes shorten lifetimes.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from glowpy.core.schema import Access
 from glowpy.core.type import Type
 from glowpy.graph.function import Function
 from glowpy.graph.node import Constant, Node, NodeValue
+from glowpy.graph.nodes_gen import SaveNode
 from glowpy.ir.inst import Instruction
 from glowpy.ir.insts_gen import INSTS
 from glowpy.ir.irfunction import IRFunction
@@ -37,11 +38,26 @@ class IRGen:
     def __init__(self, ir: IRFunction, instructions: Sequence[type[Instruction]]) -> None:
         self.ir = ir
         self._values: dict[NodeValue, Value] = {}
+        self._set_aside: dict[NodeValue, Value] = {}
         self._classes = {cls.SCHEMA.mnemonic: cls for cls in (*INSTS, *instructions)}
 
     def value(self, operand: NodeValue) -> Value:
         """The memory that holds `operand`."""
         return self._values[operand]
+
+    def saved(self, save: SaveNode) -> Value:
+        """The memory that `save` reads: what it saves, or a copy made before any save wrote."""
+        return self._set_aside.get(save.input) or self.value(save.input)
+
+    def set_aside(self, saves: Sequence[SaveNode]) -> None:
+        """Copies what saves read from placeholders that saves write, so that all of them happen at once."""
+        memories = [(save, self.value(save.input), self.value(save.output)) for save in saves]
+        written = {output for _, value, output in memories if value is not output}
+        for save, value, _ in memories:
+            if value.base in written and save.input not in self._set_aside:
+                copy = self.ir.create_alloc(f"{save.name}_before", value.type).value
+                self.ir.create_copy(copy, value).loc = save.loc
+                self._set_aside[save.input] = copy
 
     def define(self, result: NodeValue, value: Value) -> None:
         """Says that `value` is the memory of `result`."""
@@ -52,6 +68,14 @@ class IRGen:
         value = self.ir.create_alloc(result.name.replace(".", "_"), result.type).value
         self.define(result, value)
         return value
+
+    def translate(self, node: Node) -> None:
+        """Appends the instructions of a node. Raises UnsupportedError if nothing says which."""
+        rule = irgen.get(type_of(node))
+        if rule is None and node.SCHEMA.mnemonic in self._classes:
+            self.automatic(node)
+        else:
+            irgen[type_of(node)](self, node)
 
     def automatic(self, node: Node) -> None:
         """The translation of a class declared as `Op`."""
@@ -94,15 +118,12 @@ def generate(
                 Mutability.CONSTANT if isinstance(storage, Constant) else Mutability.MUTABLE
             )
             g.define(storage.value, ir.create_weight(storage.name, storage.type, mutability))
+    saves = [node for node in order if isinstance(node, SaveNode)]
     for node in order:
+        if saves and node is saves[0]:
+            g.set_aside(saves)
         first = len(ir.instructions)
-        rule = irgen.get(type_of(node))
-        if rule is not None:
-            rule(g, node)
-        elif node.SCHEMA.mnemonic in g._classes:
-            g.automatic(node)
-        else:
-            irgen[type_of(node)]
+        g.translate(node)
         for inst in ir.instructions[first:]:
             inst.loc = node.loc
             inst.name = inst.name or node.name

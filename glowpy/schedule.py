@@ -32,10 +32,9 @@ def schedule(f: Function) -> list[Node]:
     done: set[Node] = set()
     order: list[Node] = []
     for root in roots:
-        if isinstance(root, SaveNode):
-            _walk(root.input.node, need, done, order)
-        else:
-            _walk(root, need, done, order)
+        first = [v.node for _, v in root.operands()] if isinstance(root, SaveNode) else [root]
+        for node in first:
+            _walk(node, need, done, order)
     order += [node for node in roots if node not in done]
     return order
 

@@ -20,6 +20,9 @@ from glowpy.support.text import Attr
 
 __all__ = ["Function", "Module"]
 
+SAVED = SaveNode.SCHEMA.inputs.index("output")
+"""The operand of a save that it does not read."""
+
 N = TypeVar("N", bound=Node)
 
 
@@ -171,8 +174,9 @@ class Function(Builder):
         """The placeholders the function reads, in order of the module."""
         read: set[Node | Storage] = set()
         for node in self._nodes:
-            reading = node.operands() if not isinstance(node, SaveNode) else [(0, node.input)]
-            read.update(value.producer for _, value in reading)
+            for index, value in node.operands():
+                if not (isinstance(node, SaveNode) and index == SAVED):
+                    read.add(value.producer)
         return [placeholder for placeholder in self.module.placeholders if placeholder in read]
 
     @property

@@ -41,7 +41,7 @@ __all__: list[str] = []
 
 @irgen(SaveNode)
 def _irgen_save(g: IRGen, n: SaveNode) -> None:
-    g.ir.create_copy(g.value(n.output), g.value(n.input))
+    g.ir.create_copy(g.value(n.output), g.saved(n))
 
 
 @interpret(CopyInst)
