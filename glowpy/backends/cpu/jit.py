@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ctypes
+import threading
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Literal, final
 
 import numpy as np
@@ -29,7 +31,7 @@ class JitFunction(CompiledFunction):
     def __init__(
         self, program: Program, code: LoadedCode, entry: str, *, instrumented: bool = False
     ) -> None:
-        super().__init__(program)
+        super().__init__(replace(program, constants={}))  # the block below is the only copy kept
         self._code = code
         address = code.address(f"{entry}_bound")
         if not address:
@@ -38,22 +40,26 @@ class JitFunction(CompiledFunction):
         self._constants = pack_constants(program)
         self._table = [slot.name for slot in program.plan.mutable.slots]
         self._callbacks = self._make_callbacks() if instrumented else ()
+        self._observed = threading.local()
 
     def execute(self, bindings: Mapping[str, Array], arena: Array) -> None:
         """Calls the entry point with pointers to the bound arrays; the interpreter lock is free meanwhile."""
         addresses = [bindings[name].ctypes.data for name in self._table]
         addresses += [_address(each) for each in self._callbacks]
         table = (ctypes.c_void_p * max(len(addresses), 1))(*addresses)
+        self._observed.failure = None
         code = self._entry(self._constants.ctypes.data, ctypes.addressof(table), arena.ctypes.data)
         if code:
             raise InternalError(f"compiled code returned {code}")
+        if self._observed.failure is not None:
+            raise self._observed.failure
 
     def _make_callbacks(self) -> tuple[Callable[..., object], ...]:
         """C functions that hand an instruction and its operands to the observer."""
 
         def callback(moment: Moment) -> Callable[..., object]:
             def call(index: int, addresses: ctypes.c_void_p) -> None:
-                if self.observer is None:
+                if self.observer is None or self._observed.failure is not None:
                     return
                 inst = self.program.ir.instructions[index]
                 pointers = ctypes.cast(addresses, ctypes.POINTER(ctypes.c_void_p))
@@ -61,10 +67,13 @@ class JitFunction(CompiledFunction):
                     ref.name: _array_at(pointers[place] or 0, ref.value.type)
                     for place, ref in enumerate(inst.operands)
                 }
-                if moment == "before":
-                    self.observer.before(inst, operands)
-                else:
-                    self.observer.after(inst, operands)
+                try:
+                    if moment == "before":
+                        self.observer.before(inst, operands)
+                    else:
+                        self.observer.after(inst, operands)
+                except BaseException as error:  # noqa: BLE001 - raised when the machine code has returned
+                    self._observed.failure = error
 
             return _CALLBACK(call)
 

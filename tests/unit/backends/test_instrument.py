@@ -61,6 +61,20 @@ def test_observer_sees_every_instruction(backend: str) -> None:
 
 
 @pytest.mark.parametrize("backend", ["cpu", "interpreter"])
+def test_what_an_observer_raises_reaches_the_caller(backend: str) -> None:
+    class Picky(Recorder):
+        def after(self, inst: Instruction, operands: Mapping[str, Array]) -> None:
+            super().after(inst, operands)
+            raise ValueError("enough")
+
+    compiled = glowpy.compile(chain(), backend, CompileOptions(instrument=True))
+    compiled.observer = recorder = Picky()
+    with pytest.raises(ValueError, match="enough"):
+        compiled({"x": np.ones((3, 33), np.float32)})
+    assert len(recorder.seen) == 2
+
+
+@pytest.mark.parametrize("backend", ["cpu", "interpreter"])
 def test_instrumented_network_runs_without_observer(backend: str) -> None:
     x = np.ones((3, 33), np.float32)
     plain = glowpy.compile(chain(), backend)({"x": x})["y"]
