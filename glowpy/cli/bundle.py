@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_args
 
@@ -134,7 +134,8 @@ def bundle(
     assert output is not None
     with progress(f"bundling {options.name}"):
         made = make_bundle(loaded, output, options, machine)
-    _print_json(made) if as_json else _print(made)
+    manifest = read_bundle(output, options.name).manifest
+    _print_json(made, manifest) if as_json else _print(made, manifest)
 
 
 def _identifier(path: str) -> str:
@@ -170,23 +171,23 @@ def _check(models: Module | dict[str, Module], directory: Path, as_json: bool) -
         raise click.exceptions.Exit(1)
 
 
-def _print_json(made: Bundle) -> None:
+def _print_json(made: Bundle, manifest: Mapping[str, Any]) -> None:
     print_json(
         {
             "directory": str(made.directory),
             "files": list(made.files),
-            "target": read_bundle(made.directory).manifest["target"],
+            "target": manifest["target"],
             "sizes": made.report.as_json() if made.report is not None else None,
         }
     )
 
 
-def _print(made: Bundle) -> None:
-    manifest = read_bundle(made.directory).manifest
+def _print(made: Bundle, manifest: Mapping[str, Any]) -> None:
     target = manifest["target"]
     title = (
         f"{manifest['name']} for {target['triple']} ({target['cpu']}, kernels {target['variant']})"
     )
+    click.echo(title)
     if made.report is None:
         areas = {
             "weights": "constants",
@@ -194,9 +195,9 @@ def _print(made: Bundle) -> None:
             "activations": "activations",
         }
         rows = [[what, f"{manifest['areas'][area]:,}", ""] for what, area in areas.items()]
-        print_table(title, ["bytes of", ">", ""], rows)
+        print_table("", ["bytes of", ">", ""], rows)
     else:
-        print_table(title, ["bytes of", ">", ""], _sizes(made.report))
+        print_table("", ["bytes of", ">", ""], _sizes(made.report))
         largest = made.report.instructions[:_SHOWN_INSTRUCTIONS]
         rows = [[each.name, f"{each.text:,}", f"{each.stack:,}"] for each in largest]
         print_table("Most code", ["instruction", ">code", ">stack"], rows)

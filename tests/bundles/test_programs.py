@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import platform
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from glowpy.bundling import Verification, verify_bundle
-from tests.bundles.networks import make, need, undefined
+from glowpy import BundleOptions, CompileOptions
+from glowpy.bundling import Verification, bundle, verify_bundle
+from tests.bundles.networks import make, need, network, undefined
 
 NATIVE = pytest.mark.skipif(
     platform.machine() not in ("x86_64", "AMD64"), reason="needs an x86-64 machine"
@@ -44,6 +46,26 @@ def test_native(name: str, api: str, tmp_path: Path) -> None:
     check(verify_bundle(tmp_path), 1, {"cc"})
     check(verify_bundle(tmp_path, seed=1, system=False), 1, {"zig cc"})
     assert undefined(tmp_path) <= LIBRARY
+
+
+@NATIVE
+@pytest.mark.parametrize(
+    ("options", "machine"),
+    [
+        ({"emit": "lib", "weights": "header"}, {}),
+        ({"emit": "shared", "weights": "embedded", "api": "dynamic"}, {}),
+        ({"guard": True, "debug": True, "weights": "embedded", "selftest": 2}, {}),
+        ({"instrument": "debug"}, {}),
+        ({}, {"relocation": "static"}),
+        ({}, {"code_model": "large"}),
+    ],
+    ids=str,
+)
+def test_every_kind(options: dict[str, Any], machine: dict[str, Any], tmp_path: Path) -> None:
+    need("cc")
+    how = CompileOptions(target="x86-64-v2", **machine)
+    bundle(network("mlp"), tmp_path, BundleOptions("net", **options), how)
+    check(verify_bundle(tmp_path), 1, {"cc"})
 
 
 @first_use_of_zig

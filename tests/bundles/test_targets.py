@@ -7,13 +7,15 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from elftools.elf.elffile import ELFFile
+from elftools.elf.sections import ARMAttributesSection
 
-from glowpy import CompileOptions, UnsupportedError, UserError
+from glowpy import BundleOptions, CompileOptions, UnsupportedError, UserError, bundle
 from glowpy.backends.cpu.bitcode import VARIANTS
 from glowpy.backends.cpu.target import CpuTarget, resolve_target
 from glowpy.backends.cpu.targets import PRESETS
 from glowpy.graph.printer import print_module
-from tests.bundles.networks import glow, relu
+from tests.bundles.networks import glow, mlp, relu
 
 
 def resolved(target: str = "x86_64-linux-gnu", **options: str) -> CpuTarget:
@@ -23,7 +25,10 @@ def resolved(target: str = "x86_64-linux-gnu", **options: str) -> CpuTarget:
 @pytest.mark.parametrize("name", list(PRESETS))
 def test_every_preset_is_a_target(name: str) -> None:
     found = resolved(name)
-    assert found.machine.triple == PRESETS[name].triple
+    assert found.machine.triple.replace("-unknown", "") == PRESETS[name].triple.replace(
+        "-unknown", ""
+    )
+    assert len(found.machine.triple.split("-")) == (3 if name.startswith("wasm") else 4)
     assert found.machine.cpu == (PRESETS[name].cpu or found.variant.cpu)
 
 
@@ -58,13 +63,13 @@ def test_what_is_said_beside_a_preset_wins() -> None:
 @pytest.mark.parametrize(
     ("target", "wanted", "triple", "abi"),
     [
-        ("cortex-m7", "", "thumbv7em-none-eabihf", ""),
-        ("cortex-m7", "soft", "thumbv7em-none-eabi", ""),
-        ("armv7-linux-gnueabi", "hard", "armv7-linux-gnueabihf", ""),
-        ("riscv64", "", "riscv64-linux-gnu", "lp64d"),
-        ("riscv64", "soft", "riscv64-linux-gnu", "lp64"),
-        ("riscv32", "", "riscv32-linux-gnu", "ilp32d"),
-        ("esp32-c3", "", "riscv32-none-elf", "ilp32"),
+        ("cortex-m7", "", "thumbv7em-unknown-none-eabihf", ""),
+        ("cortex-m7", "soft", "thumbv7em-unknown-none-eabi", ""),
+        ("armv7-linux-gnueabi", "hard", "armv7-unknown-linux-gnueabihf", ""),
+        ("riscv64", "", "riscv64-unknown-linux-gnu", "lp64d"),
+        ("riscv64", "soft", "riscv64-unknown-linux-gnu", "lp64"),
+        ("riscv32", "", "riscv32-unknown-linux-gnu", "ilp32d"),
+        ("esp32-c3", "", "riscv32-unknown-none-elf", "ilp32"),
     ],
 )
 def test_float_abi(target: str, wanted: str, triple: str, abi: str) -> None:
@@ -99,7 +104,7 @@ def test_refusals(target: str, options: dict[str, str], message: str) -> None:
 
 
 def test_an_architecture_without_kernels() -> None:
-    with pytest.raises(UnsupportedError, match="no kernels for 'mips-linux-gnu'"):
+    with pytest.raises(UnsupportedError, match="no kernels for 'mips-unknown-linux-gnu'"):
         resolved("mips-linux-gnu")
 
 
@@ -134,3 +139,36 @@ def test_dump_takes_presets(tmp_path: Path) -> None:
     )
     assert status == 0, errors
     assert "thumb" in printed
+
+
+@pytest.mark.parametrize(
+    ("target", "float_abi", "flags"),
+    [("riscv64", "", 4), ("riscv64", "soft", 0), ("riscv32", "hard", 4), ("esp32-c3", "", 0)],
+)
+def test_a_riscv_object_says_how_floats_are_passed(
+    target: str, float_abi: str, flags: int, tmp_path: Path
+) -> None:
+    bundle(mlp(), tmp_path, BundleOptions("net"), CompileOptions(target, float_abi=float_abi))
+    with (tmp_path / "net.o").open("rb") as file:
+        assert ELFFile(file)["e_flags"] & 6 == flags
+
+
+@pytest.mark.parametrize(
+    ("target", "float_abi", "hard"),
+    [("cortex-m7", "", True), ("cortex-m4", "soft", False), ("rpi2", "", True)],
+)
+def test_an_arm_object_says_how_floats_are_passed(
+    target: str, float_abi: str, hard: bool, tmp_path: Path
+) -> None:
+    """GNU's linker refuses to link objects that do not agree about it."""
+    bundle(mlp(), tmp_path, BundleOptions("net"), CompileOptions(target, float_abi=float_abi))
+    with (tmp_path / "net.o").open("rb") as file:
+        attributes = ELFFile(file).get_section_by_name(".ARM.attributes")
+        assert isinstance(attributes, ARMAttributesSection)
+        (section,) = attributes.iter_subsections()
+        tags = {
+            each.tag: each.value
+            for part in section.iter_subsubsections()
+            for each in part.iter_attributes()
+        }
+    assert tags.get("TAG_ABI_VFP_ARGS", 0) == int(hard)

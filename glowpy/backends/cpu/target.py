@@ -33,6 +33,9 @@ CODE_MODELS = {
 }
 """What LLVM knows for each family; another one would end the process."""
 
+_SYSTEMS = ("linux", "none", "wasi", "freebsd", "netbsd", "openbsd", "windows", "macos", "darwin")
+"""What may stand where a triple's vendor belongs."""
+
 _32_BIT = frozenset({"arm", "thumb", "riscv32", "wasm32"})
 
 
@@ -52,7 +55,7 @@ def resolve_target(options: CompileOptions) -> CpuTarget:
     one without kernels.
     """
     how = with_preset(options)
-    named = how.target or host_triple()
+    named = _normalized(how.target) or host_triple()
     if not how.target and how.cpu in ("", "native"):
         cpu, assumed = host_cpu(), host_features()
         variant = select_variant(named, _adjusted(assumed, how.features))
@@ -79,6 +82,17 @@ def resolve_target(options: CompileOptions) -> CpuTarget:
     if how.features or cpu not in (host_cpu(), variant.cpu, *variant.cpus):
         _check_known(machine)
     return CpuTarget(machine, variant, 32 if variant.family in _32_BIT else 64)
+
+
+def _normalized(triple: str) -> str:
+    """The triple with its vendor, which people leave out.
+
+    LLVM would take the system for the vendor, and the ABI for the system: floats would be passed in other registers.
+    """
+    architecture, *rest = triple.split("-")
+    if not rest or not rest[0].startswith(_SYSTEMS):
+        return triple
+    return "-".join([architecture, "unknown", *rest])
 
 
 @cache

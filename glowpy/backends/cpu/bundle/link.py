@@ -61,7 +61,8 @@ def c_compiler(triple: str, *, system: bool = True) -> list[str]:
 
     Raises MissingToolError if there is none.
     """
-    names = ("cc", "gcc", "clang") if is_native(triple) else (f"{triple}-gcc",)
+    short = triple.replace("-unknown-", "-").replace("armv7-", "arm-")
+    names = ("cc", "gcc", "clang") if is_native(triple) else (f"{short}-gcc",)
     for name in names if system else ():
         found = shutil.which(name)
         if found:
@@ -94,7 +95,7 @@ def runner(triple: str) -> list[str]:
     program = "node" if family == "wasm32" else _EMULATORS[family]
     found = shutil.which(program)
     if found is None:
-        package = "Node 18 or later" if program == "node" else "QEMU's user mode (qemu-user)"
+        package = "Node 20 or later" if program == "node" else "QEMU's user mode (qemu-user)"
         raise MissingToolError(
             f"no {program} to run a program for {triple} with", note=f"install {package}"
         )
