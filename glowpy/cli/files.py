@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
+import zlib
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import IO
+from zipfile import BadZipFile
 
 import numpy as np
 
@@ -39,9 +41,12 @@ def read_text(path: str) -> str:
             f"cannot read the file: {error.strerror}", loc=Loc(path), note="check the path"
         ) from None
     except UnicodeDecodeError:
-        raise LoadError(
-            "expected text in UTF-8", loc=Loc(path), note="an ONNX model ends in .onnx"
-        ) from None
+        note = (
+            "glowpy dump prints an ONNX model as text"
+            if path.endswith(".onnx")
+            else "an ONNX model ends in .onnx"
+        )
+        raise LoadError("expected text in UTF-8", loc=Loc(path), note=note) from None
 
 
 def read_array(path: str) -> Array:
@@ -73,10 +78,10 @@ def read_arrays(path: str) -> dict[str, Array]:
 def _load_numpy(path: str) -> Array | dict[str, Array]:
     """What numpy reads from a .npy or .npz file, without unpickling anything."""
     try:
-        found = np.load(path, allow_pickle=False)
-        if isinstance(found, np.ndarray):
-            return _named(found)
-        with found:
+        with Path(path).open("rb") as file:
+            found = np.load(file, allow_pickle=False)
+            if isinstance(found, np.ndarray):
+                return _named(found)
             return {name: _named(found[name]) for name in found.files}
     except OSError as error:
         raise LoadError(
@@ -84,7 +89,7 @@ def _load_numpy(path: str) -> Array | dict[str, Array]:
             loc=Loc(path),
             note="inputs are .npy, .npz or .pb files",
         ) from None
-    except (ValueError, EOFError) as error:
+    except (ValueError, EOFError, MemoryError, BadZipFile, zlib.error) as error:
         raise LoadError(
             f"not a file of numbers that numpy can read: {error}",
             loc=Loc(path),

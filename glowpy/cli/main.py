@@ -6,11 +6,13 @@
 
 from __future__ import annotations
 
+import errno
 import sys
 import traceback
 from collections.abc import Sequence
 from contextlib import redirect_stderr, redirect_stdout
 from importlib.metadata import PackageNotFoundError, version
+from io import TextIOWrapper
 from typing import TextIO
 
 import click
@@ -49,6 +51,10 @@ VERBS = {
 }
 """Every verb by its name."""
 
+_UNEXPECTED = "this is a bug in glowpy; please report it with the model that causes it"
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+"""What the operating system says of a full disk."""
+
 for verb in VERBS.values():
     _glowpy.add_command(verb)
 
@@ -62,8 +68,9 @@ def _invoke(argv: Sequence[str]) -> int:
         click.echo(f"error: {error}", err=True)
         return 1
     except click.ClickException as error:
-        click.echo(f"error: {error.format_message()}", err=True)
-        if isinstance(error, click.UsageError) and error.ctx is not None:
+        is_help = isinstance(error, click.exceptions.NoArgsIsHelpError)
+        click.echo(f"{'' if is_help else 'error: '}{error.format_message()}", err=True)
+        if isinstance(error, click.UsageError) and error.ctx is not None and not is_help:
             click.echo(f"note: see {error.ctx.command_path} --help", err=True)
         return 1
     except click.Abort:
@@ -72,21 +79,30 @@ def _invoke(argv: Sequence[str]) -> int:
         # The reader went away: `glowpy dump ... | head`. Python would complain again when it flushes at exit.
         sys.stdout = None
         return 0
+    except OSError as error:
+        return _disk_full(error) if error.errno in _FULL else _bug(_UNEXPECTED)
     except InternalError as error:
-        traceback.print_exc()
-        click.echo(f"error: {error}", err=True)
-        return 2
+        return _bug(str(error))
     except Exception:  # noqa: BLE001 - whatever it is, it is ours, and the user must be told so
-        traceback.print_exc()
-        click.echo(
-            "error: this is a bug in glowpy; please report it with the model that causes it",
-            err=True,
-        )
-        return 2
+        return _bug(_UNEXPECTED)
+
+
+def _disk_full(error: OSError) -> int:
+    click.echo(f"error: cannot write the results: {error.strerror}", err=True)
+    sys.stdout = None  # what is left in its buffer cannot be written either
+    return 1
+
+
+def _bug(message: str) -> int:
+    traceback.print_exc()
+    click.echo(f"error: {message}", err=True)
+    return 2
 
 
 def main() -> None:
     """The installed `glowpy` script."""
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # a terminal may not know a model's names
     sys.exit(_invoke(sys.argv[1:]))
 
 

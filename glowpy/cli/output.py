@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 import click
@@ -32,8 +33,16 @@ def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]
 
 
 def print_json(figures: object) -> None:
-    """Prints one JSON value on standard output."""
-    click.echo(json.dumps(figures, indent=2))
+    """Prints one JSON value on standard output; null where a number is infinite or none, which JSON cannot say."""
+    click.echo(json.dumps(_finite(figures), indent=2, allow_nan=False))
+
+
+def _finite(figures: object) -> object:
+    if isinstance(figures, float) and not math.isfinite(figures):
+        return None
+    if isinstance(figures, Mapping):
+        return {key: _finite(value) for key, value in figures.items()}
+    return [_finite(each) for each in figures] if isinstance(figures, list | tuple) else figures
 
 
 @contextmanager

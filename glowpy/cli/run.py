@@ -22,7 +22,7 @@ from glowpy.cli.verb import Verb
 from glowpy.core.tensor import Array
 from glowpy.core.type import Type
 from glowpy.engine import BACKENDS
-from glowpy.support.names import legal_name
+from glowpy.support.names import UniqueNames
 
 __all__ = ["run_model"]
 
@@ -48,7 +48,13 @@ class _Run:
 @click.option("--shape", "shapes", multiple=True, help="NAME=1x3x224x224 or DIMENSION=1.")
 @click.option("--constants", default="", help="A .npz file with the constants of a .glow file.")
 @click.option("--function", "name", default="", help="Which function of a module with several.")
-@click.option("--seed", default=0, show_default=True, help="For inputs without a file.")
+@click.option(
+    "--seed",
+    type=click.IntRange(0),
+    default=0,
+    show_default=True,
+    help="For inputs without a file.",
+)
 @click.option("--backend", type=click.Choice(list(BACKENDS)), default="cpu", show_default=True)
 @click.option(
     "--output", "folder", type=click.Path(path_type=Path), help="Save outputs as .npy there."
@@ -152,10 +158,10 @@ def _timed_runs(
 ) -> tuple[dict[str, Array], list[float]]:
     """The outputs, and the seconds of every run."""
     instance = compiled.instance()
-    for port, array in feeds.items():
-        instance.write(port, array)
     seconds = []
     for _ in range(repeat):
+        for port, array in feeds.items():
+            instance.write(port, array)  # each time: an output may be an input as well
         start = time.perf_counter()
         instance.run()
         seconds.append(time.perf_counter() - start)
@@ -166,7 +172,8 @@ def _save(outputs: Mapping[str, Array], folder: Path | None) -> dict[str, Path]:
     """Writes the outputs to a folder, if there is one; the file of each."""
     if folder is None:
         return {}
-    files = {port: folder / f"{legal_name(port)}.npy" for port in outputs}
+    names = UniqueNames()
+    files = {port: folder / f"{names.take(port)}.npy" for port in outputs}
     for port, file in files.items():
         write_array(file, outputs[port])
     return files
@@ -174,7 +181,11 @@ def _save(outputs: Mapping[str, Array], folder: Path | None) -> dict[str, Path]:
 
 def _print_tables(run: _Run) -> None:
     rows = [
-        [name, str(run.types[name]), *_statistics(array), str(run.files.get(name, ""))]
+        [
+            *(name, str(run.types[name])),
+            *("-" if figure is None else f"{figure:.6g}" for figure in _statistics(array)),
+            str(run.files.get(name, "")),
+        ]
         for name, array in run.outputs.items()
     ]
     columns = ["output", "type", ">min", ">max", ">mean", "file"]
@@ -232,9 +243,10 @@ def _print_json(run: _Run) -> None:
     print_json(figures)
 
 
-def _statistics(array: Array) -> tuple[str, str, str]:
-    """Smallest, largest and mean element, as text; dashes for an empty array."""
+def _statistics(array: Array) -> tuple[float | None, float | None, float | None]:
+    """Smallest, largest and mean element; None for each of an empty array."""
     if array.size == 0:
-        return "-", "-", "-"
+        return None, None, None
     wide = array.astype(np.float64)
-    return f"{wide.min():.6g}", f"{wide.max():.6g}", f"{wide.mean():.6g}"
+    with np.errstate(invalid="ignore", over="ignore"):
+        return float(wide.min()), float(wide.max()), float(wide.mean())

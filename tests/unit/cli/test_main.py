@@ -1,12 +1,15 @@
 """Exit codes, streams, help."""
 
+import errno
 import io
 import subprocess
 import sys
 from pathlib import Path
 
 import click
+import onnx
 import pytest
+from onnx import parser
 
 from glowpy.cli import main
 from glowpy.support.errors import InternalError
@@ -49,6 +52,42 @@ def test_a_bug_is_exit_code_2_with_a_traceback(
     assert status == 2
     for word in ("Traceback", last, "bug in glowpy"):
         assert word in err
+
+
+def test_without_a_verb_there_is_help() -> None:
+    status, out, err = command()
+    assert (status, out) == (1, "")
+    assert err.startswith("Usage: glowpy")
+
+
+class FullDisk(io.StringIO):
+    """A stream on a disk without space."""
+
+    def write(self, text: str) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def test_a_full_disk_is_no_bug() -> None:
+    err = io.StringIO()
+    assert main.run(["opt", "--list"], io.StringIO(), FullDisk(), err) == 1
+    assert err.getvalue() == "error: cannot write the results: No space left on device\n"
+
+
+def test_a_terminal_without_unicode_shows_names_all_the_same(tmp_path: Path) -> None:
+    text = '<ir_version: 8, opset_import: ["": 17]> g (float[1] x) => (float[1] y) { y = Neg(x) }'
+    net = parser.parse_model(text)
+    net.graph.node[0].output[0] = net.graph.output[0].name = "é"
+    onnx.save(net, str(tmp_path / "net.onnx"))
+    done = subprocess.run(
+        [sys.executable, "-m", "glowpy", "run", str(tmp_path / "net.onnx")],
+        cwd=ROOT,
+        env={"PYTHONIOENCODING": "ascii:strict"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "\\xe9 " in done.stdout
 
 
 def test_standard_streams_are_given_back() -> None:

@@ -70,7 +70,69 @@ def test_an_archive_gives_every_input(model: str, tmp_path: Path) -> None:
     )
     found = figures(model, "--shape", "N=1", "--input", str(tmp_path / "all.npz"))
     (output,) = found["outputs"]
-    assert (output["min"], output["max"], output["mean"]) == ("2", "4", "3")
+    assert (output["min"], output["max"], output["mean"]) == (2, 4, 3)
+
+
+STATEFUL = """
+module {
+  placeholder %state : f32[2]
+  function @main { %t = add(%state, %state) : f32[2]  save(%t, %state) }
+}
+"""
+
+
+def test_every_run_begins_with_the_same_inputs() -> None:
+    found = figures("-", "--repeat", "3", "--check-with", "interpreter", stdin=STATEFUL)
+    assert [each["within"] for each in found["differences"]] == [True]
+
+
+def test_outputs_with_like_names_have_files_of_their_own(tmp_path: Path) -> None:
+    text = """
+    <ir_version: 8, opset_import: ["": 17]>
+    g (float[2] x) => (float[2] a, float[2] b) { a = Relu(x)  b = Neg(x) }
+    """
+    net = parser.parse_model(text)
+    for node, output, name in zip(net.graph.node, net.graph.output, ("y/1", "y:1"), strict=True):
+        node.output[0] = output.name = name
+    onnx.save(net, str(tmp_path / "net.onnx"))
+    found = figures(str(tmp_path / "net.onnx"), "--output", str(tmp_path / "out"))
+    first, second = (np.load(output["file"]) for output in found["outputs"])
+    assert (first > 0).all()
+    assert np.array_equal(first, -second)
+
+
+def test_json_has_no_infinities() -> None:
+    text = """module {
+      placeholder %y : f32[2]  placeholder %e : f32[0]
+      constant %c : f32[2] = [inf, nan]  constant %n : f32[0] = []
+      function @main { save(%c, %y)  save(%n, %e) }
+    }"""
+    for output in figures("-", stdin=text)["outputs"]:
+        assert (output["min"], output["max"], output["mean"]) == (None, None, None)
+
+
+@pytest.mark.parametrize("damage", ["truncated.npz", "garbled.npz", "huge.npy"])
+def test_a_damaged_input_file_is_the_users(model: str, tmp_path: Path, damage: str) -> None:
+    path = tmp_path / damage
+    if damage == "huge.npy":
+        header = b"{'descr': '<f4', 'fortran_order': False, 'shape': (1000000000000,), }"
+        path.write_bytes(b"\x93NUMPY\x01\x00\x76\x00" + header.ljust(117) + b"\n")
+        given = f"x={path}"
+    else:
+        np.savez_compressed(path, x=np.arange(100, dtype=np.float32))
+        data = bytearray(path.read_bytes())
+        data[80:90] = b"\xff" * 10
+        path.write_bytes(data[:200] if damage == "truncated.npz" else data)
+        given = str(path)
+    out = io.StringIO()
+    assert run(["run", model, "--shape", "N=1", "--input", given], io.StringIO(), out) == 1
+    assert f"{damage}: not a file of numbers" in out.getvalue()
+
+
+def test_a_seed_is_not_negative(model: str) -> None:
+    out = io.StringIO()
+    assert run(["run", model, "--shape", "N=1", "--seed", "-1"], io.StringIO(), out) == 1
+    assert "'--seed': -1 is not in the range" in out.getvalue()
 
 
 def test_random_inputs_are_the_same_until_the_seed_changes(model: str) -> None:
@@ -85,8 +147,8 @@ def test_repeat(model: str) -> None:
     assert found["backend"] == "interpreter"
 
 
-@pytest.mark.parametrize(("function", "mean"), [("half", "0.5"), ("twice", "2")])
-def test_text_on_standard_input(tmp_path: Path, function: str, mean: str) -> None:
+@pytest.mark.parametrize(("function", "mean"), [("half", 0.5), ("twice", 2)])
+def test_text_on_standard_input(tmp_path: Path, function: str, mean: float) -> None:
     np.save(tmp_path / "x.npy", np.ones(2, np.float32))
     argv = ["-", "--function", function, "--input", f"x={tmp_path / 'x.npy'}"]
     (output,) = figures(*argv, stdin=TEXT)["outputs"]
