@@ -123,14 +123,7 @@ def bundle(
         instrument="ir" if instrument_ir else "debug" if instrument_debug else "",
         **rest,
     )
-    machine = CompileOptions(
-        target=target,
-        cpu=cpu,
-        features=features,
-        float_abi=float_abi,
-        relocation=relocation,
-        code_model=code_model,
-    )
+    machine = CompileOptions(target, cpu, features, float_abi, relocation, code_model)
     assert output is not None
     with progress(f"bundling {options.name}"):
         made = make_bundle(loaded, output, options, machine)
