@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
 from glowpy.backend import CompileOptions
@@ -76,7 +76,7 @@ def resolve_target(options: CompileOptions) -> CpuTarget:
         abi,
     )
     try:
-        machine.check()
+        replace(machine, cpu="", features="").check()
     except UnknownTargetError as error:
         raise UserError(str(error), note="write it as LLVM does: aarch64-linux-gnu") from None
     if how.features or cpu not in (host_cpu(), variant.cpu, *variant.cpus):
