@@ -101,8 +101,11 @@ def test_resnet50_under_qemu(target: str, tmp_path: Path) -> None:
 )
 def test_under_node(target: str, name: str, tmp_path: Path) -> None:
     need("node")
-    make(tmp_path, target, name, weights="embedded", selftest=1)
+    made = make(tmp_path, target, name, weights="embedded", selftest=1)
     check(verify_bundle(tmp_path), 1, {"zig cc"})
+    assert made.report is not None
+    assert made.report.weights < made.report.flash < (tmp_path / "net.o").stat().st_size
+    assert made.report.instructions[0].text < made.report.text
 
 
 @pytest.mark.parametrize("target", ["cortex-m4", "cortex-m7", "cortex-m7-sp", "cortex-m33"])

@@ -19,6 +19,7 @@ from glowpy.backends.cpu.bundle.options import BundleOptions
 from glowpy.backends.cpu.bundle.project import cmake_text, example_text, operand_dump_text
 from glowpy.backends.cpu.bundle.report import SizeReport, check_budgets, measure
 from glowpy.backends.cpu.bundle.support_code import Golden, support_texts
+from glowpy.backends.cpu.bundle.wasm_file import is_wasm, read_wasm_sections
 from glowpy.backends.cpu.bundle.weights import weights_header, weights_listing
 from glowpy.backends.cpu.codegen import CodeOptions, generate_llvm, ir_text
 from glowpy.backends.cpu.compile import compile_whole
@@ -116,8 +117,9 @@ def _files(
         code, frames = compile_whole(text, target, "object_code")
         if options.weights == "embedded":
             code = embed(code, layout.constants)
-        if is_elf(code):
-            report = measure(layout, options, read_sections(code), frames)
+        if is_elf(code) or is_wasm(code):
+            sections = read_sections(code) if is_elf(code) else read_wasm_sections(code)
+            report = measure(layout, options, sections, frames)
             check_budgets(report, layout, options)
         elif options.max_flash or options.max_ram:
             raise UserError(

@@ -70,6 +70,11 @@ class BundleOptions:
                 f"--emit {self.emit}: a text cannot hold the weights",
                 note="--weights file or header, or --emit obj",
             )
+        if self.emit in ("asm", "llvm") and (self.max_ram or self.max_flash):
+            raise UserError(
+                f"--emit {self.emit}: the size of a text says nothing",
+                note="leave the budgets out, or --emit obj",
+            )
         if self.selftest and self.weights != "embedded":
             raise UserError(
                 "a self-test takes no arguments, so it needs the weights inside the object",
