@@ -31,7 +31,10 @@ __all__ = ["CodeOptions", "entry_name", "generate_llvm", "ir_text", "unsupported
 
 _MEMORY = (AllocInst, DeallocInst, ViewInst)
 _INLINE_ELEMENTS = 64
-"""A run on at most so many elements is inlined into the entry point: a call would cost more than it does."""
+"""A loop over at most so many elements is inlined into the entry point: a call would cost more than it does.
+
+Kernels never are: LLVM takes quadratic time for an entry point that holds many of them.
+"""
 
 
 def entry_name(program: Program) -> str:
@@ -137,8 +140,7 @@ def _calls(
             continue
         body = Body(module, f"{prefix}.{run[0].name or run[0].SCHEMA.mnemonic}", lines)
         _emit_run(body, run, facts)
-        count = max(ref.value.type.count for inst in run for ref in inst.operands)
-        function = module.function(body, inline=count <= _INLINE_ELEMENTS)
+        function = module.function(body, inline=_is_small_loop(run))
         yield Call(function, tuple(body.memories), run[0], lines[run[0]])
 
 
@@ -174,6 +176,15 @@ def _facts(program: Program, stacked: Sequence[Sequence[Instruction]]) -> Facts:
 
 def _is_immediate(inst: Instruction, facts: Facts) -> bool:
     return isinstance(inst, SplatInst) and inst.result.base in facts.immediates
+
+
+def _is_small_loop(run: Sequence[Instruction]) -> bool:
+    """Whether a call of the run's function would cost more than the run does."""
+    head = run[0]
+    if not (head.has(Trait.ELEMENTWISE) or isinstance(head, CopyInst | SplatInst)):
+        return False
+    count = max(ref.value.type.count for inst in run for ref in inst.operands)
+    return count <= _INLINE_ELEMENTS
 
 
 def _emit_run(body: Body, run: Sequence[Instruction], facts: Facts) -> None:

@@ -22,6 +22,7 @@ from glowpy.engine import context
 from glowpy.graph.function import Function, Module
 from glowpy.graph.node import Operand, Placeholder
 from glowpy.recipe import build_program, generate_ir, graph_recipe
+from glowpy.support.errors import UserError
 
 Network = Callable[[Function, Placeholder], Operand]
 
@@ -62,6 +63,27 @@ def test_equal_kernels_are_written_once() -> None:
     assert len(re.findall(r"define internal void @net\.first", text)) == 1
     assert "@net.second" not in text
     assert len(re.findall(r"call void @net\.first", text)) == 2
+
+
+def test_small_loops_are_inlined_and_small_kernels_are_not() -> None:
+    """An entry point with hundreds of kernels in it would take LLVM minutes."""
+
+    def build(f: Function, x: Placeholder) -> Operand:
+        node: Operand = x
+        for _ in range(50):
+            node = f.create_softmax("kernel", f.create_neg("loop", node), 1)
+        return node
+
+    text = llvm_of(network("f32[2x4]", build))
+    how = dict(re.findall(r"define internal void @net\.(\w+)\(.*\) (\w+) ", text))
+    assert (how["kernel"], how["loop"]) == ("noinline", "alwaysinline")
+    assert len(re.findall(r"call void @net\.kernel", text)) == 50
+
+
+@pytest.mark.parametrize("features", ["avx2", "+", "+avx2,,", "+avx2, -fma"])
+def test_features_have_signs(features: str) -> None:
+    with pytest.raises(UserError, match="expected changes such as"):
+        resolve_target(CompileOptions(features=features))
 
 
 def test_chain_behind_a_product_is_its_epilogue() -> None:
