@@ -106,13 +106,12 @@ def _check_known(machine: Machine) -> None:
 
 
 def _adjusted(features: frozenset[str], changes: str) -> frozenset[str]:
-    """`features` with `+a,-b` applied."""
+    """`features` with `+a,-b` applied. Raises UserError for changes of another form, which LLVM would abort at."""
     found = set(features)
-    for change in filter(None, changes.split(",")):
-        if change[0] == "-":
-            found.discard(change[1:])
-        else:
-            found.add(change.removeprefix("+"))
+    for change in changes.split(",") if changes else ():
+        if len(change) < 2 or change[0] not in "+-":
+            raise UserError(f"features: expected changes such as +avx2,-fma, got '{changes}'")
+        (found.discard if change[0] == "-" else found.add)(change[1:])
     return frozenset(found)
 
 
