@@ -66,10 +66,13 @@ def _check_weights(layout: Layout, options: BundleOptions, module: ModuleWriter)
 
 
 def _weights(layout: Layout, options: BundleOptions) -> Iterator[str]:
-    """A marker and zeros: the elements never travel through LLVM (see `object_file.embed`)."""
+    """A marker and zeros: the elements never travel through LLVM (see `object_file.embed`).
+
+    Externally initialized, as LLVM calls it: else the optimizer computes with the marker and the zeros.
+    """
     rest = max(layout.constants.size, len(MARKER)) - len(MARKER)
     yield (
-        f"@{options.name}_constants = constant <{{ [{len(MARKER)} x i8], [{rest} x i8] }}> "
+        f"@{options.name}_constants = externally_initialized constant <{{ [{len(MARKER)} x i8], [{rest} x i8] }}> "
         f"<{{ [{len(MARKER)} x i8] {_bytes(MARKER)}, [{rest} x i8] zeroinitializer }}>, align {ALIGNMENT}"
     )
 

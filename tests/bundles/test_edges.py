@@ -1,0 +1,50 @@
+"""Bundles of networks that have almost nothing: no inputs, no constants, no elements."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from glowpy import BundleOptions, Module, bundle, parse_type
+from glowpy.bundling import verify_bundle
+from tests.bundles.networks import need
+
+
+def constant_output() -> Module:
+    """A network without inputs: what it stores is a constant."""
+    module = Module()
+    f = module.create_function("main")
+    table = module.create_constant("table", np.linspace(1, 2, 24, dtype=np.float32))
+    f.create_save("save", table, module.create_placeholder("y", table.type))
+    return module
+
+
+def no_elements() -> Module:
+    """A network whose input and output have no elements."""
+    module = Module()
+    x, y = (module.create_placeholder(name, parse_type("f32[0x3]")) for name in "xy")
+    f = module.create_function("main")
+    f.create_save("save", f.create_relu("relu", x), y)
+    return module
+
+
+def in_place() -> Module:
+    """A network whose only placeholder is read and written."""
+    module = Module()
+    state = module.create_placeholder("state", parse_type("f32[5]"))
+    f = module.create_function("main")
+    f.create_save("save", f.create_relu("relu", state), state)
+    return module
+
+
+@pytest.mark.parametrize("make", [constant_output, no_elements, in_place])
+def test_programs_of_odd_networks(make: object, tmp_path: Path) -> None:
+    """The self-test runs the weights inside the object, which the optimizer must not take for what it sees."""
+    need("cc")
+    options = BundleOptions("net", weights="embedded", selftest=1, guard=True, api="dynamic")
+    bundle(make(), tmp_path, options)  # type: ignore[operator]
+    found = verify_bundle(tmp_path)
+    assert found.passed
+    assert found.selftest
