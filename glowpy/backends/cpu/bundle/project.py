@@ -81,9 +81,7 @@ _SELFTEST = Template("""\
 
 _NETWORK = Template("""\
 static int run_$entry(int argc, char **argv, const uint8_t *constants) {
-  const char *path;
-  size_t i;
-  int status;
+$locals  int status;
 $inputs
   status = $entry(constants, mutable_area, activations);
   if (status) {
@@ -201,7 +199,12 @@ def _network(entry: Entry, prefix: str) -> str:
     ports = [port for port in entry.ports if port.type.count]
     inputs = "".join(_port(_INPUT, entry, port, prefix) for port in ports if port.role != "output")
     outputs = "".join(_port(_OUTPUT, entry, port, prefix) for port in ports if port.role != "input")
-    return _NETWORK.substitute(entry=entry.name, inputs=inputs, outputs=outputs)
+    return _NETWORK.substitute(
+        entry=entry.name,
+        locals="  const char *path;\n  size_t i;\n" if ports else "",
+        inputs=inputs if ports else "  (void)argc;\n  (void)argv;",
+        outputs=outputs,
+    )
 
 
 def _port(template: Template, entry: Entry, port: Symbol, prefix: str) -> str:
