@@ -15,6 +15,7 @@ import numpy as np
 from glowpy.backend import CompileOptions, Port, Program
 from glowpy.backends.cpu.backend import CpuBackend
 from glowpy.backends.cpu.bundle.build import Bundle, build_bundle, bundle_fingerprint
+from glowpy.backends.cpu.bundle.c_names import complaint_about_network
 from glowpy.backends.cpu.bundle.options import BundleOptions
 from glowpy.backends.cpu.bundle.stored import read_bundle
 from glowpy.backends.cpu.bundle.support_code import Golden
@@ -239,7 +240,10 @@ def _entry_points(model: Module | Mapping[str, Module], name: str) -> dict[str, 
     for prefix, module in modules.items():
         for f in module.functions:
             parts = [prefix, f.name if len(module.functions) > 1 else ""]
-            found["_".join([name, *filter(None, parts)])] = f
+            entry = "_".join([name, *filter(None, parts)])
+            if complaint := complaint_about_network(entry, name, found):
+                raise UserError(complaint)
+            found[entry] = f
     if not found:
         raise UserError("expected a model with at least one function")
     return {name: next(iter(found.values()))} if len(found) == 1 else found

@@ -71,7 +71,7 @@ def build_bundle(
     Raises UserError if a budget is exceeded or the target cannot be linked for.
     """
     target = resolve_target(compile)
-    layout = lay_out(programs, guard=options.guard)
+    layout = lay_out(options.name, programs, guard=options.guard)
     files, report = _files(layout, options, compile, target, identity, golden)
     directory.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=directory.parent, prefix=f".{directory.name}.") as scratch:
@@ -126,7 +126,7 @@ def _files(
                 f"cannot measure object files for '{target.machine.triple}'",
                 note="leave the budgets out",
             )
-        library = _library(name, code, options, target)
+        library = _library(layout, code, options, target)
         files |= library
         if options.instrument == "debug":
             files[f"{name}.debug.c"] = operand_dump_text(options).encode()
@@ -138,10 +138,13 @@ def _files(
     return files, report
 
 
-def _library(name: str, code: bytes, options: BundleOptions, target: CpuTarget) -> dict[str, bytes]:
+def _library(
+    layout: Layout, code: bytes, options: BundleOptions, target: CpuTarget
+) -> dict[str, bytes]:
     """The object file, or the library made of it."""
+    name = options.name
     if options.emit == "lib":
-        symbols = [name, f"{name}_check_weights"]
+        symbols = [*(entry.name for entry in layout.entries), f"{name}_check_weights"]
         symbols += [f"{name}_selftest"] if options.selftest else []
         symbols += [f"{name}_constants"] if options.weights == "embedded" else []
         symbols += [f"{name}_config"] if options.api == "dynamic" else []

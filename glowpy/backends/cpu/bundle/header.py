@@ -219,5 +219,6 @@ def _accessor(entry: Entry, port: Symbol) -> Iterator[str]:
 
 
 def _comment(text: str) -> str:
-    """`text` as it may stand in a C comment."""
-    return text.replace("*/", "* /").replace("\n", " ")
+    """`text` as it may stand in a C comment: compilers warn of another in it, and of marks that turn text around."""
+    printable = "".join(letter if letter.isprintable() else " " for letter in text)
+    return printable.replace("*/", "* /").replace("/*", "/ *")

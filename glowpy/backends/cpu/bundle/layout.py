@@ -75,8 +75,9 @@ class Layout:
         return zlib.crc32(self.constants.tobytes())
 
 
-def lay_out(programs: Mapping[str, Program], *, guard: bool) -> Layout:
-    """The layout of a bundle with these networks, by the names of their entry points."""
+def lay_out(bundle: str, programs: Mapping[str, Program], *, guard: bool) -> Layout:
+    """The layout of a bundle of this name with these networks, by the names of their entry points."""
+    macros = {f"{bundle}_{area}".upper() for area in ("constants", "mutable", "activations")}
     slots: dict[tuple[str, str], Slot] = {}
     tensors: list[tuple[Slot, Tensor]] = []
     end = 0
@@ -93,7 +94,7 @@ def lay_out(programs: Mapping[str, Program], *, guard: bool) -> Layout:
             own.append(replace(slots[key], name=slot.name))
         plan = replace(program.plan, constant=Area(end, tuple(own)))
         placed = replace(program, plan=plan)
-        entries.append(Entry(name, placed, _symbols(placed)))
+        entries.append(Entry(name, placed, _symbols(name, placed, macros)))
     entries = [
         replace(
             e,
@@ -113,7 +114,12 @@ def lay_out(programs: Mapping[str, Program], *, guard: bool) -> Layout:
     return Layout(tuple(entries), constants, mutable, peak + (2 * GUARD_BYTES if guard else 0))
 
 
-def _symbols(program: Program) -> tuple[Symbol, ...]:
+def _symbols(entry: str, program: Program, macros: set[str]) -> tuple[Symbol, ...]:
+    """Everything of a network that can be seen.
+
+    Ports differ in more than capitals, for the header's macros are all in capitals; `macros` has what those of the
+    bundle begin with, and gets those of the ports.
+    """
     outputs = {port.placeholder for port in program.outputs}
     inputs = {port.placeholder for port in program.inputs}
     ports: dict[str, Port] = {
@@ -132,6 +138,9 @@ def _symbols(program: Program) -> tuple[Symbol, ...]:
             else "input"
         )
         name = names.take(port.name)
+        while (macro := f"{entry}_{name}".upper()) in macros:
+            name = names.take(name)
+        macros.add(macro)
         symbols.append(Symbol(name, port.name, placeholder, role, port.type, slot.start))
     symbols.extend(
         Symbol(

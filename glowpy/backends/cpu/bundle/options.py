@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import Literal, get_args
 
+from glowpy.backends.cpu.bundle.c_names import complaint_about
 from glowpy.support.errors import UserError
 
 __all__ = ["Api", "BundleOptions", "Emit", "InstrumentKind", "WeightsPlace"]
@@ -14,8 +14,6 @@ Api = Literal["static", "dynamic"]
 InstrumentKind = Literal["", "ir", "debug"]
 Emit = Literal["obj", "lib", "shared", "asm", "llvm"]
 WeightsPlace = Literal["file", "embedded", "header"]
-
-_NAME = re.compile(r"[A-Za-z_]\w*")
 
 
 @dataclass(frozen=True)
@@ -35,7 +33,7 @@ class BundleOptions:
         max_ram: Largest sum of mutable and activation bytes; 0 for no limit.
         max_flash: Largest sum of code, read-only data and weights in bytes; 0 for no limit.
 
-    Raises UserError for a name that is no C identifier, a word that is no choice, and options that do not go together.
+    Raises UserError for a name that C has no place for, a word that is no choice, and options that do not go together.
     """
 
     name: str
@@ -50,11 +48,8 @@ class BundleOptions:
     max_flash: int = 0
 
     def __post_init__(self) -> None:
-        if not _NAME.fullmatch(self.name):
-            raise UserError(
-                f"expected a C identifier as the bundle's name, got '{self.name}'",
-                note="give one with --name",
-            )
+        if complaint := complaint_about(self.name):
+            raise UserError(complaint, note="give another with --name")
         for option, value, choices in (
             ("api", self.api, get_args(Api)),
             ("emit", self.emit, get_args(Emit)),

@@ -158,7 +158,7 @@ def operand_dump_text(options: BundleOptions) -> str:
 def example_text(layout: Layout, options: BundleOptions) -> str:
     """`main.c`, in C99."""
     name, upper = options.name, options.name.upper()
-    embedded, qualified = options.weights != "file", _qualified(layout)
+    embedded, qualified = options.weights != "file", len(layout.entries) > 1
     area = f"static const uint8_t *const constants = {name}_constants;"
     load = ""
     if not embedded:
@@ -185,13 +185,6 @@ def example_text(layout: Layout, options: BundleOptions) -> str:
         else "INPUT=FILE | OUTPUT=FILE",
         selftest=_SELFTEST.substitute(name=name) if options.selftest else "",
         calls=calls,
-    )
-
-
-def _qualified(layout: Layout) -> bool:
-    """Whether arguments of main.c name the network as well: `verify` knows the same rule."""
-    return len(layout.entries) > 1 or any(
-        port.name == "constants" for entry in layout.entries for port in entry.ports
     )
 
 

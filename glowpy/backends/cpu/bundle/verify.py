@@ -212,7 +212,6 @@ def _ports(network: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 def _argument(
     networks: Sequence[Mapping[str, Any]], network: Mapping[str, Any], symbol: Mapping[str, Any]
 ) -> str:
-    """How main.c calls an input or output: with its network's name where the name alone is not enough."""
-    names = [port["name"] for each in networks for port in _ports(each)]
-    prefix = f"{network['name']}." if len(networks) > 1 or "constants" in names else ""
+    """How main.c calls an input or output: with its network's name if there are several."""
+    prefix = f"{network['name']}." if len(networks) > 1 else ""
     return f"{prefix}{symbol['name']}"
