@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import platform
 from pathlib import Path
 from typing import Any
@@ -85,12 +84,10 @@ def test_under_qemu(target: str, name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@first_use_of_zig
+@pytest.mark.timeout(400)
 @pytest.mark.parametrize("target", list(QEMU))
 def test_resnet50_under_qemu(target: str, tmp_path: Path) -> None:
     need(QEMU[target])
-    if target != "rpi4" and not os.environ.get("GLOWPY_ALL_BUNDLES"):
-        pytest.skip("takes more than a minute; set GLOWPY_ALL_BUNDLES=1 to run it")
     make(tmp_path, target, "resnet50")
     check(verify_bundle(tmp_path), 1, {"zig cc"})
 
