@@ -84,7 +84,7 @@ def test_under_qemu(target: str, name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(400)
+@first_use_of_zig
 @pytest.mark.parametrize("target", list(QEMU))
 def test_resnet50_under_qemu(target: str, tmp_path: Path) -> None:
     need(QEMU[target])
