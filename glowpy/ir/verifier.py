@@ -11,11 +11,13 @@
   exactly the same bytes.
 - A predicate is of kind bool. Attributes are those of the schema, of their kinds.
 - Instructions that only move or combine elements agree about kinds; copies agree about types.
+- Operands have the types that inference gives the node the instruction was declared with, and
+  what else the class's own rule says: `@verify_inst(XInst)` in `ops/`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.schema import Access, Trait, check_attrs
@@ -25,8 +27,12 @@ from glowpy.ir.irfunction import IRFunction
 from glowpy.ir.printer import print_inst
 from glowpy.ir.value import Value, WeightVar
 from glowpy.support.errors import Diagnostic, UserError, VerifyError
+from glowpy.support.rules import Rules
 
-__all__ = ["verify_irfunction"]
+__all__ = ["verify_inst", "verify_irfunction"]
+
+verify_inst: Rules[Callable[..., Iterator[str]]] = Rules("verify_inst")
+"""`@verify_inst(XInst)` functions take the instruction, and yield what is wrong with its operands' types."""
 
 
 def verify_irfunction(f: IRFunction) -> None:
@@ -111,6 +117,9 @@ def _accesses(inst: Instruction, written: set[Value]) -> Iterator[str]:
 def _own(inst: Instruction) -> Iterator[str]:
     try:
         check_attrs(inst.SCHEMA.mnemonic, inst.SCHEMA.attrs, inst.attrs)
+        rule = verify_inst.get(type(inst))
+        if rule is not None:
+            yield from rule(inst)
     except UserError as error:
         yield error.diagnostics[0].message.removeprefix(f"{inst.SCHEMA.mnemonic}: ")
         return

@@ -4,13 +4,25 @@ How types are inferred and verified, how nodes are lowered and translated, what 
 this package fills the rule tables.
 """
 
-from glowpy.ops import backend_cpu, conv, elementwise, gather, matmul, norm, pool, reduce, shape
+from glowpy.ops import (
+    backend_cpu,
+    conv,
+    elementwise,
+    gather,
+    instructions,
+    matmul,
+    norm,
+    pool,
+    reduce,
+    shape,
+)
 
 __all__ = [
     "backend_cpu",
     "conv",
     "elementwise",
     "gather",
+    "instructions",
     "matmul",
     "norm",
     "pool",

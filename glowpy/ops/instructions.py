@@ -1,0 +1,90 @@
+"""What the types of an instruction's operands must be: what inference says of the node it was declared with.
+
+Instructions without a node, and those of typed nodes, whose result type cannot be inferred, have rules of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+
+from glowpy.backends.cpu import insts_gen as cpu_insts
+from glowpy.backends.cpu import nodes_gen as cpu_nodes
+from glowpy.core.elemkind import ElemKind
+from glowpy.core.schema import Access, Trait
+from glowpy.core.shape import broadcast_shapes
+from glowpy.core.type import Shape
+from glowpy.graph.infer import infer_types
+from glowpy.graph.node import Node
+from glowpy.graph.nodes_gen import NODES
+from glowpy.ir.inst import Instruction
+from glowpy.ir.insts_gen import (
+    INSTS,
+    BroadcastInst,
+    ConvertInst,
+    ExtractTensorInst,
+    InsertTensorInst,
+)
+from glowpy.ir.verifier import verify_inst
+
+__all__: list[str] = []
+
+
+def _inferred(node: type[Node], inst: Instruction) -> Iterator[str]:
+    """Raises UserError where the inputs do not fit together."""
+    read = [ref.value.type for ref in inst.operands if ref.access is Access.IN]
+    if Trait.ELEMENTWISE in node.SCHEMA.traits:
+        same = read[1:] if len(read) == 3 else read
+        if len({type.kind for type in same}) > 1:
+            yield f"expected inputs of one element kind, got {', '.join(map(str, read))}"
+        if len(read) == 3 and read[0].kind is not ElemKind.BOOL:
+            yield f"expected a condition of kind bool, got {read[0]}"
+    written = [ref.value for ref in inst.operands if ref.access is Access.OUT]
+    for value, expected in zip(written, infer_types(node, read, inst.attrs), strict=True):
+        if (value.type.kind, value.type.shape) != (expected.kind, expected.shape):
+            yield f"%{value.name} has type {value.type}, expected {expected}"
+
+
+@verify_inst(BroadcastInst, ConvertInst)
+def _expanded(inst: BroadcastInst | ConvertInst) -> Iterator[str]:
+    result, source = inst.result.type, inst.input.type
+    if broadcast_shapes(result.shape, source.shape) != result.shape:
+        yield f"{source} does not broadcast to {result}"
+
+
+@verify_inst(ExtractTensorInst)
+def _extract(inst: ExtractTensorInst) -> Iterator[str]:
+    yield from _box(inst.result.type.shape, inst.input.type.shape, inst.offsets, inst.steps)
+
+
+@verify_inst(InsertTensorInst)
+def _insert(inst: InsertTensorInst) -> Iterator[str]:
+    part, whole = inst.input.type.shape, inst.result.type.shape
+    yield from _box(part, whole, inst.offsets, (1,) * len(inst.offsets))
+
+
+def _box(
+    part: Shape, whole: Shape, offsets: tuple[int, ...], steps: tuple[int, ...]
+) -> Iterator[str]:
+    """Whether the elements at offset + step * index lie inside the larger tensor in every dimension."""
+    if not len(part) == len(whole) == len(offsets) == len(steps):
+        yield f"expected {len(whole)} dimensions, got {len(part)}, {len(offsets)} offsets and {len(steps)} steps"
+        return
+    for axis, (count, size, offset, step) in enumerate(
+        zip(part, whole, offsets, steps, strict=True)
+    ):
+        ends = (offset, offset + step * (count - 1)) if count else ()
+        if any(not 0 <= end < size for end in ends):
+            yield f"elements {min(ends)} to {max(ends)} lie outside dimension {axis} of size {size}"
+
+
+def _declare() -> None:
+    """Adds the rule of every instruction that was declared with a node whose type can be inferred."""
+    nodes = {cls.SCHEMA.mnemonic: cls for cls in (*NODES, *cpu_nodes.NODES)}
+    for inst in (*INSTS, *cpu_insts.INSTS):
+        node = nodes.get(inst.SCHEMA.mnemonic)
+        if node is not None and node.SCHEMA.results and Trait.TYPED not in node.SCHEMA.traits:
+            verify_inst(inst)(partial(_inferred, node))
+
+
+_declare()
