@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 
 from glowpy.ir.irfunction import IRFunction
 from glowpy.ir.liveness import lifetimes
@@ -103,7 +104,8 @@ def _violations(f: IRFunction, found: MemoryPlan) -> Iterator[str]:
         if place is None or place.size != weight.type.size:
             yield f"weight %{weight.name} of {weight.type.size} bytes has no slot of that size"
     for area in (found.mutable, found.constant):
-        for before, behind in zip(area.slots, area.slots[1:], strict=False):
+        placed = sorted(area.slots, key=lambda slot: (slot.start, slot.end))
+        for before, behind in pairwise(placed):
             if behind.start < before.end:
                 yield f"%{before.name} and %{behind.name} overlap"
     yield from _walk(f, {slot.name: slot for slot in found.activations.slots})

@@ -114,6 +114,23 @@ def test_damage_is_caught(damage: Callable[[MemoryPlan], MemoryPlan], message: s
     assert message in str(caught.value)
 
 
+@pytest.mark.parametrize("mutability", [Mutability.MUTABLE, Mutability.CONSTANT])
+def test_weights_do_not_share_memory_in_whatever_order_the_plan_has_them(
+    mutability: Mutability,
+) -> None:
+    f = IRFunction("main")
+    for name in "abc":
+        f.create_weight(name, Type(ElemKind.I8, (200,)), mutability)
+    found = plan(f)
+    area = "mutable" if mutability is Mutability.MUTABLE else "constant"
+    a, b, c = getattr(found, area).slots
+    spread = {area: replace(getattr(found, area), slots=(c, a, b))}
+    check(f, replace(found, **spread))
+    moved = {area: replace(getattr(found, area), slots=(a, c, replace(b, start=64)))}
+    with pytest.raises(VerifyError, match="%a and %b overlap"):
+        check(f, replace(found, **moved))
+
+
 @settings(max_examples=40, deadline=None)
 @given(intervals.filter(lambda buffers: len(buffers) > 1), st.randoms(use_true_random=False))
 def test_moving_a_buffer_onto_a_living_one_is_caught(
