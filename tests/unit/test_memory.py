@@ -153,6 +153,15 @@ def test_moving_a_buffer_onto_a_living_one_is_caught(
         check(f, _damaged(found, index, replace(moved, start=onto.start)))
 
 
+def test_an_access_outside_a_life_is_caught() -> None:
+    f = program([(0, 5, 64)])
+    alloc, *rest = f.instructions
+    ended = next(i for i in rest if i.SCHEMA.mnemonic == "dealloc")
+    f.replace_instructions([alloc, ended, *(i for i in rest if i is not ended)])
+    with pytest.raises(VerifyError, match="splat uses %b while its buffer is not alive"):
+        check(f, plan(f))
+
+
 def test_buffers_that_do_not_live_together_share_memory() -> None:
     found = plan(program([(0, 0, 640), (1, 0, 640), (2, 0, 640)]))
     assert found.peak == 640
