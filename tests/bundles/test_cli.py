@@ -97,7 +97,7 @@ def test_refusals(
 
 @pytest.mark.parametrize(
     ("limit", "blamed"),
-    [("--max-flash", "constant %"), ("--max-ram", "most is alive at")],
+    [("--max-flash", "cpu_matmul 'first"), ("--max-ram", "most is alive at")],
 )
 @pytest.mark.parametrize("target", ["cortex-m7", "wasm"])
 def test_budgets_name_what_takes_most(target: str, limit: str, blamed: str, tmp_path: Path) -> None:

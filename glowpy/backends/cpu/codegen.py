@@ -96,7 +96,8 @@ def generate_llvm(
     debug = DebugInfo(*how.debug) if how.debug is not None else None
     module = ModuleWriter(target.pointer_bits, target.variant.vector_bytes, debug)
     if how.report_stack:
-        module.attributes += ' "warn-stack-size"="0"'
+        # LLVM does not count what a function uses of the red zone.
+        module.attributes += ' noredzone "warn-stack-size"="0"'
     entries = [description_types()] if how.entry.instrument == "symbols" else []
     for name, (program, first_line) in zip(programs, _placed(programs), strict=True):
         lines = instruction_lines(program.ir, first_line)

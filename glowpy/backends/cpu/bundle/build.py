@@ -119,7 +119,7 @@ def _files(
             code = embed(code, layout.constants)
         if is_elf(code) or is_wasm(code):
             sections = read_sections(code) if is_elf(code) else read_wasm_sections(code)
-            report = measure(layout, options, sections, frames)
+            report = measure(layout, options, target, sections, frames)
             check_budgets(report, layout, options)
         elif options.max_flash or options.max_ram:
             raise UserError(

@@ -8,6 +8,8 @@ from typing import Any
 from glowpy.backends.cpu.bundle.layout import Layout
 from glowpy.backends.cpu.bundle.options import BundleOptions
 from glowpy.backends.cpu.object_file import Sections
+from glowpy.backends.cpu.target import CpuTarget
+from glowpy.ir.value import WeightVar
 from glowpy.support.errors import UserError
 
 __all__ = ["InstructionSize", "SizeReport", "check_budgets", "measure"]
@@ -32,7 +34,8 @@ class SizeReport:
         weights: The constants of all networks.
         mutable: Inputs and outputs.
         arena: The activations.
-        stack: The deepest chain of calls: entry point, network, instruction.
+        stack: The deepest chain of calls: self-test, entry point, network, instruction. What memcpy and memset use is
+            not in it.
         data: Writable and zero-initialised data in the object: the self-test's memory.
         instructions: The instructions, the largest first.
     """
@@ -62,7 +65,11 @@ class SizeReport:
 
 
 def measure(
-    layout: Layout, options: BundleOptions, sections: Sections, frames: dict[str, int]
+    layout: Layout,
+    options: BundleOptions,
+    target: CpuTarget,
+    sections: Sections,
+    frames: dict[str, int],
 ) -> SizeReport:
     """The report of a compiled bundle. `frames` has the stack frame of every function by its name."""
     weights = layout.constants.size
@@ -73,48 +80,77 @@ def measure(
         for name, size in sections.functions.items()
         if name.partition(".")[0] in entries and "." in name
     ]
-    shell = max(
-        (frames.get(name, 0) + frames.get(f"{name}_bound", 0) for name in entries), default=0
-    )
+    chain = [
+        max((frames.get(name, 0) for name in entries), default=0),
+        max((frames.get(f"{name}_bound", 0) for name in entries), default=0),
+        max((each.stack for each in inner), default=0),
+    ]
+    if options.selftest:
+        chain.append(frames.get(f"{options.name}_selftest", 0))
     return SizeReport(
         text=sections.text,
         rodata=max(rodata, 0),
         weights=weights,
         mutable=layout.mutable_size,
         arena=layout.activations_size,
-        stack=shell + max((each.stack for each in inner), default=0),
+        stack=sum(chain) + _outside_frames(target, len(chain)),
         data=sections.data + sections.bss,
         instructions=tuple(sorted(inner, key=lambda each: (-each.text, each.name))),
     )
 
 
+def _outside_frames(target: CpuTarget, calls: int) -> int:
+    """Bytes of stack that no frame has: return addresses, on x86, and what it takes to align a frame for vectors."""
+    family = target.variant.family
+    aligned = 8 if family in ("arm", "thumb") else 16
+    return max(target.variant.vector_bytes - aligned, 0) + (8 * calls if family == "x86_64" else 0)
+
+
 def check_budgets(report: SizeReport, layout: Layout, options: BundleOptions) -> None:
     """Raises UserError that names what to blame if a budget is exceeded."""
     if options.max_flash and report.flash > options.max_flash:
-        largest = max(
-            (
-                symbol
-                for entry in layout.entries
-                for symbol in entry.symbols
-                if symbol.role == "constant"
-            ),
-            key=lambda symbol: symbol.type.size,
-            default=None,
-        )
-        blame = (
-            f"constant %{largest.name} ({largest.type}) alone takes {largest.type.size}"
-            if largest is not None
-            else "code"
-        )
         raise UserError(
-            f"the bundle takes {report.flash} bytes of flash, expected at most {options.max_flash}: "
-            f"text {report.text}, rodata {report.rodata}, weights {report.weights}; {blame}"
+            f"the bundle takes {report.flash} bytes of flash, expected at most {options.max_flash}: text "
+            f"{report.text}, rodata {report.rodata}, weights {report.weights}; {_heaviest(report, layout)}"
         )
     if options.max_ram and report.ram > options.max_ram:
         raise UserError(
             f"the bundle takes {report.ram} bytes of RAM, expected at most {options.max_ram}: inputs and outputs "
-            f"{report.mutable}, activations {report.arena}, stack {report.stack}, data {report.data}; {_peak(layout)}"
+            f"{report.mutable}, activations {report.arena}, stack {report.stack}, data {report.data}; "
+            f"{_hungriest(report, layout)}"
         )
+
+
+def _heaviest(report: SizeReport, layout: Layout) -> str:
+    """The instruction with the most code and constants."""
+    code = {each.name: each.text for each in report.instructions}
+    most, where = 0, "no instruction has code or constants"
+    for entry in layout.entries:
+        for inst in entry.program.ir.instructions:
+            bases = {ref.value.base for ref in inst.operands}
+            constants = [b for b in bases if isinstance(b, WeightVar) and b.is_constant]
+            total = code.get(inst.name, 0) + sum(each.type.size for each in constants)
+            if total > most:
+                most = total
+                largest = sorted(constants, key=lambda each: (-each.type.size, each.name))
+                parts = [f"%{each.name} ({each.type.size})" for each in largest]
+                parts.append(f"code ({code.get(inst.name, 0)})")
+                where = (
+                    f"{inst.SCHEMA.mnemonic} '{inst.name}' takes {total} bytes: {', '.join(parts)}"
+                )
+    return where
+
+
+def _hungriest(report: SizeReport, layout: Layout) -> str:
+    """Where the most bytes are alive, or what takes the others: the instruction with the largest frame, a port."""
+    deepest = max(report.instructions, key=lambda each: each.stack, default=None)
+    if deepest is not None and deepest.stack > report.arena:
+        return f"'{deepest.name}' has the largest stack frame: {deepest.stack} bytes"
+    if report.arena:
+        return _peak(layout)
+    ports = [port for entry in layout.entries for port in entry.ports]
+    largest = max(ports, key=lambda port: port.type.size)
+    return f"{largest.role} '{largest.original}' alone takes {largest.type.size}"
 
 
 def _peak(layout: Layout) -> str:
