@@ -194,3 +194,11 @@ def test_cmake(emit: str, weights: str, tmp_path: Path) -> None:
     done = command(tmp_path, "build/net_example")
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[1].startswith("y: ")
+
+
+def test_gnu_as_assembles_the_text_with_debug_information(tmp_path: Path) -> None:
+    need("gcc", "readelf")
+    make(tmp_path, emit="asm", debug=True)
+    done = command(tmp_path, "gcc", "-c", "net.s", "-o", "net.o")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "net.ir" in command(tmp_path, "readelf", "--debug-dump=decodedline", "net.o").stdout

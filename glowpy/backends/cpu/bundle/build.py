@@ -100,7 +100,8 @@ def _files(
             instrument="symbols" if options.instrument else "",
             bundle=name,
         ),
-        (f"{name}.ir", ".") if options.debug else None,
+        # GNU as takes no folder beside the file.
+        (f"{name}.ir", "" if options.emit == "asm" else ".") if options.debug else None,
         report_stack=True,
         support=lambda module: support_texts(layout, options, module, golden),
     )
