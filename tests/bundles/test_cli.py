@@ -115,6 +115,21 @@ def test_budgets_name_what_takes_most(target: str, limit: str, blamed: str, tmp_
     assert glow(*words, "--target", target, limit, "64K")[0] == 0
 
 
+def test_a_place_that_cannot_be_written(model: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("mine")
+    (tmp_path / "out" / "my_net_2.h").mkdir(parents=True)
+    for place, reason in (
+        (tmp_path / "file", "File exists"),
+        (tmp_path / "file" / "below", "File exists"),
+        (tmp_path / "out", "Is a directory"),
+    ):
+        status, _, errors = glow("bundle", model, "-o", place, "--target", "rpi4")
+        assert (status, f"cannot write the bundle: {reason}" in errors) == (1, True), errors
+        assert str(place) in errors
+    assert (tmp_path / "file").read_text() == "mine"
+    assert names(tmp_path) == {"file", "out", model.name}
+
+
 def test_check(model: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     words = ("--target", "rpi4", "--guard", "--code-model", "large", "--name", "n")

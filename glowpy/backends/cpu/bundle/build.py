@@ -27,6 +27,7 @@ from glowpy.backends.cpu.entry import EntryOptions
 from glowpy.backends.cpu.object_file import embed, is_elf, read_sections
 from glowpy.backends.cpu.target import CpuTarget, resolve_target
 from glowpy.support.errors import UserError
+from glowpy.support.loc import Loc
 
 __all__ = ["Bundle", "build_bundle", "bundle_fingerprint"]
 
@@ -68,11 +69,21 @@ def build_bundle(
         identity: glowpy's version and the fingerprint, for the manifest.
         golden: Runs for the self-test, by entry point; empty without one.
 
-    Raises UserError if a budget is exceeded or the target cannot be linked for.
+    Raises UserError if a budget is exceeded, the target cannot be linked for, or the folder cannot be written.
     """
     target = resolve_target(compile)
     layout = lay_out(options.name, programs, guard=options.guard)
     files, report = _files(layout, options, compile, target, identity, golden)
+    try:
+        _write(files, directory)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise UserError(f"cannot write the bundle: {reason}", loc=Loc(str(directory))) from error
+    return Bundle(directory, tuple(files), report)
+
+
+def _write(files: Mapping[str, bytes], directory: Path) -> None:
+    """Writes all files, or none where there is no room for them."""
     directory.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=directory.parent, prefix=f".{directory.name}.") as scratch:
         for name, content in files.items():
@@ -80,7 +91,6 @@ def build_bundle(
         directory.mkdir(exist_ok=True)
         for name in files:
             Path(scratch, name).replace(directory / name)
-    return Bundle(directory, tuple(files), report)
 
 
 def _files(
