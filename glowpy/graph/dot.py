@@ -17,7 +17,7 @@ import shutil
 import subprocess
 
 from glowpy.graph.function import Function
-from glowpy.graph.node import Constant, Node, NodeValue, Storage
+from glowpy.graph.node import PREDICATE, Constant, Node, NodeValue, Storage
 from glowpy.support.errors import UserError
 from glowpy.support.text import print_attr
 
@@ -57,9 +57,16 @@ def print_dot(f: Function) -> str:
         ids[node] = f"n{index}"
         lines.append(f"  n{index} [label={_quoted(_label(node))}, shape=box];")
     for node in f.topological():
-        names = (*node.SCHEMA.inputs, "predicate")
-        lines += [_edge(ids, node, names[index], value) for index, value in node.operands()]
+        lines += [_edge(ids, node, _name(node, index), value) for index, value in node.operands()]
     return "\n".join([*lines, "}"]) + "\n"
+
+
+def _name(node: Node, index: int) -> str:
+    """What operand `index` is called; those of a variadic node have numbers."""
+    if index == PREDICATE:
+        return "predicate"
+    names = node.SCHEMA.inputs
+    return f"{names[0]} {index}" if node.SCHEMA.variadic else names[index]
 
 
 def _edge(ids: dict[Storage | Node, str], node: Node, name: str, value: NodeValue) -> str:

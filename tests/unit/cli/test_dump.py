@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from glowpy.cli.main import run
+from glowpy.core.type import parse_type
 from glowpy.graph.dot import print_dot
+from glowpy.graph.function import Module
 from glowpy.graph.parser import parse_module
 from glowpy.graph.printer import print_module
 from glowpy.ir.parser import parse_irfunction
@@ -107,3 +109,13 @@ def test_dumping_changes_nothing() -> None:
     before = print_module(module)
     print_dot(module.main)
     assert print_module(module) == before
+
+
+def test_dot_numbers_the_operands_of_a_variadic_node() -> None:
+    module = Module()
+    f = module.create_function("main")
+    x = module.create_placeholder("x", parse_type("f32[2x3]"))
+    f.create_concat("joined", (x, f.create_neg("n", x), x), 0)
+    source = print_dot(f)
+    for index in range(3):
+        assert f'[label="inputs {index}"]' in source
