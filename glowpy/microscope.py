@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from glowpy.backends.interpreter.backend import InterpreterBackend
+from glowpy.engine import BACKENDS
 from glowpy.graph.function import Module
 from glowpy.graph.parser import parse_module
 from glowpy.graph.printer import print_module
@@ -30,6 +31,9 @@ from glowpy.support.text import Lexer
 
 __all__ = ["PASSES", "run_passes"]
 
+_NODES = tuple(node for backend in BACKENDS.values() for node in backend.nodes)
+_INSTRUCTIONS = tuple(inst for backend in BACKENDS.values() for inst in backend.instructions)
+
 Subject = Module | IRFunction | MemoryPlan
 
 
@@ -37,7 +41,7 @@ def irgen(subject: Subject) -> IRFunction:
     """Schedules the only function of a module and generates its IR."""
     if not isinstance(subject, Module):
         raise UserError("irgen: expected a module", note="it makes an IR function of one")
-    return generate(subject.main, schedule(subject.main))
+    return generate(subject.main, schedule(subject.main), _INSTRUCTIONS)
 
 
 def memory(subject: Subject) -> MemoryPlan:
@@ -87,11 +91,11 @@ def run_passes(text: str, file: str, names: Sequence[str], ctx: PassContext) -> 
 def _parsed(text: str, file: str) -> Subject:
     match Lexer(text, file).peek.text:
         case "irfunction":
-            return parse_irfunction(text, file)
+            return parse_irfunction(text, file, extra=_INSTRUCTIONS)
         case "memory":
             return parse_plan(text, file)
         case _:
-            return parse_module(text, file)
+            return parse_module(text, file, extra=_NODES)
 
 
 def _verify(subject: Subject) -> None:

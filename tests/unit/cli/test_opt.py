@@ -1,6 +1,7 @@
 """`glowpy opt`: streams, options, errors. What the passes do is in tests/filetests and tests/unit."""
 
 import io
+from pathlib import Path
 
 import pytest
 
@@ -78,3 +79,19 @@ def test_no_file() -> None:
     out = io.StringIO()
     assert run(["opt", "-p", "dce"], io.StringIO(), out) == 1
     assert "expected a file" in out.getvalue()
+
+
+@pytest.mark.parametrize("stage", ["lowered", "ir"])
+def test_reads_what_dump_writes_of_a_backends_own_operators(tmp_path: Path, stage: str) -> None:
+    (tmp_path / "net.glow").write_text(
+        """module {
+          placeholder %x : f32[3x4]  placeholder %y : f32[3x4]
+          constant %w : f32[4x4] = splat 0.5
+          function @main { %p = mat_mul(%x, %w) : f32[3x4]  save(%p, %y) }
+        }"""
+    )
+    dumped, again = io.StringIO(), io.StringIO()
+    assert run(["dump", str(tmp_path / "net.glow"), "--stage", stage], io.StringIO(), dumped) == 0
+    assert "cpu_matmul" in dumped.getvalue()
+    assert run(["opt", "-"], io.StringIO(dumped.getvalue()), again) == 0
+    assert again.getvalue() == dumped.getvalue()
