@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -54,9 +55,23 @@ def expected_outputs(
 ) -> dict[str, Array]:
     """What `checker` (a key of CHECKERS) computes from the inputs.
 
-    Raises UserError where the checker is not installed, or needs an ONNX file and `model` is none.
+    Raises UserError where the checker is not installed or cannot run the model, or needs an ONNX file and `model` is
+    none.
     """
     return CHECKERS[checker](model, function, inputs)
+
+
+@contextmanager
+def _running(checker: str, path: Path) -> Iterator[None]:
+    """Makes whatever another runtime raises a UserError: it may not know the model's operators or opset."""
+    try:
+        yield
+    except Exception as error:
+        raise UserError(
+            f"{checker} cannot run the model: {error}",
+            loc=Loc(str(path)),
+            note="check with another",
+        ) from error
 
 
 def _onnx_file(model: str) -> Path:
@@ -81,23 +96,27 @@ def _with_onnxruntime(
             "onnxruntime is not installed",
             note="pip install onnxruntime, or --check-with reference",
         ) from None
-    session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
-    names = [output.name for output in session.get_outputs()]
-    return dict(zip(names, session.run(names, dict(inputs)), strict=True))
+    with _running("onnxruntime", path):
+        session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+        names = [output.name for output in session.get_outputs()]
+        return dict(zip(names, session.run(names, dict(inputs)), strict=True))
 
 
 def _with_reference(
     model: str, function: Function, inputs: Mapping[str, Array]
 ) -> dict[str, Array]:
     del function
-    return evaluate_reference(_onnx_file(model), inputs)
+    path = _onnx_file(model)
+    with _running("reference", path):
+        return evaluate_reference(path, inputs)
 
 
 def _with_interpreter(
     model: str, function: Function, inputs: Mapping[str, Array]
 ) -> dict[str, Array]:
     del model
-    return compile(function, "interpreter")(inputs)
+    compiled = compile(function, "interpreter")
+    return compiled({name: inputs[name] for name in compiled.inputs})
 
 
 CHECKERS: Mapping[str, Callable[[str, Function, Mapping[str, Array]], dict[str, Array]]] = {

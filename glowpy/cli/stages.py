@@ -10,6 +10,7 @@ from glowpy.backend import Backend, CompiledFunction, CompileOptions, Program
 from glowpy.backends.cpu.backend import CpuBackend
 from glowpy.engine import backend_of, context
 from glowpy.graph.function import Function
+from glowpy.graph.node import Placeholder
 from glowpy.graph.printer import print_module
 from glowpy.graph.verifier import verify_module
 from glowpy.ir.irfunction import IRFunction
@@ -19,7 +20,7 @@ from glowpy.passes import PassContext
 from glowpy.recipe import build_program, generate_ir, graph_recipe
 from glowpy.support.errors import UserError
 
-__all__ = ["Stage", "Stages", "plan_text"]
+__all__ = ["Stage", "Stages", "model_inputs", "plan_text"]
 
 
 class Stage(StrEnum):
@@ -69,7 +70,9 @@ class Stages:
     @cached_property
     def program(self) -> Program:
         """With its memory planned and the plan checked."""
-        return build_program(self.lowered, self.ir, self.backend, self.ctx)
+        names = {placeholder.name for placeholder in model_inputs(self.function)}
+        inputs = [p for p in self.lowered.module.placeholders if p.name in names]
+        return build_program(self.lowered, self.ir, self.backend, self.ctx, inputs=inputs)
 
     @cached_property
     def compiled(self) -> CompiledFunction:
@@ -100,6 +103,13 @@ class Stages:
                 f"the {self.backend.name} backend makes no machine code", note="use --backend cpu"
             )
         return self.backend.emit(self.program, self.options, form)
+
+
+def model_inputs(f: Function) -> list[Placeholder]:
+    """What the function reads, and what no function has a use for: a model may have inputs it does not read."""
+    read = set(f.inputs)
+    used = {p for each in f.module.functions for p in (*each.inputs, *each.outputs)}
+    return [p for p in f.module.placeholders if p in read or p not in used]
 
 
 def plan_text(plan: MemoryPlan) -> str:

@@ -186,3 +186,37 @@ def test_instruments_every_instruction(model: str, tmp_path: Path, backend: str)
 def test_debug_information_comes_with_the_ir(model: str, tmp_path: Path) -> None:
     figures(model, "--shape", "N=1", "--debug", str(tmp_path / "ir"))
     assert "add @out" in (tmp_path / "ir" / "glowpy_main.ir").read_text()
+
+
+UNUSED = """
+<ir_version: 8, opset_import: ["": 17]>
+g (float[2] x, float[2] dead, float[2] nobody) => (float[2] y) { d = Neg(dead)  y = Relu(x) }
+"""
+
+
+@pytest.mark.parametrize("checker", ["onnxruntime", "reference", "interpreter"])
+def test_inputs_that_nothing_needs_are_inputs(tmp_path: Path, checker: str) -> None:
+    onnx.save(parser.parse_model(UNUSED), str(tmp_path / "net.onnx"))
+    given = []
+    for name in ("dead", "nobody"):
+        np.save(tmp_path / f"{name}.npy", np.ones(2, np.float32))
+        given += ["--input", f"{name}={tmp_path / name}.npy"]
+    found = figures(str(tmp_path / "net.onnx"), *given, "--check-with", checker)
+    assert [each["within"] for each in found["differences"]] == [True]
+
+
+@pytest.mark.parametrize("checker", ["onnxruntime", "reference"])
+def test_what_another_runtime_cannot_run_is_no_bug(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, checker: str
+) -> None:
+    onnx.save(parser.parse_model(UNUSED), str(tmp_path / "net.onnx"))
+
+    def fail(*_: object, **__: object) -> None:
+        raise RuntimeError("the opset is too new")
+
+    monkeypatch.setattr("onnxruntime.InferenceSession", fail)
+    monkeypatch.setattr("glowpy.cli.check.evaluate_reference", fail)
+    out = io.StringIO()
+    argv = ["run", str(tmp_path / "net.onnx"), "--check-with", checker]
+    assert run(argv, io.StringIO(), out) == 1
+    assert f"net.onnx: {checker} cannot run the model: the opset is too new" in out.getvalue()
