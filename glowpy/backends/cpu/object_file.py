@@ -36,12 +36,14 @@ def embed(code: bytes, constants: Array) -> bytes:
     Raises InternalError unless that place is found exactly once.
     """
     start = code.find(MARKER)
-    room = code[start + len(MARKER) : start + constants.size] if start >= 0 else b"?"
-    if start < 0 or code.find(MARKER, start + 1) >= 0 or any(room):
+    behind, end = start + len(MARKER), start + constants.size
+    room = max(end - behind, 0)
+    if start < 0 or code.find(MARKER, behind) >= 0 or code.count(0, behind, end) != room:
         raise InternalError("the object file has no place for the weights")
-    content = constants.tobytes()
-    size = max(len(content), len(MARKER))
-    return code[:start] + content.ljust(size, b"\0") + code[start + size :]
+    padding = bytes(max(behind - end, 0))
+    # Weights are large: no copy but the one that is returned.
+    rest = memoryview(code)[max(behind, end) :]
+    return b"".join((code[:start], constants.data, padding, rest))
 
 
 def is_elf(code: bytes) -> bool:

@@ -72,7 +72,7 @@ class Layout:
     @property
     def crc(self) -> int:
         """CRC-32 of the constants."""
-        return zlib.crc32(self.constants.tobytes())
+        return zlib.crc32(self.constants.data)
 
 
 def lay_out(bundle: str, programs: Mapping[str, Program], *, guard: bool) -> Layout:
