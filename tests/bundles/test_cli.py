@@ -132,7 +132,7 @@ def test_a_place_that_cannot_be_written(model: Path, tmp_path: Path) -> None:
 
 def test_check(model: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
-    words = ("--target", "rpi4", "--guard", "--code-model", "large", "--name", "n")
+    words = ("--target", "rpi4", "--guard", "--relocation", "static", "--name", "n")
     assert glow("bundle", model, "-o", out, *words)[0] == 0
     assert glow("bundle", model, "--check", out) == (0, "n is up to date\n", "")
     header = out / "n.h"

@@ -12,7 +12,7 @@ from elftools.elf.sections import ARMAttributesSection
 
 from glowpy import BundleOptions, CompileOptions, UnsupportedError, UserError, bundle
 from glowpy.backends.cpu.bitcode import VARIANTS
-from glowpy.backends.cpu.target import CpuTarget, resolve_target
+from glowpy.backends.cpu.target import CODE_MODELS, CpuTarget, resolve_target
 from glowpy.backends.cpu.targets import PRESETS
 from glowpy.graph.printer import print_module
 from tests.bundles.networks import glow, mlp, relu
@@ -96,6 +96,7 @@ def test_relocation(target: str, relocation: str) -> None:
         ("rpi2", {"float_abi": "middling"}, "expected one of soft, hard, got 'middling'"),
         ("rpi4", {"relocation": "ropi"}, "relocation: expected one of static, pic, got 'ropi'"),
         ("rpi4", {"code_model": "medium"}, "code model: expected one of small, large, got"),
+        ("rpi4", {"code_model": "large"}, "code model: large is for static code on aarch64"),
     ],
 )
 def test_refusals(target: str, options: dict[str, str], message: str) -> None:
@@ -172,3 +173,20 @@ def test_an_arm_object_says_how_floats_are_passed(
             for each in part.iter_attributes()
         }
     assert tags.get("TAG_ABI_VFP_ARGS", 0) == int(hard)
+
+
+@pytest.mark.parametrize("target", ["x86-64-v2", "rpi4", "rpi2", "riscv64", "cortex-m7", "wasm"])
+def test_relocation_and_code_model_change_the_object(target: str, tmp_path: Path) -> None:
+    """A self-test refers to weights and memory of its own."""
+    family = resolved(target).variant.family
+    kinds = [("static", model) for model in CODE_MODELS[family]]
+    kinds += (
+        [] if family == "aarch64" else [("pic", "small")]
+    )  # it always computes addresses from its own
+    options = BundleOptions("net", weights="embedded", selftest=1)
+    objects = set()
+    for relocation, model in kinds:
+        how = CompileOptions(target, relocation=relocation, code_model=model)
+        bundle(mlp(), tmp_path, options, how)
+        objects.add((tmp_path / "net.o").read_bytes())
+    assert len(objects) == len(kinds)

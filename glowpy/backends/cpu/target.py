@@ -75,6 +75,11 @@ def resolve_target(options: CompileOptions) -> CpuTarget:
         _choice("code model", how.code_model, CODE_MODELS[variant.family]) or "small",
         abi,
     )
+    if (variant.family, machine.relocation, machine.code_model) == ("aarch64", "pic", "large"):
+        raise UserError(
+            "code model: large is for static code on aarch64; LLVM would make a small one",
+            note="add --relocation static",
+        )
     try:
         replace(machine, cpu="", features="").check()
     except UnknownTargetError as error:
