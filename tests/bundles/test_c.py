@@ -39,6 +39,7 @@ STATUS = {
     "odd activations": ("net(constants, mutable_area, activations + 1)", "GLOWPY_MISALIGNED", 2),
     # The output lies where the canary in front of the activations is.
     "overlap": ("net(constants, activations - NET_Y_OFFSET, activations)", "GLOWPY_OVERRUN", 3),
+    "no weights": ("net_check_weights(0)", "GLOWPY_MISSING_AREA", 1),
     "whole weights": ("net_check_weights(constants)", "GLOWPY_OK", 0),
     "one bit": ("(constants[70] ^= 1, net_check_weights(constants))", "GLOWPY_CORRUPT_WEIGHTS", 4),
 }

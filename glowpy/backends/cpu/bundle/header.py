@@ -87,7 +87,8 @@ def _functions(options: BundleOptions) -> list[str]:
     """Prototypes of what is around the networks."""
     name = options.name
     lines = [
-        f"/* Returns 0 if `constants` holds the weights, else {Status.CORRUPT_WEIGHTS:d}. */",
+        f"/* Returns 0 if `constants` holds the weights, {Status.CORRUPT_WEIGHTS:d} if others, "
+        f"{Status.MISSING_AREA:d} if it is NULL. */",
         f"int {name}_check_weights(const uint8_t *constants);",
     ]
     if options.selftest:

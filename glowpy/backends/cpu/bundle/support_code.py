@@ -56,8 +56,15 @@ def support_texts(
 def _check_weights(layout: Layout, options: BundleOptions, module: ModuleWriter) -> Iterator[str]:
     dim = module.dim
     module.declare("libjit_crc32", "i32", ["ptr", dim])
+    missing = ""
+    if layout.constants.size:
+        missing = (
+            "  %missing = icmp eq ptr %constants, null\n"
+            "  br i1 %missing, label %none, label %some\n"
+            f"none:\n  ret i32 {Status.MISSING_AREA:d}\nsome:\n"
+        )
     yield (
-        f"define i32 @{options.name}_check_weights(ptr %constants) {module.attributes} {{\n"
+        f"define i32 @{options.name}_check_weights(ptr %constants) {module.attributes} {{\n{missing}"
         f"  %crc = call i32 @libjit_crc32(ptr %constants, {dim} {layout.constants.size})\n"
         f"  %same = icmp eq i32 %crc, {layout.crc}\n"
         f"  %status = select i1 %same, i32 0, i32 {Status.CORRUPT_WEIGHTS:d}\n"
