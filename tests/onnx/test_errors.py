@@ -40,6 +40,11 @@ def test_load_missing_file(tmp_path: Path) -> None:
 
 
 def test_load_folder(tmp_path: Path) -> None:
+    with pytest.raises(glowpy.LoadError, match="it is no file"):
+        glowpy.load(tmp_path)
+
+
+def test_load_folder(tmp_path: Path) -> None:
     with pytest.raises(glowpy.LoadError, match="cannot read"):
         glowpy.load(tmp_path)
 

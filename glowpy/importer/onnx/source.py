@@ -79,7 +79,8 @@ def read_source(model: str | Path | bytes | onnx.ModelProto) -> Source:
 def _read(path: Path) -> bytes:
     try:
         if not path.is_file():
-            raise LoadError(f"cannot read '{path}': there is no such file")
+            what = "it is no file" if path.exists() else "there is no such file"
+            raise LoadError(f"cannot read '{path}': {what}")
         if path.stat().st_size > MAX_FILE:
             raise LoadError(
                 f"cannot read '{path}': expected at most {MAX_FILE} bytes",
