@@ -44,11 +44,6 @@ def test_load_folder(tmp_path: Path) -> None:
         glowpy.load(tmp_path)
 
 
-def test_load_folder(tmp_path: Path) -> None:
-    with pytest.raises(glowpy.LoadError, match="cannot read"):
-        glowpy.load(tmp_path)
-
-
 @pytest.mark.parametrize("size", [0, 1, 10, 60, 100])
 def test_load_truncated_file(tmp_path: Path, size: int) -> None:
     path = tmp_path / "cut.onnx"
