@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from glowpy import BundleOptions
+from glowpy.backends.cpu.bundle.stored import manifest_digest
 from glowpy.bundling import bundle, verify_bundle
 from glowpy.cli.files import write_constants
 from glowpy.graph.printer import print_module
@@ -143,6 +144,11 @@ def test_check(model: Path, tmp_path: Path) -> None:
     assert sorted(printed.splitlines()) == ["n.h was modified", "n.weights.txt is missing"]
     assert glow("verify", out)[0] == 1
     assert glow("bundle", model, "-o", out, *words)[0] == 0
+    manifest = (out / "n.json").read_text()
+    (out / "n.json").write_text(manifest.replace('"activations": ', '"activations": 1'))
+    status, _, errors = glow("bundle", model, "--check", out)
+    assert (status, "n.json: the manifest was modified" in errors) == (1, True), errors
+    (out / "n.json").write_text(manifest)
     model.write_text(model.read_text().replace("f32[8]", "f32[9]"))
     status, printed, _ = glow("bundle", model, "--check", out, "--json")
     assert status == 1
@@ -190,6 +196,7 @@ def replace(folder: Path, file: str, text: str) -> None:
     (folder / file).write_text(text)
     manifest = json.loads((folder / "net.json").read_text())
     manifest["files"][file] = hashlib.sha256(text.encode()).hexdigest()
+    manifest["digest"] = manifest_digest(manifest)
     (folder / "net.json").write_text(json.dumps(manifest))
 
 

@@ -22,6 +22,7 @@ from glowpy.backend import aligned_array
 from glowpy.backends.cpu import host
 from glowpy.backends.cpu.abi import FORMAT
 from glowpy.backends.cpu.bundle.options import WeightsPlace
+from glowpy.backends.cpu.bundle.stored import manifest_digest
 from glowpy.bundling import random_inputs
 from glowpy.core.tensor import Array
 from glowpy.core.type import parse_type
@@ -82,11 +83,22 @@ def copy(made: Path, tmp_path: Path) -> Path:
 
 
 def edit(folder: Path, change: Callable[[dict[str, Any]], object]) -> None:
-    """Changes the manifest."""
+    """Changes the manifest, and its digest so that it does not show."""
     path = folder / "mlp.json"
     fields = json.loads(path.read_text(encoding="utf-8"))
     change(fields)
+    fields["digest"] = manifest_digest(fields)
     path.write_text(json.dumps(fields), encoding="utf-8")
+
+
+def test_a_manifest_that_was_modified(copy: Path) -> None:
+    """Smaller areas than the library needs would let it write over other memory."""
+    path = copy / "mlp.json"
+    fields = json.loads(path.read_text(encoding="utf-8"))
+    fields["areas"]["activations"] -= 64
+    path.write_text(json.dumps(fields), encoding="utf-8")
+    with pytest.raises(LoadError, match="the manifest was modified"):
+        load_bundle(copy)
 
 
 @pytest.mark.parametrize("weights", ["file", "embedded"])

@@ -13,6 +13,7 @@ from glowpy.backends.cpu.abi import FORMAT
 from glowpy.backends.cpu.bundle.layout import Entry, Layout, Symbol
 from glowpy.backends.cpu.bundle.options import BundleOptions
 from glowpy.backends.cpu.bundle.report import SizeReport
+from glowpy.backends.cpu.bundle.stored import manifest_digest
 from glowpy.backends.cpu.llvm import LLVM_VERSION, Machine
 from glowpy.backends.cpu.target import CpuTarget
 from glowpy.ir.plan import ALIGNMENT
@@ -82,6 +83,7 @@ def manifest_text(
             name: hashlib.sha256(content).hexdigest() for name, content in sorted(files.items())
         },
     }
+    fields["digest"] = manifest_digest(fields)
     return json.dumps(fields, indent=2) + "\n"
 
 

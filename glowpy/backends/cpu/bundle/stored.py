@@ -15,7 +15,7 @@ from glowpy.backends.cpu.bundle.options import BundleOptions
 from glowpy.support.errors import LoadError
 from glowpy.support.loc import Loc
 
-__all__ = ["StoredBundle", "read_bundle"]
+__all__ = ["StoredBundle", "manifest_digest", "read_bundle"]
 
 
 @dataclass(frozen=True)
@@ -57,10 +57,16 @@ class StoredBundle:
         return found
 
 
+def manifest_digest(fields: Mapping[str, Any]) -> str:
+    """SHA-256 of everything in a manifest but this: sizes that were changed would let code write where it may not."""
+    rest = {name: value for name, value in fields.items() if name != "digest"}
+    return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()
+
+
 def read_bundle(directory: Path, name: str | None = None) -> StoredBundle:
     """The bundle in a folder, or of several the one called `name`.
 
-    Raises LoadError unless exactly one is there, of this version's form.
+    Raises LoadError unless exactly one is there, of this version's form and as it was made.
     """
     paths = sorted(directory.glob("*.json")) if name is None else [directory / f"{name}.json"]
     found: dict[Path, dict[str, Any]] = {}
@@ -85,6 +91,10 @@ def read_bundle(directory: Path, name: str | None = None) -> StoredBundle:
             f"expected a bundle of form {FORMAT}, got {manifest['format']!r}",
             loc=Loc(str(path)),
             note="make the bundle again, or use the glowpy that made it",
+        )
+    if manifest.get("digest") != manifest_digest(manifest):
+        raise LoadError(
+            "the manifest was modified", loc=Loc(str(path)), note="make the bundle again"
         )
     return StoredBundle(directory, manifest)
 
