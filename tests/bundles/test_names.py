@@ -95,6 +95,12 @@ def test_every_name_in_the_example_is_one_a_bundle_cannot_have(tmp_path: Path) -
     assert free == []
 
 
+def test_a_name_that_makes_the_guard_of_a_system_header(tmp_path: Path) -> None:
+    need("cc")
+    bundle(relu(), tmp_path, BundleOptions("_stdint"))
+    assert verify_bundle(tmp_path).passed
+
+
 @pytest.mark.parametrize(
     ("models", "message"),
     [
