@@ -158,17 +158,13 @@ class LoadedBundle:
         return next(iter(self.networks.values()))
 
 
-def load_bundle(directory: Path | str, name: str | None = None) -> LoadedBundle:
+def load_bundle(directory: Path | str) -> LoadedBundle:
     """Loads a bundle that was made with `--emit shared` for this machine.
-
-    Args:
-        directory: The bundle's folder.
-        name: Which bundle, if there are several in it.
 
     Raises LoadError for a file that is missing, damaged, or of a newer glowpy, UserError for a bundle that
     cannot run here.
     """
-    manifest = _understood(read_bundle(Path(directory), name))
+    manifest = _understood(read_bundle(Path(directory)))
     check_host(manifest.triple, manifest.features)
     library = _open_library(manifest)
     if manifest.weights == "embedded":

@@ -127,7 +127,7 @@ def bundle(
     assert output is not None
     with progress(f"bundling {options.name}"):
         made = make_bundle(loaded, output, options, machine)
-    manifest = read_bundle(output, options.name).manifest
+    manifest = read_bundle(output).manifest
     _print_json(made, manifest) if as_json else _print(made, manifest)
 
 

@@ -18,6 +18,7 @@ from glowpy.backends.cpu.bundle.manifest import fingerprint, manifest_text
 from glowpy.backends.cpu.bundle.options import BundleOptions
 from glowpy.backends.cpu.bundle.project import cmake_text, example_text, operand_dump_text
 from glowpy.backends.cpu.bundle.report import SizeReport, check_budgets, measure
+from glowpy.backends.cpu.bundle.stored import manifests
 from glowpy.backends.cpu.bundle.support_code import Golden, support_texts
 from glowpy.backends.cpu.bundle.wasm_file import is_wasm, read_wasm_sections
 from glowpy.backends.cpu.bundle.weights import weights_header, weights_listing
@@ -26,7 +27,7 @@ from glowpy.backends.cpu.compile import compile_whole
 from glowpy.backends.cpu.entry import EntryOptions
 from glowpy.backends.cpu.object_file import embed, is_elf, read_sections
 from glowpy.backends.cpu.target import CpuTarget, resolve_target
-from glowpy.support.errors import UserError
+from glowpy.support.errors import LoadError, UserError
 from glowpy.support.loc import Loc
 
 __all__ = ["Bundle", "build_bundle", "bundle_fingerprint"]
@@ -63,23 +64,48 @@ def build_bundle(
 
     Args:
         programs: The networks by the names of their entry points.
-        directory: Where to; files of an earlier bundle there are replaced, others stay.
+        directory: Where to. An earlier bundle of this name is replaced there, files that are none of its stay.
         options: How to make the bundle.
         compile: For which machine.
         identity: glowpy's version and the fingerprint, for the manifest.
         golden: Runs for the self-test, by entry point; empty without one.
 
-    Raises UserError if a budget is exceeded, the target cannot be linked for, or the folder cannot be written.
+    Raises UserError if a budget is exceeded, the target cannot be linked for, the folder holds another bundle, or it
+    cannot be written.
     """
     target = resolve_target(compile)
+    earlier = _earlier_files(directory, options.name)
     layout = lay_out(options.name, programs, guard=options.guard)
     files, report = _files(layout, options, compile, target, identity, golden)
     try:
         _write(files, directory)
+        for name in earlier - set(files):
+            (directory / name).unlink(missing_ok=True)
     except OSError as error:
         reason = error.strerror or str(error)
         raise UserError(f"cannot write the bundle: {reason}", loc=Loc(str(directory))) from error
     return Bundle(directory, tuple(files), report)
+
+
+def _earlier_files(directory: Path, name: str) -> set[str]:
+    """The files of the bundle of this name that is there already. Raises UserError if another one is."""
+    try:
+        found = manifests(directory)
+    except LoadError:  # other people's JSON files
+        return set()
+    others = [path.stem for path in found if path.stem != name]
+    if others:
+        raise UserError(
+            f"the folder holds the bundle {', '.join(others)}",
+            loc=Loc(str(directory)),
+            note="give each bundle a folder of its own: they share names such as main.c",
+        )
+    return {
+        file
+        for fields in found.values()
+        for file in fields.get("files", ())
+        if Path(file).name == file
+    }
 
 
 def _write(files: Mapping[str, bytes], directory: Path) -> None:

@@ -114,8 +114,22 @@ def _functions(options: BundleOptions) -> list[str]:
     return lines
 
 
+_ASSERT = """\
+#ifndef GLOWPY_ASSERT
+#if defined(__cplusplus) && __cplusplus >= 201103L
+#define GLOWPY_ASSERT(condition, words) static_assert(condition, words);
+#elif defined(__STDC_VERSION__) && __STDC_VERSION__ >= 201112L
+#define GLOWPY_ASSERT(condition, words) _Static_assert(condition, words);
+#else
+#define GLOWPY_ASSERT(condition, words)
+#endif
+#endif"""
+
+
 def _types(options: BundleOptions) -> Iterator[str]:
     """Definitions that several bundles share; every header brings them, the first one defines them."""
+    yield from _ASSERT.splitlines()
+    yield ""
     yield "#ifndef GLOWPY_STATUS"
     yield "#define GLOWPY_STATUS"
     yield "/* What the functions of a bundle return. */"
@@ -195,13 +209,11 @@ def _entry(entry: Entry, layout: Layout, upper: str) -> Iterator[str]:
         yield f"#define {macro}_OFFSET {port.offset}u"
         yield f"#define {macro}_SIZE {port.type.size}u"
         yield f"#define {macro}_COUNT {port.type.count}u"
-    yield "#if defined(__STDC_VERSION__) && __STDC_VERSION__ >= 201112L"
     for port in entry.ports:
         macro = f"{prefix}_{port.name.upper()}"
         fits = f"{macro}_OFFSET + {macro}_SIZE <= {upper}_MUTABLE_SIZE"
-        yield f'_Static_assert({fits}, "{port.name} lies in the mutable area");'
-        yield f'_Static_assert({macro}_OFFSET % {upper}_ALIGNMENT == 0, "{port.name} is aligned");'
-    yield "#endif"
+        yield f'GLOWPY_ASSERT({fits}, "{port.name} lies in the mutable area")'
+        yield f'GLOWPY_ASSERT({macro}_OFFSET % {upper}_ALIGNMENT == 0, "{port.name} is aligned")'
     for port in entry.ports:
         yield from _accessor(entry, port)
     yield ""

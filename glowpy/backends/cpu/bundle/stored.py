@@ -15,7 +15,7 @@ from glowpy.backends.cpu.bundle.options import BundleOptions
 from glowpy.support.errors import LoadError
 from glowpy.support.loc import Loc
 
-__all__ = ["StoredBundle", "manifest_digest", "read_bundle"]
+__all__ = ["StoredBundle", "manifest_digest", "manifests", "read_bundle"]
 
 
 @dataclass(frozen=True)
@@ -63,27 +63,18 @@ def manifest_digest(fields: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()
 
 
-def read_bundle(directory: Path, name: str | None = None) -> StoredBundle:
-    """The bundle in a folder, or of several the one called `name`.
+def read_bundle(directory: Path) -> StoredBundle:
+    """The bundle in a folder.
 
     Raises LoadError unless exactly one is there, of this version's form and as it was made.
     """
-    paths = sorted(directory.glob("*.json")) if name is None else [directory / f"{name}.json"]
-    found: dict[Path, dict[str, Any]] = {}
-    wrong: list[LoadError] = []
-    for path in paths:
-        try:
-            found[path] = _fields(path)
-        except LoadError as error:
-            wrong.append(error)
-    if wrong and not found:
-        raise wrong[0]
+    found = manifests(directory)
     if len(found) != 1:
         names = ", ".join(path.stem for path in found)
         raise LoadError(
             f"expected one bundle, got {names}" if found else "expected a bundle's NAME.json",
             loc=Loc(str(directory)),
-            note="choose one by its name" if found else "glowpy bundle MODEL -o DIR makes one",
+            note="give each bundle a folder" if found else "glowpy bundle MODEL -o DIR makes one",
         )
     ((path, manifest),) = found.items()
     if manifest["format"] != FORMAT:
@@ -97,6 +88,20 @@ def read_bundle(directory: Path, name: str | None = None) -> StoredBundle:
             "the manifest was modified", loc=Loc(str(path)), note="make the bundle again"
         )
     return StoredBundle(directory, manifest)
+
+
+def manifests(directory: Path) -> dict[Path, dict[str, Any]]:
+    """What the manifests in a folder hold, of whatever form; LoadError if its JSON files are all something else."""
+    found: dict[Path, dict[str, Any]] = {}
+    wrong: list[LoadError] = []
+    for path in sorted(directory.glob("*.json")):
+        try:
+            found[path] = _fields(path)
+        except LoadError as error:
+            wrong.append(error)
+    if wrong and not found:
+        raise wrong[0]
+    return found
 
 
 def _fields(path: Path) -> dict[str, Any]:
