@@ -16,7 +16,7 @@ from glowpy.graph.function import Function
 from glowpy.graph.node import Constant, Node, NodeValue
 from glowpy.graph.nodes_gen import SaveNode
 from glowpy.ir.inst import Instruction
-from glowpy.ir.insts_gen import INSTS
+from glowpy.ir.insts_gen import INSTS, AllocInst
 from glowpy.ir.irfunction import IRFunction
 from glowpy.ir.value import Mutability, Value
 from glowpy.support.rules import Rules
@@ -130,6 +130,6 @@ def generate(
             if node.predicate is not None and inst.SCHEMA.operands:
                 inst.predicate = g.value(node.predicate)
     for inst in list(ir.instructions):
-        if inst.SCHEMA.mnemonic == "alloc":
-            ir.create_dealloc(inst.value)  # type: ignore[attr-defined]
+        if isinstance(inst, AllocInst):
+            ir.create_dealloc(inst.value)
     return ir

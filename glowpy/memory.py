@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
+from glowpy.ir.insts_gen import AllocInst, DeallocInst
 from glowpy.ir.irfunction import IRFunction
 from glowpy.ir.liveness import lifetimes
 from glowpy.ir.plan import ALIGNMENT, Area, MemoryPlan, Slot, parse_plan, print_plan
@@ -114,9 +115,8 @@ def _violations(f: IRFunction, found: MemoryPlan) -> Iterator[str]:
 def _walk(f: IRFunction, slots: dict[str, Slot]) -> Iterator[str]:
     alive: dict[str, Slot] = {}
     for inst in f.instructions:
-        mnemonic = inst.SCHEMA.mnemonic
-        if mnemonic == "alloc":
-            value: Value = inst.value  # type: ignore[attr-defined]
+        if isinstance(inst, AllocInst):
+            value = inst.value
             slot = slots.get(value.name)
             if slot is None or slot.size != value.type.size:
                 yield f"buffer %{value.name} of {value.type.size} bytes has no slot of that size"
@@ -126,10 +126,10 @@ def _walk(f: IRFunction, slots: dict[str, Slot]) -> Iterator[str]:
                     mine, theirs = f"({slot.start}..{slot.end})", f"({other.start}..{other.end})"
                     yield f"%{value.name} {mine} and %{other.name} {theirs} are alive together"
             alive[value.name] = slot
-        elif mnemonic == "dealloc":
-            alive.pop(inst.operands[0].value.name, None)
+        elif isinstance(inst, DeallocInst):
+            alive.pop(inst.buffer.name, None)
         else:
             for ref in inst.operands:
                 base = ref.value.base
                 if not isinstance(base, WeightVar) and base.name not in alive:
-                    yield f"{mnemonic} uses %{ref.value.name} while its buffer is not alive"
+                    yield f"{inst.SCHEMA.mnemonic} uses %{ref.value.name} while its buffer is not alive"

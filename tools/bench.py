@@ -269,17 +269,21 @@ def table(rows: Sequence[Row], against: Sequence[str]) -> Table:
     return made
 
 
+def _names(text: str) -> list[str]:
+    """`a,b` as a list."""
+    return [name for name in text.split(",") if name]
+
+
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    names = lambda text: [name for name in text.split(",") if name]  # noqa: E731
     parser.add_argument(
-        "--models", type=names, default=list(NAMES), help="networks of the zoo, or ONNX files"
+        "--models", type=_names, default=list(NAMES), help="networks of the zoo, or ONNX files"
     )
     parser.add_argument(
-        "--against", type=names, default=["onnxruntime"], help="of " + ", ".join(RUNTIMES)
+        "--against", type=_names, default=["onnxruntime"], help="of " + ", ".join(RUNTIMES)
     )
     parser.add_argument("--ncnn-models", type=Path, help="a folder with NAME.param and NAME.bin")
     parser.add_argument("--rounds", type=int, default=7)

@@ -25,6 +25,7 @@ from glowpy.backends.cpu.bundle.weights import weights_header, weights_listing
 from glowpy.backends.cpu.codegen import CodeOptions, generate_llvm, ir_text
 from glowpy.backends.cpu.compile import compile_whole
 from glowpy.backends.cpu.entry import EntryOptions
+from glowpy.backends.cpu.llvm import Form
 from glowpy.backends.cpu.object_file import embed, is_elf, read_sections
 from glowpy.backends.cpu.target import CpuTarget, resolve_target
 from glowpy.support.errors import LoadError, UserError
@@ -148,8 +149,9 @@ def _files(
     }
     report = None
     if options.emit in ("asm", "llvm"):
-        form, suffix = ("assembly", "s") if options.emit == "asm" else ("optimized", "ll")
-        files[f"{name}.{suffix}"] = compile_whole(text, target, form)[0]  # type: ignore[arg-type]
+        form: Form = "assembly" if options.emit == "asm" else "optimized"
+        suffix = "s" if options.emit == "asm" else "ll"
+        files[f"{name}.{suffix}"], _ = compile_whole(text, target, form)
     else:
         code, frames = compile_whole(text, target, "object_code")
         if options.weights == "embedded":
