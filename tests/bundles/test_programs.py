@@ -105,6 +105,15 @@ def test_under_node(target: str, name: str, tmp_path: Path) -> None:
     assert made.report.instructions[0].text < made.report.text
 
 
+@pytest.mark.slow
+@first_use_of_zig
+@pytest.mark.parametrize("target", ["wasm", "wasm-simd"])
+def test_resnet50_under_node(target: str, tmp_path: Path) -> None:
+    need("node")
+    make(tmp_path, target, "resnet50")
+    check(verify_bundle(tmp_path), 1, {"zig cc"})
+
+
 @pytest.mark.parametrize("target", ["cortex-m4", "cortex-m7", "cortex-m7-sp", "cortex-m33"])
 @pytest.mark.parametrize("name", ["mlp", "squeezenet"])
 def test_microcontrollers_need_no_floating_point_library(
