@@ -48,12 +48,15 @@ def context(options: CompileOptions) -> PassContext:
 def prepare(f: Function, backend: Backend, options: CompileOptions, ctx: PassContext) -> Program:
     """The checked program of a function for a backend; `f` and its module are not changed.
 
+    It takes every input that `f` reads, even if the optimizer leaves nothing that reads it.
+
     Raises VerifyError for a malformed graph, UnsupportedError for what the backend cannot run.
     """
     work = f.module.clone().function(f.name)
     verify_module(work.module)
+    inputs = work.inputs
     graph_recipe(backend, options).run(work, ctx)
-    return build_program(work, generate_ir(work, backend, ctx), backend, ctx)
+    return build_program(work, generate_ir(work, backend, ctx), backend, ctx, inputs=inputs)
 
 
 def compile(
@@ -75,12 +78,7 @@ def compile(
     """
     chosen, how = backend_of(backend), options or CompileOptions()
     f = model.main if isinstance(model, Module) else model
-    work = f.module.clone().function(f.name)
-    verify_module(work.module)
-    inputs = work.inputs
     passes = ctx or context(how)
-    graph_recipe(chosen, how).run(work, passes)
-    ir = generate_ir(work, chosen, passes)
-    program = build_program(work, ir, chosen, passes, inputs=inputs)
+    program = prepare(f, chosen, how, passes)
     with passes.timed(f"{chosen.name} codegen"):
         return chosen.compile(program, how)

@@ -39,7 +39,17 @@ def in_place() -> Module:
     return module
 
 
-@pytest.mark.parametrize("make", [constant_output, no_elements, in_place])
+def unread_input() -> Module:
+    """A network with an input that the optimizer finds no use for; the bundle has no memory for it."""
+    module = Module()
+    a, b, y = (module.create_placeholder(name, parse_type("f32[2x3]")) for name in "aby")
+    f = module.create_function("main")
+    always = module.create_constant("always", np.ones((2, 3), np.bool_))
+    f.create_save("save", f.create_exp("exp", f.create_select("chosen", always, a, b)), y)
+    return module
+
+
+@pytest.mark.parametrize("make", [constant_output, no_elements, in_place, unread_input])
 def test_programs_of_odd_networks(make: object, tmp_path: Path) -> None:
     """The self-test runs the weights inside the object, which the optimizer must not take for what it sees."""
     need("cc")
