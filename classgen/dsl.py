@@ -121,11 +121,14 @@ def _register(operator: Operator) -> None:
 
 
 def _source() -> str:
-    """`classgen/specs/conv.py:12`, the line of the declaration."""
+    """`classgen/specs/conv.py`, the file of the declaration.
+
+    Without the line, so that a new operator does not touch what is generated for those below it.
+    """
     for frame in inspect.stack():
         path = Path(frame.filename)
         if path.parent.name == "specs":
-            return f"classgen/specs/{path.name}:{frame.lineno}"
+            return f"classgen/specs/{path.name}"
     return "classgen"
 
 

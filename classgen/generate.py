@@ -9,7 +9,7 @@ import pkgutil
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -51,9 +51,7 @@ def render_all() -> dict[Path, str]:
         "scalars": [op for op in core if op.elementwise and op.inst],
         "stems": [
             (stem, list(group))
-            for stem, group in itertools.groupby(
-                operators, lambda op: Path(op.source.split(":")[0]).stem
-            )
+            for stem, group in itertools.groupby(operators, lambda op: Path(op.source).stem)
         ],
         "backend": "",
     }
@@ -141,8 +139,14 @@ def _to_attr(attr: Attr) -> str:
     }.get(attr.kind, attr.name)
 
 
+def _tuple(items: Iterable[str]) -> str:
+    """A tuple's source; without a comma after the last item, so that the formatter may keep it on one line."""
+    texts = list(items)
+    return f"({texts[0]},)" if len(texts) == 1 else f"({', '.join(texts)})"
+
+
 def _names(names: tuple[str, ...]) -> str:
-    return "(" + "".join(f'"{name}", ' for name in names) + ")"
+    return _tuple(f'"{name}"' for name in names)
 
 
 def _traits(op: Operator) -> str:
@@ -154,7 +158,7 @@ def _traits(op: Operator) -> str:
 
 
 def _attrs(op: Operator) -> str:
-    return "(" + "".join(f'AttrSpec("{a.name}", "{a.kind}"), ' for a in op.attrs) + ")"
+    return _tuple(f'AttrSpec("{a.name}", "{a.kind}")' for a in op.attrs)
 
 
 def _node_schema(op: Operator) -> str:
@@ -165,11 +169,7 @@ def _node_schema(op: Operator) -> str:
 
 
 def _inst_schema(op: Operator) -> str:
-    operands = (
-        "("
-        + "".join(f'OperandSpec("{name}", Access.{access}), ' for name, access in op.operands)
-        + ")"
-    )
+    operands = _tuple(f'OperandSpec("{name}", Access.{access})' for name, access in op.operands)
     return f'InstSchema("{op.mnemonic}", {operands}, {_attrs(op)}, {_traits(op)})'
 
 
@@ -203,7 +203,7 @@ def _scalar_kernels(op: Operator) -> Iterator[str]:
         return
     for kind in op.kinds:
         body = op.scalar.get("any") or op.scalar[_kind_class(kind)]
-        result = "b_t" if "predicate" in op.traits else f"{kind}_t"
+        result = "b_t" if "bool_result" in op.traits else f"{kind}_t"
         arguments = ", ".join(
             f"{'b_t' if name == 'condition' else f'{kind}_t'} {name}" for name in op.inputs
         )

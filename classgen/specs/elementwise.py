@@ -28,10 +28,10 @@ Elementwise("Sin", 1, "The sine of radians", {"float": "math_sin_{s}(input)"}, "
 Elementwise("Cos", 1, "The cosine of radians", {"float": "math_cos_{s}(input)"}, "np.cos(input)", FLOATS, derivative=("neg(mul(g, sin(input)))",), onnx="Cos")
 
 # Comparison and logic. Greater-than swaps the operands.
-Elementwise("Eq", 2, "lhs == rhs", "lhs == rhs", "np.equal(lhs, rhs)", ALL, onnx="Equal", traits=("commutative", "predicate"))
-Elementwise("Lt", 2, "lhs < rhs", "lhs < rhs", "np.less(lhs, rhs)", NUMBERS, onnx="Less", traits=("predicate",))
-Elementwise("Le", 2, "lhs <= rhs", "lhs <= rhs", "np.less_equal(lhs, rhs)", NUMBERS, onnx="LessOrEqual", traits=("predicate",))
-Elementwise("IsNan", 1, "Whether input is NaN", {"float": "input != input"}, "np.isnan(input)", FLOATS, onnx="IsNaN", traits=("predicate",))
+Elementwise("Eq", 2, "lhs == rhs", "lhs == rhs", "np.equal(lhs, rhs)", ALL, onnx="Equal", traits=("commutative", "bool_result"))
+Elementwise("Lt", 2, "lhs < rhs", "lhs < rhs", "np.less(lhs, rhs)", NUMBERS, onnx="Less", traits=("bool_result",))
+Elementwise("Le", 2, "lhs <= rhs", "lhs <= rhs", "np.less_equal(lhs, rhs)", NUMBERS, onnx="LessOrEqual", traits=("bool_result",))
+Elementwise("IsNan", 1, "Whether input is NaN", {"float": "input != input"}, "np.isnan(input)", FLOATS, onnx="IsNaN", traits=("bool_result",))
 Elementwise("Not", 1, "Logical negation", "!input", "np.logical_not(input)", BOOL, onnx="Not")
 Elementwise("And", 2, "Logical and; bitwise for integers", "lhs & rhs", "np.bitwise_and(lhs, rhs)", INTS + BOOL, onnx="And", traits=("commutative",))
 Elementwise("Or", 2, "Logical or; bitwise for integers", "lhs | rhs", "np.bitwise_or(lhs, rhs)", INTS + BOOL, onnx="Or", traits=("commutative",))

@@ -35,7 +35,7 @@ class Trait(StrEnum):
     """Each result element depends on the elements at the same place of the inputs, which broadcast as in numpy."""
     COMMUTATIVE = "commutative"
     """The first two inputs may be swapped."""
-    PREDICATE = "predicate"
+    BOOL_RESULT = "bool_result"
     """Element-wise with a bool result."""
     INPLACE = "inplace"
     """The result may share the memory of an input of the same type."""

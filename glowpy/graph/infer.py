@@ -2,7 +2,7 @@
 
 A rule takes the input types in schema order (a list for a variadic node), then the attributes as
 keywords, and returns one type or a tuple of types. Element-wise nodes need no rule: their inputs
-broadcast, and the result has the last input's kind, or bool for predicates.
+broadcast, and the result has the last input's kind, or bool for those with that trait.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def _elementwise(mnemonic: str, traits: frozenset[Trait], inputs: Sequence[Type]
         shape = broadcast_shapes(*(type.shape for type in inputs))
     except UserError as error:
         raise UserError(f"{mnemonic}: {error}") from None
-    if Trait.PREDICATE in traits:
+    if Trait.BOOL_RESULT in traits:
         return Type(ElemKind.BOOL, shape)
     return (
         inputs[-1].with_shape(shape)

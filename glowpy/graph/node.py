@@ -11,7 +11,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
-from typing import Any, ClassVar, TypeAlias, final
+from typing import Any, ClassVar, Self, TypeAlias, final, overload
 
 from glowpy.core.schema import NodeSchema, Trait
 from glowpy.core.tensor import Array, Tensor
@@ -23,10 +23,12 @@ from glowpy.support.text import Attr, print_attrs
 __all__ = [
     "PREDICATE",
     "Constant",
+    "InputField",
     "Node",
     "NodeValue",
     "Operand",
     "Placeholder",
+    "ResultField",
     "Storage",
     "Use",
     "value_of",
@@ -181,7 +183,7 @@ class Constant(Storage):
 
 
 class Node:
-    """An operation on values. The generated subclasses add a schema and typed properties, nothing else."""
+    """An operation on values. The generated subclasses add a schema and typed fields, nothing else."""
 
     SCHEMA: ClassVar[NodeSchema]
     BACKEND: ClassVar[str] = ""
@@ -279,6 +281,40 @@ class Node:
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} %{self.name}>"
+
+
+@final
+class InputField:
+    """Input `index` of a node: `input = InputField(0)` in the class, read as `node.input`."""
+
+    __slots__ = ("_index",)
+
+    def __init__(self, index: int) -> None:
+        self._index = index
+
+    @overload
+    def __get__(self, node: None, cls: type) -> Self: ...
+    @overload
+    def __get__(self, node: Node, cls: type) -> NodeValue: ...
+    def __get__(self, node: Node | None, cls: type) -> Self | NodeValue:
+        return self if node is None else node._inputs[self._index]
+
+
+@final
+class ResultField:
+    """Result `index` of a node, for the results after the first, which every node calls `result`."""
+
+    __slots__ = ("_index",)
+
+    def __init__(self, index: int) -> None:
+        self._index = index
+
+    @overload
+    def __get__(self, node: None, cls: type) -> Self: ...
+    @overload
+    def __get__(self, node: Node, cls: type) -> NodeValue: ...
+    def __get__(self, node: Node | None, cls: type) -> Self | NodeValue:
+        return self if node is None else node.results[self._index]
 
 
 Operand = NodeValue | Node | Storage

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self, final, overload
 
 from glowpy.core.schema import Access, InstSchema, Trait
 from glowpy.core.type import Type
@@ -13,7 +13,7 @@ from glowpy.support.errors import InternalError
 from glowpy.support.loc import UNKNOWN, Loc
 from glowpy.support.text import Attr, print_attrs
 
-__all__ = ["Instruction", "OperandRef", "ValueInstruction"]
+__all__ = ["Instruction", "OperandField", "OperandRef", "ValueInstruction"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class OperandRef:
 
 
 class Instruction:
-    """A step of the program. The generated subclasses add a schema and typed properties, nothing else."""
+    """A step of the program. The generated subclasses add a schema and typed fields, nothing else."""
 
     SCHEMA: ClassVar[InstSchema]
     BACKEND: ClassVar[str] = ""
@@ -97,6 +97,23 @@ class Instruction:
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name}>"
+
+
+@final
+class OperandField:
+    """Operand `index` of an instruction: `result = OperandField(0)` in the class, read as `inst.result`."""
+
+    __slots__ = ("_index",)
+
+    def __init__(self, index: int) -> None:
+        self._index = index
+
+    @overload
+    def __get__(self, inst: None, cls: type) -> Self: ...
+    @overload
+    def __get__(self, inst: Instruction, cls: type) -> Value: ...
+    def __get__(self, inst: Instruction | None, cls: type) -> Self | Value:
+        return self if inst is None else inst._operands[self._index]
 
 
 class ValueInstruction(Instruction):

@@ -5,11 +5,11 @@
 
 #include "libjit.h"
 
-/* Cross-correlation with a filter, plus a bias for each output channel. pads are the begins, then the ends, of the spatial dimensions. (classgen/specs/conv.py:5) */
+/* Cross-correlation with a filter, plus a bias for each output channel. pads are the begins, then the ends, of the spatial dimensions. (classgen/specs/conv.py) */
 void libjit_convolution_f32(float *result, const float *input, const float *filter, const float *bias, const ints_t *result_shape, const ints_t *input_shape, const ints_t *filter_shape, const ints_t *bias_shape, const ints_t *kernels, const ints_t *strides, const ints_t *pads, const ints_t *dilation, dim_t group);
 void libjit_convolution_f64(double *result, const double *input, const double *filter, const double *bias, const ints_t *result_shape, const ints_t *input_shape, const ints_t *filter_shape, const ints_t *bias_shape, const ints_t *kernels, const ints_t *strides, const ints_t *pads, const ints_t *dilation, dim_t group);
 
-/* Slices of input along dimension `axis`, picked by indices: negative ones count from the end, others are clamped into the range. (classgen/specs/gather.py:5) */
+/* Slices of input along dimension `axis`, picked by indices: negative ones count from the end, others are clamped into the range. (classgen/specs/gather.py) */
 void libjit_gather_x8_i32(uint8_t *result, const uint8_t *input, const int32_t *indices, const ints_t *result_shape, const ints_t *input_shape, const ints_t *indices_shape, dim_t axis);
 void libjit_gather_x8_i64(uint8_t *result, const uint8_t *input, const int64_t *indices, const ints_t *result_shape, const ints_t *input_shape, const ints_t *indices_shape, dim_t axis);
 void libjit_gather_x16_i32(uint16_t *result, const uint16_t *input, const int32_t *indices, const ints_t *result_shape, const ints_t *input_shape, const ints_t *indices_shape, dim_t axis);
@@ -19,7 +19,7 @@ void libjit_gather_x32_i64(uint32_t *result, const uint32_t *input, const int64_
 void libjit_gather_x64_i32(uint64_t *result, const uint64_t *input, const int32_t *indices, const ints_t *result_shape, const ints_t *input_shape, const ints_t *indices_shape, dim_t axis);
 void libjit_gather_x64_i64(uint64_t *result, const uint64_t *input, const int64_t *indices, const ints_t *result_shape, const ints_t *input_shape, const ints_t *indices_shape, dim_t axis);
 
-/* The matrix product of the last two dimensions, as numpy's matmul: ranks of at least 2, leading dimensions broadcast. (classgen/specs/matmul.py:5) */
+/* The matrix product of the last two dimensions, as numpy's matmul: ranks of at least 2, leading dimensions broadcast. (classgen/specs/matmul.py) */
 void libjit_mat_mul_f32(float *result, const float *lhs, const float *rhs, const ints_t *result_shape, const ints_t *lhs_shape, const ints_t *rhs_shape);
 void libjit_mat_mul_f64(double *result, const double *lhs, const double *rhs, const ints_t *result_shape, const ints_t *lhs_shape, const ints_t *rhs_shape);
 void libjit_mat_mul_i32(int32_t *result, const int32_t *lhs, const int32_t *rhs, const ints_t *result_shape, const ints_t *lhs_shape, const ints_t *rhs_shape);
@@ -27,32 +27,32 @@ void libjit_mat_mul_i64(int64_t *result, const int64_t *lhs, const int64_t *rhs,
 void libjit_mat_mul_u32(uint32_t *result, const uint32_t *lhs, const uint32_t *rhs, const ints_t *result_shape, const ints_t *lhs_shape, const ints_t *rhs_shape);
 void libjit_mat_mul_u64(uint64_t *result, const uint64_t *lhs, const uint64_t *rhs, const ints_t *result_shape, const ints_t *lhs_shape, const ints_t *rhs_shape);
 
-/* input / (k + alpha / size * sum of squares over `size` channels around) ** beta; channels are the last dimension. (classgen/specs/norm.py:12) */
+/* input / (k + alpha / size * sum of squares over `size` channels around) ** beta; channels are the last dimension. (classgen/specs/norm.py) */
 void libjit_local_response_normalization_f32(float *result, const float *input, const ints_t *result_shape, const ints_t *input_shape, dim_t size, float alpha, float beta, float k);
 
-/* exp(input - max) / sum of the same, along dimension `axis`. (classgen/specs/norm.py:20) */
+/* exp(input - max) / sum of the same, along dimension `axis`. (classgen/specs/norm.py) */
 void libjit_softmax_f32(float *result, const float *input, const ints_t *result_shape, const ints_t *input_shape, dim_t axis);
 
-/* The logarithm of softmax along dimension `axis`. (classgen/specs/norm.py:21) */
+/* The logarithm of softmax along dimension `axis`. (classgen/specs/norm.py) */
 void libjit_log_softmax_f32(float *result, const float *input, const ints_t *result_shape, const ints_t *input_shape, dim_t axis);
 
-/* The largest element of each window; pads never win. (classgen/specs/pool.py:7) */
+/* The largest element of each window; pads never win. (classgen/specs/pool.py) */
 void libjit_max_pool_f32(float *result, const float *input, const ints_t *result_shape, const ints_t *input_shape, const ints_t *kernels, const ints_t *strides, const ints_t *pads, const ints_t *dilation, bool ceil);
 void libjit_max_pool_f64(double *result, const double *input, const ints_t *result_shape, const ints_t *input_shape, const ints_t *kernels, const ints_t *strides, const ints_t *pads, const ints_t *dilation, bool ceil);
 void libjit_max_pool_i8(int8_t *result, const int8_t *input, const ints_t *result_shape, const ints_t *input_shape, const ints_t *kernels, const ints_t *strides, const ints_t *pads, const ints_t *dilation, bool ceil);
 void libjit_max_pool_u8(uint8_t *result, const uint8_t *input, const ints_t *result_shape, const ints_t *input_shape, const ints_t *kernels, const ints_t *strides, const ints_t *pads, const ints_t *dilation, bool ceil);
 
-/* The largest element of each window and where it is: the i64 index of the first one in the input as if that were N, C, spatial. (classgen/specs/pool.py:8) */
+/* The largest element of each window and where it is: the i64 index of the first one in the input as if that were N, C, spatial. (classgen/specs/pool.py) */
 void libjit_max_pool_with_argmax_f32(float *result, int64_t *argmax, const float *input, const ints_t *result_shape, const ints_t *argmax_shape, const ints_t *input_shape, const ints_t *kernels, const ints_t *strides, const ints_t *pads, const ints_t *dilation, bool ceil);
 void libjit_max_pool_with_argmax_f64(double *result, int64_t *argmax, const double *input, const ints_t *result_shape, const ints_t *argmax_shape, const ints_t *input_shape, const ints_t *kernels, const ints_t *strides, const ints_t *pads, const ints_t *dilation, bool ceil);
 void libjit_max_pool_with_argmax_i8(int8_t *result, int64_t *argmax, const int8_t *input, const ints_t *result_shape, const ints_t *argmax_shape, const ints_t *input_shape, const ints_t *kernels, const ints_t *strides, const ints_t *pads, const ints_t *dilation, bool ceil);
 void libjit_max_pool_with_argmax_u8(uint8_t *result, int64_t *argmax, const uint8_t *input, const ints_t *result_shape, const ints_t *argmax_shape, const ints_t *input_shape, const ints_t *kernels, const ints_t *strides, const ints_t *pads, const ints_t *dilation, bool ceil);
 
-/* The mean of each window. The divisor counts the pads iff count_include_pads, but never what `ceil` added behind them. (classgen/specs/pool.py:16) */
+/* The mean of each window. The divisor counts the pads iff count_include_pads, but never what `ceil` added behind them. (classgen/specs/pool.py) */
 void libjit_avg_pool_f32(float *result, const float *input, const ints_t *result_shape, const ints_t *input_shape, const ints_t *kernels, const ints_t *strides, const ints_t *pads, const ints_t *dilation, bool ceil, bool count_include_pads);
 void libjit_avg_pool_f64(double *result, const double *input, const ints_t *result_shape, const ints_t *input_shape, const ints_t *kernels, const ints_t *strides, const ints_t *pads, const ints_t *dilation, bool ceil, bool count_include_pads);
 
-/* The sum over `axes`. (classgen/specs/reduce.py:7) */
+/* The sum over `axes`. (classgen/specs/reduce.py) */
 void libjit_reduce_add_f32(float *result, const float *input, const ints_t *result_shape, const ints_t *input_shape, const ints_t *axes);
 void libjit_reduce_add_f64(double *result, const double *input, const ints_t *result_shape, const ints_t *input_shape, const ints_t *axes);
 void libjit_reduce_add_i8(int8_t *result, const int8_t *input, const ints_t *result_shape, const ints_t *input_shape, const ints_t *axes);
@@ -62,7 +62,7 @@ void libjit_reduce_add_u8(uint8_t *result, const uint8_t *input, const ints_t *r
 void libjit_reduce_add_u32(uint32_t *result, const uint32_t *input, const ints_t *result_shape, const ints_t *input_shape, const ints_t *axes);
 void libjit_reduce_add_u64(uint64_t *result, const uint64_t *input, const ints_t *result_shape, const ints_t *input_shape, const ints_t *axes);
 
-/* The product over `axes`. (classgen/specs/reduce.py:8) */
+/* The product over `axes`. (classgen/specs/reduce.py) */
 void libjit_reduce_mul_f32(float *result, const float *input, const ints_t *result_shape, const ints_t *input_shape, const ints_t *axes);
 void libjit_reduce_mul_f64(double *result, const double *input, const ints_t *result_shape, const ints_t *input_shape, const ints_t *axes);
 void libjit_reduce_mul_i8(int8_t *result, const int8_t *input, const ints_t *result_shape, const ints_t *input_shape, const ints_t *axes);
@@ -72,7 +72,7 @@ void libjit_reduce_mul_u8(uint8_t *result, const uint8_t *input, const ints_t *r
 void libjit_reduce_mul_u32(uint32_t *result, const uint32_t *input, const ints_t *result_shape, const ints_t *input_shape, const ints_t *axes);
 void libjit_reduce_mul_u64(uint64_t *result, const uint64_t *input, const ints_t *result_shape, const ints_t *input_shape, const ints_t *axes);
 
-/* The maximum over `axes`; NaN if one is NaN. (classgen/specs/reduce.py:9) */
+/* The maximum over `axes`; NaN if one is NaN. (classgen/specs/reduce.py) */
 void libjit_reduce_max_f32(float *result, const float *input, const ints_t *result_shape, const ints_t *input_shape, const ints_t *axes);
 void libjit_reduce_max_f64(double *result, const double *input, const ints_t *result_shape, const ints_t *input_shape, const ints_t *axes);
 void libjit_reduce_max_i8(int8_t *result, const int8_t *input, const ints_t *result_shape, const ints_t *input_shape, const ints_t *axes);
@@ -82,7 +82,7 @@ void libjit_reduce_max_u8(uint8_t *result, const uint8_t *input, const ints_t *r
 void libjit_reduce_max_u32(uint32_t *result, const uint32_t *input, const ints_t *result_shape, const ints_t *input_shape, const ints_t *axes);
 void libjit_reduce_max_u64(uint64_t *result, const uint64_t *input, const ints_t *result_shape, const ints_t *input_shape, const ints_t *axes);
 
-/* The minimum over `axes`; NaN if one is NaN. (classgen/specs/reduce.py:10) */
+/* The minimum over `axes`; NaN if one is NaN. (classgen/specs/reduce.py) */
 void libjit_reduce_min_f32(float *result, const float *input, const ints_t *result_shape, const ints_t *input_shape, const ints_t *axes);
 void libjit_reduce_min_f64(double *result, const double *input, const ints_t *result_shape, const ints_t *input_shape, const ints_t *axes);
 void libjit_reduce_min_i8(int8_t *result, const int8_t *input, const ints_t *result_shape, const ints_t *input_shape, const ints_t *axes);
@@ -92,37 +92,37 @@ void libjit_reduce_min_u8(uint8_t *result, const uint8_t *input, const ints_t *r
 void libjit_reduce_min_u32(uint32_t *result, const uint32_t *input, const ints_t *result_shape, const ints_t *input_shape, const ints_t *axes);
 void libjit_reduce_min_u64(uint64_t *result, const uint64_t *input, const ints_t *result_shape, const ints_t *input_shape, const ints_t *axes);
 
-/* Dimension i of the result is dimension shuffle[i] of the input. (classgen/specs/shape.py:11) */
+/* Dimension i of the result is dimension shuffle[i] of the input. (classgen/specs/shape.py) */
 void libjit_transpose_x8(uint8_t *result, const uint8_t *input, const ints_t *result_shape, const ints_t *input_shape, const ints_t *shuffle);
 void libjit_transpose_x16(uint16_t *result, const uint16_t *input, const ints_t *result_shape, const ints_t *input_shape, const ints_t *shuffle);
 void libjit_transpose_x32(uint32_t *result, const uint32_t *input, const ints_t *result_shape, const ints_t *input_shape, const ints_t *shuffle);
 void libjit_transpose_x64(uint64_t *result, const uint64_t *input, const ints_t *result_shape, const ints_t *input_shape, const ints_t *shuffle);
 
-/* input repeated to the result's shape, as numpy broadcasts; ranks are equal. (classgen/specs/shape.py:12) */
+/* input repeated to the result's shape, as numpy broadcasts; ranks are equal. (classgen/specs/shape.py) */
 void libjit_broadcast_x8(uint8_t *result, const uint8_t *input, const ints_t *result_shape, const ints_t *input_shape);
 void libjit_broadcast_x16(uint16_t *result, const uint16_t *input, const ints_t *result_shape, const ints_t *input_shape);
 void libjit_broadcast_x32(uint32_t *result, const uint32_t *input, const ints_t *result_shape, const ints_t *input_shape);
 void libjit_broadcast_x64(uint64_t *result, const uint64_t *input, const ints_t *result_shape, const ints_t *input_shape);
 
-/* Copies input into result at `offsets`; the rest of result stays. (classgen/specs/shape.py:18) */
+/* Copies input into result at `offsets`; the rest of result stays. (classgen/specs/shape.py) */
 void libjit_insert_tensor_x8(uint8_t *result, const uint8_t *input, const ints_t *result_shape, const ints_t *input_shape, const ints_t *offsets);
 void libjit_insert_tensor_x16(uint16_t *result, const uint16_t *input, const ints_t *result_shape, const ints_t *input_shape, const ints_t *offsets);
 void libjit_insert_tensor_x32(uint32_t *result, const uint32_t *input, const ints_t *result_shape, const ints_t *input_shape, const ints_t *offsets);
 void libjit_insert_tensor_x64(uint64_t *result, const uint64_t *input, const ints_t *result_shape, const ints_t *input_shape, const ints_t *offsets);
 
-/* result[i] = input[offsets + i * steps] in each dimension. (classgen/specs/shape.py:19) */
+/* result[i] = input[offsets + i * steps] in each dimension. (classgen/specs/shape.py) */
 void libjit_extract_tensor_x8(uint8_t *result, const uint8_t *input, const ints_t *result_shape, const ints_t *input_shape, const ints_t *offsets, const ints_t *steps);
 void libjit_extract_tensor_x16(uint16_t *result, const uint16_t *input, const ints_t *result_shape, const ints_t *input_shape, const ints_t *offsets, const ints_t *steps);
 void libjit_extract_tensor_x32(uint32_t *result, const uint32_t *input, const ints_t *result_shape, const ints_t *input_shape, const ints_t *offsets, const ints_t *steps);
 void libjit_extract_tensor_x64(uint64_t *result, const uint64_t *input, const ints_t *result_shape, const ints_t *input_shape, const ints_t *offsets, const ints_t *steps);
 
-/* A 2-D convolution with register tiles of tile_rows x tile_cols pixels by tile_vectors vectors. filter is [G, blocks, KH, KW, I, NR]. (classgen/specs/backend_cpu.py:7) */
+/* A 2-D convolution with register tiles of tile_rows x tile_cols pixels by tile_vectors vectors. filter is [G, blocks, KH, KW, I, NR]. (classgen/specs/backend_cpu.py) */
 void libjit_cpu_conv_f32(float *result, const float *input, const float *filter, const float *bias, float *padded, const ints_t *result_shape, const ints_t *input_shape, const ints_t *filter_shape, const ints_t *bias_shape, const ints_t *padded_shape, const ints_t *kernels, const ints_t *strides, const ints_t *pads, const ints_t *dilation, dim_t group, dim_t tile_rows, dim_t tile_cols, dim_t tile_vectors, epilogue_t epilogue, const void *env);
 
-/* A 2-D convolution with one filter for each channel. filter is [KH, KW, C]. (classgen/specs/backend_cpu.py:17) */
+/* A 2-D convolution with one filter for each channel. filter is [KH, KW, C]. (classgen/specs/backend_cpu.py) */
 void libjit_cpu_depthwise_conv_f32(float *result, const float *input, const float *filter, const float *bias, float *padded, const ints_t *result_shape, const ints_t *input_shape, const ints_t *filter_shape, const ints_t *bias_shape, const ints_t *padded_shape, const ints_t *kernels, const ints_t *strides, const ints_t *pads, const ints_t *dilation, epilogue_t epilogue, const void *env);
 
-/* [M, K] times a right side packed to [blocks, K, NR], with register tiles of tile_rows by tile_vectors vectors. (classgen/specs/backend_cpu.py:27) */
+/* [M, K] times a right side packed to [blocks, K, NR], with register tiles of tile_rows by tile_vectors vectors. (classgen/specs/backend_cpu.py) */
 void libjit_cpu_matmul_f32(float *result, const float *lhs, const float *rhs, const ints_t *result_shape, const ints_t *lhs_shape, const ints_t *rhs_shape, dim_t tile_rows, dim_t tile_vectors, epilogue_t epilogue, const void *env);
 
 #endif

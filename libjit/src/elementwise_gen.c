@@ -15,7 +15,7 @@ typedef uint16_t u16_t;
 typedef uint32_t u32_t;
 typedef uint64_t u64_t;
 
-/* lhs + rhs (classgen/specs/elementwise.py:6) */
+/* lhs + rhs (classgen/specs/elementwise.py) */
 KERNEL f32_t libjit_add_f32(f32_t lhs, f32_t rhs) { return (f32_t)(lhs + rhs); }
 KERNEL f64_t libjit_add_f64(f64_t lhs, f64_t rhs) { return (f64_t)(lhs + rhs); }
 KERNEL i8_t libjit_add_i8(i8_t lhs, i8_t rhs) { return (i8_t)(lhs + rhs); }
@@ -27,7 +27,7 @@ KERNEL u16_t libjit_add_u16(u16_t lhs, u16_t rhs) { return (u16_t)(lhs + rhs); }
 KERNEL u32_t libjit_add_u32(u32_t lhs, u32_t rhs) { return (u32_t)(lhs + rhs); }
 KERNEL u64_t libjit_add_u64(u64_t lhs, u64_t rhs) { return (u64_t)(lhs + rhs); }
 
-/* lhs - rhs (classgen/specs/elementwise.py:7) */
+/* lhs - rhs (classgen/specs/elementwise.py) */
 KERNEL f32_t libjit_sub_f32(f32_t lhs, f32_t rhs) { return (f32_t)(lhs - rhs); }
 KERNEL f64_t libjit_sub_f64(f64_t lhs, f64_t rhs) { return (f64_t)(lhs - rhs); }
 KERNEL i8_t libjit_sub_i8(i8_t lhs, i8_t rhs) { return (i8_t)(lhs - rhs); }
@@ -39,7 +39,7 @@ KERNEL u16_t libjit_sub_u16(u16_t lhs, u16_t rhs) { return (u16_t)(lhs - rhs); }
 KERNEL u32_t libjit_sub_u32(u32_t lhs, u32_t rhs) { return (u32_t)(lhs - rhs); }
 KERNEL u64_t libjit_sub_u64(u64_t lhs, u64_t rhs) { return (u64_t)(lhs - rhs); }
 
-/* lhs * rhs (classgen/specs/elementwise.py:8) */
+/* lhs * rhs (classgen/specs/elementwise.py) */
 KERNEL f32_t libjit_mul_f32(f32_t lhs, f32_t rhs) { return (f32_t)(lhs * rhs); }
 KERNEL f64_t libjit_mul_f64(f64_t lhs, f64_t rhs) { return (f64_t)(lhs * rhs); }
 KERNEL i8_t libjit_mul_i8(i8_t lhs, i8_t rhs) { return (i8_t)(lhs * rhs); }
@@ -51,7 +51,7 @@ KERNEL u16_t libjit_mul_u16(u16_t lhs, u16_t rhs) { return (u16_t)(lhs * rhs); }
 KERNEL u32_t libjit_mul_u32(u32_t lhs, u32_t rhs) { return (u32_t)(lhs * rhs); }
 KERNEL u64_t libjit_mul_u64(u64_t lhs, u64_t rhs) { return (u64_t)(lhs * rhs); }
 
-/* lhs / rhs; integers truncate, and give 0 where rhs is 0 (classgen/specs/elementwise.py:9) */
+/* lhs / rhs; integers truncate, and give 0 where rhs is 0 (classgen/specs/elementwise.py) */
 KERNEL f32_t libjit_div_f32(f32_t lhs, f32_t rhs) { return (f32_t)(lhs / rhs); }
 KERNEL f64_t libjit_div_f64(f64_t lhs, f64_t rhs) { return (f64_t)(lhs / rhs); }
 KERNEL i8_t libjit_div_i8(i8_t lhs, i8_t rhs) { return (i8_t)(rhs == 0 ? 0 : rhs == -1 ? -lhs : lhs / rhs); }
@@ -63,11 +63,11 @@ KERNEL u16_t libjit_div_u16(u16_t lhs, u16_t rhs) { return (u16_t)(rhs == 0 ? 0 
 KERNEL u32_t libjit_div_u32(u32_t lhs, u32_t rhs) { return (u32_t)(rhs == 0 ? 0 : lhs / rhs); }
 KERNEL u64_t libjit_div_u64(u64_t lhs, u64_t rhs) { return (u64_t)(rhs == 0 ? 0 : lhs / rhs); }
 
-/* lhs to the power of rhs (classgen/specs/elementwise.py:10) */
+/* lhs to the power of rhs (classgen/specs/elementwise.py) */
 KERNEL f32_t libjit_pow_f32(f32_t lhs, f32_t rhs) { return (f32_t)(math_pow_f32(lhs, rhs)); }
 KERNEL f64_t libjit_pow_f64(f64_t lhs, f64_t rhs) { return (f64_t)(math_pow_f64(lhs, rhs)); }
 
-/* The larger of both; NaN if one is NaN (classgen/specs/elementwise.py:11) */
+/* The larger of both; NaN if one is NaN (classgen/specs/elementwise.py) */
 KERNEL f32_t libjit_max_f32(f32_t lhs, f32_t rhs) { return (f32_t)(lhs > rhs || lhs != lhs ? lhs : rhs); }
 KERNEL f64_t libjit_max_f64(f64_t lhs, f64_t rhs) { return (f64_t)(lhs > rhs || lhs != lhs ? lhs : rhs); }
 KERNEL i8_t libjit_max_i8(i8_t lhs, i8_t rhs) { return (i8_t)(lhs > rhs ? lhs : rhs); }
@@ -79,7 +79,7 @@ KERNEL u16_t libjit_max_u16(u16_t lhs, u16_t rhs) { return (u16_t)(lhs > rhs ? l
 KERNEL u32_t libjit_max_u32(u32_t lhs, u32_t rhs) { return (u32_t)(lhs > rhs ? lhs : rhs); }
 KERNEL u64_t libjit_max_u64(u64_t lhs, u64_t rhs) { return (u64_t)(lhs > rhs ? lhs : rhs); }
 
-/* The smaller of both; NaN if one is NaN (classgen/specs/elementwise.py:12) */
+/* The smaller of both; NaN if one is NaN (classgen/specs/elementwise.py) */
 KERNEL f32_t libjit_min_f32(f32_t lhs, f32_t rhs) { return (f32_t)(lhs < rhs || lhs != lhs ? lhs : rhs); }
 KERNEL f64_t libjit_min_f64(f64_t lhs, f64_t rhs) { return (f64_t)(lhs < rhs || lhs != lhs ? lhs : rhs); }
 KERNEL i8_t libjit_min_i8(i8_t lhs, i8_t rhs) { return (i8_t)(lhs < rhs ? lhs : rhs); }
@@ -91,7 +91,7 @@ KERNEL u16_t libjit_min_u16(u16_t lhs, u16_t rhs) { return (u16_t)(lhs < rhs ? l
 KERNEL u32_t libjit_min_u32(u32_t lhs, u32_t rhs) { return (u32_t)(lhs < rhs ? lhs : rhs); }
 KERNEL u64_t libjit_min_u64(u64_t lhs, u64_t rhs) { return (u64_t)(lhs < rhs ? lhs : rhs); }
 
-/* -input (classgen/specs/elementwise.py:14) */
+/* -input (classgen/specs/elementwise.py) */
 KERNEL f32_t libjit_neg_f32(f32_t input) { return (f32_t)(-input); }
 KERNEL f64_t libjit_neg_f64(f64_t input) { return (f64_t)(-input); }
 KERNEL i8_t libjit_neg_i8(i8_t input) { return (i8_t)(-input); }
@@ -99,7 +99,7 @@ KERNEL i16_t libjit_neg_i16(i16_t input) { return (i16_t)(-input); }
 KERNEL i32_t libjit_neg_i32(i32_t input) { return (i32_t)(-input); }
 KERNEL i64_t libjit_neg_i64(i64_t input) { return (i64_t)(-input); }
 
-/* The absolute value (classgen/specs/elementwise.py:15) */
+/* The absolute value (classgen/specs/elementwise.py) */
 KERNEL f32_t libjit_abs_f32(f32_t input) { return (f32_t)(math_abs_f32(input)); }
 KERNEL f64_t libjit_abs_f64(f64_t input) { return (f64_t)(math_abs_f64(input)); }
 KERNEL i8_t libjit_abs_i8(i8_t input) { return (i8_t)(input < 0 ? -input : input); }
@@ -111,7 +111,7 @@ KERNEL u16_t libjit_abs_u16(u16_t input) { return (u16_t)(input); }
 KERNEL u32_t libjit_abs_u32(u32_t input) { return (u32_t)(input); }
 KERNEL u64_t libjit_abs_u64(u64_t input) { return (u64_t)(input); }
 
-/* -1, 0 or 1; NaN of NaN (classgen/specs/elementwise.py:16) */
+/* -1, 0 or 1; NaN of NaN (classgen/specs/elementwise.py) */
 KERNEL f32_t libjit_sign_f32(f32_t input) { return (f32_t)(input > 0 ? 1 : input < 0 ? -1 : input); }
 KERNEL f64_t libjit_sign_f64(f64_t input) { return (f64_t)(input > 0 ? 1 : input < 0 ? -1 : input); }
 KERNEL i8_t libjit_sign_i8(i8_t input) { return (i8_t)((input > 0) - (input < 0)); }
@@ -123,55 +123,55 @@ KERNEL u16_t libjit_sign_u16(u16_t input) { return (u16_t)(input > 0); }
 KERNEL u32_t libjit_sign_u32(u32_t input) { return (u32_t)(input > 0); }
 KERNEL u64_t libjit_sign_u64(u64_t input) { return (u64_t)(input > 0); }
 
-/* Rounded down (classgen/specs/elementwise.py:17) */
+/* Rounded down (classgen/specs/elementwise.py) */
 KERNEL f32_t libjit_floor_f32(f32_t input) { return (f32_t)(math_floor_f32(input)); }
 KERNEL f64_t libjit_floor_f64(f64_t input) { return (f64_t)(math_floor_f64(input)); }
 
-/* Rounded up (classgen/specs/elementwise.py:18) */
+/* Rounded up (classgen/specs/elementwise.py) */
 KERNEL f32_t libjit_ceil_f32(f32_t input) { return (f32_t)(math_ceil_f32(input)); }
 KERNEL f64_t libjit_ceil_f64(f64_t input) { return (f64_t)(math_ceil_f64(input)); }
 
-/* Rounded to the nearest integer, halves to even (classgen/specs/elementwise.py:19) */
+/* Rounded to the nearest integer, halves to even (classgen/specs/elementwise.py) */
 KERNEL f32_t libjit_round_f32(f32_t input) { return (f32_t)(math_round_f32(input)); }
 KERNEL f64_t libjit_round_f64(f64_t input) { return (f64_t)(math_round_f64(input)); }
 
-/* The square root (classgen/specs/elementwise.py:20) */
+/* The square root (classgen/specs/elementwise.py) */
 KERNEL f32_t libjit_sqrt_f32(f32_t input) { return (f32_t)(math_sqrt_f32(input)); }
 KERNEL f64_t libjit_sqrt_f64(f64_t input) { return (f64_t)(math_sqrt_f64(input)); }
 
-/* 1 / input (classgen/specs/elementwise.py:21) */
+/* 1 / input (classgen/specs/elementwise.py) */
 KERNEL f32_t libjit_reciprocal_f32(f32_t input) { return (f32_t)(1 / input); }
 KERNEL f64_t libjit_reciprocal_f64(f64_t input) { return (f64_t)(1 / input); }
 
-/* e to the power of input (classgen/specs/elementwise.py:22) */
+/* e to the power of input (classgen/specs/elementwise.py) */
 KERNEL f32_t libjit_exp_f32(f32_t input) { return (f32_t)(math_exp_f32(input)); }
 KERNEL f64_t libjit_exp_f64(f64_t input) { return (f64_t)(math_exp_f64(input)); }
 
-/* The natural logarithm (classgen/specs/elementwise.py:23) */
+/* The natural logarithm (classgen/specs/elementwise.py) */
 KERNEL f32_t libjit_log_f32(f32_t input) { return (f32_t)(math_log_f32(input)); }
 KERNEL f64_t libjit_log_f64(f64_t input) { return (f64_t)(math_log_f64(input)); }
 
-/* The hyperbolic tangent (classgen/specs/elementwise.py:24) */
+/* The hyperbolic tangent (classgen/specs/elementwise.py) */
 KERNEL f32_t libjit_tanh_f32(f32_t input) { return (f32_t)(math_tanh_f32(input)); }
 KERNEL f64_t libjit_tanh_f64(f64_t input) { return (f64_t)(math_tanh_f64(input)); }
 
-/* 1 / (1 + exp(-input)) (classgen/specs/elementwise.py:25) */
+/* 1 / (1 + exp(-input)) (classgen/specs/elementwise.py) */
 KERNEL f32_t libjit_sigmoid_f32(f32_t input) { return (f32_t)(math_sigmoid_f32(input)); }
 KERNEL f64_t libjit_sigmoid_f64(f64_t input) { return (f64_t)(math_sigmoid_f64(input)); }
 
-/* The error function (classgen/specs/elementwise.py:26) */
+/* The error function (classgen/specs/elementwise.py) */
 KERNEL f32_t libjit_erf_f32(f32_t input) { return (f32_t)(math_erf_f32(input)); }
 KERNEL f64_t libjit_erf_f64(f64_t input) { return (f64_t)(math_erf_f64(input)); }
 
-/* The sine of radians (classgen/specs/elementwise.py:27) */
+/* The sine of radians (classgen/specs/elementwise.py) */
 KERNEL f32_t libjit_sin_f32(f32_t input) { return (f32_t)(math_sin_f32(input)); }
 KERNEL f64_t libjit_sin_f64(f64_t input) { return (f64_t)(math_sin_f64(input)); }
 
-/* The cosine of radians (classgen/specs/elementwise.py:28) */
+/* The cosine of radians (classgen/specs/elementwise.py) */
 KERNEL f32_t libjit_cos_f32(f32_t input) { return (f32_t)(math_cos_f32(input)); }
 KERNEL f64_t libjit_cos_f64(f64_t input) { return (f64_t)(math_cos_f64(input)); }
 
-/* lhs == rhs (classgen/specs/elementwise.py:31) */
+/* lhs == rhs (classgen/specs/elementwise.py) */
 KERNEL b_t libjit_eq_f32(f32_t lhs, f32_t rhs) { return (b_t)(lhs == rhs); }
 KERNEL b_t libjit_eq_f64(f64_t lhs, f64_t rhs) { return (b_t)(lhs == rhs); }
 KERNEL b_t libjit_eq_i8(i8_t lhs, i8_t rhs) { return (b_t)(lhs == rhs); }
@@ -184,7 +184,7 @@ KERNEL b_t libjit_eq_u32(u32_t lhs, u32_t rhs) { return (b_t)(lhs == rhs); }
 KERNEL b_t libjit_eq_u64(u64_t lhs, u64_t rhs) { return (b_t)(lhs == rhs); }
 KERNEL b_t libjit_eq_b(b_t lhs, b_t rhs) { return (b_t)(lhs == rhs); }
 
-/* lhs < rhs (classgen/specs/elementwise.py:32) */
+/* lhs < rhs (classgen/specs/elementwise.py) */
 KERNEL b_t libjit_lt_f32(f32_t lhs, f32_t rhs) { return (b_t)(lhs < rhs); }
 KERNEL b_t libjit_lt_f64(f64_t lhs, f64_t rhs) { return (b_t)(lhs < rhs); }
 KERNEL b_t libjit_lt_i8(i8_t lhs, i8_t rhs) { return (b_t)(lhs < rhs); }
@@ -196,7 +196,7 @@ KERNEL b_t libjit_lt_u16(u16_t lhs, u16_t rhs) { return (b_t)(lhs < rhs); }
 KERNEL b_t libjit_lt_u32(u32_t lhs, u32_t rhs) { return (b_t)(lhs < rhs); }
 KERNEL b_t libjit_lt_u64(u64_t lhs, u64_t rhs) { return (b_t)(lhs < rhs); }
 
-/* lhs <= rhs (classgen/specs/elementwise.py:33) */
+/* lhs <= rhs (classgen/specs/elementwise.py) */
 KERNEL b_t libjit_le_f32(f32_t lhs, f32_t rhs) { return (b_t)(lhs <= rhs); }
 KERNEL b_t libjit_le_f64(f64_t lhs, f64_t rhs) { return (b_t)(lhs <= rhs); }
 KERNEL b_t libjit_le_i8(i8_t lhs, i8_t rhs) { return (b_t)(lhs <= rhs); }
@@ -208,14 +208,14 @@ KERNEL b_t libjit_le_u16(u16_t lhs, u16_t rhs) { return (b_t)(lhs <= rhs); }
 KERNEL b_t libjit_le_u32(u32_t lhs, u32_t rhs) { return (b_t)(lhs <= rhs); }
 KERNEL b_t libjit_le_u64(u64_t lhs, u64_t rhs) { return (b_t)(lhs <= rhs); }
 
-/* Whether input is NaN (classgen/specs/elementwise.py:34) */
+/* Whether input is NaN (classgen/specs/elementwise.py) */
 KERNEL b_t libjit_is_nan_f32(f32_t input) { return (b_t)(input != input); }
 KERNEL b_t libjit_is_nan_f64(f64_t input) { return (b_t)(input != input); }
 
-/* Logical negation (classgen/specs/elementwise.py:35) */
+/* Logical negation (classgen/specs/elementwise.py) */
 KERNEL b_t libjit_not_b(b_t input) { return (b_t)(!input); }
 
-/* Logical and; bitwise for integers (classgen/specs/elementwise.py:36) */
+/* Logical and; bitwise for integers (classgen/specs/elementwise.py) */
 KERNEL i8_t libjit_and_i8(i8_t lhs, i8_t rhs) { return (i8_t)(lhs & rhs); }
 KERNEL i16_t libjit_and_i16(i16_t lhs, i16_t rhs) { return (i16_t)(lhs & rhs); }
 KERNEL i32_t libjit_and_i32(i32_t lhs, i32_t rhs) { return (i32_t)(lhs & rhs); }
@@ -226,7 +226,7 @@ KERNEL u32_t libjit_and_u32(u32_t lhs, u32_t rhs) { return (u32_t)(lhs & rhs); }
 KERNEL u64_t libjit_and_u64(u64_t lhs, u64_t rhs) { return (u64_t)(lhs & rhs); }
 KERNEL b_t libjit_and_b(b_t lhs, b_t rhs) { return (b_t)(lhs & rhs); }
 
-/* Logical or; bitwise for integers (classgen/specs/elementwise.py:37) */
+/* Logical or; bitwise for integers (classgen/specs/elementwise.py) */
 KERNEL i8_t libjit_or_i8(i8_t lhs, i8_t rhs) { return (i8_t)(lhs | rhs); }
 KERNEL i16_t libjit_or_i16(i16_t lhs, i16_t rhs) { return (i16_t)(lhs | rhs); }
 KERNEL i32_t libjit_or_i32(i32_t lhs, i32_t rhs) { return (i32_t)(lhs | rhs); }
@@ -237,7 +237,7 @@ KERNEL u32_t libjit_or_u32(u32_t lhs, u32_t rhs) { return (u32_t)(lhs | rhs); }
 KERNEL u64_t libjit_or_u64(u64_t lhs, u64_t rhs) { return (u64_t)(lhs | rhs); }
 KERNEL b_t libjit_or_b(b_t lhs, b_t rhs) { return (b_t)(lhs | rhs); }
 
-/* Logical exclusive or; bitwise for integers (classgen/specs/elementwise.py:38) */
+/* Logical exclusive or; bitwise for integers (classgen/specs/elementwise.py) */
 KERNEL i8_t libjit_xor_i8(i8_t lhs, i8_t rhs) { return (i8_t)(lhs ^ rhs); }
 KERNEL i16_t libjit_xor_i16(i16_t lhs, i16_t rhs) { return (i16_t)(lhs ^ rhs); }
 KERNEL i32_t libjit_xor_i32(i32_t lhs, i32_t rhs) { return (i32_t)(lhs ^ rhs); }
@@ -248,7 +248,7 @@ KERNEL u32_t libjit_xor_u32(u32_t lhs, u32_t rhs) { return (u32_t)(lhs ^ rhs); }
 KERNEL u64_t libjit_xor_u64(u64_t lhs, u64_t rhs) { return (u64_t)(lhs ^ rhs); }
 KERNEL b_t libjit_xor_b(b_t lhs, b_t rhs) { return (b_t)(lhs ^ rhs); }
 
-/* lhs where the bool condition holds, else rhs (classgen/specs/elementwise.py:39) */
+/* lhs where the bool condition holds, else rhs (classgen/specs/elementwise.py) */
 KERNEL f32_t libjit_select_f32(b_t condition, f32_t lhs, f32_t rhs) { return (f32_t)(condition ? lhs : rhs); }
 KERNEL f64_t libjit_select_f64(b_t condition, f64_t lhs, f64_t rhs) { return (f64_t)(condition ? lhs : rhs); }
 KERNEL i8_t libjit_select_i8(b_t condition, i8_t lhs, i8_t rhs) { return (i8_t)(condition ? lhs : rhs); }
@@ -261,7 +261,7 @@ KERNEL u32_t libjit_select_u32(b_t condition, u32_t lhs, u32_t rhs) { return (u3
 KERNEL u64_t libjit_select_u64(b_t condition, u64_t lhs, u64_t rhs) { return (u64_t)(condition ? lhs : rhs); }
 KERNEL b_t libjit_select_b(b_t condition, b_t lhs, b_t rhs) { return (b_t)(condition ? lhs : rhs); }
 
-/* The value in another element kind; floats truncate to integers and saturate, NaN gives 0 (classgen/specs/elementwise.py:41) */
+/* The value in another element kind; floats truncate to integers and saturate, NaN gives 0 (classgen/specs/elementwise.py) */
 KERNEL f32_t libjit_convert_f32_f32(f32_t input) { return (f32_t)input; }
 KERNEL f64_t libjit_convert_f32_f64(f32_t input) { return (f64_t)input; }
 KERNEL i8_t libjit_convert_f32_i8(f32_t input) { return input != input ? 0 : input <= -0x1p7 ? INT8_MIN : input >= 0x1p7 ? INT8_MAX : (i8_t)input; }

@@ -50,7 +50,10 @@ def scalars_of(schema: InstSchema) -> Iterator[Scalar]:
             continue
         kinds = (*(["b"] if mnemonic == "select" else []), *[kind] * inputs)[:inputs]
         yield Scalar(
-            mnemonic, f"{mnemonic}_{kind}", kinds, "b" if Trait.PREDICATE in schema.traits else kind
+            mnemonic,
+            f"{mnemonic}_{kind}",
+            kinds,
+            "b" if Trait.BOOL_RESULT in schema.traits else kind,
         )
 
 
