@@ -27,6 +27,7 @@ ALL = (*NUMBERS, "b")
 BOOL = ("b",)
 WIDTHS = ("x8", "x16", "x32", "x64")
 INDICES = ("i32", "i64")
+QUANTIZED = ("refused", "same", "rule")
 
 
 @dataclass(frozen=True)
@@ -82,6 +83,10 @@ class Operator:
     kinds: tuple[str, ...] = ()
     derivative: tuple[str, ...] = ()
     onnx: str = ""
+    quant: str = "refused"
+    """What quantized operands mean: `refused`, `same` or `rule` (see `Quantized` in glowpy/core/schema.py)."""
+    plain: tuple[str, ...] = ()
+    """Operands that hold no data (indices, conditions) and are never quantized, for `same` and `rule`."""
 
     @property
     def mnemonic(self) -> str:
@@ -115,6 +120,15 @@ REGISTRY: list[Operator] = []
 def _register(operator: Operator) -> None:
     if not operator.doc:
         raise ValueError(f"{operator.name}: a doc string is required")
+    if operator.quant not in QUANTIZED:
+        raise ValueError(
+            f"{operator.name}: expected quant of {', '.join(QUANTIZED)}, got {operator.quant}"
+        )
+    unknown = set(operator.plain) - {name for name, _ in operator.operands}
+    if unknown:
+        raise ValueError(
+            f"{operator.name}: plain names {', '.join(sorted(unknown))}, which are no operands"
+        )
     if any(other.name == operator.name for other in REGISTRY):
         raise ValueError(f"{operator.name} is declared twice")
     REGISTRY.append(operator)
@@ -143,12 +157,14 @@ def Op(  # noqa: N802 - the specs read as declarations
     scratches: Sequence[str] = (),
     kernel: Mapping[str, Sequence[str]] | None = None,
     backend: str = "",
+    quant: str = "refused",
+    plain: Sequence[str] = (),
 ) -> None:
     """Declares a node and an instruction with the same operand names."""
     _register(
         Operator(
             name, doc, tuple(inputs), tuple(results), tuple(attrs), tuple(traits), True, True, _source(),
-            backend=backend, scratches=tuple(scratches), kernel=kernel,
+            backend=backend, scratches=tuple(scratches), kernel=kernel, quant=quant, plain=tuple(plain),
         )
     )  # fmt: skip
 
@@ -162,6 +178,7 @@ def NodeOnly(  # noqa: N802
     attrs: Sequence[Attr] = (),
     traits: Sequence[str] = (),
     variadic: bool = False,
+    quant: str = "refused",
 ) -> None:
     """Declares a node that is always lowered or translated by an IRGen rule."""
     _register(
@@ -176,6 +193,7 @@ def NodeOnly(  # noqa: N802
             False,
             _source(),
             variadic=variadic,
+            quant=quant,
         )
     )
 
@@ -190,12 +208,13 @@ def InstOnly(  # noqa: N802
     attrs: Sequence[Attr] = (),
     traits: Sequence[str] = (),
     kernel: Mapping[str, Sequence[str]] | None = None,
+    quant: str = "refused",
 ) -> None:
     """Declares an instruction without a node."""
     _register(
         Operator(
             name, doc, tuple(inputs), tuple(results), tuple(attrs), tuple(traits), False, True, _source(),
-            inouts=tuple(inouts), kernel=kernel,
+            inouts=tuple(inouts), kernel=kernel, quant=quant,
         )
     )  # fmt: skip
 
@@ -214,6 +233,8 @@ def Elementwise(  # noqa: N802
     derivative: Sequence[str] = (),
     onnx: str = "",
     traits: Sequence[str] = (),
+    quant: str = "refused",
+    plain: Sequence[str] = (),
 ) -> None:
     """Declares an element-wise operator.
 
@@ -226,6 +247,6 @@ def Elementwise(  # noqa: N802
         Operator(
             name, doc, _ARGUMENTS[arity], ("result",), (), ("elementwise", "inplace", *traits), True, True, _source(),
             scalar={"any": c} if isinstance(c, str) else c, numpy=numpy, kinds=tuple(kinds),
-            derivative=tuple(derivative), onnx=onnx,
+            derivative=tuple(derivative), onnx=onnx, quant=quant, plain=tuple(plain),
         )
     )  # fmt: skip

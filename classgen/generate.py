@@ -161,16 +161,24 @@ def _attrs(op: Operator) -> str:
     return _tuple(f'AttrSpec("{a.name}", "{a.kind}")' for a in op.attrs)
 
 
+def _quant(op: Operator) -> list[str]:
+    """The arguments of a schema about quantized operands, where they are not the default."""
+    parts = [f"quant=Quantized.{op.quant.upper()}"] if op.quant != "refused" else []
+    names = ", ".join(f'"{name}"' for name in sorted(op.plain))
+    return [*parts, f"plain=frozenset({{{names}}})"] if op.plain else parts
+
+
 def _node_schema(op: Operator) -> str:
     parts = [f'"{op.mnemonic}"', _names(op.inputs), _attrs(op), _names(op.results), _traits(op)]
     if op.variadic:
         parts.append("variadic=True")
-    return f"NodeSchema({', '.join(parts)})"
+    return f"NodeSchema({', '.join([*parts, *_quant(op)])})"
 
 
 def _inst_schema(op: Operator) -> str:
     operands = _tuple(f'OperandSpec("{name}", Access.{access})' for name, access in op.operands)
-    return f'InstSchema("{op.mnemonic}", {operands}, {_attrs(op)}, {_traits(op)})'
+    parts = [f'"{op.mnemonic}"', operands, _attrs(op), _traits(op)]
+    return f"InstSchema({', '.join([*parts, *_quant(op)])})"
 
 
 def _prototypes(op: Operator) -> Iterator[str]:

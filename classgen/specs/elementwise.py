@@ -8,8 +8,8 @@ Elementwise("Sub", 2, "lhs - rhs", "lhs - rhs", "np.subtract(lhs, rhs)", NUMBERS
 Elementwise("Mul", 2, "lhs * rhs", "lhs * rhs", "np.multiply(lhs, rhs)", NUMBERS, derivative=("mul(g, rhs)", "mul(g, lhs)"), onnx="Mul", traits=("commutative",))
 Elementwise("Div", 2, "lhs / rhs; integers truncate, and give 0 where rhs is 0", {"float": "lhs / rhs", "int": "rhs == 0 ? 0 : rhs == -1 ? -lhs : lhs / rhs", "unsigned": "rhs == 0 ? 0 : lhs / rhs"}, "numeric.divide(lhs, rhs)", NUMBERS, derivative=("div(g, rhs)", "neg(div(mul(g, y), rhs))"), onnx="Div")
 Elementwise("Pow", 2, "lhs to the power of rhs", {"float": "math_pow_{s}(lhs, rhs)"}, "np.power(lhs, rhs)", FLOATS, derivative=("mul(g, mul(rhs, div(y, lhs)))", "mul(g, mul(y, log(lhs)))"))
-Elementwise("Max", 2, "The larger of both; NaN if one is NaN", {"float": "lhs > rhs || lhs != lhs ? lhs : rhs", "int": "lhs > rhs ? lhs : rhs", "unsigned": "lhs > rhs ? lhs : rhs"}, "np.maximum(lhs, rhs)", NUMBERS, derivative=("select(le(rhs, lhs), g, zero)", "select(lt(lhs, rhs), g, zero)"), traits=("commutative",))
-Elementwise("Min", 2, "The smaller of both; NaN if one is NaN", {"float": "lhs < rhs || lhs != lhs ? lhs : rhs", "int": "lhs < rhs ? lhs : rhs", "unsigned": "lhs < rhs ? lhs : rhs"}, "np.minimum(lhs, rhs)", NUMBERS, derivative=("select(le(lhs, rhs), g, zero)", "select(lt(rhs, lhs), g, zero)"), traits=("commutative",))
+Elementwise("Max", 2, "The larger of both; NaN if one is NaN", {"float": "lhs > rhs || lhs != lhs ? lhs : rhs", "int": "lhs > rhs ? lhs : rhs", "unsigned": "lhs > rhs ? lhs : rhs"}, "np.maximum(lhs, rhs)", NUMBERS, derivative=("select(le(rhs, lhs), g, zero)", "select(lt(lhs, rhs), g, zero)"), traits=("commutative",), quant="same")
+Elementwise("Min", 2, "The smaller of both; NaN if one is NaN", {"float": "lhs < rhs || lhs != lhs ? lhs : rhs", "int": "lhs < rhs ? lhs : rhs", "unsigned": "lhs < rhs ? lhs : rhs"}, "np.minimum(lhs, rhs)", NUMBERS, derivative=("select(le(lhs, rhs), g, zero)", "select(lt(rhs, lhs), g, zero)"), traits=("commutative",), quant="same")
 
 Elementwise("Neg", 1, "-input", "-input", "np.negative(input)", FLOATS + SIGNED, derivative=("neg(g)",), onnx="Neg")
 Elementwise("Abs", 1, "The absolute value", {"float": "math_abs_{s}(input)", "int": "input < 0 ? -input : input", "unsigned": "input"}, "np.abs(input)", NUMBERS, derivative=("mul(g, sign(input))",), onnx="Abs")
@@ -36,7 +36,7 @@ Elementwise("Not", 1, "Logical negation", "!input", "np.logical_not(input)", BOO
 Elementwise("And", 2, "Logical and; bitwise for integers", "lhs & rhs", "np.bitwise_and(lhs, rhs)", INTS + BOOL, onnx="And", traits=("commutative",))
 Elementwise("Or", 2, "Logical or; bitwise for integers", "lhs | rhs", "np.bitwise_or(lhs, rhs)", INTS + BOOL, onnx="Or", traits=("commutative",))
 Elementwise("Xor", 2, "Logical exclusive or; bitwise for integers", "lhs ^ rhs", "np.bitwise_xor(lhs, rhs)", INTS + BOOL, onnx="Xor", traits=("commutative",))
-Elementwise("Select", 3, "lhs where the bool condition holds, else rhs", "condition ? lhs : rhs", "numeric.select(condition, lhs, rhs)", ALL, derivative=("", "select(condition, g, zero)", "select(condition, zero, g)"), onnx="Where")
+Elementwise("Select", 3, "lhs where the bool condition holds, else rhs", "condition ? lhs : rhs", "numeric.select(condition, lhs, rhs)", ALL, derivative=("", "select(condition, g, zero)", "select(condition, zero, g)"), onnx="Where", quant="same", plain=["condition"])
 
 Elementwise("Convert", 1, "The value in another element kind; floats truncate to integers and saturate, NaN gives 0", "", "numeric.convert(input, result)", ALL, derivative=("convert(g)",), traits=("typed",))
 

@@ -8,4 +8,6 @@ Op(
     inputs=["input", "indices"],
     attrs=[integer("axis")],
     kernel={"input": WIDTHS, "indices": INDICES},
+    quant="same",
+    plain=["indices"],
 )

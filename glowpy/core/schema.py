@@ -21,6 +21,7 @@ __all__ = [
     "InstSchema",
     "NodeSchema",
     "OperandSpec",
+    "Quantized",
     "Trait",
     "check_attrs",
 ]
@@ -50,6 +51,21 @@ class Trait(StrEnum):
     inputs of a variadic node; the result has the data's rank, and other dimensions may be in any order."""
     EPILOGUE = "epilogue"
     """The kernel can run a chain of element-wise instructions on each finished tile."""
+
+
+class Quantized(StrEnum):
+    """What quantized operands of an operator mean."""
+
+    REFUSED = "refused"
+    """No operand and no result may be quantized."""
+    SAME = "same"
+    """Every element of a result is an element of an operand: moved, repeated or chosen.
+
+    Operands and results are all quantized, with equal parameters, or none is; the channel axis moves along.
+    Scales are positive, so that the larger of two elements is the larger of the numbers they stand for.
+    """
+    RULE = "rule"
+    """What the operator's own inference and verification say."""
 
 
 class Access(Enum):
@@ -110,7 +126,11 @@ def _is_kind(value: Attr, kind: AttrKind) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class NodeSchema:
-    """Operands, attributes, results, traits of a node class; with `variadic` the input is any number."""
+    """Operands, attributes, results, traits of a node class; with `variadic` the input is any number.
+
+    `quant` says what quantized operands mean; those named in `plain` hold no data (indices, conditions)
+    and are never quantized.
+    """
 
     mnemonic: str
     inputs: tuple[str, ...]
@@ -118,6 +138,8 @@ class NodeSchema:
     results: tuple[str, ...]
     traits: frozenset[Trait]
     variadic: bool = False
+    quant: Quantized = Quantized.REFUSED
+    plain: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,9 +152,14 @@ class OperandSpec:
 
 @dataclass(frozen=True, slots=True)
 class InstSchema:
-    """Operands, attributes and traits of an instruction class. Operands stand in the order out, inout, in, scratch."""
+    """Operands, attributes and traits of an instruction class. Operands stand in the order out, inout, in, scratch.
+
+    `quant` and `plain` as in `NodeSchema`.
+    """
 
     mnemonic: str
     operands: tuple[OperandSpec, ...]
     attrs: tuple[AttrSpec, ...]
     traits: frozenset[Trait]
+    quant: Quantized = Quantized.REFUSED
+    plain: frozenset[str] = frozenset()

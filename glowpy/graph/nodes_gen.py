@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import ClassVar, final
 
 from glowpy.core.fields import AttrField
-from glowpy.core.schema import AttrSpec, NodeSchema, Trait
+from glowpy.core.schema import AttrSpec, NodeSchema, Quantized, Trait
 from glowpy.graph.node import InputField, Node, NodeValue, ResultField
 
 __all__ = [
@@ -209,6 +209,7 @@ class MaxNode(Node):
         (),
         ("result",),
         frozenset({Trait.ELEMENTWISE, Trait.INPLACE, Trait.COMMUTATIVE}),
+        quant=Quantized.SAME,
     )
 
     lhs = InputField(0)
@@ -229,6 +230,7 @@ class MinNode(Node):
         (),
         ("result",),
         frozenset({Trait.ELEMENTWISE, Trait.INPLACE, Trait.COMMUTATIVE}),
+        quant=Quantized.SAME,
     )
 
     lhs = InputField(0)
@@ -628,6 +630,8 @@ class SelectNode(Node):
         (),
         ("result",),
         frozenset({Trait.ELEMENTWISE, Trait.INPLACE}),
+        quant=Quantized.SAME,
+        plain=frozenset({"condition"}),
     )
 
     condition = InputField(0)
@@ -719,7 +723,13 @@ class GatherNode(Node):
 
     __slots__ = ()
     SCHEMA: ClassVar[NodeSchema] = NodeSchema(
-        "gather", ("input", "indices"), (AttrSpec("axis", "int"),), ("result",), frozenset()
+        "gather",
+        ("input", "indices"),
+        (AttrSpec("axis", "int"),),
+        ("result",),
+        frozenset(),
+        quant=Quantized.SAME,
+        plain=frozenset({"indices"}),
     )
 
     input = InputField(0)
@@ -873,6 +883,7 @@ class MaxPoolNode(Node):
         ),
         ("result",),
         frozenset(),
+        quant=Quantized.SAME,
     )
 
     input = InputField(0)
@@ -903,6 +914,8 @@ class MaxPoolWithArgmaxNode(Node):
         ),
         ("result", "argmax"),
         frozenset(),
+        quant=Quantized.SAME,
+        plain=frozenset({"argmax"}),
     )
 
     input = InputField(0)
@@ -987,7 +1000,12 @@ class ReduceMaxNode(Node):
 
     __slots__ = ()
     SCHEMA: ClassVar[NodeSchema] = NodeSchema(
-        "reduce_max", ("input",), (AttrSpec("axes", "ints"),), ("result",), frozenset({Trait.AXES})
+        "reduce_max",
+        ("input",),
+        (AttrSpec("axes", "ints"),),
+        ("result",),
+        frozenset({Trait.AXES}),
+        quant=Quantized.SAME,
     )
 
     input = InputField(0)
@@ -1003,7 +1021,12 @@ class ReduceMinNode(Node):
 
     __slots__ = ()
     SCHEMA: ClassVar[NodeSchema] = NodeSchema(
-        "reduce_min", ("input",), (AttrSpec("axes", "ints"),), ("result",), frozenset({Trait.AXES})
+        "reduce_min",
+        ("input",),
+        (AttrSpec("axes", "ints"),),
+        ("result",),
+        frozenset({Trait.AXES}),
+        quant=Quantized.SAME,
     )
 
     input = InputField(0)
@@ -1035,7 +1058,7 @@ class SaveNode(Node):
 
     __slots__ = ()
     SCHEMA: ClassVar[NodeSchema] = NodeSchema(
-        "save", ("input", "output"), (), (), frozenset({Trait.SIDE_EFFECT})
+        "save", ("input", "output"), (), (), frozenset({Trait.SIDE_EFFECT}), quant=Quantized.SAME
     )
 
     input = InputField(0)
@@ -1051,7 +1074,12 @@ class ReshapeNode(Node):
 
     __slots__ = ()
     SCHEMA: ClassVar[NodeSchema] = NodeSchema(
-        "reshape", ("input",), (), ("result",), frozenset({Trait.TYPED, Trait.SHAPE_ONLY})
+        "reshape",
+        ("input",),
+        (),
+        ("result",),
+        frozenset({Trait.TYPED, Trait.SHAPE_ONLY}),
+        quant=Quantized.SAME,
     )
 
     input = InputField(0)
@@ -1072,6 +1100,7 @@ class ConcatNode(Node):
         ("result",),
         frozenset({Trait.AXES, Trait.SHAPE_ONLY}),
         variadic=True,
+        quant=Quantized.RULE,
     )
 
     @property
@@ -1096,6 +1125,7 @@ class SliceNode(Node):
         (AttrSpec("starts", "ints"), AttrSpec("steps", "ints")),
         ("result",),
         frozenset({Trait.TYPED, Trait.SHAPE_ONLY}),
+        quant=Quantized.SAME,
     )
 
     input = InputField(0)
@@ -1117,6 +1147,7 @@ class PadNode(Node):
         (AttrSpec("pads", "ints"), AttrSpec("value", "float")),
         ("result",),
         frozenset(),
+        quant=Quantized.RULE,
     )
 
     input = InputField(0)
@@ -1133,7 +1164,12 @@ class SplatNode(Node):
 
     __slots__ = ()
     SCHEMA: ClassVar[NodeSchema] = NodeSchema(
-        "splat", (), (AttrSpec("value", "float"),), ("result",), frozenset({Trait.TYPED})
+        "splat",
+        (),
+        (AttrSpec("value", "float"),),
+        ("result",),
+        frozenset({Trait.TYPED}),
+        quant=Quantized.RULE,
     )
 
     value = AttrField[float]()
@@ -1153,6 +1189,7 @@ class TransposeNode(Node):
         (AttrSpec("shuffle", "ints"),),
         ("result",),
         frozenset({Trait.SHAPE_ONLY}),
+        quant=Quantized.SAME,
     )
 
     input = InputField(0)
@@ -1168,7 +1205,12 @@ class BroadcastNode(Node):
 
     __slots__ = ()
     SCHEMA: ClassVar[NodeSchema] = NodeSchema(
-        "broadcast", ("input",), (), ("result",), frozenset({Trait.TYPED, Trait.SHAPE_ONLY})
+        "broadcast",
+        ("input",),
+        (),
+        ("result",),
+        frozenset({Trait.TYPED, Trait.SHAPE_ONLY}),
+        quant=Quantized.SAME,
     )
 
     input = InputField(0)

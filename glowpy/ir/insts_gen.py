@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import ClassVar, final
 
 from glowpy.core.fields import AttrField
-from glowpy.core.schema import Access, AttrSpec, InstSchema, OperandSpec, Trait
+from glowpy.core.schema import Access, AttrSpec, InstSchema, OperandSpec, Quantized, Trait
 from glowpy.ir.inst import Instruction, OperandField, ValueInstruction
 
 __all__ = [
@@ -244,6 +244,7 @@ class MaxInst(Instruction):
         ),
         (),
         frozenset({Trait.ELEMENTWISE, Trait.INPLACE, Trait.COMMUTATIVE}),
+        quant=Quantized.SAME,
     )
 
     result = OperandField(0)
@@ -268,6 +269,7 @@ class MinInst(Instruction):
         ),
         (),
         frozenset({Trait.ELEMENTWISE, Trait.INPLACE, Trait.COMMUTATIVE}),
+        quant=Quantized.SAME,
     )
 
     result = OperandField(0)
@@ -760,6 +762,8 @@ class SelectInst(Instruction):
         ),
         (),
         frozenset({Trait.ELEMENTWISE, Trait.INPLACE}),
+        quant=Quantized.SAME,
+        plain=frozenset({"condition"}),
     )
 
     result = OperandField(0)
@@ -804,6 +808,8 @@ class GatherInst(Instruction):
         ),
         (AttrSpec("axis", "int"),),
         frozenset(),
+        quant=Quantized.SAME,
+        plain=frozenset({"indices"}),
     )
 
     result = OperandField(0)
@@ -923,6 +929,7 @@ class MaxPoolInst(Instruction):
             AttrSpec("ceil", "flag"),
         ),
         frozenset(),
+        quant=Quantized.SAME,
     )
 
     result = OperandField(0)
@@ -957,6 +964,8 @@ class MaxPoolWithArgmaxInst(Instruction):
             AttrSpec("ceil", "flag"),
         ),
         frozenset(),
+        quant=Quantized.SAME,
+        plain=frozenset({"argmax"}),
     )
 
     result = OperandField(0)
@@ -1054,6 +1063,7 @@ class ReduceMaxInst(Instruction):
         (OperandSpec("result", Access.OUT), OperandSpec("input", Access.IN)),
         (AttrSpec("axes", "ints"),),
         frozenset({Trait.AXES}),
+        quant=Quantized.SAME,
     )
 
     result = OperandField(0)
@@ -1074,6 +1084,7 @@ class ReduceMinInst(Instruction):
         (OperandSpec("result", Access.OUT), OperandSpec("input", Access.IN)),
         (AttrSpec("axes", "ints"),),
         frozenset({Trait.AXES}),
+        quant=Quantized.SAME,
     )
 
     result = OperandField(0)
@@ -1094,6 +1105,7 @@ class SplatInst(Instruction):
         (OperandSpec("result", Access.OUT),),
         (AttrSpec("value", "float"),),
         frozenset({Trait.TYPED}),
+        quant=Quantized.RULE,
     )
 
     result = OperandField(0)
@@ -1113,6 +1125,7 @@ class TransposeInst(Instruction):
         (OperandSpec("result", Access.OUT), OperandSpec("input", Access.IN)),
         (AttrSpec("shuffle", "ints"),),
         frozenset({Trait.SHAPE_ONLY}),
+        quant=Quantized.SAME,
     )
 
     result = OperandField(0)
@@ -1133,6 +1146,7 @@ class BroadcastInst(Instruction):
         (OperandSpec("result", Access.OUT), OperandSpec("input", Access.IN)),
         (),
         frozenset({Trait.TYPED, Trait.SHAPE_ONLY}),
+        quant=Quantized.SAME,
     )
 
     result = OperandField(0)
@@ -1147,7 +1161,7 @@ class AllocInst(ValueInstruction):
     """
 
     __slots__ = ()
-    SCHEMA: ClassVar[InstSchema] = InstSchema("alloc", (), (), frozenset())
+    SCHEMA: ClassVar[InstSchema] = InstSchema("alloc", (), (), frozenset(), quant=Quantized.SAME)
 
 
 @final
@@ -1159,7 +1173,7 @@ class DeallocInst(Instruction):
 
     __slots__ = ()
     SCHEMA: ClassVar[InstSchema] = InstSchema(
-        "dealloc", (OperandSpec("buffer", Access.OUT),), (), frozenset()
+        "dealloc", (OperandSpec("buffer", Access.OUT),), (), frozenset(), quant=Quantized.SAME
     )
 
     buffer = OperandField(0)
@@ -1174,7 +1188,11 @@ class ViewInst(ValueInstruction):
 
     __slots__ = ()
     SCHEMA: ClassVar[InstSchema] = InstSchema(
-        "view", (OperandSpec("source", Access.IN),), (AttrSpec("offset", "int"),), frozenset()
+        "view",
+        (OperandSpec("source", Access.IN),),
+        (AttrSpec("offset", "int"),),
+        frozenset(),
+        quant=Quantized.SAME,
     )
 
     source = OperandField(0)
@@ -1194,6 +1212,7 @@ class CopyInst(Instruction):
         (OperandSpec("result", Access.OUT), OperandSpec("input", Access.IN)),
         (),
         frozenset({Trait.INPLACE, Trait.SHAPE_ONLY}),
+        quant=Quantized.SAME,
     )
 
     result = OperandField(0)
@@ -1213,6 +1232,7 @@ class InsertTensorInst(Instruction):
         (OperandSpec("result", Access.INOUT), OperandSpec("input", Access.IN)),
         (AttrSpec("offsets", "ints"),),
         frozenset({Trait.SHAPE_ONLY}),
+        quant=Quantized.SAME,
     )
 
     result = OperandField(0)
@@ -1233,6 +1253,7 @@ class ExtractTensorInst(Instruction):
         (OperandSpec("result", Access.OUT), OperandSpec("input", Access.IN)),
         (AttrSpec("offsets", "ints"), AttrSpec("steps", "ints")),
         frozenset({Trait.SHAPE_ONLY}),
+        quant=Quantized.SAME,
     )
 
     result = OperandField(0)
