@@ -280,5 +280,16 @@ class Backend(ABC):
         return ()
 
     def ir_passes(self) -> Sequence[IRPass]:
-        """Passes of the backend's own behind the default IR passes."""
+        """Passes of the backend's own after the default IR passes."""
         return ()
+
+    def emit(self, program: Program, options: CompileOptions, form: str) -> str:
+        """The code that `program` becomes, as text in one of the backend's forms, such as `llvm` or `asm`.
+
+        Raises UserError for a form that the backend does not have.
+        """
+        del program, options
+        raise UserError(
+            f"the {self.name} backend makes no code in the form '{form}'",
+            note="its stages are graph, lowered, ir and memory; the cpu backend makes machine code",
+        )

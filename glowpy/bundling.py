@@ -13,7 +13,6 @@ from pathlib import Path
 import numpy as np
 
 from glowpy.backend import CompileOptions, Port, Program
-from glowpy.backends.cpu.backend import CpuBackend
 from glowpy.backends.cpu.bundle.build import Bundle, build_bundle, bundle_fingerprint
 from glowpy.backends.cpu.bundle.c_names import complaint_about_network
 from glowpy.backends.cpu.bundle.options import BundleOptions
@@ -22,7 +21,7 @@ from glowpy.backends.cpu.bundle.support_code import Golden
 from glowpy.backends.cpu.bundle.verify import build_examples, stored_ports, stored_programs
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.tensor import Array
-from glowpy.engine import backend_of, context, prepare
+from glowpy.engine import backend_of, compilation, context
 from glowpy.engine import compile as compile_function
 from glowpy.graph.function import Function, Module
 from glowpy.graph.printer import print_module
@@ -105,7 +104,9 @@ def bundle(
     how = target or CompileOptions()
     passes = ctx or context(how)
     functions = _entry_points(model, options.name)
-    programs = {name: prepare(f, CpuBackend(), how, passes) for name, f in functions.items()}
+    programs = {
+        name: compilation(f, "cpu", how, ctx=passes).program for name, f in functions.items()
+    }
     golden: dict[str, list[Golden]] = {}
     if options.selftest:
         with passes.timed("golden runs"):

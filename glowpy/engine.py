@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from glowpy.backend import Backend, CompiledFunction, CompileOptions, Program
+from glowpy.backend import Backend, CompiledFunction, CompileOptions
 from glowpy.backends.cpu.backend import CpuBackend
 from glowpy.backends.interpreter.backend import InterpreterBackend
 from glowpy.core.tensor import Tensor
 from glowpy.graph.function import Function, Module
-from glowpy.graph.verifier import verify_module
 from glowpy.passes import PassContext
-from glowpy.recipe import build_program, generate_ir, graph_recipe, reference_recipe
+from glowpy.recipe import Compilation, build_program, generate_ir, reference_recipe
 from glowpy.support.errors import UserError
 
-__all__ = ["BACKENDS", "backend_of", "compile", "context", "evaluate", "prepare"]
+__all__ = ["BACKENDS", "backend_of", "compilation", "compile", "context", "evaluate"]
 
 BACKENDS: Mapping[str, type[Backend]] = {cls.name: cls for cls in (CpuBackend, InterpreterBackend)}
 """Every backend by its name."""
@@ -41,22 +40,30 @@ def evaluate(f: Function) -> list[Tensor]:
 
 
 def context(options: CompileOptions) -> PassContext:
-    """A pass context with the interpreter behind `evaluate`."""
+    """A pass context whose `evaluate` is the interpreter."""
     return PassContext(evaluate, verify_each=options.verify_each)
 
 
-def prepare(f: Function, backend: Backend, options: CompileOptions, ctx: PassContext) -> Program:
-    """The checked program of a function for a backend; `f` and its module are not changed.
+def compilation(
+    model: Module | Function,
+    backend: str = "cpu",
+    options: CompileOptions | None = None,
+    *,
+    ctx: PassContext | None = None,
+) -> Compilation:
+    """The compilation of a function, none of whose stages is computed yet.
 
-    It takes every input that `f` reads, even if the optimizer leaves nothing that reads it.
+    Args:
+        model: The function, or a module with one function. It is not changed.
+        backend: `cpu` (machine code) or `interpreter` (numpy, the reference).
+        options: Target machine, verification, caching.
+        ctx: Where times and dumps go; made from the options if absent.
 
-    Raises VerifyError for a malformed graph, UnsupportedError for what the backend cannot run.
+    Raises UserError for an unknown backend, and for a module without a function or with several.
     """
-    work = f.module.clone().function(f.name)
-    verify_module(work.module)
-    inputs = work.inputs
-    graph_recipe(backend, options).run(work, ctx)
-    return build_program(work, generate_ir(work, backend, ctx), backend, ctx, inputs=inputs)
+    chosen, how = backend_of(backend), options or CompileOptions()
+    f = model.main if isinstance(model, Module) else model
+    return Compilation(f, chosen, how, ctx or context(how))
 
 
 def compile(
@@ -68,17 +75,8 @@ def compile(
 ) -> CompiledFunction:
     """Turns a function into something that runs.
 
-    Args:
-        model: The function, or a module with one function. It is not changed.
-        backend: `cpu` (machine code) or `interpreter` (numpy, the reference).
-        options: Target machine, verification, caching.
-        ctx: Where times and dumps go; made from the options if absent.
+    The arguments are those of `compilation`.
 
     Raises VerifyError for a malformed graph, UnsupportedError for what the backend cannot run.
     """
-    chosen, how = backend_of(backend), options or CompileOptions()
-    f = model.main if isinstance(model, Module) else model
-    passes = ctx or context(how)
-    program = prepare(f, chosen, how, passes)
-    with passes.timed(f"{chosen.name} codegen"):
-        return chosen.compile(program, how)
+    return compilation(model, backend, options, ctx=ctx).compiled

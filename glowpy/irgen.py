@@ -8,12 +8,12 @@ Every buffer is deallocated at the end; the IR passes shorten lifetimes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from glowpy.core.schema import Access
 from glowpy.core.type import Type
 from glowpy.graph.function import Function
-from glowpy.graph.node import Constant, Node, NodeValue
+from glowpy.graph.node import Constant, Node, NodeValue, Placeholder
 from glowpy.graph.nodes_gen import SaveNode
 from glowpy.ir.inst import Instruction
 from glowpy.ir.insts_gen import INSTS, AllocInst
@@ -103,15 +103,21 @@ def type_of(node: Node) -> type[Node]:
 
 
 def generate(
-    f: Function, order: Sequence[Node], instructions: Sequence[type[Instruction]] = ()
+    f: Function,
+    order: Sequence[Node],
+    instructions: Sequence[type[Instruction]] = (),
+    *,
+    inputs: Collection[Placeholder] = (),
 ) -> IRFunction:
     """The program of `f` with its nodes in `order`; `instructions` are the backend's own classes.
+
+    Placeholders and constants that a node uses become weights, and `inputs` whether a node uses them or not.
 
     Raises UnsupportedError for a node that has neither an instruction nor a rule.
     """
     ir = IRFunction(f.name)
     g = IRGen(ir, instructions)
-    touched = {value.producer for node in order for _, value in node.operands()}
+    touched = {value.producer for node in order for _, value in node.operands()} | set(inputs)
     for storage in (*f.module.placeholders, *f.module.constants):
         if storage in touched:
             mutability = (

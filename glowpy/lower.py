@@ -21,7 +21,21 @@ lower: Rules[Callable[..., Operand | tuple[Operand, ...]]] = Rules(
 
 @dataclass(frozen=True)
 class LowerPass(GraphPass):
-    """Replaces every node that has a rule and is not kept by the backend; what a rule creates is lowered in turn."""
+    """Replaces every node that has a rule and is not kept by the backend; what a rule creates is lowered in turn.
+
+    Before:
+        %x, %out : f32[4]
+        %y = leaky_relu(%x) {alpha=0.5} : f32[4]
+        save(%y, %out)
+    After:
+        %x, %out : f32[4]
+        %y_zero = splat() {value=0.0} : f32[]
+        %y_2 = lt(%x, %y_zero) : bool[4]
+        %y_alpha = splat() {value=0.5} : f32[]
+        %y_1 = mul(%x, %y_alpha) : f32[4]
+        %y = select(%y_2, %y_1, %x) : f32[4]
+        save(%y, %out)
+    """
 
     keeps: Callable[[Node], bool]
     name: ClassVar[str] = "lower"

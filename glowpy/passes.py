@@ -76,6 +76,14 @@ class Pipeline(Pass[T]):
     fixpoint: bool = False
     limit: int = 8
 
+    def flattened(self) -> Iterator[Pass[T]]:
+        """Every pass in order, those of inner pipelines in their place."""
+        for inner in self.passes:
+            if isinstance(inner, Pipeline):
+                yield from inner.flattened()
+            else:
+                yield inner
+
     def run(self, f: T, ctx: PassContext) -> bool:
         """Runs every pass, verifying and reporting behind each as the context says."""
         changed = False

@@ -1,13 +1,28 @@
-"""The order of the stages, as data: from a function to a program that a backend can make executable."""
+"""The stages of one compilation, in order: from a function to something that runs.
+
+```
+function --graph_recipe--> lowered --schedule, irgen, ir_recipe--> ir --memory--> program --backend--> compiled
+```
+
+`Compilation` computes each stage once, when it is asked for, and prints it. Whoever compiles anything (the engine,
+every verb of the command line, the bundler) asks a `Compilation`; the stages by themselves are for tools that
+begin or end in the middle.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Collection
+from enum import StrEnum
+from functools import cached_property
 
-from glowpy.backend import Backend, CompileOptions, Port, Program
+from glowpy.backend import Backend, CompiledFunction, CompileOptions, Port, Program
 from glowpy.graph.function import Function
 from glowpy.graph.node import Placeholder
+from glowpy.graph.printer import print_module
+from glowpy.graph.verifier import verify_module
 from glowpy.ir.irfunction import IRFunction
+from glowpy.ir.plan import MemoryPlan, print_plan
+from glowpy.ir.printer import print_irfunction
 from glowpy.ir.verifier import verify_irfunction
 from glowpy.irgen import generate
 from glowpy.lower import LowerPass
@@ -17,7 +32,101 @@ from glowpy.passes import PassContext, Pipeline
 from glowpy.schedule import schedule
 from glowpy.support.errors import Diagnostic, UnsupportedError
 
-__all__ = ["build_program", "generate_ir", "graph_recipe", "reference_recipe"]
+__all__ = [
+    "Compilation",
+    "Stage",
+    "build_program",
+    "generate_ir",
+    "graph_recipe",
+    "ir_recipe",
+    "plan_memory",
+    "reference_recipe",
+]
+
+
+class Stage(StrEnum):
+    """What a compilation can show: the stages of every backend, and the forms of code of some."""
+
+    GRAPH = "graph"
+    LOWERED = "lowered"
+    IR = "ir"
+    MEMORY = "memory"
+    LLVM = "llvm"
+    ASM = "asm"
+
+
+class Compilation:
+    """One function on its way to one backend: every stage is computed once, when it is asked for.
+
+    The program takes every input that the model has, even one that nothing reads or that the optimizer has no use for:
+    what a network is called with follows from the model alone.
+
+    Attributes:
+        function: As the user's model has it; never changed.
+        backend: What it is compiled for.
+        options: How it is compiled.
+        ctx: Runs constant nodes, verifies and reports as the options say; holds the seconds spent by every pass and
+            stage.
+    """
+
+    def __init__(
+        self, function: Function, backend: Backend, options: CompileOptions, ctx: PassContext
+    ) -> None:
+        self.function = function
+        self.backend = backend
+        self.options = options
+        self.ctx = ctx
+
+    @cached_property
+    def lowered(self) -> Function:
+        """Optimized, lowered to what the backend keeps, and optimized again; in a module of its own.
+
+        Raises VerifyError for a malformed graph.
+        """
+        work = self.function.module.clone().function(self.function.name)
+        verify_module(work.module)
+        graph_recipe(self.backend, self.options).run(work, self.ctx)
+        return work
+
+    @cached_property
+    def ir(self) -> IRFunction:
+        """Scheduled, generated, and optimized."""
+        return generate_ir(self.lowered, self.backend, self.ctx, inputs=self._inputs)
+
+    @cached_property
+    def program(self) -> Program:
+        """With its memory planned and the plan checked.
+
+        Raises UnsupportedError for what the backend cannot run.
+        """
+        return build_program(self.lowered, self.ir, self.backend, self.ctx, inputs=self._inputs)
+
+    @cached_property
+    def compiled(self) -> CompiledFunction:
+        """Ready to run."""
+        program = self.program
+        with self.ctx.timed(f"{self.backend.name} codegen"):
+            return self.backend.compile(program, self.options)
+
+    @property
+    def _inputs(self) -> list[Placeholder]:
+        """The model's inputs, as placeholders of the lowered function's module."""
+        names = {placeholder.name for placeholder in self.function.parameters}
+        return [p for p in self.lowered.module.placeholders if p.name in names]
+
+    def text(self, stage: Stage) -> str:
+        """What `stage` looks like. Raises UserError for machine code of a backend that makes none."""
+        match stage:
+            case Stage.GRAPH:
+                return print_module(self.function.module)
+            case Stage.LOWERED:
+                return print_module(self.lowered.module)
+            case Stage.IR:
+                return print_irfunction(self.ir)
+            case Stage.MEMORY:
+                return _plan_text(self.program.plan)
+            case Stage.LLVM | Stage.ASM:
+                return self.backend.emit(self.program, self.options, stage.value)
 
 
 def graph_recipe(backend: Backend, options: CompileOptions) -> Pipeline[Function]:
@@ -40,14 +149,32 @@ def reference_recipe(backend: Backend) -> Pipeline[Function]:
     return Pipeline("reference", (LowerPass(backend.keeps),))
 
 
-def generate_ir(f: Function, backend: Backend, ctx: PassContext) -> IRFunction:
-    """Schedules a lowered function, generates its IR, and optimizes that."""
+def ir_recipe(backend: Backend) -> Pipeline[IRFunction]:
+    """Everything that happens to the IR before its memory is planned, in order."""
+    return Pipeline("ir", (*IR_DEFAULT, *backend.ir_passes()))
+
+
+def generate_ir(
+    f: Function, backend: Backend, ctx: PassContext, *, inputs: Collection[Placeholder] = ()
+) -> IRFunction:
+    """Schedules a lowered function, generates its IR, and optimizes that.
+
+    `inputs` have memory even if the optimizer left nothing that reads them.
+    """
     with ctx.timed("schedule"):
         order = schedule(f)
     with ctx.timed("irgen"):
-        ir = generate(f, order, backend.instructions)
-    Pipeline("ir", (*IR_DEFAULT, *backend.ir_passes())).run(ir, ctx)
+        ir = generate(f, order, backend.instructions, inputs=inputs)
+    ir_recipe(backend).run(ir, ctx)
     return ir
+
+
+def plan_memory(ir: IRFunction) -> MemoryPlan:
+    """The memory plan of verified IR. Raises VerifyError for malformed IR and for a plan that is wrong."""
+    verify_irfunction(ir)
+    memory = plan(ir)
+    check(ir, memory)
+    return memory
 
 
 def build_program(
@@ -60,7 +187,7 @@ def build_program(
 ) -> Program:
     """Plans memory for the optimized IR of `f` and checks the result.
 
-    `inputs` are what the program takes even if the optimizer left nothing that reads them.
+    `inputs` are what the program takes even if the optimizer left nothing that reads them; they have memory in `ir`.
 
     Raises UnsupportedError that lists every instruction the backend cannot run, with its location.
     """
@@ -70,9 +197,7 @@ def build_program(
             [Diagnostic(f"{backend.name} backend: {reason}", inst.loc) for inst, reason in missing]
         )
     with ctx.timed("memory"):
-        verify_irfunction(ir)
-        memory = plan(ir)
-        check(ir, memory)
+        memory = plan_memory(ir)
     used = [c for c in f.module.constants if c.name in ir.weights]
     return Program(
         ir,
@@ -87,3 +212,11 @@ def _ports(f: Function, placeholders: Collection[Placeholder]) -> tuple[Port, ..
     """In the order of the module, which is the order of the user's model."""
     chosen = set(placeholders)
     return tuple(Port(p.original, p.name, p.type) for p in f.module.placeholders if p in chosen)
+
+
+def _plan_text(memory: MemoryPlan) -> str:
+    """The plan, and as comments after it how good it is."""
+    return (
+        f"{print_plan(memory)}// peak {memory.peak} bytes\n"
+        f"// lower bound {memory.lower_bound} bytes\n"
+    )

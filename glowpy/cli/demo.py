@@ -15,13 +15,13 @@ from glowpy.cli.check import Difference, compare
 from glowpy.cli.files import write_text
 from glowpy.cli.model import load_model
 from glowpy.cli.output import print_json, print_table, progress
-from glowpy.cli.stages import Stage, Stages
 from glowpy.cli.verb import Verb
 from glowpy.core.tensor import Array
 from glowpy.core.type import Type
-from glowpy.engine import BACKENDS, compile
+from glowpy.engine import BACKENDS, compilation, compile
 from glowpy.graph.function import Module
 from glowpy.importer.onnx.reference import packaged_network, packaged_networks, read_tensor
+from glowpy.recipe import Compilation, Stage
 
 __all__ = ["demo"]
 
@@ -77,7 +77,7 @@ def demo(network: str, backend: str, folder: Path | None, as_json: bool) -> None
     clock = _Clock()
     with clock.time("load"):
         module = load_model(str(model))
-    stages = Stages(module.main, backend)
+    stages = compilation(module, backend)
     _compile(stages, clock)
     plan = stages.program.plan
     inputs = {port.name: _test_input(port.type) for port in stages.program.inputs}
@@ -113,7 +113,7 @@ def demo(network: str, backend: str, folder: Path | None, as_json: bool) -> None
         raise click.exceptions.Exit(1)
 
 
-def _compile(stages: Stages, clock: _Clock) -> None:
+def _compile(stages: Compilation, clock: _Clock) -> None:
     """Takes every stage once; optimizing is what the graph and IR recipes spend besides their named steps."""
     times = stages.ctx.times
     with clock.time("optimize"):
@@ -133,7 +133,7 @@ def _compile(stages: Stages, clock: _Clock) -> None:
         _ = stages.compiled
 
 
-def _run(stages: Stages, inputs: dict[str, Array], clock: _Clock) -> dict[str, Array]:
+def _run(stages: Compilation, inputs: dict[str, Array], clock: _Clock) -> dict[str, Array]:
     """The outputs; the clock keeps the best of several runs."""
     instance = stages.compiled.instance()
     for name, array in inputs.items():
@@ -184,7 +184,9 @@ def _with_random_weights(module: Module) -> Module:
     return copy
 
 
-def _print(stages: Stages, clock: _Clock, checks: Mapping[str, Difference], folder: Path) -> None:
+def _print(
+    stages: Compilation, clock: _Clock, checks: Mapping[str, Difference], folder: Path
+) -> None:
     plan = stages.program.plan
     notes = {
         "load": f"{stages.function.num_nodes} nodes",

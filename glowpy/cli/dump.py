@@ -10,11 +10,11 @@ from glowpy.backend import CompileOptions
 from glowpy.cli.files import write_constants, write_text
 from glowpy.cli.model import choose_function, load_model
 from glowpy.cli.output import progress
-from glowpy.cli.stages import Stage, Stages
 from glowpy.cli.verb import Verb
-from glowpy.engine import BACKENDS
+from glowpy.engine import BACKENDS, compilation
 from glowpy.graph.dot import print_dot, render_svg
 from glowpy.graph.printer import print_module
+from glowpy.recipe import Compilation, Stage
 from glowpy.support.errors import UserError
 
 __all__ = ["dump"]
@@ -84,7 +84,7 @@ def dump(
         if chosen is Stage.GRAPH and form == "text" and not name:
             text = print_module(module)
         else:
-            stages = Stages(choose_function(module, name), backend, options)
+            stages = compilation(choose_function(module, name), backend, options)
             text = stages.text(chosen) if form == "text" else _drawn(stages, chosen, form)
             module = module if chosen is Stage.GRAPH else stages.lowered.module
     if save_constants is not None:
@@ -95,7 +95,7 @@ def dump(
         write_text(output, text)
 
 
-def _drawn(stages: Stages, stage: Stage, form: str) -> str:
+def _drawn(stages: Compilation, stage: Stage, form: str) -> str:
     if stage not in (Stage.GRAPH, Stage.LOWERED):
         raise UserError(
             f"expected a stage that is a graph (graph, lowered) for --format {form}, got '{stage}'",

@@ -8,14 +8,14 @@ import click
 
 from glowpy.backend import CompileOptions
 from glowpy.cli.files import read_text
+from glowpy.cli.opt_driver import OptDriver
 from glowpy.cli.output import print_table
 from glowpy.cli.verb import Verb
-from glowpy.engine import context
+from glowpy.engine import BACKENDS, backend_of, context
 from glowpy.graph.function import Function
 from glowpy.graph.printer import print_module
 from glowpy.ir.irfunction import IRFunction
 from glowpy.ir.printer import print_irfunction
-from glowpy.microscope import PASSES, run_passes
 from glowpy.passes import Pass
 from glowpy.support.errors import UserError
 
@@ -25,13 +25,23 @@ __all__ = ["opt"]
 @click.command(cls=Verb)
 @click.argument("file", required=False)
 @click.option("-p", "--passes", default="", help="Names of passes with commas between them.")
-@click.option("--verify-each", is_flag=True, help="Verify behind every pass.")
+@click.option(
+    "--backend",
+    type=click.Choice(list(BACKENDS)),
+    default="interpreter",
+    show_default=True,
+    help="Whose passes to know, and what `lower` keeps.",
+)
+@click.option("--target", default="", help="LLVM triple of the machine; this one if left out.")
+@click.option("--verify-each", is_flag=True, help="Verify after every pass.")
 @click.option("--print-after", multiple=True, metavar="PASS", help="Print what this pass left.")
 @click.option("--explain", is_flag=True, help="Say why rewrites did not apply.")
 @click.option("--list", "listing", is_flag=True, help="List all passes and stop.")
 def opt(
     file: str | None,
     passes: str,
+    backend: str,
+    target: str,
     verify_each: bool,
     print_after: tuple[str, ...],
     explain: bool,
@@ -45,34 +55,38 @@ def opt(
       glowpy opt --list
       glowpy opt net.glow -p fold-transpose,dce
       glowpy dump model.onnx | glowpy opt - -p dce --explain
+      glowpy opt net.glow --backend cpu --target x86-64-v3 -p lower,pack-products
     """
+    options = CompileOptions(target=target, verify_each=verify_each)
+    driver = OptDriver(backend_of(backend), options)
     if listing:
-        print_table("", ["pass", "what it does"], [[name, _summary(name)] for name in PASSES])
+        rows = [[name, _summary(item)] for name, item in driver.passes.items()]
+        print_table("", ["pass", "what it does"], rows)
         return
     if file is None:
         raise UserError("expected a file to work on", note="- reads standard input")
     names = [name.strip() for name in passes.split(",") if name.strip()]
     for name in names:
-        if name not in PASSES:
+        if name not in driver.passes:
             raise UserError(f"unknown pass '{name}'", note="glowpy opt --list shows all passes")
     for name in print_after:
-        if name not in names or not isinstance(PASSES[name], Pass):
+        if name not in names or not isinstance(driver.passes[name], Pass):
             raise UserError(
                 f"--print-after: expected a pass that -p names, got '{name}'",
                 note="a stage such as irgen shows what it makes when it is the last",
             )
-    ctx = context(CompileOptions(verify_each=verify_each))
+    ctx = context(options)
     if explain:
         ctx.explain = lambda reason: click.echo(reason, err=True)
     if print_after:
         ctx.after_pass = lambda name, f, changed: _print_after(print_after, name, f, changed)
     shown = "<stdin>" if file == "-" else file
-    click.echo(run_passes(read_text(file), shown, names, ctx), nl=False)
+    click.echo(driver.run(read_text(file), shown, names, ctx), nl=False)
 
 
-def _summary(name: str) -> str:
+def _summary(item: object) -> str:
     """The first line of a pass's docstring."""
-    return (inspect.getdoc(PASSES[name]) or "").partition("\n")[0]
+    return (inspect.getdoc(item) or "").partition("\n")[0]
 
 
 def _print_after(

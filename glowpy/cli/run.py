@@ -17,11 +17,10 @@ from glowpy.cli.files import write_array
 from glowpy.cli.model import choose_function, load_model, read_inputs
 from glowpy.cli.observers import DumpObserver, Observers, PrintObserver
 from glowpy.cli.output import print_json, print_table, progress
-from glowpy.cli.stages import Stages
 from glowpy.cli.verb import Verb
 from glowpy.core.tensor import Array
 from glowpy.core.type import Type
-from glowpy.engine import BACKENDS
+from glowpy.engine import BACKENDS, compilation
 from glowpy.support.names import UniqueNames
 
 __all__ = ["run_model"]
@@ -125,7 +124,7 @@ def run_model(
     options = CompileOptions(
         instrument=bool(observers), perf_map=perf_map, jitdump=jitdump, debug=debug
     )
-    stages = Stages(function, backend, options)
+    stages = compilation(function, backend, options)
     feeds = read_inputs(inputs, stages.program.inputs, seed)  # a wrong one is reported at once
     with progress(f"compiling {model}"):
         compiled = stages.compiled

@@ -180,6 +180,16 @@ class Function(Builder):
         return [placeholder for placeholder in self.module.placeholders if placeholder in read]
 
     @property
+    def parameters(self) -> list[Placeholder]:
+        """The inputs of the user's model, in order of the module: what the function reads, and what no function uses.
+
+        A model may have inputs that nothing reads, and is called with them all the same.
+        """
+        read = set(self.inputs)
+        used = {p for f in self.module.functions for p in (*f.inputs, *f.outputs)}
+        return [p for p in self.module.placeholders if p in read or p not in used]
+
+    @property
     def constants(self) -> list[Constant]:
         """The constants the function reads, in order of the module."""
         read = {value.producer for node in self._nodes for _, value in node.operands()}

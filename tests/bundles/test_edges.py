@@ -40,7 +40,7 @@ def in_place() -> Module:
 
 
 def unread_input() -> Module:
-    """A network with an input that the optimizer finds no use for; the bundle has no memory for it."""
+    """A network with an input that the optimizer finds no use for."""
     module = Module()
     a, b, y = (module.create_placeholder(name, parse_type("f32[2x3]")) for name in "aby")
     f = module.create_function("main")

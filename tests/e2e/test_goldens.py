@@ -8,14 +8,14 @@ import pytest
 
 from glowpy import CompileOptions, Module
 from glowpy.cli.model import random_array
-from glowpy.cli.stages import Stage, Stages
 from glowpy.core.tensor import Array
-from glowpy.engine import compile
+from glowpy.engine import compilation, compile
 from glowpy.graph.parser import parse_module
 from glowpy.graph.printer import print_module
 from glowpy.ir.parser import parse_irfunction
 from glowpy.ir.plan import parse_plan, print_plan
 from glowpy.ir.printer import print_irfunction
+from glowpy.recipe import Stage
 from tests.e2e.models import MODELS
 
 GOLDENS = Path(__file__).parent / "goldens"
@@ -23,7 +23,7 @@ TARGET = CompileOptions(target="x86_64-unknown-linux-gnu", verify_each=True)
 
 
 def dumps(module: Module) -> str:
-    stages = Stages(module.main, "cpu", TARGET)
+    stages = compilation(module.main, "cpu", TARGET)
     shown = (Stage.GRAPH, Stage.LOWERED, Stage.IR, Stage.MEMORY)
     return "\n".join(f"// ----- {stage}\n{stages.text(stage)}" for stage in shown)
 
@@ -47,7 +47,7 @@ def test_dumps(name: str, request: pytest.FixtureRequest) -> None:
 
 @pytest.mark.parametrize("name", MODELS)
 def test_print_parse_print(name: str) -> None:
-    stages = Stages(MODELS[name]().main, "cpu", TARGET)
+    stages = compilation(MODELS[name]().main, "cpu", TARGET)
     for module in (stages.function.module, stages.lowered.module):
         text = print_module(module)
         assert print_module(parse_module(text, extra=stages.backend.nodes)) == text

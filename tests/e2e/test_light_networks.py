@@ -5,8 +5,8 @@ import onnx
 import onnxruntime
 import pytest
 
-from glowpy.cli.stages import Stages
 from glowpy.core.tensor import Array
+from glowpy.engine import compilation
 from glowpy.graph.parser import parse_module
 from glowpy.graph.printer import print_module
 from glowpy.importer import load
@@ -15,6 +15,7 @@ from glowpy.ir.parser import parse_irfunction
 from glowpy.ir.plan import parse_plan, print_plan
 from glowpy.ir.printer import print_irfunction
 from glowpy.memory import check
+from glowpy.recipe import Compilation
 from tools.zoo import NAMES, initialised
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
@@ -24,7 +25,7 @@ def test_the_zoo_has_every_network() -> None:
     assert sorted(NAMES) == packaged_networks()
 
 
-def assert_print_parse_print(stages: Stages) -> None:
+def assert_print_parse_print(stages: Compilation) -> None:
     for module in (stages.function.module, stages.lowered.module):
         text = print_module(module)
         assert print_module(parse_module(text, extra=stages.backend.nodes)) == text
@@ -45,7 +46,7 @@ def from_onnxruntime(model: onnx.ModelProto, inputs: dict[str, Array]) -> list[A
 def test_network(name: str) -> None:
     """Text reads back, the plan is proven right and tight, and the results are onnxruntime's."""
     model = initialised(name)
-    stages = Stages(load(model).main)
+    stages = compilation(load(model).main)
     assert_print_parse_print(stages)
     program = stages.program
     check(program.ir, program.plan)

@@ -10,7 +10,7 @@ import pytest
 
 import glowpy
 from glowpy.cli.main import run
-from glowpy.cli.stages import Stages
+from glowpy.engine import compilation
 from glowpy.graph.printer import print_module
 from tests.e2e.models import integers
 
@@ -34,7 +34,7 @@ def assembly(model: str, *options: str) -> list[str]:
 
 
 def test_the_graph_has_one_addition() -> None:
-    f = Stages(integers().main).lowered
+    f = compilation(integers().main).lowered
     (add,) = [node for node in f.nodes if node.SCHEMA.mnemonic in ("add", "sub")]
     assert add.SCHEMA.mnemonic == "add"
     values = [

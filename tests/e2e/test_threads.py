@@ -9,8 +9,9 @@ import pytest
 
 import glowpy
 from glowpy import Instance, Module, parse_type
-from glowpy.cli.stages import Stage, Stages
 from glowpy.core.tensor import Array
+from glowpy.engine import compilation
+from glowpy.recipe import Stage
 
 RNG = np.random.default_rng(7)
 W = RNG.standard_normal((64, 256), np.float32) / 8
@@ -84,7 +85,7 @@ def deep_network() -> Module:
 
 @pytest.mark.parametrize("backend", ["cpu", "interpreter"])
 def test_buffers_share_memory(backend: str) -> None:
-    stages = Stages(deep_network().main, backend)
+    stages = compilation(deep_network().main, backend)
     slots = stages.program.plan.activations.slots
     sharing = [
         (a.name, b.name) for a, b in combinations(slots, 2) if a.start < b.end and b.start < a.end

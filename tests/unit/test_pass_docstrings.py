@@ -6,7 +6,8 @@ import textwrap
 
 import pytest
 
-from glowpy.engine import evaluate
+from glowpy.backend import CompileOptions
+from glowpy.engine import BACKENDS, backend_of, evaluate
 from glowpy.graph.function import Module
 from glowpy.graph.parser import parse_module
 from glowpy.graph.printer import print_module
@@ -15,8 +16,17 @@ from glowpy.ir.irfunction import IRFunction
 from glowpy.ir.parser import parse_irfunction
 from glowpy.ir.printer import print_irfunction
 from glowpy.ir.verifier import verify_irfunction
-from glowpy.opt.pipelines import GRAPH_PASSES, IR_PASSES
 from glowpy.passes import GraphPass, IRPass, PassContext
+from glowpy.recipe import graph_recipe, ir_recipe
+
+_OPTIONS = CompileOptions(target="x86-64-v3")
+GRAPH_PASSES: dict[str, GraphPass] = {
+    p.name: p for name in BACKENDS for p in graph_recipe(backend_of(name), _OPTIONS).flattened()
+}
+IR_PASSES: dict[str, IRPass] = {
+    p.name: p for name in BACKENDS for p in ir_recipe(backend_of(name)).flattened()
+}
+_NODES = [node for backend in BACKENDS.values() for node in backend.nodes]
 
 _DECLARATION = re.compile(r"^((?:%\w+, )*%\w+) (:|=) (.*)$")
 
@@ -49,7 +59,7 @@ def graph(body: str) -> Module:
     for name, type in declared:
         text += f"  {'constant' if ' = ' in type else 'placeholder'} {name} : {type}\n"
     text += "  function @main {\n" + "".join(f"    {line}\n" for line in lines) + "  }\n}\n"
-    return parse_module(text)
+    return parse_module(text, extra=_NODES)
 
 
 def program(body: str) -> IRFunction:

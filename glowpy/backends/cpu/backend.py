@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import ClassVar, Literal, final
+from typing import ClassVar, final
 
 from glowpy.backend import Backend, CompiledFunction, CompileOptions, Program
 from glowpy.backends.cpu import insts_gen, nodes_gen
@@ -42,8 +42,13 @@ class CpuBackend(Backend):
         """Products with constant right sides get packed weights and register tiles for the target."""
         return (PackProductsPass(resolve_target(options).variant),)
 
-    def emit(self, program: Program, options: CompileOptions, form: Literal["llvm", "asm"]) -> str:
-        """The optimized LLVM IR or the assembly of a program, for any target, with the plain entry point only."""
+    def emit(self, program: Program, options: CompileOptions, form: str) -> str:
+        """The optimized LLVM IR (`llvm`) or the assembly (`asm`) of a program, for any target.
+
+        It has the plain entry point only.
+        """
+        if form not in ("llvm", "asm"):
+            return super().emit(program, options, form)
         target = resolve_target(options)
         (text,) = generate_llvm({entry_name(program): program}, target)
         library = bitcode_path(target.variant)

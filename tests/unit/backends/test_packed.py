@@ -10,7 +10,6 @@ import pytest
 import glowpy
 from glowpy.backend import CompileOptions, Program
 from glowpy.backends.cpu import packing
-from glowpy.backends.cpu.backend import CpuBackend
 from glowpy.backends.cpu.insts_gen import (
     INSTS,
     CpuConvInst,
@@ -21,7 +20,7 @@ from glowpy.backends.interpreter.backend import InterpreterBackend
 from glowpy.backends.interpreter.interpret import interpret
 from glowpy.core.tensor import Array
 from glowpy.core.type import parse_type
-from glowpy.engine import context, prepare
+from glowpy.engine import compilation
 from glowpy.graph.function import Function, Module
 from glowpy.graph.node import Operand, Placeholder
 from glowpy.ir.inst import Instruction
@@ -48,7 +47,7 @@ def network(type: str, build: Network) -> Module:
 def cpu_program(module: Module, inst: type[Instruction]) -> Program:
     """The program the CPU backend would compile, which must have an instruction of that class."""
     options = CompileOptions()
-    program = prepare(module.main, CpuBackend(), options, context(options))
+    program = compilation(module, "cpu", options).program
     assert any(isinstance(each, inst) for each in program.ir.instructions)
     return program
 

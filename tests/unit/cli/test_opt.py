@@ -5,8 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from glowpy.backend import CompileOptions
 from glowpy.cli.main import run
-from glowpy.microscope import PASSES
+from glowpy.cli.opt_driver import OptDriver
+from glowpy.engine import BACKENDS, backend_of
 
 TEXT = """\
 module {
@@ -50,15 +52,16 @@ def test_print_after_says_when_nothing_changed() -> None:
     assert err.startswith("// after cse (no change)\n")
 
 
-def test_list_names_every_pass() -> None:
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_list_names_every_pass(backend: str) -> None:
     out = io.StringIO()
-    assert run(["opt", "--list"], io.StringIO(), out) == 0
+    assert run(["opt", "--list", "--backend", backend], io.StringIO(), out) == 0
     listed = {
         line.split()[0]
         for line in out.getvalue().splitlines()
         if line.startswith("  ") and line.split()
     }
-    assert set(PASSES) <= listed
+    assert set(OptDriver(backend_of(backend), CompileOptions()).passes) <= listed
 
 
 @pytest.mark.parametrize(

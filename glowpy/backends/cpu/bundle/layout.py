@@ -129,10 +129,7 @@ def _symbols(entry: str, program: Program, macros: set[str]) -> tuple[Symbol, ..
     names = UniqueNames()
     for placeholder, port in ports.items():
         slot = program.plan.mutable.slot(placeholder)
-        if (
-            slot is None
-        ):  # an input the optimizer found no use for: nothing reads it, so it has no memory
-            continue
+        assert slot is not None
         role: Role = (
             "inout"
             if placeholder in inputs & outputs

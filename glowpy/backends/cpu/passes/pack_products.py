@@ -36,7 +36,22 @@ class PackProductsPass(RewritePass):
 
     `convolution` (f32, one or two spatial dimensions) becomes `cpu_conv`, or `cpu_depthwise_conv`
     where every channel is a group of its own; `mat_mul` (f32, right side of rank 2) becomes
-    `cpu_matmul`. Products with computed right sides stay as they are.
+    `cpu_matmul`. Products with computed right sides stay as they are. Weights are padded with zeros to
+    whole vectors of the target's, here to 8 numbers of AVX2.
+
+    Before:
+        %x : f32[2x1]
+        %out : f32[2x3]
+        %w : f32[1x3] = [1.0, 2.0, 3.0]
+        %p = mat_mul(%x, %w) : f32[2x3]
+        save(%p, %out)
+    After:
+        %x : f32[2x1]
+        %out : f32[2x3]
+        %w : f32[1x3] = [1.0, 2.0, 3.0]
+        %p_packed : f32[1x1x8] = [1.0, 2.0, 3.0, 0.0, 0.0, 0.0, 0.0, 0.0]
+        %p = cpu_matmul(%x, %p_packed) {tile_rows=2, tile_vectors=1} : f32[2x3]
+        save(%p, %out)
     """
 
     variant: Variant

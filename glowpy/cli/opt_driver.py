@@ -1,0 +1,137 @@
+"""Runs passes and stages by name on text of either level: what `glowpy opt` and the file tests do.
+
+A text is a module, an IR function or a memory plan; the first word says which. `lower` lowers to what the backend
+keeps, `irgen` turns a module into an IR function, and `memory` turns that into its memory plan. Without any names, the
+text is parsed, verified and printed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from glowpy.backend import Backend, CompileOptions
+from glowpy.engine import BACKENDS
+from glowpy.graph.function import Module
+from glowpy.graph.parser import parse_module
+from glowpy.graph.printer import print_module
+from glowpy.graph.verifier import verify_module
+from glowpy.ir.irfunction import IRFunction
+from glowpy.ir.parser import parse_irfunction
+from glowpy.ir.plan import MemoryPlan, parse_plan, print_plan
+from glowpy.ir.printer import print_irfunction
+from glowpy.ir.verifier import verify_irfunction
+from glowpy.irgen import generate
+from glowpy.opt.pipelines import GRAPH_PASSES, IR_PASSES
+from glowpy.passes import GraphPass, IRPass, PassContext, Pipeline
+from glowpy.recipe import graph_recipe, ir_recipe, plan_memory
+from glowpy.schedule import schedule
+from glowpy.support.errors import UserError
+from glowpy.support.text import Lexer
+
+__all__ = ["OptDriver"]
+
+_NODES = tuple(node for backend in BACKENDS.values() for node in backend.nodes)
+_INSTRUCTIONS = tuple(inst for backend in BACKENDS.values() for inst in backend.instructions)
+
+Subject = Module | IRFunction | MemoryPlan
+
+
+def irgen(subject: Subject) -> IRFunction:
+    """Schedules the only function of a module and generates its IR."""
+    if not isinstance(subject, Module):
+        raise UserError("irgen: expected a module", note="it makes an IR function of one")
+    f = subject.main
+    return generate(f, schedule(f), _INSTRUCTIONS, inputs=f.parameters)
+
+
+def memory(subject: Subject) -> MemoryPlan:
+    """Plans the memory of an IR function, and checks the plan."""
+    if not isinstance(subject, IRFunction):
+        raise UserError("memory: expected an IR function", note="irgen makes one of a module")
+    return plan_memory(subject)
+
+
+class OptDriver:
+    """The passes and stages of one backend, by name.
+
+    Attributes:
+        passes: Everything `run` knows: the passes of the backend's recipes over the graph and over the IR, those that
+            no recipe runs, and the stages.
+    """
+
+    def __init__(self, backend: Backend, options: CompileOptions) -> None:
+        self._graph: dict[str, GraphPass] = {
+            **GRAPH_PASSES,
+            **{p.name: p for p in graph_recipe(backend, options).flattened()},
+        }
+        self._ir: dict[str, IRPass] = {
+            **IR_PASSES,
+            **{p.name: p for p in ir_recipe(backend).flattened()},
+        }
+        self._stages: dict[str, Callable[[Subject], Subject]] = {"irgen": irgen, "memory": memory}
+        self.passes: Mapping[str, object] = {**self._graph, **self._ir, **self._stages}
+
+    def run(self, text: str, file: str, names: Sequence[str], ctx: PassContext) -> str:
+        """The text of what `text` spells after the named passes and stages.
+
+        Args:
+            text: A module, an IR function or a memory plan.
+            file: Its name for error messages.
+            names: Keys of `passes`, in order.
+            ctx: Verifies, prints, explains and times as for any compilation.
+
+        Raises UserError for a syntax error, an unknown pass and one for another level, VerifyError
+        for broken rules.
+        """
+        for name in names:
+            if name not in self.passes:
+                known = ", ".join(self.passes)
+                raise UserError(f"unknown pass '{name}'", note=f"the passes are {known}")
+        subject = _parsed(text, file)
+        _verify(subject)
+        for name in names:
+            stage = self._stages.get(name)
+            subject = stage(subject) if stage is not None else self._run(name, subject, ctx)
+            _verify(subject)
+        return _printed(subject)
+
+    def _run(self, name: str, subject: Subject, ctx: PassContext) -> Subject:
+        if isinstance(subject, Module) and name in self._graph:
+            for f in subject.functions:
+                Pipeline(name, (self._graph[name],)).run(f, ctx)
+        elif isinstance(subject, IRFunction) and name in self._ir:
+            Pipeline(name, (self._ir[name],)).run(subject, ctx)
+        else:
+            level = "modules" if name in self._graph else "IR functions"
+            raise UserError(f"{name}: expected text of another level", note=f"it works on {level}")
+        return subject
+
+
+def _parsed(text: str, file: str) -> Subject:
+    match Lexer(text, file).peek.text:
+        case "irfunction":
+            return parse_irfunction(text, file, extra=_INSTRUCTIONS)
+        case "memory":
+            return parse_plan(text, file)
+        case _:
+            return parse_module(text, file, extra=_NODES)
+
+
+def _verify(subject: Subject) -> None:
+    match subject:
+        case Module():
+            verify_module(subject)
+        case IRFunction():
+            verify_irfunction(subject)
+        case MemoryPlan():
+            pass
+
+
+def _printed(subject: Subject) -> str:
+    match subject:
+        case Module():
+            return print_module(subject)
+        case IRFunction():
+            return print_irfunction(subject)
+        case MemoryPlan():
+            return print_plan(subject)
