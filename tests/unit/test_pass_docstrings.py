@@ -26,7 +26,7 @@ GRAPH_PASSES: dict[str, GraphPass] = {
 IR_PASSES: dict[str, IRPass] = {
     p.name: p for name in BACKENDS for p in ir_recipe(backend_of(name)).flattened()
 }
-_NODES = [node for backend in BACKENDS.values() for node in backend.nodes]
+_NODES = tuple(node for backend in BACKENDS.values() for node in backend.nodes)
 
 _DECLARATION = re.compile(r"^((?:%\w+, )*%\w+) (:|=) (.*)$")
 
