@@ -82,7 +82,10 @@ _HOMES = {
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
-Rules.fill = staticmethod(lambda: import_module("glowpy.ops"))
+_RULES = ("glowpy.ops", "glowpy.backends.cpu.interpret")
+"""What the tables of rules are filled from: the operators, and what backends' own instructions mean."""
+
+Rules.fill = staticmethod(lambda: [import_module(name) for name in _RULES])
 
 
 if not TYPE_CHECKING:  # a type checker would take any name for a public one

@@ -5,7 +5,6 @@ this package fills the rule tables.
 """
 
 from glowpy.ops import (
-    backend_cpu,
     conv,
     elementwise,
     gather,
@@ -18,7 +17,6 @@ from glowpy.ops import (
 )
 
 __all__ = [
-    "backend_cpu",
     "conv",
     "elementwise",
     "gather",

@@ -8,8 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 
-from glowpy.backends.cpu import insts_gen as cpu_insts
-from glowpy.backends.cpu import nodes_gen as cpu_nodes
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.schema import Access, Trait
 from glowpy.core.shape import broadcast_shapes
@@ -80,8 +78,8 @@ def _box(
 
 def _declare() -> None:
     """Adds the rule of every instruction that was declared with a node whose type can be inferred."""
-    nodes = {cls.SCHEMA.mnemonic: cls for cls in (*NODES, *cpu_nodes.NODES)}
-    for inst in (*INSTS, *cpu_insts.INSTS):
+    nodes = {cls.SCHEMA.mnemonic: cls for cls in NODES}
+    for inst in INSTS:
         node = nodes.get(inst.SCHEMA.mnemonic)
         if node is not None and node.SCHEMA.results and Trait.TYPED not in node.SCHEMA.traits:
             verify_inst(inst)(partial(_inferred, node))
