@@ -179,6 +179,7 @@ def NodeOnly(  # noqa: N802
     traits: Sequence[str] = (),
     variadic: bool = False,
     quant: str = "refused",
+    backend: str = "",
 ) -> None:
     """Declares a node that is always lowered or translated by an IRGen rule."""
     _register(
@@ -192,6 +193,7 @@ def NodeOnly(  # noqa: N802
             True,
             False,
             _source(),
+            backend=backend,
             variadic=variadic,
             quant=quant,
         )
@@ -209,12 +211,13 @@ def InstOnly(  # noqa: N802
     traits: Sequence[str] = (),
     kernel: Mapping[str, Sequence[str]] | None = None,
     quant: str = "refused",
+    backend: str = "",
 ) -> None:
     """Declares an instruction without a node."""
     _register(
         Operator(
             name, doc, tuple(inputs), tuple(results), tuple(attrs), tuple(traits), False, True, _source(),
-            inouts=tuple(inouts), kernel=kernel, quant=quant,
+            backend=backend, inouts=tuple(inouts), kernel=kernel, quant=quant,
         )
     )  # fmt: skip
 

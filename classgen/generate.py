@@ -9,7 +9,7 @@ import pkgutil
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -21,6 +21,10 @@ from classgen.dsl import Attr, Operator
 __all__ = ["ROOT", "render_all"]
 
 ROOT = Path(__file__).resolve().parent.parent
+
+View = dict[str, object]
+Job = tuple[str, str, View]
+"""A template, the file that is made of it, and what the template sees."""
 
 _C_TYPES = {
     "f32": "float", "f64": "double", "i8": "int8_t", "i16": "int16_t", "i32": "int32_t", "i64": "int64_t",
@@ -43,33 +47,9 @@ def render_all() -> dict[Path, str]:
     """The text of every generated file by its path, formatted. Raises RuntimeError if ruff is not installed."""
     operators = _load_specs()
     env = _environment()
-    core = [op for op in operators if not op.backend]
-    views = {
-        "nodes": [op for op in core if op.node],
-        "insts": [op for op in core if op.inst],
-        "kernels": [op for op in operators if op.kernel],
-        "scalars": [op for op in core if op.elementwise and op.inst],
-        "stems": [
-            (stem, list(group))
-            for stem, group in itertools.groupby(operators, lambda op: Path(op.source).stem)
-        ],
-        "backend": "",
-    }
-    cpu = {"backend": "cpu", "nodes": [op for op in operators if op.backend == "cpu"]}
-    cpu["insts"] = cpu["nodes"]
-    jobs: list[tuple[str, str, dict[str, object]]] = [
-        ("nodes_gen.py.j2", "glowpy/graph/nodes_gen.py", dict(views)),
-        ("graph_builder_gen.py.j2", "glowpy/graph/builder_gen.py", dict(views)),
-        ("insts_gen.py.j2", "glowpy/ir/insts_gen.py", dict(views)),
-        ("ir_builder_gen.py.j2", "glowpy/ir/builder_gen.py", dict(views)),
-        ("elementwise_gen.py.j2", "glowpy/ops/elementwise_gen.py", dict(views)),
-        ("kernels_gen.py.j2", "glowpy/backends/cpu/kernels_gen.py", dict(views)),
-        ("nodes_gen.py.j2", "glowpy/backends/cpu/nodes_gen.py", dict(cpu)),
-        ("insts_gen.py.j2", "glowpy/backends/cpu/insts_gen.py", dict(cpu)),
-        ("kernels_gen.h.j2", "libjit/include/kernels_gen.h", dict(views)),
-        ("elementwise_gen.c.j2", "libjit/src/elementwise_gen.c", dict(views)),
-        ("ops.md.j2", "docs/reference/ops.md", dict(views)),
-    ]
+    jobs = [*_core_jobs(operators)]
+    for backend in dict.fromkeys(op.backend for op in operators if op.backend):
+        jobs += _backend_jobs(backend, operators)
     texts = {
         ROOT / target: env.get_template(template).render(**view).rstrip() + "\n"
         for template, target, view in jobs
@@ -79,12 +59,66 @@ def render_all() -> dict[Path, str]:
     }
 
 
+def _core_jobs(operators: Sequence[Operator]) -> Iterator[Job]:
+    """What every backend knows. The scalar kernels are C that any of them may compile."""
+    core = [op for op in operators if not op.backend]
+    stems = itertools.groupby(operators, lambda op: Path(op.source).stem)
+    view: View = {
+        "backend": "",
+        "nodes": [op for op in core if op.node],
+        "insts": [op for op in core if op.inst],
+        "scalars": [op for op in core if op.elementwise and op.inst],
+        "stems": [(stem, list(group)) for stem, group in stems],
+    }
+    for template, target in (
+        ("nodes_gen.py.j2", "glowpy/graph/nodes_gen.py"),
+        ("graph_builder_gen.py.j2", "glowpy/graph/builder_gen.py"),
+        ("insts_gen.py.j2", "glowpy/ir/insts_gen.py"),
+        ("ir_builder_gen.py.j2", "glowpy/ir/builder_gen.py"),
+        ("elementwise_gen.py.j2", "glowpy/ops/elementwise_gen.py"),
+        ("elementwise_gen.c.j2", "libjit/src/elementwise_gen.c"),
+        ("ops.md.j2", "docs/reference/ops.md"),
+    ):
+        yield template, target, view
+
+
+def _backend_jobs(backend: str, operators: Sequence[Operator]) -> Iterator[Job]:
+    """The classes of one backend's own, and the table and the prototypes of its kernels.
+
+    libjit, the library of the CPU backend, holds the kernels of the operators that every backend knows as well.
+    """
+    own = [op for op in operators if op.backend == backend]
+    is_libjit = backend == "cpu"
+    shared = [op for op in operators if not op.backend] if is_libjit else []
+    folder = f"glowpy/backends/{backend}"
+    view: View = {
+        "backend": backend,
+        "library": "libjit" if is_libjit else backend,
+        "nodes": [op for op in own if op.node],
+        "insts": [op for op in own if op.inst],
+        "kernels": [op for op in (*shared, *own) if op.kernel],
+        "scalars": [op for op in shared if op.elementwise and op.inst],
+    }
+    yield "nodes_gen.py.j2", f"{folder}/nodes_gen.py", view
+    yield "insts_gen.py.j2", f"{folder}/insts_gen.py", view
+    if view["kernels"]:
+        header = "libjit/include" if is_libjit else f"{folder}/kernels"
+        yield "kernels_gen.py.j2", f"{folder}/kernels_gen.py", view
+        yield "kernels_gen.h.j2", f"{header}/kernels_gen.h", view
+
+
 def _load_specs() -> list[Operator]:
+    """Every operator, those of backends last. Raises ValueError for one that is not of its file's backend."""
     if not dsl.REGISTRY:
         names = sorted(module.name for module in pkgutil.iter_modules(classgen.specs.__path__))
         names.sort(key=lambda name: name.startswith("backend_"))
         for name in names:
             importlib.import_module(f"classgen.specs.{name}")
+    for op in dsl.REGISTRY:
+        _, is_backend, backend = Path(op.source).stem.partition("backend_")
+        if op.backend != (backend if is_backend else ""):
+            expected = f'expected backend="{backend}"' if is_backend else "expected no backend"
+            raise ValueError(f'{op.source}: {op.name}: {expected}, got "{op.backend}"')
     return dsl.REGISTRY
 
 
@@ -121,7 +155,8 @@ def _environment() -> Environment:
         inst_schema=_inst_schema,
         py_type=lambda attr: _PY_TYPES[attr.kind],
         to_attr=_to_attr,
-        prototypes=lambda op: list(_prototypes(op)),
+        kernel_spec=_kernel_spec,
+        prototypes=lambda op, library: list(_prototypes(op, library)),
         scalar_kernels=lambda op: list(_scalar_kernels(op)),
         numpy_body=lambda op: op.numpy.replace(", result)", ", result.type)"),
         graph_expression=_graph_expression,
@@ -181,7 +216,18 @@ def _inst_schema(op: Operator) -> str:
     return f"InstSchema({', '.join([*parts, *_quant(op)])})"
 
 
-def _prototypes(op: Operator) -> Iterator[str]:
+def _kernel_spec(op: Operator, library: str) -> str:
+    """The kernel of a conversion is named by both kinds, that of another element-wise operator by its last input's."""
+    named = dict(op.kernel or {op.inputs[-1]: op.kinds})
+    if op.elementwise and op.typed:
+        named["result"] = op.kinds
+    kinds = _tuple(
+        f'("{name}", {_tuple(repr(kind) for kind in known)})' for name, known in named.items()
+    )
+    return f'KernelSpec("{library}", "{op.mnemonic}", {kinds}, "{op.source}")'
+
+
+def _prototypes(op: Operator, library: str) -> Iterator[str]:
     """`void libjit_gather_x32_i64(...);` for every combination of kinds."""
     kernel = op.kernel or {}
     for kinds in itertools.product(*kernel.values()):
@@ -197,7 +243,7 @@ def _prototypes(op: Operator) -> Iterator[str]:
         attrs = [_C_ATTRS[attr.kind].format(attr.name) for attr in op.attrs]
         tail = ["epilogue_t epilogue", "const void *env"] if "epilogue" in op.traits else []
         arguments = ", ".join([*buffers, *shapes, *attrs, *tail])
-        yield f"void libjit_{op.mnemonic}_{'_'.join(kinds)}({arguments});"
+        yield f"void {library}_{op.mnemonic}_{'_'.join(kinds)}({arguments});"
 
 
 def _kind_class(kind: str) -> str:

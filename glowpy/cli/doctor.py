@@ -10,8 +10,6 @@ import numpy as np
 
 from glowpy.backend import CompileOptions
 from glowpy.backends.cpu.bitcode import bitcode_path
-from glowpy.backends.cpu.cache import cache_directory
-from glowpy.backends.cpu.llvm import LLVM_VERSION
 from glowpy.backends.cpu.target import resolve_target
 from glowpy.cli.output import print_json, print_table
 from glowpy.cli.verb import Verb
@@ -19,6 +17,8 @@ from glowpy.core.elemkind import ElemKind
 from glowpy.core.type import Type
 from glowpy.engine import BACKENDS, compile
 from glowpy.graph.function import Module
+from glowpy.llvm.cache import cache_directory
+from glowpy.llvm.machine import LLVM_VERSION
 from glowpy.support.errors import GlowError, UserError
 
 __all__ = ["doctor"]

@@ -81,8 +81,9 @@ class Caller:
     def checks(self, mnemonic: str) -> Checks:
         """Every case of a kernel: at either edge, in place, and with an epilogue, where it has these."""
         schema = SCHEMAS[mnemonic]
-        for suffixes in itertools.product(*(known for _, known in KERNELS[mnemonic].kinds)):
-            symbol = f"libjit_{mnemonic}_{'_'.join(suffixes)}"
+        spec = KERNELS[mnemonic]
+        choices = itertools.product(*(known for _, known in spec.kinds))
+        for suffixes, symbol in zip(choices, spec.symbols(), strict=True):
             with np.errstate(all="ignore"):
                 cases = list(MAKERS[mnemonic](suffixes, self.lanes))
             for case, edge in itertools.product(cases, Edge):

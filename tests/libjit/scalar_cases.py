@@ -43,9 +43,10 @@ def scalars_of(schema: InstSchema) -> Iterator[Scalar]:
     """Every scalar kernel of an instruction."""
     mnemonic = schema.mnemonic
     inputs = sum(operand.access is Access.IN for operand in schema.operands)
-    for kind in SCALARS[mnemonic]:
+    kinds_of_kernel = SCALARS[mnemonic].kinds[0][1]
+    for kind in kinds_of_kernel:
         if mnemonic == "convert":
-            for result in SCALARS[mnemonic]:
+            for result in kinds_of_kernel:
                 yield Scalar(mnemonic, f"convert_{kind}_{result}", (kind,), result)
             continue
         kinds = (*(["b"] if mnemonic == "select" else []), *[kind] * inputs)[:inputs]

@@ -102,11 +102,16 @@ class Row:
 def cpu_kinds(mnemonic: str) -> list[ElemKind]:
     """The kinds of the first operand that the CPU backend has a kernel of this mnemonic for."""
     if mnemonic in SCALARS:
-        return [kind for kind in ElemKind if kind.suffix in SCALARS[mnemonic]]
+        return [kind for kind in ElemKind if kind.suffix in scalar_suffixes(mnemonic)]
     if mnemonic not in KERNELS:
         return []
     suffixes = KERNELS[mnemonic].kinds[0][1]
     return [kind for kind in ElemKind if {kind.suffix, f"x{8 * kind.size}"} & set(suffixes)]
+
+
+def scalar_suffixes(mnemonic: str) -> tuple[str, ...]:
+    """The suffixes of the kinds that a scalar kernel exists for."""
+    return SCALARS[mnemonic].kinds[0][1]
 
 
 def on_every_backend(rows: Sequence[Row]) -> pytest.MarkDecorator:

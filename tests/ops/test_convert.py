@@ -7,13 +7,12 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from glowpy.backends.cpu.kernels_gen import SCALARS
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.tensor import Array
 from glowpy.core.type import Type
 from glowpy.graph.nodes_gen import ConvertNode
 from glowpy.ops.operands import bounds
-from tests.ops.harness import HALVES, Case, Row, check_row, on_every_backend
+from tests.ops.harness import HALVES, Case, Row, check_row, on_every_backend, scalar_suffixes
 from tests.ops.test_elementwise import special_values
 
 
@@ -56,7 +55,7 @@ def _converted(array: Array, to: ElemKind) -> Array:
 
 def _cases(source: ElemKind) -> Iterator[Case]:
     array = _values(source)
-    supported = [kind for kind in ElemKind if kind.suffix in SCALARS["convert"]]
+    supported = [kind for kind in ElemKind if kind.suffix in scalar_suffixes("convert")]
     targets = supported if source in supported else list(ElemKind)
     for target in targets:
         type = Type(target, array.shape)

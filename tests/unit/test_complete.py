@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import importlib
-import itertools
 import re
 from functools import cache
+from operator import attrgetter
 from pathlib import Path
 
 import llvmlite.binding as llvm
@@ -36,6 +36,7 @@ from glowpy.ir.insts_gen import (
     ViewInst,
 )
 from glowpy.irgen import irgen
+from glowpy.llvm.kernel import KernelSpec
 from glowpy.lower import lower
 from tests.ops.harness import Row
 
@@ -69,7 +70,7 @@ def test_node_is_lowered_or_translated(cls: type[Node]) -> None:
     assert cls in lower or cls in irgen or cls.SCHEMA.mnemonic in MNEMONICS
 
 
-@pytest.mark.parametrize("cls", INSTS, ids=_id)
+@pytest.mark.parametrize("cls", ALL_INSTS, ids=_id)
 def test_instruction_has_a_meaning(cls: type[Instruction]) -> None:
     assert (cls in interpret) != (cls in MEMORY)
 
@@ -126,16 +127,6 @@ def _defined_symbols() -> frozenset[str]:
     return frozenset(f.name for f in module.functions if not f.is_declaration)
 
 
-@pytest.mark.parametrize("mnemonic", KERNELS)
-def test_kernel_exists(mnemonic: str) -> None:
-    choices = [suffixes for _, suffixes in KERNELS[mnemonic].kinds]
-    wanted = {f"libjit_{mnemonic}_{'_'.join(each)}" for each in itertools.product(*choices)}
-    assert wanted <= _defined_symbols()
-
-
-@pytest.mark.parametrize("mnemonic", SCALARS)
-def test_scalar_kernel_exists(mnemonic: str) -> None:
-    kinds = SCALARS[mnemonic]
-    pairs = [f"{a}_{b}" for a in kinds for b in kinds]
-    suffixes = pairs if mnemonic == "convert" else kinds
-    assert {f"libjit_{mnemonic}_{suffix}" for suffix in suffixes} <= _defined_symbols()
+@pytest.mark.parametrize("spec", [*KERNELS.values(), *SCALARS.values()], ids=attrgetter("mnemonic"))
+def test_kernel_exists(spec: KernelSpec) -> None:
+    assert set(spec.symbols()) <= _defined_symbols()

@@ -10,16 +10,16 @@ from glowpy.backend import Backend, CompiledFunction, CompileOptions, Program
 from glowpy.backends.cpu import insts_gen, nodes_gen
 from glowpy.backends.cpu.bitcode import bitcode_path
 from glowpy.backends.cpu.codegen import CodeOptions, entry_name, generate_llvm, ir_text, unsupported
-from glowpy.backends.cpu.compile import compile_parts, usable_cores
 from glowpy.backends.cpu.entry import EntryOptions
 from glowpy.backends.cpu.jit import JitFunction
 from glowpy.backends.cpu.jitdump import write_jitdump
-from glowpy.backends.cpu.llvm import LoadedCode, host_features
 from glowpy.backends.cpu.passes.pack_products import PackProductsPass
 from glowpy.backends.cpu.perf_map import write_perf_map
 from glowpy.backends.cpu.target import resolve_target
 from glowpy.graph.node import Node
 from glowpy.ir.inst import Instruction
+from glowpy.llvm.machine import LoadedCode, host_features
+from glowpy.llvm.objects import compile_parts, usable_cores
 from glowpy.passes import GraphPass
 from glowpy.support.errors import UserError
 
@@ -51,10 +51,10 @@ class CpuBackend(Backend):
             return super().emit(program, options, form)
         target = resolve_target(options)
         (text,) = generate_llvm({entry_name(program): program}, target)
-        library = bitcode_path(target.variant)
+        libraries = (bitcode_path(target.variant),)
         if form == "asm":
-            return target.machine.assembly(text, library)
-        return target.machine.optimized(text, library)
+            return target.machine.assembly(text, libraries)
+        return target.machine.optimized(text, libraries)
 
     def compile(self, program: Program, options: CompileOptions) -> CompiledFunction:
         """Machine code for this process, from the cache if it was made before.
@@ -84,7 +84,8 @@ class CpuBackend(Backend):
             entry, debug, usable_cores(), visible=options.perf_map or bool(options.jitdump)
         )
         texts = generate_llvm({name: program}, target, how)
-        objects = compile_parts(texts, target, use_cache=options.cache)
+        libraries = (bitcode_path(target.variant),)
+        objects = compile_parts(texts, target.machine, libraries, use_cache=options.cache)
         code = LoadedCode(target.machine, objects)
         if options.perf_map:
             write_perf_map(code, objects)

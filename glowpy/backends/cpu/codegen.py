@@ -10,13 +10,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from glowpy.backend import Program
-from glowpy.backends.cpu.debug_info import DebugInfo
 from glowpy.backends.cpu.entry import Call, EntryOptions, entry_texts
 from glowpy.backends.cpu.instrument import description_types
-from glowpy.backends.cpu.kernels_gen import KERNELS
-from glowpy.backends.cpu.stack import Facts, emit_epilogue, emit_stack, scalar_symbol
+from glowpy.backends.cpu.kernels_gen import KERNELS, SCALARS
 from glowpy.backends.cpu.target import CpuTarget
-from glowpy.backends.cpu.writer import Body, ModuleWriter, literal
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.schema import AttrKind, Trait
 from glowpy.ir.inst import Instruction
@@ -24,6 +21,9 @@ from glowpy.ir.insts_gen import AllocInst, CopyInst, DeallocInst, SplatInst, Vie
 from glowpy.ir.liveness import lifetimes
 from glowpy.ir.printer import instruction_lines, print_irfunction
 from glowpy.ir.value import Value, WeightVar
+from glowpy.llvm.debug_info import DebugInfo
+from glowpy.llvm.stack import Facts, emit_epilogue, emit_stack
+from glowpy.llvm.writer import Body, ModuleWriter, literal
 from glowpy.opt.ir.stack import runs
 from glowpy.support.text import Attr
 
@@ -35,6 +35,10 @@ _INLINE_ELEMENTS = 64
 
 Kernels never are: LLVM takes quadratic time for an entry point that holds many of them.
 """
+
+
+_TILED_WORK = 8
+"""LLVM takes so many times longer for a kernel that may run an epilogue than for a loop: it is unrolled into tiles."""
 
 
 def entry_name(program: Program) -> str:
@@ -53,14 +57,15 @@ def unsupported(inst: Instruction) -> str:
             if kinds & {ElemKind.F16, ElemKind.BF16}
             else ""
         )
-    mnemonic = inst.SCHEMA.mnemonic
-    if inst.has(Trait.ELEMENTWISE):
-        symbol = scalar_symbol(inst)
-    else:
-        spec = KERNELS.get(mnemonic)
-        symbol = spec.symbol(inst) if spec is not None else ""
     operands = ", ".join(str(ref.value.type) for ref in inst.operands)
-    return "" if symbol else f"no kernel for {mnemonic} on {operands}"
+    return "" if _symbol(inst) else f"no kernel for {inst.SCHEMA.mnemonic} on {operands}"
+
+
+def _symbol(inst: Instruction) -> str:
+    """The kernel of an instruction; empty if there is none."""
+    mnemonic = inst.SCHEMA.mnemonic
+    spec = (SCALARS if inst.has(Trait.ELEMENTWISE) else KERNELS).get(mnemonic)
+    return spec.symbol(inst) if spec is not None else ""
 
 
 @dataclass(frozen=True)
@@ -141,7 +146,9 @@ def _calls(
             continue
         body = Body(module, f"{prefix}.{run[0].name or run[0].SCHEMA.mnemonic}", lines)
         _emit_run(body, run, facts)
-        function = module.function(body, inline=_is_small_loop(run))
+        function = module.function(
+            body, inline=_is_small_loop(run), work=_TILED_WORK if run[0].has(Trait.EPILOGUE) else 1
+        )
         yield Call(function, tuple(body.memories), run[0], lines[run[0]])
 
 
@@ -172,7 +179,7 @@ def _facts(program: Program, stacked: Sequence[Sequence[Instruction]]) -> Facts:
             read > last_of_run[inst] for read in lives[base].reads
         )
 
-    return Facts(immediates, needed)
+    return Facts(_symbol, immediates, needed)
 
 
 def _is_immediate(inst: Instruction, facts: Facts) -> bool:
@@ -222,7 +229,7 @@ def _emit_kernel(
 ) -> None:
     """The call of a kernel as the ABI says: buffers, shapes, attributes, epilogue."""
     module = body.module
-    symbol = KERNELS[inst.SCHEMA.mnemonic].symbol(inst)
+    symbol = _symbol(inst)
     arguments = [f"ptr {body.pointer(ref.value)}" for ref in inst.operands]
     arguments += [f"ptr {module.ints(ref.value.type.shape)}" for ref in inst.operands]
     arguments += [

@@ -16,10 +16,10 @@ from dataclasses import dataclass
 from glowpy.backend import Program
 from glowpy.backends.cpu.abi import Status
 from glowpy.backends.cpu.instrument import Callbacks, Instrument, descriptions
-from glowpy.backends.cpu.writer import ModuleWriter
 from glowpy.ir.inst import Instruction
 from glowpy.ir.plan import ALIGNMENT
 from glowpy.ir.value import Value, WeightVar
+from glowpy.llvm.writer import ModuleWriter
 
 __all__ = ["GUARD_BYTES", "Call", "EntryOptions", "Status", "entry_texts"]
 

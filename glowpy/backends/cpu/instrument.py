@@ -12,11 +12,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from glowpy.backends.cpu.writer import ModuleWriter
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.schema import Access
 from glowpy.ir.inst import Instruction
 from glowpy.ir.insts_gen import AllocInst, DeallocInst, ViewInst
+from glowpy.llvm.writer import ModuleWriter
 
 __all__ = [
     "HEADER_TYPES",

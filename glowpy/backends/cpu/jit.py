@@ -11,9 +11,9 @@ from typing import Literal, final
 import numpy as np
 
 from glowpy.backend import CompiledFunction, Program, aligned_array
-from glowpy.backends.cpu.llvm import LoadedCode
 from glowpy.core.tensor import Array
 from glowpy.core.type import Type
+from glowpy.llvm.machine import LoadedCode
 from glowpy.support.errors import InternalError
 
 __all__ = ["JitFunction"]

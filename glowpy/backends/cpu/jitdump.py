@@ -19,8 +19,8 @@ from typing import BinaryIO
 
 from elftools.elf.elffile import ELFFile
 
-from glowpy.backends.cpu.llvm import LoadedCode
 from glowpy.backends.cpu.object_file import FunctionLines, is_elf, read_lines
+from glowpy.llvm.machine import LoadedCode
 from glowpy.support.errors import UserError
 
 __all__ = ["jitdump_path", "write_jitdump"]

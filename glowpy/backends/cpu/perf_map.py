@@ -6,8 +6,8 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from glowpy.backends.cpu.llvm import LoadedCode
 from glowpy.backends.cpu.object_file import is_elf, read_sections
+from glowpy.llvm.machine import LoadedCode
 
 __all__ = ["perf_map_path", "write_perf_map"]
 

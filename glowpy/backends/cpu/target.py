@@ -7,14 +7,14 @@ from functools import cache
 
 from glowpy.backend import CompileOptions
 from glowpy.backends.cpu.bitcode import Variant, baseline_variant, select_variant
-from glowpy.backends.cpu.llvm import (
+from glowpy.backends.cpu.targets import with_preset
+from glowpy.llvm.machine import (
     Machine,
     UnknownTargetError,
     host_cpu,
     host_features,
     host_triple,
 )
-from glowpy.backends.cpu.targets import with_preset
 from glowpy.support.errors import UserError
 
 __all__ = ["CODE_MODELS", "FLOAT_ABIS", "RELOCATIONS", "CpuTarget", "resolve_target"]

@@ -12,15 +12,15 @@ import pytest
 
 import glowpy
 from glowpy.backend import CompileOptions, Program
-from glowpy.backends.cpu import cache
 from glowpy.backends.cpu.backend import CpuBackend
 from glowpy.backends.cpu.codegen import generate_llvm
-from glowpy.backends.cpu.llvm import host_features, host_triple
 from glowpy.backends.cpu.target import resolve_target
 from glowpy.core.type import parse_type
 from glowpy.engine import context
 from glowpy.graph.function import Function, Module
 from glowpy.graph.node import Operand, Placeholder
+from glowpy.llvm import cache
+from glowpy.llvm.machine import host_features, host_triple
 from glowpy.recipe import build_program, generate_ir, graph_recipe
 from glowpy.support.errors import UserError
 

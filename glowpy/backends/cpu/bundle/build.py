@@ -23,11 +23,11 @@ from glowpy.backends.cpu.bundle.support_code import Golden, support_texts
 from glowpy.backends.cpu.bundle.wasm_file import is_wasm, read_wasm_sections
 from glowpy.backends.cpu.bundle.weights import weights_header, weights_listing
 from glowpy.backends.cpu.codegen import CodeOptions, generate_llvm, ir_text
-from glowpy.backends.cpu.compile import compile_whole
 from glowpy.backends.cpu.entry import EntryOptions
-from glowpy.backends.cpu.llvm import Form
 from glowpy.backends.cpu.object_file import embed, is_elf, read_sections
 from glowpy.backends.cpu.target import CpuTarget, resolve_target
+from glowpy.llvm.machine import Form
+from glowpy.llvm.objects import compile_whole
 from glowpy.support.errors import LoadError, UserError
 from glowpy.support.loc import Loc
 
@@ -148,12 +148,13 @@ def _files(
         f"{name}.ir": ir_text(programs).encode(),
     }
     report = None
+    libraries = (bitcode_path(target.variant),)
     if options.emit in ("asm", "llvm"):
         form: Form = "assembly" if options.emit == "asm" else "optimized"
         suffix = "s" if options.emit == "asm" else "ll"
-        files[f"{name}.{suffix}"], _ = compile_whole(text, target, form)
+        files[f"{name}.{suffix}"], _ = compile_whole(text, target.machine, libraries, form)
     else:
-        code, frames = compile_whole(text, target, "object_code")
+        code, frames = compile_whole(text, target.machine, libraries, "object_code")
         if options.weights == "embedded":
             code = embed(code, layout.constants)
         if is_elf(code) or is_wasm(code):

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from glowpy.backends.cpu.bitcode import baseline_variant
-from glowpy.backends.cpu.llvm import host_triple
 from glowpy.backends.cpu.target import CpuTarget
+from glowpy.llvm.machine import host_triple
 from glowpy.support.errors import UserError
 
 __all__ = ["MissingToolError", "c_compiler", "can_sanitize", "is_native", "link_shared", "runner"]

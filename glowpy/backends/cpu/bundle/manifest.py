@@ -14,9 +14,9 @@ from glowpy.backends.cpu.bundle.layout import Entry, Layout, Symbol
 from glowpy.backends.cpu.bundle.options import BundleOptions
 from glowpy.backends.cpu.bundle.report import SizeReport
 from glowpy.backends.cpu.bundle.stored import manifest_digest
-from glowpy.backends.cpu.llvm import LLVM_VERSION, Machine
 from glowpy.backends.cpu.target import CpuTarget
 from glowpy.ir.plan import ALIGNMENT
+from glowpy.llvm.machine import LLVM_VERSION, Machine
 
 __all__ = ["fingerprint", "manifest_text"]
 

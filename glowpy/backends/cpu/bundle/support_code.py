@@ -13,10 +13,10 @@ from glowpy.backends.cpu.bundle.layout import Entry, Layout, Symbol
 from glowpy.backends.cpu.bundle.options import BundleOptions
 from glowpy.backends.cpu.instrument import KIND_NUMBERS, string_constant
 from glowpy.backends.cpu.object_file import MARKER
-from glowpy.backends.cpu.writer import ModuleWriter, literal
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.tensor import Array
 from glowpy.ir.plan import ALIGNMENT
+from glowpy.llvm.writer import ModuleWriter, literal
 
 __all__ = ["Golden", "support_texts"]
 

@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from glowpy.backends.cpu.debug_info import DebugInfo
 from glowpy.core.elemkind import ElemKind
 from glowpy.ir.inst import Instruction
 from glowpy.ir.value import Value
+from glowpy.llvm.debug_info import DebugInfo
 from glowpy.support.names import UniqueNames
 
 __all__ = ["Body", "ModuleWriter", "literal", "memory_type", "register_type"]
@@ -90,12 +90,13 @@ class ModuleWriter:
         return self._ints.setdefault(key, f"@ints.{len(self._ints)}")
 
     def declare(self, symbol: str, result: str, arguments: Sequence[str]) -> None:
-        """Declares a function of the kernel library."""
+        """Declares a function that a library defines."""
         self._declarations[symbol] = f"declare {result} @{symbol}({', '.join(arguments)})"
 
-    def function(self, body: Body, *, inline: bool) -> str:
+    def function(self, body: Body, *, inline: bool, work: int = 1) -> str:
         """The name of a private function with this body, written only if there is none yet.
 
+        `work` says how long LLVM takes for it, roughly, beside a simple loop.
         Every function is written of its own where debug information tells them apart.
         """
         key = f"({body.parameters}) {body.text} {inline}"
@@ -108,7 +109,7 @@ class ModuleWriter:
                 scope = self.subprogram(wanted, body.first_line)
                 text = text.replace(_SCOPE, scope)
             self._functions[key] = _Function(
-                name, body.parameters, text, inline, self.attached(scope)
+                name, body.parameters, text, inline, self.attached(scope), work
             )
         return self._functions[key].name
 
@@ -164,18 +165,14 @@ class ModuleWriter:
 
 @dataclass(frozen=True)
 class _Function:
-    """A private function: its body, and whether it is inlined into its callers."""
+    """A private function: its body, whether it is inlined into its callers, and how long LLVM takes for it."""
 
     name: str
     parameters: str
     body: str
     inline: bool
     debug: str
-
-    @property
-    def work(self) -> int:
-        """How long LLVM takes for it, roughly: kernels that may run an epilogue are unrolled into tiles."""
-        return 8 if "@libjit_cpu_" in self.body else 1
+    work: int
 
     @property
     def declaration(self) -> str:

@@ -1,7 +1,7 @@
 """Stacking: a run of element-wise instructions becomes one loop, or the epilogue of the product in front of it.
 
-Each member is a call of its scalar kernel; intermediate values stay in registers, and a result is
-stored only if something behind the run reads it (the paper's operator stacking, section 5.2,
+Each member is a call of its scalar kernel, whose symbol the backend says; intermediate values stay in registers, and a
+result is stored only if something after the run reads it (the paper's operator stacking, section 5.2,
 carried to products).
 """
 
@@ -11,43 +11,32 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from glowpy.backends.cpu.kernels_gen import SCALARS
-from glowpy.backends.cpu.writer import Body, literal, register_type
 from glowpy.core.type import Shape
 from glowpy.ir.inst import Instruction
 from glowpy.ir.value import Value
+from glowpy.llvm.writer import Body, literal, register_type
 
-__all__ = ["Facts", "emit_epilogue", "emit_stack", "scalar_symbol"]
+__all__ = ["Facts", "emit_epilogue", "emit_stack"]
 
 Number = float | int
 
 
 @dataclass(frozen=True)
 class Facts:
-    """What the whole program says about its memory.
+    """What is known about the whole program.
 
     Attributes:
+        scalar: The symbol of the scalar kernel of an element-wise instruction.
         immediates: The value of every one-element memory that never changes, by its base.
         needed: Whether a result must be stored, for (instruction, its result).
     """
 
+    scalar: Callable[[Instruction], str]
     immediates: Mapping[Value, Number]
     needed: Callable[[Instruction], bool]
 
 
-def scalar_symbol(inst: Instruction) -> str:
-    """The scalar kernel of an element-wise instruction; empty if there is none for its element kinds."""
-    result, last = inst.operands[0].value.type.kind, inst.operands[-1].value.type.kind
-    if last.suffix not in SCALARS.get(inst.SCHEMA.mnemonic, ()):
-        return ""
-    if inst.SCHEMA.mnemonic == "convert":
-        known = result.suffix in SCALARS["convert"]
-        return f"libjit_convert_{last.suffix}_{result.suffix}" if known else ""
-    return f"libjit_{inst.SCHEMA.mnemonic}_{last.suffix}"
-
-
-def _call(body: Body, inst: Instruction, arguments: Sequence[str]) -> str:
-    symbol = scalar_symbol(inst)
+def _call(body: Body, symbol: str, inst: Instruction, arguments: Sequence[str]) -> str:
     result = register_type(inst.operands[0].value.type.kind)
     types = [register_type(ref.value.type.kind) for ref in inst.operands[1:]]
     body.module.declare(symbol, result, types)
@@ -90,7 +79,9 @@ def _emit_members(
     for inst in members:
         body.at(inst)
         result = inst.operands[0].value
-        register = _call(body, inst, [read(ref.value) for ref in inst.operands[1:]])
+        register = _call(
+            body, facts.scalar(inst), inst, [read(ref.value) for ref in inst.operands[1:]]
+        )
         results.append((result, register))
         stores = [(value, old) for value, old in stores if not value.same_memory(result)]
         if facts.needed(inst):

@@ -1,4 +1,4 @@
-"""The seam to LLVM: the only module that imports llvmlite, and imports nothing else of glowpy.
+"""Processors, optimization, machine code: the only module that imports llvmlite, and imports nothing else of glowpy.
 
 LLVM IR comes in as text; what goes out is optimized IR, assembly, an object file, or code loaded into this
 process. Run as a program, it compiles one module from its standard input; that is how several modules are
@@ -11,6 +11,7 @@ import json
 import subprocess
 import sys
 import threading
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
@@ -111,31 +112,32 @@ class Machine:
         """
         done = subprocess.run(
             [sys.executable, "-I", str(Path(__file__))],
-            input=self.request("define void @f() { ret void }", Path(), "unlinked"),
+            input=self.request("define void @f() { ret void }", (), "unlinked"),
             capture_output=True,
             check=False,
         )
         said = done.stderr.decode(errors="replace").strip()
         return said.splitlines()[0] if said else ""
 
-    def unlinked(self, text: str, library: Path) -> str:
+    def unlinked(self, text: str, libraries: Sequence[Path]) -> str:
         """Assembly of the text alone."""
-        del library
+        del libraries
         with _LOCK:
             return str(self._create().emit_assembly(binding.parse_assembly(text)))
 
-    def _optimize(self, text: str, library: Path) -> tuple[Any, Any]:
-        """Links the text with what it needs of the kernel library and runs LLVM's O3: (machine, module)."""
+    def _optimize(self, text: str, libraries: Sequence[Path]) -> tuple[Any, Any]:
+        """Links the text with what it needs of the libraries and runs LLVM's O3: (machine, module)."""
         machine = self._create()
         try:
             module = binding.parse_assembly(text)
             module.verify()
         except RuntimeError as error:
             raise InvalidIRError(str(error)) from error
-        kernels = binding.parse_bitcode(library.read_bytes())
-        module.triple = kernels.triple = self.triple
-        module.data_layout = kernels.data_layout = str(machine.target_data)
-        module.link_in(kernels)
+        module.triple, module.data_layout = self.triple, str(machine.target_data)
+        for library in libraries:
+            kernels = binding.parse_bitcode(library.read_bytes())
+            kernels.triple, kernels.data_layout = module.triple, module.data_layout
+            module.link_in(kernels)
         for function in module.functions:
             if function.linkage is binding.Linkage.linkonce_odr:
                 function.linkage = "internal"
@@ -144,26 +146,27 @@ class Machine:
         builder.getModulePassManager().run(module, builder)
         return machine, module
 
-    def object_code(self, text: str, library: Path) -> bytes:
-        """An object file of the text linked with the library. Raises InvalidIRError."""
+    def object_code(self, text: str, libraries: Sequence[Path]) -> bytes:
+        """An object file of the text linked with libraries of bitcode. Raises InvalidIRError."""
         with _LOCK:
-            machine, module = self._optimize(text, library)
+            machine, module = self._optimize(text, libraries)
             return bytes(machine.emit_object(module))
 
-    def assembly(self, text: str, library: Path) -> str:
+    def assembly(self, text: str, libraries: Sequence[Path]) -> str:
         """The same as assembly text."""
         with _LOCK:
-            machine, module = self._optimize(text, library)
+            machine, module = self._optimize(text, libraries)
             return str(machine.emit_assembly(module))
 
-    def optimized(self, text: str, library: Path) -> str:
+    def optimized(self, text: str, libraries: Sequence[Path]) -> str:
         """The same as LLVM IR text."""
         with _LOCK:
-            return str(self._optimize(text, library)[1])
+            return str(self._optimize(text, libraries)[1])
 
-    def request(self, text: str, library: Path, form: Form = "object_code") -> bytes:
+    def request(self, text: str, libraries: Sequence[Path], form: Form = "object_code") -> bytes:
         """What this module, run as a program, takes on its standard input; it answers with the method's result."""
-        fields = {"machine": asdict(self), "library": str(library), "form": form, "text": text}
+        paths = [str(library) for library in libraries]
+        fields = {"machine": asdict(self), "libraries": paths, "form": form, "text": text}
         return json.dumps(fields).encode()
 
 
@@ -189,7 +192,8 @@ class LoadedCode:
 def _main() -> None:
     request = json.load(sys.stdin.buffer)
     machine = Machine(**request["machine"])
-    result = getattr(machine, request["form"])(request["text"], Path(request["library"]))
+    libraries = [Path(library) for library in request["libraries"]]
+    result = getattr(machine, request["form"])(request["text"], libraries)
     sys.stdout.buffer.write(result if isinstance(result, bytes) else result.encode())
 
 

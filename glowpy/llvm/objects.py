@@ -1,4 +1,7 @@
-"""From LLVM IR text to object files: through the cache, and several parts at the same time."""
+"""From LLVM IR text to object files: through the cache, and several parts at the same time.
+
+A text is linked with *libraries*, files of LLVM bitcode that hold the kernels it calls.
+"""
 
 from __future__ import annotations
 
@@ -11,10 +14,9 @@ from collections.abc import Sequence
 from dataclasses import astuple
 from pathlib import Path
 
-from glowpy.backends.cpu import llvm
-from glowpy.backends.cpu.bitcode import bitcode_path
-from glowpy.backends.cpu.cache import code_key, read_code, write_code
-from glowpy.backends.cpu.target import CpuTarget
+from glowpy.llvm import machine as llvm
+from glowpy.llvm.cache import code_key, read_code, write_code
+from glowpy.llvm.machine import Form, Machine
 from glowpy.support.errors import InternalError
 
 __all__ = ["compile_parts", "compile_whole", "usable_cores"]
@@ -27,51 +29,53 @@ def usable_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def compile_parts(texts: Sequence[str], target: CpuTarget, *, use_cache: bool) -> list[bytes]:
+def compile_parts(
+    texts: Sequence[str], machine: Machine, libraries: Sequence[Path], *, use_cache: bool
+) -> list[bytes]:
     """The object file of each part, from the cache where it is there.
 
     The first missing part is compiled here, the others each in a process of its own.
     """
-    library = bitcode_path(target.variant)
-    machine = target.machine
-    where = (*astuple(machine), llvm.LLVM_VERSION, _identity(library))
+    where = (*astuple(machine), llvm.LLVM_VERSION, *map(_identity, libraries))
     keys = [code_key(text, *where) for text in texts]
-    found = [read_code(key) if use_cache else None for key in keys]
-    missing = [index for index, code in enumerate(found) if code is None]
-    workers = [(index, _start(target, texts[index], library)) for index in missing[1:]]
+    objects = [read_code(key) if use_cache else None for key in keys]
+    missing = [index for index, code in enumerate(objects) if code is None]
+    workers = [(index, _start(machine, texts[index], libraries)) for index in missing[1:]]
     try:
         for index in missing[:1]:
-            found[index] = _here(target, texts[index], library)
+            objects[index] = _here(machine, texts[index], libraries)
         for index, process in workers:
-            found[index] = _result(process)
+            objects[index] = _result(process)
     finally:
         for _, process in workers:
             process.kill()
     for index in missing:
         if use_cache:
-            write_code(keys[index], found[index] or b"")
-    return [code or b"" for code in found]
+            write_code(keys[index], objects[index] or b"")
+    return [code or b"" for code in objects]
 
 
 def _identity(library: Path) -> str:
-    """Tells one version of the kernel library from another."""
+    """Tells one version of a library from another."""
     stat = library.stat()
     return f"{library.name} {stat.st_size} {stat.st_mtime_ns}"
 
 
-def _here(target: CpuTarget, text: str, library: Path) -> bytes:
+def _here(machine: Machine, text: str, libraries: Sequence[Path]) -> bytes:
     try:
-        return target.machine.object_code(text, library)
+        return machine.object_code(text, libraries)
     except llvm.InvalidIRError as error:
         raise InternalError(f"the code generator wrote IR that LLVM refuses: {error}") from error
 
 
-def compile_whole(text: str, target: CpuTarget, form: llvm.Form) -> tuple[bytes, dict[str, int]]:
+def compile_whole(
+    text: str, machine: Machine, libraries: Sequence[Path], form: Form
+) -> tuple[bytes, dict[str, int]]:
     """One module as object code, assembly or LLVM IR, with the stack frame of every function in bytes.
 
     The frames are only known for functions with the attribute `"warn-stack-size"="0"`: LLVM then warns about each.
     """
-    process = _start(target, text, bitcode_path(target.variant), form)
+    process = _start(machine, text, libraries, form)
     result, messages = process.communicate()
     warnings = messages.decode(errors="replace")
     if process.returncode:
@@ -80,11 +84,11 @@ def compile_whole(text: str, target: CpuTarget, form: llvm.Form) -> tuple[bytes,
 
 
 def _start(
-    target: CpuTarget, text: str, library: Path, form: llvm.Form = "object_code"
+    machine: Machine, text: str, libraries: Sequence[Path], form: Form = "object_code"
 ) -> subprocess.Popen[bytes]:
     """A process that compiles `text` and writes the result to its standard output."""
     with tempfile.TemporaryFile() as request:
-        request.write(target.machine.request(text, library, form))
+        request.write(machine.request(text, libraries, form))
         request.seek(0)
         return subprocess.Popen(
             [sys.executable, "-I", str(Path(llvm.__file__))],
