@@ -76,7 +76,9 @@ class Operator:
     inouts: tuple[str, ...] = ()
     scratches: tuple[str, ...] = ()
     kernel: Mapping[str, Sequence[str]] | None = None
-    """Operand name -> the kinds (or widths) the kernel exists for; None: no kernel of its own."""
+    """Operand name -> the kinds (or widths) the kernel exists for; None: no kernel of its own.
+
+    The first operand's kind is that of all operands that are not named."""
     scalar: Mapping[str, str] = field(default_factory=dict)
     """Kind class (`float`, `int`, `unsigned`, `bool`, `any`) -> C expression of the scalar kernel."""
     numpy: str = ""

@@ -39,8 +39,6 @@ _PY_TYPES = {
     "text": "str",
 }
 _C_ATTRS = {"int": "dim_t {}", "ints": "const ints_t *{}", "float": "float {}", "flag": "bool {}"}
-_FIXED_RESULTS = {"argmax": "int64_t"}
-"""Operands whose element kind does not follow the kernel's."""
 
 
 def render_all() -> dict[Path, str]:
@@ -235,9 +233,7 @@ def _prototypes(op: Operator, library: str) -> Iterator[str]:
         main = _C_TYPES[kinds[0]]
         buffers = []
         for name, access in op.operands:
-            c_type = _FIXED_RESULTS.get(name) or (
-                _C_TYPES[kind_of[name]] if name in kind_of else main
-            )
+            c_type = _C_TYPES[kind_of[name]] if name in kind_of else main
             buffers.append(f"{'const ' if access == 'IN' else ''}{c_type} *{name}")
         shapes = [f"const ints_t *{name}_shape" for name, _ in op.operands]
         attrs = [_C_ATTRS[attr.kind].format(attr.name) for attr in op.attrs]

@@ -11,7 +11,7 @@ Op(
     inputs=["input"],
     results=["result", "argmax"],
     attrs=_WINDOW,
-    kernel={"input": (*FLOATS, "i8", "u8")},
+    kernel={"input": (*FLOATS, "i8", "u8"), "argmax": ("i64",)},
     quant="same",
     plain=["argmax"],
 )

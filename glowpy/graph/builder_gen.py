@@ -880,6 +880,62 @@ class Builder(ABC):
         }
         return self.create(nodes.ReduceMeanNode, name, inputs, attrs, result_type, loc)
 
+    def create_arg_max(
+        self,
+        name: str,
+        input: Operand,
+        axis: int,
+        last: bool,
+        *,
+        result_type: Type | None = None,
+        loc: Loc | None = None,
+    ) -> nodes.ArgMaxNode:
+        """The i64 index of the largest element along dimension `axis`: of equal ones the first, or the `last`; NaN is larger than all numbers."""
+        inputs = (input,)
+        attrs: dict[str, Attr] = {
+            "axis": axis,
+            "last": bool(last),
+        }
+        return self.create(nodes.ArgMaxNode, name, inputs, attrs, result_type, loc)
+
+    def create_arg_min(
+        self,
+        name: str,
+        input: Operand,
+        axis: int,
+        last: bool,
+        *,
+        result_type: Type | None = None,
+        loc: Loc | None = None,
+    ) -> nodes.ArgMinNode:
+        """The i64 index of the smallest element along dimension `axis`: of equal ones the first, or the `last`; NaN is smaller than all numbers."""
+        inputs = (input,)
+        attrs: dict[str, Attr] = {
+            "axis": axis,
+            "last": bool(last),
+        }
+        return self.create(nodes.ArgMinNode, name, inputs, attrs, result_type, loc)
+
+    def create_cum_sum(
+        self,
+        name: str,
+        input: Operand,
+        axis: int,
+        exclusive: bool,
+        reverse: bool,
+        *,
+        result_type: Type | None = None,
+        loc: Loc | None = None,
+    ) -> nodes.CumSumNode:
+        """The sums of all elements up to each position along dimension `axis`: from the end if `reverse`, without the element itself if `exclusive`."""
+        inputs = (input,)
+        attrs: dict[str, Attr] = {
+            "axis": axis,
+            "exclusive": bool(exclusive),
+            "reverse": bool(reverse),
+        }
+        return self.create(nodes.CumSumNode, name, inputs, attrs, result_type, loc)
+
     def create_save(
         self,
         name: str,

@@ -16,6 +16,8 @@ __all__ = [
     "AbsNode",
     "AddNode",
     "AndNode",
+    "ArgMaxNode",
+    "ArgMinNode",
     "AvgPoolNode",
     "BatchNormalizationNode",
     "BroadcastNode",
@@ -25,6 +27,7 @@ __all__ = [
     "ConvertNode",
     "ConvolutionNode",
     "CosNode",
+    "CumSumNode",
     "DivNode",
     "EqNode",
     "ErfNode",
@@ -1050,6 +1053,74 @@ class ReduceMeanNode(Node):
 
 
 @final
+class ArgMaxNode(Node):
+    """The i64 index of the largest element along dimension `axis`: of equal ones the first, or the `last`; NaN is larger than all numbers.
+
+    Declared in classgen/specs/reduce.py.
+    """
+
+    __slots__ = ()
+    SCHEMA: ClassVar[NodeSchema] = NodeSchema(
+        "arg_max",
+        ("input",),
+        (AttrSpec("axis", "int"), AttrSpec("last", "flag")),
+        ("result",),
+        frozenset({Trait.AXES}),
+        quant=Quantized.SAME,
+        plain=frozenset({"result"}),
+    )
+
+    input = InputField(0)
+    axis = AttrField[int]()
+    last = AttrField[bool]()
+
+
+@final
+class ArgMinNode(Node):
+    """The i64 index of the smallest element along dimension `axis`: of equal ones the first, or the `last`; NaN is smaller than all numbers.
+
+    Declared in classgen/specs/reduce.py.
+    """
+
+    __slots__ = ()
+    SCHEMA: ClassVar[NodeSchema] = NodeSchema(
+        "arg_min",
+        ("input",),
+        (AttrSpec("axis", "int"), AttrSpec("last", "flag")),
+        ("result",),
+        frozenset({Trait.AXES}),
+        quant=Quantized.SAME,
+        plain=frozenset({"result"}),
+    )
+
+    input = InputField(0)
+    axis = AttrField[int]()
+    last = AttrField[bool]()
+
+
+@final
+class CumSumNode(Node):
+    """The sums of all elements up to each position along dimension `axis`: from the end if `reverse`, without the element itself if `exclusive`.
+
+    Declared in classgen/specs/reduce.py.
+    """
+
+    __slots__ = ()
+    SCHEMA: ClassVar[NodeSchema] = NodeSchema(
+        "cum_sum",
+        ("input",),
+        (AttrSpec("axis", "int"), AttrSpec("exclusive", "flag"), AttrSpec("reverse", "flag")),
+        ("result",),
+        frozenset({Trait.AXES, Trait.INPLACE}),
+    )
+
+    input = InputField(0)
+    axis = AttrField[int]()
+    exclusive = AttrField[bool]()
+    reverse = AttrField[bool]()
+
+
+@final
 class SaveNode(Node):
     """Writes input to the placeholder output; the result of a function.
 
@@ -1268,6 +1339,9 @@ NODES: tuple[type[Node], ...] = (
     ReduceMaxNode,
     ReduceMinNode,
     ReduceMeanNode,
+    ArgMaxNode,
+    ArgMinNode,
+    CumSumNode,
     SaveNode,
     ReshapeNode,
     ConcatNode,

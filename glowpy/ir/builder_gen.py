@@ -731,6 +731,62 @@ class IRBuilder(ABC):
         )
         return self.add(insts.ReduceMinInst(operands, attrs))
 
+    def create_arg_max(
+        self,
+        result: Value,
+        input: Value,
+        axis: int,
+        last: bool,
+    ) -> insts.ArgMaxInst:
+        """The i64 index of the largest element along dimension `axis`: of equal ones the first, or the `last`; NaN is larger than all numbers."""
+        attrs: dict[str, Attr] = {
+            "axis": axis,
+            "last": bool(last),
+        }
+        operands = (
+            result,
+            input,
+        )
+        return self.add(insts.ArgMaxInst(operands, attrs))
+
+    def create_arg_min(
+        self,
+        result: Value,
+        input: Value,
+        axis: int,
+        last: bool,
+    ) -> insts.ArgMinInst:
+        """The i64 index of the smallest element along dimension `axis`: of equal ones the first, or the `last`; NaN is smaller than all numbers."""
+        attrs: dict[str, Attr] = {
+            "axis": axis,
+            "last": bool(last),
+        }
+        operands = (
+            result,
+            input,
+        )
+        return self.add(insts.ArgMinInst(operands, attrs))
+
+    def create_cum_sum(
+        self,
+        result: Value,
+        input: Value,
+        axis: int,
+        exclusive: bool,
+        reverse: bool,
+    ) -> insts.CumSumInst:
+        """The sums of all elements up to each position along dimension `axis`: from the end if `reverse`, without the element itself if `exclusive`."""
+        attrs: dict[str, Attr] = {
+            "axis": axis,
+            "exclusive": bool(exclusive),
+            "reverse": bool(reverse),
+        }
+        operands = (
+            result,
+            input,
+        )
+        return self.add(insts.CumSumInst(operands, attrs))
+
     def create_splat(
         self,
         result: Value,

@@ -17,6 +17,8 @@ __all__ = [
     "AddInst",
     "AllocInst",
     "AndInst",
+    "ArgMaxInst",
+    "ArgMinInst",
     "AvgPoolInst",
     "BroadcastInst",
     "CeilInst",
@@ -24,6 +26,7 @@ __all__ = [
     "ConvolutionInst",
     "CopyInst",
     "CosInst",
+    "CumSumInst",
     "DeallocInst",
     "DivInst",
     "EqInst",
@@ -1093,6 +1096,74 @@ class ReduceMinInst(Instruction):
 
 
 @final
+class ArgMaxInst(Instruction):
+    """The i64 index of the largest element along dimension `axis`: of equal ones the first, or the `last`; NaN is larger than all numbers.
+
+    Declared in classgen/specs/reduce.py.
+    """
+
+    __slots__ = ()
+    SCHEMA: ClassVar[InstSchema] = InstSchema(
+        "arg_max",
+        (OperandSpec("result", Access.OUT), OperandSpec("input", Access.IN)),
+        (AttrSpec("axis", "int"), AttrSpec("last", "flag")),
+        frozenset({Trait.AXES}),
+        quant=Quantized.SAME,
+        plain=frozenset({"result"}),
+    )
+
+    result = OperandField(0)
+    input = OperandField(1)
+    axis = AttrField[int]()
+    last = AttrField[bool]()
+
+
+@final
+class ArgMinInst(Instruction):
+    """The i64 index of the smallest element along dimension `axis`: of equal ones the first, or the `last`; NaN is smaller than all numbers.
+
+    Declared in classgen/specs/reduce.py.
+    """
+
+    __slots__ = ()
+    SCHEMA: ClassVar[InstSchema] = InstSchema(
+        "arg_min",
+        (OperandSpec("result", Access.OUT), OperandSpec("input", Access.IN)),
+        (AttrSpec("axis", "int"), AttrSpec("last", "flag")),
+        frozenset({Trait.AXES}),
+        quant=Quantized.SAME,
+        plain=frozenset({"result"}),
+    )
+
+    result = OperandField(0)
+    input = OperandField(1)
+    axis = AttrField[int]()
+    last = AttrField[bool]()
+
+
+@final
+class CumSumInst(Instruction):
+    """The sums of all elements up to each position along dimension `axis`: from the end if `reverse`, without the element itself if `exclusive`.
+
+    Declared in classgen/specs/reduce.py.
+    """
+
+    __slots__ = ()
+    SCHEMA: ClassVar[InstSchema] = InstSchema(
+        "cum_sum",
+        (OperandSpec("result", Access.OUT), OperandSpec("input", Access.IN)),
+        (AttrSpec("axis", "int"), AttrSpec("exclusive", "flag"), AttrSpec("reverse", "flag")),
+        frozenset({Trait.AXES, Trait.INPLACE}),
+    )
+
+    result = OperandField(0)
+    input = OperandField(1)
+    axis = AttrField[int]()
+    exclusive = AttrField[bool]()
+    reverse = AttrField[bool]()
+
+
+@final
 class SplatInst(Instruction):
     """`value` in every element.
 
@@ -1308,6 +1379,9 @@ INSTS: tuple[type[Instruction], ...] = (
     ReduceMulInst,
     ReduceMaxInst,
     ReduceMinInst,
+    ArgMaxInst,
+    ArgMinInst,
+    CumSumInst,
     SplatInst,
     TransposeInst,
     BroadcastInst,

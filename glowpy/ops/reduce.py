@@ -1,31 +1,50 @@
-"""Rules of reductions."""
+"""Rules of reductions and running sums."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from glowpy.autodiff.differentiate import differentiate
 from glowpy.backends.interpreter.interpret import interpret
 from glowpy.core.elemkind import ElemKind
-from glowpy.core.tensor import Tensor
+from glowpy.core.tensor import Array, Tensor
 from glowpy.core.type import Type
 from glowpy.graph.function import Function
 from glowpy.graph.infer import infer
 from glowpy.graph.node import NodeValue, Operand, value_of
 from glowpy.graph.nodes_gen import (
+    ArgMaxNode,
+    ArgMinNode,
+    CumSumNode,
     ReduceAddNode,
     ReduceMaxNode,
     ReduceMeanNode,
     ReduceMinNode,
     ReduceMulNode,
 )
-from glowpy.ir.insts_gen import ReduceAddInst, ReduceMaxInst, ReduceMinInst, ReduceMulInst
+from glowpy.ir.insts_gen import (
+    ArgMaxInst,
+    ArgMinInst,
+    CumSumInst,
+    ReduceAddInst,
+    ReduceMaxInst,
+    ReduceMinInst,
+    ReduceMulInst,
+)
 from glowpy.lower import lower
 from glowpy.ops.elementwise import scalar
-from glowpy.ops.operands import accumulable, bounds, expect_axes, expect_numbers, widened
+from glowpy.ops.operands import (
+    accumulable,
+    bounds,
+    expect_axes,
+    expect_axis,
+    expect_numbers,
+    widened,
+)
+from glowpy.support.errors import UserError
 
 __all__: list[str] = []
 
@@ -124,3 +143,68 @@ def _differentiate_extremum(
     chosen = f.create_convert(n.name, n.input.type, f.create_eq(n.name, n.input, n.result))
     share = f.create_div(n.name, g, f.create_reduce_add(n.name, chosen, n.axes))
     return [f.create_mul(n.name, chosen, share)]
+
+
+# The places of extremes (ONNX ArgMax, ArgMin).
+
+
+@infer(ArgMaxNode, ArgMinNode)
+def _infer_arg(input: Type, *, axis: int, last: bool) -> Type:
+    del last
+    expect_numbers("input", input)
+    if input.shape[expect_axis(axis, input.rank)] == 0:
+        raise UserError(f"expected elements to search along dimension {axis}, got {input}")
+    shape = tuple(1 if at == axis else size for at, size in enumerate(input.shape))
+    return Type(ElemKind.I64, shape)
+
+
+def _positions(
+    result: Tensor, input: Tensor, axis: int, last: bool, search: Callable[..., Array]
+) -> None:
+    """Numpy finds the first one; the last one is the first from the end."""
+    if result.array.size == 0:
+        return
+    wide = accumulable(input.array)
+    if not last:
+        result.array[...] = search(wide, axis=axis, keepdims=True)
+    else:
+        back = search(np.flip(wide, axis), axis=axis, keepdims=True)
+        result.array[...] = input.type.shape[axis] - 1 - back
+
+
+@interpret(ArgMaxInst)
+def _arg_max(result: Tensor, input: Tensor, *, axis: int, last: bool) -> None:
+    _positions(result, input, axis, last, np.argmax)
+
+
+@interpret(ArgMinInst)
+def _arg_min(result: Tensor, input: Tensor, *, axis: int, last: bool) -> None:
+    _positions(result, input, axis, last, np.argmin)
+
+
+# Running sums (ONNX CumSum).
+
+
+@infer(CumSumNode)
+def _infer_cum_sum(input: Type, *, axis: int, exclusive: bool, reverse: bool) -> Type:
+    del exclusive, reverse
+    expect_numbers("input", input)
+    expect_axis(axis, input.rank)
+    return Type(input.kind, input.shape)
+
+
+@interpret(CumSumInst)
+def _cum_sum(result: Tensor, input: Tensor, *, axis: int, exclusive: bool, reverse: bool) -> None:
+    """Sums of none, one, two... elements, in order; the last or the first of them is not asked for."""
+    step = -1 if reverse else 1
+    wide = np.moveaxis(accumulable(input.array), axis, 0)[::step]
+    begin = np.zeros((1, *wide.shape[1:]), wide.dtype)
+    sums = np.cumsum(np.concatenate([begin, wide]), axis=0, dtype=wide.dtype)
+    chosen = (sums[:-1] if exclusive else sums[1:])[::step]
+    result.array[...] = np.moveaxis(chosen, 0, axis).astype(result.array.dtype)
+
+
+@differentiate(CumSumNode)
+def _differentiate_cum_sum(f: Function, n: CumSumNode, g: NodeValue) -> list[Operand | None]:
+    """An element is part of all sums after it."""
+    return [f.create_cum_sum(n.name, g, n.axis, n.exclusive, not n.reverse)]

@@ -43,10 +43,10 @@ void libjit_max_pool_i8(int8_t *result, const int8_t *input, const ints_t *resul
 void libjit_max_pool_u8(uint8_t *result, const uint8_t *input, const ints_t *result_shape, const ints_t *input_shape, const ints_t *kernels, const ints_t *strides, const ints_t *pads, const ints_t *dilation, bool ceil);
 
 /* The largest element of each window and where it is: the i64 index of the first one in the input as if that were N, C, spatial. (classgen/specs/pool.py) */
-void libjit_max_pool_with_argmax_f32(float *result, int64_t *argmax, const float *input, const ints_t *result_shape, const ints_t *argmax_shape, const ints_t *input_shape, const ints_t *kernels, const ints_t *strides, const ints_t *pads, const ints_t *dilation, bool ceil);
-void libjit_max_pool_with_argmax_f64(double *result, int64_t *argmax, const double *input, const ints_t *result_shape, const ints_t *argmax_shape, const ints_t *input_shape, const ints_t *kernels, const ints_t *strides, const ints_t *pads, const ints_t *dilation, bool ceil);
-void libjit_max_pool_with_argmax_i8(int8_t *result, int64_t *argmax, const int8_t *input, const ints_t *result_shape, const ints_t *argmax_shape, const ints_t *input_shape, const ints_t *kernels, const ints_t *strides, const ints_t *pads, const ints_t *dilation, bool ceil);
-void libjit_max_pool_with_argmax_u8(uint8_t *result, int64_t *argmax, const uint8_t *input, const ints_t *result_shape, const ints_t *argmax_shape, const ints_t *input_shape, const ints_t *kernels, const ints_t *strides, const ints_t *pads, const ints_t *dilation, bool ceil);
+void libjit_max_pool_with_argmax_f32_i64(float *result, int64_t *argmax, const float *input, const ints_t *result_shape, const ints_t *argmax_shape, const ints_t *input_shape, const ints_t *kernels, const ints_t *strides, const ints_t *pads, const ints_t *dilation, bool ceil);
+void libjit_max_pool_with_argmax_f64_i64(double *result, int64_t *argmax, const double *input, const ints_t *result_shape, const ints_t *argmax_shape, const ints_t *input_shape, const ints_t *kernels, const ints_t *strides, const ints_t *pads, const ints_t *dilation, bool ceil);
+void libjit_max_pool_with_argmax_i8_i64(int8_t *result, int64_t *argmax, const int8_t *input, const ints_t *result_shape, const ints_t *argmax_shape, const ints_t *input_shape, const ints_t *kernels, const ints_t *strides, const ints_t *pads, const ints_t *dilation, bool ceil);
+void libjit_max_pool_with_argmax_u8_i64(uint8_t *result, int64_t *argmax, const uint8_t *input, const ints_t *result_shape, const ints_t *argmax_shape, const ints_t *input_shape, const ints_t *kernels, const ints_t *strides, const ints_t *pads, const ints_t *dilation, bool ceil);
 
 /* The mean of each window. The divisor counts the pads iff count_include_pads, but never what `ceil` added behind them. (classgen/specs/pool.py) */
 void libjit_avg_pool_f32(float *result, const float *input, const ints_t *result_shape, const ints_t *input_shape, const ints_t *kernels, const ints_t *strides, const ints_t *pads, const ints_t *dilation, bool ceil, bool count_include_pads);
@@ -91,6 +91,42 @@ void libjit_reduce_min_i64(int64_t *result, const int64_t *input, const ints_t *
 void libjit_reduce_min_u8(uint8_t *result, const uint8_t *input, const ints_t *result_shape, const ints_t *input_shape, const ints_t *axes);
 void libjit_reduce_min_u32(uint32_t *result, const uint32_t *input, const ints_t *result_shape, const ints_t *input_shape, const ints_t *axes);
 void libjit_reduce_min_u64(uint64_t *result, const uint64_t *input, const ints_t *result_shape, const ints_t *input_shape, const ints_t *axes);
+
+/* The i64 index of the largest element along dimension `axis`: of equal ones the first, or the `last`; NaN is larger than all numbers. (classgen/specs/reduce.py) */
+void libjit_arg_max_f32_i64(int64_t *result, const float *input, const ints_t *result_shape, const ints_t *input_shape, dim_t axis, bool last);
+void libjit_arg_max_f64_i64(int64_t *result, const double *input, const ints_t *result_shape, const ints_t *input_shape, dim_t axis, bool last);
+void libjit_arg_max_i8_i64(int64_t *result, const int8_t *input, const ints_t *result_shape, const ints_t *input_shape, dim_t axis, bool last);
+void libjit_arg_max_i16_i64(int64_t *result, const int16_t *input, const ints_t *result_shape, const ints_t *input_shape, dim_t axis, bool last);
+void libjit_arg_max_i32_i64(int64_t *result, const int32_t *input, const ints_t *result_shape, const ints_t *input_shape, dim_t axis, bool last);
+void libjit_arg_max_i64_i64(int64_t *result, const int64_t *input, const ints_t *result_shape, const ints_t *input_shape, dim_t axis, bool last);
+void libjit_arg_max_u8_i64(int64_t *result, const uint8_t *input, const ints_t *result_shape, const ints_t *input_shape, dim_t axis, bool last);
+void libjit_arg_max_u16_i64(int64_t *result, const uint16_t *input, const ints_t *result_shape, const ints_t *input_shape, dim_t axis, bool last);
+void libjit_arg_max_u32_i64(int64_t *result, const uint32_t *input, const ints_t *result_shape, const ints_t *input_shape, dim_t axis, bool last);
+void libjit_arg_max_u64_i64(int64_t *result, const uint64_t *input, const ints_t *result_shape, const ints_t *input_shape, dim_t axis, bool last);
+
+/* The i64 index of the smallest element along dimension `axis`: of equal ones the first, or the `last`; NaN is smaller than all numbers. (classgen/specs/reduce.py) */
+void libjit_arg_min_f32_i64(int64_t *result, const float *input, const ints_t *result_shape, const ints_t *input_shape, dim_t axis, bool last);
+void libjit_arg_min_f64_i64(int64_t *result, const double *input, const ints_t *result_shape, const ints_t *input_shape, dim_t axis, bool last);
+void libjit_arg_min_i8_i64(int64_t *result, const int8_t *input, const ints_t *result_shape, const ints_t *input_shape, dim_t axis, bool last);
+void libjit_arg_min_i16_i64(int64_t *result, const int16_t *input, const ints_t *result_shape, const ints_t *input_shape, dim_t axis, bool last);
+void libjit_arg_min_i32_i64(int64_t *result, const int32_t *input, const ints_t *result_shape, const ints_t *input_shape, dim_t axis, bool last);
+void libjit_arg_min_i64_i64(int64_t *result, const int64_t *input, const ints_t *result_shape, const ints_t *input_shape, dim_t axis, bool last);
+void libjit_arg_min_u8_i64(int64_t *result, const uint8_t *input, const ints_t *result_shape, const ints_t *input_shape, dim_t axis, bool last);
+void libjit_arg_min_u16_i64(int64_t *result, const uint16_t *input, const ints_t *result_shape, const ints_t *input_shape, dim_t axis, bool last);
+void libjit_arg_min_u32_i64(int64_t *result, const uint32_t *input, const ints_t *result_shape, const ints_t *input_shape, dim_t axis, bool last);
+void libjit_arg_min_u64_i64(int64_t *result, const uint64_t *input, const ints_t *result_shape, const ints_t *input_shape, dim_t axis, bool last);
+
+/* The sums of all elements up to each position along dimension `axis`: from the end if `reverse`, without the element itself if `exclusive`. (classgen/specs/reduce.py) */
+void libjit_cum_sum_f32(float *result, const float *input, const ints_t *result_shape, const ints_t *input_shape, dim_t axis, bool exclusive, bool reverse);
+void libjit_cum_sum_f64(double *result, const double *input, const ints_t *result_shape, const ints_t *input_shape, dim_t axis, bool exclusive, bool reverse);
+void libjit_cum_sum_i8(int8_t *result, const int8_t *input, const ints_t *result_shape, const ints_t *input_shape, dim_t axis, bool exclusive, bool reverse);
+void libjit_cum_sum_i16(int16_t *result, const int16_t *input, const ints_t *result_shape, const ints_t *input_shape, dim_t axis, bool exclusive, bool reverse);
+void libjit_cum_sum_i32(int32_t *result, const int32_t *input, const ints_t *result_shape, const ints_t *input_shape, dim_t axis, bool exclusive, bool reverse);
+void libjit_cum_sum_i64(int64_t *result, const int64_t *input, const ints_t *result_shape, const ints_t *input_shape, dim_t axis, bool exclusive, bool reverse);
+void libjit_cum_sum_u8(uint8_t *result, const uint8_t *input, const ints_t *result_shape, const ints_t *input_shape, dim_t axis, bool exclusive, bool reverse);
+void libjit_cum_sum_u16(uint16_t *result, const uint16_t *input, const ints_t *result_shape, const ints_t *input_shape, dim_t axis, bool exclusive, bool reverse);
+void libjit_cum_sum_u32(uint32_t *result, const uint32_t *input, const ints_t *result_shape, const ints_t *input_shape, dim_t axis, bool exclusive, bool reverse);
+void libjit_cum_sum_u64(uint64_t *result, const uint64_t *input, const ints_t *result_shape, const ints_t *input_shape, dim_t axis, bool exclusive, bool reverse);
 
 /* Dimension i of the result is dimension shuffle[i] of the input. (classgen/specs/shape.py) */
 void libjit_transpose_x8(uint8_t *result, const uint8_t *input, const ints_t *result_shape, const ints_t *input_shape, const ints_t *shuffle);

@@ -116,7 +116,7 @@ INLINE dim_t first_pixel(pool_t pool, window_t window, dim_t d, dim_t h) {
     }                                                                                                                  \
   }                                                                                                                    \
                                                                                                                        \
-  KERNEL void libjit_max_pool_with_argmax_##SUFFIX(                                                                    \
+  KERNEL void libjit_max_pool_with_argmax_##SUFFIX##_i64(                                                              \
       T *result, int64_t *argmax, const T *input, const ints_t *result_shape, const ints_t *argmax_shape,              \
       const ints_t *input_shape, const ints_t *kernels, const ints_t *strides, const ints_t *pads,                     \
       const ints_t *dilation, bool ceil) {                                                                             \

@@ -1,4 +1,5 @@
-/// Reductions: sum, product, maximum and minimum over any dimensions, which stay with length 1.
+/// Reductions: sum, product, maximum and minimum over any dimensions, which stay with length 1; the places of extremes, and
+/// running sums, along one dimension.
 ///
 /// Neighbouring dimensions that are both reduced, or both kept, are one (walk.h). Then the innermost is either reduced (a row
 /// becomes a number) or kept (rows become one row); the loops around it fold into the result, which begins as the identity.
@@ -140,16 +141,16 @@ INLINE plane_t reduce_plane(const ints_t *result_shape, const ints_t *input_shap
   }
 
 /// `first` and `last` are the smallest and the largest value of the type.
-#define INTEGER_REDUCTIONS(suffix, type, lane, first, last)    \
-  REDUCTION(add_##suffix, type, lane, lane, ADD, 0)            \
-  REDUCTION(mul_##suffix, type, lane, lane, MUL, 1)            \
-  REDUCTION(max_##suffix, type, type, type, MAX, first)        \
+#define INTEGER_REDUCTIONS(suffix, type, lane, first, last)                                                                    \
+  REDUCTION(add_##suffix, type, lane, lane, ADD, 0)                                                                            \
+  REDUCTION(mul_##suffix, type, lane, lane, MUL, 1)                                                                            \
+  REDUCTION(max_##suffix, type, type, type, MAX, first)                                                                        \
   REDUCTION(min_##suffix, type, type, type, MIN, last)
 
-#define FLOAT_REDUCTIONS(suffix, type)                                         \
-  REDUCTION(add_##suffix, type, type, double, ADD, 0)                          \
-  REDUCTION(mul_##suffix, type, type, double, MUL, 1)                          \
-  REDUCTION(max_##suffix, type, type, type, MAX_OR_NAN, -__builtin_inf())      \
+#define FLOAT_REDUCTIONS(suffix, type)                                                                                         \
+  REDUCTION(add_##suffix, type, type, double, ADD, 0)                                                                          \
+  REDUCTION(mul_##suffix, type, type, double, MUL, 1)                                                                          \
+  REDUCTION(max_##suffix, type, type, type, MAX_OR_NAN, -__builtin_inf())                                                      \
   REDUCTION(min_##suffix, type, type, type, MIN_OR_NAN, __builtin_inf())
 
 FLOAT_REDUCTIONS(f32, float)
@@ -160,3 +161,135 @@ INTEGER_REDUCTIONS(i64, int64_t, uint64_t, INT64_MIN, INT64_MAX)
 INTEGER_REDUCTIONS(u8, uint8_t, uint8_t, 0, UINT8_MAX)
 INTEGER_REDUCTIONS(u32, uint32_t, uint32_t, 0, UINT32_MAX)
 INTEGER_REDUCTIONS(u64, uint64_t, uint64_t, 0, UINT64_MAX)
+/// Neighbouring columns that are searched or summed together, in arrays of the stack that alias nothing.
+#define COLUMNS 64
+
+/// Rows that are summed side by side where there are no neighbouring columns, to hide the latency of one addition.
+#define ROWS 8
+
+/// Where the extreme element along one dimension is. `x ABOVE best` says that x is more extreme; NaN is the most extreme of all.
+#define ARG_REDUCTION(name, type, ABOVE)                                                                                       \
+  INLINE bool beats_##name(type x, type best, bool last) {                                                                     \
+    return (x ABOVE best) | (last & (x == best)) | ((x != x) & (last | (best == best)));                                       \
+  }                                                                                                                            \
+                                                                                                                               \
+  /* The extremes of `cols` columns of `n` elements, `step` apart, and their indices. */                                       \
+  INLINE void search_columns_##name(type *restrict best, int64_t *restrict index, const type *input, dim_t n, dim_t step,      \
+                                    dim_t cols, bool last) {                                                                   \
+    for (dim_t c = 0; c < cols; c++) best[c] = input[c], index[c] = 0;                                                         \
+    for (dim_t i = 1; i < n; i++) {                                                                                            \
+      for (dim_t c = 0; c < cols; c++) {                                                                                       \
+        type x = input[i * step + c];                                                                                          \
+        bool higher = beats_##name(x, best[c], last);                                                                          \
+        best[c] = higher ? x : best[c];                                                                                        \
+        index[c] = higher ? i : index[c];                                                                                      \
+      }                                                                                                                        \
+    }                                                                                                                          \
+  }                                                                                                                            \
+                                                                                                                               \
+  /* The index of the extreme of `n` neighbours: that of whole rows of COLUMNS, and what is left over. */                      \
+  INLINE int64_t search_row_##name(const type *input, dim_t n, bool last) {                                                    \
+    dim_t whole = n / COLUMNS;                                                                                                 \
+    type top = input[0];                                                                                                       \
+    int64_t place = 0;                                                                                                         \
+    if (whole > 1) {                                                                                                           \
+      type best[COLUMNS];                                                                                                      \
+      int64_t index[COLUMNS];                                                                                                  \
+      search_columns_##name(best, index, input, whole, COLUMNS, COLUMNS, last);                                                \
+      top = best[0], place = index[0] * COLUMNS;                                                                               \
+      for (dim_t c = 1; c < COLUMNS; c++) {                                                                                    \
+        type x = best[c];                                                                                                      \
+        int64_t at = index[c] * COLUMNS + c;                                                                                   \
+        bool equal = (x == top) | ((x != x) & (top != top));                                                                   \
+        bool higher = equal ? (at < place) != last : beats_##name(x, top, last);                                               \
+        top = higher ? x : top;                                                                                                \
+        place = higher ? at : place;                                                                                           \
+      }                                                                                                                        \
+    }                                                                                                                          \
+    for (dim_t i = whole > 1 ? whole * COLUMNS : 1; i < n; i++) {                                                              \
+      bool higher = beats_##name(input[i], top, last);                                                                         \
+      top = higher ? input[i] : top;                                                                                           \
+      place = higher ? i : place;                                                                                              \
+    }                                                                                                                          \
+    return place;                                                                                                              \
+  }                                                                                                                            \
+                                                                                                                               \
+  INLINE void arg_columns_##name(int64_t *restrict result, const type *restrict input, dim_t n, dim_t step, dim_t cols,        \
+                                 bool last) {                                                                                  \
+    type best[COLUMNS];                                                                                                        \
+    int64_t index[COLUMNS];                                                                                                    \
+    search_columns_##name(best, index, input, n, step, cols, last);                                                            \
+    for (dim_t c = 0; c < cols; c++) result[c] = index[c];                                                                     \
+  }                                                                                                                            \
+                                                                                                                               \
+  KERNEL void libjit_arg_##name##_i64(int64_t *restrict result, const type *restrict input, const ints_t *result_shape,        \
+                                      const ints_t *input_shape, dim_t axis, bool last) {                                      \
+    dim_t outer = count_between(input_shape, 0, axis), n = input_shape->at[axis];                                              \
+    dim_t inner = count_between(input_shape, axis + 1, input_shape->size);                                                     \
+    for (dim_t o = 0; o < outer; o++) {                                                                                        \
+      dim_t at = o * n * inner, to = o * inner, c = 0;                                                                         \
+      if (inner == 1) {                                                                                                        \
+        result[to] = search_row_##name(input + at, n, last);                                                                   \
+        continue;                                                                                                              \
+      }                                                                                                                        \
+      for (; c + COLUMNS <= inner; c += COLUMNS)                                                                               \
+        arg_columns_##name(result + to + c, input + at + c, n, inner, COLUMNS, last);                                          \
+      arg_columns_##name(result + to + c, input + at + c, n, inner, inner - c, last);                                          \
+    }                                                                                                                          \
+  }
+
+/// Running sums along one dimension. They are kept in `total`: rounding at every step, f32 would drift. `result` may be `input`.
+#define CUM_SUM(suffix, type, total)                                                                                           \
+  /* `cols` sums of `n` elements, `step` apart; the columns are `col_step` apart. */                                           \
+  INLINE void sum_columns_##suffix(type *result, const type *input, dim_t n, dim_t step, dim_t cols, dim_t col_step,           \
+                                   bool exclusive) {                                                                           \
+    type block[COLUMNS];                                                                                                       \
+    total sums[COLUMNS];                                                                                                       \
+    for (dim_t c = 0; c < cols; c++) sums[c] = 0;                                                                              \
+    for (dim_t i = 0; i < n; i++) {                                                                                            \
+      for (dim_t c = 0; c < cols; c++) block[c] = input[i * step + c * col_step];                                              \
+      for (dim_t c = 0; c < cols; c++) {                                                                                       \
+        total sum = (total)(sums[c] + (total)block[c]);                                                                        \
+        block[c] = (type)(exclusive ? sums[c] : sum);                                                                          \
+        sums[c] = sum;                                                                                                         \
+      }                                                                                                                        \
+      for (dim_t c = 0; c < cols; c++) result[i * step + c * col_step] = block[c];                                             \
+    }                                                                                                                          \
+  }                                                                                                                            \
+                                                                                                                               \
+  KERNEL void libjit_cum_sum_##suffix(type *result, const type *input, const ints_t *result_shape, const ints_t *input_shape,  \
+                                      dim_t axis, bool exclusive, bool reverse) {                                              \
+    dim_t outer = count_between(input_shape, 0, axis), n = input_shape->at[axis];                                              \
+    dim_t inner = count_between(input_shape, axis + 1, input_shape->size);                                                     \
+    dim_t first = reverse && n > 0 ? (n - 1) * inner : 0, step = reverse ? -inner : inner;                                     \
+    if (inner == 1) {                                                                                                          \
+      dim_t o = 0;                                                                                                             \
+      for (; o + ROWS <= outer; o += ROWS)                                                                                     \
+        sum_columns_##suffix(result + o * n + first, input + o * n + first, n, step, ROWS, n, exclusive);                      \
+      sum_columns_##suffix(result + o * n + first, input + o * n + first, n, step, outer - o, n, exclusive);                   \
+      return;                                                                                                                  \
+    }                                                                                                                          \
+    for (dim_t o = 0; o < outer; o++) {                                                                                        \
+      dim_t at = o * n * inner + first, c = 0;                                                                                 \
+      for (; c + COLUMNS <= inner; c += COLUMNS)                                                                               \
+        sum_columns_##suffix(result + at + c, input + at + c, n, step, COLUMNS, 1, exclusive);                                 \
+      sum_columns_##suffix(result + at + c, input + at + c, n, step, inner - c, 1, exclusive);                                 \
+    }                                                                                                                          \
+  }
+
+/// Signed sums are computed with the unsigned `total`, which may overflow.
+#define ALONG_ONE_DIMENSION(suffix, type, total)                                                                               \
+  ARG_REDUCTION(max_##suffix, type, >)                                                                                         \
+  ARG_REDUCTION(min_##suffix, type, <)                                                                                         \
+  CUM_SUM(suffix, type, total)
+
+ALONG_ONE_DIMENSION(f32, float, double)
+ALONG_ONE_DIMENSION(f64, double, double)
+ALONG_ONE_DIMENSION(i8, int8_t, uint8_t)
+ALONG_ONE_DIMENSION(i16, int16_t, uint16_t)
+ALONG_ONE_DIMENSION(i32, int32_t, uint32_t)
+ALONG_ONE_DIMENSION(i64, int64_t, uint64_t)
+ALONG_ONE_DIMENSION(u8, uint8_t, uint8_t)
+ALONG_ONE_DIMENSION(u16, uint16_t, uint16_t)
+ALONG_ONE_DIMENSION(u32, uint32_t, uint32_t)
+ALONG_ONE_DIMENSION(u64, uint64_t, uint64_t)

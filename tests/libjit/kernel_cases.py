@@ -193,7 +193,7 @@ def _gather(suffixes: tuple[str, ...], _: int) -> Iterator[Case]:
         yield Case({"input": x, "indices": indices}, {"result": result}, {"axis": axis})
 
 
-# ------------------------------------------------------------------------------------------ reductions
+# --------------------------------------------------------------------------- reductions, running sums
 
 _REDUCED: list[tuple[Shape, Shape]] = [
     ((), ()),
@@ -263,6 +263,53 @@ def _identity(fold: np.ufunc, dtype: np.dtype[Any]) -> float | int:
         return -math.inf if fold is np.maximum else math.inf
     limits = np.iinfo(dtype)
     return int(limits.min if fold is np.maximum else limits.max)
+
+
+_ALONG: list[tuple[Shape, int]] = [
+    *(((n,), 0) for n in LENGTHS),
+    *(((n, 5), 0) for n in LENGTHS),
+    *(((5, n), 1) for n in (*LENGTHS, 128, 129, 400)),
+    *(((7, n), 0) for n in (*LENGTHS, 130)),
+    ((19, 3), 1),
+    ((2, 5, 130), 1),
+    ((2, 3, 4, 5), 2),
+    (_EIGHT, 4),
+    ((0, 3), 1),
+    ((4, 0, 3), 0),
+]
+
+
+def _arg(*, largest: bool) -> Callable[[tuple[str, ...], int], Iterator[Case]]:
+    """Ranks make NaN the most extreme; of equal ranks numpy takes the first, which is the last from the end."""
+
+    def make(suffixes: tuple[str, ...], _: int) -> Iterator[Case]:
+        for shape, axis in _ALONG:
+            if shape[axis] == 0:
+                continue
+            for x in (numbers(suffixes[0], shape), specials(suffixes[0], shape)):
+                ranks = _ranks(x)
+                signed = ranks if largest else np.where(x == x, -ranks, 1)
+                ahead = np.argmax(signed, axis, keepdims=True)
+                back = shape[axis] - 1 - np.argmax(np.flip(signed, axis), axis, keepdims=True)
+                for last, result in ((False, ahead), (True, back)):
+                    yield Case({"input": x}, {"result": result}, {"axis": axis, "last": last})
+
+    return make
+
+
+def _cum_sum(suffixes: tuple[str, ...], _: int) -> Iterator[Case]:
+    for (shape, axis), exclusive, reverse in itertools.product(
+        _ALONG, (False, True), (False, True)
+    ):
+        attrs: dict[str, Attr] = {"axis": axis, "exclusive": exclusive, "reverse": reverse}
+        for x in (numbers(suffixes[0], shape), specials(suffixes[0], shape)):
+            wide = x.astype(np.float64) if x.dtype.kind == "f" else x
+            turned = np.flip(wide, axis) if reverse else wide
+            padded = np.insert(turned, 0, 0, axis)
+            sums = np.cumsum(padded, axis, dtype=wide.dtype)
+            picked = sums.take(np.arange(shape[axis]) + (not exclusive), axis)
+            result = np.flip(picked, axis) if reverse else picked
+            yield Case({"input": x}, {"result": result.astype(x.dtype)}, attrs)
 
 
 # -------------------------------------------------------------------------------------- normalisation
@@ -449,6 +496,9 @@ MAKERS: dict[str, Maker] = {
     "reduce_mul": _reduction(np.multiply, _powers_of_two),
     "reduce_max": _reduction(np.maximum, numbers),
     "reduce_min": _reduction(np.minimum, numbers),
+    "arg_max": _arg(largest=True),
+    "arg_min": _arg(largest=False),
+    "cum_sum": _cum_sum,
     "softmax": _softmax(log=False),
     "log_softmax": _softmax(log=True),
     "local_response_normalization": _local_response_normalization,

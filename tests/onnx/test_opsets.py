@@ -62,6 +62,10 @@ COUNTS = np.lib.stride_tricks.sliding_window_view(INSIDE, (3, 3), (2, 3))[:, :, 
     axis=(-1, -2)
 )
 MEANS = (pooled(np.sum, 0) / COUNTS).astype(np.float32)
+TIES = np.array(
+    [[1, 3, 0, 3], [np.nan, 2, -1, 0], [np.nan, 1, np.nan, np.inf]], np.float32
+)  # numpy takes the first NaN for both extremes
+LONG = np.where(np.arange(4100) == 4000, np.nan, 1).astype(np.float32)  # a NaN stays where it is
 TWICE = IMAGE.repeat(2, axis=2).repeat(2, axis=3)
 
 
@@ -183,6 +187,33 @@ ROWS = [
     Row("Softmax", (11,), [X], [softmax(X, 2)], {"axis": -1}, "negative"),
     Row("Softmax", (13,), [X], [softmax(X, 2)]),
     Row("Hardmax", (1, 11), [A], [np.eye(4, dtype=np.float32)[A.argmax(1)]]),
+    Row("ArgMax", (1, 11, 12, 13), [TIES], [np.argmax(TIES, 1)[:, None]], {"axis": 1}),
+    Row("ArgMin", (1, 11, 12, 13), [TIES], [np.argmin(TIES, 0)], {"keepdims": 0}),
+    Row(
+        "ArgMax",
+        (12, 13),
+        [TIES],
+        [i64(3, 0, 2)],
+        {"axis": 1, "keepdims": 0, "select_last_index": 1},
+        "last",
+    ),
+    Row(
+        "ArgMin",
+        (12, 13),
+        [TIES],
+        [i64(2, 0, 2)[:, None]],
+        {"axis": -1, "select_last_index": 1},
+        "last",
+    ),
+    Row("CumSum", (11, 14), [LONG, scalar(0, np.int32)], [LONG.cumsum()]),
+    Row(
+        "CumSum",
+        (11, 14),
+        [X, i64(-2)],
+        [X.sum(1, keepdims=True) - X.cumsum(1)],
+        {"exclusive": 1, "reverse": 1},
+        "turned",
+    ),
     Row("LogSoftmax", (1, 11), [X], [np.log(softmax(X, (1, 2)))]),
     Row("LogSoftmax", (13,), [X], [np.log(softmax(X, 1))], {"axis": 1}),
     Row(

@@ -1,7 +1,8 @@
-"""Reductions against loops in Python's own numbers."""
+"""Reductions and running sums against loops in Python's own numbers."""
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
@@ -11,6 +12,9 @@ import numpy as np
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.tensor import Array
 from glowpy.graph.nodes_gen import (
+    ArgMaxNode,
+    ArgMinNode,
+    CumSumNode,
     ReduceAddNode,
     ReduceMaxNode,
     ReduceMeanNode,
@@ -137,6 +141,79 @@ def _mean_whole(kind: ElemKind) -> Iterator[Case]:
     yield from _cases(kind, _mean, EXACT)
 
 
+ALONG: list[tuple[tuple[int, ...], int]] = [
+    ((3, 301), 1),
+    ((1,), 0),
+    ((17, 3), 1),
+    ((5, 67), 0),
+    ((2, 3, 5), 1),
+    ((2, 2, 2, 130), 2),
+    ((0, 3), 1),
+    ((2, 3, 0), 1),
+]
+"""Shapes and the dimension along which is searched or summed."""
+
+
+def _lines(x: Array, axis: int) -> Iterator[tuple[tuple[slice | int, ...], list[int | float]]]:
+    """Each line of elements along `axis`: how to index it, and the elements."""
+    kind = ElemKind.of(x.dtype)
+    around = tuple(1 if at == axis else size for at, size in enumerate(x.shape))
+    for index in np.ndindex(*around):
+        place = (*index[:axis], slice(None), *index[axis + 1 :])
+        yield place, [float(item) if kind.is_float else int(item) for item in x[place]]
+
+
+def _position(items: Sequence[int | float], *, largest: bool, last: bool) -> int:
+    """A NaN is the most extreme."""
+    places = [i for i, item in enumerate(items) if item != item]
+    if not places:
+        extreme = max(items) if largest else min(items)
+        places = [i for i, item in enumerate(items) if item == extreme]
+    return places[-1 if last else 0]
+
+
+def _arg(kind: ElemKind, *, largest: bool) -> Iterator[Case]:
+    """Few different values, so that there are equal ones; NaN in some rows, nothing else in others."""
+    special = special_values(kind)
+    rng = np.random.default_rng(0)
+    rows = [rng.choice(special, size=size) for size in (2, 130, 131, 200, 700)]
+    inputs = [(random_array(kind, shape), axis) for shape, axis in ALONG]
+    inputs += [(row, 0) for row in rows]
+    inputs += [(np.stack([row, row[::-1], np.repeat(row[:1], row.size)], 1), 0) for row in rows]
+    if kind.is_float:
+        inputs += [(np.stack([rows[2], np.full_like(rows[2], np.nan)]), 1)]
+    for last in (False, True):
+        for x, axis in inputs:
+            kept = tuple(1 if at == axis else size for at, size in enumerate(x.shape))
+            expected = np.empty(kept, np.int64)
+            for place, items in _lines(x, axis):
+                expected[place] = _position(items, largest=largest, last=last)
+            yield Case([x], [expected], {"axis": axis, "last": last})
+
+
+def _running(kind: ElemKind) -> Iterator[Case]:
+    """Added one by one in f64, or wrapping; a NaN stays behind what comes before it."""
+    inputs = [
+        (normal_array(kind, s) if kind.is_float else random_array(kind, s), a) for s, a in ALONG
+    ]
+    inputs += [(special_values(kind), 0), (np.resize(special_values(kind), (67, 9)), 0)]
+    inputs += [(np.resize(special_values(kind), (19, 70)), 1)]
+    for exclusive, reverse in itertools.product((False, True), repeat=2):
+        for x, axis in inputs:
+            expected = np.empty(x.shape, np.float64 if kind.is_float else kind.dtype)
+            for place, items in _lines(x, axis):
+                step = -1 if reverse else 1
+                sums = list(itertools.accumulate(items[::step], initial=0))
+                line = (sums[:-1] if exclusive else sums[1:])[::step]
+                if not kind.is_float:
+                    wrapped = np.array([item & ((1 << 64) - 1) for item in line], np.uint64)
+                    expected[place] = wrapped.astype(kind.dtype)
+                else:
+                    expected[place] = line
+            attrs = {"axis": axis, "exclusive": exclusive, "reverse": reverse}
+            yield Case([x], [expected], attrs)
+
+
 EXTREMA = Tolerance(zero_sign=False)
 MEAN_CPU = (ElemKind.F32, ElemKind.F64, ElemKind.I8, ElemKind.I32, ElemKind.I64, ElemKind.U64)
 ROWS = [
@@ -154,6 +231,9 @@ ROWS = [
         cpu=MEAN_CPU,
     ),
     Row(ReduceMeanNode, INTS, _mean_whole, "reduce_mean of integers", cpu=MEAN_CPU),
+    Row(ArgMaxNode, NUMBERS, lambda kind: _arg(kind, largest=True)),
+    Row(ArgMinNode, NUMBERS, lambda kind: _arg(kind, largest=False)),
+    Row(CumSumNode, NUMBERS, _running),
 ]
 
 

@@ -38,7 +38,7 @@ KERNELS: dict[str, KernelSpec] = {
     "max_pool_with_argmax": KernelSpec(
         "libjit",
         "max_pool_with_argmax",
-        (("input", ("f32", "f64", "i8", "u8")),),
+        (("input", ("f32", "f64", "i8", "u8")), ("argmax", ("i64",))),
         "classgen/specs/pool.py",
     ),
     "avg_pool": KernelSpec(
@@ -66,6 +66,30 @@ KERNELS: dict[str, KernelSpec] = {
         "libjit",
         "reduce_min",
         (("input", ("f32", "f64", "i8", "i32", "i64", "u8", "u32", "u64")),),
+        "classgen/specs/reduce.py",
+    ),
+    "arg_max": KernelSpec(
+        "libjit",
+        "arg_max",
+        (
+            ("input", ("f32", "f64", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64")),
+            ("result", ("i64",)),
+        ),
+        "classgen/specs/reduce.py",
+    ),
+    "arg_min": KernelSpec(
+        "libjit",
+        "arg_min",
+        (
+            ("input", ("f32", "f64", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64")),
+            ("result", ("i64",)),
+        ),
+        "classgen/specs/reduce.py",
+    ),
+    "cum_sum": KernelSpec(
+        "libjit",
+        "cum_sum",
+        (("input", ("f32", "f64", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64")),),
         "classgen/specs/reduce.py",
     ),
     "transpose": KernelSpec(

@@ -11,10 +11,9 @@ from glowpy.core.elemkind import ElemKind
 from glowpy.core.shape import normalize_axis
 from glowpy.core.tensor import Tensor
 from glowpy.core.type import Type
-from glowpy.graph.node import Node, NodeValue
+from glowpy.graph.node import NodeValue
 from glowpy.importer.onnx.moves import convert, reshape
 from glowpy.importer.onnx.node import OnnxNode, Value, from_onnx
-from glowpy.support.errors import UserError
 
 __all__: list[str] = []
 
@@ -111,27 +110,11 @@ def _computed_in(op_type: str, kind: ElemKind) -> ElemKind:
 def _arg(n: OnnxNode) -> Value:
     """The i64 position of the extreme along an axis: the first one, or the last; a NaN is the most extreme."""
     axis, type = n.axis(n.type(0).rank, 0), n.type(0)
-    positions = _positions(n, n.input(0), axis, last=n.flag("select_last_index"))
+    create = n.f.create_arg_min if n.proto.op_type == "ArgMin" else n.f.create_arg_max
+    positions = create(n.name, n.input(0), axis, n.flag("select_last_index")).result
     if n.flag("keepdims", True):
         return positions
     return reshape(n, positions, [size for i, size in enumerate(type.shape) if i != axis])
-
-
-def _positions(n: OnnxNode, x: NodeValue, axis: int, *, last: bool) -> NodeValue:
-    f, size = n.f, x.type.shape[axis]
-    if size == 0:
-        raise UserError(f"expected something to search in dimension {axis} of {n.type(0)}")
-    best = _min(n, x, (axis,)) if n.proto.op_type == "ArgMin" else _max(n, x, (axis,))
-    found: Node = f.create_eq(n.name, x, best)
-    if x.type.kind.is_float:
-        found = f.create_or(n.name, found, f.create_is_nan(n.name, x))
-    column = np.arange(size).reshape(size, *(1,) * (x.type.rank - 1 - axis))
-    places = n.operand(Tensor.of(column), f"{n.name}_places")
-    beyond = f.create_splat(
-        f"{n.name}_beyond", Type(ElemKind.I64, ()), -1.0 if last else float(size)
-    )
-    marked = f.create_select(n.name, found, places, beyond).result
-    return _max(n, marked, (axis,)) if last else _min(n, marked, (axis,))
 
 
 @from_onnx("Hardmax")
@@ -152,21 +135,13 @@ def _hot(n: OnnxNode, x: NodeValue, axis: int) -> Value:
     """One at the first maximum along an axis, zero elsewhere."""
     column = np.arange(x.type.shape[axis]).reshape(-1, *(1,) * (x.type.rank - 1 - axis))
     places = n.operand(Tensor.of(column), f"{n.name}_places")
-    hot = n.f.create_eq(n.name, places, _positions(n, x, axis, last=False))
+    hot = n.f.create_eq(n.name, places, n.f.create_arg_max(n.name, x, axis, last=False))
     return convert(n, hot.result, x.type.kind)
 
 
 @from_onnx("CumSum", since=11)
-def _cum_sum(n: OnnxNode) -> Value:
-    """Sums of all elements before and at each position: a product with a triangle of ones."""
-    type = n.type(0)
-    axis = normalize_axis(int(n.known_scalar(1)), type.rank)
-    size = type.shape[axis]
-    if size > 1 << 12:
-        raise n.unsupported(f"a running sum of {size} elements")
-    ones = np.tri(size, k=-1 if n.flag("exclusive") else 0, dtype=type.kind.dtype)
-    triangle = n.operand(Tensor.of(ones.T if n.flag("reverse") else ones), f"{n.name}_ones")
-    flat = reshape(
-        n, n.value(0), (math.prod(type.shape[:axis]), size, math.prod(type.shape[axis + 1 :]))
-    )
-    return reshape(n, n.f.create_mat_mul(n.name, triangle, n.operand(flat)).result, type.shape)
+def _cum_sum(n: OnnxNode) -> NodeValue:
+    """Sums of all elements before and at each position."""
+    axis = normalize_axis(int(n.known_scalar(1)), n.type(0).rank)
+    exclusive, reverse = n.flag("exclusive"), n.flag("reverse")
+    return n.f.create_cum_sum(n.name, n.input(0), axis, exclusive, reverse).result

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -96,6 +97,12 @@ SLOPES = [
             nodes.ReduceMaxNode,
             nodes.ReduceMinNode,
         )
+    ),
+    *(
+        Slope(
+            nodes.CumSumNode, [(2, 3, 2)], {"axis": 1, "exclusive": exclusive, "reverse": reverse}
+        )
+        for exclusive, reverse in itertools.product((False, True), repeat=2)
     ),
     Slope(nodes.ReshapeNode, [(2, 3)], result=(3, 2)),
     Slope(nodes.TransposeNode, [(2, 3, 4)], {"shuffle": (2, 0, 1)}),
