@@ -154,6 +154,8 @@ def _infer_arg(input: Type, *, axis: int, last: bool) -> Type:
     expect_numbers("input", input)
     if input.shape[expect_axis(axis, input.rank)] == 0:
         raise UserError(f"expected elements to search along dimension {axis}, got {input}")
+    if input.quant is not None and input.quant.axis == axis:
+        raise UserError(f"expected one scale along dimension {axis}, got {input}")
     shape = tuple(1 if at == axis else size for at, size in enumerate(input.shape))
     return Type(ElemKind.I64, shape)
 

@@ -68,9 +68,13 @@ def fold(x: Array, axes: tuple[int, ...], function: Fold) -> Array:
         groups[place].append(float(x[index]) if kind.is_float else int(x[index]))
     results = [function(items, kind) for items in groups.values()]
     if not kind.is_float:
-        wrapped = np.array([int(item) & ((1 << 64) - 1) for item in results], np.uint64)
-        return wrapped.astype(kind.dtype).reshape(kept)
+        return _wrapped(results, kind).reshape(kept)
     return np.array(results, np.float64).reshape(kept)
+
+
+def _wrapped(items: Sequence[int | float], kind: ElemKind) -> Array:
+    """Integers of any size as elements of a kind."""
+    return np.array([int(item) & ((1 << 64) - 1) for item in items], np.uint64).astype(kind.dtype)
 
 
 def _sum(items: Sequence[int | float], kind: ElemKind) -> int | float:
@@ -205,11 +209,7 @@ def _running(kind: ElemKind) -> Iterator[Case]:
                 step = -1 if reverse else 1
                 sums = list(itertools.accumulate(items[::step], initial=0))
                 line = (sums[:-1] if exclusive else sums[1:])[::step]
-                if not kind.is_float:
-                    wrapped = np.array([item & ((1 << 64) - 1) for item in line], np.uint64)
-                    expected[place] = wrapped.astype(kind.dtype)
-                else:
-                    expected[place] = line
+                expected[place] = line if kind.is_float else _wrapped(line, kind)
             attrs = {"axis": axis, "exclusive": exclusive, "reverse": reverse}
             yield Case([x], [expected], attrs)
 
