@@ -290,6 +290,6 @@ class Backend(ABC):
         """
         del program, options
         raise UserError(
-            f"the {self.name} backend makes no code in the form '{form}'",
+            f"the {self.name} backend makes no machine code in the form '{form}'",
             note="its stages are graph, lowered, ir and memory; the cpu backend makes machine code",
         )

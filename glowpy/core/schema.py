@@ -95,18 +95,14 @@ class AttrSpec:
     kind: AttrKind
 
 
-def check_attrs(
-    mnemonic: str, specs: tuple[AttrSpec, ...], attrs: Mapping[str, Attr]
-) -> dict[str, Attr]:
+def check_attrs(specs: tuple[AttrSpec, ...], attrs: Mapping[str, Attr]) -> dict[str, Attr]:
     """`attrs` in schema order. Raises UserError if one is missing, unknown, or not of its kind."""
     if set(attrs) != {spec.name for spec in specs}:
         expected = ", ".join(spec.name for spec in specs) or "none"
-        raise UserError(
-            f"{mnemonic}: expected the attributes {expected}, got {', '.join(attrs) or 'none'}"
-        )
+        raise UserError(f"expected the attributes {expected}, got {', '.join(attrs) or 'none'}")
     for spec in specs:
         if not _is_kind(attrs[spec.name], spec.kind):
-            raise UserError(f"{mnemonic}: attribute {spec.name} must be of kind '{spec.kind}'")
+            raise UserError(f"attribute {spec.name} must be of kind '{spec.kind}'")
     return {spec.name: attrs[spec.name] for spec in specs}
 
 

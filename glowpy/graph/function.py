@@ -14,7 +14,7 @@ from glowpy.graph.infer import infer_types
 from glowpy.graph.node import Constant, Node, NodeValue, Operand, Placeholder, Storage, value_of
 from glowpy.graph.nodes_gen import SaveNode
 from glowpy.support.errors import InternalError, UserError
-from glowpy.support.loc import UNKNOWN, Loc
+from glowpy.support.loc import UNKNOWN, Loc, caller
 from glowpy.support.names import UniqueNames, stem_of
 from glowpy.support.text import Attr
 
@@ -209,15 +209,13 @@ class Function(Builder):
     ) -> N:
         """Adds a node of any class; the result type is inferred unless given. What every `create_x` calls."""
         values = [value_of(operand) for operand in inputs]
-        place = loc or self._loc
+        place = loc or self._loc or caller()
         try:
             types = infer_types(cls, [value.type for value in values], attrs, result_type)
         except UserError as error:
-            if place and not error.diagnostics[0].loc:
-                raise UserError(
-                    f"{cls.SCHEMA.mnemonic}: {error.diagnostics[0].message}", loc=place
-                ) from None
-            raise
+            first = error.diagnostics[0]
+            message = f"{cls.SCHEMA.mnemonic}: {first.message}"
+            raise type(error)(message, loc=place, context=first.context, note=first.note) from None
         node = cls(
             self.module.names.take(name), values, attrs, types, loc=place, predicate=self._predicate
         )

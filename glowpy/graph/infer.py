@@ -41,10 +41,10 @@ def infer_types(
         return ()
     if Trait.TYPED in schema.traits:
         if result_type is None:
-            raise UserError(f"{schema.mnemonic}: a result type is required")
+            raise UserError("a result type is required")
         return (result_type,)
     if Trait.ELEMENTWISE in schema.traits:
-        inferred: Type | tuple[Type, ...] = _elementwise(schema.mnemonic, schema.traits, inputs)
+        inferred: Type | tuple[Type, ...] = _elementwise(schema.traits, inputs)
     elif schema.variadic:
         inferred = infer[cls](list(inputs), **attrs)
     else:
@@ -53,11 +53,8 @@ def infer_types(
     return types if result_type is None else (result_type, *types[1:])
 
 
-def _elementwise(mnemonic: str, traits: frozenset[Trait], inputs: Sequence[Type]) -> Type:
-    try:
-        shape = broadcast_shapes(*(type.shape for type in inputs))
-    except UserError as error:
-        raise UserError(f"{mnemonic}: {error}") from None
+def _elementwise(traits: frozenset[Trait], inputs: Sequence[Type]) -> Type:
+    shape = broadcast_shapes(*(type.shape for type in inputs))
     if Trait.BOOL_RESULT in traits:
         return Type(ElemKind.BOOL, shape)
     return (

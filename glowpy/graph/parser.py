@@ -192,9 +192,9 @@ def _read_value(lexer: Lexer, values: Mapping[str, NodeValue]) -> NodeValue:
 def _read_attrs(lexer: Lexer, schema: NodeSchema, at: Token) -> dict[str, Attr]:
     attrs = lexer.attrs()
     try:
-        return check_attrs(schema.mnemonic, schema.attrs, attrs)
+        return check_attrs(schema.attrs, attrs)
     except UserError as error:
-        raise lexer.error(error.diagnostics[0].message, at) from None
+        raise lexer.error(f"{schema.mnemonic}: {error.diagnostics[0].message}", at) from None
 
 
 def _read_types(lexer: Lexer, schema: NodeSchema, names: list[Token], start: Token) -> list[Type]:

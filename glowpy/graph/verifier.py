@@ -90,11 +90,11 @@ def _operands(f: Function, node: Node) -> Iterator[str]:
 
 def _own(node: Node) -> Iterator[str]:
     try:
-        check_attrs(node.SCHEMA.mnemonic, node.SCHEMA.attrs, node.attrs)
+        check_attrs(node.SCHEMA.attrs, node.attrs)
         if node.SCHEMA.results and not node.has(Trait.TYPED):
             yield from _types(node)
     except UserError as error:
-        yield error.diagnostics[0].message.removeprefix(f"{node.SCHEMA.mnemonic}: ")
+        yield error.diagnostics[0].message
         return
     if isinstance(node, SaveNode):
         yield from _save(node)

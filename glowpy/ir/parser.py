@@ -132,6 +132,6 @@ def _read_operands(
 def _read_attrs(lexer: Lexer, schema: InstSchema, at: Token) -> dict[str, Attr]:
     attrs = lexer.attrs()
     try:
-        return check_attrs(schema.mnemonic, schema.attrs, attrs)
+        return check_attrs(schema.attrs, attrs)
     except UserError as error:
-        raise lexer.error(error.diagnostics[0].message, at) from None
+        raise lexer.error(f"{schema.mnemonic}: {error.diagnostics[0].message}", at) from None

@@ -116,12 +116,12 @@ def _accesses(inst: Instruction, written: set[Value]) -> Iterator[str]:
 
 def _own(inst: Instruction) -> Iterator[str]:
     try:
-        check_attrs(inst.SCHEMA.mnemonic, inst.SCHEMA.attrs, inst.attrs)
+        check_attrs(inst.SCHEMA.attrs, inst.attrs)
         rule = verify_inst.get(type(inst))
         if rule is not None:
             yield from rule(inst)
     except UserError as error:
-        yield error.diagnostics[0].message.removeprefix(f"{inst.SCHEMA.mnemonic}: ")
+        yield error.diagnostics[0].message
         return
     if isinstance(inst, ViewInst):
         yield from _view(inst)

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
+from pathlib import Path
 
-__all__ = ["UNKNOWN", "Loc"]
+__all__ = ["UNKNOWN", "Loc", "caller"]
+
+_PACKAGE = str(Path(__file__).resolve().parents[1])
 
 
 @dataclass(frozen=True, slots=True)
@@ -12,8 +16,8 @@ class Loc:
     """A place in the user's input.
 
     An ONNX node has `file`, `node` (its name or operator) and `index` (its position in the graph);
-    text has `file`, `line` and `column` (both counted from 1). Every pass hands the location of
-    what it replaces to the replacement.
+    text has `file`, `line` and `column` (both counted from 1); a node that Python code builds has the
+    `file` and `line` of that code. Every pass hands the location of what it replaces to the replacement.
     """
 
     file: str = ""
@@ -39,4 +43,14 @@ class Loc:
 
 
 UNKNOWN = Loc()
-"""The location of what has none, such as a node a test builds by hand."""
+"""The location of what has none, such as an instruction that Python code builds."""
+
+
+def caller() -> Loc:
+    """The file and line of the Python code that called into glowpy; UNKNOWN if nothing did."""
+    frame = sys._getframe()
+    while frame.f_code.co_filename.startswith(_PACKAGE):
+        if frame.f_back is None:
+            return UNKNOWN
+        frame = frame.f_back
+    return Loc(frame.f_code.co_filename, frame.f_lineno)

@@ -128,4 +128,4 @@ def test_windows_are_those_that_fit(size: int, kernel: int, stride: int, pad: in
 def test_attributes_are_checked_against_the_schema(attrs: dict[str, object], message: str) -> None:
     specs = (AttrSpec("count", "int"), AttrSpec("kernels", "ints"))
     with pytest.raises(UserError, match=message):
-        check_attrs("pool", specs, attrs)  # type: ignore[arg-type]
+        check_attrs(specs, attrs)  # type: ignore[arg-type]

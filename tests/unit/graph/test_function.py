@@ -165,6 +165,16 @@ def test_an_inference_error_has_the_location_of_the_node(f: Function) -> None:
     assert caught.value.diagnostics[0].loc.node == "Add_0"
 
 
+def test_nodes_of_python_code_know_the_line_that_made_them(f: Function) -> None:
+    x = f.module.placeholders[0]
+    nodes = [f.create_relu("a", x), f.create_relu("b", x)]
+    assert [node.loc.file for node in nodes] == [__file__, __file__]
+    assert nodes[0].loc.line == nodes[1].loc.line > 0
+    with pytest.raises(UserError, match="mat_mul: ") as caught:
+        f.create_mat_mul("m", x, x)
+    assert caught.value.diagnostics[0].loc == Loc(__file__, nodes[0].loc.line + 4)
+
+
 def test_constants_know_their_digest_only_if_they_must() -> None:
     text = 'module {\n  constant %c : f32[99] = blob "sha256:ab"\n}\n'
     constant = parse_module(text).constants[0]

@@ -11,6 +11,7 @@ from glowpy.core.type import parse_type
 from glowpy.graph import nodes_gen as nodes
 from glowpy.graph.infer import infer_types
 from glowpy.graph.node import Node
+from glowpy.support.loc import Loc
 from glowpy.support.text import Attr
 
 CONV: dict[str, Attr] = {
@@ -241,12 +242,14 @@ def test_verifier_names_the_operator_and_shows_the_line() -> None:
     module = glowpy.Module()
     f = module.create_function("main")
     x = module.create_placeholder("x", parse_type("f32[2x3]"))
-    f.create_save("save", f.create_softmax("s", x, 1), module.create_placeholder("y", x.type))
+    with f.at(Loc("net.onnx", node="last", index=3)):
+        node = f.create_softmax("s", x, 1)
+    f.create_save("save", node, module.create_placeholder("y", x.type))
     f.nodes[0].attrs["axis"] = 5
     with pytest.raises(glowpy.VerifyError) as caught:
         glowpy.compile(f, "interpreter")
     assert str(caught.value).splitlines() == [
-        "softmax: expected an axis from 0 to 1, got 5",
+        "net.onnx: node 'last' (#3): softmax: expected an axis from 0 to 1, got 5",
         "  %s = softmax(%x) {axis=5} : f32[2x3]",
         "  ^^",
     ]
