@@ -88,7 +88,7 @@ class LoadedNetwork(Executable):
         self._constants = constants
 
     def execute(self, bindings: Mapping[str, Array], arena: Array) -> None:
-        """Copies the inputs into the mutable area, which lies behind the activations, and the outputs out of it."""
+        """Copies the inputs into the mutable area, which lies after the activations, and the outputs out of it."""
         mutable = arena[self._start :]
         for place in self._inputs:
             np.copyto(place.of(mutable), bindings[place.port.placeholder])

@@ -3,12 +3,12 @@
 ```
 // RUN: glowpy opt %s -p dce          run in this process; %s is the section. Holds until the next RUN line.
 // CHECK: save(%x                     filecheck's directives, on what is printed
-// PRECISE                            or: all that is printed: the section itself, or what is behind `// ===>`
+// PRECISE                            or: all that is printed: the section itself, or what follows `// ===>`
 save(%x, %y) // error: wrong type     or: the diagnostics of this line, and no others in the section
 // -----                              the next section
 ```
 
-`--bless` writes what is printed behind `// ===>`, here and wherever else tests compare with files.
+`--bless` writes what is printed after `// ===>`, here and wherever else tests compare with files.
 """
 
 from __future__ import annotations

@@ -172,7 +172,7 @@ def interleaved(
 ) -> dict[str, list[float]]:
     """Milliseconds of every round by name.
 
-    Each round begins with another contestant: nobody always runs behind the same one.
+    Each round begins with another contestant: nobody always runs after the same one.
     """
     for contestant in contestants:
         time_once(contestant.run, least_seconds, clock)
@@ -310,7 +310,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
 
 
 def find_models(options: argparse.Namespace, scratch: Path) -> Iterator[Path]:
-    """The files to time: those named, and networks of the zoo, each written before it is timed and deleted behind."""
+    """The files to time: those named, and networks of the zoo, each written before it is timed, then deleted."""
     for name in options.models:
         if name.endswith(".onnx"):
             yield Path(name)

@@ -17,7 +17,7 @@ Op(
 )
 Op(
     "AvgPool",
-    "The mean of each window. The divisor counts the pads iff count_include_pads, but never what `ceil` added behind them.",
+    "The mean of each window. The divisor counts the pads iff count_include_pads, but never what `ceil` added after them.",
     inputs=["input"],
     attrs=[*_WINDOW, flag("count_include_pads")],
     kernel={"input": FLOATS},

@@ -4,7 +4,7 @@ from classgen.dsl import WIDTHS, InstOnly, NodeOnly, Op, integer, ints, real
 
 NodeOnly("Save", "Writes input to the placeholder output; the result of a function.", inputs=["input", "output"], results=[], traits=["side_effect"], quant="same")
 NodeOnly("Reshape", "The same elements, in row-major order, in another shape.", inputs=["input"], traits=["typed", "shape_only"], quant="same")
-NodeOnly("Concat", "The inputs one behind the other along dimension `axis`.", inputs=["inputs"], attrs=[integer("axis")], traits=["axes", "shape_only"], variadic=True, quant="rule")
+NodeOnly("Concat", "The inputs one after the other along dimension `axis`.", inputs=["inputs"], attrs=[integer("axis")], traits=["axes", "shape_only"], variadic=True, quant="rule")
 NodeOnly("Slice", "result[i] = input[starts + i * steps] in each dimension; steps may be negative.", inputs=["input"], attrs=[ints("starts"), ints("steps")], traits=["typed", "shape_only"], quant="same")
 NodeOnly("Pad", "input with `value` around it: pads are the begins, then the ends, of all dimensions; negative pads crop.", inputs=["input"], attrs=[ints("pads"), real("value")], quant="rule")
 Op("Splat", "`value` in every element.", inputs=[], attrs=[real("value")], traits=["typed"], quant="rule")

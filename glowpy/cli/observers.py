@@ -18,7 +18,7 @@ __all__ = ["DumpObserver", "Observers", "PrintObserver"]
 
 
 class PrintObserver:
-    """Prints a line behind every instruction: its name, and the range of each operand."""
+    """Prints a line after every instruction: its name, and the range of each operand."""
 
     def before(self, inst: Instruction, operands: Mapping[str, Array]) -> None:
         """Nothing yet."""

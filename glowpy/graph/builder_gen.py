@@ -788,7 +788,7 @@ class Builder(ABC):
         result_type: Type | None = None,
         loc: Loc | None = None,
     ) -> nodes.AvgPoolNode:
-        """The mean of each window. The divisor counts the pads iff count_include_pads, but never what `ceil` added behind them."""
+        """The mean of each window. The divisor counts the pads iff count_include_pads, but never what `ceil` added after them."""
         inputs = (input,)
         attrs: dict[str, Attr] = {
             "kernels": tuple(kernels),
@@ -974,7 +974,7 @@ class Builder(ABC):
         result_type: Type | None = None,
         loc: Loc | None = None,
     ) -> nodes.ConcatNode:
-        """The inputs one behind the other along dimension `axis`."""
+        """The inputs one after the other along dimension `axis`."""
         inputs = inputs
         attrs: dict[str, Attr] = {
             "axis": axis,

@@ -55,7 +55,7 @@ class NodeValue:
 
     @property
     def name(self) -> str:
-        """The name in dumps: the producer's, with the result's name behind it for results after the first."""
+        """The name in dumps: the producer's, followed by the result's name for results after the first."""
         if self.index == 0:
             return self.producer.name
         assert isinstance(self.producer, Node)

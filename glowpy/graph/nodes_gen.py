@@ -932,7 +932,7 @@ class MaxPoolWithArgmaxNode(Node):
 
 @final
 class AvgPoolNode(Node):
-    """The mean of each window. The divisor counts the pads iff count_include_pads, but never what `ceil` added behind them.
+    """The mean of each window. The divisor counts the pads iff count_include_pads, but never what `ceil` added after them.
 
     Declared in classgen/specs/pool.py.
     """
@@ -1158,7 +1158,7 @@ class ReshapeNode(Node):
 
 @final
 class ConcatNode(Node):
-    """The inputs one behind the other along dimension `axis`.
+    """The inputs one after the other along dimension `axis`.
 
     Declared in classgen/specs/shape.py.
     """

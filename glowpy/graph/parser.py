@@ -41,7 +41,7 @@ def parse_module(
     lexer = Lexer(text, file)
     module = read_module(lexer, extra, blobs or {})
     if lexer.peek.kind != "end":
-        raise lexer.error(f"unexpected '{lexer.peek.text}' behind the module")
+        raise lexer.error(f"unexpected '{lexer.peek.text}' after the module")
     return module
 
 

@@ -652,7 +652,7 @@ class IRBuilder(ABC):
         ceil: bool,
         count_include_pads: bool,
     ) -> insts.AvgPoolInst:
-        """The mean of each window. The divisor counts the pads iff count_include_pads, but never what `ceil` added behind them."""
+        """The mean of each window. The divisor counts the pads iff count_include_pads, but never what `ceil` added after them."""
         attrs: dict[str, Attr] = {
             "kernels": tuple(kernels),
             "strides": tuple(strides),

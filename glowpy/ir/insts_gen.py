@@ -983,7 +983,7 @@ class MaxPoolWithArgmaxInst(Instruction):
 
 @final
 class AvgPoolInst(Instruction):
-    """The mean of each window. The divisor counts the pads iff count_include_pads, but never what `ceil` added behind them.
+    """The mean of each window. The divisor counts the pads iff count_include_pads, but never what `ceil` added after them.
 
     Declared in classgen/specs/pool.py.
     """

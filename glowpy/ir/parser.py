@@ -28,7 +28,7 @@ def parse_irfunction(
     lexer = Lexer(text, file)
     f = read_irfunction(lexer, extra)
     if lexer.peek.kind != "end":
-        raise lexer.error(f"unexpected '{lexer.peek.text}' behind the function")
+        raise lexer.error(f"unexpected '{lexer.peek.text}' after the function")
     return f
 
 

@@ -46,7 +46,7 @@ class Slot:
 
     @property
     def end(self) -> int:
-        """The first byte behind the buffer."""
+        """The first byte after the buffer."""
         return self.start + self.size
 
 
@@ -120,7 +120,7 @@ def parse_plan(text: str, file: str = "<text>") -> MemoryPlan:
     )
     lexer.expect("}")
     if lexer.peek.kind != "end":
-        raise lexer.error(f"unexpected '{lexer.peek.text}' behind the plan")
+        raise lexer.error(f"unexpected '{lexer.peek.text}' after the plan")
     return MemoryPlan(name, activations, mutable, constant)
 
 

@@ -54,11 +54,11 @@ def _infer_batch_normalization(
 
 def _along(f: Function, name: str, vector: Operand, n: BatchNormalizationNode) -> Operand:
     """`vector` in a shape that broadcasts along dimension `axis` of the input."""
-    behind = n.input.type.rank - 1 - n.axis
-    if behind == 0:
+    trailing = n.input.type.rank - 1 - n.axis
+    if trailing == 0:
         return vector
     type = value_of(vector).type
-    return f.create_reshape(name, type.with_shape((*type.shape, *(1,) * behind)), vector)
+    return f.create_reshape(name, type.with_shape((*type.shape, *(1,) * trailing)), vector)
 
 
 def _inverse_deviation(f: Function, n: BatchNormalizationNode, variance: Operand) -> Operand:

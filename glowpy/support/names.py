@@ -29,7 +29,7 @@ class UniqueNames:
         self._next: dict[str, int] = {}
 
     def take(self, wanted: str) -> str:
-        """`wanted` made legal, with a number behind it if that name is taken."""
+        """`wanted` made legal, with a number appended if that name is taken."""
         name = legal_name(wanted)
         if name in self._taken:
             stem = stem_of(name)

@@ -48,7 +48,7 @@ void libjit_max_pool_with_argmax_f64_i64(double *result, int64_t *argmax, const 
 void libjit_max_pool_with_argmax_i8_i64(int8_t *result, int64_t *argmax, const int8_t *input, const ints_t *result_shape, const ints_t *argmax_shape, const ints_t *input_shape, const ints_t *kernels, const ints_t *strides, const ints_t *pads, const ints_t *dilation, bool ceil);
 void libjit_max_pool_with_argmax_u8_i64(uint8_t *result, int64_t *argmax, const uint8_t *input, const ints_t *result_shape, const ints_t *argmax_shape, const ints_t *input_shape, const ints_t *kernels, const ints_t *strides, const ints_t *pads, const ints_t *dilation, bool ceil);
 
-/* The mean of each window. The divisor counts the pads iff count_include_pads, but never what `ceil` added behind them. (classgen/specs/pool.py) */
+/* The mean of each window. The divisor counts the pads iff count_include_pads, but never what `ceil` added after them. (classgen/specs/pool.py) */
 void libjit_avg_pool_f32(float *result, const float *input, const ints_t *result_shape, const ints_t *input_shape, const ints_t *kernels, const ints_t *strides, const ints_t *pads, const ints_t *dilation, bool ceil, bool count_include_pads);
 void libjit_avg_pool_f64(double *result, const double *input, const ints_t *result_shape, const ints_t *input_shape, const ints_t *kernels, const ints_t *strides, const ints_t *pads, const ints_t *dilation, bool ceil, bool count_include_pads);
 

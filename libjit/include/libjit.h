@@ -16,7 +16,7 @@ typedef struct {
   dim_t at[16];
 } ints_t;
 
-/// What codegen stacked behind a kernel; see "Epilogues" in libjit/README.md. May be NULL.
+/// What codegen stacked after a kernel; see "Epilogues" in libjit/README.md. May be NULL.
 /// Element (r, c) of the finished tile is result[offset + r * result's last dimension + c], in column col + c.
 typedef void (*epilogue_t)(const void *env, dim_t offset, dim_t col, dim_t rows, dim_t cols);
 

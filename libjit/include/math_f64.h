@@ -280,7 +280,7 @@ typedef struct {
   pair_t angle;
 } turn_f64_t;
 
-/// Bits of 2 / pi, behind 64 zeros: all that a double's exponent can reach.
+/// Bits of 2 / pi, after 64 zeros: all that a double's exponent can reach.
 static const uint32_t TWO_OVER_PI[42] = {
     0,          0,          0xa2f9836e, 0x4e441529, 0xfc2757d1, 0xf534ddc0, 0xdb629599, 0x3c439041, 0xfe5163ab,
     0xdebbc561, 0xb7246e3a, 0x424dd2e0, 0x06492eea, 0x09d1921c, 0xfe1deb1c, 0xb129a73e, 0xe88235f5, 0x2ebb4484,

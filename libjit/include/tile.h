@@ -1,4 +1,4 @@
-/// The register tile behind convolutions and matrix products.
+/// The register tile of convolutions and matrix products.
 ///
 /// A tile is rows x cols output pixels times some vectors of output channels, all held in registers. One step of
 /// its inner loop loads a vector of weights per channel vector and broadcasts one input element per pixel. The
@@ -32,7 +32,7 @@ INLINE mask_t first_lanes(dim_t lanes) {
   return __builtin_convertvector(lane < (int32_t)lanes, mask_t);
 }
 
-/// The first `lanes` floats at `pointer`, zeros behind them; reads nothing beyond.
+/// The first `lanes` floats at `pointer`, zeros after them; reads nothing beyond.
 INLINE vf load_first(const float *pointer, dim_t lanes) {
   if (lanes <= 0) return (vf){};
   if (lanes >= LANES) return LOAD_VECTOR(pointer);

@@ -16,7 +16,7 @@ uint32_t libjit_crc32(const uint8_t *data, dim_t size) {
   return ~crc;
 }
 
-/// Canary bytes in front of and behind an area; entry.py knows the number as GUARD_BYTES.
+/// Canary bytes before and after an area; entry.py knows the number as GUARD_BYTES.
 #define GUARD_BYTES 64
 
 /// A byte that depends on where it stands, so that a shifted copy of a canary is none.

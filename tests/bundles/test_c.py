@@ -84,9 +84,9 @@ def test_selftest_notices_other_weights(tmp_path: Path) -> None:
     assert command(tmp_path, "./harness").returncode == 0
     code_file = tmp_path / "net.o"
     bias = next(each for each in network("mlp").constants if each.name == "bias").array.tobytes()
-    before, found, behind = code_file.read_bytes().partition(bias)
+    before, found, after = code_file.read_bytes().partition(bias)
     assert found
-    code_file.write_bytes(before + bytes(byte ^ 0xC0 for byte in bias) + behind)
+    code_file.write_bytes(before + bytes(byte ^ 0xC0 for byte in bias) + after)
     assert command(tmp_path, *build).returncode == 0
     assert command(tmp_path, "./harness").returncode == 5
 

@@ -3,7 +3,7 @@
 | fence | what happens |
 |---|---|
 | ```` ```python ```` | runs; names live on in later blocks of the page |
-| ```` ```text ```` right behind python | is what that block printed |
+| ```` ```text ```` right after python | is what that block printed |
 | ```` ```console ```` | each `$ glowpy ...` runs here; what it prints is compared; `...` is any lines |
 | ```` ```glow FILE ```` | parses; is written to FILE, if one is named, for later blocks |
 | ```` ```sh ```` and others | are for people |

@@ -66,7 +66,7 @@ def layouts() -> Module:
 
 
 def branches() -> Module:
-    """Two branches of one input, one behind the other in the result."""
+    """Two branches of one input, one after the other in the result."""
     m = Module()
     x, y = port(m, "x", "f32[2x6]"), port(m, "y", "f32[2x9]")
     f = m.create_function("branches")

@@ -70,7 +70,7 @@ def test_one_function_called_from_two_threads() -> None:
 
 
 def deep_network() -> Module:
-    """Products one behind the other: no result can overwrite its input, but the input of that."""
+    """Products one after the other: no result can overwrite its input, but the input of that."""
     m = Module()
     x = m.create_placeholder("x", parse_type("f32[4x32]"))
     y = m.create_placeholder("y", parse_type("f32[4x32]"))

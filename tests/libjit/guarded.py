@@ -17,7 +17,7 @@ _NO_ACCESS = 0
 class Edge(Enum):
     """Which end of a buffer lies at a forbidden page."""
 
-    BEGIN = "behind a forbidden page"
+    BEGIN = "after a forbidden page"
     END = "before a forbidden page"
 
 

@@ -52,7 +52,7 @@ class Ints(ctypes.Structure):
 
     @classmethod
     def of(cls, numbers: tuple[int, ...]) -> Ints:
-        # Nobody may look at what lies behind the numbers.
+        # Nobody may look at what follows the numbers.
         rest = [-(1 << 40)] * (16 - len(numbers))
         return cls(len(numbers), (ctypes.c_ssize_t * 16)(*numbers, *rest))
 

@@ -142,7 +142,7 @@ class Fault:
 
 
 FAULTS = {
-    "reads behind its input": Fault(
+    "reads past its input": Fault(
         "gather.c", "extent > 0 ? input[start + k] : 0", "input[start + k + 1]", "gather", "SIGSEGV"
     ),
     "reads before its input": Fault(

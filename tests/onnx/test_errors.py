@@ -99,7 +99,7 @@ def test_unsupported_operators_are_listed_together(tmp_path: Path) -> None:
 def test_unsupported_uses_are_listed_together() -> None:
     nodes = [
         helper.make_node("Pad", ["x", "p"], ["a"], name="first", mode="wild"),
-        helper.make_node("Relu", ["a"], ["b"], name="behind"),
+        helper.make_node("Relu", ["a"], ["b"], name="after"),
         helper.make_node("Cast", ["x"], ["c"], name="second", to=TensorProto.STRING),
     ]
     model = graph_model(nodes, [info("x", X)], [info("b", X)], 13, {"p": np.zeros(4, np.int64)})

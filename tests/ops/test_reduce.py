@@ -196,7 +196,7 @@ def _arg(kind: ElemKind, *, largest: bool) -> Iterator[Case]:
 
 
 def _running(kind: ElemKind) -> Iterator[Case]:
-    """Added one by one in f64, or wrapping; a NaN stays behind what comes before it."""
+    """Added one by one in f64, or wrapping; a NaN does not reach what comes before it."""
     inputs = [
         (normal_array(kind, s) if kind.is_float else random_array(kind, s), a) for s, a in ALONG
     ]

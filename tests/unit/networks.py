@@ -218,7 +218,7 @@ def unoptimized(module: Module) -> Program:
 
 
 def optimized(module: Module) -> Program:
-    """By the whole recipe, verified behind every pass. The module is not changed."""
+    """By the whole recipe, verified after every pass. The module is not changed."""
     work = module.clone().main
     backend, ctx = InterpreterBackend(), PassContext(evaluate, verify_each=True)
     graph_recipe(backend, CompileOptions()).run(work, ctx)

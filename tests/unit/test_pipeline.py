@@ -1,4 +1,4 @@
-"""Pipelines: verification behind every pass, reports, times, fixpoints, and reasons."""
+"""Pipelines: verification after every pass, reports, times, fixpoints, and reasons."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -35,7 +35,7 @@ def f() -> Function:
 
 @dataclass(frozen=True)
 class BreakPass(GraphPass):
-    """Leaves a wrong type behind."""
+    """Leaves a wrong type in the graph."""
 
     name: ClassVar[str] = "break"
 

@@ -1,10 +1,10 @@
 """Which variant of the kernel library a target runs, and where the bitcode of it lies.
 
-* A wheel carries the bitcode of the family it was built on, and the library's sources.
-* Any other variant is compiled when it is first asked for, by `libjit/compile.py` in a process of
-its own, into the user's cache folder. This needs ziglang, which `glowpy[cross]` brings. * In a
-source checkout nothing is packaged and the sources change: every variant comes from the cache. * A
-cached file is named after everything its bytes depend on, so it is never out of date.
+- A wheel carries the bitcode of the family it was built on, and the library's sources.
+- Any other variant is compiled when it is first asked for, by `libjit/compile.py` in a process of its own, into the
+  user's cache folder. This needs ziglang, which `glowpy[cross]` brings.
+- In a source checkout nothing is packaged and the sources change: every variant comes from the cache.
+- A cached file is named after everything its bytes depend on, so it is never out of date.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ from glowpy.llvm.writer import ModuleWriter
 __all__ = ["GUARD_BYTES", "Call", "EntryOptions", "Status", "entry_texts"]
 
 GUARD_BYTES = 64
-"""Canary bytes in front of and behind the activations."""
+"""Canary bytes before and after the activations."""
 
 
 @dataclass(frozen=True)

@@ -81,7 +81,7 @@ class JitFunction(CompiledFunction):
 
 
 def _address(callback: Callable[..., object]) -> int:
-    """Where the C function behind a callback begins."""
+    """The address of a callback's C function."""
     return ctypes.cast(callback, ctypes.c_void_p).value or 0  # type: ignore[arg-type]
 
 

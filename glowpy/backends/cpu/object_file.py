@@ -36,13 +36,13 @@ def embed(code: bytes, constants: Array) -> bytes:
     Raises InternalError unless that place is found exactly once.
     """
     start = code.find(MARKER)
-    behind, end = start + len(MARKER), start + constants.size
-    room = max(end - behind, 0)
-    if start < 0 or code.find(MARKER, behind) >= 0 or code.count(0, behind, end) != room:
+    after, end = start + len(MARKER), start + constants.size
+    room = max(end - after, 0)
+    if start < 0 or code.find(MARKER, after) >= 0 or code.count(0, after, end) != room:
         raise InternalError("the object file has no place for the weights")
-    padding = bytes(max(behind - end, 0))
+    padding = bytes(max(after - end, 0))
     # Weights are large: no copy but the one that is returned.
-    rest = memoryview(code)[max(behind, end) :]
+    rest = memoryview(code)[max(after, end) :]
     return b"".join((code[:start], constants.data, padding, rest))
 
 

@@ -73,7 +73,7 @@ class MatmulTile:
 
 @dataclass(frozen=True, slots=True)
 class _Grid:
-    """What is cut into tiles: pixels, channels, and the length of the sum behind each element.
+    """What is cut into tiles: pixels, channels, and the length of the sum for each element.
 
     `pixel_bytes` lie between the inputs of two neighbouring pixels.
     """

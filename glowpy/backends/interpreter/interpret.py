@@ -11,7 +11,6 @@ __all__ = ["interpret"]
 interpret: Rules[Callable[..., None]] = Rules(
     "interpret", "declare one with @interpret(XInst) in glowpy/ops/"
 )
-"""`@interpret(XInst)` functions take a Tensor for every operand and the attributes as keywords.
+"""`@interpret(XInst)` functions take a Tensor for every operand, in schema order, and the attributes as keywords.
 
-The tensors stand in schema order; their arrays are views into memory. The rule takes the attributes as
-keywords; they write the arrays of the outputs in place."""
+The arrays of the tensors are views into the program's memory; a rule writes those of its outputs in place."""

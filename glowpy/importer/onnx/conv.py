@@ -177,7 +177,7 @@ def _transposed_pads(n: OnnxNode, same: Sequence[int], whole: Sequence[int]) -> 
 
 
 def _spread(n: OnnxNode, strides: Sequence[int]) -> Value:
-    """The input as N, spatial..., C, with stride - 1 zeros behind every element of each spatial dimension."""
+    """The input as N, spatial..., C, with stride - 1 zeros after every element of each spatial dimension."""
     value = channels_last(n, n.value(0))
     for axis, stride in enumerate(strides, 1):
         if stride == 1:

@@ -75,7 +75,7 @@ def _gather_elements(n: OnnxNode) -> Value:
 
 @from_onnx("GatherND", since=11)
 def _gather_nd(n: OnnxNode) -> Value:
-    """Slices picked by the vectors in the last dimension of the indices, which lead behind the batch."""
+    """Slices picked by the vectors in the last dimension of the indices, which index what follows the batch."""
     data, indices = n.value(0), n.value(1)
     batch = n.integer("batch_dims", 0)
     shape, rows = data.type.shape, indices.type.shape

@@ -214,7 +214,7 @@ def _gathered(
     n: OnnxNode, value: NodeValue, axis: int, indices: Array, weights: Array
 ) -> NodeValue:
     """The weighted sum of gathers along an axis, one for each column of `indices` that has any weight."""
-    behind = (1,) * (value.type.rank - 1 - axis)
+    trailing = (1,) * (value.type.rank - 1 - axis)
     total: NodeValue | None = None
     for index, weight in zip(indices.T, weights.T, strict=True):
         if not weight.any():
@@ -222,7 +222,7 @@ def _gathered(
         picked = n.operand(Tensor.of(np.ascontiguousarray(index)), f"{n.name}_indices")
         term = n.f.create_gather(n.name, value, picked, axis).result
         if not (weight == 1).all():
-            factors = weight.astype(value.type.kind.dtype).reshape(-1, *behind)
+            factors = weight.astype(value.type.kind.dtype).reshape(-1, *trailing)
             term = n.f.create_mul(
                 n.name, term, n.operand(Tensor.of(factors), f"{n.name}_weights")
             ).result

@@ -3,7 +3,7 @@
 - Every operator, opset, attribute and element type that cannot be imported is found before anything is
   reported; so is every node that is wrong in itself. Nodes that depend on such a node are passed over.
 - A node whose inputs are all known is computed at once by the interpreter, so that shape computations leave
-  nothing behind; results too large to keep are left to run time.
+  no nodes; results too large to keep are left to run time.
 - Placeholders stand in the order of the model: its inputs without initializers, then its outputs.
 """
 
@@ -142,7 +142,7 @@ class OnnxModel:
 
     @cached_property
     def order(self) -> list[tuple[int, onnx.NodeProto]]:
-        """The nodes with their position in the file, each behind what it needs."""
+        """The nodes with their position in the file, each after what it needs."""
         given = {info.name for info in self.inputs} | set(self.initializers)
         return in_order(self.source.proto.graph, given, self.file)
 

@@ -16,7 +16,7 @@ __all__ = ["in_order"]
 def in_order(
     graph: onnx.GraphProto, given: Collection[str], file: str
 ) -> list[tuple[int, onnx.NodeProto]]:
-    """The nodes with their positions, each behind those it needs; a sorted list stays as it is. Linear time.
+    """The nodes with their positions, each after those it needs; a sorted list stays as it is. Linear time.
 
     Raises UserError that lists names computed twice and names nothing computes, or names a node on a cycle.
     """

@@ -191,7 +191,7 @@ def _tile_6(n: OnnxNode) -> Value:
 
 
 def _tiled(n: OnnxNode, value: Value, axis: int, count: int) -> Value:
-    """The value `count` times behind itself: one more dimension, broadcast, and merged with the next."""
+    """The value repeated `count` times: one more dimension, broadcast, and merged with the next."""
     if count == 1:
         return value
     if count < 0:

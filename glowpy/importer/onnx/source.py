@@ -1,7 +1,7 @@
 """From a path, bytes or a `ModelProto` to a checked `ModelProto`: the only code that opens a model's own file.
 
 What a file claims is not believed: it must parse, hold a graph, and be of versions this importer knows. Model-local
-functions are inlined here, after a count of what they expand to, so that nothing behind this module sees them.
+functions are inlined here, after a count of what they expand to, so that no later module sees them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The cost model behind register tiles."""
+"""The cost model that chooses register tiles."""
 
 from __future__ import annotations
 

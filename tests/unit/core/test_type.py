@@ -67,7 +67,7 @@ def test_size_and_count() -> None:
         ("i8[4](s=[0.1,0.2],o=[0],axis=0)", "expected as many scales as offsets"),
         ("i8[4](s=[0.1,0.2],o=[0,0],axis=0)", "expected 4 scales, got 2"),
         ("i8[2](s=[0.1,0.2],o=[0,0],axis=1)", "expected a quantization axis below 1, got 1"),
-        ("f32[2] more", "unexpected 'more' behind a type"),
+        ("f32[2] more", "unexpected 'more' after a type"),
     ],
 )
 def test_bad_types_are_refused(text: str, message: str) -> None:

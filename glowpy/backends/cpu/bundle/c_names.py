@@ -67,7 +67,7 @@ _TAKEN = frozenset(" ".join((_KEYWORDS, _HEADERS, _FUNCTIONS, _TYPES, _EXAMPLE))
 
 
 _SIBLINGS = ("check_weights", "selftest", "config", "constants", "before", "after")
-"""What is visible in a bundle beside its networks, behind its name."""
+"""What is visible in a bundle beside its networks: the suffixes of its name."""
 
 
 def complaint_about(name: str, what: str = "bundle") -> str:

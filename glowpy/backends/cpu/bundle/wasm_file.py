@@ -47,7 +47,7 @@ class _Reader:
                 return result
 
     def bytes(self) -> bytes:
-        """A block behind its length."""
+        """A block that follows its length."""
         size = self.number()
         self.at += size
         return self.data[self.at - size : self.at]
