@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import ctypes
+import json
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from glowpy import BundleOptions, Module, bundle, parse_type
+from glowpy.backend import aligned_array
+from glowpy.backends.cpu.abi import Status
 from glowpy.bundling import verify_bundle
 from tests.bundles.networks import need
 
@@ -58,3 +63,32 @@ def test_programs_of_odd_networks(make: object, tmp_path: Path) -> None:
     found = verify_bundle(tmp_path)
     assert found.passed
     assert found.selftest
+
+
+def negated() -> Module:
+    """A network with neither constants nor activations."""
+    module = Module()
+    x, y = (module.create_placeholder(name, parse_type("f32[8]")) for name in "xy")
+    f = module.create_function("main")
+    f.create_save("save", f.create_neg("neg", x), y)
+    return module
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="shared bundles are linked for Linux")
+@pytest.mark.parametrize("guard", [True, False])
+def test_areas_of_a_network_without_activations(guard: bool, tmp_path: Path) -> None:
+    """An area without a byte may be NULL; the guard makes one of nothing but canaries."""
+    made = bundle(negated(), tmp_path, BundleOptions("net", emit="shared", guard=guard))
+    library = ctypes.CDLL(str(tmp_path / next(file for file in made.files if ".so" in file)))
+    sizes = json.loads((tmp_path / "net.json").read_text(encoding="utf-8"))["areas"]
+    assert sizes["activations"] == (128 if guard else 0)
+    mutable, arena = aligned_array(128), aligned_array(256)
+
+    def run(mutable: int | None, arena: int | None) -> int:
+        return int(library.net(None, ctypes.c_void_p(mutable), ctypes.c_void_p(arena)))
+
+    assert run(mutable.ctypes.data, arena.ctypes.data) == Status.OK
+    odd = arena.ctypes.data + 32
+    assert run(mutable.ctypes.data, odd) == (Status.MISALIGNED if guard else Status.OK)
+    assert run(mutable.ctypes.data, None) == (Status.MISSING_AREA if guard else Status.OK)
+    assert run(None, arena.ctypes.data) == Status.MISSING_AREA

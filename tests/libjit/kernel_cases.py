@@ -345,6 +345,9 @@ def _softmax(*, log: bool) -> Callable[[tuple[str, ...], int], Iterator[Case]]:
         ]
         wide_row = np.tile(hard, (1, 40))  # 120 elements: whole vectors, blocks and a rest
         arrays += [(hard, 1), (hard.T.copy(), 0), (wide_row, 1), (wide_row.T.copy(), 0)]
+        # The largest element in every place: without it in the maximum, its exponential overflows.
+        peaks = [200 * np.eye(n, dtype=np.float32) for n in (3, 131)]
+        arrays += [(peak, axis) for peak in peaks for axis in (0, 1)]
         for x, axis in arrays:
             shifted = x.astype(np.longdouble)
             shifted -= shifted.max(axis=axis, keepdims=True, initial=-np.inf)

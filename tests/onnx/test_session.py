@@ -121,6 +121,23 @@ def test_failure_to_compile_is_not_kept(compiled: list[tuple[int, ...]]) -> None
     assert compiled == [(2, 3)]
 
 
+@pytest.mark.parametrize("error", [MemoryError, KeyboardInterrupt])
+def test_failure_that_does_not_happen_again_is_forgotten(
+    monkeypatch: pytest.MonkeyPatch, error: type[BaseException]
+) -> None:
+    """The machine may have been short of memory, or the user impatient."""
+    session = make(symbolic())
+
+    def fail(*_: object) -> glowpy.CompiledFunction:
+        raise error
+
+    with monkeypatch.context() as patch:
+        patch.setattr(session_module, "compile", fail)
+        with pytest.raises(error):
+            session.run(None, {"x": X})
+    np.testing.assert_array_equal(session.run(["y"], {"x": X})[0], np.maximum(X, 0))
+
+
 @pytest.mark.parametrize("backend", ["interpreter", "cpu"])
 def test_outputs_belong_to_the_caller(backend: str) -> None:
     session = glowpy.InferenceSession(symbolic(), backend=backend)

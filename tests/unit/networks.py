@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+import glowpy
 from glowpy.backend import CompileOptions, Program
 from glowpy.backends.interpreter.backend import InterpreterBackend
 from glowpy.core.elemkind import ElemKind
@@ -229,3 +230,18 @@ def execute(program: Program, inputs: dict[str, Array]) -> dict[str, Array]:
     """The outputs on the interpreter; inputs the program does not read are left out."""
     compiled = InterpreterBackend().compile(program, CompileOptions())
     return compiled({name: inputs[name] for name in compiled.inputs})
+
+
+def check_on_cpu(module: Module, inputs: dict[str, Array]) -> None:
+    """Optimized machine code computes what the interpreter does from the module as it stands."""
+    expected = execute(unoptimized(module), inputs)
+    compiled = glowpy.compile(module, "cpu", CompileOptions(verify_each=True, cache=False))
+    found = compiled({name: inputs[name] for name in compiled.inputs})
+    assert found.keys() == expected.keys()
+    for name, array in expected.items():
+        if array.dtype.kind != "f":
+            np.testing.assert_array_equal(found[name], array, err_msg=name)
+            continue
+        # Intermediate values may cancel, so that errors are relative to the largest number about.
+        scale = max(1.0, float(np.max(np.abs(array), initial=0.0, where=np.isfinite(array))))
+        np.testing.assert_allclose(found[name], array, rtol=1e-4, atol=1e-5 * scale, err_msg=name)

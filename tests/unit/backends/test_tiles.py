@@ -98,9 +98,17 @@ def test_pixelwise_convolution_is_one_row() -> None:
     assert matmul == MatmulTile(tile.cols, tile.vectors)
 
 
-def test_padded_pixelwise_convolution_keeps_its_rows() -> None:
+@pytest.mark.parametrize(
+    ("strides", "pads"),
+    [((1, 1), (1, 0, 1, 0)), ((2, 1), (0,) * 4), ((1, 2), (0,) * 4)],
+    ids=["padded", "every other row", "every other column"],
+)
+def test_pixelwise_convolution_that_skips_or_adds_pixels_keeps_its_rows(
+    strides: tuple[int, int], pads: tuple[int, ...]
+) -> None:
+    """libjit walks it as an image: its pixels do not lie one after the other."""
     tile = choose_conv_tile(
-        (1, 3, 1, 16), 64, (1, 1), (1, 1), (1, 0, 1, 0), 1, vector_registers=32, lanes=16
+        (1, 3, 1, 16), 64, (1, 1), strides, pads, 1, vector_registers=32, lanes=16
     )
     assert tile.rows == 3
 

@@ -54,6 +54,36 @@ def test_a_bug_is_exit_code_2_with_a_traceback(
         assert word in err
 
 
+@pytest.mark.parametrize("interruption", [KeyboardInterrupt, click.Abort])
+def test_an_interrupted_command_exits_as_shells_expect(
+    monkeypatch: pytest.MonkeyPatch, interruption: type[BaseException]
+) -> None:
+    def wait() -> None:
+        raise interruption
+
+    monkeypatch.setitem(main._glowpy.commands, "doctor", click.Command("doctor", callback=wait))
+    status, out, err = command("doctor")
+    assert (status, out, err.strip()) == (130, "", "")
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        (["fly"], "No such command 'fly'"),
+        (["run"], "Missing argument 'MODEL'"),
+        (["run", "net.onnx", "--fast"], "'--fast'"),
+        (["run", "net.onnx", "--backend", "abacus"], "'abacus' is not one of"),
+        (["run", "nowhere.onnx"], "nowhere.onnx"),
+        (["opt", "nowhere.glow"], "nowhere.glow"),
+    ],
+)
+def test_a_wrong_command_line_is_exit_code_1(argv: list[str], message: str) -> None:
+    status, out, err = command(*argv)
+    assert (status, out) == (1, "")
+    assert err.startswith("error: ")
+    assert message in err
+
+
 def test_without_a_verb_there_is_help() -> None:
     status, out, err = command()
     assert (status, out) == (1, "")

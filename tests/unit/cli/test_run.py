@@ -205,6 +205,39 @@ def test_inputs_that_nothing_needs_are_inputs(tmp_path: Path, checker: str) -> N
     assert [each["within"] for each in found["differences"]] == [True]
 
 
+TWO_OUTPUTS = """
+<ir_version: 8, opset_import: ["": 17]>
+g (float[2] x) => (float[2] a, float[2] b) { a = Relu(x)  b = Neg(x) }
+"""
+
+
+@pytest.mark.parametrize(
+    ("factors", "status"),
+    [((1, 1), 0), ((1, 2), 1), ((2, 1), 1), ((2, 2), 1), ((1 + 1e-6, 1), 0)],
+    ids=["both", "first", "second", "neither", "nearly"],
+)
+def test_every_output_must_be_right(
+    factors: tuple[float, float],
+    status: int,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    onnx.save(parser.parse_model(TWO_OUTPUTS), str(tmp_path / "net.onnx"))
+    np.save(tmp_path / "x.npy", np.array([3, -5], np.float32))
+
+    def reference(_: Path, inputs: dict[str, Any]) -> dict[str, Any]:
+        right = {"a": np.maximum(inputs["x"], 0), "b": -inputs["x"]}
+        scaled = zip(right.items(), factors, strict=True)
+        return {name: (array * factor).astype(np.float32) for (name, array), factor in scaled}
+
+    monkeypatch.setattr("glowpy.cli.check.evaluate_reference", reference)
+    out = io.StringIO()
+    argv = ["run", str(tmp_path / "net.onnx"), "--input", f"x={tmp_path / 'x.npy'}", "--json"]
+    assert run([*argv, "--check-with", "reference"], io.StringIO(), out) == status
+    within = [each["within"] for each in json.loads(out.getvalue())["differences"]]
+    assert within == [factor < 1.1 for factor in factors]
+
+
 @pytest.mark.parametrize("checker", ["onnxruntime", "reference"])
 def test_what_another_runtime_cannot_run_is_no_bug(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, checker: str
