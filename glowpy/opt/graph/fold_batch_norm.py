@@ -88,13 +88,13 @@ class FoldBatchNormPass(RewritePass):
             return None
         with np.errstate(all="ignore"):
             affine = _affine(node)
-        if affine is None:
-            return None
-        if layer.result.num_users > 1:
-            return why.no(f"%{layer.name} has other users")
-        if not (np.isfinite(affine.scale).all() and np.isfinite(affine.shift).all()):
-            return why.no("scale or shift is not finite")
-        return _folded(f, node.name, layer, affine, why)
+            if affine is None:
+                return None
+            if layer.result.num_users > 1:
+                return why.no(f"%{layer.name} has other users")
+            if not (np.isfinite(affine.scale).all() and np.isfinite(affine.shift).all()):
+                return why.no("scale or shift is not finite")
+            return _folded(f, node.name, layer, affine, why)
 
 
 _LAYERS = (ConvolutionNode, FullyConnectedNode, BatchNormalizationNode)
@@ -149,13 +149,15 @@ def _folded(
     main, bias = weights[1].astype(np.float64), weights[2].astype(np.float64)
     by_row = isinstance(layer, ConvolutionNode)
     scale = affine.scale.reshape(-1, *(1,) * (main.ndim - 1)) if by_row else affine.scale
-    new = {1: main * scale, 2: bias * affine.scale + affine.shift}
+    arrays = {1: main * scale, 2: bias * affine.scale + affine.shift}
+    tensors = {
+        index: Tensor(layer.inputs[index].type, array.astype(layer.inputs[index].type.kind.dtype))
+        for index, array in arrays.items()
+    }
+    if not all(np.isfinite(t.array.astype(np.float64)).all() for t in tensors.values()):
+        return why.no("a folded weight is not finite")
     inputs = list(layer.inputs)
-    for index, array in new.items():
-        old = layer.inputs[index]
-        rounded = array.astype(old.type.kind.dtype)
-        if not np.isfinite(rounded.astype(np.float64)).all():
-            return why.no("a folded weight is not finite")
-        made = Tensor(old.type, rounded)
-        inputs[index] = f.module.create_constant(old.producer.name, made, loc=layer.loc).value
+    for index, tensor in tensors.items():
+        stem = layer.inputs[index].producer.name
+        inputs[index] = f.module.create_constant(stem, tensor, loc=layer.loc).value
     return f.create(type(layer), name, inputs, layer.attrs, layer.type)
