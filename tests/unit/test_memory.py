@@ -81,6 +81,11 @@ def _outside(found: MemoryPlan) -> MemoryPlan:
     return _damaged(found, -1, replace(last, start=found.activations.size))
 
 
+def _below(found: MemoryPlan) -> MemoryPlan:
+    first = found.activations.slots[0]
+    return _damaged(found, 0, replace(first, start=-ALIGNMENT))
+
+
 def _too_small(found: MemoryPlan) -> MemoryPlan:
     first = found.activations.slots[0]
     return _damaged(found, 0, replace(first, size=first.size - 1))
@@ -100,6 +105,7 @@ def _no_weight(found: MemoryPlan) -> MemoryPlan:
         (_overlap, "are alive together"),
         (_misaligned, f"expected a multiple of {ALIGNMENT}"),
         (_outside, "outside the activations area"),
+        (_below, "outside the activations area"),
         (_too_small, "has no slot of that size"),
         (_missing, "has no slot of that size"),
         (_no_weight, "weight %x of 1 bytes has no slot of that size"),

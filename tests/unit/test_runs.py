@@ -147,6 +147,22 @@ def test_an_epilogue_takes_what_depends_on_it_and_streams() -> None:
     assert not run.admits(NegInst([out, halves], {})), "other elements are written"
 
 
+def test_an_operand_of_an_epilogue_has_every_element_one_or_the_last_dimension() -> None:
+    f = IRFunction("main")
+
+    def weight(*shape: int) -> Value:
+        return f.create_weight("w", Type(ElemKind.F32, shape), Mutability.MUTABLE)
+
+    result, out = weight(2, 3, 4), weight(2, 3, 4)
+    head, alone = ScanInst([result, weight(8)], {}), ExpInst([result, weight(2, 3, 4)], {})
+    for shape in ((2, 3, 4), (4,), (1, 4), (1, 1, 4), (), (1,), (1, 1, 1)):
+        assert Run(head).admits(AddInst([out, result, weight(*shape)], {})), shape
+        assert Run(alone).admits(AddInst([out, result, weight(*shape)], {})), shape
+    for shape in ((3, 4), (1, 3, 4), (2, 1, 4), (3, 1), (1, 3, 1), (2, 1, 1), (2, 3, 1)):
+        assert not Run(head).admits(AddInst([out, result, weight(*shape)], {})), shape
+        assert Run(alone).admits(AddInst([out, result, weight(*shape)], {})), shape
+
+
 def test_nothing_is_written_over_the_input_of_an_epilogue() -> None:
     f = IRFunction("main")
     result, input = (

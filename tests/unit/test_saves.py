@@ -70,6 +70,19 @@ def test_placeholders_are_read_before_any_is_written(
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
+def test_a_view_of_a_placeholder_is_read_before_that_is_written(backend: str) -> None:
+    module = Module()
+    row = Type(ElemKind.F32, (1, 3))
+    a, b = module.create_placeholder("a", F32), module.create_placeholder("b", row)
+    f = module.create_function("main")
+    f.create_save("s", f.create_neg("n", f.create_reshape("r", F32, b)), a)
+    f.create_save("s", f.create_reshape("r", row, a), b)
+    found = glowpy.compile(module, backend)({"a": A, "b": B[None]})
+    np.testing.assert_array_equal(found["a"], -B)
+    np.testing.assert_array_equal(found["b"], A[None])
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("computed", [False, True])
 def test_only_the_save_needs_its_predicate(computed: bool, backend: str) -> None:
     module = Module()

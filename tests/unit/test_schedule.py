@@ -1,5 +1,6 @@
 """The schedule is an order of execution, and keeps little memory alive."""
 
+import itertools
 import random
 
 from hypothesis import given, settings
@@ -63,6 +64,47 @@ def test_the_hungry_operand_comes_first() -> None:
     f.create_save("s", total, module.create_placeholder("out", total.type))
     names = [node.name for node in schedule(f)]
     assert names == ["huge", "heavy", "light", "sum", "s"]
+
+
+def tree(rng: random.Random) -> Function:
+    """A tree of at most eleven concats and slices, in which every value has one user, over splats of random sizes."""
+    module = Module()
+    f = module.create_function("main")
+
+    def part(value: Node) -> Node:
+        count = rng.randint(1, min(value.type.count, 40))
+        return f.create_slice("part", Type(ElemKind.F32, (count,)), value, (0,), (1,))
+
+    def grow(depth: int) -> Node:
+        if depth == 0 or rng.random() < 0.2:
+            return part(f.create_splat("leaf", Type(ElemKind.F32, (rng.randint(1, 200),)), 0.0))
+        operands = [grow(depth - 1) for _ in range(2)]
+        return part(f.create_concat("join", operands, 0))
+
+    root = grow(3)
+    f.create_save("s", root, module.create_placeholder("out", root.type))
+    return f
+
+
+def least_peak(node: Node) -> int:
+    """Bytes alive at the worst moment in the best of all orders that finish each operand before they begin the next."""
+    operands = [value.node for value in node.inputs if value.node is not None]
+    best = []
+    for order in itertools.permutations(operands):
+        held = worst = 0
+        for operand in order:
+            worst = max(worst, held + least_peak(operand))
+            held += operand.type.size
+        best.append(max(worst, held + node.type.size))
+    return min(best)
+
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(st.randoms(use_true_random=False))
+def test_no_order_of_operands_needs_less_memory_in_a_tree(rng: random.Random) -> None:
+    f = tree(rng)
+    order = schedule(f)
+    assert peak(order) == least_peak(order[-2])
 
 
 @settings(max_examples=40, deadline=None)
