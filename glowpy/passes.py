@@ -1,26 +1,38 @@
 """Passes and pipelines over either IR: naming, verifying, timing, printing.
 
 A pass is a frozen dataclass: its fields are its options, its docstring shows the IR before and
-after. A `Pipeline` is itself a pass.
+after. A `Pipeline` is itself a pass. A `RewritePass` is rules for classes of nodes; `Rewrites` runs
+several as one.
 """
 
 from __future__ import annotations
 
 import time
+import warnings
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import cycle, islice
 from typing import ClassVar, Generic, TypeVar
 
 from glowpy.core.tensor import Tensor
 from glowpy.graph.function import Function
-from glowpy.graph.node import Node, NodeValue
-from glowpy.graph.verifier import verify_function
+from glowpy.graph.rewrite import Rewriter, Rule
+from glowpy.graph.verifier import verify_function, verify_nodes
 from glowpy.ir.irfunction import IRFunction
 from glowpy.ir.verifier import verify_irfunction
 
-__all__ = ["GraphPass", "IRPass", "Pass", "PassContext", "Pipeline", "RewritePass", "Why"]
+__all__ = [
+    "GraphPass",
+    "IRPass",
+    "Pass",
+    "PassContext",
+    "Pipeline",
+    "RewritePass",
+    "Rewrites",
+]
 
 T = TypeVar("T", Function, IRFunction)
 
@@ -37,20 +49,32 @@ class PassContext:
     verify_each: bool = False
     """Verify after every pass."""
     after_pass: Callable[[str, Function | IRFunction, bool], None] | None = None
-    """Called behind every pass with its name, what it worked on, and whether it changed it: printing, dumping."""
+    """Called after every pass with its name, what it worked on, and whether it changed it: printing, dumping."""
     explain: Callable[[str], None] | None = None
     """Takes the reasons rewrites give for not applying."""
+    clock: Callable[[], float] = time.perf_counter
+    """Seconds, of any kind."""
     times: dict[str, float] = field(default_factory=dict)
     """Seconds spent by pass name."""
+    runs: Counter[str] = field(default_factory=Counter)
+    """How often a pass ran, by its name."""
+    tried: Counter[str] = field(default_factory=Counter)
+    """How often the rules of a rewrite pass were tried, by pass name."""
+    applied: Counter[str] = field(default_factory=Counter)
+    """How often they were applied."""
 
     @contextmanager
     def timed(self, name: str) -> Iterator[None]:
         """Adds the time spent inside the `with` to `times[name]`."""
-        start = time.perf_counter()
+        start = self.clock()
         try:
             yield
         finally:
-            self.times[name] = self.times.get(name, 0.0) + time.perf_counter() - start
+            self.spent(name, self.clock() - start)
+
+    def spent(self, name: str, seconds: float) -> None:
+        """Adds to `times[name]`."""
+        self.times[name] = self.times.get(name, 0.0) + seconds
 
 
 class Pass(ABC, Generic[T]):
@@ -69,12 +93,16 @@ IRPass = Pass[IRFunction]
 
 @dataclass(frozen=True)
 class Pipeline(Pass[T]):
-    """Passes in order; with `fixpoint`, again until nothing changes or `limit` rounds are done."""
+    """Passes in order; with `fixpoint`, round and round until none of them changes anything.
+
+    If that takes more than `limit` rounds, the pipeline stops with a RuntimeWarning: the function is
+    right, but some passes undo what others do.
+    """
 
     title: str
     passes: Sequence[Pass[T]]
     fixpoint: bool = False
-    limit: int = 8
+    limit: int = 64
 
     def flattened(self) -> Iterator[Pass[T]]:
         """Every pass in order, those of inner pipelines in their place."""
@@ -85,25 +113,33 @@ class Pipeline(Pass[T]):
                 yield inner
 
     def run(self, f: T, ctx: PassContext) -> bool:
-        """Runs every pass, verifying and reporting behind each as the context says."""
+        """Runs the passes, verifying and reporting after each as the context says."""
         changed = False
-        for _ in range(self.limit if self.fixpoint else 1):
-            round_changed = False
-            for each in self.passes:
-                if isinstance(each, Pipeline):
-                    round_changed |= each.run(f, ctx)
-                    continue
-                with ctx.timed(each.name):
-                    pass_changed = each.run(f, ctx)
-                if ctx.verify_each:
-                    _verify(f)
-                if ctx.after_pass is not None:
-                    ctx.after_pass(each.name, f, pass_changed)
-                round_changed |= pass_changed
-            changed |= round_changed
-            if not round_changed:
-                break
+        idle = 0
+        rounds = self.limit if self.fixpoint else 1
+        for step in islice(cycle(self.passes), rounds * len(self.passes)):
+            step_changed = _run_step(step, f, ctx)
+            changed |= step_changed
+            idle = 0 if step_changed else idle + 1
+            if self.fixpoint and idle == len(self.passes):
+                return changed
+        if self.fixpoint and self.passes:
+            message = f"{self.title}: @{f.name} still changes after {self.limit} rounds of passes"
+            warnings.warn(message, RuntimeWarning, stacklevel=2)
         return changed
+
+
+def _run_step(step: Pass[T], f: T, ctx: PassContext) -> bool:
+    if isinstance(step, (Pipeline, Rewrites)):
+        return step.run(f, ctx)
+    with ctx.timed(step.name):
+        changed = step.run(f, ctx)
+    ctx.runs[step.name] += 1
+    if ctx.verify_each:
+        _verify(f)
+    if ctx.after_pass is not None:
+        ctx.after_pass(step.name, f, changed)
+    return changed
 
 
 def _verify(f: Function | IRFunction) -> None:
@@ -113,37 +149,57 @@ def _verify(f: Function | IRFunction) -> None:
         verify_irfunction(f)
 
 
-@dataclass(frozen=True)
-class Why:
-    """Where a rewrite says why it does not apply to a pattern it knows."""
-
-    node: Node
-    explain: Callable[[str], None] | None
-
-    def no(self, reason: str) -> NodeValue | None:
-        """Refuses, with a reason for `--explain`; returns None, for the rewrite to return."""
-        if self.explain is not None:
-            self.explain(f"%{self.node.name}: {reason}")
-        return None
-
-
 class RewritePass(GraphPass):
-    """Tries `rewrite` on every node; it returns the value that replaces the node's first result."""
+    """Rules for classes of nodes, which `run` applies until none fits: methods with `@rule` or `@rule_where`.
 
-    @abstractmethod
-    def rewrite(self, f: Function, node: Node, why: Why) -> NodeValue | Node | None:
-        """The replacement of `node`, or None. Nodes created inside get the location and the predicate of `node`."""
+    See `glowpy.graph.rewrite` for what a rule may look at.
+    """
+
+    rules: ClassVar[tuple[Rule, ...]] = ()
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        cls.rules = tuple(member for member in vars(cls).values() if isinstance(member, Rule))
 
     def run(self, f: Function, ctx: PassContext) -> bool:
-        """Visits nodes in topological order, once; pipelines repeat passes."""
-        changed = False
-        for node in f.topological():
-            if node not in f:
-                continue
-            with f.replacing(node):
-                replacement = self.rewrite(f, node, Why(node, ctx.explain))
-            if replacement is None:
-                continue
-            f.replace(node, (replacement, *node.results[1:]))
-            changed = True
-        return changed
+        """Applies the rules of this pass alone."""
+        return any(_rewrite(f, (self,), ctx).applied)
+
+
+@dataclass(frozen=True)
+class Rewrites(GraphPass):
+    """Rewrite passes that run as one: a node is tried with the rules of all, in order.
+
+    Each is timed and reported under its own name. With `verify_each`, what a rewrite made is verified
+    at once, and the function at the end.
+    """
+
+    passes: Sequence[RewritePass]
+    name: ClassVar[str] = "rewrite"
+
+    def run(self, f: Function, ctx: PassContext) -> bool:
+        """Applies the rules of all passes until none fits."""
+        rewriter = _rewrite(f, self.passes, ctx)
+        ctx.runs[self.name] += 1
+        if ctx.verify_each:
+            verify_function(f)
+        for step, seconds, applied in zip(
+            self.passes, rewriter.seconds, rewriter.applied, strict=True
+        ):
+            ctx.spent(step.name, seconds)
+            if ctx.after_pass is not None:
+                ctx.after_pass(step.name, f, applied > 0)
+        return any(rewriter.applied)
+
+
+def _rewrite(f: Function, passes: Sequence[RewritePass], ctx: PassContext) -> Rewriter:
+    check = verify_nodes if ctx.verify_each else None
+    rewriter = Rewriter(f, passes, check=check, clock=ctx.clock)
+    rewriter.run()
+    for step, tried, applied in zip(passes, rewriter.tried, rewriter.applied, strict=True):
+        ctx.tried[step.name] += tried
+        ctx.applied[step.name] += applied
+    if ctx.explain is not None:
+        for reason in rewriter.reasons:
+            ctx.explain(reason)
+    return rewriter

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import islice
 from typing import TypeVar
 
 from glowpy.core.schema import Trait
@@ -39,6 +40,11 @@ class Module:
     def constants(self) -> list[Constant]:
         """All constants in order of creation."""
         return list(self._constants.values())
+
+    @property
+    def num_constants(self) -> int:
+        """How many constants there are."""
+        return len(self._constants)
 
     @property
     def placeholders(self) -> list[Placeholder]:
@@ -155,6 +161,10 @@ class Function(Builder):
         """How many nodes there are."""
         return len(self._nodes)
 
+    def newest(self, count: int) -> list[Node]:
+        """The `count` nodes that were added last, in order of creation."""
+        return list(islice(reversed(self._nodes), count))[::-1]
+
     @property
     def saves(self) -> list[SaveNode]:
         """The nodes that write placeholders: the function's results."""
@@ -235,16 +245,20 @@ class Function(Builder):
         node.detach()
         self.module.names.release(node.name)
 
-    def replace(self, node: Node, replacements: Sequence[Operand]) -> None:
-        """Makes users of `node` use its replacements, erases it, and hands its name on to its heir."""
+    def replace(self, node: Node, replacements: Sequence[Operand]) -> list[Node]:
+        """Makes users of `node` use its replacements, erases it, and hands its name on to its heir.
+
+        Returns what was erased: the node, and what only it used.
+        """
         for result, replacement in zip(node.results, replacements, strict=True):
             result.replace_all_uses_with(value_of(replacement))
         heir = _heir(node, value_of(replacements[0])) if replacements else None
         name = node.name
-        self.erase_dead([node])
+        erased = self.erase_dead([node])
         if node not in self._nodes and heir is not None:
             self.module.names.release(heir.name)
             heir.name = self.module.names.take(name)
+        return erased
 
     @contextmanager
     def at(self, loc: Loc) -> Iterator[None]:
@@ -258,12 +272,12 @@ class Function(Builder):
     @contextmanager
     def replacing(self, node: Node) -> Iterator[None]:
         """Gives nodes created inside the `with` the location and the predicate of `node`, which they replace."""
-        before, self._predicate = self._predicate, node.predicate
+        before = self._loc, self._predicate
+        self._loc, self._predicate = node.loc, node.predicate
         try:
-            with self.at(node.loc):
-                yield
+            yield
         finally:
-            self._predicate = before
+            self._loc, self._predicate = before
 
     def predicated(self, node: N, predicate: Operand) -> N:
         """Gives `node` a predicate; returns the node."""
@@ -271,29 +285,12 @@ class Function(Builder):
         return node
 
     def topological(self) -> list[Node]:
-        """All nodes, each behind its inputs; a list that is in such an order already stays as it is. Linear time."""
+        """All nodes, each after its inputs; a list that is in such an order already stays as it is. Linear time."""
         done: set[Node] = set()
         order: list[Node] = []
         for root in self._nodes:
-            stack: list[tuple[Node, Iterator[tuple[int, NodeValue]]]] = (
-                [(root, iter(root.operands()))] if root not in done else []
-            )
-            open_nodes = {root}
-            while stack:
-                node, operands = stack[-1]
-                inner = next(
-                    (v.node for _, v in operands if v.node is not None and v.node not in done), None
-                )
-                if inner is None:
-                    stack.pop()
-                    open_nodes.discard(node)
-                    done.add(node)
-                    order.append(node)
-                elif inner in open_nodes:
-                    raise InternalError(f"cycle through %{inner.name}")
-                else:
-                    open_nodes.add(inner)
-                    stack.append((inner, iter(inner.operands())))
+            if root not in done:
+                _walk(root, done, order)
         return order
 
     def clone(self, name: str) -> Function:
@@ -313,10 +310,13 @@ class Function(Builder):
             twin = target.add(node.clone(target.module.names.take(node.name), inputs, predicate))
             twins.update(zip(node.results, twin.results, strict=True))
 
-    def erase_dead(self, candidates: Iterable[Node] | None = None) -> bool:
-        """Erases those of `candidates` (default: all) without users and side effects, then their inputs."""
+    def erase_dead(self, candidates: Iterable[Node] | None = None) -> list[Node]:
+        """Erases those of `candidates` (default: all) without users and side effects, then their inputs.
+
+        Returns what was erased, users first.
+        """
         work = list(candidates if candidates is not None else self._nodes)
-        changed = False
+        erased: list[Node] = []
         while work:
             node = work.pop()
             if (
@@ -325,10 +325,33 @@ class Function(Builder):
                 or any(r.num_users for r in node.results)
             ):
                 continue
-            work.extend(value.node for _, value in node.operands() if value.node is not None)
+            work.extend(value.node for value in node.operand_values if value.node is not None)
             self.erase(node)
-            changed = True
-        return changed
+            erased.append(node)
+        return erased
+
+
+def _walk(root: Node, done: set[Node], order: list[Node]) -> None:
+    """Adds `root` to `order`, after what it needs and is not there yet."""
+    if all(value.node is None or value.node in done for value in root.operand_values):
+        done.add(root)
+        order.append(root)
+        return
+    stack = [(root, iter(root.operand_values))]
+    open_nodes = {root}
+    while stack:
+        node, operands = stack[-1]
+        inner = next((v.node for v in operands if v.node is not None and v.node not in done), None)
+        if inner is None:
+            stack.pop()
+            open_nodes.discard(node)
+            done.add(node)
+            order.append(node)
+        elif inner in open_nodes:
+            raise InternalError(f"cycle through %{inner.name}")
+        else:
+            open_nodes.add(inner)
+            stack.append((inner, iter(inner.operand_values)))
 
 
 def _heir(node: Node, replacement: NodeValue) -> Node | None:

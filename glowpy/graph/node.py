@@ -239,6 +239,11 @@ class Node:
             found.append((PREDICATE, self._predicate))
         return found
 
+    @property
+    def operand_values(self) -> list[NodeValue]:
+        """Every input and the predicate."""
+        return self._inputs if self._predicate is None else [*self._inputs, self._predicate]
+
     def set_input(self, index: int, value: NodeValue) -> None:
         """Makes operand `index` (PREDICATE for the predicate) refer to `value`."""
         old = self._predicate if index == PREDICATE else self._inputs[index]

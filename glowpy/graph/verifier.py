@@ -13,7 +13,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.schema import Trait, check_attrs
@@ -25,7 +25,7 @@ from glowpy.graph.printer import print_node
 from glowpy.support.errors import Diagnostic, InternalError, UserError, VerifyError
 from glowpy.support.rules import Rules
 
-__all__ = ["verify", "verify_function", "verify_module"]
+__all__ = ["verify", "verify_function", "verify_module", "verify_nodes"]
 
 verify: Rules[Callable[..., Iterator[str]]] = Rules("verify")
 
@@ -42,6 +42,17 @@ def verify_function(f: Function) -> None:
     found = list(_function(f))
     if found:
         raise VerifyError.of(found)
+
+
+def verify_nodes(f: Function, nodes: Iterable[Node]) -> None:
+    """Checks some nodes of a function, each by itself. Raises VerifyError with all diagnostics."""
+    diagnostics = [
+        Diagnostic(f"{node.SCHEMA.mnemonic}: {message}", node.loc, _source(node))
+        for node in nodes
+        for message in (*_operands(f, node), *_own(node))
+    ]
+    if diagnostics:
+        raise VerifyError.of(diagnostics)
 
 
 def _function(f: Function) -> Iterator[Diagnostic]:

@@ -25,18 +25,15 @@ from glowpy.opt.ir.shrink_lifetimes import ShrinkLifetimesPass
 from glowpy.opt.ir.stack import StackPass
 from glowpy.opt.ir.view_extract import ViewExtractPass
 from glowpy.opt.ir.view_insert import ViewInsertPass
-from glowpy.passes import GraphPass, IRPass
+from glowpy.passes import GraphPass, IRPass, RewritePass, Rewrites
 
-__all__ = ["GRAPH_DEFAULT", "GRAPH_PASSES", "IR_DEFAULT", "IR_PASSES"]
+__all__ = ["GRAPH_DEFAULT", "GRAPH_PASSES", "IR_DEFAULT", "IR_PASSES", "LOCAL_REWRITES"]
 
-GRAPH_DEFAULT: tuple[GraphPass, ...] = (
-    DcePass(),
+LOCAL_REWRITES: tuple[RewritePass, ...] = (
+    CanonicalOrderPass(),
     FoldReshapePass(),
     FoldTransposePass(),
     SinkTransposePass(),
-    FoldTransposePass(),
-    ConstantFoldPass(),
-    CanonicalOrderPass(),
     FoldConcatPass(),
     FoldSlicePass(),
     FoldSelectPass(),
@@ -45,10 +42,16 @@ GRAPH_DEFAULT: tuple[GraphPass, ...] = (
     FoldArithmeticPass(),
     MergePadPass(),
     FoldBatchNormPass(),
-    CsePass(),
-    DcePass(),
 )
-"""What the recipe runs before and behind lowering, until nothing changes."""
+"""The rules that every node is tried with, in this order, until none fits."""
+
+GRAPH_DEFAULT: tuple[GraphPass, ...] = (
+    DcePass(),
+    ConstantFoldPass(),
+    Rewrites(LOCAL_REWRITES),
+    CsePass(),
+)
+"""What the recipe runs before and after lowering, round and round until nothing changes."""
 
 IR_DEFAULT: tuple[IRPass, ...] = (
     PeepholePass(),
@@ -62,7 +65,11 @@ IR_DEFAULT: tuple[IRPass, ...] = (
 )
 """What the recipe runs on the IR, in order. Only the last two care where allocs and deallocs stand."""
 
-GRAPH_PASSES: dict[str, GraphPass] = {each.name: each for each in GRAPH_DEFAULT}
+GRAPH_PASSES: dict[str, GraphPass] = {
+    each.name: each
+    for step in GRAPH_DEFAULT
+    for each in (step.passes if isinstance(step, Rewrites) else (step,))
+}
 """Every graph pass by its name, for `glowpy opt`."""
 
 IR_PASSES: dict[str, IRPass] = {each.name: each for each in IR_DEFAULT}

@@ -9,13 +9,14 @@ from glowpy.core.schema import Trait
 from glowpy.graph.function import Function
 from glowpy.graph.node import Node, NodeValue
 from glowpy.graph.nodes_gen import SplatNode
-from glowpy.passes import GraphPass, PassContext
+from glowpy.graph.rewrite import Replacement, Why, rule_where
+from glowpy.passes import RewritePass
 
 __all__ = ["CanonicalOrderPass"]
 
 
 @dataclass(frozen=True)
-class CanonicalOrderPass(GraphPass):
+class CanonicalOrderPass(RewritePass):
     """Puts constants on the right of commutative nodes, where the other passes look for them.
 
     Before:
@@ -32,23 +33,17 @@ class CanonicalOrderPass(GraphPass):
 
     name: ClassVar[str] = "canonical-order"
 
-    def run(self, f: Function, ctx: PassContext) -> bool:
-        """Swaps operands in place. Linear time."""
-        del ctx
-        changed = False
-        for node in f.nodes:
-            if node.has(Trait.COMMUTATIVE):
-                lhs, rhs = node.inputs[:2]
-                if _is_known(lhs) and not _is_known(rhs):
-                    _swap(node, lhs, rhs)
-                    changed = True
-        return changed
+    @rule_where(lambda schema: Trait.COMMUTATIVE in schema.traits)
+    def swap(self, f: Function, n: Node, why: Why) -> Replacement:
+        """Swaps the operands in place."""
+        del f, why
+        lhs, rhs = n.inputs[:2]
+        if not _is_known(lhs) or _is_known(rhs):
+            return None
+        n.set_input(0, rhs)
+        n.set_input(1, lhs)
+        return n
 
 
 def _is_known(value: NodeValue) -> bool:
     return value.constant is not None or isinstance(value.node, SplatNode)
-
-
-def _swap(node: Node, lhs: NodeValue, rhs: NodeValue) -> None:
-    node.set_input(0, rhs)
-    node.set_input(1, lhs)

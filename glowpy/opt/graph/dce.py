@@ -30,7 +30,7 @@ class DcePass(GraphPass):
     def run(self, f: Function, ctx: PassContext) -> bool:
         """Erases dead nodes, and then what only they used."""
         del ctx
-        changed = f.erase_dead()
+        changed = bool(f.erase_dead())
         for constant in f.module.constants:
             if not constant.value.num_users:
                 f.module.erase(constant)

@@ -9,6 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from glowpy.core.elemkind import ElemKind
+from glowpy.core.schema import Trait
 from glowpy.core.tensor import Array, Tensor
 from glowpy.graph.function import Function
 from glowpy.graph.node import Node, NodeValue
@@ -23,8 +24,9 @@ from glowpy.graph.nodes_gen import (
     SubNode,
     XorNode,
 )
+from glowpy.graph.rewrite import Replacement, Why, rule_where
 from glowpy.opt.known import is_all, known
-from glowpy.passes import RewritePass, Why
+from glowpy.passes import RewritePass
 
 __all__ = ["FoldArithmeticPass"]
 
@@ -86,7 +88,8 @@ class FoldArithmeticPass(RewritePass):
 
     name: ClassVar[str] = "fold-arithmetic"
 
-    def rewrite(self, f: Function, node: Node, why: Why) -> NodeValue | Node | None:
+    @rule_where(lambda schema: Trait.ELEMENTWISE in schema.traits)
+    def fold(self, f: Function, node: Node, why: Why) -> Replacement:
         """Looks only at a node and what feeds it; constants stand on the right."""
         if node.results and node.type.quant is not None:
             return None
@@ -136,7 +139,7 @@ def _negated(f: Function, node: SubNode) -> Node | None:
     return f.create_add(node.name, node.lhs, _made(f, node.name, node.rhs, -subtrahend))
 
 
-def _chained(f: Function, node: Node, why: Why) -> NodeValue | Node | None:
+def _chained(f: Function, node: Node, why: Why) -> Replacement:
     """(x op c) op d as x op (c op d)."""
     inner, combine = node.inputs[0].node, _ASSOCIATIVE.get(type(node))
     if combine is None or type(inner) is not type(node):

@@ -20,8 +20,9 @@ from glowpy.graph.nodes_gen import (
     MulNode,
     SubNode,
 )
+from glowpy.graph.rewrite import Replacement, Why, rule_where
 from glowpy.opt.known import known
-from glowpy.passes import RewritePass, Why
+from glowpy.passes import RewritePass
 
 __all__ = ["FoldBatchNormPass"]
 
@@ -77,11 +78,12 @@ class FoldBatchNormPass(RewritePass):
 
     name: ClassVar[str] = "fold-batch-norm"
 
-    def rewrite(self, f: Function, node: Node, why: Why) -> NodeValue | Node | None:
-        """Looks only at the affine node and the layer that feeds it."""
-        if not node.inputs or not node.results or not isinstance(node.inputs[0].node, _LAYERS):
-            return None
+    @rule_where(lambda schema: bool(schema.inputs and schema.results))
+    def fold(self, f: Function, node: Node, why: Why) -> Replacement:
+        """The layer with the weights of both."""
         layer = node.inputs[0].node
+        if not isinstance(layer, _LAYERS):
+            return None
         if isinstance(layer, BatchNormalizationNode) and layer.axis != layer.type.rank - 1:
             return None
         if node.type != layer.type or node.type.quant is not None or not node.type.kind.is_float:
@@ -139,9 +141,7 @@ def _per_channel(value: NodeValue, channels: int) -> F64 | None:
     return np.broadcast_to(elements.reshape(-1).astype(np.float64), (channels,))
 
 
-def _folded(
-    f: Function, name: str, layer: Node, affine: Affine, why: Why
-) -> NodeValue | Node | None:
+def _folded(f: Function, name: str, layer: Node, affine: Affine, why: Why) -> Replacement:
     """The layer with new weights, all computed before any constant is made."""
     weights = {index: known(layer.inputs[index]) for index in (1, 2)}
     if weights[1] is None or weights[2] is None:

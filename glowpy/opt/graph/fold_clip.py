@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from glowpy.graph.function import Function
-from glowpy.graph.node import Node, NodeValue
 from glowpy.graph.nodes_gen import ClipNode, ReluNode
-from glowpy.passes import RewritePass, Why
+from glowpy.graph.rewrite import Replacement, Why, rule
+from glowpy.passes import RewritePass
 
 __all__ = ["FoldClipPass"]
 
@@ -32,21 +32,20 @@ class FoldClipPass(RewritePass):
 
     name: ClassVar[str] = "fold-clip"
 
-    def rewrite(self, f: Function, node: Node, why: Why) -> NodeValue | Node | None:
+    @rule
+    def merge(self, f: Function, n: ClipNode | ReluNode, why: Why) -> Replacement:
         """The limits of both: the outer ones applied to the inner ones."""
-        if not isinstance(node, (ClipNode, ReluNode)) or node.type.quant is not None:
+        inner = n.input.node
+        if not isinstance(inner, (ClipNode, ReluNode)) or n.type.quant is not None:
             return None
-        inner = node.input.node
-        if not isinstance(inner, (ClipNode, ReluNode)):
-            return None
-        low, high = _limits(node)
+        low, high = _limits(n)
         below, above = _limits(inner)
         if not (low <= high and below <= above):
             return why.no("limits are not in order")
         merged = (min(max(below, low), high), min(max(above, low), high))
         if merged == (0.0, math.inf):
-            return f.create_relu(node.name, inner.input)
-        return f.create_clip(node.name, inner.input, *merged)
+            return f.create_relu(n.name, inner.input)
+        return f.create_clip(n.name, inner.input, *merged)
 
 
 def _limits(node: ClipNode | ReluNode) -> tuple[float, float]:

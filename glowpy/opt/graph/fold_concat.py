@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from glowpy.graph.function import Function
-from glowpy.graph.node import Node, NodeValue
+from glowpy.graph.node import NodeValue
 from glowpy.graph.nodes_gen import ConcatNode
-from glowpy.passes import RewritePass, Why
+from glowpy.graph.rewrite import Replacement, Why, rule
+from glowpy.passes import RewritePass
 
 __all__ = ["FoldConcatPass"]
 
@@ -35,26 +36,26 @@ class FoldConcatPass(RewritePass):
 
     name: ClassVar[str] = "fold-concat"
 
-    def rewrite(self, f: Function, node: Node, why: Why) -> NodeValue | Node | None:
-        """Looks only at a concat and what feeds it."""
-        if not isinstance(node, ConcatNode):
-            return None
+    @rule
+    def merge(self, f: Function, n: ConcatNode, why: Why) -> Replacement:
+        """Takes the inputs of inner concats in place of these."""
         inputs: list[NodeValue] = []
-        for value in node.inputs:
-            inputs += self._parts(node, value, why)
+        for value in n.inputs:
+            inputs += _parts(n, value, why)
         inputs = [value for value in inputs if value.type.count] or inputs
-        if len(inputs) == 1 and inputs[0].type == node.type:
+        if len(inputs) == 1 and inputs[0].type == n.type:
             return inputs[0]
-        if tuple(inputs) == node.inputs:
+        if tuple(inputs) == n.inputs:
             return None
-        return f.create_concat(node.name, inputs, node.axis, result_type=node.type)
+        return f.create_concat(n.name, inputs, n.axis, result_type=n.type)
 
-    def _parts(self, node: ConcatNode, value: NodeValue, why: Why) -> tuple[NodeValue, ...]:
-        inner = value.node
-        rank = node.type.rank
-        if not isinstance(inner, ConcatNode) or inner.axis % rank != node.axis % rank:
-            return (value,)
-        if value.num_users > 1:
-            why.no(f"%{inner.name} has other users, and its elements would be copied twice")
-            return (value,)
-        return inner.inputs
+
+def _parts(n: ConcatNode, value: NodeValue, why: Why) -> tuple[NodeValue, ...]:
+    inner = value.node
+    rank = n.type.rank
+    if not isinstance(inner, ConcatNode) or inner.axis % rank != n.axis % rank:
+        return (value,)
+    if value.num_users > 1:
+        why.no(f"%{inner.name} has other users, and its elements would be copied twice")
+        return (value,)
+    return inner.inputs

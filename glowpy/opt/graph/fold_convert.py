@@ -7,9 +7,9 @@ from typing import ClassVar
 
 from glowpy.core.elemkind import ElemKind
 from glowpy.graph.function import Function
-from glowpy.graph.node import Node, NodeValue
 from glowpy.graph.nodes_gen import ConvertNode
-from glowpy.passes import RewritePass, Why
+from glowpy.graph.rewrite import Replacement, Why, rule
+from glowpy.passes import RewritePass
 
 __all__ = ["FoldConvertPass"]
 
@@ -32,22 +32,21 @@ class FoldConvertPass(RewritePass):
 
     name: ClassVar[str] = "fold-convert"
 
-    def rewrite(self, f: Function, node: Node, why: Why) -> NodeValue | Node | None:
-        """Looks only at a conversion and what feeds it."""
-        if not isinstance(node, ConvertNode):
-            return None
-        if node.input.type == node.type:
-            return node.input
-        inner = node.input.node
-        if not isinstance(inner, ConvertNode) or inner.input.type.quant or node.type.quant:
+    @rule
+    def convert(self, f: Function, n: ConvertNode, why: Why) -> Replacement:
+        """Takes the input of the conversion before, or of this one."""
+        if n.input.type == n.type:
+            return n.input
+        inner = n.input.node
+        if not isinstance(inner, ConvertNode) or inner.input.type.quant or n.type.quant:
             return None
         if not holds(inner.type.kind, inner.input.type.kind):
             return why.no(
                 f"{inner.type.kind.value} does not hold every {inner.input.type.kind.value}"
             )
-        if inner.input.type == node.type:
+        if inner.input.type == n.type:
             return inner.input
-        return f.create_convert(node.name, node.type, inner.input)
+        return f.create_convert(n.name, n.type, inner.input)
 
 
 def holds(wide: ElemKind, narrow: ElemKind) -> bool:

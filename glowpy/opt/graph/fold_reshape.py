@@ -7,9 +7,9 @@ from typing import ClassVar
 
 from glowpy.core.tensor import Tensor
 from glowpy.graph.function import Function
-from glowpy.graph.node import Node, NodeValue
 from glowpy.graph.nodes_gen import ReshapeNode, SplatNode
-from glowpy.passes import RewritePass, Why
+from glowpy.graph.rewrite import Replacement, Why, rule
+from glowpy.passes import RewritePass
 
 __all__ = ["FoldReshapePass"]
 
@@ -38,19 +38,18 @@ class FoldReshapePass(RewritePass):
     """A larger constant is reshaped only if nothing else uses it: the copy would take memory."""
     name: ClassVar[str] = "fold-reshape"
 
-    def rewrite(self, f: Function, node: Node, why: Why) -> NodeValue | Node | None:
-        """Looks only at a reshape and what feeds it."""
-        if not isinstance(node, ReshapeNode):
-            return None
-        source = node.input
-        if source.type == node.type:
+    @rule
+    def fold(self, f: Function, n: ReshapeNode, why: Why) -> Replacement:
+        """Reshapes what the input is made of in place of the input."""
+        source = n.input
+        if source.type == n.type:
             return source
         if isinstance(source.node, ReshapeNode):
-            if source.node.input.type == node.type:
+            if source.node.input.type == n.type:
                 return source.node.input
-            return f.create_reshape(node.name, node.type, source.node.input)
-        if isinstance(source.node, SplatNode) and node.type.quant == source.type.quant:
-            return f.create_splat(node.name, node.type, source.node.value)
+            return f.create_reshape(n.name, n.type, source.node.input)
+        if isinstance(source.node, SplatNode) and n.type.quant == source.type.quant:
+            return f.create_splat(n.name, n.type, source.node.value)
         constant = source.constant
         if constant is None or not constant.has_elements:
             return None
@@ -58,8 +57,8 @@ class FoldReshapePass(RewritePass):
             return why.no("other nodes use the constant as it is")
         splat = constant.tensor.splat_value
         tensor = (
-            Tensor(node.type, constant.array.reshape(node.type.shape))
+            Tensor(n.type, constant.array.reshape(n.type.shape))
             if splat is None or not source.type.count
-            else Tensor.splat(node.type, constant.array.reshape(-1)[0])
+            else Tensor.splat(n.type, constant.array.reshape(-1)[0])
         )
-        return f.module.create_constant(node.name, tensor, loc=node.loc).value
+        return f.module.create_constant(n.name, tensor, loc=n.loc).value

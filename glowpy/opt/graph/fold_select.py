@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from glowpy.graph.function import Function
-from glowpy.graph.node import Node, NodeValue
+from glowpy.graph.node import NodeValue
 from glowpy.graph.nodes_gen import SelectNode
+from glowpy.graph.rewrite import Replacement, Why, rule
 from glowpy.opt.known import is_all
-from glowpy.passes import RewritePass, Why
+from glowpy.passes import RewritePass
 
 __all__ = ["FoldSelectPass"]
 
@@ -34,16 +35,15 @@ class FoldSelectPass(RewritePass):
 
     name: ClassVar[str] = "fold-select"
 
-    def rewrite(self, f: Function, node: Node, why: Why) -> NodeValue | Node | None:
-        """Looks only at a selection and what feeds it."""
+    @rule
+    def choose(self, f: Function, n: SelectNode, why: Why) -> Replacement:
+        """Takes the value that is chosen everywhere."""
         del f
-        if not isinstance(node, SelectNode):
-            return None
         chosen: NodeValue | None = None
-        if node.lhs is node.rhs or is_all(node.condition, 1):
-            chosen = node.lhs
-        elif is_all(node.condition, 0):
-            chosen = node.rhs
-        if chosen is not None and chosen.type != node.type:
+        if n.lhs is n.rhs or is_all(n.condition, 1):
+            chosen = n.lhs
+        elif is_all(n.condition, 0):
+            chosen = n.rhs
+        if chosen is not None and chosen.type != n.type:
             return why.no("the chosen value would have to be broadcast")
         return chosen

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from glowpy.graph.function import Function
-from glowpy.graph.node import Node, NodeValue
+from glowpy.graph.node import Node
 from glowpy.graph.nodes_gen import ConcatNode, SliceNode, SplatNode
-from glowpy.passes import RewritePass, Why
+from glowpy.graph.rewrite import Replacement, Why, rule
+from glowpy.passes import RewritePass
 
 __all__ = ["FoldSlicePass"]
 
@@ -34,41 +35,40 @@ class FoldSlicePass(RewritePass):
 
     name: ClassVar[str] = "fold-slice"
 
-    def rewrite(self, f: Function, node: Node, why: Why) -> NodeValue | Node | None:
-        """Looks only at a slice and what feeds it."""
+    @rule
+    def fold(self, f: Function, n: SliceNode, why: Why) -> Replacement:
+        """Slices what the input is made of in place of the input."""
         del why
-        if not isinstance(node, SliceNode):
-            return None
-        inner = node.input.node
-        if node.input.type == node.type and all(
-            step == 1 or size == 1 for step, size in zip(node.steps, node.type.shape, strict=True)
+        inner = n.input.node
+        if n.input.type == n.type and all(
+            step == 1 or size == 1 for step, size in zip(n.steps, n.type.shape, strict=True)
         ):
-            return node.input
+            return n.input
         if isinstance(inner, SliceNode):
             starts = tuple(
                 first + second * step
-                for first, second, step in zip(inner.starts, node.starts, inner.steps, strict=True)
+                for first, second, step in zip(inner.starts, n.starts, inner.steps, strict=True)
             )
-            steps = tuple(a * b for a, b in zip(inner.steps, node.steps, strict=True))
-            return f.create_slice(node.name, node.type, inner.input, starts, steps)
+            steps = tuple(a * b for a, b in zip(inner.steps, n.steps, strict=True))
+            return f.create_slice(n.name, n.type, inner.input, starts, steps)
         if isinstance(inner, SplatNode):
-            return f.create_splat(node.name, node.type, inner.value)
-        if isinstance(inner, ConcatNode) and node.type.count:
-            return _of_part(f, node, inner)
+            return f.create_splat(n.name, n.type, inner.value)
+        if isinstance(inner, ConcatNode) and n.type.count:
+            return _of_part(f, n, inner)
         return None
 
 
-def _of_part(f: Function, node: SliceNode, concat: ConcatNode) -> Node | None:
+def _of_part(f: Function, n: SliceNode, concat: ConcatNode) -> Node | None:
     """The same slice of the one input of `concat` that holds all its elements."""
-    axis = concat.axis % node.type.rank
-    first = node.starts[axis]
-    last = first + (node.type.shape[axis] - 1) * node.steps[axis]
+    axis = concat.axis % n.type.rank
+    first = n.starts[axis]
+    last = first + (n.type.shape[axis] - 1) * n.steps[axis]
     begin = 0
     for value in concat.inputs:
         end = begin + value.type.shape[axis]
         if begin <= min(first, last) and max(first, last) < end:
-            starts = list(node.starts)
+            starts = list(n.starts)
             starts[axis] -= begin
-            return f.create_slice(node.name, node.type, value, tuple(starts), node.steps)
+            return f.create_slice(n.name, n.type, value, tuple(starts), n.steps)
         begin = end
     return None

@@ -8,8 +8,9 @@ from typing import ClassVar
 from glowpy.graph.function import Function
 from glowpy.graph.node import Node, NodeValue
 from glowpy.graph.nodes_gen import SplatNode, TransposeNode
+from glowpy.graph.rewrite import Replacement, Why, rule
 from glowpy.opt.permutation import compose, is_identity, keeps_order
-from glowpy.passes import RewritePass, Why
+from glowpy.passes import RewritePass
 
 __all__ = ["FoldTransposePass", "merge"]
 
@@ -39,26 +40,25 @@ class FoldTransposePass(RewritePass):
 
     name: ClassVar[str] = "fold-transpose"
 
-    def rewrite(self, f: Function, node: Node, why: Why) -> NodeValue | Node | None:
-        """Looks only at a transpose and what feeds it."""
+    @rule
+    def fold(self, f: Function, n: TransposeNode, why: Why) -> Replacement:
+        """Transposes what the input is made of in place of the input, or reshapes it."""
         del why
-        if not isinstance(node, TransposeNode):
-            return None
-        inner = node.input.node
-        if is_identity(node.shuffle):
-            return node.input
+        inner = n.input.node
+        if is_identity(n.shuffle):
+            return n.input
         if isinstance(inner, TransposeNode):
-            return merge(f, inner, node)
+            return merge(f, inner, n)
         if isinstance(inner, SplatNode):
-            return f.create_splat(node.name, node.type, inner.value)
-        if keeps_order(node.input.type.shape, node.shuffle):
-            return f.create_reshape(node.name, node.type, node.input)
+            return f.create_splat(n.name, n.type, inner.value)
+        if keeps_order(n.input.type.shape, n.shuffle):
+            return f.create_reshape(n.name, n.type, n.input)
         return None
 
 
-def merge(f: Function, above: TransposeNode, node: TransposeNode) -> NodeValue | Node:
-    """What does the work of `above` and of `node`, which stands behind it."""
-    shuffle = compose(above.shuffle, node.shuffle)
+def merge(f: Function, above: TransposeNode, n: TransposeNode) -> NodeValue | Node:
+    """What does the work of `above` and of `n`, which stands below it."""
+    shuffle = compose(above.shuffle, n.shuffle)
     if is_identity(shuffle):
         return above.input
-    return f.create_transpose(node.name, above.input, shuffle, result_type=node.type)
+    return f.create_transpose(n.name, above.input, shuffle, result_type=n.type)

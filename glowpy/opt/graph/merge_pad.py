@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from glowpy.graph.function import Function
-from glowpy.graph.node import Node, NodeValue
 from glowpy.graph.nodes_gen import AvgPoolNode, ConvolutionNode, PadNode
-from glowpy.passes import RewritePass, Why
+from glowpy.graph.rewrite import Replacement, Why, rule
+from glowpy.passes import RewritePass
 
 __all__ = ["MergePadPass"]
 
@@ -41,26 +41,25 @@ class MergePadPass(RewritePass):
 
     name: ClassVar[str] = "merge-pad"
 
-    def rewrite(self, f: Function, node: Node, why: Why) -> NodeValue | Node | None:
-        """Looks only at a window operator and what feeds it."""
-        if not isinstance(node, (ConvolutionNode, AvgPoolNode)):
-            return None
-        inner = node.inputs[0].node
+    @rule
+    def merge(self, f: Function, n: ConvolutionNode | AvgPoolNode, why: Why) -> Replacement:
+        """The window operator on what was padded."""
+        inner = n.input.node
         if not isinstance(inner, PadNode):
             return None
-        reason = _refused(node, inner)
+        reason = _refused(n, inner)
         if reason:
             return why.no(reason)
         rank = inner.type.rank
         around = (*inner.pads[1 : rank - 1], *inner.pads[rank + 1 : -1])
-        attrs = {**node.attrs, "pads": tuple(a + b for a, b in zip(node.pads, around, strict=True))}
-        if isinstance(node, AvgPoolNode):
+        attrs = {**n.attrs, "pads": tuple(a + b for a, b in zip(n.pads, around, strict=True))}
+        if isinstance(n, AvgPoolNode):
             attrs["count_include_pads"] = True
-        inputs = [inner.input, *node.inputs[1:]]
-        return f.create(type(node), node.name, inputs, attrs, node.type)
+        inputs = [inner.input, *n.inputs[1:]]
+        return f.create(type(n), n.name, inputs, attrs, n.type)
 
 
-def _refused(node: ConvolutionNode | AvgPoolNode, pad: PadNode) -> str:
+def _refused(n: ConvolutionNode | AvgPoolNode, pad: PadNode) -> str:
     """Why the padding cannot be merged; empty if it can."""
     rank = pad.type.rank
     if pad.value != 0 or pad.type.quant is not None:
@@ -69,10 +68,10 @@ def _refused(node: ConvolutionNode | AvgPoolNode, pad: PadNode) -> str:
         return "the padding crops"
     if any(pad.pads[i] for i in (0, rank - 1, rank, 2 * rank - 1)):
         return "the padding is not only of spatial dimensions"
-    if isinstance(node, ConvolutionNode):
+    if isinstance(n, ConvolutionNode):
         return ""
-    if node.ceil:
+    if n.ceil:
         return "the pool rounds its shape up"
-    if any(node.pads) and not node.count_include_pads:
+    if any(n.pads) and not n.count_include_pads:
         return "the pool does not count its own pads"
     return ""

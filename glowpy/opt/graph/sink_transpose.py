@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -12,7 +12,7 @@ from glowpy.core.schema import Trait
 from glowpy.core.tensor import Tensor
 from glowpy.core.type import Shape, Type
 from glowpy.graph.function import Function
-from glowpy.graph.node import Node, NodeValue, Operand
+from glowpy.graph.node import Constant, Node, NodeValue, Operand
 from glowpy.graph.nodes_gen import (
     BroadcastNode,
     PadNode,
@@ -21,9 +21,10 @@ from glowpy.graph.nodes_gen import (
     SplatNode,
     TransposeNode,
 )
+from glowpy.graph.rewrite import Replacement, Why, rule, rule_where
 from glowpy.opt.graph.fold_transpose import merge
 from glowpy.opt.permutation import inverse, is_identity, keeps_order, permuted
-from glowpy.passes import RewritePass, Why
+from glowpy.passes import RewritePass
 from glowpy.support.text import Attr
 
 __all__ = ["SinkTransposePass"]
@@ -60,53 +61,84 @@ class SinkTransposePass(RewritePass):
 
     name: ClassVar[str] = "sink-transpose"
 
-    def rewrite(self, f: Function, node: Node, why: Why) -> NodeValue | Node | None:
-        """One step: past `node`, if all its inputs agree.
+    @rule
+    def meet(self, f: Function, n: TransposeNode, why: Why) -> Replacement:
+        """Merges transposes that meet; the one below would overtake the other otherwise."""
+        above = _above(n, n.inputs, why)
+        return merge(f, above, n) if above is not None else None
 
-        Transposes that meet are merged on the spot. The one below would overtake the other otherwise,
-        and a pair a visit would meet.
-        """
-        above = [v.node for v in node.inputs if isinstance(v.node, TransposeNode)]
-        if not above or len(node.results) != 1:
+    @rule_where(lambda schema: Trait.ELEMENTWISE in schema.traits)
+    def pass_elementwise(self, f: Function, n: Node, why: Why) -> Replacement:
+        """Takes all operands from before their transposes."""
+        above = _above(n, n.inputs, why)
+        if above is None:
             return None
-        if node.predicate is not None and node.predicate.type.count > 1:
-            return why.no("its predicate is not transposed")
-        if isinstance(node, TransposeNode):
-            return merge(f, above[0], node)
-        moved = self._moved(f, node, above[0], why)
-        if moved is None:
-            return None
-        below, shuffle = moved
-        if is_identity(shuffle):
-            return below
-        return f.create_transpose(node.name, below, tuple(shuffle), result_type=node.type)
-
-    def _moved(
-        self, f: Function, node: Node, above: TransposeNode, why: Why
-    ) -> tuple[Node, Sequence[int]] | None:
-        """The node without the transposes above it, and the shuffle to put behind it."""
         shuffle = above.shuffle
-        if node.has(Trait.ELEMENTWISE):
-            inputs = [_untransposed(f, value, shuffle) for value in node.inputs]
-            if len(shuffle) != node.type.rank or None in inputs:
-                why.no("not all inputs are transposed alike")
+        inputs = _all_untransposed(f, n, n.inputs, shuffle, why)
+        if inputs is None:
+            return None
+        return _behind(f, n, _rebuilt(f, n, inputs, {}, shuffle), shuffle)
+
+    @rule_where(lambda schema: Trait.AXES in schema.traits)
+    def pass_axes(self, f: Function, n: Node, why: Why) -> Replacement:
+        """Renumbers the axes; inputs after the data stay as they are."""
+        data = n.inputs if n.SCHEMA.variadic else n.inputs[:1]
+        above = _above(n, data, why)
+        if above is None:
+            return None
+        shuffle = above.shuffle
+        inputs = _all_untransposed(f, n, data, shuffle, why)
+        if inputs is None:
+            return None
+        attrs: dict[str, Attr] = {}
+        if "axis" in n.attrs:
+            attrs["axis"] = shuffle[n.attrs["axis"]]
+        if "axes" in n.attrs:
+            attrs["axes"] = tuple(sorted(shuffle[axis] for axis in n.attrs["axes"]))
+        moved = _rebuilt(f, n, [*inputs, *n.inputs[len(data) :]], attrs, shuffle)
+        return _behind(f, n, moved, shuffle)
+
+    @rule
+    def pass_places(
+        self, f: Function, n: PadNode | SliceNode | BroadcastNode, why: Why
+    ) -> Replacement:
+        """Reorders what the attributes say of each dimension."""
+        above = _above(n, n.inputs, why)
+        if above is None:
+            return None
+        shuffle, attrs = above.shuffle, dict[str, Attr]()
+        if isinstance(n, PadNode):
+            begins, ends = n.pads[: len(shuffle)], n.pads[len(shuffle) :]
+            attrs["pads"] = (*_placed(begins, shuffle), *_placed(ends, shuffle))
+        if isinstance(n, SliceNode):
+            attrs["starts"] = _placed(n.starts, shuffle)
+            attrs["steps"] = _placed(n.steps, shuffle)
+        return _behind(f, n, _rebuilt(f, n, [above.input], attrs, shuffle), shuffle)
+
+    @rule
+    def pass_reshape(self, f: Function, n: ReshapeNode, why: Why) -> Replacement:
+        """Reshapes first, if dimensions that are merged are neighbours before the transpose too."""
+        above = _above(n, n.inputs, why)
+        return _past_reshape(f, n, above, why) if above is not None else None
+
+
+def _above(n: Node, values: Sequence[NodeValue], why: Why) -> TransposeNode | None:
+    """The first transpose that computes one of `values`, inputs of `n`, if `n` can be moved before it."""
+    for value in values:
+        above = value.node
+        if isinstance(above, TransposeNode):
+            if n.predicate is not None and n.predicate.type.count > 1:
+                why.no("its predicate is not transposed")
                 return None
-            return _rebuilt(f, node, [v for v in inputs if v is not None], {}, shuffle), shuffle
-        if node.has(Trait.AXES):
-            return _past_axes(f, node, shuffle, why)
-        if isinstance(node, PadNode):
-            begins, ends = node.pads[: len(shuffle)], node.pads[len(shuffle) :]
-            pads = (*_placed(begins, shuffle), *_placed(ends, shuffle))
-            return _rebuilt(f, node, [above.input], {"pads": pads}, shuffle), shuffle
-        if isinstance(node, SliceNode):
-            starts, steps = _placed(node.starts, shuffle), _placed(node.steps, shuffle)
-            attrs: dict[str, Attr] = {"starts": starts, "steps": steps}
-            return _rebuilt(f, node, [above.input], attrs, shuffle), shuffle
-        if isinstance(node, BroadcastNode):
-            return _rebuilt(f, node, [above.input], {}, shuffle), shuffle
-        if isinstance(node, ReshapeNode):
-            return _past_reshape(f, node, above, why)
-        return None
+            return above if len(n.results) == 1 else None
+    return None
+
+
+def _behind(f: Function, n: Node, moved: Node, shuffle: Sequence[int]) -> Node:
+    """The result of `n` from that of `moved`."""
+    if is_identity(shuffle):
+        return moved
+    return f.create_transpose(n.name, moved, tuple(shuffle), result_type=n.type)
 
 
 def _placed(values: Sequence[int], shuffle: Sequence[int]) -> tuple[int, ...]:
@@ -125,70 +157,71 @@ def _rebuilt(
     return f.create(node.__class__, node.name, inputs, {**node.attrs, **attrs}, type)
 
 
-def _untransposed(f: Function, value: NodeValue, shuffle: Sequence[int]) -> Operand | None:
-    """What stands for `value` among untransposed operands; None if that costs a transpose."""
+def _all_untransposed(
+    f: Function, n: Node, values: Sequence[NodeValue], shuffle: Sequence[int], why: Why
+) -> list[Operand] | None:
+    """What stands for `values`, inputs of `n`, among untransposed ones; None if that costs a transpose."""
+    makers = [_untransposed(f, value, shuffle) for value in values]
+    if None in makers or len(shuffle) != n.type.rank:
+        why.no("not all inputs are transposed alike")
+        return None
+    return [make() for make in makers if make is not None]
+
+
+def _untransposed(
+    f: Function, value: NodeValue, shuffle: Sequence[int]
+) -> Callable[[], Operand] | None:
+    """Makes what stands for `value` among untransposed operands; None if that costs a transpose."""
     node, back = value.node, inverse(shuffle)
     if isinstance(node, TransposeNode) and node.shuffle == shuffle:
-        return node.input
+        return lambda: node.input
     if value.type.count == 1:
-        return value
+        return lambda: value
     if value.type.rank > len(shuffle) or value.type.quant is not None:
         return None
     wide = value.type.with_shape((1,) * (len(shuffle) - value.type.rank) + value.type.shape)
     type = permuted(wide, back)
     constant = value.constant
     if constant is not None and constant.has_elements:
-        array = constant.array.reshape(wide.shape).transpose(back)
-        made = array if constant.tensor.splat_value is not None else np.ascontiguousarray(array)
-        return f.module.create_constant(constant.name, Tensor(type, made), loc=constant.loc)
+        return lambda: _transposed_constant(f, constant, wide, back)
     if isinstance(node, SplatNode):
-        return f.create_splat(node.name, type, node.value)
+        return lambda: f.create_splat(node.name, type, node.value)
     if keeps_order(wide.shape, back):
-        return f.create_reshape(value.name, type, value)
+        return lambda: f.create_reshape(value.name, type, value)
     return None
 
 
-def _past_axes(
-    f: Function, node: Node, shuffle: Sequence[int], why: Why
-) -> tuple[Node, Sequence[int]] | None:
-    """Renumbers the axes; inputs behind the data stay as they are."""
-    data = node.inputs if node.SCHEMA.variadic else node.inputs[:1]
-    inputs = [_untransposed(f, v, shuffle) if v.type.rank == len(shuffle) else None for v in data]
-    if None in inputs:
-        why.no("not all inputs are transposed alike")
-        return None
-    attrs: dict[str, Attr] = {}
-    if "axis" in node.attrs:
-        attrs["axis"] = shuffle[node.attrs["axis"]]
-    if "axes" in node.attrs:
-        attrs["axes"] = tuple(sorted(shuffle[axis] for axis in node.attrs["axes"]))
-    kept = [v for v in inputs if v is not None]
-    return _rebuilt(f, node, [*kept, *node.inputs[len(data) :]], attrs, shuffle), shuffle
+def _transposed_constant(
+    f: Function, constant: Constant, wide: Type, shuffle: Sequence[int]
+) -> Constant:
+    array = constant.array.reshape(wide.shape).transpose(shuffle)
+    if constant.tensor.splat_value is None:
+        array = np.ascontiguousarray(array)
+    tensor = Tensor(permuted(wide, shuffle), array)
+    return f.module.create_constant(constant.name, tensor, loc=constant.loc)
 
 
-def _past_reshape(
-    f: Function, node: ReshapeNode, above: TransposeNode, why: Why
-) -> tuple[Node, Sequence[int]] | None:
-    """Reshapes first, if dimensions that are merged are neighbours before the transpose too.
+def _past_reshape(f: Function, n: ReshapeNode, above: TransposeNode, why: Why) -> Replacement:
+    """The reshape of what is not transposed, transposed.
 
-    If they are not, the transpose is split in one that brings them together and one that can go
-    behind the reshape. That is done only where the latter meets transposes: a channel shuffle
-    (ShuffleNet) ends so between two convolutions.
+    If dimensions that are merged are no neighbours before the transpose, that is split in one that
+    brings them together and one that can go below the reshape. That is done only where the latter
+    meets transposes: a channel shuffle (ShuffleNet) ends so between two convolutions.
     """
-    source, shape = above.input, node.type.shape
-    found = _orders_before(source.type.shape, above.shuffle, shape)
-    if found is None or node.type.quant is not None:
-        why.no("nothing is known of empty dimensions and of quantized reshapes")
-        return None
-    first, order = found
+    source, shape = above.input, n.type.shape
+    orders = _orders_before(source.type.shape, above.shuffle, shape)
+    if orders is None or n.type.quant is not None:
+        return why.no("nothing is known of empty dimensions and of quantized reshapes")
+    first, order = orders
     if not keeps_order(source.type.shape, first):
-        meets = all(isinstance(user, TransposeNode) for user in node.result.users)
+        meets = all(isinstance(user, TransposeNode) for user in n.result.users)
         if is_identity(order) or not meets:
-            why.no("the reshape merges dimensions that are not neighbours before the transpose")
-            return None
+            return why.no(
+                "the reshape merges dimensions that are not neighbours before the transpose"
+            )
         source = f.create_transpose(above.name, source, first).result
-    type = Type(node.type.kind, tuple(shape[axis] for axis in order))
-    return f.create_reshape(node.name, type, source), inverse(order)
+    type = Type(n.type.kind, tuple(shape[axis] for axis in order))
+    return _behind(f, n, f.create_reshape(n.name, type, source), inverse(order))
 
 
 def _orders_before(

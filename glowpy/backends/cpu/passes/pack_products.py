@@ -24,8 +24,9 @@ from glowpy.core.type import Type
 from glowpy.graph.function import Function
 from glowpy.graph.node import Constant, Node, NodeValue, Operand
 from glowpy.graph.nodes_gen import ConvolutionNode, MatMulNode
+from glowpy.graph.rewrite import Replacement, Why, rule
 from glowpy.irgen import scratch
-from glowpy.passes import RewritePass, Why
+from glowpy.passes import RewritePass
 
 __all__ = ["PackProductsPass"]
 
@@ -57,15 +58,9 @@ class PackProductsPass(RewritePass):
     variant: Variant
     name: ClassVar[str] = "pack-products"
 
-    def rewrite(self, f: Function, node: Node, why: Why) -> NodeValue | Node | None:
-        """The packed product, or None."""
-        if isinstance(node, ConvolutionNode):
-            return self._convolution(f, node, why)
-        if isinstance(node, MatMulNode):
-            return self._mat_mul(f, node, why)
-        return None
-
-    def _convolution(self, f: Function, n: ConvolutionNode, why: Why) -> Node | NodeValue | None:
+    @rule
+    def convolution(self, f: Function, n: ConvolutionNode, why: Why) -> Replacement:
+        """The packed convolution."""
         if n.type.kind is not ElemKind.F32 or len(n.kernels) > 2:
             return why.no("only f32 in one or two spatial dimensions is packed")
         constant = n.filter.constant
@@ -120,7 +115,9 @@ class PackProductsPass(RewritePass):
             tile_rows=tile.rows, tile_cols=tile.cols, tile_vectors=tile.vectors,
         )  # fmt: skip
 
-    def _mat_mul(self, f: Function, n: MatMulNode, why: Why) -> Node | NodeValue | None:
+    @rule
+    def mat_mul(self, f: Function, n: MatMulNode, why: Why) -> Replacement:
+        """The packed matrix product."""
         if n.type.kind is not ElemKind.F32 or n.rhs.type.rank != 2:
             return why.no("only f32 with a right side of rank 2 is packed")
         constant = n.rhs.constant

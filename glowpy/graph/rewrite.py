@@ -1,0 +1,234 @@
+"""The rewrite engine: rules for classes of nodes, and the worklist that applies them until none fits.
+
+A rule is a method of a rewrite pass. It takes one node and returns what replaces the node's first
+result, the node itself if it was changed in place, or None:
+
+    @rule
+    def merge(self, f: Function, n: TransposeNode, why: Why) -> Replacement: ...
+
+`@rule` takes the classes of nodes from the annotation, `@rule_where(test)` all whose schema passes
+the test. A node without rules costs nothing but a look into a table.
+
+- A rule looks at its node, at what computes the node's inputs, at whether that has other users, and
+  at the users of the node's results. After a rewrite only those nodes are visited again for which
+  one of these is new. What depends on nodes farther away is found in a pipeline's next round.
+- A rule that returns None has changed nothing; InternalError otherwise.
+- What a rule creates gets the location and the predicate of the node it replaces.
+- Nodes are visited in topological order, and what a rule creates at once: the result depends on
+  nothing but the graph and the order of the rules.
+"""
+
+from __future__ import annotations
+
+import inspect
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar, Protocol, TypeAlias, get_args, get_type_hints
+
+from glowpy.core.schema import NodeSchema
+from glowpy.graph.function import Function
+from glowpy.graph.node import Node, NodeValue, value_of
+from glowpy.support.errors import InternalError
+
+__all__ = ["Replacement", "Rewriter", "Rule", "RuleOwner", "Why", "rule", "rule_where"]
+
+Replacement: TypeAlias = NodeValue | Node | None
+"""What a rule returns: the new value, the node itself if it was changed in place, or None."""
+
+
+class Why:
+    """Where a rule says why it does not apply to a pattern it knows."""
+
+    def __init__(self) -> None:
+        self.reasons: list[str] = []
+
+    def no(self, reason: str) -> NodeValue | None:
+        """Refuses, with a reason for `--explain`; returns None, for the rule to return."""
+        self.reasons.append(reason)
+        return None
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One rewrite: a method `(self, f, n, why)`, and the classes of nodes it is for."""
+
+    function: Callable[..., Replacement]
+    test: Callable[[NodeSchema], bool] | None = None
+    """Chooses classes by their schema; None for those in the annotation of `n`."""
+
+    @cached_property
+    def _annotated(self) -> tuple[type, ...]:
+        name = list(inspect.signature(self.function).parameters)[2]
+        annotation = get_type_hints(self.function)[name]
+        return get_args(annotation) or (annotation,)
+
+    def is_for(self, cls: type[Node]) -> bool:
+        """Whether nodes of class `cls` are tried."""
+        return cls in self._annotated if self.test is None else self.test(cls.SCHEMA)
+
+
+def rule(function: Callable[..., Replacement]) -> Rule:
+    """Makes a method a rule for the node class, or the union of classes, in its annotation."""
+    return Rule(function)
+
+
+def rule_where(
+    test: Callable[[NodeSchema], bool],
+) -> Callable[[Callable[..., Replacement]], Rule]:
+    """Makes a method a rule for every node class whose schema passes the test."""
+    return lambda function: Rule(function, test)
+
+
+class RuleOwner(Protocol):
+    """A rewrite pass, as the engine sees it."""
+
+    rules: ClassVar[tuple[Rule, ...]]
+
+
+_Bound: TypeAlias = tuple[int, RuleOwner, Callable[..., Replacement]]
+
+_LIMIT = 64
+"""Rewrites for each node at most; rules that undo each other would never end."""
+
+
+class Rewriter:
+    """Applies the rules of some passes to one function until none fits.
+
+    Attributes:
+        tried: How often rules were tried, for each owner.
+        applied: How often rules were applied, for each owner.
+        seconds: Time spent, for each owner.
+    """
+
+    def __init__(
+        self,
+        f: Function,
+        owners: Sequence[RuleOwner],
+        *,
+        check: Callable[[Function, Iterable[Node]], None] | None = None,
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        self._f = f
+        self._owners = owners
+        self._check = check
+        self._clock = clock
+        self._rules: dict[type[Node], list[_Bound]] = {}
+        self._stack: list[Node] = []
+        self._pending: set[Node] = set()
+        self._why = Why()
+        self._refusals: dict[tuple[Node, int], list[str]] = {}
+        self.tried = [0] * len(owners)
+        self.applied = [0] * len(owners)
+        self.seconds = [0.0] * len(owners)
+
+    def run(self) -> bool:
+        """Visits all nodes, and again what changed; True iff any rule was applied.
+
+        Raises InternalError if the rules do not come to an end.
+        """
+        f, stack, pending = self._f, self._stack, self._pending
+        self._push(f.topological())
+        limit = _LIMIT * (f.num_nodes + 1)
+        now = self._clock()
+        while stack:
+            node = stack.pop()
+            pending.remove(node)
+            if node not in f:
+                continue
+            rules = self._rules.get(type(node))
+            if rules is None:
+                rules = self._rules_for(type(node))
+            if rules and self._visit(node, rules, now):
+                limit -= 1
+                if limit < 0:
+                    raise InternalError(f"@{f.name}: rewriting does not end at %{node.name}")
+            if rules:
+                now = self._clock()
+        return any(self.applied)
+
+    @property
+    def reasons(self) -> list[str]:
+        """Why rules did not apply to what is in the function now, each time with the node's name."""
+        return [
+            f"%{node.name}: {reason}"
+            for (node, _), reasons in self._refusals.items()
+            if node in self._f
+            for reason in reasons
+        ]
+
+    def _rules_for(self, cls: type[Node]) -> list[_Bound]:
+        chosen: list[_Bound] = [
+            (index, owner, rule.function)
+            for index, owner in enumerate(self._owners)
+            for rule in owner.rules
+            if rule.is_for(cls)
+        ]
+        self._rules[cls] = chosen
+        return chosen
+
+    def _visit(self, node: Node, rules: list[_Bound], start: float) -> bool:
+        """Tries `rules` in order and applies the first that fits; says whether one did."""
+        f, why = self._f, self._why
+        nodes, constants = f.num_nodes, f.module.num_constants
+        with f.replacing(node):
+            for position, (index, owner, function) in enumerate(rules):
+                replacement = function(owner, f, node, why)
+                self.tried[index] += 1
+                if why.reasons or self._refusals:
+                    self._note(node, position)
+                if replacement is not None:
+                    self._apply(node, value_of(replacement), f.newest(f.num_nodes - nodes))
+                    self.applied[index] += 1
+                    self.seconds[index] += self._clock() - start
+                    return True
+                if (nodes, constants) != (f.num_nodes, f.module.num_constants):
+                    raise InternalError(
+                        f"%{node.name}: a rule of {owner} changed the graph and then refused"
+                    )
+                now = self._clock()
+                self.seconds[index] += now - start
+                start = now
+        return False
+
+    def _note(self, node: Node, position: int) -> None:
+        """Keeps what the rule said on its last visit only."""
+        self._refusals.pop((node, position), None)
+        if self._why.reasons:
+            self._refusals[node, position] = self._why.reasons
+            self._why.reasons = []
+
+    def _apply(self, node: Node, replacement: NodeValue, created: list[Node]) -> None:
+        f, users = self._f, node.result.users
+        changed = [*created, *users]
+        if replacement.producer is node:
+            changed.append(node)
+            affected = [node]
+        else:
+            affected = f.replace(node, (replacement, *node.results[1:]))
+        if self._check is not None:
+            self._check(f, [each for each in changed if each in f])
+        self._push(self._neighbours(affected))
+        if replacement.node is not None:
+            self._push((replacement.node,))
+        self._push(changed)
+
+    def _neighbours(self, nodes: Iterable[Node]) -> list[Node]:
+        """What computed the operands of `nodes`, and who is now the only user of one of them."""
+        neighbours: dict[Node, None] = {}
+        for node in nodes:
+            for value in node.operand_values:
+                if value.node is not None:
+                    neighbours[value.node] = None
+                if value.num_users == 1:
+                    neighbours[value.uses[0][0]] = None
+        return list(neighbours)
+
+    def _push(self, nodes: Sequence[Node]) -> None:
+        """Puts `nodes` on the stack, to be visited in this order, but for those that wait there."""
+        stack, pending = self._stack, self._pending
+        for node in reversed(nodes):
+            if node not in pending:
+                pending.add(node)
+                stack.append(node)
