@@ -86,6 +86,10 @@ class Pass(ABC, Generic[T]):
     def run(self, f: T, ctx: PassContext) -> bool:
         """Changes `f`; True iff anything changed."""
 
+    def flattened(self) -> Iterator[Pass[T]]:
+        """This pass, or the passes it is made of, in order."""
+        yield self
+
 
 GraphPass = Pass[Function]
 IRPass = Pass[IRFunction]
@@ -107,10 +111,7 @@ class Pipeline(Pass[T]):
     def flattened(self) -> Iterator[Pass[T]]:
         """Every pass in order, those of inner pipelines in their place."""
         for inner in self.passes:
-            if isinstance(inner, Pipeline):
-                yield from inner.flattened()
-            else:
-                yield inner
+            yield from inner.flattened()
 
     def run(self, f: T, ctx: PassContext) -> bool:
         """Runs the passes, verifying and reporting after each as the context says."""
@@ -176,6 +177,10 @@ class Rewrites(GraphPass):
 
     passes: Sequence[RewritePass]
     name: ClassVar[str] = "rewrite"
+
+    def flattened(self) -> Iterator[GraphPass]:
+        """The rewrite passes in order."""
+        yield from self.passes
 
     def run(self, f: Function, ctx: PassContext) -> bool:
         """Applies the rules of all passes until none fits."""

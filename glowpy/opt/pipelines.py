@@ -66,9 +66,7 @@ IR_DEFAULT: tuple[IRPass, ...] = (
 """What the recipe runs on the IR, in order. Only the last two care where allocs and deallocs stand."""
 
 GRAPH_PASSES: dict[str, GraphPass] = {
-    each.name: each
-    for step in GRAPH_DEFAULT
-    for each in (step.passes if isinstance(step, Rewrites) else (step,))
+    each.name: each for step in GRAPH_DEFAULT for each in step.flattened()
 }
 """Every graph pass by its name, for `glowpy opt`."""
 
