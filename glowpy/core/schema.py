@@ -76,15 +76,14 @@ class Access(Enum):
     INOUT = "@inout"
     SCRATCH = "@scratch"
 
-    @property
-    def reads(self) -> bool:
-        """Whether the content before the instruction matters."""
-        return self in (Access.IN, Access.INOUT)
+    reads: bool
+    """Whether the content before the instruction matters."""
+    writes: bool
+    """Whether the content changes."""
 
-    @property
-    def writes(self) -> bool:
-        """Whether the content changes."""
-        return self is not Access.IN
+    def __init__(self, spelling: str) -> None:
+        self.reads = spelling in ("@in", "@inout")
+        self.writes = spelling != "@in"
 
 
 @dataclass(frozen=True, slots=True)

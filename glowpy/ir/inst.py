@@ -31,7 +31,7 @@ class Instruction:
     SCHEMA: ClassVar[InstSchema]
     BACKEND: ClassVar[str] = ""
 
-    __slots__ = ("_operands", "attrs", "loc", "name", "predicate")
+    __slots__ = ("attrs", "loc", "name", "operands", "predicate")
 
     def __init__(
         self,
@@ -46,7 +46,8 @@ class Instruction:
             raise InternalError(
                 f"{self.SCHEMA.mnemonic}: expected {len(self.SCHEMA.operands)} operands, got {len(operands)}"
             )
-        self._operands = list(operands)
+        self.operands = self._refs(operands)
+        """The operands in schema order, without the predicate."""
         self.attrs: dict[str, Any] = dict(attrs)
         self.name = name
         """The node this instruction was generated for; names its kernel in machine code."""
@@ -54,12 +55,10 @@ class Instruction:
         self.predicate = predicate
         """A bool value that says where the result matters, or None."""
 
-    @property
-    def operands(self) -> tuple[OperandRef, ...]:
-        """The operands in schema order, without the predicate."""
+    def _refs(self, values: Sequence[Value]) -> tuple[OperandRef, ...]:
         return tuple(
             OperandRef(spec.name, spec.access, value)
-            for spec, value in zip(self.SCHEMA.operands, self._operands, strict=True)
+            for spec, value in zip(self.SCHEMA.operands, values, strict=True)
         )
 
     def has(self, trait: Trait) -> bool:
@@ -68,27 +67,35 @@ class Instruction:
 
     def set_operand(self, index: int, value: Value) -> None:
         """Makes operand `index` refer to `value`."""
-        self._operands[index] = value
+        values = [ref.value for ref in self.operands]
+        values[index] = value
+        self.operands = self._refs(values)
 
     def replace_value(self, old: Value, new: Value) -> None:
         """Makes every operand (and the predicate) that is `old` refer to `new`."""
-        self._operands = [new if value is old else value for value in self._operands]
+        self.operands = self._refs(
+            [new if ref.value is old else ref.value for ref in self.operands]
+        )
         if self.predicate is old:
             self.predicate = new
 
     def reads(self) -> Iterator[Value]:
         """The values whose content before the instruction matters, the predicate among them."""
-        yield from (ref.value for ref in self.operands if ref.access.reads)
+        for ref in self.operands:
+            if ref.access.reads:
+                yield ref.value
         if self.predicate is not None:
             yield self.predicate
 
     def writes(self) -> Iterator[Value]:
         """The values whose content changes."""
-        yield from (ref.value for ref in self.operands if ref.access.writes)
+        for ref in self.operands:
+            if ref.access.writes:
+                yield ref.value
 
     def structural_key(self) -> Hashable:
         """Equal for two instructions iff they do the same to the same memory."""
-        operands = tuple(id(value) for value in self._operands)
+        operands = tuple(id(ref.value) for ref in self.operands)
         return (type(self), print_attrs(self.attrs), operands, id(self.predicate))
 
     def is_equal(self, other: Instruction) -> bool:
@@ -113,7 +120,7 @@ class OperandField:
     @overload
     def __get__(self, inst: Instruction, cls: type) -> Value: ...
     def __get__(self, inst: Instruction | None, cls: type) -> Self | Value:
-        return self if inst is None else inst._operands[self._index]
+        return self if inst is None else inst.operands[self._index].value
 
 
 class ValueInstruction(Instruction):

@@ -41,8 +41,8 @@ class Value:
     def base(self) -> Value:
         """The weight or allocated buffer whose memory this value lies in."""
         value = self
-        while (source := value.source) is not None:
-            value = source
+        while (definition := value.definition) is not None and definition.operands:
+            value = definition.operands[0].value
         return value
 
     @property
