@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from bisect import insort
+from bisect import bisect_left, insort
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from operator import attrgetter
 
 from glowpy.ir.inst import Instruction
 from glowpy.ir.insts_gen import AllocInst, DeallocInst, ViewInst
 from glowpy.ir.irfunction import IRFunction
 from glowpy.ir.value import Value
 
-__all__ = ["Event", "Events", "Lifetime", "lifetimes"]
+__all__ = ["Event", "Events", "Lifetime", "events_between", "lifetimes"]
 
 
 @dataclass(slots=True)
@@ -50,14 +51,23 @@ def lifetimes(f: IRFunction) -> dict[Value, Lifetime]:
     return lives
 
 
-@dataclass(frozen=True, slots=True, order=True)
+@dataclass(frozen=True, slots=True)
 class Event:
     """One instruction reads or writes one value."""
 
     index: int
-    value: Value = field(compare=False)
-    reads: bool = field(compare=False)
-    writes: bool = field(compare=False)
+    value: Value
+    reads: bool
+    writes: bool
+
+
+_index = attrgetter("index")
+
+
+def events_between(events: list[Event], start: int, stop: int) -> list[Event]:
+    """Those of `events`, which are in program order, at slots from `start` up to, but not including, `stop`."""
+    first = bisect_left(events, start, key=_index)
+    return events[first : bisect_left(events, stop, first, key=_index)]
 
 
 class Events:
@@ -65,7 +75,7 @@ class Events:
 
     Instructions keep the index they had when the pass began. Each index is a slot that may hold
     several instructions or none; `program` is what the pass leaves. Building it takes linear
-    time, a merge takes time linear in the events and uses of the merged buffers.
+    time, a merge takes time linear in the events and uses of the buffer that ends.
     """
 
     def __init__(self, f: IRFunction) -> None:
@@ -75,7 +85,7 @@ class Events:
         self.dealloc: dict[Value, int] = {}
         """The slot of every buffer's dealloc."""
         self._events: dict[Value, list[Event]] = {}
-        self._uses: dict[Value, list[tuple[int, Instruction]]] = {}
+        self._uses: dict[Value, dict[Instruction, int]] = {}
         for index, inst in enumerate(f.instructions):
             self._enter(index, inst)
 
@@ -86,15 +96,14 @@ class Events:
         if isinstance(inst, DeallocInst):
             self.dealloc[inst.buffer] = index
             return
-        predicate = [inst.predicate] if inst.predicate is not None else []
-        for value in dict.fromkeys((*(ref.value for ref in inst.operands), *predicate)):
-            self._uses.setdefault(value, []).append((index, inst))
-        if not isinstance(inst, ViewInst):
-            for ref in inst.operands:
-                event = Event(index, ref.value, ref.access.reads, ref.access.writes)
-                self._events.setdefault(ref.value.base, []).append(event)
-            for value in predicate:
-                self._events.setdefault(value.base, []).append(Event(index, value, True, False))
+        accesses = [(ref.value, ref.access.reads, ref.access.writes) for ref in inst.operands]
+        if inst.predicate is not None:
+            accesses.append((inst.predicate, True, False))
+        for value, reads, writes in accesses:
+            self._uses.setdefault(value, {})[inst] = index
+            if not isinstance(inst, ViewInst):
+                event = Event(index, value, reads, writes)
+                self._events.setdefault(value.base, []).append(event)
 
     @property
     def program(self) -> list[Instruction]:
@@ -113,23 +122,26 @@ class Events:
         """The slot of the last event of `value`'s memory."""
         return self.of(value)[-1].index
 
+    def between(self, value: Value, start: int, stop: int) -> list[Event]:
+        """The events of `value`'s memory at slots from `start` up to, but not including, `stop`."""
+        return events_between(self.of(value), start, stop)
+
     def within(self, value: Value, start: int, stop: int) -> Iterator[Event]:
-        """Events that touch bytes of `value`, at slots from `start` up to, but not including, `stop`."""
-        for event in self.of(value):
-            if start <= event.index < stop and event.value.overlaps(value):
-                yield event
+        """Those of `between` that touch bytes of `value` itself."""
+        return (e for e in self.between(value, start, stop) if e.value.overlaps(value))
 
     def used_before(self, value: Value, index: int) -> bool:
         """Whether an instruction before slot `index`, be it a view, names `value`."""
-        return any(slot < index for slot, _ in self._uses.get(value, []))
+        return any(slot < index for slot in self._uses.get(value, {}).values())
 
     def forget(self, index: int, inst: Instruction) -> None:
         """Removes `inst` from slot `index`, with its events."""
         self.slots[index].remove(inst)
-        for ref in inst.operands:
-            base = ref.value.base
-            self._events[base] = [e for e in self._events[base] if e.index != index]
-            self._uses[ref.value] = [use for use in self._uses[ref.value] if use[1] is not inst]
+        for value in {ref.value: None for ref in inst.operands}:
+            events = self._events[value.base]
+            first = bisect_left(events, index, key=_index)
+            del events[first : bisect_left(events, index + 1, first, key=_index)]
+            del self._uses[value][inst]
 
     def merge(self, old: Value, new: Value) -> None:
         """Makes everything that names the buffer `old` name `new` instead, and ends the life of `old`.
@@ -139,13 +151,14 @@ class Events:
         """
         events = self._events.pop(old, [])
         self._end(old, new.base)
-        for index, inst in self._uses.pop(old, []):
+        uses = self._uses.pop(old, {})
+        for inst in uses:
             inst.replace_value(old, new)
-            self._uses.setdefault(new, []).append((index, inst))
+        self._uses.setdefault(new, {}).update(uses)
         target = self._events.setdefault(new.base, [])
         for event in events:
             value = new if event.value is old else event.value
-            insort(target, Event(event.index, value, event.reads, event.writes))
+            insort(target, Event(event.index, value, event.reads, event.writes), key=_index)
 
     def _end(self, old: Value, base: Value) -> None:
         start, stop = self.alloc.pop(old), self.dealloc.pop(old)
@@ -170,9 +183,9 @@ class Events:
         index = self.alloc[buffer]
         slot = self.slots[index]
         slot.insert(next(i for i, inst in enumerate(slot) if inst is buffer.definition), view)
-        self._uses.setdefault(view.source, []).append((index, view))
+        self._uses.setdefault(view.source, {})[view] = index
 
     def append(self, index: int, view: ViewInst) -> None:
         """Adds `view` at the end of slot `index`."""
         self.slots[index].append(view)
-        self._uses.setdefault(view.source, []).append((index, view))
+        self._uses.setdefault(view.source, {})[view] = index

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import combinations
 
 from glowpy.core.type import Shape
 
-__all__ = ["contiguous_offset", "disjoint", "tiles"]
+__all__ = ["Box", "all_disjoint", "contiguous_offset", "disjoint"]
 
 Box = tuple[Sequence[int], Shape]
 """Offsets and shape."""
@@ -33,8 +32,33 @@ def disjoint(a: Box, b: Box) -> bool:
     )
 
 
-def tiles(whole: Shape, boxes: Sequence[Box]) -> bool:
-    """Whether boxes are disjoint and cover `whole`. Quadratic in their number, that of concat inputs."""
-    if sum(math.prod(shape) for _, shape in boxes) != math.prod(whole):
-        return False
-    return all(disjoint(a, b) for a, b in combinations(boxes, 2))
+def all_disjoint(boxes: Iterable[Box]) -> bool:
+    """Whether no two boxes share an element.
+
+    Boxes are parted where a plane that cuts none of them lies between, again and again: O(n log n) for
+    each level of concats within concats. Only boxes that no plane parts are compared in pairs.
+    """
+    groups = [[box for box in boxes if 0 not in box[1]]]
+    while groups:
+        group = groups.pop()
+        for axis in range(len(group[0][1]) if len(group) > 1 else 0):
+            parts = _parted(group, axis)
+            if len(parts) > 1:
+                groups += parts
+                break
+        else:
+            if not all(disjoint(a, b) for a, b in combinations(group, 2)):
+                return False
+    return True
+
+
+def _parted(boxes: list[Box], axis: int) -> list[list[Box]]:
+    """The boxes in groups between which planes across `axis` lie."""
+    parts: list[list[Box]] = []
+    reach = -1
+    for box in sorted(boxes, key=lambda box: box[0][axis]):
+        if box[0][axis] >= reach:
+            parts.append([])
+        parts[-1].append(box)
+        reach = max(reach, box[0][axis] + box[1][axis])
+    return parts

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import ClassVar
 
 from glowpy.core.schema import Access, Trait
+from glowpy.core.type import Shape
 from glowpy.ir.inst import Instruction
 from glowpy.ir.insts_gen import AllocInst, DeallocInst, InsertTensorInst, ViewInst
 from glowpy.ir.irfunction import IRFunction
 from glowpy.ir.value import Value
-from glowpy.opt.boxes import tiles
+from glowpy.opt.boxes import Box, all_disjoint
 from glowpy.passes import IRPass, PassContext
 
 __all__ = ["DeadStorePass"]
@@ -41,17 +43,17 @@ class DeadStorePass(IRPass):
     name: ClassVar[str] = "dead-store"
 
     def run(self, f: IRFunction, ctx: PassContext) -> bool:
-        """One walk from the end with the buffers whose content is needed. Linear but for `tiles`."""
+        """One walk from the end with the buffers whose content is needed. Linear but for `all_disjoint`."""
         del ctx
         needed: set[Value] = {w for w in f.weights.values() if not w.is_constant}
-        inserts: dict[Value, list[InsertTensorInst]] = {}
+        inserts: dict[Value, _Inserts] = {}
         kept: list[Instruction] = []
         for inst in reversed(f.instructions):
             if isinstance(inst, (AllocInst, DeallocInst, ViewInst)):
                 kept.append(inst)
                 continue
             writes = [value.base for value in inst.writes()]
-            if writes and not inst.has(Trait.SIDE_EFFECT) and not needed.intersection(writes):
+            if writes and not inst.has(Trait.SIDE_EFFECT) and needed.isdisjoint(writes):
                 continue
             kept.append(inst)
             _step(inst, needed, inserts)
@@ -60,10 +62,28 @@ class DeadStorePass(IRPass):
         return changed
 
 
-def _step(
-    inst: Instruction, needed: set[Value], inserts: dict[Value, list[InsertTensorInst]]
-) -> None:
-    """What is needed before `inst`, from what is needed behind it."""
+class _Inserts:
+    """What is inserted into one buffer before somebody reads it."""
+
+    def __init__(self, shape: Shape) -> None:
+        self._shape = shape
+        self._missing = math.prod(shape)
+        self._boxes: list[Box] = []
+
+    def cover(self, inst: InsertTensorInst) -> bool:
+        """Takes in one more insert; whether all so far are disjoint and cover the buffer."""
+        whole = inst.result.type.size == inst.result.base.type.size
+        if not whole or inst.result.type.shape != self._shape:
+            self._missing = -1
+        self._boxes.append((inst.offsets, inst.input.type.shape))
+        self._missing -= inst.input.type.count
+        if self._missing == 0 and not all_disjoint(self._boxes):
+            self._missing = -1
+        return self._missing == 0
+
+
+def _step(inst: Instruction, needed: set[Value], inserts: dict[Value, _Inserts]) -> None:
+    """What is needed before `inst`, from what is needed after it."""
     for ref in inst.operands:
         if ref.access is Access.OUT and ref.value.type.size == ref.value.base.type.size:
             needed.discard(ref.value.base)
@@ -71,22 +91,11 @@ def _step(
     read = list(inst.reads())
     if isinstance(inst, InsertTensorInst):
         read.remove(inst.result)
-        _insert(inst, needed, inserts)
+        base = inst.result.base
+        parts = inserts.setdefault(base, _Inserts(inst.result.type.shape))
+        if parts.cover(inst):
+            needed.discard(base)
+            del inserts[base]
     for value in read:
         needed.add(value.base)
         inserts.pop(value.base, None)
-
-
-def _insert(
-    inst: InsertTensorInst, needed: set[Value], inserts: dict[Value, list[InsertTensorInst]]
-) -> None:
-    """Collects inserts until they cover the buffer: then nothing before them matters."""
-    base = inst.result.base
-    parts = inserts.setdefault(base, [])
-    parts.append(inst)
-    same = all(part.result.type.shape == inst.result.type.shape for part in parts)
-    whole = all(part.result.type.size == base.type.size for part in parts)
-    boxes = [(part.offsets, part.input.type.shape) for part in parts]
-    if same and whole and tiles(inst.result.type.shape, boxes):
-        needed.discard(base)
-        inserts.pop(base)

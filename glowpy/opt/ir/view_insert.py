@@ -7,9 +7,9 @@ from typing import ClassVar
 
 from glowpy.ir.insts_gen import InsertTensorInst, ViewInst
 from glowpy.ir.irfunction import IRFunction
-from glowpy.ir.liveness import Event, Events
+from glowpy.ir.liveness import Event, Events, events_between
 from glowpy.ir.value import Value, WeightVar
-from glowpy.opt.boxes import contiguous_offset, disjoint
+from glowpy.opt.boxes import all_disjoint, contiguous_offset, disjoint
 from glowpy.passes import IRPass, PassContext
 
 __all__ = ["ViewInsertPass"]
@@ -40,19 +40,51 @@ class ViewInsertPass(IRPass):
     name: ClassVar[str] = "view-insert"
 
     def run(self, f: IRFunction, ctx: PassContext) -> bool:
-        """Tries every insert once, in program order."""
+        """Tries every insert once, in program order. Linear but for the events of merged buffers."""
         del ctx
         events = Events(f)
+        rivals = _Rivals(f, events)
         changed = False
         for index, inst in enumerate(f.instructions):
             if not isinstance(inst, InsertTensorInst):
                 continue
-            if _start(inst) >= 0 and _free(events, index, inst):
+            if _start(inst) >= 0 and _free(events, rivals, index, inst):
                 _place(f, events, index, inst)
                 changed = True
         if changed:
             f.replace_instructions(events.program)
         return changed
+
+
+class _Rivals:
+    """The events of a buffer that may be about the same elements as an insert into it.
+
+    Where no two inserts into a buffer share an element, which one look at all of them tells, these are
+    the events that are neither inserts nor came from tensors that write into their places by now.
+    """
+
+    def __init__(self, f: IRFunction, events: Events) -> None:
+        self._events = events
+        inserts: dict[Value, dict[int, InsertTensorInst]] = {}
+        for index, inst in enumerate(f.instructions):
+            if isinstance(inst, InsertTensorInst) and inst.result.source is None:
+                inserts.setdefault(inst.result, {})[index] = inst
+        self._others = {
+            result: [
+                event
+                for event in events.of(result)
+                if event.value is not result or event.index not in own
+            ]
+            for result, own in inserts.items()
+            if all_disjoint((inst.offsets, inst.input.type.shape) for inst in own.values())
+        }
+
+    def between(self, result: Value, start: int, stop: int) -> list[Event]:
+        """Those at slots from `start` up to, but not including, `stop`."""
+        others = self._others.get(result)
+        if others is None:
+            return self._events.between(result, start, stop)
+        return events_between(others, start, stop)
 
 
 def _start(inst: InsertTensorInst) -> int:
@@ -61,7 +93,7 @@ def _start(inst: InsertTensorInst) -> int:
     return -1 if offset is None else offset
 
 
-def _free(events: Events, index: int, inst: InsertTensorInst) -> bool:
+def _free(events: Events, rivals: _Rivals, index: int, inst: InsertTensorInst) -> bool:
     """Whether the place in the result is nobody's while the input's buffer is used."""
     result, buffer = inst.result, inst.input.base
     if buffer not in events.alloc or buffer.type.size != inst.input.type.size:
@@ -69,19 +101,16 @@ def _free(events: Events, index: int, inst: InsertTensorInst) -> bool:
     if result not in events.alloc and not isinstance(result, WeightVar):
         return False
     first, last = events.first(buffer), events.last(buffer)
-    mine = {event.index for event in events.of(buffer)} - {index}
-    theirs = [
-        event
-        for event in events.of(result)
-        if first <= event.index <= last and event.index != index
-    ]
-    if any(event.index in mine for event in theirs):
+    if any(event.writes for event in events.between(buffer, index + 1, last + 1)):
         return False
-    if any(event.writes and event.index > index for event in events.of(buffer)):
+    mine = {event.index for event in events.of(buffer)} - {index}
+    if any(events.between(result, slot, slot + 1) for slot in mine):
         return False
     return all(
-        (event.index > index and not event.writes) or _elsewhere(events, event, inst)
-        for event in theirs
+        event.index == index
+        or (event.index > index and not event.writes)
+        or _elsewhere(events, event, inst)
+        for event in rivals.between(result, first, last + 1)
     )
 
 
