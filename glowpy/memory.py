@@ -6,8 +6,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from itertools import pairwise
+from bisect import bisect_left, bisect_right, insort
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import accumulate, pairwise
 
 from glowpy.ir.insts_gen import AllocInst, DeallocInst
 from glowpy.ir.irfunction import IRFunction
@@ -24,21 +27,25 @@ def plan(f: IRFunction) -> MemoryPlan:
 
     Buffers are placed one by one at the lowest offset that is free during their life; this is done
     in several orders (by size, by size times length of life, by start), and the smallest result is
-    kept.
+    kept. An order is tried only while the result so far is above what is alive at one instruction.
     """
-    lives = {
-        value: life for value, life in lifetimes(f).items() if not isinstance(value, WeightVar)
-    }
     buffers = [
-        (value.name, value.type.size, (life.start, life.end)) for value, life in lives.items()
+        _Buffer(value.name, value.type.size, life.start, life.end)
+        for value, life in lifetimes(f).items()
+        if not isinstance(value, WeightVar)
     ]
-    orders = (
-        sorted(buffers, key=lambda b: (-b[1], b[2][0])),
-        sorted(buffers, key=lambda b: (-b[1] * (b[2][1] - b[2][0]), b[2][0])),
-        sorted(buffers, key=lambda b: (b[2][0] - b[2][1], -b[1])),
-        buffers,
+    orders: tuple[Callable[[_Buffer], tuple[int, ...]], ...] = (
+        lambda b: (-b.size, b.start),
+        lambda b: (-b.size * (b.end - b.start), b.start),
+        lambda b: (b.start - b.end, -b.size),
+        lambda b: (b.start,),
     )
-    activations = min((_place(order) for order in orders), key=lambda area: area.size)
+    bound = _most_alive(buffers)
+    activations = _place(sorted(buffers, key=orders[0]))
+    for order in orders[1:]:
+        if activations.size > bound:
+            other = _place(sorted(buffers, key=order))
+            activations = min(activations, other, key=lambda area: area.size)
     constants = [w for w in f.weights.values() if w.is_constant]
     mutables = [w for w in f.weights.values() if not w.is_constant]
     return MemoryPlan(f.name, activations, _consecutive(mutables), _consecutive(constants))
@@ -56,23 +63,110 @@ def _consecutive(values: Sequence[Value]) -> Area:
     return Area(offset, tuple(slots))
 
 
-def _place(buffers: Sequence[tuple[str, int, tuple[int, int]]]) -> Area:
-    """First fit: each buffer goes to the lowest gap among the buffers placed before that are alive together with it."""
-    placed: list[Slot] = []
-    for name, size, live in buffers:
-        rivals = sorted(
-            (s.start, s.end)
-            for s in placed
-            if s.live and s.live[0] <= live[1] and live[0] <= s.live[1]
-        )
-        offset = 0
-        for start, end in rivals:
-            if offset + size <= start:
-                break
-            offset = max(offset, _align(end))
-        placed.append(Slot(name, offset, size, live))
-    size = _align(max((slot.end for slot in placed), default=0))
-    return Area(size, tuple(sorted(placed, key=lambda slot: (slot.start, slot.live))))
+@dataclass(frozen=True, slots=True)
+class _Buffer:
+    """What is to be placed, and the instructions from its alloc to its dealloc."""
+
+    name: str
+    size: int
+    start: int
+    end: int
+
+
+def _most_alive(buffers: Sequence[_Buffer]) -> int:
+    """The largest sum of aligned sizes alive at one instruction: no area can be smaller."""
+    steps = [(buffer.start, _align(buffer.size)) for buffer in buffers]
+    steps += [(buffer.end + 1, -_align(buffer.size)) for buffer in buffers]
+    return max(accumulate(size for _, size in sorted(steps)), default=0)
+
+
+def _place(buffers: Sequence[_Buffer]) -> Area:
+    """First fit: each buffer goes to the lowest gap among the buffers placed before that are alive together with it.
+
+    Two lives overlap iff one of them contains the start of the other, so that starts can stand for time.
+    """
+    starts = sorted(buffer.start for buffer in buffers)
+    taken = _Taken(len(starts))
+    slots: list[Slot] = []
+    for buffer in buffers:
+        first, last = bisect_left(starts, buffer.start), bisect_right(starts, buffer.end) - 1
+        offset = taken.lowest_gap(first, last, _align(buffer.size))
+        if buffer.size:
+            taken.add(first, last, offset, offset + _align(buffer.size))
+        slots.append(Slot(buffer.name, offset, buffer.size, (buffer.start, buffer.end)))
+    size = _align(max((slot.end for slot in slots), default=0))
+    return Area(size, tuple(sorted(slots, key=lambda slot: (slot.start, slot.live))))
+
+
+class _Taken:
+    """Which bytes are taken when: a segment tree over time (Bentley 1977), with two sets of bytes in each node.
+
+    A node spans half of its parent's time. `_held` are bytes taken throughout its span by buffers that do not
+    take them throughout the parent's; `_touched` are bytes taken at some time in its span by buffers that are
+    not held further up. To add and to ask are O(log n) of such sets.
+    """
+
+    def __init__(self, steps: int) -> None:
+        self._leaves = 1 << steps.bit_length()
+        self._held: dict[int, _Bytes] = defaultdict(_Bytes)
+        self._touched: dict[int, _Bytes] = defaultdict(_Bytes)
+
+    def add(self, first: int, last: int, start: int, end: int) -> None:
+        """Takes bytes from `start` up to `end` during the steps from `first` to `last`."""
+        within, above = self._nodes(first, last)
+        for node in within:
+            self._held[node].add(start, end)
+        for node in above.union(within):
+            self._touched[node].add(start, end)
+
+    def lowest_gap(self, first: int, last: int, size: int) -> int:
+        """The lowest offset of `size` bytes that are free during the steps from `first` to `last`."""
+        within, above = self._nodes(first, last)
+        sets = [self._touched[node] for node in within if node in self._touched]
+        sets += [self._held[node] for node in above if node in self._held]
+        offset, before = 0, -1
+        while offset != before:
+            before = offset
+            for taken in sets:
+                offset = taken.next_gap(offset, size)
+        return offset
+
+    def _nodes(self, first: int, last: int) -> tuple[list[int], set[int]]:
+        """The nodes whose spans together are the steps from `first` to `last`, and all that span either of the two."""
+        left, right = first + self._leaves, last + self._leaves
+        depth = range(left.bit_length())
+        above = {node >> shift for node in (left, right) for shift in depth}
+        within = []
+        while left <= right:
+            if left & 1:
+                within.append(left)
+            if not right & 1:
+                within.append(right)
+            left, right = (left + 1) >> 1, (right - 1) >> 1
+        return within, above
+
+
+class _Bytes:
+    """A set of bytes, as sorted ranges with gaps between them."""
+
+    def __init__(self) -> None:
+        self._starts: list[int] = []
+        self._ends: list[int] = []
+
+    def add(self, start: int, end: int) -> None:
+        """Adds the bytes from `start` up to `end`; ranges without a gap between become one."""
+        first, last = bisect_left(self._ends, start), bisect_right(self._starts, end)
+        if first < last:
+            start, end = min(start, self._starts[first]), max(end, self._ends[last - 1])
+        self._starts[first:last], self._ends[first:last] = [start], [end]
+
+    def next_gap(self, offset: int, size: int) -> int:
+        """The lowest place from `offset` on where `size` bytes are not in the set."""
+        index = bisect_right(self._ends, offset)
+        while index < len(self._starts) and self._starts[index] < offset + size:
+            offset = self._ends[index]
+            index += 1
+        return offset
 
 
 def check(f: IRFunction, found: MemoryPlan) -> None:
@@ -100,8 +194,9 @@ def _violations(f: IRFunction, found: MemoryPlan) -> Iterator[str]:
                 yield f"%{slot.name} begins at {slot.start}, expected a multiple of {ALIGNMENT}"
             if slot.end > area.size or slot.start < 0:
                 yield f"%{slot.name} ends at {slot.end}, outside the {title} area of {area.size} bytes"
+    constants, mutables = ({s.name: s for s in a.slots} for a in (found.constant, found.mutable))
     for weight in f.weights.values():
-        place = (found.constant if weight.is_constant else found.mutable).slot(weight.name)
+        place = (constants if weight.is_constant else mutables).get(weight.name)
         if place is None or place.size != weight.type.size:
             yield f"weight %{weight.name} of {weight.type.size} bytes has no slot of that size"
     for area in (found.mutable, found.constant):
@@ -112,8 +207,14 @@ def _violations(f: IRFunction, found: MemoryPlan) -> Iterator[str]:
     yield from _walk(f, {slot.name: slot for slot in found.activations.slots})
 
 
+_Range = tuple[int, int, str]
+"""The first byte, the first byte after, and the owner."""
+
+
 def _walk(f: IRFunction, slots: dict[str, Slot]) -> Iterator[str]:
-    alive: dict[str, Slot] = {}
+    owned: dict[str, _Range] = {}
+    ranges: list[_Range] = []
+    apart = True
     for inst in f.instructions:
         if isinstance(inst, AllocInst):
             value = inst.value
@@ -121,15 +222,30 @@ def _walk(f: IRFunction, slots: dict[str, Slot]) -> Iterator[str]:
             if slot is None or slot.size != value.type.size:
                 yield f"buffer %{value.name} of {value.type.size} bytes has no slot of that size"
                 continue
-            for other in alive.values():
-                if slot.start < other.end and other.start < slot.end:
-                    mine, theirs = f"({slot.start}..{slot.end})", f"({other.start}..{other.end})"
-                    yield f"%{value.name} {mine} and %{other.name} {theirs} are alive together"
-            alive[value.name] = slot
+            mine = owned[slot.name] = (slot.start, slot.end, slot.name)
+            for start, end, other in _overlapping(ranges, mine, apart):
+                apart = False
+                yield f"%{slot.name} ({slot.start}..{slot.end}) and %{other} ({start}..{end}) are alive together"
+            insort(ranges, mine)
         elif isinstance(inst, DeallocInst):
-            alive.pop(inst.buffer.name, None)
+            if inst.buffer.name in owned:
+                del ranges[bisect_left(ranges, owned.pop(inst.buffer.name))]
         else:
             for ref in inst.operands:
                 base = ref.value.base
-                if not isinstance(base, WeightVar) and base.name not in alive:
+                if not isinstance(base, WeightVar) and base.name not in owned:
                     yield f"{inst.SCHEMA.mnemonic} uses %{ref.value.name} while its buffer is not alive"
+
+
+def _overlapping(ranges: Sequence[_Range], mine: _Range, apart: bool) -> list[_Range]:
+    """Those of the sorted `ranges` that share a byte with `mine`.
+
+    Where all are `apart`, only the last of those that begin before `mine` can reach into it.
+    """
+    found: list[_Range] = []
+    for index in range(bisect_left(ranges, (mine[1],)) - 1, -1, -1):
+        if ranges[index][1] > mine[0]:
+            found.append(ranges[index])
+        elif apart:
+            break
+    return found

@@ -26,6 +26,7 @@ memory @main {
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import accumulate
 
 from glowpy.support.text import Lexer
 
@@ -79,18 +80,10 @@ class MemoryPlan:
     @property
     def lower_bound(self) -> int:
         """The largest sum of bytes alive at one instruction: no plan can be smaller."""
-        steps = sorted({slot.live[0] for slot in self.activations.slots if slot.live})
-        return max(
-            (
-                sum(
-                    s.size
-                    for s in self.activations.slots
-                    if s.live and s.live[0] <= at <= s.live[1]
-                )
-                for at in steps
-            ),
-            default=0,
-        )
+        lives = [(slot.live, slot.size) for slot in self.activations.slots if slot.live]
+        steps = [(start, size) for (start, _), size in lives]
+        steps += [(end + 1, -size) for (_, end), size in lives]
+        return max(accumulate(size for _, size in sorted(steps)), default=0)
 
 
 def print_plan(found: MemoryPlan) -> str:

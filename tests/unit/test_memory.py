@@ -60,6 +60,36 @@ def test_plans_are_right_and_not_much_larger_than_they_must_be(buffers: list[Int
     assert print_plan(plan(program(buffers))) == print_plan(found)
 
 
+def _first_fit(lives: list[tuple[int, int, int]]) -> int:
+    """The size that placing these (size, start, end) in order comes to, by trying every offset."""
+    placed: list[tuple[int, int, int, int]] = []
+    for size, start, end in lives:
+        offset = 0
+        while any(
+            s <= end and start <= e and offset < top and bottom < offset + size
+            for bottom, top, s, e in placed
+        ):
+            offset += ALIGNMENT
+        placed.append((offset, offset + size, start, end))
+    return max((-(-top // ALIGNMENT) * ALIGNMENT for _, top, _, _ in placed), default=0)
+
+
+@settings(max_examples=60, deadline=None)
+@given(intervals)
+def test_a_plan_is_the_best_of_first_fit_in_four_orders(buffers: list[Interval]) -> None:
+    found = plan(program(buffers))
+    lives = sorted(
+        ((s.size, *s.live) for s in found.activations.slots if s.live), key=lambda b: b[1]
+    )
+    orders = (
+        sorted(lives, key=lambda b: -b[0]),
+        sorted(lives, key=lambda b: -b[0] * (b[2] - b[1])),
+        sorted(lives, key=lambda b: (b[1] - b[2], -b[0])),
+        lives,
+    )
+    assert found.peak == min(map(_first_fit, orders))
+
+
 def _damaged(found: MemoryPlan, index: int, slot: Slot) -> MemoryPlan:
     slots = list(found.activations.slots)
     slots[index] = slot
@@ -157,6 +187,15 @@ def test_moving_a_buffer_onto_a_living_one_is_caught(
     index = found.activations.slots.index(moved)
     with pytest.raises(VerifyError):
         check(f, _damaged(found, index, replace(moved, start=onto.start)))
+
+
+def test_every_pair_that_overlaps_is_named() -> None:
+    f = program([(0, 9, 640), (1, 9, 64), (2, 9, 128), (3, 9, 64)])
+    found = plan(f)
+    slots = tuple(replace(slot, start=0) for slot in found.activations.slots)
+    with pytest.raises(VerifyError) as caught:
+        check(f, replace(found, activations=replace(found.activations, slots=slots)))
+    assert str(caught.value).count("are alive together") == 6
 
 
 def test_an_access_outside_a_life_is_caught() -> None:
