@@ -26,11 +26,11 @@ from glowpy.backends.cpu.kernels_gen import KERNELS, SCALARS
 from glowpy.core.schema import Access, InstSchema, Trait
 from glowpy.core.tensor import Array
 from glowpy.ir.insts_gen import INSTS
-from tests.libjit import kernel_cases, product_cases, scalar_cases
+from tests.libjit import kernel_cases, product_cases, row_cases, scalar_cases
 from tests.libjit.guarded import Edge, GuardedArea
-from tests.libjit.kernel_cases import Attr, Case
+from tests.libjit.kernel_cases import Attr, Case, Maker
 
-MAKERS = {**kernel_cases.MAKERS, **product_cases.MAKERS}
+_MAKERS = {**kernel_cases.MAKERS, **product_cases.MAKERS}
 SCHEMAS: dict[str, InstSchema] = {
     inst.SCHEMA.mnemonic: inst.SCHEMA for inst in (*INSTS, *CPU_INSTS)
 }
@@ -43,6 +43,11 @@ _SPENT = np.float32(-12345.5)
 
 Checks = Iterator[tuple[str, Callable[[], str]]]
 """What is about to be called, and the call, which answers with a complaint or an empty text."""
+
+
+def cases_of(mnemonic: str) -> Maker:
+    """What makes the cases of a kernel: its own, or those of the operator's row. Raises KeyError without either."""
+    return _MAKERS.get(mnemonic) or row_cases.maker_of(mnemonic)
 
 
 class Ints(ctypes.Structure):
@@ -85,7 +90,7 @@ class Caller:
         choices = itertools.product(*(known for _, known in spec.kinds))
         for suffixes, symbol in zip(choices, spec.symbols(), strict=True):
             with np.errstate(all="ignore"):
-                cases = list(MAKERS[mnemonic](suffixes, self.lanes))
+                cases = list(cases_of(mnemonic)(suffixes, self.lanes))
             for case, edge in itertools.product(cases, Edge):
                 title = f"{symbol} {case} {edge.value}"
                 yield title, partial(self._plain, symbol, schema, case, edge)

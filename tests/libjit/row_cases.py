@@ -1,0 +1,77 @@
+"""Cases for kernels that have none of their own: those of the operator's row in `tests/ops`.
+
+Cases written for a kernel look for the edges of its vectors and tiles; a new operator has its row first.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator
+from functools import cache, partial
+from pathlib import Path
+
+import numpy as np
+
+from glowpy.backends.cpu.kernels_gen import KERNELS
+from glowpy.core.elemkind import ElemKind
+from tests.libjit.kernel_cases import Case, Maker
+from tests.ops import harness
+from tests.ops.harness import Row
+
+_FOLDER = Path(harness.__file__).parent
+
+
+@cache
+def _rows() -> dict[str, list[Row]]:
+    """The rows of every test module by mnemonic."""
+    rows: dict[str, list[Row]] = {}
+    for path in sorted(_FOLDER.glob("test_*.py")):
+        module = importlib.import_module(f"tests.ops.{path.stem}")
+        for row in getattr(module, "ROWS", []):
+            rows.setdefault(row.cls.SCHEMA.mnemonic, []).append(row)
+    return rows
+
+
+def maker_of(mnemonic: str) -> Maker:
+    """What makes the cases of a kernel. Raises KeyError that says what is missing."""
+    if mnemonic not in _rows():
+        raise KeyError(
+            f"the kernel {mnemonic} has no cases: give the operator a row in tests/ops/, "
+            "or the kernel an entry in MAKERS of tests/libjit/kernel_cases.py"
+        )
+
+    def make(suffixes: tuple[str, ...], _: int) -> Iterator[Case]:
+        named = [name for name, _ in KERNELS[mnemonic].kinds]
+        for row in _rows()[mnemonic]:
+            kind = next((kind for kind in row.kinds if _has_suffix(kind, suffixes[0])), None)
+            for case in map(partial(_of_kernel, row), row.cases(kind) if kind is not None else ()):
+                arrays = {**case.operands, **case.expected}
+                kinds = [ElemKind.of(arrays[name].dtype) for name in named]
+                if all(map(_has_suffix, kinds, suffixes)):
+                    yield case
+
+    return make
+
+
+def _has_suffix(kind: ElemKind, suffix: str) -> bool:
+    return suffix in (kind.suffix, f"x{8 * kind.size}")
+
+
+def _of_kernel(row: Row, case: harness.Case) -> Case:
+    schema, tolerance = row.cls.SCHEMA, case.tolerance
+    operands = dict(zip(schema.inputs, map(np.ascontiguousarray, case.inputs), strict=True))
+    like = case.inputs[0].dtype
+    kinds = dict(KERNELS[schema.mnemonic].kinds)
+    with np.errstate(all="ignore"):
+        expected = {
+            name: np.ascontiguousarray(array).astype(array.dtype if name in kinds else like)
+            for name, array in zip(schema.results, case.expected, strict=True)
+        }
+    eps = float(harness.float_limits(like).eps) if like.kind == "f" else 0.0
+    return Case(
+        operands,
+        expected,
+        dict(case.attrs),
+        rtol=tolerance.ulps * eps,
+        atol=tolerance.epsilons * eps * tolerance.scale,
+    )
