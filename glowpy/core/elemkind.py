@@ -53,6 +53,12 @@ class ElemKind(Enum):
         return self.is_float or (self.is_integer and self.value[0] == "i")
 
     @property
+    def limits(self) -> tuple[int, int]:
+        """The lowest and the highest element of an integer kind."""
+        bits = 8 * self.size
+        return (-1 << bits - 1, (1 << bits - 1) - 1) if self.is_signed else (0, (1 << bits) - 1)
+
+    @property
     def suffix(self) -> str:
         """How kernel names spell this kind."""
         return "b" if self is ElemKind.BOOL else str(self.value)

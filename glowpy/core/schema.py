@@ -6,11 +6,12 @@ and common verification are written once over schemas.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, StrEnum
 from typing import Literal
 
+from glowpy.core.type import Type
 from glowpy.support.errors import UserError
 from glowpy.support.text import Attr
 
@@ -24,6 +25,7 @@ __all__ = [
     "Quantized",
     "Trait",
     "check_attrs",
+    "check_quantized",
 ]
 
 AttrKind = Literal["int", "ints", "float", "flag", "text"]
@@ -119,6 +121,40 @@ def _is_kind(value: Attr, kind: AttrKind) -> bool:
             return isinstance(value, str)
 
 
+def check_quantized(schema: NodeSchema | InstSchema, operands: Sequence[tuple[str, Type]]) -> None:
+    """Raises UserError unless operands and results, by name, are quantized as `schema.quant` allows.
+
+    Where the channel axis is, if there is one, is not asked here: inference knows how it moves.
+    """
+    quantized = [(name, type) for name, type in operands if type.quant is not None]
+    if not quantized:
+        return
+    if schema.quant is Quantized.REFUSED:
+        raise UserError(
+            f"expected operands that are not quantized, got {_named(quantized)}", note=_REMEDY
+        )
+    plain = [(name, type) for name, type in quantized if name in schema.plain]
+    if plain:
+        raise UserError(f"expected {plain[0][0]} not quantized, got {plain[0][1]}")
+    data = [(name, type) for name, type in operands if name not in schema.plain]
+    if schema.quant is Quantized.RULE:
+        return
+    if len(quantized) < len(data):
+        raise UserError(
+            f"expected operands that are all quantized or none of them, got {_named(data)}"
+        )
+    whole = all(type.quant is not None and type.quant.axis is None for _, type in data)
+    if whole and len({(type.kind, type.quant) for _, type in data}) > 1:
+        raise UserError(f"expected equal quantization parameters, got {_named(data)}")
+
+
+_REMEDY = "only operators that move or choose elements take quantized ones; compute on floats"
+
+
+def _named(operands: Sequence[tuple[str, Type]]) -> str:
+    return ", ".join(f"{name} {type}" for name, type in operands)
+
+
 @dataclass(frozen=True, slots=True)
 class NodeSchema:
     """Operands, attributes, results, traits of a node class; with `variadic` the input is any number.
@@ -135,6 +171,11 @@ class NodeSchema:
     variadic: bool = False
     quant: Quantized = Quantized.REFUSED
     plain: frozenset[str] = frozenset()
+
+    def named(self, inputs: Sequence[Type], results: Sequence[Type] = ()) -> list[tuple[str, Type]]:
+        """The types of a node's operands and results with their names."""
+        names = self.inputs * len(inputs) if self.variadic else self.inputs
+        return [*zip(names, inputs, strict=False), *zip(self.results, results, strict=False)]
 
 
 @dataclass(frozen=True, slots=True)

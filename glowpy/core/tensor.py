@@ -13,9 +13,30 @@ from glowpy.core.elemkind import ElemKind
 from glowpy.core.type import Type
 from glowpy.support.errors import UserError
 
-__all__ = ["Array", "Tensor"]
+__all__ = ["Array", "Tensor", "stored"]
 
 Array = npt.NDArray[Any]
+
+
+def stored(type: Type, value: float) -> Array:
+    """The number `value` as elements of `type` hold it: an array that broadcasts to the type's shape.
+
+    A quantized element is the nearest to value / scale + offset, halves to even, within the limits of the kind.
+    Where it differs by channel, the array is as long as there are channels. Raises UserError for a NaN, which no
+    quantized element stands for.
+    """
+    quant, dtype = type.quant, type.kind.dtype
+    if quant is None:
+        with np.errstate(all="ignore"):
+            return np.asarray(np.asarray(value).astype(dtype))
+    if np.isnan(value):
+        raise UserError(f"expected a number, which elements of {type} stand for, got nan")
+    with np.errstate(over="ignore"):
+        steps = np.rint(np.float64(value) / np.array(quant.scales)) + np.array(quant.offsets)
+    elements: Array = np.clip(steps, *type.kind.limits).astype(dtype)
+    if quant.axis is None or len(set(elements.tolist())) == 1:
+        return np.asarray(elements[0])
+    return elements.reshape(-1, *(1,) * (type.rank - quant.axis - 1))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -44,7 +65,7 @@ class Tensor:
 
     @classmethod
     def splat(cls, type: Type, value: float) -> Tensor:
-        """`value` in every element, in the memory of one."""
+        """The element `value` everywhere, in the memory of one; of a quantized type it is what is stored."""
         return cls(type, np.broadcast_to(np.asarray(value, type.kind.dtype), type.shape))
 
     @property

@@ -31,14 +31,18 @@ _QUANTIZABLE = frozenset({ElemKind.I8, ElemKind.U8, ElemKind.I16, ElemKind.I32})
 
 @dataclass(frozen=True, slots=True)
 class Quant:
-    """Quantization parameters: real = scale * (q - offset), for the whole tensor or for each index along `axis`."""
+    """Quantization parameters: real = scale * (q - offset), for the whole tensor or for each index along `axis`.
+
+    Raises UserError if there are not as many scales as offsets, if there is no axis but not one scale, or if a
+    scale is not a positive finite number.
+    """
 
     scales: tuple[float, ...]
     offsets: tuple[int, ...]
     axis: int | None = None
 
     def __post_init__(self) -> None:
-        if len(self.scales) != len(self.offsets) or not self.scales:
+        if len(self.scales) != len(self.offsets):
             raise UserError(
                 f"expected as many scales as offsets, got {len(self.scales)} and {len(self.offsets)}"
             )
@@ -56,6 +60,8 @@ class Quant:
 @dataclass(frozen=True, slots=True)
 class Type:
     """The static type of a value: element kind, shape, and quantization parameters if it is quantized.
+
+    One channel is the whole tensor: where there is one scale, there is no quantization axis.
 
     Raises UserError where the shape is negative, of a rank above 8, or larger than 2**40 bytes, and
     where the quantization parameters do not fit the kind or the shape.
@@ -82,12 +88,19 @@ class Type:
             raise UserError(
                 f"expected a quantizable element kind (i8, u8, i16, i32), got {self.kind.value}"
             )
+        low, high = self.kind.limits
+        if not all(low <= offset <= high for offset in quant.offsets):
+            raise UserError(
+                f"expected offsets from {low} to {high}, as {self.kind.value} holds, got {print_attr(quant.offsets)}"
+            )
         if quant.axis is None:
             return
         if not 0 <= quant.axis < self.rank:
             raise UserError(f"expected a quantization axis below {self.rank}, got {quant.axis}")
         if len(quant.scales) != self.shape[quant.axis]:
             raise UserError(f"expected {self.shape[quant.axis]} scales, got {len(quant.scales)}")
+        if len(quant.scales) == 1:
+            object.__setattr__(self, "quant", replace(quant, axis=None))
 
     @property
     def rank(self) -> int:
@@ -105,7 +118,12 @@ class Type:
         return self.count * self.kind.size
 
     def with_shape(self, shape: Iterable[int]) -> Type:
-        """The same kind and quantization in another shape."""
+        """The same kind and parameters in another shape.
+
+        Raises UserError if there are parameters for each channel: `channel_axis` knows where these go.
+        """
+        if self.quant is not None and self.quant.axis is not None:
+            raise UserError(f"expected a type quantized as a whole, got {self}")
         return replace(self, shape=tuple(shape))
 
     def with_kind(self, kind: ElemKind) -> Type:

@@ -8,7 +8,7 @@ import numpy as np
 
 from glowpy.core.schema import NodeSchema, check_attrs
 from glowpy.core.tensor import Array, Tensor
-from glowpy.core.type import Type, read_type
+from glowpy.core.type import Shape, Type, read_type
 from glowpy.graph.function import Function, Module
 from glowpy.graph.node import Constant, Node, NodeValue
 from glowpy.graph.nodes_gen import NODES
@@ -86,7 +86,7 @@ def _read_constant(
         module.add_constant(
             Constant(
                 name,
-                Tensor(type, _array(lexer, at, [lexer.number()], type.with_shape(()), type)),
+                Tensor(type, _array(lexer, at, [lexer.number()], (), type)),
                 loc,
             )
         )
@@ -109,12 +109,14 @@ def _read_constant(
         lexer.expect("]")
         if len(items) != type.count:
             raise lexer.error(f"expected {type.count} elements, got {len(items)}", at)
-        module.add_constant(Constant(name, Tensor(type, _array(lexer, at, items, type, type)), loc))
+        module.add_constant(
+            Constant(name, Tensor(type, _array(lexer, at, items, type.shape, type)), loc)
+        )
 
 
-def _array(lexer: Lexer, at: Token, items: list[int | float], shape: Type, type: Type) -> Array:
+def _array(lexer: Lexer, at: Token, items: list[int | float], shape: Shape, type: Type) -> Array:
     try:
-        return np.broadcast_to(np.array(items, type.kind.dtype).reshape(shape.shape), type.shape)
+        return np.broadcast_to(np.array(items, type.kind.dtype).reshape(shape), type.shape)
     except (OverflowError, ValueError):
         raise lexer.error(f"expected elements of kind {type.kind.value}", at) from None
 

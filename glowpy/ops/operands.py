@@ -82,8 +82,7 @@ def bounds(kind: ElemKind) -> tuple[float, float]:
         return -math.inf, math.inf
     if kind is ElemKind.BOOL:
         return False, True
-    limits = np.iinfo(kind.dtype.name)
-    return int(limits.min), int(limits.max)
+    return kind.limits
 
 
 def widened(f: Function, name: str, operand: Operand) -> Operand:

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
-from glowpy.core.shape import permute
-from glowpy.core.type import Shape, Type
+from glowpy.core.type import Shape
 
-__all__ = ["compose", "inverse", "is_identity", "keeps_order", "permuted"]
+__all__ = ["compose", "inverse", "is_identity", "keeps_order"]
 
 Shuffle = tuple[int, ...]
 
@@ -32,11 +30,3 @@ def keeps_order(shape: Shape, shuffle: Sequence[int]) -> bool:
     """Whether only dimensions of length 1 move, so that a reshape does the same."""
     moved = [axis for axis in shuffle if shape[axis] != 1]
     return moved == sorted(moved)
-
-
-def permuted(type: Type, shuffle: Sequence[int]) -> Type:
-    """The type of a transposed tensor; a quantization axis moves along."""
-    quant = type.quant
-    if quant is not None and quant.axis is not None:
-        quant = replace(quant, axis=tuple(shuffle).index(quant.axis))
-    return Type(type.kind, permute(type.shape, shuffle), quant)

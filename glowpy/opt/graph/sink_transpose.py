@@ -8,6 +8,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from glowpy.core.channel_axis import permuted, reshaped
 from glowpy.core.schema import Trait
 from glowpy.core.tensor import Tensor
 from glowpy.core.type import Shape, Type
@@ -23,7 +24,7 @@ from glowpy.graph.nodes_gen import (
 )
 from glowpy.graph.rewrite import Replacement, Why, rule, rule_where
 from glowpy.opt.graph.fold_transpose import merge
-from glowpy.opt.permutation import inverse, is_identity, keeps_order, permuted
+from glowpy.opt.permutation import inverse, is_identity, keeps_order
 from glowpy.passes import RewritePass
 from glowpy.support.text import Attr
 
@@ -177,9 +178,9 @@ def _untransposed(
         return lambda: node.input
     if value.type.count == 1:
         return lambda: value
-    if value.type.rank > len(shuffle) or value.type.quant is not None:
+    if value.type.rank > len(shuffle):
         return None
-    wide = value.type.with_shape((1,) * (len(shuffle) - value.type.rank) + value.type.shape)
+    wide = reshaped(value.type, (1,) * (len(shuffle) - value.type.rank) + value.type.shape)
     type = permuted(wide, back)
     constant = value.constant
     if constant is not None and constant.has_elements:
@@ -210,8 +211,8 @@ def _past_reshape(f: Function, n: ReshapeNode, above: TransposeNode, why: Why) -
     """
     source, shape = above.input, n.type.shape
     orders = _orders_before(source.type.shape, above.shuffle, shape)
-    if orders is None or n.type.quant is not None:
-        return why.no("nothing is known of empty dimensions and of quantized reshapes")
+    if orders is None:
+        return why.no("nothing is known of empty dimensions")
     first, order = orders
     if not keeps_order(source.type.shape, first):
         meets = all(isinstance(user, TransposeNode) for user in n.result.users)
@@ -220,8 +221,8 @@ def _past_reshape(f: Function, n: ReshapeNode, above: TransposeNode, why: Why) -
                 "the reshape merges dimensions that are not neighbours before the transpose"
             )
         source = f.create_transpose(above.name, source, first).result
-    type = Type(n.type.kind, tuple(shape[axis] for axis in order))
-    return _behind(f, n, f.create_reshape(n.name, type, source), inverse(order))
+    below = f.create_reshape(n.name, permuted(n.type, order), source)
+    return _behind(f, n, below, inverse(order))
 
 
 def _orders_before(

@@ -23,11 +23,10 @@ def types(draw: st.DrawFn) -> Type:
     kind, shape = draw(kinds), draw(shapes)
     if kind not in (ElemKind.I8, ElemKind.U8, ElemKind.I16, ElemKind.I32) or draw(st.booleans()):
         return Type(kind, shape)
-    axes = [axis for axis, size in enumerate(shape) if size]
-    axis = draw(st.sampled_from([None, *axes]))
+    axis = draw(st.sampled_from([None, *range(len(shape))]))
     count = shape[axis] if axis is not None else 1
     found = draw(st.tuples(*[scales] * count))
-    offsets = draw(st.tuples(*[st.integers(-128, 127)] * count))
+    offsets = draw(st.tuples(*[st.integers(*kind.limits)] * count))
     return Type(kind, shape, Quant(found, offsets, axis))
 
 
@@ -42,6 +41,18 @@ def test_kinds_agree_with_their_numpy_dtype(kind: ElemKind) -> None:
     assert kind.size == np.zeros(1, kind.dtype).nbytes
     assert kind.is_float + kind.is_integer + (kind is ElemKind.BOOL) == 1
     assert kind.is_signed == (kind.value[0] in "fi" or kind is ElemKind.BF16)
+
+
+def test_one_channel_is_the_whole_tensor() -> None:
+    assert str(parse_type("i8[3x1](s=[0.5],o=[3],axis=1)")) == "i8[3x1](s=0.5,o=3)"
+    assert str(parse_type("i8[3x0](s=[],o=[],axis=1)")) == "i8[3x0](s=[],o=[],axis=1)"
+
+
+def test_a_channel_axis_is_not_taken_to_another_shape() -> None:
+    whole = parse_type("i8[2x3](s=0.5,o=3)")
+    assert str(whole.with_shape((6,))) == "i8[6](s=0.5,o=3)"
+    with pytest.raises(UserError, match="expected a type quantized as a whole, got i8"):
+        parse_type("i8[2x3](s=[0.5,0.25],o=[0,0],axis=0)").with_shape((2, 3))
 
 
 def test_size_and_count() -> None:
@@ -65,6 +76,12 @@ def test_size_and_count() -> None:
         ("i8[4](s=inf,o=0)", "expected positive finite scales"),
         ("i8[4](s=[0.1,0.2],o=[0,0])", "expected one scale without an axis"),
         ("i8[4](s=[0.1,0.2],o=[0],axis=0)", "expected as many scales as offsets"),
+        ("i8[4](s=[0.1],o=[0],axis=0)", "expected 4 scales, got 1"),
+        ("i8[4](s=0.1,o=128)", "expected offsets from -128 to 127, as i8 holds, got [128]"),
+        (
+            "u8[2](s=[0.1,0.2],o=[255,-1],axis=0)",
+            "expected offsets from 0 to 255, as u8 holds, got [255,-1]",
+        ),
         ("i8[4](s=[0.1,0.2],o=[0,0],axis=0)", "expected 4 scales, got 2"),
         ("i8[2](s=[0.1,0.2],o=[0,0],axis=1)", "expected a quantization axis below 1, got 1"),
         ("f32[2] more", "unexpected 'more' after a type"),

@@ -1,0 +1,190 @@
+"""Types of moved elements: where the channel axis of a tensor quantized per channel is afterwards.
+
+Every function gives the type of the moved tensor. A tensor that is quantized as a whole, or not at all, keeps its
+parameters. One that is quantized per channel keeps scale and offset of every element, or a UserError says why one
+axis cannot hold them any more.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from glowpy.core.shape import permute
+from glowpy.core.type import Quant, Shape, Type
+from glowpy.support.errors import UserError
+
+__all__ = [
+    "broadcast",
+    "concatenated",
+    "gathered",
+    "keeps_parameters",
+    "permuted",
+    "reshaped",
+    "resized",
+    "sliced",
+]
+
+
+def permuted(type: Type, shuffle: Sequence[int]) -> Type:
+    """Dimension i of the result is dimension shuffle[i] of `type`."""
+    shape, quant = permute(type.shape, shuffle), type.quant
+    if quant is not None and quant.axis is not None:
+        quant = replace(quant, axis=tuple(shuffle).index(quant.axis))
+    return Type(type.kind, shape, quant)
+
+
+def reshaped(type: Type, shape: Sequence[int]) -> Type:
+    """The same elements in row-major order. The channel axis must stay a dimension of its own."""
+    new, quant = tuple(shape), type.quant
+    if quant is None or quant.axis is None:
+        return type.with_shape(new)
+    outer, size = math.prod(type.shape[: quant.axis]), type.shape[quant.axis]
+    before = 1
+    for axis, extent in enumerate(new):
+        if before == outer and extent == size:
+            return Type(type.kind, new, replace(quant, axis=axis))
+        before *= extent
+    raise UserError(
+        f"expected a shape that keeps the channel axis {quant.axis} of {type}, got {list(new)}"
+    )
+
+
+def resized(type: Type, shape: Sequence[int]) -> Type:
+    """The same dimensions with other extents; the channel axis must keep its own."""
+    new, quant = tuple(shape), type.quant
+    if quant is not None and quant.axis is not None:
+        extent = new[quant.axis] if quant.axis < len(new) else None
+        if len(new) != type.rank or extent != type.shape[quant.axis]:
+            raise UserError(
+                f"expected a shape that keeps the channel axis {quant.axis} of {type}, got {list(new)}"
+            )
+    return Type(type.kind, new, quant)
+
+
+def sliced(
+    type: Type, starts: Sequence[int], shape: Sequence[int], steps: Sequence[int] | None = None
+) -> Type:
+    """Elements start + i * step of each dimension; the parameters of the channels that are left."""
+    new, quant = tuple(shape), type.quant
+    if quant is None or quant.axis is None:
+        return type.with_shape(new)
+    axis = quant.axis
+    step = 1 if steps is None else steps[axis]
+    kept = [starts[axis] + index * step for index in range(new[axis])]
+    if any(not 0 <= channel < len(quant.scales) for channel in kept):
+        raise UserError(f"expected channels of {type}, got {kept[0]} to {kept[-1]}")
+    scales = tuple(quant.scales[channel] for channel in kept)
+    offsets = tuple(quant.offsets[channel] for channel in kept)
+    return Type(type.kind, new, Quant(scales, offsets, axis))
+
+
+def gathered(type: Type, axis: int, indices: Shape) -> Type:
+    """Dimension `axis` replaced by those of `indices`. The channels themselves cannot be gathered."""
+    shape = (*type.shape[:axis], *indices, *type.shape[axis + 1 :])
+    quant = type.quant
+    if quant is None or quant.axis is None:
+        return type.with_shape(shape)
+    if quant.axis == axis:
+        raise UserError(
+            f"expected to gather along a dimension other than the channel axis {axis}, got {type}"
+        )
+    moved = quant.axis if quant.axis < axis else quant.axis + len(indices) - 1
+    return Type(type.kind, shape, replace(quant, axis=moved))
+
+
+def broadcast(types: Sequence[Type], shape: Shape) -> Type:
+    """Element-wise operands of one element kind that broadcast to `shape`; their parameters must be equal."""
+    parameters = [_counted_from_the_end(type) for type in types]
+    if any(other != parameters[0] for other in parameters):
+        raise UserError(
+            f"expected equal quantization parameters, got {' and '.join(map(str, types))}"
+        )
+    first, quant = types[0], types[0].quant
+    if quant is not None and quant.axis is not None:
+        quant = replace(quant, axis=quant.axis + len(shape) - first.rank)
+    return Type(first.kind, shape, quant)
+
+
+def _counted_from_the_end(type: Type) -> Quant | None:
+    quant = type.quant
+    if quant is None or quant.axis is None:
+        return quant
+    return replace(quant, axis=quant.axis - type.rank)
+
+
+def concatenated(types: Sequence[Type], axis: int) -> Type:
+    """Tensors one after the other along `axis`: channels if that is the channel axis of any.
+
+    The parameters must be equal otherwise. A tensor of one channel, or of equal channels, may be quantized as a
+    whole.
+    """
+    first = types[0]
+    shape = list(first.shape)
+    shape[axis] = sum(type.shape[axis] for type in types)
+    if any(type.quant is not None and type.quant.axis == axis for type in types):
+        return Type(first.kind, tuple(shape), _appended(types, axis))
+    parameters = {type.quant for type in types}
+    if len(parameters) > 1:
+        raise UserError(
+            f"expected equal quantization parameters, got {' and '.join(map(str, types))}"
+        )
+    return Type(first.kind, tuple(shape), first.quant)
+
+
+def _appended(types: Sequence[Type], axis: int) -> Quant:
+    scales: list[float] = []
+    offsets: list[int] = []
+    for type in types:
+        quant = type.quant
+        if quant is None or quant.axis not in (None, axis):
+            raise UserError(
+                f"expected inputs quantized along dimension {axis}, got {' and '.join(map(str, types))}"
+            )
+        repeats = type.shape[axis] if quant.axis is None else 1
+        scales += quant.scales * repeats
+        offsets += quant.offsets * repeats
+    return Quant(tuple(scales), tuple(offsets), axis)
+
+
+def keeps_parameters(source: Type, offset: int, part: Type) -> bool:
+    """Whether element i of `part` means the same as element `offset` + i of `source`: kind, scale and offset are equal.
+
+    The parameters of a type are periodic, and constant over runs of the elements of one channel: one element of
+    each run of one common period is compared.
+    """
+    if source.quant is None or part.quant is None:
+        return source.quant is part.quant
+    if source.kind is not part.kind:
+        return False
+    first, second = _Channels.of(source, source.quant), _Channels.of(part, part.quant)
+    period = math.lcm(first.period, second.period)
+    step = math.gcd(first.run, second.run, offset) or 1
+    return all(
+        first.parameters(offset + index) == second.parameters(index)
+        for index in range(0, min(part.count, period), step)
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Channels:
+    """Which parameters the elements of a tensor have, in row-major order: `run` elements of each channel in turn.
+
+    `run` is 0 where there is one channel.
+    """
+
+    quant: Quant
+    run: int
+
+    @classmethod
+    def of(cls, type: Type, quant: Quant) -> _Channels:
+        return cls(quant, 0 if quant.axis is None else math.prod(type.shape[quant.axis + 1 :]))
+
+    @property
+    def period(self) -> int:
+        return self.run * len(self.quant.scales) or 1
+
+    def parameters(self, index: int) -> tuple[float, int]:
+        channel = index // self.run % len(self.quant.scales) if self.run else 0
+        return self.quant.scales[channel], self.quant.offsets[channel]
