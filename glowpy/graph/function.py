@@ -225,7 +225,9 @@ class Function(Builder):
         except UserError as error:
             first = error.diagnostics[0]
             message = f"{cls.SCHEMA.mnemonic}: {first.message}"
-            raise type(error)(message, loc=place, context=first.context, note=first.note) from None
+            operands = ", ".join(f"%{value.name}" for value in values)
+            context = first.context or f"%{name} = {cls.SCHEMA.mnemonic}({operands})"
+            raise type(error)(message, loc=place, context=context, note=first.note) from None
         node = cls(
             self.module.names.take(name), values, attrs, types, loc=place, predicate=self._predicate
         )

@@ -2,7 +2,8 @@
 
 A rule takes the input types in schema order (a list for a variadic node), then the attributes as
 keywords, and returns one type or a tuple of types. Element-wise nodes need no rule: their inputs
-broadcast, and the result has the last input's kind, or bool for those with that trait.
+broadcast, and the result has the last input's kind and parameters, or bool for those with that trait.
+What the spec says of quantized operands is checked before a rule is asked, and of what it answers.
 """
 
 from __future__ import annotations
@@ -10,8 +11,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from glowpy.core.channel_axis import broadcast
 from glowpy.core.elemkind import ElemKind
-from glowpy.core.schema import Trait
+from glowpy.core.schema import NodeSchema, Trait, check_quantized
 from glowpy.core.shape import broadcast_shapes
 from glowpy.core.type import Type
 from glowpy.graph.node import Node
@@ -37,14 +39,22 @@ def infer_types(
     cannot be inferred) and none is given.
     """
     schema = cls.SCHEMA
-    if not schema.results:
-        return ()
+    check_quantized(schema, schema.named(inputs))
+    types = _inferred(cls, inputs, attrs, result_type) if schema.results else ()
+    check_quantized(schema, schema.named(inputs, types))
+    return types
+
+
+def _inferred(
+    cls: type[Node], inputs: Sequence[Type], attrs: Mapping[str, Any], result_type: Type | None
+) -> tuple[Type, ...]:
+    schema = cls.SCHEMA
     if Trait.TYPED in schema.traits:
         if result_type is None:
             raise UserError("a result type is required")
         return (result_type,)
     if Trait.ELEMENTWISE in schema.traits:
-        inferred: Type | tuple[Type, ...] = _elementwise(schema.traits, inputs)
+        inferred: Type | tuple[Type, ...] = _elementwise(schema, inputs)
     elif schema.variadic:
         inferred = infer[cls](list(inputs), **attrs)
     else:
@@ -53,12 +63,11 @@ def infer_types(
     return types if result_type is None else (result_type, *types[1:])
 
 
-def _elementwise(traits: frozenset[Trait], inputs: Sequence[Type]) -> Type:
+def _elementwise(schema: NodeSchema, inputs: Sequence[Type]) -> Type:
     shape = broadcast_shapes(*(type.shape for type in inputs))
-    if Trait.BOOL_RESULT in traits:
+    if Trait.BOOL_RESULT in schema.traits:
         return Type(ElemKind.BOOL, shape)
-    return (
-        inputs[-1].with_shape(shape)
-        if inputs[-1].quant is None
-        else Type(inputs[-1].kind, shape, inputs[-1].quant)
-    )
+    if inputs[-1].quant is None:
+        return Type(inputs[-1].kind, shape)
+    named = zip(schema.inputs, inputs, strict=True)
+    return broadcast([type for name, type in named if name not in schema.plain], shape)

@@ -4,7 +4,8 @@
 - Use lists and operands agree; no node depends on itself.
 - Names are unique in the module.
 - Attributes are those of the schema, of their kinds.
-- Result types are what inference gives; a typed node's are what its rule accepts.
+- Operands and results are quantized as the spec allows.
+- Result types are what inference gives, quantization parameters included; a typed node's are what its rule accepts.
 - A predicate is of kind bool.
 - A save writes a placeholder of the type of its input, and no placeholder is saved twice in a
   function.
@@ -16,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 
 from glowpy.core.elemkind import ElemKind
-from glowpy.core.schema import Trait, check_attrs
+from glowpy.core.schema import Trait, check_attrs, check_quantized
 from glowpy.graph.function import Function, Module
 from glowpy.graph.infer import infer_types
 from glowpy.graph.node import Node, Placeholder
@@ -46,11 +47,7 @@ def verify_function(f: Function) -> None:
 
 def verify_nodes(f: Function, nodes: Iterable[Node]) -> None:
     """Checks some nodes of a function, each by itself. Raises VerifyError with all diagnostics."""
-    diagnostics = [
-        Diagnostic(f"{node.SCHEMA.mnemonic}: {message}", node.loc, _source(node))
-        for node in nodes
-        for message in (*_operands(f, node), *_own(node))
-    ]
+    diagnostics = [diagnostic for node in nodes for diagnostic in _node(f, node)]
     if diagnostics:
         raise VerifyError.of(diagnostics)
 
@@ -59,25 +56,35 @@ def _function(f: Function) -> Iterator[Diagnostic]:
     names: set[str] = {s.name for s in (*f.module.placeholders, *f.module.constants)}
     saved: set[Placeholder] = set()
     for node in f.nodes:
-        messages = [*_operands(f, node), *_own(node)]
+        yield from _node(f, node)
         if node.name in names:
-            messages.append(f"the name %{node.name} is used twice")
+            yield _broken(node, f"the name %{node.name} is used twice")
         names.add(node.name)
         if isinstance(node, SaveNode) and isinstance(node.output.producer, Placeholder):
             if node.output.producer in saved:
-                messages.append(f"placeholder %{node.output.name} is saved twice")
+                yield _broken(node, f"placeholder %{node.output.name} is saved twice")
             saved.add(node.output.producer)
-        for message in messages:
-            yield Diagnostic(f"{node.SCHEMA.mnemonic}: {message}", node.loc, _source(node))
     try:
         f.topological()
     except InternalError as error:
         yield Diagnostic(str(error.args[0]), context=f"function @{f.name}")
 
 
-def _source(node: Node) -> str:
+def _node(f: Function, node: Node) -> Iterator[Diagnostic]:
+    """What is wrong with a node by itself. A UserError ends what can be said of its types."""
+    yield from (_broken(node, message) for message in _operands(f, node))
+    try:
+        for message in _rules(node):
+            yield _broken(node, message)
+    except UserError as error:
+        first = error.diagnostics[0]
+        yield _broken(node, first.message, first.note)
+
+
+def _broken(node: Node, message: str, note: str = "") -> Diagnostic:
     text = print_node(node)
-    return f"{text}\n{'^' * len(text.split(' ', 1)[0])}"
+    context = f"{text}\n{'^' * len(text.split(' ', 1)[0])}"
+    return Diagnostic(f"{node.SCHEMA.mnemonic}: {message}", node.loc, context, note)
 
 
 def _operands(f: Function, node: Node) -> Iterator[str]:
@@ -99,14 +106,13 @@ def _operands(f: Function, node: Node) -> Iterator[str]:
                 yield f"%{result.name} is used by a node of another function"
 
 
-def _own(node: Node) -> Iterator[str]:
-    try:
-        check_attrs(node.SCHEMA.attrs, node.attrs)
-        if node.SCHEMA.results and not node.has(Trait.TYPED):
-            yield from _types(node)
-    except UserError as error:
-        yield error.diagnostics[0].message
-        return
+def _rules(node: Node) -> Iterator[str]:
+    """What schema, inference and the class's own rule say. Raises UserError where nothing more can be said."""
+    check_attrs(node.SCHEMA.attrs, node.attrs)
+    inputs, results = [v.type for v in node.inputs], [v.type for v in node.results]
+    check_quantized(node.SCHEMA, node.SCHEMA.named(inputs, results))
+    if node.SCHEMA.results and not node.has(Trait.TYPED):
+        yield from _types(node)
     if isinstance(node, SaveNode):
         yield from _save(node)
     rule = verify.get(type(node))
@@ -115,10 +121,9 @@ def _own(node: Node) -> Iterator[str]:
 
 
 def _types(node: Node) -> Iterator[str]:
-    """Quantization parameters cannot be inferred, so only kinds and shapes are compared."""
     inferred = infer_types(type(node), [value.type for value in node.inputs], node.attrs)
     for result, expected in zip(node.results, inferred, strict=True):
-        if (result.type.kind, result.type.shape) != (expected.kind, expected.shape):
+        if result.type != expected:
             yield f"result %{result.name} has type {result.type}, expected {expected}"
     if node.has(Trait.ELEMENTWISE):
         same = node.inputs[1:] if len(node.inputs) == 3 else node.inputs

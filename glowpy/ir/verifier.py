@@ -3,13 +3,14 @@
 - Every operand is a weight of the function or a value made by an earlier instruction.
 - An allocated buffer is deallocated exactly once, after its last access, and never accessed
   outside its life.
-- A view lies inside its source, in an element kind of the same size.
+- A view lies inside its source, in an element kind of the same size, and quantized elements keep their meaning.
 - Constant weights are never written; a buffer is written before it is read. An instruction that
   only moves elements may add to a buffer nobody has written: what it does not move stays
   undefined.
 - An output shares memory with an input only where the class has the `inplace` trait and both are
   exactly the same bytes.
 - A predicate is of kind bool. Attributes are those of the schema, of their kinds.
+- Operands are quantized as the spec allows.
 - Instructions that only move or combine elements agree about kinds; copies agree about types.
 - Operands have the types that inference gives the node the instruction was declared with, and
   what else the class's own rule says: `@verify_inst(XInst)` in `ops/`.
@@ -19,8 +20,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+from glowpy.core.channel_axis import keeps_parameters
 from glowpy.core.elemkind import ElemKind
-from glowpy.core.schema import Access, Trait, check_attrs
+from glowpy.core.schema import Access, Trait, check_attrs, check_quantized
 from glowpy.ir.inst import Instruction, ValueInstruction
 from glowpy.ir.insts_gen import AllocInst, CopyInst, DeallocInst, ViewInst
 from glowpy.ir.irfunction import IRFunction
@@ -47,13 +49,9 @@ def _program(f: IRFunction) -> Iterator[Diagnostic]:
     live: dict[Value, bool] = dict.fromkeys(f.weights.values(), True)
     written: set[Value] = set(f.weights.values())
     for inst in f.instructions:
-        for message in (*_operands(inst, known, live), *_accesses(inst, written), *_own(inst)):
-            text = print_inst(inst)
-            yield Diagnostic(
-                f"{inst.SCHEMA.mnemonic}: {message}",
-                inst.loc,
-                f"{text}\n{'^' * len(text.split(' ', 1)[0])}",
-            )
+        for message in (*_operands(inst, known, live), *_accesses(inst, written)):
+            yield _broken(inst, message)
+        yield from _own(inst)
         if isinstance(inst, ValueInstruction):
             known.add(inst.value)
         if isinstance(inst, AllocInst):
@@ -67,6 +65,12 @@ def _program(f: IRFunction) -> Iterator[Diagnostic]:
             yield Diagnostic(
                 f"buffer %{value.name} is never deallocated", context=f"irfunction @{f.name}"
             )
+
+
+def _broken(inst: Instruction, message: str, note: str = "") -> Diagnostic:
+    text = print_inst(inst)
+    context = f"{text}\n{'^' * len(text.split(' ', 1)[0])}"
+    return Diagnostic(f"{inst.SCHEMA.mnemonic}: {message}", inst.loc, context, note)
 
 
 def _operands(inst: Instruction, known: set[Value], live: dict[Value, bool]) -> Iterator[str]:
@@ -114,15 +118,22 @@ def _accesses(inst: Instruction, written: set[Value]) -> Iterator[str]:
                 yield f"{out.name} %{out.value.name} shares memory with {other.name} %{other.value.name}"
 
 
-def _own(inst: Instruction) -> Iterator[str]:
+def _own(inst: Instruction) -> Iterator[Diagnostic]:
     try:
-        check_attrs(inst.SCHEMA.attrs, inst.attrs)
-        rule = verify_inst.get(type(inst))
-        if rule is not None:
-            yield from rule(inst)
+        for message in _rules(inst):
+            yield _broken(inst, message)
     except UserError as error:
-        yield error.diagnostics[0].message
-        return
+        first = error.diagnostics[0]
+        yield _broken(inst, first.message, first.note)
+
+
+def _rules(inst: Instruction) -> Iterator[str]:
+    """What schema and the class's own rule say. Raises UserError where nothing more can be said."""
+    check_attrs(inst.SCHEMA.attrs, inst.attrs)
+    check_quantized(inst.SCHEMA, [(ref.name, ref.value.type) for ref in inst.operands])
+    rule = verify_inst.get(type(inst))
+    if rule is not None:
+        yield from rule(inst)
     if isinstance(inst, ViewInst):
         yield from _view(inst)
     elif isinstance(inst, CopyInst) and inst.result.type != inst.input.type:
@@ -141,3 +152,5 @@ def _view(inst: ViewInst) -> Iterator[str]:
         yield f"expected an element kind as wide as {source.kind.value}, got {type.kind.value}"
     if inst.offset < 0 or inst.offset + type.count > source.count:
         yield f"elements {inst.offset} to {inst.offset + type.count} lie outside {source}"
+    elif not keeps_parameters(source, inst.offset, type):
+        yield f"expected the quantization parameters of {source} from element {inst.offset} on, got {type}"

@@ -1,7 +1,7 @@
 """LLVM IR text under construction: a module, and the body of one function.
 
 - Equal kernel functions are written once: a body that exists already is shared by its callers.
-- `ints_t` constants (shapes, list attributes) are written once each.
+- `ints_t` constants (shapes, list attributes) and arrays of constant elements are written once each.
 """
 
 from __future__ import annotations
@@ -63,6 +63,7 @@ class ModuleWriter:
         self.attributes = f'nounwind "prefer-vector-width"="{8 * vector_bytes}"'
         self._debug = debug
         self._ints: dict[tuple[int, ...], str] = {}
+        self._arrays: dict[tuple[ElemKind, tuple[int, ...]], str] = {}
         self._declarations: dict[str, str] = {}
         self._functions: dict[str, _Function] = {}
         self._names = UniqueNames()
@@ -88,6 +89,11 @@ class ModuleWriter:
         """The address of a constant `ints_t` with these values."""
         key = tuple(values)
         return self._ints.setdefault(key, f"@ints.{len(self._ints)}")
+
+    def array(self, kind: ElemKind, elements: Sequence[int]) -> str:
+        """The address of constant elements of an integer kind."""
+        key = kind, tuple(elements)
+        return self._arrays.setdefault(key, f"@array.{len(self._arrays)}")
 
     def declare(self, symbol: str, result: str, arguments: Sequence[str]) -> None:
         """Declares a function that a library defines."""
@@ -146,6 +152,7 @@ class ModuleWriter:
         lines += [
             self._constant(name, values) for values, name in self._ints.items() if name[1:] in used
         ]
+        lines += [_array(name, *key) for key, name in self._arrays.items() if name[1:] in used]
         lines += [text for symbol, text in self._declarations.items() if symbol in used]
         metadata = self._debug.render() if self._debug is not None else []
         metadata += [
@@ -161,6 +168,12 @@ class ModuleWriter:
         array = f"[{_MAX_INTS} x {self.dim}]"
         head = f"{name} = private unnamed_addr constant %ints_t"
         return f"{head} {{ {self.dim} {len(values)}, {array} [{items}] }}"
+
+
+def _array(name: str, kind: ElemKind, elements: Sequence[int]) -> str:
+    stored = memory_type(kind)
+    items = ", ".join(f"{stored} {element}" for element in elements)
+    return f"{name} = private unnamed_addr constant [{len(elements)} x {stored}] [{items}]"
 
 
 @dataclass(frozen=True)

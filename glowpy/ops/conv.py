@@ -33,14 +33,13 @@ def _infer_convolution(
     group: int,
 ) -> Type:
     expect_numbers("input", input)
-    if input.quant is None:
-        expect_same_kind(input, filter=filter, bias=bias)
+    expect_same_kind(input, filter=filter, bias=bias)
     counts = windowed_shape(input, Windows(kernels, strides, pads, dilation))
     _check_filter(input, filter, kernels, group)
     outputs = filter.shape[0]
     if bias.shape != (outputs,):
         raise UserError(f"expected bias of shape [{outputs}], got {bias}")
-    return Type(input.kind, (input.shape[0], *counts, outputs), input.quant)
+    return Type(input.kind, (input.shape[0], *counts, outputs))
 
 
 def _check_filter(input: Type, filter: Type, kernels: Sequence[int], group: int) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from glowpy.backends.interpreter.interpret import interpret
+from glowpy.core.channel_axis import gathered
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.tensor import Tensor
 from glowpy.core.type import Type
@@ -26,10 +27,7 @@ def _infer_gather(input: Type, indices: Type, *, axis: int) -> Type:
         raise UserError(f"expected indices of kind i32 or i64, got {indices}")
     if size == 0 and indices.count:
         raise UserError(f"expected elements to gather along dimension {axis}, got {input}")
-    shape = (*input.shape[:axis], *indices.shape, *input.shape[axis + 1 :])
-    if input.quant is not None and input.quant.axis is not None:
-        raise UserError(f"expected input quantized as a whole, got {input}")
-    return input.with_shape(shape)
+    return gathered(input, axis, indices.shape)
 
 
 @interpret(GatherInst)

@@ -8,10 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 
+from glowpy.core.channel_axis import resized, sliced
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.schema import Access, Trait
 from glowpy.core.shape import broadcast_shapes
-from glowpy.core.type import Shape
+from glowpy.core.tensor import stored
+from glowpy.core.type import Shape, Type
 from glowpy.graph.infer import infer_types
 from glowpy.graph.node import Node
 from glowpy.graph.nodes_gen import NODES
@@ -22,6 +24,7 @@ from glowpy.ir.insts_gen import (
     ConvertInst,
     ExtractTensorInst,
     InsertTensorInst,
+    SplatInst,
 )
 from glowpy.ir.verifier import verify_inst
 
@@ -39,7 +42,7 @@ def _inferred(node: type[Node], inst: Instruction) -> Iterator[str]:
             yield f"expected a condition of kind bool, got {read[0]}"
     written = [ref.value for ref in inst.operands if ref.access is Access.OUT]
     for value, expected in zip(written, infer_types(node, read, inst.attrs), strict=True):
-        if (value.type.kind, value.type.shape) != (expected.kind, expected.shape):
+        if value.type != expected:
             yield f"%{value.name} has type {value.type}, expected {expected}"
 
 
@@ -48,17 +51,37 @@ def _expanded(inst: BroadcastInst | ConvertInst) -> Iterator[str]:
     result, source = inst.result.type, inst.input.type
     if broadcast_shapes(result.shape, source.shape) != result.shape:
         yield f"{source} does not broadcast to {result}"
+    elif isinstance(inst, BroadcastInst):
+        yield from _keeps("result", result, resized(source, result.shape))
+
+
+@verify_inst(SplatInst)
+def _splat(inst: SplatInst) -> Iterator[str]:
+    """Raises UserError where no element of the result's type stands for the value."""
+    stored(inst.result.type, inst.value)
+    yield from ()
 
 
 @verify_inst(ExtractTensorInst)
 def _extract(inst: ExtractTensorInst) -> Iterator[str]:
-    yield from _box(inst.result.type.shape, inst.input.type.shape, inst.offsets, inst.steps)
+    result, source = inst.result.type, inst.input.type
+    messages = list(_box(result.shape, source.shape, inst.offsets, inst.steps))
+    yield from messages or _keeps(
+        "result", result, sliced(source, inst.offsets, result.shape, inst.steps)
+    )
 
 
 @verify_inst(InsertTensorInst)
 def _insert(inst: InsertTensorInst) -> Iterator[str]:
-    part, whole = inst.input.type.shape, inst.result.type.shape
-    yield from _box(part, whole, inst.offsets, (1,) * len(inst.offsets))
+    part, whole = inst.input.type, inst.result.type
+    messages = list(_box(part.shape, whole.shape, inst.offsets, (1,) * len(inst.offsets)))
+    yield from messages or _keeps("input", part, sliced(whole, inst.offsets, part.shape))
+
+
+def _keeps(name: str, type: Type, expected: Type) -> Iterator[str]:
+    """Whether the quantization parameters are those of the elements that are moved."""
+    if type.quant != expected.quant:
+        yield f"{name} has type {type}, expected {expected}"
 
 
 def _box(

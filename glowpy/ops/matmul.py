@@ -33,7 +33,7 @@ def _infer_mat_mul(lhs: Type, rhs: Type) -> Type:
             f"lhs has {lhs.shape[-1]} columns, expected as many as rhs has rows, {rhs.shape[-2]}"
         )
     batch = broadcast_shapes(lhs.shape[:-2], rhs.shape[:-2])
-    return Type(lhs.kind, (*batch, lhs.shape[-2], rhs.shape[-1]), lhs.quant)
+    return Type(lhs.kind, (*batch, lhs.shape[-2], rhs.shape[-1]))
 
 
 @interpret(MatMulInst)
@@ -59,8 +59,7 @@ def _differentiate_mat_mul(f: Function, n: MatMulNode, g: NodeValue) -> list[Ope
 @infer(FullyConnectedNode)
 def _infer_fully_connected(input: Type, weights: Type, bias: Type) -> Type:
     expect_numbers("input", input)
-    if input.quant is None:
-        expect_same_kind(input, weights=weights, bias=bias)
+    expect_same_kind(input, weights=weights, bias=bias)
     for name, type in (("input", input), ("weights", weights)):
         if type.rank != 2:
             raise UserError(f"expected {name} of rank 2, got {type}")
@@ -71,7 +70,7 @@ def _infer_fully_connected(input: Type, weights: Type, bias: Type) -> Type:
         )
     if bias.shape != (weights.shape[1],):
         raise UserError(f"expected bias of shape [{weights.shape[1]}], got {bias}")
-    return Type(input.kind, (input.shape[0], weights.shape[1]), input.quant)
+    return Type(input.kind, (input.shape[0], weights.shape[1]))
 
 
 @lower(FullyConnectedNode)

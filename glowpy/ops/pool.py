@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from glowpy.backends.interpreter.interpret import interpret
+from glowpy.core.channel_axis import resized
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.tensor import Array, Tensor
 from glowpy.core.type import Type
@@ -15,6 +16,7 @@ from glowpy.graph.nodes_gen import AvgPoolNode, MaxPoolNode, MaxPoolWithArgmaxNo
 from glowpy.ir.insts_gen import AvgPoolInst, MaxPoolInst, MaxPoolWithArgmaxInst
 from glowpy.ops.operands import accumulable, bounds, expect_floats, expect_numbers
 from glowpy.ops.window import Windows, windowed_shape
+from glowpy.support.errors import UserError
 
 __all__: list[str] = []
 
@@ -60,14 +62,16 @@ def _infer_avg_pool(
     count_include_pads: bool,
 ) -> Type:
     del count_include_pads
-    if input.quant is None:
-        expect_floats("input", input)
+    expect_floats("input", input)
     return _pooled(input, Windows(kernels, strides, pads, dilation), ceil=ceil)
 
 
 def _pooled(input: Type, windows: Windows, *, ceil: bool) -> Type:
     counts = windowed_shape(input, windows, ceil=ceil)
-    return input.with_shape((input.shape[0], *counts, input.shape[-1]))
+    axis = input.quant.axis if input.quant is not None else None
+    if axis not in (None, 0, input.rank - 1):
+        raise UserError(f"expected windows within a channel, got {input}")
+    return resized(input, (input.shape[0], *counts, input.shape[-1]))
 
 
 def _tap_axes(windows: Windows) -> tuple[int, ...]:

@@ -9,6 +9,7 @@ import numpy as np
 
 from glowpy.autodiff.differentiate import differentiate
 from glowpy.backends.interpreter.interpret import interpret
+from glowpy.core.channel_axis import resized
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.tensor import Array, Tensor
 from glowpy.core.type import Type
@@ -62,8 +63,9 @@ def _infer_extremum(input: Type, *, axes: Sequence[int]) -> Type:
 
 def _reduced(input: Type, axes: Sequence[int]) -> Type:
     expect_axes(axes, input.rank)
-    shape = tuple(1 if axis in axes else size for axis, size in enumerate(input.shape))
-    return Type(input.kind, shape)
+    if input.quant is not None and input.quant.axis in axes:
+        raise UserError(f"expected axes other than the channel axis, got {list(axes)} of {input}")
+    return resized(input, [1 if axis in axes else size for axis, size in enumerate(input.shape)])
 
 
 @interpret(ReduceAddInst)

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 from glowpy.autodiff.differentiate import differentiate
 from glowpy.backends.interpreter.interpret import interpret
-from glowpy.core.shape import broadcast_shapes, normalize_axis, permute
-from glowpy.core.tensor import Tensor
+from glowpy.core.channel_axis import (
+    concatenated,
+    keeps_parameters,
+    permuted,
+    reshaped,
+    resized,
+    sliced,
+)
+from glowpy.core.shape import broadcast_shapes, normalize_axis
+from glowpy.core.tensor import Tensor, stored
 from glowpy.core.type import Type
 from glowpy.graph.function import Function
 from glowpy.graph.infer import infer
@@ -22,6 +29,7 @@ from glowpy.graph.nodes_gen import (
     ReshapeNode,
     SaveNode,
     SliceNode,
+    SplatNode,
     TransposeNode,
 )
 from glowpy.graph.verifier import verify
@@ -51,7 +59,14 @@ def _copy(result: Tensor, input: Tensor) -> None:
 
 @interpret(SplatInst)
 def _splat(result: Tensor, *, value: float) -> None:
-    result.array[...] = np.asarray(value).astype(result.type.kind.dtype)
+    result.array[...] = stored(result.type, value)
+
+
+@verify(SplatNode)
+def _verify_splat(n: SplatNode) -> Iterator[str]:
+    """Raises UserError where no element of the result's type stands for the value."""
+    stored(n.type, n.value)
+    yield from ()
 
 
 # Reshape: the same memory under another type.
@@ -63,6 +78,8 @@ def _verify_reshape(n: ReshapeNode) -> Iterator[str]:
         yield f"result has kind {n.type.kind.value}, expected {n.input.type.kind.value}"
     if n.type.count != n.input.type.count:
         yield f"result {n.type} has {n.type.count} elements, expected {n.input.type.count}"
+    elif not keeps_parameters(n.input.type, 0, n.type):
+        yield f"result has type {n.type}, expected {reshaped(n.input.type, n.type.shape)}"
 
 
 @irgen(ReshapeNode)
@@ -84,7 +101,7 @@ def _infer_transpose(input: Type, *, shuffle: Sequence[int]) -> Type:
         raise UserError(
             f"expected shuffle to be a permutation of {input.rank} dimensions, got {list(shuffle)}"
         )
-    return input.with_shape(permute(input.shape, shuffle))
+    return permuted(input, shuffle)
 
 
 @interpret(TransposeInst)
@@ -111,6 +128,8 @@ def _verify_broadcast(n: BroadcastNode) -> Iterator[str]:
         fits = False
     if not fits:
         yield f"{n.input.type} does not broadcast to {n.type}"
+    elif n.type.quant != n.input.type.quant:
+        yield f"result has type {n.type}, expected {resized(n.input.type, n.type.shape)}"
 
 
 @interpret(BroadcastInst)
@@ -142,9 +161,7 @@ def _infer_concat(inputs: Sequence[Type], *, axis: int) -> Type:
             raise UserError(
                 f"expected inputs that differ only in dimension {axis}, got {first} and {other}"
             )
-    shape = list(first.shape)
-    shape[axis] = sum(other.shape[axis] for other in inputs)
-    return first.with_shape(shape)
+    return concatenated(inputs, axis)
 
 
 @irgen(ConcatNode)
@@ -185,12 +202,16 @@ def _verify_slice(n: SliceNode) -> Iterator[str]:
     if len(ranks) > 1 or n.type.kind is not n.input.type.kind:
         yield f"result {n.type}, starts and steps do not have the kind and rank of {n.input.type}"
         return
+    inside = True
     for axis, (size, count, start, step) in enumerate(
         zip(n.input.type.shape, n.type.shape, n.starts, n.steps, strict=True)
     ):
         last = start + (count - 1) * step
         if count and not (step and 0 <= start < size and 0 <= last < size):
+            inside = False
             yield f"elements {start} to {last} lie outside dimension {axis} of {n.input.type}"
+    if inside and n.type != (expected := sliced(n.input.type, n.starts, n.type.shape, n.steps)):
+        yield f"result has type {n.type}, expected {expected}"
 
 
 @irgen(SliceNode)
@@ -226,32 +247,38 @@ def _differentiate_slice(f: Function, n: SliceNode, g: NodeValue) -> list[Operan
 
 @infer(PadNode)
 def _infer_pad(input: Type, *, pads: Sequence[int], value: float) -> Type:
-    del value
     if len(pads) != 2 * input.rank:
         raise UserError(f"expected {2 * input.rank} pads, got {len(pads)}")
     shape = [size + pads[i] + pads[input.rank + i] for i, size in enumerate(input.shape)]
     if min(shape, default=0) < 0:
         raise UserError(f"expected pads that leave something of {input}, got {list(pads)}")
-    return input.with_shape(shape)
+    result = resized(_kept(input, pads), shape)
+    stored(result, value)
+    return result
+
+
+def _kept(input: Type, pads: Sequence[int]) -> Type:
+    """What negative pads leave of `input`."""
+    begins, ends = pads[: input.rank], pads[input.rank :]
+    shape = [
+        size + min(b, 0) + min(e, 0) for size, b, e in zip(input.shape, begins, ends, strict=True)
+    ]
+    return sliced(input, [max(-b, 0) for b in begins], shape)
 
 
 @irgen(PadNode)
 def _irgen_pad(g: IRGen, n: PadNode) -> None:
     rank = n.type.rank
-    begins, ends = n.pads[:rank], n.pads[rank:]
-    kept = [
-        size + min(b, 0) + min(e, 0)
-        for size, b, e in zip(n.input.type.shape, begins, ends, strict=True)
-    ]
-    source = g.value(n.input)
-    if min((*begins, *ends), default=0) < 0:
-        source = g.ir.create_alloc(f"{n.name}_kept", n.type.with_shape(kept)).value
+    begins = n.pads[:rank]
+    source, kept = g.value(n.input), _kept(n.input.type, n.pads)
+    if kept != n.input.type:
+        source = g.ir.create_alloc(f"{n.name}_kept", kept).value
         g.ir.create_extract_tensor(
             source, g.value(n.input), tuple(max(-b, 0) for b in begins), (1,) * rank
         )
     result = g.alloc(n.result)
     g.ir.create_splat(result, n.value)
-    if math.prod(kept):
+    if kept.count:
         g.ir.create_insert_tensor(result, source, tuple(max(b, 0) for b in begins))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from glowpy.core.tensor import Array, Tensor
+from glowpy.core.tensor import Array, Tensor, stored
 from glowpy.core.type import Type
 from glowpy.graph.function import Function
 from glowpy.graph.node import Constant, Node, NodeValue
@@ -14,13 +14,12 @@ __all__ = ["broadcasts_alike", "constant_like", "is_all", "known"]
 
 
 def known(value: NodeValue) -> Array | None:
-    """The elements of `value` if it is a constant or a splat; a splat's array has zero strides."""
+    """The elements of `value`, as they are stored, if it is a constant or a splat, whose array has zero strides."""
     constant = value.constant
     if constant is not None:
         return constant.array if constant.has_elements else None
-    if isinstance(value.node, SplatNode) and value.type.quant is None:
-        element = np.asarray(value.node.value).astype(value.type.kind.dtype)
-        return np.broadcast_to(element, value.type.shape)
+    if isinstance(value.node, SplatNode):
+        return np.broadcast_to(stored(value.type, value.node.value), value.type.shape)
     return None
 
 

@@ -6,6 +6,7 @@ equal ones are shared. All but the buffers is constant. `entry` writes the funct
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -16,6 +17,7 @@ from glowpy.backends.cpu.kernels_gen import KERNELS, SCALARS
 from glowpy.backends.cpu.target import CpuTarget
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.schema import AttrKind, Trait
+from glowpy.core.tensor import stored
 from glowpy.ir.inst import Instruction
 from glowpy.ir.insts_gen import AllocInst, CopyInst, DeallocInst, SplatInst, ViewInst
 from glowpy.ir.liveness import lifetimes
@@ -171,7 +173,7 @@ def _facts(program: Program, stacked: Sequence[Sequence[Instruction]]) -> Facts:
             if isinstance(writer, SplatInst) and all(
                 reader.has(Trait.ELEMENTWISE) for reader in readers
             ):
-                immediates[value] = writer.value
+                immediates[value] = stored(writer.result.type, writer.value).item()
 
     def needed(inst: Instruction) -> bool:
         base = inst.operands[0].value.base
@@ -218,10 +220,19 @@ def _emit_copy(body: Body, inst: CopyInst) -> None:
 
 
 def _emit_splat(body: Body, inst: SplatInst) -> None:
-    kind = inst.result.type.kind
+    type, dim = inst.result.type, body.module.dim
+    elements = stored(type, inst.value)
     pointer = body.pointer(inst.result)
-    with body.loop(inst.result.type.count) as index:
-        body.store(kind, literal(kind, inst.value), pointer, index)
+    with body.loop(type.count) as index:
+        if elements.size == 1:
+            element = literal(type.kind, elements.item())
+        else:  # one for each channel
+            run = math.prod(type.shape[type.rank - elements.ndim + 1 :])
+            channel = body.let(f"udiv {dim} {index}, {run}")
+            channel = body.let(f"urem {dim} {channel}, {elements.size}")
+            array = body.module.array(type.kind, elements.reshape(-1).tolist())
+            element = body.load(type.kind, array, channel)
+        body.store(type.kind, element, pointer, index)
 
 
 def _emit_kernel(

@@ -69,7 +69,7 @@ class ConstantFoldPass(GraphPass):
         if node.has(Trait.SIDE_EFFECT) or node.BACKEND or not node.results:
             return False
         if isinstance(node, SplatNode):
-            return node.type.count == 1 and node.type.quant is None
+            return node.type.count == 1
         if not node.inputs:
             return False
         for value in node.inputs:

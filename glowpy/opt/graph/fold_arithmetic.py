@@ -91,8 +91,6 @@ class FoldArithmeticPass(RewritePass):
     @rule_where(lambda schema: Trait.ELEMENTWISE in schema.traits)
     def fold(self, f: Function, node: Node, why: Why) -> Replacement:
         """Looks only at a node and what feeds it; constants stand on the right."""
-        if node.results and node.type.quant is not None:
-            return None
         if isinstance(node, _INVOLUTIONS):
             inner = node.inputs[0].node
             return inner.inputs[0] if type(inner) is type(node) else None

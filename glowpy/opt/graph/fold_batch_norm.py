@@ -86,7 +86,7 @@ class FoldBatchNormPass(RewritePass):
             return None
         if isinstance(layer, BatchNormalizationNode) and layer.axis != layer.type.rank - 1:
             return None
-        if node.type != layer.type or node.type.quant is not None or not node.type.kind.is_float:
+        if node.type != layer.type or not node.type.kind.is_float:
             return None
         with np.errstate(all="ignore"):
             affine = _affine(node)

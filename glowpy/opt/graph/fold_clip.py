@@ -36,7 +36,7 @@ class FoldClipPass(RewritePass):
     def merge(self, f: Function, n: ClipNode | ReluNode, why: Why) -> Replacement:
         """The limits of both: the outer ones applied to the inner ones."""
         inner = n.input.node
-        if not isinstance(inner, (ClipNode, ReluNode)) or n.type.quant is not None:
+        if not isinstance(inner, (ClipNode, ReluNode)):
             return None
         low, high = _limits(n)
         below, above = _limits(inner)

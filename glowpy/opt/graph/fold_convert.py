@@ -38,7 +38,7 @@ class FoldConvertPass(RewritePass):
         if n.input.type == n.type:
             return n.input
         inner = n.input.node
-        if not isinstance(inner, ConvertNode) or inner.input.type.quant or n.type.quant:
+        if not isinstance(inner, ConvertNode):
             return None
         if not holds(inner.type.kind, inner.input.type.kind):
             return why.no(

@@ -48,7 +48,7 @@ class FoldReshapePass(RewritePass):
             if source.node.input.type == n.type:
                 return source.node.input
             return f.create_reshape(n.name, n.type, source.node.input)
-        if isinstance(source.node, SplatNode) and n.type.quant == source.type.quant:
+        if isinstance(source.node, SplatNode):
             return f.create_splat(n.name, n.type, source.node.value)
         constant = source.constant
         if constant is None or not constant.has_elements:

@@ -62,7 +62,7 @@ class MergePadPass(RewritePass):
 def _refused(n: ConvolutionNode | AvgPoolNode, pad: PadNode) -> str:
     """Why the padding cannot be merged; empty if it can."""
     rank = pad.type.rank
-    if pad.value != 0 or pad.type.quant is not None:
+    if pad.value != 0:
         return "the padding is not of zeros"
     if min(pad.pads) < 0:
         return "the padding crops"
