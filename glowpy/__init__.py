@@ -9,8 +9,11 @@ from typing import TYPE_CHECKING, Any
 from glowpy.support.rules import Rules
 
 if TYPE_CHECKING:
-    from glowpy.backend import CompiledFunction, CompileOptions, Instance
+    from glowpy.backend import Backend, CompiledFunction, CompileOptions, Instance
+    from glowpy.backends.cpu.backend import CpuBackend
     from glowpy.backends.cpu.bundle.options import BundleOptions
+    from glowpy.backends.cpu.options import CpuOptions
+    from glowpy.backends.interpreter.backend import InterpreterBackend
     from glowpy.bundling import bundle
     from glowpy.core.elemkind import ElemKind
     from glowpy.core.tensor import Tensor
@@ -31,16 +34,20 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
+    "Backend",
     "BundleOptions",
     "CompileOptions",
     "CompiledFunction",
     "Constant",
+    "CpuBackend",
+    "CpuOptions",
     "ElemKind",
     "Function",
     "GlowError",
     "InferenceSession",
     "Instance",
     "InternalError",
+    "InterpreterBackend",
     "LoadError",
     "Module",
     "Node",
@@ -59,8 +66,11 @@ __all__ = [
 ]
 
 _HOMES = {
-    "glowpy.backend": ("CompileOptions", "CompiledFunction", "Instance"),
+    "glowpy.backend": ("Backend", "CompileOptions", "CompiledFunction", "Instance"),
+    "glowpy.backends.cpu.backend": ("CpuBackend",),
     "glowpy.backends.cpu.bundle.options": ("BundleOptions",),
+    "glowpy.backends.cpu.options": ("CpuOptions",),
+    "glowpy.backends.interpreter.backend": ("InterpreterBackend",),
     "glowpy.bundling": ("bundle",),
     "glowpy.core.elemkind": ("ElemKind",),
     "glowpy.core.tensor": ("Tensor",),

@@ -38,36 +38,17 @@ __all__ = [
 
 @dataclass(frozen=True)
 class CompileOptions:
-    """How to compile.
+    """How to compile, for whatever backend; what only one understands is an option of that backend.
 
     Attributes:
-        target: LLVM triple of the machine to compile for, or a preset such as `rpi4`; empty for this one.
-        cpu: LLVM name of its processor; empty for this machine's, or the target's baseline.
-        features: LLVM features to add or remove, such as `+avx2,-fma`.
-        float_abi: `soft` passes floats in integer registers, `hard` in those of the floating-point unit; empty for
-            what the triple says. Arm and RISC-V only.
-        relocation: `static` or `pic`; empty for position-independent code under an operating system, else static.
-        code_model: How far code and data may be from each other, in LLVM's words; empty for `small`.
-        verify_each: Verify the graph and the IR behind every pass.
-        cache: Keep machine code on disk between processes.
+        verify_each: Verify the graph and the IR after every pass.
+        cache: Keep compiled code on disk between processes, where the backend makes any.
         instrument: Call the compiled function's `observer` before and after every instruction.
-        perf_map: Tell Linux's perf where the code of every instruction is, in /tmp/perf-PID.map.
-        jitdump: Folder to write a jitdump to, from which `perf inject --jit` makes annotations.
-        debug: Folder to write the IR's text to; machine code then carries debug information about it.
     """
 
-    target: str = ""
-    cpu: str = ""
-    features: str = ""
-    float_abi: str = ""
-    relocation: str = ""
-    code_model: str = ""
     verify_each: bool = False
     cache: bool = True
-    debug: str = ""
     instrument: bool = False
-    perf_map: bool = False
-    jitdump: str = ""
 
 
 @dataclass(frozen=True)
@@ -249,7 +230,10 @@ def _check(port: Port, array: Array) -> None:
 
 
 class Backend(ABC):
-    """A target: says what it can run, may reshape the graph, and makes programs executable."""
+    """A target: says what it can run, may reshape the graph, and makes programs executable.
+
+    An instance is bound to one machine and to the backend's own options: all it is asked, it answers for these.
+    """
 
     name: ClassVar[str]
     nodes: ClassVar[tuple[type[Node], ...]] = ()
@@ -274,21 +258,20 @@ class Backend(ABC):
         """The graph passes this backend wants in place of `default`."""
         return default
 
-    def post_lowering(self, options: CompileOptions) -> Sequence[GraphPass]:
-        """Passes that bring in the backend's own nodes; run once, behind lowering."""
-        del options
+    def post_lowering(self) -> Sequence[GraphPass]:
+        """Passes that bring in the backend's own nodes; run once, after lowering."""
         return ()
 
     def ir_passes(self) -> Sequence[IRPass]:
         """Passes of the backend's own after the default IR passes."""
         return ()
 
-    def emit(self, program: Program, options: CompileOptions, form: str) -> str:
+    def emit(self, program: Program, form: str) -> str:
         """The code that `program` becomes, as text in one of the backend's forms, such as `llvm` or `asm`.
 
         Raises UserError for a form that the backend does not have.
         """
-        del program, options
+        del program
         raise UserError(
             f"the {self.name} backend makes no machine code in the form '{form}'",
             note="its stages are graph, lowered, ir and memory; the cpu backend makes machine code",

@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from glowpy.backend import CompileOptions, Port, Program
+from glowpy.backends.cpu.backend import CpuBackend
 from glowpy.backends.cpu.bundle.build import Bundle, build_bundle, bundle_fingerprint
 from glowpy.backends.cpu.bundle.c_names import complaint_about_network
 from glowpy.backends.cpu.bundle.options import BundleOptions
@@ -85,7 +86,7 @@ def bundle(
     model: Module | Mapping[str, Module],
     directory: Path | str,
     options: BundleOptions,
-    target: CompileOptions | None = None,
+    backend: CpuBackend | None = None,
     *,
     ctx: PassContext | None = None,
 ) -> Bundle:
@@ -96,48 +97,46 @@ def bundle(
             single network, else NAME_FUNCTION or NAME_MODULE_FUNCTION.
         directory: Folder to write to.
         options: What the bundle is made of.
-        target: For which machine; this one if absent.
+        backend: For which machine; this one if absent.
         ctx: Where times go.
 
     Raises VerifyError, UnsupportedError as `compile` does, UserError for an exceeded budget.
     """
-    how = target or CompileOptions()
-    passes = ctx or context(how)
+    chosen = backend or CpuBackend()
+    passes = ctx or context(CompileOptions())
     functions = _entry_points(model, options.name)
-    programs = {
-        name: compilation(f, "cpu", how, ctx=passes).program for name, f in functions.items()
-    }
+    programs = {name: compilation(f, chosen, ctx=passes).program for name, f in functions.items()}
     golden: dict[str, list[Golden]] = {}
     if options.selftest:
         with passes.timed("golden runs"):
             golden = {
                 name: _golden(f, programs[name], options.selftest) for name, f in functions.items()
             }
-    identity = {"glowpy": _version(), "fingerprint": model_fingerprint(model, options, how)}
+    identity = {"glowpy": _version(), "fingerprint": model_fingerprint(model, options, chosen)}
     with passes.timed("bundle"):
         return build_bundle(
-            programs, Path(directory), options, how, identity=identity, golden=golden
+            programs, Path(directory), options, chosen, identity=identity, golden=golden
         )
 
 
 def model_fingerprint(
-    model: Module | Mapping[str, Module], options: BundleOptions, target: CompileOptions
+    model: Module | Mapping[str, Module], options: BundleOptions, backend: CpuBackend
 ) -> str:
     """What the manifest of an up-to-date bundle of this model says as its `fingerprint`."""
     modules = {"": model} if isinstance(model, Module) else model
     text = "".join(f"{name}\n{print_module(module)}" for name, module in modules.items())
     return bundle_fingerprint(
-        hashlib.sha256(text.encode()).hexdigest(), options, target, _version()
+        hashlib.sha256(text.encode()).hexdigest(), options, backend, _version()
     )
 
 
 def outdated(model: Module | Mapping[str, Module], directory: Path | str) -> list[str]:
     """Why the bundle in a folder is not what `bundle` would make of the model; empty if it is.
 
-    Options and target are the ones the bundle was made with. Raises LoadError if there is no bundle.
+    Options and machine are those the bundle was made with. Raises LoadError if there is no bundle.
     """
     stored = read_bundle(Path(directory))
-    now = model_fingerprint(model, stored.options, stored.compile_options)
+    now = model_fingerprint(model, stored.options, CpuBackend(stored.cpu_options))
     reasons = stored.damage()
     if stored.manifest["fingerprint"] != now:
         made, here = stored.manifest["glowpy"], _version()

@@ -13,17 +13,30 @@ from glowpy.passes import PassContext
 from glowpy.recipe import Compilation, build_program, generate_ir, reference_recipe
 from glowpy.support.errors import UserError
 
-__all__ = ["BACKENDS", "backend_of", "compilation", "compile", "context", "evaluate"]
+__all__ = [
+    "BACKENDS",
+    "backend_class",
+    "backend_of",
+    "compilation",
+    "compile",
+    "context",
+    "evaluate",
+]
 
 BACKENDS: Mapping[str, type[Backend]] = {cls.name: cls for cls in (CpuBackend, InterpreterBackend)}
 """Every backend by its name."""
 
 
-def backend_of(name: str) -> Backend:
-    """The backend called `name`. Raises UserError if there is none."""
+def backend_class(name: str) -> type[Backend]:
+    """The class of the backend called `name`. Raises UserError if there is none."""
     if name not in BACKENDS:
         raise UserError(f"expected one of the backends {', '.join(BACKENDS)}, got '{name}'")
-    return BACKENDS[name]()
+    return BACKENDS[name]
+
+
+def backend_of(name: str) -> Backend:
+    """The backend called `name`, with its default options. Raises UserError if there is none."""
+    return backend_class(name)()
 
 
 def evaluate(f: Function) -> list[Tensor]:
@@ -46,7 +59,7 @@ def context(options: CompileOptions) -> PassContext:
 
 def compilation(
     model: Module | Function,
-    backend: str = "cpu",
+    backend: str | Backend = "cpu",
     options: CompileOptions | None = None,
     *,
     ctx: PassContext | None = None,
@@ -55,20 +68,22 @@ def compilation(
 
     Args:
         model: The function, or a module with one function. It is not changed.
-        backend: `cpu` (machine code) or `interpreter` (numpy, the reference).
-        options: Target machine, verification, caching.
+        backend: `cpu` (machine code for this processor) or `interpreter` (numpy, the reference), or a backend with
+            options, such as `CpuBackend(CpuOptions(cpu="x86-64-v3"))`.
+        options: Verification, caching, instrumentation.
         ctx: Where times and dumps go; made from the options if absent.
 
     Raises UserError for an unknown backend, and for a module without a function or with several.
     """
-    chosen, how = backend_of(backend), options or CompileOptions()
+    chosen = backend_of(backend) if isinstance(backend, str) else backend
+    how = options or CompileOptions()
     f = model.main if isinstance(model, Module) else model
     return Compilation(f, chosen, how, ctx or context(how))
 
 
 def compile(
     model: Module | Function,
-    backend: str = "cpu",
+    backend: str | Backend = "cpu",
     options: CompileOptions | None = None,
     *,
     ctx: PassContext | None = None,

@@ -85,7 +85,7 @@ class Compilation:
         """
         work = self.function.module.clone().function(self.function.name)
         verify_module(work.module)
-        graph_recipe(self.backend, self.options).run(work, self.ctx)
+        graph_recipe(self.backend).run(work, self.ctx)
         return work
 
     @cached_property
@@ -126,10 +126,10 @@ class Compilation:
             case Stage.MEMORY:
                 return _plan_text(self.program.plan)
             case Stage.LLVM | Stage.ASM:
-                return self.backend.emit(self.program, self.options, stage.value)
+                return self.backend.emit(self.program, stage.value)
 
 
-def graph_recipe(backend: Backend, options: CompileOptions) -> Pipeline[Function]:
+def graph_recipe(backend: Backend) -> Pipeline[Function]:
     """Everything that happens to a function before it is scheduled, in order."""
     optimize = Pipeline("optimize", tuple(backend.pipeline(GRAPH_DEFAULT)), fixpoint=True)
     return Pipeline(
@@ -138,7 +138,7 @@ def graph_recipe(backend: Backend, options: CompileOptions) -> Pipeline[Function
             optimize,
             LowerPass(backend.keeps),
             optimize,
-            *backend.post_lowering(options),
+            *backend.post_lowering(),
             optimize,
         ),
     )

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from glowpy.backend import CompiledFunction, CompileOptions
+from glowpy.backend import Backend, CompiledFunction, CompileOptions
 from glowpy.core.tensor import Array
 from glowpy.engine import backend_of, compile
 from glowpy.importer import ValueInfo, ValueNeededError, read_model
@@ -48,7 +48,7 @@ class InferenceSession:
 
     Args:
         model: A path, the bytes of a file, or a parsed model.
-        backend: `cpu` or `interpreter`.
+        backend: `cpu` or `interpreter`, or a backend with options.
         options: How to compile.
         limit: How many specialisations are kept.
 
@@ -60,15 +60,14 @@ class InferenceSession:
         self,
         model: str | Path | bytes | ModelProto,
         *,
-        backend: str = "cpu",
+        backend: str | Backend = "cpu",
         options: CompileOptions | None = None,
         limit: int = 16,
     ) -> None:
-        backend_of(backend)
         if limit < 1:
             raise UserError(f"expected a limit of at least 1, got {limit}")
+        self._backend = backend_of(backend) if isinstance(backend, str) else backend
         self._model = read_model(model)
-        self._backend = backend
         self._options = options or CompileOptions()
         self._limit = limit
         self._lock = threading.Lock()

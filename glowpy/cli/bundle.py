@@ -9,11 +9,12 @@ from typing import Any, get_args
 
 import click
 
-from glowpy.backend import CompileOptions
+from glowpy.backends.cpu.backend import CpuBackend
 from glowpy.backends.cpu.bundle.build import Bundle
 from glowpy.backends.cpu.bundle.options import Api, BundleOptions, Emit, WeightsPlace
 from glowpy.backends.cpu.bundle.report import SizeReport
 from glowpy.backends.cpu.bundle.stored import read_bundle
+from glowpy.backends.cpu.options import CpuOptions
 from glowpy.backends.cpu.target import FLOAT_ABIS, RELOCATIONS
 from glowpy.bundling import bundle as make_bundle
 from glowpy.bundling import outdated
@@ -123,10 +124,10 @@ def bundle(
         instrument="ir" if instrument_ir else "debug" if instrument_debug else "",
         **rest,
     )
-    machine = CompileOptions(target, cpu, features, float_abi, relocation, code_model)
+    backend = CpuBackend(CpuOptions(target, cpu, features, float_abi, relocation, code_model))
     assert output is not None
     with progress(f"bundling {options.name}"):
-        made = make_bundle(loaded, output, options, machine)
+        made = make_bundle(loaded, output, options, backend)
     manifest = read_bundle(output).manifest
     _print_json(made, manifest) if as_json else _print(made, manifest)
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from glowpy.backend import CompileOptions
 from glowpy.backends.cpu.bitcode import bitcode_path
+from glowpy.backends.cpu.options import CpuOptions
 from glowpy.backends.cpu.target import resolve_target
 from glowpy.cli.output import print_json, print_table
 from glowpy.cli.verb import Verb
@@ -63,7 +64,7 @@ def _versions() -> dict[str, str]:
 def _processor() -> dict[str, str]:
     """The host as LLVM sees it, and the kernels for it; the reason where there are none."""
     try:
-        target = resolve_target(CompileOptions())
+        target = resolve_target(CpuOptions())
     except UserError as error:
         return {"processor": f"{platform.machine()}: {error}"}
     features = [name for name in target.machine.features.split(",") if name.startswith("+")]

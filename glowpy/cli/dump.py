@@ -6,7 +6,8 @@ from pathlib import Path
 
 import click
 
-from glowpy.backend import CompileOptions
+from glowpy.backends.cpu.options import CpuOptions
+from glowpy.cli.backends import bound_backend
 from glowpy.cli.files import write_constants, write_text
 from glowpy.cli.model import choose_function, load_model
 from glowpy.cli.output import progress
@@ -79,12 +80,12 @@ def dump(
     """
     chosen = Stage(stage)
     module = load_model(model, shapes, constants)
-    options = CompileOptions(target=target, cpu=cpu, features=features)
+    bound = bound_backend(backend, CpuOptions(target, cpu, features))
     with progress(f"{chosen} of {model}"):
         if chosen is Stage.GRAPH and form == "text" and not name:
             text = print_module(module)
         else:
-            stages = compilation(choose_function(module, name), backend, options)
+            stages = compilation(choose_function(module, name), bound)
             text = stages.text(chosen) if form == "text" else _drawn(stages, chosen, form)
             module = module if chosen is Stage.GRAPH else stages.lowered.module
     if save_constants is not None:

@@ -7,11 +7,13 @@ import inspect
 import click
 
 from glowpy.backend import CompileOptions
+from glowpy.backends.cpu.options import CpuOptions
+from glowpy.cli.backends import bound_backend
 from glowpy.cli.files import read_text
 from glowpy.cli.opt_driver import OptDriver
 from glowpy.cli.output import print_table
 from glowpy.cli.verb import Verb
-from glowpy.engine import BACKENDS, backend_of, context
+from glowpy.engine import BACKENDS, context
 from glowpy.graph.function import Function
 from glowpy.graph.printer import print_module
 from glowpy.ir.irfunction import IRFunction
@@ -57,8 +59,7 @@ def opt(
       glowpy dump model.onnx | glowpy opt - -p dce --explain
       glowpy opt net.glow --backend cpu --target x86-64-v3 -p lower,pack-products
     """
-    options = CompileOptions(target=target, verify_each=verify_each)
-    driver = OptDriver(backend_of(backend), options)
+    driver = OptDriver(bound_backend(backend, CpuOptions(target)))
     if listing:
         rows = [[name, _summary(item)] for name, item in driver.passes.items()]
         print_table("", ["pass", "what it does"], rows)
@@ -75,7 +76,7 @@ def opt(
                 f"--print-after: expected a pass that -p names, got '{name}'",
                 note="a stage such as irgen shows what it makes when it is the last",
             )
-    ctx = context(options)
+    ctx = context(CompileOptions(verify_each=verify_each))
     if explain:
         ctx.explain = lambda reason: click.echo(reason, err=True)
     if print_after:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from glowpy.backend import Backend, CompileOptions
+from glowpy.backend import Backend
 from glowpy.engine import BACKENDS
 from glowpy.graph.function import Module
 from glowpy.graph.parser import parse_module
@@ -59,10 +59,10 @@ class OptDriver:
             no recipe runs, and the stages.
     """
 
-    def __init__(self, backend: Backend, options: CompileOptions) -> None:
+    def __init__(self, backend: Backend) -> None:
         self._graph: dict[str, GraphPass] = {
             **GRAPH_PASSES,
-            **{p.name: p for p in graph_recipe(backend, options).flattened()},
+            **{p.name: p for p in graph_recipe(backend).flattened()},
         }
         self._ir: dict[str, IRPass] = {
             **IR_PASSES,

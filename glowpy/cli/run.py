@@ -12,6 +12,8 @@ import click
 import numpy as np
 
 from glowpy.backend import CompiledFunction, CompileOptions, Observer
+from glowpy.backends.cpu.options import CpuOptions
+from glowpy.cli.backends import bound_backend
 from glowpy.cli.check import CHECKERS, Difference, compare, expected_outputs
 from glowpy.cli.files import write_array
 from glowpy.cli.model import choose_function, load_model, read_inputs
@@ -121,10 +123,9 @@ def run_model(
     start = time.perf_counter()
     function = choose_function(load_model(model, shapes, constants), name)
     observers = _observers(instrument_ir, operand_folder)
-    options = CompileOptions(
-        instrument=bool(observers), perf_map=perf_map, jitdump=jitdump, debug=debug
-    )
-    stages = compilation(function, backend, options)
+    own = CpuOptions(debug=debug, perf_map=perf_map, jitdump=jitdump)
+    options = CompileOptions(instrument=bool(observers))
+    stages = compilation(function, bound_backend(backend, own), options)
     feeds = read_inputs(inputs, stages.program.inputs, seed)  # a wrong one is reported at once
     with progress(f"compiling {model}"):
         compiled = stages.compiled

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import click
 
-from glowpy.backend import CompileOptions
 from glowpy.backends.cpu.bitcode import VARIANTS
+from glowpy.backends.cpu.options import CpuOptions
 from glowpy.backends.cpu.target import resolve_target
 from glowpy.backends.cpu.targets import PRESETS
 from glowpy.cli.output import print_json, print_table
@@ -31,7 +31,7 @@ def targets(as_json: bool) -> None:
             "triple": preset.triple,
             "cpu": preset.cpu,
             "features": preset.features,
-            "variant": resolve_target(CompileOptions(target=preset.name)).variant.name,
+            "variant": resolve_target(CpuOptions(target=preset.name)).variant.name,
             "about": preset.about,
         }
         for preset in PRESETS.values()

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import glowpy
-from glowpy import BundleOptions, CompileOptions, Module
+from glowpy import BundleOptions, CpuBackend, CpuOptions, Module
 from glowpy.backends.cpu.bundle.build import Bundle
 from glowpy.bundling import bundle
 from glowpy.cli.main import run
@@ -79,7 +79,7 @@ def network(name: str) -> Module:
 def make(folder: Path, target: str = "", name: str = "mlp", **options: object) -> Bundle:
     """A bundle of a network called `net`."""
     how = BundleOptions("net", **options)  # type: ignore[arg-type]
-    return bundle(network(name), folder, how, CompileOptions(target=target))
+    return bundle(network(name), folder, how, CpuBackend(CpuOptions(target)))
 
 
 def need(*programs: str) -> None:

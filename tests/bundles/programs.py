@@ -2,7 +2,7 @@
 
 MODEL = '''
 import numpy as np
-from glowpy import BundleOptions, CompileOptions, Module, bundle, parse_type
+from glowpy import BundleOptions, CompileOptions, CpuBackend, CpuOptions, Module, bundle, parse_type
 
 def model(extra=1.0):
     """A convolution, its pool, and a product with two outputs."""

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 import glowpy
-from glowpy import BundleOptions, CompileOptions, Module, UserError, bundle
+from glowpy import BundleOptions, CpuBackend, CpuOptions, Module, UserError, bundle
 from glowpy.bundling import verify_bundle
 from glowpy.graph.printer import print_module
 from tests.bundles.networks import command, glow, mlp, need, relu
 
-HERE = CompileOptions(target="x86-64-v2")
+HERE = CpuBackend(CpuOptions("x86-64-v2"))
 
 
 def through(*names: tuple[str, str]) -> Module:

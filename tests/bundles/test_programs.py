@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from glowpy import BundleOptions, CompileOptions
+from glowpy import BundleOptions, CpuBackend, CpuOptions
 from glowpy.bundling import Verification, bundle, verify_bundle
 from tests.bundles.networks import make, need, network, undefined
 
@@ -66,7 +66,7 @@ def test_native(name: str, api: str, tmp_path: Path) -> None:
 )
 def test_every_kind(options: dict[str, Any], machine: dict[str, Any], tmp_path: Path) -> None:
     need("cc")
-    how = CompileOptions(target="x86-64-v2", **machine)
+    how = CpuBackend(CpuOptions(target="x86-64-v2", **machine))
     bundle(network("mlp"), tmp_path, BundleOptions("net", **options), how)
     check(verify_bundle(tmp_path), 1, {"cc"})
 

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import glowpy
-from glowpy import BundleOptions, CompileOptions, Module
+from glowpy import BundleOptions, CpuBackend, CpuOptions, Module
 from glowpy.backends.cpu.bitcode import bitcode_path
 from glowpy.backends.cpu.target import resolve_target
 from glowpy.bundling import model_fingerprint
@@ -27,7 +27,7 @@ EVERY_KIND = (
 from pathlib import Path
 
 out = Path("out").resolve()
-arm = CompileOptions(target="aarch64-linux-gnu")
+arm = CpuBackend(CpuOptions("aarch64-linux-gnu"))
 bundle(model(), out / "file", BundleOptions("net"))
 bundle(model(), out / "full", BundleOptions("net", api="dynamic", weights="embedded", selftest=2,
                                             guard=True, debug=True))
@@ -96,7 +96,7 @@ def test_shared_bundles_have_equal_bytes(search: str, tmp_path: Path) -> None:
 
 
 def test_bundles_and_machine_code_need_no_compiler(tmp_path: Path) -> None:
-    bitcode_path(resolve_target(CompileOptions()).variant)  # what a wheel brings
+    bitcode_path(resolve_target(CpuOptions()).variant)  # what a wheel brings
     assert run(ALONE, tmp_path / "alone", PATH="") == "no linker"
     made = contents(tmp_path / "alone" / "out")
     assert {"file/net.o", "file/net.weights.bin", "embedded/net.o", "lib/libnet.a"} <= set(made)
@@ -115,12 +115,12 @@ def test_the_fingerprint_is_in_the_manifest(tmp_path: Path) -> None:
     options = BundleOptions("net")
     glowpy.bundle(model(), tmp_path, options)
     manifest = json.loads((tmp_path / "net.json").read_text(encoding="utf-8"))
-    assert manifest["fingerprint"] == model_fingerprint(model(), options, CompileOptions())
+    assert manifest["fingerprint"] == model_fingerprint(model(), options, CpuBackend())
 
 
 def test_what_makes_another_bundle_has_another_fingerprint() -> None:
-    plain, here = BundleOptions("net"), CompileOptions()
-    arm = CompileOptions(target="aarch64-linux-gnu")
+    plain, here = BundleOptions("net"), CpuBackend()
+    arm = CpuOptions(target="aarch64-linux-gnu")
     kinds = [
         *(
             (model(), options, here)
@@ -137,9 +137,9 @@ def test_what_makes_another_bundle_has_another_fingerprint() -> None:
                 replace(plain, instrument="ir"),
             )
         ),
-        (model(), plain, arm),
-        (model(), plain, replace(arm, cpu="cortex-a72")),
-        (model(), plain, replace(arm, features="+sve")),
+        (model(), plain, CpuBackend(arm)),
+        (model(), plain, CpuBackend(replace(arm, cpu="cortex-a72"))),
+        (model(), plain, CpuBackend(replace(arm, features="+sve"))),
         (model(np.nextafter(np.float32(1), np.float32(2)).item()), plain, here),
     ]
     assert len({model_fingerprint(*kind) for kind in kinds}) == len(kinds)
@@ -147,5 +147,5 @@ def test_what_makes_another_bundle_has_another_fingerprint() -> None:
 
 def test_how_it_is_made_does_not_change_the_fingerprint() -> None:
     plain = BundleOptions("net")
-    ways = [CompileOptions(), CompileOptions(cache=False), CompileOptions(verify_each=True)]
+    ways = [CpuBackend(), CpuBackend(CpuOptions(perf_map=True)), CpuBackend(CpuOptions(debug="ir"))]
     assert len({model_fingerprint(model(), plain, way) for way in ways}) == 1

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from glowpy import BundleOptions, CompileOptions, UserError, bundle
+from glowpy import BundleOptions, CpuBackend, CpuOptions, UserError, bundle
 from glowpy.backends.cpu.bundle.report import SizeReport
 from tests.bundles.networks import command, make, mlp, need, relu
 
@@ -98,4 +98,4 @@ def test_budgets_blame_an_instruction(
 ) -> None:
     options = BundleOptions("net", **{limit: 10})  # type: ignore[arg-type]
     with pytest.raises(UserError, match=blamed):
-        bundle(model, tmp_path / "out", options, CompileOptions("cortex-m7"))  # type: ignore[arg-type]
+        bundle(model, tmp_path / "out", options, CpuBackend(CpuOptions("cortex-m7")))  # type: ignore[arg-type]

@@ -10,7 +10,7 @@ import pytest
 from elftools.elf.elffile import ELFFile
 from elftools.elf.sections import ARMAttributesSection
 
-from glowpy import BundleOptions, CompileOptions, UnsupportedError, UserError, bundle
+from glowpy import BundleOptions, CpuBackend, CpuOptions, UnsupportedError, UserError, bundle
 from glowpy.backends.cpu.bitcode import VARIANTS
 from glowpy.backends.cpu.target import CODE_MODELS, CpuTarget, resolve_target
 from glowpy.backends.cpu.targets import PRESETS
@@ -19,7 +19,7 @@ from tests.bundles.networks import glow, mlp, relu
 
 
 def resolved(target: str = "x86_64-linux-gnu", **options: str) -> CpuTarget:
-    return resolve_target(replace(CompileOptions(target=target), **options))  # type: ignore[arg-type]
+    return resolve_target(replace(CpuOptions(target), **options))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("name", list(PRESETS))
@@ -149,7 +149,9 @@ def test_dump_takes_presets(tmp_path: Path) -> None:
 def test_a_riscv_object_says_how_floats_are_passed(
     target: str, float_abi: str, flags: int, tmp_path: Path
 ) -> None:
-    bundle(mlp(), tmp_path, BundleOptions("net"), CompileOptions(target, float_abi=float_abi))
+    bundle(
+        mlp(), tmp_path, BundleOptions("net"), CpuBackend(CpuOptions(target, float_abi=float_abi))
+    )
     with (tmp_path / "net.o").open("rb") as file:
         assert ELFFile(file)["e_flags"] & 6 == flags
 
@@ -162,7 +164,9 @@ def test_an_arm_object_says_how_floats_are_passed(
     target: str, float_abi: str, hard: bool, tmp_path: Path
 ) -> None:
     """GNU's linker refuses to link objects that do not agree about it."""
-    bundle(mlp(), tmp_path, BundleOptions("net"), CompileOptions(target, float_abi=float_abi))
+    bundle(
+        mlp(), tmp_path, BundleOptions("net"), CpuBackend(CpuOptions(target, float_abi=float_abi))
+    )
     with (tmp_path / "net.o").open("rb") as file:
         attributes = ELFFile(file).get_section_by_name(".ARM.attributes")
         assert isinstance(attributes, ARMAttributesSection)
@@ -186,7 +190,7 @@ def test_relocation_and_code_model_change_the_object(target: str, tmp_path: Path
     options = BundleOptions("net", weights="embedded", selftest=1)
     objects = set()
     for relocation, model in kinds:
-        how = CompileOptions(target, relocation=relocation, code_model=model)
+        how = CpuBackend(CpuOptions(target, relocation=relocation, code_model=model))
         bundle(mlp(), tmp_path, options, how)
         objects.add((tmp_path / "net.o").read_bytes())
     assert len(objects) == len(kinds)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from glowpy import BundleOptions, CompileOptions, Module, bundle, parse_type
+from glowpy import BundleOptions, CpuBackend, CpuOptions, Module, bundle, parse_type
 from tests.bundles.networks import undefined
 from tests.bundles.test_programs import EABI, LIBRARY
 
@@ -43,7 +43,12 @@ def test_only_what_a_processor_lacks_is_left_to_the_compilers_library(
     target: str, kind: str, operators: tuple[str, ...], allowed: str, tmp_path: Path
 ) -> None:
     """As docs/bundles.md says."""
-    bundle(elementwise(kind, *operators), tmp_path, BundleOptions("net"), CompileOptions(target))
+    bundle(
+        elementwise(kind, *operators),
+        tmp_path,
+        BundleOptions("net"),
+        CpuBackend(CpuOptions(target)),
+    )
     wanted = undefined(tmp_path) - LIBRARY - EABI
     assert [symbol for symbol in sorted(wanted) if not re.fullmatch(allowed, symbol)] == []
     assert bool(wanted) == (allowed not in (r"$^", "__aeabi_idiv"))

@@ -72,8 +72,8 @@ def test_breakpoint_on_an_instruction_in_jit_code(tmp_path: Path) -> None:
     script.write_text(
         f"{_BUILD}\n"
         "import glowpy\n"
-        f"options = glowpy.CompileOptions(debug={str(tmp_path / 'dumps')!r}, cache=False)\n"
-        "compiled = glowpy.compile(network(), 'cpu', options)\n"
+        f"backend = glowpy.CpuBackend(glowpy.CpuOptions(debug={str(tmp_path / 'dumps')!r}))\n"
+        "compiled = glowpy.compile(network(), backend, glowpy.CompileOptions(cache=False))\n"
         "compiled({'x': np.ones((1, 16, 16, 8), np.float32)})\n"
         "print('finished')\n"
     )
@@ -94,8 +94,8 @@ def test_breakpoint_on_a_line_in_jit_code(tmp_path: Path) -> None:
     script.write_text(
         f"{_BUILD}\n"
         "import glowpy\n"
-        f"options = glowpy.CompileOptions(debug={str(dumps)!r}, cache=False)\n"
-        "compiled = glowpy.compile(network(), 'cpu', options)\n"
+        f"backend = glowpy.CpuBackend(glowpy.CpuOptions(debug={str(dumps)!r}))\n"
+        "compiled = glowpy.compile(network(), backend, glowpy.CompileOptions(cache=False))\n"
         "compiled({'x': np.ones((1, 16, 16, 8), np.float32)})\n"
     )
     subprocess.run(
@@ -143,8 +143,9 @@ def test_perf_annotates_jit_code_with_the_ir(tmp_path: Path) -> None:
     script.write_text(
         f"{_BUILD}\n"
         "import glowpy\n"
-        "options = glowpy.CompileOptions(debug='ir', jitdump='dumps', cache=False)\n"
-        "instance = glowpy.compile(network(), 'cpu', options).instance()\n"
+        "backend = glowpy.CpuBackend(glowpy.CpuOptions(debug='ir', jitdump='dumps'))\n"
+        "options = glowpy.CompileOptions(cache=False)\n"
+        "instance = glowpy.compile(network(), backend, options).instance()\n"
         "for _ in range(20000): instance.run()\n"
     )
 

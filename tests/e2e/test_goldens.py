@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from glowpy import CompileOptions, Module
+from glowpy import CompileOptions, CpuBackend, CpuOptions, Module
 from glowpy.cli.model import random_array
 from glowpy.core.tensor import Array
 from glowpy.engine import compilation, compile
@@ -19,11 +19,12 @@ from glowpy.recipe import Stage
 from tests.e2e.models import MODELS
 
 GOLDENS = Path(__file__).parent / "goldens"
-TARGET = CompileOptions(target="x86_64-unknown-linux-gnu", verify_each=True)
+TARGET = CpuBackend(CpuOptions("x86_64-unknown-linux-gnu"))
+VERIFIED = CompileOptions(verify_each=True)
 
 
 def dumps(module: Module) -> str:
-    stages = compilation(module.main, "cpu", TARGET)
+    stages = compilation(module.main, TARGET, VERIFIED)
     shown = (Stage.GRAPH, Stage.LOWERED, Stage.IR, Stage.MEMORY)
     return "\n".join(f"// ----- {stage}\n{stages.text(stage)}" for stage in shown)
 
@@ -47,7 +48,7 @@ def test_dumps(name: str, request: pytest.FixtureRequest) -> None:
 
 @pytest.mark.parametrize("name", MODELS)
 def test_print_parse_print(name: str) -> None:
-    stages = compilation(MODELS[name]().main, "cpu", TARGET)
+    stages = compilation(MODELS[name]().main, TARGET, VERIFIED)
     for module in (stages.function.module, stages.lowered.module):
         text = print_module(module)
         assert print_module(parse_module(text, extra=stages.backend.nodes)) == text

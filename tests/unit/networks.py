@@ -222,7 +222,7 @@ def optimized(module: Module) -> Program:
     """By the whole recipe, verified after every pass. The module is not changed."""
     work = module.clone().main
     backend, ctx = InterpreterBackend(), PassContext(evaluate, verify_each=True)
-    graph_recipe(backend, CompileOptions()).run(work, ctx)
+    graph_recipe(backend).run(work, ctx)
     return build_program(work, generate_ir(work, backend, ctx), backend, ctx)
 
 

@@ -11,11 +11,11 @@ from pathlib import Path
 import llvmlite.binding as llvm
 import pytest
 
-from glowpy.backend import CompileOptions
 from glowpy.backends.cpu import insts_gen as cpu_insts
 from glowpy.backends.cpu import nodes_gen as cpu_nodes
 from glowpy.backends.cpu.bitcode import bitcode_path
 from glowpy.backends.cpu.kernels_gen import KERNELS, SCALARS
+from glowpy.backends.cpu.options import CpuOptions
 from glowpy.backends.cpu.target import resolve_target
 from glowpy.backends.interpreter.interpret import interpret
 from glowpy.core.schema import Trait
@@ -122,7 +122,7 @@ def test_spellings_agree(cls: type[Node] | type[Instruction]) -> None:
 @cache
 def _defined_symbols() -> frozenset[str]:
     """What the kernel library of this machine defines."""
-    bitcode = bitcode_path(resolve_target(CompileOptions()).variant).read_bytes()
+    bitcode = bitcode_path(resolve_target(CpuOptions()).variant).read_bytes()
     module = llvm.parse_bitcode(bitcode)
     return frozenset(f.name for f in module.functions if not f.is_declaration)
 

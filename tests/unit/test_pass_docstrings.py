@@ -6,8 +6,8 @@ import textwrap
 
 import pytest
 
-from glowpy.backend import CompileOptions
-from glowpy.engine import BACKENDS, backend_of, evaluate
+from glowpy import CpuBackend, CpuOptions, InterpreterBackend
+from glowpy.engine import evaluate
 from glowpy.graph.function import Module
 from glowpy.graph.parser import parse_module
 from glowpy.graph.printer import print_module
@@ -19,14 +19,14 @@ from glowpy.ir.verifier import verify_irfunction
 from glowpy.passes import GraphPass, IRPass, PassContext
 from glowpy.recipe import graph_recipe, ir_recipe
 
-_OPTIONS = CompileOptions(target="x86-64-v3")
+_BOUND = (CpuBackend(CpuOptions("x86-64-v3")), InterpreterBackend())
 GRAPH_PASSES: dict[str, GraphPass] = {
-    p.name: p for name in BACKENDS for p in graph_recipe(backend_of(name), _OPTIONS).flattened()
+    p.name: p for backend in _BOUND for p in graph_recipe(backend).flattened()
 }
 IR_PASSES: dict[str, IRPass] = {
-    p.name: p for name in BACKENDS for p in ir_recipe(backend_of(name)).flattened()
+    p.name: p for backend in _BOUND for p in ir_recipe(backend).flattened()
 }
-_NODES = tuple(node for backend in BACKENDS.values() for node in backend.nodes)
+_NODES = tuple(node for backend in _BOUND for node in backend.nodes)
 
 _DECLARATION = re.compile(r"^((?:%\w+, )*%\w+) (:|=) (.*)$")
 

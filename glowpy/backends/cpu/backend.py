@@ -13,6 +13,7 @@ from glowpy.backends.cpu.codegen import CodeOptions, entry_name, generate_llvm, 
 from glowpy.backends.cpu.entry import EntryOptions
 from glowpy.backends.cpu.jit import JitFunction
 from glowpy.backends.cpu.jitdump import write_jitdump
+from glowpy.backends.cpu.options import CpuOptions
 from glowpy.backends.cpu.passes.pack_products import PackProductsPass
 from glowpy.backends.cpu.perf_map import write_perf_map
 from glowpy.backends.cpu.target import resolve_target
@@ -28,67 +29,79 @@ __all__ = ["CpuBackend"]
 
 @final
 class CpuBackend(Backend):
-    """Machine code for one processor, by LLVM, from the kernels of libjit."""
+    """Machine code for one processor, by LLVM, from the kernels of libjit.
+
+    Raises UserError for a target LLVM does not know and for options it has no use for, UnsupportedError for one without
+    kernels.
+
+    Attributes:
+        options: As they were given.
+        target: The processor that comes out of them, and the kernels for it.
+    """
 
     name: ClassVar[str] = "cpu"
     nodes: ClassVar[tuple[type[Node], ...]] = nodes_gen.NODES
     instructions: ClassVar[tuple[type[Instruction], ...]] = insts_gen.INSTS
 
+    def __init__(self, options: CpuOptions | None = None) -> None:
+        self.options = options or CpuOptions()
+        self.target = resolve_target(self.options)
+
     def unsupported(self, inst: Instruction) -> str:
         """Whether the kernel library has what the instruction needs for its element kinds."""
         return unsupported(inst)
 
-    def post_lowering(self, options: CompileOptions) -> Sequence[GraphPass]:
+    def post_lowering(self) -> Sequence[GraphPass]:
         """Products with constant right sides get packed weights and register tiles for the target."""
-        return (PackProductsPass(resolve_target(options).variant),)
+        return (PackProductsPass(self.target.variant),)
 
-    def emit(self, program: Program, options: CompileOptions, form: str) -> str:
+    def emit(self, program: Program, form: str) -> str:
         """The optimized LLVM IR (`llvm`) or the assembly (`asm`) of a program, for any target.
 
         It has the plain entry point only.
         """
         if form not in ("llvm", "asm"):
-            return super().emit(program, options, form)
-        target = resolve_target(options)
-        (text,) = generate_llvm({entry_name(program): program}, target)
-        libraries = (bitcode_path(target.variant),)
+            return super().emit(program, form)
+        (text,) = generate_llvm({entry_name(program): program}, self.target)
+        machine, libraries = self.target.machine, (bitcode_path(self.target.variant),)
         if form == "asm":
-            return target.machine.assembly(text, libraries)
-        return target.machine.optimized(text, libraries)
+            return machine.assembly(text, libraries)
+        return machine.optimized(text, libraries)
 
     def compile(self, program: Program, options: CompileOptions) -> CompiledFunction:
         """Machine code for this process, from the cache if it was made before.
 
-        Raises UserError if the options name another target.
+        Raises UserError if the backend is bound to another machine.
         """
-        if options.target:
+        self._check_host()
+        own, name = self.options, entry_name(program)
+        debug = None
+        if own.debug:
+            Path(own.debug).mkdir(parents=True, exist_ok=True)
+            Path(own.debug, f"{name}.ir").write_text(ir_text({name: program}), encoding="utf-8")
+            debug = (f"{name}.ir", str(Path(own.debug).resolve()))
+        entry = EntryOptions(bound=True, instrument="table" if options.instrument else "")
+        how = CodeOptions(entry, debug, usable_cores(), visible=own.perf_map or bool(own.jitdump))
+        texts = generate_llvm({name: program}, self.target, how)
+        machine, libraries = self.target.machine, (bitcode_path(self.target.variant),)
+        objects = compile_parts(texts, machine, libraries, use_cache=options.cache)
+        code = LoadedCode(machine, objects)
+        if own.perf_map:
+            write_perf_map(code, objects)
+        if own.jitdump:
+            write_jitdump(code, objects, Path(own.jitdump))
+        return JitFunction(program, code, name, instrumented=options.instrument)
+
+    def _check_host(self) -> None:
+        """Raises UserError if this process cannot run code for the target."""
+        if self.options.target:
             raise UserError(
-                f"cannot run code for '{options.target}' here",
+                f"cannot run code for '{self.options.target}' here",
                 note="leave the target out, or dump its assembly",
             )
-        target = resolve_target(options)
-        lacking = ", ".join(sorted(target.variant.requires - host_features()))
+        lacking = ", ".join(sorted(self.target.variant.requires - host_features()))
         if lacking:
             raise UserError(
-                f"cannot run code for {target.machine.cpu} here: this processor lacks {lacking}",
+                f"cannot run code for {self.target.machine.cpu} here: this processor lacks {lacking}",
                 note="leave cpu and features out to compile for this machine",
             )
-        name = entry_name(program)
-        debug = None
-        if options.debug:
-            Path(options.debug).mkdir(parents=True, exist_ok=True)
-            Path(options.debug, f"{name}.ir").write_text(ir_text({name: program}), encoding="utf-8")
-            debug = (f"{name}.ir", str(Path(options.debug).resolve()))
-        entry = EntryOptions(bound=True, instrument="table" if options.instrument else "")
-        how = CodeOptions(
-            entry, debug, usable_cores(), visible=options.perf_map or bool(options.jitdump)
-        )
-        texts = generate_llvm({name: program}, target, how)
-        libraries = (bitcode_path(target.variant),)
-        objects = compile_parts(texts, target.machine, libraries, use_cache=options.cache)
-        code = LoadedCode(target.machine, objects)
-        if options.perf_map:
-            write_perf_map(code, objects)
-        if options.jitdump:
-            write_jitdump(code, objects, Path(options.jitdump))
-        return JitFunction(program, code, name, instrumented=options.instrument)

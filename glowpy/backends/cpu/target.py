@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import cache
 
-from glowpy.backend import CompileOptions
 from glowpy.backends.cpu.bitcode import Variant, baseline_variant, select_variant
+from glowpy.backends.cpu.options import CpuOptions
 from glowpy.backends.cpu.targets import with_preset
 from glowpy.llvm.machine import (
     Machine,
@@ -48,7 +48,8 @@ class CpuTarget:
     pointer_bits: int
 
 
-def resolve_target(options: CompileOptions) -> CpuTarget:
+@cache
+def resolve_target(options: CpuOptions) -> CpuTarget:
     """The target that the options name: this machine, a preset, or the baseline of a triple and processor.
 
     Raises UserError for a triple LLVM does not know and for options the target has no use for, UnsupportedError for

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from glowpy.backend import CompileOptions
+from glowpy.backends.cpu.options import CpuOptions
 from glowpy.support.errors import UserError
 
 __all__ = ["PRESETS", "Preset", "with_preset"]
@@ -70,7 +70,7 @@ PRESETS: Mapping[str, Preset] = {
 """Every preset by its name."""
 
 
-def with_preset(options: CompileOptions) -> CompileOptions:
+def with_preset(options: CpuOptions) -> CpuOptions:
     """The options with a preset's name replaced by what it stands for; what they say beside it comes on top.
 
     Raises UserError for a target that is neither a preset nor formed like a triple.

@@ -14,14 +14,13 @@ import glowpy
 from glowpy.backend import CompileOptions, Program
 from glowpy.backends.cpu.backend import CpuBackend
 from glowpy.backends.cpu.codegen import generate_llvm
-from glowpy.backends.cpu.target import resolve_target
+from glowpy.backends.cpu.options import CpuOptions
 from glowpy.core.type import parse_type
-from glowpy.engine import context
+from glowpy.engine import compilation
 from glowpy.graph.function import Function, Module
 from glowpy.graph.node import Operand, Placeholder
 from glowpy.llvm import cache
 from glowpy.llvm.machine import host_features, host_triple
-from glowpy.recipe import build_program, generate_ir, graph_recipe
 from glowpy.support.errors import UserError
 
 Network = Callable[[Function, Placeholder], Operand]
@@ -39,16 +38,12 @@ def network(type: str, build: Network) -> Module:
     return module
 
 
-def program_of(module: Module, options: CompileOptions | None = None) -> Program:
-    how = options or CompileOptions()
-    backend, ctx = CpuBackend(), context(how)
-    f = module.clone().main
-    graph_recipe(backend, how).run(f, ctx)
-    return build_program(f, generate_ir(f, backend, ctx), backend, ctx)
+def program_of(module: Module, backend: CpuBackend | None = None) -> Program:
+    return compilation(module, backend or CpuBackend()).program
 
 
 def llvm_of(module: Module) -> str:
-    (text,) = generate_llvm({"net": program_of(module)}, resolve_target(CompileOptions()))
+    (text,) = generate_llvm({"net": program_of(module)}, CpuBackend().target)
     return text
 
 
@@ -83,7 +78,7 @@ def test_small_loops_are_inlined_and_small_kernels_are_not() -> None:
 @pytest.mark.parametrize("features", ["avx2", "+", "+avx2,,", "+avx2, -fma"])
 def test_features_have_signs(features: str) -> None:
     with pytest.raises(UserError, match="expected changes such as"):
-        resolve_target(CompileOptions(features=features))
+        CpuBackend(CpuOptions(features=features))
 
 
 def test_chain_behind_a_product_is_its_epilogue() -> None:
@@ -183,7 +178,7 @@ def test_kind_without_kernel_is_refused_with_every_place() -> None:
 def test_code_for_another_machine_cannot_run_here() -> None:
     module = network("f32[4]", lambda f, x: f.create_neg("n", x))
     with pytest.raises(glowpy.UserError, match="cannot run code"):
-        glowpy.compile(module, "cpu", CompileOptions(target="aarch64-linux-gnu"))
+        glowpy.compile(module, CpuBackend(CpuOptions("aarch64-linux-gnu")))
 
 
 @pytest.mark.parametrize(
@@ -199,16 +194,15 @@ def test_code_for_another_machine_cannot_run_here() -> None:
 )
 def test_assembly_of_every_family(target: str, instruction: str) -> None:
     module = network("f32[33]", lambda f, x: f.create_tanh("tanh", x))
-    options = CompileOptions(target=target)
-    text = CpuBackend().emit(program_of(module, options), options, "asm")
+    backend = CpuBackend(CpuOptions(target))
+    text = backend.emit(program_of(module, backend), "asm")
     assert "glowpy_main" in text
     assert instruction in text
 
 
 def test_unknown_targets_are_the_users_mistake() -> None:
-    module = network("f32[4]", lambda f, x: f.create_neg("n", x))
     with pytest.raises(glowpy.UserError, match="z80"):
-        program_of(module, CompileOptions(target="z80-unknown-none"))
+        CpuBackend(CpuOptions("z80-unknown-none"))
 
 
 def small_network(f: Function, x: Placeholder) -> Operand:
@@ -238,16 +232,15 @@ def small_network(f: Function, x: Placeholder) -> Operand:
 
 @pytest.mark.parametrize("cpu", ["x86-64-v2", "x86-64-v3", "x86-64-v4"])
 def test_every_kernel_variant_of_this_machine_is_right(cpu: str) -> None:
-    options = CompileOptions(cpu=cpu)
-    if (
-        not host_triple().startswith("x86_64")
-        or resolve_target(options).variant.requires - host_features()
-    ):
+    if not host_triple().startswith("x86_64"):
+        pytest.skip("another family")
+    backend = CpuBackend(CpuOptions(cpu=cpu))
+    if backend.target.variant.requires - host_features():
         pytest.skip(f"this machine does not run {cpu}")
     module = network("f32[1x8x8x5]", small_network)
     inputs = {"x": np.random.default_rng(4).standard_normal((1, 8, 8, 5), dtype=np.float32)}
     expected = glowpy.compile(module, "interpreter")(inputs)["y"]
-    found = glowpy.compile(module, "cpu", options)(inputs)["y"]
+    found = glowpy.compile(module, backend)(inputs)["y"]
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-6)
 
 

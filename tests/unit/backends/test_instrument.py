@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import glowpy
+from glowpy import CpuBackend, CpuOptions
 from glowpy.backend import CompileOptions
 from glowpy.backends.cpu.jitdump import jitdump_path
 from glowpy.backends.cpu.perf_map import perf_map_path
@@ -93,7 +94,7 @@ def test_function_compiled_without_instrumentation_ignores_observers() -> None:
 def test_perf_map_names_instructions() -> None:
     path = perf_map_path()
     before = path.read_text() if path.exists() else ""
-    glowpy.compile(chain(), "cpu", CompileOptions(perf_map=True))
+    glowpy.compile(chain(), CpuBackend(CpuOptions(perf_map=True)))
     lines = path.read_text()[len(before) :].splitlines()
     path.unlink()
     sizes = {name: int(size, 16) for _, size, name in (line.split(" ", 2) for line in lines)}
@@ -103,8 +104,8 @@ def test_perf_map_names_instructions() -> None:
 
 def test_jitdump_holds_code_and_lines(tmp_path: Path) -> None:
     dumps = tmp_path / "dumps"
-    options = CompileOptions(jitdump=str(dumps), debug=str(tmp_path / "ir"), cache=False)
-    compiled = glowpy.compile(chain(), "cpu", options)
+    backend = CpuBackend(CpuOptions(jitdump=str(dumps), debug=str(tmp_path / "ir")))
+    compiled = glowpy.compile(chain(), backend, CompileOptions(cache=False))
     content = jitdump_path(dumps).read_bytes()
     magic, version, size, *_ = struct.unpack_from("<IIIIIIQQ", content)
     assert (magic, version, size) == (0x4A695444, 1, 40)

@@ -46,8 +46,7 @@ def network(type: str, build: Network) -> Module:
 
 def cpu_program(module: Module, inst: type[Instruction]) -> Program:
     """The program the CPU backend would compile, which must have an instruction of that class."""
-    options = CompileOptions()
-    program = compilation(module, "cpu", options).program
+    program = compilation(module, "cpu").program
     assert any(isinstance(each, inst) for each in program.ir.instructions)
     return program
 

@@ -119,3 +119,19 @@ def test_dot_numbers_the_operands_of_a_variadic_node() -> None:
     source = print_dot(f)
     for index in range(3):
         assert f'[label="inputs {index}"]' in source
+
+
+@pytest.mark.parametrize(
+    ("argv", "option"),
+    [
+        (["dump", "-", "--stage", "ir", "--target", "rpi4"], "--target"),
+        (["dump", "-", "--stage", "ir", "--features", "+avx2"], "--features"),
+        (["run", "-", "--perf-map"], "--perf-map"),
+        (["opt", "-", "--target", "rpi4"], "--target"),
+    ],
+)
+def test_options_of_another_backend_are_refused(argv: list[str], option: str) -> None:
+    out, err = io.StringIO(), io.StringIO()
+    status = run([*argv, "--backend", "interpreter"], io.StringIO(TEXT), out, err)
+    assert (status, out.getvalue()) == (1, "")
+    assert f"the interpreter backend has no option {option}" in err.getvalue()

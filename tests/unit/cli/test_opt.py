@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from glowpy.backend import CompileOptions
 from glowpy.cli.main import run
 from glowpy.cli.opt_driver import OptDriver
 from glowpy.engine import BACKENDS, backend_of
@@ -61,7 +60,7 @@ def test_list_names_every_pass(backend: str) -> None:
         for line in out.getvalue().splitlines()
         if line.startswith("  ") and line.split()
     }
-    assert set(OptDriver(backend_of(backend), CompileOptions()).passes) <= listed
+    assert set(OptDriver(backend_of(backend)).passes) <= listed
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from glowpy.backend import CompileOptions, Program
+from glowpy.backend import Program
+from glowpy.backends.cpu.backend import CpuBackend
 from glowpy.backends.cpu.bitcode import bitcode_path
 from glowpy.backends.cpu.bundle.archive import archive
 from glowpy.backends.cpu.bundle.header import header_text
@@ -25,7 +26,7 @@ from glowpy.backends.cpu.bundle.weights import weights_header, weights_listing
 from glowpy.backends.cpu.codegen import CodeOptions, generate_llvm, ir_text
 from glowpy.backends.cpu.entry import EntryOptions
 from glowpy.backends.cpu.object_file import embed, is_elf, read_sections
-from glowpy.backends.cpu.target import CpuTarget, resolve_target
+from glowpy.backends.cpu.target import CpuTarget
 from glowpy.llvm.machine import Form
 from glowpy.llvm.objects import compile_whole
 from glowpy.support.errors import LoadError, UserError
@@ -44,10 +45,10 @@ class Bundle:
 
 
 def bundle_fingerprint(
-    model: str, options: BundleOptions, compile: CompileOptions, version: str
+    model: str, options: BundleOptions, backend: CpuBackend, version: str
 ) -> str:
     """What the manifest of an up-to-date bundle says; `model` is the text of the module."""
-    target = resolve_target(compile)
+    target = backend.target
     library = hashlib.sha256(bitcode_path(target.variant).read_bytes()).hexdigest()
     return fingerprint(model, options, target.machine, version, library)
 
@@ -56,7 +57,7 @@ def build_bundle(
     programs: Mapping[str, Program],
     directory: Path,
     options: BundleOptions,
-    compile: CompileOptions,
+    backend: CpuBackend,
     *,
     identity: Mapping[str, str],
     golden: Mapping[str, Sequence[Golden]],
@@ -67,17 +68,16 @@ def build_bundle(
         programs: The networks by the names of their entry points.
         directory: Where to. An earlier bundle of this name is replaced there, files that are none of its stay.
         options: How to make the bundle.
-        compile: For which machine.
+        backend: For which machine.
         identity: glowpy's version and the fingerprint, for the manifest.
         golden: Runs for the self-test, by entry point; empty without one.
 
     Raises UserError if a budget is exceeded, the target cannot be linked for, the folder holds another bundle, or it
     cannot be written.
     """
-    target = resolve_target(compile)
     earlier = _earlier_files(directory, options.name)
     layout = lay_out(options.name, programs, guard=options.guard)
-    files, report = _files(layout, options, compile, target, identity, golden)
+    files, report = _files(layout, options, backend, identity, golden)
     try:
         _write(files, directory)
         for name in earlier - set(files):
@@ -123,12 +123,11 @@ def _write(files: Mapping[str, bytes], directory: Path) -> None:
 def _files(
     layout: Layout,
     options: BundleOptions,
-    compile: CompileOptions,
-    target: CpuTarget,
+    backend: CpuBackend,
     identity: Mapping[str, str],
     golden: Mapping[str, Sequence[Golden]],
 ) -> tuple[dict[str, bytes], SizeReport | None]:
-    name = options.name
+    name, target = options.name, backend.target
     programs = {entry.name: entry.program for entry in layout.entries}
     how = CodeOptions(
         EntryOptions(
@@ -173,7 +172,7 @@ def _files(
         files["main.c"] = example_text(layout, options).encode()
         files["CMakeLists.txt"] = cmake_text(options, next(iter(library))).encode()
     files |= _weights(layout, options)
-    manifest = manifest_text(layout, options, compile, target, report, files, identity)
+    manifest = manifest_text(layout, options, backend, report, files, identity)
     files[f"{name}.json"] = manifest.encode()
     return files, report
 

@@ -8,20 +8,19 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from glowpy.backend import CompileOptions
 from glowpy.backends.cpu.abi import FORMAT
+from glowpy.backends.cpu.backend import CpuBackend
 from glowpy.backends.cpu.bundle.layout import Entry, Layout, Symbol
 from glowpy.backends.cpu.bundle.options import BundleOptions
 from glowpy.backends.cpu.bundle.report import SizeReport
 from glowpy.backends.cpu.bundle.stored import manifest_digest
-from glowpy.backends.cpu.target import CpuTarget
 from glowpy.ir.plan import ALIGNMENT
 from glowpy.llvm.machine import LLVM_VERSION, Machine
 
 __all__ = ["fingerprint", "manifest_text"]
 
 _MACHINE_OPTIONS = ("target", "cpu", "features", "float_abi", "relocation", "code_model")
-"""What of the compile options a bundle depends on."""
+"""What of the backend's options a bundle depends on."""
 
 
 def fingerprint(
@@ -44,8 +43,7 @@ def fingerprint(
 def manifest_text(
     layout: Layout,
     options: BundleOptions,
-    compile: CompileOptions,
-    target: CpuTarget,
+    backend: CpuBackend,
     report: SizeReport | None,
     files: Mapping[str, bytes],
     identity: Mapping[str, str],
@@ -55,21 +53,20 @@ def manifest_text(
     Args:
         layout: Where everything lies.
         options: How the bundle was made.
-        compile: How it was compiled, as the user asked.
-        target: The processor that came out of that.
+        backend: What it was compiled for.
         report: Sizes, where the object file's format is known.
         files: The other files of the bundle by name.
         identity: glowpy's version and the bundle's fingerprint.
     """
-    machine = target.machine
+    machine, variant = backend.target.machine, backend.target.variant
     fields: dict[str, Any] = {
         "format": FORMAT,
         "name": options.name,
         **identity,
         "llvm": LLVM_VERSION,
         "options": asdict(options),
-        "compile": {name: getattr(compile, name) for name in _MACHINE_OPTIONS},
-        "target": {**asdict(machine), "variant": target.variant.name},
+        "compile": {name: getattr(backend.options, name) for name in _MACHINE_OPTIONS},
+        "target": {**asdict(machine), "variant": variant.name},
         "alignment": ALIGNMENT,
         "areas": {
             "constants": layout.constants.size,

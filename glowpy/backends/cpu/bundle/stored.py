@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from glowpy.backend import CompileOptions
 from glowpy.backends.cpu.abi import FORMAT
 from glowpy.backends.cpu.bundle.options import BundleOptions
+from glowpy.backends.cpu.options import CpuOptions
 from glowpy.support.errors import LoadError
 from glowpy.support.loc import Loc
 
@@ -41,9 +41,9 @@ class StoredBundle:
         return BundleOptions(**self.manifest["options"])
 
     @property
-    def compile_options(self) -> CompileOptions:
+    def cpu_options(self) -> CpuOptions:
         """For which machine the bundle was made, as the user asked for it."""
-        return CompileOptions(**self.manifest["compile"])
+        return CpuOptions(**self.manifest["compile"])
 
     def damage(self) -> list[str]:
         """One sentence for every file that is missing or is not what it was when the bundle was made."""

@@ -1,0 +1,35 @@
+"""What the CPU backend can be told. Imports neither LLVM nor the code generator."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["CpuOptions"]
+
+
+@dataclass(frozen=True)
+class CpuOptions:
+    """Which processor to make code for, and what to leave for debuggers and profilers.
+
+    Attributes:
+        target: LLVM triple of the machine to compile for, or a preset such as `rpi4`; empty for this one.
+        cpu: LLVM name of its processor; empty for this machine's, or the target's baseline.
+        features: LLVM features to add or remove, such as `+avx2,-fma`.
+        float_abi: `soft` passes floats in integer registers, `hard` in those of the floating-point unit; empty for
+            what the triple says. Arm and RISC-V only.
+        relocation: `static` or `pic`; empty for position-independent code under an operating system, else static.
+        code_model: How far code and data may be from each other, in LLVM's words; empty for `small`.
+        debug: Folder to write the IR's text to; machine code then carries debug information about it.
+        perf_map: Tell Linux's perf where the code of every instruction is, in /tmp/perf-PID.map.
+        jitdump: Folder to write a jitdump to, from which `perf inject --jit` makes annotations.
+    """
+
+    target: str = ""
+    cpu: str = ""
+    features: str = ""
+    float_abi: str = ""
+    relocation: str = ""
+    code_model: str = ""
+    debug: str = ""
+    perf_map: bool = False
+    jitdump: str = ""
