@@ -2,7 +2,6 @@
 
 import numpy as np
 
-from glowpy.backend import CompileOptions
 from glowpy.backends.interpreter.backend import InterpreterBackend
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.type import Type
@@ -55,7 +54,7 @@ def effort(layers: int) -> tuple[int, PassContext]:
     f.create_save("save", node, y)
     ctx = PassContext(evaluate)
     nodes = f.num_nodes
-    graph_recipe(InterpreterBackend(), CompileOptions()).run(f, ctx)
+    graph_recipe(InterpreterBackend()).run(f, ctx)
     return nodes, ctx
 
 
