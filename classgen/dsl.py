@@ -85,6 +85,8 @@ class Operator:
     kinds: tuple[str, ...] = ()
     derivative: tuple[str, ...] = ()
     onnx: str = ""
+    """The ONNX operator that means the same, with the same inputs in order, from opset `onnx_since` on."""
+    onnx_since: int = 1
     quant: str = "refused"
     """What quantized operands mean: `refused`, `same` or `rule` (see `Quantized` in glowpy/core/schema.py)."""
     plain: tuple[str, ...] = ()
@@ -130,6 +132,11 @@ def _register(operator: Operator) -> None:
     if unknown:
         raise ValueError(
             f"{operator.name}: plain names {', '.join(sorted(unknown))}, which are no operands"
+        )
+    if operator.onnx and ("elementwise" not in operator.traits or operator.attrs):
+        raise ValueError(
+            f"{operator.name}: onnx names element-wise operators without attributes; "
+            "others need a function in glowpy/importer/onnx/"
         )
     if any(other.name == operator.name for other in REGISTRY):
         raise ValueError(f"{operator.name} is declared twice")
@@ -182,6 +189,8 @@ def NodeOnly(  # noqa: N802
     variadic: bool = False,
     quant: str = "refused",
     backend: str = "",
+    onnx: str = "",
+    onnx_since: int = 1,
 ) -> None:
     """Declares a node that is always lowered or translated by an IRGen rule."""
     _register(
@@ -198,6 +207,8 @@ def NodeOnly(  # noqa: N802
             backend=backend,
             variadic=variadic,
             quant=quant,
+            onnx=onnx,
+            onnx_since=onnx_since,
         )
     )
 
@@ -237,6 +248,7 @@ def Elementwise(  # noqa: N802
     *,
     derivative: Sequence[str] = (),
     onnx: str = "",
+    onnx_since: int = 1,
     traits: Sequence[str] = (),
     quant: str = "refused",
     plain: Sequence[str] = (),
@@ -252,6 +264,6 @@ def Elementwise(  # noqa: N802
         Operator(
             name, doc, _ARGUMENTS[arity], ("result",), (), ("elementwise", "inplace", *traits), True, True, _source(),
             scalar={"any": c} if isinstance(c, str) else c, numpy=numpy, kinds=tuple(kinds),
-            derivative=tuple(derivative), onnx=onnx, quant=quant, plain=tuple(plain),
+            derivative=tuple(derivative), onnx=onnx, onnx_since=onnx_since, quant=quant, plain=tuple(plain),
         )
     )  # fmt: skip

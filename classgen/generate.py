@@ -66,6 +66,7 @@ def _core_jobs(operators: Sequence[Operator]) -> Iterator[Job]:
         "nodes": [op for op in core if op.node],
         "insts": [op for op in core if op.inst],
         "scalars": [op for op in core if op.elementwise and op.inst],
+        "onnx": [op for op in core if op.onnx],
         "stems": [(stem, list(group)) for stem, group in stems],
     }
     for template, target in (

@@ -29,10 +29,10 @@ class LowerPass(GraphPass):
         save(%y, %out)
     After:
         %x, %out : f32[4]
-        %y_zero = splat() {value=0.0} : f32[]
-        %y_2 = lt(%x, %y_zero) : bool[4]
-        %y_alpha = splat() {value=0.5} : f32[]
-        %y_1 = mul(%x, %y_alpha) : f32[4]
+        %y_scalar_1 = splat() {value=0.0} : f32[]
+        %y_2 = lt(%x, %y_scalar_1) : bool[4]
+        %y_scalar = splat() {value=0.5} : f32[]
+        %y_1 = mul(%x, %y_scalar) : f32[4]
         %y = select(%y_2, %y_1, %x) : f32[4]
         save(%y, %out)
     """

@@ -1,6 +1,6 @@
 """Element-wise operators: one line each."""
 
-from classgen.dsl import ALL, BOOL, FLOATS, INTS, NUMBERS, SIGNED, Elementwise, NodeOnly, real
+from classgen.dsl import ALL, BOOL, FLOATS, INTS, NUMBERS, SIGNED, Elementwise
 
 # The arithmetic. Integers wrap; integer division truncates towards zero and by zero gives zero.
 Elementwise("Add", 2, "lhs + rhs", "lhs + rhs", "np.add(lhs, rhs)", NUMBERS, derivative=("g", "g"), onnx="Add", traits=("commutative",))
@@ -39,7 +39,3 @@ Elementwise("Xor", 2, "Logical exclusive or; bitwise for integers", "lhs ^ rhs",
 Elementwise("Select", 3, "lhs where the bool condition holds, else rhs", "condition ? lhs : rhs", "numeric.select(condition, lhs, rhs)", ALL, derivative=("", "select(condition, g, zero)", "select(condition, zero, g)"), onnx="Where", quant="same", plain=["condition"])
 
 Elementwise("Convert", 1, "The value in another element kind; floats truncate to integers and saturate, NaN gives 0", "", "numeric.convert(input, result)", ALL, derivative=("convert(g)",), traits=("typed",))
-
-NodeOnly("Relu", "max(input, 0)", inputs=["input"], traits=["elementwise"])
-NodeOnly("LeakyRelu", "input where positive, else alpha * input", inputs=["input"], attrs=[real("alpha")], traits=["elementwise"])
-NodeOnly("Clip", "input limited to [min, max]", inputs=["input"], attrs=[real("min"), real("max")], traits=["elementwise"])

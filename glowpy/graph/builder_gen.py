@@ -35,6 +35,256 @@ class Builder(ABC):
     ) -> N:
         """Adds a node of any class."""
 
+    def create_relu(
+        self,
+        name: str,
+        input: Operand,
+        *,
+        result_type: Type | None = None,
+        loc: Loc | None = None,
+    ) -> nodes.ReluNode:
+        """max(input, 0)."""
+        inputs = (input,)
+        attrs: dict[str, Attr] = {}
+        return self.create(nodes.ReluNode, name, inputs, attrs, result_type, loc)
+
+    def create_leaky_relu(
+        self,
+        name: str,
+        input: Operand,
+        alpha: float,
+        *,
+        result_type: Type | None = None,
+        loc: Loc | None = None,
+    ) -> nodes.LeakyReluNode:
+        """input where it is at least 0, else alpha * input."""
+        inputs = (input,)
+        attrs: dict[str, Attr] = {
+            "alpha": float(alpha),
+        }
+        return self.create(nodes.LeakyReluNode, name, inputs, attrs, result_type, loc)
+
+    def create_prelu(
+        self,
+        name: str,
+        input: Operand,
+        slope: Operand,
+        *,
+        result_type: Type | None = None,
+        loc: Loc | None = None,
+    ) -> nodes.PReluNode:
+        """input where it is at least 0, else slope * input; the slope broadcasts."""
+        inputs = (
+            input,
+            slope,
+        )
+        attrs: dict[str, Attr] = {}
+        return self.create(nodes.PReluNode, name, inputs, attrs, result_type, loc)
+
+    def create_thresholded_relu(
+        self,
+        name: str,
+        input: Operand,
+        alpha: float,
+        *,
+        result_type: Type | None = None,
+        loc: Loc | None = None,
+    ) -> nodes.ThresholdedReluNode:
+        """input where it is above alpha, else 0."""
+        inputs = (input,)
+        attrs: dict[str, Attr] = {
+            "alpha": float(alpha),
+        }
+        return self.create(nodes.ThresholdedReluNode, name, inputs, attrs, result_type, loc)
+
+    def create_clip(
+        self,
+        name: str,
+        input: Operand,
+        min: float,
+        max: float,
+        *,
+        result_type: Type | None = None,
+        loc: Loc | None = None,
+    ) -> nodes.ClipNode:
+        """input limited to [min, max]."""
+        inputs = (input,)
+        attrs: dict[str, Attr] = {
+            "min": float(min),
+            "max": float(max),
+        }
+        return self.create(nodes.ClipNode, name, inputs, attrs, result_type, loc)
+
+    def create_shrink(
+        self,
+        name: str,
+        input: Operand,
+        lambd: float,
+        bias: float,
+        *,
+        result_type: Type | None = None,
+        loc: Loc | None = None,
+    ) -> nodes.ShrinkNode:
+        """input + bias below -lambd, input - bias above lambd, else 0."""
+        inputs = (input,)
+        attrs: dict[str, Attr] = {
+            "lambd": float(lambd),
+            "bias": float(bias),
+        }
+        return self.create(nodes.ShrinkNode, name, inputs, attrs, result_type, loc)
+
+    def create_elu(
+        self,
+        name: str,
+        input: Operand,
+        alpha: float,
+        *,
+        result_type: Type | None = None,
+        loc: Loc | None = None,
+    ) -> nodes.EluNode:
+        """input where it is at least 0, else alpha * (exp(input) - 1)."""
+        inputs = (input,)
+        attrs: dict[str, Attr] = {
+            "alpha": float(alpha),
+        }
+        return self.create(nodes.EluNode, name, inputs, attrs, result_type, loc)
+
+    def create_selu(
+        self,
+        name: str,
+        input: Operand,
+        alpha: float,
+        gamma: float,
+        *,
+        result_type: Type | None = None,
+        loc: Loc | None = None,
+    ) -> nodes.SeluNode:
+        """gamma * elu(input, alpha)."""
+        inputs = (input,)
+        attrs: dict[str, Attr] = {
+            "alpha": float(alpha),
+            "gamma": float(gamma),
+        }
+        return self.create(nodes.SeluNode, name, inputs, attrs, result_type, loc)
+
+    def create_celu(
+        self,
+        name: str,
+        input: Operand,
+        alpha: float,
+        *,
+        result_type: Type | None = None,
+        loc: Loc | None = None,
+    ) -> nodes.CeluNode:
+        """input where it is at least 0, else alpha * (exp(input / alpha) - 1)."""
+        inputs = (input,)
+        attrs: dict[str, Attr] = {
+            "alpha": float(alpha),
+        }
+        return self.create(nodes.CeluNode, name, inputs, attrs, result_type, loc)
+
+    def create_softplus(
+        self,
+        name: str,
+        input: Operand,
+        *,
+        result_type: Type | None = None,
+        loc: Loc | None = None,
+    ) -> nodes.SoftplusNode:
+        """log(exp(input) + 1), which does not overflow."""
+        inputs = (input,)
+        attrs: dict[str, Attr] = {}
+        return self.create(nodes.SoftplusNode, name, inputs, attrs, result_type, loc)
+
+    def create_softsign(
+        self,
+        name: str,
+        input: Operand,
+        *,
+        result_type: Type | None = None,
+        loc: Loc | None = None,
+    ) -> nodes.SoftsignNode:
+        """input / (1 + |input|)."""
+        inputs = (input,)
+        attrs: dict[str, Attr] = {}
+        return self.create(nodes.SoftsignNode, name, inputs, attrs, result_type, loc)
+
+    def create_hard_sigmoid(
+        self,
+        name: str,
+        input: Operand,
+        alpha: float,
+        beta: float,
+        *,
+        result_type: Type | None = None,
+        loc: Loc | None = None,
+    ) -> nodes.HardSigmoidNode:
+        """alpha * input + beta, limited to [0, 1]."""
+        inputs = (input,)
+        attrs: dict[str, Attr] = {
+            "alpha": float(alpha),
+            "beta": float(beta),
+        }
+        return self.create(nodes.HardSigmoidNode, name, inputs, attrs, result_type, loc)
+
+    def create_hard_swish(
+        self,
+        name: str,
+        input: Operand,
+        *,
+        result_type: Type | None = None,
+        loc: Loc | None = None,
+    ) -> nodes.HardSwishNode:
+        """input * hard_sigmoid(input, 1 / 6, 1 / 2)."""
+        inputs = (input,)
+        attrs: dict[str, Attr] = {}
+        return self.create(nodes.HardSwishNode, name, inputs, attrs, result_type, loc)
+
+    def create_swish(
+        self,
+        name: str,
+        input: Operand,
+        alpha: float,
+        *,
+        result_type: Type | None = None,
+        loc: Loc | None = None,
+    ) -> nodes.SwishNode:
+        """input * sigmoid(alpha * input)."""
+        inputs = (input,)
+        attrs: dict[str, Attr] = {
+            "alpha": float(alpha),
+        }
+        return self.create(nodes.SwishNode, name, inputs, attrs, result_type, loc)
+
+    def create_mish(
+        self,
+        name: str,
+        input: Operand,
+        *,
+        result_type: Type | None = None,
+        loc: Loc | None = None,
+    ) -> nodes.MishNode:
+        """input * tanh(softplus(input))."""
+        inputs = (input,)
+        attrs: dict[str, Attr] = {}
+        return self.create(nodes.MishNode, name, inputs, attrs, result_type, loc)
+
+    def create_gelu(
+        self,
+        name: str,
+        input: Operand,
+        approximate: bool,
+        *,
+        result_type: Type | None = None,
+        loc: Loc | None = None,
+    ) -> nodes.GeluNode:
+        """input times the normal distribution's probability of a value below it: (1 + erf(input / sqrt(2))) / 2 or, if `approximate`, sigmoid(sqrt(8 / pi) * (input + 0.044715 * input ** 3))."""
+        inputs = (input,)
+        attrs: dict[str, Attr] = {
+            "approximate": bool(approximate),
+        }
+        return self.create(nodes.GeluNode, name, inputs, attrs, result_type, loc)
+
     def create_convolution(
         self,
         name: str,
@@ -538,53 +788,6 @@ class Builder(ABC):
         inputs = (input,)
         attrs: dict[str, Attr] = {}
         return self.create(nodes.ConvertNode, name, inputs, attrs, result_type, loc)
-
-    def create_relu(
-        self,
-        name: str,
-        input: Operand,
-        *,
-        result_type: Type | None = None,
-        loc: Loc | None = None,
-    ) -> nodes.ReluNode:
-        """max(input, 0)."""
-        inputs = (input,)
-        attrs: dict[str, Attr] = {}
-        return self.create(nodes.ReluNode, name, inputs, attrs, result_type, loc)
-
-    def create_leaky_relu(
-        self,
-        name: str,
-        input: Operand,
-        alpha: float,
-        *,
-        result_type: Type | None = None,
-        loc: Loc | None = None,
-    ) -> nodes.LeakyReluNode:
-        """input where positive, else alpha * input."""
-        inputs = (input,)
-        attrs: dict[str, Attr] = {
-            "alpha": float(alpha),
-        }
-        return self.create(nodes.LeakyReluNode, name, inputs, attrs, result_type, loc)
-
-    def create_clip(
-        self,
-        name: str,
-        input: Operand,
-        min: float,
-        max: float,
-        *,
-        result_type: Type | None = None,
-        loc: Loc | None = None,
-    ) -> nodes.ClipNode:
-        """input limited to [min, max]."""
-        inputs = (input,)
-        attrs: dict[str, Attr] = {
-            "min": float(min),
-            "max": float(max),
-        }
-        return self.create(nodes.ClipNode, name, inputs, attrs, result_type, loc)
 
     def create_gather(
         self,

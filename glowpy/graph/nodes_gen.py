@@ -22,6 +22,7 @@ __all__ = [
     "BatchNormalizationNode",
     "BroadcastNode",
     "CeilNode",
+    "CeluNode",
     "ClipNode",
     "ConcatNode",
     "ConvertNode",
@@ -29,12 +30,16 @@ __all__ = [
     "CosNode",
     "CumSumNode",
     "DivNode",
+    "EluNode",
     "EqNode",
     "ErfNode",
     "ExpNode",
     "FloorNode",
     "FullyConnectedNode",
     "GatherNode",
+    "GeluNode",
+    "HardSigmoidNode",
+    "HardSwishNode",
     "IsNanNode",
     "LeNode",
     "LeakyReluNode",
@@ -47,10 +52,12 @@ __all__ = [
     "MaxPoolNode",
     "MaxPoolWithArgmaxNode",
     "MinNode",
+    "MishNode",
     "MulNode",
     "NegNode",
     "NotNode",
     "OrNode",
+    "PReluNode",
     "PadNode",
     "PowNode",
     "ReciprocalNode",
@@ -64,18 +71,319 @@ __all__ = [
     "RoundNode",
     "SaveNode",
     "SelectNode",
+    "SeluNode",
+    "ShrinkNode",
     "SigmoidNode",
     "SignNode",
     "SinNode",
     "SliceNode",
     "SoftmaxNode",
+    "SoftplusNode",
+    "SoftsignNode",
     "SplatNode",
     "SqrtNode",
     "SubNode",
+    "SwishNode",
     "TanhNode",
+    "ThresholdedReluNode",
     "TransposeNode",
     "XorNode",
 ]
+
+
+@final
+class ReluNode(Node):
+    """max(input, 0).
+
+    Declared in classgen/specs/activation.py.
+    """
+
+    __slots__ = ()
+    SCHEMA: ClassVar[NodeSchema] = NodeSchema(
+        "relu", ("input",), (), ("result",), frozenset({Trait.ELEMENTWISE})
+    )
+
+    input = InputField(0)
+
+
+@final
+class LeakyReluNode(Node):
+    """input where it is at least 0, else alpha * input.
+
+    Declared in classgen/specs/activation.py.
+    """
+
+    __slots__ = ()
+    SCHEMA: ClassVar[NodeSchema] = NodeSchema(
+        "leaky_relu",
+        ("input",),
+        (AttrSpec("alpha", "float"),),
+        ("result",),
+        frozenset({Trait.ELEMENTWISE}),
+    )
+
+    input = InputField(0)
+    alpha = AttrField[float]()
+
+
+@final
+class PReluNode(Node):
+    """input where it is at least 0, else slope * input; the slope broadcasts.
+
+    Declared in classgen/specs/activation.py.
+    """
+
+    __slots__ = ()
+    SCHEMA: ClassVar[NodeSchema] = NodeSchema(
+        "prelu", ("input", "slope"), (), ("result",), frozenset({Trait.ELEMENTWISE})
+    )
+
+    input = InputField(0)
+    slope = InputField(1)
+
+
+@final
+class ThresholdedReluNode(Node):
+    """input where it is above alpha, else 0.
+
+    Declared in classgen/specs/activation.py.
+    """
+
+    __slots__ = ()
+    SCHEMA: ClassVar[NodeSchema] = NodeSchema(
+        "thresholded_relu",
+        ("input",),
+        (AttrSpec("alpha", "float"),),
+        ("result",),
+        frozenset({Trait.ELEMENTWISE}),
+    )
+
+    input = InputField(0)
+    alpha = AttrField[float]()
+
+
+@final
+class ClipNode(Node):
+    """input limited to [min, max].
+
+    Declared in classgen/specs/activation.py.
+    """
+
+    __slots__ = ()
+    SCHEMA: ClassVar[NodeSchema] = NodeSchema(
+        "clip",
+        ("input",),
+        (AttrSpec("min", "float"), AttrSpec("max", "float")),
+        ("result",),
+        frozenset({Trait.ELEMENTWISE}),
+    )
+
+    input = InputField(0)
+    min = AttrField[float]()
+    max = AttrField[float]()
+
+
+@final
+class ShrinkNode(Node):
+    """input + bias below -lambd, input - bias above lambd, else 0.
+
+    Declared in classgen/specs/activation.py.
+    """
+
+    __slots__ = ()
+    SCHEMA: ClassVar[NodeSchema] = NodeSchema(
+        "shrink",
+        ("input",),
+        (AttrSpec("lambd", "float"), AttrSpec("bias", "float")),
+        ("result",),
+        frozenset({Trait.ELEMENTWISE}),
+    )
+
+    input = InputField(0)
+    lambd = AttrField[float]()
+    bias = AttrField[float]()
+
+
+@final
+class EluNode(Node):
+    """input where it is at least 0, else alpha * (exp(input) - 1).
+
+    Declared in classgen/specs/activation.py.
+    """
+
+    __slots__ = ()
+    SCHEMA: ClassVar[NodeSchema] = NodeSchema(
+        "elu",
+        ("input",),
+        (AttrSpec("alpha", "float"),),
+        ("result",),
+        frozenset({Trait.ELEMENTWISE}),
+    )
+
+    input = InputField(0)
+    alpha = AttrField[float]()
+
+
+@final
+class SeluNode(Node):
+    """gamma * elu(input, alpha).
+
+    Declared in classgen/specs/activation.py.
+    """
+
+    __slots__ = ()
+    SCHEMA: ClassVar[NodeSchema] = NodeSchema(
+        "selu",
+        ("input",),
+        (AttrSpec("alpha", "float"), AttrSpec("gamma", "float")),
+        ("result",),
+        frozenset({Trait.ELEMENTWISE}),
+    )
+
+    input = InputField(0)
+    alpha = AttrField[float]()
+    gamma = AttrField[float]()
+
+
+@final
+class CeluNode(Node):
+    """input where it is at least 0, else alpha * (exp(input / alpha) - 1).
+
+    Declared in classgen/specs/activation.py.
+    """
+
+    __slots__ = ()
+    SCHEMA: ClassVar[NodeSchema] = NodeSchema(
+        "celu",
+        ("input",),
+        (AttrSpec("alpha", "float"),),
+        ("result",),
+        frozenset({Trait.ELEMENTWISE}),
+    )
+
+    input = InputField(0)
+    alpha = AttrField[float]()
+
+
+@final
+class SoftplusNode(Node):
+    """log(exp(input) + 1), which does not overflow.
+
+    Declared in classgen/specs/activation.py.
+    """
+
+    __slots__ = ()
+    SCHEMA: ClassVar[NodeSchema] = NodeSchema(
+        "softplus", ("input",), (), ("result",), frozenset({Trait.ELEMENTWISE})
+    )
+
+    input = InputField(0)
+
+
+@final
+class SoftsignNode(Node):
+    """input / (1 + |input|).
+
+    Declared in classgen/specs/activation.py.
+    """
+
+    __slots__ = ()
+    SCHEMA: ClassVar[NodeSchema] = NodeSchema(
+        "softsign", ("input",), (), ("result",), frozenset({Trait.ELEMENTWISE})
+    )
+
+    input = InputField(0)
+
+
+@final
+class HardSigmoidNode(Node):
+    """alpha * input + beta, limited to [0, 1].
+
+    Declared in classgen/specs/activation.py.
+    """
+
+    __slots__ = ()
+    SCHEMA: ClassVar[NodeSchema] = NodeSchema(
+        "hard_sigmoid",
+        ("input",),
+        (AttrSpec("alpha", "float"), AttrSpec("beta", "float")),
+        ("result",),
+        frozenset({Trait.ELEMENTWISE}),
+    )
+
+    input = InputField(0)
+    alpha = AttrField[float]()
+    beta = AttrField[float]()
+
+
+@final
+class HardSwishNode(Node):
+    """input * hard_sigmoid(input, 1 / 6, 1 / 2).
+
+    Declared in classgen/specs/activation.py.
+    """
+
+    __slots__ = ()
+    SCHEMA: ClassVar[NodeSchema] = NodeSchema(
+        "hard_swish", ("input",), (), ("result",), frozenset({Trait.ELEMENTWISE})
+    )
+
+    input = InputField(0)
+
+
+@final
+class SwishNode(Node):
+    """input * sigmoid(alpha * input).
+
+    Declared in classgen/specs/activation.py.
+    """
+
+    __slots__ = ()
+    SCHEMA: ClassVar[NodeSchema] = NodeSchema(
+        "swish",
+        ("input",),
+        (AttrSpec("alpha", "float"),),
+        ("result",),
+        frozenset({Trait.ELEMENTWISE}),
+    )
+
+    input = InputField(0)
+    alpha = AttrField[float]()
+
+
+@final
+class MishNode(Node):
+    """input * tanh(softplus(input)).
+
+    Declared in classgen/specs/activation.py.
+    """
+
+    __slots__ = ()
+    SCHEMA: ClassVar[NodeSchema] = NodeSchema(
+        "mish", ("input",), (), ("result",), frozenset({Trait.ELEMENTWISE})
+    )
+
+    input = InputField(0)
+
+
+@final
+class GeluNode(Node):
+    """input times the normal distribution's probability of a value below it: (1 + erf(input / sqrt(2))) / 2 or, if `approximate`, sigmoid(sqrt(8 / pi) * (input + 0.044715 * input ** 3)).
+
+    Declared in classgen/specs/activation.py.
+    """
+
+    __slots__ = ()
+    SCHEMA: ClassVar[NodeSchema] = NodeSchema(
+        "gelu",
+        ("input",),
+        (AttrSpec("approximate", "flag"),),
+        ("result",),
+        frozenset({Trait.ELEMENTWISE}),
+    )
+
+    input = InputField(0)
+    approximate = AttrField[bool]()
 
 
 @final
@@ -662,62 +970,6 @@ class ConvertNode(Node):
 
 
 @final
-class ReluNode(Node):
-    """max(input, 0).
-
-    Declared in classgen/specs/elementwise.py.
-    """
-
-    __slots__ = ()
-    SCHEMA: ClassVar[NodeSchema] = NodeSchema(
-        "relu", ("input",), (), ("result",), frozenset({Trait.ELEMENTWISE})
-    )
-
-    input = InputField(0)
-
-
-@final
-class LeakyReluNode(Node):
-    """input where positive, else alpha * input.
-
-    Declared in classgen/specs/elementwise.py.
-    """
-
-    __slots__ = ()
-    SCHEMA: ClassVar[NodeSchema] = NodeSchema(
-        "leaky_relu",
-        ("input",),
-        (AttrSpec("alpha", "float"),),
-        ("result",),
-        frozenset({Trait.ELEMENTWISE}),
-    )
-
-    input = InputField(0)
-    alpha = AttrField[float]()
-
-
-@final
-class ClipNode(Node):
-    """input limited to [min, max].
-
-    Declared in classgen/specs/elementwise.py.
-    """
-
-    __slots__ = ()
-    SCHEMA: ClassVar[NodeSchema] = NodeSchema(
-        "clip",
-        ("input",),
-        (AttrSpec("min", "float"), AttrSpec("max", "float")),
-        ("result",),
-        frozenset({Trait.ELEMENTWISE}),
-    )
-
-    input = InputField(0)
-    min = AttrField[float]()
-    max = AttrField[float]()
-
-
-@final
 class GatherNode(Node):
     """Slices of input along dimension `axis`, picked by indices: negative ones count from the end, others are clamped into the range.
 
@@ -1288,6 +1540,22 @@ class BroadcastNode(Node):
 
 
 NODES: tuple[type[Node], ...] = (
+    ReluNode,
+    LeakyReluNode,
+    PReluNode,
+    ThresholdedReluNode,
+    ClipNode,
+    ShrinkNode,
+    EluNode,
+    SeluNode,
+    CeluNode,
+    SoftplusNode,
+    SoftsignNode,
+    HardSigmoidNode,
+    HardSwishNode,
+    SwishNode,
+    MishNode,
+    GeluNode,
     ConvolutionNode,
     AddNode,
     SubNode,
@@ -1321,9 +1589,6 @@ NODES: tuple[type[Node], ...] = (
     XorNode,
     SelectNode,
     ConvertNode,
-    ReluNode,
-    LeakyReluNode,
-    ClipNode,
     GatherNode,
     MatMulNode,
     FullyConnectedNode,

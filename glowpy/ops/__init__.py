@@ -5,6 +5,7 @@ this package fills the rule tables.
 """
 
 from glowpy.ops import (
+    activation,
     conv,
     elementwise,
     gather,
@@ -17,6 +18,7 @@ from glowpy.ops import (
 )
 
 __all__ = [
+    "activation",
     "conv",
     "elementwise",
     "gather",

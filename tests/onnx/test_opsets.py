@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -42,6 +43,10 @@ def normalised() -> Array:
     return result
 
 
+def logistic(array: Array) -> Array:
+    return np.asarray(1 / (1 + np.exp(-array)))
+
+
 def softmax(array: Array, axis: tuple[int, ...] | int) -> Array:
     top = np.exp(array - array.max(axis=axis, keepdims=True))
     result: Array = top / top.sum(axis=axis, keepdims=True)
@@ -62,6 +67,9 @@ COUNTS = np.lib.stride_tricks.sliding_window_view(INSIDE, (3, 3), (2, 3))[:, :, 
     axis=(-1, -2)
 )
 MEANS = (pooled(np.sum, 0) / COUNTS).astype(np.float32)
+NORMAL = np.vectorize(lambda x: math.erfc(-x / math.sqrt(2)) / 2)(X).astype(np.float32)
+SLOPE = np.float32(math.sqrt(8 / math.pi))
+TANH = {"approximate": "tanh"}
 TIES = np.array(
     [[1, 3, 0, 3], [np.nan, 2, -1, 0], [np.nan, 1, np.nan, np.inf]], np.float32
 )  # numpy takes the first NaN for both extremes
@@ -100,6 +108,21 @@ ROWS = [
     Row("And", (1,), [X > 0, C3 > 0], [(X > 0) & (C3 > 0)[:, None]], {"broadcast": 1, "axis": 1}),
     Row("Relu", (1, 6, 13, 14), [X], [np.maximum(X, 0)]),
     Row("Relu", (1,), [X], [np.maximum(X, 0)], {"consumed_inputs": [0]}, "consumed"),
+    Row("Elu", (6, 22), [X], [np.where(X > 0, X, np.expm1(X))]),
+    Row("Elu", (1,), [X], [np.where(X > 0, X, 2 * np.expm1(X))], {"alpha": 2.0}, "alpha"),
+    Row("Selu", (1,), [X], [1.0507 * np.where(X > 0, X, 1.6732 * np.expm1(X))], {}, "rounded"),
+    Row("Selu", (6, 22), [X], [1.0507010 * np.where(X > 0, X, 1.6732632 * np.expm1(X))]),
+    Row("Celu", (12, 28), [X], [np.where(X > 0, X, 2 * np.expm1(X / 2))], {"alpha": 2.0}),
+    Row("Softplus", (1, 22), [X], [np.log1p(np.exp(X))]),
+    Row("Softsign", (1, 22), [X], [X / (1 + np.abs(X))]),
+    Row("HardSigmoid", (1, 6, 22), [X * 3], [np.clip(X * 0.6 + 0.5, 0, 1)]),
+    Row("HardSwish", (14, 22), [X * 3], [X * 3 * np.clip(X / 2 + 0.5, 0, 1)]),
+    Row("ThresholdedRelu", (10, 22), [X], [np.where(X > 1, X, 0)]),
+    Row("Shrink", (9,), [i64(-3, 0, 4)], [i64(-2, 0, 3)], {"bias": 1.0}, "whole"),
+    Row("Gelu", (20,), [X], [X * NORMAL]),
+    Row("Gelu", (20,), [X], [X * logistic(SLOPE * (X + 0.044715 * X**3))], TANH, "tanh"),
+    Row("Mish", (18, 22), [X], [X * np.tanh(np.log1p(np.exp(X)))]),
+    Row("Swish", (24,), [X], [X * logistic(2 * X)], {"alpha": 2.0}),
     Row("LeakyRelu", (1, 6, 16), [X], [np.where(X > 0, X, np.float32(0.01) * X)]),
     Row("Sum", (1, 6), [X, X, X], [3 * X]),
     Row("Sum", (8, 13), [X, C3[:, None], X], [X + C3[:, None] + X]),

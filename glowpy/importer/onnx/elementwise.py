@@ -20,14 +20,14 @@ from glowpy.support.errors import UserError
 __all__: list[str] = []
 
 
-def _register(op_type: str, cls: type[Node]) -> None:
-    @from_onnx(op_type)
+def _register(op_type: str, since: int, cls: type[Node]) -> None:
+    @from_onnx(op_type, since=since)
     def _(n: OnnxNode) -> NodeValue:
         return n.f.create(cls, n.name, _operands(n), {}).result
 
 
-for _op_type, _cls in ONNX_ELEMENTWISE.items():
-    _register(_op_type, _cls)
+for (_op_type, _since), _cls in ONNX_ELEMENTWISE.items():
+    _register(_op_type, _since, _cls)
 
 
 def _operands(n: OnnxNode) -> list[NodeValue]:
@@ -91,57 +91,6 @@ def _chain(n: OnnxNode) -> NodeValue:
 def _scalar(n: OnnxNode, kind: ElemKind, value: float) -> NodeValue:
     """A scalar that broadcasts."""
     return n.f.create_splat(f"{n.name}_scalar", Type(kind, ()), float(value)).result
-
-
-@from_onnx("Relu")
-def _relu(n: OnnxNode) -> NodeValue:
-    return n.f.create_relu(n.name, n.input(0)).result
-
-
-@from_onnx("LeakyRelu")
-def _leaky_relu(n: OnnxNode) -> NodeValue:
-    return n.f.create_leaky_relu(n.name, n.input(0), n.real("alpha", 0.01)).result
-
-
-@from_onnx("Clip")
-def _clip_1(n: OnnxNode) -> NodeValue:
-    low, high = n.real("min", float("-inf")), n.real("max", float("inf"))
-    return n.f.create_clip(n.name, n.input(0), low, high).result
-
-
-@from_onnx("Clip", since=11)
-def _clip_11(n: OnnxNode) -> Value:
-    """One clip if both bounds are known floats; integers keep all their bits in bounds that are operands."""
-    result = n.value(0)
-    for index in (1, 2):
-        if n.has(index) and n.type(index).count != 1:
-            raise UserError(f"expected a scalar as input {index}, got {n.type(index)}")
-    known = all(not n.has(i) or isinstance(n.value(i), Tensor) for i in (1, 2))
-    if known and result.type.kind.is_float and (n.has(1) or n.has(2)):
-        low = float(n.known_scalar(1)) if n.has(1) else float("-inf")
-        high = float(n.known_scalar(2)) if n.has(2) else float("inf")
-        return n.f.create_clip(n.name, n.input(0), low, high).result
-    if n.has(1):
-        bound = n.operand(reshape(n, n.value(1), ()), n.proto.input[1])
-        result = n.f.create_max(n.name, n.operand(result, n.proto.input[0]), bound).result
-    if n.has(2):
-        bound = n.operand(reshape(n, n.value(2), ()), n.proto.input[2])
-        result = n.f.create_min(n.name, n.operand(result, n.proto.input[0]), bound).result
-    return result
-
-
-@from_onnx("Shrink", since=9)
-def _shrink(n: OnnxNode) -> Value:
-    """The input plus bias below -lambd, minus bias above lambd, else 0; integers in f64."""
-    kind = n.type(0).kind
-    wide = kind if kind.is_float else ElemKind.F64
-    x = n.operand(convert(n, n.value(0), wide), n.proto.input[0])
-    f, limit, bias = n.f, n.real("lambd", 0.5), _scalar(n, wide, n.real("bias", 0.0))
-    below = f.create_lt(n.name, x, _scalar(n, wide, -limit))
-    above = f.create_lt(n.name, _scalar(n, wide, limit), x)
-    high = f.create_select(n.name, above, f.create_sub(n.name, x, bias), _scalar(n, wide, 0.0))
-    result = f.create_select(n.name, below, f.create_add(n.name, x, bias), high).result
-    return convert(n, result, kind)
 
 
 @from_onnx("Pow")
@@ -259,98 +208,6 @@ def _dropout_12(n: OnnxNode) -> tuple[Result, ...]:
     if n.has(2) and n.known_scalar(2) and (not n.has(1) or n.known_scalar(1)):
         raise n.unsupported("training_mode", note="export the model for inference")
     return n.value(0), full(n.type(0).with_kind(ElemKind.BOOL), 1)
-
-
-# Activations composed of other nodes.
-
-
-@from_onnx("Elu")
-def _elu(n: OnnxNode) -> Value:
-    """The input where positive, else alpha * (exp(x) - 1)."""
-    return _exponential(n, n.real("alpha", 1.0), 1.0)
-
-
-@from_onnx("Selu")
-def _selu(n: OnnxNode) -> Value:
-    """Elu times gamma. The defaults are those of opset 6; opset 1 had rounded ones."""
-    alpha, gamma = (1.6732, 1.0507) if n.opset < 6 else (1.67326319217682, 1.05070102214813)
-    return _exponential(n, n.real("alpha", alpha), n.real("gamma", gamma))
-
-
-@from_onnx("Celu", since=12)
-def _celu(n: OnnxNode) -> Value:
-    """The input where positive, else alpha * (exp(x / alpha) - 1)."""
-    alpha = n.real("alpha", 1.0)
-    return _exponential(n, alpha, 1.0, alpha)
-
-
-def _exponential(n: OnnxNode, alpha: float, gamma: float, divisor: float = 1.0) -> Value:
-    x, f = n.input(0), n.f
-    kind = x.type.kind
-    # Exponents above 0 are not used; they must not overflow either.
-    low = f.create_min(n.name, x, _scalar(n, kind, 0.0))
-    scaled = f.create_div(n.name, low, _scalar(n, kind, divisor)) if divisor != 1.0 else low
-    curve = f.create_sub(n.name, f.create_exp(n.name, scaled), _scalar(n, kind, 1.0))
-    bent = f.create_mul(n.name, curve, _scalar(n, kind, alpha * gamma))
-    straight = f.create_mul(n.name, x, _scalar(n, kind, gamma)) if gamma != 1.0 else x
-    positive = f.create_lt(n.name, _scalar(n, kind, 0.0), x)
-    return f.create_select(n.name, positive, straight, bent).result
-
-
-@from_onnx("PRelu")
-def _prelu(n: OnnxNode) -> Value:
-    """The input where positive, else slope * x; below opset 7 the slope is one for each channel, or one for all."""
-    x, f, slope = n.input(0), n.f, n.value(1)
-    if n.opset < 7 and slope.type.rank == 1 and slope.type.count > 1:
-        slope = reshape(n, slope, (*slope.type.shape, *(1,) * (x.type.rank - 2)))
-    scaled = f.create_mul(n.name, x, n.operand(slope, n.proto.input[1]))
-    negative = f.create_lt(n.name, x, _scalar(n, x.type.kind, 0.0))
-    return f.create_select(n.name, negative, scaled, x).result
-
-
-@from_onnx("Softplus")
-def _softplus(n: OnnxNode) -> Value:
-    """The logarithm of exp(x) + 1, as max(x, 0) + log(exp(-|x|) + 1), which does not overflow."""
-    x, f, kind = n.input(0), n.f, n.type(0).kind
-    small = f.create_exp(n.name, f.create_neg(n.name, f.create_abs(n.name, x)))
-    rest = f.create_log(n.name, f.create_add(n.name, small, _scalar(n, kind, 1.0)))
-    return f.create_add(n.name, f.create_max(n.name, x, _scalar(n, kind, 0.0)), rest).result
-
-
-@from_onnx("Softsign")
-def _softsign(n: OnnxNode) -> Value:
-    """The input divided by 1 + |x|."""
-    x, f = n.input(0), n.f
-    divisor = f.create_add(n.name, f.create_abs(n.name, x), _scalar(n, x.type.kind, 1.0))
-    return f.create_div(n.name, x, divisor).result
-
-
-@from_onnx("HardSigmoid")
-def _hard_sigmoid(n: OnnxNode) -> Value:
-    """The line alpha * x + beta, limited to [0, 1]."""
-    return _line(n, n.real("alpha", 0.2), n.real("beta", 0.5))
-
-
-@from_onnx("HardSwish", since=14)
-def _hard_swish(n: OnnxNode) -> Value:
-    """The input times the hard sigmoid with alpha 1 / 6 and beta 1 / 2."""
-    return n.f.create_mul(n.name, n.input(0), _line(n, 1 / 6, 0.5)).result
-
-
-def _line(n: OnnxNode, alpha: float, beta: float) -> NodeValue:
-    kind, f = n.type(0).kind, n.f
-    steep = f.create_mul(n.name, n.input(0), _scalar(n, kind, alpha))
-    return f.create_clip(
-        n.name, f.create_add(n.name, steep, _scalar(n, kind, beta)), 0.0, 1.0
-    ).result
-
-
-@from_onnx("ThresholdedRelu", since=10)
-def _thresholded_relu(n: OnnxNode) -> Value:
-    """The input where above alpha, else 0."""
-    kind, x = n.type(0).kind, n.input(0)
-    above = n.f.create_lt(n.name, _scalar(n, kind, n.real("alpha", 1.0)), x)
-    return n.f.create_select(n.name, above, x, _scalar(n, kind, 0.0)).result
 
 
 @from_onnx("IsInf", since=10)

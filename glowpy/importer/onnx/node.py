@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeAlias, final
 
+import numpy as np
 import onnx
 from onnx import AttributeProto
 
@@ -267,9 +268,9 @@ class OnnxNode:
         return None if found is None else tuple(found.ints)
 
     def real(self, name: str, default: float) -> float:
-        """A floating-point attribute."""
+        """A floating-point attribute. The default is rounded to f32 as well, for all kinds of inputs."""
         found = self._attribute(name, AttributeProto.FLOAT)
-        return default if found is None else found.f
+        return float(np.float32(default if found is None else found.f))
 
     def reals(self, name: str) -> tuple[float, ...] | None:
         """An attribute of several floating-point numbers; None if it is not given."""

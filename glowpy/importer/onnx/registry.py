@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from glowpy.importer.onnx import (
+    activation,
     control,
     conv,
     elementwise,
@@ -19,5 +20,18 @@ from glowpy.importer.onnx.node import handler_of, registered
 
 __all__ = ["FAMILIES", "handler_of", "registered"]
 
-FAMILIES = (control, conv, elementwise, gather, image, loss, matmul, norm, pool, reduce, shape)
+FAMILIES = (
+    activation,
+    control,
+    conv,
+    elementwise,
+    gather,
+    image,
+    loss,
+    matmul,
+    norm,
+    pool,
+    reduce,
+    shape,
+)
 """The modules, by the stems that operators, kernels and tests share."""
