@@ -15,7 +15,7 @@ from glowpy.core.type import Type
 from glowpy.graph.function import Function
 from glowpy.graph.node import Constant, Node, NodeValue, Placeholder
 from glowpy.graph.nodes_gen import SaveNode
-from glowpy.ir.inst import Instruction
+from glowpy.ir.inst import Instruction, ValueInstruction
 from glowpy.ir.insts_gen import INSTS, AllocInst
 from glowpy.ir.irfunction import IRFunction
 from glowpy.ir.value import Mutability, Value
@@ -133,7 +133,7 @@ def generate(
         for inst in ir.instructions[first:]:
             inst.loc = node.loc
             inst.name = inst.name or node.name
-            if node.predicate is not None and inst.SCHEMA.operands:
+            if node.predicate is not None and not isinstance(inst, ValueInstruction):
                 inst.predicate = g.value(node.predicate)
     for inst in list(ir.instructions):
         if isinstance(inst, AllocInst):

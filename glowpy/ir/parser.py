@@ -87,6 +87,8 @@ def _read_inst(lexer: Lexer, f: IRFunction, values: dict[str, Value], classes: I
     if type is not None:
         lexer.accept(",")
     operands, predicate = _read_operands(lexer, cls.SCHEMA, values)
+    if predicate is not None and name is not None:
+        raise lexer.error(f"{mnemonic.text}: expected no predicate: memory has none", mnemonic)
     attrs = _read_attrs(lexer, cls.SCHEMA, mnemonic)
     if name is not None and type is not None and issubclass(cls, ValueInstruction):
         made = cls(operands, attrs, name=f.fresh_name(name.text[1:]), type=type, loc=loc)
