@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
@@ -12,16 +13,33 @@ from glowpy.backend import CompileOptions, Program
 from glowpy.backends.interpreter.backend import InterpreterBackend
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.tensor import Array
-from glowpy.core.type import Type
+from glowpy.core.type import Shape, Type
 from glowpy.engine import evaluate
 from glowpy.graph.function import Function, Module
 from glowpy.graph.node import NodeValue, Placeholder
+from glowpy.graph.nodes_gen import (
+    AvgPoolNode,
+    BatchNormalizationNode,
+    ConvolutionNode,
+    FullyConnectedNode,
+    ReduceAddNode,
+    SoftmaxNode,
+    TanhNode,
+)
 from glowpy.irgen import generate
 from glowpy.passes import PassContext
 from glowpy.recipe import build_program, generate_ir, graph_recipe, reference_recipe
 from glowpy.schedule import schedule
 
-__all__ = ["RandomNetwork", "arrays_for", "execute", "optimized", "unoptimized"]
+__all__ = [
+    "RandomNetwork",
+    "arrays_for",
+    "check_on_cpu",
+    "execute",
+    "optimized",
+    "same_numbers",
+    "unoptimized",
+]
 
 _SHAPES = ((2, 3), (1, 2, 3, 4), (2, 3, 4), (6,), (1, 3, 3, 2), (4, 1, 2), (0, 3), ())
 _KINDS = (ElemKind.F32, ElemKind.F32, ElemKind.F32, ElemKind.I32, ElemKind.U8)
@@ -35,17 +53,52 @@ class RandomNetwork:
         self.module = Module()
         self.f: Function = self.module.create_function("main")
         self.values: list[NodeValue] = [self._placeholder(i) for i in range(rng.randint(1, 3))]
+        self._inexact: set[NodeValue] = set()
         made = rng.randint(1, size)
         while self.f.num_nodes < made:
+            before = self.f.num_nodes
             result = rng.choice(_STEPS)(self, rng.choice(self.values[-6:]))
+            for node in self.f.nodes[before:]:
+                if isinstance(node, _ROUNDING) or self._inexact.intersection(node.inputs):
+                    self._inexact.update(node.results)
             if result is not None and result.type.count <= 4096:
                 self.values.append(result)
         for value in {id(v): v for v in rng.choices(self.values[-4:], k=3)}.values():
-            output = self.module.create_placeholder(f"out_{value.name}", value.type)
-            self.f.create_save("save", value, output)
+            self._save(value)
+        if rng.random() < 0.3:
+            self._predicate()
+
+    def _save(self, value: NodeValue) -> None:
+        """To a placeholder of its own, or to an input that no other save writes."""
+        free = [
+            p
+            for p in self.module.placeholders
+            if p.type == value.type and p not in self.f.outputs and self.rng.random() < 0.3
+        ]
+        output = (
+            free[0] if free else self.module.create_placeholder(f"out_{value.name}", value.type)
+        )
+        self.f.create_save("save", value, output)
+
+    def _predicate(self) -> None:
+        """Gives some nodes predicates: for all elements, or one for each."""
+        whole = self.module.create_placeholder("p", Type(ElemKind.BOOL, ()))
+        for node in self.f.nodes:
+            if node.results and self.rng.random() < 0.3:
+                each = node.type.with_kind(ElemKind.BOOL)
+                chosen = self.rng.choice(
+                    (whole, *(p for p in self.module.placeholders if p.type == each))
+                )
+                self.f.predicated(node, chosen)
+
+    def is_exact(self, value: NodeValue) -> bool:
+        """Whether `value` is the same, to the bit, in whatever order it is computed."""
+        return value not in self._inexact
 
     def _placeholder(self, number: int) -> NodeValue:
         type = Type(self.rng.choice(_KINDS), self.rng.choice(_SHAPES))
+        if number == 0 and self.rng.random() < 0.3:
+            type = Type(ElemKind.F32, (1, 4, 3, 2))
         return self.module.create_placeholder(f"in_{number}", type).value
 
     def constant(self, type: Type) -> NodeValue:
@@ -58,6 +111,11 @@ class RandomNetwork:
         if self.rng.random() < 0.3:
             array[...] = self.rng.choice((0, 1))
         return self.module.create_constant("c", array.astype(type.kind.dtype)).value
+
+    def image(self, value: NodeValue) -> NodeValue:
+        """Something with a batch, two spatial dimensions and channels, if there is any; else `value`."""
+        found = [v for v in self.values if v.type.rank == 4 and v.type.kind is ElemKind.F32]
+        return self.rng.choice(found[-3:]) if found and self.rng.random() < 0.8 else value
 
     def companion(self, value: NodeValue) -> NodeValue:
         """Something that broadcasts with `value`: another value of its type, or a constant."""
@@ -94,9 +152,16 @@ def _unary(net: RandomNetwork, x: NodeValue) -> NodeValue | None:
 
 
 def _clip(net: RandomNetwork, x: NodeValue) -> NodeValue | None:
+    """One to three limits, which may be those of a relu, have nothing in common, or be the wrong way around."""
     if not x.type.kind.is_float:
         return None
-    return net.f.create_clip("clip", x, float(net.rng.randint(-2, 1)), 2.0).result
+    for _ in range(net.rng.randint(1, 3)):
+        low = net.rng.choice((-2.0, 0.0, 0.0, 1.0, 2.0))
+        high = low + net.rng.choice((-1.0, 0.5, 1.0, 3.0, math.inf))
+        x = net.f.create_clip("clip", x, low, high).result
+        if net.rng.random() < 0.3:
+            x = net.f.create_relu("relu", x).result
+    return x
 
 
 def _select(net: RandomNetwork, x: NodeValue) -> NodeValue | None:
@@ -106,12 +171,25 @@ def _select(net: RandomNetwork, x: NodeValue) -> NodeValue | None:
     return net.f.create_select("select", net.f.create_lt("lt", x, other), x, other).result
 
 
+def _compare(net: RandomNetwork, x: NodeValue) -> NodeValue | None:
+    other = net.companion(x)
+    if x.type.kind is ElemKind.BOOL or not (net.is_exact(x) and net.is_exact(other)):
+        return None
+    return net.rng.choice((net.f.create_lt, net.f.create_eq))("compare", x, other).result
+
+
 def _convert(net: RandomNetwork, x: NodeValue) -> NodeValue | None:
-    if x.type.kind is ElemKind.BOOL:
-        return net.f.create_convert("convert", x.type.with_kind(ElemKind.I32), x).result
-    wide = x.type.with_kind(ElemKind.F64 if x.type.kind.is_float else ElemKind.I64)
-    there = net.f.create_convert("there", wide, x)
-    return net.f.create_convert("back", x.type, there).result
+    """By way of other kinds, which hold its values or do not, to one that the other steps know."""
+    last = net.rng.choice((x.type.kind, x.type.kind, ElemKind.F32, ElemKind.I32))
+    wide = ElemKind.F64 if x.type.kind.is_float else ElemKind.I64
+    for _ in range(net.rng.randint(1, 2)):
+        between = (
+            net.rng.choice((wide, net.rng.choice(list(ElemKind)))) if net.is_exact(x) else wide
+        )
+        x = net.f.create_convert("there", x.type.with_kind(between), x).result
+    if not net.is_exact(x) and last is not ElemKind.F32:
+        last = ElemKind.F32
+    return net.f.create_convert("back", x.type.with_kind(last), x).result
 
 
 def _transpose(net: RandomNetwork, x: NodeValue) -> NodeValue | None:
@@ -135,20 +213,34 @@ def _reshape(net: RandomNetwork, x: NodeValue) -> NodeValue | None:
 
 
 def _concat(net: RandomNetwork, x: NodeValue) -> NodeValue | None:
+    """Of values that differ in one dimension, at most; sometimes of a concat."""
     if not x.type.rank:
         return None
-    alike = [v for v in net.values if v.type == x.type]
+    axis = net.rng.randrange(x.type.rank)
+    alike = [v for v in net.values if _but(v.type, axis) == _but(x.type, axis)]
     parts = [x, *net.rng.choices(alike, k=net.rng.randint(0, 2))]
-    return net.f.create_concat("concat", parts, net.rng.randrange(x.type.rank)).result
+    net.rng.shuffle(parts)
+    joined = net.f.create_concat("concat", parts, axis).result
+    if net.rng.random() < 0.3:
+        parts = [joined, net.rng.choice(parts)]
+        net.rng.shuffle(parts)
+        return net.f.create_concat("concat", parts, axis).result
+    return joined
+
+
+def _but(type: Type, axis: int) -> tuple[ElemKind, int, Shape]:
+    """What values that are joined along `axis` have in common."""
+    return type.kind, type.rank, (*type.shape[:axis], *type.shape[axis + 1 :])
 
 
 def _slice(net: RandomNetwork, x: NodeValue) -> NodeValue | None:
     starts, steps, sizes = [], [], []
     for size in x.type.shape:
-        count = net.rng.randint(min(size, 1), size)
-        step = -1 if net.rng.random() < 0.2 else 1
-        first = net.rng.randint(0, size - count)
-        starts.append(first if step > 0 else first + max(count - 1, 0))
+        step = net.rng.choice((1, 1, 1, 1, 2, -1, -2))
+        most = -(-size // abs(step))
+        count = net.rng.choice((most, net.rng.randint(min(most, 1), most)))
+        first = net.rng.randint(0, size - (count - 1) * abs(step) - 1) if count else 0
+        starts.append(first if step > 0 else first + (count - 1) * -step if count else 0)
         steps.append(step)
         sizes.append(count)
     type = x.type.with_shape(sizes)
@@ -177,11 +269,37 @@ def _softmax(net: RandomNetwork, x: NodeValue) -> NodeValue | None:
 def _normalize(net: RandomNetwork, x: NodeValue) -> NodeValue | None:
     if not x.type.rank or x.type.kind is not ElemKind.F32:
         return None
-    axis = net.rng.randrange(x.type.rank)
+    axis = net.rng.choice((x.type.rank - 1, net.rng.randrange(x.type.rank)))
     vector = Type(ElemKind.F32, (x.type.shape[axis],))
     scale, bias, mean, variance = (net.constant(vector) for _ in range(4))
     args = (scale, bias, mean, variance, axis, 0.5)
     return net.f.create_batch_normalization("norm", x, *args).result
+
+
+def _affine(net: RandomNetwork, x: NodeValue) -> NodeValue | None:
+    """A layer, and after it what is affine in each channel, or only looks so."""
+    x = net.image(x)
+    layer = net.rng.choice((_normalize, _convolution, _fully_connected))(net, x)
+    for _ in range(net.rng.randint(0, 2)):
+        if layer is None:
+            return None
+        if net.rng.random() < 0.2:
+            net.values.append(layer)
+        last = layer.type.shape[-1:]
+        shapes = (last, (1,), (), (1,) * (layer.type.rank - 1) + last, layer.type.shape[1:])
+        other = net.constant(Type(ElemKind.F32, net.rng.choice(shapes)))
+        creates = (net.f.create_add, net.f.create_sub, net.f.create_mul, net.f.create_max)
+        layer = net.rng.choice(creates)("affine", layer, other).result
+    return layer
+
+
+def _fully_connected(net: RandomNetwork, x: NodeValue) -> NodeValue | None:
+    if x.type.rank != 2 or x.type.kind is not ElemKind.F32:
+        return None
+    outputs = net.rng.randint(1, 3)
+    weights = net.constant(Type(ElemKind.F32, (x.type.shape[1], outputs)))
+    bias = net.constant(Type(ElemKind.F32, (outputs,)))
+    return net.f.create_fully_connected("fc", x, weights, bias).result
 
 
 def _convolution(net: RandomNetwork, x: NodeValue) -> NodeValue | None:
@@ -195,10 +313,45 @@ def _convolution(net: RandomNetwork, x: NodeValue) -> NodeValue | None:
     return net.f.create_convolution("conv", x, filter, bias, *args).result
 
 
+def _window(net: RandomNetwork, x: NodeValue) -> NodeValue | None:
+    """A window operator, often on what was padded for it."""
+    x = net.image(x)
+    if x.type.rank != 4 or x.type.kind is not ElemKind.F32 or not x.type.count:
+        return None
+    if net.rng.random() < 0.7:
+        pads = [0, *net.rng.choices((0, 1, 2), k=2), 0, 0, *net.rng.choices((0, 1, 2), k=2), 0]
+        if net.rng.random() < 0.2:
+            pads[net.rng.choice((0, 3, 4, 7))] = 1
+        x = net.f.create_pad("pad", x, tuple(pads), float(net.rng.choice((0, 0, 0, 1)))).result
+    sizes = tuple(net.rng.randint(1, min(size, 2)) for size in x.type.shape[1:3])
+    own = tuple(net.rng.randint(0, size - 1) for size in sizes) * 2
+    args = (sizes, net.rng.choice(((1, 1), (2, 1))), own, (1, 1))
+    ceil, counts = net.rng.random() < 0.2, net.rng.random() < 0.5
+    match net.rng.randrange(4):
+        case 0:
+            return _convolution(net, x)
+        case 2 if net.is_exact(x):
+            pool = net.f.create_max_pool_with_argmax("pool", x, *args, ceil)
+            if net.rng.random() < 0.5:
+                kind = pool.argmax.type.with_kind(ElemKind.I32)
+                net.values.append(net.f.create_convert("place", kind, pool.argmax).result)
+            return pool.result
+        case 1 | 2:
+            return net.f.create_max_pool("pool", x, *args, ceil).result
+        case _:
+            return net.f.create_avg_pool("pool", x, *args, ceil, counts).result
+
+
+_ROUNDING = (
+    *(TanhNode, SoftmaxNode, BatchNormalizationNode, ConvolutionNode),
+    *(FullyConnectedNode, AvgPoolNode, ReduceAddNode),
+)
+"""What rounds as it is computed: passes may have it computed in another order."""
+
 _STEPS = (
-    *(_binary, _binary, _binary, _unary, _unary, _clip, _select, _convert),
-    *(_transpose, _transpose, _reshape, _reshape, _concat, _slice, _pad),
-    *(_reduce, _softmax, _normalize, _normalize, _convolution, _convolution),
+    *(_binary, _binary, _binary, _unary, _unary, _clip, _select, _compare, _convert),
+    *(_transpose, _transpose, _reshape, _reshape, _concat, _concat, _slice, _slice, _pad),
+    *(_reduce, _softmax, _normalize, _affine, _affine, _window, _window),
 )
 
 
@@ -206,7 +359,10 @@ def arrays_for(placeholders: list[Placeholder], seed: int) -> dict[str, Array]:
     """Small integers in the kind of each placeholder, so that floating-point sums are exact."""
     numbers = np.random.default_rng(seed)
     return {
-        p.name: numbers.integers(0, 4, p.type.shape).astype(p.type.kind.dtype) for p in placeholders
+        p.name: numbers.integers(-3 if p.type.kind.is_signed else 0, 4, p.type.shape).astype(
+            p.type.kind.dtype
+        )
+        for p in placeholders
     }
 
 
@@ -237,11 +393,18 @@ def check_on_cpu(module: Module, inputs: dict[str, Array]) -> None:
     expected = execute(unoptimized(module), inputs)
     compiled = glowpy.compile(module, "cpu", CompileOptions(verify_each=True, cache=False))
     found = compiled({name: inputs[name] for name in compiled.inputs})
+    same_numbers(found, expected)
+
+
+def same_numbers(found: Mapping[str, Array], expected: Mapping[str, Array]) -> None:
+    """Integers are equal; floats but for rounding.
+
+    Intermediate values may cancel, so that errors are relative to the largest number about.
+    """
     assert found.keys() == expected.keys()
     for name, array in expected.items():
         if array.dtype.kind != "f":
             np.testing.assert_array_equal(found[name], array, err_msg=name)
             continue
-        # Intermediate values may cancel, so that errors are relative to the largest number about.
         scale = max(1.0, float(np.max(np.abs(array), initial=0.0, where=np.isfinite(array))))
         np.testing.assert_allclose(found[name], array, rtol=1e-4, atol=1e-5 * scale, err_msg=name)
