@@ -32,10 +32,11 @@ QUANTIZED = ("refused", "same", "rule")
 
 @dataclass(frozen=True)
 class Attr:
-    """An attribute: its name and its kind (int, ints, float, flag or text)."""
+    """An attribute: its name, its kind (int, ints, float, flag or text), whether it has a number for each dimension."""
 
     name: str
     kind: str
+    dimensions: bool = False
 
 
 def integer(name: str) -> Attr:
@@ -48,6 +49,11 @@ def ints(name: str) -> Attr:
     return Attr(name, "ints")
 
 
+def dimensions(name: str) -> Attr:
+    """A number for each dimension of the input, or several lists of these."""
+    return Attr(name, "ints", dimensions=True)
+
+
 def real(name: str) -> Attr:
     """A float attribute."""
     return Attr(name, "float")
@@ -56,6 +62,18 @@ def real(name: str) -> Attr:
 def flag(name: str) -> Attr:
     """A boolean attribute."""
     return Attr(name, "flag")
+
+
+@dataclass(frozen=True)
+class Algebra:
+    """What glowpy/core/algebra.py calls by the same names; `combine` comes from the operator's numpy expression."""
+
+    neutral: Mapping[str, float] = field(default_factory=dict)
+    absorbing: Mapping[str, float] = field(default_factory=dict)
+    associative: tuple[str, ...] = ()
+    involution: bool = False
+    idempotent: bool = False
+    affine: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True)
@@ -89,6 +107,10 @@ class Operator:
     onnx_since: int = 1
     quant: str = "refused"
     """What quantized operands mean: `refused`, `same` or `rule` (see `Quantized` in glowpy/core/schema.py)."""
+    algebra: Algebra = field(default_factory=Algebra)
+    """Algebraic facts about an element-wise operator."""
+    channels: tuple[str, int, str] | None = None
+    """See `Channels` in glowpy/core/algebra.py: weights, axis and bias."""
     plain: tuple[str, ...] = ()
     """Operands that hold no data (indices, conditions) and are never quantized, for `same` and `rule`."""
 
@@ -168,12 +190,14 @@ def Op(  # noqa: N802 - the specs read as declarations
     backend: str = "",
     quant: str = "refused",
     plain: Sequence[str] = (),
+    channels: tuple[str, int, str] | None = None,
 ) -> None:
     """Declares a node and an instruction with the same operand names."""
     _register(
         Operator(
             name, doc, tuple(inputs), tuple(results), tuple(attrs), tuple(traits), True, True, _source(),
             backend=backend, scratches=tuple(scratches), kernel=kernel, quant=quant, plain=tuple(plain),
+            channels=channels,
         )
     )  # fmt: skip
 
@@ -191,6 +215,8 @@ def NodeOnly(  # noqa: N802
     backend: str = "",
     onnx: str = "",
     onnx_since: int = 1,
+    algebra: Algebra | None = None,
+    channels: tuple[str, int, str] | None = None,
 ) -> None:
     """Declares a node that is always lowered or translated by an IRGen rule."""
     _register(
@@ -209,6 +235,8 @@ def NodeOnly(  # noqa: N802
             quant=quant,
             onnx=onnx,
             onnx_since=onnx_since,
+            algebra=algebra or Algebra(),
+            channels=channels,
         )
     )
 
@@ -252,6 +280,7 @@ def Elementwise(  # noqa: N802
     traits: Sequence[str] = (),
     quant: str = "refused",
     plain: Sequence[str] = (),
+    algebra: Algebra | None = None,
 ) -> None:
     """Declares an element-wise operator.
 
@@ -265,5 +294,6 @@ def Elementwise(  # noqa: N802
             name, doc, _ARGUMENTS[arity], ("result",), (), ("elementwise", "inplace", *traits), True, True, _source(),
             scalar={"any": c} if isinstance(c, str) else c, numpy=numpy, kinds=tuple(kinds),
             derivative=tuple(derivative), onnx=onnx, onnx_since=onnx_since, quant=quant, plain=tuple(plain),
+            algebra=algebra or Algebra(),
         )
     )  # fmt: skip

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import ast
+import dataclasses
 import importlib
 import itertools
+import math
 import pkgutil
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -150,6 +152,7 @@ def _environment() -> Environment:
     )
     env.filters.update(
         sentence=lambda text: text if text.endswith(".") else text + ".",
+        facts=_facts,
         node_schema=_node_schema,
         inst_schema=_inst_schema,
         py_type=lambda attr: _PY_TYPES[attr.kind],
@@ -192,7 +195,10 @@ def _traits(op: Operator) -> str:
 
 
 def _attrs(op: Operator) -> str:
-    return _tuple(f'AttrSpec("{a.name}", "{a.kind}")' for a in op.attrs)
+    return _tuple(
+        f'AttrSpec("{a.name}", "{a.kind}"{", dimensions=True" if a.dimensions else ""})'
+        for a in op.attrs
+    )
 
 
 def _quant(op: Operator) -> list[str]:
@@ -202,11 +208,40 @@ def _quant(op: Operator) -> list[str]:
     return [*parts, f"plain=frozenset({{{names}}})"] if op.plain else parts
 
 
+def _facts(op: Operator) -> dict[str, str]:
+    """The algebraic facts of an operator, as Python expressions; those that say nothing are left out."""
+    facts = {
+        part.name: _spelled(getattr(op.algebra, part.name))
+        for part in dataclasses.fields(op.algebra)
+        if getattr(op.algebra, part.name) not in (None, False, (), {})
+    }
+    function, _, arguments = op.numpy.partition("(")
+    if "associative" in facts:
+        if not function.startswith("np.") or arguments != "lhs, rhs)":
+            raise ValueError(f"{op.name} is associative: expected a numpy function, got {op.numpy}")
+        facts["combine"] = function
+    return facts
+
+
+def _spelled(value: object) -> str:
+    """Python source of a fact; there is no literal for infinity."""
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f'"{key}": {_spelled(item)}' for key, item in value.items()) + "}"
+    return f'float("{value}")' if isinstance(value, float) and math.isinf(value) else repr(value)
+
+
+def _algebra(op: Operator) -> list[str]:
+    """The arguments of a schema about algebra, where there is any."""
+    facts = ", ".join(f"{name}={value}" for name, value in _facts(op).items())
+    parts = [f"algebra=Algebra({facts})"] if facts else []
+    return [*parts, f"channels=Channels{op.channels!r}"] if op.channels else parts
+
+
 def _node_schema(op: Operator) -> str:
     parts = [f'"{op.mnemonic}"', _names(op.inputs), _attrs(op), _names(op.results), _traits(op)]
     if op.variadic:
         parts.append("variadic=True")
-    return f"NodeSchema({', '.join([*parts, *_quant(op)])})"
+    return f"NodeSchema({', '.join([*parts, *_quant(op), *_algebra(op)])})"
 
 
 def _inst_schema(op: Operator) -> str:

@@ -8,4 +8,5 @@ Op(
     inputs=["input", "filter", "bias"],
     attrs=[ints("kernels"), ints("strides"), ints("pads"), ints("dilation"), integer("group")],
     kernel={"input": FLOATS},
+    channels=("filter", 0, "bias"),
 )

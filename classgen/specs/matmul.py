@@ -12,4 +12,5 @@ NodeOnly(
     "FullyConnected",
     "input * weights + bias: input is [N, K], weights [K, M], bias [M].",
     inputs=["input", "weights", "bias"],
+    channels=("weights", 1, "bias"),
 )

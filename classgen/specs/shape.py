@@ -1,19 +1,19 @@
 """Moving elements, and the instructions that manage memory."""
 
-from classgen.dsl import WIDTHS, InstOnly, NodeOnly, Op, integer, ints, real
+from classgen.dsl import WIDTHS, InstOnly, NodeOnly, Op, dimensions, integer, ints, real
 
 NodeOnly("Save", "Writes input to the placeholder output; the result of a function.", inputs=["input", "output"], results=[], traits=["side_effect"], quant="same")
 NodeOnly("Reshape", "The same elements, in row-major order, in another shape.", inputs=["input"], traits=["typed", "shape_only"], quant="same")
 NodeOnly("Concat", "The inputs one after the other along dimension `axis`.", inputs=["inputs"], attrs=[integer("axis")], traits=["axes", "shape_only"], variadic=True, quant="rule")
-NodeOnly("Slice", "result[i] = input[starts + i * steps] in each dimension; steps may be negative.", inputs=["input"], attrs=[ints("starts"), ints("steps")], traits=["typed", "shape_only"], quant="same")
-NodeOnly("Pad", "input with `value` around it: pads are the begins, then the ends, of all dimensions; negative pads crop.", inputs=["input"], attrs=[ints("pads"), real("value")], quant="rule")
+NodeOnly("Slice", "result[i] = input[starts + i * steps] in each dimension; steps may be negative.", inputs=["input"], attrs=[dimensions("starts"), dimensions("steps")], traits=["typed", "shape_only", "dimensionwise"], quant="same")
+NodeOnly("Pad", "input with `value` around it: pads are the begins, then the ends, of all dimensions; negative pads crop.", inputs=["input"], attrs=[dimensions("pads"), real("value")], traits=["dimensionwise"], quant="rule")
 Op("Splat", "`value` in every element.", inputs=[], attrs=[real("value")], traits=["typed"], quant="rule")
 Op("Transpose", "Dimension i of the result is dimension shuffle[i] of the input.", inputs=["input"], attrs=[ints("shuffle")], traits=["shape_only"], kernel={"input": WIDTHS}, quant="same")
-Op("Broadcast", "input repeated to the result's shape, as numpy broadcasts; ranks are equal.", inputs=["input"], traits=["typed", "shape_only"], kernel={"input": WIDTHS}, quant="same")
+Op("Broadcast", "input repeated to the result's shape, as numpy broadcasts; ranks are equal.", inputs=["input"], traits=["typed", "shape_only", "dimensionwise"], kernel={"input": WIDTHS}, quant="same")
 
-InstOnly("Alloc", "A buffer in the activation arena, from here to its dealloc.", quant="same")
-InstOnly("Dealloc", "The end of a buffer's life.", results=["buffer"], quant="same")
-InstOnly("View", "The contiguous elements of a buffer from element `offset` on, in another shape. Shares its memory.", inputs=["source"], attrs=[integer("offset")], quant="same")
+InstOnly("Alloc", "A buffer in the activation arena, from here to its dealloc.", traits=["memory"], quant="same")
+InstOnly("Dealloc", "The end of a buffer's life.", results=["buffer"], traits=["memory"], quant="same")
+InstOnly("View", "The contiguous elements of a buffer from element `offset` on, in another shape. Shares its memory.", inputs=["source"], attrs=[integer("offset")], traits=["memory"], quant="same")
 InstOnly("Copy", "result = input.", results=["result"], inputs=["input"], traits=["inplace", "shape_only"], quant="same")
 InstOnly("InsertTensor", "Copies input into result at `offsets`; the rest of result stays.", inouts=["result"], inputs=["input"], attrs=[ints("offsets")], traits=["shape_only"], kernel={"input": WIDTHS}, quant="same")
 InstOnly("ExtractTensor", "result[i] = input[offsets + i * steps] in each dimension.", results=["result"], inputs=["input"], attrs=[ints("offsets"), ints("steps")], traits=["shape_only"], kernel={"input": WIDTHS}, quant="same")

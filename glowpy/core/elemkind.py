@@ -48,6 +48,11 @@ class ElemKind(Enum):
         return not self.is_float and self is not ElemKind.BOOL
 
     @property
+    def family(self) -> str:
+        """`float`, `int` (signed or not) or `bool`: kinds for which the same algebra holds."""
+        return "float" if self.is_float else "int" if self.is_integer else "bool"
+
+    @property
     def is_signed(self) -> bool:
         """Whether elements have a sign."""
         return self.is_float or (self.is_integer and self.value[0] == "i")

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from enum import Enum, StrEnum
 from typing import Literal
 
+from glowpy.core.algebra import NO_ALGEBRA, Algebra, Channels
 from glowpy.core.type import Type
 from glowpy.support.errors import UserError
 from glowpy.support.text import Attr
@@ -51,6 +52,11 @@ class Trait(StrEnum):
     AXES = "axes"
     """The attribute `axis` or `axes` names dimensions of the data, which is the first input, or all
     inputs of a variadic node; the result has the data's rank, and other dimensions may be in any order."""
+    DIMENSIONWISE = "dimensionwise"
+    """Treats each dimension of its one input by itself: if the input is transposed, so is the result, and with it
+    the attributes that have a number for each dimension."""
+    MEMORY = "memory"
+    """Says where memory is, and touches no element."""
     EPILOGUE = "epilogue"
     """The kernel can run a chain of element-wise instructions on each finished tile."""
 
@@ -90,10 +96,14 @@ class Access(Enum):
 
 @dataclass(frozen=True, slots=True)
 class AttrSpec:
-    """Name and kind of an attribute: int, ints, float, flag or text."""
+    """Name and kind of an attribute: int, ints, float, flag or text.
+
+    Ints with `dimensions` have a number for each dimension of the input, or several lists of these.
+    """
 
     name: str
     kind: AttrKind
+    dimensions: bool = False
 
 
 def check_attrs(specs: tuple[AttrSpec, ...], attrs: Mapping[str, Attr]) -> dict[str, Attr]:
@@ -160,7 +170,7 @@ class NodeSchema:
     """Operands, attributes, results, traits of a node class; with `variadic` the input is any number.
 
     `quant` says what quantized operands mean; those named in `plain` hold no data (indices, conditions)
-    and are never quantized.
+    and are never quantized. `algebra` and `channels` are facts that passes ask for.
     """
 
     mnemonic: str
@@ -171,6 +181,8 @@ class NodeSchema:
     variadic: bool = False
     quant: Quantized = Quantized.REFUSED
     plain: frozenset[str] = frozenset()
+    algebra: Algebra = NO_ALGEBRA
+    channels: Channels | None = None
 
     def named(self, inputs: Sequence[Type], results: Sequence[Type] = ()) -> list[tuple[str, Type]]:
         """The types of a node's operands and results with their names."""

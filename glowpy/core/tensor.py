@@ -80,6 +80,16 @@ class Tensor:
         )
         return float(item) if self.type.kind.is_float else int(item)
 
+    def compact(self) -> Tensor:
+        """The same tensor, in the memory of one element where all have the same bits."""
+        array = self.array
+        if array.size < 2:
+            return self
+        first = array.reshape(-1)[0]
+        if not (array == first).all() or array.tobytes() != first.tobytes() * array.size:
+            return self
+        return Tensor.splat(self.type, first)
+
     def digest(self) -> str:
         """SHA-256 of the elements in row-major order."""
         return hashlib.sha256(self.array.tobytes()).hexdigest()

@@ -7,6 +7,9 @@ from __future__ import annotations
 
 from typing import ClassVar, final
 
+import numpy as np
+
+from glowpy.core.algebra import Algebra, Channels
 from glowpy.core.fields import AttrField
 from glowpy.core.schema import AttrSpec, NodeSchema, Quantized, Trait
 from glowpy.graph.node import InputField, Node, NodeValue, ResultField
@@ -100,7 +103,12 @@ class ReluNode(Node):
 
     __slots__ = ()
     SCHEMA: ClassVar[NodeSchema] = NodeSchema(
-        "relu", ("input",), (), ("result",), frozenset({Trait.ELEMENTWISE})
+        "relu",
+        ("input",),
+        (),
+        ("result",),
+        frozenset({Trait.ELEMENTWISE}),
+        algebra=Algebra(idempotent=True),
     )
 
     input = InputField(0)
@@ -406,6 +414,7 @@ class ConvolutionNode(Node):
         ),
         ("result",),
         frozenset(),
+        channels=Channels("filter", 0, "bias"),
     )
 
     input = InputField(0)
@@ -432,6 +441,9 @@ class AddNode(Node):
         (),
         ("result",),
         frozenset({Trait.ELEMENTWISE, Trait.INPLACE, Trait.COMMUTATIVE}),
+        algebra=Algebra(
+            neutral={"float": -0.0, "int": 0}, associative=("int",), affine=(0, 1), combine=np.add
+        ),
     )
 
     lhs = InputField(0)
@@ -447,7 +459,12 @@ class SubNode(Node):
 
     __slots__ = ()
     SCHEMA: ClassVar[NodeSchema] = NodeSchema(
-        "sub", ("lhs", "rhs"), (), ("result",), frozenset({Trait.ELEMENTWISE, Trait.INPLACE})
+        "sub",
+        ("lhs", "rhs"),
+        (),
+        ("result",),
+        frozenset({Trait.ELEMENTWISE, Trait.INPLACE}),
+        algebra=Algebra(neutral={"float": 0.0, "int": 0}, affine=(0, -1)),
     )
 
     lhs = InputField(0)
@@ -468,6 +485,13 @@ class MulNode(Node):
         (),
         ("result",),
         frozenset({Trait.ELEMENTWISE, Trait.INPLACE, Trait.COMMUTATIVE}),
+        algebra=Algebra(
+            neutral={"float": 1.0, "int": 1},
+            absorbing={"int": 0},
+            associative=("int",),
+            affine=(1, 0),
+            combine=np.multiply,
+        ),
     )
 
     lhs = InputField(0)
@@ -483,7 +507,12 @@ class DivNode(Node):
 
     __slots__ = ()
     SCHEMA: ClassVar[NodeSchema] = NodeSchema(
-        "div", ("lhs", "rhs"), (), ("result",), frozenset({Trait.ELEMENTWISE, Trait.INPLACE})
+        "div",
+        ("lhs", "rhs"),
+        (),
+        ("result",),
+        frozenset({Trait.ELEMENTWISE, Trait.INPLACE}),
+        algebra=Algebra(neutral={"float": 1.0, "int": 1}, affine=(-1, 0)),
     )
 
     lhs = InputField(0)
@@ -499,7 +528,12 @@ class PowNode(Node):
 
     __slots__ = ()
     SCHEMA: ClassVar[NodeSchema] = NodeSchema(
-        "pow", ("lhs", "rhs"), (), ("result",), frozenset({Trait.ELEMENTWISE, Trait.INPLACE})
+        "pow",
+        ("lhs", "rhs"),
+        (),
+        ("result",),
+        frozenset({Trait.ELEMENTWISE, Trait.INPLACE}),
+        algebra=Algebra(neutral={"float": 1.0}),
     )
 
     lhs = InputField(0)
@@ -521,6 +555,13 @@ class MaxNode(Node):
         ("result",),
         frozenset({Trait.ELEMENTWISE, Trait.INPLACE, Trait.COMMUTATIVE}),
         quant=Quantized.SAME,
+        algebra=Algebra(
+            neutral={"float": float("-inf"), "int": float("-inf")},
+            absorbing={"int": float("inf")},
+            associative=("int",),
+            idempotent=True,
+            combine=np.maximum,
+        ),
     )
 
     lhs = InputField(0)
@@ -542,6 +583,13 @@ class MinNode(Node):
         ("result",),
         frozenset({Trait.ELEMENTWISE, Trait.INPLACE, Trait.COMMUTATIVE}),
         quant=Quantized.SAME,
+        algebra=Algebra(
+            neutral={"float": float("inf"), "int": float("inf")},
+            absorbing={"int": float("-inf")},
+            associative=("int",),
+            idempotent=True,
+            combine=np.minimum,
+        ),
     )
 
     lhs = InputField(0)
@@ -557,7 +605,12 @@ class NegNode(Node):
 
     __slots__ = ()
     SCHEMA: ClassVar[NodeSchema] = NodeSchema(
-        "neg", ("input",), (), ("result",), frozenset({Trait.ELEMENTWISE, Trait.INPLACE})
+        "neg",
+        ("input",),
+        (),
+        ("result",),
+        frozenset({Trait.ELEMENTWISE, Trait.INPLACE}),
+        algebra=Algebra(involution=True),
     )
 
     input = InputField(0)
@@ -572,7 +625,12 @@ class AbsNode(Node):
 
     __slots__ = ()
     SCHEMA: ClassVar[NodeSchema] = NodeSchema(
-        "abs", ("input",), (), ("result",), frozenset({Trait.ELEMENTWISE, Trait.INPLACE})
+        "abs",
+        ("input",),
+        (),
+        ("result",),
+        frozenset({Trait.ELEMENTWISE, Trait.INPLACE}),
+        algebra=Algebra(idempotent=True),
     )
 
     input = InputField(0)
@@ -587,7 +645,12 @@ class SignNode(Node):
 
     __slots__ = ()
     SCHEMA: ClassVar[NodeSchema] = NodeSchema(
-        "sign", ("input",), (), ("result",), frozenset({Trait.ELEMENTWISE, Trait.INPLACE})
+        "sign",
+        ("input",),
+        (),
+        ("result",),
+        frozenset({Trait.ELEMENTWISE, Trait.INPLACE}),
+        algebra=Algebra(idempotent=True),
     )
 
     input = InputField(0)
@@ -602,7 +665,12 @@ class FloorNode(Node):
 
     __slots__ = ()
     SCHEMA: ClassVar[NodeSchema] = NodeSchema(
-        "floor", ("input",), (), ("result",), frozenset({Trait.ELEMENTWISE, Trait.INPLACE})
+        "floor",
+        ("input",),
+        (),
+        ("result",),
+        frozenset({Trait.ELEMENTWISE, Trait.INPLACE}),
+        algebra=Algebra(idempotent=True),
     )
 
     input = InputField(0)
@@ -617,7 +685,12 @@ class CeilNode(Node):
 
     __slots__ = ()
     SCHEMA: ClassVar[NodeSchema] = NodeSchema(
-        "ceil", ("input",), (), ("result",), frozenset({Trait.ELEMENTWISE, Trait.INPLACE})
+        "ceil",
+        ("input",),
+        (),
+        ("result",),
+        frozenset({Trait.ELEMENTWISE, Trait.INPLACE}),
+        algebra=Algebra(idempotent=True),
     )
 
     input = InputField(0)
@@ -632,7 +705,12 @@ class RoundNode(Node):
 
     __slots__ = ()
     SCHEMA: ClassVar[NodeSchema] = NodeSchema(
-        "round", ("input",), (), ("result",), frozenset({Trait.ELEMENTWISE, Trait.INPLACE})
+        "round",
+        ("input",),
+        (),
+        ("result",),
+        frozenset({Trait.ELEMENTWISE, Trait.INPLACE}),
+        algebra=Algebra(idempotent=True),
     )
 
     input = InputField(0)
@@ -861,7 +939,12 @@ class NotNode(Node):
 
     __slots__ = ()
     SCHEMA: ClassVar[NodeSchema] = NodeSchema(
-        "not", ("input",), (), ("result",), frozenset({Trait.ELEMENTWISE, Trait.INPLACE})
+        "not",
+        ("input",),
+        (),
+        ("result",),
+        frozenset({Trait.ELEMENTWISE, Trait.INPLACE}),
+        algebra=Algebra(involution=True),
     )
 
     input = InputField(0)
@@ -881,6 +964,13 @@ class AndNode(Node):
         (),
         ("result",),
         frozenset({Trait.ELEMENTWISE, Trait.INPLACE, Trait.COMMUTATIVE}),
+        algebra=Algebra(
+            neutral={"int": -1, "bool": 1},
+            absorbing={"int": 0, "bool": 0},
+            associative=("int", "bool"),
+            idempotent=True,
+            combine=np.bitwise_and,
+        ),
     )
 
     lhs = InputField(0)
@@ -901,6 +991,13 @@ class OrNode(Node):
         (),
         ("result",),
         frozenset({Trait.ELEMENTWISE, Trait.INPLACE, Trait.COMMUTATIVE}),
+        algebra=Algebra(
+            neutral={"int": 0, "bool": 0},
+            absorbing={"int": -1, "bool": 1},
+            associative=("int", "bool"),
+            idempotent=True,
+            combine=np.bitwise_or,
+        ),
     )
 
     lhs = InputField(0)
@@ -921,6 +1018,9 @@ class XorNode(Node):
         (),
         ("result",),
         frozenset({Trait.ELEMENTWISE, Trait.INPLACE, Trait.COMMUTATIVE}),
+        algebra=Algebra(
+            neutral={"int": 0, "bool": 0}, associative=("int", "bool"), combine=np.bitwise_xor
+        ),
     )
 
     lhs = InputField(0)
@@ -1017,7 +1117,12 @@ class FullyConnectedNode(Node):
 
     __slots__ = ()
     SCHEMA: ClassVar[NodeSchema] = NodeSchema(
-        "fully_connected", ("input", "weights", "bias"), (), ("result",), frozenset()
+        "fully_connected",
+        ("input", "weights", "bias"),
+        (),
+        ("result",),
+        frozenset(),
+        channels=Channels("weights", 1, "bias"),
     )
 
     input = InputField(0)
@@ -1039,6 +1144,7 @@ class BatchNormalizationNode(Node):
         (AttrSpec("axis", "int"), AttrSpec("epsilon", "float")),
         ("result",),
         frozenset({Trait.AXES}),
+        channels=Channels("scale", 0, "bias"),
     )
 
     input = InputField(0)
@@ -1445,9 +1551,9 @@ class SliceNode(Node):
     SCHEMA: ClassVar[NodeSchema] = NodeSchema(
         "slice",
         ("input",),
-        (AttrSpec("starts", "ints"), AttrSpec("steps", "ints")),
+        (AttrSpec("starts", "ints", dimensions=True), AttrSpec("steps", "ints", dimensions=True)),
         ("result",),
-        frozenset({Trait.TYPED, Trait.SHAPE_ONLY}),
+        frozenset({Trait.TYPED, Trait.SHAPE_ONLY, Trait.DIMENSIONWISE}),
         quant=Quantized.SAME,
     )
 
@@ -1467,9 +1573,9 @@ class PadNode(Node):
     SCHEMA: ClassVar[NodeSchema] = NodeSchema(
         "pad",
         ("input",),
-        (AttrSpec("pads", "ints"), AttrSpec("value", "float")),
+        (AttrSpec("pads", "ints", dimensions=True), AttrSpec("value", "float")),
         ("result",),
-        frozenset(),
+        frozenset({Trait.DIMENSIONWISE}),
         quant=Quantized.RULE,
     )
 
@@ -1532,7 +1638,7 @@ class BroadcastNode(Node):
         ("input",),
         (),
         ("result",),
-        frozenset({Trait.TYPED, Trait.SHAPE_ONLY}),
+        frozenset({Trait.TYPED, Trait.SHAPE_ONLY, Trait.DIMENSIONWISE}),
         quant=Quantized.SAME,
     )
 

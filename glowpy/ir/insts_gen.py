@@ -1216,7 +1216,7 @@ class BroadcastInst(Instruction):
         "broadcast",
         (OperandSpec("result", Access.OUT), OperandSpec("input", Access.IN)),
         (),
-        frozenset({Trait.TYPED, Trait.SHAPE_ONLY}),
+        frozenset({Trait.TYPED, Trait.SHAPE_ONLY, Trait.DIMENSIONWISE}),
         quant=Quantized.SAME,
     )
 
@@ -1232,7 +1232,9 @@ class AllocInst(ValueInstruction):
     """
 
     __slots__ = ()
-    SCHEMA: ClassVar[InstSchema] = InstSchema("alloc", (), (), frozenset(), quant=Quantized.SAME)
+    SCHEMA: ClassVar[InstSchema] = InstSchema(
+        "alloc", (), (), frozenset({Trait.MEMORY}), quant=Quantized.SAME
+    )
 
 
 @final
@@ -1244,7 +1246,11 @@ class DeallocInst(Instruction):
 
     __slots__ = ()
     SCHEMA: ClassVar[InstSchema] = InstSchema(
-        "dealloc", (OperandSpec("buffer", Access.OUT),), (), frozenset(), quant=Quantized.SAME
+        "dealloc",
+        (OperandSpec("buffer", Access.OUT),),
+        (),
+        frozenset({Trait.MEMORY}),
+        quant=Quantized.SAME,
     )
 
     buffer = OperandField(0)
@@ -1262,7 +1268,7 @@ class ViewInst(ValueInstruction):
         "view",
         (OperandSpec("source", Access.IN),),
         (AttrSpec("offset", "int"),),
-        frozenset(),
+        frozenset({Trait.MEMORY}),
         quant=Quantized.SAME,
     )
 

@@ -23,14 +23,21 @@ def known(value: NodeValue) -> Array | None:
     return None
 
 
-def is_all(value: NodeValue, wanted: float) -> bool:
+def is_all(value: NodeValue, wanted: float | Array) -> bool:
     """Whether every element of `value` is known to be `wanted`, bit for bit; -0.0 is not 0.0."""
     elements = known(value)
     if elements is None or elements.size == 0:
         return False
+    if not any(elements.strides):
+        elements = elements[(slice(0, 1),) * elements.ndim]
     exact = np.asarray(wanted).astype(elements.dtype)
-    same_sign = np.signbit(elements.astype(np.float64)) == np.signbit(np.float64(wanted))
-    return bool(np.all(elements == exact) and np.all(same_sign))
+    first = elements[(0,) * elements.ndim]
+    if first != exact or not (elements == exact).all():
+        return False
+    if exact:
+        return True
+    signs = np.signbit(elements.astype(np.float64))
+    return bool((signs == np.signbit(exact.astype(np.float64))).all())
 
 
 def constant_like(f: Function, node: Node, array: Array, type: Type | None = None) -> Constant:

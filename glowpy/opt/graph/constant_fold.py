@@ -113,19 +113,8 @@ def _replace(f: Function, result: NodeValue, tensor: Tensor) -> None:
     """The constant gets the node's name once that is free."""
     node = result.node
     assert node is not None
-    constant = Constant(node.name, _splatted(Tensor(result.type, tensor.array)), node.loc)
+    constant = Constant(node.name, Tensor(result.type, tensor.array).compact(), node.loc)
     result.replace_all_uses_with(constant.value)
     f.erase_dead([node])
     constant.name = f.module.names.take(constant.name)
     f.module.add_constant(constant)
-
-
-def _splatted(tensor: Tensor) -> Tensor:
-    """One element in memory where all are the same bits."""
-    array = tensor.array
-    if array.size < 2:
-        return tensor
-    first = array.reshape(-1)[0]
-    if not (array == first).all() or array.tobytes() != first.tobytes() * array.size:
-        return tensor
-    return Tensor.splat(tensor.type, first)

@@ -11,16 +11,8 @@ import numpy.typing as npt
 from glowpy.core.tensor import Tensor
 from glowpy.graph.function import Function
 from glowpy.graph.node import Node, NodeValue
-from glowpy.graph.nodes_gen import (
-    AddNode,
-    BatchNormalizationNode,
-    ConvolutionNode,
-    DivNode,
-    FullyConnectedNode,
-    MulNode,
-    SubNode,
-)
-from glowpy.graph.rewrite import Replacement, Why, rule_where
+from glowpy.graph.nodes_gen import BatchNormalizationNode
+from glowpy.graph.rewrite import Replacement, Why, rule, rule_where
 from glowpy.opt.known import known
 from glowpy.passes import RewritePass
 
@@ -78,57 +70,39 @@ class FoldBatchNormPass(RewritePass):
 
     name: ClassVar[str] = "fold-batch-norm"
 
-    @rule_where(lambda schema: bool(schema.inputs and schema.results))
-    def fold(self, f: Function, node: Node, why: Why) -> Replacement:
-        """The layer with the weights of both."""
-        layer = node.inputs[0].node
-        if not isinstance(layer, _LAYERS):
+    @rule
+    def fold_normalization(self, f: Function, n: BatchNormalizationNode, why: Why) -> Replacement:
+        """Into the layer before a normalization along channels."""
+        if _layer(n) is None:
             return None
-        if isinstance(layer, BatchNormalizationNode) and layer.axis != layer.type.rank - 1:
-            return None
-        if node.type != layer.type or not node.type.kind.is_float:
-            return None
-        with np.errstate(all="ignore"):
-            affine = _affine(node)
-            if affine is None:
-                return None
-            if layer.result.num_users > 1:
-                return why.no(f"%{layer.name} has other users")
-            if not (np.isfinite(affine.scale).all() and np.isfinite(affine.shift).all()):
-                return why.no("scale or shift is not finite")
-            return _folded(f, node.name, layer, affine, why)
-
-
-_LAYERS = (ConvolutionNode, FullyConnectedNode, BatchNormalizationNode)
-
-
-def _affine(node: Node) -> Affine | None:
-    """What `node` does to each channel of its first input, if that is affine with known numbers."""
-    channels = node.type.shape[-1] if node.type.rank else 1
-    if isinstance(node, BatchNormalizationNode):
-        vectors = [known(value) for value in node.inputs[1:]]
-        if node.axis != node.type.rank - 1 or any(vector is None for vector in vectors):
+        vectors = [known(value) for value in n.inputs[1:]]
+        if n.axis != n.type.rank - 1 or any(vector is None for vector in vectors):
             return None
         scale, bias, mean, variance = (np.asarray(v, np.float64) for v in vectors)
-        scale = scale / np.sqrt(variance + node.epsilon)
-        return Affine(scale, bias - mean * scale)
-    if len(node.inputs) != 2:
-        return None
-    vector = _per_channel(node.inputs[1], channels)
-    if vector is None:
-        return None
-    one, zero = np.ones_like(vector), np.zeros_like(vector)
-    match node:
-        case AddNode():
-            return Affine(one, vector)
-        case SubNode():
-            return Affine(one, -vector)
-        case MulNode():
-            return Affine(vector, zero)
-        case DivNode():
-            return Affine(1 / vector, zero)
-        case _:
+        with np.errstate(all="ignore"):
+            scale = scale / np.sqrt(variance + n.epsilon)
+            return _fold(f, n, Affine(scale, bias - mean * scale), why)
+
+    @rule_where(lambda schema: schema.algebra.affine is not None)
+    def fold_arithmetic(self, f: Function, n: Node, why: Why) -> Replacement:
+        """Into the layer before an operation with a constant for each channel."""
+        if n.SCHEMA.algebra.affine is None or _layer(n) is None:
             return None
+        vector = _per_channel(n.inputs[1], n.type.shape[-1] if n.type.rank else 1)
+        if vector is None:
+            return None
+        power, sign = n.SCHEMA.algebra.affine
+        with np.errstate(all="ignore"):
+            return _fold(f, n, Affine(vector**power, sign * vector), why)
+
+
+def _layer(n: Node) -> Node | None:
+    """What computes the first input of `n`, if weights make its channels, and they are what `n` changes."""
+    layer = n.inputs[0].node
+    if layer is None or layer.SCHEMA.channels is None or not n.type.kind.is_float:
+        return None
+    last = layer.attrs.get("axis", layer.type.rank - 1) == layer.type.rank - 1
+    return layer if last and n.type == layer.type and n.type.quant is None else None
 
 
 def _per_channel(value: NodeValue, channels: int) -> F64 | None:
@@ -141,15 +115,25 @@ def _per_channel(value: NodeValue, channels: int) -> F64 | None:
     return np.broadcast_to(elements.reshape(-1).astype(np.float64), (channels,))
 
 
-def _folded(f: Function, name: str, layer: Node, affine: Affine, why: Why) -> Replacement:
+def _fold(f: Function, n: Node, affine: Affine, why: Why) -> Replacement:
     """The layer with new weights, all computed before any constant is made."""
-    weights = {index: known(layer.inputs[index]) for index in (1, 2)}
-    if weights[1] is None or weights[2] is None:
+    layer = _layer(n)
+    channels = layer.SCHEMA.channels if layer is not None else None
+    if layer is None or channels is None:
+        return None
+    if layer.result.num_users > 1:
+        return why.no(f"%{layer.name} has other users")
+    if not (np.isfinite(affine.scale).all() and np.isfinite(affine.shift).all()):
+        return why.no("scale or shift is not finite")
+    main, bias = (layer.SCHEMA.inputs.index(name) for name in (channels.weights, channels.bias))
+    weights, shifts = known(layer.inputs[main]), known(layer.inputs[bias])
+    if weights is None or shifts is None:
         return why.no(f"the weights of %{layer.name} are not constant")
-    main, bias = weights[1].astype(np.float64), weights[2].astype(np.float64)
-    by_row = isinstance(layer, ConvolutionNode)
-    scale = affine.scale.reshape(-1, *(1,) * (main.ndim - 1)) if by_row else affine.scale
-    arrays = {1: main * scale, 2: bias * affine.scale + affine.shift}
+    scale = np.expand_dims(affine.scale, [i for i in range(weights.ndim) if i != channels.axis])
+    arrays = {
+        main: weights.astype(np.float64) * scale,
+        bias: shifts.astype(np.float64) * affine.scale + affine.shift,
+    }
     tensors = {
         index: Tensor(layer.inputs[index].type, array.astype(layer.inputs[index].type.kind.dtype))
         for index, array in arrays.items()
@@ -160,4 +144,4 @@ def _folded(f: Function, name: str, layer: Node, affine: Affine, why: Why) -> Re
     for index, tensor in tensors.items():
         stem = layer.inputs[index].producer.name
         inputs[index] = f.module.create_constant(stem, tensor, loc=layer.loc).value
-    return f.create(type(layer), name, inputs, layer.attrs, layer.type)
+    return f.create(type(layer), n.name, inputs, layer.attrs, layer.type)

@@ -14,14 +14,7 @@ from glowpy.core.tensor import Tensor
 from glowpy.core.type import Shape, Type
 from glowpy.graph.function import Function
 from glowpy.graph.node import Constant, Node, NodeValue, Operand
-from glowpy.graph.nodes_gen import (
-    BroadcastNode,
-    PadNode,
-    ReshapeNode,
-    SliceNode,
-    SplatNode,
-    TransposeNode,
-)
+from glowpy.graph.nodes_gen import ReshapeNode, SplatNode, TransposeNode
 from glowpy.graph.rewrite import Replacement, Why, rule, rule_where
 from glowpy.opt.graph.fold_transpose import merge
 from glowpy.opt.permutation import inverse, is_identity, keeps_order
@@ -99,22 +92,18 @@ class SinkTransposePass(RewritePass):
         moved = _rebuilt(f, n, [*inputs, *n.inputs[len(data) :]], attrs, shuffle)
         return _behind(f, n, moved, shuffle)
 
-    @rule
-    def pass_places(
-        self, f: Function, n: PadNode | SliceNode | BroadcastNode, why: Why
-    ) -> Replacement:
+    @rule_where(lambda schema: Trait.DIMENSIONWISE in schema.traits)
+    def pass_dimensionwise(self, f: Function, n: Node, why: Why) -> Replacement:
         """Reorders what the attributes say of each dimension."""
         above = _above(n, n.inputs, why)
         if above is None:
             return None
-        shuffle, attrs = above.shuffle, dict[str, Attr]()
-        if isinstance(n, PadNode):
-            begins, ends = n.pads[: len(shuffle)], n.pads[len(shuffle) :]
-            attrs["pads"] = (*_placed(begins, shuffle), *_placed(ends, shuffle))
-        if isinstance(n, SliceNode):
-            attrs["starts"] = _placed(n.starts, shuffle)
-            attrs["steps"] = _placed(n.steps, shuffle)
-        return _behind(f, n, _rebuilt(f, n, [above.input], attrs, shuffle), shuffle)
+        attrs: dict[str, Attr] = {
+            spec.name: _placed(n.attrs[spec.name], above.shuffle)
+            for spec in n.SCHEMA.attrs
+            if spec.dimensions
+        }
+        return _behind(f, n, _rebuilt(f, n, [above.input], attrs, above.shuffle), above.shuffle)
 
     @rule
     def pass_reshape(self, f: Function, n: ReshapeNode, why: Why) -> Replacement:
@@ -143,8 +132,9 @@ def _behind(f: Function, n: Node, moved: Node, shuffle: Sequence[int]) -> Node:
 
 
 def _placed(values: Sequence[int], shuffle: Sequence[int]) -> tuple[int, ...]:
-    """What `values` say of transposed dimensions, said of the dimensions before the transpose."""
-    return tuple(values[axis] for axis in inverse(shuffle))
+    """What lists in `values` say of transposed dimensions, said of the dimensions before the transpose."""
+    back, rank = inverse(shuffle), len(shuffle)
+    return tuple(values[begin + axis] for begin in range(0, len(values), rank) for axis in back)
 
 
 def _rebuilt(
