@@ -54,6 +54,10 @@ ADDRESS_LEVEL = EMITTED - {SplatInst} | {InsertTensorInst, ExtractTensorInst}
 """Reviewed: instructions without a node; saves, concats, slices, pads and reshapes need them."""
 
 
+def test_the_instructions_that_touch_no_element_are_those_of_memory() -> None:
+    assert {cls for cls in ALL_INSTS if Trait.MEMORY in cls.SCHEMA.traits} == MEMORY
+
+
 def _id(cls: type[Node] | type[Instruction]) -> str:
     return cls.__name__
 

@@ -19,7 +19,7 @@ from glowpy.core.elemkind import ElemKind
 from glowpy.core.schema import AttrKind, Trait
 from glowpy.core.tensor import stored
 from glowpy.ir.inst import Instruction
-from glowpy.ir.insts_gen import AllocInst, CopyInst, DeallocInst, SplatInst, ViewInst
+from glowpy.ir.insts_gen import CopyInst, SplatInst
 from glowpy.ir.liveness import lifetimes
 from glowpy.ir.printer import instruction_lines, print_irfunction
 from glowpy.ir.value import Value, WeightVar
@@ -31,7 +31,6 @@ from glowpy.support.text import Attr
 
 __all__ = ["CodeOptions", "entry_name", "generate_llvm", "ir_text", "unsupported"]
 
-_MEMORY = (AllocInst, DeallocInst, ViewInst)
 _INLINE_ELEMENTS = 64
 """A loop over at most so many elements is inlined into the entry point: a call would cost more than it does.
 
@@ -50,7 +49,7 @@ def entry_name(program: Program) -> str:
 
 def unsupported(inst: Instruction) -> str:
     """Why there is no kernel for `inst`; empty if there is one."""
-    if isinstance(inst, (*_MEMORY, CopyInst, SplatInst)):
+    if inst.has(Trait.MEMORY) or isinstance(inst, (CopyInst, SplatInst)):
         kinds = (
             {ref.value.type.kind for ref in inst.operands} if isinstance(inst, SplatInst) else set()
         )

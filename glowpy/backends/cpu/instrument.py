@@ -13,9 +13,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from glowpy.core.elemkind import ElemKind
-from glowpy.core.schema import Access
+from glowpy.core.schema import Access, Trait
 from glowpy.ir.inst import Instruction
-from glowpy.ir.insts_gen import AllocInst, DeallocInst, ViewInst
 from glowpy.llvm.writer import ModuleWriter
 
 __all__ = [
@@ -119,7 +118,7 @@ def descriptions(
 ) -> Iterator[str]:
     """LLVM constants that describe every instruction with operands."""
     for inst, index in indices.items():
-        if isinstance(inst, (AllocInst, DeallocInst, ViewInst)):
+        if inst.has(Trait.MEMORY):
             continue
         own = f"@{network}.instruction.{index}"
         yield f"{own}.name = private constant {string_constant(inst.name)}"

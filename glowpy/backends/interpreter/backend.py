@@ -9,14 +9,13 @@ import numpy as np
 
 from glowpy.backend import Backend, CompiledFunction, CompileOptions, Program
 from glowpy.backends.interpreter.interpret import interpret
+from glowpy.core.schema import Trait
 from glowpy.core.tensor import Array, Tensor
 from glowpy.ir.inst import Instruction
-from glowpy.ir.insts_gen import AllocInst, DeallocInst, ViewInst
 from glowpy.ir.value import Value, WeightVar
 
 __all__ = ["InterpretedFunction", "InterpreterBackend"]
 
-_MEMORY = (AllocInst, DeallocInst, ViewInst)
 """Instructions that only say where memory is; the plan has answered that."""
 
 
@@ -30,7 +29,7 @@ class InterpreterBackend(Backend):
         """Backend-specific instructions are all it cannot run."""
         return (
             ""
-            if isinstance(inst, _MEMORY) or type(inst) in interpret
+            if inst.has(Trait.MEMORY) or type(inst) in interpret
             else f"no interpreter rule for {inst.SCHEMA.mnemonic}"
         )
 
@@ -52,7 +51,7 @@ class InterpretedFunction(CompiledFunction):
         """Runs every instruction in order."""
         with np.errstate(all="ignore"):
             for inst in self.program.ir.instructions:
-                if not isinstance(inst, _MEMORY):
+                if not inst.has(Trait.MEMORY):
                     tensors = [self._tensor(ref.value, bindings, arena) for ref in inst.operands]
                     self._step(inst, tensors)
 

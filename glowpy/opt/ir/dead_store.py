@@ -9,7 +9,7 @@ from typing import ClassVar
 from glowpy.core.schema import Access, Trait
 from glowpy.core.type import Shape
 from glowpy.ir.inst import Instruction
-from glowpy.ir.insts_gen import AllocInst, DeallocInst, InsertTensorInst, ViewInst
+from glowpy.ir.insts_gen import InsertTensorInst
 from glowpy.ir.irfunction import IRFunction
 from glowpy.ir.value import Value
 from glowpy.opt.boxes import Box, all_disjoint
@@ -49,7 +49,7 @@ class DeadStorePass(IRPass):
         inserts: dict[Value, _Inserts] = {}
         kept: list[Instruction] = []
         for inst in reversed(f.instructions):
-            if isinstance(inst, (AllocInst, DeallocInst, ViewInst)):
+            if inst.has(Trait.MEMORY):
                 kept.append(inst)
                 continue
             writes = [value.base for value in inst.writes()]

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from glowpy.core.schema import Trait
 from glowpy.ir.inst import Instruction
-from glowpy.ir.insts_gen import AllocInst, DeallocInst, ViewInst
+from glowpy.ir.insts_gen import DeallocInst
 from glowpy.ir.irfunction import IRFunction
 from glowpy.ir.value import Value
 from glowpy.passes import IRPass, PassContext
@@ -47,7 +48,7 @@ class ShrinkLifetimesPass(IRPass):
     def run(self, f: IRFunction, ctx: PassContext) -> bool:
         """Linear time."""
         del ctx
-        work = [i for i in f.instructions if not isinstance(i, (AllocInst, DeallocInst, ViewInst))]
+        work = [i for i in f.instructions if not i.has(Trait.MEMORY)]
         deallocs = {i.buffer: i for i in f.instructions if isinstance(i, DeallocInst)}
         last: dict[Value, Instruction] = {}
         for inst in work:

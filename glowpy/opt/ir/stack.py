@@ -9,14 +9,12 @@ from typing import ClassVar
 from glowpy.core.schema import Access, Trait
 from glowpy.core.type import Shape
 from glowpy.ir.inst import Instruction
-from glowpy.ir.insts_gen import AllocInst, DeallocInst, SplatInst, ViewInst
+from glowpy.ir.insts_gen import DeallocInst, SplatInst
 from glowpy.ir.irfunction import IRFunction
 from glowpy.ir.value import Value
 from glowpy.passes import IRPass, PassContext
 
 __all__ = ["LONGEST", "Run", "StackPass", "runs"]
-
-_MEMORY = (AllocInst, DeallocInst, ViewInst)
 
 
 LONGEST = 64
@@ -33,7 +31,7 @@ def runs(f: IRFunction) -> list[list[Instruction]]:
     found: list[Run] = []
     contiguous = False
     for inst in f.instructions:
-        if isinstance(inst, _MEMORY):
+        if inst.has(Trait.MEMORY):
             contiguous = False
             continue
         if contiguous and found[-1].admits(inst):
@@ -193,7 +191,7 @@ class _Layout:
 
     def takes(self, inst: Instruction) -> bool:
         """Takes in what may be part of this run or behind it; False if `inst` begins the next."""
-        if isinstance(inst, _MEMORY):
+        if inst.has(Trait.MEMORY):
             self._behind.append(inst)
             return True
         if self._run is None:
