@@ -62,27 +62,39 @@ def _id(cls: type[Node] | type[Instruction]) -> str:
     return cls.__name__
 
 
+def _lacks(cls: type[Node] | type[Instruction], rule: str, place: str = "") -> str:
+    where = place or (f"glowpy/backends/{cls.BACKEND}/" if cls.BACKEND else "glowpy/ops/")
+    return (
+        f"{cls.__name__} has no '{rule}' rule: declare one with @{rule}({cls.__name__}) in {where}"
+    )
+
+
 @pytest.mark.parametrize("cls", ALL_NODES, ids=_id)
 def test_node_has_a_type(cls: type[Node]) -> None:
     schema = cls.SCHEMA
     given = {Trait.ELEMENTWISE, Trait.TYPED} & schema.traits
-    assert given or not schema.results or cls in infer
+    assert given or not schema.results or cls in infer, _lacks(cls, "infer")
 
 
 @pytest.mark.parametrize("cls", ALL_NODES, ids=_id)
 def test_node_is_lowered_or_translated(cls: type[Node]) -> None:
-    assert cls in lower or cls in irgen or cls.SCHEMA.mnemonic in MNEMONICS
+    known = cls in lower or cls in irgen or cls.SCHEMA.mnemonic in MNEMONICS
+    assert known, _lacks(cls, "lower")
 
 
 @pytest.mark.parametrize("cls", ALL_INSTS, ids=_id)
 def test_instruction_has_a_meaning(cls: type[Instruction]) -> None:
-    assert (cls in interpret) != (cls in MEMORY)
+    assert cls in interpret or cls in MEMORY, _lacks(cls, "interpret")
+    assert not (cls in interpret and cls in MEMORY), f"nothing is executed for {cls.__name__}"
 
 
 @pytest.mark.parametrize("cls", ALL_INSTS, ids=_id)
 def test_instruction_has_a_kernel(cls: type[Instruction]) -> None:
     mnemonic = cls.SCHEMA.mnemonic
-    assert (mnemonic in KERNELS) + (mnemonic in SCALARS) + (cls in EMITTED) == 1
+    places = (mnemonic in KERNELS) + (mnemonic in SCALARS) + (cls in EMITTED)
+    assert places == 1, (
+        f"{cls.__name__} has {places} kernels: its spec declares one, unless EMITTED"
+    )
     assert (mnemonic in SCALARS) == (Trait.ELEMENTWISE in cls.SCHEMA.traits)
 
 
@@ -110,7 +122,7 @@ def _tested() -> frozenset[type[Node]]:
 @pytest.mark.parametrize("cls", NODES, ids=_id)
 def test_node_has_a_test_row(cls: type[Node]) -> None:
     if cls is not SaveNode:  # every case of every row ends in one
-        assert cls in _tested()
+        assert cls in _tested(), f"{cls.__name__} has no row in tests/ops/: add one to ROWS"
 
 
 @pytest.mark.parametrize("cls", [*ALL_NODES, *ALL_INSTS], ids=_id)
@@ -133,4 +145,7 @@ def _defined_symbols() -> frozenset[str]:
 
 @pytest.mark.parametrize("spec", [*KERNELS.values(), *SCALARS.values()], ids=attrgetter("mnemonic"))
 def test_kernel_exists(spec: KernelSpec) -> None:
-    assert set(spec.symbols()) <= _defined_symbols()
+    missing = sorted(set(spec.symbols()) - _defined_symbols())
+    assert not missing, (
+        f"libjit/src defines no {', '.join(missing)}, which {spec.mnemonic} declares"
+    )

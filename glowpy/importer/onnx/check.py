@@ -15,6 +15,9 @@ from glowpy.support.errors import UserError
 
 __all__ = ["check_types", "structural_problems", "unsupported_reason"]
 
+_SCHEMA_DOMAINS = frozenset(schema.domain for schema in defs.get_all_schemas())
+"""The domains whose operators the onnx package knows; import functions of others stand for themselves."""
+
 
 def _schema(node: onnx.NodeProto, opset: int) -> defs.OpSchema | None:
     try:
@@ -38,7 +41,8 @@ def unsupported_reason(node: onnx.NodeProto, opset: int | None) -> str:
     if schema is not None and schema.deprecated:
         return f"{_spell(node, opset)} is not supported: the operator ended before this opset"
     if schema is None:
-        return f"{_spell(node, opset)} is not supported: ONNX has no such operator"
+        own = domain_of(node.domain) in _SCHEMA_DOMAINS
+        return f"{_spell(node, opset)} is not supported: ONNX has no such operator" if own else ""
     unknown = [a.name for a in node.attribute if a.name not in schema.attributes]
     if unknown:
         return f"{_spell(node, opset)}: attribute '{unknown[0]}' is not supported"
