@@ -14,7 +14,9 @@ Box = tuple[Sequence[int], Shape]
 
 
 def contiguous_offset(whole: Shape, offsets: Sequence[int], part: Shape) -> int | None:
-    """The element of row-major `whole` at which a contiguous box begins, else None."""
+    """The element of row-major `whole` at which a contiguous box begins, else None; an empty one may lie anywhere."""
+    if 0 in part:
+        return 0
     partial = [i for i, (size, total) in enumerate(zip(part, whole, strict=True)) if size != total]
     if partial and any(size != 1 for size in part[: partial[-1]]):
         return None

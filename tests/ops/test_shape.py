@@ -49,7 +49,13 @@ def _transpose(kind: ElemKind) -> Iterator[Case]:
 
 
 def _reshape(kind: ElemKind) -> Iterator[Case]:
-    for shape, wanted in [((6,), (2, 3)), ((), (1, 1)), ((2, 3, 5), (30,)), ((0, 3), (5, 0))]:
+    for shape, wanted in [
+        ((6,), (2, 3)),
+        ((), (1, 1)),
+        ((2, 3, 5), (30,)),
+        ((0, 3), (5, 0)),
+        ((4, 3, 2), (2, 2, 1, 3, 2)),
+    ]:
         x = _numbered(kind, shape)
         yield Case([x], [x.reshape(wanted)], result_type=Type(kind, wanted))
 

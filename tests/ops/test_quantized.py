@@ -1,0 +1,337 @@
+"""Every operator refuses quantized operands, or means by them what it means by the numbers they stand for.
+
+The reference is the same operator on dequantized floats, on the interpreter; its own tests compare that with others.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import glowpy
+from glowpy.core import channel_axis
+from glowpy.core.elemkind import ElemKind
+from glowpy.core.schema import Quantized
+from glowpy.core.tensor import Array, Tensor
+from glowpy.core.type import Quant, Type, parse_type
+from glowpy.engine import BACKENDS
+from glowpy.graph.infer import infer_types
+from glowpy.graph.node import Node, NodeValue
+from glowpy.graph.nodes_gen import (
+    NODES,
+    BroadcastNode,
+    ConcatNode,
+    MaxNode,
+    PadNode,
+    ReduceMaxNode,
+    ReshapeNode,
+    SaveNode,
+    SliceNode,
+    TransposeNode,
+)
+from glowpy.graph.verifier import verify_function
+from glowpy.ir.inst import Instruction
+from glowpy.ir.irfunction import IRFunction
+from glowpy.ir.value import Mutability
+from glowpy.ir.verifier import verify_irfunction
+from glowpy.support.text import Attr
+from tests.ops.harness import Case, Row, run
+from tests.unit.samples import ALL_INSTS, ALL_NODES, attrs_of, inst_of, node_of
+
+WHOLE = parse_type("i8[2x3](s=0.5,o=3)")
+CHANNELS = parse_type("i8[2x3](s=[0.5,0.25],o=[3,0],axis=0)")
+REFUSED = "expected operands that are not quantized, got .*i8"
+
+KEPT = [cls for cls in NODES if cls.SCHEMA.quant is not Quantized.REFUSED and cls is not SaveNode]
+
+
+def _id(cls: type[object]) -> str:
+    return cls.__name__
+
+
+# Refused, at both levels and whoever asks.
+
+
+@pytest.mark.parametrize("type", [WHOLE, CHANNELS], ids=["whole", "channels"])
+@pytest.mark.parametrize(
+    "cls", [cls for cls in ALL_NODES if cls.SCHEMA.quant is Quantized.REFUSED], ids=_id
+)
+def test_node_refuses_quantized_operands(cls: type[Node], type: Type) -> None:
+    module = glowpy.Module()
+    f = module.create_function("main")
+    values = [module.create_placeholder(f"x{i}", type).value for i in range(6)]
+    inputs = values[: len(cls.SCHEMA.inputs)]
+    with pytest.raises(glowpy.UserError, match=rf"{cls.SCHEMA.mnemonic}: {REFUSED}") as caught:
+        f.create(cls, "n", inputs, attrs_of(cls.SCHEMA.attrs), type)
+    assert caught.value.diagnostics[0].context.startswith(f"%n = {cls.SCHEMA.mnemonic}(%x0")
+    assert "compute on floats" in caught.value.diagnostics[0].note
+    f.add(node_of(cls, values))
+    with pytest.raises(glowpy.VerifyError, match=REFUSED) as verified:
+        verify_function(f)
+    assert len(verified.value.diagnostics) == 1
+    assert "compute on floats" in verified.value.diagnostics[0].note
+
+
+@pytest.mark.parametrize(
+    "cls", [cls for cls in ALL_INSTS if cls.SCHEMA.quant is Quantized.REFUSED], ids=_id
+)
+def test_instruction_refuses_quantized_operands(cls: type[Instruction]) -> None:
+    f = IRFunction("main")
+    values = [f.create_weight(f"w{i}", CHANNELS, Mutability.MUTABLE) for i in range(8)]
+    inst_of(f, cls, values)
+    with pytest.raises(glowpy.VerifyError, match=REFUSED) as caught:
+        verify_irfunction(f)
+    assert len(caught.value.diagnostics) == 1
+
+
+# Kept: the cases of the operators' rows, with scales.
+
+
+@dataclass(frozen=True)
+class Quantization:
+    """A case with some of its operands quantized, and what that makes its results."""
+
+    case: Case
+    inputs: tuple[Type, ...]
+    results: tuple[Type, ...]
+
+    def __str__(self) -> str:
+        return f"{', '.join(map(str, self.inputs))} {dict(self.case.attrs)}"
+
+    @property
+    def per_channel(self) -> bool:
+        types = (*self.inputs, *self.results)
+        return any(type.quant is not None and type.quant.axis is not None for type in types)
+
+
+TYPED: dict[type[Node], Callable[[Type, Case, Type], Type]] = {
+    ReshapeNode: lambda given, case, result: channel_axis.reshaped(given, result.shape),
+    BroadcastNode: lambda given, case, result: channel_axis.resized(given, result.shape),
+    SliceNode: lambda given, case, result: channel_axis.sliced(
+        given, case.attrs["starts"], result.shape, case.attrs["steps"]
+    ),
+}
+"""The result type that a typed node is to have."""
+
+
+@cache
+def _rows() -> dict[type[Node], Row]:
+    rows: dict[type[Node], Row] = {}
+    for path in sorted(Path(__file__).parent.glob("test_*.py")):
+        for row in getattr(importlib.import_module(f"tests.ops.{path.stem}"), "ROWS", []):
+            rows.setdefault(row.cls, row)
+    return rows
+
+
+def _quantizations(cls: type[Node]) -> Iterator[Quantization]:
+    """As a whole, and along every axis that the operator can handle, cases of the row for i8."""
+    for case in _rows()[cls].cases(ElemKind.I8):
+        given = [Tensor.of(array).type for array in case.inputs]
+        data = [type for type in given if type.kind is ElemKind.I8]
+        rank = max([type.rank for type in (*data, case.result_type) if type is not None])
+        for axis in (None, *range(rank)):
+            inputs = tuple(_quantized(t, axis) if t.kind is ElemKind.I8 else t for t in given)
+            try:
+                yield Quantization(case, inputs, _results(cls, case, inputs, axis))
+            except glowpy.UserError:
+                assert axis is not None, f"{cls.SCHEMA.mnemonic} of {inputs}"
+
+
+def _results(
+    cls: type[Node], case: Case, inputs: Sequence[Type], axis: int | None
+) -> tuple[Type, ...]:
+    result = case.result_type
+    if result is not None:
+        typed = TYPED.get(cls)
+        result = typed(inputs[0], case, result) if typed is not None else _quantized(result, axis)
+    return infer_types(cls, inputs, case.attrs, result)
+
+
+def _quantized(type: Type, axis: int | None) -> Type:
+    """Scales are powers of two, by which floats divide exactly."""
+    if axis is None or axis >= type.rank:
+        return replace(type, quant=Quant((0.5,), (3,)))
+    channels = range(type.shape[axis])
+    scales = tuple(2.0 ** -(channel % 5) for channel in channels)
+    return replace(type, quant=Quant(scales, tuple(3 - channel % 7 for channel in channels), axis))
+
+
+def _numbers(elements: Array, type: Type) -> Array:
+    """What quantized elements stand for: scale * (q - offset)."""
+    quant = type.quant
+    if quant is None:
+        return elements
+    behind = type.rank - 1 - quant.axis if quant.axis is not None else 0
+    scales = np.array(quant.scales).reshape(-1, *(1,) * behind)
+    offsets = np.array(quant.offsets).reshape(-1, *(1,) * behind)
+    numbers: Array = (elements.astype(np.float64) - offsets) * scales
+    return numbers.reshape(type.shape).astype(np.float32)
+
+
+def _limited(numbers: Array, type: Type) -> Array:
+    """The largest of no elements is infinitely small; the lowest element stands for that."""
+    if type.quant is None:
+        return numbers
+    low, high = (_numbers(np.full(type.shape, limit), type) for limit in (-128, 127))
+    return np.clip(numbers, low, high)
+
+
+def _run(
+    cls: type[Node], members: Sequence[Quantization], backend: str, *, constant: bool
+) -> list[list[Array]]:
+    """The elements of the results, all computed by one function."""
+    module = glowpy.Module()
+    f = module.create_function("main")
+    feeds: dict[str, Array] = {}
+    names: list[list[str]] = []
+    for number, member in enumerate(members):
+        inputs: list[glowpy.Constant | glowpy.Placeholder] = []
+        for index, (array, type) in enumerate(zip(member.case.inputs, member.inputs, strict=True)):
+            name = f"in{number}_{index}"
+            if constant:
+                inputs.append(module.create_constant(name, Tensor(type, array)))
+            else:
+                inputs.append(module.create_placeholder(name, type))
+                feeds[name] = array
+        node = f.create(cls, f"n{number}", inputs, member.case.attrs, member.results[0])
+        names.append([f"out{number}_{index}" for index in range(len(node.results))])
+        for name, result in zip(names[-1], node.results, strict=True):
+            f.create_save(f"save_{name}", result, module.create_placeholder(name, result.type))
+    compiled = glowpy.compile(f, backend, glowpy.CompileOptions(verify_each=True, cache=False))
+    outputs = compiled(feeds)
+    return [[outputs[name] for name in group] for group in names]
+
+
+def _expected(cls: type[Node], members: Sequence[Quantization]) -> list[list[Array]]:
+    """The same operator on floats."""
+    cases = []
+    for member in members:
+        arrays = [_numbers(a, t) for a, t in zip(member.case.inputs, member.inputs, strict=True)]
+        result = member.case.result_type
+        cases.append(
+            replace(
+                member.case,
+                inputs=arrays,
+                result_type=result and Type(ElemKind.F32, result.shape),
+                constants=frozenset(),
+            )
+        )
+    return run(cls, cases, "interpreter")
+
+
+@pytest.mark.parametrize("how", ["cpu", "interpreter", "constant"])
+@pytest.mark.parametrize("cls", KEPT, ids=_id)
+def test_quantized_results_stand_for_the_numbers(cls: type[Node], how: str) -> None:
+    backend = how if how in BACKENDS else "interpreter"
+    members = sorted(_quantizations(cls), key=lambda member: member.per_channel)
+    assert not members[0].per_channel
+    assert members[-1].per_channel
+    if how == "cpu":  # LLVM takes its time for each shape
+        members = [*members[:2], *members[-3:]]
+    complaints = []
+    results = _run(cls, members, backend, constant=how == "constant")
+    for member, got, floats in zip(members, results, _expected(cls, members), strict=True):
+        for elements, type, expected in zip(got, member.results, floats, strict=True):
+            numbers = _limited(expected, type)
+            if not np.array_equal(_numbers(elements, type), numbers):
+                complaints.append(f"{member}: expected {numbers}, got {elements} of {type}")
+    assert not complaints, "\n".join(complaints)
+
+
+# Chains of operators that move elements: the passes that reorder and merge them keep the parameters.
+
+
+class _Twins:
+    """One network twice: on quantized values, and on the numbers they stand for."""
+
+    def __init__(self, seed: int) -> None:
+        self._rng = np.random.default_rng(seed)
+        self.module = glowpy.Module()
+        self.quantized = self.module.create_function("quantized")
+        self.floats = self.module.create_function("floats")
+        shape = tuple(int(size) for size in self._rng.integers(2, 5, 3))
+        axis = (None, 0, 1, 2)[self._rng.integers(4)]
+        type = _quantized(Type(ElemKind.I8, shape), axis)
+        self.elements = self._rng.integers(-128, 128, shape).astype(np.int8)
+        self.numbers = _numbers(self.elements, type)
+        q: NodeValue = self.module.create_placeholder("q", type).value
+        x: NodeValue = self.module.create_placeholder("x", Type(ElemKind.F32, shape)).value
+        for _ in range(8):
+            step = (self._transpose, self._reshape, self._slice, self._pad, self._join, self._pick)[
+                self._rng.integers(6)
+            ]
+            with contextlib.suppress(glowpy.UserError):  # the channels do not stay apart
+                q, x = step(q, x)
+        self.type = q.type
+        for f, value, name in ((self.quantized, q, "p"), (self.floats, x, "y")):
+            f.create_save("save", value, self.module.create_placeholder(name, value.type))
+
+    def _both(
+        self,
+        cls: type[Node],
+        values: Sequence[tuple[NodeValue, NodeValue]],
+        attrs: Mapping[str, Attr],
+        type: Type | None = None,
+    ) -> tuple[NodeValue, NodeValue]:
+        q = self.quantized.create(cls, "q", [q for q, _ in values], attrs, type)
+        plain = None if type is None else Type(ElemKind.F32, type.shape)
+        return q.result, self.floats.create(cls, "x", [x for _, x in values], attrs, plain).result
+
+    def _transpose(self, q: NodeValue, x: NodeValue) -> tuple[NodeValue, NodeValue]:
+        shuffle = tuple(int(axis) for axis in self._rng.permutation(q.type.rank))
+        return self._both(TransposeNode, [(q, x)], {"shuffle": shuffle})
+
+    def _reshape(self, q: NodeValue, x: NodeValue) -> tuple[NodeValue, NodeValue]:
+        shape = list(q.type.shape)
+        at = int(self._rng.integers(len(shape)))
+        if self._rng.integers(2) and at:
+            shape[at - 1 : at + 1] = [shape[at - 1] * shape[at]]
+        else:
+            shape.insert(at, 1)
+        if len(shape) > 5:
+            shape = [size for size in shape if size != 1]
+        type = channel_axis.reshaped(q.type, shape)
+        return self._both(ReshapeNode, [(q, x)], {}, type)
+
+    def _slice(self, q: NodeValue, x: NodeValue) -> tuple[NodeValue, NodeValue]:
+        starts, steps, shape = [], [], []
+        for size in q.type.shape:
+            step = int(self._rng.choice([1, 1, -1]))
+            shape.append(max(size - int(self._rng.integers(2)), min(size, 1)))
+            starts.append(size - 1 if step < 0 else size - shape[-1])
+            steps.append(step)
+        attrs: dict[str, Attr] = {"starts": tuple(starts), "steps": tuple(steps)}
+        type = channel_axis.sliced(q.type, starts, shape, steps)
+        return self._both(SliceNode, [(q, x)], attrs, type)
+
+    def _pad(self, q: NodeValue, x: NodeValue) -> tuple[NodeValue, NodeValue]:
+        pads = tuple(int(pad) for pad in self._rng.integers(-1, 2, 2 * q.type.rank))
+        return self._both(PadNode, [(q, x)], {"pads": pads, "value": -2.0})
+
+    def _join(self, q: NodeValue, x: NodeValue) -> tuple[NodeValue, NodeValue]:
+        axis = int(self._rng.integers(q.type.rank))
+        if q.type.count > 200:
+            return self._both(MaxNode, [(q, x), (q, x)], {})
+        return self._both(ConcatNode, [(q, x), (q, x)], {"axis": axis})
+
+    def _pick(self, q: NodeValue, x: NodeValue) -> tuple[NodeValue, NodeValue]:
+        axis = int(self._rng.integers(q.type.rank))
+        return self._both(ReduceMaxNode, [(q, x)], {"axes": (axis,)})
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_chains_keep_the_numbers(backend: str) -> None:
+    options = glowpy.CompileOptions(verify_each=True, cache=False)
+    for seed in range(4 if backend == "cpu" else 60):
+        twins = _Twins(seed)
+        expected = glowpy.compile(twins.floats, "interpreter", options)({"x": twins.numbers})["y"]
+        actual = glowpy.compile(twins.quantized, backend, options)({"q": twins.elements})["p"]
+        numbers = _limited(expected, twins.type)
+        np.testing.assert_array_equal(_numbers(actual, twins.type), numbers, f"seed {seed}")
