@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from glowpy.backends.cpu.bundle.options import BundleOptions
     from glowpy.backends.cpu.options import CpuOptions
     from glowpy.backends.interpreter.backend import InterpreterBackend
-    from glowpy.bundling import bundle
+    from glowpy.bundling.load import load_bundle
+    from glowpy.bundling.make import bundle
     from glowpy.core.elemkind import ElemKind
     from glowpy.core.tensor import Tensor
     from glowpy.core.type import Type, parse_type
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from glowpy.graph.function import Function, Module
     from glowpy.graph.node import Constant, Node, NodeValue, Placeholder
     from glowpy.importer import load
-    from glowpy.loaded_bundle import load_bundle
     from glowpy.session import InferenceSession
     from glowpy.support.errors import (
         GlowError,
@@ -71,7 +71,7 @@ _HOMES = {
     "glowpy.backends.cpu.bundle.options": ("BundleOptions",),
     "glowpy.backends.cpu.options": ("CpuOptions",),
     "glowpy.backends.interpreter.backend": ("InterpreterBackend",),
-    "glowpy.bundling": ("bundle",),
+    "glowpy.bundling.make": ("bundle",),
     "glowpy.core.elemkind": ("ElemKind",),
     "glowpy.core.tensor": ("Tensor",),
     "glowpy.core.type": ("Type", "parse_type"),
@@ -79,7 +79,7 @@ _HOMES = {
     "glowpy.graph.function": ("Function", "Module"),
     "glowpy.graph.node": ("Constant", "Node", "NodeValue", "Placeholder"),
     "glowpy.importer": ("load",),
-    "glowpy.loaded_bundle": ("load_bundle",),
+    "glowpy.bundling.load": ("load_bundle",),
     "glowpy.session": ("InferenceSession",),
     "glowpy.support.errors": (
         "GlowError",

@@ -10,14 +10,14 @@ from typing import Any, get_args
 import click
 
 from glowpy.backends.cpu.backend import CpuBackend
-from glowpy.backends.cpu.bundle.build import Bundle
 from glowpy.backends.cpu.bundle.options import Api, BundleOptions, Emit, WeightsPlace
+from glowpy.backends.cpu.bundle.read import read_bundle
 from glowpy.backends.cpu.bundle.report import SizeReport
-from glowpy.backends.cpu.bundle.stored import read_bundle
+from glowpy.backends.cpu.bundle.write import Bundle
 from glowpy.backends.cpu.options import CpuOptions
 from glowpy.backends.cpu.target import FLOAT_ABIS, RELOCATIONS
-from glowpy.bundling import bundle as make_bundle
-from glowpy.bundling import outdated
+from glowpy.bundling.make import bundle as make_bundle
+from glowpy.bundling.make import outdated
 from glowpy.cli.model import load_model
 from glowpy.cli.output import print_json, print_table, progress
 from glowpy.cli.verb import Verb

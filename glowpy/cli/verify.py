@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from glowpy.backends.cpu.bundle.link import MissingToolError
-from glowpy.bundling import Verification, verify_bundle
+from glowpy.bundling.verify import Verification, verify_bundle
 from glowpy.cli.output import print_json, print_table, progress
 from glowpy.cli.verb import Verb
 

@@ -15,8 +15,8 @@ import pytest
 
 import glowpy
 from glowpy import BundleOptions, CpuBackend, CpuOptions, Module
-from glowpy.backends.cpu.bundle.build import Bundle
-from glowpy.bundling import bundle
+from glowpy.backends.cpu.bundle.write import Bundle
+from glowpy.bundling.make import bundle
 from glowpy.cli.main import run
 from glowpy.importer.onnx.reference import packaged_network
 

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from glowpy import BundleOptions
-from glowpy.backends.cpu.bundle.stored import manifest_digest
-from glowpy.bundling import bundle, verify_bundle
+from glowpy.backends.cpu.bundle.read import manifest_digest
+from glowpy.bundling.make import bundle
+from glowpy.bundling.verify import verify_bundle
 from glowpy.cli.files import write_constants
 from glowpy.graph.printer import print_module
 from tests.bundles.networks import glow, make, mlp, need, relu

@@ -13,7 +13,7 @@ import pytest
 from glowpy import BundleOptions, Module, bundle, parse_type
 from glowpy.backend import aligned_array
 from glowpy.backends.cpu.abi import Status
-from glowpy.bundling import verify_bundle
+from glowpy.bundling.verify import verify_bundle
 from tests.bundles.networks import need
 
 

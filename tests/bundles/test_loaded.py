@@ -22,11 +22,11 @@ from glowpy.backend import aligned_array
 from glowpy.backends.cpu import host
 from glowpy.backends.cpu.abi import FORMAT
 from glowpy.backends.cpu.bundle.options import WeightsPlace
-from glowpy.backends.cpu.bundle.stored import manifest_digest
-from glowpy.bundling import random_inputs
+from glowpy.backends.cpu.bundle.read import manifest_digest
+from glowpy.bundling.load import LoadedBundle, load_bundle
+from glowpy.bundling.make import random_inputs
 from glowpy.core.tensor import Array
 from glowpy.core.type import parse_type
-from glowpy.loaded_bundle import LoadedBundle, load_bundle
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -9,7 +9,7 @@ import pytest
 
 import glowpy
 from glowpy import BundleOptions, CpuBackend, CpuOptions, Module, UserError, bundle
-from glowpy.bundling import verify_bundle
+from glowpy.bundling.verify import verify_bundle
 from glowpy.graph.printer import print_module
 from tests.bundles.networks import command, glow, mlp, need, relu
 

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from glowpy import BundleOptions, CpuBackend, CpuOptions
-from glowpy.bundling import Verification, bundle, verify_bundle
+from glowpy.bundling.make import bundle
+from glowpy.bundling.verify import Verification, verify_bundle
 from tests.bundles.networks import make, need, network, undefined
 
 NATIVE = pytest.mark.skipif(

@@ -16,7 +16,7 @@ import glowpy
 from glowpy import BundleOptions, CpuBackend, CpuOptions, Module
 from glowpy.backends.cpu.bitcode import bitcode_path
 from glowpy.backends.cpu.target import resolve_target
-from glowpy.bundling import model_fingerprint
+from glowpy.bundling.make import model_fingerprint
 from tests.bundles.programs import ALONE, MODEL
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -13,9 +13,9 @@ import pytest
 
 import glowpy
 from glowpy import BundleOptions, Module, bundle, load_bundle, parse_type
-from glowpy.backends.cpu.bundle.build import Bundle
 from glowpy.backends.cpu.bundle.options import Emit
-from glowpy.bundling import random_inputs
+from glowpy.backends.cpu.bundle.write import Bundle
+from glowpy.bundling.make import random_inputs
 from glowpy.core.tensor import Array
 from glowpy.ir.plan import ALIGNMENT
 

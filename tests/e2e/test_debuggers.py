@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from glowpy.backends.cpu.bundle.options import BundleOptions
-from glowpy.bundling import bundle
+from glowpy.bundling.make import bundle
 from glowpy.graph.function import Module
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -11,7 +11,7 @@ import pytest
 
 import glowpy
 from glowpy import BundleOptions
-from glowpy.bundling import bundle
+from glowpy.bundling.make import bundle
 from glowpy.cli.main import run
 from glowpy.engine import compilation
 from glowpy.recipe import Stage

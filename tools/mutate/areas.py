@@ -17,7 +17,7 @@ AREAS: dict[str, tuple[str, ...]] = {
     "onnx": ("glowpy/importer/onnx/*.py",),
     "ops": ("glowpy/ops/*.py",),
     "core": ("glowpy/core/*.py",),
-    "bundle": ("glowpy/backends/cpu/bundle/*.py", "glowpy/bundling.py", "glowpy/loaded_bundle.py"),
+    "bundle": ("glowpy/backends/cpu/bundle/*.py", "glowpy/bundling/*.py"),
     "session": ("glowpy/session.py", "glowpy/engine.py", "glowpy/backend.py"),
     "cli": ("glowpy/cli/*.py",),
     "libjit": ("libjit/src/*.c", "libjit/include/*.h"),

@@ -7,7 +7,7 @@ from functools import cache
 
 from glowpy.backends.cpu.bitcode import Variant, baseline_variant, select_variant
 from glowpy.backends.cpu.options import CpuOptions
-from glowpy.backends.cpu.targets import with_preset
+from glowpy.backends.cpu.presets import with_preset
 from glowpy.llvm.machine import (
     Machine,
     UnknownTargetError,

@@ -12,8 +12,8 @@ from glowpy.backends.cpu.abi import FORMAT
 from glowpy.backends.cpu.backend import CpuBackend
 from glowpy.backends.cpu.bundle.layout import Entry, Layout, Symbol
 from glowpy.backends.cpu.bundle.options import BundleOptions
+from glowpy.backends.cpu.bundle.read import manifest_digest
 from glowpy.backends.cpu.bundle.report import SizeReport
-from glowpy.backends.cpu.bundle.stored import manifest_digest
 from glowpy.ir.plan import ALIGNMENT
 from glowpy.llvm.machine import LLVM_VERSION, Machine
 

@@ -18,8 +18,8 @@ from glowpy.backends.cpu.bundle.link import link_shared
 from glowpy.backends.cpu.bundle.manifest import fingerprint, manifest_text
 from glowpy.backends.cpu.bundle.options import BundleOptions
 from glowpy.backends.cpu.bundle.project import cmake_text, example_text, operand_dump_text
+from glowpy.backends.cpu.bundle.read import manifests
 from glowpy.backends.cpu.bundle.report import SizeReport, check_budgets, measure
-from glowpy.backends.cpu.bundle.stored import manifests
 from glowpy.backends.cpu.bundle.support_code import Golden, support_texts
 from glowpy.backends.cpu.bundle.wasm_file import is_wasm, read_wasm_sections
 from glowpy.backends.cpu.bundle.weights import weights_header, weights_listing

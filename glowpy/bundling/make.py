@@ -1,12 +1,9 @@
-"""Makes bundles of models: the face of ahead-of-time compilation, beside `engine`, the face of running here."""
+"""Makes bundles of models: networks in, a folder of files out."""
 
 from __future__ import annotations
 
 import hashlib
-import tempfile
-import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -14,72 +11,21 @@ import numpy as np
 
 from glowpy.backend import CompileOptions, Port, Program
 from glowpy.backends.cpu.backend import CpuBackend
-from glowpy.backends.cpu.bundle.build import Bundle, build_bundle, bundle_fingerprint
 from glowpy.backends.cpu.bundle.c_names import complaint_about_network
 from glowpy.backends.cpu.bundle.options import BundleOptions
-from glowpy.backends.cpu.bundle.stored import read_bundle
+from glowpy.backends.cpu.bundle.read import read_bundle
 from glowpy.backends.cpu.bundle.support_code import Golden
-from glowpy.backends.cpu.bundle.verify import build_examples, stored_ports, stored_programs
+from glowpy.backends.cpu.bundle.write import Bundle, build_bundle, bundle_fingerprint
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.tensor import Array
-from glowpy.engine import backend_of, compilation, context
+from glowpy.engine import compilation, context
 from glowpy.engine import compile as compile_function
 from glowpy.graph.function import Function, Module
 from glowpy.graph.printer import print_module
 from glowpy.passes import PassContext
-from glowpy.support.errors import LoadError, UserError
-from glowpy.support.loc import Loc
+from glowpy.support.errors import UserError
 
-__all__ = [
-    "OutputCheck",
-    "Verification",
-    "bundle",
-    "model_fingerprint",
-    "outdated",
-    "random_inputs",
-    "verify_bundle",
-]
-
-_TOLERANCE = 1e-3
-_SMALLEST = 1e-6
-"""Outputs are compared relative to the largest expected one, or to this if they are all smaller."""
-
-
-@dataclass(frozen=True)
-class OutputCheck:
-    """One output of a bundle's example beside the interpreter's.
-
-    Attributes:
-        build: How the example was built.
-        network: The entry point.
-        output: The output's name in the model.
-        error: The largest difference.
-        scale: The largest absolute value expected, which the difference is held against.
-        within: Whether they agree.
-    """
-
-    build: str
-    network: str
-    output: str
-    error: float
-    scale: float
-    within: bool
-
-
-@dataclass(frozen=True)
-class Verification:
-    """What running a bundle's example has shown. `seconds` is the time of building and running, by build."""
-
-    name: str
-    target: str
-    selftest: bool
-    checks: tuple[OutputCheck, ...]
-    seconds: Mapping[str, float]
-
-    @property
-    def passed(self) -> bool:
-        """Whether every output agrees."""
-        return all(check.within for check in self.checks)
+__all__ = ["bundle", "model_fingerprint", "outdated", "random_inputs"]
 
 
 def bundle(
@@ -147,75 +93,6 @@ def outdated(model: Module | Mapping[str, Module], directory: Path | str) -> lis
             else "the model, its shapes, the kernels or this machine are not those it was made of",
         )
     return reasons
-
-
-def verify_bundle(directory: Path | str, seed: int = 0, *, system: bool = True) -> Verification:
-    """Builds and runs the example of the bundle in a folder, and compares it with the interpreter.
-
-    The example gets random inputs; the interpreter runs the bundle's own IR on the weights that the example writes out.
-
-    Args:
-        directory: The bundle's folder.
-        seed: Of the random inputs.
-        system: Whether compilers of the system may be taken; zig builds for every target.
-
-    Raises MissingToolError where the machine cannot build or run it, LoadError if there is no whole bundle, UserError
-    for an example that does not compile or that fails.
-    """
-    stored = read_bundle(Path(directory))
-    if damage := stored.damage():
-        raise LoadError("; ".join(damage), loc=Loc(str(directory)), note="make the bundle again")
-    checks: list[OutputCheck] = []
-    seconds: dict[str, float] = {}
-    with tempfile.TemporaryDirectory() as scratch:
-        start = time.perf_counter()
-        for example in build_examples(stored, Path(scratch), system=system):
-            networks = stored_ports(stored)
-            inputs = {name: random_inputs(ports, seed) for name, (ports, _) in networks.items()}
-            found = example.run(inputs)
-            seconds[example.label] = time.perf_counter() - start
-            if not checks:
-                expected = _interpreted(stored_programs(stored, example.constants), inputs)
-            for name, (_, ports) in networks.items():
-                checks += [
-                    _compare(example.label, name, port, found[name], expected[name])
-                    for port in ports
-                ]
-            start = time.perf_counter()
-    return Verification(
-        stored.name, stored.triple, stored.options.selftest > 0, tuple(checks), seconds
-    )
-
-
-def _interpreted(
-    programs: Mapping[str, Program], inputs: Mapping[str, Mapping[str, Array]]
-) -> dict[str, dict[str, Array]]:
-    """The outputs of every network by the placeholder, as the interpreter has them."""
-    backend = backend_of("interpreter")
-    results = {}
-    for name, program in programs.items():
-        compiled = backend.compile(program, CompileOptions())
-        found = compiled({port.name: inputs[name][port.placeholder] for port in program.inputs})
-        results[name] = {port.placeholder: found[port.name] for port in program.outputs}
-    return results
-
-
-def _compare(
-    build: str, network: str, port: Port, found: Mapping[str, Array], expected: Mapping[str, Array]
-) -> OutputCheck:
-    """Floats agree within the tolerance, quantized elements within one step, all others exactly."""
-    got, want = (each[port.placeholder].astype(np.float64) for each in (found, expected))
-    same = (got == want) | (np.isnan(got) & np.isnan(want))
-    with np.errstate(invalid="ignore"):
-        error = float(
-            np.nan_to_num(np.where(same, 0.0, np.abs(got - want)), nan=np.inf).max(initial=0)
-        )
-    scale = float(np.abs(want[np.isfinite(want)]).max(initial=0.0))
-    if port.type.kind.is_float:
-        limit = _TOLERANCE * max(scale, _SMALLEST)
-    else:
-        limit = 1.0 if port.type.quant is not None else 0.0
-    return OutputCheck(build, network, port.name, error, scale, error <= limit)
 
 
 def random_inputs(ports: tuple[Port, ...], seed: int) -> dict[str, Array]:

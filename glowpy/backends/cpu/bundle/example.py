@@ -19,7 +19,7 @@ from glowpy.backends.cpu.bundle.link import (
     is_native,
     runner,
 )
-from glowpy.backends.cpu.bundle.stored import StoredBundle
+from glowpy.backends.cpu.bundle.read import StoredBundle
 from glowpy.backends.cpu.insts_gen import INSTS
 from glowpy.core.tensor import Array, Tensor
 from glowpy.core.type import parse_type

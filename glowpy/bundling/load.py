@@ -19,7 +19,7 @@ import numpy as np
 from glowpy.backend import Executable, Instance, Port, aligned_array
 from glowpy.backends.cpu.abi import Status
 from glowpy.backends.cpu.bundle.options import WeightsPlace
-from glowpy.backends.cpu.bundle.stored import StoredBundle, read_bundle
+from glowpy.backends.cpu.bundle.read import StoredBundle, read_bundle
 from glowpy.backends.cpu.host import check_host
 from glowpy.core.tensor import Array
 from glowpy.core.type import Type, parse_type
