@@ -27,6 +27,9 @@ ALL = (*NUMBERS, "b")
 BOOL = ("b",)
 WIDTHS = ("x8", "x16", "x32", "x64")
 INDICES = ("i32", "i64")
+
+DISCRETE = "its result is no floating-point number"
+"""Why an operator has no derivative whose result is bool, an integer or an index."""
 QUANTIZED = ("refused", "same", "rule")
 
 
@@ -102,6 +105,9 @@ class Operator:
     numpy: str = ""
     kinds: tuple[str, ...] = ()
     derivative: tuple[str, ...] = ()
+    """What flows into each input, as an expression; of other operators a rule in `ops/` says it."""
+    no_derivative: str = ""
+    """Why no gradient can be taken: of each operator either this or the derivative is said."""
     onnx: str = ""
     """The ONNX operator that means the same, with the same inputs in order, from opset `onnx_since` on."""
     onnx_since: int = 1
@@ -155,6 +161,12 @@ def _register(operator: Operator) -> None:
         raise ValueError(
             f"{operator.name}: plain names {', '.join(sorted(unknown))}, which are no operands"
         )
+    if operator.derivative and len(operator.derivative) != len(operator.inputs):
+        raise ValueError(
+            f"{operator.name}: expected {len(operator.inputs)} derivatives, got {len(operator.derivative)}"
+        )
+    if operator.derivative and operator.no_derivative:
+        raise ValueError(f"{operator.name}: expected a derivative or no_derivative, got both")
     if operator.onnx and ("elementwise" not in operator.traits or operator.attrs):
         raise ValueError(
             f"{operator.name}: onnx names element-wise operators without attributes; "
@@ -191,6 +203,7 @@ def Op(  # noqa: N802 - the specs read as declarations
     quant: str = "refused",
     plain: Sequence[str] = (),
     channels: tuple[str, int, str] | None = None,
+    no_derivative: str = "",
 ) -> None:
     """Declares a node and an instruction with the same operand names."""
     _register(
@@ -198,6 +211,7 @@ def Op(  # noqa: N802 - the specs read as declarations
             name, doc, tuple(inputs), tuple(results), tuple(attrs), tuple(traits), True, True, _source(),
             backend=backend, scratches=tuple(scratches), kernel=kernel, quant=quant, plain=tuple(plain),
             channels=channels,
+            no_derivative=no_derivative,
         )
     )  # fmt: skip
 
@@ -217,6 +231,7 @@ def NodeOnly(  # noqa: N802
     onnx_since: int = 1,
     algebra: Algebra | None = None,
     channels: tuple[str, int, str] | None = None,
+    no_derivative: str = "",
 ) -> None:
     """Declares a node that is always lowered or translated by an IRGen rule."""
     _register(
@@ -237,6 +252,7 @@ def NodeOnly(  # noqa: N802
             onnx_since=onnx_since,
             algebra=algebra or Algebra(),
             channels=channels,
+            no_derivative=no_derivative,
         )
     )
 
@@ -275,6 +291,7 @@ def Elementwise(  # noqa: N802
     kinds: Sequence[str],
     *,
     derivative: Sequence[str] = (),
+    no_derivative: str = "",
     onnx: str = "",
     onnx_since: int = 1,
     traits: Sequence[str] = (),
@@ -287,13 +304,19 @@ def Elementwise(  # noqa: N802
     In `c` (one expression, or one for each of float, int, unsigned, bool) and `numpy` (an
     expression in `np` and `numeric`) the inputs are called as in `_ARGUMENTS`. `{s}` in `c` is the
     kind's suffix. `derivative` has one expression for each input, in mnemonics, the inputs, `y`
-    (the result), `g` (its gradient) and `zero`.
+    (the result), `g` (its gradient) and numbers; "0" says that nothing flows. `no_derivative` says why there
+    is none. Raises ValueError if neither is given.
     """
+    if not derivative and not no_derivative:
+        raise ValueError(
+            f"{name}: expected derivative=(one expression for each input) or no_derivative=the reason, got neither"
+        )
     _register(
         Operator(
             name, doc, _ARGUMENTS[arity], ("result",), (), ("elementwise", "inplace", *traits), True, True, _source(),
             scalar={"any": c} if isinstance(c, str) else c, numpy=numpy, kinds=tuple(kinds),
-            derivative=tuple(derivative), onnx=onnx, onnx_since=onnx_since, quant=quant, plain=tuple(plain),
             algebra=algebra or Algebra(),
+            derivative=tuple(derivative), no_derivative=no_derivative,
+            onnx=onnx, onnx_since=onnx_since, quant=quant, plain=tuple(plain),
         )
     )  # fmt: skip

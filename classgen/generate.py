@@ -160,8 +160,8 @@ def _environment() -> Environment:
         kernel_spec=_kernel_spec,
         prototypes=lambda op, library: list(_prototypes(op, library)),
         scalar_kernels=lambda op: list(_scalar_kernels(op)),
-        numpy_body=lambda op: op.numpy.replace(", result)", ", result.type)"),
         graph_expression=_graph_expression,
+        derivative=_derivative,
         kernel_names=_kernel_names,
     )
     return env
@@ -241,6 +241,8 @@ def _node_schema(op: Operator) -> str:
     parts = [f'"{op.mnemonic}"', _names(op.inputs), _attrs(op), _names(op.results), _traits(op)]
     if op.variadic:
         parts.append("variadic=True")
+    if op.no_derivative:
+        parts.append(f"no_derivative={op.no_derivative!r}")
     return f"NodeSchema({', '.join([*parts, *_quant(op), *_algebra(op)])})"
 
 
@@ -284,7 +286,7 @@ def _kind_class(kind: str) -> str:
 
 def _scalar_kernels(op: Operator) -> Iterator[str]:
     """`KERNEL f32_t libjit_add_f32(f32_t lhs, f32_t rhs) { return lhs + rhs; }` for every kind."""
-    if op.name == "Convert":
+    if op.typed:
         yield from _conversions(op.kinds)
         return
     for kind in op.kinds:
@@ -315,28 +317,40 @@ def _conversions(kinds: tuple[str, ...]) -> Iterator[str]:
 
 
 def _graph_expression(expression: str, op: Operator) -> str:
-    """`mul(g, rhs)` -> `f.create_mul(n.name, g, n.rhs)`; an empty expression means that no gradient flows."""
-    if not expression:
+    """`mul(g, rhs)` -> `f.create_mul(n.name, g, n.rhs)`; 0 alone means that no gradient flows."""
+    if expression == "0":
         return "None"
 
     def translate(tree: ast.expr) -> str:
         match tree:
             case ast.Name(id="g"):
                 return "g"
-            case ast.Name(id="zero"):
-                return 'f.create_splat(f"{n.name}_zero", g.type.with_shape(()), 0.0)'
             case ast.Name(id="y"):
                 return "n.result"
             case ast.Name(id=name) if name in op.inputs:
                 return f"n.{name}"
+            case ast.Constant(value=int() | float() as number):
+                return (
+                    f'f.create_splat(f"{{n.name}}_scalar", g.type.with_shape(()), {float(number)})'
+                )
             case ast.Call(func=ast.Name(id="convert"), args=[arg]):
                 return f"f.create_convert(n.name, n.input.type, {translate(arg)})"
             case ast.Call(func=ast.Name(id=name), args=args):
                 return f"f.create_{name}(n.name, {', '.join(translate(arg) for arg in args)})"
             case _:
-                raise ValueError(f"{op.source}: cannot read the derivative '{expression}'")
+                raise ValueError(f"{op.name}: cannot read the derivative '{expression}'")
 
     return translate(ast.parse(expression, mode="eval").body)
+
+
+def _derivative(op: Operator) -> str:
+    """What the reference says of it; nothing of operators through which no gradient passes."""
+    if op.no_derivative:
+        return f"none: {op.no_derivative}"
+    if op.derivative:
+        return ", ".join(f"`{expression}`" for expression in op.derivative)
+    differentiable = op.node and not op.backend and op.inputs and op.results
+    return "a rule in `glowpy/ops/`" if differentiable else ""
 
 
 def _kernel_names(op: Operator) -> str:

@@ -9,4 +9,5 @@ Op(
     attrs=[ints("kernels"), ints("strides"), ints("pads"), ints("dilation"), integer("group")],
     kernel={"input": FLOATS},
     channels=("filter", 0, "bias"),
+    no_derivative="not written yet",
 )

@@ -8,6 +8,7 @@ Op(
     inputs=["input", "indices"],
     attrs=[integer("axis")],
     kernel={"input": WIDTHS, "indices": INDICES},
+    no_derivative="there is no operator yet that adds up elements by index",
     quant="same",
     plain=["indices"],
 )

@@ -17,6 +17,7 @@ Op(
     attrs=[integer("size"), real("alpha"), real("beta"), real("k")],
     traits=[],
     kernel={"input": ("f32",)},
+    no_derivative="not written yet",
 )
 Op("Softmax", "exp(input - max) / sum of the same, along dimension `axis`.", inputs=["input"], attrs=[integer("axis")], traits=["inplace", "axes"], kernel={"input": ("f32",)})
 Op("LogSoftmax", "The logarithm of softmax along dimension `axis`.", inputs=["input"], attrs=[integer("axis")], traits=["inplace", "axes"], kernel={"input": ("f32",)})

@@ -1,18 +1,18 @@
 """Reductions, where the reduced dimensions stay with length 1, and running sums."""
 
-from classgen.dsl import FLOATS, NUMBERS, NodeOnly, Op, flag, integer, ints
+from classgen.dsl import DISCRETE, FLOATS, NUMBERS, NodeOnly, Op, flag, integer, ints
 
 _KINDS = (*FLOATS, "i8", "i32", "i64", "u8", "u32", "u64")
 
 Op("ReduceAdd", "The sum over `axes`.", inputs=["input"], attrs=[ints("axes")], traits=["axes"], kernel={"input": _KINDS})
-Op("ReduceMul", "The product over `axes`.", inputs=["input"], attrs=[ints("axes")], traits=["axes"], kernel={"input": _KINDS})
+Op("ReduceMul", "The product over `axes`.", inputs=["input"], attrs=[ints("axes")], traits=["axes"], kernel={"input": _KINDS}, no_derivative="not written yet")
 Op("ReduceMax", "The maximum over `axes`; NaN if one is NaN.", inputs=["input"], attrs=[ints("axes")], traits=["axes"], kernel={"input": _KINDS}, quant="same")
 Op("ReduceMin", "The minimum over `axes`; NaN if one is NaN.", inputs=["input"], attrs=[ints("axes")], traits=["axes"], kernel={"input": _KINDS}, quant="same")
 NodeOnly("ReduceMean", "The mean over `axes`.", inputs=["input"], attrs=[ints("axes")], traits=["axes"])
 
 _INDEX = {"input": NUMBERS, "result": ("i64",)}
-Op("ArgMax", "The i64 index of the largest element along dimension `axis`: of equal ones the first, or the `last`; NaN is larger than all numbers.", inputs=["input"], attrs=[integer("axis"), flag("last")], traits=["axes"], kernel=_INDEX, quant="same", plain=["result"])
-Op("ArgMin", "The i64 index of the smallest element along dimension `axis`: of equal ones the first, or the `last`; NaN is smaller than all numbers.", inputs=["input"], attrs=[integer("axis"), flag("last")], traits=["axes"], kernel=_INDEX, quant="same", plain=["result"])
+Op("ArgMax", "The i64 index of the largest element along dimension `axis`: of equal ones the first, or the `last`; NaN is larger than all numbers.", inputs=["input"], attrs=[integer("axis"), flag("last")], traits=["axes"], kernel=_INDEX, quant="same", plain=["result"], no_derivative=DISCRETE)
+Op("ArgMin", "The i64 index of the smallest element along dimension `axis`: of equal ones the first, or the `last`; NaN is smaller than all numbers.", inputs=["input"], attrs=[integer("axis"), flag("last")], traits=["axes"], kernel=_INDEX, quant="same", plain=["result"], no_derivative=DISCRETE)
 Op(
     "CumSum",
     "The sums of all elements up to each position along dimension `axis`: from the end if `reverse`, without the element itself if `exclusive`.",

@@ -6,49 +6,65 @@ from collections.abc import Callable, Sequence
 
 from glowpy.graph.function import Function
 from glowpy.graph.node import Node, NodeValue, Operand, value_of
-from glowpy.support.errors import UnsupportedError
+from glowpy.support.errors import UnsupportedError, UserError
 from glowpy.support.rules import Rules
 
 __all__ = ["differentiate", "gradients"]
 
 differentiate: Rules[Callable[..., list[Operand | None]]] = Rules(
-    "differentiate", "declare a derivative for the operator"
+    "differentiate",
+    "declare one with @differentiate(XNode) in glowpy/ops/, or say no_derivative=... in its spec",
 )
 """`@differentiate(XNode)` functions take the function, the node and the gradient of its result.
 
-They return the gradient of each input, in the
-shape of the result where the inputs broadcast; None where none flows."""
+They return the gradient of each input, in the shape of the result where the inputs broadcast, and None where
+none flows.
+"""
 
 
 def gradients(f: Function, of: NodeValue, by: Sequence[NodeValue]) -> list[NodeValue]:
-    """D sum(of) / d value for each value in `by`, as values of `f`; zeros where `of` does not depend on it.
+    """The derivatives of sum(of) by each value of `by`, as values of `f` of the same types.
 
-    Raises UnsupportedError that names the first node on the way without a derivative.
+    Nothing flows through values that are not of a floating-point kind. Where `of` does not depend on a value, its
+    gradient is 0.
+
+    Raises UserError if `of` is not of a floating-point kind, UnsupportedError that names the first node on
+    the way without a derivative, and why it has none.
     """
-    wanted = _dependents(f, by)
-    found: dict[NodeValue, NodeValue] = {of: f.create_splat("seed", of.type, 1.0).result}
+    if not of.type.kind.is_float:
+        raise UserError(
+            f"expected a value of a floating-point kind to differentiate, got {of.type}"
+        )
+    dependents = _dependents(f, by)
+    known: dict[NodeValue, NodeValue] = {of: f.create_splat("seed", of.type, 1.0).result}
     for node in reversed(f.topological()):
-        if node not in wanted or not node.results or node.result not in found:
+        if node not in dependents or not node.results or node.result not in known:
             continue
-        rule = differentiate.get(type(node))
-        if rule is None:
-            raise UnsupportedError(f"{node.SCHEMA.mnemonic} has no derivative", loc=node.loc)
         with f.replacing(node):
-            for operand, flowing in zip(
-                node.inputs, rule(f, node, found[node.result]), strict=True
-            ):
-                if flowing is not None and (operand in by or operand.node in wanted):
-                    fitted = _unbroadcast(f, value_of(flowing), operand)
-                    known = found.get(operand)
-                    found[operand] = (
-                        fitted
-                        if known is None
-                        else f.create_add(f"{operand.name}_grad", known, fitted).result
-                    )
+            flows = _rule(node)(f, node, known[node.result])
+            for operand, flow in zip(node.inputs, flows, strict=True):
+                reaches = operand in by or operand.node in dependents
+                if flow is not None and reaches and operand.type.kind.is_float:
+                    gradient = _unbroadcast(f, value_of(flow), operand)
+                    if operand in known:
+                        name = f"{operand.name}_grad"
+                        gradient = f.create_add(name, known[operand], gradient).result
+                    known[operand] = gradient
     return [
-        found.get(value) or f.create_splat(f"{value.name}_grad", value.type, 0.0).result
+        known.get(value) or f.create_splat(f"{value.name}_grad", value.type, 0.0).result
         for value in by
     ]
+
+
+def _rule(node: Node) -> Callable[..., list[Operand | None]]:
+    """The derivative of a node. Raises UnsupportedError if it has none."""
+    reason = node.SCHEMA.no_derivative
+    if node.BACKEND:
+        reason = f"it belongs to the backend {node.BACKEND}; take gradients before lowering"
+    if reason:
+        message = f"{node.SCHEMA.mnemonic} %{node.name} has no derivative: {reason}"
+        raise UnsupportedError(message, loc=node.loc)
+    return differentiate[type(node)]
 
 
 def _dependents(f: Function, by: Sequence[NodeValue]) -> set[Node]:

@@ -170,7 +170,8 @@ class NodeSchema:
     """Operands, attributes, results, traits of a node class; with `variadic` the input is any number.
 
     `quant` says what quantized operands mean; those named in `plain` hold no data (indices, conditions)
-    and are never quantized. `algebra` and `channels` are facts that passes ask for.
+    and are never quantized. `algebra` and `channels` are facts that passes ask for. `no_derivative` is the
+    reason why none can be taken; empty where there is a rule.
     """
 
     mnemonic: str
@@ -183,6 +184,7 @@ class NodeSchema:
     plain: frozenset[str] = frozenset()
     algebra: Algebra = NO_ALGEBRA
     channels: Channels | None = None
+    no_derivative: str = ""
 
     def named(self, inputs: Sequence[Type], results: Sequence[Type] = ()) -> list[tuple[str, Type]]:
         """The types of a node's operands and results with their names."""

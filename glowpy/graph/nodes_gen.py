@@ -414,6 +414,7 @@ class ConvolutionNode(Node):
         ),
         ("result",),
         frozenset(),
+        no_derivative="not written yet",
         channels=Channels("filter", 0, "bias"),
     )
 
@@ -865,6 +866,7 @@ class EqNode(Node):
         (),
         ("result",),
         frozenset({Trait.ELEMENTWISE, Trait.INPLACE, Trait.COMMUTATIVE, Trait.BOOL_RESULT}),
+        no_derivative="its result is no floating-point number",
     )
 
     lhs = InputField(0)
@@ -885,6 +887,7 @@ class LtNode(Node):
         (),
         ("result",),
         frozenset({Trait.ELEMENTWISE, Trait.INPLACE, Trait.BOOL_RESULT}),
+        no_derivative="its result is no floating-point number",
     )
 
     lhs = InputField(0)
@@ -905,6 +908,7 @@ class LeNode(Node):
         (),
         ("result",),
         frozenset({Trait.ELEMENTWISE, Trait.INPLACE, Trait.BOOL_RESULT}),
+        no_derivative="its result is no floating-point number",
     )
 
     lhs = InputField(0)
@@ -925,6 +929,7 @@ class IsNanNode(Node):
         (),
         ("result",),
         frozenset({Trait.ELEMENTWISE, Trait.INPLACE, Trait.BOOL_RESULT}),
+        no_derivative="its result is no floating-point number",
     )
 
     input = InputField(0)
@@ -944,6 +949,7 @@ class NotNode(Node):
         (),
         ("result",),
         frozenset({Trait.ELEMENTWISE, Trait.INPLACE}),
+        no_derivative="its result is no floating-point number",
         algebra=Algebra(involution=True),
     )
 
@@ -964,6 +970,7 @@ class AndNode(Node):
         (),
         ("result",),
         frozenset({Trait.ELEMENTWISE, Trait.INPLACE, Trait.COMMUTATIVE}),
+        no_derivative="its result is no floating-point number",
         algebra=Algebra(
             neutral={"int": -1, "bool": 1},
             absorbing={"int": 0, "bool": 0},
@@ -991,6 +998,7 @@ class OrNode(Node):
         (),
         ("result",),
         frozenset({Trait.ELEMENTWISE, Trait.INPLACE, Trait.COMMUTATIVE}),
+        no_derivative="its result is no floating-point number",
         algebra=Algebra(
             neutral={"int": 0, "bool": 0},
             absorbing={"int": -1, "bool": 1},
@@ -1018,6 +1026,7 @@ class XorNode(Node):
         (),
         ("result",),
         frozenset({Trait.ELEMENTWISE, Trait.INPLACE, Trait.COMMUTATIVE}),
+        no_derivative="its result is no floating-point number",
         algebra=Algebra(
             neutral={"int": 0, "bool": 0}, associative=("int", "bool"), combine=np.bitwise_xor
         ),
@@ -1083,6 +1092,7 @@ class GatherNode(Node):
         (AttrSpec("axis", "int"),),
         ("result",),
         frozenset(),
+        no_derivative="there is no operator yet that adds up elements by index",
         quant=Quantized.SAME,
         plain=frozenset({"indices"}),
     )
@@ -1175,6 +1185,7 @@ class LocalResponseNormalizationNode(Node):
         ),
         ("result",),
         frozenset(),
+        no_derivative="not written yet",
     )
 
     input = InputField(0)
@@ -1244,6 +1255,7 @@ class MaxPoolNode(Node):
         ),
         ("result",),
         frozenset(),
+        no_derivative="not written yet",
         quant=Quantized.SAME,
     )
 
@@ -1275,6 +1287,7 @@ class MaxPoolWithArgmaxNode(Node):
         ),
         ("result", "argmax"),
         frozenset(),
+        no_derivative="not written yet",
         quant=Quantized.SAME,
         plain=frozenset({"argmax"}),
     )
@@ -1309,6 +1322,7 @@ class AvgPoolNode(Node):
         ),
         ("result",),
         frozenset(),
+        no_derivative="not written yet",
     )
 
     input = InputField(0)
@@ -1345,7 +1359,12 @@ class ReduceMulNode(Node):
 
     __slots__ = ()
     SCHEMA: ClassVar[NodeSchema] = NodeSchema(
-        "reduce_mul", ("input",), (AttrSpec("axes", "ints"),), ("result",), frozenset({Trait.AXES})
+        "reduce_mul",
+        ("input",),
+        (AttrSpec("axes", "ints"),),
+        ("result",),
+        frozenset({Trait.AXES}),
+        no_derivative="not written yet",
     )
 
     input = InputField(0)
@@ -1424,6 +1443,7 @@ class ArgMaxNode(Node):
         (AttrSpec("axis", "int"), AttrSpec("last", "flag")),
         ("result",),
         frozenset({Trait.AXES}),
+        no_derivative="its result is no floating-point number",
         quant=Quantized.SAME,
         plain=frozenset({"result"}),
     )
@@ -1447,6 +1467,7 @@ class ArgMinNode(Node):
         (AttrSpec("axis", "int"), AttrSpec("last", "flag")),
         ("result",),
         frozenset({Trait.AXES}),
+        no_derivative="its result is no floating-point number",
         quant=Quantized.SAME,
         plain=frozenset({"result"}),
     )

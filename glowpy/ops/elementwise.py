@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 
-from glowpy.autodiff.differentiate import differentiate
 from glowpy.core.type import Type
 from glowpy.graph.function import Function
-from glowpy.graph.node import Node, NodeValue, Operand
-from glowpy.graph.nodes_gen import ConvertNode, ErfNode
+from glowpy.graph.node import Node, Operand
+from glowpy.graph.nodes_gen import ConvertNode
 from glowpy.graph.verifier import verify
 from glowpy.ops.elementwise_gen import KINDS, ONNX_ELEMENTWISE
 
@@ -19,15 +17,6 @@ __all__ = ["ONNX_ELEMENTWISE", "scalar"]
 def scalar(f: Function, name: str, like: Type, value: float) -> Operand:
     """A rank-0 splat of `value` in the kind of `like`; it broadcasts."""
     return f.create_splat(name, Type(like.kind, ()), value)
-
-
-@differentiate(ErfNode)
-def _differentiate_erf(f: Function, n: ErfNode, g: NodeValue) -> list[Operand | None]:
-    """The bell curve 2 / sqrt(pi) * exp(-input ** 2)."""
-    square = f.create_mul(n.name, n.input, n.input)
-    bell = f.create_exp(n.name, f.create_neg(n.name, square))
-    factor = scalar(f, f"{n.name}_factor", n.type, 2 / math.sqrt(math.pi))
-    return [f.create_mul(n.name, g, f.create_mul(n.name, bell, factor))]
 
 
 @verify(ConvertNode)

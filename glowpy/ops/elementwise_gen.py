@@ -152,8 +152,51 @@ def _interpret_pow(result: Tensor, lhs: Tensor, rhs: Tensor) -> None:
 @differentiate(nodes.PowNode)
 def _differentiate_pow(f: Function, n: nodes.PowNode, g: NodeValue) -> list[Operand | None]:
     return [
-        f.create_mul(n.name, g, f.create_mul(n.name, n.rhs, f.create_div(n.name, n.result, n.lhs))),
-        f.create_mul(n.name, g, f.create_mul(n.name, n.result, f.create_log(n.name, n.lhs))),
+        f.create_select(
+            n.name,
+            f.create_eq(
+                n.name, n.rhs, f.create_splat(f"{n.name}_scalar", g.type.with_shape(()), 0.0)
+            ),
+            f.create_splat(f"{n.name}_scalar", g.type.with_shape(()), 0.0),
+            f.create_mul(
+                n.name,
+                g,
+                f.create_mul(
+                    n.name,
+                    n.rhs,
+                    f.create_pow(
+                        n.name,
+                        n.lhs,
+                        f.create_sub(
+                            n.name,
+                            n.rhs,
+                            f.create_splat(f"{n.name}_scalar", g.type.with_shape(()), 1.0),
+                        ),
+                    ),
+                ),
+            ),
+        ),
+        f.create_mul(
+            n.name,
+            g,
+            f.create_mul(
+                n.name,
+                n.result,
+                f.create_log(
+                    n.name,
+                    f.create_select(
+                        n.name,
+                        f.create_eq(
+                            n.name,
+                            n.lhs,
+                            f.create_splat(f"{n.name}_scalar", g.type.with_shape(()), 0.0),
+                        ),
+                        f.create_splat(f"{n.name}_scalar", g.type.with_shape(()), 1.0),
+                        n.lhs,
+                    ),
+                ),
+            ),
+        ),
     ]
 
 
@@ -169,13 +212,13 @@ def _differentiate_max(f: Function, n: nodes.MaxNode, g: NodeValue) -> list[Oper
             n.name,
             f.create_le(n.name, n.rhs, n.lhs),
             g,
-            f.create_splat(f"{n.name}_zero", g.type.with_shape(()), 0.0),
+            f.create_splat(f"{n.name}_scalar", g.type.with_shape(()), 0.0),
         ),
         f.create_select(
             n.name,
             f.create_lt(n.name, n.lhs, n.rhs),
             g,
-            f.create_splat(f"{n.name}_zero", g.type.with_shape(()), 0.0),
+            f.create_splat(f"{n.name}_scalar", g.type.with_shape(()), 0.0),
         ),
     ]
 
@@ -192,13 +235,13 @@ def _differentiate_min(f: Function, n: nodes.MinNode, g: NodeValue) -> list[Oper
             n.name,
             f.create_le(n.name, n.lhs, n.rhs),
             g,
-            f.create_splat(f"{n.name}_zero", g.type.with_shape(()), 0.0),
+            f.create_splat(f"{n.name}_scalar", g.type.with_shape(()), 0.0),
         ),
         f.create_select(
             n.name,
             f.create_lt(n.name, n.rhs, n.lhs),
             g,
-            f.create_splat(f"{n.name}_zero", g.type.with_shape(()), 0.0),
+            f.create_splat(f"{n.name}_scalar", g.type.with_shape(()), 0.0),
         ),
     ]
 
@@ -232,9 +275,23 @@ def _interpret_sign(result: Tensor, input: Tensor) -> None:
     numeric.store(result, lambda input: np.sign(input), input)
 
 
+@differentiate(nodes.SignNode)
+def _differentiate_sign(f: Function, n: nodes.SignNode, g: NodeValue) -> list[Operand | None]:
+    return [
+        None,
+    ]
+
+
 @interpret(insts.FloorInst)
 def _interpret_floor(result: Tensor, input: Tensor) -> None:
     numeric.store(result, lambda input: np.floor(input), input)
+
+
+@differentiate(nodes.FloorNode)
+def _differentiate_floor(f: Function, n: nodes.FloorNode, g: NodeValue) -> list[Operand | None]:
+    return [
+        None,
+    ]
 
 
 @interpret(insts.CeilInst)
@@ -242,9 +299,23 @@ def _interpret_ceil(result: Tensor, input: Tensor) -> None:
     numeric.store(result, lambda input: np.ceil(input), input)
 
 
+@differentiate(nodes.CeilNode)
+def _differentiate_ceil(f: Function, n: nodes.CeilNode, g: NodeValue) -> list[Operand | None]:
+    return [
+        None,
+    ]
+
+
 @interpret(insts.RoundInst)
 def _interpret_round(result: Tensor, input: Tensor) -> None:
     numeric.store(result, lambda input: np.rint(input), input)
+
+
+@differentiate(nodes.RoundNode)
+def _differentiate_round(f: Function, n: nodes.RoundNode, g: NodeValue) -> list[Operand | None]:
+    return [
+        None,
+    ]
 
 
 @interpret(insts.SqrtInst)
@@ -328,6 +399,21 @@ def _interpret_erf(result: Tensor, input: Tensor) -> None:
     numeric.store(result, lambda input: numeric.erf(input), input)
 
 
+@differentiate(nodes.ErfNode)
+def _differentiate_erf(f: Function, n: nodes.ErfNode, g: NodeValue) -> list[Operand | None]:
+    return [
+        f.create_mul(
+            n.name,
+            g,
+            f.create_mul(
+                n.name,
+                f.create_splat(f"{n.name}_scalar", g.type.with_shape(()), 1.1283791670955126),
+                f.create_exp(n.name, f.create_neg(n.name, f.create_mul(n.name, n.input, n.input))),
+            ),
+        ),
+    ]
+
+
 @interpret(insts.SinInst)
 def _interpret_sin(result: Tensor, input: Tensor) -> None:
     numeric.store(result, lambda input: np.sin(input), input)
@@ -404,10 +490,10 @@ def _differentiate_select(f: Function, n: nodes.SelectNode, g: NodeValue) -> lis
     return [
         None,
         f.create_select(
-            n.name, n.condition, g, f.create_splat(f"{n.name}_zero", g.type.with_shape(()), 0.0)
+            n.name, n.condition, g, f.create_splat(f"{n.name}_scalar", g.type.with_shape(()), 0.0)
         ),
         f.create_select(
-            n.name, n.condition, f.create_splat(f"{n.name}_zero", g.type.with_shape(()), 0.0), g
+            n.name, n.condition, f.create_splat(f"{n.name}_scalar", g.type.with_shape(()), 0.0), g
         ),
     ]
 

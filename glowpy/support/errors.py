@@ -83,7 +83,16 @@ class UnsupportedError(UserError):
 
 
 class InternalError(GlowError):
-    """A bug in glowpy, not in the user's input."""
+    """A bug in glowpy, or in code that extends it, not in the user's input; `remedy` says what to do about it."""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        remedy: str = "This is a bug in glowpy; please report it with the model that causes it.",
+    ) -> None:
+        super().__init__(message)
+        self.remedy = remedy
 
     def __str__(self) -> str:
-        return f"{super().__str__()}\nThis is a bug in glowpy; please report it with the model that causes it."
+        return f"{super().__str__()}\n{self.remedy}"

@@ -37,7 +37,11 @@ class Rules(Generic[F]):
         def add(function: F) -> F:
             for cls in classes:
                 if cls in self._rules:
-                    raise InternalError(f"second '{self.name}' rule for {cls.__name__}")
+                    raise InternalError(
+                        f"second '{self.name}' rule for {cls.__name__}, in {function.__module__}; "
+                        f"the first is in {self._rules[cls].__module__}",
+                        remedy="Keep one of them.",
+                    )
                 self._rules[cls] = function
             return function
 

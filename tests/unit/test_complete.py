@@ -11,6 +11,7 @@ from pathlib import Path
 import llvmlite.binding as llvm
 import pytest
 
+from glowpy.autodiff.differentiate import differentiate
 from glowpy.backends.cpu import insts_gen as cpu_insts
 from glowpy.backends.cpu import nodes_gen as cpu_nodes
 from glowpy.backends.cpu.bitcode import bitcode_path
@@ -80,6 +81,17 @@ def test_node_has_a_type(cls: type[Node]) -> None:
 def test_node_is_lowered_or_translated(cls: type[Node]) -> None:
     known = cls in lower or cls in irgen or cls.SCHEMA.mnemonic in MNEMONICS
     assert known, _lacks(cls, "lower")
+
+
+@pytest.mark.parametrize("cls", NODES, ids=_id)
+def test_node_has_a_derivative_or_a_reason(cls: type[Node]) -> None:
+    schema = cls.SCHEMA
+    if schema.inputs and schema.results:  # a gradient may pass through it
+        known = cls in differentiate
+        assert known or schema.no_derivative, (
+            f"{_lacks(cls, 'differentiate')}, or say no_derivative=... in its spec"
+        )
+        assert not (known and schema.no_derivative), f"{cls.__name__} has a derivative after all"
 
 
 @pytest.mark.parametrize("cls", ALL_INSTS, ids=_id)

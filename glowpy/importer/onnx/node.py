@@ -80,7 +80,12 @@ def from_onnx(*op_types: str, since: int = 1, domain: str = "") -> Callable[[Han
         for op_type in op_types:
             versions = _HANDLERS.setdefault((domain, op_type), {})
             if since in versions:
-                raise InternalError(f"second import function for {op_type} (opset {since})")
+                raise InternalError(
+                    f"second import function for {op_type} (opset {since}), in {handler.__module__}; "
+                    f"the first is in {versions[since].__module__}",
+                    remedy="Keep one of them, or let one begin at another opset with `since` "
+                    "(`onnx_since` where a spec says `onnx`).",
+                )
             versions[since] = handler
         return handler
 

@@ -72,6 +72,10 @@ SLOPES = [
             nodes.SinNode,
             nodes.CosNode,
             nodes.ReluNode,
+            nodes.SignNode,
+            nodes.FloorNode,
+            nodes.CeilNode,
+            nodes.RoundNode,
         )
     ),
     *(
@@ -182,6 +186,62 @@ def test_derivative(slope: Slope) -> None:
 def test_every_derivative_is_tested() -> None:
     with_rule = {cls for cls in nodes.NODES if cls in differentiate}
     assert with_rule == {slope.cls for slope in SLOPES}
+
+
+def _gradients_of_pow(base: Array, exponent: Array) -> list[Array]:
+    f = glowpy.Module().create_function("main")
+    operands = [
+        f.module.create_placeholder(name, Tensor.of(array).type).value
+        for name, array in (("base", base), ("exponent", exponent))
+    ]
+    node = f.create_pow("pow", *operands)
+    for name, gradient in zip("be", gradients(f, node.result, operands), strict=True):
+        f.create_save(name, gradient, f.module.create_placeholder(name, gradient.type))
+    found = glowpy.compile(f, "interpreter")({"base": base, "exponent": exponent})
+    return [found["b"], found["e"]]
+
+
+def test_power_has_a_derivative_at_zero() -> None:
+    """0 ** 2 falls to 0 with its base, and stays 0 whatever the exponent near 2 is."""
+    base = np.array([0.0, 0.0, 0.0, -0.0, -2.0, -3.0, 5.0])
+    exponent = np.array([2.0, 1.0, 0.0, 3.0, 3.0, 2.0, 0.0])
+    by_base, by_exponent = _gradients_of_pow(base, exponent)
+    np.testing.assert_array_equal(by_base, [0, 1, 0, 0, 12, -6, 0])
+    np.testing.assert_array_equal(by_exponent[:4], [0, 0, 0, 0])
+    np.testing.assert_allclose(by_exponent[6], np.log(5))
+
+
+def test_a_square_has_a_derivative_at_zero() -> None:
+    """By a scalar exponent, beside numeric differences."""
+    base = np.array([[-1.5, 0.0, 2.0]])
+    by_base, _ = _gradients_of_pow(base, np.array(2.0))
+    sides = [(base + step) ** 2 for step in (STEP, -STEP)]
+    np.testing.assert_allclose(by_base, (sides[0] - sides[1]) / (2 * STEP), atol=1e-9)
+
+
+def test_nothing_flows_through_integers() -> None:
+    f = glowpy.Module().create_function("main")
+    x = f.module.create_placeholder("x", Type(ElemKind.F32, (3,)))
+    whole = f.create_convert("whole", Type(ElemKind.I32, (3,)), x)
+    place = f.create_convert(
+        "place", Type(ElemKind.F32, (1,)), f.create_arg_max("arg", x, 0, False)
+    )
+    product = f.create_mul("product", f.create_convert("back", x.type, whole), place)
+    (gradient,) = gradients(f, product.result, [x.value])
+    f.create_save("s", gradient, f.module.create_placeholder("g", gradient.type))
+    found = glowpy.compile(f, "interpreter")({"x": np.array([1.5, 2.5, -3], np.float32)})
+    np.testing.assert_array_equal(found["g"], np.zeros(3, np.float32))
+    with pytest.raises(glowpy.UserError, match=r"expected a value of a floating-point kind .* i32"):
+        gradients(f, whole.result, [x.value])
+
+
+def test_why_there_is_no_derivative() -> None:
+    f = glowpy.Module().create_function("main")
+    x = f.module.create_placeholder("x", Type(ElemKind.F32, (3,)))
+    with pytest.raises(
+        glowpy.UnsupportedError, match="reduce_mul %product has no derivative: not written yet"
+    ):
+        gradients(f, f.create_reduce_mul("product", x, (0,)).result, [x.value])
 
 
 def test_gradient_of_a_slice_with_steps_is_refused() -> None:

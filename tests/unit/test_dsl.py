@@ -1,0 +1,56 @@
+"""The language of the specs: each thing forgotten is one error that names the operator."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from classgen import dsl
+from classgen.dsl import DISCRETE, FLOATS, Elementwise, NodeOnly, real
+
+
+@pytest.fixture(autouse=True)
+def registry(monkeypatch: pytest.MonkeyPatch) -> list[dsl.Operator]:
+    """An empty registry."""
+    registry: list[dsl.Operator] = []
+    monkeypatch.setattr(dsl, "REGISTRY", registry)
+    return registry
+
+
+def _softsign(**arguments: object) -> None:
+    Elementwise("Softsign", 1, "x / (1 + |x|)", "input", "input", FLOATS, **arguments)  # type: ignore[arg-type]
+
+
+FORGOTTEN: dict[str, tuple[Callable[[], None], str]] = {
+    "derivative": (_softsign, "Softsign: expected derivative=.* or no_derivative=the reason, got neither"),
+    "one of two derivatives": (
+        lambda: Elementwise("Sum", 2, "lhs + rhs", "lhs + rhs", "lhs + rhs", FLOATS, derivative=("g",)),
+        "Sum: expected 2 derivatives, got 1",
+    ),
+    "which of both": (
+        lambda: _softsign(derivative=("g",), no_derivative=DISCRETE),
+        "Softsign: expected a derivative or no_derivative, got both",
+    ),
+    "doc": (lambda: NodeOnly("Twice", "", inputs=["input"]), "Twice: a doc string is required"),
+    "function of the importer": (
+        lambda: NodeOnly(
+            "Elu", "A bend.", inputs=["input"], attrs=[real("alpha")], traits=["elementwise"], onnx="Elu"
+        ),
+        "Elu: onnx names element-wise operators without attributes; others need a function",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("forgotten", FORGOTTEN)
+def test_what_is_forgotten_is_named(forgotten: str) -> None:
+    declare, message = FORGOTTEN[forgotten]
+    with pytest.raises(ValueError, match=message):
+        declare()
+
+
+def test_an_operator_is_declared_once(registry: list[dsl.Operator]) -> None:
+    _softsign(derivative=("g",), onnx="Softsign", onnx_since=22)
+    assert (registry[0].onnx, registry[0].onnx_since) == ("Softsign", 22)
+    with pytest.raises(ValueError, match="Softsign is declared twice"):
+        _softsign(derivative=("g",))
