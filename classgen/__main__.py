@@ -5,19 +5,25 @@ from __future__ import annotations
 import argparse
 import sys
 
+from classgen.dsl import SpecError
 from classgen.generate import ROOT, render_all
 
 
 def main() -> int:
-    """Returns 1 if `--check` finds a file that differs from what the specs say."""
+    """Returns 1 if a spec is wrong, or if `--check` finds a file that differs from what the specs say."""
     parser = argparse.ArgumentParser(prog="classgen", description=__doc__)
     parser.add_argument(
         "--check", action="store_true", help="write nothing; exit with 1 if a file is out of date"
     )
     check = parser.parse_args().check
+    try:
+        texts = render_all()
+    except SpecError as error:
+        sys.stderr.write(f"error: {error}\n")
+        return 1
     stale = [
         (path, text)
-        for path, text in render_all().items()
+        for path, text in texts.items()
         if not path.exists() or path.read_text() != text
     ]
     for path, text in stale:

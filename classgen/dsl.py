@@ -33,6 +33,10 @@ DISCRETE = "its result is no floating-point number"
 QUANTIZED = ("refused", "same", "rule")
 
 
+class SpecError(ValueError):
+    """A declaration is wrong, or lacks something; names the operator."""
+
+
 @dataclass(frozen=True)
 class Attr:
     """An attribute: its name, its kind (int, ints, float, flag or text), whether it has a number for each dimension."""
@@ -151,29 +155,29 @@ REGISTRY: list[Operator] = []
 
 def _register(operator: Operator) -> None:
     if not operator.doc:
-        raise ValueError(f"{operator.name}: a doc string is required")
+        raise SpecError(f"{operator.name}: a doc string is required")
     if operator.quant not in QUANTIZED:
-        raise ValueError(
+        raise SpecError(
             f"{operator.name}: expected quant of {', '.join(QUANTIZED)}, got {operator.quant}"
         )
     unknown = set(operator.plain) - {name for name, _ in operator.operands}
     if unknown:
-        raise ValueError(
+        raise SpecError(
             f"{operator.name}: plain names {', '.join(sorted(unknown))}, which are no operands"
         )
     if operator.derivative and len(operator.derivative) != len(operator.inputs):
-        raise ValueError(
+        raise SpecError(
             f"{operator.name}: expected {len(operator.inputs)} derivatives, got {len(operator.derivative)}"
         )
     if operator.derivative and operator.no_derivative:
-        raise ValueError(f"{operator.name}: expected a derivative or no_derivative, got both")
+        raise SpecError(f"{operator.name}: expected a derivative or no_derivative, got both")
     if operator.onnx and ("elementwise" not in operator.traits or operator.attrs):
-        raise ValueError(
+        raise SpecError(
             f"{operator.name}: onnx names element-wise operators without attributes; "
             "others need a function in glowpy/importer/onnx/"
         )
     if any(other.name == operator.name for other in REGISTRY):
-        raise ValueError(f"{operator.name} is declared twice")
+        raise SpecError(f"{operator.name} is declared twice")
     REGISTRY.append(operator)
 
 
@@ -308,7 +312,7 @@ def Elementwise(  # noqa: N802
     is none. Raises ValueError if neither is given.
     """
     if not derivative and not no_derivative:
-        raise ValueError(
+        raise SpecError(
             f"{name}: expected derivative=(one expression for each input) or no_derivative=the reason, got neither"
         )
     _register(

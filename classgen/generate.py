@@ -18,7 +18,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 import classgen.specs
 from classgen import dsl
-from classgen.dsl import Attr, Operator
+from classgen.dsl import Attr, Operator, SpecError
 
 __all__ = ["ROOT", "render_all"]
 
@@ -119,7 +119,7 @@ def _load_specs() -> list[Operator]:
         _, is_backend, backend = Path(op.source).stem.partition("backend_")
         if op.backend != (backend if is_backend else ""):
             expected = f'expected backend="{backend}"' if is_backend else "expected no backend"
-            raise ValueError(f'{op.source}: {op.name}: {expected}, got "{op.backend}"')
+            raise SpecError(f'{op.source}: {op.name}: {expected}, got "{op.backend}"')
     return dsl.REGISTRY
 
 
@@ -218,7 +218,7 @@ def _facts(op: Operator) -> dict[str, str]:
     function, _, arguments = op.numpy.partition("(")
     if "associative" in facts:
         if not function.startswith("np.") or arguments != "lhs, rhs)":
-            raise ValueError(f"{op.name} is associative: expected a numpy function, got {op.numpy}")
+            raise SpecError(f"{op.name} is associative: expected a numpy function, got {op.numpy}")
         facts["combine"] = function
     return facts
 
@@ -338,7 +338,7 @@ def _graph_expression(expression: str, op: Operator) -> str:
             case ast.Call(func=ast.Name(id=name), args=args):
                 return f"f.create_{name}(n.name, {', '.join(translate(arg) for arg in args)})"
             case _:
-                raise ValueError(f"{op.name}: cannot read the derivative '{expression}'")
+                raise SpecError(f"{op.name}: cannot read the derivative '{expression}'")
 
     return translate(ast.parse(expression, mode="eval").body)
 

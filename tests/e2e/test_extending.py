@@ -203,6 +203,16 @@ def test_reference_of_an_elementwise_operator_is_forgotten(tree: Tree) -> None:
     assert "cube has no reference" in said, said
 
 
+def test_derivative_of_an_elementwise_operator_is_forgotten(tree: Tree) -> None:
+    without = SCALAR_SPEC.replace(SCALAR_SPEC[SCALAR_SPEC.index("derivative=") :], 'onnx="Cube")\n')
+    tree.append("classgen/specs/elementwise.py", without)
+    done = tree.python("-m", "classgen")
+    assert done.returncode == 1
+    assert (
+        "Cube: expected derivative=(one expression for each input) or no_derivative=" in done.stderr
+    )
+
+
 def test_structured_operator(tree: Tree) -> None:
     add_flip(tree)
     said = tree.test("-k", "flip or Flip", "tests/ops/test_shape.py", COMPLETE)
@@ -217,6 +227,7 @@ def test_structured_operator(tree: Tree) -> None:
     [
         ("infer", "FlipNode has no 'infer' rule"),
         ("interpret", "FlipInst has no 'interpret' rule"),
+        ("derivative", "FlipNode has no 'differentiate' rule"),
         ("kernel", "libjit_flip_f32"),
         ("row", "FlipNode has no row in tests/ops/"),
     ],

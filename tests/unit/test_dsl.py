@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from classgen import dsl
-from classgen.dsl import DISCRETE, FLOATS, Elementwise, NodeOnly, real
+from classgen.dsl import DISCRETE, FLOATS, Elementwise, NodeOnly, SpecError, real
 
 
 @pytest.fixture(autouse=True)
@@ -45,12 +45,12 @@ FORGOTTEN: dict[str, tuple[Callable[[], None], str]] = {
 @pytest.mark.parametrize("forgotten", FORGOTTEN)
 def test_what_is_forgotten_is_named(forgotten: str) -> None:
     declare, message = FORGOTTEN[forgotten]
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(SpecError, match=message):
         declare()
 
 
 def test_an_operator_is_declared_once(registry: list[dsl.Operator]) -> None:
     _softsign(derivative=("g",), onnx="Softsign", onnx_since=22)
     assert (registry[0].onnx, registry[0].onnx_since) == ("Softsign", 22)
-    with pytest.raises(ValueError, match="Softsign is declared twice"):
+    with pytest.raises(SpecError, match="Softsign is declared twice"):
         _softsign(derivative=("g",))
