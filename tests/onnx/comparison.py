@@ -46,13 +46,15 @@ def array_of(item: Any) -> Array:
     return np.asarray(item)
 
 
-def assert_same(got: Array, expected: Array, rtol: float = 1e-5, atol: float = 1e-7) -> None:
+def assert_same(
+    got: Array, expected: Array, rtol: float = 1e-5, atol: float = 1e-7, context: str = ""
+) -> None:
     """Element type, shape, and elements within the tolerance; bfloat16 within two units in the last place."""
-    assert got.dtype == expected.dtype
-    assert got.shape == expected.shape
+    assert got.dtype == expected.dtype, context
+    assert got.shape == expected.shape, context
     if got.dtype.name == "bfloat16":
         got, expected, rtol = got.astype(np.float32), expected.astype(np.float32), 2**-6
-    np.testing.assert_allclose(got, expected, rtol=rtol, atol=atol)
+    np.testing.assert_allclose(got, expected, rtol=rtol, atol=atol, err_msg=context)
 
 
 def check_session(

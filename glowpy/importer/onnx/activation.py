@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.shape import broadcast_shapes
 from glowpy.core.tensor import Tensor
@@ -20,7 +22,9 @@ def _leaky_relu(n: OnnxNode) -> NodeValue:
 
 @from_onnx("Clip")
 def _clip_1(n: OnnxNode) -> NodeValue:
-    low, high = n.real("min", float("-inf")), n.real("max", float("inf"))
+    """From opset 6 on, a bound that is left out is the outermost f32, which makes infinities finite."""
+    outermost = float("inf") if n.opset < 6 else float(np.finfo(np.float32).max)
+    low, high = n.real("min", -outermost), n.real("max", outermost)
     return n.f.create_clip(n.name, n.input(0), low, high).result
 
 
