@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
-from collections.abc import Iterator
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from operator import attrgetter
 
 from glowpy.ir.inst import Instruction
 from glowpy.ir.insts_gen import AllocInst, DeallocInst, ViewInst
 from glowpy.ir.irfunction import IRFunction
 from glowpy.ir.value import Value
 
-__all__ = ["Event", "Events", "Lifetime", "events_between", "lifetimes"]
+__all__ = ["Event", "Events", "Lifetime", "lifetimes"]
 
 
 @dataclass(slots=True)
@@ -61,87 +60,110 @@ class Event:
     writes: bool
 
 
-_index = attrgetter("index")
-
-
-def events_between(events: list[Event], start: int, stop: int) -> list[Event]:
-    """Those of `events`, which are in program order, at slots from `start` up to, but not including, `stop`."""
-    first = bisect_left(events, start, key=_index)
-    return events[first : bisect_left(events, stop, first, key=_index)]
-
-
 class Events:
     """Who touches which memory, kept right while a pass merges buffers.
 
     Instructions keep the index they had when the pass began. Each index is a slot that may hold
     several instructions or none; `program` is what the pass leaves. Building it takes linear
-    time, a merge takes time linear in the events and uses of the buffer that ends.
+    time, a merge takes time linear in the slots that name or touch the buffer that ends.
+
+    Only slots are stored, as sorted lists of integers, which cost Python's garbage collector nothing:
+    what an instruction does to which value is read from its operands when somebody asks.
     """
 
     def __init__(self, f: IRFunction) -> None:
-        self.slots: list[list[Instruction]] = [[inst] for inst in f.instructions]
         self.alloc: dict[Value, int] = {}
         """The slot of every buffer's alloc."""
         self.dealloc: dict[Value, int] = {}
         """The slot of every buffer's dealloc."""
-        self._events: dict[Value, list[Event]] = {}
-        self._uses: dict[Value, dict[Instruction, int]] = {}
+        self._program = f.instructions
+        self._end = len(f.instructions)
+        self._changed: dict[int, list[Instruction]] = {}
+        self._touching: dict[Value, list[int]] = {}
+        self._naming: dict[Value, list[int]] = {}
         for index, inst in enumerate(f.instructions):
-            self._enter(index, inst)
+            if isinstance(inst, AllocInst):
+                self.alloc[inst.value] = index
+            elif isinstance(inst, DeallocInst):
+                self.dealloc[inst.buffer] = index
+            else:
+                self._enter(index, inst)
 
     def _enter(self, index: int, inst: Instruction) -> None:
-        if isinstance(inst, AllocInst):
-            self.alloc[inst.value] = index
-            return
-        if isinstance(inst, DeallocInst):
-            self.dealloc[inst.buffer] = index
-            return
-        accesses = [(ref.value, ref.access.reads, ref.access.writes) for ref in inst.operands]
+        values = [ref.value for ref in inst.operands]
         if inst.predicate is not None:
-            accesses.append((inst.predicate, True, False))
-        for value, reads, writes in accesses:
-            self._uses.setdefault(value, {})[inst] = index
+            values.append(inst.predicate)
+        for value in values:
+            _insert(self._naming, value, index)
             if not isinstance(inst, ViewInst):
-                event = Event(index, value, reads, writes)
-                self._events.setdefault(value.base, []).append(event)
+                _insert(self._touching, value.base, index)
 
     @property
     def program(self) -> list[Instruction]:
         """The instructions in the order of their slots."""
-        return [inst for slot in self.slots for inst in slot]
+        return [inst for index in range(self._end) for inst in self.slot(index)]
 
-    def of(self, value: Value) -> list[Event]:
-        """The events of the memory `value` lies in, in program order."""
-        return self._events.get(value.base, [])
+    def slot(self, index: int) -> Sequence[Instruction]:
+        """The instructions at `index`."""
+        changed = self._changed.get(index)
+        return self._program[index : index + 1] if changed is None else changed
+
+    def _edit(self, index: int) -> list[Instruction]:
+        return self._changed.setdefault(index, [self._program[index]])
+
+    def touching(self, value: Value) -> Sequence[int]:
+        """The slots of the instructions that touch the memory `value` lies in, in order."""
+        return self._touching.get(value.base, ())
 
     def first(self, value: Value) -> int:
-        """The slot of the first event of `value`'s memory."""
-        return self.of(value)[0].index
+        """The first of `touching`."""
+        return self.touching(value)[0]
 
     def last(self, value: Value) -> int:
-        """The slot of the last event of `value`'s memory."""
-        return self.of(value)[-1].index
+        """The last of `touching`."""
+        return self.touching(value)[-1]
 
-    def between(self, value: Value, start: int, stop: int) -> list[Event]:
+    def between(self, value: Value, start: int, stop: int) -> Iterator[Event]:
         """The events of `value`'s memory at slots from `start` up to, but not including, `stop`."""
-        return events_between(self.of(value), start, stop)
+        slots, base = self.touching(value), value.base
+        for place in range(bisect_left(slots, start), bisect_left(slots, stop)):
+            yield from self._at(slots[place], base)
 
     def within(self, value: Value, start: int, stop: int) -> Iterator[Event]:
         """Those of `between` that touch bytes of `value` itself."""
         return (e for e in self.between(value, start, stop) if e.value.overlaps(value))
 
+    def last_write(self, value: Value, index: int) -> int:
+        """The last slot before `index` whose instruction writes the memory of `value`; -1 if there is none."""
+        slots, base = self.touching(value), value.base
+        earlier = (slots[place] for place in reversed(range(bisect_left(slots, index))))
+        return next((i for i in earlier if any(event.writes for event in self._at(i, base))), -1)
+
+    def is_written_elsewhere(self, value: Value, index: int) -> bool:
+        """Whether an instruction at another slot than `index` writes the memory of `value`."""
+        events = self.between(value, 0, self._end)
+        return any(event.writes and event.index != index for event in events)
+
+    def _at(self, index: int, base: Value) -> Iterator[Event]:
+        for inst in self.slot(index):
+            if isinstance(inst, AllocInst | DeallocInst | ViewInst):
+                continue
+            for ref in inst.operands:
+                if ref.value.base is base:
+                    yield Event(index, ref.value, ref.access.reads, ref.access.writes)
+            if inst.predicate is not None and inst.predicate.base is base:
+                yield Event(index, inst.predicate, True, False)
+
     def used_before(self, value: Value, index: int) -> bool:
         """Whether an instruction before slot `index`, be it a view, names `value`."""
-        return any(slot < index for slot in self._uses.get(value, {}).values())
+        return any(slot < index for slot in self._naming.get(value, [])[:1])
 
     def forget(self, index: int, inst: Instruction) -> None:
         """Removes `inst` from slot `index`, with its events."""
-        self.slots[index].remove(inst)
-        for value in {ref.value: None for ref in inst.operands}:
-            events = self._events[value.base]
-            first = bisect_left(events, index, key=_index)
-            del events[first : bisect_left(events, index + 1, first, key=_index)]
-            del self._uses[value][inst]
+        self._edit(index).remove(inst)
+        for ref in inst.operands:
+            _remove(self._naming[ref.value], index)
+            _remove(self._touching[ref.value.base], index)
 
     def merge(self, old: Value, new: Value) -> None:
         """Makes everything that names the buffer `old` name `new` instead, and ends the life of `old`.
@@ -149,28 +171,25 @@ class Events:
         `old` is an allocated buffer; `new` is of the same type, lies in other memory, and is made
         before every use of `old`. The memory of `new` lives on until `old` would have died.
         """
-        events = self._events.pop(old, [])
-        self._end(old, new.base)
-        uses = self._uses.pop(old, {})
-        for inst in uses:
-            inst.replace_value(old, new)
-        self._uses.setdefault(new, {}).update(uses)
-        target = self._events.setdefault(new.base, [])
-        for event in events:
-            value = new if event.value is old else event.value
-            insort(target, Event(event.index, value, event.reads, event.writes), key=_index)
+        self._end_life(old, new.base)
+        for index in self._naming.pop(old, []):
+            for inst in self.slot(index):
+                inst.replace_value(old, new)
+            _insert(self._naming, new, index)
+        for index in self._touching.pop(old, []):
+            _insert(self._touching, new.base, index)
 
-    def _end(self, old: Value, base: Value) -> None:
+    def _end_life(self, old: Value, base: Value) -> None:
         start, stop = self.alloc.pop(old), self.dealloc.pop(old)
-        self.slots[start] = [inst for inst in self.slots[start] if inst is not old.definition]
+        self._changed[start] = [inst for inst in self.slot(start) if inst is not old.definition]
         self._take_dealloc(stop, old)
         before = self.dealloc.get(base, stop)
         if before < stop:
-            self.slots[stop].append(self._take_dealloc(before, base))
+            self._edit(stop).append(self._take_dealloc(before, base))
             self.dealloc[base] = stop
 
     def _take_dealloc(self, index: int, buffer: Value) -> Instruction:
-        slot = self.slots[index]
+        slot = self._edit(index)
         at = next(
             i
             for i, inst in enumerate(slot)
@@ -178,14 +197,37 @@ class Events:
         )
         return slot.pop(at)
 
+    def hoist(self, buffer: Value, index: int) -> None:
+        """Moves the alloc of `buffer` to the beginning of slot `index`."""
+        alloc = buffer.definition
+        assert alloc is not None
+        self._edit(self.alloc[buffer]).remove(alloc)
+        self._edit(index).insert(0, alloc)
+        self.alloc[buffer] = index
+
     def stand_in(self, buffer: Value, view: ViewInst) -> None:
         """Puts `view` before the alloc of `buffer`, to be merged with it."""
         index = self.alloc[buffer]
-        slot = self.slots[index]
+        slot = self._edit(index)
         slot.insert(next(i for i, inst in enumerate(slot) if inst is buffer.definition), view)
-        self._uses.setdefault(view.source, {})[view] = index
+        _insert(self._naming, view.source, index)
 
     def append(self, index: int, view: ViewInst) -> None:
         """Adds `view` at the end of slot `index`."""
-        self.slots[index].append(view)
-        self._uses.setdefault(view.source, {})[view] = index
+        self._edit(index).append(view)
+        _insert(self._naming, view.source, index)
+
+
+def _insert(table: dict[Value, list[int]], value: Value, index: int) -> None:
+    """Enters `index` in the sorted list of `value`, once."""
+    slots = table.setdefault(value, [])
+    place = bisect_left(slots, index)
+    if slots[place : place + 1] != [index]:
+        slots.insert(place, index)
+
+
+def _remove(slots: list[int], index: int) -> None:
+    """Takes `index` from a sorted list, if it is there."""
+    place = bisect_left(slots, index)
+    if slots[place : place + 1] == [index]:
+        del slots[place]

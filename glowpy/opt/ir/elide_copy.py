@@ -8,7 +8,7 @@ from typing import ClassVar
 from glowpy.ir.insts_gen import CopyInst, ViewInst
 from glowpy.ir.irfunction import IRFunction
 from glowpy.ir.liveness import Events
-from glowpy.ir.value import Value, WeightVar
+from glowpy.ir.value import WeightVar
 from glowpy.passes import IRPass, PassContext
 
 __all__ = ["ElideCopyPass"]
@@ -34,6 +34,8 @@ class ElideCopyPass(IRPass):
     def run(self, f: IRFunction, ctx: PassContext) -> bool:
         """Tries every copy once, in program order. Linear but for the events of copied buffers."""
         del ctx
+        if not any(isinstance(inst, CopyInst) for inst in f.instructions):
+            return False
         events = Events(f)
         changed = False
         for index, inst in enumerate(f.instructions):
@@ -87,13 +89,9 @@ def _retarget(f: IRFunction, events: Events, index: int, copy: CopyInst) -> None
 def _propagates(events: Events, index: int, copy: CopyInst) -> bool:
     """Whether all readers of the result, which only the copy writes, may read the input."""
     result, source = copy.result, copy.input
-    if result not in events.alloc or _written_but_at(events, result, index):
+    if result not in events.alloc or events.is_written_elsewhere(result, index):
         return False
     if events.used_before(result, index):
         return False
     last = events.last(result)
     return not any(event.writes for event in events.within(source, index + 1, last + 1))
-
-
-def _written_but_at(events: Events, value: Value, index: int) -> bool:
-    return any(event.writes and event.index != index for event in events.of(value))

@@ -40,6 +40,8 @@ class PeepholePass(IRPass):
     def run(self, f: IRFunction, ctx: PassContext) -> bool:
         """Linear time."""
         del ctx
+        if not any(isinstance(inst, MaxPoolWithArgmaxInst) for inst in f.instructions):
+            return False
         lives = lifetimes(f)
         program: list[Instruction] = []
         for inst in f.instructions:

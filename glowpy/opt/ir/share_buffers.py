@@ -51,7 +51,7 @@ class ShareBuffersPass(IRPass):
                 continue
             result = inst.operands[0].value
             candidates = [v for v in _dying_inputs(events, index, inst) if v.type == result.type]
-            candidates.sort(key=lambda value: _last_write(events, value, index))
+            candidates.sort(key=lambda value: events.last_write(value, index))
             while candidates and not _share(events, index, candidates[-1], result):
                 candidates.pop()
             changed |= bool(candidates)
@@ -73,11 +73,6 @@ def _dying_inputs(events: Events, index: int, inst: Instruction) -> list[Value]:
         and events.last(value) == index
         and all(value.same_memory(other) or not value.overlaps(other) for other in inputs)
     ]
-
-
-def _last_write(events: Events, value: Value, index: int) -> int:
-    earlier = (e.index for e in reversed(events.of(value)) if e.writes and e.index < index)
-    return next(earlier, -1)
 
 
 def _share(events: Events, index: int, value: Value, result: Value) -> bool:

@@ -37,6 +37,8 @@ class ViewExtractPass(IRPass):
     def run(self, f: IRFunction, ctx: PassContext) -> bool:
         """Tries every extract once, in program order."""
         del ctx
+        if not any(isinstance(inst, ExtractTensorInst) for inst in f.instructions):
+            return False
         events = Events(f)
         changed = False
         for index, inst in enumerate(f.instructions):
@@ -75,7 +77,7 @@ def _stays(events: Events, index: int, inst: ExtractTensorInst) -> bool:
     result = inst.result
     if result not in events.alloc or events.used_before(result, index):
         return False
-    if any(event.writes and event.index != index for event in events.of(result)):
+    if events.is_written_elsewhere(result, index):
         return False
     last = events.last(result)
     return not any(event.writes for event in events.within(inst.input, index + 1, last + 1))

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import ClassVar
 
 from glowpy.ir.insts_gen import InsertTensorInst, ViewInst
 from glowpy.ir.irfunction import IRFunction
-from glowpy.ir.liveness import Event, Events, events_between
+from glowpy.ir.liveness import Event, Events
 from glowpy.ir.value import Value, WeightVar
-from glowpy.opt.boxes import all_disjoint, contiguous_offset, disjoint
+from glowpy.opt.boxes import Box, all_disjoint, contiguous_offset, disjoint
 from glowpy.passes import IRPass, PassContext
 
 __all__ = ["ViewInsertPass"]
@@ -42,18 +45,22 @@ class ViewInsertPass(IRPass):
     def run(self, f: IRFunction, ctx: PassContext) -> bool:
         """Tries every insert once, in program order. Linear but for the events of merged buffers."""
         del ctx
+        inserts = {i: x for i, x in enumerate(f.instructions) if isinstance(x, InsertTensorInst)}
+        if not inserts:
+            return False
         events = Events(f)
-        rivals = _Rivals(f, events)
+        rivals = _Rivals(inserts, events)
         changed = False
-        for index, inst in enumerate(f.instructions):
-            if not isinstance(inst, InsertTensorInst):
-                continue
+        for index, inst in inserts.items():
             if _start(inst) >= 0 and _free(events, rivals, index, inst):
                 _place(f, events, index, inst)
                 changed = True
         if changed:
             f.replace_instructions(events.program)
         return changed
+
+
+_index = attrgetter("index")
 
 
 class _Rivals:
@@ -63,28 +70,29 @@ class _Rivals:
     the events that are neither inserts nor came from tensors that write into their places by now.
     """
 
-    def __init__(self, f: IRFunction, events: Events) -> None:
+    def __init__(self, inserts: Mapping[int, InsertTensorInst], events: Events) -> None:
         self._events = events
-        inserts: dict[Value, dict[int, InsertTensorInst]] = {}
-        for index, inst in enumerate(f.instructions):
-            if isinstance(inst, InsertTensorInst) and inst.result.source is None:
-                inserts.setdefault(inst.result, {})[index] = inst
-        self._others = {
-            result: [
-                event
-                for event in events.of(result)
-                if event.value is not result or event.index not in own
-            ]
-            for result, own in inserts.items()
-            if all_disjoint((inst.offsets, inst.input.type.shape) for inst in own.values())
-        }
+        by_result: dict[Value, dict[int, Box]] = {}
+        for index, inst in inserts.items():
+            if inst.result.source is None:
+                box = (inst.offsets, inst.input.type.shape)
+                by_result.setdefault(inst.result, {})[index] = box
+        self._others: dict[Value, list[Event]] = {}
+        for result, own in by_result.items():
+            if all_disjoint(own.values()):
+                self._others[result] = [
+                    event
+                    for event in events.between(result, 0, events.last(result) + 1)
+                    if event.value is not result or event.index not in own
+                ]
 
-    def between(self, result: Value, start: int, stop: int) -> list[Event]:
+    def between(self, result: Value, start: int, stop: int) -> Iterable[Event]:
         """Those at slots from `start` up to, but not including, `stop`."""
         others = self._others.get(result)
         if others is None:
             return self._events.between(result, start, stop)
-        return events_between(others, start, stop)
+        first = bisect_left(others, start, key=_index)
+        return others[first : bisect_left(others, stop, first, key=_index)]
 
 
 def _start(inst: InsertTensorInst) -> int:
@@ -103,8 +111,8 @@ def _free(events: Events, rivals: _Rivals, index: int, inst: InsertTensorInst) -
     first, last = events.first(buffer), events.last(buffer)
     if any(event.writes for event in events.between(buffer, index + 1, last + 1)):
         return False
-    mine = {event.index for event in events.of(buffer)} - {index}
-    if any(events.between(result, slot, slot + 1) for slot in mine):
+    theirs = events.touching(result)
+    if any(slot != index and _contains(theirs, slot) for slot in events.touching(buffer)):
         return False
     return all(
         event.index == index
@@ -122,7 +130,7 @@ def _elsewhere(events: Events, event: Event, inst: InsertTensorInst) -> bool:
         return True
     if event.value.byte_offset + event.value.type.size <= start:
         return True
-    others = [each for each in events.slots[event.index] if isinstance(each, InsertTensorInst)]
+    others = [each for each in events.slot(event.index) if isinstance(each, InsertTensorInst)]
     box = (inst.offsets, inst.input.type.shape)
     return event.value is inst.result and any(
         other.result is inst.result and disjoint(box, (other.offsets, other.input.type.shape))
@@ -136,7 +144,7 @@ def _place(f: IRFunction, events: Events, index: int, inst: InsertTensorInst) ->
     events.forget(index, inst)
     slot = events.alloc[buffer]
     if result in events.alloc and events.alloc[result] > slot:
-        _hoist(events, result, slot)
+        events.hoist(result, slot)
     f.names.release(buffer.name)
     view = ViewInst(
         (result,),
@@ -149,10 +157,7 @@ def _place(f: IRFunction, events: Events, index: int, inst: InsertTensorInst) ->
     events.merge(buffer, view.value)
 
 
-def _hoist(events: Events, buffer: Value, slot: int) -> None:
-    alloc = buffer.definition
-    assert alloc is not None
-    before = events.alloc[buffer]
-    events.slots[before].remove(alloc)
-    events.slots[slot].insert(0, alloc)
-    events.alloc[buffer] = slot
+def _contains(slots: Sequence[int], index: int) -> bool:
+    """Whether `index` is in a sorted list."""
+    place = bisect_left(slots, index)
+    return place < len(slots) and slots[place] == index
