@@ -95,7 +95,14 @@ _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 _RULES = ("glowpy.ops", "glowpy.backends.cpu.interpret")
 """What the tables of rules are filled from: the operators, and what backends' own instructions mean."""
 
-Rules.fill = staticmethod(lambda: [import_module(name) for name in _RULES])
+
+def _fill() -> None:
+    for name in _RULES:
+        import_module(name)
+    Rules.fill = staticmethod(lambda: None)
+
+
+Rules.fill = staticmethod(_fill)
 
 
 if not TYPE_CHECKING:  # a type checker would take any name for a public one

@@ -53,7 +53,7 @@ class LowerPass(GraphPass):
             before = f.num_nodes
             with f.replacing(node):
                 replaced = rule(f, node)
-            work.extend(f.nodes[before:])
+            work.extend(f.newest(f.num_nodes - before))
             f.replace(node, replaced if isinstance(replaced, tuple) else (replaced,))
             changed = True
         return changed

@@ -7,6 +7,8 @@ Ullman's). Saves come last, so a placeholder is read before it is written.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from glowpy.core.schema import Trait
 from glowpy.graph.function import Function
 from glowpy.graph.node import Node
@@ -17,29 +19,23 @@ __all__ = ["schedule"]
 
 def schedule(f: Function) -> list[Node]:
     """All nodes of `f` in the order of execution. Deterministic; linear but for sorting the operands of each node."""
-    need = _memory_needs(f)
-    roots = [
-        node
-        for node in f.topological()
-        if node.has(Trait.SIDE_EFFECT) and not isinstance(node, SaveNode)
-    ]
-    roots += [
-        node
-        for node in f.topological()
-        if not any(r.num_users for r in node.results) and node not in roots
-    ]
-    roots.sort(key=lambda node: isinstance(node, SaveNode))
+    nodes = f.topological()
+    beyond = _beyond_results(nodes)
+    saves = [node for node in nodes if isinstance(node, SaveNode)]
+    effects = {node: None for node in nodes if node.has(Trait.SIDE_EFFECT)}
+    unused = {node: None for node in nodes if not any(r.num_users for r in node.results)}
+    roots = [node for node in {**effects, **unused} if not isinstance(node, SaveNode)] + saves
     done: set[Node] = set()
     order: list[Node] = []
     for root in roots:
         first = [v.node for _, v in root.operands()] if isinstance(root, SaveNode) else [root]
         for node in first:
-            _walk(node, need, done, order)
+            _walk(node, beyond, done, order)
     order += [node for node in roots if node not in done]
     return order
 
 
-def _walk(root: Node | None, need: dict[Node, int], done: set[Node], order: list[Node]) -> None:
+def _walk(root: Node | None, beyond: dict[Node, int], done: set[Node], order: list[Node]) -> None:
     """Post-order from `root`, the hungriest operand first."""
     stack: list[tuple[Node, bool]] = [(root, False)] if root is not None else []
     while stack:
@@ -52,24 +48,20 @@ def _walk(root: Node | None, need: dict[Node, int], done: set[Node], order: list
             continue
         stack.append((node, True))
         operands = {
-            v.node: None for _, v in node.operands() if v.node is not None and v.node not in done
+            v.node: None for v in node.operand_values if v.node is not None and v.node not in done
         }
-        by_need = sorted(operands, key=lambda operand: need[operand] - _result_size(operand))
-        stack.extend((operand, False) for operand in by_need)
+        stack.extend((operand, False) for operand in sorted(operands, key=beyond.__getitem__))
 
 
-def _result_size(node: Node) -> int:
-    return sum(result.type.size for result in node.results)
-
-
-def _memory_needs(f: Function) -> dict[Node, int]:
-    """Bytes alive at the worst moment while a node and all it needs is computed, hungriest first."""
-    need: dict[Node, int] = {}
-    for node in f.topological():
-        operands = {v.node: None for _, v in node.operands() if v.node is not None}
+def _beyond_results(nodes: Sequence[Node]) -> dict[Node, int]:
+    """Bytes alive beyond its results at the worst moment while a node and all it needs is computed, hungriest first."""
+    size = {node: sum(result.type.size for result in node.results) for node in nodes}
+    beyond: dict[Node, int] = {}
+    for node in nodes:
+        operands = {v.node: None for v in node.operand_values if v.node is not None}
         held = worst = 0
-        for operand in sorted(operands, key=lambda o: _result_size(o) - need[o]):
-            worst = max(worst, held + need[operand])
-            held += _result_size(operand)
-        need[node] = max(worst, held + _result_size(node))
-    return need
+        for operand in sorted(operands, key=lambda operand: -beyond[operand]):
+            worst = max(worst, held + beyond[operand] + size[operand])
+            held += size[operand]
+        beyond[node] = max(worst - size[node], held)
+    return beyond

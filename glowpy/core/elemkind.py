@@ -10,6 +10,23 @@ import numpy as np
 __all__ = ["ElemKind"]
 
 
+_DTYPES: dict[str, type[np.generic]] = {
+    "f16": np.float16,
+    "bf16": ml_dtypes.bfloat16,
+    "f32": np.float32,
+    "f64": np.float64,
+    "i8": np.int8,
+    "i16": np.int16,
+    "i32": np.int32,
+    "i64": np.int64,
+    "u8": np.uint8,
+    "u16": np.uint16,
+    "u32": np.uint32,
+    "u64": np.uint64,
+    "bool": np.bool_,
+}
+
+
 class ElemKind(Enum):
     """The kind of one element. The value is its spelling in every text form."""
 
@@ -27,20 +44,17 @@ class ElemKind(Enum):
     U64 = "u64"
     BOOL = "bool"
 
-    @property
-    def dtype(self) -> np.dtype[np.generic]:
-        """The numpy dtype that stores one element."""
-        return _DTYPES[self]
+    dtype: np.dtype[np.generic]
+    """The numpy dtype that stores one element."""
+    size: int
+    """Bytes per element."""
+    is_float: bool
+    """Whether elements are floating point."""
 
-    @property
-    def size(self) -> int:
-        """Bytes per element."""
-        return self.dtype.itemsize
-
-    @property
-    def is_float(self) -> bool:
-        """Whether elements are floating point."""
-        return self in _FLOATS
+    def __init__(self, spelling: str) -> None:
+        self.dtype = np.dtype(_DTYPES[spelling])
+        self.size = self.dtype.itemsize
+        self.is_float = spelling in ("f16", "bf16", "f32", "f64")
 
     @property
     def is_integer(self) -> bool:
@@ -74,21 +88,4 @@ class ElemKind(Enum):
         return _KINDS[np.dtype(dtype)]
 
 
-_FLOATS = frozenset({ElemKind.F16, ElemKind.BF16, ElemKind.F32, ElemKind.F64})
-
-_DTYPES: dict[ElemKind, np.dtype[np.generic]] = {
-    ElemKind.F16: np.dtype(np.float16),
-    ElemKind.BF16: np.dtype(ml_dtypes.bfloat16),
-    ElemKind.F32: np.dtype(np.float32),
-    ElemKind.F64: np.dtype(np.float64),
-    ElemKind.I8: np.dtype(np.int8),
-    ElemKind.I16: np.dtype(np.int16),
-    ElemKind.I32: np.dtype(np.int32),
-    ElemKind.I64: np.dtype(np.int64),
-    ElemKind.U8: np.dtype(np.uint8),
-    ElemKind.U16: np.dtype(np.uint16),
-    ElemKind.U32: np.dtype(np.uint32),
-    ElemKind.U64: np.dtype(np.uint64),
-    ElemKind.BOOL: np.dtype(np.bool_),
-}
-_KINDS = {dtype: kind for kind, dtype in _DTYPES.items()}
+_KINDS = {kind.dtype: kind for kind in ElemKind}

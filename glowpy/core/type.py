@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from glowpy.core.elemkind import ElemKind
 from glowpy.support.errors import UserError
@@ -70,16 +70,23 @@ class Type:
     kind: ElemKind
     shape: Shape
     quant: Quant | None = None
+    count: int = field(init=False, repr=False, compare=False)
+    """Number of elements."""
+    size: int = field(init=False, repr=False, compare=False)
+    """Bytes of all elements."""
 
     def __post_init__(self) -> None:
         if len(self.shape) > MAX_RANK:
             raise UserError(
                 f"expected a rank of at most {MAX_RANK}, got {len(self.shape)} in {self}"
             )
-        if any(dim < 0 for dim in self.shape):
+        if min(self.shape, default=0) < 0:
             raise UserError(f"expected dimensions of at least 0, got {self}")
-        if math.prod(max(dim, 1) for dim in self.shape) * self.kind.size > MAX_BYTES:
+        count = math.prod(self.shape)
+        if (count or math.prod(dim or 1 for dim in self.shape)) * self.kind.size > MAX_BYTES:
             raise UserError(f"shape overflows: {self} is larger than {MAX_BYTES} bytes")
+        object.__setattr__(self, "count", count)
+        object.__setattr__(self, "size", count * self.kind.size)
         if self.quant is not None:
             self._check_quant(self.quant)
 
@@ -106,16 +113,6 @@ class Type:
     def rank(self) -> int:
         """Number of dimensions."""
         return len(self.shape)
-
-    @property
-    def count(self) -> int:
-        """Number of elements."""
-        return math.prod(self.shape)
-
-    @property
-    def size(self) -> int:
-        """Bytes of all elements."""
-        return self.count * self.kind.size
 
     def with_shape(self, shape: Iterable[int]) -> Type:
         """The same kind and parameters in another shape.

@@ -291,8 +291,15 @@ class Function(Builder):
         done: set[Node] = set()
         order: list[Node] = []
         for root in self._nodes:
-            if root not in done:
-                _walk(root, done, order)
+            if root in done:
+                continue
+            for value in root.operand_values:
+                if value.node is not None and value.node not in done:
+                    _walk(root, done, order)
+                    break
+            else:
+                done.add(root)
+                order.append(root)
         return order
 
     def clone(self, name: str) -> Function:
@@ -335,10 +342,6 @@ class Function(Builder):
 
 def _walk(root: Node, done: set[Node], order: list[Node]) -> None:
     """Adds `root` to `order`, after what it needs and is not there yet."""
-    if all(value.node is None or value.node in done for value in root.operand_values):
-        done.add(root)
-        order.append(root)
-        return
     stack = [(root, iter(root.operand_values))]
     open_nodes = {root}
     while stack:

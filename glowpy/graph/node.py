@@ -45,10 +45,12 @@ Use: TypeAlias = "tuple[Node, int]"
 class NodeValue:
     """One typed value: result `index` of a node, or a storage. Compared by identity."""
 
-    __slots__ = ("_uses", "index", "producer", "type")
+    __slots__ = ("_uses", "index", "node", "producer", "type")
 
     def __init__(self, producer: Node | Storage, index: int, type: Type) -> None:
         self.producer = producer
+        self.node = producer if isinstance(producer, Node) else None
+        """The node that computes this value; None for a storage."""
         self.index = index
         self.type = type
         self._uses: dict[Use, None] = {}
@@ -60,11 +62,6 @@ class NodeValue:
             return self.producer.name
         assert isinstance(self.producer, Node)
         return f"{self.producer.name}.{self.producer.SCHEMA.results[self.index]}"
-
-    @property
-    def node(self) -> Node | None:
-        """The node that computes this value; None for a storage."""
-        return self.producer if isinstance(self.producer, Node) else None
 
     @property
     def constant(self) -> Constant | None:
@@ -85,6 +82,10 @@ class NodeValue:
     def num_users(self) -> int:
         """How many operands use this value."""
         return len(self._uses)
+
+    def is_used_as(self, node: Node, index: int) -> bool:
+        """Whether operand `index` of `node` uses this value, as far as the value knows."""
+        return (node, index) in self._uses
 
     def replace_all_uses_with(self, other: NodeValue) -> None:
         """Makes every user of this value use `other` instead. Raises InternalError if the types differ."""

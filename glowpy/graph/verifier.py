@@ -92,7 +92,7 @@ def _operands(f: Function, node: Node) -> Iterator[str]:
     if len(node.inputs) != len(schema.inputs) and not schema.variadic:
         yield f"expected {len(schema.inputs)} inputs, got {len(node.inputs)}"
     for index, value in node.operands():
-        if (node, index) not in value.uses:
+        if not value.is_used_as(node, index):
             yield f"%{value.name} does not list this node as a user"
         if value.node is not None and value.node not in f:
             yield f"operand %{value.name} belongs to another function"

@@ -21,7 +21,7 @@ class Rules(Generic[F]):
     """
 
     fill: ClassVar[Callable[[], object]] = staticmethod(lambda: None)
-    """Imports the modules with the rules of every table; cheap where they are imported already.
+    """Imports the modules with the rules of every table; does nothing after the first time.
 
     The package sets it, so that whoever begins at any module finds full tables, and programs that need no rules
     do not wait for them."""
