@@ -6,8 +6,8 @@ NodeOnly("Save", "Writes input to the placeholder output; the result of a functi
 NodeOnly("Reshape", "The same elements, in row-major order, in another shape.", inputs=["input"], traits=["typed", "shape_only"], quant="same")
 NodeOnly("Concat", "The inputs one after the other along dimension `axis`.", inputs=["inputs"], attrs=[integer("axis")], traits=["axes", "shape_only"], variadic=True, quant="rule")
 NodeOnly("Slice", "result[i] = input[starts + i * steps] in each dimension; steps may be negative.", inputs=["input"], attrs=[dimensions("starts"), dimensions("steps")], traits=["typed", "shape_only", "dimensionwise"], quant="same")
-NodeOnly("Pad", "input with `value` around it: pads are the begins, then the ends, of all dimensions; negative pads crop.", inputs=["input"], attrs=[dimensions("pads"), real("value")], traits=["dimensionwise"], quant="rule")
-Op("Splat", "`value` in every element.", inputs=[], attrs=[real("value")], traits=["typed"], quant="rule")
+NodeOnly("Pad", "input with `value` around it: pads are the begins, then the ends, of all dimensions; negative pads crop. A pad of a quantized input is the element nearest to the number `value`; the channel axis is not padded.", inputs=["input"], attrs=[dimensions("pads"), real("value")], traits=["dimensionwise"], quant="rule")
+Op("Splat", "`value` in every element. Quantized ones are the nearest to that number.", inputs=[], attrs=[real("value")], traits=["typed"], quant="rule")
 Op("Transpose", "Dimension i of the result is dimension shuffle[i] of the input.", inputs=["input"], attrs=[ints("shuffle")], traits=["shape_only"], kernel={"input": WIDTHS}, quant="same")
 Op("Broadcast", "input repeated to the result's shape, as numpy broadcasts; ranks are equal.", inputs=["input"], traits=["typed", "shape_only", "dimensionwise"], kernel={"input": WIDTHS}, quant="same")
 

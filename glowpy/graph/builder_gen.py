@@ -1212,7 +1212,7 @@ class Builder(ABC):
         result_type: Type | None = None,
         loc: Loc | None = None,
     ) -> nodes.PadNode:
-        """input with `value` around it: pads are the begins, then the ends, of all dimensions; negative pads crop."""
+        """input with `value` around it: pads are the begins, then the ends, of all dimensions; negative pads crop. A pad of a quantized input is the element nearest to the number `value`; the channel axis is not padded."""
         inputs = (input,)
         attrs: dict[str, Attr] = {
             "pads": tuple(pads),
@@ -1228,7 +1228,7 @@ class Builder(ABC):
         *,
         loc: Loc | None = None,
     ) -> nodes.SplatNode:
-        """`value` in every element."""
+        """`value` in every element. Quantized ones are the nearest to that number."""
         inputs = ()
         attrs: dict[str, Attr] = {
             "value": float(value),

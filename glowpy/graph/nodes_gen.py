@@ -1585,7 +1585,7 @@ class SliceNode(Node):
 
 @final
 class PadNode(Node):
-    """input with `value` around it: pads are the begins, then the ends, of all dimensions; negative pads crop.
+    """input with `value` around it: pads are the begins, then the ends, of all dimensions; negative pads crop. A pad of a quantized input is the element nearest to the number `value`; the channel axis is not padded.
 
     Declared in classgen/specs/shape.py.
     """
@@ -1607,7 +1607,7 @@ class PadNode(Node):
 
 @final
 class SplatNode(Node):
-    """`value` in every element.
+    """`value` in every element. Quantized ones are the nearest to that number.
 
     Declared in classgen/specs/shape.py.
     """

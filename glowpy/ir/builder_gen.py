@@ -792,7 +792,7 @@ class IRBuilder(ABC):
         result: Value,
         value: float,
     ) -> insts.SplatInst:
-        """`value` in every element."""
+        """`value` in every element. Quantized ones are the nearest to that number."""
         attrs: dict[str, Attr] = {
             "value": float(value),
         }

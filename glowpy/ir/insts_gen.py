@@ -1165,7 +1165,7 @@ class CumSumInst(Instruction):
 
 @final
 class SplatInst(Instruction):
-    """`value` in every element.
+    """`value` in every element. Quantized ones are the nearest to that number.
 
     Declared in classgen/specs/shape.py.
     """
