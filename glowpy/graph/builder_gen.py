@@ -392,7 +392,7 @@ class Builder(ABC):
         result_type: Type | None = None,
         loc: Loc | None = None,
     ) -> nodes.PowNode:
-        """lhs to the power of rhs."""
+        """lhs to the power of rhs, as IEEE 754's pow."""
         inputs = (
             lhs,
             rhs,

@@ -522,7 +522,7 @@ class DivNode(Node):
 
 @final
 class PowNode(Node):
-    """lhs to the power of rhs.
+    """lhs to the power of rhs, as IEEE 754's pow.
 
     Declared in classgen/specs/elementwise.py.
     """

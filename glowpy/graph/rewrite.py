@@ -1,7 +1,7 @@
 """The rewrite engine: rules for classes of nodes, and the worklist that applies them until none fits.
 
 A rule is a method of a rewrite pass. It takes one node and returns what replaces the node's first
-result, the node itself if it was changed in place, or None:
+result, the node itself if it was changed in place but for what it uses, or None:
 
     @rule
     def merge(self, f: Function, n: TransposeNode, why: Why) -> Replacement: ...

@@ -124,7 +124,7 @@ class IRBuilder(ABC):
         lhs: Value,
         rhs: Value,
     ) -> insts.PowInst:
-        """lhs to the power of rhs."""
+        """lhs to the power of rhs, as IEEE 754's pow."""
         attrs: dict[str, Attr] = {}
         operands = (
             result,

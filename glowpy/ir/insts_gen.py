@@ -208,7 +208,7 @@ class DivInst(Instruction):
 
 @final
 class PowInst(Instruction):
-    """lhs to the power of rhs.
+    """lhs to the power of rhs, as IEEE 754's pow.
 
     Declared in classgen/specs/elementwise.py.
     """

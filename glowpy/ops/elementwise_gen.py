@@ -146,7 +146,7 @@ def _differentiate_div(f: Function, n: nodes.DivNode, g: NodeValue) -> list[Oper
 
 @interpret(insts.PowInst)
 def _interpret_pow(result: Tensor, lhs: Tensor, rhs: Tensor) -> None:
-    numeric.store(result, lambda lhs, rhs: np.power(lhs, rhs), lhs, rhs)
+    numeric.store(result, lambda lhs, rhs: numeric.power(lhs, rhs), lhs, rhs)
 
 
 @differentiate(nodes.PowNode)

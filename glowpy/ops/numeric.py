@@ -12,7 +12,7 @@ from glowpy.core.elemkind import ElemKind
 from glowpy.core.tensor import Array, Tensor
 from glowpy.core.type import Type
 
-__all__ = ["convert", "divide", "erf", "select", "sigmoid", "store"]
+__all__ = ["convert", "divide", "erf", "power", "select", "sigmoid", "store"]
 
 
 def store(result: Tensor, function: Callable[..., Array], *inputs: Tensor) -> None:
@@ -30,6 +30,12 @@ def divide(lhs: Array, rhs: Array) -> Array:
     inexact = (lhs - floored * safe) != 0
     truncated = floored + (inexact & ((lhs < 0) != (safe < 0))).astype(lhs.dtype)
     return np.where(rhs == 0, 0, truncated).astype(lhs.dtype)
+
+
+def power(lhs: Array, rhs: Array) -> Array:
+    """IEEE 754's pow. Where numpy takes square roots for it, -0.0 and -infinity are other values."""
+    rooted = (rhs == 0.5) & ((lhs == 0) | (lhs == -np.inf))
+    return np.asarray(np.where(rooted, np.abs(lhs), np.power(lhs, rhs)))
 
 
 def select(condition: Array, lhs: Array, rhs: Array) -> Array:

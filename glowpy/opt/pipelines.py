@@ -8,9 +8,11 @@ from glowpy.opt.graph.cse import CsePass
 from glowpy.opt.graph.dce import DcePass
 from glowpy.opt.graph.fold_arithmetic import FoldArithmeticPass
 from glowpy.opt.graph.fold_batch_norm import FoldBatchNormPass
+from glowpy.opt.graph.fold_broadcast import FoldBroadcastPass
 from glowpy.opt.graph.fold_clip import FoldClipPass
 from glowpy.opt.graph.fold_concat import FoldConcatPass
 from glowpy.opt.graph.fold_convert import FoldConvertPass
+from glowpy.opt.graph.fold_power import FoldPowerPass
 from glowpy.opt.graph.fold_reshape import FoldReshapePass
 from glowpy.opt.graph.fold_select import FoldSelectPass
 from glowpy.opt.graph.fold_slice import FoldSlicePass
@@ -31,6 +33,7 @@ __all__ = ["GRAPH_DEFAULT", "GRAPH_PASSES", "IR_DEFAULT", "IR_PASSES", "LOCAL_RE
 
 LOCAL_REWRITES: tuple[RewritePass, ...] = (
     CanonicalOrderPass(),
+    FoldBroadcastPass(),
     FoldReshapePass(),
     FoldTransposePass(),
     SinkTransposePass(),
@@ -40,6 +43,7 @@ LOCAL_REWRITES: tuple[RewritePass, ...] = (
     FoldConvertPass(),
     FoldClipPass(),
     FoldArithmeticPass(),
+    FoldPowerPass(),
     MergePadPass(),
     FoldBatchNormPass(),
 )

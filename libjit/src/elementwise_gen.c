@@ -63,7 +63,7 @@ KERNEL u16_t libjit_div_u16(u16_t lhs, u16_t rhs) { return (u16_t)(rhs == 0 ? 0 
 KERNEL u32_t libjit_div_u32(u32_t lhs, u32_t rhs) { return (u32_t)(rhs == 0 ? 0 : lhs / rhs); }
 KERNEL u64_t libjit_div_u64(u64_t lhs, u64_t rhs) { return (u64_t)(rhs == 0 ? 0 : lhs / rhs); }
 
-/* lhs to the power of rhs (classgen/specs/elementwise.py) */
+/* lhs to the power of rhs, as IEEE 754's pow (classgen/specs/elementwise.py) */
 KERNEL f32_t libjit_pow_f32(f32_t lhs, f32_t rhs) { return (f32_t)(math_pow_f32(lhs, rhs)); }
 KERNEL f64_t libjit_pow_f64(f64_t lhs, f64_t rhs) { return (f64_t)(math_pow_f64(lhs, rhs)); }
 
