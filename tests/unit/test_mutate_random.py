@@ -53,6 +53,8 @@ def test_python_changes(source: str, results: list[str]) -> None:
         'raise ValueError(f"{n + 1}")',
         'yield VerifyError("é", n + 1)',
         "# a comment of 1 + 1",
+        "f(*a, **b)",
+        "{**a, 'é': [*b]}",
     ],
 )
 def test_what_is_not_changed(source: str) -> None:
@@ -128,9 +130,8 @@ def test_random_mutants_are_noticed_or_survive(checkout: Path, tmp_path: Path) -
     assert reach.tests(larger) == [LARGER]
     assert sorted(reach.tests(imported)) == [LARGER, TOTAL]
     assert reach.tests(unused) == []
-    outcomes = [try_random(workshop, m, reach, ["tests"]) for m in (total, larger, unused)]
+    outcomes = [try_random(workshop, m, reach, ["tests"]) for m in (larger, unused)]
     assert [(outcome.verdict, outcome.by) for outcome in outcomes] == [
-        (Verdict.NOTICED, TOTAL),
         (Verdict.SURVIVED, ""),
         (Verdict.NOT_REACHED, ""),
     ]

@@ -84,30 +84,49 @@ def _excluded(source: str) -> Iterator[Span]:
     """Where a change has no effect, or none but on a type checker, a reader or the text of an error."""
     lines = source.splitlines()
     for node in ast.walk(ast.parse(source)):
-        parts: list[ast.AST | None] = []
-        match node:
-            case ast.AnnAssign() | ast.arg():
-                parts = [node.annotation]
-            case ast.FunctionDef():
-                parts = [node.returns]
-            case ast.If(test=ast.Name("TYPE_CHECKING")):
-                parts = [node]
-            case ast.Assign(targets=[ast.Name("__all__")]):
-                parts = [node]
-            case ast.ClassDef():
-                parts = [*node.decorator_list]
-            case ast.Raise():
-                parts = [node]
-            case ast.Call(func=ast.Name(name)) if name.endswith("Error"):
-                parts = [node]
-            case _:
-                pass
-        yield from (_span(lines, part) for part in parts if part is not None)
+        yield from (_span(lines, part) for part in _untouched(node))
+        if isinstance(node, ast.Starred):  # its star is none of the expression's operators
+            (line, column), _ = _span(lines, node)
+            yield (line, column), (line, column + 1)
+        yield from (_stars(lines, mapping) for mapping in _unpacked(node))
 
 
-def _span(lines: list[str], node: ast.AST) -> Span:
+def _untouched(node: ast.AST) -> list[ast.expr | ast.stmt]:
+    match node:
+        case ast.AnnAssign(annotation=annotation) | ast.arg(annotation=ast.expr() as annotation):
+            return [annotation]
+        case ast.FunctionDef(returns=ast.expr() as returns):
+            return [returns]
+        case ast.ClassDef(decorator_list=decorators):
+            return list(decorators)
+        case ast.If(test=ast.Name("TYPE_CHECKING")) | ast.Assign(targets=[ast.Name("__all__")]):
+            return [node]
+        case ast.Raise():
+            return [node]
+        case ast.Call(func=ast.Name(name)) if name.endswith("Error"):
+            return [node]
+        case _:
+            return []
+
+
+def _unpacked(node: ast.AST) -> list[ast.expr]:
+    """The mappings that stand after two stars in a call or in a dictionary."""
+    match node:
+        case ast.Call():
+            return [keyword.value for keyword in node.keywords if keyword.arg is None]
+        case ast.Dict():
+            return [value for key, value in zip(node.keys, node.values, strict=True) if key is None]
+        case _:
+            return []
+
+
+def _stars(lines: list[str], mapping: ast.expr) -> Span:
+    (line, column), _ = _span(lines, mapping)
+    return (line, column - 2), (line, column)
+
+
+def _span(lines: list[str], node: ast.expr | ast.stmt) -> Span:
     """The place of a node, its columns in characters: `ast` counts the bytes of UTF-8."""
-    assert isinstance(node, (ast.expr, ast.stmt))
     assert node.end_lineno is not None
     assert node.end_col_offset is not None
 
