@@ -27,13 +27,15 @@ def read_listed(root: Path, only: Collection[str] = ()) -> list[Mutant]:
     """The listed mutants of a tree, or those of the names in `only`.
 
     Raises:
-        MutationError: an entry is malformed or stale (its `old` is not in the file exactly once), or a name is unknown.
-            The message has a line for each such entry.
+        MutationError: one of them is malformed or stale (its `old` is not in the file exactly once), or a name is
+            unknown. The message has a line for each such entry.
     """
     faults: list[str] = []
     mutants: dict[str, Mutant] = {}
     for path in sorted((root / FOLDER).glob("*.toml")):
         for entry in _entries(path):
+            if only and entry.get("id") not in only:
+                continue
             try:
                 mutant = _mutant(root, path.stem, entry)
                 if mutant.name in mutants:
@@ -44,11 +46,11 @@ def read_listed(root: Path, only: Collection[str] = ()) -> list[Mutant]:
                 mutants[mutant.name] = mutant
     if faults:
         raise MutationError("\n".join(faults))
-    if not mutants:
-        raise MutationError(f"no listed mutants in {FOLDER}")
     if unknown := sorted(set(only) - mutants.keys()):
         raise MutationError(f"no listed mutant {', '.join(unknown)}")
-    return [mutant for name, mutant in mutants.items() if not only or name in only]
+    if not mutants:
+        raise MutationError(f"no listed mutants in {FOLDER}")
+    return list(mutants.values())
 
 
 def _entries(path: Path) -> Iterator[Mapping[str, object]]:
