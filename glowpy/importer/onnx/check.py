@@ -8,6 +8,7 @@ import onnx
 from onnx import AttributeProto, defs
 
 from glowpy.core.type import Type
+from glowpy.importer.onnx.definition import is_defined, schema_of
 from glowpy.importer.onnx.registry import handler_of
 from glowpy.importer.onnx.source import domain_of
 from glowpy.importer.onnx.tensor import type_name
@@ -19,13 +20,6 @@ _SCHEMA_DOMAINS = frozenset(schema.domain for schema in defs.get_all_schemas())
 """The domains whose operators the onnx package knows; import functions of others stand for themselves."""
 
 
-def _schema(node: onnx.NodeProto, opset: int) -> defs.OpSchema | None:
-    try:
-        return defs.get_schema(node.op_type, opset, domain_of(node.domain))
-    except defs.SchemaError:
-        return None
-
-
 def _spell(node: onnx.NodeProto, opset: int) -> str:
     domain = domain_of(node.domain)
     return f"{domain}{'.' if domain else ''}{node.op_type} (opset {opset})"
@@ -35,9 +29,10 @@ def unsupported_reason(node: onnx.NodeProto, opset: int | None) -> str:
     """Why a node cannot be imported, whatever its inputs are; empty if it can."""
     if opset is None:
         return f"{node.op_type}: the model imports no opset of the domain '{node.domain}'"
-    if handler_of(domain_of(node.domain), node.op_type, opset) is None:
+    known = handler_of(domain_of(node.domain), node.op_type, opset) is not None
+    if not known and not is_defined(node, opset):
         return f"{_spell(node, opset)} is not supported"
-    schema = _schema(node, opset)
+    schema = schema_of(node, opset)
     if schema is not None and schema.deprecated:
         return f"{_spell(node, opset)} is not supported: the operator ended before this opset"
     if schema is None:
@@ -51,7 +46,7 @@ def unsupported_reason(node: onnx.NodeProto, opset: int | None) -> str:
 
 def structural_problems(node: onnx.NodeProto, opset: int) -> list[str]:
     """What is wrong with the number of inputs and outputs and with the attributes of a node that can be imported."""
-    schema = _schema(node, opset)
+    schema = schema_of(node, opset)
     if schema is None:
         return []
     found = []
@@ -82,7 +77,7 @@ def check_types(node: onnx.NodeProto, opset: int, types: Sequence[Type | None]) 
 
     None among the types stands for a sequence, or for an input that is not given.
     """
-    schema = _schema(node, opset)
+    schema = schema_of(node, opset)
     if schema is None:
         return
     allowed = {each.type_param_str: each.allowed_type_strs for each in schema.type_constraints}

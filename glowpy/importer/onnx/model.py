@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from typing import TypeAlias
 
 import numpy as np
 import onnx
@@ -25,7 +26,7 @@ from glowpy.graph.function import Module
 from glowpy.graph.node import NodeValue, Placeholder, value_of
 from glowpy.graph.verifier import verify_module
 from glowpy.importer.onnx.check import check_types, structural_problems, unsupported_reason
-from glowpy.importer.onnx.expand import expand
+from glowpy.importer.onnx.definition import definition_of
 from glowpy.importer.onnx.node import (
     OnnxNode,
     Result,
@@ -37,12 +38,15 @@ from glowpy.importer.onnx.node import (
 from glowpy.importer.onnx.order import in_order
 from glowpy.importer.onnx.registry import handler_of
 from glowpy.importer.onnx.signature import ValueInfo, bind, value_info
-from glowpy.importer.onnx.source import Source, domain_of, read_source
+from glowpy.importer.onnx.source import MAX_NODES, Source, domain_of, read_source
 from glowpy.importer.onnx.tensor import decode, decode_sparse
 from glowpy.support.errors import Diagnostic, InternalError, UnsupportedError, UserError
 from glowpy.support.loc import Loc
 
 __all__ = ["OnnxModel", "load", "read_model"]
+
+Item: TypeAlias = Value | TensorSequence
+"""What a name of the graph stands for."""
 
 FOLD_BYTES = 1 << 26
 """Known results of more bytes than this are computed at run time; they would only make the program large."""
@@ -73,7 +77,7 @@ def load(
 
 def read_model(model: str | Path | bytes | onnx.ModelProto) -> OnnxModel:
     """Reads and checks a model, without shapes. Raises what `load` raises."""
-    found = OnnxModel(expand(read_source(model)))
+    found = OnnxModel(read_source(model))
     found.check()
     return found
 
@@ -212,8 +216,10 @@ class _Build:
     types: list[Type]
     values: Mapping[str, Array]
     module: Module = field(default_factory=Module)
-    environment: dict[str, Value | TensorSequence] = field(default_factory=dict)
+    environment: dict[str, Item] = field(default_factory=dict)
     errors: list[UserError] = field(default_factory=list)
+    num_defined: int = 0
+    """Nodes that stand for others by definition."""
 
     def __post_init__(self) -> None:
         placeholders = self._inputs()
@@ -251,30 +257,25 @@ class _Build:
         opset = self.model.source.opsets[domain_of(node.domain)]
         loc = self.model.loc(index, node)
         try:
-            types = [None if v is None or isinstance(v, TensorSequence) else v.type for v in inputs]
-            check_types(node, opset, types)
             results = self._results(node, loc, opset, inputs)
         except ValueNeededError as error:
             self.errors.append(error)
-            return
         except UserError as error:
             self.errors.append(_located(error, loc, f"{node.op_type}: "))
-            return
-        for name, result in zip(node.output, results, strict=False):
-            if name:
-                self.environment[name] = result
+        else:
+            self.environment |= results
 
     def _results(
-        self,
-        node: onnx.NodeProto,
-        loc: Loc,
-        opset: int,
-        inputs: list[Value | TensorSequence | None],
-    ) -> list[Value | TensorSequence]:
+        self, node: onnx.NodeProto, loc: Loc, opset: int, inputs: list[Item | None]
+    ) -> dict[str, Item]:
+        """What a node computes, by the names of its outputs."""
+        types = [None if v is None or isinstance(v, TensorSequence) else v.type for v in inputs]
+        check_types(node, opset, types)
         handler = handler_of(domain_of(node.domain), node.op_type, opset)
-        assert handler is not None  # OnnxModel.check
+        if handler is None:
+            return self._defined(node, loc, opset, inputs)
 
-        def imported(scope: Scope) -> list[Value | TensorSequence]:
+        def imported(scope: Scope) -> list[Item]:
             with scope.f.at(loc):
                 found = handler(OnnxNode(node, loc, opset, inputs, scope))
             results = found if isinstance(found, tuple) else (found,)
@@ -282,15 +283,45 @@ class _Build:
                 raise InternalError(f"{node.op_type}: import function returns too few results")
             return [_value(result) for result in results]
 
+        folded = None
         if all(value is None or isinstance(value, Tensor) for value in inputs):
             folded = self._folded(imported)
-            if folded is not None:
-                return folded
-        return imported(self.scope)
+        results = imported(self.scope) if folded is None else folded
+        return {name: item for name, item in zip(node.output, results, strict=False) if name}
 
-    def _folded(
-        self, imported: Callable[[Scope], list[Value | TensorSequence]]
-    ) -> list[Value | TensorSequence] | None:
+    def _defined(
+        self,
+        node: onnx.NodeProto,
+        loc: Loc,
+        opset: int,
+        inputs: list[Item | None],
+    ) -> dict[str, Item]:
+        """What the nodes compute by which ONNX defines an operator. Their errors begin with their operators."""
+        definition = definition_of(node, opset, inputs)
+        self.num_defined += len(definition.nodes)
+        if self.num_defined > MAX_NODES:
+            raise UserError(
+                f"expected at most {MAX_NODES} nodes, with definitions in place of operators"
+            )
+        known = {
+            name: item for name, item in zip(node.input, inputs, strict=True) if item is not None
+        }
+        opsets = self.model.source.opsets | definition.opsets
+        for inner in definition.nodes:
+            operands = [known.get(name) for name in inner.input]
+            own = opsets.get(domain_of(inner.domain))
+            reason = unsupported_reason(inner, own)
+            if reason or own is None:
+                raise UnsupportedError(reason)
+            try:
+                known |= self._results(inner, loc, own, operands)
+            except ValueNeededError:
+                raise
+            except UserError as error:
+                raise _located(error, Loc(), f"{inner.op_type}: ") from None
+        return {name: known[name] for name in node.output if name}
+
+    def _folded(self, imported: Callable[[Scope], list[Item]]) -> list[Item] | None:
         """What a node with known inputs computes; None if that is too much to keep."""
         f = Module().create_function("fold")
         results = imported(Scope(f, self.model.source.folder))
@@ -335,11 +366,11 @@ class _Build:
             self.scope.f.create_save(f"save_{info.name}", operand, target, loc=loc)
 
 
-def _holds_nodes(value: Value | TensorSequence) -> bool:
+def _holds_nodes(value: Item) -> bool:
     return isinstance(value, TensorSequence) and not all(
         isinstance(item, Tensor) for item in value.items
     )
 
 
-def _value(result: Result) -> Value | TensorSequence:
+def _value(result: Result) -> Item:
     return result if isinstance(result, Tensor | TensorSequence) else value_of(result)

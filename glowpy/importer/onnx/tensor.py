@@ -15,7 +15,7 @@ from glowpy.core.tensor import Array, Tensor
 from glowpy.core.type import Type
 from glowpy.support.errors import UnsupportedError, UserError
 
-__all__ = ["decode", "decode_sparse", "kind_of", "type_name"]
+__all__ = ["decode", "decode_sparse", "elem_type_of", "kind_of", "type_name"]
 
 _KINDS: dict[int, ElemKind] = {
     TensorProto.FLOAT16: ElemKind.F16,
@@ -72,6 +72,11 @@ def kind_of(elem_type: int) -> ElemKind:
             note=f"supported are {', '.join(_NAMES.values())}",
         )
     return found
+
+
+def elem_type_of(kind: ElemKind) -> int:
+    """The ONNX element type of a kind."""
+    return next(elem_type for elem_type, known in _KINDS.items() if known is kind)
 
 
 def type_name(kind: ElemKind) -> str:

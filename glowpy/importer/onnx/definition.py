@@ -1,0 +1,159 @@
+"""Operators that ONNX itself defines by simpler ones: the definition stands for those without an import function.
+
+The definition is taken for one node at a time, with the types that its inputs have by then: many of them depend on
+shapes, or on which inputs are given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import onnx
+from onnx import defs, helper
+
+from glowpy.core.type import Type
+from glowpy.importer.onnx.node import TensorSequence, Value
+from glowpy.importer.onnx.source import domain_of
+from glowpy.importer.onnx.tensor import elem_type_of
+from glowpy.support.errors import UnsupportedError, UserError
+
+__all__ = ["Definition", "definition_of", "is_defined", "schema_of"]
+
+
+@dataclass(frozen=True)
+class Definition:
+    """What stands for a node: nodes in order, which read and write the names that the node has.
+
+    `opsets` are those of their domains, as far as they are not the model's.
+    """
+
+    nodes: Sequence[onnx.NodeProto]
+    opsets: dict[str, int]
+
+
+def schema_of(node: onnx.NodeProto, opset: int) -> defs.OpSchema | None:
+    """What the onnx package knows of an operator; None if it knows nothing."""
+    try:
+        return defs.get_schema(node.op_type, opset, domain_of(node.domain))
+    except defs.SchemaError:
+        return None
+
+
+def is_defined(node: onnx.NodeProto, opset: int) -> bool:
+    """Whether ONNX defines the operator by others."""
+    schema = schema_of(node, opset)
+    return schema is not None and bool(_versions(schema))
+
+
+def _versions(schema: defs.OpSchema) -> list[int]:
+    """The opsets in whose operators the definition is written."""
+    plain: list[int] = schema.function_opset_versions  # type: ignore[attr-defined]
+    dependent: list[int] = schema.context_dependent_function_opset_versions  # type: ignore[attr-defined]
+    return [*plain, *dependent]
+
+
+def definition_of(
+    node: onnx.NodeProto, opset: int, inputs: Sequence[Value | TensorSequence | None]
+) -> Definition:
+    """The definition of a node with these inputs; None stands for one that is not given.
+
+    Raises UserError if an input is missing, UnsupportedError with what the onnx package says if it cannot write
+    the definition.
+    """
+    schema = schema_of(node, opset)
+    assert schema is not None
+    for index, value in enumerate(inputs):  # it would crash the onnx package
+        formal = schema.inputs[min(index, len(schema.inputs) - 1)]
+        if value is None and formal.option is not defs.OpSchema.FormalParameterOption.Optional:
+            raise UserError(f"expected a value as input {index}, got none")
+    complete = _with_defaults(node, schema)
+    try:
+        content = _content(schema, complete, opset, [_type_of(value) for value in inputs])
+    except (RuntimeError, ValueError) as error:  # what the C++ side throws
+        raise UnsupportedError(f"ONNX gives no definition for this node: {error}") from None
+    function = onnx.FunctionProto()
+    function.ParseFromString(content)
+    opsets = {domain_of(entry.domain): entry.version for entry in function.opset_import}
+    return Definition(_instantiated(function, complete), opsets)
+
+
+def _content(
+    schema: defs.OpSchema, node: onnx.NodeProto, opset: int, types: Sequence[bytes]
+) -> bytes:
+    """The serialized definition, in operators of the newest opset that is not newer than the model's."""
+    version = max(version for version in _versions(schema) if version <= opset)
+    content: bytes
+    if schema.has_context_dependent_function:  # type: ignore[attr-defined]
+        content = schema.get_context_dependent_function_with_opset_version(  # type: ignore[attr-defined]
+            version, node.SerializeToString(), types
+        )
+    else:
+        content = schema.get_function_with_opset_version(version)  # type: ignore[attr-defined]
+    return content
+
+
+def _type_of(value: Value | TensorSequence | None) -> bytes:
+    """A serialized TypeProto; empty for what is not given."""
+    if value is None:
+        return b""
+    if isinstance(value, TensorSequence):
+        items = [_tensor_type(item.type) for item in value.items] or [onnx.TypeProto()]
+        proto = helper.make_sequence_type_proto(items[0])
+    else:
+        proto = _tensor_type(value.type)
+    content: bytes = proto.SerializeToString()
+    return content
+
+
+def _tensor_type(type: Type) -> onnx.TypeProto:
+    return helper.make_tensor_type_proto(elem_type_of(type.kind), type.shape)
+
+
+def _with_defaults(node: onnx.NodeProto, schema: defs.OpSchema) -> onnx.NodeProto:
+    """A copy with all attributes that have a default: definitions do not know it."""
+    complete = onnx.NodeProto()
+    complete.CopyFrom(node)
+    present = {attribute.name for attribute in node.attribute}
+    for name, attribute in schema.attributes.items():
+        if name not in present and attribute.default_value.name:
+            complete.attribute.append(attribute.default_value)
+    return complete
+
+
+def _instantiated(function: onnx.FunctionProto, node: onnx.NodeProto) -> list[onnx.NodeProto]:
+    """The nodes that the outputs of `node` need, with its names and attributes."""
+    names = _names(function, node)
+    values = {attribute.name: attribute for attribute in node.attribute}
+    needed = {name for name in node.output if name}
+    first = next(iter(node.output))
+    kept: list[onnx.NodeProto] = []
+    for inner in reversed(function.node):
+        inputs = [names.get(name, "") for name in inner.input]
+        outputs = [names.get(name, "") for name in inner.output]
+        if needed.isdisjoint(outputs):
+            continue
+        needed.update(inputs)
+        name = node.name if outputs[0] == first else ""
+        copy = helper.make_node(inner.op_type, inputs, outputs, name, domain=inner.domain)
+        for attribute in inner.attribute:
+            value = values.get(attribute.ref_attr_name) if attribute.ref_attr_name else attribute
+            if value is not None:
+                copy.attribute.add().CopyFrom(value)
+                copy.attribute[-1].name = attribute.name
+        kept.append(copy)
+    return kept[::-1]
+
+
+def _names(function: onnx.FunctionProto, node: onnx.NodeProto) -> dict[str, str]:
+    """Names in the definition -> names outside of it; inputs that are not given have none."""
+    outer = {*node.input, *node.output}
+    prefix = node.name or next(name for name in node.output if name)
+    names = dict.fromkeys(function.input, "")
+    names |= dict(zip(function.input, node.input, strict=False))
+    for name in (output for inner in function.node for output in inner.output if output):
+        names[name] = f"{prefix}_{name}"
+        while names[name] in outer:
+            names[name] += "_"
+    names |= {own: name for own, name in zip(function.output, node.output, strict=False) if name}
+    return names
