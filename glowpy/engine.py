@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from glowpy.backend import Backend, CompiledFunction, CompileOptions
 from glowpy.backends.cpu.backend import CpuBackend
 from glowpy.backends.interpreter.backend import InterpreterBackend
-from glowpy.core.tensor import Tensor
+from glowpy.backends.interpreter.evaluate import evaluate
 from glowpy.graph.function import Function, Module
 from glowpy.passes import PassContext
-from glowpy.recipe import Compilation, build_program, generate_ir, reference_recipe
+from glowpy.recipe import Compilation
 from glowpy.support.errors import UserError
 
 __all__ = [
@@ -37,19 +37,6 @@ def backend_class(name: str) -> type[Backend]:
 def backend_of(name: str) -> Backend:
     """The backend called `name`, with its default options. Raises UserError if there is none."""
     return backend_class(name)()
-
-
-def evaluate(f: Function) -> list[Tensor]:
-    """Runs a function that reads only constants, on the interpreter; the tensors of its saves in order."""
-    backend = InterpreterBackend()
-    module = f.module.clone()
-    twin = module.function(f.name)
-    ctx = PassContext(evaluate)
-    reference_recipe(backend).run(twin, ctx)
-    program = build_program(twin, generate_ir(twin, backend, ctx), backend, ctx)
-    instance = backend.compile(program, CompileOptions()).instance()
-    instance.run()
-    return [Tensor(output.type, instance[output.original]) for output in f.outputs]
 
 
 def context(options: CompileOptions) -> PassContext:

@@ -32,14 +32,17 @@ scratch: Rules[Callable[..., tuple[Type, ...]]] = Rules(
 """`@scratch(XNode)` functions take the node and return the types of its instruction's scratch operands."""
 
 
+_CORE: dict[str, type[Instruction]] = {cls.SCHEMA.mnemonic: cls for cls in INSTS}
+
+
 class IRGen:
     """What a rule may use: the IR function under construction, and the memory of every value generated so far."""
 
-    def __init__(self, ir: IRFunction, instructions: Sequence[type[Instruction]]) -> None:
+    def __init__(self, ir: IRFunction, instructions: Sequence[type[Instruction]] = ()) -> None:
         self.ir = ir
         self._values: dict[NodeValue, Value] = {}
         self._set_aside: dict[NodeValue, Value] = {}
-        self._classes = {cls.SCHEMA.mnemonic: cls for cls in (*INSTS, *instructions)}
+        self._classes = {**_CORE, **{cls.SCHEMA.mnemonic: cls for cls in instructions}}
 
     def value(self, operand: NodeValue) -> Value:
         """The memory that holds `operand`."""

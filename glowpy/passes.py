@@ -19,6 +19,7 @@ from typing import ClassVar, Generic, TypeVar
 
 from glowpy.core.tensor import Tensor
 from glowpy.graph.function import Function
+from glowpy.graph.node import NodeValue
 from glowpy.graph.rewrite import Rewriter, Rule
 from glowpy.graph.verifier import verify_function, verify_nodes
 from glowpy.ir.irfunction import IRFunction
@@ -36,8 +37,8 @@ __all__ = [
 
 T = TypeVar("T", Function, IRFunction)
 
-Evaluate = Callable[[Function], list[Tensor]]
-"""Runs a function without inputs; the tensors of its saves in order."""
+Evaluate = Callable[[Sequence[NodeValue]], list[Tensor]]
+"""The tensors of values that need only constants."""
 
 
 @dataclass
@@ -45,7 +46,7 @@ class PassContext:
     """Options and services for passes; never state that one pass leaves for another."""
 
     evaluate: Evaluate
-    """Runs a function that reads only constants. The engine injects the interpreter."""
+    """Computes values that need only constants. The engine injects the interpreter."""
     verify_each: bool = False
     """Verify after every pass."""
     after_pass: Callable[[str, Function | IRFunction, bool], None] | None = None

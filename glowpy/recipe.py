@@ -40,7 +40,6 @@ __all__ = [
     "graph_recipe",
     "ir_recipe",
     "plan_memory",
-    "reference_recipe",
 ]
 
 
@@ -142,11 +141,6 @@ def graph_recipe(backend: Backend) -> Pipeline[Function]:
             optimize,
         ),
     )
-
-
-def reference_recipe(backend: Backend) -> Pipeline[Function]:
-    """The least that makes a function executable: what constant folding runs, and what tests compare with."""
-    return Pipeline("reference", (LowerPass(backend.keeps),))
 
 
 def ir_recipe(backend: Backend) -> Pipeline[IRFunction]:

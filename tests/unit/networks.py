@@ -27,8 +27,9 @@ from glowpy.graph.nodes_gen import (
     TanhNode,
 )
 from glowpy.irgen import generate
+from glowpy.lower import LowerPass
 from glowpy.passes import PassContext
-from glowpy.recipe import build_program, generate_ir, graph_recipe, reference_recipe
+from glowpy.recipe import build_program, generate_ir, graph_recipe
 from glowpy.schedule import schedule
 
 __all__ = [
@@ -370,7 +371,7 @@ def unoptimized(module: Module) -> Program:
     """Lowered and translated, no pass run on either level. The module is not changed."""
     work = module.clone().main
     backend, ctx = InterpreterBackend(), PassContext(evaluate, verify_each=True)
-    reference_recipe(backend).run(work, ctx)
+    LowerPass(backend.keeps).run(work, ctx)
     return build_program(work, generate(work, schedule(work)), backend, ctx)
 
 

@@ -19,9 +19,10 @@ from glowpy.graph.printer import print_module
 from glowpy.graph.verifier import verify_module
 from glowpy.ir.printer import print_irfunction
 from glowpy.irgen import generate
+from glowpy.lower import LowerPass
 from glowpy.opt.pipelines import GRAPH_DEFAULT, GRAPH_PASSES, IR_DEFAULT, IR_PASSES
 from glowpy.passes import GraphPass, IRPass, PassContext, Pipeline
-from glowpy.recipe import build_program, reference_recipe
+from glowpy.recipe import build_program
 from glowpy.schedule import schedule
 from tests.unit.networks import (
     RandomNetwork,
@@ -80,7 +81,7 @@ def test_ir_pass_keeps_the_meaning_and_tells_the_truth(name: str, rng: random.Ra
     inputs = arrays_for(module.placeholders, 3)
     expected = execute(unoptimized(module), inputs)
     backend, ctx = InterpreterBackend(), PassContext(evaluate)
-    reference_recipe(backend).run(module.main, ctx)
+    LowerPass(backend.keeps).run(module.main, ctx)
     ir = generate(module.main, schedule(module.main))
     Pipeline("before", _some(IR_PASSES.values(), rng)).run(ir, ctx)
     before = print_irfunction(ir)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import onnx
 from onnx import defs, helper
@@ -34,8 +35,13 @@ class Definition:
 
 def schema_of(node: onnx.NodeProto, opset: int) -> defs.OpSchema | None:
     """What the onnx package knows of an operator; None if it knows nothing."""
+    return _schema(node.op_type, opset, domain_of(node.domain))
+
+
+@lru_cache(maxsize=1024)
+def _schema(op_type: str, opset: int, domain: str) -> defs.OpSchema | None:
     try:
-        return defs.get_schema(node.op_type, opset, domain_of(node.domain))
+        return defs.get_schema(op_type, opset, domain)
     except defs.SchemaError:
         return None
 

@@ -24,7 +24,7 @@ from glowpy.core.type import Shape, Type
 from glowpy.engine import evaluate
 from glowpy.graph.function import Module
 from glowpy.graph.node import NodeValue, Placeholder, value_of
-from glowpy.graph.verifier import verify_module
+from glowpy.graph.verifier import verify_module, verify_nodes
 from glowpy.importer.onnx.check import check_types, structural_problems, unsupported_reason
 from glowpy.importer.onnx.definition import definition_of
 from glowpy.importer.onnx.node import (
@@ -332,10 +332,9 @@ class _Build:
         read = sum(constant.type.size for constant in f.module.constants)
         if made > FOLD_BYTES or read > 4 * FOLD_BYTES:
             return None
-        for index, value in enumerate(computed):
-            f.create_save("save", value, f.module.create_placeholder(f"out{index}", value.type))
-        found = iter(evaluate(f))
-        return [next(found) if isinstance(v, NodeValue) else v for v in results]
+        verify_nodes(f, f.nodes)
+        tensors = iter(evaluate(computed))
+        return [next(tensors) if isinstance(v, NodeValue) else v for v in results]
 
     def _report(self) -> None:
         """Raises one error for everything that was noted."""

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from glowpy.core.schema import Trait
 from glowpy.core.tensor import Tensor
-from glowpy.graph.function import Function, Module
+from glowpy.graph.function import Function
 from glowpy.graph.node import Constant, Node, NodeValue
 from glowpy.graph.nodes_gen import SplatNode
 from glowpy.opt.known import known
@@ -59,8 +59,7 @@ class ConstantFoldPass(GraphPass):
         ]
         if not wanted:
             return False
-        tensors = ctx.evaluate(_isolated(f, list(foldable), wanted))
-        for result, tensor in zip(wanted, tensors, strict=True):
+        for result, tensor in zip(wanted, ctx.evaluate(wanted), strict=True):
             _replace(f, result, tensor)
         f.erase_dead(list(foldable))
         return True
@@ -82,31 +81,6 @@ class ConstantFoldPass(GraphPass):
 def _memory(value: NodeValue) -> int:
     splat = isinstance(value.node, SplatNode)
     return value.type.kind.size if splat else value.type.size
-
-
-def _isolated(f: Function, nodes: list[Node], wanted: list[NodeValue]) -> Function:
-    """A function in a module of its own that computes and saves `wanted`, without predicates."""
-    module = Module()
-    copy = module.create_function(f.name)
-    twins: dict[NodeValue, NodeValue] = {}
-    for node in nodes:
-        for value in node.inputs:
-            if value not in twins:
-                twins[value] = _copied(copy, value)
-        inputs = [twins[value] for value in node.inputs]
-        twin = copy.add(node.clone(module.names.take(node.name), inputs, None))
-        twins.update(zip(node.results, twin.results, strict=True))
-    for number, value in enumerate(wanted):
-        output = module.create_placeholder(f"folded_{number}", value.type)
-        copy.create_save("save", twins[value], output)
-    return copy
-
-
-def _copied(copy: Function, value: NodeValue) -> NodeValue:
-    if value.constant is not None:
-        return copy.module.create_constant(value.constant.name, value.constant.tensor).value
-    assert isinstance(value.node, SplatNode)
-    return copy.create_splat(value.node.name, value.type, value.node.value).result
 
 
 def _replace(f: Function, result: NodeValue, tensor: Tensor) -> None:

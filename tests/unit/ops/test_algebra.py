@@ -45,10 +45,7 @@ def compute(cls: type[Node], *arrays: Array) -> Array:
     module = Module()
     f = module.create_function("main")
     inputs = [module.create_constant("c", array) for array in arrays]
-    node = f.create(cls, "n", inputs, {})
-    f.create_save("s", node, module.create_placeholder("out", node.type))
-    with np.errstate(all="ignore"):
-        return evaluate(f)[0].array
+    return evaluate([f.create(cls, "n", inputs, {}).result])[0].array
 
 
 def same(array: Array, expected: Array) -> None:

@@ -78,9 +78,8 @@ def test_the_reference_is_pow_for_exponents_that_broadcast(kind: ElemKind) -> No
     f, x = m.create_function("main"), bases(kind)
     base, half = m.create_constant("x", x), m.create_constant("half", np.array(0.5, kind.dtype))
     y = f.create_pow("y", base, half)
-    f.create_save("s", y, m.create_placeholder("out", y.type))
     with np.errstate(all="ignore"):
-        result = evaluate(f)[0].array.astype(np.float64)
+        result = evaluate([y.result])[0].array.astype(np.float64)
         expected = power(x, 0.5).astype(kind.dtype).astype(np.float64)
     np.testing.assert_allclose(result, expected, rtol=2.0**-7 if kind.size == 2 else 1e-7)
     assert not np.signbit(result[~np.isnan(result)]).any()
