@@ -105,13 +105,13 @@ class InferenceSession:
         for an array that does not fit.
         """
         known = [info.name for info in self._model.outputs]
-        wanted = known if output_names is None else list(output_names)
-        for name in wanted:
+        names = known if output_names is None else list(output_names)
+        for name in names:
             if name not in known:
                 raise UserError(f"expected one of the outputs {_list(known)}, got '{name}'")
         feeds = self._checked(input_feed)
-        found = self._for(feeds).run(feeds)
-        return [found[name] for name in wanted]
+        outputs = self._for(feeds).run(feeds)
+        return [outputs[name] for name in names]
 
     def _checked(self, input_feed: Mapping[str, Array]) -> dict[str, Array]:
         names = [info.name for info in self._model.inputs]

@@ -92,7 +92,7 @@ class LoadedNetwork(Executable):
         mutable = arena[self._start :]
         for place in self._inputs:
             np.copyto(place.of(mutable), bindings[place.port.placeholder])
-        areas = (each.ctypes.data for each in (self._constants, mutable, arena))
+        areas = (area.ctypes.data for area in (self._constants, mutable, arena))
         _expect_ok(self.name, self._entry(*areas))
         for place in self._outputs:
             np.copyto(bindings[place.port.placeholder], place.of(mutable))

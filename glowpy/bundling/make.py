@@ -85,11 +85,11 @@ def outdated(model: Module | Mapping[str, Module], directory: Path | str) -> lis
     now = model_fingerprint(model, stored.options, CpuBackend(stored.cpu_options))
     reasons = stored.damage()
     if stored.manifest["fingerprint"] != now:
-        made, here = stored.manifest["glowpy"], _version()
+        maker, here = stored.manifest["glowpy"], _version()
         reasons.insert(
             0,
-            f"it was made by glowpy {made}, this is {here}"
-            if made != here
+            f"it was made by glowpy {maker}, this is {here}"
+            if maker != here
             else "the model, its shapes, the kernels or this machine are not those it was made of",
         )
     return reasons
@@ -113,17 +113,17 @@ def random_inputs(ports: tuple[Port, ...], seed: int) -> dict[str, Array]:
 
 def _entry_points(model: Module | Mapping[str, Module], name: str) -> dict[str, Function]:
     modules = {"": model} if isinstance(model, Module) else dict(model)
-    found: dict[str, Function] = {}
+    functions: dict[str, Function] = {}
     for prefix, module in modules.items():
         for f in module.functions:
             parts = [prefix, f.name if len(module.functions) > 1 else ""]
             entry = "_".join([name, *filter(None, parts)])
-            if complaint := complaint_about_network(entry, name, found):
+            if complaint := complaint_about_network(entry, name, functions):
                 raise UserError(complaint)
-            found[entry] = f
-    if not found:
+            functions[entry] = f
+    if not functions:
         raise UserError("expected a model with at least one function")
-    return {name: next(iter(found.values()))} if len(found) == 1 else found
+    return {name: next(iter(functions.values()))} if len(functions) == 1 else functions
 
 
 def _golden(f: Function, program: Program, count: int) -> list[Golden]:
@@ -132,9 +132,9 @@ def _golden(f: Function, program: Program, count: int) -> list[Golden]:
     runs = []
     for seed in range(count):
         inputs = random_inputs(program.inputs, seed)
-        found = reference({port.name: inputs[port.placeholder] for port in program.inputs})
+        outputs = reference({port.name: inputs[port.placeholder] for port in program.inputs})
         runs.append(
-            Golden(inputs, {port.placeholder: found[port.name] for port in program.outputs})
+            Golden(inputs, {port.placeholder: outputs[port.name] for port in program.outputs})
         )
     return runs
 

@@ -86,13 +86,13 @@ def verify_bundle(directory: Path | str, seed: int = 0, *, system: bool = True) 
         for example in build_examples(stored, Path(scratch), system=system):
             networks = stored_ports(stored)
             inputs = {name: random_inputs(ports, seed) for name, (ports, _) in networks.items()}
-            found = example.run(inputs)
+            results = example.run(inputs)
             seconds[example.label] = time.perf_counter() - start
             if not checks:
                 expected = _interpreted(stored_programs(stored, example.constants), inputs)
             for name, (_, ports) in networks.items():
                 checks += [
-                    _compare(example.label, name, port, found[name], expected[name])
+                    _compare(example.label, name, port, results[name], expected[name])
                     for port in ports
                 ]
             start = time.perf_counter()
@@ -109,16 +109,20 @@ def _interpreted(
     results = {}
     for name, program in programs.items():
         compiled = backend.compile(program, CompileOptions())
-        found = compiled({port.name: inputs[name][port.placeholder] for port in program.inputs})
-        results[name] = {port.placeholder: found[port.name] for port in program.outputs}
+        outputs = compiled({port.name: inputs[name][port.placeholder] for port in program.inputs})
+        results[name] = {port.placeholder: outputs[port.name] for port in program.outputs}
     return results
 
 
 def _compare(
-    build: str, network: str, port: Port, found: Mapping[str, Array], expected: Mapping[str, Array]
+    build: str,
+    network: str,
+    port: Port,
+    results: Mapping[str, Array],
+    expected: Mapping[str, Array],
 ) -> OutputCheck:
     """Floats agree within the tolerance, quantized elements within one step, all others exactly."""
-    got, want = (each[port.placeholder].astype(np.float64) for each in (found, expected))
+    got, want = (each[port.placeholder].astype(np.float64) for each in (results, expected))
     same = (got == want) | (np.isnan(got) & np.isnan(want))
     with np.errstate(invalid="ignore"):
         error = float(

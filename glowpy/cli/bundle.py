@@ -127,9 +127,9 @@ def bundle(
     backend = CpuBackend(CpuOptions(target, cpu, features, float_abi, relocation, code_model))
     assert output is not None
     with progress(f"bundling {options.name}"):
-        made = make_bundle(loaded, output, options, backend)
+        written = make_bundle(loaded, output, options, backend)
     manifest = read_bundle(output).manifest
-    _print_json(made, manifest) if as_json else _print(made, manifest)
+    _print_json(written, manifest) if as_json else _print(written, manifest)
 
 
 def _identifier(path: str) -> str:
@@ -165,24 +165,24 @@ def _check(models: Module | dict[str, Module], directory: Path, as_json: bool) -
         raise click.exceptions.Exit(1)
 
 
-def _print_json(made: Bundle, manifest: Mapping[str, Any]) -> None:
+def _print_json(written: Bundle, manifest: Mapping[str, Any]) -> None:
     print_json(
         {
-            "directory": str(made.directory),
-            "files": list(made.files),
+            "directory": str(written.directory),
+            "files": list(written.files),
             "target": manifest["target"],
-            "sizes": made.report.as_json() if made.report is not None else None,
+            "sizes": written.report.as_json() if written.report is not None else None,
         }
     )
 
 
-def _print(made: Bundle, manifest: Mapping[str, Any]) -> None:
+def _print(written: Bundle, manifest: Mapping[str, Any]) -> None:
     target = manifest["target"]
     title = (
         f"{manifest['name']} for {target['triple']} ({target['cpu']}, kernels {target['variant']})"
     )
     click.echo(title)
-    if made.report is None:
+    if written.report is None:
         areas = {
             "weights": "constants",
             "inputs and outputs": "mutable",
@@ -191,11 +191,14 @@ def _print(made: Bundle, manifest: Mapping[str, Any]) -> None:
         rows = [[what, f"{manifest['areas'][area]:,}", ""] for what, area in areas.items()]
         print_table("", ["bytes of", ">", ""], rows)
     else:
-        print_table("", ["bytes of", ">", ""], _sizes(made.report))
-        largest = made.report.instructions[:_SHOWN_INSTRUCTIONS]
-        rows = [[each.name, f"{each.text:,}", f"{each.stack:,}"] for each in largest]
+        print_table("", ["bytes of", ">", ""], _sizes(written.report))
+        largest = written.report.instructions[:_SHOWN_INSTRUCTIONS]
+        rows = [
+            [instruction.name, f"{instruction.text:,}", f"{instruction.stack:,}"]
+            for instruction in largest
+        ]
         print_table("Most code", ["instruction", ">code", ">stack"], rows)
-    click.echo(f"{made.directory}: {', '.join(made.files)}")
+    click.echo(f"{written.directory}: {', '.join(written.files)}")
 
 
 def _sizes(report: SizeReport) -> list[list[str]]:

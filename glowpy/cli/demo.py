@@ -101,15 +101,15 @@ def demo(network: str, backend: str, folder: Path | None, as_json: bool) -> None
                 "memory_peak": plan.peak,
                 "memory_lower_bound": plan.lower_bound,
                 "checks": {
-                    against: {"largest_error": found.absolute, "right": found.within}
-                    for against, found in checks.items()
+                    against: {"largest_error": difference.absolute, "right": difference.within}
+                    for against, difference in checks.items()
                 },
                 "dumps": str(target),
             }
         )
     else:
         _print(stages, clock, checks, target)
-    if not all(found.within for found in checks.values()):
+    if not all(difference.within for difference in checks.values()):
         raise click.exceptions.Exit(1)
 
 
@@ -162,8 +162,8 @@ def _random_check(module: Module, backend: str, inputs: dict[str, Array]) -> Dif
     random = _with_random_weights(module)
     expected = compile(random, "interpreter")(inputs)
     scale = max(float(np.abs(array).max(initial=0.0)) for array in expected.values())
-    found = compare(compile(random, backend)(inputs), expected, _RTOL, _RTOL * scale)
-    return max(found, key=lambda difference: (not difference.within, difference.absolute))
+    differences = compare(compile(random, backend)(inputs), expected, _RTOL, _RTOL * scale)
+    return max(differences, key=lambda difference: (not difference.within, difference.absolute))
 
 
 def _with_random_weights(module: Module) -> Module:
@@ -197,7 +197,7 @@ def _print(
     }
     rows = [[stage, f"{s * 1e3:.2f}", notes.get(stage, "")] for stage, s in clock.seconds.items()]
     print_table("", ["stage", ">milliseconds", ""], rows)
-    for against, found in checks.items():
-        verdict = "right" if found.within else "WRONG"
-        click.echo(f"{verdict}: compared with {against}, largest error {found.absolute:.3g}")
+    for against, difference in checks.items():
+        verdict = "right" if difference.within else "WRONG"
+        click.echo(f"{verdict}: compared with {against}, largest error {difference.absolute:.3g}")
     click.echo(f"dumps: {folder}")

@@ -57,8 +57,8 @@ def _version(package: str) -> str:
 
 
 def _versions() -> dict[str, str]:
-    found = {package: _version(package) for package in _PACKAGES}
-    return {"python": platform.python_version(), **found, "llvm": LLVM_VERSION}
+    versions = {package: _version(package) for package in _PACKAGES}
+    return {"python": platform.python_version(), **versions, "llvm": LLVM_VERSION}
 
 
 def _processor() -> dict[str, str]:
@@ -68,16 +68,16 @@ def _processor() -> dict[str, str]:
     except UserError as error:
         return {"processor": f"{platform.machine()}: {error}"}
     features = [name for name in target.machine.features.split(",") if name.startswith("+")]
-    found = {
+    figures = {
         "target": target.machine.triple,
         "processor": target.machine.cpu,
         "features": " ".join(name.removeprefix("+") for name in features),
         "kernel variant": target.variant.name,
     }
     try:
-        return {**found, "kernel bitcode": str(bitcode_path(target.variant))}
+        return {**figures, "kernel bitcode": str(bitcode_path(target.variant))}
     except GlowError as error:
-        return {**found, "kernel bitcode": str(error)}
+        return {**figures, "kernel bitcode": str(error)}
 
 
 def _cache() -> dict[str, str]:

@@ -53,36 +53,36 @@ def read_array(path: str) -> Array:
     """The tensor in a .npy file or in a .pb file (a serialized ONNX TensorProto). Raises LoadError."""
     if path.endswith(".pb"):
         return read_tensor(Path(path))
-    found = _load_numpy(path)
-    if not isinstance(found, np.ndarray):
+    content = _load_numpy(path)
+    if not isinstance(content, np.ndarray):
         raise LoadError(
             "expected one array, got an archive of several",
             loc=Loc(path),
             note="--input FILE.npz, without a name, gives every array of the archive to the input of its name",
         )
-    return found
+    return content
 
 
 def read_arrays(path: str) -> dict[str, Array]:
     """The arrays of a .npz file by name. Raises LoadError."""
-    found = _load_numpy(path)
-    if isinstance(found, np.ndarray):
+    content = _load_numpy(path)
+    if isinstance(content, np.ndarray):
         raise LoadError(
             "expected an archive of arrays (.npz), got one array",
             loc=Loc(path),
             note="--input NAME=FILE says which input it is for",
         )
-    return found
+    return content
 
 
 def _load_numpy(path: str) -> Array | dict[str, Array]:
     """What numpy reads from a .npy or .npz file, without unpickling anything."""
     try:
         with Path(path).open("rb") as file:
-            found = np.load(file, allow_pickle=False)
-            if isinstance(found, np.ndarray):
-                return _named(found)
-            return {name: _named(found[name]) for name in found.files}
+            content = np.load(file, allow_pickle=False)
+            if isinstance(content, np.ndarray):
+                return _named(content)
+            return {name: _named(content[name]) for name in content.files}
     except OSError as error:
         raise LoadError(
             f"cannot read the file: {error.strerror or error}",

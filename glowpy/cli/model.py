@@ -109,15 +109,15 @@ def read_inputs(texts: Sequence[str], ports: Sequence[Port], seed: int) -> dict[
 
     Raises UserError for an unknown input, an unreadable file, and an array of another type or shape.
     """
-    given: dict[str, Array] = {}
+    arrays_by_name: dict[str, Array] = {}
     sources: dict[str, str] = {}
     for text in texts:
         name, separator, path = text.partition("=")
         arrays = {name: read_array(path)} if separator else read_arrays(text)
-        given.update(arrays)
+        arrays_by_name.update(arrays)
         sources.update(dict.fromkeys(arrays, path or text))
     known = {port.name: port for port in ports}
-    for name, array in given.items():
+    for name, array in arrays_by_name.items():
         if name not in known:
             raise UserError(
                 f"--input: expected one of the inputs {', '.join(known) or '(there are none)'}, got '{name}'"
@@ -125,23 +125,25 @@ def read_inputs(texts: Sequence[str], ports: Sequence[Port], seed: int) -> dict[
         _check_array(known[name], array, sources[name])
     rng = np.random.default_rng(seed)
     return {
-        port.name: given[port.name] if port.name in given else random_array(port.type, rng)
+        port.name: arrays_by_name[port.name]
+        if port.name in arrays_by_name
+        else random_array(port.type, rng)
         for port in ports
     }
 
 
 def _check_array(port: Port, array: Array, path: str) -> None:
-    wanted = port.type
+    type = port.type
     got = f"{array.dtype}[{'x'.join(map(str, array.shape))}]"
-    if array.shape != wanted.shape:
+    if array.shape != type.shape:
         raise UserError(
-            f"input '{port.name}': expected {wanted}, got {got}",
+            f"input '{port.name}': expected {type}, got {got}",
             loc=Loc(path),
             note=f"--shape {port.name}={'x'.join(map(str, array.shape))} compiles for this shape",
         )
-    if array.dtype != wanted.kind.dtype:
+    if array.dtype != type.kind.dtype:
         raise UserError(
-            f"input '{port.name}': expected {wanted}, got {got}",
+            f"input '{port.name}': expected {type}, got {got}",
             loc=Loc(path),
-            note=f"convert it with array.astype('{wanted.kind.dtype}')",
+            note=f"convert it with array.astype('{type.kind.dtype}')",
         )

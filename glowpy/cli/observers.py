@@ -65,13 +65,13 @@ class Observers:
 
     def before(self, inst: Instruction, operands: Mapping[str, Array]) -> None:
         """Asks each."""
-        for each in self._all:
-            each.before(inst, operands)
+        for observer in self._all:
+            observer.before(inst, operands)
 
     def after(self, inst: Instruction, operands: Mapping[str, Array]) -> None:
         """Asks each."""
-        for each in self._all:
-            each.after(inst, operands)
+        for observer in self._all:
+            observer.after(inst, operands)
 
 
 def _range(array: Array) -> str:

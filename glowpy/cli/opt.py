@@ -91,9 +91,9 @@ def _summary(item: object) -> str:
 
 
 def _print_after(
-    wanted: tuple[str, ...], name: str, f: Function | IRFunction, changed: bool
+    shown: tuple[str, ...], name: str, f: Function | IRFunction, changed: bool
 ) -> None:
-    if name not in wanted:
+    if name not in shown:
         return
     text = print_module(f.module) if isinstance(f, Function) else print_irfunction(f)
     click.echo(f"// after {name}{'' if changed else ' (no change)'}\n{text}", nl=False, err=True)

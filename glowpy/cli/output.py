@@ -42,7 +42,7 @@ def _finite(figures: object) -> object:
         return None
     if isinstance(figures, Mapping):
         return {key: _finite(value) for key, value in figures.items()}
-    return [_finite(each) for each in figures] if isinstance(figures, list | tuple) else figures
+    return [_finite(figure) for figure in figures] if isinstance(figures, list | tuple) else figures
 
 
 @contextmanager

@@ -138,11 +138,11 @@ def run_model(
             expected = expected_outputs(check_with, model, function, feeds)
         differences = compare(outputs, expected, rtol, atol)
     files = _save(outputs, folder)
-    found = _Run(
+    result = _Run(
         *(model, backend, compiled.outputs, outputs, files),
         *(compile_seconds, seconds, check_with or "", differences),
     )
-    _print_json(found) if as_json else _print_tables(found)
+    _print_json(result) if as_json else _print_tables(result)
     if not all(difference.within for difference in differences):
         raise click.exceptions.Exit(1)
 

@@ -64,5 +64,8 @@ def targets(as_json: bool) -> None:
     print_table(
         "Families",
         ["family", "kernels", "cpu", ">vector bytes"],
-        [[each.family, each.name, each.cpu, str(each.vector_bytes)] for each in VARIANTS],
+        [
+            [variant.family, variant.name, variant.cpu, str(variant.vector_bytes)]
+            for variant in VARIANTS
+        ],
     )

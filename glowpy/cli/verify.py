@@ -36,21 +36,21 @@ def verify(directory: Path, seed: int, zig: bool, as_json: bool) -> None:
     """
     try:
         with progress(f"verifying {directory}"):
-            found = verify_bundle(directory, seed, system=not zig)
+            verification = verify_bundle(directory, seed, system=not zig)
     except MissingToolError as error:
         if as_json:
             print_json({"verified": False, "reason": str(error)})
         click.echo(f"not verified: {error}", err=True)
         raise click.exceptions.Exit(_NOT_VERIFIED) from None
     if as_json:
-        print_json({"verified": True, "passed": found.passed, **asdict(found)})
+        print_json({"verified": True, "passed": verification.passed, **asdict(verification)})
     else:
-        _print(found)
-    if not found.passed:
+        _print(verification)
+    if not verification.passed:
         raise click.exceptions.Exit(1)
 
 
-def _print(found: Verification) -> None:
+def _print(verification: Verification) -> None:
     rows = [
         [
             check.build,
@@ -60,11 +60,11 @@ def _print(found: Verification) -> None:
             f"{check.scale:.3g}",
             "right" if check.within else "WRONG",
         ]
-        for check in found.checks
+        for check in verification.checks
     ]
     columns = ["built with", "network", "output", ">largest error", ">largest value", ""]
-    print_table(f"{found.name} for {found.target}", columns, rows)
-    if found.selftest:
+    print_table(f"{verification.name} for {verification.target}", columns, rows)
+    if verification.selftest:
         click.echo("the self-test passed")
-    for build, seconds in found.seconds.items():
+    for build, seconds in verification.seconds.items():
         click.echo(f"{build}: built and run in {seconds:.1f} s")

@@ -71,8 +71,8 @@ class Example:
             for symbol in _ports(network):
                 file = self._file(network, symbol)
                 arguments.append(f"{_argument(networks, network, symbol)}={file.name}")
-                given = symbol["role"] != "output"
-                data = inputs[network["name"]][symbol["weight"]].tobytes() if given else b""
+                is_input = symbol["role"] != "output"
+                data = inputs[network["name"]][symbol["weight"]].tobytes() if is_input else b""
                 file.write_bytes(data)
         done = subprocess.run(
             [*self.command, *arguments], cwd=self.folder, capture_output=True, check=False

@@ -64,9 +64,9 @@ def c_compiler(triple: str, *, system: bool = True) -> list[str]:
     short = triple.replace("-unknown-", "-").replace("armv7-", "arm-")
     names = ("cc", "gcc", "clang") if is_native(triple) else (f"{short}-gcc",)
     for name in names if system else ():
-        found = shutil.which(name)
-        if found:
-            return [found]
+        path = shutil.which(name)
+        if path:
+            return [path]
     family = _family(triple)
     if family not in _ZIG_TARGETS or (_is_bare(triple) and family != "wasm32"):
         raise MissingToolError(
@@ -93,13 +93,13 @@ def runner(triple: str) -> list[str]:
         return []
     family = _family(triple)
     program = "node" if family == "wasm32" else _EMULATORS[family]
-    found = shutil.which(program)
-    if found is None:
+    path = shutil.which(program)
+    if path is None:
         package = "Node 20 or later" if program == "node" else "QEMU's user mode (qemu-user)"
         raise MissingToolError(
             f"no {program} to run a program for {triple} with", note=f"install {package}"
         )
-    return [found, "--no-warnings"] if program == "node" else [found]
+    return [path, "--no-warnings"] if program == "node" else [path]
 
 
 def can_sanitize(command: Sequence[str]) -> bool:

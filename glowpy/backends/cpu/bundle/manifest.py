@@ -35,7 +35,10 @@ def fingerprint(
         version: glowpy's version.
         library: Digest of the kernel library's bitcode.
     """
-    parts = [model, *(json.dumps(asdict(each), sort_keys=True) for each in (options, machine))]
+    parts = [
+        model,
+        *(json.dumps(asdict(settings), sort_keys=True) for settings in (options, machine)),
+    ]
     parts += [version, LLVM_VERSION, library, str(FORMAT)]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 

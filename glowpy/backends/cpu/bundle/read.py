@@ -47,14 +47,14 @@ class StoredBundle:
 
     def damage(self) -> list[str]:
         """One sentence for every file that is missing or is not what it was when the bundle was made."""
-        found = []
+        damages = []
         for name, digest in self.manifest["files"].items():
             path = self.directory / name
             if not path.is_file():
-                found.append(f"{name} is missing")
+                damages.append(f"{name} is missing")
             elif hashlib.sha256(path.read_bytes()).hexdigest() != digest:
-                found.append(f"{name} was modified")
-        return found
+                damages.append(f"{name} was modified")
+        return damages
 
 
 def manifest_digest(fields: Mapping[str, Any]) -> str:
@@ -68,15 +68,15 @@ def read_bundle(directory: Path) -> StoredBundle:
 
     Raises LoadError unless exactly one is there, of this version's form and as it was made.
     """
-    found = manifests(directory)
-    if len(found) != 1:
-        names = ", ".join(path.stem for path in found)
+    stored = manifests(directory)
+    if len(stored) != 1:
+        names = ", ".join(path.stem for path in stored)
         raise LoadError(
-            f"expected one bundle, got {names}" if found else "expected a bundle's NAME.json",
+            f"expected one bundle, got {names}" if stored else "expected a bundle's NAME.json",
             loc=Loc(str(directory)),
-            note="give each bundle a folder" if found else "glowpy bundle MODEL -o DIR makes one",
+            note="give each bundle a folder" if stored else "glowpy bundle MODEL -o DIR makes one",
         )
-    ((path, manifest),) = found.items()
+    ((path, manifest),) = stored.items()
     if manifest["format"] != FORMAT:
         raise LoadError(
             f"expected a bundle of form {FORMAT}, got {manifest['format']!r}",
@@ -92,16 +92,16 @@ def read_bundle(directory: Path) -> StoredBundle:
 
 def manifests(directory: Path) -> dict[Path, dict[str, Any]]:
     """What the manifests in a folder hold, of whatever form; LoadError if its JSON files are all something else."""
-    found: dict[Path, dict[str, Any]] = {}
+    fields: dict[Path, dict[str, Any]] = {}
     wrong: list[LoadError] = []
     for path in sorted(directory.glob("*.json")):
         try:
-            found[path] = _fields(path)
+            fields[path] = _fields(path)
         except LoadError as error:
             wrong.append(error)
-    if wrong and not found:
+    if wrong and not fields:
         raise wrong[0]
-    return found
+    return fields
 
 
 def _fields(path: Path) -> dict[str, Any]:

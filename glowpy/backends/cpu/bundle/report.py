@@ -83,7 +83,7 @@ def measure(
     chain = [
         max((frames.get(name, 0) for name in entries), default=0),
         max((frames.get(f"{name}_bound", 0) for name in entries), default=0),
-        max((each.stack for each in inner), default=0),
+        max((instruction.stack for instruction in inner), default=0),
     ]
     if options.selftest:
         chain.append(frames.get(f"{options.name}_selftest", 0))
@@ -95,7 +95,9 @@ def measure(
         arena=layout.activations_size,
         stack=sum(chain) + _outside_frames(target, len(chain)),
         data=sections.data + sections.bss,
-        instructions=tuple(sorted(inner, key=lambda each: (-each.text, each.name))),
+        instructions=tuple(
+            sorted(inner, key=lambda instruction: (-instruction.text, instruction.name))
+        ),
     )
 
 
@@ -123,17 +125,19 @@ def check_budgets(report: SizeReport, layout: Layout, options: BundleOptions) ->
 
 def _heaviest(report: SizeReport, layout: Layout) -> str:
     """The instruction with the most code and constants."""
-    code = {each.name: each.text for each in report.instructions}
+    code = {instruction.name: instruction.text for instruction in report.instructions}
     most, where = 0, "no instruction has code or constants"
     for entry in layout.entries:
         for inst in entry.program.ir.instructions:
             bases = {ref.value.base for ref in inst.operands}
             constants = [b for b in bases if isinstance(b, WeightVar) and b.is_constant]
-            total = code.get(inst.name, 0) + sum(each.type.size for each in constants)
+            total = code.get(inst.name, 0) + sum(constant.type.size for constant in constants)
             if total > most:
                 most = total
-                largest = sorted(constants, key=lambda each: (-each.type.size, each.name))
-                parts = [f"%{each.name} ({each.type.size})" for each in largest]
+                largest = sorted(
+                    constants, key=lambda constant: (-constant.type.size, constant.name)
+                )
+                parts = [f"%{constant.name} ({constant.type.size})" for constant in largest]
                 parts.append(f"code ({code.get(inst.name, 0)})")
                 where = (
                     f"{inst.SCHEMA.mnemonic} '{inst.name}' takes {total} bytes: {', '.join(parts)}"
@@ -143,7 +147,7 @@ def _heaviest(report: SizeReport, layout: Layout) -> str:
 
 def _hungriest(report: SizeReport, layout: Layout) -> str:
     """Where the most bytes are alive, or what takes the others: the instruction with the largest frame, a port."""
-    deepest = max(report.instructions, key=lambda each: each.stack, default=None)
+    deepest = max(report.instructions, key=lambda instruction: instruction.stack, default=None)
     if deepest is not None and deepest.stack > report.arena:
         return f"'{deepest.name}' has the largest stack frame: {deepest.stack} bytes"
     if report.arena:

@@ -137,15 +137,15 @@ def _unless(code: str, step: int | str, status: str) -> list[str]:
     ]
 
 
-def _compare(module: ModuleWriter, port: Symbol, found: str, golden: str, step: str) -> list[str]:
+def _compare(module: ModuleWriter, port: Symbol, result: str, golden: str, step: str) -> list[str]:
     dim, kind = module.dim, port.type.kind
     if kind in (ElemKind.F32, ElemKind.F64):
         symbol = f"libjit_matches_{kind.suffix}"
         module.declare(symbol, "i1", ["ptr", "ptr", dim, "double"])
-        call = f"call i1 @{symbol}(ptr {found}, ptr {golden}, {dim} {port.type.count}, double {_TOLERANCE!r})"
+        call = f"call i1 @{symbol}(ptr {result}, ptr {golden}, {dim} {port.type.count}, double {_TOLERANCE!r})"
     else:
         module.declare("libjit_matches_x8", "i1", ["ptr", "ptr", dim])
-        call = f"call i1 @libjit_matches_x8(ptr {found}, ptr {golden}, {dim} {port.type.size})"
+        call = f"call i1 @libjit_matches_x8(ptr {result}, ptr {golden}, {dim} {port.type.size})"
     return [
         f"  %same.{step} = {call}",
         f"  %differs.{step} = select i1 %same.{step}, i32 0, i32 1",

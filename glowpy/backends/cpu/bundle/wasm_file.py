@@ -58,7 +58,7 @@ class _Reader:
 
 
 @dataclass
-class _Found:
+class _Contents:
     """What the sections say, before it is put together."""
 
     imports: list[str] = field(default_factory=list)
@@ -70,26 +70,26 @@ class _Found:
 
 def read_wasm_sections(code: bytes) -> Sections:
     """The sizes of an object file of WebAssembly."""
-    found = _Found()
+    contents = _Contents()
     reader = _Reader(code, 8)
     while reader.more:
         kind = reader.byte()
         section = _Reader(reader.bytes())
         if kind == _IMPORT:
-            found.imports += _imported_functions(section)
+            contents.imports += _imported_functions(section)
         elif kind == _CODE:
-            found.bodies += [len(section.bytes()) for _ in range(section.number())]
+            contents.bodies += [len(section.bytes()) for _ in range(section.number())]
         elif kind == _DATA:
-            found.segments += _segments(section)
+            contents.segments += _segments(section)
         elif kind == _CUSTOM and section.bytes() == b"linking":
-            _read_linking(section, found)
+            _read_linking(section, contents)
     sizes = {"rodata": 0, "data": 0, "bss": 0}
-    for name, size in zip(found.segment_names, found.segments, strict=True):
+    for name, size in zip(contents.segment_names, contents.segments, strict=True):
         sizes[name.split(".")[1]] += size
-    first = len(found.imports)
-    functions = {name: found.bodies[index - first] for name, index in found.functions}
-    undefined = tuple(sorted(found.imports))
-    return Sections(text=sum(found.bodies), functions=functions, undefined=undefined, **sizes)
+    first = len(contents.imports)
+    functions = {name: contents.bodies[index - first] for name, index in contents.functions}
+    undefined = tuple(sorted(contents.imports))
+    return Sections(text=sum(contents.bodies), functions=functions, undefined=undefined, **sizes)
 
 
 def _imported_functions(section: _Reader) -> Iterator[str]:
@@ -118,22 +118,22 @@ def _segments(section: _Reader) -> Iterator[int]:
         yield len(section.bytes())
 
 
-def _read_linking(section: _Reader, found: _Found) -> None:
+def _read_linking(section: _Reader, contents: _Contents) -> None:
     section.number()
     while section.more:
         kind = section.byte()
         part = _Reader(section.bytes())
         if kind == _SEGMENT_INFO:
             for _ in range(part.number()):
-                found.segment_names.append(part.bytes().decode())
+                contents.segment_names.append(part.bytes().decode())
                 part.number()
                 part.number()
         elif kind == _SYMBOL_TABLE:
             for _ in range(part.number()):
-                _read_symbol(part, found)
+                _read_symbol(part, contents)
 
 
-def _read_symbol(part: _Reader, found: _Found) -> None:
+def _read_symbol(part: _Reader, contents: _Contents) -> None:
     kind, flags = part.byte(), part.number()
     if kind == _DATA_SYMBOL:
         part.bytes()
@@ -144,4 +144,4 @@ def _read_symbol(part: _Reader, found: _Found) -> None:
     if kind != _SECTION_SYMBOL and (not flags & _UNDEFINED or flags & _EXPLICIT_NAME):
         name = part.bytes().decode()
         if kind == _FUNCTION_SYMBOL and not flags & _UNDEFINED:
-            found.functions.append((name, index))
+            contents.functions.append((name, index))

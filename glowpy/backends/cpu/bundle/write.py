@@ -91,10 +91,10 @@ def build_bundle(
 def _earlier_files(directory: Path, name: str) -> set[str]:
     """The files of the bundle of this name that is there already. Raises UserError if another one is."""
     try:
-        found = manifests(directory)
+        stored = manifests(directory)
     except LoadError:  # other people's JSON files
         return set()
-    others = [path.stem for path in found if path.stem != name]
+    others = [path.stem for path in stored if path.stem != name]
     if others:
         raise UserError(
             f"the folder holds the bundle {', '.join(others)}",
@@ -103,7 +103,7 @@ def _earlier_files(directory: Path, name: str) -> set[str]:
         )
     return {
         file
-        for fields in found.values()
+        for fields in stored.values()
         for file in fields.get("files", ())
         if Path(file).name == file
     }
