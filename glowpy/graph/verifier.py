@@ -9,11 +9,14 @@
 - A predicate is of kind bool.
 - A save writes a placeholder of the type of its input, and no placeholder is saved twice in a
   function.
+- Inputs of a function have different names in the user's model, and so do outputs: whoever runs it
+  tells them apart by these.
 - What a class's own rule says: `@verify(XNode)` in `ops/` is a generator that yields messages.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 
 from glowpy.core.elemkind import ElemKind
@@ -64,10 +67,23 @@ def _function(f: Function) -> Iterator[Diagnostic]:
             if node.output.producer in saved:
                 yield _broken(node, f"placeholder %{node.output.name} is saved twice")
             saved.add(node.output.producer)
+    yield from _ports(f)
     try:
         f.topological()
     except InternalError as error:
         yield Diagnostic(str(error.args[0]), context=f"function @{f.name}")
+
+
+def _ports(f: Function) -> Iterator[Diagnostic]:
+    """Inputs, or outputs, that have one name. An input may have that of an output."""
+    if len({p.original for p in f.module.placeholders}) == len(f.module.placeholders):
+        return
+    for role, placeholders in (("inputs", f.parameters), ("outputs", f.outputs)):
+        counts = Counter(placeholder.original for placeholder in placeholders)
+        for name, count in counts.items():
+            if count > 1:
+                message = f"expected {role} with different names, got {count} called '{name}'"
+                yield Diagnostic(message, context=f"function @{f.name}")
 
 
 def _node(f: Function, node: Node) -> Iterator[Diagnostic]:

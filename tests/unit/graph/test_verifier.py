@@ -57,6 +57,18 @@ def _result(f: Function) -> None:
     f.nodes[0].result.type = Type(ElemKind.F32, (5,))
 
 
+def _inputs_of_one_name(f: Function) -> None:
+    f.create_neg("n", f.module.create_placeholder("x", F32))
+
+
+def _unread_input_of_one_name(f: Function) -> None:
+    f.module.create_placeholder("x", F32)
+
+
+def _outputs_of_one_name(f: Function) -> None:
+    f.create_save("s", f.module.placeholders[0], f.module.create_placeholder("out", F32))
+
+
 def _cycle(f: Function) -> None:
     node = f.nodes[0]
     node.set_input(0, node.result)
@@ -73,6 +85,9 @@ def _cycle(f: Function) -> None:
         (_name_of_a_storage, "exp: the name %x is used twice"),
         (_attribute, "splat: attribute value must be of kind 'float'"),
         (_result, "result %e has type f32[5], expected f32[4]"),
+        (_inputs_of_one_name, "expected inputs with different names, got 2 called 'x'"),
+        (_unread_input_of_one_name, "expected inputs with different names, got 2 called 'x'"),
+        (_outputs_of_one_name, "expected outputs with different names, got 2 called 'out'"),
         (_cycle, "cycle through %e"),
     ],
 )
@@ -83,6 +98,13 @@ def test_a_broken_rule_is_reported(damage: Callable[[Function], None], message: 
     with pytest.raises(VerifyError) as caught:
         verify_function(f)
     assert any(message in d.message for d in caught.value.diagnostics), str(caught.value)
+
+
+def test_an_input_may_have_the_name_of_an_output() -> None:
+    """A model may give back what it takes."""
+    f = _function()
+    f.create_save("s", f.nodes[0], f.module.create_placeholder("x", F32))
+    verify_function(f)
 
 
 def test_an_operand_of_another_function_is_reported_there() -> None:
