@@ -8,7 +8,7 @@ from glowpy.core.elemkind import ElemKind
 from glowpy.core.shape import broadcast_shapes
 from glowpy.core.tensor import Tensor
 from glowpy.graph.node import NodeValue
-from glowpy.importer.onnx.moves import convert, reshape
+from glowpy.importer.onnx.data_movement import convert, reshape
 from glowpy.importer.onnx.node import OnnxNode, Value, from_onnx
 from glowpy.support.errors import UserError
 

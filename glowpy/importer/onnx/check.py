@@ -49,7 +49,7 @@ def structural_problems(node: onnx.NodeProto, opset: int) -> list[str]:
     schema = schema_of(node, opset)
     if schema is None:
         return []
-    found = []
+    problems = []
     for what, got, least, most in (
         ("inputs", len(node.input), schema.min_input, schema.max_input),
         ("outputs", len(node.output), schema.min_output, schema.max_output),
@@ -57,19 +57,19 @@ def structural_problems(node: onnx.NodeProto, opset: int) -> list[str]:
         if not least <= got <= most:
             bounds = f"{least}" if least == most else f"{least} to {most}"
             bounds = f"at least {least}" if most > 1 << 20 else bounds
-            found.append(f"{node.op_type}: expected {bounds} {what}, got {got}")
-    given = {attribute.name: attribute for attribute in node.attribute}
-    if len(given) != len(node.attribute):
-        found.append(f"{node.op_type}: an attribute is given twice")
+            problems.append(f"{node.op_type}: expected {bounds} {what}, got {got}")
+    attributes = {attribute.name: attribute for attribute in node.attribute}
+    if len(attributes) != len(node.attribute):
+        problems.append(f"{node.op_type}: an attribute is given twice")
     kinds = {value: key for key, value in AttributeProto.AttributeType.items()}
     for name, attribute in schema.attributes.items():
         expected = str(attribute.type).rpartition(".")[2]
-        if name not in given:
+        if name not in attributes:
             if attribute.required and name != "consumed_inputs":
-                found.append(f"{node.op_type}: attribute '{name}' is required")
-        elif (got := kinds.get(given[name].type, "nothing")) != expected:
-            found.append(f"{node.op_type}: attribute '{name}': expected {expected}, got {got}")
-    return found
+                problems.append(f"{node.op_type}: attribute '{name}' is required")
+        elif (got := kinds.get(attributes[name].type, "nothing")) != expected:
+            problems.append(f"{node.op_type}: attribute '{name}': expected {expected}, got {got}")
+    return problems
 
 
 def check_types(node: onnx.NodeProto, opset: int, types: Sequence[Type | None]) -> None:
@@ -80,7 +80,10 @@ def check_types(node: onnx.NodeProto, opset: int, types: Sequence[Type | None]) 
     schema = schema_of(node, opset)
     if schema is None:
         return
-    allowed = {each.type_param_str: each.allowed_type_strs for each in schema.type_constraints}
+    allowed = {
+        constraint.type_param_str: constraint.allowed_type_strs
+        for constraint in schema.type_constraints
+    }
     chosen: dict[str, tuple[int, str]] = {}
     for index, type in enumerate(types):
         formal = schema.inputs[min(index, len(schema.inputs) - 1)]

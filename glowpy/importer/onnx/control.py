@@ -6,7 +6,7 @@ import numpy as np
 
 from glowpy.core.shape import normalize_axis
 from glowpy.core.tensor import Tensor
-from glowpy.importer.onnx.moves import concat, reshape, slice_axis
+from glowpy.importer.onnx.data_movement import concat, reshape, slice_axis
 from glowpy.importer.onnx.node import OnnxNode, TensorSequence, Value, from_onnx
 from glowpy.importer.onnx.tensor import kind_of
 from glowpy.support.errors import UserError

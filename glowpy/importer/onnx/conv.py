@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from glowpy.core.type import Shape
-from glowpy.importer.onnx.moves import (
+from glowpy.importer.onnx.data_movement import (
     channels_first,
     channels_last,
     full,
@@ -45,9 +45,9 @@ def window(n: OnnxNode, spatial: Sequence[int], kernels: Sequence[int]) -> Windo
                 f"attribute '{name}': expected {rank} sizes of at least 1, got {list(values)}"
             )
     auto = n.text("auto_pad", "NOTSET")
-    given = n.integers("pads")
+    attribute = n.integers("pads")
     if auto == "NOTSET":
-        pads = given or (0,) * (2 * rank)
+        pads = attribute or (0,) * (2 * rank)
     elif auto == "VALID":
         pads = (0,) * (2 * rank)
     elif auto in ("SAME_UPPER", "SAME_LOWER"):
@@ -157,20 +157,20 @@ def _conv_transpose(n: OnnxNode) -> Value:
 def _transposed_pads(n: OnnxNode, same: Sequence[int], whole: Sequence[int]) -> Sequence[int]:
     """What is cut off the begins and ends of the whole output, by `pads`, `auto_pad` or `output_shape`."""
     rank = len(whole)
-    auto, wanted = n.text("auto_pad", "NOTSET"), n.integers("output_shape")
-    if wanted is not None:
-        wanted = wanted[-rank:]
+    auto, sizes = n.text("auto_pad", "NOTSET"), n.integers("output_shape")
+    if sizes is not None:
+        sizes = sizes[-rank:]
     elif auto in ("SAME_UPPER", "SAME_LOWER"):
-        wanted = tuple(same)
-    if wanted is None:
+        sizes = tuple(same)
+    if sizes is None:
         pads = n.integers("pads") if auto == "NOTSET" else None
         pads = pads or (0,) * (2 * rank)
         if len(pads) != 2 * rank or min(pads) < 0:
             raise UserError(f"attribute 'pads': expected {2 * rank} sizes, got {list(pads)}")
         return pads
-    if len(wanted) != rank:
-        raise UserError(f"attribute 'output_shape': expected {rank} sizes, got {list(wanted)}")
-    totals = [have - want for have, want in zip(whole, wanted, strict=True)]
+    if len(sizes) != rank:
+        raise UserError(f"attribute 'output_shape': expected {rank} sizes, got {list(sizes)}")
+    totals = [have - want for have, want in zip(whole, sizes, strict=True)]
     halves = [total // 2 for total in totals]
     rests = [total - half for total, half in zip(totals, halves, strict=True)]
     return (*halves, *rests) if auto == "SAME_UPPER" else (*rests, *halves)

@@ -11,7 +11,7 @@ from glowpy.core.elemkind import ElemKind
 from glowpy.core.tensor import Tensor
 from glowpy.core.type import Type
 from glowpy.graph.node import Node, NodeValue
-from glowpy.importer.onnx.moves import convert, full, reshape
+from glowpy.importer.onnx.data_movement import convert, full, reshape
 from glowpy.importer.onnx.node import OnnxNode, Result, Value, from_onnx
 from glowpy.importer.onnx.tensor import kind_of
 from glowpy.ops.elementwise import ONNX_ELEMENTWISE
@@ -43,11 +43,11 @@ def _operands(n: OnnxNode) -> list[NodeValue]:
         return n.inputs()
     axis = n.integer("axis", lhs.rank - rhs.rank)
     axis = axis + lhs.rank if axis < 0 else axis
-    behind = lhs.rank - axis - rhs.rank
-    fits = axis >= 0 and behind >= 0
+    trailing = lhs.rank - axis - rhs.rank
+    fits = axis >= 0 and trailing >= 0
     if not fits or any(r not in (1, d) for r, d in zip(rhs.shape, lhs.shape[axis:], strict=False)):
         raise UserError(f"{rhs} does not broadcast to {lhs} from dimension {axis} on")
-    placed = reshape(n, n.value(1), (*rhs.shape, *(1,) * behind))
+    placed = reshape(n, n.value(1), (*rhs.shape, *(1,) * trailing))
     return [n.input(0), n.operand(placed, n.proto.input[1])]
 
 
@@ -104,9 +104,14 @@ def _pow(n: OnnxNode) -> Value:
     if kind.is_float:
         exponent = n.operand(convert(n, exponent, kind))
         return n.f.create_pow(n.name, base, exponent).result
-    given = n.value(1)
-    power = given.splat_value if isinstance(given, Tensor) else None
-    if power is not None and 0 <= power <= 64 and power == int(power) and given.type.rank == 0:
+    exponent_value = n.value(1)
+    power = exponent_value.splat_value if isinstance(exponent_value, Tensor) else None
+    if (
+        power is not None
+        and 0 <= power <= 64
+        and power == int(power)
+        and exponent_value.type.rank == 0
+    ):
         return _power(n, base, int(power))
     wide = [n.operand(convert(n, value, ElemKind.F64)) for value in (base, exponent)]
     exact = n.f.create_round(n.name, n.f.create_pow(n.name, *wide))

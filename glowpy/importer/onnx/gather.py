@@ -10,7 +10,7 @@ from glowpy.core.elemkind import ElemKind
 from glowpy.core.tensor import Tensor
 from glowpy.core.type import Type
 from glowpy.graph.node import Node
-from glowpy.importer.onnx.moves import convert, reshape, slice_axis
+from glowpy.importer.onnx.data_movement import convert, reshape, slice_axis
 from glowpy.importer.onnx.node import OnnxNode, Value, from_onnx
 from glowpy.support.errors import UserError
 
@@ -100,5 +100,5 @@ def _gather_nd(n: OnnxNode) -> Value:
     offsets = steps.reshape((*shape[:batch], *(1,) * (len(lead) - batch)))
     place = n.f.create_add(n.name, place, n.operand(Tensor.of(offsets), f"{n.name}_batch"))
     flat = n.operand(reshape(n, data, (block * len(steps), inner)))
-    found = n.f.create_gather(n.name, flat, place, 0).result
-    return reshape(n, found, (*lead, *shape[batch + depth :]))
+    slices = n.f.create_gather(n.name, flat, place, 0).result
+    return reshape(n, slices, (*lead, *shape[batch + depth :]))

@@ -17,7 +17,7 @@ from glowpy.core.shape import normalize_axis
 from glowpy.core.tensor import Array, Tensor
 from glowpy.core.type import Type
 from glowpy.graph.node import NodeValue
-from glowpy.importer.onnx.moves import full
+from glowpy.importer.onnx.data_movement import full
 from glowpy.importer.onnx.node import OnnxNode, Value, from_onnx
 from glowpy.support.errors import UserError
 
@@ -80,10 +80,10 @@ def _scaled(n: OnnxNode, scales: Sequence[float], axes: Sequence[int]) -> list[_
     shape = n.type(0).shape
     if len(scales) != len(axes) or not all(0 < scale < 1 << 20 for scale in scales):
         raise UserError(f"expected {len(axes)} positive scales, got {list(scales)}")
-    found = [_Sampling(size, size, 1.0) for size in shape]
+    samplings = [_Sampling(size, size, 1.0) for size in shape]
     for axis, scale in zip(axes, scales, strict=True):
-        found[axis] = _Sampling(shape[axis], math.floor(shape[axis] * scale), scale)
-    return found
+        samplings[axis] = _Sampling(shape[axis], math.floor(shape[axis] * scale), scale)
+    return samplings
 
 
 def _sized(n: OnnxNode, sizes: Sequence[int], axes: Sequence[int]) -> list[_Sampling]:
@@ -91,7 +91,7 @@ def _sized(n: OnnxNode, sizes: Sequence[int], axes: Sequence[int]) -> list[_Samp
     shape, policy = n.type(0).shape, n.text("keep_aspect_ratio_policy", "stretch")
     if len(sizes) != len(axes) or min(sizes, default=1) < 1 or 0 in shape:
         raise UserError(f"expected {len(axes)} positive sizes for {n.type(0)}, got {list(sizes)}")
-    found = [_Sampling(size, size, 1.0) for size in shape]
+    samplings = [_Sampling(size, size, 1.0) for size in shape]
     scales = [size / shape[axis] for axis, size in zip(axes, sizes, strict=True)]
     if policy in ("not_larger", "not_smaller"):
         scale = min(scales) if policy == "not_larger" else max(scales)
@@ -100,53 +100,53 @@ def _sized(n: OnnxNode, sizes: Sequence[int], axes: Sequence[int]) -> list[_Samp
     elif policy != "stretch":
         raise n.unsupported(f"keep_aspect_ratio_policy '{policy}'")
     for axis, size, scale in zip(axes, sizes, scales, strict=True):
-        found[axis] = _Sampling(shape[axis], size, scale)
-    return found
+        samplings[axis] = _Sampling(shape[axis], size, scale)
+    return samplings
 
 
 def _cropped(n: OnnxNode, sampling: list[_Sampling], axes: Sequence[int]) -> list[_Sampling]:
     roi = [float(bound) for bound in n.known(1).array.reshape(-1)]
     if len(roi) != 2 * len(axes):
         raise UserError(f"expected {2 * len(axes)} bounds of the region, got {len(roi)}")
-    found = list(sampling)
+    samplings = list(sampling)
     for index, axis in enumerate(axes):
         old = sampling[axis]
         start, end = roi[index], roi[len(axes) + index]
-        found[axis] = _Sampling(old.size, old.count, old.scale, start, end)
-    return found
+        samplings[axis] = _Sampling(old.size, old.count, old.scale, start, end)
+    return samplings
 
 
 def _resampled(
     n: OnnxNode, sampling: list[_Sampling], mode: str, coordinates: str, nearest: str
 ) -> Value:
-    Type(n.type(0).kind, tuple(each.count for each in sampling))  # refuses what overflows
+    Type(n.type(0).kind, tuple(dim.count for dim in sampling))  # refuses what overflows
     value = n.value(0)
     if mode not in ("nearest", "linear", "cubic"):
         raise n.unsupported(f"mode '{mode}'")
     if mode != "nearest" and not value.type.kind.is_float:
         raise n.unsupported(f"mode '{mode}' for {value.type}")
-    if any(each.count and not each.size for each in sampling):
+    if any(dim.count and not dim.size for dim in sampling):
         raise UserError(f"expected something to resize, got {value.type}")
     cropped = coordinates == "tf_crop_and_resize"
     outside: list[tuple[int, Array]] = []
-    for axis, each in enumerate(sampling):
-        if each.size == each.count and each.scale == 1.0 and not cropped:
+    for axis, dim in enumerate(sampling):
+        if dim.size == dim.count and dim.scale == 1.0 and not cropped:
             continue
-        places = _places(n, each, coordinates)
+        places = _places(n, dim, coordinates)
         if mode == "nearest":
             indices = _nearest(n, places, nearest)[:, None]
             weights = np.ones_like(places)[:, None]
         else:
-            indices, weights = _taps(n, each, places, cubic=mode == "cubic")
-        inside = np.clip(indices, 0, each.size - 1).astype(np.int64)
+            indices, weights = _taps(n, dim, places, cubic=mode == "cubic")
+        inside = np.clip(indices, 0, dim.size - 1).astype(np.int64)
         value = _gathered(n, n.operand(value), axis, inside, weights)
-        outside.append((axis, (places < 0) | (places > each.size - 1)))
+        outside.append((axis, (places < 0) | (places > dim.size - 1)))
     return _extrapolated(n, value, outside) if cropped else value
 
 
-def _places(n: OnnxNode, each: _Sampling, coordinates: str) -> Array:
+def _places(n: OnnxNode, dim: _Sampling, coordinates: str) -> Array:
     """Where the elements of the output lie in the input."""
-    count, size, scale = each.count, each.size, each.scale
+    count, size, scale = dim.count, dim.size, dim.scale
     steps = np.arange(count, dtype=np.float64)
     middle: Array = (steps + 0.5) / scale - 0.5
     match coordinates:
@@ -164,34 +164,34 @@ def _places(n: OnnxNode, each: _Sampling, coordinates: str) -> Array:
             return steps / scale
         case "tf_crop_and_resize":
             if count == 1:
-                return np.full(1, 0.5 * (each.start + each.end) * (size - 1))
-            reach = (each.end - each.start) * (size - 1) / max(count - 1, 1)
-            return each.start * (size - 1) + steps * reach
+                return np.full(1, 0.5 * (dim.start + dim.end) * (size - 1))
+            reach = (dim.end - dim.start) * (size - 1) / max(count - 1, 1)
+            return dim.start * (size - 1) + steps * reach
         case _:
             raise n.unsupported(f"coordinate_transformation_mode '{coordinates}'")
 
 
-def _nearest(n: OnnxNode, places: Array, how: str) -> Array:
-    match how:
+def _nearest(n: OnnxNode, places: Array, mode: str) -> Array:
+    match mode:
         case "floor":
-            found = np.floor(places)
+            nearest = np.floor(places)
         case "ceil":
-            found = np.ceil(places)
+            nearest = np.ceil(places)
         case "round_prefer_floor":
-            found = np.ceil(places - 0.5)
+            nearest = np.ceil(places - 0.5)
         case "round_prefer_ceil":
-            found = np.floor(places + 0.5)
+            nearest = np.floor(places + 0.5)
         case _:
-            raise n.unsupported(f"nearest_mode '{how}'")
-    return np.asarray(found)
+            raise n.unsupported(f"nearest_mode '{mode}'")
+    return np.asarray(nearest)
 
 
-def _taps(n: OnnxNode, each: _Sampling, places: Array, *, cubic: bool) -> tuple[Array, Array]:
+def _taps(n: OnnxNode, dim: _Sampling, places: Array, *, cubic: bool) -> tuple[Array, Array]:
     """Indices and weights of the elements each output is made of: [outputs, taps]."""
-    squeeze = min(each.scale, 1.0) if n.flag("antialias") else 1.0
+    squeeze = min(dim.scale, 1.0) if n.flag("antialias") else 1.0
     reach = math.ceil((2 if cubic else 1) / squeeze)
-    if reach > each.size + (1 << 10):
-        raise n.unsupported(f"scale {each.scale} with antialias")
+    if reach > dim.size + (1 << 10):
+        raise n.unsupported(f"scale {dim.scale} with antialias")
     base = np.floor(places)
     indices: Array = base[:, None] + np.arange(1 - reach, 1 + reach)
     distance = np.abs(indices - places[:, None]) * squeeze
@@ -199,7 +199,7 @@ def _taps(n: OnnxNode, each: _Sampling, places: Array, *, cubic: bool) -> tuple[
         _cubic(distance, n.real("cubic_coeff_a", -0.75)) if cubic else np.maximum(1 - distance, 0)
     )
     if n.flag("exclude_outside"):
-        weights = np.where((indices >= 0) & (indices < each.size), weights, 0)
+        weights = np.where((indices >= 0) & (indices < dim.size), weights, 0)
     return indices, weights / weights.sum(axis=1, keepdims=True)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from glowpy.autodiff.differentiate import gradients
 from glowpy.core.tensor import Tensor
 from glowpy.graph.node import NodeValue
-from glowpy.importer.onnx.moves import full
+from glowpy.importer.onnx.data_movement import full
 from glowpy.importer.onnx.node import OnnxNode, Result, Value, from_onnx
 from glowpy.support.errors import UserError
 
@@ -28,7 +28,7 @@ def _gradient(n: OnnxNode) -> tuple[Result, ...]:
     if isinstance(y, Tensor):
         return tuple(full(point.type, 0.0) for point in points)
     computed = [point for point in points if isinstance(point, NodeValue)]
-    found = iter(gradients(n.f, y, computed))
+    values = iter(gradients(n.f, y, computed))
     return tuple(
-        next(found) if isinstance(point, NodeValue) else full(point.type, 0.0) for point in points
+        next(values) if isinstance(point, NodeValue) else full(point.type, 0.0) for point in points
     )

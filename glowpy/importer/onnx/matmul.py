@@ -6,7 +6,7 @@ from glowpy.core.shape import broadcast_shapes
 from glowpy.core.tensor import Tensor
 from glowpy.core.type import Type
 from glowpy.graph.node import NodeValue
-from glowpy.importer.onnx.moves import reshape, transpose
+from glowpy.importer.onnx.data_movement import reshape, transpose
 from glowpy.importer.onnx.node import OnnxNode, Value, from_onnx
 from glowpy.support.errors import UserError
 

@@ -77,9 +77,9 @@ def load(
 
 def read_model(model: str | Path | bytes | onnx.ModelProto) -> OnnxModel:
     """Reads and checks a model, without shapes. Raises what `load` raises."""
-    found = OnnxModel(read_source(model))
-    found.check()
-    return found
+    loaded = OnnxModel(read_source(model))
+    loaded.check()
+    return loaded
 
 
 @dataclass
@@ -97,7 +97,7 @@ class OnnxModel:
     def initializers(self) -> dict[str, Tensor]:
         """The tensors stored in the model, by name."""
         graph, folder = self.source.proto.graph, self.source.folder
-        found: dict[str, Tensor] = {}
+        tensors: dict[str, Tensor] = {}
         errors: list[UserError] = []
         pairs = [(proto.name, proto, None) for proto in graph.initializer]
         for name, dense, sparse in [
@@ -106,13 +106,13 @@ class OnnxModel:
         ]:
             try:
                 if dense is not None:
-                    found[name] = decode(dense, folder)
+                    tensors[name] = decode(dense, folder)
                 elif sparse is not None:
-                    found[name] = decode_sparse(sparse, folder)
+                    tensors[name] = decode_sparse(sparse, folder)
             except UserError as error:
                 errors.append(_located(error, Loc(self.file), f"initializer '{name}': "))
         _raise(errors)
-        return found
+        return tensors
 
     @cached_property
     def inputs(self) -> list[ValueInfo]:
@@ -128,27 +128,27 @@ class OnnxModel:
         return self._infos(list(self.source.proto.graph.output))
 
     def _infos(self, protos: list[onnx.ValueInfoProto]) -> list[ValueInfo]:
-        found: list[ValueInfo] = []
+        infos: list[ValueInfo] = []
         errors: list[UserError] = []
         for proto in protos:
             try:
-                found.append(value_info(proto))
+                infos.append(value_info(proto))
             except UserError as error:
                 errors.append(_located(error, Loc(self.file)))
-        names = Counter(info.name for info in found)
+        names = Counter(info.name for info in infos)
         errors += [
             UserError(f"'{name}' is declared twice", loc=Loc(self.file))
             for name, count in names.items()
             if count > 1
         ]
         _raise(errors)
-        return found
+        return infos
 
     @cached_property
     def order(self) -> list[tuple[int, onnx.NodeProto]]:
         """The nodes with their position in the file, each after what it needs."""
-        given = {info.name for info in self.inputs} | set(self.initializers)
-        return in_order(self.source.proto.graph, given, self.file)
+        names = {info.name for info in self.inputs} | set(self.initializers)
+        return in_order(self.source.proto.graph, names, self.file)
 
     def loc(self, index: int, node: onnx.NodeProto) -> Loc:
         """Where a node is."""
@@ -183,20 +183,22 @@ class OnnxModel:
         values: Mapping[str, Array] | None = None,
     ) -> Module:
         """A module for these shapes. The arguments and errors are those of `load`."""
-        given = {name: np.asarray(array) for name, array in (values or {}).items()}
-        known = {name: array.shape for name, array in given.items()}
+        arrays = {name: np.asarray(array) for name, array in (values or {}).items()}
+        known = {name: array.shape for name, array in arrays.items()}
         try:
             types = bind(self.inputs, {**known, **(shapes or {})}, dims or {})
         except UserError as error:
             raise _located(error, Loc(self.file)) from None
-        return _Build(self, types, given).module
+        return _Build(self, types, arrays).module
 
 
 def _located(error: UserError, loc: Loc, prefix: str = "") -> UserError:
     """The error, with `loc` and `prefix` in the diagnostics that have no location."""
     return type(error).of(
-        each if each.loc else Diagnostic(f"{prefix}{each.message}", loc, each.context, each.note)
-        for each in error.diagnostics
+        diagnostic
+        if diagnostic.loc
+        else Diagnostic(f"{prefix}{diagnostic.message}", loc, diagnostic.context, diagnostic.note)
+        for diagnostic in error.diagnostics
     )
 
 
@@ -204,8 +206,8 @@ def _raise(errors: list[UserError]) -> None:
     """Raises one error for all, if there are any: an UnsupportedError iff all of them are."""
     if errors:
         unsupported = all(isinstance(error, UnsupportedError) for error in errors)
-        found = [diagnostic for error in errors for diagnostic in error.diagnostics]
-        raise (UnsupportedError if unsupported else UserError).of(found)
+        diagnostics = [diagnostic for error in errors for diagnostic in error.diagnostics]
+        raise (UnsupportedError if unsupported else UserError).of(diagnostics)
 
 
 @dataclass
@@ -277,8 +279,8 @@ class _Build:
 
         def imported(scope: Scope) -> list[Item]:
             with scope.f.at(loc):
-                found = handler(OnnxNode(node, loc, opset, inputs, scope))
-            results = found if isinstance(found, tuple) else (found,)
+                result = handler(OnnxNode(node, loc, opset, inputs, scope))
+            results = result if isinstance(result, tuple) else (result,)
             if len(results) < sum(1 for name in node.output if name):
                 raise InternalError(f"{node.op_type}: import function returns too few results")
             return [_value(result) for result in results]
@@ -328,9 +330,9 @@ class _Build:
         computed = [value for value in results if isinstance(value, NodeValue)]
         if not computed:
             return None if any(_holds_nodes(value) for value in results) else results
-        made = sum(result.type.size for node in f.nodes for result in node.results)
+        size = sum(result.type.size for node in f.nodes for result in node.results)
         read = sum(constant.type.size for constant in f.module.constants)
-        if made > FOLD_BYTES or read > 4 * FOLD_BYTES:
+        if size > FOLD_BYTES or read > 4 * FOLD_BYTES:
             return None
         verify_nodes(f, f.nodes)
         tensors = iter(evaluate(computed))

@@ -173,23 +173,23 @@ class OnnxNode:
 
     def value(self, index: int) -> Value:
         """Input `index`. Raises UserError if it is missing or a sequence."""
-        found = self._inputs[index] if self.has(index) else None
-        if found is None or isinstance(found, TensorSequence):
-            got = "none" if found is None else "a sequence"
+        value = self._inputs[index] if self.has(index) else None
+        if value is None or isinstance(value, TensorSequence):
+            got = "none" if value is None else "a sequence"
             raise UserError(f"expected a tensor as input {index}, got {got}")
-        return found
+        return value
 
     def sequence(self, index: int) -> TensorSequence:
         """Input `index`, which must be a sequence. Raises UserError otherwise."""
-        found = self._inputs[index] if self.has(index) else None
-        if not isinstance(found, TensorSequence):
+        value = self._inputs[index] if self.has(index) else None
+        if not isinstance(value, TensorSequence):
             raise UserError(f"expected a sequence as input {index}")
-        return found
+        return value
 
     def any_value(self, index: int) -> Value | TensorSequence:
         """Input `index`, tensor or sequence."""
-        found = self._inputs[index]
-        return found if isinstance(found, TensorSequence) else self.value(index)
+        value = self._inputs[index]
+        return value if isinstance(value, TensorSequence) else self.value(index)
 
     def type(self, index: int) -> Type:
         """The type of input `index`."""
@@ -212,10 +212,10 @@ class OnnxNode:
 
         Raises ValueNeededError, with the graph inputs they depend on, if they are not.
         """
-        found = self.value(index)
-        if isinstance(found, Tensor):
-            return found
-        sources = _sources(found)
+        value = self.value(index)
+        if isinstance(value, Tensor):
+            return value
+        sources = _sources(value)
         names = ", ".join(f"'{name}'" for name in sources)
         raise ValueNeededError(
             f"'{self.proto.input[index]}' must be known while compiling, but depends on the input {names}",
@@ -250,18 +250,18 @@ class OnnxNode:
         return name in self._attributes
 
     def _attribute(self, name: str, kind: int) -> AttributeProto | None:
-        found = self._attributes.get(name)
-        if found is not None and found.type != kind:
+        attribute = self._attributes.get(name)
+        if attribute is not None and attribute.type != kind:
             kinds = {value: key for key, value in AttributeProto.AttributeType.items()}
             raise UserError(
-                f"attribute '{name}': expected {kinds[kind]}, got {kinds.get(found.type, found.type)}"
+                f"attribute '{name}': expected {kinds[kind]}, got {kinds.get(attribute.type, attribute.type)}"
             )
-        return found
+        return attribute
 
     def integer(self, name: str, default: int) -> int:
         """An integer attribute."""
-        found = self._attribute(name, AttributeProto.INT)
-        return default if found is None else found.i
+        attribute = self._attribute(name, AttributeProto.INT)
+        return default if attribute is None else attribute.i
 
     def flag(self, name: str, default: bool = False) -> bool:
         """An integer attribute that means yes or no."""
@@ -269,36 +269,40 @@ class OnnxNode:
 
     def integers(self, name: str) -> tuple[int, ...] | None:
         """An attribute of several integers; None if it is not given."""
-        found = self._attribute(name, AttributeProto.INTS)
-        return None if found is None else tuple(found.ints)
+        attribute = self._attribute(name, AttributeProto.INTS)
+        return None if attribute is None else tuple(attribute.ints)
 
     def real(self, name: str, default: float) -> float:
         """A floating-point attribute. The default is rounded to f32 as well, for all kinds of inputs."""
-        found = self._attribute(name, AttributeProto.FLOAT)
-        return float(np.float32(default if found is None else found.f))
+        attribute = self._attribute(name, AttributeProto.FLOAT)
+        return float(np.float32(default if attribute is None else attribute.f))
 
     def reals(self, name: str) -> tuple[float, ...] | None:
         """An attribute of several floating-point numbers; None if it is not given."""
-        found = self._attribute(name, AttributeProto.FLOATS)
-        return None if found is None else tuple(found.floats)
+        attribute = self._attribute(name, AttributeProto.FLOATS)
+        return None if attribute is None else tuple(attribute.floats)
 
     def text(self, name: str, default: str) -> str:
         """A text attribute."""
-        found = self._attribute(name, AttributeProto.STRING)
-        return default if found is None else found.s.decode("utf-8", "replace")
+        attribute = self._attribute(name, AttributeProto.STRING)
+        return default if attribute is None else attribute.s.decode("utf-8", "replace")
 
     def texts(self, name: str) -> tuple[str, ...]:
         """An attribute of several texts; none if it is not given."""
-        found = self._attribute(name, AttributeProto.STRINGS)
-        return () if found is None else tuple(s.decode("utf-8", "replace") for s in found.strings)
+        attribute = self._attribute(name, AttributeProto.STRINGS)
+        return (
+            ()
+            if attribute is None
+            else tuple(s.decode("utf-8", "replace") for s in attribute.strings)
+        )
 
     def tensor(self, name: str) -> Tensor | None:
         """A tensor attribute, dense or sparse; None if it is not given."""
-        found = self._attributes.get(name)
-        if found is not None and found.type == AttributeProto.SPARSE_TENSOR:
-            return decode_sparse(found.sparse_tensor, self.scope.folder)
-        found = self._attribute(name, AttributeProto.TENSOR)
-        return None if found is None else decode(found.t, self.scope.folder)
+        attribute = self._attributes.get(name)
+        if attribute is not None and attribute.type == AttributeProto.SPARSE_TENSOR:
+            return decode_sparse(attribute.sparse_tensor, self.scope.folder)
+        attribute = self._attribute(name, AttributeProto.TENSOR)
+        return None if attribute is None else decode(attribute.t, self.scope.folder)
 
     def unsupported(self, what: str, note: str = "") -> UnsupportedError:
         """The error that says this node does something that cannot be imported."""
@@ -308,13 +312,13 @@ class OnnxNode:
 def _sources(value: NodeValue) -> list[str]:
     """The names of the placeholders a value depends on, in the order of the module."""
     seen: set[Node] = set()
-    found: set[Placeholder] = set()
+    placeholders: set[Placeholder] = set()
     work = [value]
     while work:
         producer = work.pop().producer
         if isinstance(producer, Placeholder):
-            found.add(producer)
+            placeholders.add(producer)
         elif isinstance(producer, Node) and producer not in seen:
             seen.add(producer)
             work.extend(producer.inputs)
-    return [p.original for p in sorted(found, key=lambda p: p.name)]
+    return [p.original for p in sorted(placeholders, key=lambda p: p.name)]

@@ -6,7 +6,7 @@ import math
 
 from glowpy.core.type import Type
 from glowpy.graph.node import Node, NodeValue
-from glowpy.importer.onnx.moves import channels_first, channels_last, convert, reshape
+from glowpy.importer.onnx.data_movement import channels_first, channels_last, convert, reshape
 from glowpy.importer.onnx.node import OnnxNode, Value, from_onnx
 from glowpy.support.errors import UserError
 

@@ -14,13 +14,13 @@ __all__ = ["in_order"]
 
 
 def in_order(
-    graph: onnx.GraphProto, given: Collection[str], file: str
+    graph: onnx.GraphProto, known: Collection[str], file: str
 ) -> list[tuple[int, onnx.NodeProto]]:
     """The nodes with their positions, each after those it needs; a sorted list stays as it is. Linear time.
 
     Raises UserError that lists names computed twice and names nothing computes, or names a node on a cycle.
     """
-    makers, problems = _makers(graph, given, file)
+    makers, problems = _makers(graph, known, file)
     waiting: list[int] = []
     readers: dict[int, list[int]] = defaultdict(list)
     for index, node in enumerate(graph.node):
@@ -28,14 +28,14 @@ def in_order(
         for name in node.input:
             if name in makers:
                 needed.add(makers[name])
-            elif name and name not in given:
+            elif name and name not in known:
                 message = f"{node.op_type}: input '{name}' is computed by no node"
                 problems.append(Diagnostic(message, _loc(file, index, node)))
         waiting.append(len(needed))
         for maker in needed:
             readers[maker].append(index)
     for output in graph.output:
-        if output.name not in makers and output.name not in given:
+        if output.name not in makers and output.name not in known:
             problems.append(Diagnostic(f"output '{output.name}' is computed by no node", Loc(file)))
     if problems:
         raise UserError.of(problems)
@@ -50,14 +50,14 @@ def in_order(
 
 
 def _makers(
-    graph: onnx.GraphProto, given: Collection[str], file: str
+    graph: onnx.GraphProto, known: Collection[str], file: str
 ) -> tuple[dict[str, int], list[Diagnostic]]:
     """Which node computes each name."""
     makers: dict[str, int] = {}
     problems = []
     for index, node in enumerate(graph.node):
         for name in node.output:
-            if name and (name in makers or name in given):
+            if name and (name in makers or name in known):
                 message = f"{node.op_type}: output '{name}' exists already"
                 problems.append(Diagnostic(message, _loc(file, index, node)))
             elif name:
@@ -67,7 +67,7 @@ def _makers(
 
 def _sorted(waiting: list[int], readers: dict[int, list[int]]) -> list[int]:
     """Positions in an order that fits, the given one if it does; `waiting` counts down to 0 for those reached."""
-    if all(reader > maker for maker, found in readers.items() for reader in found):
+    if all(reader > maker for maker, read_by in readers.items() for reader in read_by):
         return list(range(len(waiting)))
     ready = deque(index for index, count in enumerate(waiting) if not count)
     order = []

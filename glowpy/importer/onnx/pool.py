@@ -7,7 +7,7 @@ import math
 from glowpy.core.type import Type
 from glowpy.graph.node import NodeValue
 from glowpy.importer.onnx.conv import Window, window
-from glowpy.importer.onnx.moves import channels_first, channels_last
+from glowpy.importer.onnx.data_movement import channels_first, channels_last
 from glowpy.importer.onnx.node import OnnxNode, Result, Value, from_onnx
 from glowpy.support.errors import UserError
 

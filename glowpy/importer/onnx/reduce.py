@@ -12,7 +12,7 @@ from glowpy.core.shape import normalize_axis
 from glowpy.core.tensor import Tensor
 from glowpy.core.type import Type
 from glowpy.graph.node import NodeValue
-from glowpy.importer.onnx.moves import convert, reshape
+from glowpy.importer.onnx.data_movement import convert, reshape
 from glowpy.importer.onnx.node import OnnxNode, Value, from_onnx
 
 __all__: list[str] = []
@@ -85,12 +85,12 @@ def _reduce(n: OnnxNode) -> Value:
     """
     op_type, type = n.proto.op_type, n.type(0)
     if n.opset >= (13 if op_type == "ReduceSum" else 18):
-        given = n.known_ints(1) if n.has(1) else ()
+        chosen = n.known_ints(1) if n.has(1) else ()
     else:
-        given = n.integers("axes") or ()
-    if not given and not n.flag("noop_with_empty_axes"):
-        given = tuple(range(type.rank))
-    axes = tuple(sorted({normalize_axis(axis, type.rank) for axis in given}))
+        chosen = n.integers("axes") or ()
+    if not chosen and not n.flag("noop_with_empty_axes"):
+        chosen = tuple(range(type.rank))
+    axes = tuple(sorted({normalize_axis(axis, type.rank) for axis in chosen}))
     # A reduction over nothing still squares, takes logarithms, and so on; what only sums is left alone.
     kind = _computed_in(op_type, type.kind)
     operand = n.operand(convert(n, n.value(0), kind), n.proto.input[0])

@@ -11,7 +11,7 @@ from glowpy.core.elemkind import ElemKind
 from glowpy.core.shape import broadcast_shapes, normalize_axis
 from glowpy.core.tensor import Tensor
 from glowpy.core.type import Type
-from glowpy.importer.onnx.moves import (
+from glowpy.importer.onnx.data_movement import (
     broadcast,
     concat,
     convert,
@@ -35,10 +35,10 @@ def _identity(n: OnnxNode) -> Value | TensorSequence:
 
 @from_onnx("Constant")
 def _constant(n: OnnxNode) -> Tensor:
-    given = [attribute.name for attribute in n.proto.attribute]
-    if len(given) != 1:
-        raise UserError(f"expected exactly one attribute, got {', '.join(given) or 'none'}")
-    match given[0]:
+    names = [attribute.name for attribute in n.proto.attribute]
+    if len(names) != 1:
+        raise UserError(f"expected exactly one attribute, got {', '.join(names) or 'none'}")
+    match names[0]:
         case "value_float":
             return Tensor.of(np.array(n.real("value_float", 0.0), np.float32))
         case "value_floats":
@@ -50,9 +50,9 @@ def _constant(n: OnnxNode) -> Tensor:
         case "value_string" | "value_strings":
             raise n.unsupported("a constant of strings")
         case name:
-            found = n.tensor(name)
-            assert found is not None  # it was given
-            return found
+            tensor = n.tensor(name)
+            assert tensor is not None  # it was given
+            return tensor
 
 
 @from_onnx("ConstantOfShape", since=9)
@@ -88,23 +88,23 @@ def _reshape_5(n: OnnxNode) -> Value:
     return reshape(n, n.value(0), shape)
 
 
-def _reshaped(type: Type, wanted: Sequence[int], allowzero: bool) -> list[int]:
+def _reshaped(type: Type, sizes: Sequence[int], allowzero: bool) -> list[int]:
     """`wanted` with 0 copied from the input and -1 worked out."""
-    shape = list(wanted)
+    shape = list(sizes)
     if not allowzero:
         if any(size == 0 and index >= type.rank for index, size in enumerate(shape)):
-            raise UserError(f"expected a dimension of {type} for every 0 in {list(wanted)}")
+            raise UserError(f"expected a dimension of {type} for every 0 in {list(sizes)}")
         shape = [size or type.shape[index] for index, size in enumerate(shape)]
     elif 0 in shape and -1 in shape:
-        raise UserError(f"expected no -1 beside a 0 that stands for itself, got {list(wanted)}")
+        raise UserError(f"expected no -1 beside a 0 that stands for itself, got {list(sizes)}")
     if shape.count(-1) > 1 or min(shape, default=0) < -1:
-        raise UserError(f"expected sizes and at most one -1, got {list(wanted)}")
+        raise UserError(f"expected sizes and at most one -1, got {list(sizes)}")
     if -1 in shape:
         rest = math.prod(size for size in shape if size != -1)
         shape[shape.index(-1)] = type.count // rest if rest else 0
     if math.prod(shape) != type.count:
         raise UserError(
-            f"expected a shape of {type.count} elements to reshape {type} to, got {list(wanted)}"
+            f"expected a shape of {type.count} elements to reshape {type} to, got {list(sizes)}"
         )
     return shape
 
@@ -127,17 +127,17 @@ def _axes(n: OnnxNode, since_input: int) -> tuple[int, ...] | None:
 
 
 def _distinct(axes: Sequence[int], rank: int) -> list[int]:
-    found = [normalize_axis(axis, rank) for axis in axes]
-    if len(set(found)) != len(found):
+    distinct = [normalize_axis(axis, rank) for axis in axes]
+    if len(set(distinct)) != len(distinct):
         raise UserError(f"expected each axis once, got {list(axes)}")
-    return found
+    return distinct
 
 
 @from_onnx("Unsqueeze")
 def _unsqueeze(n: OnnxNode) -> Value:
-    given = _axes(n, 13) or ()
-    rank = n.type(0).rank + len(given)
-    axes = _distinct(given, rank)
+    requested = _axes(n, 13) or ()
+    rank = n.type(0).rank + len(requested)
+    axes = _distinct(requested, rank)
     sizes = iter(n.type(0).shape)
     return reshape(n, n.value(0), [1 if i in axes else next(sizes) for i in range(rank)])
 
@@ -145,12 +145,14 @@ def _unsqueeze(n: OnnxNode) -> Value:
 @from_onnx("Squeeze")
 def _squeeze(n: OnnxNode) -> Value:
     shape = n.type(0).shape
-    given = _axes(n, 13)
-    if given is None:
+    requested = _axes(n, 13)
+    if requested is None:
         return reshape(n, n.value(0), [size for size in shape if size != 1])
-    axes = _distinct(given, len(shape))
+    axes = _distinct(requested, len(shape))
     if any(shape[axis] != 1 for axis in axes):
-        raise UserError(f"expected dimensions of 1 to squeeze, got {list(given)} of {n.type(0)}")
+        raise UserError(
+            f"expected dimensions of 1 to squeeze, got {list(requested)} of {n.type(0)}"
+        )
     return reshape(n, n.value(0), [size for i, size in enumerate(shape) if i not in axes])
 
 
@@ -289,13 +291,13 @@ def _pad_1(n: OnnxNode) -> Value:
 @from_onnx("Pad", since=11)
 def _pad_11(n: OnnxNode) -> Value:
     rank = n.type(0).rank
-    given = n.known_ints(1)
+    amounts = n.known_ints(1)
     axes = _distinct(n.known_ints(3) if n.has(3) else range(rank), rank)
-    if len(given) != 2 * len(axes):
-        raise UserError(f"expected {2 * len(axes)} pads, got {len(given)}")
+    if len(amounts) != 2 * len(axes):
+        raise UserError(f"expected {2 * len(axes)} pads, got {len(amounts)}")
     pads = [0] * (2 * rank)
     for index, axis in enumerate(axes):
-        pads[axis], pads[rank + axis] = given[index], given[len(axes) + index]
+        pads[axis], pads[rank + axis] = amounts[index], amounts[len(axes) + index]
     return _padded(n, pads, n.known_scalar(2) if n.has(2) else 0.0)
 
 
@@ -354,8 +356,8 @@ def _range(n: OnnxNode) -> Tensor:
     if type.size > 1 << 28:
         raise n.unsupported(f"a range of {count} elements")
     steps = np.arange(count).astype(wide.dtype)
-    found = np.asarray(first, wide.dtype) + steps * np.asarray(step, wide.dtype)
-    return Tensor(type, found.astype(kind.dtype))
+    positions = np.asarray(first, wide.dtype) + steps * np.asarray(step, wide.dtype)
+    return Tensor(type, positions.astype(kind.dtype))
 
 
 @from_onnx("Trilu", since=14)

@@ -52,8 +52,8 @@ def value_info(proto: onnx.ValueInfoProto) -> ValueInfo:
     try:
         kind = kind_of(tensor.elem_type)
     except UnsupportedError as error:
-        found = error.diagnostics[0]
-        raise UnsupportedError(f"'{proto.name}': {found.message}", note=found.note) from None
+        first = error.diagnostics[0]
+        raise UnsupportedError(f"'{proto.name}': {first.message}", note=first.note) from None
     if not tensor.HasField("shape"):
         return ValueInfo(proto.name, kind, None)
     return ValueInfo(proto.name, kind, [_dim(dim) for dim in tensor.shape.dim])
@@ -89,10 +89,10 @@ def bind(
     return [_static(info, shapes.get(info.name), bound) for info in infos]
 
 
-def _check_names(what: str, given: Iterable[str], known: Sequence[str]) -> None:
-    for name in given:
+def _check_names(what: str, names: Iterable[str], known: Sequence[str]) -> None:
+    for name in names:
         if name not in known:
-            expected = ", ".join(f"'{each}'" for each in dict.fromkeys(known)) or "none"
+            expected = ", ".join(f"'{choice}'" for choice in dict.fromkeys(known)) or "none"
             raise UserError(f"the model has no {what} '{name}', expected one of: {expected}")
 
 
@@ -113,9 +113,9 @@ def _match(info: ValueInfo, shape: Shape, bound: dict[str, int]) -> None:
         )
 
 
-def _static(info: ValueInfo, given: Shape | None, bound: Mapping[str, int]) -> Type:
-    if given is not None:
-        return Type(info.kind, tuple(given))
+def _static(info: ValueInfo, shape: Shape | None, bound: Mapping[str, int]) -> Type:
+    if shape is not None:
+        return Type(info.kind, tuple(shape))
     if info.shape is None:
         raise UserError(
             f"input '{info.name}' has no declared shape",

@@ -64,14 +64,14 @@ def kind_of(elem_type: int) -> ElemKind:
 
     Raises UnsupportedError for strings, complex numbers, 8-bit floats and the like.
     """
-    found = _KINDS.get(elem_type)
-    if found is None:
+    kind = _KINDS.get(elem_type)
+    if kind is None:
         names = {value: name for name, value in TensorProto.DataType.items()}
         raise UnsupportedError(
             f"element type {names.get(elem_type, elem_type)} is not supported",
             note=f"supported are {', '.join(_NAMES.values())}",
         )
-    return found
+    return kind
 
 
 def elem_type_of(kind: ElemKind) -> int:
@@ -94,12 +94,12 @@ def decode(proto: TensorProto, folder: Path | None) -> Tensor:
     if external_data_helper.uses_external_data(proto):
         proto = _with_external(proto, type, folder)
     if proto.HasField("raw_data"):
-        got, wanted, unit = len(proto.raw_data), type.size, "bytes"
+        got, expected, unit = len(proto.raw_data), type.size, "bytes"
     else:
         field = _FIELDS.get(proto.data_type, "int32_data")
-        got, wanted, unit = len(getattr(proto, field)), type.count, "elements"
-    if got != wanted:
-        raise UserError(f"tensor '{proto.name}': expected {wanted} {unit} for {type}, got {got}")
+        got, expected, unit = len(getattr(proto, field)), type.count, "elements"
+    if got != expected:
+        raise UserError(f"tensor '{proto.name}': expected {expected} {unit} for {type}, got {got}")
     try:
         array: Array = numpy_helper.to_array(proto)
     except (OverflowError, ValueError, TypeError) as error:
@@ -183,9 +183,9 @@ def _check_location(name: str, location: str, folder: Path) -> int:
     try:
         if path.resolve() != path:
             raise UserError(f"{plain}, got '{location}', which is reached through a symbolic link")
-        found = os.lstat(path)
+        status = os.lstat(path)
     except (OSError, RuntimeError):
         raise UserError(f"{plain}, but there is no '{location}'") from None
-    if not stat.S_ISREG(found.st_mode) or found.st_nlink > 1:
+    if not stat.S_ISREG(status.st_mode) or status.st_nlink > 1:
         raise UserError(f"{plain}, got '{location}', which is a directory, a device or a hard link")
-    return found.st_size
+    return status.st_size

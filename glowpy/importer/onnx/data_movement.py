@@ -1,7 +1,7 @@
 """Moving elements at import: what is known moves in numpy at once, the rest becomes nodes.
 
 These are shared by the import functions of all families: reshapes, transposes and slices of weights must leave
-nothing behind, and a splat must stay one, for it has no memory.
+no nodes, and a splat must stay one, for it has no memory.
 """
 
 from __future__ import annotations
