@@ -14,6 +14,7 @@ from typing import ClassVar, Protocol
 
 import numpy as np
 
+from glowpy.core.schema import Access
 from glowpy.core.tensor import Array, Tensor
 from glowpy.core.type import Type
 from glowpy.graph.node import Node
@@ -22,6 +23,7 @@ from glowpy.ir.irfunction import IRFunction
 from glowpy.ir.plan import ALIGNMENT, MemoryPlan
 from glowpy.passes import GraphPass, IRPass
 from glowpy.support.errors import UserError
+from glowpy.support.text import Attr
 
 __all__ = [
     "Backend",
@@ -30,6 +32,7 @@ __all__ = [
     "Executable",
     "Instance",
     "Observer",
+    "Operation",
     "Port",
     "Program",
     "aligned_array",
@@ -229,10 +232,48 @@ def _check(port: Port, array: Array) -> None:
         raise UserError(f"'{port.name}': expected an array of type {port.type}, got {got}")
 
 
+@dataclass(frozen=True)
+class Operation:
+    """An operator on operands of given types: what a backend is asked about, before there is a node or an instruction.
+
+    Attributes:
+        mnemonic: The operator. A node and the instruction that it becomes have the same.
+        types: The type of every operand by its name in the schema: results, then inputs.
+        attrs: The attributes.
+    """
+
+    mnemonic: str
+    types: Mapping[str, Type]
+    attrs: Mapping[str, Attr]
+
+    @staticmethod
+    def of_node(node: Node) -> Operation:
+        """What a node computes. The inputs of a variadic node are numbered."""
+        schema = node.SCHEMA
+        names = [f"{schema.inputs[0]}{index}" for index in range(len(node.inputs))]
+        inputs = zip(names if schema.variadic else schema.inputs, node.inputs, strict=True)
+        results = zip(schema.results, node.results, strict=True)
+        types = {name: value.type for name, value in (*results, *inputs)}
+        return Operation(schema.mnemonic, types, node.attrs)
+
+    @staticmethod
+    def of_inst(inst: Instruction) -> Operation:
+        """What an instruction computes; how much scratch memory it does that in is no part of it."""
+        refs = [ref for ref in inst.operands if ref.access is not Access.SCRATCH]
+        types = {ref.name: ref.value.type for ref in refs}
+        return Operation(inst.SCHEMA.mnemonic, types, inst.attrs)
+
+    def __str__(self) -> str:
+        return f"{self.mnemonic} on {', '.join(map(str, self.types.values()))}"
+
+
 class Backend(ABC):
     """A target: says what it can run, may reshape the graph, and makes programs executable.
 
     An instance is bound to one machine and to the backend's own options: all it is asked, it answers for these.
+
+    What it can run it says of operations, so that it can be asked at any level. Whether it can run a node that is
+    lowered follows from what that becomes: see `recipe.refusals`.
     """
 
     name: ClassVar[str]
@@ -242,17 +283,20 @@ class Backend(ABC):
     """Instruction classes that only this backend knows."""
 
     @abstractmethod
-    def unsupported(self, inst: Instruction) -> str:
-        """Why the backend cannot run `inst`; empty if it can."""
+    def unsupported(self, operation: Operation) -> str:
+        """Why the backend has nothing that computes `operation` as it stands; empty if it has."""
+
+    def supports(self, operation: Operation) -> bool:
+        """Whether the backend has something that computes `operation` as it stands."""
+        return not self.unsupported(operation)
 
     @abstractmethod
     def compile(self, program: Program, options: CompileOptions) -> CompiledFunction:
         """Makes a checked program executable."""
 
     def keeps(self, node: Node) -> bool:
-        """Whether lowering leaves this node alone."""
-        del node
-        return False
+        """Whether lowering leaves this node alone: where the backend computes it as it stands."""
+        return self.supports(Operation.of_node(node))
 
     def pipeline(self, default: Sequence[GraphPass]) -> Sequence[GraphPass]:
         """The graph passes this backend wants in place of `default`."""

@@ -19,16 +19,15 @@ from glowpy.ir.inst import Instruction, ValueInstruction
 from glowpy.ir.insts_gen import INSTS, AllocInst
 from glowpy.ir.irfunction import IRFunction
 from glowpy.ir.value import Mutability, Value
+from glowpy.support.errors import Diagnostic, UnsupportedError
 from glowpy.support.rules import Rules
 
 __all__ = ["IRGen", "generate", "irgen", "scratch"]
 
-irgen: Rules[Callable[..., None]] = Rules("irgen", "declare one with @irgen(XNode) in glowpy/ops/")
+irgen: Rules[Callable[..., None]] = Rules("irgen")
 """`@irgen(XNode)` functions take an `IRGen` and the node, and define every result with `g.define`."""
 
-scratch: Rules[Callable[..., tuple[Type, ...]]] = Rules(
-    "scratch", "declare one with @scratch(XNode)"
-)
+scratch: Rules[Callable[..., tuple[Type, ...]]] = Rules("scratch")
 """`@scratch(XNode)` functions take the node and return the types of its instruction's scratch operands."""
 
 
@@ -72,13 +71,17 @@ class IRGen:
         self.define(result, value)
         return value
 
+    def knows(self, node: Node) -> bool:
+        """Whether something says which instructions a node becomes."""
+        return type_of(node) in irgen or node.SCHEMA.mnemonic in self._classes
+
     def translate(self, node: Node) -> None:
-        """Appends the instructions of a node. Raises UnsupportedError if nothing says which."""
+        """Appends the instructions of a node that is known."""
         rule = irgen.get(type_of(node))
-        if rule is None and node.SCHEMA.mnemonic in self._classes:
-            self.automatic(node)
+        if rule is not None:
+            rule(self, node)
         else:
-            irgen[type_of(node)](self, node)
+            self.automatic(node)
 
     def automatic(self, node: Node) -> None:
         """The translation of a class declared as `Op`."""
@@ -100,6 +103,20 @@ class IRGen:
         self.ir.add(cls(operands, node.attrs))
 
 
+def _unknown(node: Node) -> Diagnostic:
+    """What is said of a node that has neither an instruction nor a rule."""
+    mnemonic = node.SCHEMA.mnemonic
+    if node.BACKEND:
+        message = (
+            f"{mnemonic} belongs to the {node.BACKEND} backend, expected a node that this one knows"
+        )
+        note = f"compile it for the {node.BACKEND} backend"
+    else:
+        message = f"no instruction computes {mnemonic}"
+        note = f"lower it first: a rule @lower or @irgen for {type_of(node).__name__} says what it becomes"
+    return Diagnostic(f"%{node.name}: {message}", node.loc, note=note)
+
+
 def type_of(node: Node) -> type[Node]:
     """The class of a node; named because `type` is a word of the domain here."""
     return node.__class__
@@ -116,10 +133,12 @@ def generate(
 
     Placeholders and constants that a node uses become weights, and `inputs` whether a node uses them or not.
 
-    Raises UnsupportedError for a node that has neither an instruction nor a rule.
+    Raises UnsupportedError that lists every node that has neither an instruction nor a rule.
     """
     ir = IRFunction(f.name)
     g = IRGen(ir, instructions)
+    if unknown := [node for node in order if not g.knows(node)]:
+        raise UnsupportedError.of(map(_unknown, unknown))
     touched = {value.producer for node in order for _, value in node.operands()} | set(inputs)
     for storage in (*f.module.placeholders, *f.module.constants):
         if storage in touched:

@@ -13,9 +13,7 @@ from glowpy.support.rules import Rules
 
 __all__ = ["LowerPass", "lower"]
 
-lower: Rules[Callable[..., Operand | tuple[Operand, ...]]] = Rules(
-    "lower", "declare one with @lower(XNode) in glowpy/ops/"
-)
+lower: Rules[Callable[..., Operand | tuple[Operand, ...]]] = Rules("lower")
 """`@lower(XNode)` functions take function and node, and return what replaces the node's results."""
 
 

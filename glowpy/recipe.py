@@ -15,14 +15,17 @@ from collections.abc import Collection
 from enum import StrEnum
 from functools import cached_property
 
-from glowpy.backend import Backend, CompiledFunction, CompileOptions, Port, Program
-from glowpy.graph.function import Function
-from glowpy.graph.node import Placeholder
+from glowpy.backend import Backend, CompiledFunction, CompileOptions, Operation, Port, Program
+from glowpy.core.schema import Trait
+from glowpy.core.tensor import Tensor
+from glowpy.graph.function import Function, Module
+from glowpy.graph.node import Node, Operand, Placeholder, value_of
 from glowpy.graph.printer import print_module
 from glowpy.graph.verifier import verify_module
+from glowpy.ir.inst import Instruction
 from glowpy.ir.irfunction import IRFunction
 from glowpy.ir.plan import MemoryPlan, print_plan
-from glowpy.ir.printer import print_irfunction
+from glowpy.ir.printer import print_inst, print_irfunction
 from glowpy.ir.verifier import verify_irfunction
 from glowpy.irgen import generate
 from glowpy.lower import LowerPass
@@ -30,7 +33,7 @@ from glowpy.memory import check, plan
 from glowpy.opt.pipelines import GRAPH_DEFAULT, IR_DEFAULT
 from glowpy.passes import PassContext, Pipeline
 from glowpy.schedule import schedule
-from glowpy.support.errors import Diagnostic, UnsupportedError
+from glowpy.support.errors import Diagnostic, InternalError, UnsupportedError
 
 __all__ = [
     "Compilation",
@@ -40,6 +43,7 @@ __all__ = [
     "graph_recipe",
     "ir_recipe",
     "plan_memory",
+    "refusals",
 ]
 
 
@@ -163,6 +167,41 @@ def generate_ir(
     return ir
 
 
+def refusals(node: Node, backend: Backend) -> list[str]:
+    """Why a backend cannot run a node, whatever lowering makes of it; empty if it can.
+
+    This is known before anything is lowered or optimized: it follows from the node, the types of its operands, and
+    which of them are constant.
+    """
+    module = Module()
+    f = module.create_function("one")
+    inputs: list[Operand] = []
+    for value in node.inputs:
+        constant = value.constant
+        if constant is not None:
+            inputs.append(module.create_constant(value.name, constant.tensor))
+        else:
+            inputs.append(module.create_placeholder(value.name, value.type))
+    twin = node.clone(node.name, [value_of(operand) for operand in inputs], None)
+    f.add(twin)
+    for result in twin.results:
+        f.create_save("save", result, module.create_placeholder("out", result.type))
+    LowerPass(backend.keeps).run(f, PassContext(_nothing_to_evaluate))
+    ir = generate(f, schedule(f), backend.instructions)
+    return [reason for _, reason in _refused(ir, backend)]
+
+
+def _nothing_to_evaluate(f: Function) -> list[Tensor]:
+    raise InternalError(f"lowering {f.name} evaluates constants")
+
+
+def _refused(ir: IRFunction, backend: Backend) -> list[tuple[Instruction, str]]:
+    """The instructions that a backend cannot run, and why. Where memory is has been answered by the plan."""
+    computing = [inst for inst in ir.instructions if not inst.has(Trait.MEMORY)]
+    reasons = ((inst, backend.unsupported(Operation.of_inst(inst))) for inst in computing)
+    return [(inst, reason) for inst, reason in reasons if reason]
+
+
 def plan_memory(ir: IRFunction) -> MemoryPlan:
     """The memory plan of verified IR. Raises VerifyError for malformed IR and for a plan that is wrong."""
     verify_irfunction(ir)
@@ -183,12 +222,14 @@ def build_program(
 
     `inputs` are what the program takes even if the optimizer left nothing that reads them; they have memory in `ir`.
 
-    Raises UnsupportedError that lists every instruction the backend cannot run, with its location.
+    Raises UnsupportedError that lists every instruction the backend cannot run: its node, place and text, and why.
     """
-    missing = [(inst, reason) for inst in ir.instructions if (reason := backend.unsupported(inst))]
-    if missing:
+    if refused := _refused(ir, backend):
         raise UnsupportedError.of(
-            [Diagnostic(f"{backend.name} backend: {reason}", inst.loc) for inst, reason in missing]
+            Diagnostic(
+                f"%{inst.name}: {backend.name} backend: {reason}", inst.loc, print_inst(inst)
+            )
+            for inst, reason in refused
         )
     with ctx.timed("memory"):
         memory = plan_memory(ir)

@@ -1,7 +1,7 @@
 """The wheel's build hook: compiles libjit for the family of the building machine and packs it, with its sources.
 
 An editable install gets nothing: a checkout compiles a variant when it is first used, and again when a kernel
-was edited (see `glowpy/backends/cpu/bitcode.py`).
+was edited (see `glowpy/backends/cpu/library.py`).
 """
 
 from __future__ import annotations
@@ -41,9 +41,7 @@ class LibjitBuildHook(BuildHookInterface[Any]):
         if done.returncode:
             self._folder.cleanup()
             raise RuntimeError(f"libjit does not compile:\n{done.stderr}")
-        packed = {
-            str(file): f"{_PLACE}/bitcode/{file.name}" for file in sorted(bitcode.glob("*.bc"))
-        }
+        packed = {str(file): f"{_PLACE}/bitcode/{file.name}" for file in sorted(bitcode.iterdir())}
         packed |= {str(library / name): f"{_PLACE}/libjit/{name}" for name in _PACKED}
         build_data["force_include"].update(packed)
         build_data["pure_python"] = False

@@ -1,7 +1,10 @@
-"""Compiles the kernel library to LLVM bitcode, one file per variant of `variants.toml`.
+"""Compiles libjit, or kernels of another package, to LLVM bitcode, one file per variant of `variants.toml`.
 
     python libjit/compile.py --variant x86_64_v4 --output x86_64_v4.bc
     python libjit/compile.py --host --directory bitcode/
+    python libjit/compile.py --root my_backend/kernels --host --directory bitcode/
+
+Beside each file `NAME.bc` it writes `NAME.symbols`, the functions that the bitcode defines, one a line.
 
 Stands alone: it needs ziglang (clang) and llvmlite, and nothing of glowpy. The wheel build calls it, and so
 does an installed glowpy for a variant its wheel does not carry.
@@ -11,7 +14,7 @@ does an installed glowpy for a variant its wheel does not carry.
   once, and not for every kernel of every network: it halves the time LLVM takes for a specialised kernel.
 * No function keeps a target attribute, so that any caller may inline it.
 * The bytes depend on the sources, the flags and the two compilers' versions; never on a path, or the time.
-* An output file is complete or absent.
+* An output file is complete or absent; where the bitcode is, the symbols are.
 """
 
 from __future__ import annotations
@@ -137,19 +140,27 @@ def check_versions() -> None:
 
 
 def compile_variant(target: Target, output: Path, root: Path = ROOT, jobs: int = 2) -> None:
-    """Compiles `root/src/*.c` for a target, links the modules and writes their bitcode to `output`."""
+    """Compiles `root/src/*.c` for a target, links the modules and writes bitcode and symbols to `output`."""
     sources = sorted((root / "src").glob("*.c"))
     if not sources:
         raise CompileError(f"no kernels to compile: expected C files in {root / 'src'}")
     with tempfile.TemporaryDirectory(prefix="libjit-") as scratch:
         with ThreadPoolExecutor(jobs) as pool:
             parts = list(pool.map(lambda s: _compile(s, target, root, Path(scratch)), sources))
-        bitcode = _link([part.read_bytes() for part in parts], target)
+        module = _link([part.read_bytes() for part in parts], target)
+    visible = [f.name for f in module.functions if f.linkage is llvm.Linkage.linkonce_odr]
+    symbols = [f"{name}\n" for name in sorted(visible)]
     output.parent.mkdir(parents=True, exist_ok=True)
+    _write(output.with_suffix(".symbols"), "".join(symbols).encode())
+    _write(output, module.as_bitcode())
+
+
+def _write(output: Path, content: bytes) -> None:
+    """Writes a file as a whole, or not at all."""
     handle, unfinished = tempfile.mkstemp(dir=output.parent, prefix=output.name, suffix=".part")
     try:
         with os.fdopen(handle, "wb") as file:
-            file.write(bitcode)
+            file.write(content)
         Path(unfinished).chmod(0o644)
         Path(unfinished).replace(output)
     except BaseException:
@@ -161,7 +172,9 @@ def _compile(source: Path, target: Target, root: Path, scratch: Path) -> Path:
     """Bitcode of one C file."""
     result = scratch / f"{source.stem}.bc"
     machine = ["-target", target.zig_target, f"-mcpu={target.zig_cpu}"]
-    files = ["-I", str(root / "include"), "-c", str(source), "-o", str(result)]
+    folders = dict.fromkeys([str(root / "include"), str(ROOT / "include")])
+    include = [option for folder in folders for option in ("-I", folder)]
+    files = [*include, "-c", str(source), "-o", str(result)]
     done = _zig(["cc", *machine, *FLAGS, *files], scratch)
     if done.returncode:
         raise CompileError(f"{source.name} does not compile for {target.name}:\n{done.stderr}")
@@ -180,7 +193,7 @@ def _zig(arguments: Sequence[str], scratch: Path) -> subprocess.CompletedProcess
     return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
 
 
-def _link(parts: Sequence[bytes], target: Target) -> bytes:
+def _link(parts: Sequence[bytes], target: Target) -> llvm.ModuleRef:
     """One module of many, free of everything that names a processor, a file or a compiler."""
     module = llvm.parse_bitcode(parts[0])
     for part in parts[1:]:
@@ -192,12 +205,11 @@ def _link(parts: Sequence[bytes], target: Target) -> bytes:
     clean.name = "libjit"
     _simplify(clean, target)
     for function in clean.functions:
-        if not function.is_declaration:
+        if not function.is_declaration and function.linkage is llvm.Linkage.external:
             # Linking a network's module against the library then takes only what it calls.
             function.linkage = "linkonce_odr"
     clean.verify()
-    bitcode: bytes = clean.as_bitcode()
-    return bitcode
+    return clean
 
 
 def _without_machine_flags(text: str) -> str:
@@ -230,7 +242,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     where = parser.add_mutually_exclusive_group(required=True)
     where.add_argument("--output", type=Path, help="the file to write (with --variant)")
     where.add_argument("--directory", type=Path, help="the folder to write VARIANT.bc into")
-    parser.add_argument("--root", type=Path, default=ROOT, help="folder with src/ and include/")
+    parser.add_argument(
+        "--root",
+        type=Path,
+        default=ROOT,
+        help="folder with src/ and include/; libjit's headers are found as well",
+    )
     parser.add_argument("--jobs", type=int, default=2, help="files compiled at a time")
     options = parser.parse_args(arguments)
     if options.host and options.output:

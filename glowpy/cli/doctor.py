@@ -9,7 +9,7 @@ import click
 import numpy as np
 
 from glowpy.backend import CompileOptions
-from glowpy.backends.cpu.bitcode import bitcode_path
+from glowpy.backends.cpu.library import LIBJIT
 from glowpy.backends.cpu.options import CpuOptions
 from glowpy.backends.cpu.target import resolve_target
 from glowpy.cli.output import print_json, print_table
@@ -75,7 +75,7 @@ def _processor() -> dict[str, str]:
         "kernel variant": target.variant.name,
     }
     try:
-        return {**figures, "kernel bitcode": str(bitcode_path(target.variant))}
+        return {**figures, "kernel bitcode": str(LIBJIT.bitcode(target.variant))}
     except GlowError as error:
         return {**figures, "kernel bitcode": str(error)}
 

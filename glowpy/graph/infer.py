@@ -22,9 +22,7 @@ from glowpy.support.rules import Rules
 
 __all__ = ["infer", "infer_types"]
 
-infer: Rules[Callable[..., Type | tuple[Type, ...]]] = Rules(
-    "infer", "declare one with @infer(XNode) in glowpy/ops/"
-)
+infer: Rules[Callable[..., Type | tuple[Type, ...]]] = Rules("infer")
 
 
 def infer_types(

@@ -1,12 +1,12 @@
-"""How the symbol of a kernel follows from the instruction that calls it."""
+"""How the symbol of a kernel follows from the operation that it computes."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from glowpy.ir.inst import Instruction
+from glowpy.core.type import Type
 
 __all__ = ["KernelSpec"]
 
@@ -27,12 +27,11 @@ class KernelSpec:
     kinds: tuple[tuple[str, tuple[str, ...]], ...]
     source: str
 
-    def symbol(self, inst: Instruction) -> str:
-        """`libjit_gather_x32_i64`; empty if none was declared for the instruction's element kinds."""
-        kinds = {ref.name: ref.value.type.kind for ref in inst.operands}
+    def symbol(self, types: Mapping[str, Type]) -> str:
+        """`libjit_gather_x32_i64` for operands of these types; empty if none was declared for their element kinds."""
         suffixes = []
         for name, known in self.kinds:
-            kind = kinds[name]
+            kind = types[name].kind
             suffix = f"x{8 * kind.size}" if known[0].startswith("x") else kind.suffix
             if suffix not in known:
                 return ""

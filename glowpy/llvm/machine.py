@@ -8,6 +8,7 @@ compiled at the same time, since LLVM holds the interpreter's lock.
 from __future__ import annotations
 
 import json
+import struct
 import subprocess
 import sys
 import threading
@@ -21,6 +22,7 @@ import llvmlite
 import llvmlite.binding as binding
 
 __all__ = [
+    "EXTERNAL",
     "LLVM_VERSION",
     "Form",
     "InvalidIRError",
@@ -32,11 +34,17 @@ __all__ = [
     "host_triple",
 ]
 
+EXTERNAL = '"glowpy-external"'
+"""The attribute of declared functions that neither the module nor a library defines."""
+
 LLVM_VERSION = ".".join(map(str, binding.llvm_version_info)) + f" (llvmlite {llvmlite.__version__})"
 """The version of everything here; part of the key of cached code."""
 
 Form = Literal["object_code", "assembly", "optimized", "unlinked"]
 """What a module can be made into: the names of Machine's methods."""
+
+_SYMBOL_TABLE, _SYMBOL_BYTES = 2, 24
+"""ELF: the type of the section, and the size of an entry."""
 
 _LOCK = threading.RLock()
 """LLVM's process-wide state (targets, contexts) is touched by one thread at a time."""
@@ -47,7 +55,7 @@ class UnknownTargetError(ValueError):
 
 
 class InvalidIRError(ValueError):
-    """LLVM refuses the text: a bug of whoever wrote it."""
+    """LLVM refuses the text, or it calls what nobody defines: a bug of whoever wrote it."""
 
 
 @cache
@@ -138,6 +146,7 @@ class Machine:
             kernels = binding.parse_bitcode(library.read_bytes())
             kernels.triple, kernels.data_layout = module.triple, module.data_layout
             module.link_in(kernels)
+        _check_defined(module)
         for function in module.functions:
             if function.linkage is binding.Linkage.linkonce_odr:
                 function.linkage = "internal"
@@ -172,13 +181,17 @@ class Machine:
 
 @final
 class LoadedCode:
-    """Object files loaded into this process; lives as long as any function of it may be called."""
+    """Object files loaded into this process; lives as long as any function of it may be called.
+
+    Raises InvalidIRError if they want functions that neither they nor this process have.
+    """
 
     def __init__(self, machine: Machine, objects: list[bytes]) -> None:
         with _LOCK:
             module = binding.parse_assembly("")
             module.triple = machine.triple
             self._engine = binding.create_mcjit_compiler(module, machine._create(jit=True))
+            _check_available(objects)
             for code in objects:
                 self._engine.add_object_file(binding.ObjectFileRef.from_data(code))
             self._engine.finalize_object()
@@ -189,11 +202,66 @@ class LoadedCode:
             return int(self._engine.get_function_address(name))
 
 
+def _check_defined(module: Any) -> None:
+    """Raises InvalidIRError if a linked module calls functions that it does not have; code would jump to address 0."""
+    missing = [
+        function.name
+        for function in module.functions
+        if function.is_declaration
+        and not function.name.startswith("llvm.")
+        and EXTERNAL.encode() not in function.attributes
+    ]
+    if missing:
+        defined = [function for function in module.functions if not function.is_declaration]
+        callers = [f.name for f in defined if any(f"@{name}(" in str(f) for name in missing)]
+        raise InvalidIRError(
+            f"no library defines {', '.join(missing)}, called by {', '.join(callers)}"
+        )
+
+
+def _check_available(objects: Sequence[bytes]) -> None:
+    """Raises InvalidIRError for symbols that LLVM would take to be at address 0. It knows the process's by now."""
+    tables = [_elf_symbols(code) for code in objects]
+    defined = {name for own, _ in tables for name in own}
+    wanted = {name for _, others in tables for name in others} - defined
+    missing = sorted(name for name in wanted if binding.address_of_symbol(name) is None)
+    if missing:
+        raise InvalidIRError(
+            f"this process does not have {', '.join(missing)}, which the code calls"
+        )
+
+
+def _elf_symbols(code: bytes) -> tuple[set[str], set[str]]:
+    """The functions and variables that a 64-bit ELF object file defines, and those it wants from elsewhere."""
+    defined: set[str] = set()
+    wanted: set[str] = set()
+    if not code.startswith(b"\x7fELF\x02\x01"):
+        return defined, wanted
+    (start,) = struct.unpack_from("<Q", code, 40)
+    size, count = struct.unpack_from("<HH", code, 58)
+    headers = [
+        struct.unpack_from("<IIQQQQII", code, start + index * size) for index in range(count)
+    ]
+    for _, kind, _, _, offset, length, link, _ in headers:
+        if kind != _SYMBOL_TABLE:
+            continue
+        names = headers[link][4]
+        for at in range(offset + _SYMBOL_BYTES, offset + length, _SYMBOL_BYTES):
+            name, _, _, section = struct.unpack_from("<IBBH", code, at)
+            begin = names + name
+            text = code[begin : code.index(b"\0", begin)].decode()
+            (defined if section else wanted).add(text)
+    return defined, wanted - {"_GLOBAL_OFFSET_TABLE_"}
+
+
 def _main() -> None:
     request = json.load(sys.stdin.buffer)
     machine = Machine(**request["machine"])
     libraries = [Path(library) for library in request["libraries"]]
-    result = getattr(machine, request["form"])(request["text"], libraries)
+    try:
+        result = getattr(machine, request["form"])(request["text"], libraries)
+    except InvalidIRError as error:
+        sys.exit(str(error))
     sys.stdout.buffer.write(result if isinstance(result, bytes) else result.encode())
 
 

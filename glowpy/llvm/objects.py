@@ -16,10 +16,10 @@ from pathlib import Path
 
 from glowpy.llvm import machine as llvm
 from glowpy.llvm.cache import code_key, read_code, write_code
-from glowpy.llvm.machine import Form, Machine
+from glowpy.llvm.machine import Form, InvalidIRError, LoadedCode, Machine
 from glowpy.support.errors import InternalError
 
-__all__ = ["compile_parts", "compile_whole", "usable_cores"]
+__all__ = ["compile_parts", "compile_whole", "load_objects", "usable_cores"]
 
 _STACK = re.compile(r"stack frame size \((\d+)\) exceeds limit \(\d+\) in function '([^']+)'")
 
@@ -64,7 +64,7 @@ def _identity(library: Path) -> str:
 def _here(machine: Machine, text: str, libraries: Sequence[Path]) -> bytes:
     try:
         return machine.object_code(text, libraries)
-    except llvm.InvalidIRError as error:
+    except InvalidIRError as error:
         raise InternalError(f"the code generator wrote IR that LLVM refuses: {error}") from error
 
 
@@ -81,6 +81,14 @@ def compile_whole(
     if process.returncode:
         raise InternalError(f"LLVM failed on generated code: {warnings}")
     return result, {name: int(size) for size, name in _STACK.findall(warnings)}
+
+
+def load_objects(machine: Machine, objects: Sequence[bytes]) -> LoadedCode:
+    """Object files in this process. Raises InternalError if they call functions that it does not have."""
+    try:
+        return LoadedCode(machine, list(objects))
+    except InvalidIRError as error:
+        raise InternalError(f"generated code cannot be loaded: {error}") from error
 
 
 def _start(

@@ -26,12 +26,12 @@ class Facts:
     """What is known about the whole program.
 
     Attributes:
-        scalar: The symbol of the scalar kernel of an element-wise instruction.
+        symbol: The kernel of an instruction; of an element-wise one, the function of one element.
         immediates: The value of every one-element memory that never changes, by its base.
         needed: Whether a result must be stored, for (instruction, its result).
     """
 
-    scalar: Callable[[Instruction], str]
+    symbol: Callable[[Instruction], str]
     immediates: Mapping[Value, Number]
     needed: Callable[[Instruction], bool]
 
@@ -80,7 +80,7 @@ def _emit_members(
         body.at(inst)
         result = inst.operands[0].value
         register = _call(
-            body, facts.scalar(inst), inst, [read(ref.value) for ref in inst.operands[1:]]
+            body, facts.symbol(inst), inst, [read(ref.value) for ref in inst.operands[1:]]
         )
         results.append((result, register))
         stores = [(value, old) for value, old in stores if not value.same_memory(result)]

@@ -16,6 +16,7 @@ from glowpy.core.elemkind import ElemKind
 from glowpy.ir.inst import Instruction
 from glowpy.ir.value import Value
 from glowpy.llvm.debug_info import DebugInfo
+from glowpy.llvm.machine import EXTERNAL
 from glowpy.support.names import UniqueNames
 
 __all__ = ["Body", "ModuleWriter", "literal", "memory_type", "register_type"]
@@ -95,9 +96,12 @@ class ModuleWriter:
         key = kind, tuple(elements)
         return self._arrays.setdefault(key, f"@array.{len(self._arrays)}")
 
-    def declare(self, symbol: str, result: str, arguments: Sequence[str]) -> None:
-        """Declares a function that a library defines."""
-        self._declarations[symbol] = f"declare {result} @{symbol}({', '.join(arguments)})"
+    def declare(
+        self, symbol: str, result: str, arguments: Sequence[str], *, external: bool = False
+    ) -> None:
+        """Declares a function that a library defines, or an external one, which whoever links or loads the code has."""
+        text = f"declare {result} @{symbol}({', '.join(arguments)})"
+        self._declarations[symbol] = f"{text} {EXTERNAL}" if external else text
 
     def function(self, body: Body, *, inline: bool, work: int = 1) -> str:
         """The name of a private function with this body, written only if there is none yet.
@@ -189,7 +193,7 @@ class _Function:
 
     @property
     def declaration(self) -> str:
-        return f"declare hidden void @{self.name}({self.parameters})"
+        return f"declare hidden void @{self.name}({self.parameters}) {EXTERNAL}"
 
     def text(self, linkage: str, attributes: str) -> str:
         how = "alwaysinline" if self.inline else "noinline"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import ClassVar, Generic, TypeVar
 
-from glowpy.support.errors import InternalError, UnsupportedError
+from glowpy.support.errors import InternalError
 
 __all__ = ["Rules"]
 
@@ -15,7 +15,8 @@ F = TypeVar("F", bound=Callable[..., object])
 class Rules(Generic[F]):
     """What to do for each class of one kind.
 
-    `@verify(ConvolutionNode)` adds a rule, `verify[type(node)]` reads it. A table stands beside the
+    `@verify(ConvolutionNode)` adds a rule, `verify[type(node)]` reads it, and raises InternalError if there is none:
+    who declared the class has forgotten it. A table stands beside the
     engine that reads it and is filled, at import time only, by modules of a higher layer. They are
     imported when a table is first asked for a rule it does not have: see `fill`.
     """
@@ -26,9 +27,11 @@ class Rules(Generic[F]):
     The package sets it, so that whoever begins at any module finds full tables, and programs that need no rules
     do not wait for them."""
 
-    def __init__(self, name: str, remedy: str = "") -> None:
+    def __init__(self, name: str) -> None:
         self.name = name
-        self._remedy = remedy
+        self._remedy = (
+            f"declare one with @{name} in glowpy/ops/, or in the folder of the class's backend"
+        )
         self._rules: dict[type, F] = {}
 
     def __call__(self, *classes: type) -> Callable[[F], F]:
@@ -50,7 +53,7 @@ class Rules(Generic[F]):
     def __getitem__(self, cls: type) -> F:
         rule = self.get(cls)
         if rule is None:
-            raise UnsupportedError(f"no '{self.name}' rule for {cls.__name__}", note=self._remedy)
+            raise InternalError(f"no '{self.name}' rule for {cls.__name__}: {self._remedy}")
         return rule
 
     def __contains__(self, cls: type) -> bool:

@@ -14,8 +14,7 @@ import pytest
 
 import glowpy
 from glowpy import BundleOptions, CpuBackend, CpuOptions, Module
-from glowpy.backends.cpu.bitcode import bitcode_path
-from glowpy.backends.cpu.target import resolve_target
+from glowpy.backends.cpu.library import LIBJIT
 from glowpy.bundling.make import model_fingerprint
 from tests.bundles.programs import ALONE, MODEL
 
@@ -96,7 +95,7 @@ def test_shared_bundles_have_equal_bytes(search: str, tmp_path: Path) -> None:
 
 
 def test_bundles_and_machine_code_need_no_compiler(tmp_path: Path) -> None:
-    bitcode_path(resolve_target(CpuOptions()).variant)  # what a wheel brings
+    LIBJIT.bitcode(CpuBackend().target.variant)  # what a wheel brings
     assert run(ALONE, tmp_path / "alone", PATH="") == "no linker"
     made = contents(tmp_path / "alone" / "out")
     assert {"file/net.o", "file/net.weights.bin", "embedded/net.o", "lib/libnet.a"} <= set(made)

@@ -11,9 +11,9 @@ from elftools.elf.elffile import ELFFile
 from elftools.elf.sections import ARMAttributesSection
 
 from glowpy import BundleOptions, CpuBackend, CpuOptions, UnsupportedError, UserError, bundle
-from glowpy.backends.cpu.bitcode import VARIANTS
 from glowpy.backends.cpu.presets import PRESETS
 from glowpy.backends.cpu.target import CODE_MODELS, CpuTarget, resolve_target
+from glowpy.backends.cpu.variant import VARIANTS
 from glowpy.graph.printer import print_module
 from tests.bundles.networks import glow, mlp, relu
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import llvmlite.binding as llvm
 import pytest
 
-from glowpy.backends.cpu.bitcode import VARIANTS
+from glowpy.backends.cpu.variant import VARIANTS
 from libjit.compile import (
     ROOT,
     CompileError,
@@ -66,6 +66,7 @@ def test_compile_variant_for_each_target(
     module = parsed(tmp_path / "out.bc")
     defined = {function.name for function in module.functions if not function.is_declaration}
     assert defined == {"libjit_probe_f32", "libjit_other_f32"}
+    assert (tmp_path / "out.symbols").read_text() == "libjit_other_f32\nlibjit_probe_f32\n"
     assert module.triple == target.triple
     machine = llvm.Target.from_triple(target.triple).create_target_machine(
         cpu=target.cpu, features=target.features, opt=3

@@ -8,16 +8,14 @@ from functools import cache
 from operator import attrgetter
 from pathlib import Path
 
-import llvmlite.binding as llvm
 import pytest
 
 from glowpy.autodiff.differentiate import differentiate
 from glowpy.backends.cpu import insts_gen as cpu_insts
 from glowpy.backends.cpu import nodes_gen as cpu_nodes
-from glowpy.backends.cpu.bitcode import bitcode_path
+from glowpy.backends.cpu.backend import CpuBackend
 from glowpy.backends.cpu.kernels_gen import KERNELS, SCALARS
-from glowpy.backends.cpu.options import CpuOptions
-from glowpy.backends.cpu.target import resolve_target
+from glowpy.backends.cpu.library import LIBJIT
 from glowpy.backends.interpreter.interpret import interpret
 from glowpy.core.schema import Trait
 from glowpy.graph.builder_gen import Builder as GraphBuilder
@@ -147,17 +145,9 @@ def test_spellings_agree(cls: type[Node] | type[Instruction]) -> None:
         assert callable(vars(builder)[f"create_{mnemonic}"])
 
 
-@cache
-def _defined_symbols() -> frozenset[str]:
-    """What the kernel library of this machine defines."""
-    bitcode = bitcode_path(resolve_target(CpuOptions()).variant).read_bytes()
-    module = llvm.parse_bitcode(bitcode)
-    return frozenset(f.name for f in module.functions if not f.is_declaration)
-
-
 @pytest.mark.parametrize("spec", [*KERNELS.values(), *SCALARS.values()], ids=attrgetter("mnemonic"))
 def test_kernel_exists(spec: KernelSpec) -> None:
-    missing = sorted(set(spec.symbols()) - _defined_symbols())
+    missing = sorted(set(spec.symbols()) - LIBJIT.symbols(CpuBackend().target.variant))
     assert not missing, (
         f"libjit/src defines no {', '.join(missing)}, which {spec.mnemonic} declares"
     )

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from glowpy.backends.cpu.bitcode import VARIANTS, baseline_variant
+from glowpy.backends.cpu.variant import VARIANTS, baseline_variant
 from tests.bundles.programs import ALONE
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -142,8 +142,9 @@ def run_installed(python: Path, code: str, folder: Path) -> str:
 
 def test_installed_glowpy_finds_its_bitcode(installed: Path, tmp_path: Path) -> None:
     code = (
-        "from glowpy.backends.cpu.bitcode import baseline_variant, bitcode_path\n"
-        f"print(bitcode_path(baseline_variant({platform.machine()!r})))"
+        "from glowpy.backends.cpu.library import LIBJIT\n"
+        "from glowpy.backends.cpu.variant import baseline_variant\n"
+        f"print(LIBJIT.bitcode(baseline_variant({platform.machine()!r})))"
     )
     path = Path(run_installed(installed, code, tmp_path))
     assert path.is_relative_to(installed.parents[1])
@@ -168,7 +169,7 @@ def test_installed_glowpy_runs_its_demo(installed: Path, tmp_path: Path) -> None
 
 def test_installed_glowpy_needs_no_compiler(installed: Path, tmp_path: Path) -> None:
     """Machine code and bundles with no PATH, and nothing but Python started."""
-    where = "import glowpy.backends.cpu.bitcode as b\nprint(b.__file__)"
+    where = "import glowpy.backends.cpu.library as b\nprint(b.__file__)"
     found, linker = run_installed(installed, f"{ALONE}\n{where}", tmp_path).splitlines()[::-1]
     assert linker == "no linker"
     assert Path(found).is_relative_to(installed.parents[1])
@@ -179,8 +180,9 @@ def test_installed_glowpy_needs_no_compiler(installed: Path, tmp_path: Path) -> 
 
 def test_installed_glowpy_compiles_another_variant(installed: Path, tmp_path: Path) -> None:
     code = (
-        "from glowpy.backends.cpu.bitcode import bitcode_path, variant_named\n"
-        "print(bitcode_path(variant_named('riscv64')))"
+        "from glowpy.backends.cpu.library import LIBJIT\n"
+        "from glowpy.backends.cpu.variant import variant_named\n"
+        "print(LIBJIT.bitcode(variant_named('riscv64')))"
     )
     path = Path(run_installed(installed, code, tmp_path))
     assert path.is_relative_to(tmp_path / "home")
@@ -190,10 +192,11 @@ def test_installed_glowpy_compiles_another_variant(installed: Path, tmp_path: Pa
 def test_editable_glowpy_compiles_its_bitcode(tmp_path: Path) -> None:
     python = install(tmp_path / "environment", "--editable", str(ROOT))
     code = (
-        "import glowpy.backends.cpu.bitcode as b\n"
+        "import glowpy.backends.cpu.library as b\n"
+        "from glowpy.backends.cpu.variant import baseline_variant\n"
         "print(b.__file__)\n"
-        f"print(b.bitcode_path(b.baseline_variant({platform.machine()!r})))"
+        f"print(b.LIBJIT.bitcode(baseline_variant({platform.machine()!r})))"
     )
     module, path = run_installed(python, code, tmp_path).splitlines()
-    assert Path(module) == ROOT / "glowpy/backends/cpu/bitcode.py"
+    assert Path(module) == ROOT / "glowpy/backends/cpu/library.py"
     assert Path(path).is_relative_to(tmp_path / "home")

@@ -6,21 +6,22 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import ClassVar, final
 
-from glowpy.backend import Backend, CompiledFunction, CompileOptions, Program
+from glowpy.backend import Backend, CompiledFunction, CompileOptions, Operation, Program
 from glowpy.backends.cpu import insts_gen, nodes_gen
-from glowpy.backends.cpu.bitcode import bitcode_path
-from glowpy.backends.cpu.codegen import CodeOptions, entry_name, generate_llvm, ir_text, unsupported
+from glowpy.backends.cpu.codegen import CodeOptions, entry_name, generate_llvm, ir_text
 from glowpy.backends.cpu.entry import EntryOptions
 from glowpy.backends.cpu.jit import JitFunction
 from glowpy.backends.cpu.jitdump import write_jitdump
+from glowpy.backends.cpu.kernels import Kernels
+from glowpy.backends.cpu.library import LIBJIT, KernelLibrary
 from glowpy.backends.cpu.options import CpuOptions
 from glowpy.backends.cpu.passes.pack_products import PackProductsPass
 from glowpy.backends.cpu.perf_map import write_perf_map
 from glowpy.backends.cpu.target import resolve_target
 from glowpy.graph.node import Node
 from glowpy.ir.inst import Instruction
-from glowpy.llvm.machine import LoadedCode, host_features
-from glowpy.llvm.objects import compile_parts, usable_cores
+from glowpy.llvm.machine import Form, host_features
+from glowpy.llvm.objects import compile_parts, compile_whole, load_objects, usable_cores
 from glowpy.passes import GraphPass
 from glowpy.support.errors import UserError
 
@@ -36,20 +37,24 @@ class CpuBackend(Backend):
 
     Attributes:
         options: As they were given.
-        target: The processor that comes out of them, and the kernels for it.
+        target: The processor that comes out of them.
+        kernels: The kernels there are for it.
     """
 
     name: ClassVar[str] = "cpu"
     nodes: ClassVar[tuple[type[Node], ...]] = nodes_gen.NODES
     instructions: ClassVar[tuple[type[Instruction], ...]] = insts_gen.INSTS
+    libraries: ClassVar[tuple[KernelLibrary, ...]] = (LIBJIT,)
+    """Where the kernels come from; a backend that derives from this one may add its own."""
 
     def __init__(self, options: CpuOptions | None = None) -> None:
         self.options = options or CpuOptions()
         self.target = resolve_target(self.options)
+        self.kernels = Kernels(self.libraries, self.target.variant)
 
-    def unsupported(self, inst: Instruction) -> str:
-        """Whether the kernel library has what the instruction needs for its element kinds."""
-        return unsupported(inst)
+    def unsupported(self, operation: Operation) -> str:
+        """What the kernel libraries, compiled for this processor, hold for the element kinds."""
+        return self.kernels.unsupported(operation)
 
     def post_lowering(self) -> Sequence[GraphPass]:
         """Products with constant right sides get packed weights and register tiles for the target."""
@@ -62,11 +67,10 @@ class CpuBackend(Backend):
         """
         if form not in ("llvm", "asm"):
             return super().emit(program, form)
-        (text,) = generate_llvm({entry_name(program): program}, self.target)
-        machine, libraries = self.target.machine, (bitcode_path(self.target.variant),)
-        if form == "asm":
-            return machine.assembly(text, libraries)
-        return machine.optimized(text, libraries)
+        (text,) = generate_llvm({entry_name(program): program}, self.target, self.kernels)
+        kind: Form = "assembly" if form == "asm" else "optimized"
+        code, _ = compile_whole(text, self.target.machine, self.kernels.bitcode, kind)
+        return code.decode()
 
     def compile(self, program: Program, options: CompileOptions) -> CompiledFunction:
         """Machine code for this process, from the cache if it was made before.
@@ -82,10 +86,10 @@ class CpuBackend(Backend):
             debug = (f"{name}.ir", str(Path(own.debug).resolve()))
         entry = EntryOptions(bound=True, instrument="table" if options.instrument else "")
         how = CodeOptions(entry, debug, usable_cores(), visible=own.perf_map or bool(own.jitdump))
-        texts = generate_llvm({name: program}, self.target, how)
-        machine, libraries = self.target.machine, (bitcode_path(self.target.variant),)
+        texts = generate_llvm({name: program}, self.target, self.kernels, how)
+        machine, libraries = self.target.machine, self.kernels.bitcode
         objects = compile_parts(texts, machine, libraries, use_cache=options.cache)
-        code = LoadedCode(machine, objects)
+        code = load_objects(machine, objects)
         if own.perf_map:
             write_perf_map(code, objects)
         if own.jitdump:

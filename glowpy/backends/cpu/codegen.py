@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from glowpy.backend import Program
 from glowpy.backends.cpu.entry import Call, EntryOptions, entry_texts
 from glowpy.backends.cpu.instrument import description_types
-from glowpy.backends.cpu.kernels_gen import KERNELS, SCALARS
+from glowpy.backends.cpu.kernels import Kernels
 from glowpy.backends.cpu.target import CpuTarget
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.schema import AttrKind, Trait
@@ -29,7 +29,7 @@ from glowpy.llvm.writer import Body, ModuleWriter, literal
 from glowpy.opt.ir.stack import runs
 from glowpy.support.text import Attr
 
-__all__ = ["CodeOptions", "entry_name", "generate_llvm", "ir_text", "unsupported"]
+__all__ = ["CodeOptions", "entry_name", "generate_llvm", "ir_text"]
 
 _INLINE_ELEMENTS = 64
 """A loop over at most so many elements is inlined into the entry point: a call would cost more than it does.
@@ -45,28 +45,6 @@ _TILED_WORK = 8
 def entry_name(program: Program) -> str:
     """The name of the entry point."""
     return f"glowpy_{program.ir.name}"
-
-
-def unsupported(inst: Instruction) -> str:
-    """Why there is no kernel for `inst`; empty if there is one."""
-    if inst.has(Trait.MEMORY) or isinstance(inst, (CopyInst, SplatInst)):
-        kinds = (
-            {ref.value.type.kind for ref in inst.operands} if isinstance(inst, SplatInst) else set()
-        )
-        return (
-            f"no kernel for {inst.SCHEMA.mnemonic} on f16 or bf16"
-            if kinds & {ElemKind.F16, ElemKind.BF16}
-            else ""
-        )
-    operands = ", ".join(str(ref.value.type) for ref in inst.operands)
-    return "" if _symbol(inst) else f"no kernel for {inst.SCHEMA.mnemonic} on {operands}"
-
-
-def _symbol(inst: Instruction) -> str:
-    """The kernel of an instruction; empty if there is none."""
-    mnemonic = inst.SCHEMA.mnemonic
-    spec = (SCALARS if inst.has(Trait.ELEMENTWISE) else KERNELS).get(mnemonic)
-    return spec.symbol(inst) if spec is not None else ""
 
 
 @dataclass(frozen=True)
@@ -91,7 +69,10 @@ class CodeOptions:
 
 
 def generate_llvm(
-    programs: Mapping[str, Program], target: CpuTarget, options: CodeOptions | None = None
+    programs: Mapping[str, Program],
+    target: CpuTarget,
+    kernels: Kernels,
+    options: CodeOptions | None = None,
 ) -> list[str]:
     """Programs, by the names of their entry points, as LLVM modules to be linked together.
 
@@ -110,7 +91,7 @@ def generate_llvm(
         stacked = runs(program.ir)
         if how.entry.instrument:
             stacked = [[inst] for run in stacked for inst in run]
-        calls = list(_calls(module, name, program, stacked, lines))
+        calls = list(_calls(module, name, program, kernels, stacked, lines))
         entries += entry_texts(program, module, name, calls, how.entry)
     if how.support is not None:
         entries += how.support(module)
@@ -134,11 +115,12 @@ def _calls(
     module: ModuleWriter,
     prefix: str,
     program: Program,
+    kernels: Kernels,
     stacked: Sequence[Sequence[Instruction]],
     lines: Mapping[Instruction, int],
 ) -> Iterator[Call]:
     """Writes a function for every run that does anything."""
-    facts = _facts(program, stacked)
+    facts = _facts(program, kernels, stacked)
     for run in stacked:
         written = [ref.value for inst in run for ref in inst.operands if ref.access.writes]
         if not any(value.type.count for value in written):
@@ -153,7 +135,7 @@ def _calls(
         yield Call(function, tuple(body.memories), run[0], lines[run[0]])
 
 
-def _facts(program: Program, stacked: Sequence[Sequence[Instruction]]) -> Facts:
+def _facts(program: Program, kernels: Kernels, stacked: Sequence[Sequence[Instruction]]) -> Facts:
     """Looks for one-element memory that never changes, and for results that nobody reads."""
     lives = lifetimes(program.ir)
     position = {inst: index for index, inst in enumerate(program.ir.instructions)}
@@ -180,7 +162,7 @@ def _facts(program: Program, stacked: Sequence[Sequence[Instruction]]) -> Facts:
             read > last_of_run[inst] for read in lives[base].reads
         )
 
-    return Facts(_symbol, immediates, needed)
+    return Facts(kernels.symbol, immediates, needed)
 
 
 def _is_immediate(inst: Instruction, facts: Facts) -> bool:
@@ -239,7 +221,7 @@ def _emit_kernel(
 ) -> None:
     """The call of a kernel as the ABI says: buffers, shapes, attributes, epilogue."""
     module = body.module
-    symbol = _symbol(inst)
+    symbol = facts.symbol(inst)
     arguments = [f"ptr {body.pointer(ref.value)}" for ref in inst.operands]
     arguments += [f"ptr {module.ints(ref.value.type.shape)}" for ref in inst.operands]
     arguments += [

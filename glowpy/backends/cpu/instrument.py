@@ -89,7 +89,7 @@ class Callbacks:
                 lines.append(f"  %{name} = load ptr, ptr %{name}.slot")
         else:
             for name in ("before", "after"):
-                self.module.declare(f"{self.bundle}_{name}", "void", ["ptr", "ptr"])
+                self.module.declare(f"{self.bundle}_{name}", "void", ["ptr", "ptr"], external=True)
         return lines
 
     def around(self, inst: Instruction, pointers: list[str], call: str, where: str) -> list[str]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import cache
 
-from glowpy.backends.cpu.bitcode import Variant, baseline_variant, select_variant
 from glowpy.backends.cpu.options import CpuOptions
 from glowpy.backends.cpu.presets import with_preset
+from glowpy.backends.cpu.variant import Variant, baseline_variant, select_variant
 from glowpy.llvm.machine import (
     Machine,
     UnknownTargetError,

@@ -8,9 +8,7 @@ from glowpy.support.rules import Rules
 
 __all__ = ["interpret"]
 
-interpret: Rules[Callable[..., None]] = Rules(
-    "interpret", "declare one with @interpret(XInst) in glowpy/ops/"
-)
+interpret: Rules[Callable[..., None]] = Rules("interpret")
 """`@interpret(XInst)` functions take a Tensor for every operand, in schema order, and the attributes as keywords.
 
 The arrays of the tensors are views into the program's memory; a rule writes those of its outputs in place."""

@@ -43,7 +43,8 @@ def program_of(module: Module, backend: CpuBackend | None = None) -> Program:
 
 
 def llvm_of(module: Module) -> str:
-    (text,) = generate_llvm({"net": program_of(module)}, CpuBackend().target)
+    backend = CpuBackend()
+    (text,) = generate_llvm({"net": program_of(module)}, backend.target, backend.kernels)
     return text
 
 

@@ -55,7 +55,6 @@ def check(module: Module, inst: type[Instruction]) -> None:
     """The interpreter computes the same from the CPU backend's IR as from its own."""
     program = cpu_program(module, inst)
     backend = InterpreterBackend()
-    assert not [why for why in map(backend.unsupported, program.ir.instructions) if why]
     packed = backend.compile(program, CompileOptions())
     inputs = {"x": floats(*packed.inputs["x"].shape)}
     expected = glowpy.compile(module, "interpreter")(inputs)["y"]

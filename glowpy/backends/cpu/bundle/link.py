@@ -10,8 +10,8 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from glowpy.backends.cpu.bitcode import baseline_variant
 from glowpy.backends.cpu.target import CpuTarget
+from glowpy.backends.cpu.variant import baseline_variant
 from glowpy.llvm.machine import host_triple
 from glowpy.support.errors import UserError
 

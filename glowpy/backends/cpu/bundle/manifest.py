@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -24,7 +24,7 @@ _MACHINE_OPTIONS = ("target", "cpu", "features", "float_abi", "relocation", "cod
 
 
 def fingerprint(
-    model: str, options: BundleOptions, machine: Machine, version: str, library: str
+    model: str, options: BundleOptions, machine: Machine, version: str, libraries: Sequence[str]
 ) -> str:
     """SHA-256 of everything a bundle's bytes follow from.
 
@@ -33,13 +33,13 @@ def fingerprint(
         options: How to make the bundle.
         machine: The processor that code is made for, which for this machine is not the same everywhere.
         version: glowpy's version.
-        library: Digest of the kernel library's bitcode.
+        libraries: Digests of the kernel libraries' bitcode.
     """
     parts = [
         model,
         *(json.dumps(asdict(settings), sort_keys=True) for settings in (options, machine)),
     ]
-    parts += [version, LLVM_VERSION, library, str(FORMAT)]
+    parts += [version, LLVM_VERSION, *libraries, str(FORMAT)]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
 

@@ -10,7 +10,6 @@ from pathlib import Path
 
 from glowpy.backend import Program
 from glowpy.backends.cpu.backend import CpuBackend
-from glowpy.backends.cpu.bitcode import bitcode_path
 from glowpy.backends.cpu.bundle.archive import archive
 from glowpy.backends.cpu.bundle.header import header_text
 from glowpy.backends.cpu.bundle.layout import Layout, lay_out
@@ -48,9 +47,8 @@ def bundle_fingerprint(
     model: str, options: BundleOptions, backend: CpuBackend, version: str
 ) -> str:
     """What the manifest of an up-to-date bundle says; `model` is the text of the module."""
-    target = backend.target
-    library = hashlib.sha256(bitcode_path(target.variant).read_bytes()).hexdigest()
-    return fingerprint(model, options, target.machine, version, library)
+    libraries = [hashlib.sha256(path.read_bytes()).hexdigest() for path in backend.kernels.bitcode]
+    return fingerprint(model, options, backend.target.machine, version, libraries)
 
 
 def build_bundle(
@@ -141,13 +139,13 @@ def _files(
         report_stack=True,
         support=lambda module: support_texts(layout, options, module, golden),
     )
-    (text,) = generate_llvm(programs, target, how)
+    (text,) = generate_llvm(programs, target, backend.kernels, how)
     files = {
         f"{name}.h": header_text(layout, options, target.variant.family).encode(),
         f"{name}.ir": ir_text(programs).encode(),
     }
     report = None
-    libraries = (bitcode_path(target.variant),)
+    libraries = backend.kernels.bitcode
     if options.emit in ("asm", "llvm"):
         form: Form = "assembly" if options.emit == "asm" else "optimized"
         suffix = "s" if options.emit == "asm" else "ll"

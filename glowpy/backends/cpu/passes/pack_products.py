@@ -8,7 +8,6 @@ from typing import ClassVar
 
 import numpy as np
 
-from glowpy.backends.cpu.bitcode import Variant
 from glowpy.backends.cpu.nodes_gen import (
     CpuConvNode,
     CpuDepthwiseConvNode,
@@ -18,6 +17,7 @@ from glowpy.backends.cpu.nodes_gen import (
 )
 from glowpy.backends.cpu.packing import pack_depthwise_filter, pack_filter, pack_matrix
 from glowpy.backends.cpu.tiles import choose_conv_tile, choose_matmul_tile
+from glowpy.backends.cpu.variant import Variant
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.tensor import Array, Tensor
 from glowpy.core.type import Type

@@ -1,4 +1,4 @@
-"""Which variant is chosen, and when its bitcode is compiled."""
+"""Which variant of the kernels is chosen, and when its bitcode is compiled."""
 
 import subprocess
 import sys
@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from glowpy.backends.cpu import bitcode
-from glowpy.backends.cpu.bitcode import (
+from glowpy.backends.cpu import library
+from glowpy.backends.cpu.library import KernelLibrary
+from glowpy.backends.cpu.variant import (
     VARIANTS,
     Variant,
     baseline_variant,
-    bitcode_path,
     select_variant,
     variant_named,
 )
@@ -74,113 +74,115 @@ def test_a_later_variant_of_a_family_has_no_shorter_vectors() -> None:
             assert better.vector_bytes >= worse.vector_bytes
 
 
+WASM = variant_named("wasm32")
+
+
 @pytest.fixture
 def compiled(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
-    """Names of the variants that were compiled, in a library of one file and an empty cache folder."""
-    library = tmp_path / "libjit"
-    (library / "src").mkdir(parents=True)
-    (library / "include").mkdir()
-    for name in ("compile.py", "variants.toml", "src/a.c"):
-        (library / name).write_text("")
+    """Names of the variants that were compiled, of a library of one file, with an empty cache folder."""
+    folder = tmp_path / "kernels"
+    (folder / "src").mkdir(parents=True)
+    (folder / "src" / "a.c").write_text("")
     names: list[str] = []
 
-    def compile_nothing(variant: Variant, path: Path) -> None:
+    def compile_nothing(self: KernelLibrary, variant: Variant, path: Path) -> None:
         names.append(variant.name)
         path.write_bytes(b"BC")
+        path.with_suffix(".symbols").write_text("mine_a_f32\nmine_b_f32\n")
 
-    monkeypatch.setattr(bitcode, "_LIBRARY", library)
-    monkeypatch.setattr(bitcode, "_IS_CHECKOUT", True)
-    monkeypatch.setattr(bitcode, "_compile", compile_nothing)
-    monkeypatch.setattr(bitcode, "user_cache_path", lambda *_, **__: tmp_path / "cache")
+    monkeypatch.setattr(KernelLibrary, "_compile", compile_nothing)
+    monkeypatch.setattr(library, "user_cache_path", lambda *_, **__: tmp_path / "cache")
     return names
 
 
-def path_now(variant: Variant) -> Path:
-    bitcode_path.cache_clear()
-    try:
-        return bitcode_path(variant)
-    finally:
-        bitcode_path.cache_clear()
+def mine(tmp_path: Path, packaged: Path | None = None) -> KernelLibrary:
+    """The library, as a process that begins now sees it."""
+    return KernelLibrary("mine", tmp_path / "kernels", packaged, {})
 
 
-def test_bitcode_is_compiled_once(compiled: list[str]) -> None:
-    wasm = variant_named("wasm32")
-    assert path_now(wasm) == path_now(wasm)
+def test_bitcode_is_compiled_once(compiled: list[str], tmp_path: Path) -> None:
+    assert mine(tmp_path).bitcode(WASM) == mine(tmp_path).bitcode(WASM)
+    assert compiled == ["wasm32"]
+
+
+def test_symbols_are_known_without_reading_the_bitcode(compiled: list[str], tmp_path: Path) -> None:
+    assert mine(tmp_path).symbols(WASM) == {"mine_a_f32", "mine_b_f32"}
     assert compiled == ["wasm32"]
 
 
 def test_bitcode_is_compiled_again_when_a_kernel_changes(
     compiled: list[str], tmp_path: Path
 ) -> None:
-    wasm = variant_named("wasm32")
-    before = path_now(wasm)
-    (tmp_path / "libjit" / "src" / "a.c").write_text("int x;\n")
-    assert path_now(wasm) != before
+    before = mine(tmp_path).bitcode(WASM)
+    (tmp_path / "kernels" / "src" / "a.c").write_text("int x;\n")
+    assert mine(tmp_path).bitcode(WASM) != before
     assert compiled == ["wasm32", "wasm32"]
 
 
 def test_only_the_latest_files_are_kept(compiled: list[str], tmp_path: Path) -> None:
-    wasm = variant_named("wasm32")
     for count in range(12):
-        (tmp_path / "libjit" / "src" / "a.c").write_text(f"int x{count};\n")
-        last = path_now(wasm)
-    kept = list((tmp_path / "cache" / "bitcode").glob("wasm32-*.bc"))
+        (tmp_path / "kernels" / "src" / "a.c").write_text(f"int x{count};\n")
+        last = mine(tmp_path).bitcode(WASM)
+    cache = tmp_path / "cache" / "bitcode"
+    kept = list(cache.glob("mine-wasm32-*.bc"))
     assert len(compiled) == 12
-    assert len(kept) == 8
+    assert len(kept) == len(list(cache.glob("*.symbols"))) == 8
     assert last in kept
 
 
-def test_packaged_bitcode_is_used_as_it_is(
-    compiled: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_packaged_bitcode_is_used_as_it_is(compiled: list[str], tmp_path: Path) -> None:
     (tmp_path / "wasm32.bc").write_bytes(b"BC")
-    monkeypatch.setattr(bitcode, "_PACKAGED", tmp_path)
-    monkeypatch.setattr(bitcode, "_IS_CHECKOUT", False)
-    assert path_now(variant_named("wasm32")) == tmp_path / "wasm32.bc"
+    assert mine(tmp_path, packaged=tmp_path).bitcode(WASM) == tmp_path / "wasm32.bc"
     assert compiled == []
+    mine(tmp_path, packaged=tmp_path).bitcode(variant_named("riscv64"))
+    assert compiled == ["riscv64"]
 
 
-def test_bitcode_path_when_ziglang_is_not_installed(
-    compiled: list[str], monkeypatch: pytest.MonkeyPatch
+def test_bitcode_when_ziglang_is_not_installed(
+    compiled: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     def no_version(package: str) -> str:
         raise PackageNotFoundError(package)
 
-    monkeypatch.setattr(bitcode, "version", no_version)
+    monkeypatch.setattr(library, "version", no_version)
     with pytest.raises(
         UserError, match="the kernels of wasm32 have to be compiled, and ziglang"
     ) as caught:
-        path_now(variant_named("wasm32"))
+        mine(tmp_path).bitcode(WASM)
     assert "pip install 'glowpy[cross]'" in str(caught.value)
     assert compiled == []
 
 
-def test_bitcode_path_when_the_cache_cannot_be_made(compiled: list[str], tmp_path: Path) -> None:
+def test_bitcode_when_the_cache_cannot_be_made(compiled: list[str], tmp_path: Path) -> None:
     (tmp_path / "cache").write_text("a file where the folder should be")
     with pytest.raises(UserError, match="and the cache folder cannot be made"):
-        path_now(variant_named("wasm32"))
+        mine(tmp_path).bitcode(WASM)
     assert compiled == []
 
 
 @pytest.mark.parametrize(
     ("status", "error", "message"),
     [
-        (1, InternalError, r"libjit does not compile for wasm32:\nwhat the script says"),
+        (1, InternalError, r"mine does not compile for wasm32:\nwhat the script says"),
         (3, UserError, "the kernels of wasm32 cannot be compiled: what the script says"),
     ],
 )
-def test_bitcode_path_when_the_script_fails(
-    status: int, error: type[Exception], message: str, monkeypatch: pytest.MonkeyPatch
+def test_bitcode_when_the_script_fails(
+    status: int,
+    error: type[Exception],
+    message: str,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
 ) -> None:
     done = subprocess.CompletedProcess(["python"], status, "", "what the script says\n")
     monkeypatch.setattr(subprocess, "run", lambda *_, **__: done)
     with pytest.raises(error, match=message):
-        bitcode._compile(variant_named("wasm32"), Path("never.bc"))
+        mine(tmp_path)._compile(WASM, Path("never.bc"))
 
 
 def test_the_module_does_not_load_llvm() -> None:
-    code = "import sys, glowpy.backends.cpu.bitcode; print('llvmlite' in sys.modules)"
-    root = Path(__file__).resolve().parents[2]
+    code = "import sys, glowpy.backends.cpu.library; print('llvmlite' in sys.modules)"
+    root = Path(__file__).resolve().parents[3]
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=True
     )

@@ -1,0 +1,75 @@
+"""The kernels that there are for one variant: what the tables declare, as far as the bitcode holds it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+
+from glowpy.backend import Operation
+from glowpy.backends.cpu.library import KernelLibrary
+from glowpy.backends.cpu.variant import Variant
+from glowpy.core.elemkind import ElemKind
+from glowpy.ir.inst import Instruction
+from glowpy.llvm.kernel import KernelSpec
+from glowpy.support.errors import InternalError
+
+__all__ = ["Kernels"]
+
+_WITHOUT_KERNEL = ("copy", "splat")
+"""What the code generator writes itself."""
+_HALVES = (ElemKind.F16, ElemKind.BF16)
+
+
+class Kernels:
+    """The kernels of some libraries for one variant.
+
+    Raises InternalError where two libraries declare kernels of the same instruction.
+    """
+
+    def __init__(self, libraries: Sequence[KernelLibrary], variant: Variant) -> None:
+        self.libraries = tuple(libraries)
+        self.variant = variant
+        self._declared: dict[str, tuple[KernelLibrary, KernelSpec]] = {}
+        for library in self.libraries:
+            for mnemonic, spec in library.specs.items():
+                if mnemonic in self._declared:
+                    other = self._declared[mnemonic][1].source
+                    raise InternalError(
+                        f"the kernel of {mnemonic} is declared twice: {other}, {spec.source}"
+                    )
+                self._declared[mnemonic] = library, spec
+
+    @cached_property
+    def bitcode(self) -> tuple[Path, ...]:
+        """The files to link with. Raises UserError where one has to be compiled and the compiler is not installed."""
+        return tuple(library.bitcode(self.variant) for library in self.libraries)
+
+    def symbol(self, inst: Instruction) -> str:
+        """The kernel of an instruction that is supported and has one."""
+        _, spec = self._declared[inst.SCHEMA.mnemonic]
+        return spec.symbol({ref.name: ref.value.type for ref in inst.operands})
+
+    def unsupported(self, operation: Operation) -> str:
+        """Why code cannot be generated for an operation; empty if it can.
+
+        A kernel that is declared and that the library does not define is as good as none, but is said with its name:
+        its author has forgotten it.
+        """
+        if operation.mnemonic in _WITHOUT_KERNEL:
+            halves = any(type.kind in _HALVES for type in operation.types.values())
+            is_splat = operation.mnemonic == "splat"
+            return "no kernel for splat on f16 or bf16" if is_splat and halves else ""
+        declared = self._declared.get(operation.mnemonic)
+        if declared is None:
+            return f"no kernel for {operation}"
+        library, spec = declared
+        symbol = spec.symbol(operation.types)
+        if not symbol:
+            return f"no kernel for {operation}"
+        if symbol not in library.symbols(self.variant):
+            return (
+                f"no kernel for {operation}: {spec.source} declares {symbol}, which the kernels of "
+                f"{library.name} for {self.variant.name} do not define"
+            )
+        return ""

@@ -1,0 +1,132 @@
+"""The variants that kernels are compiled for, and which of them fits a target."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Collection
+from dataclasses import dataclass
+from pathlib import Path
+
+from glowpy.support.errors import UnsupportedError, UserError
+
+__all__ = [
+    "IS_INSTALLED",
+    "LIBJIT_FOLDER",
+    "VARIANTS",
+    "Variant",
+    "baseline_variant",
+    "select_variant",
+    "variant_named",
+]
+
+_INSTALLED = Path(__file__).parent / "libjit"
+_CHECKOUT = Path(__file__).parents[3] / "libjit"
+
+IS_INSTALLED = _INSTALLED.is_dir()
+"""Whether this is an installed package, not a checkout."""
+
+LIBJIT_FOLDER = _INSTALLED if IS_INSTALLED else _CHECKOUT
+"""The sources of libjit, with the list of variants and the program that compiles kernels: a wheel carries them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """One vector width and instruction set that libjit is compiled for."""
+
+    name: str
+    family: str
+    triple: str
+    """LLVM's name of the target the bitcode says it is for."""
+    cpu: str
+    """LLVM's name of a processor that has what the variant assumes, once `requires` is added to it."""
+    requires: frozenset[str]
+    """LLVM's names of the features the target must have."""
+    cpus: frozenset[str]
+    """LLVM's names of other processors that have what the variant requires."""
+    vector_bytes: int
+    vector_registers: int
+    """How many vectors fit into registers at a time."""
+
+    @property
+    def lanes(self) -> int:
+        """How many f32 a vector holds: LANES in libjit.h."""
+        return self.vector_bytes // 4
+
+
+def _read_variants() -> tuple[tuple[Variant, ...], dict[str, str]]:
+    table = tomllib.loads((LIBJIT_FOLDER / "variants.toml").read_text(encoding="utf-8"))
+    variants = tuple(
+        Variant(
+            name=entry["name"],
+            family=entry["family"],
+            triple=entry["triple"],
+            cpu=entry["cpu"],
+            requires=frozenset(entry["requires"]),
+            cpus=frozenset(entry.get("cpus", ())),
+            vector_bytes=entry["vector_bytes"],
+            vector_registers=entry["vector_registers"],
+        )
+        for entry in table["variant"]
+    )
+    families = {arch: name for name, entry in table["family"].items() for arch in entry["arch"]}
+    return variants, families
+
+
+VARIANTS, _FAMILY_OF = _read_variants()
+"""Every variant. Within a family a later one is better."""
+
+
+def variant_named(name: str) -> Variant:
+    """The variant of that name; UserError with the names there are if there is none."""
+    for variant in VARIANTS:
+        if variant.name == name:
+            return variant
+    names = ", ".join(variant.name for variant in VARIANTS)
+    raise UserError(f"no kernel variant {name!r}: expected one of {names}")
+
+
+def select_variant(triple: str, features: Collection[str]) -> Variant:
+    """The best variant that a target can run.
+
+    Args:
+        triple: LLVM's name of the target; only the architecture, its first part, matters.
+        features: LLVM's names of what the processor has, those implied by its generation included.
+
+    Raises:
+        UnsupportedError: libjit has no variant for the architecture, or none for so few features.
+    """
+    members = _family_members(triple)
+    for variant in reversed(members):
+        if variant.requires <= set(features):
+            return variant
+    baseline = members[0]
+    lacking = ", ".join(sorted(baseline.requires - set(features)))
+    raise UnsupportedError(
+        f"no kernels for so old a processor: expected {baseline.family} with {lacking} "
+        f"(variant {baseline.name})",
+        note="the interpreter backend runs everywhere",
+    )
+
+
+def baseline_variant(triple: str, cpu: str = "") -> Variant:
+    """The variant for a target of which only this is known; what it `requires` is then assumed.
+
+    That is the one made for the processor; the first of the architecture where no variant speaks of the processor.
+
+    Raises UnsupportedError for an architecture without kernels.
+    """
+    members = _family_members(triple)
+    named = (variant for variant in members if cpu == variant.cpu or cpu in variant.cpus)
+    return next(named, members[0])
+
+
+def _family_members(triple: str) -> list[Variant]:
+    arch = triple.split("-", 1)[0].lower()
+    family = _FAMILY_OF.get(arch)
+    if family is None:
+        known = ", ".join(sorted(set(_FAMILY_OF.values())))
+        raise UnsupportedError(
+            f"no kernels for {triple!r}: expected an architecture of {known}, got {arch!r}",
+            note="the interpreter backend runs everywhere",
+        )
+    return [variant for variant in VARIANTS if variant.family == family]
