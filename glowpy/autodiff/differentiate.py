@@ -13,7 +13,7 @@ __all__ = ["differentiate", "gradients"]
 
 differentiate: Rules[Callable[..., list[Operand | None]]] = Rules(
     "differentiate",
-    "declare one with @differentiate(XNode) in glowpy/ops/, or say no_derivative=... in its spec",
+    "Declare one with @differentiate in glowpy/ops/, or say no_derivative=... in its spec.",
 )
 """`@differentiate(XNode)` functions take the function, the node and the gradient of its result.
 

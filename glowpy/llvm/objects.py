@@ -65,7 +65,7 @@ def _here(machine: Machine, text: str, libraries: Sequence[Path]) -> bytes:
     try:
         return machine.object_code(text, libraries)
     except InvalidIRError as error:
-        raise InternalError(f"the code generator wrote IR that LLVM refuses: {error}") from error
+        raise InternalError(f"LLVM refuses generated code: {error}") from error
 
 
 def compile_whole(
@@ -79,7 +79,7 @@ def compile_whole(
     result, messages = process.communicate()
     warnings = messages.decode(errors="replace")
     if process.returncode:
-        raise InternalError(f"LLVM failed on generated code: {warnings}")
+        raise InternalError(f"LLVM refuses generated code: {warnings}")
     return result, {name: int(size) for size, name in _STACK.findall(warnings)}
 
 
@@ -109,5 +109,5 @@ def _start(
 def _result(process: subprocess.Popen[bytes]) -> bytes:
     code, errors = process.communicate()
     if process.returncode:
-        raise InternalError(f"LLVM failed on generated code: {errors.decode(errors='replace')}")
+        raise InternalError(f"LLVM refuses generated code: {errors.decode(errors='replace')}")
     return code

@@ -27,11 +27,10 @@ class Rules(Generic[F]):
     The package sets it, so that whoever begins at any module finds full tables, and programs that need no rules
     do not wait for them."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, remedy: str = "") -> None:
         self.name = name
-        self._remedy = (
-            f"declare one with @{name} in glowpy/ops/, or in the folder of the class's backend"
-        )
+        places = "glowpy/ops/ or in the folder of the class's backend"
+        self._remedy = remedy or f"Declare one with @{name} in {places}."
         self._rules: dict[type, F] = {}
 
     def __call__(self, *classes: type) -> Callable[[F], F]:
@@ -53,7 +52,7 @@ class Rules(Generic[F]):
     def __getitem__(self, cls: type) -> F:
         rule = self.get(cls)
         if rule is None:
-            raise InternalError(f"no '{self.name}' rule for {cls.__name__}: {self._remedy}")
+            raise InternalError(f"no '{self.name}' rule for {cls.__name__}", remedy=self._remedy)
         return rule
 
     def __contains__(self, cls: type) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import ClassVar, final
+from typing import ClassVar
 
 from glowpy.backend import Backend, CompiledFunction, CompileOptions, Operation, Program
 from glowpy.backends.cpu import insts_gen, nodes_gen
@@ -28,7 +28,6 @@ from glowpy.support.errors import UserError
 __all__ = ["CpuBackend"]
 
 
-@final
 class CpuBackend(Backend):
     """Machine code for one processor, by LLVM, from the kernels of libjit.
 

@@ -1,0 +1,129 @@
+"""What backends say they can run: of operations, of nodes before lowering, and of whole networks."""
+
+from __future__ import annotations
+
+import pytest
+
+import glowpy
+from glowpy import CpuBackend, InterpreterBackend, Module, UnsupportedError, parse_type
+from glowpy.backend import Operation
+from glowpy.backends.cpu.library import LIBJIT, KernelLibrary
+from glowpy.backends.cpu.variant import Variant
+from glowpy.graph.parser import parse_module
+from glowpy.recipe import refusals
+
+
+def network(op: str, type: str) -> Module:
+    """A network that applies an operator to its input twice."""
+    text = """module {
+      placeholder %x : TYPE  placeholder %y : TYPE
+      function @main { %first = OP(%x) : TYPE  %second = OP(%first) : TYPE  save(%second, %y) }
+    }"""
+    return parse_module(text.replace("OP", op).replace("TYPE", type), "net.glow")
+
+
+def operation(mnemonic: str, *types: str) -> Operation:
+    names = ("result", "input")[: len(types)]
+    return Operation(mnemonic, dict(zip(names, map(parse_type, types), strict=True)), {})
+
+
+@pytest.mark.parametrize(
+    ("asked", "reason"),
+    [
+        (operation("exp", "f32[4]", "f32[4]"), ""),
+        (operation("exp", "f16[4]", "f16[4]"), "no kernel for exp on f16[4], f16[4]"),
+        (operation("splat", "f32[4]"), ""),
+        (operation("splat", "f16[4]"), "no kernel for splat on f16 or bf16"),
+        (operation("copy", "bf16[4]", "bf16[4]"), ""),
+        (operation("convert", "f64[4]", "i8[4]"), ""),
+        (operation("convert", "f32[4]", "f16[4]"), "no kernel for convert on f32[4], f16[4]"),
+        (operation("relu", "f32[4]", "f32[4]"), "no kernel for relu on f32[4], f32[4]"),
+        (operation("nonsense", "f32[4]"), "no kernel for nonsense on f32[4]"),
+    ],
+    ids=str,
+)
+def test_cpu_answers_for_operations(asked: Operation, reason: str) -> None:
+    backend = CpuBackend()
+    assert backend.unsupported(asked) == reason
+    assert backend.supports(asked) == (not reason)
+
+
+def test_interpreter_answers_for_operations() -> None:
+    backend = InterpreterBackend()
+    assert backend.supports(operation("exp", "f16[4]", "f16[4]"))
+    assert not backend.supports(operation("relu", "f32[4]", "f32[4]"))
+
+
+def test_node_and_its_instruction_are_one_operation() -> None:
+    module = network("exp", "f32[4]")
+    program = glowpy.compile(module, "interpreter").program
+    inst = next(inst for inst in program.ir.instructions if inst.SCHEMA.mnemonic == "exp")
+    expected = operation("exp", "f32[4]", "f32[4]")
+    assert Operation.of_node(module.main.nodes[0]) == Operation.of_inst(inst) == expected
+
+
+@pytest.mark.parametrize(
+    ("op", "type", "reasons"),
+    [
+        ("exp", "f32[4]", []),
+        ("relu", "f64[4]", []),  # lowered
+        ("exp", "f16[4]", ["no kernel for exp on f16[4], f16[4]"]),
+        (
+            "relu",
+            "f16[4]",
+            [
+                "no kernel for splat on f16 or bf16",
+                "no kernel for max on f16[4], f16[4], f16[]",
+            ],
+        ),
+    ],
+)
+def test_nodes_are_answered_for_before_they_are_lowered(
+    op: str, type: str, reasons: list[str]
+) -> None:
+    node = network(op, type).main.nodes[0]
+    assert refusals(node, CpuBackend()) == reasons
+    assert refusals(node, InterpreterBackend()) == []
+
+
+class Lacking(KernelLibrary):
+    """libjit as it would be if nobody had written a kernel of exp."""
+
+    def symbols(self, variant: Variant) -> frozenset[str]:
+        return LIBJIT.symbols(variant) - {"libjit_exp_f32"}
+
+
+class LackingBackend(CpuBackend):
+    libraries = (Lacking(LIBJIT.name, LIBJIT.folder, LIBJIT.packaged, LIBJIT.specs),)
+
+
+def test_refusal_names_every_node_its_place_and_what_to_write() -> None:
+    with pytest.raises(UnsupportedError) as caught:
+        glowpy.compile(network("exp", "f32[4]"), LackingBackend())
+    first, second = caught.value.diagnostics
+    assert str(first) == (
+        "net.glow:3:24: %first: cpu backend: no kernel for exp on f32[4], f32[4]: "
+        "classgen/specs/elementwise.py declares libjit_exp_f32, which the kernels of libjit for "
+        f"{CpuBackend().target.variant.name} do not define\n"
+        "  exp @out %y, @in %x"
+    )
+    assert "%second" in second.message
+    assert glowpy.compile(network("exp", "f64[4]"), LackingBackend()).inputs  # nothing else lacks
+
+
+def test_node_of_another_backend_is_told_from_one_that_was_not_lowered() -> None:
+    text = """module {
+      placeholder %x : f32[2x4]  placeholder %y : f32[2x8]  constant %w : f32[1x4x8] = splat 1.0
+      function @main {
+        %p = cpu_matmul(%x, %w) {tile_rows=2, tile_vectors=1} : f32[2x8]
+        save(%p, %y)
+      }
+    }"""
+    module = parse_module(text, "net.glow", extra=CpuBackend.nodes)
+    with pytest.raises(UnsupportedError) as caught:
+        glowpy.compile(module, "interpreter")
+    (diagnostic,) = caught.value.diagnostics
+    assert str(diagnostic) == (
+        "net.glow:4:9: %p: cpu_matmul belongs to the cpu backend, expected a node that this one knows\n"
+        "note: compile it for the cpu backend"
+    )

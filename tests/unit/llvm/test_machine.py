@@ -1,0 +1,71 @@
+"""What LLVM is given and makes of it: above all, that nothing jumps to where no function is."""
+
+from __future__ import annotations
+
+import ctypes
+
+import pytest
+
+from glowpy.llvm.machine import InvalidIRError, LoadedCode, Machine, host_cpu, host_triple
+from glowpy.llvm.objects import compile_parts, compile_whole, load_objects
+from glowpy.llvm.writer import ModuleWriter
+from glowpy.support.errors import InternalError
+
+HOST = Machine(host_triple(), host_cpu(), "")
+
+CALL = """
+{declaration}
+define float @net.first(float %x) {{
+  %y = call float @{symbol}(float %x)
+  ret float %y
+}}
+"""
+
+
+def calling(symbol: str, *, external: bool = False) -> str:
+    writer = ModuleWriter(64, 16, None)
+    writer.declare(symbol, "float", ["float"], external=external)
+    return CALL.format(declaration=writer._declarations[symbol], symbol=symbol)
+
+
+def test_call_of_what_no_library_defines_is_refused_with_both_names() -> None:
+    message = r"no library defines libjit_cum_sum_f32, called by net\.first"
+    with pytest.raises(InvalidIRError, match=message):
+        HOST.object_code(calling("libjit_cum_sum_f32"), ())
+    with pytest.raises(InternalError, match=message):
+        compile_parts([calling("libjit_cum_sum_f32")], HOST, (), use_cache=False)
+
+
+def test_another_process_says_no_more_than_that() -> None:
+    with pytest.raises(InternalError, match="no library defines missing") as caught:
+        compile_whole(calling("missing"), HOST, (), "optimized")
+    assert "Traceback" not in str(caught.value)
+
+
+def test_external_functions_are_left_to_whoever_links() -> None:
+    assert b"callback" in HOST.object_code(calling("callback", external=True), ())
+
+
+def test_code_that_wants_what_the_process_lacks_is_not_loaded() -> None:
+    code = HOST.object_code(calling("nobody_has_this", external=True), ())
+    with pytest.raises(InternalError, match="this process does not have nobody_has_this"):
+        load_objects(HOST, [code])
+
+
+def test_objects_may_call_each_other_and_the_process() -> None:
+    first = HOST.object_code(calling("cosf", external=True), ())
+    second = """
+declare float @net.first(float) "glowpy-external"
+define float @main(float %x) {
+  %y = call float @net.first(float %x)
+  ret float %y
+}
+"""
+    code = LoadedCode(HOST, [first, HOST.object_code(second, ())])
+    function = ctypes.CFUNCTYPE(ctypes.c_float, ctypes.c_float)(code.address("main"))
+    assert function(0.0) == 1.0
+
+
+def test_wrong_text_is_refused() -> None:
+    with pytest.raises(InvalidIRError):
+        HOST.object_code("define nonsense", ())
