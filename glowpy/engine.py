@@ -9,9 +9,10 @@ from glowpy.backends.cpu.backend import CpuBackend
 from glowpy.backends.interpreter.backend import InterpreterBackend
 from glowpy.backends.interpreter.evaluate import evaluate
 from glowpy.graph.function import Function, Module
+from glowpy.graph.node import Node, NodeValue
 from glowpy.passes import PassContext
-from glowpy.recipe import Compilation
-from glowpy.support.errors import UserError
+from glowpy.recipe import Compilation, refusals
+from glowpy.support.errors import UnsupportedError, UserError
 
 __all__ = [
     "BACKENDS",
@@ -37,6 +38,32 @@ def backend_class(name: str) -> type[Backend]:
 def backend_of(name: str) -> Backend:
     """The backend called `name`, with its default options. Raises UserError if there is none."""
     return backend_class(name)()
+
+
+def why_not(node: Node, backend: Backend) -> list[str]:
+    """Why a backend cannot run a node, whatever lowering and optimizing make of it; empty if it can.
+
+    The node need not be lowered, and nothing is done to it: what is tried is a network of this node alone, with the
+    same inputs constant. A caller with many equal nodes had better remember the answer.
+    """
+    module = Module()
+    f = module.create_function("alone")
+    inputs: list[NodeValue] = []
+    for value in node.inputs:
+        constant = value.constant
+        if constant is not None:
+            inputs.append(module.create_constant(value.name, constant.tensor).value)
+        else:
+            inputs.append(module.create_placeholder(value.name, value.type).value)
+    twin = f.add(node.clone(node.name, inputs, None))
+    for result in twin.results:
+        f.create_save("save", result, module.create_placeholder("out", result.type))
+    options = CompileOptions()
+    try:
+        ir = Compilation(f, backend, options, context(options)).ir
+    except UnsupportedError as error:
+        return [diagnostic.message for diagnostic in error.diagnostics]
+    return [reason for _, reason in refusals(ir, backend)]
 
 
 def context(options: CompileOptions) -> PassContext:

@@ -76,12 +76,14 @@ class IRGen:
         return type_of(node) in irgen or node.SCHEMA.mnemonic in self._classes
 
     def translate(self, node: Node) -> None:
-        """Appends the instructions of a node that is known."""
+        """Appends the instructions of a node. Raises UnsupportedError if nothing says which."""
         rule = irgen.get(type_of(node))
         if rule is not None:
             rule(self, node)
-        else:
+        elif self.knows(node):
             self.automatic(node)
+        else:
+            raise UnsupportedError.of([_unknown(node)])
 
     def automatic(self, node: Node) -> None:
         """The translation of a class declared as `Op`."""

@@ -17,9 +17,8 @@ from functools import cached_property
 
 from glowpy.backend import Backend, CompiledFunction, CompileOptions, Operation, Port, Program
 from glowpy.core.schema import Trait
-from glowpy.core.tensor import Tensor
-from glowpy.graph.function import Function, Module
-from glowpy.graph.node import Node, Operand, Placeholder, value_of
+from glowpy.graph.function import Function
+from glowpy.graph.node import Placeholder
 from glowpy.graph.printer import print_module
 from glowpy.graph.verifier import verify_module
 from glowpy.ir.inst import Instruction
@@ -33,7 +32,7 @@ from glowpy.memory import check, plan
 from glowpy.opt.pipelines import GRAPH_DEFAULT, IR_DEFAULT
 from glowpy.passes import PassContext, Pipeline
 from glowpy.schedule import schedule
-from glowpy.support.errors import Diagnostic, InternalError, UnsupportedError
+from glowpy.support.errors import Diagnostic, UnsupportedError
 
 __all__ = [
     "Compilation",
@@ -167,36 +166,8 @@ def generate_ir(
     return ir
 
 
-def refusals(node: Node, backend: Backend) -> list[str]:
-    """Why a backend cannot run a node, whatever lowering makes of it; empty if it can.
-
-    This is known before anything is lowered or optimized: it follows from the node, the types of its operands, and
-    which of them are constant.
-    """
-    module = Module()
-    f = module.create_function("one")
-    inputs: list[Operand] = []
-    for value in node.inputs:
-        constant = value.constant
-        if constant is not None:
-            inputs.append(module.create_constant(value.name, constant.tensor))
-        else:
-            inputs.append(module.create_placeholder(value.name, value.type))
-    twin = node.clone(node.name, [value_of(operand) for operand in inputs], None)
-    f.add(twin)
-    for result in twin.results:
-        f.create_save("save", result, module.create_placeholder("out", result.type))
-    LowerPass(backend.keeps).run(f, PassContext(_nothing_to_evaluate))
-    ir = generate(f, schedule(f), backend.instructions)
-    return [reason for _, reason in _refused(ir, backend)]
-
-
-def _nothing_to_evaluate(f: Function) -> list[Tensor]:
-    raise InternalError(f"lowering {f.name} evaluates constants")
-
-
-def _refused(ir: IRFunction, backend: Backend) -> list[tuple[Instruction, str]]:
-    """The instructions that a backend cannot run, and why. Where memory is has been answered by the plan."""
+def refusals(ir: IRFunction, backend: Backend) -> list[tuple[Instruction, str]]:
+    """The instructions that a backend cannot run, and why; none of those about memory, which the plan has answered."""
     computing = [inst for inst in ir.instructions if not inst.has(Trait.MEMORY)]
     reasons = ((inst, backend.unsupported(Operation.of_inst(inst))) for inst in computing)
     return [(inst, reason) for inst, reason in reasons if reason]
@@ -224,7 +195,7 @@ def build_program(
 
     Raises UnsupportedError that lists every instruction the backend cannot run: its node, place and text, and why.
     """
-    if refused := _refused(ir, backend):
+    if refused := refusals(ir, backend):
         raise UnsupportedError.of(
             Diagnostic(
                 f"%{inst.name}: {backend.name} backend: {reason}", inst.loc, print_inst(inst)

@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+import numpy as np
+
 from glowpy.core.elemkind import ElemKind
 from glowpy.ir.inst import Instruction
 from glowpy.ir.value import Value
@@ -27,6 +29,9 @@ _TYPES = {
     ElemKind.F32: "float",
     ElemKind.F64: "double",
 }
+_HALVES = {ElemKind.F16: "H", ElemKind.BF16: "R"}
+"""The letters that say what a constant of 16 bits in hexadecimal is."""
+
 _MAX_INTS = 16
 _SCOPE = "!scope"
 _ROLLED = 1_000_000
@@ -48,6 +53,10 @@ def literal(kind: ElemKind, value: float | int) -> str:
     """`value` as an LLVM constant of the register type of `kind`: floats exactly, in hexadecimal."""
     if kind is ElemKind.BOOL:
         return "true" if value else "false"
+    if kind in _HALVES:
+        with np.errstate(over="ignore"):
+            bits = np.array(value).astype(kind.dtype).view(np.uint16)
+        return f"0x{_HALVES[kind]}{bits:04X}"
     if kind.is_float:
         rounded = (
             struct.unpack("f", struct.pack("f", value))[0] if kind is ElemKind.F32 else float(value)

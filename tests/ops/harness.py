@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 import ml_dtypes
@@ -18,11 +19,12 @@ from onnx import helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 import glowpy
-from glowpy.backends.cpu.kernels_gen import KERNELS, SCALARS
+from glowpy.backend import Backend
+from glowpy.backends.cpu.kernels_gen import SCALARS
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.tensor import Array, Tensor
 from glowpy.core.type import Type
-from glowpy.engine import BACKENDS
+from glowpy.engine import BACKENDS, backend_of, why_not
 from glowpy.graph.node import Node
 
 HALVES = (ElemKind.F16, ElemKind.BF16)
@@ -70,8 +72,6 @@ class Row:
     kinds: tuple[ElemKind, ...]
     cases: Callable[[ElemKind], Iterable[Case]]
     title: str = ""
-    cpu: tuple[ElemKind, ...] | None = None
-    """The kinds the CPU backend has; None: those of the kernel of the same mnemonic."""
     thinned: bool = True
     """Whether machine code is made for only some of the cases of each kind but the first."""
 
@@ -79,11 +79,13 @@ class Row:
         return self.title or self.cls.SCHEMA.mnemonic
 
     def kinds_of(self, backend: str) -> list[ElemKind]:
-        """The kinds to try on a backend."""
-        if backend != "cpu":
-            return list(self.kinds)
-        known = cpu_kinds(self.cls.SCHEMA.mnemonic) if self.cpu is None else self.cpu
-        return [kind for kind in self.kinds if kind in known]
+        """The kinds that a backend says it supports."""
+        return [kind for kind in self.kinds if not self.refused(kind, backend)]
+
+    def refused(self, kind: ElemKind, backend: str) -> list[str]:
+        """Why a backend does not run the cases of a kind: what it says of the first of them."""
+        first = next(iter(self.cases(kind)), None)
+        return [] if first is None else why_not(node_of(self.cls, first), bound(backend))
 
     def cases_of(self, backend: str) -> Iterator[Case]:
         """The cases to run on a backend.
@@ -99,14 +101,23 @@ class Row:
                     yield case
 
 
-def cpu_kinds(mnemonic: str) -> list[ElemKind]:
-    """The kinds of the first operand that the CPU backend has a kernel of this mnemonic for."""
-    if mnemonic in SCALARS:
-        return [kind for kind in ElemKind if kind.suffix in scalar_suffixes(mnemonic)]
-    if mnemonic not in KERNELS:
-        return []
-    suffixes = KERNELS[mnemonic].kinds[0][1]
-    return [kind for kind in ElemKind if {kind.suffix, f"x{8 * kind.size}"} & set(suffixes)]
+@cache
+def bound(backend: str) -> Backend:
+    """A backend, one for all tests."""
+    return backend_of(backend)
+
+
+def node_of(cls: type[Node], case: Case) -> Node:
+    """The node of a case, in a function of its own."""
+    module = glowpy.Module()
+    f = module.create_function("main")
+    operands: list[glowpy.Constant | glowpy.Placeholder] = []
+    for index, array in enumerate(case.inputs):
+        if index in case.constants:
+            operands.append(module.create_constant(f"in{index}", array))
+        else:
+            operands.append(module.create_placeholder(f"in{index}", Tensor.of(array).type))
+    return f.create(cls, "node", operands, case.attrs, case.result_type)
 
 
 def scalar_suffixes(mnemonic: str) -> tuple[str, ...]:

@@ -144,15 +144,14 @@ def _prelu(kind: ElemKind) -> Iterator[Case]:
             yield Case([x, slope], [np.where(x < 0, product, x)])
 
 
-MACHINE = (ElemKind.F32, ElemKind.F64)
 WHOLE = (ElemKind.I8, ElemKind.I32, ElemKind.I64, ElemKind.U8)
 ROWS = [
     *(
-        Row(cls, FLOATS, partial(_cases, formula, tolerance, attrs), cpu=MACHINE)
+        Row(cls, FLOATS, partial(_cases, formula, tolerance, attrs))
         for cls, formula, tolerance, attrs in FORMULAS
     ),
-    Row(nodes.ClipNode, (*FLOATS, *WHOLE), _clip, cpu=(*MACHINE, *WHOLE)),
-    Row(nodes.PReluNode, (*FLOATS, *WHOLE), _prelu, cpu=(*MACHINE, *WHOLE)),
+    Row(nodes.ClipNode, (*FLOATS, *WHOLE), _clip),
+    Row(nodes.PReluNode, (*FLOATS, *WHOLE), _prelu),
 ]
 
 

@@ -56,7 +56,7 @@ def _converted(array: Array, to: ElemKind) -> Array:
 def _cases(source: ElemKind) -> Iterator[Case]:
     array = _values(source)
     supported = [kind for kind in ElemKind if kind.suffix in scalar_suffixes("convert")]
-    targets = supported if source in supported else list(ElemKind)
+    targets = supported if source in supported else list(reversed(ElemKind))
     for target in targets:
         type = Type(target, array.shape)
         yield Case([array], [_converted(array, target)], result_type=type)
@@ -65,12 +65,14 @@ def _cases(source: ElemKind) -> Iterator[Case]:
 def _to_halves(source: ElemKind) -> Iterator[Case]:
     array = _values(source)
     for target in HALVES:
+        if target is source:
+            continue  # among _cases
         yield Case([array], [_converted(array, target)], result_type=Type(target, array.shape))
 
 
 ROWS = [
     Row(ConvertNode, tuple(ElemKind), _cases, title="convert", thinned=False),
-    Row(ConvertNode, tuple(ElemKind), _to_halves, title="convert to halves", cpu=()),
+    Row(ConvertNode, tuple(ElemKind), _to_halves, title="convert to halves"),
 ]
 
 

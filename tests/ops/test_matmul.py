@@ -85,18 +85,16 @@ def _fully_connected(kind: ElemKind, constants: frozenset[int]) -> Iterator[Case
         yield Case(arrays, [expected], tolerance=tolerance, constants=constants)
 
 
-FC_CPU = (ElemKind.F32, ElemKind.F64, ElemKind.I32, ElemKind.I64, ElemKind.U32, ElemKind.U64)
 ROWS = [
     Row(MatMulNode, NUMBERS, lambda kind: _mat_mul(kind, frozenset())),
     Row(MatMulNode, FLOATS, lambda kind: _mat_mul(kind, frozenset({1})), "mat_mul of a constant"),
     Row(MatMulNode, FLOATS, _special, "mat_mul of infinities"),
-    Row(FullyConnectedNode, NUMBERS, lambda kind: _fully_connected(kind, frozenset()), cpu=FC_CPU),
+    Row(FullyConnectedNode, NUMBERS, lambda kind: _fully_connected(kind, frozenset())),
     Row(
         FullyConnectedNode,
         FLOATS,
         lambda kind: _fully_connected(kind, frozenset({1, 2})),
         "fully_connected of constants",
-        cpu=FC_CPU,
     ),
 ]
 

@@ -148,7 +148,6 @@ def _batch(kind: ElemKind, constants: frozenset[int]) -> Iterator[Case]:
         )
 
 
-BATCH_CPU = (ElemKind.F32, ElemKind.F64)
 ROWS = [
     Row(SoftmaxNode, FLOATS, lambda kind: _softmax(kind, "Softmax")),
     Row(LogSoftmaxNode, FLOATS, lambda kind: _softmax(kind, "LogSoftmax")),
@@ -160,13 +159,12 @@ ROWS = [
         "log_softmax of specials",
     ),
     Row(LocalResponseNormalizationNode, FLOATS, _local_response),
-    Row(BatchNormalizationNode, FLOATS, lambda kind: _batch(kind, frozenset()), cpu=BATCH_CPU),
+    Row(BatchNormalizationNode, FLOATS, lambda kind: _batch(kind, frozenset())),
     Row(
         BatchNormalizationNode,
         FLOATS,
         lambda kind: _batch(kind, frozenset({1, 2, 3, 4})),
         "batch_normalization of constants",
-        cpu=BATCH_CPU,
     ),
 ]
 

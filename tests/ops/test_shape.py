@@ -19,7 +19,7 @@ from glowpy.graph.nodes_gen import (
     SplatNode,
     TransposeNode,
 )
-from tests.ops.harness import ALL, HALVES, Case, Row, check_row, on_every_backend, random_array
+from tests.ops.harness import ALL, Case, Row, check_row, on_every_backend, random_array
 
 
 def _numbered(kind: ElemKind, shape: Sequence[int]) -> Array:
@@ -137,15 +137,14 @@ def _pad(kind: ElemKind) -> Iterator[Case]:
         yield Case([x], [expected], {"pads": pads, "value": value})
 
 
-CPU = tuple(kind for kind in ALL if kind not in HALVES)
 ROWS = [
     Row(TransposeNode, ALL, _transpose),
-    Row(ReshapeNode, ALL, _reshape, cpu=CPU),
+    Row(ReshapeNode, ALL, _reshape),
     Row(BroadcastNode, ALL, _broadcast),
-    Row(SplatNode, ALL, _splat, cpu=CPU),
-    Row(ConcatNode, ALL, _concat, cpu=CPU),
-    Row(SliceNode, ALL, _slice, cpu=CPU),
-    Row(PadNode, ALL, _pad, cpu=CPU),
+    Row(SplatNode, ALL, _splat),
+    Row(ConcatNode, ALL, _concat),
+    Row(SliceNode, ALL, _slice),
+    Row(PadNode, ALL, _pad),
 ]
 
 

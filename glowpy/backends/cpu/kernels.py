@@ -9,7 +9,6 @@ from pathlib import Path
 from glowpy.backend import Operation
 from glowpy.backends.cpu.library import KernelLibrary
 from glowpy.backends.cpu.variant import Variant
-from glowpy.core.elemkind import ElemKind
 from glowpy.ir.inst import Instruction
 from glowpy.llvm.kernel import KernelSpec
 from glowpy.support.errors import InternalError
@@ -18,7 +17,6 @@ __all__ = ["Kernels"]
 
 _WITHOUT_KERNEL = ("copy", "splat")
 """What the code generator writes itself."""
-_HALVES = (ElemKind.F16, ElemKind.BF16)
 
 
 class Kernels:
@@ -57,9 +55,7 @@ class Kernels:
         its author has forgotten it.
         """
         if operation.mnemonic in _WITHOUT_KERNEL:
-            halves = any(type.kind in _HALVES for type in operation.types.values())
-            is_splat = operation.mnemonic == "splat"
-            return "no kernel for splat on f16 or bf16" if is_splat and halves else ""
+            return ""
         declared = self._declared.get(operation.mnemonic)
         if declared is None:
             return f"no kernel for {operation}"
