@@ -48,16 +48,17 @@ def why_not(node: Node, backend: Backend) -> list[str]:
     """
     module = Module()
     f = module.create_function("alone")
-    inputs: list[NodeValue] = []
-    for value in node.inputs:
-        constant = value.constant
+    twins: dict[NodeValue, NodeValue] = {}
+    for index, value in enumerate(node.inputs):
+        name, constant = f"input{index}", value.constant
         if constant is not None:
-            inputs.append(module.create_constant(value.name, constant.tensor).value)
-        else:
-            inputs.append(module.create_placeholder(value.name, value.type).value)
-    twin = f.add(node.clone(node.name, inputs, None))
-    for result in twin.results:
-        f.create_save("save", result, module.create_placeholder("out", result.type))
+            twins[value] = module.create_constant(name, constant.tensor).value
+        elif value not in twins:
+            twins[value] = module.create_placeholder(name, value.type).value
+    twin = f.add(node.clone(node.name, [twins[value] for value in node.inputs], None))
+    for index, result in enumerate(twin.results):
+        output = module.create_placeholder(f"output{index}", result.type)
+        f.create_save("save", result, output)
     options = CompileOptions()
     try:
         ir = Compilation(f, backend, options, context(options)).ir
