@@ -117,8 +117,7 @@ def _counted_from_the_end(type: Type) -> Quant | None:
 def concatenated(types: Sequence[Type], axis: int) -> Type:
     """Tensors one after the other along `axis`: channels if that is the channel axis of any.
 
-    The parameters must be equal otherwise. A tensor of one channel, or of equal channels, may be quantized as a
-    whole.
+    Otherwise the parameters must be equal. Among channels, a tensor that is quantized as a whole has equal ones.
     """
     first = types[0]
     shape = list(first.shape)

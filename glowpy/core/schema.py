@@ -154,7 +154,7 @@ def check_quantized(schema: NodeSchema | InstSchema, operands: Sequence[tuple[st
             f"expected operands that are all quantized or none of them, got {_named(data)}"
         )
     whole = all(type.quant is not None and type.quant.axis is None for _, type in data)
-    if whole and len({(type.kind, type.quant) for _, type in data}) > 1:
+    if whole and len({type.quant for _, type in data}) > 1:
         raise UserError(f"expected equal quantization parameters, got {_named(data)}")
 
 

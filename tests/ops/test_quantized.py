@@ -79,6 +79,18 @@ def test_node_refuses_quantized_operands(cls: type[Node], type: Type) -> None:
     assert "compute on floats" in verified.value.diagnostics[0].note
 
 
+def test_quantized_results_are_refused_at_once() -> None:
+    module = glowpy.Module()
+    f = module.create_function("main")
+    x = module.create_placeholder("x", Type(ElemKind.F32, (2, 3)))
+    q = module.create_placeholder("q", WHOLE)
+    with pytest.raises(glowpy.UserError, match=REFUSED):
+        f.create_convert("c", WHOLE, x)
+    with pytest.raises(glowpy.UserError, match=r"quantization parameters, got .*, result i8\[2x1"):
+        f.create_reduce_max("r", q, (1,), result_type=parse_type("i8[2x1](s=0.5,o=4)"))
+    assert not f.nodes
+
+
 @pytest.mark.parametrize(
     "cls", [cls for cls in ALL_INSTS if cls.SCHEMA.quant is Quantized.REFUSED], ids=_id
 )
@@ -112,10 +124,10 @@ class Quantization:
 
 
 TYPED: dict[type[Node], Callable[[Type, Case, Type], Type]] = {
-    ReshapeNode: lambda given, case, result: channel_axis.reshaped(given, result.shape),
-    BroadcastNode: lambda given, case, result: channel_axis.resized(given, result.shape),
-    SliceNode: lambda given, case, result: channel_axis.sliced(
-        given, case.attrs["starts"], result.shape, case.attrs["steps"]
+    ReshapeNode: lambda source, case, result: channel_axis.reshaped(source, result.shape),
+    BroadcastNode: lambda source, case, result: channel_axis.resized(source, result.shape),
+    SliceNode: lambda source, case, result: channel_axis.sliced(
+        source, case.attrs["starts"], result.shape, case.attrs["steps"]
     ),
 }
 """The result type that a typed node is to have."""
@@ -133,11 +145,11 @@ def _rows() -> dict[type[Node], Row]:
 def _quantizations(cls: type[Node]) -> Iterator[Quantization]:
     """As a whole, and along every axis that the operator can handle, cases of the row for i8."""
     for case in _rows()[cls].cases(ElemKind.I8):
-        given = [Tensor.of(array).type for array in case.inputs]
-        data = [type for type in given if type.kind is ElemKind.I8]
+        types = [Tensor.of(array).type for array in case.inputs]
+        data = [type for type in types if type.kind is ElemKind.I8]
         rank = max([type.rank for type in (*data, case.result_type) if type is not None])
         for axis in (None, *range(rank)):
-            inputs = tuple(_quantized(t, axis) if t.kind is ElemKind.I8 else t for t in given)
+            inputs = tuple(_quantized(t, axis) if t.kind is ElemKind.I8 else t for t in types)
             try:
                 yield Quantization(case, inputs, _results(cls, case, inputs, axis))
             except glowpy.UserError:
@@ -168,9 +180,9 @@ def _numbers(elements: Array, type: Type) -> Array:
     quant = type.quant
     if quant is None:
         return elements
-    behind = type.rank - 1 - quant.axis if quant.axis is not None else 0
-    scales = np.array(quant.scales).reshape(-1, *(1,) * behind)
-    offsets = np.array(quant.offsets).reshape(-1, *(1,) * behind)
+    trailing = type.rank - 1 - quant.axis if quant.axis is not None else 0
+    scales = np.array(quant.scales).reshape(-1, *(1,) * trailing)
+    offsets = np.array(quant.offsets).reshape(-1, *(1,) * trailing)
     numbers: Array = (elements.astype(np.float64) - offsets) * scales
     return numbers.reshape(type.shape).astype(np.float32)
 
@@ -226,17 +238,17 @@ def _expected(cls: type[Node], members: Sequence[Quantization]) -> list[list[Arr
     return run(cls, cases, "interpreter")
 
 
-@pytest.mark.parametrize("how", ["cpu", "interpreter", "constant"])
+@pytest.mark.parametrize("mode", ["cpu", "interpreter", "constant"])
 @pytest.mark.parametrize("cls", KEPT, ids=_id)
-def test_quantized_results_stand_for_the_numbers(cls: type[Node], how: str) -> None:
-    backend = how if how in BACKENDS else "interpreter"
+def test_quantized_results_stand_for_the_numbers(cls: type[Node], mode: str) -> None:
+    backend = mode if mode in BACKENDS else "interpreter"
     members = sorted(_quantizations(cls), key=lambda member: member.per_channel)
     assert not members[0].per_channel
     assert members[-1].per_channel
-    if how == "cpu":  # LLVM takes its time for each shape
+    if mode == "cpu":  # LLVM takes its time for each shape
         members = [*members[:2], *members[-3:]]
     complaints = []
-    results = _run(cls, members, backend, constant=how == "constant")
+    results = _run(cls, members, backend, constant=mode == "constant")
     for member, got, floats in zip(members, results, _expected(cls, members), strict=True):
         for elements, type, expected in zip(got, member.results, floats, strict=True):
             numbers = _limited(expected, type)

@@ -17,11 +17,12 @@ from glowpy.backends.cpu.backend import CpuBackend
 from glowpy.backends.cpu.kernels_gen import KERNELS, SCALARS
 from glowpy.backends.cpu.library import LIBJIT
 from glowpy.backends.interpreter.interpret import interpret
-from glowpy.core.schema import Trait
+from glowpy.core.schema import Quantized, Trait
 from glowpy.graph.builder_gen import Builder as GraphBuilder
 from glowpy.graph.infer import infer
 from glowpy.graph.node import Node
 from glowpy.graph.nodes_gen import NODES, SaveNode
+from glowpy.graph.verifier import verify
 from glowpy.ir.builder_gen import IRBuilder
 from glowpy.ir.inst import Instruction
 from glowpy.ir.insts_gen import (
@@ -73,6 +74,14 @@ def test_node_has_a_type(cls: type[Node]) -> None:
     schema = cls.SCHEMA
     given = {Trait.ELEMENTWISE, Trait.TYPED} & schema.traits
     assert given or not schema.results or cls in infer, _lacks(cls, "infer")
+
+
+@pytest.mark.parametrize("cls", ALL_NODES, ids=_id)
+def test_node_says_what_quantized_operands_mean(cls: type[Node]) -> None:
+    if cls.SCHEMA.quant is Quantized.RULE:
+        assert cls in infer or cls in verify, _lacks(cls, "verify")
+    same = {inst for inst in ALL_INSTS if inst.SCHEMA.mnemonic == cls.SCHEMA.mnemonic}
+    assert {inst.SCHEMA.quant for inst in same} <= {cls.SCHEMA.quant}
 
 
 @pytest.mark.parametrize("cls", ALL_NODES, ids=_id)

@@ -111,6 +111,27 @@ def test_concatenated(type: Type, data: st.DataObject) -> None:
         assert moved.concatenated(parts, axis) == type
 
 
+@pytest.mark.parametrize(
+    ("texts", "expected"),
+    [
+        (
+            ["i8[2x3](s=0.5,o=1)", "i8[2x3](s=[0.25,2.0],o=[0,1],axis=0)"],
+            "i8[4x3](s=[0.5,0.5,0.25,2.0],o=[1,1,0,1],axis=0)",
+        ),
+        (["i8[2x3](s=[0.5,1.0,2.0],o=[0,0,0],axis=1)", "i8[2x3](s=[0.25,2.0],o=[0,1],axis=0)"], ""),
+        (["i8[2x3]", "i8[2x3](s=[0.25,2.0],o=[0,1],axis=0)"], ""),
+    ],
+)
+def test_concatenated_channels(texts: list[str], expected: str) -> None:
+    """Parts quantized as a whole have equal channels."""
+    parts = [parse_type(text) for text in texts]
+    if expected:
+        assert str(moved.concatenated(parts, 0)) == expected
+        return
+    with pytest.raises(UserError, match="expected inputs quantized along dimension 0, got i8"):
+        moved.concatenated(parts, 0)
+
+
 @given(types(least=1, rank=3), st.data())
 def test_views_keep_the_parameters_of_their_elements(type: Type, data: st.DataObject) -> None:
     offset = data.draw(st.integers(0, type.count))
