@@ -257,6 +257,22 @@ def test_quantized_results_stand_for_the_numbers(cls: type[Node], mode: str) -> 
     assert not complaints, "\n".join(complaints)
 
 
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_splat_is_a_number(backend: str) -> None:
+    """Whether it is in memory or an immediate operand of machine code."""
+    type = parse_type("u8[2x3](s=0.5,o=10)")
+    module = glowpy.Module()
+    f = module.create_function("main")
+    x = module.create_placeholder("x", type)
+    low = f.create_splat("low", parse_type("u8[](s=0.5,o=10)"), -1.3)
+    high = f.create_splat("high", parse_type("u8[3](s=0.5,o=10)"), 1.25)
+    limited = f.create_min("min", f.create_max("max", x, low), high)
+    f.create_save("save", limited, module.create_placeholder("y", type))
+    stored = np.array([[0, 7, 8], [9, 12, 255]], np.uint8)
+    result = glowpy.compile(f, backend)({"x": stored})["y"]
+    assert result.tolist() == [[7, 7, 8], [9, 12, 12]]  # 12 is the even one of 12 and 13
+
+
 # Chains of operators that move elements: the passes that reorder and merge them keep the parameters.
 
 
