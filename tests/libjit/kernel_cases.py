@@ -298,17 +298,18 @@ def _arg(*, largest: bool) -> Callable[[tuple[str, ...], int], Iterator[Case]]:
 
 
 def _cum_sum(suffixes: tuple[str, ...], _: int) -> Iterator[Case]:
-    for (shape, axis), exclusive, reverse in itertools.product(
-        _ALONG, (False, True), (False, True)
-    ):
-        attrs: dict[str, Attr] = {"axis": axis, "exclusive": exclusive, "reverse": reverse}
+    """Each shape in two of the four ways; neighbouring shapes in others."""
+    ways = itertools.cycle(itertools.product((False, True), repeat=2))
+    for shape, axis in _ALONG:
         for x in (numbers(suffixes[0], shape), specials(suffixes[0], shape)):
+            exclusive, reverse = next(ways)
             wide = x.astype(np.float64) if x.dtype.kind == "f" else x
             turned = np.flip(wide, axis) if reverse else wide
             padded = np.insert(turned, 0, 0, axis)
             sums = np.cumsum(padded, axis, dtype=wide.dtype)
             picked = sums.take(np.arange(shape[axis]) + (not exclusive), axis)
             result = np.flip(picked, axis) if reverse else picked
+            attrs: dict[str, Attr] = {"axis": axis, "exclusive": exclusive, "reverse": reverse}
             yield Case({"input": x}, {"result": result.astype(x.dtype)}, attrs)
 
 
