@@ -26,7 +26,6 @@ __all__ = [
     "Quantized",
     "Trait",
     "check_attrs",
-    "check_quantized",
 ]
 
 AttrKind = Literal["int", "ints", "float", "flag", "text"]
@@ -131,14 +130,12 @@ def _is_kind(value: Attr, kind: AttrKind) -> bool:
             return isinstance(value, str)
 
 
-def check_quantized(schema: NodeSchema | InstSchema, operands: Sequence[tuple[str, Type]]) -> None:
-    """Raises UserError unless operands and results, by name, are quantized as `schema.quant` allows.
+def _check_quantized(schema: NodeSchema | InstSchema, operands: Sequence[tuple[str, Type]]) -> None:
+    """Raises UserError unless operands and results, some of them quantized, are so as `schema.quant` allows.
 
     Where the channel axis is, if there is one, is not asked here: inference knows how it moves.
     """
     quantized = [(name, type) for name, type in operands if type.quant is not None]
-    if not quantized:
-        return
     if schema.quant is Quantized.REFUSED:
         raise UserError(
             f"expected operands that are not quantized, got {_named(quantized)}", note=_REMEDY
@@ -186,10 +183,15 @@ class NodeSchema:
     channels: Channels | None = None
     no_derivative: str = ""
 
-    def named(self, inputs: Sequence[Type], results: Sequence[Type] = ()) -> list[tuple[str, Type]]:
-        """The types of a node's operands and results with their names."""
-        names = self.inputs * len(inputs) if self.variadic else self.inputs
-        return [*zip(names, inputs, strict=False), *zip(self.results, results, strict=False)]
+    def check_quantized(self, inputs: Sequence[Type], results: Sequence[Type] = ()) -> None:
+        """Raises UserError that names the operands unless these types are quantized as `quant` allows."""
+        if any(type.quant is not None for type in (*inputs, *results)):
+            names = self.inputs * len(inputs) if self.variadic else self.inputs
+            operands = [
+                *zip(names, inputs, strict=False),
+                *zip(self.results, results, strict=False),
+            ]
+            _check_quantized(self, operands)
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,3 +215,9 @@ class InstSchema:
     traits: frozenset[Trait]
     quant: Quantized = Quantized.REFUSED
     plain: frozenset[str] = frozenset()
+
+    def check_quantized(self, types: Sequence[Type]) -> None:
+        """Raises UserError that names the operands unless these types are quantized as `quant` allows."""
+        if any(type.quant is not None for type in types):
+            names = (spec.name for spec in self.operands)
+            _check_quantized(self, list(zip(names, types, strict=True)))

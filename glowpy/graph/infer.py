@@ -13,7 +13,7 @@ from typing import Any
 
 from glowpy.core.channel_axis import broadcast
 from glowpy.core.elemkind import ElemKind
-from glowpy.core.schema import NodeSchema, Trait, check_quantized
+from glowpy.core.schema import NodeSchema, Trait
 from glowpy.core.shape import broadcast_shapes
 from glowpy.core.type import Type
 from glowpy.graph.node import Node
@@ -37,9 +37,9 @@ def infer_types(
     cannot be inferred) and none is given.
     """
     schema = cls.SCHEMA
-    check_quantized(schema, schema.named(inputs))
+    schema.check_quantized(inputs)
     types = _inferred(cls, inputs, attrs, result_type) if schema.results else ()
-    check_quantized(schema, schema.named(inputs, types))
+    schema.check_quantized(inputs, types)
     return types
 
 

@@ -20,7 +20,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 
 from glowpy.core.elemkind import ElemKind
-from glowpy.core.schema import Trait, check_attrs, check_quantized
+from glowpy.core.schema import Trait, check_attrs
 from glowpy.graph.function import Function, Module
 from glowpy.graph.infer import infer_types
 from glowpy.graph.node import Node, Placeholder
@@ -126,7 +126,7 @@ def _rules(node: Node) -> Iterator[str]:
     """What schema, inference and the class's own rule say. Raises UserError where nothing more can be said."""
     check_attrs(node.SCHEMA.attrs, node.attrs)
     inputs, results = [v.type for v in node.inputs], [v.type for v in node.results]
-    check_quantized(node.SCHEMA, node.SCHEMA.named(inputs, results))
+    node.SCHEMA.check_quantized(inputs, results)
     if node.SCHEMA.results and not node.has(Trait.TYPED):
         yield from _types(node)
     if isinstance(node, SaveNode):

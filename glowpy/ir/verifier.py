@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterator
 
 from glowpy.core.channel_axis import keeps_parameters
 from glowpy.core.elemkind import ElemKind
-from glowpy.core.schema import Access, Trait, check_attrs, check_quantized
+from glowpy.core.schema import Access, Trait, check_attrs
 from glowpy.ir.inst import Instruction, ValueInstruction
 from glowpy.ir.insts_gen import AllocInst, CopyInst, DeallocInst, ViewInst
 from glowpy.ir.irfunction import IRFunction
@@ -130,7 +130,7 @@ def _own(inst: Instruction) -> Iterator[Diagnostic]:
 def _rules(inst: Instruction) -> Iterator[str]:
     """What schema and the class's own rule say. Raises UserError where nothing more can be said."""
     check_attrs(inst.SCHEMA.attrs, inst.attrs)
-    check_quantized(inst.SCHEMA, [(ref.name, ref.value.type) for ref in inst.operands])
+    inst.SCHEMA.check_quantized([ref.value.type for ref in inst.operands])
     rule = verify_inst.get(type(inst))
     if rule is not None:
         yield from rule(inst)

@@ -102,7 +102,7 @@ def _layer(n: Node) -> Node | None:
     if layer is None or layer.SCHEMA.channels is None or not n.type.kind.is_float:
         return None
     last = layer.attrs.get("axis", layer.type.rank - 1) == layer.type.rank - 1
-    return layer if last and n.type == layer.type and n.type.quant is None else None
+    return layer if last and n.type == layer.type else None
 
 
 def _per_channel(value: NodeValue, channels: int) -> F64 | None:
