@@ -243,8 +243,19 @@ def _reduction(
                 yield Case({"input": x}, {"result": np.asarray(result, dtype)}, {"axes": axes})
         if fold is np.add and dtype.kind == "f":
             yield from _long_sums(dtype)
+        if fold in (np.maximum, np.minimum):
+            x = _peaks(dtype, largest=fold is np.maximum)
+            for axis in (0, 1):
+                result = fold.reduce(x, axis=axis, keepdims=True)
+                yield Case({"input": x}, {"result": result}, {"axes": (axis,)})
 
     return make
+
+
+def _peaks(dtype: np.dtype[Any], *, largest: bool) -> Array:
+    """The extreme in another place of each row and column: in every lane of every accumulator, and in the rest."""
+    peaks = np.eye(5 * 64 + 3, dtype=dtype)
+    return peaks if largest else np.asarray(1 - peaks).astype(dtype)
 
 
 def _long_sums(dtype: np.dtype[Any]) -> Iterator[Case]:
@@ -283,16 +294,20 @@ def _arg(*, largest: bool) -> Callable[[tuple[str, ...], int], Iterator[Case]]:
     """Ranks make NaN the most extreme; of equal ranks numpy takes the first, which is the last from the end."""
 
     def make(suffixes: tuple[str, ...], _: int) -> Iterator[Case]:
-        for shape, axis in _ALONG:
-            if shape[axis] == 0:
-                continue
-            for x in (numbers(suffixes[0], shape), specials(suffixes[0], shape)):
-                ranks = _ranks(x)
-                signed = ranks if largest else np.where(x == x, -ranks, 1)
-                ahead = np.argmax(signed, axis, keepdims=True)
-                back = shape[axis] - 1 - np.argmax(np.flip(signed, axis), axis, keepdims=True)
-                for last, result in ((False, ahead), (True, back)):
-                    yield Case({"input": x}, {"result": result}, {"axis": axis, "last": last})
+        arrays = [
+            (array, axis)
+            for shape, axis in _ALONG
+            for array in (numbers(suffixes[0], shape), specials(suffixes[0], shape))
+            if shape[axis]
+        ]
+        arrays += [(_peaks(DTYPES[suffixes[0]], largest=largest), axis) for axis in (0, 1)]
+        for x, axis in arrays:
+            ranks = _ranks(x)
+            signed = ranks if largest else np.where(x == x, -ranks, 1)
+            ahead = np.argmax(signed, axis, keepdims=True)
+            back = x.shape[axis] - 1 - np.argmax(np.flip(signed, axis), axis, keepdims=True)
+            for last, result in ((False, ahead), (True, back)):
+                yield Case({"input": x}, {"result": result}, {"axis": axis, "last": last})
 
     return make
 
