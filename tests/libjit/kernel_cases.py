@@ -178,13 +178,14 @@ _GATHERED: list[tuple[Shape, int, Shape]] = [
 
 def _gather(suffixes: tuple[str, ...], _: int) -> Iterator[Case]:
     limits = np.iinfo(DTYPES[suffixes[1]])
-    for shape, axis, picks in _GATHERED:
+    for number, (shape, axis, picks) in enumerate(_GATHERED):
         x, extent = numbers(suffixes[0], shape), shape[axis]
         near = np.arange(-2 * extent - 1, 2 * extent + 2)
         some = np.array([*near, limits.min, limits.max], DTYPES[suffixes[1]])
-        indices = np.asarray(np.random.default_rng(axis).choice(some, picks))
-        if indices.size > 1:
-            indices.flat[:2] = limits.min, limits.max
+        indices = np.asarray(np.random.default_rng(number).choice(some, picks))
+        ends = [0, -1, extent - 1, -extent, extent, -extent - 1, limits.min, limits.max]
+        chosen = np.roll(ends, number)[: indices.size]
+        indices.flat[: chosen.size] = chosen
         whole = [int(i) for i in indices.flat]
         place = [min(max(i + extent if i < 0 else i, 0), extent - 1) for i in whole]
         taken = (*shape[:axis], len(place), *shape[axis + 1 :])
