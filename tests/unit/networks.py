@@ -55,8 +55,8 @@ class RandomNetwork:
         self.f: Function = self.module.create_function("main")
         self.values: list[NodeValue] = [self._placeholder(i) for i in range(rng.randint(1, 3))]
         self._inexact: set[NodeValue] = set()
-        made = rng.randint(1, size)
-        while self.f.num_nodes < made:
+        count = rng.randint(1, size)
+        while self.f.num_nodes < count:
             before = self.f.num_nodes
             result = rng.choice(_STEPS)(self, rng.choice(self.values[-6:]))
             for node in self.f.nodes[before:]:
@@ -86,9 +86,9 @@ class RandomNetwork:
         whole = self.module.create_placeholder("p", Type(ElemKind.BOOL, ()))
         for node in self.f.nodes:
             if node.results and self.rng.random() < 0.3:
-                each = node.type.with_kind(ElemKind.BOOL)
+                mask = node.type.with_kind(ElemKind.BOOL)
                 chosen = self.rng.choice(
-                    (whole, *(p for p in self.module.placeholders if p.type == each))
+                    (whole, *(p for p in self.module.placeholders if p.type == mask))
                 )
                 self.f.predicated(node, chosen)
 
@@ -115,8 +115,8 @@ class RandomNetwork:
 
     def image(self, value: NodeValue) -> NodeValue:
         """Something with a batch, two spatial dimensions and channels, if there is any; else `value`."""
-        found = [v for v in self.values if v.type.rank == 4 and v.type.kind is ElemKind.F32]
-        return self.rng.choice(found[-3:]) if found and self.rng.random() < 0.8 else value
+        images = [v for v in self.values if v.type.rank == 4 and v.type.kind is ElemKind.F32]
+        return self.rng.choice(images[-3:]) if images and self.rng.random() < 0.8 else value
 
     def companion(self, value: NodeValue) -> NodeValue:
         """Something that broadcasts with `value`: another value of its type, or a constant."""
@@ -393,19 +393,19 @@ def check_on_cpu(module: Module, inputs: dict[str, Array]) -> None:
     """Optimized machine code computes what the interpreter does from the module as it stands."""
     expected = execute(unoptimized(module), inputs)
     compiled = glowpy.compile(module, "cpu", CompileOptions(verify_each=True, cache=False))
-    found = compiled({name: inputs[name] for name in compiled.inputs})
-    same_numbers(found, expected)
+    outputs = compiled({name: inputs[name] for name in compiled.inputs})
+    same_numbers(outputs, expected)
 
 
-def same_numbers(found: Mapping[str, Array], expected: Mapping[str, Array]) -> None:
+def same_numbers(actual: Mapping[str, Array], expected: Mapping[str, Array]) -> None:
     """Integers are equal; floats but for rounding.
 
     Intermediate values may cancel, so that errors are relative to the largest number about.
     """
-    assert found.keys() == expected.keys()
+    assert actual.keys() == expected.keys()
     for name, array in expected.items():
         if array.dtype.kind != "f":
-            np.testing.assert_array_equal(found[name], array, err_msg=name)
+            np.testing.assert_array_equal(actual[name], array, err_msg=name)
             continue
         scale = max(1.0, float(np.max(np.abs(array), initial=0.0, where=np.isfinite(array))))
-        np.testing.assert_allclose(found[name], array, rtol=1e-4, atol=1e-5 * scale, err_msg=name)
+        np.testing.assert_allclose(actual[name], array, rtol=1e-4, atol=1e-5 * scale, err_msg=name)

@@ -89,10 +89,10 @@ class RandomProgram:
 
     def source(self, *kinds: ElemKind) -> Value:
         """A readable value of one of `kinds`; of those made last, mostly."""
-        found = [v for v in self.readable() if v.type.kind in kinds]
+        candidates = [v for v in self.readable() if v.type.kind in kinds]
         return (
-            self.rng.choice(found[-4:] if self.rng.random() < 0.7 else found)
-            if found
+            self.rng.choice(candidates[-4:] if self.rng.random() < 0.7 else candidates)
+            if candidates
             else self.new(kinds[0])
         )
 
@@ -105,7 +105,7 @@ class RandomProgram:
 
     def target(self, type: Type, inputs: Sequence[Value], *, in_place: bool) -> Value:
         """Something of `type` to write to, which overlaps no input but, with `in_place`, as exactly the same bytes."""
-        found = [
+        candidates = [
             value
             for value in self.values
             if value.type == type
@@ -115,8 +115,8 @@ class RandomProgram:
                 for other in inputs
             )
         ]
-        if found and self.rng.random() < 0.6:
-            return self.rng.choice(found)
+        if candidates and self.rng.random() < 0.6:
+            return self.rng.choice(candidates)
         return self.alloc(type)
 
     def place(self, part: Shape, whole: Shape) -> tuple[int, ...]:
@@ -194,9 +194,9 @@ def _insert(p: RandomProgram) -> None:
     """One to three inserts of one value, often of a buffer that was made for it."""
     x = p.source(ElemKind.I32, ElemKind.I8)
     if p.rng.random() < 0.5:
-        made = p.alloc(x.type)
-        p.write(NegInst([made, x], {}))
-        x = made
+        buffer = p.alloc(x.type)
+        p.write(NegInst([buffer, x], {}))
+        x = buffer
     larger = [t for t in _TYPES if _within(x.type, t)]
     if not larger:
         return

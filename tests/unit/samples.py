@@ -70,5 +70,5 @@ def inst_of(
     operands = list(values[: len(cls.SCHEMA.operands)])
     attrs = attrs_of(cls.SCHEMA.attrs, variant)
     if issubclass(cls, ValueInstruction):
-        return f.add(cls(operands, attrs, name=f.fresh_name("made"), type=TYPE))
+        return f.add(cls(operands, attrs, name=f.fresh_name("inst"), type=TYPE))
     return f.add(cls(operands, attrs, predicate=predicate))

@@ -72,8 +72,8 @@ def _lacks(cls: type[Node] | type[Instruction], rule: str, place: str = "") -> s
 @pytest.mark.parametrize("cls", ALL_NODES, ids=_id)
 def test_node_has_a_type(cls: type[Node]) -> None:
     schema = cls.SCHEMA
-    given = {Trait.ELEMENTWISE, Trait.TYPED} & schema.traits
-    assert given or not schema.results or cls in infer, _lacks(cls, "infer")
+    traits = {Trait.ELEMENTWISE, Trait.TYPED} & schema.traits
+    assert traits or not schema.results or cls in infer, _lacks(cls, "infer")
 
 
 @pytest.mark.parametrize("cls", ALL_NODES, ids=_id)

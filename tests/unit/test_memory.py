@@ -29,8 +29,8 @@ def program(buffers: list[Interval]) -> IRFunction:
     f = IRFunction("main")
     x = f.create_weight("x", Type(ElemKind.I8, (1,)), Mutability.MUTABLE)
     starts: dict[int, list[Interval]] = {}
-    for each in buffers:
-        starts.setdefault(each[0], []).append(each)
+    for interval in buffers:
+        starts.setdefault(interval[0], []).append(interval)
     ends: dict[int, list[Value]] = {}
     for step in range(45):
         for _, length, size in starts.get(step, []):
@@ -47,17 +47,17 @@ def program(buffers: list[Interval]) -> IRFunction:
 @given(intervals)
 def test_plans_are_right_and_not_much_larger_than_they_must_be(buffers: list[Interval]) -> None:
     f = program(buffers)
-    found = plan(f)
-    check(f, found)
+    layout = plan(f)
+    check(f, layout)
     rounded = [(s, n, -(-size // ALIGNMENT) * ALIGNMENT) for s, n, size in buffers]
     bound = max(
         (sum(size for s, n, size in rounded if s <= at <= s + n) for at in range(45)), default=0
     )
-    assert found.lower_bound <= bound <= found.peak or found.peak == 0
-    assert found.peak <= sum(size for _, _, size in rounded)
-    assert found.peak <= 2 * bound
-    assert print_plan(parse_plan(print_plan(found))) == print_plan(found)
-    assert print_plan(plan(program(buffers))) == print_plan(found)
+    assert layout.lower_bound <= bound <= layout.peak or layout.peak == 0
+    assert layout.peak <= sum(size for _, _, size in rounded)
+    assert layout.peak <= 2 * bound
+    assert print_plan(parse_plan(print_plan(layout))) == print_plan(layout)
+    assert print_plan(plan(program(buffers))) == print_plan(layout)
 
 
 def _first_fit(lives: list[tuple[int, int, int]]) -> int:
@@ -77,9 +77,9 @@ def _first_fit(lives: list[tuple[int, int, int]]) -> int:
 @settings(max_examples=60, deadline=None)
 @given(intervals)
 def test_a_plan_is_the_best_of_first_fit_in_four_orders(buffers: list[Interval]) -> None:
-    found = plan(program(buffers))
+    layout = plan(program(buffers))
     lives = sorted(
-        ((s.size, *s.live) for s in found.activations.slots if s.live), key=lambda b: b[1]
+        ((s.size, *s.live) for s in layout.activations.slots if s.live), key=lambda b: b[1]
     )
     orders = (
         sorted(lives, key=lambda b: -b[0]),
@@ -87,46 +87,46 @@ def test_a_plan_is_the_best_of_first_fit_in_four_orders(buffers: list[Interval])
         sorted(lives, key=lambda b: (b[1] - b[2], -b[0])),
         lives,
     )
-    assert found.peak == min(map(_first_fit, orders))
+    assert layout.peak == min(map(_first_fit, orders))
 
 
-def _damaged(found: MemoryPlan, index: int, slot: Slot) -> MemoryPlan:
-    slots = list(found.activations.slots)
+def _damaged(layout: MemoryPlan, index: int, slot: Slot) -> MemoryPlan:
+    slots = list(layout.activations.slots)
     slots[index] = slot
-    return replace(found, activations=replace(found.activations, slots=tuple(slots)))
+    return replace(layout, activations=replace(layout.activations, slots=tuple(slots)))
 
 
-def _overlap(found: MemoryPlan) -> MemoryPlan:
-    first, second = found.activations.slots[:2]
-    return _damaged(found, 1, replace(second, start=first.start))
+def _overlap(layout: MemoryPlan) -> MemoryPlan:
+    first, second = layout.activations.slots[:2]
+    return _damaged(layout, 1, replace(second, start=first.start))
 
 
-def _misaligned(found: MemoryPlan) -> MemoryPlan:
-    last = found.activations.slots[-1]
-    return _damaged(found, -1, replace(last, start=last.start + 1, size=last.size - 1))
+def _misaligned(layout: MemoryPlan) -> MemoryPlan:
+    last = layout.activations.slots[-1]
+    return _damaged(layout, -1, replace(last, start=last.start + 1, size=last.size - 1))
 
 
-def _outside(found: MemoryPlan) -> MemoryPlan:
-    last = found.activations.slots[-1]
-    return _damaged(found, -1, replace(last, start=found.activations.size))
+def _outside(layout: MemoryPlan) -> MemoryPlan:
+    last = layout.activations.slots[-1]
+    return _damaged(layout, -1, replace(last, start=layout.activations.size))
 
 
-def _below(found: MemoryPlan) -> MemoryPlan:
-    first = found.activations.slots[0]
-    return _damaged(found, 0, replace(first, start=-ALIGNMENT))
+def _below(layout: MemoryPlan) -> MemoryPlan:
+    first = layout.activations.slots[0]
+    return _damaged(layout, 0, replace(first, start=-ALIGNMENT))
 
 
-def _too_small(found: MemoryPlan) -> MemoryPlan:
-    first = found.activations.slots[0]
-    return _damaged(found, 0, replace(first, size=first.size - 1))
+def _too_small(layout: MemoryPlan) -> MemoryPlan:
+    first = layout.activations.slots[0]
+    return _damaged(layout, 0, replace(first, size=first.size - 1))
 
 
-def _missing(found: MemoryPlan) -> MemoryPlan:
-    return replace(found, activations=replace(found.activations, slots=()))
+def _missing(layout: MemoryPlan) -> MemoryPlan:
+    return replace(layout, activations=replace(layout.activations, slots=()))
 
 
-def _no_weight(found: MemoryPlan) -> MemoryPlan:
-    return replace(found, mutable=replace(found.mutable, slots=()))
+def _no_weight(layout: MemoryPlan) -> MemoryPlan:
+    return replace(layout, mutable=replace(layout.mutable, slots=()))
 
 
 @pytest.mark.parametrize(
@@ -143,10 +143,10 @@ def _no_weight(found: MemoryPlan) -> MemoryPlan:
 )
 def test_damage_is_caught(damage: Callable[[MemoryPlan], MemoryPlan], message: str) -> None:
     f = program([(0, 5, 640), (2, 5, 640), (4, 9, 64)])
-    found = plan(f)
-    check(f, found)
+    layout = plan(f)
+    check(f, layout)
     with pytest.raises(VerifyError) as caught:
-        check(f, damage(found))
+        check(f, damage(layout))
     assert message in str(caught.value)
 
 
@@ -157,14 +157,14 @@ def test_weights_do_not_share_memory_in_whatever_order_the_plan_has_them(
     f = IRFunction("main")
     for name in "abc":
         f.create_weight(name, Type(ElemKind.I8, (200,)), mutability)
-    found = plan(f)
+    layout = plan(f)
     area = "mutable" if mutability is Mutability.MUTABLE else "constant"
-    a, b, c = getattr(found, area).slots
-    spread = {area: replace(getattr(found, area), slots=(c, a, b))}
-    check(f, replace(found, **spread))
-    moved = {area: replace(getattr(found, area), slots=(a, c, replace(b, start=64)))}
+    a, b, c = getattr(layout, area).slots
+    spread = {area: replace(getattr(layout, area), slots=(c, a, b))}
+    check(f, replace(layout, **spread))
+    moved = {area: replace(getattr(layout, area), slots=(a, c, replace(b, start=64)))}
     with pytest.raises(VerifyError, match="%a and %b overlap"):
-        check(f, replace(found, **moved))
+        check(f, replace(layout, **moved))
 
 
 @settings(max_examples=40, deadline=None)
@@ -173,8 +173,8 @@ def test_moving_a_buffer_onto_a_living_one_is_caught(
     buffers: list[Interval], rng: random.Random
 ) -> None:
     f = program(buffers)
-    found = plan(f)
-    slots = [slot for slot in found.activations.slots if slot.size and slot.live]
+    layout = plan(f)
+    slots = [slot for slot in layout.activations.slots if slot.size and slot.live]
     pairs = [
         (a, b)
         for a in slots
@@ -184,17 +184,17 @@ def test_moving_a_buffer_onto_a_living_one_is_caught(
     if not pairs:
         return
     moved, onto = rng.choice(pairs)
-    index = found.activations.slots.index(moved)
+    index = layout.activations.slots.index(moved)
     with pytest.raises(VerifyError):
-        check(f, _damaged(found, index, replace(moved, start=onto.start)))
+        check(f, _damaged(layout, index, replace(moved, start=onto.start)))
 
 
 def test_every_pair_that_overlaps_is_named() -> None:
     f = program([(0, 9, 640), (1, 9, 64), (2, 9, 128), (3, 9, 64)])
-    found = plan(f)
-    slots = tuple(replace(slot, start=0) for slot in found.activations.slots)
+    layout = plan(f)
+    slots = tuple(replace(slot, start=0) for slot in layout.activations.slots)
     with pytest.raises(VerifyError) as caught:
-        check(f, replace(found, activations=replace(found.activations, slots=slots)))
+        check(f, replace(layout, activations=replace(layout.activations, slots=slots)))
     assert str(caught.value).count("are alive together") == 6
 
 
@@ -208,6 +208,6 @@ def test_an_access_outside_a_life_is_caught() -> None:
 
 
 def test_buffers_that_do_not_live_together_share_memory() -> None:
-    found = plan(program([(0, 0, 640), (1, 0, 640), (2, 0, 640)]))
-    assert found.peak == 640
-    assert {slot.start for slot in found.activations.slots} == {0}
+    layout = plan(program([(0, 0, 640), (1, 0, 640), (2, 0, 640)]))
+    assert layout.peak == 640
+    assert {slot.start for slot in layout.activations.slots} == {0}

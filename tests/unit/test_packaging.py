@@ -24,8 +24,8 @@ def build(project: Path, kind: str, folder: Path) -> Path:
     command = [sys.executable, "-m", "hatchling", "build", "-t", kind, "-d", str(folder)]
     done = subprocess.run(command, cwd=project, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    (made,) = folder.iterdir()
-    return made
+    (archive,) = folder.iterdir()
+    return archive
 
 
 @pytest.fixture(scope="module")
@@ -170,11 +170,11 @@ def test_installed_glowpy_runs_its_demo(installed: Path, tmp_path: Path) -> None
 def test_installed_glowpy_needs_no_compiler(installed: Path, tmp_path: Path) -> None:
     """Machine code and bundles with no PATH, and nothing but Python started."""
     where = "import glowpy.backends.cpu.library as b\nprint(b.__file__)"
-    found, linker = run_installed(installed, f"{ALONE}\n{where}", tmp_path).splitlines()[::-1]
+    module_file, linker = run_installed(installed, f"{ALONE}\n{where}", tmp_path).splitlines()[::-1]
     assert linker == "no linker"
-    assert Path(found).is_relative_to(installed.parents[1])
-    made = {path.name for path in (tmp_path / "out" / "file").iterdir()}
-    assert {"net.o", "net.h", "net.weights.bin", "net.json"} <= made
+    assert Path(module_file).is_relative_to(installed.parents[1])
+    names = {path.name for path in (tmp_path / "out" / "file").iterdir()}
+    assert {"net.o", "net.h", "net.weights.bin", "net.json"} <= names
     assert not list((tmp_path / "home").rglob("*.bc"))
 
 

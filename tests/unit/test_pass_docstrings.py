@@ -34,9 +34,9 @@ _DECLARATION = re.compile(r"^((?:%\w+, )*%\w+) (:|=) (.*)$")
 def _examples(passed: object) -> tuple[str, str]:
     """What stands below `Before:` and below `After:`."""
     doc = inspect.getdoc(type(passed)) or ""
-    found = re.search(r"^Before:\n(.*?)^After:\n((?:    .*\n?)+)", doc, re.MULTILINE | re.DOTALL)
-    assert found, f"{type(passed).__name__} has no Before and After"
-    return textwrap.dedent(found[1]), textwrap.dedent(found[2])
+    match = re.search(r"^Before:\n(.*?)^After:\n((?:    .*\n?)+)", doc, re.MULTILINE | re.DOTALL)
+    assert match, f"{type(passed).__name__} has no Before and After"
+    return textwrap.dedent(match[1]), textwrap.dedent(match[2])
 
 
 def _declarations(body: str) -> tuple[list[tuple[str, str]], list[str]]:

@@ -118,7 +118,7 @@ def test_the_graph_pipeline_reaches_a_fixpoint(rng: random.Random) -> None:
 
 def _modules(package: object) -> list[str]:
     path, name = package.__path__, package.__name__  # type: ignore[attr-defined]
-    return [f"{name}.{found.name}" for found in pkgutil.iter_modules(path)]
+    return [f"{name}.{info.name}" for info in pkgutil.iter_modules(path)]
 
 
 @pytest.mark.parametrize(
@@ -134,8 +134,8 @@ def test_every_pass_is_in_a_pipeline_under_the_name_of_its_file(
         stem = name.rpartition(".")[2]
         cls = "".join(word.title() for word in stem.split("_")) + "Pass"
         spelled[stem.replace("_", "-")] = getattr(importlib.import_module(name), cls)
-    assert {name: type(each) for name, each in passes.items()} == spelled
+    assert {name: type(instance) for name, instance in passes.items()} == spelled
 
 
 def test_the_ir_pipeline_holds_every_pass() -> None:
-    assert {each.name for each in IR_DEFAULT} == set(IR_PASSES)
+    assert {ir_pass.name for ir_pass in IR_DEFAULT} == set(IR_PASSES)

@@ -26,12 +26,12 @@ F32 = Type(ElemKind.F32, (4,))
 def f() -> Function:
     module = Module()
     x, out = module.create_placeholder("x", F32), module.create_placeholder("out", F32)
-    made = module.create_function("main")
-    node: Node = made.create_exp("e", x)
+    function = module.create_function("main")
+    node: Node = function.create_exp("e", x)
     for _ in range(3):
-        node = made.create_exp("e", node)
-    made.create_save("s", node, out)
-    return made
+        node = function.create_exp("e", node)
+    function.create_save("s", node, out)
+    return function
 
 
 @dataclass(frozen=True)
@@ -63,10 +63,10 @@ class OneExpPass(GraphPass):
     name: ClassVar[str] = "one-exp"
 
     def run(self, f: Function, ctx: PassContext) -> bool:
-        found = next((node for node in f.nodes if isinstance(node, ExpNode)), None)
-        if found is None:
+        exp = next((node for node in f.nodes if isinstance(node, ExpNode)), None)
+        if exp is None:
             return False
-        f.replace(found, (f.create_neg("n", found.input),))
+        f.replace(exp, (f.create_neg("n", exp.input),))
         return True
 
 
@@ -129,5 +129,5 @@ def test_rewrites_explain_themselves(f: Function) -> None:
     ctx = PassContext(evaluate, explain=reasons.append)
     assert AllExpPass().run(f, ctx)
     assert reasons == ["%e: its input is a placeholder"]
-    made = [type(node) for node in f.topological()]
-    assert made[:4] == [ExpNode, NegNode, NegNode, NegNode]
+    classes = [type(node) for node in f.topological()]
+    assert classes[:4] == [ExpNode, NegNode, NegNode, NegNode]

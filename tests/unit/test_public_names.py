@@ -67,9 +67,9 @@ def test_other_names_are_refused() -> None:
 
 
 def test_importing_glowpy_imports_next_to_nothing() -> None:
-    found = imported_by("import glowpy")
-    assert not found.intersection(HEAVY)
-    assert len([name for name in found if name.startswith("glowpy.")]) < 10
+    modules = imported_by("import glowpy")
+    assert not modules.intersection(HEAVY)
+    assert len([name for name in modules if name.startswith("glowpy.")]) < 10
 
 
 @pytest.mark.parametrize(
@@ -89,9 +89,9 @@ def test_graphs_are_typed_whatever_was_imported_first(code: str) -> None:
         "'w', parse_type('f32[3x4]')))\n"
         "assert str(node.result.type) == 'f32[2x4]'"
     )
-    found = imported_by(program)
-    assert "glowpy.ops" in found
-    assert not found.intersection(("llvmlite", "onnx"))
+    modules = imported_by(program)
+    assert "glowpy.ops" in modules
+    assert not modules.intersection(("llvmlite", "onnx"))
 
 
 def test_threads_that_need_rules_first_wait_for_all_of_them() -> None:
@@ -99,12 +99,12 @@ def test_threads_that_need_rules_first_wait_for_all_of_them() -> None:
         "import threading\n"
         "from glowpy.graph.infer import infer\n"
         "from glowpy.graph.nodes_gen import ConvolutionNode, GatherNode, MatMulNode, TransposeNode\n"
-        "wanted = [ConvolutionNode, GatherNode, MatMulNode, TransposeNode]\n"
+        "classes = [ConvolutionNode, GatherNode, MatMulNode, TransposeNode]\n"
         "missing = []\n"
         "start = threading.Barrier(8)\n"
         "def ask():\n"
         "    start.wait()\n"
-        "    missing.extend(infer.missing(wanted))\n"
+        "    missing.extend(infer.missing(classes))\n"
         "threads = [threading.Thread(target=ask) for _ in range(8)]\n"
         "[t.start() for t in threads]; [t.join() for t in threads]\n"
         "assert not missing, missing"

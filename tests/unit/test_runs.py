@@ -42,9 +42,9 @@ def _program(rng: random.Random) -> IRFunction:
         f.create_view("v", Type(ElemKind.F32, rng.choice(_SHAPES)), arena, rng.choice(_OFFSETS))
         for _ in range(8)
     ]
-    found = [view.value for view in values]
+    operands = [view.value for view in values]
     for _ in range(rng.randint(1, 10)):
-        _instruction(rng, f, found)
+        _instruction(rng, f, operands)
     return f
 
 
@@ -115,8 +115,8 @@ def test_a_run_in_one_loop_does_what_its_members_do(rng: random.Random) -> None:
 def test_every_instruction_is_in_one_run_in_order(rng: random.Random) -> None:
     f = _program(rng)
     StackPass().run(f, None)  # type: ignore[arg-type]
-    found = [inst for run in runs(f) for inst in run]
-    assert found == [inst for inst in f.instructions if inst.SCHEMA.mnemonic != "view"]
+    members = [inst for run in runs(f) for inst in run]
+    assert members == [inst for inst in f.instructions if inst.SCHEMA.mnemonic != "view"]
 
 
 def test_a_chain_is_one_run_up_to_the_limit() -> None:

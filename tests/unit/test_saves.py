@@ -64,9 +64,9 @@ def test_placeholders_are_read_before_any_is_written(
     network(module.create_function("main"), a, b)
     compiled = glowpy.compile(module, backend)
     feeds = {"a": A, "b": B}
-    found = compiled({name: feeds[name] for name in compiled.inputs})
-    np.testing.assert_array_equal(found["a"], expected[0])
-    np.testing.assert_array_equal(found["b"], expected[1])
+    outputs = compiled({name: feeds[name] for name in compiled.inputs})
+    np.testing.assert_array_equal(outputs["a"], expected[0])
+    np.testing.assert_array_equal(outputs["b"], expected[1])
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -77,9 +77,9 @@ def test_a_view_of_a_placeholder_is_read_before_that_is_written(backend: str) ->
     f = module.create_function("main")
     f.create_save("s", f.create_neg("n", f.create_reshape("r", F32, b)), a)
     f.create_save("s", f.create_reshape("r", row, a), b)
-    found = glowpy.compile(module, backend)({"a": A, "b": B[None]})
-    np.testing.assert_array_equal(found["a"], -B)
-    np.testing.assert_array_equal(found["b"], A[None])
+    outputs = glowpy.compile(module, backend)({"a": A, "b": B[None]})
+    np.testing.assert_array_equal(outputs["a"], -B)
+    np.testing.assert_array_equal(outputs["b"], A[None])
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -93,5 +93,5 @@ def test_only_the_save_needs_its_predicate(computed: bool, backend: str) -> None
     f.predicated(save, f.create_not("q", p) if computed else p)
     compiled = glowpy.compile(module, backend)
     assert list(compiled.inputs) == ["a", "p"]
-    found = compiled({"a": A, "p": np.array(not computed)})
-    np.testing.assert_array_equal(found["b"], -A)
+    outputs = compiled({"a": A, "p": np.array(not computed)})
+    np.testing.assert_array_equal(outputs["b"], -A)

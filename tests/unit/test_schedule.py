@@ -20,9 +20,9 @@ def peak(order: list[Node]) -> int:
     worst = 0
     for index in place.values():
         alive = 0
-        for node, made in place.items():
-            last = max((place[user] for r in node.results for user in r.users), default=made)
-            if made <= index <= last:
+        for node, start in place.items():
+            last = max((place[user] for r in node.results for user in r.users), default=start)
+            if start <= index <= last:
                 alive += sum(result.type.size for result in node.results)
         worst = max(worst, alive)
     return worst

@@ -71,8 +71,8 @@ def test_small_loops_are_inlined_and_small_kernels_are_not() -> None:
         return node
 
     text = llvm_of(network("f32[2x4]", build))
-    how = dict(re.findall(r"define internal void @net\.(\w+)\(.*\) (\w+) ", text))
-    assert (how["kernel"], how["loop"]) == ("noinline", "alwaysinline")
+    attributes = dict(re.findall(r"define internal void @net\.(\w+)\(.*\) (\w+) ", text))
+    assert (attributes["kernel"], attributes["loop"]) == ("noinline", "alwaysinline")
     assert len(re.findall(r"call void @net\.kernel", text)) == 50
 
 
@@ -144,10 +144,10 @@ def test_bind_refuses_what_it_cannot_use() -> None:
 def test_calls_from_many_threads_agree() -> None:
     compiled = glowpy.compile(network("f32[64x8]", two_layers), "cpu")
     inputs = np.random.default_rng(1).standard_normal((16, 64, 8), dtype=np.float32)
-    expected = [compiled({"x": each})["y"] for each in inputs]
+    expected = [compiled({"x": x})["y"] for x in inputs]
     with ThreadPoolExecutor(4) as pool:
-        found = list(pool.map(lambda each: compiled({"x": each})["y"], inputs))
-    for one, other in zip(expected, found, strict=True):
+        results = list(pool.map(lambda x: compiled({"x": x})["y"], inputs))
+    for one, other in zip(expected, results, strict=True):
         np.testing.assert_array_equal(one, other)
 
 
@@ -241,8 +241,8 @@ def test_every_kernel_variant_of_this_machine_is_right(cpu: str) -> None:
     module = network("f32[1x8x8x5]", small_network)
     inputs = {"x": np.random.default_rng(4).standard_normal((1, 8, 8, 5), dtype=np.float32)}
     expected = glowpy.compile(module, "interpreter")(inputs)["y"]
-    found = glowpy.compile(module, backend)(inputs)["y"]
-    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-6)
+    result = glowpy.compile(module, backend)(inputs)["y"]
+    np.testing.assert_allclose(result, expected, rtol=1e-4, atol=1e-6)
 
 
 def test_processor_that_lacks_something_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

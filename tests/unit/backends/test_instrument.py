@@ -79,8 +79,8 @@ def test_what_an_observer_raises_reaches_the_caller(backend: str) -> None:
 def test_instrumented_network_runs_without_observer(backend: str) -> None:
     x = np.ones((3, 33), np.float32)
     plain = glowpy.compile(chain(), backend)({"x": x})["y"]
-    found = glowpy.compile(chain(), backend, CompileOptions(instrument=True))({"x": x})["y"]
-    np.testing.assert_array_equal(found, plain)
+    result = glowpy.compile(chain(), backend, CompileOptions(instrument=True))({"x": x})["y"]
+    np.testing.assert_array_equal(result, plain)
 
 
 def test_function_compiled_without_instrumentation_ignores_observers() -> None:

@@ -47,7 +47,7 @@ def network(type: str, build: Network) -> Module:
 def cpu_program(module: Module, inst: type[Instruction]) -> Program:
     """The program the CPU backend would compile, which must have an instruction of that class."""
     program = compilation(module, "cpu").program
-    assert any(isinstance(each, inst) for each in program.ir.instructions)
+    assert any(isinstance(instruction, inst) for instruction in program.ir.instructions)
     return program
 
 
@@ -151,12 +151,12 @@ def test_matrix_elements_lie_where_libjit_looks(columns: int) -> None:
 
 @pytest.mark.parametrize(("outputs", "group"), [(5, 1), (8, 1), (12, 3), (22, 2)])
 def test_filter_elements_lie_where_libjit_looks(outputs: int, group: int) -> None:
-    filter, block, each = floats(outputs, 3, 2, 4), 8, outputs // group
+    filter, block, per_group = floats(outputs, 3, 2, 4), 8, outputs // group
     packed = packing.pack_filter(filter, group, block)
-    assert packed.shape == (group, -(-each // block), 3, 2, 4, block)
+    assert packed.shape == (group, -(-per_group // block), 3, 2, 4, block)
     for o, h, w, i in np.ndindex(*filter.shape):
-        own = o % each
-        assert packed[o // each, own // block, h, w, i, own % block] == filter[o, h, w, i]
+        own = o % per_group
+        assert packed[o // per_group, own // block, h, w, i, own % block] == filter[o, h, w, i]
     assert np.count_nonzero(packed) == filter.size
     np.testing.assert_array_equal(packing.unpack_filter(packed, outputs), filter)
 

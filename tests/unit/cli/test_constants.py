@@ -61,9 +61,9 @@ def test_every_kind_survives(tmp_path: Path, dtype: type) -> None:
     module = Module()
     array: Array = np.arange(20).astype(dtype)
     write_constants(tmp_path / "c.npz", [module.create_constant("c", array)])
-    (found,) = read_constants(str(tmp_path / "c.npz")).values()
-    assert found.dtype == array.dtype
-    assert found.tobytes() == array.tobytes()
+    (stored,) = read_constants(str(tmp_path / "c.npz")).values()
+    assert stored.dtype == array.dtype
+    assert stored.tobytes() == array.tobytes()
 
 
 def test_files_get_the_usual_permissions(tmp_path: Path) -> None:

@@ -21,10 +21,10 @@ from glowpy.ir.plan import parse_plan
 def test_doctor() -> None:
     out = io.StringIO()
     assert run(["doctor", "--json"], io.StringIO(), out) == 0
-    found = json.loads(out.getvalue())
-    assert found["self-test cpu"] == found["self-test interpreter"] == "passed"
-    assert Path(found["kernel bitcode"]).is_file()
-    assert found["kernel variant"] in found["kernel bitcode"]
+    report = json.loads(out.getvalue())
+    assert report["self-test cpu"] == report["self-test interpreter"] == "passed"
+    assert Path(report["kernel bitcode"]).is_file()
+    assert report["kernel variant"] in report["kernel bitcode"]
 
 
 def test_doctor_when_a_self_test_fails(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -55,8 +55,8 @@ def test_demo_fails_when_the_result_is_not_the_expected_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def wrong(path: Path) -> Array:
-        found: Array = read_tensor(path) + np.float32(0.01)
-        return found
+        tensor: Array = read_tensor(path) + np.float32(0.01)
+        return tensor
 
     monkeypatch.setattr(demo_module, "read_tensor", wrong)
     assert verdicts(tmp_path) == (1, [False, True])

@@ -46,10 +46,10 @@ def test_graph_is_the_model() -> None:
 def test_stages_parse(backend: str) -> None:
     parse_module(dump("--stage", "lowered", "--backend", backend))
     parse_irfunction(dump("--stage", "ir", "--backend", backend))
-    plan = dump("--stage", "memory", "--backend", backend)
-    found = parse_plan(plan)
-    assert f"// peak {found.peak} bytes\n" in plan
-    assert f"// lower bound {found.lower_bound} bytes\n" in plan
+    text = dump("--stage", "memory", "--backend", backend)
+    plan = parse_plan(text)
+    assert f"// peak {plan.peak} bytes\n" in text
+    assert f"// lower bound {plan.lower_bound} bytes\n" in text
 
 
 def test_lowered_has_no_relu() -> None:

@@ -37,16 +37,16 @@ def figures(*argv: str, stdin: str = "") -> dict[str, Any]:
     out = io.StringIO()
     status = run(["run", *argv, "--json"], io.StringIO(stdin), out)
     assert status == 0, out.getvalue()
-    found: dict[str, Any] = json.loads(out.getvalue())
-    return found
+    report: dict[str, Any] = json.loads(out.getvalue())
+    return report
 
 
 @pytest.mark.parametrize("shape", ["N=2", "x=2x3", "x:2x3"])
 @pytest.mark.parametrize("checker", ["onnxruntime", "reference", "interpreter"])
 def test_checks(model: str, shape: str, checker: str) -> None:
-    found = figures(model, "--shape", shape, "--check-with", checker)
-    assert found["checked_with"] == checker
-    (difference,) = found["differences"]
+    report = figures(model, "--shape", shape, "--check-with", checker)
+    assert report["checked_with"] == checker
+    (difference,) = report["differences"]
     assert difference == {"name": "y", "absolute": 0.0, "relative": 0.0, "within": True}
 
 
@@ -54,11 +54,11 @@ def test_inputs_and_outputs_are_files(model: str, tmp_path: Path) -> None:
     x, c = np.array([[1, 2, 3]], np.float32), np.array([0, -5, 1], np.float32)
     np.save(tmp_path / "x.npy", x)
     (tmp_path / "c.pb").write_bytes(numpy_helper.from_array(c).SerializeToString())
-    found = figures(
+    report = figures(
         *(model, "--shape", "N=1", "--output", str(tmp_path / "out")),
         *("--input", f"x={tmp_path / 'x.npy'}", "--input", f"c={tmp_path / 'c.pb'}"),
     )
-    (output,) = found["outputs"]
+    (output,) = report["outputs"]
     assert output["file"] == str(tmp_path / "out" / "y.npy")
     assert np.load(tmp_path / "out" / "y.npy").tolist() == [[1, 0, 4]]
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["y.npy"]
@@ -68,8 +68,8 @@ def test_an_archive_gives_every_input(model: str, tmp_path: Path) -> None:
     np.savez(
         tmp_path / "all.npz", x=np.array([[1, 2, 3]], np.float32), c=np.array([1, 1, 1], np.float32)
     )
-    found = figures(model, "--shape", "N=1", "--input", str(tmp_path / "all.npz"))
-    (output,) = found["outputs"]
+    report = figures(model, "--shape", "N=1", "--input", str(tmp_path / "all.npz"))
+    (output,) = report["outputs"]
     assert (output["min"], output["max"], output["mean"]) == (2, 4, 3)
 
 
@@ -82,8 +82,8 @@ module {
 
 
 def test_every_run_begins_with_the_same_inputs() -> None:
-    found = figures("-", "--repeat", "3", "--check-with", "interpreter", stdin=STATEFUL)
-    assert [each["within"] for each in found["differences"]] == [True]
+    report = figures("-", "--repeat", "3", "--check-with", "interpreter", stdin=STATEFUL)
+    assert [difference["within"] for difference in report["differences"]] == [True]
 
 
 def test_outputs_with_like_names_have_files_of_their_own(tmp_path: Path) -> None:
@@ -95,8 +95,8 @@ def test_outputs_with_like_names_have_files_of_their_own(tmp_path: Path) -> None
     for node, output, name in zip(net.graph.node, net.graph.output, ("y/1", "y:1"), strict=True):
         node.output[0] = output.name = name
     onnx.save(net, str(tmp_path / "net.onnx"))
-    found = figures(str(tmp_path / "net.onnx"), "--output", str(tmp_path / "out"))
-    first, second = (np.load(output["file"]) for output in found["outputs"])
+    report = figures(str(tmp_path / "net.onnx"), "--output", str(tmp_path / "out"))
+    first, second = (np.load(output["file"]) for output in report["outputs"])
     assert (first > 0).all()
     assert np.array_equal(first, -second)
 
@@ -117,15 +117,15 @@ def test_a_damaged_input_file_is_the_users(model: str, tmp_path: Path, damage: s
     if damage == "huge.npy":
         header = b"{'descr': '<f4', 'fortran_order': False, 'shape': (1000000000000,), }"
         path.write_bytes(b"\x93NUMPY\x01\x00\x76\x00" + header.ljust(117) + b"\n")
-        given = f"x={path}"
+        argument = f"x={path}"
     else:
         np.savez_compressed(path, x=np.arange(100, dtype=np.float32))
         data = bytearray(path.read_bytes())
         data[80:90] = b"\xff" * 10
         path.write_bytes(data[:200] if damage == "truncated.npz" else data)
-        given = str(path)
+        argument = str(path)
     out = io.StringIO()
-    assert run(["run", model, "--shape", "N=1", "--input", given], io.StringIO(), out) == 1
+    assert run(["run", model, "--shape", "N=1", "--input", argument], io.StringIO(), out) == 1
     assert f"{damage}: not a file of numbers" in out.getvalue()
 
 
@@ -142,9 +142,9 @@ def test_random_inputs_are_the_same_until_the_seed_changes(model: str) -> None:
 
 
 def test_repeat(model: str) -> None:
-    found = figures(model, "--shape", "N=2", "--repeat", "3", "--backend", "interpreter")
-    assert len(found["run_seconds"]) == 3
-    assert found["backend"] == "interpreter"
+    report = figures(model, "--shape", "N=2", "--repeat", "3", "--backend", "interpreter")
+    assert len(report["run_seconds"]) == 3
+    assert report["backend"] == "interpreter"
 
 
 @pytest.mark.parametrize(("function", "mean"), [("half", 0.5), ("twice", 2)])
@@ -197,12 +197,12 @@ g (float[2] x, float[2] dead, float[2] nobody) => (float[2] y) { d = Neg(dead)  
 @pytest.mark.parametrize("checker", ["onnxruntime", "reference", "interpreter"])
 def test_inputs_that_nothing_needs_are_inputs(tmp_path: Path, checker: str) -> None:
     onnx.save(parser.parse_model(UNUSED), str(tmp_path / "net.onnx"))
-    given = []
+    arguments = []
     for name in ("dead", "nobody"):
         np.save(tmp_path / f"{name}.npy", np.ones(2, np.float32))
-        given += ["--input", f"{name}={tmp_path / name}.npy"]
-    found = figures(str(tmp_path / "net.onnx"), *given, "--check-with", checker)
-    assert [each["within"] for each in found["differences"]] == [True]
+        arguments += ["--input", f"{name}={tmp_path / name}.npy"]
+    report = figures(str(tmp_path / "net.onnx"), *arguments, "--check-with", checker)
+    assert [difference["within"] for difference in report["differences"]] == [True]
 
 
 TWO_OUTPUTS = """
@@ -234,7 +234,7 @@ def test_every_output_must_be_right(
     out = io.StringIO()
     argv = ["run", str(tmp_path / "net.onnx"), "--input", f"x={tmp_path / 'x.npy'}", "--json"]
     assert run([*argv, "--check-with", "reference"], io.StringIO(), out) == status
-    within = [each["within"] for each in json.loads(out.getvalue())["differences"]]
+    within = [difference["within"] for difference in json.loads(out.getvalue())["differences"]]
     assert within == [factor < 1.1 for factor in factors]
 
 

@@ -25,9 +25,9 @@ def types(draw: st.DrawFn) -> Type:
         return Type(kind, shape)
     axis = draw(st.sampled_from([None, *range(len(shape))]))
     count = shape[axis] if axis is not None else 1
-    found = draw(st.tuples(*[scales] * count))
+    factors = draw(st.tuples(*[scales] * count))
     offsets = draw(st.tuples(*[st.integers(*kind.limits)] * count))
-    return Type(kind, shape, Quant(found, offsets, axis))
+    return Type(kind, shape, Quant(factors, offsets, axis))
 
 
 @given(types())

@@ -73,11 +73,15 @@ def test_a_replacement_inherits_name_location_and_predicate(f: Function) -> None
         node = f.predicated(f.create_relu("r", x), p)
     f.create_save("s", node, f.module.placeholders[2])
     with f.replacing(node):
-        made = f.create_exp("r", x)
-    f.replace(node, (made,))
-    assert (made.name, made.loc, made.predicate) == ("r", Loc("m.onnx", node="Relu_1"), p.value)
+        replacement = f.create_exp("r", x)
+    f.replace(node, (replacement,))
+    assert (replacement.name, replacement.loc, replacement.predicate) == (
+        "r",
+        Loc("m.onnx", node="Relu_1"),
+        p.value,
+    )
     assert node not in f
-    assert f.saves[0].input is made.result
+    assert f.saves[0].input is replacement.result
 
 
 def test_erasing_the_dead_spares_side_effects(f: Function) -> None:

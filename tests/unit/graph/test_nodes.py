@@ -34,8 +34,8 @@ every_node = pytest.mark.parametrize("cls", ALL_NODES, ids=lambda cls: cls.__nam
 def test_properties_name_operands_and_attributes(cls: type[Node], values: list[NodeValue]) -> None:
     node = node_of(cls, values)
     for index, name in enumerate(cls.SCHEMA.inputs):
-        found = node.inputs[index] if cls.SCHEMA.variadic else getattr(node, name)
-        assert found is values[index]
+        operand = node.inputs[index] if cls.SCHEMA.variadic else getattr(node, name)
+        assert operand is values[index]
     for name, value in attrs_of(cls.SCHEMA.attrs).items():
         assert getattr(node, name) == value
     for name, result in zip(cls.SCHEMA.results, node.results, strict=True):
@@ -84,8 +84,8 @@ def test_text_reads_back(
     values: list[NodeValue],
     predicate: NodeValue,
 ) -> None:
-    for given in (None, predicate):
+    for condition in (None, predicate):
         name = f.module.names.take(cls.SCHEMA.mnemonic)
-        f.add(node_of(cls, values, name, variant=variant, predicate=given))
+        f.add(node_of(cls, values, name, variant=variant, predicate=condition))
     text = print_module(f.module)
     assert print_module(parse_module(text, extra=CpuBackend.nodes)) == text

@@ -157,9 +157,9 @@ def test_sorted_nodes_keep_their_order() -> None:
 
 def test_every_missing_name_is_reported() -> None:
     nodes = [helper.make_node("A", ["p"], ["a"]), helper.make_node("B", ["q"], ["b"])]
-    with pytest.raises(glowpy.UserError) as found:
+    with pytest.raises(glowpy.UserError) as caught:
         in_order(helper.make_graph(nodes, "g", [], []), set(), "m.onnx")
-    assert [d.message for d in found.value.diagnostics] == [
+    assert [d.message for d in caught.value.diagnostics] == [
         "A: input 'p' is computed by no node",
         "B: input 'q' is computed by no node",
     ]

@@ -55,8 +55,8 @@ def test_equal_instructions_have_equal_keys(
     assert inst.is_equal(twin)
     assert hash(inst.structural_key()) == hash(twin.structural_key())
     different = [] if issubclass(cls, ValueInstruction) else [predicate]
-    for given in different:
-        assert not inst.is_equal(inst_of(f, cls, values, predicate=given))
+    for other in different:
+        assert not inst.is_equal(inst_of(f, cls, values, predicate=other))
     if cls.SCHEMA.attrs:
         assert not inst.is_equal(inst_of(f, cls, values, variant=1))
     if cls.SCHEMA.operands:
@@ -81,8 +81,8 @@ def test_values_are_replaced_in_operands_and_predicate(
 def test_text_reads_back(
     cls: type[Instruction], f: IRFunction, values: list[Value], predicate: Value
 ) -> None:
-    for variant, given in ((0, None), (1, predicate)):
-        inst_of(f, cls, values, variant=variant, predicate=given)
+    for variant, condition in ((0, None), (1, predicate)):
+        inst_of(f, cls, values, variant=variant, predicate=condition)
     text = print_irfunction(f)
     assert print_irfunction(parse_irfunction(text, extra=CpuBackend.instructions)) == text
 

@@ -165,7 +165,7 @@ def test_derivative(slope: Slope) -> None:
         name = f"grad_{operand.name}"
         f.create_save(name, gradient, module.create_placeholder(name, gradient.type))
     options = glowpy.CompileOptions(verify_each=True)
-    found = glowpy.compile(f, "interpreter", options)(_feeds(inputs))
+    outputs = glowpy.compile(f, "interpreter", options)(_feeds(inputs))
 
     for index, array in enumerate(inputs):
         if array.dtype == np.float64:
@@ -179,7 +179,7 @@ def test_derivative(slope: Slope) -> None:
                     sides.append(float(np.sum(value(feeds)["value"] * weights)))
                 expected[place] = (sides[0] - sides[1]) / (2 * STEP)
             np.testing.assert_allclose(
-                found[f"grad_in{index}"], expected, rtol=1e-6, atol=1e-7, err_msg=f"input {index}"
+                outputs[f"grad_in{index}"], expected, rtol=1e-6, atol=1e-7, err_msg=f"input {index}"
             )
 
 
@@ -197,8 +197,8 @@ def _gradients_of_pow(base: Array, exponent: Array) -> list[Array]:
     node = f.create_pow("pow", *operands)
     for name, gradient in zip("be", gradients(f, node.result, operands), strict=True):
         f.create_save(name, gradient, f.module.create_placeholder(name, gradient.type))
-    found = glowpy.compile(f, "interpreter")({"base": base, "exponent": exponent})
-    return [found["b"], found["e"]]
+    outputs = glowpy.compile(f, "interpreter")({"base": base, "exponent": exponent})
+    return [outputs["b"], outputs["e"]]
 
 
 def test_power_has_a_derivative_at_zero() -> None:
@@ -229,8 +229,8 @@ def test_nothing_flows_through_integers() -> None:
     product = f.create_mul("product", f.create_convert("back", x.type, whole), place)
     (gradient,) = gradients(f, product.result, [x.value])
     f.create_save("s", gradient, f.module.create_placeholder("g", gradient.type))
-    found = glowpy.compile(f, "interpreter")({"x": np.array([1.5, 2.5, -3], np.float32)})
-    np.testing.assert_array_equal(found["g"], np.zeros(3, np.float32))
+    outputs = glowpy.compile(f, "interpreter")({"x": np.array([1.5, 2.5, -3], np.float32)})
+    np.testing.assert_array_equal(outputs["g"], np.zeros(3, np.float32))
     with pytest.raises(glowpy.UserError, match=r"expected a value of a floating-point kind .* i32"):
         gradients(f, whole.result, [x.value])
 
@@ -257,5 +257,5 @@ def test_extrema_share_the_gradient_among_equals() -> None:
     x = f.module.create_placeholder("x", Type(ElemKind.F32, (4,)))
     (gradient,) = gradients(f, f.create_reduce_max("m", x, (0,)).result, [x.value])
     f.create_save("s", gradient, f.module.create_placeholder("g", gradient.type))
-    found = glowpy.compile(f, "interpreter")({"x": np.array([1, 3, 3, 2], np.float32)})
-    np.testing.assert_array_equal(found["g"], np.array([0, 0.5, 0.5, 0], np.float32))
+    outputs = glowpy.compile(f, "interpreter")({"x": np.array([1, 3, 3, 2], np.float32)})
+    np.testing.assert_array_equal(outputs["g"], np.array([0, 0.5, 0.5, 0], np.float32))

@@ -235,7 +235,7 @@ def test_inference_refuses(
     cls: type[Node], types: str, attrs: dict[str, Attr], message: str
 ) -> None:
     with pytest.raises(glowpy.UserError, match=f"^{re.escape(message)}$"):
-        infer_types(cls, [parse_type(each) for each in types.split()], attrs)
+        infer_types(cls, [parse_type(text) for text in types.split()], attrs)
 
 
 def test_verifier_names_the_operator_and_shows_the_line() -> None:

@@ -19,9 +19,9 @@ def _elements(box: Box) -> set[tuple[int, int]]:
 
 @settings(max_examples=200, deadline=None)
 @given(boxes)
-def test_boxes_are_disjoint_iff_no_element_is_in_two(found: list[Box]) -> None:
-    pairs = list(combinations(found, 2))
-    assert all_disjoint(found) == all(_elements(a).isdisjoint(_elements(b)) for a, b in pairs)
+def test_boxes_are_disjoint_iff_no_element_is_in_two(sample: list[Box]) -> None:
+    pairs = list(combinations(sample, 2))
+    assert all_disjoint(sample) == all(_elements(a).isdisjoint(_elements(b)) for a, b in pairs)
     for a, b in pairs:
         if _elements(a) and _elements(b):
             assert disjoint(a, b) == _elements(a).isdisjoint(_elements(b))

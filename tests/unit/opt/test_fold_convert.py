@@ -19,9 +19,9 @@ def probes(kind: ElemKind) -> Array:
     if kind is ElemKind.BOOL:
         return np.array([False, True])
     if kind.size <= 2:
-        found = np.arange(1 << 8 * kind.size).astype(f"u{kind.size}").view(kind.dtype)
+        values = np.arange(1 << 8 * kind.size).astype(f"u{kind.size}").view(kind.dtype)
         with np.errstate(invalid="ignore"):
-            return found[np.isfinite(found)]
+            return values[np.isfinite(values)]
     if kind.is_integer:
         low = -(1 << 8 * kind.size - 1) if kind.is_signed else 0
         high = low + (1 << 8 * kind.size) - 1

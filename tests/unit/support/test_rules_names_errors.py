@@ -44,11 +44,11 @@ def test_rules_answer_by_class() -> None:
 
 
 @given(st.lists(st.text(max_size=6), max_size=20))
-def test_names_are_legal_and_unique(wanted: list[str]) -> None:
+def test_names_are_legal_and_unique(texts: list[str]) -> None:
     names = UniqueNames()
-    taken = [names.take(name) for name in wanted]
+    taken = [names.take(text) for text in texts]
     assert len(set(taken)) == len(taken)
-    assert all(name == legal_name(name) for name in taken)
+    assert all(text == legal_name(text) for text in taken)
 
 
 def test_names_count_up_and_can_be_released() -> None:
@@ -82,8 +82,8 @@ def test_locations_print(loc: Loc, text: str) -> None:
 
 
 def test_a_diagnostic_prints_location_context_and_remedy() -> None:
-    found = Diagnostic("expected a, got b", Loc("n.glow", 1, 2), "x y\n  ^", "write a")
-    assert str(found) == "n.glow:1:2: expected a, got b\n  x y\n    ^\nnote: write a"
+    diagnostic = Diagnostic("expected a, got b", Loc("n.glow", 1, 2), "x y\n  ^", "write a")
+    assert str(diagnostic) == "n.glow:1:2: expected a, got b\n  x y\n    ^\nnote: write a"
 
 
 def test_an_error_of_several_diagnostics_prints_all() -> None:
@@ -93,6 +93,6 @@ def test_an_error_of_several_diagnostics_prints_all() -> None:
 
 
 def test_the_users_mistakes_are_not_ours() -> None:
-    assert all(issubclass(each, UserError) for each in (LoadError, VerifyError, UnsupportedError))
+    assert all(issubclass(cls, UserError) for cls in (LoadError, VerifyError, UnsupportedError))
     assert not issubclass(InternalError, UserError)
     assert "bug in glowpy" in str(InternalError("broken"))

@@ -22,16 +22,16 @@ attrs: st.SearchStrategy[Attr] = st.one_of(
 
 @given(attrs)
 def test_attributes_read_back_as_they_were(value: Attr) -> None:
-    found = Lexer(print_attr(value)).attr()
-    assert found == value
-    assert type(found) is type(value)
-    assert print_attr(found) == print_attr(value)
+    result = Lexer(print_attr(value)).attr()
+    assert result == value
+    assert type(result) is type(value)
+    assert print_attr(result) == print_attr(value)
 
 
 def test_nan_reads_back() -> None:
-    found = Lexer(print_attr(math.nan)).attr()
-    assert isinstance(found, float)
-    assert math.isnan(found)
+    result = Lexer(print_attr(math.nan)).attr()
+    assert isinstance(result, float)
+    assert math.isnan(result)
 
 
 @pytest.mark.parametrize(
