@@ -54,8 +54,8 @@ class GlowFile(pytest.File):
         sections = self.path.read_text(encoding="utf-8").split(_CUT)
         command, line = "", 0
         for number, text in enumerate(sections):
-            found = re.search(r"^// RUN: glowpy (.*)$", text, re.MULTILINE)
-            command = found[1] if found else command
+            match = re.search(r"^// RUN: glowpy (.*)$", text, re.MULTILINE)
+            command = match[1] if match else command
             yield GlowCase.from_parent(
                 self, name=f"{number}", text=text, line=line, command=command
             )
@@ -90,14 +90,18 @@ class GlowCase(pytest.Item):
         return cli.run(argv, io.StringIO(source), out), out.getvalue()
 
     def _check_errors(self, source: str, status: int, printed: str) -> None:
-        wanted = [
+        expected = [
             (number, part.strip())
             for number, line in enumerate(source.splitlines(), self.line + 1)
             for part in line.split(_ERROR)[1:]
         ]
-        found = [(int(line), message) for line, message in _DIAGNOSTIC.findall(printed)]
-        missing = [w for w in wanted if not any(w[0] == n and w[1] in text for n, text in found)]
-        surplus = [f for f in found if not any(f[0] == n and text in f[1] for n, text in wanted)]
+        diagnostics = [(int(line), message) for line, message in _DIAGNOSTIC.findall(printed)]
+        missing = [
+            w for w in expected if not any(w[0] == n and w[1] in text for n, text in diagnostics)
+        ]
+        surplus = [
+            f for f in diagnostics if not any(f[0] == n and text in f[1] for n, text in expected)
+        ]
         if missing or surplus or status != 1:
             raise OutputError(f"missing {missing}\nunexpected {surplus}\nexit {status}\n{printed}")
 

@@ -74,8 +74,8 @@ class Row:
 
     def ratio(self, name: str) -> float | None:
         """How many times as long as glowpy `name` takes; above 1 glowpy is faster."""
-        found = self.milliseconds
-        return found[name] / found["glowpy"] if {name, "glowpy"} <= found.keys() else None
+        medians = self.milliseconds
+        return medians[name] / medians["glowpy"] if {name, "glowpy"} <= medians.keys() else None
 
 
 def with_glowpy(path: Path, inputs: Inputs) -> Contestant:
@@ -145,15 +145,15 @@ def with_ncnn(folder: Path | None, path: Path, inputs: Inputs) -> Contestant:
     net.load_param(str(param))
     net.load_model(str(param.with_suffix(".bin")))
     blobs = [ncnn.Mat(np.ascontiguousarray(array[0])) for array in inputs.values()]
-    found: list[Array] = []
+    outputs: list[Array] = []
 
     def run() -> None:
         extractor = net.create_extractor()
         for index, blob in enumerate(blobs):
             extractor.input(f"in{index}", blob)
-        found[:] = [np.array(extractor.extract("out0")[1])]
+        outputs[:] = [np.array(extractor.extract("out0")[1])]
 
-    return Contestant("ncnn", run, lambda: [array[np.newaxis] for array in found])
+    return Contestant("ncnn", run, lambda: [array[np.newaxis] for array in outputs])
 
 
 def time_once(run: Run, least_seconds: float, clock: Clock) -> float:
@@ -195,7 +195,7 @@ def prepare(
         "ncnn": lambda p, i: with_ncnn(ncnn_models, p, i),
     }
     expected = onnxruntime_session(path).run(None, dict(inputs))
-    wanted = {str(index): array for index, array in enumerate(expected)}
+    reference = {str(index): array for index, array in enumerate(expected)}
     ready = []
     for name in ("glowpy", *names):
         try:
@@ -205,7 +205,7 @@ def prepare(
             row.missing[name] = str(error).splitlines()[0] if str(error) else type(error).__name__
             continue
         got = {str(index): array for index, array in enumerate(contestant.outputs())}
-        differences = compare(got, wanted, RTOL, ATOL)
+        differences = compare(got, reference, RTOL, ATOL)
         row.errors[name] = max(difference.absolute for difference in differences)
         if all(difference.within for difference in differences):
             ready.append(contestant)
@@ -256,17 +256,17 @@ def machine(core: int) -> dict[str, str]:
 def table(rows: Sequence[Row], against: Sequence[str]) -> Table:
     """Milliseconds and ratios; a ratio above 1 means that glowpy is faster."""
     columns = ["glowpy", *against]
-    made = Table("model", box=box.SIMPLE_HEAD)
+    result = Table("model", box=box.SIMPLE_HEAD)
     for name in columns:
-        made.add_column(f"{name} ms", justify="right")
+        result.add_column(f"{name} ms", justify="right")
     for name in against:
-        made.add_column(f"{name} / glowpy", justify="right")
+        result.add_column(f"{name} / glowpy", justify="right")
     for row in rows:
-        found = row.milliseconds
-        times = [f"{found[name]:.3f}" if name in found else "-" for name in columns]
+        medians = row.milliseconds
+        times = [f"{medians[name]:.3f}" if name in medians else "-" for name in columns]
         ratios = [f"{ratio:.2f}" if (ratio := row.ratio(name)) else "-" for name in against]
-        made.add_row(row.model, *times, *ratios)
-    return made
+        result.add_row(row.model, *times, *ratios)
+    return result
 
 
 def _names(text: str) -> list[str]:

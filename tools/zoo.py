@@ -55,13 +55,13 @@ def packaged_output(name: str) -> Array:
 def example_input(model: onnx.ModelProto) -> dict[str, Array]:
     """The input onnx's own test runner gives a light network: 0, 1/n, 2/n, ... in its shape."""
     stored = {tensor.name for tensor in model.graph.initializer}
-    found = {}
+    inputs = {}
     for info in model.graph.input:
         if info.name not in stored:
             shape = tuple(dim.dim_value or 1 for dim in info.type.tensor_type.shape.dim)
             count = math.prod(shape)
-            found[info.name] = (np.arange(count).reshape(shape) / count).astype(np.float32)
-    return found
+            inputs[info.name] = (np.arange(count).reshape(shape) / count).astype(np.float32)
+    return inputs
 
 
 def initialised(name: str, seed: int = 0) -> onnx.ModelProto:

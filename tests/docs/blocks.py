@@ -50,11 +50,11 @@ def blocks(page: str) -> Iterator[Block]:
         yield Block(match["kind"], match["name"] or "", match["text"], line, match.span("text"))
 
 
-def matches(wanted: str, got: str) -> bool:
+def matches(expected: str, got: str) -> bool:
     """Whether the lines are the same, where a line `...` stands for any number of lines."""
     pattern = "".join(
         r"(?:.*\n)*?" if line.strip() == "..." else re.escape(line) + r"\n"
-        for line in wanted.splitlines()
+        for line in expected.splitlines()
     )
     return re.fullmatch(pattern, got) is not None
 
@@ -104,13 +104,13 @@ class Page:
     def _console(self, block: Block, where: str) -> str:
         """The block with what its commands print now; output that still matches stays as it is."""
         fresh = ""
-        for command, wanted in _commands(block.text):
+        for command, expected in _commands(block.text):
             words = shlex.split(command)
             assert words[0] == "glowpy", f"{where}: only glowpy runs here, got {command!r}"
             stream = io.StringIO()
             run(words[1:], io.StringIO(), stream)
             got = "".join(f"{line.rstrip()}\n" for line in stream.getvalue().splitlines())
-            fresh += f"$ {command}\n{wanted if matches(wanted, got) else got}"
+            fresh += f"$ {command}\n{expected if matches(expected, got) else got}"
         return fresh
 
     def _glow(self, block: Block, where: str) -> None:

@@ -59,7 +59,7 @@ def test_every_page_is_reached_from_the_index() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wanted", "got", "same"),
+    ("expected", "got", "same"),
     [
         ("a\nb\n", "a\nb\n", True),
         ("a\n", "a\nb\n", False),
@@ -69,8 +69,8 @@ def test_every_page_is_reached_from_the_index() -> None:
         ("a.c\n", "abc\n", False),
     ],
 )
-def test_matches(wanted: str, got: str, same: bool) -> None:
-    assert matches(wanted, got) is same
+def test_matches(expected: str, got: str, same: bool) -> None:
+    assert matches(expected, got) is same
 
 
 def test_a_wrong_output_is_replaced_and_a_right_one_stays(

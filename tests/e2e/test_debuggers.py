@@ -77,14 +77,14 @@ def test_breakpoint_on_an_instruction_in_jit_code(tmp_path: Path) -> None:
         "compiled({'x': np.ones((1, 16, 16, 8), np.float32)})\n"
         "print('finished')\n"
     )
-    found = debug(
+    transcript = debug(
         ["break pool1", "run", "backtrace 2", "continue"], [sys.executable, str(script)], tmp_path
     )
-    assert "hit Breakpoint 1, pool1 () at glowpy_main.ir:" in found
-    assert "max_pool @out %y, @in %conv1" in found  # the source line
-    assert "#1" in found
-    assert "glowpy_main_bound () at glowpy_main.ir:" in found
-    assert "finished" in found
+    assert "hit Breakpoint 1, pool1 () at glowpy_main.ir:" in transcript
+    assert "max_pool @out %y, @in %conv1" in transcript  # the source line
+    assert "#1" in transcript
+    assert "glowpy_main_bound () at glowpy_main.ir:" in transcript
+    assert "finished" in transcript
 
 
 @needs_gdb
@@ -105,13 +105,13 @@ def test_breakpoint_on_a_line_in_jit_code(tmp_path: Path) -> None:
     line = next(
         number for number, text in enumerate(lines, 1) if text.strip().startswith("cpu_conv")
     )
-    found = debug(
+    transcript = debug(
         [f"break glowpy_main.ir:{line}", "run", "backtrace 1"],
         [sys.executable, str(script)],
         tmp_path,
     )
-    assert f"glowpy_main.ir:{line}" in found
-    assert lines[line - 1].strip() in found
+    assert f"glowpy_main.ir:{line}" in transcript
+    assert lines[line - 1].strip() in transcript
 
 
 @needs_gdb
@@ -123,12 +123,12 @@ def test_breakpoint_on_an_instruction_in_a_bundle(tmp_path: Path) -> None:
     subprocess.run(
         ["cc", "-g", "main.c", "net.o", "-o", "main"], cwd=folder, check=True, timeout=100
     )
-    found = debug(["break conv1", "run", "backtrace", "continue"], ["./main"], folder)
-    assert "Breakpoint 1, conv1 () at net.ir:" in found
-    assert "cpu_conv @out %conv1, @in %x" in found
-    assert "net () at net.ir:" in found
-    assert "main (argc=1" in found
-    assert "exited normally" in found
+    transcript = debug(["break conv1", "run", "backtrace", "continue"], ["./main"], folder)
+    assert "Breakpoint 1, conv1 () at net.ir:" in transcript
+    assert "cpu_conv @out %conv1, @in %x" in transcript
+    assert "net () at net.ir:" in transcript
+    assert "main (argc=1" in transcript
+    assert "exited normally" in transcript
 
 
 def test_bundle_keeps_no_path_of_this_machine(tmp_path: Path) -> None:

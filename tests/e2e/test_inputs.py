@@ -58,10 +58,10 @@ def test_sessions() -> None:
 
 def test_verbs(path: Path) -> None:
     out = io.StringIO()
-    given = [f"--input={name}={path.parent / name}.npy" for name in INPUTS]
+    flags = [f"--input={name}={path.parent / name}.npy" for name in INPUTS]
     for name, size in zip(INPUTS, (3, 2, 3), strict=True):
         np.save(path.parent / f"{name}.npy", np.ones(size, np.float32))
-    assert run(["run", str(path), *given, "--json"], io.StringIO(), out) == 0, out.getvalue()
+    assert run(["run", str(path), *flags, "--json"], io.StringIO(), out) == 0, out.getvalue()
     assert json.loads(out.getvalue())
     graph, ir = io.StringIO(), io.StringIO()
     assert run(["dump", str(path)], io.StringIO(), graph) == 0
@@ -70,8 +70,8 @@ def test_verbs(path: Path) -> None:
 
 
 def test_bundles(tmp_path: Path) -> None:
-    made = bundle(glowpy.load(MODEL), tmp_path, BundleOptions("net", api="static"))
+    result = bundle(glowpy.load(MODEL), tmp_path, BundleOptions("net", api="static"))
     header = (tmp_path / "net.h").read_text()
-    assert made.files
+    assert result.files
     offsets = [f"NET_{name.upper()}_OFFSET" for name in INPUTS]
     assert [offset for offset in offsets if offset not in header] == []

@@ -38,8 +38,8 @@ def assert_print_parse_print(stages: Compilation) -> None:
 def from_onnxruntime(model: onnx.ModelProto, inputs: dict[str, Array]) -> list[Array]:
     providers = ["CPUExecutionProvider"]
     session = onnxruntime.InferenceSession(model.SerializeToString(), providers=providers)
-    found: list[Array] = session.run(None, inputs)
-    return found
+    outputs: list[Array] = session.run(None, inputs)
+    return outputs
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -483,12 +483,12 @@ def _max_pool(*, argmax: bool) -> Callable[[tuple[str, ...], int], Iterator[Case
             for x in (numbers(suffixes[0], shape), specials(suffixes[0], shape)):
                 place = np.arange(x.size).reshape(pool.batch, pool.channels, *pool.image)
                 best = pool.taps(_ranks(x), -1).argmax(axis=-1)[..., None]
-                found = np.take_along_axis(pool.taps(np.moveaxis(place, 1, -1), -1), best, -1)
+                index = np.take_along_axis(pool.taps(np.moveaxis(place, 1, -1), -1), best, -1)
                 flat = np.moveaxis(x, -1, 1).ravel()
-                value = flat[found[..., 0]] if x.size else np.empty(found.shape[:-1], dtype)
-                expected = {"result": np.where(found[..., 0] < 0, lowest, value).astype(dtype)}
+                value = flat[index[..., 0]] if x.size else np.empty(index.shape[:-1], dtype)
+                expected = {"result": np.where(index[..., 0] < 0, lowest, value).astype(dtype)}
                 if argmax:
-                    expected["argmax"] = found[..., 0].astype(np.int64)
+                    expected["argmax"] = index[..., 0].astype(np.int64)
                 yield Case({"input": x}, expected, {**pool.attrs, "ceil": True})
 
     return make

@@ -1,6 +1,6 @@
 """Calls kernels of a compiled library on guarded memory; a program, because a wrong kernel ends the process.
 
-    python -m tests.libjit.kernel_runner LIBRARY [JOB...]     prints {job: {"calls": n, "complaints": [...]}}
+    python -m tests.libjit.kernel_runner LIBRARY [JOB...]     prints {job: {"calls": n, "failures": [...]}}
 
 Each job (a kernel of KERNELS, the scalar kernels of a mnemonic, the functions of bundle.c) runs in a process forked for
 it, which says before each call what it is about to do: that is what is reported when it dies.
@@ -234,7 +234,7 @@ def _run_scalar(library: ctypes.CDLL, scalar: scalar_cases.Scalar) -> str:
     loop = getattr(library, f"loop_{scalar.name}")
     loop.restype = None
     loop(ctypes.c_ssize_t(result.size), *pointers)
-    return scalar_cases.complaint(scalar, inputs, result)
+    return scalar_cases.mismatch(scalar, inputs, result)
 
 
 def bundle_checks(library: ctypes.CDLL) -> Checks:
@@ -309,15 +309,15 @@ def _check_matches(library: ctypes.CDLL, suffix: str, edge: Edge) -> str:
     rows: list[tuple[list[float], list[float], float, bool]] = _MATCHES
     if suffix == "x8":
         rows = [([1, 255], [1, 255], 0, True), ([1, 2], [1, 3], 0, False), ([], [], 0, True)]
-    for found, golden, tolerance, expected in rows:
+    for actual, golden, tolerance, expected in rows:
         dtype = kernel_cases.DTYPES[suffix]
-        arrays = [np.array(numbers, dtype) for numbers in (found, golden)]
+        arrays = [np.array(numbers, dtype) for numbers in (actual, golden)]
         pointers = [area.place(a, edge)[1] for area, a in zip(areas, arrays, strict=True)]
         tail = () if suffix == "x8" else (ctypes.c_double(tolerance),)
         places = (ctypes.c_void_p(pointer) for pointer in pointers)
-        got = matches(*places, ctypes.c_ssize_t(len(found)), *tail)
+        got = matches(*places, ctypes.c_ssize_t(len(actual)), *tail)
         if got != expected:
-            return f"{found} of {golden} within {tolerance}: expected {expected}, got {got}"
+            return f"{actual} of {golden} within {tolerance}: expected {expected}, got {got}"
     return ""
 
 
@@ -343,33 +343,33 @@ def run_forked(checks: Callable[[], Checks]) -> dict[str, Any]:
             with os.fdopen(writing, "w", buffering=1) as report:
                 for title, check in checks():
                     report.write(json.dumps([title]) + "\n")
-                    complaint = check()
-                    if complaint:
-                        report.write(json.dumps([title, complaint]) + "\n")
+                    failure = check()
+                    if failure:
+                        report.write(json.dumps([title, failure]) + "\n")
             status = 0
         finally:
             sys.stderr.flush()
             os._exit(status)
     os.close(writing)
-    calls, last, complaints = 0, "nothing", []
+    calls, last, failures = 0, "nothing", []
     with os.fdopen(reading) as lines:
         for line in lines:
-            last, *complaint = json.loads(line)
-            calls += not complaint
-            complaints += [f"{last}: {text}" for text in complaint]
+            last, *texts = json.loads(line)
+            calls += not texts
+            failures += [f"{last}: {text}" for text in texts]
     _, status = os.waitpid(child, 0)
     if os.WIFSIGNALED(status):
-        complaints.append(f"{last}: died of {signal.Signals(os.WTERMSIG(status)).name}")
+        failures.append(f"{last}: died of {signal.Signals(os.WTERMSIG(status)).name}")
     elif status:
-        complaints.append(f"{last}: the test itself failed, see the standard error")
-    return {"calls": calls, "complaints": complaints}
+        failures.append(f"{last}: the test itself failed, see the standard error")
+    return {"calls": calls, "failures": failures}
 
 
 def main() -> None:
     """Runs some jobs, or all, on one library."""
-    path, *wanted = sys.argv[1:]
+    path, *names = sys.argv[1:]
     every = jobs(ctypes.CDLL(path))
-    json.dump({name: run_forked(every[name]) for name in wanted or every}, sys.stdout)
+    json.dump({name: run_forked(every[name]) for name in names or every}, sys.stdout)
 
 
 if __name__ == "__main__":

@@ -130,8 +130,8 @@ def convolve(conv: Conv, x: Array, weights: Array, bias: Array) -> Array:
     padded = np.pad(x.astype(np.float64), around)
     axes = list(zip(padded.shape[1:-1], conv.kernels, strides, dilation, strict=True))
     counts = [(size - (k - 1) * d - 1) // s + 1 for size, k, s, d in axes]
-    depth, each = conv.channels // group, conv.outputs // group
-    total = np.zeros((conv.batch, *counts, group, each))
+    depth, per_group = conv.channels // group, conv.outputs // group
+    total = np.zeros((conv.batch, *counts, group, per_group))
     for tap in np.ndindex(conv.kernels):
         spatial = [
             slice(t * d, t * d + n * s, s)
@@ -140,7 +140,7 @@ def convolve(conv: Conv, x: Array, weights: Array, bias: Array) -> Array:
         seen = padded[(slice(None), *spatial, slice(None))]
         seen = seen.reshape(conv.batch, *counts, group, depth)
         with_ = weights[(slice(None), *tap, slice(None))].astype(np.float64)
-        total += np.einsum("...gi,goi->...go", seen, with_.reshape(group, each, depth))
+        total += np.einsum("...gi,goi->...go", seen, with_.reshape(group, per_group, depth))
     return np.asarray(total.reshape(conv.batch, *counts, conv.outputs) + bias).astype(x.dtype)
 
 
@@ -188,10 +188,12 @@ def _conv_case(conv: Conv, arrays: tuple[Array, Array, Array]) -> Case:
 def _pack_filter(weights: Array, group: int, block: int) -> Array:
     """O x KH x KW x I to [G][ceil(O/G / NR)][KH][KW][I][NR], where NR is `block`."""
     outputs, height, width, inputs = weights.shape
-    each = outputs // group
-    packed = np.zeros((group, math.ceil(each / block), height, width, inputs, block), np.float32)
+    per_group = outputs // group
+    packed = np.zeros(
+        (group, math.ceil(per_group / block), height, width, inputs, block), np.float32
+    )
     for o in range(outputs):
-        packed[o // each, o % each // block, :, :, :, o % each % block] = weights[o]
+        packed[o // per_group, o % per_group // block, :, :, :, o % per_group % block] = weights[o]
     return packed
 
 

@@ -187,7 +187,7 @@ _ULPS = 4
 _EITHER_ZERO = frozenset({"max", "min", "sign"})
 
 
-def complaint(scalar: Scalar, inputs: list[Array], result: Array) -> str:
+def mismatch(scalar: Scalar, inputs: list[Array], result: Array) -> str:
     """What is wrong with the results of a scalar kernel; empty if nothing is."""
     mnemonic = scalar.mnemonic
     with np.errstate(all="ignore"):

@@ -89,9 +89,9 @@ def _compile(folder: Path, sources: Sequence[Path], variant: Variant, flags: lis
     cc = [sys.executable, "-m", "ziglang", "cc", "-fPIC", *FLAGS, *flags, machine, *include]
 
     def compile_one(source: Path) -> Path:
-        made = folder / f"{source.stem}.o"
-        _run([*cc, "-c", str(source), "-o", str(made)])
-        return made
+        object_file = folder / f"{source.stem}.o"
+        _run([*cc, "-c", str(source), "-o", str(object_file)])
+        return object_file
 
     driver = Path(__file__).with_name("kernel_driver.c")
     with ThreadPoolExecutor(2) as pool:
@@ -128,8 +128,8 @@ def test_every_scalar_kernel_has_cases() -> None:
 
 @pytest.mark.parametrize("job", JOBS)
 def test_kernel(report: Report, job: str) -> None:
-    complaints = report[job]["complaints"]
-    assert not complaints, "\n".join(complaints[:20])
+    failures = report[job]["failures"]
+    assert not failures, "\n".join(failures[:20])
     assert report[job]["calls"] > 0
 
 
@@ -181,4 +181,4 @@ def test_a_kernel_that_is_found_out(name: str, tmp_path: Path) -> None:
     mutant.write_text(text.replace(fault.right, fault.wrong), encoding="utf-8")
     flags = CHECKED if fault.checked else ["-O0", "-fno-sanitize=all"]
     answer = _run_jobs(_compile(tmp_path, [mutant], BASELINE, flags), fault.job)
-    assert any(fault.said in complaint for complaint in answer[fault.job]["complaints"])
+    assert any(fault.said in failure for failure in answer[fault.job]["failures"])

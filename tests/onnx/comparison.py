@@ -65,7 +65,7 @@ def check_session(
     atol: float,
 ) -> None:
     """Runs the inputs, given in order, and compares all outputs."""
-    names = [each.name for each in session.get_inputs()]
+    names = [argument.name for argument in session.get_inputs()]
     feeds = dict(zip(names, (array_of(item) for item in inputs), strict=True))
     for got, expected in zip(session.run(None, feeds), outputs, strict=True):
         assert_same(got, array_of(expected), rtol, atol)
@@ -80,9 +80,9 @@ def node_cases() -> dict[str, TestCase]:
 
 def read_data_set(folder: Path, what: str) -> list[onnx.TensorProto]:
     """The tensors `what`_0.pb, `what`_1.pb, ... of a test's folder."""
-    found = []
+    tensors = []
     for index in range(len(list(folder.glob(f"{what}_*.pb")))):
         tensor = onnx.TensorProto()
         tensor.ParseFromString((folder / f"{what}_{index}.pb").read_bytes())
-        found.append(tensor)
-    return found
+        tensors.append(tensor)
+    return tensors

@@ -68,7 +68,7 @@ def instances(x: Array, epsilon: float) -> Array:
 
 
 def normalised() -> Array:
-    scale, bias, mean, variance = (each.reshape(1, 3, 1) for each in BATCH)
+    scale, bias, mean, variance = (array.reshape(1, 3, 1) for array in BATCH)
     result: Array = (X - mean) / np.sqrt(variance + 1e-5) * scale + bias
     return result
 
@@ -521,21 +521,21 @@ ROWS += [
 ]
 
 
-def _log_sum_exp(x: Array, **how: Any) -> Array:
-    return np.asarray(np.log(np.exp(x).sum(**how)))
+def _log_sum_exp(x: Array, **options: Any) -> Array:
+    return np.asarray(np.log(np.exp(x).sum(**options)))
 
 
 REDUCTIONS: dict[str, Callable[..., Array]] = {
-    "L1": lambda x, **how: np.abs(x).sum(**how),
-    "L2": lambda x, **how: np.sqrt((x * x).sum(**how)),
-    "LogSum": lambda x, **how: np.log(x.sum(**how)),
+    "L1": lambda x, **options: np.abs(x).sum(**options),
+    "L2": lambda x, **options: np.sqrt((x * x).sum(**options)),
+    "LogSum": lambda x, **options: np.log(x.sum(**options)),
     "LogSumExp": _log_sum_exp,
     "Max": np.max,
     "Mean": np.mean,
     "Min": np.min,
     "Prod": np.prod,
     "Sum": np.sum,
-    "SumSquare": lambda x, **how: (x * x).sum(**how),
+    "SumSquare": lambda x, **options: (x * x).sum(**options),
 }
 for _name, _function in REDUCTIONS.items():
     _op, _until = f"Reduce{_name}", 13 if _name == "Sum" else 18
@@ -543,7 +543,7 @@ for _name, _function in REDUCTIONS.items():
     _new = [since for since in VERSIONS[_op] if since >= _until]
     _x = np.abs(X)
     _kept, _all = _function(_x, axis=(0, 2), keepdims=True), _function(_x, keepdims=True)
-    _gone, _each = _function(_x, axis=1), _function(_x[..., None], axis=3)
+    _gone, _elements = _function(_x, axis=1), _function(_x[..., None], axis=3)
     ROWS += [
         Row(_op, _old, [_x], [_kept], {"axes": [0, -1]}, "attribute"),
         Row(_op, _old, [_x], [_gone], {"axes": [1], "keepdims": 0}, "dropped"),
@@ -551,5 +551,5 @@ for _name, _function in REDUCTIONS.items():
         Row(_op, _new, [_x, i64(0, -1)], [_kept], {}, "input"),
         Row(_op, _new, [_x, i64(1)], [_gone], {"keepdims": 0}, "dropped input"),
         Row(_op, _new, [_x, EMPTY.astype(np.int64)], [_all], {}, "empty"),
-        Row(_op, _new, [_x], [_each], {"noop_with_empty_axes": 1}, "none"),
+        Row(_op, _new, [_x], [_elements], {"noop_with_empty_axes": 1}, "none"),
     ]

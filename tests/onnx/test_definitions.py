@@ -45,10 +45,10 @@ def test_names_of_the_model_and_of_a_definition_are_kept_apart() -> None:
     )
     x = np.arange(8, dtype=np.float32).reshape(2, 4)
     results = [
-        glowpy.InferenceSession(onnx.parser.parse_model(each), backend="interpreter").run(
+        glowpy.InferenceSession(onnx.parser.parse_model(model), backend="interpreter").run(
             None, {"x": x}
         )
-        for each in (LAYERS, text)
+        for model in (LAYERS, text)
     ]
     np.testing.assert_array_equal(results[0][0], results[1][0])
 

@@ -26,9 +26,9 @@ def one_node(op_type: str, *inputs: str, opset: int = 13, **attributes: Any) -> 
 
 
 def error_of(model: Any, **arguments: Any) -> glowpy.UserError:
-    with pytest.raises(glowpy.UserError) as found:
+    with pytest.raises(glowpy.UserError) as caught:
         glowpy.load(model, **arguments)
-    return found.value
+    return caught.value
 
 
 # Files.
@@ -86,9 +86,9 @@ def test_unsupported_operators_are_listed_together(tmp_path: Path) -> None:
     model.opset_import.append(helper.make_opsetid("com.example", 1))
     path = tmp_path / "model.onnx"
     onnx.save(model, path)
-    with pytest.raises(glowpy.UnsupportedError) as found:
+    with pytest.raises(glowpy.UnsupportedError) as caught:
         glowpy.load(path)
-    assert [str(d).splitlines()[0] for d in found.value.diagnostics] == [
+    assert [str(d).splitlines()[0] for d in caught.value.diagnostics] == [
         "model.onnx: node 'first' (#0): Foo (opset 13) is not supported",
         "model.onnx: node 'second' (#2): com.example.Bar (opset 1) is not supported",
         "model.onnx: node 'third' (#3): Relu (opset 13): attribute 'slope' is not supported",
@@ -103,11 +103,11 @@ def test_unsupported_uses_are_listed_together() -> None:
         helper.make_node("Cast", ["x"], ["c"], name="second", to=TensorProto.STRING),
     ]
     model = graph_model(nodes, [info("x", X)], [info("b", X)], 13, {"p": np.zeros(4, np.int64)})
-    with pytest.raises(glowpy.UnsupportedError) as found:
+    with pytest.raises(glowpy.UnsupportedError) as caught:
         glowpy.load(model)
-    assert [d.loc.node for d in found.value.diagnostics] == ["first", "second"]
-    assert "mode 'wild' is not supported" in str(found.value)
-    assert "element type STRING is not supported" in str(found.value)
+    assert [d.loc.node for d in caught.value.diagnostics] == ["first", "second"]
+    assert "mode 'wild' is not supported" in str(caught.value)
+    assert "element type STRING is not supported" in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -169,7 +169,7 @@ WRONG: list[tuple[str, onnx.ModelProto, str]] = [
 
 
 @pytest.mark.parametrize(
-    ("model", "message"), [each[1:] for each in WRONG], ids=[each[0] for each in WRONG]
+    ("model", "message"), [row[1:] for row in WRONG], ids=[row[0] for row in WRONG]
 )
 def test_wrong_node(model: onnx.ModelProto, message: str) -> None:
     error = error_of(model)

@@ -25,8 +25,8 @@ def reference(model: onnx.ModelProto, feeds: dict[str, Array]) -> Array:
     session = onnxruntime.InferenceSession(
         model.SerializeToString(), options, providers=["CPUExecutionProvider"]
     )
-    found: Array = session.run(None, feeds)[0]
-    return found
+    result: Array = session.run(None, feeds)[0]
+    return result
 
 
 @pytest.mark.parametrize("name", zoo.NAMES)

@@ -57,7 +57,7 @@ HALVES = {TensorProto.FLOAT16, TensorProto.BFLOAT16}
 def has_halves(model: onnx.ModelProto) -> bool:
     """Whether something is of a kind the CPU backend has no kernels for."""
     infos = (*model.graph.input, *model.graph.output)
-    return any(each.type.tensor_type.elem_type in HALVES for each in infos)
+    return any(info.type.tensor_type.elem_type in HALVES for info in infos)
 
 
 def one_of_each_operator() -> list[str]:

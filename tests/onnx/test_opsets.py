@@ -78,8 +78,10 @@ def test_operator_at_its_opsets(row: Row, known: bool) -> None:
         session = glowpy.InferenceSession(model_of(row, opset, known=known), backend="interpreter")
         first = next(iter(row.inputs), None)
         feeds = {} if known or first is None else {"in0": first}
-        for found, expected in zip(session.run(None, feeds), row.expected, strict=True):
-            assert_same(found, np.asarray(expected), rtol=2e-6, atol=1e-6, context=f"opset {opset}")
+        for result, expected in zip(session.run(None, feeds), row.expected, strict=True):
+            assert_same(
+                result, np.asarray(expected), rtol=2e-6, atol=1e-6, context=f"opset {opset}"
+            )
 
 
 QUIRKS = {"is_test"}
@@ -89,8 +91,8 @@ QUIRKS = {"is_test"}
 def defaults(op_type: str, opset: int) -> dict[str, Any]:
     """The attributes that ONNX gives a default."""
     schema = defs.get_schema(op_type, opset, "")
-    found = {name: each.default_value for name, each in schema.attributes.items()}
-    return {name: helper.get_attribute_value(value) for name, value in found.items() if value.name}
+    protos = {name: attribute.default_value for name, attribute in schema.attributes.items()}
+    return {name: helper.get_attribute_value(value) for name, value in protos.items() if value.name}
 
 
 def printed(row: Row, opset: int, attributes: dict[str, Any]) -> tuple[str, list[float]]:
@@ -104,7 +106,7 @@ def printed(row: Row, opset: int, attributes: dict[str, Any]) -> tuple[str, list
         module = glowpy.load(model_of(row, opset, known=True, **attributes))
     number = re.compile(r"-?\d+(?:\.\d+)?(?:e[-+]?\d+)?")
     text = print_module(module)
-    return number.sub("#", text), [float(found) for found in number.findall(text)]
+    return number.sub("#", text), [float(digits) for digits in number.findall(text)]
 
 
 @pytest.mark.parametrize("row", ROWS, ids=IDS)

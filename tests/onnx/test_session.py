@@ -42,14 +42,14 @@ def expanding() -> onnx.ModelProto:
 @pytest.fixture
 def compiled(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, ...]]:
     """The shapes of the first input of everything that is compiled."""
-    found: list[tuple[int, ...]] = []
+    shapes: list[tuple[int, ...]] = []
 
     def counting(module: glowpy.Module, *args: Any, **kwargs: Any) -> glowpy.CompiledFunction:
-        found.append(module.placeholders[0].type.shape)
+        shapes.append(module.placeholders[0].type.shape)
         return glowpy.compile(module, *args, **kwargs)
 
     monkeypatch.setattr(session_module, "compile", counting)
-    return found
+    return shapes
 
 
 def make(model: onnx.ModelProto, **options: Any) -> glowpy.InferenceSession:
@@ -58,9 +58,9 @@ def make(model: onnx.ModelProto, **options: Any) -> glowpy.InferenceSession:
 
 def test_inputs_and_outputs_are_described() -> None:
     session = make(symbolic())
-    (found,) = session.get_inputs()
-    assert (found.name, found.type, found.shape) == ("x", "tensor(float)", ["n", 3])
-    assert [each.name for each in session.get_outputs()] == ["y", "z"]
+    (argument,) = session.get_inputs()
+    assert (argument.name, argument.type, argument.shape) == ("x", "tensor(float)", ["n", 3])
+    assert [output.name for output in session.get_outputs()] == ["y", "z"]
 
 
 def test_run_gives_the_outputs_asked_for() -> None:
@@ -68,8 +68,8 @@ def test_run_gives_the_outputs_asked_for() -> None:
     y, z = session.run(None, {"x": X})
     np.testing.assert_array_equal(y, np.maximum(X, 0))
     np.testing.assert_array_equal(z, X + X)
-    found = session.run(["z", "y", "z"], {"x": X})
-    assert [np.array_equal(a, b) for a, b in zip(found, [z, y, z], strict=True)] == [True] * 3
+    results = session.run(["z", "y", "z"], {"x": X})
+    assert [np.array_equal(a, b) for a, b in zip(results, [z, y, z], strict=True)] == [True] * 3
 
 
 def test_each_shape_is_compiled_once(compiled: list[tuple[int, ...]]) -> None:
@@ -173,7 +173,7 @@ def test_initializer_that_is_an_input_is_none() -> None:
     weights = np.ones(3, F32)
     inputs = [info("w", weights), info("x", X)]
     session = make(graph_model(nodes, inputs, [info("y", X)], 13, {"w": weights}))
-    assert [each.name for each in session.get_inputs()] == ["x"]
+    assert [argument.name for argument in session.get_inputs()] == ["x"]
     np.testing.assert_array_equal(session.run(None, {"x": X})[0], X + 1)
 
 
@@ -195,9 +195,9 @@ def test_values_that_shapes_depend_on(compiled: list[tuple[int, ...]]) -> None:
 
 
 def test_load_names_the_inputs_whose_values_it_needs() -> None:
-    with pytest.raises(ValueNeededError, match="'shape' must be known while compiling") as found:
+    with pytest.raises(ValueNeededError, match="'shape' must be known while compiling") as caught:
         glowpy.load(expanding())
-    assert found.value.inputs == ("shape",)
+    assert caught.value.inputs == ("shape",)
     module = glowpy.load(expanding(), values={"shape": np.array([4, 3], np.int64)})
     assert module.main.outputs[0].type.shape == (4, 3)
     assert [p.original for p in module.placeholders] == ["x", "shape", "y"]

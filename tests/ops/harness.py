@@ -140,16 +140,14 @@ def check_row(row: Row, backend: str) -> None:
     """Runs every case of every kind the backend has, and reports all that are wrong."""
     cases = list(row.cases_of(backend))
     assert cases, f"{row} has no cases"
-    complaints = []
+    failures = []
     for case, actual in zip(cases, run(row.cls, cases, backend), strict=True):
         for index, (got, expected) in enumerate(zip(actual, case.expected, strict=True)):
-            complaint = difference(got, expected, case.tolerance)
-            if complaint:
+            mismatch = difference(got, expected, case.tolerance)
+            if mismatch:
                 operands = ", ".join(str(Tensor.of(array).type) for array in case.inputs)
-                complaints.append(
-                    f"{row}({operands}) {dict(case.attrs)} result {index}: {complaint}"
-                )
-    assert not complaints, "\n".join(complaints)
+                failures.append(f"{row}({operands}) {dict(case.attrs)} result {index}: {mismatch}")
+    assert not failures, "\n".join(failures)
 
 
 def run(cls: type[Node], cases: Sequence[Case], backend: str) -> list[list[Array]]:
@@ -261,12 +259,12 @@ def onnx_model(
         for name, array in zip(names, inputs, strict=True)
     ]
     kinds = [values[0].type.tensor_type.elem_type, onnx.TensorProto.INT64]
-    wanted = [
+    result_infos = [
         helper.make_tensor_value_info(name, kind, None)
         for name, kind in zip(results, kinds[:outputs], strict=True)
     ]
     node = helper.make_node(op, names, results, **attrs)
-    graph = helper.make_graph([node], "one", values, wanted)
+    graph = helper.make_graph([node], "one", values, result_infos)
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=10)
 
 

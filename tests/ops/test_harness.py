@@ -54,8 +54,8 @@ TOP = np.finfo(np.float32).max
     ],
 )
 def test_difference(actual: object, expected: object, tolerance: Tolerance, fits: bool) -> None:
-    found = difference(np.asarray(actual), np.asarray(expected), tolerance)
-    assert (found == "") == fits, found
+    mismatch = difference(np.asarray(actual), np.asarray(expected), tolerance)
+    assert (mismatch == "") == fits, mismatch
 
 
 def test_difference_of_shapes() -> None:

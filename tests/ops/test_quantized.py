@@ -247,14 +247,14 @@ def test_quantized_results_stand_for_the_numbers(cls: type[Node], mode: str) -> 
     assert members[-1].per_channel
     if mode == "cpu":  # LLVM takes its time for each shape
         members = [*members[:2], *members[-3:]]
-    complaints = []
+    failures = []
     results = _run(cls, members, backend, constant=mode == "constant")
     for member, got, floats in zip(members, results, _expected(cls, members), strict=True):
         for elements, type, expected in zip(got, member.results, floats, strict=True):
             numbers = _limited(expected, type)
             if not np.array_equal(_numbers(elements, type), numbers):
-                complaints.append(f"{member}: expected {numbers}, got {elements} of {type}")
-    assert not complaints, "\n".join(complaints)
+                failures.append(f"{member}: expected {numbers}, got {elements} of {type}")
+    assert not failures, "\n".join(failures)
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

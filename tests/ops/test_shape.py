@@ -49,7 +49,7 @@ def _transpose(kind: ElemKind) -> Iterator[Case]:
 
 
 def _reshape(kind: ElemKind) -> Iterator[Case]:
-    for shape, wanted in [
+    for shape, target in [
         ((6,), (2, 3)),
         ((), (1, 1)),
         ((2, 3, 5), (30,)),
@@ -57,11 +57,11 @@ def _reshape(kind: ElemKind) -> Iterator[Case]:
         ((4, 3, 2), (2, 2, 1, 3, 2)),
     ]:
         x = _numbered(kind, shape)
-        yield Case([x], [x.reshape(wanted)], result_type=Type(kind, wanted))
+        yield Case([x], [x.reshape(target)], result_type=Type(kind, target))
 
 
 def _broadcast(kind: ElemKind) -> Iterator[Case]:
-    for shape, wanted in [
+    for shape, target in [
         ((), ()),
         ((1,), (7,)),
         ((3, 1), (3, 17)),
@@ -70,7 +70,7 @@ def _broadcast(kind: ElemKind) -> Iterator[Case]:
         ((1, 2, 1, 1, 3, 1, 1, 2), (2, 2, 3, 1, 3, 2, 1, 2)),
     ]:
         x = _numbered(kind, shape)
-        yield Case([x], [np.broadcast_to(x, wanted)], result_type=Type(kind, wanted))
+        yield Case([x], [np.broadcast_to(x, target)], result_type=Type(kind, target))
 
 
 def _splat(kind: ElemKind) -> Iterator[Case]:

@@ -113,8 +113,8 @@ def measure(workshop: Workshop, cache: Path, tests: Sequence[str]) -> Reach:
     Coverage(config_file=str(settings)).combine([str(tree.scratch)])
     folder.mkdir(parents=True)
     shutil.copyfile(data, folder / "coverage")
-    found = {"root": str(tree.root), "seconds": log.seconds, "failed": log.failed}
-    facts.write_text(json.dumps(found), encoding="utf-8")
+    summary = {"root": str(tree.root), "seconds": log.seconds, "failed": log.failed}
+    facts.write_text(json.dumps(summary), encoding="utf-8")
     _forget_old(cache)
     return Reach(str(tree.root), folder / "coverage", log.seconds, log.failed)
 
