@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import islice
 from typing import TypeVar
@@ -274,12 +274,21 @@ class Function(Builder):
     @contextmanager
     def replacing(self, node: Node) -> Iterator[None]:
         """Gives nodes created inside the `with` the location and the predicate of `node`, which they replace."""
-        before = self._loc, self._predicate
-        self._loc, self._predicate = node.loc, node.predicate
-        try:
+        with self.replacing_each() as replacing:
+            replacing(node)
             yield
+
+    @contextmanager
+    def replacing_each(self) -> Iterator[Callable[[Node], None]]:
+        """Like `replacing` for one node after the other: each begins when what the `with` gives is called with it."""
+        before = self._loc, self._predicate
+        try:
+            yield self._replace_next
         finally:
             self._loc, self._predicate = before
+
+    def _replace_next(self, node: Node) -> None:
+        self._loc, self._predicate = node.loc, node.predicate
 
     def predicated(self, node: N, predicate: Operand) -> N:
         """Gives `node` a predicate; returns the node."""

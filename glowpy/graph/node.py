@@ -268,11 +268,14 @@ class Node:
 
     def structural_key(self) -> Hashable:
         """Equal for two nodes iff they compute the same; names do not matter."""
-        operands = tuple((index, id(value)) for index, value in self.operands())
+        operands = [id(value) for value in self._inputs]
+        if self.has(Trait.COMMUTATIVE):
+            operands[:2] = sorted(operands[:2])
         return (
             type(self),
             print_attrs(self.attrs),
-            operands,
+            tuple(operands),
+            id(self._predicate),
             tuple(r.type for r in self.results),
         )
 

@@ -119,6 +119,7 @@ class Rewriter:
         self._pending: set[Node] = set()
         self._why = Why()
         self._refusals: dict[tuple[Node, int], list[str]] = {}
+        self._budget = 0
         self.tried = [0] * len(owners)
         self.applied = [0] * len(owners)
         self.seconds = [0.0] * len(owners)
@@ -130,22 +131,20 @@ class Rewriter:
         """
         f, stack, pending = self._f, self._stack, self._pending
         self._push(f.topological())
-        limit = _LIMIT * (f.num_nodes + 1)
-        now = self._clock()
-        while stack:
-            node = stack.pop()
-            pending.remove(node)
-            if node not in f:
-                continue
-            rules = self._rules.get(type(node))
-            if rules is None:
-                rules = self._rules_for(type(node))
-            if rules and self._visit(node, rules, now):
-                limit -= 1
-                if limit < 0:
-                    raise InternalError(f"@{f.name}: rewriting does not end at %{node.name}")
-            if rules:
-                now = self._clock()
+        self._budget = _LIMIT * (f.num_nodes + 1)
+        with f.replacing_each() as replacing:
+            now = self._clock()
+            while stack:
+                node = stack.pop()
+                pending.remove(node)
+                if node not in f:
+                    continue
+                rules = self._rules.get(type(node))
+                if rules is None:
+                    rules = self._rules_for(type(node))
+                if rules:
+                    replacing(node)
+                    now = self._visit(node, rules, now)
         return any(self.applied)
 
     @property
@@ -168,29 +167,26 @@ class Rewriter:
         self._rules[cls] = chosen
         return chosen
 
-    def _visit(self, node: Node, rules: list[_Bound], start: float) -> bool:
-        """Tries `rules` in order and applies the first that fits; says whether one did."""
+    def _visit(self, node: Node, rules: list[_Bound], now: float) -> float:
+        """Tries `rules` in order and applies the first that fits; returns the time when that is done."""
         f, why = self._f, self._why
-        nodes, constants = f.num_nodes, f.module.num_constants
-        with f.replacing(node):
-            for position, (index, owner, function) in enumerate(rules):
-                replacement = function(owner, f, node, why)
-                self.tried[index] += 1
-                if why.reasons or self._refusals:
-                    self._note(node, position)
-                if replacement is not None:
-                    self._apply(node, value_of(replacement), f.newest(f.num_nodes - nodes))
-                    self.applied[index] += 1
-                    self.seconds[index] += self._clock() - start
-                    return True
-                if (nodes, constants) != (f.num_nodes, f.module.num_constants):
-                    raise InternalError(
-                        f"%{node.name}: a rule of {owner} changed the graph and then refused"
-                    )
-                now = self._clock()
-                self.seconds[index] += now - start
-                start = now
-        return False
+        before = f.num_nodes, f.module.num_constants
+        for position, (index, owner, function) in enumerate(rules):
+            replacement = function(owner, f, node, why)
+            self.tried[index] += 1
+            if why.reasons or self._refusals:
+                self._note(node, position)
+            if replacement is not None:
+                self._apply(node, value_of(replacement), f.newest(f.num_nodes - before[0]))
+                self.applied[index] += 1
+            start, now = now, self._clock()
+            self.seconds[index] += now - start
+            if replacement is not None:
+                return now
+        if before != (f.num_nodes, f.module.num_constants):
+            owners = ", ".join(dict.fromkeys(type(owner).__name__ for _, owner, _ in rules))
+            raise InternalError(f"%{node.name}: a rule of {owners} changed the graph and refused")
+        return now
 
     def _note(self, node: Node, position: int) -> None:
         """Keeps what the rule said on its last visit only."""
@@ -201,6 +197,9 @@ class Rewriter:
 
     def _apply(self, node: Node, replacement: NodeValue, created: list[Node]) -> None:
         f, users = self._f, node.result.users
+        self._budget -= 1
+        if self._budget < 0:
+            raise InternalError(f"@{f.name}: rewriting does not end at %{node.name}")
         changed = [*created, *users]
         if replacement.producer is node:
             changed.append(node)

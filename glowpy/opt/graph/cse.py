@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from glowpy.core.schema import Trait
+from glowpy.core.tensor import Array
 from glowpy.graph.function import Function
 from glowpy.graph.node import Constant, Node, NodeValue
 from glowpy.passes import GraphPass, PassContext
@@ -37,14 +38,19 @@ class CsePass(GraphPass):
     name: ClassVar[str] = "cse"
 
     def run(self, f: Function, ctx: PassContext) -> bool:
-        """One walk in topological order, with a table of what was met before. Linear time."""
+        """One walk in topological order, with tables of what was met before. Linear time."""
         del ctx
         changed = _merge_constants(f)
-        met: dict[Hashable, Node] = {}
+        firsts: dict[Hashable, Node] = {}
+        exact: dict[Hashable, Node] = {}
         for node in f.topological():
             if node.has(Trait.SIDE_EFFECT):
                 continue
-            first = met.setdefault(_key(node), node)
+            candidate = firsts.setdefault(_operands(node), node)
+            if candidate is node:
+                continue
+            exact.setdefault(candidate.structural_key(), candidate)
+            first = exact.setdefault(node.structural_key(), node)
             if first is node:
                 continue
             for mine, other in zip(node.results, first.results, strict=True):
@@ -54,12 +60,12 @@ class CsePass(GraphPass):
         return changed
 
 
-def _key(node: Node) -> Hashable:
-    if not node.has(Trait.COMMUTATIVE):
-        return node.structural_key()
-    operands = [id(value) for value in node.inputs]
-    operands[:2] = sorted(operands[:2])
-    return (type(node), tuple(operands), id(node.predicate), tuple(r.type for r in node.results))
+def _operands(node: Node) -> tuple[object, ...]:
+    """Equal for nodes that may compute the same; most nodes are alone with theirs."""
+    operands: list[object] = list(node.operand_values)
+    if node.has(Trait.COMMUTATIVE):
+        operands[:2] = sorted(operands[:2], key=id)
+    return (type(node), *operands)
 
 
 def _merge_constants(f: Function) -> bool:
@@ -67,7 +73,7 @@ def _merge_constants(f: Function) -> bool:
     alike: dict[Hashable, list[Constant]] = {}
     for constant in f.constants:
         if constant.has_elements:
-            alike.setdefault((constant.type, _ends(constant)), []).append(constant)
+            alike.setdefault((constant.type, *_ends(constant.array)), []).append(constant)
     changed = False
     for group in alike.values():
         if len(group) == 1:
@@ -82,6 +88,5 @@ def _merge_constants(f: Function) -> bool:
     return changed
 
 
-def _ends(constant: Constant) -> bytes:
-    flat = constant.array.flat
-    return bytes(flat[0].tobytes() + flat[-1].tobytes()) if constant.array.size else b""
+def _ends(array: Array) -> tuple[str, ...]:
+    return (str(array.item(0)), str(array.item(-1))) if array.size else ()

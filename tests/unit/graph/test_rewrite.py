@@ -215,7 +215,7 @@ class HalfPass(RewritePass):
 def test_a_rule_that_refuses_must_have_changed_nothing(f: Function, constant: bool) -> None:
     saved(f, chain(f, 1))
     with pytest.raises(
-        InternalError, match=r"%e: a rule of HalfPass.* changed the graph and then refused"
+        InternalError, match=r"%e: a rule of HalfPass changed the graph and refused"
     ):
         HalfPass(constant).run(f, PassContext(evaluate))
 
