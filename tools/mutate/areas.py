@@ -9,7 +9,7 @@ from tools.mutate.mutant import MutationError
 __all__ = ["AREAS", "area_files"]
 
 AREAS: dict[str, tuple[str, ...]] = {
-    "graph passes": ("glowpy/opt/graph/*.py", "glowpy/passes.py"),
+    "graph passes": ("glowpy/opt/graph/*.py", "glowpy/graph/rewrite.py", "glowpy/passes.py"),
     "IR passes": ("glowpy/opt/ir/*.py", "glowpy/opt/boxes.py"),
     "stages": ("glowpy/lower.py", "glowpy/schedule.py", "glowpy/irgen.py", "glowpy/recipe.py"),
     "memory": ("glowpy/memory.py", "glowpy/ir/liveness.py", "glowpy/ir/plan.py"),
