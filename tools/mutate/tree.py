@@ -13,8 +13,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tools.mutate.mutant import MutationError
+from tools.mutate.plugin import CONTEXT_VARIABLE
 
 __all__ = ["Tree", "Workshop", "tree_files"]
+
+
+_OURS = ("COVERAGE_PROCESS_START", CONTEXT_VARIABLE)
 
 
 def tree_files(root: Path) -> list[Path]:
@@ -143,8 +147,10 @@ class Workshop:
 
     def _environment(self, tree: Tree) -> dict[str, str]:
         zig_cache = str(self._folder / "zig")
+        # A run of mutants may be a test of a run that measures.
+        inherited = {name: value for name, value in os.environ.items() if name not in _OURS}
         return {
-            **os.environ,
+            **inherited,
             "PYTHONPATH": str(tree.root),
             "PYTHONHASHSEED": "0",
             "TMPDIR": str(tree.scratch),
