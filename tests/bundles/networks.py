@@ -78,8 +78,8 @@ def network(name: str) -> Module:
 
 def make(folder: Path, target: str = "", name: str = "mlp", **options: object) -> Bundle:
     """A bundle of a network called `net`."""
-    how = BundleOptions("net", **options)  # type: ignore[arg-type]
-    return bundle(network(name), folder, how, CpuBackend(CpuOptions(target)))
+    settings = BundleOptions("net", **options)  # type: ignore[arg-type]
+    return bundle(network(name), folder, settings, CpuBackend(CpuOptions(target)))
 
 
 def need(*programs: str) -> None:

@@ -83,9 +83,11 @@ def test_selftest_notices_other_weights(tmp_path: Path) -> None:
     assert command(tmp_path, *build).returncode == 0
     assert command(tmp_path, "./harness").returncode == 0
     code_file = tmp_path / "net.o"
-    bias = next(each for each in network("mlp").constants if each.name == "bias").array.tobytes()
-    before, found, after = code_file.read_bytes().partition(bias)
-    assert found
+    bias = next(
+        constant for constant in network("mlp").constants if constant.name == "bias"
+    ).array.tobytes()
+    before, middle, after = code_file.read_bytes().partition(bias)
+    assert middle
     code_file.write_bytes(before + bytes(byte ^ 0xC0 for byte in bias) + after)
     assert command(tmp_path, *build).returncode == 0
     assert command(tmp_path, "./harness").returncode == 5

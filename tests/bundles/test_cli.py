@@ -41,13 +41,13 @@ def test_json(model: Path, tmp_path: Path) -> None:
     status, printed, _ = glow(
         "bundle", model, "-o", tmp_path / "out", "--json", "--cpu", "x86-64-v2"
     )
-    made = json.loads(printed)
+    report = json.loads(printed)
     assert status == 0
-    assert set(made["files"]) == names(tmp_path / "out")
-    assert made["target"]["cpu"] == "x86-64-v2"
-    assert made["sizes"]["mutable"] == 128
-    assert made["sizes"]["flash"] == sum(
-        made["sizes"][part] for part in ("text", "rodata", "weights")
+    assert set(report["files"]) == names(tmp_path / "out")
+    assert report["target"]["cpu"] == "x86-64-v2"
+    assert report["sizes"]["mutable"] == 128
+    assert report["sizes"]["flash"] == sum(
+        report["sizes"][part] for part in ("text", "rodata", "weights")
     )
 
 
@@ -153,24 +153,24 @@ def test_check(model: Path, tmp_path: Path) -> None:
     model.write_text(model.read_text().replace("f32[8]", "f32[9]"))
     status, printed, _ = glow("bundle", model, "--check", out, "--json")
     assert status == 1
-    found = json.loads(printed)
-    assert not found["up_to_date"]
-    assert ["the model" in reason for reason in found["reasons"]] == [True]
+    report = json.loads(printed)
+    assert not report["up_to_date"]
+    assert ["the model" in reason for reason in report["reasons"]] == [True]
 
 
 def test_several_networks_share_weights(tmp_path: Path) -> None:
     need("cc")
-    made = bundle(
+    both = bundle(
         {"a": mlp(1), "b": mlp(2)}, tmp_path / "both", BundleOptions("both", api="dynamic")
     )
     alone = bundle(mlp(1), tmp_path / "one", BundleOptions("one"))
-    assert made.report is not None
+    assert both.report is not None
     assert alone.report is not None
-    assert alone.report.weights < made.report.weights < 2 * alone.report.weights
-    assert made.report.arena == alone.report.arena
-    found = verify_bundle(tmp_path / "both")
-    assert found.passed
-    assert {(each.network, each.output) for each in found.checks} == {
+    assert alone.report.weights < both.report.weights < 2 * alone.report.weights
+    assert both.report.arena == alone.report.arena
+    verification = verify_bundle(tmp_path / "both")
+    assert verification.passed
+    assert {(check.network, check.output) for check in verification.checks} == {
         (network, output) for network in ("both_a", "both_b") for output in ("scores", "y")
     }
 

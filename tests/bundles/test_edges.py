@@ -60,9 +60,9 @@ def test_programs_of_odd_networks(make: object, tmp_path: Path) -> None:
     need("cc")
     options = BundleOptions("net", weights="embedded", selftest=1, guard=True, api="dynamic")
     bundle(make(), tmp_path, options)  # type: ignore[operator]
-    found = verify_bundle(tmp_path)
-    assert found.passed
-    assert found.selftest
+    verification = verify_bundle(tmp_path)
+    assert verification.passed
+    assert verification.selftest
 
 
 def negated() -> Module:
@@ -78,8 +78,8 @@ def negated() -> Module:
 @pytest.mark.parametrize("guard", [True, False])
 def test_areas_of_a_network_without_activations(guard: bool, tmp_path: Path) -> None:
     """An area without a byte may be NULL; the guard makes one of nothing but canaries."""
-    made = bundle(negated(), tmp_path, BundleOptions("net", emit="shared", guard=guard))
-    library = ctypes.CDLL(str(tmp_path / next(file for file in made.files if ".so" in file)))
+    result = bundle(negated(), tmp_path, BundleOptions("net", emit="shared", guard=guard))
+    library = ctypes.CDLL(str(tmp_path / next(file for file in result.files if ".so" in file)))
     sizes = json.loads((tmp_path / "net.json").read_text(encoding="utf-8"))["areas"]
     assert sizes["activations"] == (128 if guard else 0)
     mutable, arena = aligned_array(128), aligned_array(256)

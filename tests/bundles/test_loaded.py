@@ -62,24 +62,24 @@ def inputs(seed: int = 0) -> dict[str, Array]:
 
 def check_mlp(bundle: LoadedBundle, module: Module, seed: int = 0) -> None:
     expected = glowpy.compile(module, "interpreter")(inputs(seed))
-    found = bundle(inputs(seed))
-    assert list(found) == ["hidden", "picked"]
+    outputs = bundle(inputs(seed))
+    assert list(outputs) == ["hidden", "picked"]
     for name, array in expected.items():
-        np.testing.assert_allclose(found[name], array, rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(outputs[name], array, rtol=1e-5, atol=1e-6)
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A bundle with its weights in a file. Not to be changed."""
-    folder = tmp_path_factory.mktemp("made")
+    folder = tmp_path_factory.mktemp("original")
     glowpy.bundle(mlp(), folder, BundleOptions("mlp", emit="shared"))
     return folder
 
 
 @pytest.fixture
-def copy(made: Path, tmp_path: Path) -> Path:
+def copy(original: Path, tmp_path: Path) -> Path:
     """The same, to be damaged."""
-    return Path(shutil.copytree(made, tmp_path / "copy"))
+    return Path(shutil.copytree(original, tmp_path / "copy"))
 
 
 def edit(folder: Path, change: Callable[[dict[str, Any]], object]) -> None:
@@ -117,10 +117,10 @@ def test_bundles_compute_what_the_interpreter_does(weights: WeightsPlace, tmp_pa
     check_mlp(bundle, mlp(), seed=2)
 
 
-def test_neither_llvm_nor_onnx_is_imported(made: Path) -> None:
+def test_neither_llvm_nor_onnx_is_imported(original: Path) -> None:
     code = (
         "import sys, glowpy, numpy as np\n"
-        f"bundle = glowpy.load_bundle({str(made)!r})\n"
+        f"bundle = glowpy.load_bundle({str(original)!r})\n"
         "bundle({'x': np.ones((6, 8), np.float32), 'rows': np.zeros(3, np.int64)})\n"
         "print(*sorted(m for m in sys.modules if m.split('.')[0] in ('llvmlite', 'onnx')"
         " or m.startswith(('glowpy.ops', 'glowpy.engine', 'glowpy.backends.cpu.codegen'))))"
@@ -132,8 +132,8 @@ def test_neither_llvm_nor_onnx_is_imported(made: Path) -> None:
     assert done.stdout.strip() == ""
 
 
-def test_wrong_arrays_are_refused_as_compiled_functions_do(made: Path) -> None:
-    compiled, bundle = glowpy.compile(mlp()), load_bundle(made)
+def test_wrong_arrays_are_refused_as_compiled_functions_do(original: Path) -> None:
+    compiled, bundle = glowpy.compile(mlp()), load_bundle(original)
     good = inputs()
     cases: list[dict[str, Array]] = [
         {"x": good["x"]},
@@ -143,32 +143,32 @@ def test_wrong_arrays_are_refused_as_compiled_functions_do(made: Path) -> None:
         {**good, "rows": good["rows"].astype(np.int32)},
     ]
     for case in cases:
-        with pytest.raises(UserError) as wanted:
+        with pytest.raises(UserError) as expected:
             compiled(case)
-        with pytest.raises(UserError) as found:
+        with pytest.raises(UserError) as caught:
             bundle(case)
-        assert str(found.value) == str(wanted.value)
+        assert str(caught.value) == str(expected.value)
     check_mlp(bundle, mlp())
 
 
-def test_instances_bind_arrays_of_the_caller(made: Path) -> None:
-    bundle = load_bundle(made)
-    instance, given = bundle.instance(), inputs(3)
+def test_instances_bind_arrays_of_the_caller(original: Path) -> None:
+    bundle = load_bundle(original)
+    instance, arrays = bundle.instance(), inputs(3)
     result = np.zeros((3, 5), np.float32)
-    instance.bind("x", given["x"])
-    instance["rows"][:] = given["rows"]
+    instance.bind("x", arrays["x"])
+    instance["rows"][:] = arrays["rows"]
     instance.bind("picked", result)
     instance.run()
-    np.testing.assert_array_equal(result, bundle(given)["picked"])
+    np.testing.assert_array_equal(result, bundle(arrays)["picked"])
     assert result.any()
 
 
-def test_threads_have_memory_of_their_own(made: Path) -> None:
-    bundle = load_bundle(made)
+def test_threads_have_memory_of_their_own(original: Path) -> None:
+    bundle = load_bundle(original)
     expected = [bundle(inputs(seed))["hidden"] for seed in range(24)]
     with ThreadPoolExecutor(4) as pool:
-        found = list(pool.map(lambda seed: bundle(inputs(seed))["hidden"], range(24)))
-    for one, other in zip(expected, found, strict=True):
+        results = list(pool.map(lambda seed: bundle(inputs(seed))["hidden"], range(24)))
+    for one, other in zip(expected, results, strict=True):
         np.testing.assert_array_equal(one, other)
 
 
@@ -205,8 +205,8 @@ def test_a_placeholder_can_be_input_and_output(tmp_path: Path) -> None:
     f.create_save("save", f.create_add("sum", state, state), state)
     glowpy.bundle(module, tmp_path, BundleOptions("twice", emit="shared"))
     bundle = load_bundle(tmp_path)
-    found = bundle({"state": np.array([1, 2, 3], np.float32)})
-    np.testing.assert_array_equal(found["state"], [2, 4, 6])
+    outputs = bundle({"state": np.array([1, 2, 3], np.float32)})
+    np.testing.assert_array_equal(outputs["state"], [2, 4, 6])
 
 
 @pytest.mark.parametrize("type", ["f32[]", "f32[0x3]", "bf16[5]", "bool[7]", "i8[3]"])
@@ -216,18 +216,18 @@ def test_networks_without_weights_of_every_shape(type: str, tmp_path: Path) -> N
     f = module.create_function("main")
     f.create_save("save", x, module.create_placeholder("y", x.type))
     glowpy.bundle(module, tmp_path, BundleOptions("same", emit="shared"))
-    given = np.ones(x.type.shape, x.type.kind.dtype)
-    found = load_bundle(tmp_path)({"x": given})["y"]
-    assert found.dtype == given.dtype
-    np.testing.assert_array_equal(found, given)
+    array = np.ones(x.type.shape, x.type.kind.dtype)
+    result = load_bundle(tmp_path)({"x": array})["y"]
+    assert result.dtype == array.dtype
+    np.testing.assert_array_equal(result, array)
 
 
-def test_a_selftest_runs_if_there_is_one(made: Path, tmp_path: Path) -> None:
+def test_a_selftest_runs_if_there_is_one(original: Path, tmp_path: Path) -> None:
     options = BundleOptions("mlp", emit="shared", weights="embedded", selftest=2)
     glowpy.bundle(mlp(), tmp_path, options)
     load_bundle(tmp_path).selftest()
     with pytest.raises(UserError, match="no self-test"):
-        load_bundle(made).selftest()
+        load_bundle(original).selftest()
 
 
 def test_a_bundle_made_again_in_its_folder_is_loaded_anew(tmp_path: Path) -> None:
@@ -270,8 +270,8 @@ def test_corrupted_embedded_weights(tmp_path: Path) -> None:
     fails(tmp_path, "the constants are not this network's weights", "bundle the model again")
 
 
-def test_a_status_becomes_an_error_with_its_meaning(made: Path) -> None:
-    (network,) = load_bundle(made).networks.values()
+def test_a_status_becomes_an_error_with_its_meaning(original: Path) -> None:
+    (network,) = load_bundle(original).networks.values()
     instance = network.instance()
     arrays = {port.placeholder: instance[port.name] for port in network.input_ports}
     arrays |= {port.placeholder: instance[port.name] for port in network.output_ports}
@@ -280,21 +280,21 @@ def test_a_status_becomes_an_error_with_its_meaning(made: Path) -> None:
         network.execute(arrays, arena[4:])
 
 
-def test_a_folder_holds_one_bundle(made: Path, copy: Path) -> None:
+def test_a_folder_holds_one_bundle(original: Path, copy: Path) -> None:
     module = Module()
     scaled(module, "main", 4)
     with pytest.raises(UserError, match="the folder holds the bundle mlp"):
         glowpy.bundle(module, copy, BundleOptions("other", emit="shared"))
     check_mlp(load_bundle(copy), mlp())
-    (copy / "other.json").write_bytes((made / "mlp.json").read_bytes())
+    (copy / "other.json").write_bytes((original / "mlp.json").read_bytes())
     with pytest.raises(LoadError, match="expected one bundle, got mlp, other"):
         load_bundle(copy)
 
 
 def test_a_new_bundle_leaves_nothing_of_the_old_one(copy: Path) -> None:
     (copy / "notes.txt").write_text("mine")
-    made = glowpy.bundle(mlp(), copy, BundleOptions("mlp", weights="embedded"))
-    assert {path.name for path in copy.iterdir()} == {*made.files, "notes.txt"}
+    result = glowpy.bundle(mlp(), copy, BundleOptions("mlp", weights="embedded"))
+    assert {path.name for path in copy.iterdir()} == {*result.files, "notes.txt"}
 
 
 def fails(folder: Path, message: str, note: str = "", error: type[UserError] = LoadError) -> None:

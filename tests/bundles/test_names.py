@@ -42,9 +42,9 @@ def test_inputs_and_outputs_whose_macros_would_be_the_same(
 ) -> None:
     need("cc")
     bundle(through(*names), tmp_path, BundleOptions("net"))
-    found = verify_bundle(tmp_path)
-    assert found.passed
-    assert {each.output for each in found.checks} == {y for _, y in names}
+    verification = verify_bundle(tmp_path)
+    assert verification.passed
+    assert {check.output for check in verification.checks} == {y for _, y in names}
 
 
 def test_networks_whose_macros_would_be_the_same(tmp_path: Path) -> None:
@@ -77,8 +77,8 @@ def test_names_a_bundle_cannot_have(name: str) -> None:
 
 
 def test_every_name_in_the_example_is_one_a_bundle_cannot_have(tmp_path: Path) -> None:
-    made = bundle(mlp(), tmp_path, BundleOptions("zzz", weights="embedded", selftest=1), HERE)
-    assert "main.c" in made.files
+    result = bundle(mlp(), tmp_path, BundleOptions("zzz", weights="embedded", selftest=1), HERE)
+    assert "main.c" in result.files
     text = re.sub(
         r"""/\*.*?\*/|"[^"\n]*"|'.'""", " ", (tmp_path / "main.c").read_text(), flags=re.DOTALL
     )

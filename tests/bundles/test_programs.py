@@ -28,13 +28,13 @@ first_use_of_zig = pytest.mark.timeout(600)
 """Zig compiles the C library of a target when it is first asked for it."""
 
 
-def check(found: Verification, networks: int, builds: set[str]) -> None:
-    assert found.passed, found.checks
-    assert {each.network for each in found.checks} == (
+def check(verification: Verification, networks: int, builds: set[str]) -> None:
+    assert verification.passed, verification.checks
+    assert {output.network for output in verification.checks} == (
         {"net"} if networks == 1 else {f"net_{i}" for i in range(networks)}
     )
-    assert builds <= set(found.seconds)
-    assert all(each.scale > 1e-3 for each in found.checks), "outputs that say nothing"
+    assert builds <= set(verification.seconds)
+    assert all(output.scale > 1e-3 for output in verification.checks), "outputs that say nothing"
 
 
 @NATIVE
@@ -67,8 +67,8 @@ def test_native(name: str, api: str, tmp_path: Path) -> None:
 )
 def test_every_kind(options: dict[str, Any], machine: dict[str, Any], tmp_path: Path) -> None:
     need("cc")
-    how = CpuBackend(CpuOptions(target="x86-64-v2", **machine))
-    bundle(network("mlp"), tmp_path, BundleOptions("net", **options), how)
+    backend = CpuBackend(CpuOptions(target="x86-64-v2", **machine))
+    bundle(network("mlp"), tmp_path, BundleOptions("net", **options), backend)
     check(verify_bundle(tmp_path), 1, {"cc"})
 
 
@@ -78,9 +78,9 @@ def test_every_kind(options: dict[str, Any], machine: dict[str, Any], tmp_path: 
 def test_under_qemu(target: str, name: str, tmp_path: Path) -> None:
     need(QEMU[target])
     make(tmp_path, target, name, weights="embedded", selftest=1)
-    found = verify_bundle(tmp_path)
-    check(found, 1, {"zig cc"})
-    assert found.selftest
+    verification = verify_bundle(tmp_path)
+    check(verification, 1, {"zig cc"})
+    assert verification.selftest
     assert undefined(tmp_path) <= LIBRARY
 
 
@@ -99,11 +99,11 @@ def test_resnet50_under_qemu(target: str, tmp_path: Path) -> None:
 )
 def test_under_node(target: str, name: str, tmp_path: Path) -> None:
     need("node")
-    made = make(tmp_path, target, name, weights="embedded", selftest=1)
+    result = make(tmp_path, target, name, weights="embedded", selftest=1)
     check(verify_bundle(tmp_path), 1, {"zig cc"})
-    assert made.report is not None
-    assert made.report.weights < made.report.flash < (tmp_path / "net.o").stat().st_size
-    assert made.report.instructions[0].text < made.report.text
+    assert result.report is not None
+    assert result.report.weights < result.report.flash < (tmp_path / "net.o").stat().st_size
+    assert result.report.instructions[0].text < result.report.text
 
 
 @pytest.mark.slow
@@ -126,9 +126,9 @@ def test_microcontrollers_need_no_floating_point_library(
 
 def test_without_floating_point_the_compilers_library_computes(tmp_path: Path) -> None:
     make(tmp_path, "esp32-c3")
-    wanted = undefined(tmp_path) - LIBRARY
-    assert "__addsf3" in wanted
+    symbols = undefined(tmp_path) - LIBRARY
+    assert "__addsf3" in symbols
     assert all(
         (symbol.startswith("__") and symbol.endswith("2")) or symbol.endswith("3")
-        for symbol in wanted
+        for symbol in symbols
     )

@@ -97,17 +97,17 @@ def test_shared_bundles_have_equal_bytes(search: str, tmp_path: Path) -> None:
 def test_bundles_and_machine_code_need_no_compiler(tmp_path: Path) -> None:
     LIBJIT.bitcode(CpuBackend().target.variant)  # what a wheel brings
     assert run(ALONE, tmp_path / "alone", PATH="") == "no linker"
-    made = contents(tmp_path / "alone" / "out")
-    assert {"file/net.o", "file/net.weights.bin", "embedded/net.o", "lib/libnet.a"} <= set(made)
+    files = contents(tmp_path / "alone" / "out")
+    assert {"file/net.o", "file/net.weights.bin", "embedded/net.o", "lib/libnet.a"} <= set(files)
 
 
 def model(extra: float = 1.0) -> Module:
     """The module that the programs define."""
     names: dict[str, object] = {}
     exec(MODEL, names)
-    found = names["model"](extra)  # type: ignore[operator]
-    assert isinstance(found, Module)
-    return found
+    module = names["model"](extra)  # type: ignore[operator]
+    assert isinstance(module, Module)
+    return module
 
 
 def test_the_fingerprint_is_in_the_manifest(tmp_path: Path) -> None:

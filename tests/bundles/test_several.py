@@ -73,8 +73,8 @@ def test_each_network_computes_what_it_does_alone(order: tuple[str, ...], tmp_pa
     for name in (*order, *order):
         alone = glowpy.compile(NETWORKS[name](), "interpreter")
         inputs = random_inputs(alone.input_ports, 3)
-        found, expected = loaded.networks[f"net_{name}"](inputs), alone(inputs)
-        np.testing.assert_allclose(found["y"], expected["y"], rtol=1e-5, err_msg=name)
+        outputs, expected = loaded.networks[f"net_{name}"](inputs), alone(inputs)
+        np.testing.assert_allclose(outputs["y"], expected["y"], rtol=1e-5, err_msg=name)
 
 
 def test_areas_are_those_of_the_largest_network(tmp_path: Path) -> None:
@@ -88,21 +88,21 @@ def test_areas_are_those_of_the_largest_network(tmp_path: Path) -> None:
     for order in list(permutations(NETWORKS))[1::4]:
         folder = tmp_path / "-".join(order)
         make(order, folder)
-        found = macros(folder)
+        combined = macros(folder)
         for area in ("MUTABLE", "ACTIVATIONS"):
-            assert found[area] == max(size[area] for size in sizes.values()), (order, area)
+            assert combined[area] == max(size[area] for size in sizes.values()), (order, area)
 
 
 def macros(folder: Path) -> dict[str, int]:
     """The sizes of the areas in the header; those in the manifest are the same."""
     header = (folder / "net.h").read_text(encoding="utf-8")
     areas: dict[str, int] = json.loads((folder / "net.json").read_text(encoding="utf-8"))["areas"]
-    found = {}
+    sizes = {}
     for area in ("CONSTANTS", "MUTABLE", "ACTIVATIONS"):
         (size,) = re.findall(rf"#define NET_{area}_SIZE (\d+)", header)
-        found[area] = int(size)
+        sizes[area] = int(size)
         assert areas[area.lower()] == int(size)
-    return found
+    return sizes
 
 
 def test_constants_are_aligned_listed_and_stored_once(tmp_path: Path) -> None:
@@ -115,9 +115,9 @@ def test_constants_are_aligned_listed_and_stored_once(tmp_path: Path) -> None:
     for line in lines:
         place, _, first = line.partition(": ")
         offset, size, type, name = place.split()
-        found = stored(weights, int(offset), type)
-        assert found.nbytes == int(size)
-        assert [float(item) for item in first.split()] == found.reshape(-1)[:6].tolist()
+        array = stored(weights, int(offset), type)
+        assert array.nbytes == int(size)
+        assert [float(item) for item in first.split()] == array.reshape(-1)[:6].tolist()
         places.append((int(offset), int(size), name))
     assert [offset % ALIGNMENT for offset, _, _ in places] == [0] * len(places)
     assert all(start + size <= end for (start, size, _), (end, _, _) in pairwise(places))

@@ -51,9 +51,9 @@ int main(void) {
 
 
 def report(folder: Path, target: str, name: str = "mlp") -> SizeReport:
-    found = make(folder, target, name, weights="embedded").report
-    assert found is not None
-    return found
+    sizes = make(folder, target, name, weights="embedded").report
+    assert sizes is not None
+    return sizes
 
 
 @NATIVE
@@ -74,14 +74,16 @@ def test_the_stack_is_used_as_far_as_reported(target: str, name: str, tmp_path: 
 @NATIVE
 def test_code_is_as_large_as_nm_says(tmp_path: Path) -> None:
     need("nm")
-    found = report(tmp_path, "x86-64-v2")
+    size_report = report(tmp_path, "x86-64-v2")
     lines = command(tmp_path, "nm", "-S", "net.o").stdout.splitlines()
     sizes = {line.split()[3]: int(line.split()[1], 16) for line in lines if len(line.split()) == 4}
-    assert found.weights == sizes["net_constants"]
-    for each in found.instructions:
-        assert sizes[f"net.{each.name}"] == each.text
-    code = sum(sizes[f"net.{each.name}"] for each in found.instructions)
-    assert code < found.text < code + sizes["net"] + sizes["net_check_weights"] + 16 * len(sizes)
+    assert size_report.weights == sizes["net_constants"]
+    for instruction in size_report.instructions:
+        assert sizes[f"net.{instruction.name}"] == instruction.text
+    code = sum(sizes[f"net.{instruction.name}"] for instruction in size_report.instructions)
+    assert (
+        code < size_report.text < code + sizes["net"] + sizes["net_check_weights"] + 16 * len(sizes)
+    )
 
 
 @pytest.mark.parametrize(

@@ -24,12 +24,12 @@ def resolved(target: str = "x86_64-linux-gnu", **options: str) -> CpuTarget:
 
 @pytest.mark.parametrize("name", list(PRESETS))
 def test_every_preset_is_a_target(name: str) -> None:
-    found = resolved(name)
-    assert found.machine.triple.replace("-unknown", "") == PRESETS[name].triple.replace(
+    target = resolved(name)
+    assert target.machine.triple.replace("-unknown", "") == PRESETS[name].triple.replace(
         "-unknown", ""
     )
-    assert len(found.machine.triple.split("-")) == (3 if name.startswith("wasm") else 4)
-    assert found.machine.cpu == (PRESETS[name].cpu or found.variant.cpu)
+    assert len(target.machine.triple.split("-")) == (3 if name.startswith("wasm") else 4)
+    assert target.machine.cpu == (PRESETS[name].cpu or target.variant.cpu)
 
 
 @pytest.mark.parametrize(
@@ -56,12 +56,12 @@ def test_features_choose_on_top_of_the_processor() -> None:
 
 
 def test_what_is_said_beside_a_preset_wins() -> None:
-    found = resolved("cortex-m7", cpu="cortex-m4", features="-fp64")
-    assert (found.machine.cpu, found.machine.features) == ("cortex-m4", "-fp64")
+    target = resolved("cortex-m7", cpu="cortex-m4", features="-fp64")
+    assert (target.machine.cpu, target.machine.features) == ("cortex-m4", "-fp64")
 
 
 @pytest.mark.parametrize(
-    ("target", "wanted", "triple", "abi"),
+    ("target", "float_abi", "triple", "abi"),
     [
         ("cortex-m7", "", "thumbv7em-unknown-none-eabihf", ""),
         ("cortex-m7", "soft", "thumbv7em-unknown-none-eabi", ""),
@@ -72,8 +72,8 @@ def test_what_is_said_beside_a_preset_wins() -> None:
         ("esp32-c3", "", "riscv32-unknown-none-elf", "ilp32"),
     ],
 )
-def test_float_abi(target: str, wanted: str, triple: str, abi: str) -> None:
-    machine = resolved(target, float_abi=wanted).machine
+def test_float_abi(target: str, float_abi: str, triple: str, abi: str) -> None:
+    machine = resolved(target, float_abi=float_abi).machine
     assert (machine.triple, machine.abi) == (triple, abi)
 
 
@@ -83,8 +83,8 @@ def test_float_abi(target: str, wanted: str, triple: str, abi: str) -> None:
 )
 def test_relocation(target: str, relocation: str) -> None:
     assert resolved(target).machine.relocation == relocation
-    for wanted in ("static", "pic"):
-        assert resolved(target, relocation=wanted).machine.relocation == wanted
+    for choice in ("static", "pic"):
+        assert resolved(target, relocation=choice).machine.relocation == choice
 
 
 @pytest.mark.parametrize(
@@ -126,8 +126,10 @@ def test_targets_lists_presets_and_kernels() -> None:
     status, printed, _ = glow("targets", "--json")
     listed = json.loads(printed)
     assert status == 0
-    assert {each["name"] for each in listed["presets"]} == set(PRESETS)
-    assert {each["name"] for each in listed["variants"]} == {each.name for each in VARIANTS}
+    assert {preset["name"] for preset in listed["presets"]} == set(PRESETS)
+    assert {variant["name"] for variant in listed["variants"]} == {
+        variant.name for variant in VARIANTS
+    }
     status, printed, _ = glow("targets")
     assert "cortex-m7" in printed
     assert "x86_64_v4_vnni" in printed
@@ -172,9 +174,9 @@ def test_an_arm_object_says_how_floats_are_passed(
         assert isinstance(attributes, ARMAttributesSection)
         (section,) = attributes.iter_subsections()
         tags = {
-            each.tag: each.value
+            attribute.tag: attribute.value
             for part in section.iter_subsubsections()
-            for each in part.iter_attributes()
+            for attribute in part.iter_attributes()
         }
     assert tags.get("TAG_ABI_VFP_ARGS", 0) == int(hard)
 
@@ -190,7 +192,7 @@ def test_relocation_and_code_model_change_the_object(target: str, tmp_path: Path
     options = BundleOptions("net", weights="embedded", selftest=1)
     objects = set()
     for relocation, model in kinds:
-        how = CpuBackend(CpuOptions(target, relocation=relocation, code_model=model))
-        bundle(mlp(), tmp_path, options, how)
+        backend = CpuBackend(CpuOptions(target, relocation=relocation, code_model=model))
+        bundle(mlp(), tmp_path, options, backend)
         objects.add((tmp_path / "net.o").read_bytes())
     assert len(objects) == len(kinds)

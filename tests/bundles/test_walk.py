@@ -60,9 +60,9 @@ def shell(walk: Path, name: str) -> str:
 
 def numbers(text: str) -> list[float]:
     """The outputs a program prints."""
-    found = re.search(r"^y: (.*)$", text, re.MULTILINE)
-    assert found is not None, text
-    return [float(word) for word in found[1].split()]
+    match = re.search(r"^y: (.*)$", text, re.MULTILINE)
+    assert match is not None, text
+    return [float(word) for word in match[1].split()]
 
 
 def test_every_shell_block_is_tested() -> None:
@@ -75,10 +75,10 @@ def test_verify(walk: Path) -> None:
 
 @pytest.mark.parametrize("name", ["linux", "cortex-m7", "browser"])
 def test_programs_print_what_onnx_computes(name: str, walk: Path) -> None:
-    found = numbers(shell(walk, name))
+    printed = numbers(shell(walk, name))
     ramp = (np.arange(16) % 17 / 16).astype(np.float32).reshape(1, 16)
     (expected,) = ReferenceEvaluator(str(walk / "mlp.onnx")).run(["y"], {"x": ramp})
-    assert found == pytest.approx(np.asarray(expected)[0], abs=2e-6)
+    assert printed == pytest.approx(np.asarray(expected)[0], abs=2e-6)
 
 
 def test_cmake(walk: Path) -> None:
