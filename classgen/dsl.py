@@ -111,7 +111,7 @@ class Operator:
     derivative: tuple[str, ...] = ()
     """What flows into each input, as an expression; of other operators a rule in `ops/` says it."""
     no_derivative: str = ""
-    """Why no gradient can be taken: of each operator either this or the derivative is said."""
+    """Why no gradient can be taken: each operator states either this or its derivative."""
     onnx: str = ""
     """The ONNX operator that means the same, with the same inputs in order, from opset `onnx_since` on."""
     onnx_since: int = 1

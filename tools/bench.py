@@ -1,4 +1,4 @@
-"""Times glowpy beside other runtimes on one core: `python tools/bench.py [--models resnet50,...]`.
+"""Times glowpy against other runtimes on one core: `python tools/bench.py [--models resnet50,...]`.
 
 * Everything runs on one core, in one process, with one thread.
 * Runs are interleaved: a round times every runtime once, so that a change of the machine's speed hits all of them.

@@ -54,9 +54,9 @@ bundle(model(), "out/file", BundleOptions("net"))
 bundle(model(), "out/embedded", BundleOptions("net", weights="embedded", selftest=1))
 bundle(model(), "out/lib", BundleOptions("net", weights="embedded", emit="lib"))
 inputs = {"x": np.ones((1, 8, 8, 5), np.float32)}
-found = glowpy.compile(model(), "cpu", CompileOptions(cache=False))(inputs)
+outputs = glowpy.compile(model(), "cpu", CompileOptions(cache=False))(inputs)
 expected = glowpy.compile(model(), "interpreter")(inputs)
-np.testing.assert_allclose(found["probabilities"], expected["probabilities"], rtol=1e-4)
+np.testing.assert_allclose(outputs["probabilities"], expected["probabilities"], rtol=1e-4)
 assert "ziglang" not in sys.modules
 try:
     bundle(model(), "out/shared", BundleOptions("net", emit="shared"))

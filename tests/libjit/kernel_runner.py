@@ -42,7 +42,7 @@ _GUARD_BYTES = 64
 _SPENT = np.float32(-12345.5)
 
 Checks = Iterator[tuple[str, Callable[[], str]]]
-"""What is about to be called, and the call, which answers with a complaint or an empty text."""
+"""What is about to be called, and the call, which returns what is wrong, or an empty text."""
 
 
 def cases_of(mnemonic: str) -> Maker:

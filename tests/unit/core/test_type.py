@@ -125,12 +125,12 @@ def test_normalize_axis() -> None:
 
 @given(*(st.integers(1, 9), st.integers(1, 4), st.integers(1, 3)), st.integers(0, 2))
 def test_windows_are_those_that_fit(size: int, kernel: int, stride: int, pad: int) -> None:
-    room = range(0, size + 2 * pad - kernel + 1, stride)
-    if not room:
+    starts = range(0, size + 2 * pad - kernel + 1, stride)
+    if not starts:
         with pytest.raises(UserError, match="larger than the padded input"):
             window_shape([size], [kernel], [stride], [pad, pad], [1])
         return
-    assert window_shape([size], [kernel], [stride], [pad, pad], [1]) == (len(room),)
+    assert window_shape([size], [kernel], [stride], [pad, pad], [1]) == (len(starts),)
 
 
 @pytest.mark.parametrize(

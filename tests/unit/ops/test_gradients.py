@@ -212,7 +212,7 @@ def test_power_has_a_derivative_at_zero() -> None:
 
 
 def test_a_square_has_a_derivative_at_zero() -> None:
-    """By a scalar exponent, beside numeric differences."""
+    """With a scalar exponent, against numeric differences."""
     base = np.array([[-1.5, 0.0, 2.0]])
     by_base, _ = _gradients_of_pow(base, np.array(2.0))
     sides = [(base + step) ** 2 for step in (STEP, -STEP)]
