@@ -10,7 +10,9 @@ from glowpy.backends.interpreter.backend import InterpreterBackend
 from glowpy.backends.interpreter.evaluate import evaluate
 from glowpy.graph.function import Function, Module
 from glowpy.graph.node import Node, NodeValue
+from glowpy.ir.inst import Instruction
 from glowpy.passes import PassContext
+from glowpy.plugins import load_plugin, plugins
 from glowpy.recipe import Compilation, refusals
 from glowpy.support.errors import UnsupportedError, UserError
 
@@ -22,22 +24,55 @@ __all__ = [
     "compile",
     "context",
     "evaluate",
+    "known_instructions",
+    "known_nodes",
+    "package_of",
+    "why_not",
 ]
 
 BACKENDS: Mapping[str, type[Backend]] = {cls.name: cls for cls in (CpuBackend, InterpreterBackend)}
-"""Every backend by its name."""
+"""Every backend of glowpy's own, by its name."""
 
 
 def backend_class(name: str) -> type[Backend]:
-    """The class of the backend called `name`. Raises UserError if there is none."""
-    if name not in BACKENDS:
-        raise UserError(f"expected one of the backends {', '.join(BACKENDS)}, got '{name}'")
-    return BACKENDS[name]
+    """The class of the backend called `name`: one of glowpy's own, or of a package that is installed.
+
+    Raises UserError if there is none, if packages are at odds about the name, and for a package that is broken.
+    """
+    if name in BACKENDS:
+        return BACKENDS[name]
+    named = [plugin for plugin in plugins() if plugin.name == name]
+    if not named:
+        names = dict.fromkeys([*BACKENDS, *(plugin.name for plugin in plugins())])
+        raise UserError(f"expected one of the backends {', '.join(names)}, got '{name}'")
+    if len(named) > 1:
+        packages = " and ".join(plugin.package for plugin in named)
+        raise UserError(f"{packages} both have a backend '{name}'", note="uninstall one of them")
+    return load_plugin(named[0])
+
+
+def package_of(name: str) -> str:
+    """The package and version that the backend called `name` comes from; empty for glowpy's own."""
+    if name in BACKENDS:
+        return ""
+    return " ".join(plugin.package for plugin in plugins() if plugin.name == name)
 
 
 def backend_of(name: str) -> Backend:
-    """The backend called `name`, with its default options. Raises UserError if there is none."""
+    """The backend called `name`, with its default options. Raises UserError as `backend_class` does."""
     return backend_class(name)()
+
+
+def known_nodes(backend: type[Backend]) -> tuple[type[Node], ...]:
+    """The node classes of `backend` and of glowpy's own backends: what text may name beside the core's."""
+    own = (cls for other in BACKENDS.values() for cls in other.nodes)
+    return tuple(dict.fromkeys([*own, *backend.nodes]))
+
+
+def known_instructions(backend: type[Backend]) -> tuple[type[Instruction], ...]:
+    """The instruction classes of `backend` and of glowpy's own backends: what text may name beside the core's."""
+    own = (cls for other in BACKENDS.values() for cls in other.instructions)
+    return tuple(dict.fromkeys([*own, *backend.instructions]))
 
 
 def why_not(node: Node, backend: Backend) -> list[str]:

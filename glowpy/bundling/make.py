@@ -18,12 +18,13 @@ from glowpy.backends.cpu.bundle.support_code import Golden
 from glowpy.backends.cpu.bundle.write import Bundle, build_bundle, bundle_fingerprint
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.tensor import Array
-from glowpy.engine import compilation, context
+from glowpy.engine import backend_class, compilation, context, package_of
 from glowpy.engine import compile as compile_function
 from glowpy.graph.function import Function, Module
 from glowpy.graph.printer import print_module
 from glowpy.passes import PassContext
-from glowpy.support.errors import UserError
+from glowpy.support.errors import LoadError, UserError
+from glowpy.support.loc import Loc
 
 __all__ = ["bundle", "model_fingerprint", "outdated", "random_inputs"]
 
@@ -71,9 +72,8 @@ def model_fingerprint(
     """What the manifest of an up-to-date bundle of this model says as its `fingerprint`."""
     modules = {"": model} if isinstance(model, Module) else model
     text = "".join(f"{name}\n{print_module(module)}" for name, module in modules.items())
-    return bundle_fingerprint(
-        hashlib.sha256(text.encode()).hexdigest(), options, backend, _version()
-    )
+    makers = f"{_version()} {backend.name} {package_of(backend.name)}"
+    return bundle_fingerprint(hashlib.sha256(text.encode()).hexdigest(), options, backend, makers)
 
 
 def outdated(model: Module | Mapping[str, Module], directory: Path | str) -> list[str]:
@@ -82,7 +82,13 @@ def outdated(model: Module | Mapping[str, Module], directory: Path | str) -> lis
     Options and machine are those the bundle was made with. Raises LoadError if there is no bundle.
     """
     stored = read_bundle(Path(directory))
-    now = model_fingerprint(model, stored.options, CpuBackend(stored.cpu_options))
+    cls = backend_class(stored.backend)
+    if not issubclass(cls, CpuBackend):
+        raise LoadError(
+            f"it was made by a backend '{stored.backend}' that makes machine code, which this one does not",
+            loc=Loc(str(directory)),
+        )
+    now = model_fingerprint(model, stored.options, cls(stored.cpu_options))
     reasons = stored.damage()
     if stored.manifest["fingerprint"] != now:
         maker, here = stored.manifest["glowpy"], _version()

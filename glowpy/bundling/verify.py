@@ -15,7 +15,7 @@ from glowpy.backends.cpu.bundle.example import build_examples, stored_ports, sto
 from glowpy.backends.cpu.bundle.read import read_bundle
 from glowpy.bundling.make import random_inputs
 from glowpy.core.tensor import Array
-from glowpy.engine import backend_of
+from glowpy.engine import backend_class, backend_of
 from glowpy.support.errors import LoadError
 from glowpy.support.loc import Loc
 
@@ -79,6 +79,7 @@ def verify_bundle(directory: Path | str, seed: int = 0, *, system: bool = True) 
     stored = read_bundle(Path(directory))
     if damage := stored.damage():
         raise LoadError("; ".join(damage), loc=Loc(str(directory)), note="make the bundle again")
+    instructions = backend_class(stored.backend).instructions
     checks: list[OutputCheck] = []
     seconds: dict[str, float] = {}
     with tempfile.TemporaryDirectory() as scratch:
@@ -89,7 +90,9 @@ def verify_bundle(directory: Path | str, seed: int = 0, *, system: bool = True) 
             results = example.run(inputs)
             seconds[example.label] = time.perf_counter() - start
             if not checks:
-                expected = _interpreted(stored_programs(stored, example.constants), inputs)
+                expected = _interpreted(
+                    stored_programs(stored, instructions, example.constants), inputs
+                )
             for name, (_, ports) in networks.items():
                 checks += [
                     _compare(example.label, name, port, results[name], expected[name])

@@ -1,16 +1,28 @@
-"""The backend that --backend names, with the options that the command line has for it."""
+"""The option --backend, and the backend that it names, with the options that the command line has for it."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import fields
+from typing import TypeVar
+
+import click
 
 from glowpy.backend import Backend
 from glowpy.backends.cpu.backend import CpuBackend
 from glowpy.backends.cpu.options import CpuOptions
-from glowpy.engine import backend_class
+from glowpy.engine import BACKENDS, backend_class
 from glowpy.support.errors import UserError
 
-__all__ = ["bound_backend"]
+__all__ = ["backend_option", "bound_backend"]
+
+F = TypeVar("F", bound=Callable[..., object])
+
+
+def backend_option(default: str, text: str = "What to compile for.") -> Callable[[F], F]:
+    """The option --backend of a verb. Which names there are is known when one is asked for."""
+    names = f"{text} One of {', '.join(BACKENDS)}, or of an installed package: see glowpy doctor."
+    return click.option("--backend", metavar="NAME", default=default, show_default=True, help=names)
 
 
 def bound_backend(name: str, options: CpuOptions) -> Backend:

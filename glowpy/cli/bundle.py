@@ -18,6 +18,7 @@ from glowpy.backends.cpu.options import CpuOptions
 from glowpy.backends.cpu.target import FLOAT_ABIS, RELOCATIONS
 from glowpy.bundling.make import bundle as make_bundle
 from glowpy.bundling.make import outdated
+from glowpy.cli.backends import backend_option, bound_backend
 from glowpy.cli.model import load_model
 from glowpy.cli.output import print_json, print_table, progress
 from glowpy.cli.verb import Verb
@@ -55,6 +56,7 @@ class _Bytes(click.ParamType[int]):
 @click.option(
     "--name", default="", help="A C identifier; the name of the (first) model if left out."
 )
+@backend_option("cpu", "What to compile for: a backend that makes machine code.")
 @click.option("--target", default="", help="A preset or LLVM triple; see glowpy targets.")
 @click.option("--cpu", default="", help="LLVM name of the processor.")
 @click.option("--features", default="", help="LLVM features, such as +avx2,-fma.")
@@ -86,6 +88,7 @@ def bundle(
     shapes: tuple[str, ...],
     constants: str,
     as_json: bool,
+    backend: str,
     target: str,
     cpu: str,
     features: str,
@@ -113,7 +116,7 @@ def bundle(
     if (output is None) == (check is None):
         raise UserError("expected either -o FOLDER or --check FOLDER")
     with progress(f"reading {', '.join(models)}"):
-        loaded = _load(models, shapes, constants)
+        loaded = _load(models, shapes, constants, backend)
     if check is not None:
         _check(loaded, check, as_json)
         return
@@ -124,10 +127,13 @@ def bundle(
         instrument="ir" if instrument_ir else "debug" if instrument_debug else "",
         **rest,
     )
-    backend = CpuBackend(CpuOptions(target, cpu, features, float_abi, relocation, code_model))
+    own = CpuOptions(target, cpu, features, float_abi, relocation, code_model)
+    bound = bound_backend(backend, own)
+    if not isinstance(bound, CpuBackend):
+        raise UserError(f"the {backend} backend makes no machine code", note="use --backend cpu")
     assert output is not None
     with progress(f"bundling {options.name}"):
-        written = make_bundle(loaded, output, options, backend)
+        written = make_bundle(loaded, output, options, bound)
     manifest = read_bundle(output).manifest
     _print_json(written, manifest) if as_json else _print(written, manifest)
 
@@ -139,17 +145,17 @@ def _identifier(path: str) -> str:
 
 
 def _load(
-    models: Sequence[str], shapes: Sequence[str], constants: str
+    models: Sequence[str], shapes: Sequence[str], constants: str, backend: str
 ) -> Module | dict[str, Module]:
     """One module, or several by the names of their files."""
     if len(models) == 1:
-        return load_model(models[0], shapes, constants)
+        return load_model(models[0], shapes, constants, backend)
     loaded: dict[str, Module] = {}
     for path in models:
         key = _identifier(path)
         if key in loaded:
             raise UserError(f"expected models with different names, got '{key}' twice")
-        loaded[key] = load_model(path, shapes if path.endswith(".onnx") else (), constants)
+        loaded[key] = load_model(path, shapes if path.endswith(".onnx") else (), constants, backend)
     return loaded
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import click
 import numpy as np
 
+from glowpy.cli.backends import backend_option
 from glowpy.cli.check import Difference, compare
 from glowpy.cli.files import write_text
 from glowpy.cli.model import load_model
@@ -18,7 +19,7 @@ from glowpy.cli.output import print_json, print_table, progress
 from glowpy.cli.verb import Verb
 from glowpy.core.tensor import Array
 from glowpy.core.type import Type
-from glowpy.engine import BACKENDS, compilation, compile
+from glowpy.engine import compilation, compile
 from glowpy.graph.function import Module
 from glowpy.importer.onnx.reference import packaged_network, packaged_networks, read_tensor
 from glowpy.recipe import Compilation, Stage
@@ -55,7 +56,7 @@ class _Clock:
     show_default=True,
     help="One of the networks in the installed onnx package.",
 )
-@click.option("--backend", type=click.Choice(list(BACKENDS)), default="cpu", show_default=True)
+@backend_option("cpu")
 @click.option(
     "--output",
     "folder",

@@ -16,10 +16,11 @@ from glowpy.cli.output import print_json, print_table
 from glowpy.cli.verb import Verb
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.type import Type
-from glowpy.engine import BACKENDS, compile
+from glowpy.engine import BACKENDS, backend_of, compile, why_not
 from glowpy.graph.function import Module
 from glowpy.llvm.cache import cache_directory
 from glowpy.llvm.machine import LLVM_VERSION
+from glowpy.plugins import missing_pieces, plugins
 from glowpy.support.errors import GlowError, UserError
 
 __all__ = ["doctor"]
@@ -32,6 +33,8 @@ _PACKAGES = ("glowpy", "numpy", "onnx", "onnxruntime", "ziglang")
 def doctor(as_json: bool) -> None:
     """Shows versions, the processor, the kernels chosen for it and the caches, and runs a self-test on every backend.
 
+    Backends of other packages that are installed are among them.
+
     Exits with 1 if a self-test fails.
 
     Examples:
@@ -39,13 +42,15 @@ def doctor(as_json: bool) -> None:
       glowpy doctor --json
     """
     figures = {**_versions(), **_processor(), **_cache()}
-    tests = {name: _self_test(name) for name in BACKENDS}
-    figures.update({f"self-test {name}": outcome for name, outcome in tests.items()})
+    names = dict.fromkeys([*BACKENDS, *(plugin.name for plugin in plugins())])
+    figures |= {f"backend {plugin.name}": plugin.package for plugin in plugins()}
+    tests = {name: _self_test(name) for name in names}
+    figures |= {f"self-test {name}": outcome for name, outcome in tests.items()}
     if as_json:
         print_json(figures)
     else:
         print_table("", ["what", "found"], list(figures.items()))
-    if any(outcome != "passed" for outcome in tests.values()):
+    if any(outcome.startswith("failed") for outcome in tests.values()):
         raise click.exceptions.Exit(1)
 
 
@@ -87,16 +92,23 @@ def _cache() -> dict[str, str]:
     return {"code cache": str(folder), "code cache size": f"{size} bytes in {len(files)} files"}
 
 
-def _self_test(backend: str) -> str:
-    """`passed`, or what went wrong when the backend compiled and ran an addition."""
+def _self_test(name: str) -> str:
+    """`passed`, what went wrong when the backend compiled and ran an addition, or why it cannot."""
     module = Module()
     x = module.create_placeholder("x", Type(ElemKind.F32, (5,)))
     y = module.create_placeholder("y", Type(ElemKind.F32, (5,)))
     f = module.create_function("self_test")
-    f.create_save("save", f.create_add("sum", x, x), y)
+    total = f.create_add("sum", x, x)
+    f.create_save("save", total, y)
     values = np.array([1, -2, 0.5, 1e30, 3], np.float32)
     try:
-        got = compile(module, backend, CompileOptions(cache=False))({"x": values})["y"]
-    except GlowError as error:
-        return f"failed: {error}"
-    return "passed" if np.array_equal(got, values + values) else f"failed: got {got.tolist()}"
+        backend = backend_of(name)
+        if missing := missing_pieces(type(backend)):
+            return f"failed: {'; '.join(missing)}"
+        if reasons := why_not(total, backend):
+            return f"not run: {'; '.join(reasons)}"
+        outputs = compile(module, backend, CompileOptions(cache=False))({"x": values})
+    except Exception as error:  # noqa: BLE001 - a backend of another package may raise anything
+        return f"failed: {error if isinstance(error, GlowError) else repr(error)}"
+    result = outputs["y"]
+    return "passed" if np.array_equal(result, values + values) else f"failed: got {result.tolist()}"

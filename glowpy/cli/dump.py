@@ -7,12 +7,12 @@ from pathlib import Path
 import click
 
 from glowpy.backends.cpu.options import CpuOptions
-from glowpy.cli.backends import bound_backend
+from glowpy.cli.backends import backend_option, bound_backend
 from glowpy.cli.files import write_constants, write_text
 from glowpy.cli.model import choose_function, load_model
 from glowpy.cli.output import progress
 from glowpy.cli.verb import Verb
-from glowpy.engine import BACKENDS, compilation
+from glowpy.engine import compilation
 from glowpy.graph.dot import print_dot, render_svg
 from glowpy.graph.printer import print_module
 from glowpy.recipe import Compilation, Stage
@@ -41,7 +41,7 @@ __all__ = ["dump"]
 @click.option("--shape", "shapes", multiple=True, help="NAME=1x3x224x224 or DIMENSION=1.")
 @click.option("--constants", default="", help="A .npz file with the constants of a .glow file.")
 @click.option("--function", "name", default="", help="Which function of a module with several.")
-@click.option("--backend", type=click.Choice(list(BACKENDS)), default="cpu", show_default=True)
+@backend_option("cpu")
 @click.option("--target", default="", help="LLVM triple of the machine; this one if left out.")
 @click.option("--cpu", default="", help="LLVM name of the processor.")
 @click.option("--features", default="", help="LLVM features, such as +avx2,-fma.")
@@ -79,7 +79,7 @@ def dump(
       glowpy dump net.glow --stage asm --target aarch64-linux-gnu
     """
     chosen = Stage(stage)
-    module = load_model(model, shapes, constants)
+    module = load_model(model, shapes, constants, backend)
     bound = bound_backend(backend, CpuOptions(target, cpu, features))
     with progress(f"{chosen} of {model}"):
         if chosen is Stage.GRAPH and form == "text" and not name:

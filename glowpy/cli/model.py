@@ -11,7 +11,7 @@ from glowpy.backend import Port
 from glowpy.cli.files import read_array, read_arrays, read_constants, read_text
 from glowpy.core.tensor import Array
 from glowpy.core.type import Shape, Type
-from glowpy.engine import BACKENDS
+from glowpy.engine import backend_class, known_nodes
 from glowpy.graph.function import Function, Module
 from glowpy.graph.parser import parse_module
 from glowpy.importer.onnx.model import read_model
@@ -49,13 +49,16 @@ def parse_shapes(texts: Sequence[str], inputs: Collection[str]) -> tuple[Shapes,
     return shapes, dims
 
 
-def load_model(path: str, shapes: Sequence[str] = (), constants: str = "") -> Module:
+def load_model(
+    path: str, shapes: Sequence[str] = (), constants: str = "", backend: str = "cpu"
+) -> Module:
     """The module in an .onnx file, or in the text of a .glow file (`-`: standard input).
 
     Args:
         path: The file.
         shapes: What --shape says, for ONNX.
         constants: A .npz file with the elements that text shows only the digest of.
+        backend: Whose own operators text may name, beside those of glowpy's own backends.
 
     Raises LoadError, UnsupportedError or UserError, all with the file's name.
     """
@@ -65,9 +68,10 @@ def load_model(path: str, shapes: Sequence[str] = (), constants: str = "") -> Mo
                 "--shape: the shapes of a .glow file are written in it", note="leave out --shape"
             )
         blobs = read_constants(constants) if constants else {}
-        nodes = tuple(node for backend in BACKENDS.values() for node in backend.nodes)
         shown = "<stdin>" if path == "-" else path
-        return parse_module(read_text(path), shown, extra=nodes, blobs=blobs)
+        return parse_module(
+            read_text(path), shown, extra=known_nodes(backend_class(backend)), blobs=blobs
+        )
     if not path.endswith(".onnx"):
         raise LoadError(
             "expected a file that ends in .onnx or .glow", loc=Loc(path), note="rename the model"

@@ -8,12 +8,12 @@ import click
 
 from glowpy.backend import CompileOptions
 from glowpy.backends.cpu.options import CpuOptions
-from glowpy.cli.backends import bound_backend
+from glowpy.cli.backends import backend_option, bound_backend
 from glowpy.cli.files import read_text
 from glowpy.cli.opt_driver import OptDriver
 from glowpy.cli.output import print_table
 from glowpy.cli.verb import Verb
-from glowpy.engine import BACKENDS, context
+from glowpy.engine import context
 from glowpy.graph.function import Function
 from glowpy.graph.printer import print_module
 from glowpy.ir.irfunction import IRFunction
@@ -27,13 +27,7 @@ __all__ = ["opt"]
 @click.command(cls=Verb)
 @click.argument("file", required=False)
 @click.option("-p", "--passes", default="", help="Names of passes with commas between them.")
-@click.option(
-    "--backend",
-    type=click.Choice(list(BACKENDS)),
-    default="interpreter",
-    show_default=True,
-    help="Whose passes to know, and what `lower` keeps.",
-)
+@backend_option("interpreter", "Whose passes to know, and what lower keeps.")
 @click.option("--target", default="", help="LLVM triple of the machine; this one if left out.")
 @click.option("--verify-each", is_flag=True, help="Verify after every pass.")
 @click.option("--print-after", multiple=True, metavar="PASS", help="Print what this pass left.")

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from glowpy.backend import Backend
-from glowpy.engine import BACKENDS
+from glowpy.engine import known_instructions, known_nodes
 from glowpy.graph.function import Module
 from glowpy.graph.parser import parse_module
 from glowpy.graph.printer import print_module
@@ -30,18 +30,7 @@ from glowpy.support.text import Lexer
 
 __all__ = ["OptDriver"]
 
-_NODES = tuple(node for backend in BACKENDS.values() for node in backend.nodes)
-_INSTRUCTIONS = tuple(inst for backend in BACKENDS.values() for inst in backend.instructions)
-
 Subject = Module | IRFunction | MemoryPlan
-
-
-def irgen(subject: Subject) -> IRFunction:
-    """Schedules the only function of a module and generates its IR."""
-    if not isinstance(subject, Module):
-        raise UserError("irgen: expected a module", note="it makes an IR function of one")
-    f = subject.main
-    return generate(f, schedule(f), _INSTRUCTIONS, inputs=f.parameters)
 
 
 def memory(subject: Subject) -> MemoryPlan:
@@ -68,8 +57,20 @@ class OptDriver:
             **IR_PASSES,
             **{p.name: p for p in ir_recipe(backend).flattened()},
         }
-        self._stages: dict[str, Callable[[Subject], Subject]] = {"irgen": irgen, "memory": memory}
+        self._stages: dict[str, Callable[[Subject], Subject]] = {
+            "irgen": self.irgen,
+            "memory": memory,
+        }
+        self._nodes = known_nodes(type(backend))
+        self._instructions = known_instructions(type(backend))
         self.passes: Mapping[str, object] = {**self._graph, **self._ir, **self._stages}
+
+    def irgen(self, subject: Subject) -> IRFunction:
+        """Schedules the only function of a module and generates its IR."""
+        if not isinstance(subject, Module):
+            raise UserError("irgen: expected a module", note="it makes an IR function of one")
+        f = subject.main
+        return generate(f, schedule(f), self._instructions, inputs=f.parameters)
 
     def run(self, text: str, file: str, names: Sequence[str], ctx: PassContext) -> str:
         """The text of what `text` spells after the named passes and stages.
@@ -87,13 +88,22 @@ class OptDriver:
             if name not in self.passes:
                 known = ", ".join(self.passes)
                 raise UserError(f"unknown pass '{name}'", note=f"the passes are {known}")
-        subject = _parsed(text, file)
+        subject = self._parsed(text, file)
         _verify(subject)
         for name in names:
             stage = self._stages.get(name)
             subject = stage(subject) if stage is not None else self._run(name, subject, ctx)
             _verify(subject)
         return _printed(subject)
+
+    def _parsed(self, text: str, file: str) -> Subject:
+        match Lexer(text, file).peek.text:
+            case "irfunction":
+                return parse_irfunction(text, file, extra=self._instructions)
+            case "memory":
+                return parse_plan(text, file)
+            case _:
+                return parse_module(text, file, extra=self._nodes)
 
     def _run(self, name: str, subject: Subject, ctx: PassContext) -> Subject:
         if isinstance(subject, Module) and name in self._graph:
@@ -105,16 +115,6 @@ class OptDriver:
             level = "modules" if name in self._graph else "IR functions"
             raise UserError(f"{name}: expected text of another level", note=f"it works on {level}")
         return subject
-
-
-def _parsed(text: str, file: str) -> Subject:
-    match Lexer(text, file).peek.text:
-        case "irfunction":
-            return parse_irfunction(text, file, extra=_INSTRUCTIONS)
-        case "memory":
-            return parse_plan(text, file)
-        case _:
-            return parse_module(text, file, extra=_NODES)
 
 
 def _verify(subject: Subject) -> None:

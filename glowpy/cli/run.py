@@ -13,7 +13,7 @@ import numpy as np
 
 from glowpy.backend import CompiledFunction, CompileOptions, Observer
 from glowpy.backends.cpu.options import CpuOptions
-from glowpy.cli.backends import bound_backend
+from glowpy.cli.backends import backend_option, bound_backend
 from glowpy.cli.check import CHECKERS, Difference, compare, expected_outputs
 from glowpy.cli.files import write_array
 from glowpy.cli.model import choose_function, load_model, read_inputs
@@ -22,7 +22,7 @@ from glowpy.cli.output import print_json, print_table, progress
 from glowpy.cli.verb import Verb
 from glowpy.core.tensor import Array
 from glowpy.core.type import Type
-from glowpy.engine import BACKENDS, compilation
+from glowpy.engine import compilation
 from glowpy.support.names import UniqueNames
 
 __all__ = ["run_model"]
@@ -56,7 +56,7 @@ class _Run:
     show_default=True,
     help="For inputs without a file.",
 )
-@click.option("--backend", type=click.Choice(list(BACKENDS)), default="cpu", show_default=True)
+@backend_option("cpu")
 @click.option(
     "--output", "folder", type=click.Path(path_type=Path), help="Save outputs as .npy there."
 )
@@ -121,7 +121,7 @@ def run_model(
       glowpy run model.onnx --instrument-debug operands
     """
     start = time.perf_counter()
-    function = choose_function(load_model(model, shapes, constants), name)
+    function = choose_function(load_model(model, shapes, constants, backend), name)
     observers = _observers(instrument_ir, operand_folder)
     own = CpuOptions(debug=debug, perf_map=perf_map, jitdump=jitdump)
     options = CompileOptions(instrument=bool(observers))

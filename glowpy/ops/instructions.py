@@ -5,7 +5,7 @@ Instructions without a node, and those of typed nodes, whose result type cannot 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 
 from glowpy.core.channel_axis import resized, sliced
@@ -28,7 +28,7 @@ from glowpy.ir.insts_gen import (
 )
 from glowpy.ir.verifier import verify_inst
 
-__all__: list[str] = []
+__all__ = ["verify_as_declared"]
 
 
 def _inferred(node: type[Node], inst: Instruction) -> Iterator[str]:
@@ -99,13 +99,21 @@ def _box(
             yield f"elements {min(ends)} to {max(ends)} lie outside dimension {axis} of size {size}"
 
 
-def _declare() -> None:
-    """Adds the rule of every instruction that was declared with a node whose type can be inferred."""
-    nodes = {cls.SCHEMA.mnemonic: cls for cls in NODES}
-    for inst in INSTS:
-        node = nodes.get(inst.SCHEMA.mnemonic)
-        if node is not None and node.SCHEMA.results and Trait.TYPED not in node.SCHEMA.traits:
+def verify_as_declared(
+    nodes: Sequence[type[Node]], instructions: Sequence[type[Instruction]]
+) -> None:
+    """Adds the rule of every instruction that was declared with a node whose type can be inferred.
+
+    A backend's own instruction may be that of a node that all backends know, and most lower. Those with a rule keep it.
+    """
+    by_mnemonic = {cls.SCHEMA.mnemonic: cls for cls in (*NODES, *nodes)}
+    for inst in instructions:
+        node = by_mnemonic.get(inst.SCHEMA.mnemonic)
+        inferred = (
+            node is not None and node.SCHEMA.results and Trait.TYPED not in node.SCHEMA.traits
+        )
+        if node is not None and inferred and inst not in verify_inst:
             verify_inst(inst)(partial(_inferred, node))
 
 
-_declare()
+verify_as_declared(NODES, INSTS)

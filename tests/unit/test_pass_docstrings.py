@@ -9,6 +9,7 @@ import pytest
 from glowpy import CpuBackend, CpuOptions, InterpreterBackend
 from glowpy.engine import evaluate
 from glowpy.graph.function import Module
+from glowpy.graph.node import Node
 from glowpy.graph.parser import parse_module
 from glowpy.graph.printer import print_module
 from glowpy.graph.verifier import verify_module
@@ -31,7 +32,7 @@ _NODES = tuple(node for backend in _BOUND for node in backend.nodes)
 _DECLARATION = re.compile(r"^((?:%\w+, )*%\w+) (:|=) (.*)$")
 
 
-def _examples(passed: object) -> tuple[str, str]:
+def examples(passed: object) -> tuple[str, str]:
     """What stands below `Before:` and below `After:`."""
     doc = inspect.getdoc(type(passed)) or ""
     match = re.search(r"^Before:\n(.*?)^After:\n((?:    .*\n?)+)", doc, re.MULTILINE | re.DOTALL)
@@ -52,14 +53,14 @@ def _declarations(body: str) -> tuple[list[tuple[str, str]], list[str]]:
     return declared, lines
 
 
-def graph(body: str) -> Module:
+def graph(body: str, nodes: tuple[type[Node], ...] = _NODES) -> Module:
     """A module with `body` as its function; `%x, %y : type` declares placeholders, `%c : type = ...` a constant."""
     declared, lines = _declarations(body)
     text = "module {\n"
     for name, type in declared:
         text += f"  {'constant' if ' = ' in type else 'placeholder'} {name} : {type}\n"
     text += "  function @main {\n" + "".join(f"    {line}\n" for line in lines) + "  }\n}\n"
-    return parse_module(text, extra=_NODES)
+    return parse_module(text, extra=nodes)
 
 
 def program(body: str) -> IRFunction:
@@ -73,7 +74,7 @@ def program(body: str) -> IRFunction:
 
 @pytest.mark.parametrize("passed", GRAPH_PASSES.values(), ids=GRAPH_PASSES.keys())
 def test_graph_pass_does_what_its_docstring_shows(passed: GraphPass) -> None:
-    before, after = (graph(text) for text in _examples(passed))
+    before, after = (graph(text) for text in examples(passed))
     verify_module(before)
     assert passed.run(before.main, PassContext(evaluate))
     verify_module(before)
@@ -82,7 +83,7 @@ def test_graph_pass_does_what_its_docstring_shows(passed: GraphPass) -> None:
 
 @pytest.mark.parametrize("passed", IR_PASSES.values(), ids=IR_PASSES.keys())
 def test_ir_pass_does_what_its_docstring_shows(passed: IRPass) -> None:
-    before, after = (program(text) for text in _examples(passed))
+    before, after = (program(text) for text in examples(passed))
     verify_irfunction(before)
     assert passed.run(before, PassContext(evaluate))
     verify_irfunction(before)

@@ -20,9 +20,9 @@ from glowpy.backends.cpu.bundle.link import (
     runner,
 )
 from glowpy.backends.cpu.bundle.read import StoredBundle
-from glowpy.backends.cpu.insts_gen import INSTS
 from glowpy.core.tensor import Array, Tensor
 from glowpy.core.type import parse_type
+from glowpy.ir.inst import Instruction
 from glowpy.ir.parser import read_irfunction
 from glowpy.memory import plan
 from glowpy.support.errors import UserError
@@ -182,13 +182,18 @@ def stored_ports(bundle: StoredBundle) -> dict[str, tuple[tuple[Port, ...], tupl
     }
 
 
-def stored_programs(bundle: StoredBundle, constants: Array) -> dict[str, Program]:
-    """The programs in NAME.ir, by entry point, with the constants that lie where the manifest says."""
+def stored_programs(
+    bundle: StoredBundle, instructions: tuple[type[Instruction], ...], constants: Array
+) -> dict[str, Program]:
+    """The programs in NAME.ir, by entry point, with the constants that lie where the manifest says.
+
+    `instructions` are the classes that only the backend of the bundle knows.
+    """
     file = bundle.directory / f"{bundle.name}.ir"
     lexer = Lexer(file.read_text(encoding="utf-8"), str(file))
     programs, ports = {}, stored_ports(bundle)
     for network in bundle.manifest["networks"]:
-        ir = read_irfunction(lexer, INSTS)
+        ir = read_irfunction(lexer, instructions)
         tensors = {
             symbol["weight"]: _tensor(symbol, constants)
             for symbol in network["symbols"]

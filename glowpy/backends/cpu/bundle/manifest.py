@@ -24,7 +24,7 @@ _MACHINE_OPTIONS = ("target", "cpu", "features", "float_abi", "relocation", "cod
 
 
 def fingerprint(
-    model: str, options: BundleOptions, machine: Machine, version: str, libraries: Sequence[str]
+    model: str, options: BundleOptions, machine: Machine, makers: str, libraries: Sequence[str]
 ) -> str:
     """SHA-256 of everything a bundle's bytes follow from.
 
@@ -32,14 +32,14 @@ def fingerprint(
         model: Text of the module, with the digests of its constants.
         options: How to make the bundle.
         machine: The processor that code is made for, which for this machine is not the same everywhere.
-        version: glowpy's version.
+        makers: The versions of glowpy and of the package that the backend comes from.
         libraries: Digests of the kernel libraries' bitcode.
     """
     parts = [
         model,
         *(json.dumps(asdict(settings), sort_keys=True) for settings in (options, machine)),
     ]
-    parts += [version, LLVM_VERSION, *libraries, str(FORMAT)]
+    parts += [makers, LLVM_VERSION, *libraries, str(FORMAT)]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
 
@@ -68,6 +68,7 @@ def manifest_text(
         **identity,
         "llvm": LLVM_VERSION,
         "options": asdict(options),
+        "backend": backend.name,
         "compile": {name: getattr(backend.options, name) for name in _MACHINE_OPTIONS},
         "target": {**asdict(machine), "variant": variant.name},
         "alignment": ALIGNMENT,

@@ -41,6 +41,11 @@ class StoredBundle:
         return BundleOptions(**self.manifest["options"])
 
     @property
+    def backend(self) -> str:
+        """The name of the backend that made it."""
+        return str(self.manifest["backend"])
+
+    @property
     def cpu_options(self) -> CpuOptions:
         """For which machine the bundle was made, as the user asked for it."""
         return CpuOptions(**self.manifest["compile"])

@@ -43,12 +43,10 @@ class Bundle:
     report: SizeReport | None
 
 
-def bundle_fingerprint(
-    model: str, options: BundleOptions, backend: CpuBackend, version: str
-) -> str:
+def bundle_fingerprint(model: str, options: BundleOptions, backend: CpuBackend, makers: str) -> str:
     """What the manifest of an up-to-date bundle says; `model` is the text of the module."""
     libraries = [hashlib.sha256(path.read_bytes()).hexdigest() for path in backend.kernels.bitcode]
-    return fingerprint(model, options, backend.target.machine, version, libraries)
+    return fingerprint(model, options, backend.target.machine, makers, libraries)
 
 
 def build_bundle(

@@ -1,0 +1,110 @@
+"""Backends of other packages.
+
+A package names each in its metadata, by an entry point of the group `glowpy.backends`:
+
+```toml
+[project.entry-points."glowpy.backends"]
+fused = "glowpy_fused.backend:FusedBackend"
+```
+
+Nothing of it is imported before somebody asks for the backend by its name; a package that is broken is an error that
+names it, for whoever asks for its backend, and for nobody else.
+"""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
+
+from glowpy.backend import Backend
+from glowpy.backends.interpreter.interpret import interpret
+from glowpy.core.schema import Trait
+from glowpy.graph.infer import infer
+from glowpy.graph.nodes_gen import NODES
+from glowpy.ir.insts_gen import INSTS
+from glowpy.irgen import irgen
+from glowpy.lower import lower
+from glowpy.ops.instructions import verify_as_declared
+from glowpy.support.errors import UserError
+
+__all__ = ["GROUP", "Plugin", "load_plugin", "missing_pieces", "plugins"]
+
+GROUP = "glowpy.backends"
+"""The group of entry points."""
+
+
+@dataclass(frozen=True)
+class Plugin:
+    """A backend that a package says it has: its name, the package with its version, and where the class is."""
+
+    name: str
+    package: str
+    entry: EntryPoint
+
+
+@cache
+def plugins() -> tuple[Plugin, ...]:
+    """All that the installed packages name, in order of names."""
+    found = [Plugin(entry.name, _package(entry), entry) for entry in entry_points(group=GROUP)]
+    return tuple(sorted(found, key=lambda plugin: (plugin.name, plugin.package)))
+
+
+def _package(entry: EntryPoint) -> str:
+    dist = entry.dist
+    return f"{dist.name} {dist.version}" if dist is not None else entry.module
+
+
+@cache
+def load_plugin(plugin: Plugin) -> type[Backend]:
+    """The class of a backend of another package.
+
+    Raises UserError that names the package if it cannot be imported, or if what it names is no backend of that name.
+    """
+    where = f"the backend '{plugin.name}' of the package {plugin.package}"
+    try:
+        loaded: object = plugin.entry.load()
+    except Exception as error:  # whatever it is, it is the package's
+        raise UserError(
+            f"{where} cannot be loaded: {type(error).__name__}: {error}",
+            note="update or uninstall the package",
+        ) from error
+    if not (inspect.isclass(loaded) and issubclass(loaded, Backend)):
+        raise UserError(f"{where}: expected a class that derives from Backend, got {loaded!r}")
+    if faults := [*_faults(plugin.name, loaded)]:
+        raise UserError(f"{where}: {'; '.join(faults)}", note="update or uninstall the package")
+    verify_as_declared(loaded.nodes, loaded.instructions)
+    return loaded
+
+
+def _faults(name: str, cls: type[Backend]) -> list[str]:
+    """Why a class cannot be the backend of that name."""
+    if abstract := sorted(cls.__abstractmethods__):
+        return [f"{cls.__name__} lacks {', '.join(abstract)}"]
+    faults = [] if cls.name == name else [f"{cls.__name__} calls itself '{cls.name}'"]
+    for classes in ((*NODES, *cls.nodes), (*INSTS, *cls.instructions)):
+        mnemonics = [each.SCHEMA.mnemonic for each in classes]
+        twice = sorted({each for each in mnemonics if mnemonics.count(each) > 1})
+        faults += [f"the mnemonic {each} is taken" for each in twice]
+    return faults
+
+
+def missing_pieces(cls: type[Backend]) -> list[str]:
+    """What the author of a backend has forgotten, of the rules for its own nodes and instructions; empty if nothing."""
+    known = {inst.SCHEMA.mnemonic for inst in (*INSTS, *cls.instructions)}
+    missing = []
+    for node in cls.nodes:
+        traits, name = node.SCHEMA.traits, node.__name__
+        if (
+            node.SCHEMA.results
+            and not {Trait.ELEMENTWISE, Trait.TYPED} & traits
+            and node not in infer
+        ):
+            missing.append(f"{name} has no 'infer' rule")
+        if node not in lower and node not in irgen and node.SCHEMA.mnemonic not in known:
+            missing.append(f"{name} has neither an instruction nor a 'lower' or 'irgen' rule")
+    missing += [
+        f"{inst.__name__} has no 'interpret' rule" for inst in interpret.missing(cls.instructions)
+    ]
+    return missing
