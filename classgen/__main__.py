@@ -1,12 +1,17 @@
-"""`python -m classgen` writes the generated files; `--check` compares them byte for byte instead."""
+"""`python -m classgen` writes the generated files; `--check` compares them byte for byte instead.
+
+With `--package FOLDER` they are those of a backend in another package, whose operators FOLDER/specs.py declares.
+"""
 
 from __future__ import annotations
 
 import argparse
+import os
 import sys
+from pathlib import Path
 
 from classgen.dsl import SpecError
-from classgen.generate import ROOT, render_all
+from classgen.generate import render_all, render_package
 
 
 def main() -> int:
@@ -15,9 +20,16 @@ def main() -> int:
     parser.add_argument(
         "--check", action="store_true", help="write nothing; exit with 1 if a file is out of date"
     )
-    check = parser.parse_args().check
+    parser.add_argument(
+        "--package",
+        type=Path,
+        metavar="FOLDER",
+        help="the folder of a Python package with specs.py",
+    )
+    options = parser.parse_args()
+    check: bool = options.check
     try:
-        texts = render_all()
+        texts = render_package(options.package) if options.package else render_all()
     except SpecError as error:
         sys.stderr.write(f"error: {error}\n")
         return 1
@@ -27,7 +39,7 @@ def main() -> int:
         if not path.exists() or path.read_text() != text
     ]
     for path, text in stale:
-        sys.stdout.write(f"{'out of date' if check else 'wrote'}: {path.relative_to(ROOT)}\n")
+        sys.stdout.write(f"{'out of date' if check else 'wrote'}: {os.path.relpath(path)}\n")
         if not check:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text)

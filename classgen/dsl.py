@@ -126,7 +126,7 @@ class Operator:
 
     @property
     def mnemonic(self) -> str:
-        """`MaxPool` -> `max_pool`; a backend's operators start with the backend's name."""
+        """`MaxPool` -> `max_pool`; a backend's operators start with the backend's name, lest others take it later."""
         return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", self.name).lower()
 
     @property
@@ -176,21 +176,23 @@ def _register(operator: Operator) -> None:
             f"{operator.name}: onnx names element-wise operators without attributes; "
             "others need a function in glowpy/importer/onnx/"
         )
-    if any(other.name == operator.name for other in REGISTRY):
-        raise SpecError(f"{operator.name} is declared twice")
+    if operator.backend and operator.elementwise:
+        raise SpecError(f"{operator.name}: element-wise operators belong to every backend")
+    # A backend's instruction may be that of a node that every backend knows, and others lower.
+    for other in REGISTRY:
+        both = (other.node and operator.node) or (other.inst and operator.inst)
+        if other.name == operator.name and both:
+            raise SpecError(f"{operator.name} is declared twice: {other.source}, {operator.source}")
     REGISTRY.append(operator)
 
 
 def _source() -> str:
-    """`classgen/specs/conv.py`, the file of the declaration.
+    """`classgen/specs/conv.py`, the file of the declaration; `my_backend/specs.py` in another package.
 
     Without the line, so that a new operator does not touch what is generated for those below it.
     """
-    for frame in inspect.stack():
-        path = Path(frame.filename)
-        if path.parent.name == "specs":
-            return f"classgen/specs/{path.name}"
-    return "classgen"
+    path = next(Path(f.filename) for f in inspect.stack() if f.filename != __file__)
+    return "/".join(path.parts[-3 if path.parent.name == "specs" else -2 :])
 
 
 def Op(  # noqa: N802 - the specs read as declarations

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import dataclasses
 import importlib
+import importlib.util
 import itertools
 import math
 import pkgutil
@@ -20,12 +21,15 @@ import classgen.specs
 from classgen import dsl
 from classgen.dsl import Attr, Operator, SpecError
 
-__all__ = ["ROOT", "render_all"]
+__all__ = ["ROOT", "render_all", "render_package"]
 
 ROOT = Path(__file__).resolve().parent.parent
 
+EXAMPLE = ROOT / "tests" / "plugin_backend" / "glowpy_fused"
+"""The backend of another package that the tests install."""
+
 View = dict[str, object]
-Job = tuple[str, str, View]
+Job = tuple[str, Path, View]
 """A template, the file that is made of it, and what the template sees."""
 
 _C_TYPES = {
@@ -44,15 +48,32 @@ _C_ATTRS = {"int": "dim_t {}", "ints": "const ints_t *{}", "float": "float {}", 
 
 
 def render_all() -> dict[Path, str]:
-    """The text of every generated file by its path, formatted. Raises RuntimeError if ruff is not installed."""
+    """The text of every generated file of this tree by its path, formatted.
+
+    Raises SpecError if a spec is wrong, RuntimeError if ruff is not installed.
+    """
     operators = _load_specs()
-    env = _environment()
     jobs = [*_core_jobs(operators)]
     for backend in dict.fromkeys(op.backend for op in operators if op.backend):
-        jobs += _backend_jobs(backend, operators)
+        own = [op for op in operators if op.backend == backend]
+        if backend == "cpu":
+            core = [op for op in operators if not op.backend]
+            jobs += _cpu_jobs(own, core)
+        else:
+            jobs += _backend_jobs(own, ROOT / "glowpy" / "backends" / backend)
+    return {**_rendered(jobs), **render_package(EXAMPLE)}
+
+
+def render_package(folder: Path) -> dict[Path, str]:
+    """The same for the backend of another package, whose operators `folder/specs.py` declares."""
+    return _rendered(_backend_jobs(_load_package(folder), folder))
+
+
+def _rendered(jobs: Iterable[Job]) -> dict[Path, str]:
+    env = _environment()
     texts = {
-        ROOT / target: env.get_template(template).render(**view).rstrip() + "\n"
-        for template, target, view in jobs
+        path: env.get_template(template).render(**view).rstrip() + "\n"
+        for template, path, view in jobs
     }
     return {
         path: _format(path, text) if path.suffix == ".py" else text for path, text in texts.items()
@@ -80,32 +101,40 @@ def _core_jobs(operators: Sequence[Operator]) -> Iterator[Job]:
         ("elementwise_gen.c.j2", "libjit/src/elementwise_gen.c"),
         ("ops.md.j2", "docs/reference/ops.md"),
     ):
-        yield template, target, view
+        yield template, ROOT / target, view
 
 
-def _backend_jobs(backend: str, operators: Sequence[Operator]) -> Iterator[Job]:
-    """The classes of one backend's own, and the table and the prototypes of its kernels.
+def _cpu_jobs(own: Sequence[Operator], core: Sequence[Operator]) -> Iterator[Job]:
+    """The CPU backend's. Its library, libjit, holds the kernels of the operators that every backend knows as well."""
+    view = _backend_view(own, "libjit")
+    view["kernels"] = [op for op in (*core, *own) if op.kernel]
+    view["scalars"] = [op for op in core if op.elementwise and op.inst]
+    folder = ROOT / "glowpy" / "backends" / "cpu"
+    yield "nodes_gen.py.j2", folder / "nodes_gen.py", view
+    yield "insts_gen.py.j2", folder / "insts_gen.py", view
+    yield "kernels_gen.py.j2", folder / "kernels_gen.py", view
+    yield "kernels_gen.h.j2", ROOT / "libjit" / "include" / "kernels_gen.h", view
 
-    libjit, the library of the CPU backend, holds the kernels of the operators that every backend knows as well.
-    """
-    own = [op for op in operators if op.backend == backend]
-    is_libjit = backend == "cpu"
-    shared = [op for op in operators if not op.backend] if is_libjit else []
-    folder = f"glowpy/backends/{backend}"
-    view: View = {
-        "backend": backend,
-        "library": "libjit" if is_libjit else backend,
+
+def _backend_jobs(own: Sequence[Operator], folder: Path) -> Iterator[Job]:
+    """The classes of any other backend, and the table and the prototypes of its kernels, all in its folder."""
+    view = _backend_view(own, own[0].backend)
+    yield "nodes_gen.py.j2", folder / "nodes_gen.py", view
+    yield "insts_gen.py.j2", folder / "insts_gen.py", view
+    if view["kernels"]:
+        yield "kernels_gen.py.j2", folder / "kernels_gen.py", view
+        yield "kernels_gen.h.j2", folder / "kernels" / "include" / "kernels_gen.h", view
+
+
+def _backend_view(own: Sequence[Operator], library: str) -> View:
+    return {
+        "backend": own[0].backend,
+        "library": library,
         "nodes": [op for op in own if op.node],
         "insts": [op for op in own if op.inst],
-        "kernels": [op for op in (*shared, *own) if op.kernel],
-        "scalars": [op for op in shared if op.elementwise and op.inst],
+        "kernels": [op for op in own if op.kernel],
+        "scalars": [],
     }
-    yield "nodes_gen.py.j2", f"{folder}/nodes_gen.py", view
-    yield "insts_gen.py.j2", f"{folder}/insts_gen.py", view
-    if view["kernels"]:
-        header = "libjit/include" if is_libjit else f"{folder}/kernels"
-        yield "kernels_gen.py.j2", f"{folder}/kernels_gen.py", view
-        yield "kernels_gen.h.j2", f"{header}/kernels_gen.h", view
 
 
 def _load_specs() -> list[Operator]:
@@ -120,7 +149,28 @@ def _load_specs() -> list[Operator]:
         if op.backend != (backend if is_backend else ""):
             expected = f'expected backend="{backend}"' if is_backend else "expected no backend"
             raise SpecError(f'{op.source}: {op.name}: {expected}, got "{op.backend}"')
-    return dsl.REGISTRY
+    return list(dsl.REGISTRY)
+
+
+def _load_package(folder: Path) -> list[Operator]:
+    """The operators of another package. Raises SpecError unless all are of one backend, and new."""
+    ours = {op.backend for op in _load_specs()}
+    file, first = folder.resolve() / "specs.py", len(dsl.REGISTRY)
+    spec = importlib.util.spec_from_file_location(f"{folder.name}_specs", file)
+    if spec is None or spec.loader is None or not file.is_file():
+        raise SpecError(f"expected the declarations of the package in {file}")
+    try:
+        spec.loader.exec_module(importlib.util.module_from_spec(spec))
+        own = dsl.REGISTRY[first:]
+    finally:
+        del dsl.REGISTRY[first:]
+    backends = sorted({op.backend for op in own})
+    if len(backends) != 1 or backends[0] in ours:
+        listed = ", ".join(f'"{backend}"' for backend in backends) or "no operators"
+        raise SpecError(
+            f"{file}: expected operators of one backend of the package's own, got {listed}"
+        )
+    return own
 
 
 def _format(path: Path, text: str) -> str:
@@ -260,7 +310,12 @@ def _kernel_spec(op: Operator, library: str) -> str:
     kinds = _tuple(
         f'("{name}", {_tuple(repr(kind) for kind in known)})' for name, known in named.items()
     )
-    return f'KernelSpec("{library}", "{op.mnemonic}", {kinds}, "{op.source}")'
+    return f'KernelSpec("{op.mnemonic}", "{_stem(op, library)}", {kinds}, "{op.source}")'
+
+
+def _stem(op: Operator, library: str) -> str:
+    """What the kernels' symbols begin with: library and mnemonic, or the mnemonic if that names the library."""
+    return op.mnemonic if op.mnemonic.startswith(f"{library}_") else f"{library}_{op.mnemonic}"
 
 
 def _prototypes(op: Operator, library: str) -> Iterator[str]:
@@ -277,7 +332,7 @@ def _prototypes(op: Operator, library: str) -> Iterator[str]:
         attrs = [_C_ATTRS[attr.kind].format(attr.name) for attr in op.attrs]
         tail = ["epilogue_t epilogue", "const void *env"] if "epilogue" in op.traits else []
         arguments = ", ".join([*buffers, *shapes, *attrs, *tail])
-        yield f"void {library}_{op.mnemonic}_{'_'.join(kinds)}({arguments});"
+        yield f"void {_stem(op, library)}_{'_'.join(kinds)}({arguments});"
 
 
 def _kind_class(kind: str) -> str:

@@ -16,14 +16,14 @@ class KernelSpec:
     """The kernels that one instruction was declared with; classgen writes one into a backend's table for each.
 
     Attributes:
-        library: What the symbols begin with: the name of the kernel library.
         mnemonic: The instruction.
+        stem: What the symbols begin with: `libjit_gather`.
         kinds: The operands that name a kernel, and the kinds (`f32`) or element widths (`x32`) it exists for.
         source: The file with the declaration.
     """
 
-    library: str
     mnemonic: str
+    stem: str
     kinds: tuple[tuple[str, tuple[str, ...]], ...]
     source: str
 
@@ -44,4 +44,4 @@ class KernelSpec:
         return [self._symbol(suffixes) for suffixes in itertools.product(*choices)]
 
     def _symbol(self, suffixes: Sequence[str]) -> str:
-        return "_".join((self.library, self.mnemonic, *suffixes))
+        return "_".join((self.stem, *suffixes))

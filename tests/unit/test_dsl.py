@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from classgen import dsl
-from classgen.dsl import DISCRETE, FLOATS, Elementwise, NodeOnly, SpecError, real
+from classgen.dsl import DISCRETE, FLOATS, Elementwise, InstOnly, NodeOnly, Op, SpecError, real
+from classgen.generate import _load_package
 
 
 @pytest.fixture(autouse=True)
@@ -33,6 +35,10 @@ FORGOTTEN: dict[str, tuple[Callable[[], None], str]] = {
         "Softsign: expected a derivative or no_derivative, got both",
     ),
     "doc": (lambda: NodeOnly("Twice", "", inputs=["input"]), "Twice: a doc string is required"),
+    "that element-wise operators are everybody's": (
+        lambda: Op("MyNeg", "-input", inputs=["input"], traits=["elementwise"], backend="mine"),
+        "MyNeg: element-wise operators belong to every backend",
+    ),
     "function of the importer": (
         lambda: NodeOnly(
             "Elu", "A bend.", inputs=["input"], attrs=[real("alpha")], traits=["elementwise"], onnx="Elu"
@@ -54,3 +60,31 @@ def test_an_operator_is_declared_once(registry: list[dsl.Operator]) -> None:
     assert (registry[0].onnx, registry[0].onnx_since) == ("Softsign", 22)
     with pytest.raises(SpecError, match="Softsign is declared twice"):
         _softsign(derivative=("g",))
+
+
+def test_a_backend_may_have_the_instruction_of_a_node_that_others_lower() -> None:
+    NodeOnly("Bend", "A bend.", inputs=["input"])
+    InstOnly("Bend", "A bend.", inputs=["input"], results=["result"], backend="mine")
+    with pytest.raises(SpecError, match="Bend is declared twice"):
+        Op("Bend", "A bend.", inputs=["input"], backend="mine")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (None, "expected the declarations of the package in .*specs.py"),
+        ("", "expected operators of one backend of the package's own, got no operators"),
+        ('Op("A", "a", inputs=["x"])', 'got ""'),
+        ('Op("A", "a", inputs=["x"], backend="b")\nOp("C", "c", inputs=["x"], backend="d")', 'got "b", "d"'),
+        ('Op("Relu", "a", inputs=["x"], backend="b")', "Relu is declared twice"),
+    ],
+)  # fmt: skip
+def test_wrong_specs_of_a_package_are_named(
+    text: str | None, message: str, tmp_path: Path, registry: list[dsl.Operator]
+) -> None:
+    if text is not None:
+        (tmp_path / "specs.py").write_text(f"from classgen.dsl import Op\n{text}\n")
+    NodeOnly("Relu", "max(input, 0)", inputs=["input"])
+    with pytest.raises(SpecError, match=message):
+        _load_package(tmp_path)
+    assert len(registry) == 1

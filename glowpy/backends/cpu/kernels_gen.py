@@ -11,66 +11,74 @@ __all__ = ["KERNELS", "SCALARS"]
 
 KERNELS: dict[str, KernelSpec] = {
     "convolution": KernelSpec(
-        "libjit", "convolution", (("input", ("f32", "f64")),), "classgen/specs/conv.py"
+        "convolution", "libjit_convolution", (("input", ("f32", "f64")),), "classgen/specs/conv.py"
     ),
     "gather": KernelSpec(
-        "libjit",
         "gather",
+        "libjit_gather",
         (("input", ("x8", "x16", "x32", "x64")), ("indices", ("i32", "i64"))),
         "classgen/specs/gather.py",
     ),
     "mat_mul": KernelSpec(
-        "libjit",
         "mat_mul",
+        "libjit_mat_mul",
         (("lhs", ("f32", "f64", "i32", "i64", "u32", "u64")),),
         "classgen/specs/matmul.py",
     ),
     "local_response_normalization": KernelSpec(
-        "libjit", "local_response_normalization", (("input", ("f32",)),), "classgen/specs/norm.py"
+        "local_response_normalization",
+        "libjit_local_response_normalization",
+        (("input", ("f32",)),),
+        "classgen/specs/norm.py",
     ),
-    "softmax": KernelSpec("libjit", "softmax", (("input", ("f32",)),), "classgen/specs/norm.py"),
+    "softmax": KernelSpec(
+        "softmax", "libjit_softmax", (("input", ("f32",)),), "classgen/specs/norm.py"
+    ),
     "log_softmax": KernelSpec(
-        "libjit", "log_softmax", (("input", ("f32",)),), "classgen/specs/norm.py"
+        "log_softmax", "libjit_log_softmax", (("input", ("f32",)),), "classgen/specs/norm.py"
     ),
     "max_pool": KernelSpec(
-        "libjit", "max_pool", (("input", ("f32", "f64", "i8", "u8")),), "classgen/specs/pool.py"
+        "max_pool",
+        "libjit_max_pool",
+        (("input", ("f32", "f64", "i8", "u8")),),
+        "classgen/specs/pool.py",
     ),
     "max_pool_with_argmax": KernelSpec(
-        "libjit",
         "max_pool_with_argmax",
+        "libjit_max_pool_with_argmax",
         (("input", ("f32", "f64", "i8", "u8")), ("argmax", ("i64",))),
         "classgen/specs/pool.py",
     ),
     "avg_pool": KernelSpec(
-        "libjit", "avg_pool", (("input", ("f32", "f64")),), "classgen/specs/pool.py"
+        "avg_pool", "libjit_avg_pool", (("input", ("f32", "f64")),), "classgen/specs/pool.py"
     ),
     "reduce_add": KernelSpec(
-        "libjit",
         "reduce_add",
+        "libjit_reduce_add",
         (("input", ("f32", "f64", "i8", "i32", "i64", "u8", "u32", "u64")),),
         "classgen/specs/reduce.py",
     ),
     "reduce_mul": KernelSpec(
-        "libjit",
         "reduce_mul",
+        "libjit_reduce_mul",
         (("input", ("f32", "f64", "i8", "i32", "i64", "u8", "u32", "u64")),),
         "classgen/specs/reduce.py",
     ),
     "reduce_max": KernelSpec(
-        "libjit",
         "reduce_max",
+        "libjit_reduce_max",
         (("input", ("f32", "f64", "i8", "i32", "i64", "u8", "u32", "u64")),),
         "classgen/specs/reduce.py",
     ),
     "reduce_min": KernelSpec(
-        "libjit",
         "reduce_min",
+        "libjit_reduce_min",
         (("input", ("f32", "f64", "i8", "i32", "i64", "u8", "u32", "u64")),),
         "classgen/specs/reduce.py",
     ),
     "arg_max": KernelSpec(
-        "libjit",
         "arg_max",
+        "libjit_arg_max",
         (
             ("input", ("f32", "f64", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64")),
             ("result", ("i64",)),
@@ -78,8 +86,8 @@ KERNELS: dict[str, KernelSpec] = {
         "classgen/specs/reduce.py",
     ),
     "arg_min": KernelSpec(
-        "libjit",
         "arg_min",
+        "libjit_arg_min",
         (
             ("input", ("f32", "f64", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64")),
             ("result", ("i64",)),
@@ -87,182 +95,196 @@ KERNELS: dict[str, KernelSpec] = {
         "classgen/specs/reduce.py",
     ),
     "cum_sum": KernelSpec(
-        "libjit",
         "cum_sum",
+        "libjit_cum_sum",
         (("input", ("f32", "f64", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64")),),
         "classgen/specs/reduce.py",
     ),
     "transpose": KernelSpec(
-        "libjit", "transpose", (("input", ("x8", "x16", "x32", "x64")),), "classgen/specs/shape.py"
+        "transpose",
+        "libjit_transpose",
+        (("input", ("x8", "x16", "x32", "x64")),),
+        "classgen/specs/shape.py",
     ),
     "broadcast": KernelSpec(
-        "libjit", "broadcast", (("input", ("x8", "x16", "x32", "x64")),), "classgen/specs/shape.py"
+        "broadcast",
+        "libjit_broadcast",
+        (("input", ("x8", "x16", "x32", "x64")),),
+        "classgen/specs/shape.py",
     ),
     "insert_tensor": KernelSpec(
-        "libjit",
         "insert_tensor",
+        "libjit_insert_tensor",
         (("input", ("x8", "x16", "x32", "x64")),),
         "classgen/specs/shape.py",
     ),
     "extract_tensor": KernelSpec(
-        "libjit",
         "extract_tensor",
+        "libjit_extract_tensor",
         (("input", ("x8", "x16", "x32", "x64")),),
         "classgen/specs/shape.py",
     ),
     "cpu_conv": KernelSpec(
-        "libjit", "cpu_conv", (("input", ("f32",)),), "classgen/specs/backend_cpu.py"
+        "cpu_conv", "libjit_cpu_conv", (("input", ("f32",)),), "classgen/specs/backend_cpu.py"
     ),
     "cpu_depthwise_conv": KernelSpec(
-        "libjit", "cpu_depthwise_conv", (("input", ("f32",)),), "classgen/specs/backend_cpu.py"
+        "cpu_depthwise_conv",
+        "libjit_cpu_depthwise_conv",
+        (("input", ("f32",)),),
+        "classgen/specs/backend_cpu.py",
     ),
     "cpu_matmul": KernelSpec(
-        "libjit", "cpu_matmul", (("lhs", ("f32",)),), "classgen/specs/backend_cpu.py"
+        "cpu_matmul", "libjit_cpu_matmul", (("lhs", ("f32",)),), "classgen/specs/backend_cpu.py"
     ),
 }
 """The kernels of instructions by mnemonic."""
 
 SCALARS: dict[str, KernelSpec] = {
     "add": KernelSpec(
-        "libjit",
         "add",
+        "libjit_add",
         (("rhs", ("f32", "f64", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64")),),
         "classgen/specs/elementwise.py",
     ),
     "sub": KernelSpec(
-        "libjit",
         "sub",
+        "libjit_sub",
         (("rhs", ("f32", "f64", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64")),),
         "classgen/specs/elementwise.py",
     ),
     "mul": KernelSpec(
-        "libjit",
         "mul",
+        "libjit_mul",
         (("rhs", ("f32", "f64", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64")),),
         "classgen/specs/elementwise.py",
     ),
     "div": KernelSpec(
-        "libjit",
         "div",
+        "libjit_div",
         (("rhs", ("f32", "f64", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64")),),
         "classgen/specs/elementwise.py",
     ),
-    "pow": KernelSpec("libjit", "pow", (("rhs", ("f32", "f64")),), "classgen/specs/elementwise.py"),
+    "pow": KernelSpec(
+        "pow", "libjit_pow", (("rhs", ("f32", "f64")),), "classgen/specs/elementwise.py"
+    ),
     "max": KernelSpec(
-        "libjit",
         "max",
+        "libjit_max",
         (("rhs", ("f32", "f64", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64")),),
         "classgen/specs/elementwise.py",
     ),
     "min": KernelSpec(
-        "libjit",
         "min",
+        "libjit_min",
         (("rhs", ("f32", "f64", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64")),),
         "classgen/specs/elementwise.py",
     ),
     "neg": KernelSpec(
-        "libjit",
         "neg",
+        "libjit_neg",
         (("input", ("f32", "f64", "i8", "i16", "i32", "i64")),),
         "classgen/specs/elementwise.py",
     ),
     "abs": KernelSpec(
-        "libjit",
         "abs",
+        "libjit_abs",
         (("input", ("f32", "f64", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64")),),
         "classgen/specs/elementwise.py",
     ),
     "sign": KernelSpec(
-        "libjit",
         "sign",
+        "libjit_sign",
         (("input", ("f32", "f64", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64")),),
         "classgen/specs/elementwise.py",
     ),
     "floor": KernelSpec(
-        "libjit", "floor", (("input", ("f32", "f64")),), "classgen/specs/elementwise.py"
+        "floor", "libjit_floor", (("input", ("f32", "f64")),), "classgen/specs/elementwise.py"
     ),
     "ceil": KernelSpec(
-        "libjit", "ceil", (("input", ("f32", "f64")),), "classgen/specs/elementwise.py"
+        "ceil", "libjit_ceil", (("input", ("f32", "f64")),), "classgen/specs/elementwise.py"
     ),
     "round": KernelSpec(
-        "libjit", "round", (("input", ("f32", "f64")),), "classgen/specs/elementwise.py"
+        "round", "libjit_round", (("input", ("f32", "f64")),), "classgen/specs/elementwise.py"
     ),
     "sqrt": KernelSpec(
-        "libjit", "sqrt", (("input", ("f32", "f64")),), "classgen/specs/elementwise.py"
+        "sqrt", "libjit_sqrt", (("input", ("f32", "f64")),), "classgen/specs/elementwise.py"
     ),
     "reciprocal": KernelSpec(
-        "libjit", "reciprocal", (("input", ("f32", "f64")),), "classgen/specs/elementwise.py"
+        "reciprocal",
+        "libjit_reciprocal",
+        (("input", ("f32", "f64")),),
+        "classgen/specs/elementwise.py",
     ),
     "exp": KernelSpec(
-        "libjit", "exp", (("input", ("f32", "f64")),), "classgen/specs/elementwise.py"
+        "exp", "libjit_exp", (("input", ("f32", "f64")),), "classgen/specs/elementwise.py"
     ),
     "log": KernelSpec(
-        "libjit", "log", (("input", ("f32", "f64")),), "classgen/specs/elementwise.py"
+        "log", "libjit_log", (("input", ("f32", "f64")),), "classgen/specs/elementwise.py"
     ),
     "tanh": KernelSpec(
-        "libjit", "tanh", (("input", ("f32", "f64")),), "classgen/specs/elementwise.py"
+        "tanh", "libjit_tanh", (("input", ("f32", "f64")),), "classgen/specs/elementwise.py"
     ),
     "sigmoid": KernelSpec(
-        "libjit", "sigmoid", (("input", ("f32", "f64")),), "classgen/specs/elementwise.py"
+        "sigmoid", "libjit_sigmoid", (("input", ("f32", "f64")),), "classgen/specs/elementwise.py"
     ),
     "erf": KernelSpec(
-        "libjit", "erf", (("input", ("f32", "f64")),), "classgen/specs/elementwise.py"
+        "erf", "libjit_erf", (("input", ("f32", "f64")),), "classgen/specs/elementwise.py"
     ),
     "sin": KernelSpec(
-        "libjit", "sin", (("input", ("f32", "f64")),), "classgen/specs/elementwise.py"
+        "sin", "libjit_sin", (("input", ("f32", "f64")),), "classgen/specs/elementwise.py"
     ),
     "cos": KernelSpec(
-        "libjit", "cos", (("input", ("f32", "f64")),), "classgen/specs/elementwise.py"
+        "cos", "libjit_cos", (("input", ("f32", "f64")),), "classgen/specs/elementwise.py"
     ),
     "eq": KernelSpec(
-        "libjit",
         "eq",
+        "libjit_eq",
         (("rhs", ("f32", "f64", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64", "b")),),
         "classgen/specs/elementwise.py",
     ),
     "lt": KernelSpec(
-        "libjit",
         "lt",
+        "libjit_lt",
         (("rhs", ("f32", "f64", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64")),),
         "classgen/specs/elementwise.py",
     ),
     "le": KernelSpec(
-        "libjit",
         "le",
+        "libjit_le",
         (("rhs", ("f32", "f64", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64")),),
         "classgen/specs/elementwise.py",
     ),
     "is_nan": KernelSpec(
-        "libjit", "is_nan", (("input", ("f32", "f64")),), "classgen/specs/elementwise.py"
+        "is_nan", "libjit_is_nan", (("input", ("f32", "f64")),), "classgen/specs/elementwise.py"
     ),
-    "not": KernelSpec("libjit", "not", (("input", ("b",)),), "classgen/specs/elementwise.py"),
+    "not": KernelSpec("not", "libjit_not", (("input", ("b",)),), "classgen/specs/elementwise.py"),
     "and": KernelSpec(
-        "libjit",
         "and",
+        "libjit_and",
         (("rhs", ("i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64", "b")),),
         "classgen/specs/elementwise.py",
     ),
     "or": KernelSpec(
-        "libjit",
         "or",
+        "libjit_or",
         (("rhs", ("i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64", "b")),),
         "classgen/specs/elementwise.py",
     ),
     "xor": KernelSpec(
-        "libjit",
         "xor",
+        "libjit_xor",
         (("rhs", ("i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64", "b")),),
         "classgen/specs/elementwise.py",
     ),
     "select": KernelSpec(
-        "libjit",
         "select",
+        "libjit_select",
         (("rhs", ("f32", "f64", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64", "b")),),
         "classgen/specs/elementwise.py",
     ),
     "convert": KernelSpec(
-        "libjit",
         "convert",
+        "libjit_convert",
         (
             ("input", ("f32", "f64", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64", "b")),
             ("result", ("f32", "f64", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64", "b")),

@@ -139,10 +139,10 @@ def create_cpu_conv(
 ) -> CpuConvNode:
     """A 2-D convolution with register tiles of tile_rows x tile_cols pixels by tile_vectors vectors. filter is [G, blocks, KH, KW, I, NR]."""
     attrs: dict[str, Attr] = {
-        "kernels": kernels,
-        "strides": strides,
-        "pads": pads,
-        "dilation": dilation,
+        "kernels": tuple(kernels),
+        "strides": tuple(strides),
+        "pads": tuple(pads),
+        "dilation": tuple(dilation),
         "group": group,
         "tile_rows": tile_rows,
         "tile_cols": tile_cols,
@@ -178,10 +178,10 @@ def create_cpu_depthwise_conv(
 ) -> CpuDepthwiseConvNode:
     """A 2-D convolution with one filter for each channel. filter is [KH, KW, C]."""
     attrs: dict[str, Attr] = {
-        "kernels": kernels,
-        "strides": strides,
-        "pads": pads,
-        "dilation": dilation,
+        "kernels": tuple(kernels),
+        "strides": tuple(strides),
+        "pads": tuple(pads),
+        "dilation": tuple(dilation),
     }
     return f.create(
         CpuDepthwiseConvNode,

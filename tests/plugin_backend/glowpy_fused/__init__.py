@@ -1,0 +1,1 @@
+"""A backend for glowpy: the CPU backend with two kernels more."""

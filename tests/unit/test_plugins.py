@@ -1,0 +1,229 @@
+"""Backends of other packages: how they are found, what is said of broken ones, and what the verbs make of them."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import sys
+from collections.abc import Iterator
+from importlib.metadata import EntryPoint
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+import pytest
+
+import glowpy
+from glowpy import plugins
+from glowpy.backend import Backend, CompiledFunction, CompileOptions, Operation, Program
+from glowpy.backends.cpu.backend import CpuBackend
+from glowpy.cli.main import run
+from glowpy.engine import backend_class, evaluate, why_not
+from glowpy.graph.nodes_gen import ReluNode
+from glowpy.graph.parser import parse_module
+from glowpy.graph.printer import print_module
+from glowpy.ir.insts_gen import ExpInst
+from glowpy.passes import PassContext
+from glowpy.support.errors import UserError
+from tests.unit.test_pass_docstrings import examples, graph
+
+PACKAGE = Path(__file__).parents[1] / "plugin_backend"
+
+NETWORK = """\
+module {
+  placeholder %x : f32[5x17]
+  placeholder %y : f32[5x17]
+  constant %scale : f32[] = [0.125]
+  function @main {
+    %scaled = mul(%x, %scale) : f32[5x17]
+    %p = softmax(%scaled) {axis=1} : f32[5x17]
+    %h = hard_swish(%x) : f32[5x17]
+    %r = add(%p, %h) : f32[5x17]
+    save(%r, %y)
+  }
+}
+"""
+
+
+class Skeleton(Backend):
+    """A backend that can do nothing."""
+
+    name: ClassVar[str] = "skeleton"
+
+    def unsupported(self, operation: Operation) -> str:
+        return f"no {operation.mnemonic}"
+
+    def compile(self, program: Program, options: CompileOptions) -> CompiledFunction:
+        raise AssertionError("nothing is supported, so nothing is compiled")
+
+
+class Broken(Skeleton):
+    name: ClassVar[str] = "broken"
+
+    def unsupported(self, operation: Operation) -> str:
+        raise KeyError(operation.mnemonic)
+
+
+class Half(Backend):
+    name: ClassVar[str] = "half"
+
+
+class Taken(CpuBackend):
+    name: ClassVar[str] = "taken"
+    nodes = (*CpuBackend.nodes, ReluNode)
+    instructions = (*CpuBackend.instructions, ExpInst)
+
+
+INSTALLED = {
+    "skeleton": "Skeleton",
+    "broken": "Broken",
+    "half": "Half",
+    "other": "Skeleton",
+    "taken": "Taken",
+    "number": "NETWORK",
+    "lost": "Missing",
+}
+
+
+@pytest.fixture(autouse=True)
+def installed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """As if packages were installed with a backend for each entry, and one that works."""
+    entries = [
+        EntryPoint(name, f"{__name__}:{cls}", plugins.GROUP) for name, cls in INSTALLED.items()
+    ]
+    entries.append(EntryPoint("fused", "glowpy_fused.backend:FusedBackend", plugins.GROUP))
+    entries += [EntryPoint("twice", f"package_{index}:Cls", plugins.GROUP) for index in (1, 2)]
+    monkeypatch.setitem(sys.modules, __name__, sys.modules[__name__])
+    monkeypatch.setattr(plugins, "entry_points", lambda *, group: entries)
+    monkeypatch.syspath_prepend(str(PACKAGE))
+    plugins.plugins.cache_clear()
+    yield
+    plugins.plugins.cache_clear()
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        (
+            "nonsense",
+            r"expected one of the backends cpu, interpreter, broken, fused, .*got 'nonsense'",
+        ),
+        ("lost", r"the backend 'lost' of the package tests.*: AttributeError: .*'Missing'"),
+        ("number", "expected a class that derives from Backend, got 'module"),
+        ("half", "Half lacks compile, unsupported"),
+        ("other", "Skeleton calls itself 'skeleton'"),
+        ("taken", "the mnemonic relu is taken; the mnemonic exp is taken"),
+        ("twice", "package_1 and package_2 both have a backend 'twice'"),
+    ],
+)
+def test_broken_package_is_an_error_for_who_asks_for_it(name: str, message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        backend_class(name)
+    assert backend_class("skeleton") is Skeleton
+
+
+def test_nothing_is_looked_for_when_the_backend_is_our_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plugins, "entry_points", None)
+    assert backend_class("cpu") is CpuBackend
+
+
+def test_network_runs_on_the_backend_of_another_package() -> None:
+    module = parse_module(NETWORK)
+    x = np.random.default_rng(1).standard_normal((5, 17), np.float32) * 9
+    compiled = glowpy.compile(module, "fused", CompileOptions(verify_each=True, cache=False))
+    mnemonics = {inst.SCHEMA.mnemonic for inst in compiled.program.ir.instructions}
+    assert {"fused_scaled_softmax", "hard_swish"} <= mnemonics
+    expected = glowpy.compile(module, "interpreter")({"x": x})["y"]
+    np.testing.assert_allclose(compiled({"x": x})["y"], expected, rtol=1e-5, atol=1e-6)
+    again = glowpy.InterpreterBackend().compile(compiled.program, CompileOptions())
+    np.testing.assert_allclose(again({"x": x})["y"], expected, rtol=1e-6, atol=1e-7)
+
+
+def test_node_that_others_lower_is_kept_where_there_is_a_kernel() -> None:
+    backend = backend_class("fused")()
+    for kind, kept in (("f32", True), ("f64", False)):
+        module = parse_module(
+            f"""module {{ placeholder %x : {kind}[4]  placeholder %y : {kind}[4]
+            function @main {{ %h = hard_swish(%x) : {kind}[4]  save(%h, %y) }} }}"""
+        )
+        node = module.main.nodes[0]
+        assert backend.supports(Operation.of_node(node)) == kept
+        assert why_not(node, backend) == []
+
+
+def test_pass_does_what_its_docstring_shows() -> None:
+    fused = backend_class("fused")
+    passed = fused().post_lowering()[0]
+    before, after = (graph(text, fused.nodes) for text in examples(passed))
+    assert passed.run(before.main, PassContext(evaluate))
+    assert print_module(before) == print_module(after)
+
+
+def test_missing_pieces_of_a_backend_are_named() -> None:
+    assert plugins.missing_pieces(backend_class("fused")) == []
+    assert plugins.missing_pieces(CpuBackend) == []
+
+
+def glow(*argv: str, text: str = NETWORK) -> tuple[int, str, str]:
+    out, err = io.StringIO(), io.StringIO()
+    return run(argv, io.StringIO(text), out, err), out.getvalue(), err.getvalue()
+
+
+def test_command_line_knows_the_backend(tmp_path: Path) -> None:
+    status, text, err = glow("dump", "-", "--stage", "lowered", "--backend", "fused")
+    assert status == 0, err
+    assert "fused_scaled_softmax(%x) {scale=0.125}" in text
+    assert glow("opt", "-", "--backend", "fused", text=text) == (0, text, "")
+    status, printed, _ = glow("opt", "-", "--backend", "fused", "-p", "fuse-scale")
+    assert (status, "fused_scaled_softmax" in printed) == (0, True)
+    status, _, err = glow("opt", "-", text=text)
+    assert (status, "fused_scaled_softmax" in err) == (1, True)
+    status, printed, err = glow("run", "-", "--backend", "fused", "--check-with", "interpreter")
+    assert status == 0, err
+    assert glow("run", "-", "--backend", "skeleton")[0] == 1
+
+
+def test_refusal_of_a_skeleton_names_every_node() -> None:
+    status, _, err = glow("run", "-", "--backend", "skeleton")
+    assert status == 1
+    for line in (
+        "<stdin>:6:5: %scaled: skeleton backend: no mul\n  mul @out",
+        "<stdin>:7:5: %p: skeleton backend: no softmax\n  softmax @out",
+    ):
+        assert line in err
+
+
+def test_doctor_tests_every_backend_and_fails_without_a_traceback() -> None:
+    status, out, err = glow("doctor", "--json")
+    found = json.loads(out)
+    assert (status, err) == (1, "")
+    assert found["self-test cpu"] == found["self-test fused"] == "passed"
+    assert found["self-test skeleton"] == "not run: no add"
+    assert found["self-test broken"] == "failed: KeyError('add')"
+    assert found["self-test lost"].startswith("failed: the backend 'lost' of the package")
+    assert found["backend fused"] == "glowpy_fused.backend"
+
+
+def test_bundle_of_the_backend_is_verified_and_outdated(tmp_path: Path) -> None:
+    folder = str(tmp_path / "net")
+    status, _, err = glow("bundle", "-", "-o", folder, "--name", "net", "--backend", "fused")
+    assert status == 0, err
+    assert "fused_scaled_softmax" in (tmp_path / "net" / "net.ir").read_text()
+    status, out, err = glow("bundle", "-", "--check", folder, "--backend", "fused")
+    assert (status, out) == (0, "net is up to date\n"), err
+    status, out, err = glow("verify", folder)
+    assert status in (0, 3), err
+    status, _, err = glow("bundle", "-", "-o", folder, "--backend", "interpreter")
+    assert (status, "makes no machine code" in err) == (1, True)
+
+
+def test_documentation_shows_the_package_as_it_is() -> None:
+    page = (PACKAGE.parents[1] / "docs" / "backends.md").read_text()
+    blocks = re.findall(r"^```(?:py|c|toml)\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    files = [
+        file.read_text() for file in PACKAGE.rglob("*") if file.suffix in (".py", ".c", ".toml")
+    ]
+    assert len(blocks) == 5
+    for block in blocks:
+        assert any(block in text for text in files), block
