@@ -20,9 +20,24 @@ F = TypeVar("F", bound=Callable[..., object])
 
 
 def backend_option(default: str, text: str = "What to compile for.") -> Callable[[F], F]:
-    """The option --backend of a verb. Which names there are is known when one is asked for."""
+    """The option --backend of a verb. Which names there are is known when one is asked for.
+
+    Raises UserError for a name that is none, before the verb begins.
+    """
     names = f"{text} One of {', '.join(BACKENDS)}, or of an installed package: see glowpy doctor."
-    return click.option("--backend", metavar="NAME", default=default, show_default=True, help=names)
+    return click.option(
+        "--backend",
+        metavar="NAME",
+        default=default,
+        show_default=True,
+        help=names,
+        callback=_existing,
+    )
+
+
+def _existing(ctx: click.Context, param: click.Parameter, name: str) -> str:
+    del ctx, param
+    return backend_class(name).name
 
 
 def bound_backend(name: str, options: CpuOptions) -> Backend:
