@@ -264,12 +264,13 @@ def test_a_splat_is_a_number(backend: str) -> None:
     module = glowpy.Module()
     f = module.create_function("main")
     x = module.create_placeholder("x", type)
-    low = f.create_splat("low", parse_type("u8[](s=0.5,o=10)"), -1.3)
+    none = module.create_placeholder("none", parse_type("u8[0](s=0.5,o=10)"))
+    low = f.create_pad("low", none, (1, 0), -1.3)  # nothing folds it
     high = f.create_splat("high", parse_type("u8[3](s=0.5,o=10)"), 1.25)
     limited = f.create_min("min", f.create_max("max", x, low), high)
     f.create_save("save", limited, module.create_placeholder("y", type))
     stored = np.array([[0, 7, 8], [9, 12, 255]], np.uint8)
-    result = glowpy.compile(f, backend)({"x": stored})["y"]
+    result = glowpy.compile(f, backend)({"x": stored, "none": np.zeros(0, np.uint8)})["y"]
     assert result.tolist() == [[7, 7, 8], [9, 12, 12]]  # 12 is the even one of 12 and 13
 
 
