@@ -1,7 +1,7 @@
 """The rewrite engine: rules for classes of nodes, and the worklist that applies them until none fits.
 
 A rule is a method of a rewrite pass. It takes one node and returns what replaces the node's first
-result, the node itself if it was changed in place but for what it uses, or None:
+result, or the node itself after changing it in place (it must use the same values as before), or None:
 
     @rule
     def merge(self, f: Function, n: TransposeNode, why: Why) -> Replacement: ...
@@ -207,7 +207,7 @@ class Rewriter:
         else:
             affected = f.replace(node, (replacement, *node.results[1:]))
         if self._check is not None:
-            self._check(f, [each for each in changed if each in f])
+            self._check(f, [changed_node for changed_node in changed if changed_node in f])
         self._push(self._neighbours(affected))
         if replacement.node is not None:
             self._push((replacement.node,))
