@@ -16,7 +16,8 @@ from glowpy.graph.rewrite import Replacement, Why, rule
 from glowpy.ir.insts_gen import DeallocInst
 from glowpy.ir.irfunction import IRFunction
 from glowpy.irgen import generate
-from glowpy.passes import GraphPass, IRPass, PassContext, Pipeline, RewritePass
+from glowpy.opt.graph.fold_clip import FoldClipPass
+from glowpy.passes import GraphPass, IRPass, PassContext, Pipeline, RewritePass, Rewrites
 from glowpy.schedule import schedule
 from glowpy.support.errors import VerifyError
 
@@ -133,3 +134,17 @@ def test_rewrites_explain_themselves(f: Function) -> None:
     assert reasons == ["%e: its input is a placeholder"]
     classes = [type(node) for node in f.topological()]
     assert classes[:4] == [ExpNode, NegNode, NegNode, NegNode]
+
+
+def test_rewrite_passes_that_run_as_one_report_by_name(f: Function) -> None:
+    said: list[tuple[str, bool]] = []
+    ctx = PassContext(evaluate, after_pass=lambda name, _, changed: said.append((name, changed)))
+    rewrites = Rewrites((AllExpPass(), FoldClipPass()))
+    assert [inner.name for inner in Pipeline("p", (rewrites,)).flattened()] == [
+        "all-exp",
+        "fold-clip",
+    ]
+    assert Pipeline("p", (rewrites,)).run(f, ctx)
+    assert said == [("all-exp", True), ("fold-clip", False)]
+    assert list(ctx.times) == ["all-exp", "fold-clip"]
+    assert not Pipeline("p", (rewrites,), fixpoint=True).run(f, ctx)
