@@ -8,6 +8,7 @@ from glowpy.core.type import Type
 from glowpy.engine import evaluate
 from glowpy.graph.function import Function, Module
 from glowpy.graph.node import Node, Operand
+from glowpy.opt.graph.fold_concat import FoldConcatPass
 from glowpy.passes import PassContext
 from glowpy.recipe import graph_recipe
 
@@ -71,3 +72,17 @@ def test_a_node_is_tried_a_few_times_only() -> None:
     nodes, ctx = effort(10)
     assert ctx.runs["rewrite"] <= 6
     assert ctx.tried.total() <= 15 * nodes
+
+
+def test_a_chain_of_concats_is_merged_at_once() -> None:
+    module = Module()
+    x = module.create_placeholder("x", TYPE)
+    f = module.create_function("main")
+    node: Node = f.create_concat("c", [x, x], 0)
+    for _ in range(99):
+        node = f.create_concat("c", [node, x], 0)
+    f.create_save("save", node, module.create_placeholder("y", node.type))
+    ctx = PassContext(evaluate)
+    assert FoldConcatPass().run(f, ctx)
+    assert (ctx.tried["fold-concat"], ctx.applied["fold-concat"]) == (101, 1)
+    assert [len(node.inputs) for node in f.topological()] == [101, 2]

@@ -38,10 +38,10 @@ class FoldConcatPass(RewritePass):
 
     @rule
     def merge(self, f: Function, n: ConcatNode, why: Why) -> Replacement:
-        """Takes the inputs of inner concats in place of these."""
-        inputs: list[NodeValue] = []
-        for value in n.inputs:
-            inputs += _parts(n, value, why)
+        """Takes the inputs of inner concats in place of these, of all at once."""
+        if _is_inner(n):
+            return None
+        inputs = _parts(n, why)
         inputs = [value for value in inputs if value.type.count] or inputs
         if len(inputs) == 1 and inputs[0].type == n.type:
             return inputs[0]
@@ -50,12 +50,27 @@ class FoldConcatPass(RewritePass):
         return f.create_concat(n.name, inputs, n.axis, result_type=n.type)
 
 
-def _parts(n: ConcatNode, value: NodeValue, why: Why) -> tuple[NodeValue, ...]:
-    inner = value.node
-    rank = n.type.rank
-    if not isinstance(inner, ConcatNode) or inner.axis % rank != n.axis % rank:
-        return (value,)
-    if value.num_users > 1:
-        why.no(f"%{inner.name} has other users, and its elements would be copied twice")
-        return (value,)
-    return inner.inputs
+def _is_inner(n: ConcatNode) -> bool:
+    """Whether only a concat along the same axis uses `n`: that takes the inputs, else a chain costs quadratic time."""
+    users = n.result.users if n.result.num_users == 1 else []
+    return any(isinstance(user, ConcatNode) and _axis(user) == _axis(n) for user in users)
+
+
+def _axis(n: ConcatNode) -> int:
+    return n.axis % n.type.rank
+
+
+def _parts(n: ConcatNode, why: Why) -> list[NodeValue]:
+    parts: list[NodeValue] = []
+    stack = [*reversed(n.inputs)]
+    while stack:
+        value = stack.pop()
+        inner = value.node
+        if not isinstance(inner, ConcatNode) or _axis(inner) != _axis(n):
+            parts.append(value)
+        elif value.num_users > 1:
+            why.no(f"%{inner.name} has other users, and its elements would be copied twice")
+            parts.append(value)
+        else:
+            stack.extend(reversed(inner.inputs))
+    return parts
