@@ -211,3 +211,19 @@ def test_buffers_that_do_not_live_together_share_memory() -> None:
     layout = plan(program([(0, 0, 640), (1, 0, 640), (2, 0, 640)]))
     assert layout.peak == 640
     assert {slot.start for slot in layout.activations.slots} == {0}
+
+
+@pytest.mark.parametrize(
+    "buffers",
+    [
+        [(0, 4, 128), (5, 4, 256), (4, 3, 256), (2, 1, 320)],
+        [(3, 3, 320), (1, 3, 64), (0, 2, 128), (0, 0, 256)],
+        [(6, 0, 128), (5, 2, 256), (1, 3, 320), (2, 4, 128)],
+        [(2, 3, 192), (6, 3, 256), (1, 1, 256), (3, 4, 192)],
+    ],
+    ids=["by size", "by size and length", "by length", "by start"],
+)
+def test_whatever_order_is_best_is_found(buffers: list[Interval]) -> None:
+    """Placed first fit in any other of these orders, the buffers need more than is ever alive."""
+    alive = (sum(size for s, n, size in buffers if s <= at <= s + n) for at in range(45))
+    assert plan(program(buffers)).peak == max(alive)
