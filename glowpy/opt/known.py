@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from glowpy.core.tensor import Array, Tensor, stored
-from glowpy.core.type import Type
-from glowpy.graph.function import Function
-from glowpy.graph.node import Constant, Node, NodeValue
+from glowpy.core.tensor import Array, stored
+from glowpy.graph.node import NodeValue
 from glowpy.graph.nodes_gen import SplatNode
 
-__all__ = ["broadcasts_alike", "constant_like", "is_all", "known"]
+__all__ = ["is_all", "known"]
 
 
 def known(value: NodeValue) -> Array | None:
@@ -38,17 +36,3 @@ def is_all(value: NodeValue, wanted: float | Array) -> bool:
         return True
     signs = np.signbit(elements.astype(np.float64))
     return bool((signs == np.signbit(exact.astype(np.float64))).all())
-
-
-def constant_like(f: Function, node: Node, array: Array, type: Type | None = None) -> Constant:
-    """A new constant that stands for what `node` computes, or for something made for it."""
-    made = Tensor.of(array) if type is None else Tensor(type, array)
-    return f.module.create_constant(node.name, made, loc=node.loc)
-
-
-def broadcasts_alike(value: NodeValue, like: NodeValue) -> bool:
-    """Whether an element-wise node over both has exactly the type of `like`."""
-    own, shape = value.type.shape, like.type.shape
-    return len(own) <= len(shape) and all(
-        mine in (1, theirs) for mine, theirs in zip(reversed(own), reversed(shape), strict=False)
-    )

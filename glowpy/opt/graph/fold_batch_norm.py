@@ -110,8 +110,6 @@ def _per_channel(value: NodeValue, channels: int) -> F64 | None:
     elements, shape = known(value), value.type.shape
     if elements is None or any(size != 1 for size in shape[:-1]):
         return None
-    if shape and shape[-1] not in (1, channels):
-        return None
     return np.broadcast_to(elements.reshape(-1).astype(np.float64), (channels,))
 
 

@@ -58,7 +58,7 @@ def holds(wide: ElemKind, narrow: ElemKind) -> bool:
     if wide.is_float:
         if narrow.is_float:
             return _digits(wide) >= _digits(narrow) and _range(wide) >= _range(narrow)
-        return 8 * narrow.size - narrow.is_signed <= _digits(wide) and narrow.size < wide.size
+        return 8 * narrow.size - narrow.is_signed <= _digits(wide)
     if narrow.is_float:
         return False
     room = 8 * wide.size - wide.is_signed

@@ -225,7 +225,7 @@ def _orders_before(
     groups = _groups([source[axis] for axis in shuffle], result)
     if groups is None:
         return None
-    placed = sorted(([shuffle[part] for part in parts], made) for parts, made in groups)
+    placed = [([shuffle[part] for part in parts], made) for parts, made in groups]
     placed.sort(key=lambda group: min(group[0]))
     first = [axis for axis, size in enumerate(source) if size == 1]
     order = list(range(next((i for i, size in enumerate(result) if size != 1), len(result))))
@@ -240,7 +240,7 @@ def _groups(before: Sequence[int], behind: Shape) -> list[tuple[list[int], list[
 
     A dimension of length 1 goes with the result dimension before it.
     """
-    if 0 in before or 0 in behind:
+    if 0 in before:
         return None
     lefts = [axis for axis, size in enumerate(before) if size != 1]
     rights = [axis for axis, size in enumerate(behind) if size != 1]
