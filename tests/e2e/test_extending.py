@@ -241,3 +241,50 @@ def test_a_piece_of_a_structured_operator_is_forgotten(
     named = [line for line in failures if line.startswith("FAILED")]
     assert len(named) == 1, named
     assert any(missing in line for line in failures), failures
+
+
+@pytest.mark.parametrize(
+    ("without", "interpreter", "cpu"),
+    [
+        ("infer", "InternalError no 'infer' rule for FlipNode", "InternalError no 'infer' rule"),
+        ("interpret", "InternalError no 'interpret' rule for FlipInst", "right"),
+        (
+            "kernel",
+            "right",
+            "UnsupportedError g: node 'y' (#0): %y: cpu backend: no kernel for flip on f32[2x3], f32[2x3]: "
+            "classgen/specs/shape.py declares libjit_flip_f32, which the kernels of libjit for",
+        ),
+    ],
+)
+def test_program_that_meets_what_is_forgotten_says_so(
+    tree: Tree, without: str, interpreter: str, cpu: str
+) -> None:
+    add_flip(tree, without=without)
+    lines = used(tree)
+    assert any(line.startswith(f"interpreter {interpreter}") for line in lines), lines
+    assert any(line.startswith(f"cpu {cpu}") for line in lines), lines
+
+
+def test_second_backend_gets_files_and_kernels_of_its_own(tree: Tree) -> None:
+    before = (tree.root / "libjit" / "include" / "kernels_gen.h").read_text()
+    spec = (
+        "from classgen.dsl import InstOnly, NodeOnly, Op\n"
+        'Op("ToyMix", "lhs * rhs", inputs=["lhs", "rhs"], kernel={"lhs": ("f32",)}, backend="toy",\n'
+        '   no_derivative="a toy")\n'
+        'NodeOnly("ToyNode", "lowered", inputs=["input"], backend="toy", no_derivative="a toy")\n'
+        'InstOnly("ToyStep", "a step", inputs=["input"], results=["result"], backend="toy")\n'
+    )
+    (tree.root / "classgen" / "specs" / "backend_toy.py").write_text(spec)
+    tree.generate()
+    toy = tree.root / "glowpy" / "backends" / "toy"
+    names = sorted(str(file.relative_to(toy)) for file in toy.rglob("*.*"))
+    header = "kernels/include/kernels_gen.h"
+    assert names == ["insts_gen.py", header, "kernels_gen.py", "nodes_gen.py"]
+    assert "void toy_mix_f32(" in (toy / header).read_text()
+    assert (tree.root / "libjit" / "include" / "kernels_gen.h").read_text() == before
+    (tree.root / "classgen" / "specs" / "backend_toy.py").write_text(
+        spec.replace(', backend="toy")\n', ")\n")
+    )
+    done = tree.python("-m", "classgen")
+    assert done.returncode == 1
+    assert 'backend_toy.py: ToyStep: expected backend="toy", got ""' in done.stderr

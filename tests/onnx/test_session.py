@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -249,3 +250,10 @@ def test_misuse(feeds: dict[str, Array], names: list[str] | None, message: str) 
 def test_unknown_backend() -> None:
     with pytest.raises(glowpy.UserError, match="expected one of the backends"):
         glowpy.InferenceSession(symbolic(), backend="abacus")
+
+
+def test_backend_may_have_options(tmp_path: Path) -> None:
+    backend = glowpy.CpuBackend(glowpy.CpuOptions(debug=str(tmp_path)))
+    session = glowpy.InferenceSession(symbolic(), backend=backend)
+    np.testing.assert_array_equal(session.run(["z"], {"x": X})[0], X + X)
+    assert list(tmp_path.glob("*.ir"))

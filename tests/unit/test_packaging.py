@@ -2,6 +2,7 @@
 
 import os
 import platform
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -200,3 +201,24 @@ def test_editable_glowpy_compiles_its_bitcode(tmp_path: Path) -> None:
     module, path = run_installed(python, code, tmp_path).splitlines()
     assert Path(module) == ROOT / "glowpy/backends/cpu/library.py"
     assert Path(path).is_relative_to(tmp_path / "home")
+
+
+def test_plugin_is_installed_beside_an_installed_glowpy(installed: Path, tmp_path: Path) -> None:
+    """Its wheel is built by that glowpy, and carries bitcode: nothing is compiled when it is used."""
+    options = ["--quiet", "--no-deps", "--no-index", "--no-build-isolation"]
+    source = shutil.copytree(ROOT / "tests" / "plugin_backend", tmp_path / "source")
+    command = [str(installed), "-m", "pip", "install", *options, str(source)]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    code = (
+        "import numpy as np, glowpy\n"
+        "module = glowpy.Module()\n"
+        "x, y = (module.create_placeholder(n, glowpy.parse_type('f32[9]')) for n in 'xy')\n"
+        "f = module.create_function('main')\n"
+        "f.create_save('s', f.create_hard_swish('h', x), y)\n"
+        "compiled = glowpy.compile(module, 'fused')\n"
+        "assert compiled({'x': np.full(9, 4, np.float32)})['y'].tolist() == [4.0] * 9\n"
+        "print([i.SCHEMA.mnemonic for i in compiled.program.ir.instructions])"
+    )
+    assert run_installed(installed, code, tmp_path) == "['hard_swish']"
+    assert not list((tmp_path / "home").rglob("*.bc"))
