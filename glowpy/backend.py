@@ -88,7 +88,7 @@ class Observer(Protocol):
         """Called before an instruction; outputs hold what is there by chance."""
 
     def after(self, inst: Instruction, operands: Mapping[str, Array]) -> None:
-        """Called behind an instruction."""
+        """Called after an instruction."""
 
 
 class Executable(ABC):
@@ -210,16 +210,16 @@ class Instance:
     def write(self, name: str, array: Array) -> None:
         """Copies `array` into an input. Raises UserError for another dtype or shape."""
         port = self._port(name)
-        found = np.asarray(array)
-        _check(port, found)
-        self._arrays[port.placeholder][...] = found
+        content = np.asarray(array)
+        _check(port, content)
+        self._arrays[port.placeholder][...] = content
 
-    def require(self, given: Mapping[str, object]) -> None:
+    def require(self, names: Mapping[str, object]) -> None:
         """Raises UserError that names every input missing from `given`."""
-        missing = [port for port in self._function.input_ports if port.name not in given]
+        missing = [port for port in self._function.input_ports if port.name not in names]
         if missing:
-            wanted = ", ".join(f"'{port.name}' ({port.type})" for port in missing)
-            raise UserError(f"missing input {wanted}")
+            inputs = ", ".join(f"'{port.name}' ({port.type})" for port in missing)
+            raise UserError(f"missing input {inputs}")
 
     def run(self) -> None:
         """Computes the outputs from what the inputs hold now."""

@@ -126,9 +126,9 @@ def compilation(
     Raises UserError for an unknown backend, and for a module without a function or with several.
     """
     chosen = backend_of(backend) if isinstance(backend, str) else backend
-    how = options or CompileOptions()
+    chosen_options = options or CompileOptions()
     f = model.main if isinstance(model, Module) else model
-    return Compilation(f, chosen, how, ctx or context(how))
+    return Compilation(f, chosen, chosen_options, ctx or context(chosen_options))
 
 
 def compile(

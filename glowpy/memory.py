@@ -169,7 +169,7 @@ class _Bytes:
         return offset
 
 
-def check(f: IRFunction, found: MemoryPlan) -> None:
+def check(f: IRFunction, memory: MemoryPlan) -> None:
     """Proves a plan right, by code that shares nothing with `plan`.
 
     Walks the program with a map from byte ranges to owners: at its alloc a buffer must find its
@@ -177,34 +177,34 @@ def check(f: IRFunction, found: MemoryPlan) -> None:
     its range. Raises VerifyError with every violation.
     """
     errors = [
-        Diagnostic(message, context=f"memory @{found.name}") for message in _violations(f, found)
+        Diagnostic(message, context=f"memory @{memory.name}") for message in _violations(f, memory)
     ]
     if errors:
         raise VerifyError.of(errors)
 
 
-def _violations(f: IRFunction, found: MemoryPlan) -> Iterator[str]:
+def _violations(f: IRFunction, memory: MemoryPlan) -> Iterator[str]:
     for title, area in (
-        ("activations", found.activations),
-        ("mutable", found.mutable),
-        ("constant", found.constant),
+        ("activations", memory.activations),
+        ("mutable", memory.mutable),
+        ("constant", memory.constant),
     ):
         for slot in area.slots:
             if slot.start % ALIGNMENT:
                 yield f"%{slot.name} begins at {slot.start}, expected a multiple of {ALIGNMENT}"
             if slot.end > area.size or slot.start < 0:
                 yield f"%{slot.name} ends at {slot.end}, outside the {title} area of {area.size} bytes"
-    constants, mutables = ({s.name: s for s in a.slots} for a in (found.constant, found.mutable))
+    constants, mutables = ({s.name: s for s in a.slots} for a in (memory.constant, memory.mutable))
     for weight in f.weights.values():
         place = (constants if weight.is_constant else mutables).get(weight.name)
         if place is None or place.size != weight.type.size:
             yield f"weight %{weight.name} of {weight.type.size} bytes has no slot of that size"
-    for area in (found.mutable, found.constant):
+    for area in (memory.mutable, memory.constant):
         placed = sorted(area.slots, key=lambda slot: (slot.start, slot.end))
-        for before, behind in pairwise(placed):
-            if behind.start < before.end:
-                yield f"%{before.name} and %{behind.name} overlap"
-    yield from _walk(f, {slot.name: slot for slot in found.activations.slots})
+        for before, after in pairwise(placed):
+            if after.start < before.end:
+                yield f"%{before.name} and %{after.name} overlap"
+    yield from _walk(f, {slot.name: slot for slot in memory.activations.slots})
 
 
 _Range = tuple[int, int, str]

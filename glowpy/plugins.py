@@ -47,8 +47,8 @@ class Plugin:
 @cache
 def plugins() -> tuple[Plugin, ...]:
     """All that the installed packages name, in order of names."""
-    found = [Plugin(entry.name, _package(entry), entry) for entry in entry_points(group=GROUP)]
-    return tuple(sorted(found, key=lambda plugin: (plugin.name, plugin.package)))
+    plugins = [Plugin(entry.name, _package(entry), entry) for entry in entry_points(group=GROUP)]
+    return tuple(sorted(plugins, key=lambda plugin: (plugin.name, plugin.package)))
 
 
 def _package(entry: EntryPoint) -> str:
@@ -84,9 +84,9 @@ def _faults(name: str, cls: type[Backend]) -> list[str]:
         return [f"{cls.__name__} lacks {', '.join(abstract)}"]
     faults = [] if cls.name == name else [f"{cls.__name__} calls itself '{cls.name}'"]
     for classes in ((*NODES, *cls.nodes), (*INSTS, *cls.instructions)):
-        mnemonics = [each.SCHEMA.mnemonic for each in classes]
-        twice = sorted({each for each in mnemonics if mnemonics.count(each) > 1})
-        faults += [f"the mnemonic {each} is taken" for each in twice]
+        mnemonics = [cls.SCHEMA.mnemonic for cls in classes]
+        twice = sorted({cls for cls in mnemonics if mnemonics.count(cls) > 1})
+        faults += [f"the mnemonic {cls} is taken" for cls in twice]
     return faults
 
 

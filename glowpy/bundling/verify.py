@@ -125,7 +125,7 @@ def _compare(
     expected: Mapping[str, Array],
 ) -> OutputCheck:
     """Floats agree within the tolerance, quantized elements within one step, all others exactly."""
-    got, want = (each[port.placeholder].astype(np.float64) for each in (results, expected))
+    got, want = (arrays[port.placeholder].astype(np.float64) for arrays in (results, expected))
     same = (got == want) | (np.isnan(got) & np.isnan(want))
     with np.errstate(invalid="ignore"):
         error = float(

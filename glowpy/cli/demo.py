@@ -158,7 +158,7 @@ def _random_check(module: Module, backend: str, inputs: dict[str, Array]) -> Dif
     """How far the backend is from the interpreter when the weights are random.
 
     The packaged networks have one number in every weight, and most give the same output for every class: a
-    wrong kernel could hide behind that.
+    wrong kernel would not show.
     """
     random = _with_random_weights(module)
     expected = compile(random, "interpreter")(inputs)

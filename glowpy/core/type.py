@@ -134,10 +134,10 @@ class Type:
 def parse_type(text: str) -> Type:
     """The type that `text` spells, and nothing after it. Raises UserError with line and caret."""
     lexer = Lexer(text, "<type>")
-    found = read_type(lexer)
+    type = read_type(lexer)
     if lexer.peek.kind != "end":
         raise lexer.error(f"unexpected '{lexer.peek.text}' after a type")
-    return found
+    return type
 
 
 def read_type(lexer: Lexer) -> Type:

@@ -68,12 +68,12 @@ class Module:
 
     def function(self, name: str) -> Function:
         """The function called `name`. Raises UserError if there is none."""
-        found = self._functions.get(name)
-        if found is None:
+        function = self._functions.get(name)
+        if function is None:
             raise UserError(
                 f"expected one of the functions {sorted(self._functions)}, got '{name}'"
             )
-        return found
+        return function
 
     def storage(self, name: str) -> Storage | None:
         """The constant or placeholder called `name`, or None."""
@@ -141,7 +141,7 @@ class Function(Builder):
     """The nodes of one network over its module's storage.
 
     `create_x` methods (generated) add nodes. The order of `nodes` is the order of creation;
-    `topological()` gives one in which every node stands behind its inputs.
+    `topological()` gives one in which every node comes after its inputs.
     """
 
     def __init__(self, name: str, module: Module) -> None:

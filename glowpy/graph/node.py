@@ -235,10 +235,10 @@ class Node:
 
     def operands(self) -> list[tuple[int, NodeValue]]:
         """(operand index, value) of every input and of the predicate."""
-        found = list(enumerate(self._inputs))
+        operands = list(enumerate(self._inputs))
         if self._predicate is not None:
-            found.append((PREDICATE, self._predicate))
-        return found
+            operands.append((PREDICATE, self._predicate))
+        return operands
 
     @property
     def operand_values(self) -> list[NodeValue]:

@@ -36,16 +36,16 @@ verify: Rules[Callable[..., Iterator[str]]] = Rules("verify")
 
 def verify_module(module: Module) -> None:
     """Checks every function of the module. Raises VerifyError with all diagnostics."""
-    found = [diagnostic for f in module.functions for diagnostic in _function(f)]
-    if found:
-        raise VerifyError.of(found)
+    diagnostics = [diagnostic for f in module.functions for diagnostic in _function(f)]
+    if diagnostics:
+        raise VerifyError.of(diagnostics)
 
 
 def verify_function(f: Function) -> None:
     """Checks one function. Raises VerifyError with all diagnostics."""
-    found = list(_function(f))
-    if found:
-        raise VerifyError.of(found)
+    diagnostics = list(_function(f))
+    if diagnostics:
+        raise VerifyError.of(diagnostics)
 
 
 def verify_nodes(f: Function, nodes: Iterable[Node]) -> None:

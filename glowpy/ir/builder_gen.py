@@ -27,7 +27,7 @@ class IRBuilder(ABC):
         """Appends an instruction."""
 
     @abstractmethod
-    def fresh_name(self, wanted: str) -> str:
+    def fresh_name(self, name: str) -> str:
         """A name no value has yet."""
 
     def create_convolution(

@@ -29,9 +29,9 @@ class IRFunction(IRBuilder):
         self.instructions: list[Instruction] = []
         self.names = UniqueNames()
 
-    def fresh_name(self, wanted: str) -> str:
+    def fresh_name(self, name: str) -> str:
         """A name no value has yet."""
-        return self.names.take(wanted)
+        return self.names.take(name)
 
     def create_weight(self, name: str, type: Type, mutability: Mutability) -> WeightVar:
         """Declares a weight under exactly this name, which must be free."""
@@ -56,5 +56,5 @@ class IRFunction(IRBuilder):
     @property
     def values(self) -> list[Value]:
         """Weights, then allocated buffers and views in program order."""
-        made = [inst.value for inst in self.instructions if isinstance(inst, ValueInstruction)]
-        return [*self.weights.values(), *made]
+        values = [inst.value for inst in self.instructions if isinstance(inst, ValueInstruction)]
+        return [*self.weights.values(), *values]

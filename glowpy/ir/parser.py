@@ -91,8 +91,8 @@ def _read_inst(lexer: Lexer, f: IRFunction, values: dict[str, Value], classes: I
         raise lexer.error(f"{mnemonic.text}: expected no predicate: memory has none", mnemonic)
     attrs = _read_attrs(lexer, cls.SCHEMA, mnemonic)
     if name is not None and type is not None and issubclass(cls, ValueInstruction):
-        made = cls(operands, attrs, name=f.fresh_name(name.text[1:]), type=type, loc=loc)
-        _define(lexer, name, values, f.add(made).value)
+        inst = cls(operands, attrs, name=f.fresh_name(name.text[1:]), type=type, loc=loc)
+        _define(lexer, name, values, f.add(inst).value)
     else:
         f.add(cls(operands, attrs, loc=loc, predicate=predicate))
 

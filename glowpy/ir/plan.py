@@ -86,13 +86,13 @@ class MemoryPlan:
         return max(accumulate(size for _, size in sorted(steps)), default=0)
 
 
-def print_plan(found: MemoryPlan) -> str:
+def print_plan(plan: MemoryPlan) -> str:
     """The plan as text; `parse_plan` of it prints the same."""
-    lines = [f"memory @{found.name} {{"]
+    lines = [f"memory @{plan.name} {{"]
     for title, area in (
-        ("activations", found.activations),
-        ("mutable", found.mutable),
-        ("constant", found.constant),
+        ("activations", plan.activations),
+        ("mutable", plan.mutable),
+        ("constant", plan.constant),
     ):
         lines.append(f"  {title} {area.size} {{")
         for slot in area.slots:

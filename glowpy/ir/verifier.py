@@ -39,9 +39,9 @@ verify_inst: Rules[Callable[..., Iterator[str]]] = Rules("verify_inst")
 
 def verify_irfunction(f: IRFunction) -> None:
     """Checks the function. Raises VerifyError with all diagnostics."""
-    found = list(_program(f))
-    if found:
-        raise VerifyError.of(found)
+    diagnostics = list(_program(f))
+    if diagnostics:
+        raise VerifyError.of(diagnostics)
 
 
 def _program(f: IRFunction) -> Iterator[Diagnostic]:

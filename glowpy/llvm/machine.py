@@ -223,8 +223,8 @@ def _check_available(objects: Sequence[bytes]) -> None:
     """Raises InvalidIRError for symbols that LLVM would take to be at address 0. It knows the process's by now."""
     tables = [_elf_symbols(code) for code in objects]
     defined = {name for own, _ in tables for name in own}
-    wanted = {name for _, others in tables for name in others} - defined
-    missing = sorted(name for name in wanted if binding.address_of_symbol(name) is None)
+    used = {name for _, others in tables for name in others} - defined
+    missing = sorted(name for name in used if binding.address_of_symbol(name) is None)
     if missing:
         raise InvalidIRError(
             f"this process does not have {', '.join(missing)}, which the code calls"
@@ -234,9 +234,9 @@ def _check_available(objects: Sequence[bytes]) -> None:
 def _elf_symbols(code: bytes) -> tuple[set[str], set[str]]:
     """The functions and variables that a 64-bit ELF object file defines, and those it wants from elsewhere."""
     defined: set[str] = set()
-    wanted: set[str] = set()
+    used: set[str] = set()
     if not code.startswith(b"\x7fELF\x02\x01"):
-        return defined, wanted
+        return defined, used
     (start,) = struct.unpack_from("<Q", code, 40)
     size, count = struct.unpack_from("<HH", code, 58)
     headers = [
@@ -250,8 +250,8 @@ def _elf_symbols(code: bytes) -> tuple[set[str], set[str]]:
             name, _, _, section = struct.unpack_from("<IBBH", code, at)
             begin = names + name
             text = code[begin : code.index(b"\0", begin)].decode()
-            (defined if section else wanted).add(text)
-    return defined, wanted - {"_GLOBAL_OFFSET_TABLE_"}
+            (defined if section else used).add(text)
+    return defined, used - {"_GLOBAL_OFFSET_TABLE_"}
 
 
 def _main() -> None:

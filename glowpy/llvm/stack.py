@@ -16,13 +16,13 @@ from glowpy.ir.inst import Instruction
 from glowpy.ir.value import Value
 from glowpy.llvm.writer import Body, literal, register_type
 
-__all__ = ["Facts", "emit_epilogue", "emit_stack"]
+__all__ = ["StackContext", "emit_epilogue", "emit_stack"]
 
 Number = float | int
 
 
 @dataclass(frozen=True)
-class Facts:
+class StackContext:
     """What is known about the whole program.
 
     Attributes:
@@ -49,7 +49,7 @@ def _call(body: Body, symbol: str, inst: Instruction, arguments: Sequence[str]) 
 def _emit_members(
     body: Body,
     members: Sequence[Instruction],
-    facts: Facts,
+    context: StackContext,
     index: Callable[[Value], str],
     pointer: Callable[[Value], str],
     head: Value | None,
@@ -67,7 +67,7 @@ def _emit_members(
             if known.same_memory(value):
                 return register
         kind = value.type.kind
-        number = facts.immediates.get(value.base)
+        number = context.immediates.get(value.base)
         if number is not None and value.type.count == 1 and head is not value:
             return literal(kind, number)
         place = (pointer(value), index(value))
@@ -80,17 +80,17 @@ def _emit_members(
         body.at(inst)
         result = inst.operands[0].value
         register = _call(
-            body, facts.symbol(inst), inst, [read(ref.value) for ref in inst.operands[1:]]
+            body, context.symbol(inst), inst, [read(ref.value) for ref in inst.operands[1:]]
         )
         results.append((result, register))
         stores = [(value, old) for value, old in stores if not value.same_memory(result)]
-        if facts.needed(inst):
+        if context.needed(inst):
             stores.append((result, register))
     for value, register in stores:
         body.store(value.type.kind, register, pointer(value), index(value))
 
 
-def emit_stack(body: Body, members: Sequence[Instruction], facts: Facts) -> None:
+def emit_stack(body: Body, members: Sequence[Instruction], context: StackContext) -> None:
     """The loop nest of a run of element-wise instructions; dimensions that all operands treat alike are one."""
     shape = members[0].operands[0].value.type.shape
     operands = [ref.value for inst in members for ref in inst.operands]
@@ -106,7 +106,7 @@ def emit_stack(body: Body, members: Sequence[Instruction], facts: Facts) -> None
                 known[strides] = _linear(body, indices, strides)
             return known[strides]
 
-        _emit_members(body, members, facts, index, body.pointer, None)
+        _emit_members(body, members, context, index, body.pointer, None)
 
     body.nest(counts, inner)
 
@@ -160,10 +160,10 @@ def _linear(body: Body, indices: Sequence[str], strides: Sequence[int]) -> str:
 def emit_epilogue(
     head: Instruction,
     members: Sequence[Instruction],
-    facts: Facts,
+    context: StackContext,
     caller: Body,
 ) -> tuple[str, str]:
-    """The epilogue of a run behind a product: (function, environment with the pointers it needs).
+    """The epilogue of a run after a product: (function, environment with the pointers it needs).
 
     The ABI is in libjit/README.md: the function runs the members on a tile of the head's result.
     """
@@ -178,7 +178,7 @@ def emit_epilogue(
         caller.pointer(v): None
         for i in members
         for ref in i.operands
-        if (v := ref.value).base not in facts.immediates
+        if (v := ref.value).base not in context.immediates
     }
     pointers |= {caller.pointer(result): None}
     slots = {pointer: slot for slot, pointer in enumerate(pointers)}
@@ -199,7 +199,7 @@ def emit_epilogue(
                 return flat if value.type.count == result.type.count else column
 
             _emit_members(
-                body, members, facts, index, lambda value: inside[caller.pointer(value)], result
+                body, members, context, index, lambda value: inside[caller.pointer(value)], result
             )
     function = module.function(body, inline=True)
     environment = caller.let(f"alloca [{len(slots)} x ptr]")

@@ -21,14 +21,14 @@ def known(value: NodeValue) -> Array | None:
     return None
 
 
-def is_all(value: NodeValue, wanted: float | Array) -> bool:
+def is_all(value: NodeValue, expected: float | Array) -> bool:
     """Whether every element of `value` is known to be `wanted`, bit for bit; -0.0 is not 0.0."""
     elements = known(value)
     if elements is None or elements.size == 0:
         return False
     if not any(elements.strides):
         elements = elements[(slice(0, 1),) * elements.ndim]
-    exact = np.asarray(wanted).astype(elements.dtype)
+    exact = np.asarray(expected).astype(elements.dtype)
     first = elements[(0,) * elements.ndim]
     if first != exact or not (elements == exact).all():
         return False

@@ -70,9 +70,9 @@ IR_DEFAULT: tuple[IRPass, ...] = (
 """What the recipe runs on the IR, in order. Only the last two care where allocs and deallocs stand."""
 
 GRAPH_PASSES: dict[str, GraphPass] = {
-    each.name: each for step in GRAPH_DEFAULT for each in step.flattened()
+    member.name: member for step in GRAPH_DEFAULT for member in step.flattened()
 }
 """Every graph pass by its name, for `glowpy opt`."""
 
-IR_PASSES: dict[str, IRPass] = {each.name: each for each in IR_DEFAULT}
+IR_PASSES: dict[str, IRPass] = {member.name: member for member in IR_DEFAULT}
 """Every IR pass by its name, for `glowpy opt`."""

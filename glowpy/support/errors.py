@@ -61,9 +61,9 @@ class UserError(GlowError):
     @classmethod
     def of(cls, diagnostics: Iterable[Diagnostic]) -> UserError:
         """One error that reports several diagnostics at once."""
-        found = list(diagnostics)
-        error = cls(found[0].message)
-        error.diagnostics = found
+        collected = list(diagnostics)
+        error = cls(collected[0].message)
+        error.diagnostics = collected
         return error
 
     def __str__(self) -> str:

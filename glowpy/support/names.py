@@ -28,9 +28,9 @@ class UniqueNames:
         self._taken: set[str] = set()
         self._next: dict[str, int] = {}
 
-    def take(self, wanted: str) -> str:
-        """`wanted` made legal, with a number appended if that name is taken."""
-        name = legal_name(wanted)
+    def take(self, name: str) -> str:
+        """`name` made legal, with a number appended if that name is taken."""
+        name = legal_name(name)
         if name in self._taken:
             stem = stem_of(name)
             number = self._next.get(stem, 1)

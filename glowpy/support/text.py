@@ -147,17 +147,17 @@ class Lexer:
 
     def attrs(self) -> dict[str, Attr]:
         """Consumes `{name=value, ...}`; nothing if no brace stands there."""
-        found: dict[str, Attr] = {}
+        attrs: dict[str, Attr] = {}
         if not self.accept("{"):
-            return found
+            return attrs
         while not self.at("}"):
             name = self.take("word")
             self.expect("=")
-            found[name] = self.attr()
+            attrs[name] = self.attr()
             if not self.accept(","):
                 break
         self.expect("}")
-        return found
+        return attrs
 
 
 def print_float(value: float) -> str:

@@ -84,8 +84,10 @@ class CpuBackend(Backend):
             Path(own.debug, f"{name}.ir").write_text(ir_text({name: program}), encoding="utf-8")
             debug = (f"{name}.ir", str(Path(own.debug).resolve()))
         entry = EntryOptions(bound=True, instrument="table" if options.instrument else "")
-        how = CodeOptions(entry, debug, usable_cores(), visible=own.perf_map or bool(own.jitdump))
-        texts = generate_llvm({name: program}, self.target, self.kernels, how)
+        code_options = CodeOptions(
+            entry, debug, usable_cores(), visible=own.perf_map or bool(own.jitdump)
+        )
+        texts = generate_llvm({name: program}, self.target, self.kernels, code_options)
         machine, libraries = self.target.machine, self.kernels.bitcode
         objects = compile_parts(texts, machine, libraries, use_cache=options.cache)
         code = load_objects(machine, objects)

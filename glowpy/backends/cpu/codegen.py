@@ -24,7 +24,7 @@ from glowpy.ir.liveness import lifetimes
 from glowpy.ir.printer import instruction_lines, print_irfunction
 from glowpy.ir.value import Value, WeightVar
 from glowpy.llvm.debug_info import DebugInfo
-from glowpy.llvm.stack import Facts, emit_epilogue, emit_stack
+from glowpy.llvm.stack import StackContext, emit_epilogue, emit_stack
 from glowpy.llvm.writer import Body, ModuleWriter, literal
 from glowpy.opt.ir.stack import runs
 from glowpy.support.text import Attr
@@ -99,7 +99,7 @@ def generate_llvm(
 
 
 def ir_text(programs: Mapping[str, Program]) -> str:
-    """The IR of every program, one behind the other: the source file that debug information speaks of."""
+    """The IR of every program, one after the other: the source file that debug information speaks of."""
     return "".join(print_irfunction(program.ir) for program in programs.values())
 
 
@@ -120,22 +120,24 @@ def _calls(
     lines: Mapping[Instruction, int],
 ) -> Iterator[Call]:
     """Writes a function for every run that does anything."""
-    facts = _facts(program, kernels, stacked)
+    context = _stack_context(program, kernels, stacked)
     for run in stacked:
         written = [ref.value for inst in run for ref in inst.operands if ref.access.writes]
         if not any(value.type.count for value in written):
             continue
-        if all(_is_immediate(inst, facts) for inst in run):
+        if all(_is_immediate(inst, context) for inst in run):
             continue
         body = Body(module, f"{prefix}.{run[0].name or run[0].SCHEMA.mnemonic}", lines)
-        _emit_run(body, run, facts)
+        _emit_run(body, run, context)
         function = module.function(
             body, inline=_is_small_loop(run), work=_TILED_WORK if run[0].has(Trait.EPILOGUE) else 1
         )
         yield Call(function, tuple(body.memories), run[0], lines[run[0]])
 
 
-def _facts(program: Program, kernels: Kernels, stacked: Sequence[Sequence[Instruction]]) -> Facts:
+def _stack_context(
+    program: Program, kernels: Kernels, stacked: Sequence[Sequence[Instruction]]
+) -> StackContext:
     """Looks for one-element memory that never changes, and for results that nobody reads."""
     lives = lifetimes(program.ir)
     position = {inst: index for index, inst in enumerate(program.ir.instructions)}
@@ -162,11 +164,11 @@ def _facts(program: Program, kernels: Kernels, stacked: Sequence[Sequence[Instru
             read > last_of_run[inst] for read in lives[base].reads
         )
 
-    return Facts(kernels.symbol, immediates, needed)
+    return StackContext(kernels.symbol, immediates, needed)
 
 
-def _is_immediate(inst: Instruction, facts: Facts) -> bool:
-    return isinstance(inst, SplatInst) and inst.result.base in facts.immediates
+def _is_immediate(inst: Instruction, context: StackContext) -> bool:
+    return isinstance(inst, SplatInst) and inst.result.base in context.immediates
 
 
 def _is_small_loop(run: Sequence[Instruction]) -> bool:
@@ -178,17 +180,17 @@ def _is_small_loop(run: Sequence[Instruction]) -> bool:
     return count <= _INLINE_ELEMENTS
 
 
-def _emit_run(body: Body, run: Sequence[Instruction], facts: Facts) -> None:
+def _emit_run(body: Body, run: Sequence[Instruction], context: StackContext) -> None:
     head = run[0]
     body.at(head)
     if head.has(Trait.ELEMENTWISE):
-        emit_stack(body, run, facts)
+        emit_stack(body, run, context)
     elif isinstance(head, CopyInst):
         _emit_copy(body, head)
     elif isinstance(head, SplatInst):
         _emit_splat(body, head)
     else:
-        _emit_kernel(body, head, run[1:], facts)
+        _emit_kernel(body, head, run[1:], context)
 
 
 def _emit_copy(body: Body, inst: CopyInst) -> None:
@@ -217,11 +219,11 @@ def _emit_splat(body: Body, inst: SplatInst) -> None:
 
 
 def _emit_kernel(
-    body: Body, inst: Instruction, behind: Sequence[Instruction], facts: Facts
+    body: Body, inst: Instruction, following: Sequence[Instruction], context: StackContext
 ) -> None:
     """The call of a kernel as the ABI says: buffers, shapes, attributes, epilogue."""
     module = body.module
-    symbol = facts.symbol(inst)
+    symbol = context.symbol(inst)
     arguments = [f"ptr {body.pointer(ref.value)}" for ref in inst.operands]
     arguments += [f"ptr {module.ints(ref.value.type.shape)}" for ref in inst.operands]
     arguments += [
@@ -229,8 +231,8 @@ def _emit_kernel(
     ]
     if inst.has(Trait.EPILOGUE):
         function, environment = "null", "null"
-        if behind:
-            function, environment = emit_epilogue(inst, behind, facts, body)
+        if following:
+            function, environment = emit_epilogue(inst, following, context, body)
         arguments += [f"ptr {function}", f"ptr {environment}"]
     module.declare(symbol, "void", [argument.split(" ", 1)[0] for argument in arguments])
     body.line(f"call void @{symbol}({', '.join(arguments)})")

@@ -70,9 +70,9 @@ def entry_texts(
     return texts
 
 
-def _indices(program: Program, wanted: Container[Instruction]) -> dict[Instruction, int]:
+def _indices(program: Program, chosen: Container[Instruction]) -> dict[Instruction, int]:
     """Where instructions stand in the program."""
-    return {inst: index for index, inst in enumerate(program.ir.instructions) if inst in wanted}
+    return {inst: index for index, inst in enumerate(program.ir.instructions) if inst in chosen}
 
 
 def _bound(

@@ -41,9 +41,9 @@ def check_host(triple: str, features: str) -> None:
 
     Features are checked where the system tells them, on Linux on x86; elsewhere they are taken on trust.
     """
-    wanted = triple.split("-", 1)[0].lower()
+    architecture = triple.split("-", 1)[0].lower()
     machine = platform.machine().lower()
-    same = _MACHINES.get(wanted, wanted) == _MACHINES.get(machine, machine)
+    same = _MACHINES.get(architecture, architecture) == _MACHINES.get(machine, machine)
     system = re.search(_SYSTEMS.get(sys.platform, sys.platform), triple)
     if not same or system is None:
         raise UserError(
@@ -62,10 +62,10 @@ def _missing(features: str) -> list[str]:
     """The features this machine is known not to have."""
     if platform.machine().lower() not in ("x86_64", "amd64") or not _CPU_INFO.is_file():
         return []
-    found = re.search(r"^flags\s*:(.*)$", _CPU_INFO.read_text(encoding="utf-8"), re.MULTILINE)
-    if found is None:
+    flags = re.search(r"^flags\s*:(.*)$", _CPU_INFO.read_text(encoding="utf-8"), re.MULTILINE)
+    if flags is None:
         return []
-    present = set(found[1].split())
+    present = set(flags[1].split())
     # The last word about a feature holds.
     last = {word[1:]: word[0] for word in features.split(",") if word}
     needed = [name for name, sign in last.items() if sign == "+" and name in _FLAGS]

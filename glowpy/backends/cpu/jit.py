@@ -45,7 +45,7 @@ class JitFunction(CompiledFunction):
     def execute(self, bindings: Mapping[str, Array], arena: Array) -> None:
         """Calls the entry point with pointers to the bound arrays; the interpreter lock is free meanwhile."""
         addresses = [bindings[name].ctypes.data for name in self._table]
-        addresses += [_address(each) for each in self._callbacks]
+        addresses += [_address(callback) for callback in self._callbacks]
         table = (ctypes.c_void_p * max(len(addresses), 1))(*addresses)
         self._observed.failure = None
         code = self._entry(self._constants.ctypes.data, ctypes.addressof(table), arena.ctypes.data)

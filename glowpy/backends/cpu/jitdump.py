@@ -62,11 +62,11 @@ def write_jitdump(code: LoadedCode, objects: Sequence[bytes], folder: Path) -> N
                     file.fileno(), len(header), mmap.MAP_PRIVATE, mmap.PROT_READ | mmap.PROT_EXEC
                 )
             )
-        for each in objects:
-            if not is_elf(each):
+        for elf in objects:
+            if not is_elf(elf):
                 continue
-            source = _source(each)
-            for function in read_lines(each):
+            source = _source(elf)
+            for function in read_lines(elf):
                 address = code.address(function.name)
                 if address:
                     _write_function(file, function, address, source)

@@ -73,7 +73,7 @@ def read_lines(code: bytes) -> list[FunctionLines]:
             states = [entry.state for entry in program.get_entries()] if program is not None else []
             places += [(state.address, state.line) for state in states if state is not None]
     places.sort()
-    found = []
+    functions = []
     for section in elf.iter_sections():
         if not isinstance(section, SymbolTableSection):
             continue
@@ -82,8 +82,8 @@ def read_lines(code: bytes) -> list[FunctionLines]:
                 continue
             start, size = int(symbol["st_value"]), int(symbol["st_size"])
             own = tuple((at - start, line) for at, line in places if start <= at < start + size)
-            found.append(FunctionLines(symbol.name, start, size, own))
-    return found
+            functions.append(FunctionLines(symbol.name, start, size, own))
+    return functions
 
 
 def read_sections(code: bytes) -> Sections:

@@ -28,10 +28,10 @@ def pack_matrix(matrix: Array, block: int) -> Array:
 def pack_filter(filter: Array, group: int, block: int) -> Array:
     """O x KH x KW x I to [group][ceil(O / group / block)][KH][KW][I][block]."""
     outputs, height, width, inputs = filter.shape
-    each = outputs // group
-    blocks = -(-each // block)
+    outputs_of_group = outputs // group
+    blocks = -(-outputs_of_group // block)
     padded = np.zeros((group, blocks * block, height, width, inputs), filter.dtype)
-    padded[:, :each] = filter.reshape(group, each, height, width, inputs)
+    padded[:, :outputs_of_group] = filter.reshape(group, outputs_of_group, height, width, inputs)
     split = padded.reshape(group, blocks, block, height, width, inputs)
     return np.ascontiguousarray(split.transpose(0, 1, 3, 4, 5, 2))
 

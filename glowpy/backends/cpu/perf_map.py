@@ -20,10 +20,10 @@ def perf_map_path() -> Path:
 def write_perf_map(code: LoadedCode, objects: Sequence[bytes]) -> None:
     """Appends the functions of loaded object files that can be found by name: address, size, name, in hexadecimal."""
     lines = []
-    for each in objects:
-        if not is_elf(each):
+    for elf in objects:
+        if not is_elf(elf):
             continue
-        for name, size in read_sections(each).functions.items():
+        for name, size in read_sections(elf).functions.items():
             address = code.address(name)
             if address and size:
                 lines.append(f"{address:x} {size:x} {name}\n")

@@ -55,25 +55,25 @@ def resolve_target(options: CpuOptions) -> CpuTarget:
     Raises UserError for a triple LLVM does not know and for options the target has no use for, UnsupportedError for
     one without kernels.
     """
-    how = with_preset(options)
-    named = _normalized(how.target) or host_triple()
-    if not how.target and how.cpu in ("", "native"):
+    chosen = with_preset(options)
+    named = _normalized(chosen.target) or host_triple()
+    if not chosen.target and chosen.cpu in ("", "native"):
         cpu, assumed = host_cpu(), host_features()
-        variant = select_variant(named, _adjusted(assumed, how.features))
+        variant = select_variant(named, _adjusted(assumed, chosen.features))
     else:
-        known = baseline_variant(named, how.cpu)
-        cpu = how.cpu or known.cpu
+        known = baseline_variant(named, chosen.cpu)
+        cpu = chosen.cpu or known.cpu
         assumed = known.requires | baseline_variant(named).requires
-        variant = select_variant(named, _adjusted(assumed, how.features))
+        variant = select_variant(named, _adjusted(assumed, chosen.features))
         assumed = variant.requires
-    features = ",".join(filter(None, (*sorted(f"+{name}" for name in assumed), how.features)))
-    triple, abi = _float_abi(named, how.float_abi, features, variant.family)
+    features = ",".join(filter(None, (*sorted(f"+{name}" for name in assumed), chosen.features)))
+    triple, abi = _float_abi(named, chosen.float_abi, features, variant.family)
     machine = Machine(
         triple,
         cpu,
         features,
-        _choice("relocation", how.relocation, RELOCATIONS) or _relocation(triple),
-        _choice("code model", how.code_model, CODE_MODELS[variant.family]) or "small",
+        _choice("relocation", chosen.relocation, RELOCATIONS) or _relocation(triple),
+        _choice("code model", chosen.code_model, CODE_MODELS[variant.family]) or "small",
         abi,
     )
     if (variant.family, machine.relocation, machine.code_model) == ("aarch64", "pic", "large"):
@@ -85,7 +85,7 @@ def resolve_target(options: CpuOptions) -> CpuTarget:
         replace(machine, cpu="", features="").check()
     except UnknownTargetError as error:
         raise UserError(str(error), note="write it as LLVM does: aarch64-linux-gnu") from None
-    if how.features or cpu not in (host_cpu(), variant.cpu, *variant.cpus):
+    if chosen.features or cpu not in (host_cpu(), variant.cpu, *variant.cpus):
         _check_known(machine)
     return CpuTarget(machine, variant, 32 if variant.family in _32_BIT else 64)
 
@@ -113,18 +113,18 @@ def _check_known(machine: Machine) -> None:
 
 def _adjusted(features: frozenset[str], changes: str) -> frozenset[str]:
     """`features` with `+a,-b` applied. Raises UserError for changes of another form, which LLVM would abort at."""
-    found = set(features)
+    names = set(features)
     for change in changes.split(",") if changes else ():
         if len(change) < 2 or change[0] not in "+-":
             raise UserError(f"features: expected changes such as +avx2,-fma, got '{changes}'")
-        (found.discard if change[0] == "-" else found.add)(change[1:])
-    return frozenset(found)
+        (names.discard if change[0] == "-" else names.add)(change[1:])
+    return frozenset(names)
 
 
-def _choice(what: str, wanted: str, choices: tuple[str, ...]) -> str:
-    if wanted and wanted not in choices:
-        raise UserError(f"{what}: expected one of {', '.join(choices)}, got '{wanted}'")
-    return wanted
+def _choice(what: str, choice: str, choices: tuple[str, ...]) -> str:
+    if choice and choice not in choices:
+        raise UserError(f"{what}: expected one of {', '.join(choices)}, got '{choice}'")
+    return choice
 
 
 def _relocation(triple: str) -> str:
@@ -133,26 +133,26 @@ def _relocation(triple: str) -> str:
     return "pic" if any(system in triple for system in systems) else "static"
 
 
-def _float_abi(triple: str, wanted: str, features: str, family: str) -> tuple[str, str]:
+def _float_abi(triple: str, float_abi: str, features: str, family: str) -> tuple[str, str]:
     """The triple and the name of the ABI that pass floats the way the user wants.
 
     On Arm the triple's last part says it. On RISC-V the ABI's name does: the widest that the features allow, unless the
     user wants integer registers.
     """
-    _choice("float ABI", wanted, FLOAT_ABIS)
+    _choice("float ABI", float_abi, FLOAT_ABIS)
     if family in ("arm", "thumb"):
         base = triple.removesuffix("hf")
-        if wanted and not base.endswith("eabi"):
+        if float_abi and not base.endswith("eabi"):
             raise UserError(f"float ABI: expected a triple that ends in eabi, got '{triple}'")
-        return {"": triple, "soft": base, "hard": f"{base}hf"}[wanted], ""
+        return {"": triple, "soft": base, "hard": f"{base}hf"}[float_abi], ""
     if family in ("riscv32", "riscv64"):
         present = _adjusted(frozenset(), features)
         widest = "d" if "d" in present else "f" if "f" in present else ""
-        if wanted == "hard" and not widest:
+        if float_abi == "hard" and not widest:
             raise UserError("float ABI: hard needs the features +f or +d")
         return triple, ("ilp32" if family == "riscv32" else "lp64") + (
-            "" if wanted == "soft" else widest
+            "" if float_abi == "soft" else widest
         )
-    if wanted:
+    if float_abi:
         raise UserError(f"float ABI: {family} has only one", note="leave out --float-abi")
     return triple, ""

@@ -121,7 +121,7 @@ def slice_axis(n: OnnxNode, value: Value, axis: int, start: int, count: int, ste
 
 
 def concat(n: OnnxNode, values: Sequence[Value], axis: int) -> Value:
-    """The values one behind the other along `axis`."""
+    """The values one after the other along `axis`."""
     if len(values) == 1:
         return values[0]
     return n.f.create_concat(n.name, [n.operand(value) for value in values], axis).result

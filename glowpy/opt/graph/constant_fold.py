@@ -51,15 +51,15 @@ class ConstantFoldPass(GraphPass):
         for node in f.topological():
             if self._folds(node, foldable):
                 foldable[node] = None
-        wanted = [
+        results = [
             result
             for node in foldable
             for result in node.results
             if any(user not in foldable for user in result.users)
         ]
-        if not wanted:
+        if not results:
             return False
-        for result, tensor in zip(wanted, ctx.evaluate(wanted), strict=True):
+        for result, tensor in zip(results, ctx.evaluate(results), strict=True):
             _replace(f, result, tensor)
         f.erase_dead(list(foldable))
         return True

@@ -16,7 +16,7 @@ __all__ = ["FoldClipPass"]
 
 @dataclass(frozen=True)
 class FoldClipPass(RewritePass):
-    """Merges clips and relus that stand behind each other.
+    """Merges clips and relus that follow each other.
 
     Before:
         %x, %out : f32[4]

@@ -1,4 +1,4 @@
-"""Padding done by the window operator behind it."""
+"""Padding done by the window operator after it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["MergePadPass"]
 
 @dataclass(frozen=True)
 class MergePadPass(RewritePass):
-    """Adds a zero padding to the pads of the convolution or average pool behind it.
+    """Adds a zero padding to the pads of the convolution or average pool after it.
 
     Only spatial dimensions may be padded. An average pool must count its pads, or have none so
     far; rounding its shape up must be off, since that depends on the pads.

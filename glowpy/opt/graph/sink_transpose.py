@@ -225,17 +225,17 @@ def _orders_before(
     groups = _groups([source[axis] for axis in shuffle], result)
     if groups is None:
         return None
-    placed = [([shuffle[part] for part in parts], made) for parts, made in groups]
+    placed = [([shuffle[part] for part in parts], axes) for parts, axes in groups]
     placed.sort(key=lambda group: min(group[0]))
     first = [axis for axis, size in enumerate(source) if size == 1]
     order = list(range(next((i for i, size in enumerate(result) if size != 1), len(result))))
-    for parts, made in placed:
+    for parts, axes in placed:
         first += parts
-        order += made
+        order += axes
     return tuple(first), tuple(order)
 
 
-def _groups(before: Sequence[int], behind: Shape) -> list[tuple[list[int], list[int]]] | None:
+def _groups(before: Sequence[int], after: Shape) -> list[tuple[list[int], list[int]]] | None:
     """Pairs of runs of dimensions with equal products.
 
     A dimension of length 1 goes with the result dimension before it.
@@ -243,18 +243,18 @@ def _groups(before: Sequence[int], behind: Shape) -> list[tuple[list[int], list[
     if 0 in before:
         return None
     lefts = [axis for axis, size in enumerate(before) if size != 1]
-    rights = [axis for axis, size in enumerate(behind) if size != 1]
+    rights = [axis for axis, size in enumerate(after) if size != 1]
     groups: list[tuple[list[int], list[int]]] = []
     while lefts:
-        parts, made = [lefts.pop(0)], [rights.pop(0)]
-        left, right = before[parts[0]], behind[made[0]]
+        parts, axes = [lefts.pop(0)], [rights.pop(0)]
+        left, right = before[parts[0]], after[axes[0]]
         while left != right:
             if left < right:
                 parts.append(lefts.pop(0))
                 left *= before[parts[-1]]
             else:
-                made.append(rights.pop(0))
-                right *= behind[made[-1]]
-        end = rights[0] if rights else len(behind)
-        groups.append((parts, list(range(made[0], end))))
+                axes.append(rights.pop(0))
+                right *= after[axes[-1]]
+        end = rights[0] if rights else len(after)
+        groups.append((parts, list(range(axes[0], end))))
     return groups

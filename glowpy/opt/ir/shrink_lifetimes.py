@@ -17,7 +17,7 @@ __all__ = ["ShrinkLifetimesPass"]
 
 @dataclass(frozen=True)
 class ShrinkLifetimesPass(IRPass):
-    """Moves allocs and views to just before the first use and deallocs to just behind the last.
+    """Moves allocs and views to just before the first use and deallocs to just after the last.
 
     Buffers and views that are never used are removed.
 
@@ -58,10 +58,10 @@ class ShrinkLifetimesPass(IRPass):
             if buffer in deallocs:
                 dying.setdefault(inst, []).append(deallocs[buffer])
         program: list[Instruction] = []
-        made: set[Value] = set(f.weights.values())
+        defined: set[Value] = set(f.weights.values())
         for inst in work:
             for value in _named(inst):
-                _make(value, made, program)
+                _make(value, defined, program)
             program += [inst, *dying.get(inst, [])]
         changed = program != f.instructions
         f.replace_instructions(program)
@@ -73,14 +73,14 @@ def _named(inst: Instruction) -> list[Value]:
     return values if inst.predicate is None else [*values, inst.predicate]
 
 
-def _make(value: Value, made: set[Value], program: list[Instruction]) -> None:
+def _make(value: Value, defined: set[Value], program: list[Instruction]) -> None:
     """Appends the alloc and the views that make `value`, the innermost first."""
     chain: list[Value] = []
     inner: Value | None = value
-    while inner is not None and inner not in made:
+    while inner is not None and inner not in defined:
         chain.append(inner)
         inner = inner.source
-    for each in reversed(chain):
-        assert each.definition is not None
-        made.add(each)
-        program.append(each.definition)
+    for link in reversed(chain):
+        assert link.definition is not None
+        defined.add(link)
+        program.append(link.definition)

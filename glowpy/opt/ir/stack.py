@@ -24,22 +24,22 @@ LONGEST = 64
 def runs(f: IRFunction) -> list[list[Instruction]]:
     """Every instruction that is not about memory, in program order, in runs that may be one loop.
 
-    A run is a head and, directly behind it with no alloc, dealloc or view between, the element-wise
+    A run is a head and, directly after it with no alloc, dealloc or view between, the element-wise
     instructions that `Run.admits`. An instruction that is neither element-wise nor able to run an
     epilogue is a run of its own. Linear time.
     """
-    found: list[Run] = []
+    stacks: list[Run] = []
     contiguous = False
     for inst in f.instructions:
         if inst.has(Trait.MEMORY):
             contiguous = False
             continue
-        if contiguous and found[-1].admits(inst):
-            found[-1].add(inst)
+        if contiguous and stacks[-1].admits(inst):
+            stacks[-1].add(inst)
         else:
-            found.append(Run(inst))
+            stacks.append(Run(inst))
         contiguous = True
-    return [run.members for run in found]
+    return [run.members for run in stacks]
 
 
 class Run:
@@ -98,7 +98,9 @@ class Run:
             return False
         chained = False
         for value in (ref.value for ref in inst.operands if ref.access is Access.IN):
-            sources = [each for each in self._written.get(value.base, ()) if each.overlaps(value)]
+            sources = [
+                source for source in self._written.get(value.base, ()) if source.overlaps(value)
+            ]
             if not all(_same_elements(source, value) for source in sources):
                 return False
             if not sources and not _streams(value, shape, whole=not self._epilogue):
@@ -114,7 +116,7 @@ class Run:
     def touches(self, value: Value) -> bool:
         """Whether a member reads or writes bytes of `value`."""
         near = (*self._reserved, *self._touched.get(value.base, ()))
-        return any(each.overlaps(value) for each in near)
+        return any(other.overlaps(value) for other in near)
 
 
 def _same_elements(a: Value, b: Value) -> bool:
@@ -138,7 +140,7 @@ def _streams(value: Value, shape: Shape, *, whole: bool) -> bool:
 class StackPass(IRPass):
     """Moves allocs, views and deallocs out of runs of data-parallel instructions.
 
-    Allocs and views move before the run, deallocs behind it.     A splat between two members
+    Allocs and views move before the run, deallocs after it. A splat between two members
     moves before the run as well. This is the stacking of the Glow paper, section 5.2; a
     convolution or matrix product may head a run, and computes the rest of it as its epilogue.
 
@@ -181,33 +183,33 @@ class StackPass(IRPass):
 
 
 class _Layout:
-    """One run under construction, and the instructions met behind its last member."""
+    """One run under construction, and the instructions met after its last member."""
 
     def __init__(self, head: Instruction | None = None) -> None:
         self._run = Run(head) if head is not None else None
         self._above: list[Instruction] = []
         self._below: list[Instruction] = []
-        self._behind: list[Instruction] = []
+        self._after_run: list[Instruction] = []
 
     def takes(self, inst: Instruction) -> bool:
-        """Takes in what may be part of this run or behind it; False if `inst` begins the next."""
+        """Takes in what may be part of this run or after it; False if `inst` begins the next."""
         if inst.has(Trait.MEMORY):
-            self._behind.append(inst)
+            self._after_run.append(inst)
             return True
         if self._run is None:
             return False
         if isinstance(inst, SplatInst) and not self._run.touches(inst.result):
-            self._behind.append(inst)
+            self._after_run.append(inst)
             return True
         if not self._run.admits(inst):
             return False
-        self._above += [each for each in self._behind if not isinstance(each, DeallocInst)]
-        self._below += [each for each in self._behind if isinstance(each, DeallocInst)]
-        self._behind = []
+        self._above += [inst for inst in self._after_run if not isinstance(inst, DeallocInst)]
+        self._below += [inst for inst in self._after_run if isinstance(inst, DeallocInst)]
+        self._after_run = []
         self._run.add(inst)
         return True
 
     def done(self) -> Iterable[Instruction]:
         """The run in its final order."""
         members = self._run.members if self._run is not None else []
-        return (*self._above, *members, *self._below, *self._behind)
+        return (*self._above, *members, *self._below, *self._after_run)

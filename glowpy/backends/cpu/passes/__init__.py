@@ -1,1 +1,1 @@
-"""Graph passes of the CPU backend: they bring in its own nodes, behind lowering."""
+"""Graph passes of the CPU backend: they bring in its own nodes, after lowering."""

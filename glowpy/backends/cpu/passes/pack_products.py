@@ -88,7 +88,7 @@ class PackProductsPass(RewritePass):
         filter: Array,
         lists: tuple[Sequence[int], Sequence[int], Sequence[int], Sequence[int]],
     ) -> CpuConvNode | CpuDepthwiseConvNode:
-        kernels, strides, pads, dilation = (tuple(each) for each in lists)
+        kernels, strides, pads, dilation = (tuple(numbers) for numbers in lists)
         channels = input.type.shape[-1]
         if n.group == channels == type.shape[-1] and n.group > 1:
             packed = _constant(f, n, pack_depthwise_filter(filter))
