@@ -76,7 +76,8 @@ def _random(workshop: Workshop, options: argparse.Namespace) -> list[Outcome]:
         for mutant in drawn:
             mutants.append(mutant)
             progress.update(task, completed=len(mutants))
-    trial = partial(try_random, workshop, reach=reach, tests=options.tests)
+    others = () if options.closest else options.tests
+    trial = partial(try_random, workshop, reach=reach, others=others)
     return _try(workshop, mutants, trial, options)
 
 
@@ -128,6 +129,9 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
         default=["tests"],
         metavar="PATH",
         help="only these tests, for random mutants",
+    )
+    parser.add_argument(
+        "--closest", action="store_true", help="only tests that reach the changed line: a preview"
     )
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="mutants at a time")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every outcome to FILE")

@@ -68,8 +68,8 @@ def try_listed(workshop: Workshop, mutant: Mutant, seconds: dict[str, float]) ->
     return Outcome(mutant, verdict, by, perf_counter() - start)
 
 
-def try_random(workshop: Workshop, mutant: Mutant, reach: Reach, tests: Sequence[str]) -> Outcome:
-    """Runs the tests that reach a mutant, then all others, for what a test finds in a cache it did not reach itself."""
+def try_random(workshop: Workshop, mutant: Mutant, reach: Reach, others: Sequence[str]) -> Outcome:
+    """Runs the tests that reach a mutant, then the rest of `others`: one may use what another has computed before it."""
     start = perf_counter()
     closest = reach.tests(mutant)
     if not closest:
@@ -77,9 +77,9 @@ def try_random(workshop: Workshop, mutant: Mutant, reach: Reach, tests: Sequence
     files = list(dict.fromkeys(name.partition("::")[0] for name in closest))
     with _Trial(workshop, mutant, reach.seconds) as trial:
         by = trial.run(Plan(trial.log, only=closest, seconds=trial.limits), files)
-        if not by:
+        if not by and others:
             skip = [*closest, *reach.failed]
-            by = trial.run(Plan(trial.log, skip=skip, seconds=trial.limits), tests)
+            by = trial.run(Plan(trial.log, skip=skip, seconds=trial.limits), others)
     verdict = Verdict.NOTICED if by else Verdict.SURVIVED
     return Outcome(mutant, verdict, by, perf_counter() - start)
 
