@@ -69,7 +69,7 @@ def try_listed(workshop: Workshop, mutant: Mutant, seconds: dict[str, float]) ->
 
 
 def try_random(workshop: Workshop, mutant: Mutant, reach: Reach, others: Sequence[str]) -> Outcome:
-    """Runs the tests that reach a mutant, then the rest of `others`: one may use what another has computed before it."""
+    """Runs the tests that reach a mutant, then the rest of `others`: some use what others have computed."""
     start = perf_counter()
     closest = reach.tests(mutant)
     if not closest:
