@@ -65,12 +65,6 @@ class Instruction:
         """Whether the class has the trait."""
         return trait in self.SCHEMA.traits
 
-    def set_operand(self, index: int, value: Value) -> None:
-        """Makes operand `index` refer to `value`."""
-        values = [ref.value for ref in self.operands]
-        values[index] = value
-        self.operands = self._refs(values)
-
     def replace_value(self, old: Value, new: Value) -> None:
         """Makes every operand (and the predicate) that is `old` refer to `new`."""
         self.operands = self._refs(

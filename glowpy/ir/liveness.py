@@ -65,10 +65,11 @@ class Events:
 
     Instructions keep the index they had when the pass began. Each index is a slot that may hold
     several instructions or none; `program` is what the pass leaves. Building it takes linear
-    time, a merge takes time linear in the slots that name or touch the buffer that ends.
+    time, a merge takes time linear in the slots that name the buffer that ends, and in the fewer
+    of those that touch the two.
 
-    Only slots are stored, as sorted lists of integers, which cost Python's garbage collector nothing:
-    what an instruction does to which value is read from its operands when somebody asks.
+    Of what touches a buffer only slots are stored, as sorted lists of integers, which cost Python's
+    garbage collector nothing: what happens there is read from the operands when somebody asks.
     """
 
     def __init__(self, f: IRFunction) -> None:
@@ -80,7 +81,7 @@ class Events:
         self._end = len(f.instructions)
         self._changed: dict[int, list[Instruction]] = {}
         self._touching: dict[Value, list[int]] = {}
-        self._naming: dict[Value, list[int]] = {}
+        self._naming: dict[Value, dict[Instruction, int]] = {}
         for index, inst in enumerate(f.instructions):
             if isinstance(inst, AllocInst):
                 self.alloc[inst.value] = index
@@ -94,7 +95,7 @@ class Events:
         if inst.predicate is not None:
             values.append(inst.predicate)
         for value in values:
-            _insert(self._naming, value, index)
+            self._naming.setdefault(value, {})[inst] = index
             if not isinstance(inst, ViewInst):
                 _insert(self._touching, value.base, index)
 
@@ -156,13 +157,13 @@ class Events:
 
     def used_before(self, value: Value, index: int) -> bool:
         """Whether an instruction before slot `index`, be it a view, names `value`."""
-        return any(slot < index for slot in self._naming.get(value, [])[:1])
+        return any(slot < index for slot in self._naming.get(value, {}).values())
 
     def forget(self, index: int, inst: Instruction) -> None:
         """Removes `inst` from slot `index`, with its events."""
         self._edit(index).remove(inst)
         for ref in inst.operands:
-            _remove(self._naming[ref.value], index)
+            self._naming[ref.value].pop(inst, None)
             _remove(self._touching[ref.value.base], index)
 
     def merge(self, old: Value, new: Value) -> None:
@@ -172,11 +173,15 @@ class Events:
         before every use of `old`. The memory of `new` lives on until `old` would have died.
         """
         self._end_life(old, new.base)
-        for index in self._naming.pop(old, []):
-            for inst in self.slot(index):
-                inst.replace_value(old, new)
-            _insert(self._naming, new, index)
-        for index in self._touching.pop(old, []):
+        naming = self._naming.pop(old, {})
+        for inst in naming:
+            inst.replace_value(old, new)
+        self._naming.setdefault(new, {}).update(naming)
+        few, many = self._touching.pop(old, []), self._touching.get(new.base, [])
+        if len(few) > len(many):
+            few, many = many, few
+        self._touching[new.base] = many
+        for index in few:
             _insert(self._touching, new.base, index)
 
     def _end_life(self, old: Value, base: Value) -> None:
@@ -210,12 +215,12 @@ class Events:
         index = self.alloc[buffer]
         slot = self._edit(index)
         slot.insert(next(i for i, inst in enumerate(slot) if inst is buffer.definition), view)
-        _insert(self._naming, view.source, index)
+        self._naming.setdefault(view.source, {})[view] = index
 
     def append(self, index: int, view: ViewInst) -> None:
         """Adds `view` at the end of slot `index`."""
         self._edit(index).append(view)
-        _insert(self._naming, view.source, index)
+        self._naming.setdefault(view.source, {})[view] = index
 
 
 def _insert(table: dict[Value, list[int]], value: Value, index: int) -> None:

@@ -21,15 +21,21 @@ class Mutability(Enum):
 
 
 class Value:
-    """A piece of memory: a weight, an allocated buffer, or a view of either. Compared by identity."""
+    """A piece of memory: a weight, an allocated buffer, or a view of another. Compared by identity.
 
-    __slots__ = ("definition", "name", "type")
+    The base of a view may be replaced, but what is a view of a view stays one: so chains of views are
+    shortened on the way to the base (path halving, Tarjan and van Leeuwen 1984).
+    """
+
+    __slots__ = ("_above", "_offset", "definition", "name", "type")
 
     def __init__(self, name: str, type: Type, definition: ValueInstruction | None = None) -> None:
         self.name = name
         self.type = type
         self.definition = definition
         """The alloc or view that made this value; None for a weight."""
+        self._above: Value | None = None
+        self._offset = 0
 
     @property
     def source(self) -> Value | None:
@@ -40,19 +46,28 @@ class Value:
     @property
     def base(self) -> Value:
         """The weight or allocated buffer whose memory this value lies in."""
-        value = self
-        while (definition := value.definition) is not None and definition.operands:
-            value = definition.operands[0].value
-        return value
+        return self if self.source is None else self._place()[0]
 
     @property
     def byte_offset(self) -> int:
         """Where this value begins in the memory of its base, in bytes."""
+        return 0 if self.source is None else self._place()[1]
+
+    def _place(self) -> tuple[Value, int]:
+        """The base, and where this value begins in it."""
         value, offset = self, 0
         while (source := value.source) is not None and value.definition is not None:
-            offset += int(value.definition.attrs["offset"]) * value.type.kind.size
-            value = source
-        return offset
+            if value._above is None:
+                step = int(value.definition.attrs["offset"]) * value.type.kind.size
+                if source.source is None:
+                    return source, offset + step
+                value._above, value._offset = source, step
+            elif value._above._above is not None:
+                value._offset += value._above._offset
+                value._above = value._above._above
+            offset += value._offset
+            value = value._above
+        return value, offset
 
     def overlaps(self, other: Value) -> bool:
         """Whether both lie in the same base and share at least one byte."""

@@ -229,6 +229,7 @@ class Body:
         """Where in the IR's text each instruction stands."""
         self._parameters = parameters
         self.memories: list[Value] = []
+        self._pointers: dict[tuple[Value, int, int], str] = {}
         self.first_line = 0
         self._line = 0
         self._lines: list[str] = []
@@ -264,11 +265,11 @@ class Body:
 
     def pointer(self, value: Value) -> str:
         """The parameter that points to the memory of `value`."""
-        for index, memory in enumerate(self.memories):
-            if memory.same_memory(value):
-                return f"%p{index}"
-        self.memories.append(value)
-        return f"%p{len(self.memories) - 1}"
+        place = (value.base, value.byte_offset, value.type.size)
+        if place not in self._pointers:
+            self._pointers[place] = f"%p{len(self.memories)}"
+            self.memories.append(value)
+        return self._pointers[place]
 
     def register(self) -> str:
         """A new register."""

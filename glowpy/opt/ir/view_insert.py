@@ -111,8 +111,8 @@ def _free(events: Events, rivals: _Rivals, index: int, inst: InsertTensorInst) -
     first, last = events.first(buffer), events.last(buffer)
     if any(event.writes for event in events.between(buffer, index + 1, last + 1)):
         return False
-    theirs = events.touching(result)
-    if any(slot != index and _contains(theirs, slot) for slot in events.touching(buffer)):
+    few, many = sorted((events.touching(buffer), events.touching(result)), key=len)
+    if any(slot != index and _contains(many, slot) for slot in few):
         return False
     return all(
         event.index == index
