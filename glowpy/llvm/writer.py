@@ -11,6 +11,7 @@ import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from heapq import heapreplace
 
 import numpy as np
 
@@ -139,8 +140,11 @@ class ModuleWriter:
         """
         shared = [each for each in self._functions.values() if not each.inline]
         piles: list[list[_Function]] = [[] for _ in range(max(min(parts, len(shared)), 1))]
+        loads = [(0, index) for index in range(len(piles))]
         for function in sorted(shared, key=lambda each: -each.work):
-            min(piles, key=lambda pile: sum(each.work for each in pile)).append(function)
+            load, index = loads[0]
+            piles[index].append(function)
+            heapreplace(loads, (load + function.work, index))
         linkage = "" if visible else "internal" if len(piles) == 1 else "hidden"
         return [
             self._module(pile, entries if index == 0 else (), linkage)

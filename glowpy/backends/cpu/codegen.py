@@ -160,9 +160,8 @@ def _stack_context(
 
     def needed(inst: Instruction) -> bool:
         base = inst.operands[0].value.base
-        return isinstance(base, WeightVar) or any(
-            read > last_of_run[inst] for read in lives[base].reads
-        )
+        reads = lives[base].reads
+        return isinstance(base, WeightVar) or (bool(reads) and reads[-1] > last_of_run[inst])
 
     return StackContext(kernels.symbol, immediates, needed)
 
