@@ -13,22 +13,45 @@ from glowpy.core.elemkind import ElemKind
 from glowpy.core.type import Type
 from glowpy.support.errors import UserError
 
-__all__ = ["Array", "Tensor", "stored"]
+__all__ = ["Array", "Tensor", "converted", "stored"]
 
 Array = npt.NDArray[Any]
+
+
+def converted(array: Array, kind: ElemKind) -> Array:
+    """Numbers in another kind.
+
+    Floats that become integers truncate and saturate, and NaN becomes 0; integers that become integers wrap; bool means
+    not zero.
+    """
+    if kind is ElemKind.BOOL:
+        return np.asarray(array != 0)
+    if kind.is_integer and ElemKind.of(array.dtype).is_float:
+        return _saturated(array.astype(np.float64), kind)
+    with np.errstate(all="ignore"):
+        return np.asarray(array.astype(kind.dtype))
+
+
+def _saturated(wide: Array, kind: ElemKind) -> Array:
+    """The highest i64 and u64 round up in f64, so that what is not below them is too high."""
+    least, greatest = kind.limits
+    low, high = wide <= float(least), wide >= float(greatest)
+    result = np.where(low | high | np.isnan(wide), 0.0, wide).astype(kind.dtype)
+    result[low], result[high] = least, greatest
+    return result
 
 
 def stored(type: Type, value: float) -> Array:
     """The number `value` as elements of `type` hold it: an array that broadcasts to the type's shape.
 
-    A quantized element is the nearest to value / scale + offset, halves to even, within the limits of the kind.
+    An element that is not quantized is the number in its kind, as `converted` says. A quantized one is value / scale,
+    rounded to the nearest integer, halves to even, plus offset, within the limits of the kind (ONNX QuantizeLinear).
     Where it differs by channel, the array is as long as there are channels. Raises UserError for a NaN, which no
     quantized element stands for.
     """
     quant, dtype = type.quant, type.kind.dtype
     if quant is None:
-        with np.errstate(all="ignore"):
-            return np.asarray(np.asarray(value).astype(dtype))
+        return converted(np.asarray(value, np.float64), type.kind)
     if np.isnan(value):
         raise UserError(f"expected a number, which elements of {type} stand for, got nan")
     with np.errstate(over="ignore"):

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
-from glowpy.core.elemkind import ElemKind
-from glowpy.core.tensor import Array, Tensor
+from glowpy.core.tensor import Array, Tensor, converted
 from glowpy.core.type import Type
 
 __all__ = ["convert", "divide", "erf", "power", "select", "sigmoid", "store"]
@@ -57,20 +55,5 @@ def erf(input: Array) -> Array:
 
 
 def convert(input: Array, type: Type) -> Array:
-    """`input` in another kind.
-
-    Floats that become integers truncate and saturate, NaN becomes 0; bool means not zero.
-    """
-    if type.kind is ElemKind.BOOL:
-        return np.asarray(input != 0)
-    if type.kind.is_integer and ElemKind.of(input.dtype).is_float:
-        return _saturate(input.astype(np.float64), np.iinfo(type.kind.dtype.name))
-    return input.astype(type.kind.dtype)
-
-
-def _saturate(wide: Array, limits: np.iinfo[Any]) -> Array:
-    """The highest i64 and u64 round up in f64, so that what is not below them is too high."""
-    low, high = wide <= float(limits.min), wide >= float(limits.max)
-    result = np.where(low | high | np.isnan(wide), 0.0, wide).astype(limits.dtype)
-    result[low], result[high] = limits.min, limits.max
-    return result
+    """`input` in another kind, as `converted` says."""
+    return converted(input, type.kind)

@@ -12,9 +12,9 @@ import pytest
 
 import glowpy
 from glowpy.core.elemkind import ElemKind
-from glowpy.core.tensor import Array
+from glowpy.core.tensor import Array, Tensor
 from glowpy.core.type import Type
-from glowpy.engine import evaluate
+from glowpy.engine import BACKENDS, evaluate
 from glowpy.graph import nodes_gen as nodes
 from glowpy.graph.node import Node
 from glowpy.lower import LowerPass
@@ -22,6 +22,7 @@ from glowpy.passes import PassContext
 from tests.ops.harness import (
     EXACT,
     FLOATS,
+    INTS,
     Case,
     Row,
     Tolerance,
@@ -132,6 +133,23 @@ def _clip(kind: ElemKind) -> Iterator[Case]:
     yield Case([x], [expected], {"min": 1.0, "max": 3.0})
 
 
+def _clip_outside(kind: ElemKind) -> Iterator[Case]:
+    """Limits that no element has: the integers are compared with the numbers themselves."""
+    low, high = kind.limits
+    x = special_values(kind)
+    for least, most in [
+        (-math.inf, math.inf),
+        (low - 1.0, high + 1.0),
+        (-1.0, 2.0**70),
+        (2.0**70, math.inf),
+        (-0.75, 5.5),
+    ]:
+        limits = (max(low, min(limit, high)) for limit in (least, most))
+        below, above = (int(limit) for limit in limits)
+        numbers = [min(max(int(item), below), above) for item in x.ravel()]
+        yield Case([x], [np.array(numbers, kind.dtype)], {"min": least, "max": most})
+
+
 def _prelu(kind: ElemKind) -> Iterator[Case]:
     """A slope for each element, each column, each row, and all."""
     special = special_values(kind)
@@ -151,6 +169,7 @@ ROWS = [
         for cls, formula, tolerance, attrs in FORMULAS
     ),
     Row(nodes.ClipNode, (*FLOATS, *WHOLE), _clip),
+    Row(nodes.ClipNode, INTS, _clip_outside, "clip outside the kind", thinned=False),
     Row(nodes.PReluNode, (*FLOATS, *WHOLE), _prelu),
 ]
 
@@ -184,3 +203,16 @@ def test_integers_are_refused(cls: type[Node]) -> None:
     f.create_save("save", node, module.create_placeholder("y", node.type))
     with pytest.raises(glowpy.VerifyError, match="expected a floating-point kind, got i32"):
         glowpy.compile(module, "interpreter")
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_clips_of_clips(backend: str) -> None:
+    """Limits merge as numbers, also where the kind does not hold them."""
+    module = glowpy.Module()
+    f = module.create_function("main")
+    elements = np.array([-128, -7, 0, 5, 127], np.int8)
+    x = module.create_placeholder("x", Tensor.of(elements).type)
+    clipped = f.create_clip("c", f.create_clip("c", x, -200.0, 300.0), -1.0, 200.0)
+    f.create_save("save", clipped, module.create_placeholder("y", clipped.type))
+    result = glowpy.compile(f, backend)({"x": elements})["y"]
+    assert result.tolist() == [-1, -1, 0, 5, 127]

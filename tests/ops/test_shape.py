@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -77,6 +78,18 @@ def _splat(kind: ElemKind) -> Iterator[Case]:
     for shape, value in [((), 1.0), ((7, 3), 0.0), ((0, 2), 1.0), ((2, 17), 3.0)]:
         expected = np.full(shape, value).astype(kind.dtype)
         yield Case([], [expected], {"value": value}, result_type=Type(kind, shape))
+    if not kind.is_integer:
+        return
+    low, high = kind.limits
+    for value, element in [
+        (-math.inf, low),
+        (low - 1.0, low),
+        (2.0**70, high),
+        (math.nan, 0),
+        (1.9, 1),
+    ]:
+        expected = np.full((2, 3), element, kind.dtype)
+        yield Case([], [expected], {"value": value}, result_type=Type(kind, (2, 3)))
 
 
 def _concat(kind: ElemKind) -> Iterator[Case]:

@@ -1,12 +1,13 @@
 """Tensors."""
 
 import hashlib
+import math
 
 import numpy as np
 import pytest
 
 from glowpy.core.elemkind import ElemKind
-from glowpy.core.tensor import Tensor
+from glowpy.core.tensor import Tensor, converted, stored
 from glowpy.core.type import Type
 from glowpy.support.errors import UserError
 
@@ -57,3 +58,12 @@ def test_array_and_type_must_agree(array: np.ndarray, message: str) -> None:
 def test_arrays_of_other_things_are_refused() -> None:
     with pytest.raises(UserError, match="numbers or booleans"):
         Tensor.of(np.array(["a"]))
+
+
+@pytest.mark.parametrize("kind", [kind for kind in ElemKind if kind.is_integer], ids=str)
+def test_integers_saturate(kind: ElemKind) -> None:
+    low, high = kind.limits
+    numbers = [-math.inf, low - 1.0, -0.75, 1.9, high + 1.0, math.inf, math.nan]
+    expected = [low, low, 0, 1, high, high, 0]
+    assert converted(np.array(numbers), kind).tolist() == expected
+    assert [stored(Type(kind, ()), number).item() for number in numbers] == expected
