@@ -75,9 +75,9 @@ def test_network_runs_on_an_installed_backend(site: Path, tmp_path: Path) -> Non
 
 
 def test_doctor_says_which_package_it_comes_from(site: Path, tmp_path: Path) -> None:
-    found = json.loads(python(site, "-m", "glowpy", "doctor", "--json", cwd=tmp_path))
-    assert found["backend fused"] == "glowpy-fused 0.1.0"
-    assert found["self-test fused"] == "passed"
+    report = json.loads(python(site, "-m", "glowpy", "doctor", "--json", cwd=tmp_path))
+    assert report["backend fused"] == "glowpy-fused 0.1.0"
+    assert report["self-test fused"] == "passed"
 
 
 def test_generated_files_are_what_the_authors_command_writes(site: Path, tmp_path: Path) -> None:

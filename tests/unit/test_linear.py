@@ -186,10 +186,10 @@ def prepared(backend: CpuBackend, module: Module) -> None:
 @pytest.fixture(scope="module")
 def backend() -> CpuBackend:
     """A backend that has asked once for all it keeps."""
-    found = CpuBackend()
+    cpu = CpuBackend()
     for build in BUILDS:
-        prepared(found, network(build, 30))
-    return found
+        prepared(cpu, network(build, 30))
+    return cpu
 
 
 @pytest.mark.parametrize("build", BUILDS, ids=lambda build: build.__name__)

@@ -196,13 +196,13 @@ def test_refusal_of_a_skeleton_names_every_node() -> None:
 
 def test_doctor_tests_every_backend_and_fails_without_a_traceback() -> None:
     status, out, err = glow("doctor", "--json")
-    found = json.loads(out)
+    report = json.loads(out)
     assert (status, err) == (1, "")
-    assert found["self-test cpu"] == found["self-test fused"] == "passed"
-    assert found["self-test skeleton"] == "not run: no add"
-    assert found["self-test broken"] == "failed: KeyError('add')"
-    assert found["self-test lost"].startswith("failed: the backend 'lost' of the package")
-    assert found["backend fused"] == "glowpy_fused.backend"
+    assert report["self-test cpu"] == report["self-test fused"] == "passed"
+    assert report["self-test skeleton"] == "not run: no add"
+    assert report["self-test broken"] == "failed: KeyError('add')"
+    assert report["self-test lost"].startswith("failed: the backend 'lost' of the package")
+    assert report["backend fused"] == "glowpy_fused.backend"
 
 
 def test_bundle_of_the_backend_is_verified_and_outdated(tmp_path: Path) -> None:
