@@ -150,7 +150,7 @@ def test_shape_that_contradicts_the_model(good: str) -> None:
         (["dump", "--stage", "ir", "--format", "dot"], "expected a stage that is a graph"),
         (["dump", "--stage", "asm", "--target", "pdp11-unknown-unix"], "pdp11"),
         (["dump", "--stage", "asm", "--backend", "interpreter"], "makes no machine code"),
-        (["run", "--backend", "tpu"], "'tpu' is not one of"),
+        (["run", "--backend", "tpu"], "expected one of the backends cpu, interpreter"),
         (["run", "--repeat", "0"], "0 is not in the range"),
         (["run", "--frobnicate"], "No such option"),
         (["dump", "--function", "other"], "'other'"),
