@@ -73,11 +73,11 @@ class IRGen:
 
     def knows(self, node: Node) -> bool:
         """Whether something says which instructions a node becomes."""
-        return type_of(node) in irgen or node.SCHEMA.mnemonic in self._classes
+        return type(node) in irgen or node.SCHEMA.mnemonic in self._classes
 
     def translate(self, node: Node) -> None:
         """Appends the instructions of a node. Raises UnsupportedError if nothing says which."""
-        rule = irgen.get(type_of(node))
+        rule = irgen.get(type(node))
         if rule is not None:
             rule(self, node)
         elif self.knows(node):
@@ -96,8 +96,8 @@ class IRGen:
         names = [spec.name for spec in cls.SCHEMA.operands if spec.access is Access.SCRATCH]
         scratches: dict[str, Value] = {}
         if names:
-            for name, type in zip(names, scratch[type_of(node)](node), strict=True):
-                scratches[name] = self.ir.create_alloc(f"{node.name}_{name}", type).value
+            for name, scratch_type in zip(names, scratch[type(node)](node), strict=True):
+                scratches[name] = self.ir.create_alloc(f"{node.name}_{name}", scratch_type).value
         operands = [
             results.get(spec.name) or scratches.get(spec.name) or self.value(inputs[spec.name])
             for spec in cls.SCHEMA.operands
@@ -115,13 +115,8 @@ def _unknown(node: Node) -> Diagnostic:
         note = f"compile it for the {node.BACKEND} backend"
     else:
         message = f"no instruction computes {mnemonic}"
-        note = f"lower it first: a rule @lower or @irgen for {type_of(node).__name__} says what it becomes"
+        note = f"lower it first: a rule @lower or @irgen for {type(node).__name__} says what it becomes"
     return Diagnostic(f"%{node.name}: {message}", node.loc, note=note)
-
-
-def type_of(node: Node) -> type[Node]:
-    """The class of a node; named because `type` is a word of the domain here."""
-    return node.__class__
 
 
 def generate(

@@ -51,7 +51,8 @@ class LowerPass(GraphPass):
             before = f.num_nodes
             with f.replacing(node):
                 replaced = rule(f, node)
-            work.extend(f.newest(f.num_nodes - before))
-            f.replace(node, replaced if isinstance(replaced, tuple) else (replaced,))
+            created = f.newest(f.num_nodes - before)
+            work.extend(created)
+            f.replace(node, replaced if isinstance(replaced, tuple) else (replaced,), created)
             changed = True
         return changed

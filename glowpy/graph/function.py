@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import islice
 from typing import TypeVar
@@ -12,11 +12,20 @@ from glowpy.core.tensor import Array, Tensor
 from glowpy.core.type import Type
 from glowpy.graph.builder_gen import Builder
 from glowpy.graph.infer import infer_types
-from glowpy.graph.node import Constant, Node, NodeValue, Operand, Placeholder, Storage, value_of
+from glowpy.graph.node import (
+    PREDICATE,
+    Constant,
+    Node,
+    NodeValue,
+    Operand,
+    Placeholder,
+    Storage,
+    value_of,
+)
 from glowpy.graph.nodes_gen import SaveNode
 from glowpy.support.errors import InternalError, UserError
 from glowpy.support.loc import UNKNOWN, Loc, caller
-from glowpy.support.names import UniqueNames, stem_of
+from glowpy.support.names import UniqueNames
 from glowpy.support.text import Attr
 
 __all__ = ["Function", "Module"]
@@ -247,19 +256,24 @@ class Function(Builder):
         node.detach()
         self.module.names.release(node.name)
 
-    def replace(self, node: Node, replacements: Sequence[Operand]) -> list[Node]:
-        """Makes users of `node` use its replacements, erases it, and hands its name on to its heir.
+    def replace(
+        self, node: Node, replacements: Sequence[Operand], created: Collection[Node] = ()
+    ) -> list[Node]:
+        """Makes users of `node` use its replacements, and erases it.
+
+        The name goes to the successor: the one of the nodes `created` for this that does the same as `node`, or
+        computes the first replacement.
 
         Returns what was erased: the node, and what only it used.
         """
         for result, replacement in zip(node.results, replacements, strict=True):
             result.replace_all_uses_with(value_of(replacement))
-        heir = _heir(node, value_of(replacements[0])) if replacements else None
+        successor = _successor(node, value_of(replacements[0]), created) if replacements else None
         name = node.name
         erased = self.erase_dead([node])
-        if node not in self._nodes and heir is not None:
-            self.module.names.release(heir.name)
-            heir.name = self.module.names.take(name)
+        if node not in self._nodes and successor is not None:
+            self.module.names.release(successor.name)
+            successor.name = self.module.names.take(name)
         return erased
 
     @contextmanager
@@ -292,7 +306,7 @@ class Function(Builder):
 
     def predicated(self, node: N, predicate: Operand) -> N:
         """Gives `node` a predicate; returns the node."""
-        node.set_input(-1, value_of(predicate))
+        node.set_input(PREDICATE, value_of(predicate))
         return node
 
     def topological(self) -> list[Node]:
@@ -368,14 +382,14 @@ def _walk(root: Node, done: set[Node], order: list[Node]) -> None:
             stack.append((inner, iter(inner.operand_values)))
 
 
-def _heir(node: Node, replacement: NodeValue) -> Node | None:
-    """The node made in place of `node`, told by its name; of several, the one that does the same or computes."""
-    stem, heir = stem_of(node.name), replacement.node
-    if heir is None or stem_of(heir.name) != stem:
+def _successor(node: Node, replacement: NodeValue, created: Collection[Node]) -> Node | None:
+    """Of the nodes `created` in place of `node`, the one that does the same; else what computes, not what moves."""
+    successor = replacement.node
+    if successor is None or successor not in created:
         return None
-    while heir.has(Trait.SHAPE_ONLY) and heir.SCHEMA is not node.SCHEMA:
-        source = heir.inputs[0].node
-        if source is None or stem_of(source.name) != stem:
+    while successor.has(Trait.SHAPE_ONLY) and successor.SCHEMA is not node.SCHEMA:
+        source = successor.inputs[0].node
+        if source is None or source not in created:
             break
-        heir = source
-    return heir
+        successor = source
+    return successor

@@ -205,7 +205,7 @@ class Rewriter:
             changed.append(node)
             affected = [node]
         else:
-            affected = f.replace(node, (replacement, *node.results[1:]))
+            affected = f.replace(node, (replacement, *node.results[1:]), created)
         if self._check is not None:
             self._check(f, [changed_node for changed_node in changed if changed_node in f])
         self._push(self._neighbours(affected))

@@ -70,7 +70,7 @@ class Term:
         return self._of(self.f.create_abs(self.name, self.value))
 
     def exp(self) -> Term:
-        """E to the power of the value."""
+        """The exponential function of the value."""
         return self._of(self.f.create_exp(self.name, self.value))
 
     def log(self) -> Term:

@@ -71,7 +71,7 @@ class SinkTransposePass(RewritePass):
         inputs = _all_untransposed(f, n, n.inputs, shuffle, why)
         if inputs is None:
             return None
-        return _behind(f, n, _rebuilt(f, n, inputs, {}, shuffle), shuffle)
+        return _transposed(f, n, _rebuilt(f, n, inputs, {}, shuffle), shuffle)
 
     @rule_where(lambda schema: Trait.AXES in schema.traits)
     def pass_axes(self, f: Function, n: Node, why: Why) -> Replacement:
@@ -90,7 +90,7 @@ class SinkTransposePass(RewritePass):
         if "axes" in n.attrs:
             attrs["axes"] = tuple(sorted(shuffle[axis] for axis in n.attrs["axes"]))
         moved = _rebuilt(f, n, [*inputs, *n.inputs[len(data) :]], attrs, shuffle)
-        return _behind(f, n, moved, shuffle)
+        return _transposed(f, n, moved, shuffle)
 
     @rule_where(lambda schema: Trait.DIMENSIONWISE in schema.traits)
     def pass_dimensionwise(self, f: Function, n: Node, why: Why) -> Replacement:
@@ -103,7 +103,7 @@ class SinkTransposePass(RewritePass):
             for spec in n.SCHEMA.attrs
             if spec.dimensions
         }
-        return _behind(f, n, _rebuilt(f, n, [above.input], attrs, above.shuffle), above.shuffle)
+        return _transposed(f, n, _rebuilt(f, n, [above.input], attrs, above.shuffle), above.shuffle)
 
     @rule
     def pass_reshape(self, f: Function, n: ReshapeNode, why: Why) -> Replacement:
@@ -124,7 +124,7 @@ def _above(n: Node, values: Sequence[NodeValue], why: Why) -> TransposeNode | No
     return None
 
 
-def _behind(f: Function, n: Node, moved: Node, shuffle: Sequence[int]) -> Node:
+def _transposed(f: Function, n: Node, moved: Node, shuffle: Sequence[int]) -> Node:
     """The result of `n` from that of `moved`."""
     if is_identity(shuffle):
         return moved
@@ -212,7 +212,7 @@ def _past_reshape(f: Function, n: ReshapeNode, above: TransposeNode, why: Why) -
             )
         source = f.create_transpose(above.name, source, first).result
     below = f.create_reshape(n.name, permuted(n.type, order), source)
-    return _behind(f, n, below, inverse(order))
+    return _transposed(f, n, below, inverse(order))
 
 
 def _orders_before(

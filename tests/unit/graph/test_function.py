@@ -1,12 +1,14 @@
 """Use lists, replacement, order, cloning, and modules whose functions share storage."""
 
 import random
+from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import glowpy
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.type import Type
 from glowpy.graph.function import Function, Module
@@ -15,7 +17,7 @@ from glowpy.graph.parser import parse_module
 from glowpy.graph.printer import print_module
 from glowpy.graph.verifier import verify_module
 from glowpy.support.errors import InternalError, UserError
-from glowpy.support.loc import Loc
+from glowpy.support.loc import Loc, caller
 from tests.unit.networks import RandomNetwork
 
 F32 = Type(ElemKind.F32, (4,))
@@ -73,8 +75,8 @@ def test_a_replacement_inherits_name_location_and_predicate(f: Function) -> None
         node = f.predicated(f.create_relu("r", x), p)
     f.create_save("s", node, f.module.placeholders[2])
     with f.replacing(node):
-        replacement = f.create_exp("r", x)
-    f.replace(node, (replacement,))
+        replacement = f.create_exp("other", x)
+    f.replace(node, (replacement,), f.newest(1))
     assert (replacement.name, replacement.loc, replacement.predicate) == (
         "r",
         Loc("m.onnx", node="Relu_1"),
@@ -188,3 +190,10 @@ def test_constants_know_their_digest_only_if_they_must() -> None:
     array = np.arange(99, dtype=np.float32)
     known = parse_module(text, blobs={"ab": array}).constants[0]
     np.testing.assert_array_equal(known.array, array)
+
+
+def test_a_package_beside_glowpy_is_not_taken_for_it() -> None:
+    path = str(Path(glowpy.__file__).parent.parent / "glowpy_fused" / "build.py")
+    scope: dict[str, object] = {"caller": caller}
+    exec(compile("loc = caller()", path, "exec"), scope)
+    assert scope["loc"] == Loc(path, 1)
