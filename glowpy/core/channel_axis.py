@@ -115,21 +115,16 @@ def _counted_from_the_end(type: Type) -> Quant | None:
 
 
 def concatenated(types: Sequence[Type], axis: int) -> Type:
-    """Tensors one after the other along `axis`: channels if that is the channel axis of any.
+    """Tensors one after the other along `axis`. Where their parameters differ, they become those of channels.
 
-    Otherwise the parameters must be equal. Among channels, a tensor that is quantized as a whole has equal ones.
+    A tensor that is quantized as a whole has equal channels along any axis.
     """
     first = types[0]
     shape = list(first.shape)
     shape[axis] = sum(type.shape[axis] for type in types)
-    if any(type.quant is not None and type.quant.axis == axis for type in types):
-        return Type(first.kind, tuple(shape), _appended(types, axis))
-    parameters = {type.quant for type in types}
-    if len(parameters) > 1:
-        raise UserError(
-            f"expected equal quantization parameters, got {' and '.join(map(str, types))}"
-        )
-    return Type(first.kind, tuple(shape), first.quant)
+    channels = first.quant is not None and first.quant.axis == axis
+    same = not channels and all(type.quant == first.quant for type in types)
+    return Type(first.kind, tuple(shape), first.quant if same else _appended(types, axis))
 
 
 def _appended(types: Sequence[Type], axis: int) -> Quant:
@@ -139,7 +134,8 @@ def _appended(types: Sequence[Type], axis: int) -> Quant:
         quant = type.quant
         if quant is None or quant.axis not in (None, axis):
             raise UserError(
-                f"expected inputs quantized along dimension {axis}, got {' and '.join(map(str, types))}"
+                f"expected equal quantization parameters, or channels along dimension {axis}, "
+                f"got {' and '.join(map(str, types))}"
             )
         repeats = type.shape[axis] if quant.axis is None else 1
         scales += quant.scales * repeats

@@ -61,7 +61,8 @@ class Quant:
 class Type:
     """The static type of a value: element kind, shape, and quantization parameters if it is quantized.
 
-    One channel is the whole tensor: where there is one scale, there is no quantization axis.
+    Equal channels are the whole tensor: they become one scale and offset without an axis. So two types of elements
+    that mean the same are equal.
 
     Raises UserError where the shape is negative, of a rank above 8, or larger than 2**40 bytes, and
     where the quantization parameters do not fit the kind or the shape.
@@ -106,8 +107,8 @@ class Type:
             raise UserError(f"expected a quantization axis below {self.rank}, got {quant.axis}")
         if len(quant.scales) != self.shape[quant.axis]:
             raise UserError(f"expected {self.shape[quant.axis]} scales, got {len(quant.scales)}")
-        if len(quant.scales) == 1:
-            object.__setattr__(self, "quant", replace(quant, axis=None))
+        if len(set(zip(quant.scales, quant.offsets, strict=True))) == 1:
+            object.__setattr__(self, "quant", Quant(quant.scales[:1], quant.offsets[:1]))
 
     @property
     def rank(self) -> int:

@@ -80,7 +80,7 @@ def _insert(inst: InsertTensorInst) -> Iterator[str]:
 
 def _keeps(name: str, type: Type, expected: Type) -> Iterator[str]:
     """Whether the quantization parameters are those of the elements that are moved."""
-    if type.quant != expected.quant:
+    if type.count and type.quant != expected.quant:
         yield f"{name} has type {type}, expected {expected}"
 
 

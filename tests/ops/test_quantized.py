@@ -274,6 +274,38 @@ def test_a_splat_is_a_number(backend: str) -> None:
     assert result.tolist() == [[7, 7, 8], [9, 12, 12]]  # 12 is the even one of 12 and 13
 
 
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_parts_of_channels(backend: str) -> None:
+    """Parts quantized as a whole are joined to channels, taken out again, and single channels are joined."""
+    module = glowpy.Module()
+    f = module.create_function("main")
+    whole = module.create_placeholder("whole", parse_type("i8[2x2](s=0.5,o=0)"))
+    apart = module.create_placeholder("apart", parse_type("i8[2x2](s=[0.5,0.25],o=[0,1],axis=1)"))
+    none = module.create_placeholder("none", parse_type("i8[2x0](s=4.0,o=0)"))
+    joined = f.create_concat("joined", [whole, none, apart], 1)
+    out = f.create_slice("out", whole.type, joined, (0, 0), (1, 1))
+    columns = [
+        f.create_slice(
+            f"column{i}", channel_axis.sliced(apart.type, (0, i), (2, 1)), apart, (0, i), (1, 1)
+        )
+        for i in (0, 1)
+    ]
+    again = f.create_concat("again", columns, 1)
+    assert again.type == apart.type
+    for value in (joined, out, again):
+        f.create_save("save", value, module.create_placeholder(f"y_{value.name}", value.type))
+    options = glowpy.CompileOptions(verify_each=True, cache=False)
+    feeds = {
+        "whole": np.array([[1, 2], [3, 4]], np.int8),
+        "apart": np.array([[5, 6], [7, 8]], np.int8),
+        "none": np.zeros((2, 0), np.int8),
+    }
+    results = glowpy.compile(f, backend, options)(feeds)
+    assert results["y_joined"].tolist() == [[1, 2, 5, 6], [3, 4, 7, 8]]
+    assert results["y_out"].tolist() == [[1, 2], [3, 4]]
+    assert results["y_again"].tolist() == [[5, 6], [7, 8]]
+
+
 # Chains of operators that move elements: the passes that reorder and merge them keep the parameters.
 
 

@@ -45,6 +45,7 @@ def test_kinds_agree_with_their_numpy_dtype(kind: ElemKind) -> None:
 
 def test_one_channel_is_the_whole_tensor() -> None:
     assert str(parse_type("i8[3x1](s=[0.5],o=[3],axis=1)")) == "i8[3x1](s=0.5,o=3)"
+    assert str(parse_type("i8[2](s=[0.5,0.5],o=[3,3],axis=0)")) == "i8[2](s=0.5,o=3)"
     assert str(parse_type("i8[3x0](s=[],o=[],axis=1)")) == "i8[3x0](s=[],o=[],axis=1)"
 
 
