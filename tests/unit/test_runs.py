@@ -147,6 +147,21 @@ def test_an_epilogue_takes_what_depends_on_it_and_streams() -> None:
     assert not run.admits(NegInst([out, halves], {})), "other elements are written"
 
 
+def test_members_of_an_epilogue_depend_on_its_results_and_may_write_over_what_they_read() -> None:
+    f = IRFunction("main")
+    result, input, other, out = (
+        f.create_weight("w", Type(ElemKind.F32, (2, 4)), Mutability.MUTABLE) for _ in range(4)
+    )
+    run = Run(ScanInst([result, input], {}))
+    run.add(AddInst([out, result, other], {}))
+    assert not run.admits(NegInst([result, other], {})), "it reads what a member read, only"
+    assert run.admits(NegInst([other, out], {})), "each element after it was read"
+    assert run.admits(MulInst([result, result, out], {})), "in place of the product"
+    assert not run.admits(NegInst([input, out], {})), "the product reads that"
+    lone = Run(ExpInst([result, input], {}))
+    assert lone.admits(NegInst([out, other], {})), "a loop may compute two things"
+
+
 def test_an_operand_of_an_epilogue_has_every_element_one_or_the_last_dimension() -> None:
     f = IRFunction("main")
 

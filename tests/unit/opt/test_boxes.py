@@ -1,41 +1,67 @@
-"""Parts of tensors."""
+"""Parts of tensors, against what numpy says of their elements."""
 
-from itertools import combinations
+import itertools
+import random
 
+import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from glowpy.opt.boxes import Box, all_disjoint, disjoint
-
-boxes = st.lists(
-    st.tuples(st.tuples(*[st.integers(0, 5)] * 2), st.tuples(*[st.integers(0, 3)] * 2)), max_size=6
-)
+from glowpy.core.tensor import Array
+from glowpy.core.type import Shape
+from glowpy.opt.boxes import Box, all_disjoint, contiguous_offset, disjoint
 
 
-def _elements(box: Box) -> set[tuple[int, int]]:
-    (row, column), (rows, columns) = box
-    return {(row + i, column + j) for i in range(rows) for j in range(columns)}
+def _boxes(rng: random.Random, whole: Shape, count: int) -> list[Box]:
+    boxes: list[Box] = []
+    for _ in range(count):
+        shape = tuple(rng.randint(min(size, rng.choice((0, 1, 1, 1))), size) for size in whole)
+        offsets = [rng.randint(0, size - part) for size, part in zip(whole, shape, strict=True)]
+        boxes.append((offsets, shape))
+    return boxes
 
 
-@settings(max_examples=200, deadline=None)
-@given(boxes)
-def test_boxes_are_disjoint_iff_no_element_is_in_two(sample: list[Box]) -> None:
-    pairs = list(combinations(sample, 2))
-    assert all_disjoint(sample) == all(_elements(a).isdisjoint(_elements(b)) for a, b in pairs)
-    for a, b in pairs:
-        if _elements(a) and _elements(b):
-            assert disjoint(a, b) == _elements(a).isdisjoint(_elements(b))
+def _elements(whole: Shape, box: Box) -> Array:
+    """The places of a box's elements in the row-major tensor, in order."""
+    places = np.arange(np.prod(whole, dtype=int)).reshape(whole)
+    window = tuple(slice(o, o + n) for o, n in zip(*box, strict=True))
+    return places[window].reshape(-1)
 
 
-def test_boxes_that_no_plane_parts() -> None:
-    wheel: list[Box] = [
-        *(((0, 0), (1, 2)), ((0, 2), (2, 1))),
-        *(((2, 1), (1, 2)), ((1, 0), (2, 1)), ((1, 1), (1, 1))),
-    ]
-    assert all_disjoint(wheel)
-    assert not all_disjoint([*wheel, ((1, 1), (1, 1))])
+def _whole(rng: random.Random) -> Shape:
+    return tuple(rng.choice((1, 2, 4, 6)) for _ in range(rng.randint(1, 3)))
 
 
-def test_scalars_share_their_element() -> None:
-    assert all_disjoint([((), ())])
-    assert not all_disjoint([((), ()), ((), ())])
+@settings(max_examples=150, deadline=None)
+@given(st.randoms(use_true_random=False))
+def test_disjoint_boxes_share_no_element(rng: random.Random) -> None:
+    whole = _whole(rng)
+    boxes = _boxes(rng, whole, rng.randint(0, 5))
+    elements = [_elements(whole, box) for box in boxes]
+    pairs = list(itertools.combinations(range(len(boxes)), 2))
+    shared = {(a, b): np.intersect1d(elements[a], elements[b]).size > 0 for a, b in pairs}
+    assert all_disjoint(boxes) == (not any(shared.values()))
+    for (a, b), overlap in shared.items():
+        if elements[a].size and elements[b].size:
+            assert disjoint(boxes[a], boxes[b]) == (not overlap)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.randoms(use_true_random=False))
+def test_contiguous_boxes_are_runs_of_elements(rng: random.Random) -> None:
+    whole = _whole(rng)
+    (box,) = _boxes(rng, whole, 1)
+    elements = _elements(whole, box)
+    offset = contiguous_offset(whole, *box)
+    if elements.size:
+        first = int(elements[0])
+        run = np.array_equal(elements, np.arange(first, first + elements.size))
+        assert offset == (first if run else None)
+
+
+def test_boxes_of_nested_concats_are_disjoint_and_a_pinwheel_is() -> None:
+    halves: list[Box] = [([0, 0], (2, 4)), ([2, 0], (2, 1)), ([2, 1], (2, 3))]
+    assert all_disjoint(halves)
+    pinwheel: list[Box] = [([0, 0], (1, 2)), ([0, 2], (2, 1)), ([2, 1], (1, 2)), ([1, 0], (2, 1))]
+    assert all_disjoint(pinwheel)
+    assert not all_disjoint([*pinwheel, ([1, 1], (1, 2))])
