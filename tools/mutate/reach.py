@@ -68,9 +68,9 @@ class Reach:
             by_line = self._coverage.contexts_by_lineno(f"{self.root}/{mutant.file.as_posix()}")
             lines = own_lines(mutant.original, mutant.line)
             contexts = {context for line in lines for context in by_line.get(line, ())}
+            if "" in contexts:
+                contexts = {context for names in by_line.values() for context in names}
             chosen = contexts - {""}
-            if contexts and not chosen:
-                chosen = {context for names in by_line.values() for context in names} - {""}
         return self._in_order(chosen & self.seconds.keys() - set(self.failed))
 
     def _in_order(self, names: Iterable[str]) -> list[str]:

@@ -69,8 +69,6 @@ class ConstantFoldPass(GraphPass):
             return False
         if isinstance(node, SplatNode):
             return node.type.count == 1
-        if not node.inputs:
-            return False
         for value in node.inputs:
             if value.node not in foldable and known(value) is None:
                 return False
