@@ -1076,7 +1076,7 @@ class Builder(ABC):
         result_type: Type | None = None,
         loc: Loc | None = None,
     ) -> nodes.ReduceMeanNode:
-        """The mean over `axes`."""
+        """The mean over `axes`; integers are summed in 64 bits, and the mean is truncated towards zero."""
         inputs = (input,)
         attrs: dict[str, Attr] = {
             "axes": tuple(axes),

@@ -1415,7 +1415,7 @@ class ReduceMinNode(Node):
 
 @final
 class ReduceMeanNode(Node):
-    """The mean over `axes`.
+    """The mean over `axes`; integers are summed in 64 bits, and the mean is truncated towards zero.
 
     Declared in classgen/specs/reduce.py.
     """

@@ -114,7 +114,7 @@ def _mean_of_floats(f: Function, n: ReduceMeanNode, count: int) -> Operand:
 
 
 def _mean_of_integers(f: Function, n: ReduceMeanNode, count: int) -> Operand:
-    """In 64 bits, where neither the sum nor the count overflows, and truncated towards zero."""
+    """Summed in 64 bits, where a sum of narrower elements does not overflow, and truncated towards zero."""
     kind = ElemKind.I64 if n.type.kind.size < ElemKind.I64.size else n.type.kind
     operand = n.input
     if operand.type.kind is not kind:

@@ -267,3 +267,18 @@ def test_transposed_convolution_matches_onnxruntime(attributes: dict[str, Any]) 
     (expected,) = session.run(None, {"x": x})
     (got,) = glowpy.InferenceSession(model, backend="interpreter").run(None, {"x": x})
     assert_same(got, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_mean_of_integers_matches_onnxruntime() -> None:
+    """Their sum does not wrap where 64 bits hold it. The reference evaluator of ONNX wraps."""
+    x = np.array([[2**31 - 1, 2**31 - 3], [-(2**31), 3 - 2**31], [-1, -2]], np.int32)
+    node = helper.make_node("ReduceMean", ["x", "axes"], ["y"], keepdims=0)
+    stored = {"axes": np.array([1])}
+    model = graph_model([node], [info("x", x)], [info("y", x[:, 0])], 18, stored)
+    session = onnxruntime.InferenceSession(
+        model.SerializeToString(), providers=["CPUExecutionProvider"]
+    )
+    (expected,) = session.run(None, {"x": x})
+    assert expected.tolist() == [2**31 - 2, 2 - 2**31, -1]
+    (got,) = glowpy.InferenceSession(model, backend="interpreter").run(None, {"x": x})
+    np.testing.assert_array_equal(got, expected)

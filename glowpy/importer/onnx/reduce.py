@@ -38,12 +38,7 @@ def _min(n: OnnxNode, value: NodeValue, axes: Axes) -> NodeValue:
 
 
 def _mean(n: OnnxNode, value: NodeValue, axes: Axes) -> NodeValue:
-    """Integers are summed and divided."""
-    if value.type.kind.is_float:
-        return n.f.create_reduce_mean(n.name, value, axes).result
-    count = math.prod(value.type.shape[axis] for axis in axes)
-    divisor = n.f.create_splat(f"{n.name}_count", Type(value.type.kind, ()), float(count))
-    return n.f.create_div(n.name, _sum(n, value, axes), divisor).result
+    return n.f.create_reduce_mean(n.name, value, axes).result
 
 
 def _square_sum(n: OnnxNode, value: NodeValue, axes: Axes) -> NodeValue:
