@@ -42,10 +42,11 @@ class FoldClipPass(RewritePass):
         below, above = _limits(inner)
         if not (low <= high and below <= above):
             return why.no("limits are not in order")
-        merged = (min(max(below, low), high), min(max(above, low), high))
-        if merged == (0.0, math.inf):
+        # Of 0.0 and -0.0 a clip gives its limit; `max` and `min` give their first argument.
+        least, most = (min(high, max(low, limit)) for limit in (below, above))
+        if (least, most) == (0.0, math.inf) and math.copysign(1.0, least) > 0:
             return f.create_relu(n.name, inner.input)
-        return f.create_clip(n.name, inner.input, *merged)
+        return f.create_clip(n.name, inner.input, least, most)
 
 
 def _limits(node: ClipNode | ReluNode) -> tuple[float, float]:
