@@ -19,6 +19,7 @@ from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 
 from glowpy.backend import Backend
+from glowpy.backends.cpu.backend import CpuBackend
 from glowpy.backends.interpreter.interpret import interpret
 from glowpy.core.schema import Trait
 from glowpy.graph.infer import infer
@@ -29,7 +30,7 @@ from glowpy.lower import lower
 from glowpy.ops.instructions import verify_as_declared
 from glowpy.support.errors import UserError
 
-__all__ = ["GROUP", "Plugin", "load_plugin", "missing_pieces", "plugins"]
+__all__ = ["GROUP", "Plugin", "load_plugin", "missing_pieces", "missing_rules", "plugins"]
 
 GROUP = "glowpy.backends"
 """The group of entry points."""
@@ -90,8 +91,17 @@ def _faults(name: str, cls: type[Backend]) -> list[str]:
     return faults
 
 
-def missing_pieces(cls: type[Backend]) -> list[str]:
-    """What the author of a backend has forgotten, of the rules for its own nodes and instructions; empty if nothing."""
+def missing_pieces(backend: Backend) -> list[str]:
+    """What the author of a backend has forgotten: rules, and kernels that are declared and not defined for its target.
+
+    Raises UserError if the kernels have to be compiled, and the compiler is not installed.
+    """
+    kernels = backend.kernels.missing() if isinstance(backend, CpuBackend) else []
+    return [*missing_rules(type(backend)), *kernels]
+
+
+def missing_rules(cls: type[Backend]) -> list[str]:
+    """The rules that a backend's own nodes and instructions lack."""
     known = {inst.SCHEMA.mnemonic for inst in (*INSTS, *cls.instructions)}
     missing = []
     for node in cls.nodes:

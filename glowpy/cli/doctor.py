@@ -103,7 +103,7 @@ def _self_test(name: str) -> str:
     values = np.array([1, -2, 0.5, 1e30, 3], np.float32)
     try:
         backend = backend_of(name)
-        if missing := missing_pieces(type(backend)):
+        if missing := missing_pieces(backend):
             return f"failed: {'; '.join(missing)}"
         if reasons := why_not(total, backend):
             return f"not run: {'; '.join(reasons)}"

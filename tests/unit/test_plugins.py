@@ -18,6 +18,8 @@ import glowpy
 from glowpy import plugins
 from glowpy.backend import Backend, CompiledFunction, CompileOptions, Operation, Program
 from glowpy.backends.cpu.backend import CpuBackend
+from glowpy.backends.cpu.library import KernelLibrary
+from glowpy.backends.cpu.variant import Variant
 from glowpy.cli.main import run
 from glowpy.engine import backend_class, evaluate, why_not
 from glowpy.graph.nodes_gen import ReluNode
@@ -25,7 +27,7 @@ from glowpy.graph.parser import parse_module
 from glowpy.graph.printer import print_module
 from glowpy.ir.insts_gen import ExpInst
 from glowpy.passes import PassContext
-from glowpy.support.errors import UserError
+from glowpy.support.errors import UnsupportedError, UserError
 from tests.unit.test_pass_docstrings import examples, graph
 
 PACKAGE = Path(__file__).parents[1] / "plugin_backend"
@@ -161,8 +163,35 @@ def test_pass_does_what_its_docstring_shows() -> None:
 
 
 def test_missing_pieces_of_a_backend_are_named() -> None:
-    assert plugins.missing_pieces(backend_class("fused")) == []
-    assert plugins.missing_pieces(CpuBackend) == []
+    assert plugins.missing_pieces(backend_class("fused")()) == []
+    assert plugins.missing_pieces(CpuBackend()) == []
+
+
+class Unwritten(KernelLibrary):
+    """Kernels of which the author has forgotten one."""
+
+    def symbols(self, variant: Variant) -> frozenset[str]:
+        return super().symbols(variant) - {"fused_hard_swish_f32", "libjit_exp_f32"}
+
+
+def test_kernel_that_is_declared_and_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A node that others lower is not lowered without a word."""
+    fused = backend_class("fused")
+    assert issubclass(fused, CpuBackend)
+    libraries = [
+        Unwritten(own.name, own.folder, own.packaged, own.specs) for own in fused.libraries
+    ]
+    monkeypatch.setattr(fused, "libraries", tuple(libraries))
+    backend = fused()
+    exp, hard_swish = plugins.missing_pieces(backend)
+    assert "classgen/specs/elementwise.py declares libjit_exp_f32, which the kernels of" in exp
+    assert "specs.py declares fused_hard_swish_f32, which the kernels of fused for" in hard_swish
+    with pytest.raises(UnsupportedError) as caught:
+        glowpy.compile(parse_module(NETWORK), backend)
+    (diagnostic,) = caught.value.diagnostics
+    assert diagnostic.message.startswith("%h: fused backend: no kernel for hard_swish on f32[5x17]")
+    assert diagnostic.message.endswith(hard_swish)
+    assert why_not(parse_module(NETWORK).main.nodes[2], backend)
 
 
 def glow(*argv: str, text: str = NETWORK) -> tuple[int, str, str]:

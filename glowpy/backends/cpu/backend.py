@@ -55,6 +55,13 @@ class CpuBackend(Backend):
         """What the kernel libraries, compiled for this processor, hold for the element kinds."""
         return self.kernels.unsupported(operation)
 
+    def keeps(self, node: Node) -> bool:
+        """Where a kernel is declared, whether or not the bitcode defines it.
+
+        A node whose kernel has been forgotten is refused with the kernel's name: lowering it would hide that.
+        """
+        return self.kernels.declares(Operation.of_node(node))
+
     def post_lowering(self) -> Sequence[GraphPass]:
         """Products with constant right sides get packed weights and register tiles for the target."""
         return (PackProductsPass(self.target.variant),)

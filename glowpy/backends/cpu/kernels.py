@@ -48,6 +48,27 @@ class Kernels:
         _, spec = self._declared[inst.SCHEMA.mnemonic]
         return spec.symbol({ref.name: ref.value.type for ref in inst.operands})
 
+    def declares(self, operation: Operation) -> bool:
+        """Whether code can be generated for an operation, or could if every kernel that is declared were defined."""
+        if operation.mnemonic in _WITHOUT_KERNEL:
+            return True
+        declared = self._declared.get(operation.mnemonic)
+        return declared is not None and bool(declared[1].symbol(operation.types))
+
+    def missing(self) -> list[str]:
+        """What the kernels of each library do not define although a spec declares it. Raises UserError as `bitcode`."""
+        missing = []
+        for library, spec in self._declared.values():
+            undefined = set(spec.symbols()) - library.symbols(self.variant)
+            missing += [self._undefined(library, spec, symbol) for symbol in sorted(undefined)]
+        return missing
+
+    def _undefined(self, library: KernelLibrary, spec: KernelSpec, symbol: str) -> str:
+        return (
+            f"{spec.source} declares {symbol}, which the kernels of {library.name} for {self.variant.name} "
+            "do not define"
+        )
+
     def unsupported(self, operation: Operation) -> str:
         """Why code cannot be generated for an operation; empty if it can.
 
@@ -64,8 +85,5 @@ class Kernels:
         if not symbol:
             return f"no kernel for {operation}"
         if symbol not in library.symbols(self.variant):
-            return (
-                f"no kernel for {operation}: {spec.source} declares {symbol}, which the kernels of "
-                f"{library.name} for {self.variant.name} do not define"
-            )
+            return f"no kernel for {operation}: {self._undefined(library, spec, symbol)}"
         return ""
