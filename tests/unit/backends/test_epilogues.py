@@ -163,3 +163,31 @@ def test_operands_of_every_form(head: str) -> None:
     for forms in (repeated(shape), mixed(shape)):
         net.output(chain(net, build(net), forms))
     net.check()
+
+
+@pytest.mark.parametrize("head", ["conv", "depthwise", "dense", "one column", "computed", "none"])
+def test_results_of_other_kinds(head: str) -> None:
+    """A chain may end in another element kind, and what is in the middle of it may be needed as well."""
+    net = Network.empty()
+    f, value = net.f, HEADS[head](net)
+    net.output(value)
+    below = f.create_lt("below", value, net.input(*value.type.shape[-1:])).result
+    net.output(below)
+    chosen = f.create_select("chosen", below, net.input(), value).result
+    for kind in (ElemKind.F64, ElemKind.I32, ElemKind.I8, ElemKind.BOOL):
+        net.output(f.create_convert("converted", chosen.type.with_kind(kind), chosen).result)
+    net.output(f.create_select("flipped", f.create_not("above", below), chosen, value).result)
+    net.check()
+
+
+def test_chains_that_use_a_product_twice() -> None:
+    """Two chains after one product, of which only one can be its epilogue; and a product of a product."""
+    net = Network.empty()
+    f, value = net.f, HEADS["dense"](net)
+    left = f.create_sub("left", value, net.input(21)).result
+    right = f.create_sub("right", net.input(3, 21), value).result
+    net.output(f.create_mul("both", left, right).result)
+    net.output(f.create_add("squares", f.create_mul("square", value, value), value).result)
+    second = f.create_mat_mul("second", f.create_relu("relu", left), net.constant(21, 5)).result
+    net.output(f.create_max("larger", second, f.create_neg("neg", second)).result)
+    net.check()
