@@ -25,6 +25,7 @@ LARGEST = np.finfo(np.float32).max
 SPECIAL = np.array([np.inf, -np.inf, 1, -0.5, 0], np.float32)
 EMPTY = np.zeros(0, np.float32)
 WIDE = np.linspace(-4, 4, 24, dtype=np.float32).reshape(2, 3, 4)
+SIXFOLD = RNG.standard_normal((1, 2, 2, 1, 3, 2)).astype(np.float32)
 FINE = (X / 64).astype(np.float32)
 BATCH = [C3, C3 + 1, C3 * 2, C3**2 + 1]
 
@@ -393,6 +394,41 @@ ROWS += [
     Row("Gather", EVERY, [X, i64(1, 0, 1)], [X[[1, 0, 1]]], {}, "plain"),
     Row("LogSoftmax", (13,), [X], [np.log(softmax(X, 2))], {}, "plain"),
     Row("Split", (18,), [X], [X[:1], X[1:]], {"num_outputs": 2}, "plain"),
+    Row("Flatten", EVERY, [X], [X.reshape(24, 1)], {"axis": 3}, "all"),
+    Row("Flatten", (11, 25), [X], [X.reshape(1, 24)], {"axis": -3}, "none"),
+    Row("Gather", EVERY, [X, i64(-2, 1)], [X[[0, 1]]], {}, "ends"),
+    Row("GlobalAveragePool", EVERY, [A], [A], {}, "nothing"),
+    Row("GlobalMaxPool", EVERY, [A], [A], {}, "nothing"),
+    Row(
+        "GlobalAveragePool",
+        EVERY,
+        [SIXFOLD],
+        [SIXFOLD.mean((2, 3, 4, 5), keepdims=True)],
+        {},
+        "wide",
+    ),
+    Row("ReduceMean", EVERY, [i64(2, 5)], [i64(3)], {}, "integers"),
+    Row("Constant", (12, 13, 19), [], [C3], {"value_floats": C3.tolist()}, "floats"),
+    Row("Constant", (12, 13, 19), [], [scalar(5, np.int64)], {"value_int": 5}, "int"),
+    Row(
+        "IsInf",
+        EVERY,
+        [SPECIAL],
+        [SPECIAL != SPECIAL],
+        {"detect_positive": 0, "detect_negative": 0},
+        "no",
+    ),
+    Row("Softmax", (13,), [scalar(3)], [scalar(1)], {}, "scalar"),
+    Row("LogSoftmax", (13,), [scalar(3)], [scalar(0)], {}, "scalar"),
+    Row("MatMul", EVERY, [C3, C3], [np.asarray(C3 @ C3)], {}, "vectors"),
+    Row(
+        "Resize",
+        (11, 13, 18, 19),
+        [IMAGE[:, :, :0], EMPTY, np.array([1, 1, 2, 2], np.float32)],
+        [TWICE[:, :, :0]],
+        {},
+        "empty",
+    ),
     Row("Log", EVERY, [X * X], [np.log(X * X)]),
     Row("Sqrt", EVERY, [X * X], [np.abs(X)]),
     Row("Not", EVERY, [X > 0], [X <= 0]),

@@ -93,7 +93,7 @@ def check_types(node: onnx.NodeProto, opset: int, types: Sequence[Type | None]) 
         expected = allowed.get(formal.type_str, [formal.type_str])
         if name not in expected:
             raise UserError(
-                f"expected {', '.join(_short(expected))} as input {index} ('{node.input[index]}'), got {type}"
+                f"expected {_short(expected)} as input {index} ('{node.input[index]}'), got {type}"
             )
         if formal.type_str in allowed and formal.is_homogeneous:
             first, seen = chosen.setdefault(formal.type_str, (index, name))
@@ -103,5 +103,7 @@ def check_types(node: onnx.NodeProto, opset: int, types: Sequence[Type | None]) 
                 )
 
 
-def _short(names: Sequence[str]) -> list[str]:
-    return sorted(name.removeprefix("tensor(").removesuffix(")") for name in names)
+def _short(names: Sequence[str]) -> str:
+    """The element types of tensors, without the word that all have in common."""
+    tensors = sorted(name[7:-1] for name in names if name.startswith("tensor("))
+    return ", ".join(tensors) or "a sequence"

@@ -21,9 +21,9 @@ __all__: list[str] = []
 def _gather(n: OnnxNode) -> Value:
     """Indices that are known are checked; others are clamped when the model runs."""
     data, indices = n.value(0), n.value(1)
-    axis = n.axis(data.type.rank, 0)
     if data.type.rank == 0:
         raise UserError(f"expected data of rank 1 or more, got {data.type}")
+    axis = n.axis(data.type.rank, 0)
     if isinstance(indices, Tensor):
         size, array = data.type.shape[axis], indices.array
         if array.size and not bool(((array >= -size) & (array < size)).all()):
