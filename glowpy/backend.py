@@ -273,7 +273,7 @@ class Backend(ABC):
     An instance is bound to one machine and to the backend's own options: all it is asked, it answers for these.
 
     What it can run it says of operations, so that it can be asked at any level. Whether it can run a node that is
-    lowered follows from what that becomes: see `engine.why_not`.
+    lowered follows from what that becomes: see `engine.unsupported`.
     """
 
     name: ClassVar[str]

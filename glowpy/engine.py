@@ -27,7 +27,7 @@ __all__ = [
     "known_instructions",
     "known_nodes",
     "package_of",
-    "why_not",
+    "unsupported",
 ]
 
 BACKENDS: Mapping[str, type[Backend]] = {cls.name: cls for cls in (CpuBackend, InterpreterBackend)}
@@ -75,7 +75,7 @@ def known_instructions(backend: type[Backend]) -> tuple[type[Instruction], ...]:
     return tuple(dict.fromkeys([*own, *backend.instructions]))
 
 
-def why_not(node: Node, backend: Backend) -> list[str]:
+def unsupported(node: Node, backend: Backend) -> list[str]:
     """Why a backend cannot run a node, whatever lowering and optimizing make of it; empty if it can.
 
     The node need not be lowered, and nothing is done to it: what is tried is a network of this node alone, with the

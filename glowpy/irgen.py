@@ -96,7 +96,9 @@ class IRGen:
         names = [spec.name for spec in cls.SCHEMA.operands if spec.access is Access.SCRATCH]
         scratches: dict[str, Value] = {}
         if names:
-            for name, scratch_type in zip(names, scratch[type(node)](node), strict=True):
+            for name, scratch_type in zip(
+                names, scratch.required(type(node), f"%{node.name}")(node), strict=True
+            ):
                 scratches[name] = self.ir.create_alloc(f"{node.name}_{name}", scratch_type).value
         operands = [
             results.get(spec.name) or scratches.get(spec.name) or self.value(inputs[spec.name])

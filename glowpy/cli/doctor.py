@@ -16,7 +16,7 @@ from glowpy.cli.output import print_json, print_table
 from glowpy.cli.verb import Verb
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.type import Type
-from glowpy.engine import BACKENDS, backend_of, compile, why_not
+from glowpy.engine import BACKENDS, backend_of, compile, unsupported
 from glowpy.graph.function import Module
 from glowpy.llvm.cache import cache_directory
 from glowpy.llvm.machine import LLVM_VERSION
@@ -105,7 +105,7 @@ def _self_test(name: str) -> str:
         backend = backend_of(name)
         if missing := missing_pieces(backend):
             return f"failed: {'; '.join(missing)}"
-        if reasons := why_not(total, backend):
+        if reasons := unsupported(total, backend):
             return f"not run: {'; '.join(reasons)}"
         outputs = compile(module, backend, CompileOptions(cache=False))({"x": values})
     except Exception as error:  # noqa: BLE001 - a backend of another package may raise anything

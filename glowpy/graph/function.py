@@ -237,6 +237,10 @@ class Function(Builder):
             operands = ", ".join(f"%{value.name}" for value in values)
             context = first.context or f"%{name} = {cls.SCHEMA.mnemonic}({operands})"
             raise type(error)(message, loc=place, context=context, note=first.note) from None
+        except InternalError as error:
+            raise InternalError(
+                f"{place}: %{name}: {error.args[0]}", remedy=error.remedy
+            ) from error
         node = cls(
             self.module.names.take(name), values, attrs, types, loc=place, predicate=self._predicate
         )

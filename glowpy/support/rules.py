@@ -50,9 +50,16 @@ class Rules(Generic[F]):
         return add
 
     def __getitem__(self, cls: type) -> F:
+        return self.required(cls)
+
+    def required(self, cls: type, subject: str = "") -> F:
+        """The rule for `cls`. Raises InternalError that names the class and, where it is known, what needs the rule."""
         rule = self.get(cls)
         if rule is None:
-            raise InternalError(f"no '{self.name}' rule for {cls.__name__}", remedy=self._remedy)
+            missing = f"no '{self.name}' rule for {cls.__name__}"
+            raise InternalError(
+                f"{subject}: {missing}" if subject else missing, remedy=self._remedy
+            )
         return rule
 
     def __contains__(self, cls: type) -> bool:

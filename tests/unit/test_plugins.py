@@ -21,7 +21,7 @@ from glowpy.backends.cpu.backend import CpuBackend
 from glowpy.backends.cpu.library import KernelLibrary
 from glowpy.backends.cpu.variant import Variant
 from glowpy.cli.main import run
-from glowpy.engine import backend_class, evaluate, why_not
+from glowpy.engine import backend_class, evaluate, unsupported
 from glowpy.graph.nodes_gen import ReluNode
 from glowpy.graph.parser import parse_module
 from glowpy.graph.printer import print_module
@@ -151,7 +151,7 @@ def test_node_that_others_lower_is_kept_where_there_is_a_kernel() -> None:
         )
         node = module.main.nodes[0]
         assert backend.supports(Operation.of_node(node)) == kept
-        assert why_not(node, backend) == []
+        assert unsupported(node, backend) == []
 
 
 def test_pass_does_what_its_docstring_shows() -> None:
@@ -191,7 +191,7 @@ def test_kernel_that_is_declared_and_missing_is_named(monkeypatch: pytest.Monkey
     (diagnostic,) = caught.value.diagnostics
     assert diagnostic.message.startswith("%h: fused backend: no kernel for hard_swish on f32[5x17]")
     assert diagnostic.message.endswith(hard_swish)
-    assert why_not(parse_module(NETWORK).main.nodes[2], backend)
+    assert unsupported(parse_module(NETWORK).main.nodes[2], backend)
 
 
 def glow(*argv: str, text: str = NETWORK) -> tuple[int, str, str]:

@@ -61,7 +61,7 @@ class InterpretedFunction(CompiledFunction):
         named = {ref.name: tensor.array for ref, tensor in zip(inst.operands, tensors, strict=True)}
         if observer is not None:
             observer.before(inst, named)
-        interpret[type(inst)](*tensors, **inst.attrs)
+        interpret.required(type(inst), f"%{inst.name}")(*tensors, **inst.attrs)
         if observer is not None:
             observer.after(inst, named)
 

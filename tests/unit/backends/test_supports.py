@@ -7,9 +7,10 @@ import pytest
 import glowpy
 from glowpy import CpuBackend, InterpreterBackend, Module, UnsupportedError, parse_type
 from glowpy.backend import Operation
+from glowpy.backends.cpu.kernels import Kernels
 from glowpy.backends.cpu.library import LIBJIT, KernelLibrary
 from glowpy.backends.cpu.variant import Variant
-from glowpy.engine import why_not
+from glowpy.engine import unsupported
 from glowpy.graph.parser import parse_module
 
 
@@ -79,8 +80,8 @@ def test_nodes_are_answered_for_before_they_are_lowered(
     op: str, type: str, reasons: list[str]
 ) -> None:
     node = network(op, type).main.nodes[0]
-    assert why_not(node, CpuBackend()) == reasons
-    assert why_not(node, InterpreterBackend()) == []
+    assert unsupported(node, CpuBackend()) == reasons
+    assert unsupported(node, InterpreterBackend()) == []
 
 
 class Lacking(KernelLibrary):
@@ -106,6 +107,12 @@ def test_refusal_names_every_node_its_place_and_what_to_write() -> None:
     )
     assert "%second" in second.message
     assert glowpy.compile(network("exp", "f64[4]"), LackingBackend()).inputs  # nothing else lacks
+
+
+def test_two_libraries_with_kernels_of_one_instruction_are_at_odds() -> None:
+    message = r"the kernel of \w+ is declared twice: classgen/specs/.*, classgen/specs/"
+    with pytest.raises(glowpy.InternalError, match=message):
+        Kernels((LIBJIT, LIBJIT), CpuBackend().target.variant)
 
 
 def test_node_of_another_backend_is_told_from_one_that_was_not_lowered() -> None:

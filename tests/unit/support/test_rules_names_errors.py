@@ -39,6 +39,8 @@ def test_rules_answer_by_class() -> None:
         InternalError, match=r"no 'speak' rule for Dog\nDeclare one with @speak in glowpy/ops/"
     ):
         speak[Dog]
+    with pytest.raises(InternalError, match="%rex: no 'speak' rule for Dog"):
+        speak.required(Dog, "%rex")
     with pytest.raises(InternalError, match="second 'speak' rule for Cat"):
         speak(Cat)(_cat)
 
