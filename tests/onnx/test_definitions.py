@@ -101,6 +101,29 @@ def test_what_the_onnx_package_says_is_passed_on(monkeypatch: pytest.MonkeyPatch
     assert "Type unknown for Scale" in said
 
 
+def test_definition_with_subgraphs_is_refused_at_once() -> None:
+    """AffineGrid is defined with If."""
+    model = onnx.parser.parse_model("""<ir_version: 9, opset_import: ["": 20]>
+        g (float[1,2,3] theta, int64[4] size) => (float[1,2,2,2] grid) { grid = AffineGrid(theta, size) }""")
+    with pytest.raises(glowpy.UnsupportedError) as caught:
+        importer.read_model(model)
+    assert len(caught.value.diagnostics) == 1
+    assert "AffineGrid (opset 20) is not supported" in str(caught.value)
+
+
+def test_name_that_a_definition_does_not_compute_is_no_missing_input(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """An optional input would be left out."""
+    function = onnx.helper.make_function(
+        "", "LayerNormalization", ["X", "Scale", "B"], ["Y"],
+        [onnx.helper.make_node("Clip", ["X", "", "unknown"], ["Y"])], [onnx.helper.make_opsetid("", 17)],
+    )  # fmt: skip
+    monkeypatch.setattr(definition, "_content", lambda *_: function.SerializeToString())
+    with pytest.raises(KeyError, match="unknown"):
+        loaded(LAYERS)
+
+
 def test_definitions_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importer, "MAX_NODES", 10)
     assert "LayerNormalization: expected at most 10 nodes" in error_of(LAYERS)

@@ -47,9 +47,26 @@ def _schema(op_type: str, opset: int, domain: str) -> defs.OpSchema | None:
 
 
 def is_defined(node: onnx.NodeProto, opset: int) -> bool:
-    """Whether ONNX defines the operator by others."""
-    schema = schema_of(node, opset)
-    return schema is not None and bool(_versions(schema))
+    """Whether ONNX defines the operator by others, and without the subgraphs of If, Loop and Scan."""
+    return not _has_graphs(node) and _is_defined(node.op_type, opset, domain_of(node.domain))
+
+
+@lru_cache(maxsize=1024)
+def _is_defined(op_type: str, opset: int, domain: str) -> bool:
+    """What is known without a node: a definition that depends on it says later what it needs."""
+    schema = _schema(op_type, opset, domain)
+    if schema is None or not any(version <= opset for version in _versions(schema)):
+        return False
+    if schema.has_context_dependent_function:  # type: ignore[attr-defined]
+        return True
+    function = onnx.FunctionProto()
+    function.ParseFromString(_content(schema, onnx.NodeProto(), opset, []))
+    return not any(_has_graphs(inner) for inner in function.node)
+
+
+def _has_graphs(node: onnx.NodeProto) -> bool:
+    kinds = (onnx.AttributeProto.GRAPH, onnx.AttributeProto.GRAPHS)
+    return any(attribute.type in kinds for attribute in node.attribute)
 
 
 def _versions(schema: defs.OpSchema) -> list[int]:
@@ -135,11 +152,11 @@ def _instantiated(function: onnx.FunctionProto, node: onnx.NodeProto) -> list[on
     first = next(iter(node.output))
     kept: list[onnx.NodeProto] = []
     for inner in reversed(function.node):
-        inputs = [names.get(name, "") for name in inner.input]
-        outputs = [names.get(name, "") for name in inner.output]
+        inputs = [names[name] if name else "" for name in inner.input]
+        outputs = [names[name] if name else "" for name in inner.output]
         if needed.isdisjoint(outputs):
             continue
-        needed.update(inputs)
+        needed.update(name for name in inputs if name)
         name = node.name if outputs[0] == first else ""
         copy = helper.make_node(inner.op_type, inputs, outputs, name, domain=inner.domain)
         for attribute in inner.attribute:

@@ -305,23 +305,24 @@ class _Build:
             raise UserError(
                 f"expected at most {MAX_NODES} nodes, with definitions in place of operators"
             )
-        known = {
-            name: item for name, item in zip(node.input, inputs, strict=True) if item is not None
-        }
+        known: dict[str, Item | None] = dict(zip(node.input, inputs, strict=True))
+        results: dict[str, Item] = {}
         opsets = self.model.source.opsets | definition.opsets
         for inner in definition.nodes:
-            operands = [known.get(name) for name in inner.input]
+            operands = [known[name] if name else None for name in inner.input]
             own = opsets.get(domain_of(inner.domain))
             reason = unsupported_reason(inner, own)
             if reason or own is None:
                 raise UnsupportedError(reason)
             try:
-                known |= self._results(inner, loc, own, operands)
+                computed = self._results(inner, loc, own, operands)
             except ValueNeededError:
                 raise
             except UserError as error:
                 raise _located(error, Loc(), f"{inner.op_type}: ") from None
-        return {name: known[name] for name in node.output if name}
+            known |= computed
+            results |= computed
+        return {name: results[name] for name in node.output if name}
 
     def _folded(self, imported: Callable[[Scope], list[Item]]) -> list[Item] | None:
         """What a node with known inputs computes; None if that is too much to keep."""
