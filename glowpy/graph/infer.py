@@ -62,6 +62,12 @@ def _inferred(
 
 
 def _elementwise(schema: NodeSchema, inputs: Sequence[Type]) -> Type:
+    """The inputs are of one kind; the first of three is a condition."""
+    same = inputs[1:] if len(inputs) == 3 else inputs
+    if len({type.kind for type in same}) > 1:
+        raise UserError(f"expected inputs of one element kind, got {', '.join(map(str, inputs))}")
+    if len(inputs) == 3 and inputs[0].kind is not ElemKind.BOOL:
+        raise UserError(f"expected a condition of kind bool, got {inputs[0]}")
     shape = broadcast_shapes(*(type.shape for type in inputs))
     if Trait.BOOL_RESULT in schema.traits:
         return Type(ElemKind.BOOL, shape)

@@ -141,13 +141,6 @@ def _types(node: Node) -> Iterator[str]:
     for result, expected in zip(node.results, inferred, strict=True):
         if result.type != expected:
             yield f"result %{result.name} has type {result.type}, expected {expected}"
-    if node.has(Trait.ELEMENTWISE):
-        same = node.inputs[1:] if len(node.inputs) == 3 else node.inputs
-        kinds = {value.type.kind for value in same}
-        if len(kinds) > 1:
-            yield f"expected inputs of one element kind, got {', '.join(str(value.type) for value in node.inputs)}"
-        if len(node.inputs) == 3 and node.inputs[0].type.kind is not ElemKind.BOOL:
-            yield f"expected a condition of kind bool, got {node.inputs[0].type}"
 
 
 def _save(node: SaveNode) -> Iterator[str]:

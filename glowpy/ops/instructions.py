@@ -9,7 +9,6 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 
 from glowpy.core.channel_axis import resized, sliced
-from glowpy.core.elemkind import ElemKind
 from glowpy.core.schema import Access, Trait
 from glowpy.core.shape import broadcast_shapes
 from glowpy.core.tensor import stored
@@ -34,12 +33,6 @@ __all__ = ["verify_as_declared"]
 def _inferred(node: type[Node], inst: Instruction) -> Iterator[str]:
     """Raises UserError where the inputs do not fit together."""
     read = [ref.value.type for ref in inst.operands if ref.access is Access.IN]
-    if Trait.ELEMENTWISE in node.SCHEMA.traits:
-        same = read[1:] if len(read) == 3 else read
-        if len({type.kind for type in same}) > 1:
-            yield f"expected inputs of one element kind, got {', '.join(map(str, read))}"
-        if len(read) == 3 and read[0].kind is not ElemKind.BOOL:
-            yield f"expected a condition of kind bool, got {read[0]}"
     written = [ref.value for ref in inst.operands if ref.access is Access.OUT]
     for value, expected in zip(written, infer_types(node, read, inst.attrs), strict=True):
         if value.type != expected:
