@@ -119,7 +119,7 @@ class Operator:
     """What quantized operands mean: `refused`, `same` or `rule` (see `Quantized` in glowpy/core/schema.py)."""
     algebra: Algebra = field(default_factory=Algebra)
     """Algebraic facts about an element-wise operator."""
-    channels: tuple[str, int, str] | None = None
+    channels: tuple[str, int, str] | tuple[str, int, str, str] | None = None
     """See `Channels` in glowpy/core/algebra.py: weights, axis and bias."""
     plain: tuple[str, ...] = ()
     """Operands that hold no data (indices, conditions) and are never quantized, for `same` and `rule`."""
@@ -208,7 +208,7 @@ def Op(  # noqa: N802 - the specs read as declarations
     backend: str = "",
     quant: str = "refused",
     plain: Sequence[str] = (),
-    channels: tuple[str, int, str] | None = None,
+    channels: tuple[str, int, str] | tuple[str, int, str, str] | None = None,
     no_derivative: str = "",
 ) -> None:
     """Declares a node and an instruction with the same operand names."""
@@ -236,7 +236,7 @@ def NodeOnly(  # noqa: N802
     onnx: str = "",
     onnx_since: int = 1,
     algebra: Algebra | None = None,
-    channels: tuple[str, int, str] | None = None,
+    channels: tuple[str, int, str] | tuple[str, int, str, str] | None = None,
     no_derivative: str = "",
 ) -> None:
     """Declares a node that is always lowered or translated by an IRGen rule."""

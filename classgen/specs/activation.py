@@ -1,8 +1,8 @@
 """Activation functions: each is one node until it is lowered, so that a backend or a quantizer may keep it."""
 
-from classgen.dsl import Algebra, NodeOnly, flag, real
+from classgen.dsl import NodeOnly, flag, real
 
-NodeOnly("Relu", "max(input, 0)", inputs=["input"], traits=["elementwise"], onnx="Relu", algebra=Algebra(idempotent=True))
+NodeOnly("Relu", "max(input, 0)", inputs=["input"], traits=["elementwise"], onnx="Relu")
 NodeOnly("LeakyRelu", "input where it is at least 0, else alpha * input", inputs=["input"], attrs=[real("alpha")], traits=["elementwise"])
 NodeOnly("PRelu", "input where it is at least 0, else slope * input; the slope broadcasts", inputs=["input", "slope"], traits=["elementwise"])
 NodeOnly("ThresholdedRelu", "input where it is above alpha, else 0", inputs=["input"], attrs=[real("alpha")], traits=["elementwise"])

@@ -8,7 +8,7 @@ NodeOnly(
     inputs=["input", "scale", "bias", "mean", "variance"],
     attrs=[integer("axis"), real("epsilon")],
     traits=["axes"],
-    channels=("scale", 0, "bias"),
+    channels=("scale", 0, "bias", "axis"),
 )
 Op(
     "LocalResponseNormalization",

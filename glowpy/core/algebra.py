@@ -36,7 +36,10 @@ class Algebra:
     idempotent: bool = False
     """`x op x` is x; with one operand, `op(op(x))` is `op(x)`."""
     affine: tuple[int, int] | None = None
-    """(power, sign): `x op c` would be `x * c**power + sign * c`, were numbers real."""
+    """(power, sign): `x op c` would be `x * c**power + sign * c`, were numbers real.
+
+    With the power 0 that is exact for integers, which wrap.
+    """
 
     def neutral_of(self, kind: ElemKind) -> Array | None:
         """The neutral element of `kind`, an array of rank 0; None if there is none."""
@@ -64,10 +67,16 @@ def _element(value: float | None, kind: ElemKind) -> Array | None:
 class Channels:
     """Of an operator that is linear in its input `weights`, plus its input `bias`.
 
-    Channel c of the result, along the last dimension, depends on `bias[c]` and on slice c of `weights`
+    Channel c of the result depends on `bias[c]` and on slice c of `weights`
     along the dimension `axis`, and on no other slice.
     """
 
     weights: str
     axis: int
     bias: str
+    along: str = ""
+    """The attribute that says which dimension of the result the channels are; without one they are the last."""
+
+    def are_last(self, attrs: Mapping[str, object], rank: int) -> bool:
+        """Whether the channels of a result of `rank` dimensions are the last dimension."""
+        return not self.along or attrs[self.along] == rank - 1

@@ -103,12 +103,7 @@ class ReluNode(Node):
 
     __slots__ = ()
     SCHEMA: ClassVar[NodeSchema] = NodeSchema(
-        "relu",
-        ("input",),
-        (),
-        ("result",),
-        frozenset({Trait.ELEMENTWISE}),
-        algebra=Algebra(idempotent=True),
+        "relu", ("input",), (), ("result",), frozenset({Trait.ELEMENTWISE})
     )
 
     input = InputField(0)
@@ -1154,7 +1149,7 @@ class BatchNormalizationNode(Node):
         (AttrSpec("axis", "int"), AttrSpec("epsilon", "float")),
         ("result",),
         frozenset({Trait.AXES}),
-        channels=Channels("scale", 0, "bias"),
+        channels=Channels("scale", 0, "bias", "axis"),
     )
 
     input = InputField(0)

@@ -10,8 +10,7 @@ import numpy as np
 from glowpy.core.tensor import Array, Tensor
 from glowpy.graph.function import Function
 from glowpy.graph.node import Node, NodeValue
-from glowpy.graph.nodes_gen import SubNode
-from glowpy.graph.rewrite import Replacement, Why, rule, rule_where
+from glowpy.graph.rewrite import Replacement, Why, rule_where
 from glowpy.opt.known import is_all, known
 from glowpy.passes import RewritePass
 
@@ -87,14 +86,15 @@ class FoldArithmeticPass(RewritePass):
         exact = int(float(absorbing)) == int(absorbing)
         return f.create_splat(n.name, n.type, float(absorbing)) if exact else None
 
-    @rule
-    def add_negative(self, f: Function, n: SubNode, why: Why) -> Replacement:
+    @rule_where(lambda schema: schema.algebra.affine == (0, -1))
+    def add_negative(self, f: Function, n: Node, why: Why) -> Replacement:
         """`x - c` is `x + -c`; of integers, which wrap, for `chain`."""
         del why
-        subtrahend = known(n.rhs)
+        lhs, rhs = n.inputs
+        subtrahend = known(rhs)
         if subtrahend is None or n.type.kind.is_float:
             return None
-        return f.create_add(n.name, n.lhs, _constant(f, n.name, n.rhs, -subtrahend))
+        return f.create_add(n.name, lhs, _constant(f, n.name, rhs, -subtrahend))
 
     @rule_where(lambda schema: bool(schema.algebra.associative))
     def chain(self, f: Function, n: Node, why: Why) -> Replacement:

@@ -8,6 +8,7 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from glowpy.core.algebra import Channels
 from glowpy.core.tensor import Tensor
 from glowpy.graph.function import Function
 from glowpy.graph.node import Node, NodeValue
@@ -73,7 +74,8 @@ class FoldBatchNormPass(RewritePass):
     @rule
     def fold_normalization(self, f: Function, n: BatchNormalizationNode, why: Why) -> Replacement:
         """Into the layer before a normalization along channels."""
-        if _layer(n) is None:
+        layer = _layer(n)
+        if layer is None:
             return None
         vectors = [known(value) for value in n.inputs[1:]]
         if n.axis != n.type.rank - 1 or any(vector is None for vector in vectors):
@@ -81,28 +83,69 @@ class FoldBatchNormPass(RewritePass):
         scale, bias, mean, variance = (np.asarray(v, np.float64) for v in vectors)
         with np.errstate(all="ignore"):
             scale = scale / np.sqrt(variance + n.epsilon)
-            return _fold(f, n, Affine(scale, bias - mean * scale), why)
+            return layer.folded(f, n, Affine(scale, bias - mean * scale), why)
 
     @rule_where(lambda schema: schema.algebra.affine is not None)
     def fold_arithmetic(self, f: Function, n: Node, why: Why) -> Replacement:
         """Into the layer before an operation with a constant for each channel."""
-        if n.SCHEMA.algebra.affine is None or _layer(n) is None:
+        layer, affine = _layer(n), n.SCHEMA.algebra.affine
+        if layer is None or affine is None:
             return None
         vector = _per_channel(n.inputs[1], n.type.shape[-1] if n.type.rank else 1)
         if vector is None:
             return None
-        power, sign = n.SCHEMA.algebra.affine
+        power, sign = affine
         with np.errstate(all="ignore"):
-            return _fold(f, n, Affine(vector**power, sign * vector), why)
+            return layer.folded(f, n, Affine(vector**power, sign * vector), why)
 
 
-def _layer(n: Node) -> Node | None:
+@dataclass(frozen=True)
+class _Layer:
+    """A node whose weights make the channels of its result, along the last dimension."""
+
+    node: Node
+    channels: Channels
+
+    def folded(self, f: Function, n: Node, affine: Affine, why: Why) -> Replacement:
+        """The layer with new weights, all computed before any constant is made, in place of `n` after it."""
+        layer, channels = self.node, self.channels
+        if layer.result.num_users > 1:
+            return why.no(f"%{layer.name} has other users")
+        if not (np.isfinite(affine.scale).all() and np.isfinite(affine.shift).all()):
+            return why.no("scale or shift is not finite")
+        main, bias = (layer.SCHEMA.inputs.index(name) for name in (channels.weights, channels.bias))
+        weights, shifts = known(layer.inputs[main]), known(layer.inputs[bias])
+        if weights is None or shifts is None:
+            return why.no(f"the weights of %{layer.name} are not constant")
+        scale = np.expand_dims(affine.scale, [i for i in range(weights.ndim) if i != channels.axis])
+        arrays = {
+            main: weights.astype(np.float64) * scale,
+            bias: shifts.astype(np.float64) * affine.scale + affine.shift,
+        }
+        tensors = {
+            index: Tensor(
+                layer.inputs[index].type, array.astype(layer.inputs[index].type.kind.dtype)
+            )
+            for index, array in arrays.items()
+        }
+        if not all(np.isfinite(t.array.astype(np.float64)).all() for t in tensors.values()):
+            return why.no("a folded weight is not finite")
+        inputs = list(layer.inputs)
+        for index, tensor in tensors.items():
+            stem = layer.inputs[index].producer.name
+            inputs[index] = f.module.create_constant(stem, tensor, loc=layer.loc).value
+        return f.create(type(layer), n.name, inputs, layer.attrs, layer.type)
+
+
+def _layer(n: Node) -> _Layer | None:
     """What computes the first input of `n`, if weights make its channels, and they are what `n` changes."""
-    layer = n.inputs[0].node
-    if layer is None or layer.SCHEMA.channels is None or not n.type.kind.is_float:
+    node = n.inputs[0].node
+    if node is None or not n.type.kind.is_float or n.type != node.type:
         return None
-    last = layer.attrs.get("axis", layer.type.rank - 1) == layer.type.rank - 1
-    return layer if last and n.type == layer.type else None
+    channels = node.SCHEMA.channels
+    if channels is None or not channels.are_last(node.attrs, node.type.rank):
+        return None
+    return _Layer(node, channels)
 
 
 def _per_channel(value: NodeValue, channels: int) -> F64 | None:
@@ -111,35 +154,3 @@ def _per_channel(value: NodeValue, channels: int) -> F64 | None:
     if elements is None or any(size != 1 for size in shape[:-1]):
         return None
     return np.broadcast_to(elements.reshape(-1).astype(np.float64), (channels,))
-
-
-def _fold(f: Function, n: Node, affine: Affine, why: Why) -> Replacement:
-    """The layer with new weights, all computed before any constant is made."""
-    layer = _layer(n)
-    channels = layer.SCHEMA.channels if layer is not None else None
-    if layer is None or channels is None:
-        return None
-    if layer.result.num_users > 1:
-        return why.no(f"%{layer.name} has other users")
-    if not (np.isfinite(affine.scale).all() and np.isfinite(affine.shift).all()):
-        return why.no("scale or shift is not finite")
-    main, bias = (layer.SCHEMA.inputs.index(name) for name in (channels.weights, channels.bias))
-    weights, shifts = known(layer.inputs[main]), known(layer.inputs[bias])
-    if weights is None or shifts is None:
-        return why.no(f"the weights of %{layer.name} are not constant")
-    scale = np.expand_dims(affine.scale, [i for i in range(weights.ndim) if i != channels.axis])
-    arrays = {
-        main: weights.astype(np.float64) * scale,
-        bias: shifts.astype(np.float64) * affine.scale + affine.shift,
-    }
-    tensors = {
-        index: Tensor(layer.inputs[index].type, array.astype(layer.inputs[index].type.kind.dtype))
-        for index, array in arrays.items()
-    }
-    if not all(np.isfinite(t.array.astype(np.float64)).all() for t in tensors.values()):
-        return why.no("a folded weight is not finite")
-    inputs = list(layer.inputs)
-    for index, tensor in tensors.items():
-        stem = layer.inputs[index].producer.name
-        inputs[index] = f.module.create_constant(stem, tensor, loc=layer.loc).value
-    return f.create(type(layer), n.name, inputs, layer.attrs, layer.type)

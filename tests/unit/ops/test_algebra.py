@@ -12,7 +12,7 @@ from glowpy.core.tensor import Array
 from glowpy.engine import evaluate
 from glowpy.graph.function import Module
 from glowpy.graph.node import Node
-from glowpy.graph.nodes_gen import NODES, MaxNode, ReluNode
+from glowpy.graph.nodes_gen import NODES, BatchNormalizationNode, ConvolutionNode, MaxNode, ReluNode
 from glowpy.ops.elementwise_gen import KINDS
 
 OPERATORS: list[type[Node]] = [cls for cls in NODES if cls.SCHEMA.algebra != NO_ALGEBRA]
@@ -86,6 +86,19 @@ def test_what_is_affine_is_so(cls: type[Node]) -> None:
     power, sign = cls.SCHEMA.algebra.affine or (0, 0)
     x, c = np.array([-3.0, 0.0, 0.25, 5.0]), np.array([2.0, -0.5, 4.0, 8.0])
     np.testing.assert_array_equal(compute(cls, x, c), x * c**power + sign * c)
+    if power == 0:
+        for kind in (ElemKind.I8, ElemKind.U32):
+            x, c = np.array(list(itertools.product(special(kind), repeat=2)), kind.dtype.type).T
+            with np.errstate(over="ignore"):
+                same(compute(cls, x, c), x + c if sign > 0 else x + np.negative(c))
+
+
+def test_channels_lie_where_the_operator_says() -> None:
+    normalization, product = BatchNormalizationNode.SCHEMA.channels, ConvolutionNode.SCHEMA.channels
+    assert normalization is not None
+    assert product is not None
+    assert [normalization.are_last({"axis": axis}, 4) for axis in (1, 3)] == [False, True]
+    assert product.are_last({}, 4)
 
 
 def test_facts_are_for_element_wise_operators() -> None:
