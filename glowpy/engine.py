@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from glowpy.backend import Backend, CompiledFunction, CompileOptions
-from glowpy.backends.cpu.backend import CpuBackend
-from glowpy.backends.interpreter.backend import InterpreterBackend
 from glowpy.backends.interpreter.evaluate import evaluate
 from glowpy.graph.function import Function, Module
 from glowpy.graph.node import Node, NodeValue
 from glowpy.ir.inst import Instruction
 from glowpy.passes import PassContext
-from glowpy.plugins import load_plugin, plugins
+from glowpy.plugins import BACKENDS, load_plugin, plugins
 from glowpy.recipe import Compilation, refusals
 from glowpy.support.errors import UnsupportedError, UserError
 
@@ -29,9 +25,6 @@ __all__ = [
     "package_of",
     "unsupported",
 ]
-
-BACKENDS: Mapping[str, type[Backend]] = {cls.name: cls for cls in (CpuBackend, InterpreterBackend)}
-"""Every backend of glowpy's own, by its name."""
 
 
 def backend_class(name: str) -> type[Backend]:

@@ -1,4 +1,4 @@
-"""Backends of other packages.
+"""The backends there are: glowpy's own, and those of other packages.
 
 A package names each in its metadata, by an entry point of the group `glowpy.backends`:
 
@@ -14,23 +14,39 @@ names it, for whoever asks for its backend, and for nobody else.
 from __future__ import annotations
 
 import inspect
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 
 from glowpy.backend import Backend
 from glowpy.backends.cpu.backend import CpuBackend
+from glowpy.backends.interpreter.backend import InterpreterBackend
 from glowpy.backends.interpreter.interpret import interpret
 from glowpy.core.schema import Trait
 from glowpy.graph.infer import infer
+from glowpy.graph.node import Node
 from glowpy.graph.nodes_gen import NODES
+from glowpy.ir.inst import Instruction
 from glowpy.ir.insts_gen import INSTS
 from glowpy.irgen import irgen
 from glowpy.lower import lower
 from glowpy.ops.instructions import verify_as_declared
 from glowpy.support.errors import UserError
 
-__all__ = ["GROUP", "Plugin", "load_plugin", "missing_pieces", "missing_rules", "plugins"]
+__all__ = [
+    "BACKENDS",
+    "GROUP",
+    "Plugin",
+    "load_plugin",
+    "missing_pieces",
+    "missing_rules",
+    "name_fault",
+    "plugins",
+]
+
+BACKENDS: Mapping[str, type[Backend]] = {cls.name: cls for cls in (CpuBackend, InterpreterBackend)}
+"""Every backend of glowpy's own, by its name."""
 
 GROUP = "glowpy.backends"
 """The group of entry points."""
@@ -61,7 +77,9 @@ def _package(entry: EntryPoint) -> str:
 def load_plugin(plugin: Plugin) -> type[Backend]:
     """The class of a backend of another package.
 
-    Raises UserError that names the package if it cannot be imported, or if what it names is no backend of that name.
+    Raises UserError that names the package if it cannot be imported, and if what it names is no backend of that name,
+    lacks rules, or takes a name or a mnemonic that glowpy has. Two packages may use the same mnemonic: no network has
+    nodes of both.
     """
     where = f"the backend '{plugin.name}' of the package {plugin.package}"
     try:
@@ -73,7 +91,7 @@ def load_plugin(plugin: Plugin) -> type[Backend]:
         ) from error
     if not (inspect.isclass(loaded) and issubclass(loaded, Backend)):
         raise UserError(f"{where}: expected a class that derives from Backend, got {loaded!r}")
-    if faults := [*_faults(plugin.name, loaded)]:
+    if faults := _faults(plugin.name, loaded):
         raise UserError(f"{where}: {'; '.join(faults)}", note="update or uninstall the package")
     verify_as_declared(loaded.nodes, loaded.instructions)
     return loaded
@@ -83,11 +101,30 @@ def _faults(name: str, cls: type[Backend]) -> list[str]:
     """Why a class cannot be the backend of that name."""
     if abstract := sorted(cls.__abstractmethods__):
         return [f"{cls.__name__} lacks {', '.join(abstract)}"]
-    faults = [] if cls.name == name else [f"{cls.__name__} calls itself '{cls.name}'"]
-    for classes in ((*NODES, *cls.nodes), (*INSTS, *cls.instructions)):
-        mnemonics = [cls.SCHEMA.mnemonic for cls in classes]
-        twice = sorted({cls for cls in mnemonics if mnemonics.count(cls) > 1})
-        faults += [f"the mnemonic {cls} is taken" for cls in twice]
+    own_name = getattr(cls, "name", "")
+    faults = [] if own_name == name else [f"{cls.__name__} calls itself '{own_name}'"]
+    nodes = [*NODES, *(node for own in BACKENDS.values() for node in own.nodes)]
+    insts = [*INSTS, *(inst for own in BACKENDS.values() for inst in own.instructions)]
+    clashes = [*_clashes(nodes, cls.nodes), *_clashes(insts, cls.instructions)]
+    return [*filter(None, [name_fault(name)]), *faults, *clashes, *missing_rules(cls)]
+
+
+def name_fault(name: str) -> str:
+    """Why no package's backend can have a name; empty if one can."""
+    return f"'{name}' is the name of a backend of glowpy's own" if name in BACKENDS else ""
+
+
+def _clashes(
+    known: Sequence[type[Node] | type[Instruction]], own: Sequence[type[Node] | type[Instruction]]
+) -> list[str]:
+    """The mnemonics of a backend's own classes that another class has; a class that it shares is no clash."""
+    owners: dict[str, type] = {cls.SCHEMA.mnemonic: cls for cls in known}
+    faults = []
+    for cls in own:
+        owner = owners.setdefault(cls.SCHEMA.mnemonic, cls)
+        if owner is not cls:
+            where = f"{owner.__module__}.{owner.__name__}"
+            faults.append(f"{cls.__name__}: the mnemonic {cls.SCHEMA.mnemonic} is taken by {where}")
     return faults
 
 

@@ -20,7 +20,7 @@ from glowpy.engine import BACKENDS, backend_of, compile, unsupported
 from glowpy.graph.function import Module
 from glowpy.llvm.cache import cache_directory
 from glowpy.llvm.machine import LLVM_VERSION
-from glowpy.plugins import missing_pieces, plugins
+from glowpy.plugins import missing_pieces, name_fault, plugins
 from glowpy.support.errors import GlowError, UserError
 
 __all__ = ["doctor"]
@@ -43,8 +43,17 @@ def doctor(as_json: bool) -> None:
     """
     figures = {**_versions(), **_processor(), **_cache()}
     names = dict.fromkeys([*BACKENDS, *(plugin.name for plugin in plugins())])
-    figures |= {f"backend {plugin.name}": plugin.package for plugin in plugins()}
+    figures |= {
+        f"backend {plugin.name}": plugin.package
+        for plugin in plugins()
+        if plugin.name not in BACKENDS
+    }
     tests = {name: _self_test(name) for name in names}
+    tests |= {
+        f"{plugin.name} of {plugin.package}": f"failed: {fault}"
+        for plugin in plugins()
+        if (fault := name_fault(plugin.name))
+    }
     figures |= {f"self-test {name}": outcome for name, outcome in tests.items()}
     if as_json:
         print_json(figures)

@@ -18,13 +18,17 @@ import glowpy
 from glowpy import plugins
 from glowpy.backend import Backend, CompiledFunction, CompileOptions, Operation, Program
 from glowpy.backends.cpu.backend import CpuBackend
+from glowpy.backends.cpu.insts_gen import CpuMatmulInst
 from glowpy.backends.cpu.library import KernelLibrary
 from glowpy.backends.cpu.variant import Variant
 from glowpy.cli.main import run
+from glowpy.core.schema import Access, InstSchema, NodeSchema, OperandSpec
 from glowpy.engine import backend_class, evaluate, unsupported
+from glowpy.graph.node import Node
 from glowpy.graph.nodes_gen import ReluNode
 from glowpy.graph.parser import parse_module
 from glowpy.graph.printer import print_module
+from glowpy.ir.inst import Instruction
 from glowpy.ir.insts_gen import ExpInst
 from glowpy.passes import PassContext
 from glowpy.support.errors import UnsupportedError, UserError
@@ -71,10 +75,48 @@ class Half(Backend):
     name: ClassVar[str] = "half"
 
 
+class TwinNode(Node):
+    SCHEMA = ReluNode.SCHEMA
+
+
+class TwinInst(Instruction):
+    SCHEMA = ExpInst.SCHEMA
+
+
+class ProductInst(Instruction):
+    SCHEMA = CpuMatmulInst.SCHEMA
+
+
 class Taken(CpuBackend):
     name: ClassVar[str] = "taken"
-    nodes = (*CpuBackend.nodes, ReluNode)
-    instructions = (*CpuBackend.instructions, ExpInst)
+    nodes = (*CpuBackend.nodes, TwinNode)
+    instructions = (*CpuBackend.instructions, TwinInst)
+
+
+class Apart(Skeleton):
+    """It does not derive from the CPU backend, whose mnemonics it may not take all the same."""
+
+    name: ClassVar[str] = "apart"
+    instructions = (ProductInst,)
+
+
+class LonelyNode(Node):
+    SCHEMA = NodeSchema("lonely", ("input",), (), ("result",), frozenset())
+
+
+class LonelyInst(Instruction):
+    SCHEMA = InstSchema("alone", (OperandSpec("result", Access.OUT),), (), frozenset())
+
+
+class Forgetful(Skeleton):
+    name: ClassVar[str] = "forgetful"
+    nodes = (LonelyNode,)
+    instructions = (LonelyInst,)
+
+
+class Nameless(Backend):
+    unsupported = Skeleton.unsupported
+    compile = Skeleton.compile
 
 
 INSTALLED = {
@@ -83,6 +125,10 @@ INSTALLED = {
     "half": "Half",
     "other": "Skeleton",
     "taken": "Taken",
+    "apart": "Apart",
+    "forgetful": "Forgetful",
+    "nameless": "Nameless",
+    "interpreter": "Skeleton",
     "number": "NETWORK",
     "lost": "Missing",
 }
@@ -109,13 +155,28 @@ def installed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     [
         (
             "nonsense",
-            r"expected one of the backends cpu, interpreter, broken, fused, .*got 'nonsense'",
+            r"expected one of the backends cpu, interpreter, apart, .*fused, .*got 'nonsense'",
         ),
         ("lost", r"the backend 'lost' of the package tests.*: AttributeError: .*'Missing'"),
         ("number", "expected a class that derives from Backend, got 'module"),
         ("half", "Half lacks compile, unsupported"),
         ("other", "Skeleton calls itself 'skeleton'"),
-        ("taken", "the mnemonic relu is taken; the mnemonic exp is taken"),
+        (
+            "taken",
+            r"TwinNode: the mnemonic relu is taken by glowpy\.graph\.nodes_gen\.ReluNode; "
+            r"TwinInst: the mnemonic exp is taken by glowpy\.ir\.insts_gen\.ExpInst",
+        ),
+        (
+            "apart",
+            r"the mnemonic cpu_matmul is taken by glowpy\.backends\.cpu\.insts_gen\.CpuMatmulInst",
+        ),
+        (
+            "forgetful",
+            "LonelyNode has no 'infer' rule; "
+            "LonelyNode has neither an instruction nor a 'lower' or 'irgen' rule; "
+            "LonelyInst has no 'interpret' rule",
+        ),
+        ("nameless", "Nameless calls itself ''"),
         ("twice", "package_1 and package_2 both have a backend 'twice'"),
     ],
 )
@@ -123,6 +184,12 @@ def test_broken_package_is_an_error_for_who_asks_for_it(name: str, message: str)
     with pytest.raises(UserError, match=message):
         backend_class(name)
     assert backend_class("skeleton") is Skeleton
+
+
+def test_name_of_a_backend_of_our_own_is_refused() -> None:
+    (plugin,) = (plugin for plugin in plugins.plugins() if plugin.name == "interpreter")
+    with pytest.raises(UserError, match="'interpreter' is the name of a backend of glowpy's own"):
+        plugins.load_plugin(plugin)
 
 
 def test_nothing_is_looked_for_when_the_backend_is_our_own(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -232,6 +299,9 @@ def test_doctor_tests_every_backend_and_fails_without_a_traceback() -> None:
     assert report["self-test broken"] == "failed: KeyError('add')"
     assert report["self-test lost"].startswith("failed: the backend 'lost' of the package")
     assert report["backend fused"] == "glowpy_fused.backend"
+    assert "backend interpreter" not in report
+    fault = report[f"self-test interpreter of {__name__}"]
+    assert fault == "failed: 'interpreter' is the name of a backend of glowpy's own"
 
 
 def test_bundle_of_the_backend_is_verified_and_outdated(tmp_path: Path) -> None:
