@@ -92,13 +92,12 @@ _HOMES = {
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
-_RULES = ("glowpy.ops", "glowpy.backends.cpu.interpret")
-"""What the tables of rules are filled from: the operators, and what backends' own instructions mean."""
+_RULES = "glowpy.ops"
+"""What the tables of rules are filled from. The module of a backend imports the rules for the backend's own."""
 
 
 def _fill() -> None:
-    for name in _RULES:
-        import_module(name)
+    import_module(_RULES)
     Rules.fill = staticmethod(lambda: None)
 
 

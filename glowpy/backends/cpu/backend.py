@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import ClassVar
 
+import glowpy.backends.cpu.interpret  # noqa: F401 - fills the tables of rules
 from glowpy.backend import Backend, CompiledFunction, CompileOptions, Operation, Program
 from glowpy.backends.cpu import insts_gen, nodes_gen
 from glowpy.backends.cpu.codegen import CodeOptions, entry_name, generate_llvm, ir_text
