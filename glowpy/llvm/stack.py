@@ -1,8 +1,8 @@
-"""Stacking: a run of element-wise instructions becomes one loop, or the epilogue of the product in front of it.
+"""Stacking: a run of element-wise instructions becomes one loop (the paper's operator stacking, section 5.2).
 
 Each member is a call of its scalar kernel, whose symbol the backend says; intermediate values stay in registers, and a
-result is stored only if something after the run reads it (the paper's operator stacking, section 5.2,
-carried to products).
+result is stored only if something after the run reads it. A backend may run the members in loops of its own:
+`emit_members` writes one element of them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from glowpy.ir.inst import Instruction
 from glowpy.ir.value import Value
 from glowpy.llvm.writer import Body, literal, register_type
 
-__all__ = ["StackContext", "emit_epilogue", "emit_stack"]
+__all__ = ["StackContext", "emit_members", "emit_stack"]
 
 Number = float | int
 
@@ -46,7 +46,7 @@ def _call(body: Body, symbol: str, inst: Instruction, arguments: Sequence[str]) 
     return body.let(f"call {result} @{symbol}({passed})")
 
 
-def _emit_members(
+def emit_members(
     body: Body,
     members: Sequence[Instruction],
     context: StackContext,
@@ -106,7 +106,7 @@ def emit_stack(body: Body, members: Sequence[Instruction], context: StackContext
                 known[strides] = _linear(body, indices, strides)
             return known[strides]
 
-        _emit_members(body, members, context, index, body.pointer, None)
+        emit_members(body, members, context, index, body.pointer, None)
 
     body.nest(counts, inner)
 
@@ -155,58 +155,3 @@ def _linear(body: Body, indices: Sequence[str], strides: Sequence[int]) -> str:
         )
         total = term if not total else body.let(f"add nuw nsw {body.module.dim} {total}, {term}")
     return total or "0"
-
-
-def emit_epilogue(
-    head: Instruction,
-    members: Sequence[Instruction],
-    context: StackContext,
-    caller: Body,
-) -> tuple[str, str]:
-    """The epilogue of a run after a product: (function, environment with the pointers it needs).
-
-    The ABI is in libjit/README.md: the function runs the members on a tile of the head's result.
-    """
-    module = caller.module
-    dim = module.dim
-    parameters = f"ptr %env, {dim} %offset, {dim} %col, {dim} %rows, {dim} %cols"
-    body = Body(module, f"{caller.name}_epilogue", caller.lines, parameters)
-    body.at(members[0])
-    result = head.operands[0].value
-    width = result.type.shape[-1]
-    pointers = {
-        caller.pointer(v): None
-        for i in members
-        for ref in i.operands
-        if (v := ref.value).base not in context.immediates
-    }
-    pointers |= {caller.pointer(result): None}
-    slots = {pointer: slot for slot, pointer in enumerate(pointers)}
-    inside = {
-        pointer: body.let(f"load ptr, ptr {_slot(body, '%env', slot)}")
-        for pointer, slot in slots.items()
-    }
-    with body.loop("%rows") as row:
-        start = body.let(f"mul nuw nsw {dim} {row}, {width}")
-        base = body.let(f"add nuw nsw {dim} %offset, {start}")
-        with body.loop("%cols", unroll=False) as col:
-            flat = body.let(f"add nuw nsw {dim} {base}, {col}")
-            column = body.let(f"add nuw nsw {dim} %col, {col}")
-
-            def index(value: Value) -> str:
-                if value.type.count == 1 and result.type.count != 1:
-                    return "0"
-                return flat if value.type.count == result.type.count else column
-
-            _emit_members(
-                body, members, context, index, lambda value: inside[caller.pointer(value)], result
-            )
-    function = module.function(body, inline=True)
-    environment = caller.let(f"alloca [{len(slots)} x ptr]")
-    for pointer, slot in slots.items():
-        caller.line(f"store ptr {pointer}, ptr {_slot(caller, environment, slot)}")
-    return f"@{function}", environment
-
-
-def _slot(body: Body, environment: str, slot: int) -> str:
-    return body.let(f"getelementptr inbounds ptr, ptr {environment}, {body.module.dim} {slot}")

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from glowpy.backend import Program
 from glowpy.backends.cpu.entry import Call, EntryOptions, entry_texts
+from glowpy.backends.cpu.epilogue import emit_epilogue
 from glowpy.backends.cpu.instrument import description_types
 from glowpy.backends.cpu.kernels import Kernels
 from glowpy.backends.cpu.target import CpuTarget
@@ -24,7 +25,7 @@ from glowpy.ir.liveness import lifetimes
 from glowpy.ir.printer import instruction_lines, print_irfunction
 from glowpy.ir.value import Value, WeightVar
 from glowpy.llvm.debug_info import DebugInfo
-from glowpy.llvm.stack import StackContext, emit_epilogue, emit_stack
+from glowpy.llvm.stack import StackContext, emit_stack
 from glowpy.llvm.writer import Body, ModuleWriter, literal
 from glowpy.opt.ir.stack import runs
 from glowpy.support.text import Attr
@@ -79,23 +80,23 @@ def generate_llvm(
     With debug information the source is `ir_text(programs)`, and equal kernels are not shared: each instruction has
     code of its own.
     """
-    how = options or CodeOptions()
-    debug = DebugInfo(*how.debug) if how.debug is not None else None
+    chosen = options or CodeOptions()
+    debug = DebugInfo(*chosen.debug) if chosen.debug is not None else None
     module = ModuleWriter(target.pointer_bits, target.variant.vector_bytes, debug)
-    if how.report_stack:
+    if chosen.report_stack:
         # LLVM does not count what a function uses of the red zone.
         module.attributes += ' noredzone "warn-stack-size"="0"'
-    entries = [description_types()] if how.entry.instrument == "symbols" else []
+    entries = [description_types()] if chosen.entry.instrument == "symbols" else []
     for name, (program, first_line) in zip(programs, _placed(programs), strict=True):
         lines = instruction_lines(program.ir, first_line)
         stacked = runs(program.ir)
-        if how.entry.instrument:
+        if chosen.entry.instrument:
             stacked = [[inst] for run in stacked for inst in run]
         calls = list(_calls(module, name, program, kernels, stacked, lines))
-        entries += entry_texts(program, module, name, calls, how.entry)
-    if how.support is not None:
-        entries += how.support(module)
-    return module.render(entries, how.parts, visible=how.visible)
+        entries += entry_texts(program, module, name, calls, chosen.entry)
+    if chosen.support is not None:
+        entries += chosen.support(module)
+    return module.render(entries, chosen.parts, visible=chosen.visible)
 
 
 def ir_text(programs: Mapping[str, Program]) -> str:
