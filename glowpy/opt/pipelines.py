@@ -16,6 +16,7 @@ from glowpy.opt.graph.fold_power import FoldPowerPass
 from glowpy.opt.graph.fold_reshape import FoldReshapePass
 from glowpy.opt.graph.fold_select import FoldSelectPass
 from glowpy.opt.graph.fold_slice import FoldSlicePass
+from glowpy.opt.graph.fold_splat import FoldSplatPass
 from glowpy.opt.graph.fold_transpose import FoldTransposePass
 from glowpy.opt.graph.merge_pad import MergePadPass
 from glowpy.opt.graph.sink_transpose import SinkTransposePass
@@ -34,6 +35,7 @@ __all__ = ["GRAPH_DEFAULT", "GRAPH_PASSES", "IR_DEFAULT", "IR_PASSES", "LOCAL_RE
 LOCAL_REWRITES: tuple[RewritePass, ...] = (
     CanonicalOrderPass(),
     FoldBroadcastPass(),
+    FoldSplatPass(),
     FoldReshapePass(),
     FoldTransposePass(),
     SinkTransposePass(),

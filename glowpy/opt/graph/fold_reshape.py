@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from glowpy.core.tensor import Tensor
 from glowpy.graph.function import Function
-from glowpy.graph.nodes_gen import ReshapeNode, SplatNode
+from glowpy.graph.nodes_gen import ReshapeNode
 from glowpy.graph.rewrite import Replacement, Why, rule
 from glowpy.passes import RewritePass
 
@@ -16,7 +16,7 @@ __all__ = ["FoldReshapePass"]
 
 @dataclass(frozen=True)
 class FoldReshapePass(RewritePass):
-    """Merges reshapes, drops those that change nothing, and reshapes constants and splats at once.
+    """Merges reshapes, drops those that change nothing, and reshapes constants at once.
 
     Before:
         %x, %out : f32[8]
@@ -48,8 +48,6 @@ class FoldReshapePass(RewritePass):
             if source.node.input.type == n.type:
                 return source.node.input
             return f.create_reshape(n.name, n.type, source.node.input)
-        if isinstance(source.node, SplatNode):
-            return f.create_splat(n.name, n.type, source.node.value)
         constant = source.constant
         if constant is None or not constant.has_elements:
             return None

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from glowpy.graph.function import Function
 from glowpy.graph.node import Node
-from glowpy.graph.nodes_gen import ConcatNode, SliceNode, SplatNode
+from glowpy.graph.nodes_gen import ConcatNode, SliceNode
 from glowpy.graph.rewrite import Replacement, Why, rule
 from glowpy.passes import RewritePass
 
@@ -51,8 +51,6 @@ class FoldSlicePass(RewritePass):
             )
             steps = tuple(a * b for a, b in zip(inner.steps, n.steps, strict=True))
             return f.create_slice(n.name, n.type, inner.input, starts, steps)
-        if isinstance(inner, SplatNode):
-            return f.create_splat(n.name, n.type, inner.value)
         if isinstance(inner, ConcatNode) and n.type.count:
             return _of_part(f, n, inner)
         return None

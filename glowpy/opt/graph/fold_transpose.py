@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from glowpy.graph.function import Function
 from glowpy.graph.node import Node, NodeValue
-from glowpy.graph.nodes_gen import SplatNode, TransposeNode
+from glowpy.graph.nodes_gen import TransposeNode
 from glowpy.graph.rewrite import Replacement, Why, rule
 from glowpy.opt.permutation import compose, is_identity, keeps_order
 from glowpy.passes import RewritePass
@@ -49,8 +49,6 @@ class FoldTransposePass(RewritePass):
             return n.input
         if isinstance(inner, TransposeNode):
             return merge(f, inner, n)
-        if isinstance(inner, SplatNode):
-            return f.create_splat(n.name, n.type, inner.value)
         if keeps_order(n.input.type.shape, n.shuffle):
             return f.create_reshape(n.name, n.type, n.input)
         return None
