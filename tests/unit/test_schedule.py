@@ -129,3 +129,15 @@ def test_a_placeholder_is_read_before_it_is_saved() -> None:
     f.create_save("s", f.create_neg("read", state), out)
     names = [node.name for node in schedule(f)]
     assert names.index("read") < names.index("update")
+
+
+def test_a_result_that_nobody_uses_does_not_bring_its_node_forward() -> None:
+    module = Module()
+    f = module.create_function("main")
+    image = module.create_placeholder("image", Type(ElemKind.F32, (1, 2, 2, 1)))
+    args = ((2, 2), (2, 2), (0, 0, 0, 0), (1, 1), False)
+    late = f.create_max_pool_with_argmax("late", image, *args)
+    early = f.create_exp("early", image)
+    f.create_save("s", early, module.create_placeholder("a", early.type))
+    f.create_save("s", late, module.create_placeholder("b", late.type))
+    assert [node.name for node in schedule(f)[:2]] == ["early", "late"]
