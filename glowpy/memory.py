@@ -242,10 +242,10 @@ def _overlapping(ranges: Sequence[_Range], mine: _Range, apart: bool) -> list[_R
 
     Where all are `apart`, only the last of those that begin before `mine` can reach into it.
     """
-    found: list[_Range] = []
+    overlaps: list[_Range] = []
     for index in range(bisect_left(ranges, (mine[1],)) - 1, -1, -1):
         if ranges[index][1] > mine[0]:
-            found.append(ranges[index])
+            overlaps.append(ranges[index])
         elif apart:
             break
-    return found
+    return overlaps

@@ -11,7 +11,7 @@ import numpy as np
 
 from glowpy.backend import CompileOptions, Port, Program
 from glowpy.backends.cpu.backend import CpuBackend
-from glowpy.backends.cpu.bundle.c_names import complaint_about_network
+from glowpy.backends.cpu.bundle.c_names import problem_with_network
 from glowpy.backends.cpu.bundle.options import BundleOptions
 from glowpy.backends.cpu.bundle.read import read_bundle
 from glowpy.backends.cpu.bundle.support_code import Golden
@@ -124,8 +124,8 @@ def _entry_points(model: Module | Mapping[str, Module], name: str) -> dict[str, 
         for f in module.functions:
             parts = [prefix, f.name if len(module.functions) > 1 else ""]
             entry = "_".join([name, *filter(None, parts)])
-            if complaint := complaint_about_network(entry, name, functions):
-                raise UserError(complaint)
+            if problem := problem_with_network(entry, name, functions):
+                raise UserError(problem)
             functions[entry] = f
     if not functions:
         raise UserError("expected a model with at least one function")

@@ -113,7 +113,7 @@ class Machine:
         with _LOCK:
             self._create()
 
-    def complaint(self) -> str:
+    def problem(self) -> str:
         """What LLVM has against the processor or its features; empty if it knows them.
 
         It says so on standard error at best, and ends the process at worst, so this starts one.

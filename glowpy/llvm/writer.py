@@ -121,12 +121,12 @@ class ModuleWriter:
         """
         key = f"({body.parameters}) {body.text} {inline}"
         if key not in self._functions:
-            prefix, _, wanted = body.name.partition(".")
-            name = f"{prefix}.{self._names.take(wanted)}"
+            prefix, _, stem = body.name.partition(".")
+            name = f"{prefix}.{self._names.take(stem)}"
             text = body.text + f"  ret void{body.location}\n"
             scope = body.scope
             if scope:
-                scope = self.subprogram(wanted, body.first_line)
+                scope = self.subprogram(stem, body.first_line)
                 text = text.replace(_SCOPE, scope)
             self._functions[key] = _Function(
                 name, body.parameters, text, inline, self.attached(scope), work
@@ -138,10 +138,10 @@ class ModuleWriter:
 
         With `visible`, every function can be found by its name in the loaded code.
         """
-        shared = [each for each in self._functions.values() if not each.inline]
+        shared = [function for function in self._functions.values() if not function.inline]
         piles: list[list[_Function]] = [[] for _ in range(max(min(parts, len(shared)), 1))]
         loads = [(0, index) for index in range(len(piles))]
-        for function in sorted(shared, key=lambda each: -each.work):
+        for function in sorted(shared, key=lambda function: -function.work):
             load, index = loads[0]
             piles[index].append(function)
             heapreplace(loads, (load + function.work, index))
@@ -153,16 +153,18 @@ class ModuleWriter:
 
     def _module(self, pile: Sequence[_Function], visible: Sequence[str], linkage: str) -> str:
         """One module: the functions of the pile, and everything they and the visible texts refer to."""
-        by_name = {each.name: each for each in self._functions.values()}
-        texts = [*(each.text(linkage, self.attributes) for each in pile), *visible]
-        own = {each.name for each in pile}
+        by_name = {function.name: function for function in self._functions.values()}
+        texts = [*(function.text(linkage, self.attributes) for function in pile), *visible]
+        own = {function.name for function in pile}
         for text in texts:
             for symbol in dict.fromkeys(_SYMBOL.findall(text)):
                 if symbol in by_name and symbol not in own:
                     own.add(symbol)
-                    each = by_name[symbol]
+                    function = by_name[symbol]
                     texts.append(
-                        each.text("internal", self.attributes) if each.inline else each.declaration
+                        function.text("internal", self.attributes)
+                        if function.inline
+                        else function.declaration
                     )
         used = set(_SYMBOL.findall("".join(texts)))
         lines = [f"%ints_t = type {{ {self.dim}, [{_MAX_INTS} x {self.dim}] }}"]
@@ -209,10 +211,8 @@ class _Function:
         return f"declare hidden void @{self.name}({self.parameters}) {EXTERNAL}"
 
     def text(self, linkage: str, attributes: str) -> str:
-        how = "alwaysinline" if self.inline else "noinline"
-        head = (
-            f"define {linkage} void @{self.name}({self.parameters}) {how} {attributes}{self.debug}"
-        )
+        inlining = "alwaysinline" if self.inline else "noinline"
+        head = f"define {linkage} void @{self.name}({self.parameters}) {inlining} {attributes}{self.debug}"
         return f"{head} {{\nentry:\n{self.body}}}\n"
 
 

@@ -63,7 +63,7 @@ class Callbacks:
     """Writes the calls around the instructions of one network.
 
     Attributes:
-        how: Where the callbacks are.
+        instrument: Where the callbacks are.
         bundle: The bundle's name, which begins the names of the callbacks, for `symbols`.
         network: The network's name, which begins the names of the descriptions.
         slot: Where in the table the callbacks are, for `table`.
@@ -71,7 +71,7 @@ class Callbacks:
     """
 
     module: ModuleWriter
-    how: Instrument
+    instrument: Instrument
     bundle: str
     network: str
     slot: int
@@ -81,7 +81,7 @@ class Callbacks:
         """What the network's function begins with."""
         dim = self.module.dim
         lines = ["  %operands = alloca [16 x ptr]"]
-        if self.how == "table":
+        if self.instrument == "table":
             for offset, name in enumerate(("before", "after")):
                 lines.append(
                     f"  %{name}.slot = getelementptr inbounds ptr, ptr %table, {dim} {self.slot + offset}"
@@ -103,7 +103,7 @@ class Callbacks:
         for name in ("before", "after"):
             if name == "after":
                 lines.append(call)
-            if self.how == "table":
+            if self.instrument == "table":
                 lines.append(f"  call void %{name}(i32 {index}, ptr %operands){where}")
             else:
                 described = f"@{self.network}.instruction.{index}"

@@ -103,10 +103,10 @@ def _normalized(triple: str) -> str:
 
 @cache
 def _check_known(machine: Machine) -> None:
-    complaint = machine.complaint()
-    if complaint:
+    problem = machine.problem()
+    if problem:
         raise UserError(
-            f"{machine.triple}: {complaint.removesuffix(' (ignoring processor)').removesuffix(' (ignoring feature)')}",
+            f"{machine.triple}: {problem.removesuffix(' (ignoring processor)').removesuffix(' (ignoring feature)')}",
             note="the names are LLVM's: cortex-a72, +dotprod",
         )
 

@@ -130,7 +130,7 @@ def _elsewhere(events: Events, event: Event, inst: InsertTensorInst) -> bool:
         return True
     if event.value.byte_offset + event.value.type.size <= start:
         return True
-    others = [each for each in events.slot(event.index) if isinstance(each, InsertTensorInst)]
+    others = [inst for inst in events.slot(event.index) if isinstance(inst, InsertTensorInst)]
     box = (inst.offsets, inst.input.type.shape)
     return event.value is inst.result and any(
         other.result is inst.result and disjoint(box, (other.offsets, other.input.type.shape))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-__all__ = ["complaint_about", "complaint_about_network"]
+__all__ = ["problem_with", "problem_with_network"]
 
 _IDENTIFIER = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _PREFIXES = ("libjit_", "glowpy_", "__")
@@ -70,7 +70,7 @@ _SIBLINGS = ("check_weights", "selftest", "config", "constants", "before", "afte
 """What is visible in a bundle beside its networks: the suffixes of its name."""
 
 
-def complaint_about(name: str, what: str = "bundle") -> str:
+def problem_with(name: str, what: str = "bundle") -> str:
     """Why a bundle or network cannot be called so; empty if it can."""
     if not _IDENTIFIER.fullmatch(name):
         return f"expected a C identifier as the {what}'s name, got '{name}'"
@@ -79,10 +79,10 @@ def complaint_about(name: str, what: str = "bundle") -> str:
     return ""
 
 
-def complaint_about_network(name: str, bundle: str, others: Iterable[str]) -> str:
+def problem_with_network(name: str, bundle: str, others: Iterable[str]) -> str:
     """Why an entry point cannot be called so beside `others`; macros need more than other capitals."""
     if name.upper() in {other.upper() for other in others}:
         return f"expected networks with different names, got '{name}' twice"
     if name in {f"{bundle}_{sibling}" for sibling in _SIBLINGS}:
         return f"expected another name for a network: the bundle has a '{name}' of its own"
-    return complaint_about(name, "network")
+    return problem_with(name, "network")

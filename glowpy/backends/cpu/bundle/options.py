@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from glowpy.backends.cpu.bundle.c_names import complaint_about
+from glowpy.backends.cpu.bundle.c_names import problem_with
 from glowpy.support.errors import UserError
 
 __all__ = ["Api", "BundleOptions", "Emit", "InstrumentKind", "WeightsPlace"]
@@ -48,8 +48,8 @@ class BundleOptions:
     max_flash: int = 0
 
     def __post_init__(self) -> None:
-        if complaint := complaint_about(self.name):
-            raise UserError(complaint, note="give another with --name")
+        if problem := problem_with(self.name):
+            raise UserError(problem, note="give another with --name")
         for option, value, choices in (
             ("api", self.api, get_args(Api)),
             ("emit", self.emit, get_args(Emit)),

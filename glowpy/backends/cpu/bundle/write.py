@@ -125,7 +125,7 @@ def _files(
 ) -> tuple[dict[str, bytes], SizeReport | None]:
     name, target = options.name, backend.target
     programs = {entry.name: entry.program for entry in layout.entries}
-    how = CodeOptions(
+    code_options = CodeOptions(
         EntryOptions(
             checks=True,
             guard=options.guard,
@@ -137,7 +137,7 @@ def _files(
         report_stack=True,
         support=lambda module: support_texts(layout, options, module, golden),
     )
-    (text,) = generate_llvm(programs, target, backend.kernels, how)
+    (text,) = generate_llvm(programs, target, backend.kernels, code_options)
     files = {
         f"{name}.h": header_text(layout, options, target.variant.family).encode(),
         f"{name}.ir": ir_text(programs).encode(),
