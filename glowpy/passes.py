@@ -50,7 +50,9 @@ class PassContext:
     verify_each: bool = False
     """Verify after every pass."""
     after_pass: Callable[[str, Function | IRFunction, bool], None] | None = None
-    """Called after every pass with its name, what it worked on, and whether it changed it: printing, dumping."""
+    """Called after every pass with its name, what it worked on, and whether it changed it: printing, dumping.
+
+    Rewrite passes that run as one are one pass here, `rewrite`."""
     explain: Callable[[str], None] | None = None
     """Takes the reasons rewrites give for not applying."""
     clock: Callable[[], float] = time.perf_counter
@@ -100,8 +102,9 @@ IRPass = Pass[IRFunction]
 class Pipeline(Pass[T]):
     """Passes in order; with `fixpoint`, round and round until none of them changes anything.
 
-    If that takes more than `limit` rounds, the pipeline stops with a RuntimeWarning: the function is
-    right, but some passes undo what others do.
+    If that takes more than `limit` rounds, the pipeline stops with a RuntimeWarning: the function is right, but some
+    passes undo what others do. That is a bug in the passes, which our tests take for an error; a user gets a network
+    that runs, perhaps not as fast as it could, and sees the warning once on standard error.
     """
 
     title: str
@@ -172,8 +175,9 @@ class RewritePass(GraphPass):
 class Rewrites(GraphPass):
     """Rewrite passes that run as one: a node is tried with the rules of all, in order.
 
-    Each is timed and reported under its own name. With `verify_each`, what a rewrite made is verified
-    at once, and the function at the end.
+    Each is timed and counted under its own name: `ctx.applied` says how often. There is no moment after one of them
+    alone, so `after_pass` is called once, for `rewrite`, after all. With `verify_each`, what a rewrite made is
+    verified at once, and the function at the end.
     """
 
     passes: Sequence[RewritePass]
@@ -189,13 +193,12 @@ class Rewrites(GraphPass):
         ctx.runs[self.name] += 1
         if ctx.verify_each:
             verify_function(f)
-        for step, seconds, applied in zip(
-            self.passes, rewriter.seconds, rewriter.applied, strict=True
-        ):
+        for step, seconds in zip(self.passes, rewriter.seconds, strict=True):
             ctx.spent(step.name, seconds)
-            if ctx.after_pass is not None:
-                ctx.after_pass(step.name, f, applied > 0)
-        return any(rewriter.applied)
+        changed = any(rewriter.applied)
+        if ctx.after_pass is not None:
+            ctx.after_pass(self.name, f, changed)
+        return changed
 
 
 def _rewrite(f: Function, passes: Sequence[RewritePass], ctx: PassContext) -> Rewriter:
