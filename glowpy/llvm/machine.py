@@ -183,7 +183,8 @@ class Machine:
 class LoadedCode:
     """Object files loaded into this process; lives as long as any function of it may be called.
 
-    Raises InvalidIRError if they want functions that neither they nor this process have.
+    Raises InvalidIRError if they want functions that neither they nor this process have; this is known of 64-bit
+    little-endian ELF only, as on Linux.
     """
 
     def __init__(self, machine: Machine, objects: list[bytes]) -> None:
@@ -220,7 +221,11 @@ def _check_defined(module: Any) -> None:
 
 
 def _check_available(objects: Sequence[bytes]) -> None:
-    """Raises InvalidIRError for symbols that LLVM would take to be at address 0. It knows the process's by now."""
+    """Raises InvalidIRError for symbols that LLVM would take to be at address 0. It knows the process's by now.
+
+    Of objects that are no 64-bit little-endian ELF, which macOS and Windows have, nothing is known here; `_check_defined`
+    has been through them all the same, so that only functions declared with EXTERNAL are in question.
+    """
     tables = [_elf_symbols(code) for code in objects]
     defined = {name for own, _ in tables for name in own}
     used = {name for _, others in tables for name in others} - defined

@@ -1,4 +1,4 @@
-"""What LLVM is given and makes of it: above all, that nothing jumps to where no function is."""
+"""What LLVM is given and makes of it: above all, that what is not defined is not called."""
 
 from __future__ import annotations
 
