@@ -62,8 +62,8 @@ PRESETS: Mapping[str, Preset] = {
         Preset("riscv64", "riscv64-linux-gnu", "", "", "RV64GC"),
         Preset("riscv32", "riscv32-linux-gnu", "", "+a,+c,+d,+f", "RV32GC"),
         Preset("esp32-c3", "riscv32-none-elf", "", "+c", "no FPU"),
-        Preset("wasm", "wasm32-unknown-unknown", "", "", "WebAssembly 1.0"),
-        Preset("wasm-simd", "wasm32-unknown-unknown", "", "+simd128", "with 128-bit vectors"),
+        Preset("wasm", "wasm32-unknown-unknown", "", "", "WebAssembly 2.0 without vectors"),
+        Preset("wasm-simd", "wasm32-unknown-unknown", "", "+simd128", "WebAssembly 2.0"),
         Preset("powerpc64le", "powerpc64le-linux-gnu", "", "", "POWER8"),
     )
 }  # fmt: skip
