@@ -223,8 +223,8 @@ def _check_defined(module: Any) -> None:
 def _check_available(objects: Sequence[bytes]) -> None:
     """Raises InvalidIRError for symbols that LLVM would take to be at address 0. It knows the process's by now.
 
-    Of objects that are no 64-bit little-endian ELF, which macOS and Windows have, nothing is known here; `_check_defined`
-    has been through them all the same, so that only functions declared with EXTERNAL are in question.
+    Of objects that are no 64-bit little-endian ELF, such as those of macOS and Windows, nothing is known here.
+    `_check_defined` has been through them all the same: only functions declared with EXTERNAL are in question.
     """
     tables = [_elf_symbols(code) for code in objects]
     defined = {name for own, _ in tables for name in own}
