@@ -153,6 +153,33 @@ class Operator:
 REGISTRY: list[Operator] = []
 
 
+@dataclass(frozen=True)
+class Library:
+    """The kernels of a backend. A backend that declares none has them in `kernels/` in its own folder, by its own name.
+
+    Attributes:
+        backend: Whose they are.
+        name: What the symbols begin with.
+        folder: Where `src/` and `include/` are, from the root of the repository.
+        core: Whether there are kernels of the operators that every backend knows as well.
+    """
+
+    backend: str
+    name: str
+    folder: str
+    core: bool = False
+
+
+LIBRARIES: dict[str, Library] = {}
+
+
+def library(backend: str, name: str, folder: str, *, core: bool = False) -> None:
+    """Declares where a backend's kernels are. Raises SpecError for a second one."""
+    if backend in LIBRARIES:
+        raise SpecError(f"the library of the {backend} backend is declared twice")
+    LIBRARIES[backend] = Library(backend, name, folder, core)
+
+
 def _register(operator: Operator) -> None:
     if not operator.doc:
         raise SpecError(f"{operator.name}: a doc string is required")

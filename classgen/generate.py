@@ -19,14 +19,11 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 import classgen.specs
 from classgen import dsl
-from classgen.dsl import Attr, Operator, SpecError
+from classgen.dsl import Attr, Library, Operator, SpecError
 
 __all__ = ["ROOT", "render_all", "render_package"]
 
 ROOT = Path(__file__).resolve().parent.parent
-
-EXAMPLE = ROOT / "tests" / "plugin_backend" / "glowpy_fused"
-"""The backend of another package that the tests install."""
 
 View = dict[str, object]
 Job = tuple[str, Path, View]
@@ -53,20 +50,17 @@ def render_all() -> dict[Path, str]:
     Raises SpecError if a spec is wrong, RuntimeError if ruff is not installed.
     """
     operators = _load_specs()
+    core = [op for op in operators if not op.backend]
     jobs = [*_core_jobs(operators)]
     for backend in dict.fromkeys(op.backend for op in operators if op.backend):
         own = [op for op in operators if op.backend == backend]
-        if backend == "cpu":
-            core = [op for op in operators if not op.backend]
-            jobs += _cpu_jobs(own, core)
-        else:
-            jobs += _backend_jobs(own, ROOT / "glowpy" / "backends" / backend)
-    return {**_rendered(jobs), **render_package(EXAMPLE)}
+        jobs += _backend_jobs(own, ROOT / "glowpy" / "backends" / backend, core)
+    return _rendered(jobs)
 
 
 def render_package(folder: Path) -> dict[Path, str]:
     """The same for the backend of another package, whose operators `folder/specs.py` declares."""
-    return _rendered(_backend_jobs(_load_package(folder), folder))
+    return _rendered(_backend_jobs(_load_package(folder), folder, ()))
 
 
 def _rendered(jobs: Iterable[Job]) -> dict[Path, str]:
@@ -104,37 +98,27 @@ def _core_jobs(operators: Sequence[Operator]) -> Iterator[Job]:
         yield template, ROOT / target, view
 
 
-def _cpu_jobs(own: Sequence[Operator], core: Sequence[Operator]) -> Iterator[Job]:
-    """The CPU backend's. Its library, libjit, holds the kernels of the operators that every backend knows as well."""
-    view = _backend_view(own, "libjit")
-    view["kernels"] = [op for op in (*core, *own) if op.kernel]
-    view["scalars"] = [op for op in core if op.elementwise and op.inst]
-    folder = ROOT / "glowpy" / "backends" / "cpu"
-    yield "nodes_gen.py.j2", folder / "nodes_gen.py", view
-    yield "insts_gen.py.j2", folder / "insts_gen.py", view
-    yield "kernels_gen.py.j2", folder / "kernels_gen.py", view
-    yield "kernels_gen.h.j2", ROOT / "libjit" / "include" / "kernels_gen.h", view
-
-
-def _backend_jobs(own: Sequence[Operator], folder: Path) -> Iterator[Job]:
-    """The classes of any other backend, and the table and the prototypes of its kernels, all in its folder."""
-    view = _backend_view(own, own[0].backend)
-    yield "nodes_gen.py.j2", folder / "nodes_gen.py", view
-    yield "insts_gen.py.j2", folder / "insts_gen.py", view
-    if view["kernels"]:
-        yield "kernels_gen.py.j2", folder / "kernels_gen.py", view
-        yield "kernels_gen.h.j2", folder / "kernels" / "include" / "kernels_gen.h", view
-
-
-def _backend_view(own: Sequence[Operator], library: str) -> View:
-    return {
-        "backend": own[0].backend,
-        "library": library,
+def _backend_jobs(own: Sequence[Operator], folder: Path, core: Sequence[Operator]) -> Iterator[Job]:
+    """The classes of a backend in its folder, and the table and the prototypes of its library's kernels."""
+    backend = own[0].backend
+    library = dsl.LIBRARIES.get(backend) or Library(
+        backend, backend, str(folder.resolve() / "kernels")
+    )
+    shared = core if library.core else ()
+    kernels = [op for op in (*shared, *own) if op.kernel]
+    view: View = {
+        "backend": backend,
+        "library": library.name,
         "nodes": [op for op in own if op.node],
         "insts": [op for op in own if op.inst],
-        "kernels": [op for op in own if op.kernel],
-        "scalars": [],
+        "kernels": kernels,
+        "scalars": [op for op in shared if op.elementwise and op.inst],
     }
+    yield "nodes_gen.py.j2", folder / "nodes_gen.py", view
+    yield "insts_gen.py.j2", folder / "insts_gen.py", view
+    if kernels:
+        yield "kernels_gen.py.j2", folder / "kernels_gen.py", view
+        yield "kernels_gen.h.j2", ROOT / library.folder / "include" / "kernels_gen.h", view
 
 
 def _load_specs() -> list[Operator]:

@@ -1,6 +1,8 @@
 """Nodes and instructions that only the CPU backend knows: products over repacked weights."""
 
-from classgen.dsl import Op, integer, ints
+from classgen.dsl import Op, integer, ints, library
+
+library("cpu", "libjit", "libjit", core=True)
 
 _CONV = [ints("kernels"), ints("strides"), ints("pads"), ints("dilation")]
 

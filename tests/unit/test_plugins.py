@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import re
+import subprocess
 import sys
 from collections.abc import Iterator
 from importlib.metadata import EntryPoint
@@ -320,6 +322,16 @@ def test_bundle_of_the_backend_is_verified_and_outdated(tmp_path: Path) -> None:
     if status == 3:
         pytest.skip(err)
     assert (status, "right" in out, "WRONG" in out) == (0, True, False), err
+
+
+def test_generated_files_are_up_to_date() -> None:
+    """`python -m classgen` writes those of the tree alone; this is the author's command, from the author's folder."""
+    command = [sys.executable, "-m", "classgen", "--check", "--package", "glowpy_fused"]
+    environment = {**os.environ, "PYTHONPATH": str(PACKAGE.parents[1])}
+    done = subprocess.run(
+        command, cwd=PACKAGE, env=environment, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
 def test_documentation_shows_the_package_as_it_is() -> None:
