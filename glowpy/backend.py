@@ -281,6 +281,13 @@ class Backend(ABC):
     """Node classes that only this backend knows."""
     instructions: ClassVar[tuple[type[Instruction], ...]] = ()
     """Instruction classes that only this backend knows."""
+    options_type: ClassVar[type | None] = None
+    """The dataclass of the backend's own options, which its constructor takes; None if it has none. `--set` of the
+    command line fills the fields that are str, int, float or bool."""
+
+    def __init__(self, options: object | None = None) -> None:
+        if options is not None:
+            raise UserError(f"the {self.name} backend has no options of its own")
 
     @abstractmethod
     def unsupported(self, operation: Operation) -> str:

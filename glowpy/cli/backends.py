@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import fields
-from typing import TypeVar
+from typing import TypeVar, get_type_hints
 
 import click
 
@@ -14,7 +14,7 @@ from glowpy.backends.cpu.options import CpuOptions
 from glowpy.engine import BACKENDS, backend_class
 from glowpy.support.errors import UserError
 
-__all__ = ["backend_option", "bound_backend"]
+__all__ = ["backend_option", "bound_backend", "settings_option"]
 
 F = TypeVar("F", bound=Callable[..., object])
 
@@ -40,19 +40,61 @@ def _existing(ctx: click.Context, param: click.Parameter, name: str) -> str:
     return backend_class(name).name
 
 
-def bound_backend(name: str, options: CpuOptions) -> Backend:
-    """The backend called `name` with options.
+def settings_option() -> Callable[[F], F]:
+    """The option --set of a verb, for `bound_backend`: options of the chosen backend's own."""
+    return click.option(
+        "--set",
+        "settings",
+        multiple=True,
+        metavar="NAME=VALUE",
+        help="An option of the chosen backend; any number of them.",
+    )
 
-    Raises UserError for an unknown backend, and for options that it does not have: they are those of the CPU backend
-    and of backends that derive from it.
+
+def bound_backend(name: str, options: CpuOptions, settings: Sequence[str] = ()) -> Backend:
+    """The backend called `name` with options: those that verbs have for the CPU backend, and NAME=VALUE for any.
+
+    Raises UserError for an unknown backend, for options that it does not have or that are given twice, and for values
+    of another type than the option's.
     """
     cls = backend_class(name)
-    if issubclass(cls, CpuBackend):
-        return cls(options)
-    for option in fields(options):
-        if getattr(options, option.name) != option.default:
-            raise UserError(
-                f"the {name} backend has no option --{option.name.replace('_', '-')}",
-                note="leave it out, or use --backend cpu",
-            )
-    return cls()
+    values: dict[str, object] = {
+        option.name: value
+        for option in fields(options)
+        if (value := getattr(options, option.name)) != option.default
+    }
+    if values and not issubclass(cls, CpuBackend):
+        raise UserError(
+            f"the {name} backend has no option --{next(iter(values)).replace('_', '-')}",
+            note="leave it out, or use --backend cpu",
+        )
+    types = _option_types(cls)
+    for setting in settings:
+        key, separator, text = setting.partition("=")
+        if not separator:
+            raise UserError(f"--set: expected NAME=VALUE, got '{setting}'")
+        if key not in types:
+            known = ", ".join(types) or "none"
+            raise UserError(f"--set: the {name} backend has no option '{key}'; it has {known}")
+        if key in values:
+            raise UserError(f"--set {key}: the option is given twice")
+        values[key] = _parsed(key, text, types[key])
+    return cls(cls.options_type(**values)) if values and cls.options_type is not None else cls()
+
+
+def _option_types(cls: type[Backend]) -> dict[str, type]:
+    """The type of every option that can be written as text, by its name."""
+    if cls.options_type is None:
+        return {}
+    types = get_type_hints(cls.options_type)
+    names = [option.name for option in fields(cls.options_type) if option.init]
+    return {name: types[name] for name in names if types[name] in (str, int, float, bool)}
+
+
+def _parsed(name: str, text: str, type: type) -> object:
+    """Raises UserError for text that is no value of the type."""
+    try:
+        return {"true": True, "false": False}[text] if type is bool else type(text)
+    except (KeyError, ValueError):
+        expected = "true or false" if type is bool else f"a value of type {type.__name__}"
+        raise UserError(f"--set {name}: expected {expected}, got '{text}'") from None

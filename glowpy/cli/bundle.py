@@ -127,8 +127,8 @@ def bundle(
         instrument="ir" if instrument_ir else "debug" if instrument_debug else "",
         **rest,
     )
-    own = CpuOptions(target, cpu, features, float_abi, relocation, code_model)
-    bound = bound_backend(backend, own)
+    cpu_options = CpuOptions(target, cpu, features, float_abi, relocation, code_model)
+    bound = bound_backend(backend, cpu_options)
     if not isinstance(bound, CpuBackend):
         raise UserError(f"the {backend} backend makes no machine code", note="use --backend cpu")
     assert output is not None

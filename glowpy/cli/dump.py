@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from glowpy.backends.cpu.options import CpuOptions
-from glowpy.cli.backends import backend_option, bound_backend
+from glowpy.cli.backends import backend_option, bound_backend, settings_option
 from glowpy.cli.files import write_constants, write_text
 from glowpy.cli.model import choose_function, load_model
 from glowpy.cli.output import progress
@@ -42,6 +42,7 @@ __all__ = ["dump"]
 @click.option("--constants", default="", help="A .npz file with the constants of a .glow file.")
 @click.option("--function", "name", default="", help="Which function of a module with several.")
 @backend_option("cpu")
+@settings_option()
 @click.option("--target", default="", help="LLVM triple of the machine; this one if left out.")
 @click.option("--cpu", default="", help="LLVM name of the processor.")
 @click.option("--features", default="", help="LLVM features, such as +avx2,-fma.")
@@ -59,6 +60,7 @@ def dump(
     constants: str,
     name: str,
     backend: str,
+    settings: tuple[str, ...],
     target: str,
     cpu: str,
     features: str,
@@ -80,7 +82,7 @@ def dump(
     """
     chosen = Stage(stage)
     module = load_model(model, shapes, constants, backend)
-    bound = bound_backend(backend, CpuOptions(target, cpu, features))
+    bound = bound_backend(backend, CpuOptions(target, cpu, features), settings)
     with progress(f"{chosen} of {model}"):
         if chosen is Stage.GRAPH and form == "text" and not name:
             text = print_module(module)

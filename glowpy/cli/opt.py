@@ -8,7 +8,7 @@ import click
 
 from glowpy.backend import CompileOptions
 from glowpy.backends.cpu.options import CpuOptions
-from glowpy.cli.backends import backend_option, bound_backend
+from glowpy.cli.backends import backend_option, bound_backend, settings_option
 from glowpy.cli.files import read_text
 from glowpy.cli.opt_driver import OptDriver
 from glowpy.cli.output import print_table
@@ -28,6 +28,7 @@ __all__ = ["opt"]
 @click.argument("file", required=False)
 @click.option("-p", "--passes", default="", help="Names of passes with commas between them.")
 @backend_option("interpreter", "Whose passes to know, and what lower keeps.")
+@settings_option()
 @click.option("--target", default="", help="LLVM triple of the machine; this one if left out.")
 @click.option("--verify-each", is_flag=True, help="Verify after every pass.")
 @click.option("--print-after", multiple=True, metavar="PASS", help="Print what this pass left.")
@@ -37,6 +38,7 @@ def opt(
     file: str | None,
     passes: str,
     backend: str,
+    settings: tuple[str, ...],
     target: str,
     verify_each: bool,
     print_after: tuple[str, ...],
@@ -53,7 +55,7 @@ def opt(
       glowpy dump model.onnx | glowpy opt - -p dce --explain
       glowpy opt net.glow --backend cpu --target x86-64-v3 -p lower,pack-products
     """
-    driver = OptDriver(bound_backend(backend, CpuOptions(target)))
+    driver = OptDriver(bound_backend(backend, CpuOptions(target), settings))
     if listing:
         rows = [[name, _summary(item)] for name, item in driver.passes.items()]
         print_table("", ["pass", "what it does"], rows)

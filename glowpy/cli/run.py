@@ -13,7 +13,7 @@ import numpy as np
 
 from glowpy.backend import CompiledFunction, CompileOptions, Observer
 from glowpy.backends.cpu.options import CpuOptions
-from glowpy.cli.backends import backend_option, bound_backend
+from glowpy.cli.backends import backend_option, bound_backend, settings_option
 from glowpy.cli.check import CHECKERS, Difference, compare, expected_outputs
 from glowpy.cli.files import write_array
 from glowpy.cli.model import choose_function, load_model, read_inputs
@@ -57,6 +57,7 @@ class _Run:
     help="For inputs without a file.",
 )
 @backend_option("cpu")
+@settings_option()
 @click.option(
     "--output", "folder", type=click.Path(path_type=Path), help="Save outputs as .npy there."
 )
@@ -97,6 +98,7 @@ def run_model(
     name: str,
     seed: int,
     backend: str,
+    settings: tuple[str, ...],
     folder: Path | None,
     check_with: str | None,
     rtol: float,
@@ -123,9 +125,10 @@ def run_model(
     start = time.perf_counter()
     function = choose_function(load_model(model, shapes, constants, backend), name)
     observers = _observers(instrument_ir, operand_folder)
-    own = CpuOptions(debug=debug, perf_map=perf_map, jitdump=jitdump)
+    cpu_options = CpuOptions(debug=debug, perf_map=perf_map, jitdump=jitdump)
+    bound = bound_backend(backend, cpu_options, settings)
     options = CompileOptions(instrument=bool(observers))
-    stages = compilation(function, bound_backend(backend, own), options)
+    stages = compilation(function, bound, options)
     feeds = read_inputs(inputs, stages.program.inputs, seed)  # a wrong one is reported at once
     with progress(f"compiling {model}"):
         compiled = stages.compiled

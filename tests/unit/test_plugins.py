@@ -9,6 +9,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import dataclass
 from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import ClassVar
@@ -64,6 +65,29 @@ class Skeleton(Backend):
 
     def compile(self, program: Program, options: CompileOptions) -> CompiledFunction:
         raise AssertionError("nothing is supported, so nothing is compiled")
+
+
+@dataclass(frozen=True)
+class TunedOptions:
+    level: int = 1
+    scale: float = 1.0
+    fast: bool = False
+    unit: str = "a"
+    names: tuple[str, ...] = ()
+
+
+class Tuned(Skeleton):
+    """Says what options it has got."""
+
+    name: ClassVar[str] = "tuned"
+    options_type: ClassVar[type | None] = TunedOptions
+
+    def __init__(self, options: TunedOptions | None = None) -> None:
+        super().__init__()
+        self.options = options or TunedOptions()
+
+    def unsupported(self, operation: Operation) -> str:
+        return str(self.options)
 
 
 class Broken(Skeleton):
@@ -130,6 +154,7 @@ INSTALLED = {
     "apart": "Apart",
     "forgetful": "Forgetful",
     "nameless": "Nameless",
+    "tuned": "Tuned",
     "interpreter": "Skeleton",
     "number": "NETWORK",
     "lost": "Missing",
@@ -280,6 +305,38 @@ def test_command_line_knows_the_backend(tmp_path: Path) -> None:
     status, printed, err = glow("run", "-", "--backend", "fused", "--check-with", "interpreter")
     assert status == 0, err
     assert glow("run", "-", "--backend", "skeleton")[0] == 1
+
+
+@pytest.mark.parametrize(
+    ("backend", "settings", "message"),
+    [
+        ("tuned", "", "TunedOptions(level=1, scale=1.0, fast=False, unit='a', names=())"),
+        (
+            "tuned",
+            "level=3 scale=0.5 fast=true unit=a=b",
+            "TunedOptions(level=3, scale=0.5, fast=True, unit='a=b', names=())",
+        ),
+        ("tuned", "level=x", "--set level: expected a value of type int, got 'x'"),
+        ("tuned", "fast=1", "--set fast: expected true or false, got '1'"),
+        ("tuned", "level", "--set: expected NAME=VALUE, got 'level'"),
+        ("tuned", "names=a", "no option 'names'; it has level, scale, fast, unit"),
+        ("tuned", "level=1 level=1", "--set level: the option is given twice"),
+        ("skeleton", "level=1", "--set: the skeleton backend has no option 'level'; it has none"),
+        ("fused", "target=nonsense", "expected a preset or a triple"),
+    ],
+)
+def test_options_of_any_backend_are_set(backend: str, settings: str, message: str) -> None:
+    words = [word for setting in settings.split() for word in ("--set", setting)]
+    for verb in (["run", "-"], ["dump", "-", "--stage", "memory"]):
+        status, _, err = glow(*verb, "--backend", backend, *words)
+        assert (status, message in err) == (1, True), err
+
+
+def test_option_is_not_given_by_two_names() -> None:
+    status, _, err = glow("dump", "-", "--backend", "cpu", "--cpu", "a", "--set", "cpu=b")
+    assert (status, "--set cpu: the option is given twice" in err) == (1, True)
+    with pytest.raises(UserError, match="the interpreter backend has no options of its own"):
+        glowpy.InterpreterBackend(TunedOptions())
 
 
 def test_refusal_of_a_skeleton_names_every_node() -> None:

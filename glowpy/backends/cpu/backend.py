@@ -44,10 +44,12 @@ class CpuBackend(Backend):
     name: ClassVar[str] = "cpu"
     nodes: ClassVar[tuple[type[Node], ...]] = nodes_gen.NODES
     instructions: ClassVar[tuple[type[Instruction], ...]] = insts_gen.INSTS
+    options_type: ClassVar[type | None] = CpuOptions
     libraries: ClassVar[tuple[KernelLibrary, ...]] = (LIBJIT,)
-    """Where the kernels come from; a backend that derives from this one may add its own."""
+    """Where the kernels come from; a backend that derives from this one may add its settings."""
 
     def __init__(self, options: CpuOptions | None = None) -> None:
+        super().__init__()
         self.options = options or CpuOptions()
         self.target = resolve_target(self.options)
         self.kernels = Kernels(self.libraries, self.target.variant)
@@ -85,24 +87,26 @@ class CpuBackend(Backend):
         Raises UserError if the backend is bound to another machine.
         """
         self._check_host()
-        own, name = self.options, entry_name(program)
+        settings, name = self.options, entry_name(program)
         debug = None
-        if own.debug:
-            Path(own.debug).mkdir(parents=True, exist_ok=True)
-            Path(own.debug, f"{name}.ir").write_text(ir_text({name: program}), encoding="utf-8")
-            debug = (f"{name}.ir", str(Path(own.debug).resolve()))
+        if settings.debug:
+            Path(settings.debug).mkdir(parents=True, exist_ok=True)
+            Path(settings.debug, f"{name}.ir").write_text(
+                ir_text({name: program}), encoding="utf-8"
+            )
+            debug = (f"{name}.ir", str(Path(settings.debug).resolve()))
         entry = EntryOptions(bound=True, instrument="table" if options.instrument else "")
         code_options = CodeOptions(
-            entry, debug, usable_cores(), visible=own.perf_map or bool(own.jitdump)
+            entry, debug, usable_cores(), visible=settings.perf_map or bool(settings.jitdump)
         )
         texts = generate_llvm({name: program}, self.target, self.kernels, code_options)
         machine, libraries = self.target.machine, self.kernels.bitcode
         objects = compile_parts(texts, machine, libraries, use_cache=options.cache)
         code = load_objects(machine, objects)
-        if own.perf_map:
+        if settings.perf_map:
             write_perf_map(code, objects)
-        if own.jitdump:
-            write_jitdump(code, objects, Path(own.jitdump))
+        if settings.jitdump:
+            write_jitdump(code, objects, Path(settings.jitdump))
         return JitFunction(program, code, name, instrumented=options.instrument)
 
     def _check_host(self) -> None:
