@@ -146,8 +146,9 @@ def _rows() -> dict[type[Node], Row]:
 def _quantizations(cls: type[Node]) -> Iterator[Quantization]:
     """As a whole, and along every axis that the operator can handle, cases of the row for i8."""
     for case in _rows()[cls].cases(ElemKind.I8):
-        if math.isnan(case.attrs.get("value", 0.0)):
-            continue  # no quantized element stands for NaN, which the verifier says
+        number = case.attrs.get("value", 0.0)
+        if math.isnan(number) or (math.isfinite(number) and number != round(number)):
+            continue  # no element stands for NaN, and fractions are rounded to what one stands for
         types = [Tensor.of(array).type for array in case.inputs]
         data = [type for type in types if type.kind is ElemKind.I8]
         rank = max([type.rank for type in (*data, case.result_type) if type is not None])
