@@ -37,8 +37,11 @@ _CORE: dict[str, type[Instruction]] = {cls.SCHEMA.mnemonic: cls for cls in INSTS
 class IRGen:
     """What a rule may use: the IR function under construction, and the memory of every value generated so far."""
 
-    def __init__(self, ir: IRFunction, instructions: Sequence[type[Instruction]] = ()) -> None:
+    def __init__(
+        self, ir: IRFunction, instructions: Sequence[type[Instruction]] = (), backend: str = ""
+    ) -> None:
         self.ir = ir
+        self._backend = backend
         self._values: dict[NodeValue, Value] = {}
         self._set_aside: dict[NodeValue, Value] = {}
         self._classes = {**_CORE, **{cls.SCHEMA.mnemonic: cls for cls in instructions}}
@@ -83,7 +86,7 @@ class IRGen:
         elif self.knows(node):
             self.automatic(node)
         else:
-            raise UnsupportedError.of([_unknown(node)])
+            raise UnsupportedError.of([_unknown(node, self._backend)])
 
     def automatic(self, node: Node) -> None:
         """The translation of a class declared as `Op`."""
@@ -107,10 +110,13 @@ class IRGen:
         self.ir.add(cls(operands, node.attrs))
 
 
-def _unknown(node: Node) -> Diagnostic:
-    """What is said of a node that has neither an instruction nor a rule."""
+def _unknown(node: Node, backend: str) -> Diagnostic:
+    """What is said of a node that has neither an instruction nor a rule in the backend of that name."""
     mnemonic = node.SCHEMA.mnemonic
-    if node.BACKEND:
+    if node.BACKEND and backend == node.BACKEND:
+        message = f"the `instructions` of the {backend} backend list none for its own {mnemonic}"
+        note = "add INSTS of the package's insts_gen.py to them"
+    elif node.BACKEND:
         message = (
             f"{mnemonic} belongs to the {node.BACKEND} backend, expected a node that this one knows"
         )
@@ -127,17 +133,18 @@ def generate(
     instructions: Sequence[type[Instruction]] = (),
     *,
     inputs: Collection[Placeholder] = (),
+    backend: str = "",
 ) -> IRFunction:
-    """The program of `f` with its nodes in `order`; `instructions` are the backend's own classes.
+    """The program of `f` with its nodes in `order`; `instructions` are the own classes of `backend`.
 
     Placeholders and constants that a node uses become weights, and `inputs` whether a node uses them or not.
 
     Raises UnsupportedError that lists every node that has neither an instruction nor a rule.
     """
     ir = IRFunction(f.name)
-    g = IRGen(ir, instructions)
+    g = IRGen(ir, instructions, backend)
     if unknown := [node for node in order if not g.knows(node)]:
-        raise UnsupportedError.of(map(_unknown, unknown))
+        raise UnsupportedError.of(_unknown(node, backend) for node in unknown)
     touched = {value.producer for node in order for _, value in node.operands()} | set(inputs)
     for storage in (*f.module.placeholders, *f.module.constants):
         if storage in touched:

@@ -85,6 +85,14 @@ class Pass(ABC, Generic[T]):
 
     name: ClassVar[str] = ""
 
+    def __init_subclass__(cls, *, is_named: bool = True) -> None:
+        """Raises TypeError for a pass without a name; `is_named` is False for bases and for what is made of passes."""
+        super().__init_subclass__()
+        if is_named and not cls.name:
+            raise TypeError(
+                f"{cls.__qualname__}: expected a name, as in name: ClassVar[str] = 'dce'"
+            )
+
     @abstractmethod
     def run(self, f: T, ctx: PassContext) -> bool:
         """Changes `f`; True iff anything changed."""
@@ -99,7 +107,7 @@ IRPass = Pass[IRFunction]
 
 
 @dataclass(frozen=True)
-class Pipeline(Pass[T]):
+class Pipeline(Pass[T], is_named=False):
     """Passes in order; with `fixpoint`, round and round until none of them changes anything.
 
     If that takes more than `limit` rounds, the pipeline stops with a RuntimeWarning: the function is right, but some
@@ -154,7 +162,7 @@ def _verify(f: Function | IRFunction) -> None:
         verify_irfunction(f)
 
 
-class RewritePass(GraphPass):
+class RewritePass(GraphPass, is_named=False):
     """Rules for classes of nodes, which `run` applies until none fits: methods with `@rule` or `@rule_where`.
 
     See `glowpy.graph.rewrite` for what a rule may look at.
@@ -162,8 +170,8 @@ class RewritePass(GraphPass):
 
     rules: ClassVar[tuple[Rule, ...]] = ()
 
-    def __init_subclass__(cls) -> None:
-        super().__init_subclass__()
+    def __init_subclass__(cls, *, is_named: bool = True) -> None:
+        super().__init_subclass__(is_named=is_named)
         cls.rules = tuple(member for member in vars(cls).values() if isinstance(member, Rule))
 
     def run(self, f: Function, ctx: PassContext) -> bool:

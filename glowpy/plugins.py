@@ -21,6 +21,7 @@ from importlib.metadata import EntryPoint, entry_points
 
 from glowpy.backend import Backend
 from glowpy.backends.cpu.backend import CpuBackend
+from glowpy.backends.cpu.library import KernelLibrary
 from glowpy.backends.interpreter.backend import InterpreterBackend
 from glowpy.backends.interpreter.interpret import interpret
 from glowpy.core.schema import Trait
@@ -106,7 +107,30 @@ def _faults(name: str, cls: type[Backend]) -> list[str]:
     nodes = [*NODES, *(node for own in BACKENDS.values() for node in own.nodes)]
     insts = [*INSTS, *(inst for own in BACKENDS.values() for inst in own.instructions)]
     clashes = [*_clashes(nodes, cls.nodes), *_clashes(insts, cls.instructions)]
-    return [*filter(None, [name_fault(name)]), *faults, *clashes, *missing_rules(cls)]
+    pieces = [*_no_libraries(cls), *_unlisted(cls), *missing_rules(cls)]
+    return [*filter(None, [name_fault(name)]), *faults, *clashes, *pieces]
+
+
+def _no_libraries(cls: type[Backend]) -> list[str]:
+    """Says if `libraries` is no tuple of libraries, as one in parentheses without a comma is not."""
+    libraries: object = cls.libraries if issubclass(cls, CpuBackend) else ()
+    if isinstance(libraries, tuple) and all(isinstance(own, KernelLibrary) for own in libraries):
+        return []
+    return [f"{cls.__name__}.libraries: expected a tuple of KernelLibrary, got {libraries!r}"]
+
+
+def _unlisted(cls: type[Backend]) -> list[str]:
+    """The classes that classgen wrote for the backend, and that its `nodes` or `instructions` do not list."""
+    name = getattr(cls, "name", None)
+    own: list[type] = [node for node in Node.__subclasses__() if name == node.BACKEND]
+    own += [inst for inst in Instruction.__subclasses__() if name == inst.BACKEND]
+    listed = {*cls.nodes, *cls.instructions}
+    return [
+        f"{cls.__name__}.{'nodes' if issubclass(missing, Node) else 'instructions'} does not list "
+        f"{missing.__name__}"
+        for missing in own
+        if missing not in listed
+    ]
 
 
 def name_fault(name: str) -> str:
@@ -133,8 +157,11 @@ def missing_pieces(backend: Backend) -> list[str]:
 
     Raises UserError if the kernels have to be compiled, and the compiler is not installed.
     """
-    kernels = backend.kernels.missing() if isinstance(backend, CpuBackend) else []
-    return [*missing_rules(type(backend)), *kernels]
+    kernels = []
+    if isinstance(backend, CpuBackend):
+        own = [inst for inst in backend.instructions if backend.name == inst.BACKEND]
+        kernels = [*backend.kernels.undeclared(own), *backend.kernels.missing()]
+    return [*_unlisted(type(backend)), *missing_rules(type(backend)), *kernels]
 
 
 def missing_rules(cls: type[Backend]) -> list[str]:

@@ -161,7 +161,7 @@ def generate_ir(
     with ctx.timed("schedule"):
         order = schedule(f)
     with ctx.timed("irgen"):
-        ir = generate(f, order, backend.instructions, inputs=inputs)
+        ir = generate(f, order, backend.instructions, inputs=inputs, backend=backend.name)
     ir_recipe(backend).run(ir, ctx)
     return ir
 

@@ -43,7 +43,11 @@ __all__ = ["dump"]
 @click.option("--function", "name", default="", help="Which function of a module with several.")
 @backend_option("cpu")
 @settings_option()
-@click.option("--target", default="", help="LLVM triple of the machine; this one if left out.")
+@click.option(
+    "--target",
+    default="",
+    help="A preset (glowpy targets) or an LLVM triple; this machine if left out.",
+)
 @click.option("--cpu", default="", help="LLVM name of the processor.")
 @click.option("--features", default="", help="LLVM features, such as +avx2,-fma.")
 @click.option(

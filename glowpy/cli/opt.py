@@ -29,7 +29,11 @@ __all__ = ["opt"]
 @click.option("-p", "--passes", default="", help="Names of passes with commas between them.")
 @backend_option("interpreter", "Whose passes to know, and what lower keeps.")
 @settings_option()
-@click.option("--target", default="", help="LLVM triple of the machine; this one if left out.")
+@click.option(
+    "--target",
+    default="",
+    help="A preset (glowpy targets) or an LLVM triple; this machine if left out.",
+)
 @click.option("--verify-each", is_flag=True, help="Verify after every pass.")
 @click.option("--print-after", multiple=True, metavar="PASS", help="Print what this pass left.")
 @click.option("--explain", is_flag=True, help="Say why rewrites did not apply.")
@@ -64,8 +68,7 @@ def opt(
         raise UserError("expected a file to work on", note="- reads standard input")
     names = [name.strip() for name in passes.split(",") if name.strip()]
     for name in names:
-        if name not in driver.passes:
-            raise UserError(f"unknown pass '{name}'", note="glowpy opt --list shows all passes")
+        driver.named(name)
     for name in print_after:
         if name not in names or not isinstance(driver.passes[name], Pass):
             raise UserError(

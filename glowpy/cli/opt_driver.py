@@ -7,10 +7,11 @@ text is parsed, verified and printed.
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Callable, Mapping, Sequence
 
 from glowpy.backend import Backend
-from glowpy.engine import known_instructions, known_nodes
+from glowpy.engine import BACKENDS, known_instructions, known_nodes
 from glowpy.graph.function import Module
 from glowpy.graph.parser import parse_module
 from glowpy.graph.printer import print_module
@@ -49,6 +50,7 @@ class OptDriver:
     """
 
     def __init__(self, backend: Backend) -> None:
+        self._backend = backend
         self._graph: dict[str, GraphPass] = {
             **GRAPH_PASSES,
             **{p.name: p for p in graph_recipe(backend).flattened()},
@@ -70,7 +72,28 @@ class OptDriver:
         if not isinstance(subject, Module):
             raise UserError("irgen: expected a module", note="it makes an IR function of one")
         f = subject.main
-        return generate(f, schedule(f), self._instructions, inputs=f.parameters)
+        return generate(
+            f, schedule(f), self._instructions, inputs=f.parameters, backend=self._backend.name
+        )
+
+    def named(self, name: str) -> object:
+        """The pass or stage called `name`.
+
+        Raises UserError if there is none, which says whose pass it is, or which name is the closest.
+        """
+        if name in self.passes:
+            return self.passes[name]
+        listing = f"glowpy opt --list --backend {self._backend.name} shows all passes"
+        for other in BACKENDS.values():
+            if other.name != self._backend.name and name in OptDriver(other()).passes:
+                raise UserError(
+                    f"{name} is a pass of the {other.name} backend, expected one of "
+                    f"{self._backend.name}'s",
+                    note=f"add --backend {other.name}",
+                )
+        closest = difflib.get_close_matches(name, self.passes, 1)
+        note = f"did you mean {closest[0]}? {listing}" if closest else listing
+        raise UserError(f"unknown pass '{name}'", note=note)
 
     def run(self, text: str, file: str, names: Sequence[str], ctx: PassContext) -> str:
         """The text of what `text` spells after the named passes and stages.
@@ -85,9 +108,7 @@ class OptDriver:
         for broken rules.
         """
         for name in names:
-            if name not in self.passes:
-                known = ", ".join(self.passes)
-                raise UserError(f"unknown pass '{name}'", note=f"the passes are {known}")
+            self.named(name)
         subject = self._parsed(text, file)
         _verify(subject)
         for name in names:

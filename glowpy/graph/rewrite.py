@@ -58,6 +58,21 @@ class Rule:
     test: Callable[[NodeSchema], bool] | None = None
     """Chooses classes by their schema; None for those in the annotation of `n`."""
 
+    def __post_init__(self) -> None:
+        parameters = list(inspect.signature(self.function).parameters.values())
+        is_annotated = (
+            self.test is not None
+            or len(parameters) < 3
+            or parameters[2].annotation is not inspect.Parameter.empty
+        )
+        if len(parameters) != 4 or not is_annotated:
+            expected = "n: NODECLASS" if self.test is None else "n"
+            got = ", ".join(parameter.name for parameter in parameters)
+            raise TypeError(
+                f"{self.function.__qualname__}: expected the parameters (self, f, {expected}, why), "
+                f"got ({got})"
+            )
+
     @cached_property
     def _annotated(self) -> tuple[type, ...]:
         name = list(inspect.signature(self.function).parameters)[2]
@@ -70,20 +85,24 @@ class Rule:
 
 
 def rule(function: Callable[..., Replacement]) -> Rule:
-    """Makes a method a rule for the node class, or the union of classes, in its annotation."""
+    """Makes a method a rule for the node class, or the union of classes, in its annotation.
+
+    Raises TypeError if its parameters are not those of a rule.
+    """
     return Rule(function)
 
 
 def rule_where(
     test: Callable[[NodeSchema], bool],
 ) -> Callable[[Callable[..., Replacement]], Rule]:
-    """Makes a method a rule for every node class whose schema passes the test."""
+    """Makes a method a rule for every node class whose schema passes the test. Raises TypeError as `rule` does."""
     return lambda function: Rule(function, test)
 
 
 class RuleOwner(Protocol):
     """A rewrite pass, as the engine sees it."""
 
+    name: ClassVar[str]
     rules: ClassVar[tuple[Rule, ...]]
 
 
@@ -177,7 +196,11 @@ class Rewriter:
             if why.reasons or self._refusals:
                 self._note(node, position)
             if replacement is not None:
-                self._apply(node, value_of(replacement), f.newest(f.num_nodes - before[0]))
+                created = f.newest(f.num_nodes - before[0])
+                try:
+                    self._apply(node, value_of(replacement), created)
+                except InternalError as error:
+                    raise _blamed(error, owner, function) from error
                 self.applied[index] += 1
             start, now = now, self._clock()
             self.seconds[index] += now - start
@@ -231,3 +254,13 @@ class Rewriter:
             if node not in pending:
                 pending.add(node)
                 stack.append(node)
+
+
+def _blamed(
+    error: InternalError, owner: RuleOwner, function: Callable[..., Replacement]
+) -> InternalError:
+    """The error with the rule that caused it, which a package of somebody else's may have."""
+    message = f"pass {owner.name}, rule {function.__name__}: {error.args[0]}"
+    if function.__module__.partition(".")[0] == "glowpy":
+        return InternalError(message, remedy=error.remedy)
+    return InternalError(message, remedy=f"mend the rule in {function.__module__}")

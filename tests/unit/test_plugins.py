@@ -20,9 +20,10 @@ import pytest
 import glowpy
 from glowpy import plugins
 from glowpy.backend import Backend, CompiledFunction, CompileOptions, Operation, Program
+from glowpy.backends.cpu import library
 from glowpy.backends.cpu.backend import CpuBackend
 from glowpy.backends.cpu.insts_gen import CpuMatmulInst
-from glowpy.backends.cpu.library import KernelLibrary
+from glowpy.backends.cpu.library import LIBJIT, KernelLibrary
 from glowpy.backends.cpu.variant import Variant
 from glowpy.cli.main import run
 from glowpy.core.schema import Access, InstSchema, NodeSchema, OperandSpec
@@ -140,6 +141,23 @@ class Forgetful(Skeleton):
     instructions = (LonelyInst,)
 
 
+class ForeignInst(Instruction):
+    BACKEND: ClassVar[str] = "unlisted"
+    SCHEMA = InstSchema("foreign", (OperandSpec("result", Access.OUT),), (), frozenset())
+
+
+class ForeignNode(Node):
+    BACKEND: ClassVar[str] = "unlisted"
+    SCHEMA = NodeSchema("foreign", ("input",), (), ("result",), frozenset())
+
+
+class Unlisted(CpuBackend):
+    """Lists neither, and its `libraries` lack a comma."""
+
+    name: ClassVar[str] = "unlisted"
+    libraries = LIBJIT  # type: ignore[assignment]
+
+
 class Nameless(Backend):
     unsupported = Skeleton.unsupported
     compile = Skeleton.compile
@@ -153,6 +171,7 @@ INSTALLED = {
     "taken": "Taken",
     "apart": "Apart",
     "forgetful": "Forgetful",
+    "unlisted": "Unlisted",
     "nameless": "Nameless",
     "tuned": "Tuned",
     "interpreter": "Skeleton",
@@ -202,6 +221,12 @@ def installed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
             "LonelyNode has no 'infer' rule; "
             "LonelyNode has neither an instruction nor a 'lower' or 'irgen' rule; "
             "LonelyInst has no 'interpret' rule",
+        ),
+        (
+            "unlisted",
+            r"Unlisted\.libraries: expected a tuple of KernelLibrary, got KernelLibrary\(.*; "
+            "Unlisted.nodes does not list ForeignNode; "
+            "Unlisted.instructions does not list ForeignInst",
         ),
         ("nameless", "Nameless calls itself ''"),
         ("twice", "package_1 and package_2 both have a backend 'twice'"),
@@ -259,6 +284,36 @@ def test_pass_does_what_its_docstring_shows() -> None:
 def test_missing_pieces_of_a_backend_are_named() -> None:
     assert plugins.missing_pieces(backend_class("fused")()) == []
     assert plugins.missing_pieces(CpuBackend()) == []
+
+
+def test_libraries_that_are_forgotten_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    fused = backend_class("fused")
+    monkeypatch.setattr(fused, "libraries", CpuBackend.libraries)
+    softmax, hard_swish = plugins.missing_pieces(fused())
+    assert "FusedScaledSoftmaxInst has no kernel: expected fused_scaled_softmax in" in softmax
+    assert "HardSwishInst has no kernel" in hard_swish
+
+
+def test_instruction_that_is_not_listed_is_said_to_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By a backend that was never looked up by its name, too."""
+    backend = backend_class("fused")()
+    monkeypatch.setattr(type(backend), "instructions", CpuBackend.instructions)
+    with pytest.raises(UnsupportedError, match="of the fused backend list none for its own fused_"):
+        glowpy.compile(parse_module(NETWORK), backend)
+
+
+def test_mistake_in_a_kernel_is_the_authors(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(library, "user_cache_path", lambda *_, **__: tmp_path / "cache")
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src" / "swell.c").write_text("KERNEL void swell_f32(float *result) { none; }\n")
+    swell = KernelLibrary("swell", tmp_path, None, {})
+    with pytest.raises(UserError, match=r"^the kernels of swell do not compile for ") as caught:
+        swell.bitcode(CpuBackend().target.variant)
+    (diagnostic,) = caught.value.diagnostics
+    assert "error: " in diagnostic.context
+    assert diagnostic.note == f"mend them in {tmp_path / 'src'}"
 
 
 class Unwritten(KernelLibrary):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 from pathlib import Path
 
@@ -54,6 +54,15 @@ class Kernels:
             return True
         declared = self._declared.get(operation.mnemonic)
         return declared is not None and bool(declared[1].symbol(operation.types))
+
+    def undeclared(self, instructions: Iterable[type[Instruction]]) -> list[str]:
+        """Which instructions no library has a kernel of."""
+        return [
+            f"{inst.__name__} has no kernel: expected {inst.SCHEMA.mnemonic} in the KERNELS of one of the "
+            f"libraries {', '.join(library.name for library in self.libraries)}"
+            for inst in instructions
+            if inst.SCHEMA.mnemonic not in {*self._declared, *_WITHOUT_KERNEL}
+        ]
 
     def missing(self) -> list[str]:
         """What the kernels of each library do not define although a spec declares it. Raises UserError as `bitcode`."""

@@ -62,7 +62,7 @@ class KernelLibrary:
     def bitcode(self, variant: Variant) -> Path:
         """A file with the bitcode for a variant, compiled first if need be.
 
-        Raises UserError if it has to be compiled, and the compiler is not installed.
+        Raises UserError if it has to be compiled, and the compiler is not installed or finds a mistake.
         """
         if variant not in self._bitcode:
             packaged = self.packaged and self.packaged / f"{variant.name}.bc"
@@ -119,8 +119,11 @@ class KernelLibrary:
                 note=_REMEDY,
             )
         if done.returncode:
-            raise InternalError(
-                f"{self.name} does not compile for {variant.name}:\n{done.stderr.strip()}"
+            failure = f"the kernels of {self.name} do not compile for {variant.name}"
+            if self.folder == LIBJIT_FOLDER:
+                raise InternalError(f"{failure}:\n{done.stderr.strip()}")
+            raise UserError(
+                failure, context=done.stderr.strip(), note=f"mend them in {self.folder / 'src'}"
             )
 
     def _forget_old(self, variant: Variant, folder: Path) -> None:

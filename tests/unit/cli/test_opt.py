@@ -67,6 +67,8 @@ def test_list_names_every_pass(backend: str) -> None:
     ("argv", "message"),
     [
         (["-p", "nonsense"], "unknown pass 'nonsense'"),
+        (["-p", "fold-transposes"], "did you mean fold-transpose?"),
+        (["-p", "pack-products"], "add --backend cpu"),
         (["-p", "dce", "--print-after", "cse"], "got 'cse'"),
         (["-p", "irgen", "--print-after", "irgen"], "got 'irgen'"),
     ],

@@ -237,6 +237,45 @@ def test_a_rewrite_is_verified_at_once(f: Function) -> None:
         BreakPass().run(f, PassContext(evaluate, verify_each=True))
 
 
+def test_a_rule_with_other_parameters_is_refused() -> None:
+    expected = r"expected the parameters \(self, f, n: NODECLASS, why\), got "
+    with pytest.raises(TypeError, match=rf"no_why: {expected}\(self, f, n\)"):
+
+        @rule
+        def no_why(self: RewritePass, f: Function, n: NegNode) -> Replacement:
+            return None
+
+    def no_class(self, f, n, why):  # type: ignore[no-untyped-def]
+        return None
+
+    with pytest.raises(TypeError, match=rf"no_class: {expected}\(self, f, n, why\)"):
+        rule(no_class)
+
+
+def test_a_pass_needs_a_name() -> None:
+    with pytest.raises(TypeError, match="NamelessPass: expected a name"):
+
+        class NamelessPass(RewritePass):
+            """Says nothing."""
+
+
+def test_a_replacement_of_another_type_is_blamed_on_its_rule(f: Function) -> None:
+    saved(f, chain(f, 1))
+
+    @dataclass(frozen=True)
+    class WidenPass(RewritePass):
+        name: ClassVar[str] = "widen"
+
+        @rule
+        def widen(self, f: Function, n: ExpNode, why: Why) -> Replacement:
+            return f.create_reshape(n.name, Type(n.type.kind, (1, *n.type.shape)), n.input)
+
+    with pytest.raises(
+        InternalError, match=r"^pass widen, rule widen: cannot replace .*\nmend the rule in tests"
+    ):
+        WidenPass().run(f, PassContext(evaluate))
+
+
 def test_a_value_replaces_every_use(f: Function) -> None:
     x = f.module.placeholders[0]
     node = f.create_neg("b", f.create_neg("a", x))
