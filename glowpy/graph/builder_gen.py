@@ -1012,7 +1012,7 @@ class Builder(ABC):
         result_type: Type | None = None,
         loc: Loc | None = None,
     ) -> nodes.ReduceAddNode:
-        """The sum over `axes`."""
+        """The sum over `axes`, which stay as dimensions of 1."""
         inputs = (input,)
         attrs: dict[str, Attr] = {
             "axes": tuple(axes),
@@ -1028,7 +1028,7 @@ class Builder(ABC):
         result_type: Type | None = None,
         loc: Loc | None = None,
     ) -> nodes.ReduceMulNode:
-        """The product over `axes`."""
+        """The product over `axes`, which stay as dimensions of 1."""
         inputs = (input,)
         attrs: dict[str, Attr] = {
             "axes": tuple(axes),
@@ -1044,7 +1044,7 @@ class Builder(ABC):
         result_type: Type | None = None,
         loc: Loc | None = None,
     ) -> nodes.ReduceMaxNode:
-        """The maximum over `axes`; NaN if one is NaN."""
+        """The maximum over `axes`, which stay as dimensions of 1; NaN if one is NaN."""
         inputs = (input,)
         attrs: dict[str, Attr] = {
             "axes": tuple(axes),
@@ -1060,7 +1060,7 @@ class Builder(ABC):
         result_type: Type | None = None,
         loc: Loc | None = None,
     ) -> nodes.ReduceMinNode:
-        """The minimum over `axes`; NaN if one is NaN."""
+        """The minimum over `axes`, which stay as dimensions of 1; NaN if one is NaN."""
         inputs = (input,)
         attrs: dict[str, Attr] = {
             "axes": tuple(axes),
@@ -1076,7 +1076,7 @@ class Builder(ABC):
         result_type: Type | None = None,
         loc: Loc | None = None,
     ) -> nodes.ReduceMeanNode:
-        """The mean over `axes`; integers are summed in 64 bits, and the mean is truncated towards zero."""
+        """The mean over `axes`, which stay as dimensions of 1; integers are summed in 64 bits, and the mean is truncated towards zero."""
         inputs = (input,)
         attrs: dict[str, Attr] = {
             "axes": tuple(axes),

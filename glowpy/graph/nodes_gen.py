@@ -1331,7 +1331,7 @@ class AvgPoolNode(Node):
 
 @final
 class ReduceAddNode(Node):
-    """The sum over `axes`.
+    """The sum over `axes`, which stay as dimensions of 1.
 
     Declared in classgen/specs/reduce.py.
     """
@@ -1347,7 +1347,7 @@ class ReduceAddNode(Node):
 
 @final
 class ReduceMulNode(Node):
-    """The product over `axes`.
+    """The product over `axes`, which stay as dimensions of 1.
 
     Declared in classgen/specs/reduce.py.
     """
@@ -1368,7 +1368,7 @@ class ReduceMulNode(Node):
 
 @final
 class ReduceMaxNode(Node):
-    """The maximum over `axes`; NaN if one is NaN.
+    """The maximum over `axes`, which stay as dimensions of 1; NaN if one is NaN.
 
     Declared in classgen/specs/reduce.py.
     """
@@ -1389,7 +1389,7 @@ class ReduceMaxNode(Node):
 
 @final
 class ReduceMinNode(Node):
-    """The minimum over `axes`; NaN if one is NaN.
+    """The minimum over `axes`, which stay as dimensions of 1; NaN if one is NaN.
 
     Declared in classgen/specs/reduce.py.
     """
@@ -1410,7 +1410,7 @@ class ReduceMinNode(Node):
 
 @final
 class ReduceMeanNode(Node):
-    """The mean over `axes`; integers are summed in 64 bits, and the mean is truncated towards zero.
+    """The mean over `axes`, which stay as dimensions of 1; integers are summed in 64 bits, and the mean is truncated towards zero.
 
     Declared in classgen/specs/reduce.py.
     """

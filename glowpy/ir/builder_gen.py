@@ -673,7 +673,7 @@ class IRBuilder(ABC):
         input: Value,
         axes: tuple[int, ...],
     ) -> insts.ReduceAddInst:
-        """The sum over `axes`."""
+        """The sum over `axes`, which stay as dimensions of 1."""
         attrs: dict[str, Attr] = {
             "axes": tuple(axes),
         }
@@ -689,7 +689,7 @@ class IRBuilder(ABC):
         input: Value,
         axes: tuple[int, ...],
     ) -> insts.ReduceMulInst:
-        """The product over `axes`."""
+        """The product over `axes`, which stay as dimensions of 1."""
         attrs: dict[str, Attr] = {
             "axes": tuple(axes),
         }
@@ -705,7 +705,7 @@ class IRBuilder(ABC):
         input: Value,
         axes: tuple[int, ...],
     ) -> insts.ReduceMaxInst:
-        """The maximum over `axes`; NaN if one is NaN."""
+        """The maximum over `axes`, which stay as dimensions of 1; NaN if one is NaN."""
         attrs: dict[str, Attr] = {
             "axes": tuple(axes),
         }
@@ -721,7 +721,7 @@ class IRBuilder(ABC):
         input: Value,
         axes: tuple[int, ...],
     ) -> insts.ReduceMinInst:
-        """The minimum over `axes`; NaN if one is NaN."""
+        """The minimum over `axes`, which stay as dimensions of 1; NaN if one is NaN."""
         attrs: dict[str, Attr] = {
             "axes": tuple(axes),
         }

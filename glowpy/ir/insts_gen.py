@@ -1015,7 +1015,7 @@ class AvgPoolInst(Instruction):
 
 @final
 class ReduceAddInst(Instruction):
-    """The sum over `axes`.
+    """The sum over `axes`, which stay as dimensions of 1.
 
     Declared in classgen/specs/reduce.py.
     """
@@ -1035,7 +1035,7 @@ class ReduceAddInst(Instruction):
 
 @final
 class ReduceMulInst(Instruction):
-    """The product over `axes`.
+    """The product over `axes`, which stay as dimensions of 1.
 
     Declared in classgen/specs/reduce.py.
     """
@@ -1055,7 +1055,7 @@ class ReduceMulInst(Instruction):
 
 @final
 class ReduceMaxInst(Instruction):
-    """The maximum over `axes`; NaN if one is NaN.
+    """The maximum over `axes`, which stay as dimensions of 1; NaN if one is NaN.
 
     Declared in classgen/specs/reduce.py.
     """
@@ -1076,7 +1076,7 @@ class ReduceMaxInst(Instruction):
 
 @final
 class ReduceMinInst(Instruction):
-    """The minimum over `axes`; NaN if one is NaN.
+    """The minimum over `axes`, which stay as dimensions of 1; NaN if one is NaN.
 
     Declared in classgen/specs/reduce.py.
     """

@@ -52,7 +52,7 @@ void libjit_max_pool_with_argmax_u8_i64(uint8_t *result, int64_t *argmax, const 
 void libjit_avg_pool_f32(float *result, const float *input, const ints_t *result_shape, const ints_t *input_shape, const ints_t *kernels, const ints_t *strides, const ints_t *pads, const ints_t *dilation, bool ceil, bool count_include_pads);
 void libjit_avg_pool_f64(double *result, const double *input, const ints_t *result_shape, const ints_t *input_shape, const ints_t *kernels, const ints_t *strides, const ints_t *pads, const ints_t *dilation, bool ceil, bool count_include_pads);
 
-/* The sum over `axes`. (classgen/specs/reduce.py) */
+/* The sum over `axes`, which stay as dimensions of 1. (classgen/specs/reduce.py) */
 void libjit_reduce_add_f32(float *result, const float *input, const ints_t *result_shape, const ints_t *input_shape, const ints_t *axes);
 void libjit_reduce_add_f64(double *result, const double *input, const ints_t *result_shape, const ints_t *input_shape, const ints_t *axes);
 void libjit_reduce_add_i8(int8_t *result, const int8_t *input, const ints_t *result_shape, const ints_t *input_shape, const ints_t *axes);
@@ -62,7 +62,7 @@ void libjit_reduce_add_u8(uint8_t *result, const uint8_t *input, const ints_t *r
 void libjit_reduce_add_u32(uint32_t *result, const uint32_t *input, const ints_t *result_shape, const ints_t *input_shape, const ints_t *axes);
 void libjit_reduce_add_u64(uint64_t *result, const uint64_t *input, const ints_t *result_shape, const ints_t *input_shape, const ints_t *axes);
 
-/* The product over `axes`. (classgen/specs/reduce.py) */
+/* The product over `axes`, which stay as dimensions of 1. (classgen/specs/reduce.py) */
 void libjit_reduce_mul_f32(float *result, const float *input, const ints_t *result_shape, const ints_t *input_shape, const ints_t *axes);
 void libjit_reduce_mul_f64(double *result, const double *input, const ints_t *result_shape, const ints_t *input_shape, const ints_t *axes);
 void libjit_reduce_mul_i8(int8_t *result, const int8_t *input, const ints_t *result_shape, const ints_t *input_shape, const ints_t *axes);
@@ -72,7 +72,7 @@ void libjit_reduce_mul_u8(uint8_t *result, const uint8_t *input, const ints_t *r
 void libjit_reduce_mul_u32(uint32_t *result, const uint32_t *input, const ints_t *result_shape, const ints_t *input_shape, const ints_t *axes);
 void libjit_reduce_mul_u64(uint64_t *result, const uint64_t *input, const ints_t *result_shape, const ints_t *input_shape, const ints_t *axes);
 
-/* The maximum over `axes`; NaN if one is NaN. (classgen/specs/reduce.py) */
+/* The maximum over `axes`, which stay as dimensions of 1; NaN if one is NaN. (classgen/specs/reduce.py) */
 void libjit_reduce_max_f32(float *result, const float *input, const ints_t *result_shape, const ints_t *input_shape, const ints_t *axes);
 void libjit_reduce_max_f64(double *result, const double *input, const ints_t *result_shape, const ints_t *input_shape, const ints_t *axes);
 void libjit_reduce_max_i8(int8_t *result, const int8_t *input, const ints_t *result_shape, const ints_t *input_shape, const ints_t *axes);
@@ -82,7 +82,7 @@ void libjit_reduce_max_u8(uint8_t *result, const uint8_t *input, const ints_t *r
 void libjit_reduce_max_u32(uint32_t *result, const uint32_t *input, const ints_t *result_shape, const ints_t *input_shape, const ints_t *axes);
 void libjit_reduce_max_u64(uint64_t *result, const uint64_t *input, const ints_t *result_shape, const ints_t *input_shape, const ints_t *axes);
 
-/* The minimum over `axes`; NaN if one is NaN. (classgen/specs/reduce.py) */
+/* The minimum over `axes`, which stay as dimensions of 1; NaN if one is NaN. (classgen/specs/reduce.py) */
 void libjit_reduce_min_f32(float *result, const float *input, const ints_t *result_shape, const ints_t *input_shape, const ints_t *axes);
 void libjit_reduce_min_f64(double *result, const double *input, const ints_t *result_shape, const ints_t *input_shape, const ints_t *axes);
 void libjit_reduce_min_i8(int8_t *result, const int8_t *input, const ints_t *result_shape, const ints_t *input_shape, const ints_t *axes);
