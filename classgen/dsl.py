@@ -12,11 +12,13 @@ A spec file is `specs/<stem>.py`; every module-level call registers one operator
 
 from __future__ import annotations
 
+import functools
 import inspect
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import ParamSpec
 
 FLOATS = ("f32", "f64")
 SIGNED = ("i8", "i16", "i32", "i64")
@@ -25,12 +27,20 @@ INTS = SIGNED + UNSIGNED
 NUMBERS = FLOATS + INTS
 ALL = (*NUMBERS, "b")
 BOOL = ("b",)
+_FAMILIES = ("float", "int", "unsigned", "bool")
 WIDTHS = ("x8", "x16", "x32", "x64")
 INDICES = ("i32", "i64")
 
 DISCRETE = "its result is no floating-point number"
 """Why an operator has no derivative whose result is bool, an integer or an index."""
 QUANTIZED = ("refused", "same", "rule")
+TRAITS = (
+    "elementwise", "commutative", "bool_result", "inplace", "side_effect", "typed", "shape_only", "axes",
+    "dimensionwise", "memory", "epilogue",
+)  # fmt: skip
+"""Those of `Trait` in glowpy/core/schema.py, which is not imported here; a test compares them."""
+
+Declared = ParamSpec("Declared")
 
 
 class SpecError(ValueError):
@@ -180,24 +190,14 @@ def library(backend: str, name: str, folder: str, *, core: bool = False) -> None
     LIBRARIES[backend] = Library(backend, name, folder, core)
 
 
+def kind_class(kind: str) -> str:
+    """`bool`, `float`, `int` or `unsigned`, as the C expressions of an element-wise operator call it."""
+    return "bool" if kind == "b" else {"f": "float", "i": "int", "u": "unsigned"}[kind[0]]
+
+
 def _register(operator: Operator) -> None:
     if not operator.doc:
         raise SpecError(f"{operator.name}: a doc string is required")
-    if operator.quant not in QUANTIZED:
-        raise SpecError(
-            f"{operator.name}: expected quant of {', '.join(QUANTIZED)}, got {operator.quant}"
-        )
-    unknown = set(operator.plain) - {name for name, _ in operator.operands}
-    if unknown:
-        raise SpecError(
-            f"{operator.name}: plain names {', '.join(sorted(unknown))}, which are no operands"
-        )
-    if operator.derivative and len(operator.derivative) != len(operator.inputs):
-        raise SpecError(
-            f"{operator.name}: expected {len(operator.inputs)} derivatives, got {len(operator.derivative)}"
-        )
-    if operator.derivative and operator.no_derivative:
-        raise SpecError(f"{operator.name}: expected a derivative or no_derivative, got both")
     if operator.onnx and ("elementwise" not in operator.traits or operator.attrs):
         raise SpecError(
             f"{operator.name}: onnx names element-wise operators without attributes; "
@@ -210,7 +210,83 @@ def _register(operator: Operator) -> None:
         both = (other.node and operator.node) or (other.inst and operator.inst)
         if other.name == operator.name and both:
             raise SpecError(f"{operator.name} is declared twice: {other.source}, {operator.source}")
+    _check_words(operator)
+    _check_kinds(operator)
+    _check_derivative(operator)
     REGISTRY.append(operator)
+
+
+def _expect(operator: str, what: str, known: Iterable[str], got: Iterable[str]) -> None:
+    """Raises SpecError for the first of `got` that is not known."""
+    for word in got:
+        if word not in known:
+            raise SpecError(f"{operator}: expected {what} of {', '.join(known)}, got {word}")
+
+
+def _check_words(operator: Operator) -> None:
+    """Raises SpecError for a trait, an operand or a meaning of quantized operands that does not exist."""
+    operands = [name for name, _ in operator.operands]
+    _expect(operator.name, "quant", QUANTIZED, [operator.quant])
+    _expect(operator.name, "traits", TRAITS, operator.traits)
+    _expect(operator.name, "operands in kernel", operands, operator.kernel or ())
+    unknown = set(operator.plain) - set(operands)
+    if unknown:
+        raise SpecError(
+            f"{operator.name}: plain names {', '.join(sorted(unknown))}, which are no operands"
+        )
+
+
+def _check_kinds(operator: Operator) -> None:
+    """Raises SpecError for an unknown kind, a kind without C, or an `Op` of a backend without a kernel."""
+    kernels = [kind for kinds in (operator.kernel or {}).values() for kind in kinds]
+    for kind in (*kernels, *operator.kinds):
+        if kind not in (ALL if operator.scalar else (*ALL, *WIDTHS)):
+            raise SpecError(f"{operator.name}: expected an element kind, got '{kind}'")
+    _expect(operator.name, "C expressions", ("any", *_FAMILIES), operator.scalar)
+    for family in map(kind_class, operator.kinds):
+        if not {"any", family} & operator.scalar.keys():
+            raise SpecError(
+                f"{operator.name}: no C expression for {family}, expected one of 'any', '{family}'"
+            )
+    if operator.backend and operator.node and operator.inst and not operator.kernel:
+        raise SpecError(f"{operator.name}: expected kernel=(the kinds of an operand), got none")
+
+
+def _check_derivative(operator: Operator) -> None:
+    """Raises SpecError unless there are as many expressions as inputs, or a reason where no rule can be in `ops/`."""
+    if operator.derivative and len(operator.derivative) != len(operator.inputs):
+        raise SpecError(
+            f"{operator.name}: expected {len(operator.inputs)} derivatives, got {len(operator.derivative)}"
+        )
+    if operator.derivative and operator.no_derivative:
+        raise SpecError(f"{operator.name}: expected a derivative or no_derivative, got both")
+    if operator.scalar and not operator.derivative and not operator.no_derivative:
+        raise SpecError(
+            f"{operator.name}: expected derivative=(one expression for each input) or no_derivative=the reason, "
+            "got neither"
+        )
+    passes = operator.node and operator.inputs and operator.results
+    if operator.backend and passes and not operator.no_derivative:
+        raise SpecError(
+            f"{operator.name}: expected no_derivative=the reason, as of every node of a backend, got none"
+        )
+
+
+def _declaration(form: Callable[Declared, None]) -> Callable[Declared, None]:
+    """`form`, but an argument too many or too few is a SpecError that names the operator."""
+    signature = inspect.signature(form)
+
+    @functools.wraps(form)
+    def declare(*args: Declared.args, **kwargs: Declared.kwargs) -> None:
+        name = str(args[0] if args else kwargs.get("name", form.__name__))
+        _expect(name, "arguments", signature.parameters, kwargs)
+        try:
+            signature.bind(*args, **kwargs)
+        except TypeError as error:
+            raise SpecError(f"{name}: {form.__name__}: {error}") from None
+        form(*args, **kwargs)
+
+    return declare
 
 
 def _source() -> str:
@@ -222,6 +298,7 @@ def _source() -> str:
     return "/".join(path.parts[-3 if path.parent.name == "specs" else -2 :])
 
 
+@_declaration
 def Op(  # noqa: N802 - the specs read as declarations
     name: str,
     doc: str,
@@ -249,6 +326,7 @@ def Op(  # noqa: N802 - the specs read as declarations
     )  # fmt: skip
 
 
+@_declaration
 def NodeOnly(  # noqa: N802
     name: str,
     doc: str,
@@ -290,6 +368,7 @@ def NodeOnly(  # noqa: N802
     )
 
 
+@_declaration
 def InstOnly(  # noqa: N802
     name: str,
     doc: str,
@@ -315,6 +394,7 @@ def InstOnly(  # noqa: N802
 _ARGUMENTS = {1: ("input",), 2: ("lhs", "rhs"), 3: ("condition", "lhs", "rhs")}
 
 
+@_declaration
 def Elementwise(  # noqa: N802
     name: str,
     arity: int,
@@ -338,12 +418,10 @@ def Elementwise(  # noqa: N802
     expression in `np` and `numeric`) the inputs are called as in `_ARGUMENTS`. `{s}` in `c` is the
     kind's suffix. `derivative` has one expression for each input, in mnemonics, the inputs, `y`
     (the result), `g` (its gradient) and numbers; "0" says that nothing flows. `no_derivative` says why there
-    is none. Raises ValueError if neither is given.
+    is none. Raises SpecError if neither is given, or if a kind has no C expression.
     """
-    if not derivative and not no_derivative:
-        raise SpecError(
-            f"{name}: expected derivative=(one expression for each input) or no_derivative=the reason, got neither"
-        )
+    if arity not in _ARGUMENTS:
+        raise SpecError(f"{name}: expected 1, 2 or 3 inputs, got {arity}")
     _register(
         Operator(
             name, doc, _ARGUMENTS[arity], ("result",), (), ("elementwise", "inplace", *traits), True, True, _source(),

@@ -19,7 +19,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 import classgen.specs
 from classgen import dsl
-from classgen.dsl import Attr, Library, Operator, SpecError
+from classgen.dsl import Attr, Library, Operator, SpecError, kind_class
 
 __all__ = ["ROOT", "render_all", "render_package"]
 
@@ -319,17 +319,13 @@ def _prototypes(op: Operator, library: str) -> Iterator[str]:
         yield f"void {_stem(op, library)}_{'_'.join(kinds)}({arguments});"
 
 
-def _kind_class(kind: str) -> str:
-    return "bool" if kind == "b" else {"f": "float", "i": "int", "u": "unsigned"}[kind[0]]
-
-
 def _scalar_kernels(op: Operator) -> Iterator[str]:
     """`KERNEL f32_t libjit_add_f32(f32_t lhs, f32_t rhs) { return lhs + rhs; }` for every kind."""
     if op.typed:
         yield from _conversions(op.kinds)
         return
     for kind in op.kinds:
-        body = op.scalar.get("any") or op.scalar[_kind_class(kind)]
+        body = op.scalar.get("any") or op.scalar[kind_class(kind)]
         result = "b_t" if "bool_result" in op.traits else f"{kind}_t"
         arguments = ", ".join(
             f"{'b_t' if name == 'condition' else f'{kind}_t'} {name}" for name in op.inputs
@@ -374,12 +370,34 @@ def _graph_expression(expression: str, op: Operator) -> str:
                 )
             case ast.Call(func=ast.Name(id="convert"), args=[arg]):
                 return f"f.create_convert(n.name, n.input.type, {translate(arg)})"
-            case ast.Call(func=ast.Name(id=name), args=args):
+            case ast.Call(func=ast.Name(id=name), args=args, keywords=[]):
+                _check_call(op, name, len(args))
                 return f"f.create_{name}(n.name, {', '.join(translate(arg) for arg in args)})"
             case _:
                 raise SpecError(f"{op.name}: cannot read the derivative '{expression}'")
 
-    return translate(ast.parse(expression, mode="eval").body)
+    try:
+        tree = ast.parse(expression, mode="eval")
+    except SyntaxError:
+        raise SpecError(f"{op.name}: cannot read the derivative '{expression}'") from None
+    return translate(tree.body)
+
+
+def _check_call(op: Operator, name: str, arity: int) -> None:
+    """Raises SpecError unless a derivative calls an element-wise node by its mnemonic, with all its inputs."""
+    callables = {
+        other.mnemonic: len(other.inputs)
+        for other in dsl.REGISTRY
+        if other.node and other.elementwise and not (other.backend or other.attrs or other.typed)
+    }
+    if name not in callables:
+        raise SpecError(
+            f"{op.name}: expected the mnemonic of an element-wise operator in a derivative, got {name}"
+        )
+    if arity != callables[name]:
+        raise SpecError(
+            f"{op.name}: expected {callables[name]} arguments of {name} in a derivative, got {arity}"
+        )
 
 
 def _derivative(op: Operator) -> str:

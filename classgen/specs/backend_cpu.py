@@ -5,6 +5,7 @@ from classgen.dsl import Op, integer, ints, library
 library("cpu", "libjit", "libjit", core=True)
 
 _CONV = [ints("kernels"), ints("strides"), ints("pads"), ints("dilation")]
+_LATE = "gradients are taken before the CPU backend brings it in"
 
 Op(
     "CpuConv",
@@ -15,6 +16,7 @@ Op(
     scratches=["padded"],
     kernel={"input": ("f32",)},
     backend="cpu",
+    no_derivative=_LATE,
 )
 Op(
     "CpuDepthwiseConv",
@@ -25,6 +27,7 @@ Op(
     scratches=["padded"],
     kernel={"input": ("f32",)},
     backend="cpu",
+    no_derivative=_LATE,
 )
 Op(
     "CpuMatmul",
@@ -34,4 +37,5 @@ Op(
     traits=["typed", "epilogue"],
     kernel={"lhs": ("f32",)},
     backend="cpu",
+    no_derivative=_LATE,
 )

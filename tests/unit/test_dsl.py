@@ -8,8 +8,19 @@ from pathlib import Path
 import pytest
 
 from classgen import dsl
-from classgen.dsl import DISCRETE, FLOATS, Elementwise, InstOnly, NodeOnly, Op, SpecError, real
-from classgen.generate import _load_package
+from classgen.dsl import (
+    DISCRETE,
+    FLOATS,
+    NUMBERS,
+    Elementwise,
+    InstOnly,
+    NodeOnly,
+    Op,
+    SpecError,
+    real,
+)
+from classgen.generate import _graph_expression, _load_package
+from glowpy.core.schema import Quantized, Trait
 
 
 @pytest.fixture(autouse=True)
@@ -45,6 +56,57 @@ FORGOTTEN: dict[str, tuple[Callable[[], None], str]] = {
         ),
         "Elu: onnx names element-wise operators without attributes; others need a function",
     ),
+    "kernel of a backend": (
+        lambda: Op("MyNeg", "-input", inputs=["input"], backend="mine", no_derivative=DISCRETE),
+        "MyNeg: expected kernel=.*, got none",
+    ),
+    "reason of a backend": (
+        lambda: Op("MyNeg", "-input", inputs=["input"], backend="mine", kernel={"input": FLOATS}),
+        "MyNeg: expected no_derivative=the reason, .*, got none",
+    ),
+    "C for integers": (
+        lambda: Elementwise("Hypot", 2, "a length", {"float": "lhs"}, "lhs", NUMBERS, no_derivative=DISCRETE),
+        "Hypot: no C expression for int, expected one of 'any', 'int'",
+    ),
+    "inputs": (
+        lambda: Op("Foo", "foo"),  # type: ignore[call-arg]
+        "Foo: Op: missing a required .*'inputs'",
+    ),
+}  # fmt: skip
+
+MISSPELLED: dict[str, tuple[Callable[[], None], str]] = {
+    "trait": (
+        lambda: _softsign(derivative=("g",), traits=("comutative",)),
+        "Softsign: expected traits of elementwise, .*, got comutative$",
+    ),
+    "operand": (
+        lambda: Op("Foo", "foo", inputs=["input"], kernel={"inptu": FLOATS}),
+        "Foo: expected operands in kernel of result, input, got inptu",
+    ),
+    "kind": (
+        lambda: Op("Foo", "foo", inputs=["input"], kernel={"input": ("f23",)}),
+        "Foo: expected an element kind, got 'f23'",
+    ),
+    "kind of a scalar kernel": (
+        lambda: Elementwise("Foo", 1, "foo", "input", "input", ("f32", "x32"), derivative=("g",)),
+        "Foo: expected an element kind, got 'x32'",
+    ),
+    "family": (
+        lambda: Elementwise("Foo", 1, "foo", {"flaot": "input"}, "input", FLOATS, derivative=("g",)),
+        "Foo: expected C expressions of any, float, int, unsigned, bool, got flaot",
+    ),
+    "arity": (
+        lambda: Elementwise("Foo", 4, "foo", "input", "input", FLOATS, derivative=("g",)),
+        "Foo: expected 1, 2 or 3 inputs, got 4",
+    ),
+    "quant": (
+        lambda: NodeOnly("Foo", "foo", inputs=["input"], quant="samee"),
+        "Foo: expected quant of refused, same, rule, got samee",
+    ),
+    "keyword": (
+        lambda: Op("Foo", "foo", inputs=["input"], kernal={"input": FLOATS}),  # type: ignore[call-arg]
+        "Foo: expected arguments of name, doc, inputs, .*, got kernal",
+    ),
 }  # fmt: skip
 
 
@@ -53,6 +115,36 @@ def test_what_is_forgotten_is_named(forgotten: str) -> None:
     declare, message = FORGOTTEN[forgotten]
     with pytest.raises(SpecError, match=message):
         declare()
+
+
+@pytest.mark.parametrize("misspelled", MISSPELLED)
+def test_what_is_misspelled_is_named(misspelled: str, registry: list[dsl.Operator]) -> None:
+    declare, message = MISSPELLED[misspelled]
+    with pytest.raises(SpecError, match=message):
+        declare()
+    assert not registry
+
+
+@pytest.mark.parametrize(
+    ("expression", "message"),
+    [
+        ("quot(g, input)", "expected the mnemonic of an element-wise operator in a derivative, got quot"),
+        ("softsign(g, input)", "expected 1 arguments of softsign in a derivative, got 2"),
+        ("softsign(x)", "cannot read the derivative 'softsign\\(x\\)'"),
+        ("softsign(g", "cannot read the derivative 'softsign\\(g'"),
+    ],
+)  # fmt: skip
+def test_wrong_derivative_is_named(
+    expression: str, message: str, registry: list[dsl.Operator]
+) -> None:
+    _softsign(derivative=(expression,))
+    with pytest.raises(SpecError, match=f"Softsign: {message}"):
+        _graph_expression(expression, registry[0])
+
+
+def test_classgen_knows_the_words_of_schemas() -> None:
+    assert tuple(trait.value for trait in Trait) == dsl.TRAITS
+    assert tuple(quant.value for quant in Quantized) == dsl.QUANTIZED
 
 
 def test_an_operator_is_declared_once(registry: list[dsl.Operator]) -> None:
@@ -75,7 +167,7 @@ def test_a_backend_may_have_the_instruction_of_a_node_that_others_lower() -> Non
         (None, "expected the declarations of the package in .*specs.py"),
         ("", "expected operators of one backend of the package's own, got no operators"),
         ('Op("A", "a", inputs=["x"])', 'got ""'),
-        ('Op("A", "a", inputs=["x"], backend="b")\nOp("C", "c", inputs=["x"], backend="d")', 'got "b", "d"'),
+        ('InstOnly("A", "a", inputs=["x"], backend="b")\nInstOnly("C", "c", backend="d")', 'got "b", "d"'),
         ('Op("Relu", "a", inputs=["x"], backend="b")', "Relu is declared twice"),
     ],
 )  # fmt: skip
@@ -83,7 +175,7 @@ def test_wrong_specs_of_a_package_are_named(
     text: str | None, message: str, tmp_path: Path, registry: list[dsl.Operator]
 ) -> None:
     if text is not None:
-        (tmp_path / "specs.py").write_text(f"from classgen.dsl import Op\n{text}\n")
+        (tmp_path / "specs.py").write_text(f"from classgen.dsl import InstOnly, Op\n{text}\n")
     NodeOnly("Relu", "max(input, 0)", inputs=["input"])
     with pytest.raises(SpecError, match=message):
         _load_package(tmp_path)

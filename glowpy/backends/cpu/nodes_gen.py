@@ -50,6 +50,7 @@ class CpuConvNode(Node):
         ),
         ("result",),
         frozenset({Trait.TYPED, Trait.EPILOGUE}),
+        no_derivative="gradients are taken before the CPU backend brings it in",
     )
 
     input = InputField(0)
@@ -85,6 +86,7 @@ class CpuDepthwiseConvNode(Node):
         ),
         ("result",),
         frozenset({Trait.TYPED, Trait.EPILOGUE}),
+        no_derivative="gradients are taken before the CPU backend brings it in",
     )
 
     input = InputField(0)
@@ -111,6 +113,7 @@ class CpuMatmulNode(Node):
         (AttrSpec("tile_rows", "int"), AttrSpec("tile_vectors", "int")),
         ("result",),
         frozenset({Trait.TYPED, Trait.EPILOGUE}),
+        no_derivative="gradients are taken before the CPU backend brings it in",
     )
 
     lhs = InputField(0)
