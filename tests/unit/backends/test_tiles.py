@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import difflib
 import itertools
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -17,6 +20,11 @@ RESNET_LAYERS = [
     (14, 256, 1024, 1, 1, 0),
     (14, 512, 512, 3, 2, 1),
     (7, 512, 512, 3, 1, 1),
+]
+# (rows of the left operand, columns of the right one, length of the sums)
+PRODUCTS = [
+    *((1, 1000, 2048), (1, 4096, 9216), (49, 512, 2048), (128, 768, 768), (128, 3072, 768)),
+    *((64, 2304, 768), (64, 64, 64), (17, 33, 65), (5, 7, 3), (1000, 16, 4096)),
 ]
 TARGETS = [(32, 16), (32, 4), (16, 8), (16, 4), (8, 4)]
 
@@ -153,3 +161,28 @@ def test_bounds_of_the_kernel_hold() -> None:
         tile = choose_matmul_tile(m, n, 64, vector_registers=128, lanes=4)
         assert tile.rows <= 32
         assert tile.vectors <= 8
+
+
+def choices() -> Iterator[str]:
+    """What is chosen for layers of networks, on every target."""
+    for registers, lanes in TARGETS:
+        yield f"{registers} registers of {lanes} floats"
+        for layer in RESNET_LAYERS:
+            tile = conv_tile(layer, registers, lanes)
+            yield f"  conv {layer}: {tile.rows} x {tile.cols} pixels, {tile.vectors} vectors"
+        for m, n, k in PRODUCTS:
+            product = choose_matmul_tile(m, n, k, vector_registers=registers, lanes=lanes)
+            yield f"  product {m, n, k}: {product.rows} rows, {product.vectors} vectors"
+
+
+def test_choices_are_those_that_were_measured(request: pytest.FixtureRequest) -> None:
+    """A change of the model shows here; measure it (tools/bench.py), then accept it with --bless."""
+    golden = Path(__file__).with_name("tiles.txt")
+    if request.config.getoption("--bless", default=False):
+        golden.write_text("".join(f"{line}\n" for line in choices()), encoding="utf-8")
+        return
+    before = golden.read_text(encoding="utf-8").splitlines()
+    difference = list(
+        difflib.unified_diff(before, list(choices()), "tiles.txt", "now", lineterm="")
+    )
+    assert not difference, "\n".join(difference)
