@@ -190,6 +190,7 @@ def _environment() -> Environment:
         node_schema=_node_schema,
         inst_schema=_inst_schema,
         py_type=lambda attr: _PY_TYPES[attr.kind],
+        parameters=_parameters,
         to_attr=_to_attr,
         kernel_spec=_kernel_spec,
         prototypes=lambda op, library: list(_prototypes(op, library)),
@@ -199,6 +200,18 @@ def _environment() -> Environment:
         kernel_names=_kernel_names,
     )
     return env
+
+
+def _parameters(attrs: Sequence[Attr]) -> list[str]:
+    """The parameters of a node's `create_x` for its attributes.
+
+    Flags after which there are only flags are False by default.
+    """
+    required = max((i for i, attr in enumerate(attrs, 1) if attr.kind != "flag"), default=0)
+    return [
+        f"{attr.name}: {_PY_TYPES[attr.kind]}{' = False' if index >= required else ''}"
+        for index, attr in enumerate(attrs)
+    ]
 
 
 def _to_attr(attr: Attr) -> str:
