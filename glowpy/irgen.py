@@ -123,7 +123,8 @@ def _unknown(node: Node, backend: str) -> Diagnostic:
         note = f"compile it for the {node.BACKEND} backend"
     else:
         message = f"no instruction computes {mnemonic}"
-        note = f"lower it first: a rule @lower or @irgen for {type(node).__name__} says what it becomes"
+        rule = f"a rule @lower or @irgen for {type(node).__name__}"
+        note = f"lower it first, as `glowpy opt -p lower,irgen` does: {rule} says what it becomes"
     return Diagnostic(f"%{node.name}: {message}", node.loc, note=note)
 
 

@@ -133,8 +133,8 @@ class OptDriver:
         elif isinstance(subject, IRFunction) and name in self._ir:
             Pipeline(name, (self._ir[name],)).run(subject, ctx)
         else:
-            level = "modules" if name in self._graph else "IR functions"
-            raise UserError(f"{name}: expected text of another level", note=f"it works on {level}")
+            note = "modules" if name in self._graph else "IR functions; irgen makes one of a module"
+            raise UserError(f"{name}: expected text of another level", note=f"it works on {note}")
         return subject
 
 

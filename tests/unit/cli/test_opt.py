@@ -71,12 +71,24 @@ def test_list_names_every_pass(backend: str) -> None:
         (["-p", "pack-products"], "add --backend cpu"),
         (["-p", "dce", "--print-after", "cse"], "got 'cse'"),
         (["-p", "irgen", "--print-after", "irgen"], "got 'irgen'"),
+        (["-p", "elide-copy"], "it works on IR functions; irgen makes one of a module"),
+        (
+            ["-p", "lower,irgen,dce"],
+            "dce: expected text of another level\nnote: it works on modules",
+        ),
     ],
 )
 def test_errors(argv: list[str], message: str) -> None:
     status, out, err = opt(*argv)
     assert (status, out) == (1, "")
     assert message in err
+
+
+def test_what_is_not_lowered_is_refused_by_irgen() -> None:
+    status, _, err = opt("-p", "irgen", text=TEXT.replace("relu(%x)", "elu(%x) {alpha = 1.0}"))
+    assert status == 1
+    assert "no instruction computes elu" in err
+    assert "note: lower it first, as `glowpy opt -p lower,irgen` does" in err
 
 
 def test_no_file() -> None:
