@@ -32,7 +32,7 @@ from glowpy.memory import check, plan
 from glowpy.opt.pipelines import GRAPH_DEFAULT, IR_DEFAULT
 from glowpy.passes import PassContext, Pipeline
 from glowpy.schedule import schedule
-from glowpy.support.errors import Diagnostic, UnsupportedError
+from glowpy.support.errors import Diagnostic, UnsupportedError, UserError
 
 __all__ = [
     "Compilation",
@@ -116,9 +116,17 @@ class Compilation:
         names = {placeholder.name for placeholder in self.function.parameters}
         return [p for p in self.lowered.module.placeholders if p.name in names]
 
-    def text(self, stage: Stage) -> str:
-        """What `stage` looks like. Raises UserError for machine code of a backend that makes none."""
-        match stage:
+    def text(self, stage: str) -> str:
+        """What a `Stage` looks like.
+
+        Raises UserError for an unknown stage, and for machine code of a backend that makes none.
+        """
+        try:
+            chosen = Stage(stage)
+        except ValueError:
+            stages = ", ".join(Stage)
+            raise UserError(f"expected one of the stages {stages}, got {stage!r}") from None
+        match chosen:
             case Stage.GRAPH:
                 return print_module(self.function.module)
             case Stage.LOWERED:
@@ -128,7 +136,7 @@ class Compilation:
             case Stage.MEMORY:
                 return _plan_text(self.program.plan)
             case Stage.LLVM | Stage.ASM:
-                return self.backend.emit(self.program, stage.value)
+                return self.backend.emit(self.program, chosen.value)
 
 
 def graph_recipe(backend: Backend) -> Pipeline[Function]:

@@ -8,7 +8,7 @@ import pytest
 
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.type import Type
-from glowpy.engine import evaluate
+from glowpy.engine import compilation, evaluate
 from glowpy.graph.function import Function, Module
 from glowpy.graph.node import Node
 from glowpy.graph.nodes_gen import ExpNode, NegNode
@@ -19,7 +19,7 @@ from glowpy.irgen import generate
 from glowpy.opt.graph.fold_clip import FoldClipPass
 from glowpy.passes import GraphPass, IRPass, PassContext, Pipeline, RewritePass, Rewrites
 from glowpy.schedule import schedule
-from glowpy.support.errors import VerifyError
+from glowpy.support.errors import UserError, VerifyError
 
 F32 = Type(ElemKind.F32, (4,))
 
@@ -149,3 +149,20 @@ def test_rewrite_passes_that_run_as_one_report_by_name(f: Function) -> None:
     assert (ctx.applied["all-exp"], ctx.applied["fold-clip"]) == (3, 0)
     assert list(ctx.times) == ["all-exp", "fold-clip"]
     assert not Pipeline("p", (rewrites,), fixpoint=True).run(f, ctx)
+
+
+@pytest.mark.parametrize(
+    ("stage", "message"),
+    [
+        ("lower", "expected one of the stages graph, lowered, ir, memory, llvm, asm, got 'lower'"),
+        ("asm", "the interpreter backend makes no machine code in the form 'asm'"),
+    ],
+)
+def test_a_stage_that_a_compilation_does_not_have_is_refused(
+    f: Function, stage: str, message: str
+) -> None:
+    stages = compilation(f, "interpreter")
+    assert "exp(" in stages.text("lowered")
+    with pytest.raises(UserError) as caught:
+        stages.text(stage)
+    assert caught.value.diagnostics[0].message == message
