@@ -77,7 +77,14 @@ class Tensor:
 
     @classmethod
     def of(cls, array: Array) -> Tensor:
-        """A tensor of the array's own kind and shape. Raises UserError for a dtype that is no element kind."""
+        """A tensor of the array's own kind and shape.
+
+        Raises UserError for what is no array, and for a dtype that is no element kind.
+        """
+        if not isinstance(array, np.ndarray | np.generic):
+            raise UserError(
+                f"expected a numpy array, got {type(array).__name__}", note="numpy.array makes one"
+            )
         try:
             kind = ElemKind.of(array.dtype)
         except KeyError:

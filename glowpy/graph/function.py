@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from itertools import islice
+from itertools import chain, islice, repeat
 from typing import TypeVar
 
-from glowpy.core.schema import Trait
+from glowpy.core.schema import NodeSchema, Trait
 from glowpy.core.tensor import Array, Tensor
 from glowpy.core.type import Type
 from glowpy.graph.builder_gen import Builder
@@ -23,6 +23,7 @@ from glowpy.graph.node import (
     value_of,
 )
 from glowpy.graph.nodes_gen import SaveNode
+from glowpy.graph.printer import print_function, print_module
 from glowpy.support.errors import InternalError, UserError
 from glowpy.support.loc import UNKNOWN, Loc, caller
 from glowpy.support.names import UniqueNames
@@ -96,20 +97,33 @@ class Module:
         return self._functions[name]
 
     def create_placeholder(self, name: str, type: Type, *, loc: Loc = UNKNOWN) -> Placeholder:
-        """Adds a tensor that is bound at run time under `name`; dumps call it by that name made legal and unique."""
+        """Adds a tensor that is bound at run time under `name`; dumps call it by that name made legal and unique.
+
+        Raises UserError for a name that is no string and a type that is no `Type`.
+        """
+        if not isinstance(name, str):
+            raise _no_name(name, loc)
+        if not isinstance(type, Type):
+            raise _no_type(type, loc)
         created = Placeholder(self.names.take(name), type, loc, original=name)
         self._placeholders[created.name] = created
         return created
 
     def create_constant(self, name: str, tensor: Tensor | Array, *, loc: Loc = UNKNOWN) -> Constant:
-        """Adds a tensor that is known now; an array must not be changed afterwards."""
-        return self.add_constant(
-            Constant(
-                self.names.take(name),
-                tensor if isinstance(tensor, Tensor) else Tensor.of(tensor),
-                loc,
-            )
-        )
+        """Adds a tensor that is known now; an array must not be changed afterwards.
+
+        Raises UserError for a name that is no string, and for what is neither a tensor nor an array of numbers or
+        booleans.
+        """
+        if not isinstance(name, str):
+            raise _no_name(name, loc)
+        if not isinstance(tensor, Tensor):
+            try:
+                tensor = Tensor.of(tensor)
+            except UserError as error:
+                first = error.diagnostics[0]
+                raise UserError(first.message, loc=loc or caller(), note=first.note) from None
+        return self.add_constant(Constant(self.names.take(name), tensor, loc))
 
     def add_constant(self, constant: Constant) -> Constant:
         """Adds a constant whose name was taken from `names`."""
@@ -144,6 +158,9 @@ class Module:
         self._constants.pop(storage.name, None)
         self._placeholders.pop(storage.name, None)
         self.names.release(storage.name)
+
+    def __str__(self) -> str:
+        return print_module(self)
 
 
 class Function(Builder):
@@ -227,8 +244,12 @@ class Function(Builder):
         loc: Loc | None = None,
     ) -> N:
         """Adds a node of any class; the result type is inferred unless given. What every `create_x` calls."""
-        values = [value_of(operand) for operand in inputs]
         place = loc or self._loc or caller()
+        values = _values(cls.SCHEMA, inputs, place)
+        if not isinstance(name, str):
+            raise _no_name(name, place)
+        if not isinstance(result_type, Type | None):
+            raise _no_type(result_type, place)
         try:
             types = infer_types(cls, [value.type for value in values], attrs, result_type)
         except UserError as error:
@@ -365,6 +386,55 @@ class Function(Builder):
             self.erase(node)
             erased.append(node)
         return erased
+
+    def __str__(self) -> str:
+        return print_function(self)
+
+
+def _no_name(value: object, loc: Loc) -> UserError:
+    """What to raise for a name that is no string, as in code that no type checker has seen."""
+    got = type(value).__name__
+    return UserError(f"expected a string as the name, got {got}", loc=loc or caller())
+
+
+def _no_type(value: object, loc: Loc) -> UserError:
+    """What to raise for a type that is no `Type`."""
+    got = repr(value) if isinstance(value, str) else type(value).__name__
+    note = "parse_type reads one"
+    return UserError(f"expected a Type, got {got}", loc=loc or caller(), note=note)
+
+
+def _values(schema: NodeSchema, inputs: Sequence[Operand], loc: Loc) -> list[NodeValue]:
+    """What the operands of a new node stand for. Raises UserError that names the first that stands for nothing."""
+    if not isinstance(inputs, Iterable):
+        raise UserError(
+            f"{schema.mnemonic}: expected a list as {schema.inputs[0]}, got {type(inputs).__name__}",
+            loc=loc,
+        )
+    roles = (
+        repeat(schema.inputs[0]) if schema.variadic else chain(schema.inputs, repeat("an operand"))
+    )
+    values: list[NodeValue] = []
+    for operand, role in zip(inputs, roles, strict=False):
+        try:
+            values.append(value_of(operand, role))
+        except UserError as error:
+            first = error.diagnostics[0]
+            message = f"{schema.mnemonic}: {first.message}"
+            note = _order(schema) if _is_misplaced(operand) else first.note
+            raise UserError(message, loc=loc, note=note) from None
+    return values
+
+
+def _is_misplaced(operand: object) -> bool:
+    """Whether it looks like a name or a result type, which stand before the operands."""
+    return isinstance(operand, str | Type)
+
+
+def _order(schema: NodeSchema) -> str:
+    """What the arguments of a node's `create_x` begin with."""
+    typed = ["result_type"] if Trait.TYPED in schema.traits else []
+    return f"the arguments are {', '.join(['name', *typed, *schema.inputs])}, in this order"
 
 
 def _walk(root: Node, done: set[Node], order: list[Node]) -> None:

@@ -330,8 +330,8 @@ Operand = NodeValue | Node | Storage
 """What `create_x` takes as an input: a value, a node (its first result) or a storage."""
 
 
-def value_of(operand: Operand) -> NodeValue:
-    """The value an operand stands for."""
+def value_of(operand: Operand, role: str = "an operand") -> NodeValue:
+    """The value an operand stands for. Raises UserError, which says what it is passed as, for anything else."""
     match operand:
         case NodeValue():
             return operand
@@ -339,3 +339,8 @@ def value_of(operand: Operand) -> NodeValue:
             return operand.value
         case Node():
             return operand.result
+        case _:  # from code that no type checker has seen
+            raise UserError(
+                f"expected a node, value, constant or placeholder as {role}, got {type(operand).__name__}",
+                note="create_constant makes one of an array",
+            )

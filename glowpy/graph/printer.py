@@ -6,10 +6,14 @@ value, others by the SHA-256 of their elements.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from glowpy.core.elemkind import ElemKind
-from glowpy.graph.function import Function, Module
 from glowpy.graph.node import Constant, Node
 from glowpy.support.text import print_attrs, print_float
+
+if TYPE_CHECKING:
+    from glowpy.graph.function import Function, Module
 
 __all__ = ["print_function", "print_module", "print_node"]
 

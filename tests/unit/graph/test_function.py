@@ -1,7 +1,9 @@
 """Use lists, replacement, order, cloning, and modules whose functions share storage."""
 
 import random
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,9 +14,9 @@ import glowpy
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.type import Type
 from glowpy.graph.function import Function, Module
-from glowpy.graph.node import PREDICATE, Node
+from glowpy.graph.node import PREDICATE, Node, Placeholder
 from glowpy.graph.parser import parse_module
-from glowpy.graph.printer import print_module
+from glowpy.graph.printer import print_function, print_module
 from glowpy.graph.verifier import verify_module
 from glowpy.support.errors import InternalError, UserError
 from glowpy.support.loc import Loc, caller
@@ -169,6 +171,90 @@ def test_an_inference_error_has_the_location_of_the_node(f: Function) -> None:
     ):
         f.create_add("a", f.module.placeholders[0], wide)
     assert caught.value.diagnostics[0].loc.node == "Add_0"
+
+
+@pytest.mark.parametrize(
+    ("create", "message", "note"),
+    [
+        (
+            lambda f, x: f.create_add("s", x, 1.0),
+            "add: expected a node, value, constant or placeholder as rhs, got float",
+            "create_constant makes one of an array",
+        ),
+        (
+            lambda f, x: f.create_mat_mul("m", x, np.zeros((4, 4))),
+            "mat_mul: expected a node, value, constant or placeholder as rhs, got ndarray",
+            "create_constant makes one of an array",
+        ),
+        (
+            lambda f, x: f.create_concat("c", [x, None], 0),
+            "concat: expected a node, value, constant or placeholder as inputs, got NoneType",
+            "create_constant makes one of an array",
+        ),
+        (
+            lambda f, x: f.create_concat("c", x, 0),
+            "concat: expected a list as inputs, got Placeholder",
+            "",
+        ),
+        (
+            lambda f, x: f.create_add(x, "s", x),
+            "add: expected a node, value, constant or placeholder as lhs, got str",
+            "the arguments are name, lhs, rhs, in this order",
+        ),
+        (
+            lambda f, x: f.create_reshape("r", x, F32),
+            "reshape: expected a node, value, constant or placeholder as input, got Type",
+            "the arguments are name, result_type, input, in this order",
+        ),
+        (
+            lambda f, x: f.create_reshape("r", "f32[4]", x),
+            "expected a Type, got 'f32[4]'",
+            "parse_type reads one",
+        ),
+        (lambda f, x: f.create_relu(x, x), "expected a string as the name, got Placeholder", ""),
+        (
+            lambda f, x: f.module.create_placeholder("z", "f32[2]"),
+            "expected a Type, got 'f32[2]'",
+            "parse_type reads one",
+        ),
+        (
+            lambda f, x: f.module.create_placeholder(F32, "z"),
+            "expected a string as the name, got Type",
+            "",
+        ),
+        (
+            lambda f, x: f.module.create_constant("c", [1, 2, 3]),
+            "expected a numpy array, got list",
+            "numpy.array makes one",
+        ),
+        (
+            lambda f, x: f.module.create_constant("c", np.array(["a"])),
+            "expected an array of numbers or booleans, got dtype <U1",
+            "",
+        ),
+    ],
+)
+def test_arguments_of_another_python_type_are_refused(
+    f: Function, create: Callable[[Any, Placeholder], object], message: str, note: str
+) -> None:
+    with pytest.raises(UserError) as caught:
+        create(f, f.module.placeholders[0])
+    diagnostic = caught.value.diagnostics[0]
+    assert (diagnostic.message, diagnostic.note) == (message, note)
+    assert diagnostic.loc.file == __file__
+    assert not f.nodes
+    assert f.module.create_constant("s", np.ones(1)).name == "s"
+
+
+def test_flags_are_off_unless_set(f: Function) -> None:
+    gelu = f.create_gelu("g", f.module.placeholders[0])
+    assert gelu.approximate is False
+
+
+def test_modules_and_functions_print_as_their_text(f: Function) -> None:
+    f.create_relu("r", f.module.placeholders[0])
+    assert str(f.module) == print_module(f.module)
+    assert str(f) == print_function(f)
 
 
 def test_nodes_of_python_code_know_the_line_that_made_them(f: Function) -> None:
