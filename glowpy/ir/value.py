@@ -46,12 +46,14 @@ class Value:
     @property
     def base(self) -> Value:
         """The weight or allocated buffer whose memory this value lies in."""
-        return self if self.source is None else self._place()[0]
+        definition = self.definition
+        return self._place()[0] if definition is not None and definition.operands else self
 
     @property
     def byte_offset(self) -> int:
         """Where this value begins in the memory of its base, in bytes."""
-        return 0 if self.source is None else self._place()[1]
+        definition = self.definition
+        return self._place()[1] if definition is not None and definition.operands else 0
 
     def _place(self) -> tuple[Value, int]:
         """The base, and where this value begins in it."""
