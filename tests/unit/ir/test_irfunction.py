@@ -48,6 +48,21 @@ def test_views_know_their_bytes(f: IRFunction) -> None:
     assert f.values[-1].source is x
 
 
+def test_long_chains_of_views_know_their_bytes_when_the_base_changes(f: IRFunction) -> None:
+    wide = f.create_weight("wide", Type(ElemKind.F32, (100,)), Mutability.MUTABLE)
+    buffer = f.create_alloc("b", Type(ElemKind.F32, (50,))).value
+    views = [f.create_view("v", Type(ElemKind.F32, (49,)), buffer, 1)]
+    for size in range(48, 38, -1):
+        views.append(f.create_view("v", Type(ElemKind.F32, (size,)), views[-1].value, 1))
+    in_wide = f.create_view("w", Type(ElemKind.F32, (50,)), wide, 20).value
+    for base, start in ((buffer, 0), (wide, 80)):
+        for _ in range(3):
+            for number, view in enumerate(views, 1):
+                assert view.value.base is base
+                assert view.value.byte_offset == start + 4 * number
+        views[0].replace_value(buffer, in_wide)
+
+
 def test_names_of_values_that_vanish_are_free_again(f: IRFunction) -> None:
     alloc = f.create_alloc("a", F32)
     f.create_dealloc(alloc.value)
