@@ -116,7 +116,9 @@ def _no_libraries(cls: type[Backend]) -> list[str]:
     libraries: object = cls.libraries if issubclass(cls, CpuBackend) else ()
     if isinstance(libraries, tuple) and all(isinstance(own, KernelLibrary) for own in libraries):
         return []
-    return [f"{cls.__name__}.libraries: expected a tuple of KernelLibrary, got {libraries!r}"]
+    got = type(libraries).__name__
+    hint = "; a comma after the only one makes a tuple" if got == "KernelLibrary" else ""
+    return [f"{cls.__name__}.libraries: expected a tuple of KernelLibrary, got {got}{hint}"]
 
 
 def _unlisted(cls: type[Backend]) -> list[str]:

@@ -87,8 +87,8 @@ class OptDriver:
         for other in BACKENDS.values():
             if other.name != self._backend.name and name in OptDriver(other()).passes:
                 raise UserError(
-                    f"{name} is a pass of the {other.name} backend, expected one of "
-                    f"{self._backend.name}'s",
+                    f"{name} is a pass of the {other.name} backend, expected one of the "
+                    f"{self._backend.name} backend",
                     note=f"add --backend {other.name}",
                 )
         closest = difflib.get_close_matches(name, self.passes, 1)

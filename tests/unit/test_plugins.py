@@ -224,7 +224,7 @@ def installed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         ),
         (
             "unlisted",
-            r"Unlisted\.libraries: expected a tuple of KernelLibrary, got KernelLibrary\(.*; "
+            r"Unlisted\.libraries: expected a tuple of KernelLibrary, got KernelLibrary; a comma .*; "
             "Unlisted.nodes does not list ForeignNode; "
             "Unlisted.instructions does not list ForeignInst",
         ),
