@@ -1,5 +1,6 @@
 """Pipelines: verification after every pass, reports, times, fixpoints, and reasons."""
 
+import gc
 import itertools
 from dataclasses import dataclass
 from typing import ClassVar
@@ -12,6 +13,7 @@ from glowpy.engine import compilation, evaluate
 from glowpy.graph.function import Function, Module
 from glowpy.graph.node import Node
 from glowpy.graph.nodes_gen import ExpNode, NegNode
+from glowpy.graph.parser import parse_module
 from glowpy.graph.rewrite import Replacement, Why, rule
 from glowpy.ir.insts_gen import DeallocInst
 from glowpy.ir.irfunction import IRFunction
@@ -166,3 +168,21 @@ def test_a_stage_that_a_compilation_does_not_have_is_refused(
     with pytest.raises(UserError) as caught:
         stages.text(stage)
     assert caught.value.diagnostics[0].message == message
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+def test_the_collector_is_paused_while_stages_are_computed(enabled: bool) -> None:
+    seen: set[bool] = set()
+    ctx = PassContext(evaluate, after_pass=lambda *_: seen.add(gc.isenabled()))
+    module = parse_module(
+        "module { placeholder %x : f32[2] placeholder %y : f32[2]"
+        " function @main { %r = relu(%x) : f32[2] save(%r, %y) } }"
+    )
+    before = gc.isenabled()
+    try:
+        gc.enable() if enabled else gc.disable()
+        assert compilation(module, "interpreter", ctx=ctx).program.inputs
+        assert gc.isenabled() == enabled
+    finally:
+        gc.enable() if before else gc.disable()
+    assert seen == {False}

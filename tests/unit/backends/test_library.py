@@ -1,8 +1,7 @@
 """Which variant of the kernels is chosen, and when its bitcode is compiled."""
 
 import subprocess
-import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib.metadata import PackageNotFoundError
 from itertools import pairwise
 from pathlib import Path
@@ -160,30 +159,36 @@ def test_bitcode_when_the_cache_cannot_be_made(compiled: list[str], tmp_path: Pa
     assert compiled == []
 
 
-@pytest.mark.parametrize(
-    ("status", "error", "message"),
-    [
-        (1, InternalError, r"mine does not compile for wasm32:\nwhat the script says"),
-        (3, UserError, "the kernels of wasm32 cannot be compiled: what the script says"),
-    ],
-)
-def test_bitcode_when_the_script_fails(
-    status: int,
-    error: type[Exception],
-    message: str,
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
+@pytest.fixture
+def script_fails(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
+    def fail(status: int) -> None:
+        done = subprocess.CompletedProcess(["python"], status, "", "what the script says\n")
+        monkeypatch.setattr(subprocess, "run", lambda *_, **__: done)
+
+    return fail
+
+
+def test_kernels_of_a_package_that_do_not_compile(
+    script_fails: Callable[[int], None], tmp_path: Path
 ) -> None:
-    done = subprocess.CompletedProcess(["python"], status, "", "what the script says\n")
-    monkeypatch.setattr(subprocess, "run", lambda *_, **__: done)
-    with pytest.raises(error, match=message):
+    script_fails(1)
+    with pytest.raises(UserError, match="the kernels of mine do not compile for wasm32") as caught:
         mine(tmp_path)._compile(WASM, Path("never.bc"))
+    (diagnostic,) = caught.value.diagnostics
+    assert diagnostic.context == "what the script says"
+    assert diagnostic.note == f"mend them in {tmp_path / 'kernels' / 'src'}"
 
 
-def test_the_module_does_not_load_llvm() -> None:
-    code = "import sys, glowpy.backends.cpu.library; print('llvmlite' in sys.modules)"
-    root = Path(__file__).resolve().parents[3]
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=True
-    )
-    assert done.stdout == "False\n"
+def test_kernels_of_libjit_that_do_not_compile(script_fails: Callable[[int], None]) -> None:
+    script_fails(1)
+    with pytest.raises(InternalError, match=r"libjit do not compile for wasm32:\nwhat the script"):
+        library.LIBJIT._compile(WASM, Path("never.bc"))
+
+
+def test_kernels_that_the_compiler_does_not_fit(
+    script_fails: Callable[[int], None], tmp_path: Path
+) -> None:
+    script_fails(3)
+    message = "the kernels of wasm32 cannot be compiled: what the script says"
+    with pytest.raises(UserError, match=message):
+        mine(tmp_path)._compile(WASM, Path("never.bc"))
