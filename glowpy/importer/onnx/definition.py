@@ -47,8 +47,11 @@ def _schema(op_type: str, opset: int, domain: str) -> defs.OpSchema | None:
 
 
 def is_defined(node: onnx.NodeProto, opset: int) -> bool:
-    """Whether ONNX defines the operator by others, and without the subgraphs of If, Loop and Scan."""
-    return not _has_graphs(node) and _is_defined(node.op_type, opset, domain_of(node.domain))
+    """Whether ONNX defines the operator by others, and without the subgraphs of If, Loop and Scan.
+
+    A definition that depends on the node may take a graph of the node apart, as FlexAttention's does.
+    """
+    return _is_defined(node.op_type, opset, domain_of(node.domain))
 
 
 @lru_cache(maxsize=1024)
