@@ -88,12 +88,9 @@ class Compilation:
         Raises VerifyError for a malformed graph.
         """
         with _collector_paused():
-            return self._lowered()
-
-    def _lowered(self) -> Function:
-        work = self.function.module.clone().function(self.function.name)
-        verify_module(work.module)
-        graph_recipe(self.backend).run(work, self.ctx)
+            work = self.function.module.clone().function(self.function.name)
+            verify_module(work.module)
+            graph_recipe(self.backend).run(work, self.ctx)
         return work
 
     @cached_property
