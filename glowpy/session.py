@@ -78,7 +78,9 @@ class InferenceSession:
             for info in self._model.inputs
             if info.shape is not None
         }
-        if all(len(static.get(i.name, ())) == _rank(i) for i in self._model.inputs):
+        if all(
+            i.shape is not None and len(static[i.name]) == len(i.shape) for i in self._model.inputs
+        ):
             try:
                 self._specialized(tuple(static.items()), {})
             except ValueNeededError as error:
@@ -170,11 +172,6 @@ class InferenceSession:
                         del self._cache[key]
                 future.set_exception(error)
         return future.result()
-
-
-def _rank(info: ValueInfo) -> int:
-    """The declared rank; -1 if there is none."""
-    return -1 if info.shape is None else len(info.shape)
 
 
 def _list(names: Sequence[str]) -> str:

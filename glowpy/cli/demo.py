@@ -119,8 +119,8 @@ def _compile(stages: Compilation, clock: _Clock) -> None:
     times = stages.ctx.times
     with clock.time("optimize"):
         _ = stages.lowered
-    clock.seconds["optimize"] -= times.get("lower", 0.0)
-    clock.seconds["lower"] = times.get("lower", 0.0)
+    clock.seconds["optimize"] -= times["lower"]
+    clock.seconds["lower"] = times["lower"]
     with clock.time("optimize IR"):
         _ = stages.ir
     whole = clock.seconds.pop("optimize IR")

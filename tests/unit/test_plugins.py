@@ -27,7 +27,7 @@ from glowpy.backends.cpu.library import LIBJIT, KernelLibrary
 from glowpy.backends.cpu.variant import Variant
 from glowpy.cli.main import run
 from glowpy.core.schema import Access, InstSchema, NodeSchema, OperandSpec
-from glowpy.engine import backend_class, evaluate, unsupported
+from glowpy.engine import backend_class, evaluate, package_of, unsupported
 from glowpy.graph.node import Node
 from glowpy.graph.nodes_gen import ReluNode
 from glowpy.graph.parser import parse_module
@@ -247,6 +247,13 @@ def test_name_of_a_backend_of_our_own_is_refused() -> None:
 def test_nothing_is_looked_for_when_the_backend_is_our_own(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(plugins, "entry_points", None)
     assert backend_class("cpu") is CpuBackend
+    assert package_of("cpu") == ""
+
+
+def test_package_of_a_backend() -> None:
+    assert package_of("fused") == "glowpy_fused.backend"
+    assert package_of("twice") == "package_1 package_2"
+    assert package_of("nobody's") == ""
 
 
 def test_network_runs_on_the_backend_of_another_package() -> None:

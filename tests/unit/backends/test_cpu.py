@@ -139,6 +139,12 @@ def test_bind_refuses_what_it_cannot_use() -> None:
     frozen.flags.writeable = False
     with pytest.raises(glowpy.UserError, match="writeable"):
         instance.bind("y", frozen)
+    x = np.zeros(8, np.float32)
+    instance.bind("x", x[:4])
+    with pytest.raises(glowpy.UserError, match="'y': expected memory of its own, got some of %x's"):
+        instance.bind("y", x[3:7])
+    instance.bind("y", x[4:])
+    instance.bind("x", x[:4])
 
 
 def test_calls_from_many_threads_agree() -> None:

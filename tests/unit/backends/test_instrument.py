@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import struct
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -107,8 +108,10 @@ def test_jitdump_holds_code_and_lines(tmp_path: Path) -> None:
     backend = CpuBackend(CpuOptions(jitdump=str(dumps), debug=str(tmp_path / "ir")))
     compiled = glowpy.compile(chain(), backend, CompileOptions(cache=False))
     content = jitdump_path(dumps).read_bytes()
-    magic, version, size, *_ = struct.unpack_from("<IIIIIIQQ", content)
+    magic, version, size, machine, *_ = struct.unpack_from("<IIIIIIQQ", content)
     assert (magic, version, size) == (0x4A695444, 1, 40)
+    (own,) = struct.unpack_from("<H", Path(sys.executable).read_bytes(), 18)  # ELF's e_machine
+    assert machine == own
     assert struct.unpack_from("<I", content, 20) == (os.getpid(),)
     records = []
     at = size

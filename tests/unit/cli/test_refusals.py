@@ -94,6 +94,15 @@ def test_refusal(command: str, message: str, folder: Path, monkeypatch: pytest.M
     assert sorted(folder.iterdir()) == before
 
 
+def test_usage_errors_point_to_the_help_of_the_verb() -> None:
+    err = io.StringIO()
+    assert run(["dump", "--soup"], io.StringIO(), io.StringIO(), err) == 1
+    assert err.getvalue().endswith("\nnote: see glowpy dump --help\n")
+    err = io.StringIO()
+    assert run(["run", "missing.onnx"], io.StringIO(), io.StringIO(), err) == 1
+    assert "--help" not in err.getvalue()
+
+
 ONE = np.array([1, -2, np.inf, np.nan], np.float32)
 NEAR = np.array([1.001, -2, np.inf, np.nan], np.float32)
 

@@ -36,6 +36,10 @@ def test_call_of_what_no_library_defines_is_refused_with_both_names() -> None:
         compile_parts([calling("libjit_cum_sum_f32")], HOST, (), use_cache=False)
 
 
+def test_vectors_are_as_wide_as_the_machines() -> None:
+    assert '"prefer-vector-width"="256"' in ModuleWriter(64, 32, None).attributes
+
+
 def test_another_process_says_no_more_than_that() -> None:
     with pytest.raises(InternalError, match="no library defines missing") as caught:
         compile_whole(calling("missing"), HOST, (), "optimized")
