@@ -49,11 +49,15 @@ class SpecError(ValueError):
 
 @dataclass(frozen=True)
 class Attr:
-    """An attribute: its name, its kind (int, ints, float, flag or text), whether it has a number for each dimension."""
+    """An attribute: its name, its kind (int, ints, float, flag or text), whether it has a number for each dimension.
+
+    A list that is `optional` is empty unless it is given.
+    """
 
     name: str
     kind: str
     dimensions: bool = False
+    optional: bool = False
 
 
 def integer(name: str) -> Attr:
@@ -61,9 +65,9 @@ def integer(name: str) -> Attr:
     return Attr(name, "int")
 
 
-def ints(name: str) -> Attr:
+def ints(name: str, *, optional: bool = False) -> Attr:
     """A list of integers."""
-    return Attr(name, "ints")
+    return Attr(name, "ints", optional=optional)
 
 
 def dimensions(name: str) -> Attr:
@@ -133,6 +137,8 @@ class Operator:
     """See `Channels` in glowpy/core/algebra.py: weights, axis and bias."""
     plain: tuple[str, ...] = ()
     """Operands that hold no data (indices, conditions) and are never quantized, for `same` and `rule`."""
+    strided: tuple[str, ...] = ()
+    """Operands of the instruction that may have gaps between their elements; their kernel is told the strides."""
 
     @property
     def mnemonic(self) -> str:
@@ -229,11 +235,12 @@ def _check_words(operator: Operator) -> None:
     _expect(operator.name, "quant", QUANTIZED, [operator.quant])
     _expect(operator.name, "traits", TRAITS, operator.traits)
     _expect(operator.name, "operands in kernel", operands, operator.kernel or ())
-    unknown = set(operator.plain) - set(operands)
-    if unknown:
-        raise SpecError(
-            f"{operator.name}: plain names {', '.join(sorted(unknown))}, which are no operands"
-        )
+    for field_name, names in (("plain", operator.plain), ("strided", operator.strided)):
+        unknown = set(names) - set(operands)
+        if unknown:
+            raise SpecError(
+                f"{operator.name}: {field_name} names {', '.join(sorted(unknown))}, which are no operands"
+            )
 
 
 def _check_kinds(operator: Operator) -> None:
@@ -312,6 +319,7 @@ def Op(  # noqa: N802 - the specs read as declarations
     backend: str = "",
     quant: str = "refused",
     plain: Sequence[str] = (),
+    strided: Sequence[str] = (),
     channels: tuple[str, int, str] | tuple[str, int, str, str] | None = None,
     no_derivative: str = "",
 ) -> None:
@@ -320,7 +328,7 @@ def Op(  # noqa: N802 - the specs read as declarations
         Operator(
             name, doc, tuple(inputs), tuple(results), tuple(attrs), tuple(traits), True, True, _source(),
             backend=backend, scratches=tuple(scratches), kernel=kernel, quant=quant, plain=tuple(plain),
-            channels=channels,
+            channels=channels, strided=tuple(strided),
             no_derivative=no_derivative,
         )
     )  # fmt: skip
@@ -380,13 +388,14 @@ def InstOnly(  # noqa: N802
     traits: Sequence[str] = (),
     kernel: Mapping[str, Sequence[str]] | None = None,
     quant: str = "refused",
+    strided: Sequence[str] = (),
     backend: str = "",
 ) -> None:
     """Declares an instruction without a node."""
     _register(
         Operator(
             name, doc, tuple(inputs), tuple(results), tuple(attrs), tuple(traits), False, True, _source(),
-            backend=backend, inouts=tuple(inouts), kernel=kernel, quant=quant,
+            backend=backend, inouts=tuple(inouts), kernel=kernel, quant=quant, strided=tuple(strided),
         )
     )  # fmt: skip
 
@@ -412,7 +421,7 @@ def Elementwise(  # noqa: N802
     plain: Sequence[str] = (),
     algebra: Algebra | None = None,
 ) -> None:
-    """Declares an element-wise operator.
+    """Declares an element-wise operator, whose operands may all be strided.
 
     In `c` (one expression, or one for each of float, int, unsigned, bool) and `numpy` (an
     expression in `np` and `numeric`) the inputs are called as in `_ARGUMENTS`. `{s}` in `c` is the
@@ -428,6 +437,6 @@ def Elementwise(  # noqa: N802
             scalar={"any": c} if isinstance(c, str) else c, numpy=numpy, kinds=tuple(kinds),
             algebra=algebra or Algebra(),
             derivative=tuple(derivative), no_derivative=no_derivative,
-            onnx=onnx, onnx_since=onnx_since, quant=quant, plain=tuple(plain),
+            onnx=onnx, onnx_since=onnx_since, quant=quant, plain=tuple(plain), strided=("result", *_ARGUMENTS[arity]),
         )
     )  # fmt: skip

@@ -243,7 +243,8 @@ def _traits(op: Operator) -> str:
 
 def _attrs(op: Operator) -> str:
     return _tuple(
-        f'AttrSpec("{a.name}", "{a.kind}"{", dimensions=True" if a.dimensions else ""})'
+        f'AttrSpec("{a.name}", "{a.kind}"{", dimensions=True" if a.dimensions else ""}'
+        f"{', optional=True' if a.optional else ''})"
         for a in op.attrs
     )
 
@@ -294,7 +295,10 @@ def _node_schema(op: Operator) -> str:
 
 
 def _inst_schema(op: Operator) -> str:
-    operands = _tuple(f'OperandSpec("{name}", Access.{access})' for name, access in op.operands)
+    operands = _tuple(
+        f'OperandSpec("{name}", Access.{access}{", strided=True" if name in op.strided else ""})'
+        for name, access in op.operands
+    )
     parts = [f'"{op.mnemonic}"', operands, _attrs(op), _traits(op)]
     return f"InstSchema({', '.join([*parts, *_quant(op)])})"
 

@@ -21,6 +21,7 @@ from glowpy.graph.node import Node
 from glowpy.ir.inst import Instruction
 from glowpy.ir.irfunction import IRFunction
 from glowpy.ir.plan import ALIGNMENT, MemoryPlan
+from glowpy.ir.value import Value
 from glowpy.passes import GraphPass, IRPass
 from glowpy.support.errors import UserError
 from glowpy.support.text import Attr
@@ -36,6 +37,7 @@ __all__ = [
     "Port",
     "Program",
     "aligned_array",
+    "elements_at",
 ]
 
 
@@ -79,6 +81,16 @@ def aligned_array(size: int) -> Array:
     block = np.zeros(size + ALIGNMENT, np.uint8)
     start = -block.ctypes.data % ALIGNMENT
     return block[start : start + size]
+
+
+def elements_at(memory: Array, start: int, value: Value) -> Array:
+    """The elements of `value`, not copied, where its first byte is byte `start` of `memory`."""
+    kind, shape = value.type.kind, value.type.shape
+    elements = memory[start : start + value.span].view(kind.dtype)
+    if value.is_contiguous:
+        return elements.reshape(shape)
+    steps = [stride * kind.size for stride in value.strides]
+    return np.lib.stride_tricks.as_strided(elements, shape, steps)
 
 
 class Observer(Protocol):

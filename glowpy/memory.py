@@ -6,13 +6,20 @@
 
 from __future__ import annotations
 
+import operator
 from bisect import bisect_left, bisect_right, insort
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 
-from glowpy.ir.insts_gen import AllocInst, DeallocInst
+import numpy as np
+
+from glowpy.core.schema import Trait
+from glowpy.core.tensor import Array
+from glowpy.core.type import Shape, Type
+from glowpy.ir.inst import Instruction
+from glowpy.ir.insts_gen import AllocInst, DeallocInst, ViewInst
 from glowpy.ir.irfunction import IRFunction
 from glowpy.ir.liveness import lifetimes
 from glowpy.ir.plan import ALIGNMENT, Area, MemoryPlan, Slot, parse_plan, print_plan
@@ -174,7 +181,8 @@ def check(f: IRFunction, memory: MemoryPlan) -> None:
 
     Walks the program with a map from byte ranges to owners: at its alloc a buffer must find its
     whole range free, at its dealloc it gives it back, and every access must find its operand owning
-    its range. Raises VerifyError with every violation.
+    its range. A view ends where its base does; what an instruction writes shares no byte with another
+    operand, or is the same elements where it works in place. Raises VerifyError with every violation.
     """
     errors = [
         Diagnostic(message, context=f"memory @{memory.name}") for message in _violations(f, memory)
@@ -205,6 +213,7 @@ def _violations(f: IRFunction, memory: MemoryPlan) -> Iterator[str]:
             if after.start < before.end:
                 yield f"%{before.name} and %{after.name} overlap"
     yield from _walk(f, {slot.name: slot for slot in memory.activations.slots})
+    yield from _accesses(f)
 
 
 _Range = tuple[int, int, str]
@@ -235,6 +244,99 @@ def _walk(f: IRFunction, slots: dict[str, Slot]) -> Iterator[str]:
                 base = ref.value.base
                 if not isinstance(base, WeightVar) and base.name not in owned:
                     yield f"{inst.SCHEMA.mnemonic} uses %{ref.value.name} while its buffer is not alive"
+
+
+def _accesses(f: IRFunction) -> Iterator[str]:
+    places: dict[Value, _Place] = {weight: _Place.whole(weight) for weight in f.weights.values()}
+    for inst in f.instructions:
+        if isinstance(inst, AllocInst):
+            places[inst.value] = _Place.whole(inst.value)
+        elif isinstance(inst, ViewInst):
+            place = places[inst.value] = places[inst.source].part(inst)
+            if place.start < 0 or place.end > place.base.type.size:
+                yield f"view %{inst.value.name} ends outside %{place.base.name}"
+        elif not isinstance(inst, DeallocInst):
+            yield from _clashes(inst, [places[ref.value] for ref in inst.operands])
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where a value lies: its base, its first byte, and the bytes of each dimension's steps."""
+
+    base: Value
+    start: int
+    shape: Shape
+    steps: tuple[int, ...]
+    element: int
+
+    @classmethod
+    def whole(cls, value: Value) -> _Place:
+        return cls(value, 0, value.type.shape, _dense(value.type), value.type.kind.size)
+
+    def part(self, view: ViewInst) -> _Place:
+        """That of a view of this value."""
+        type = view.value.type
+        size = type.kind.size
+        steps = tuple(step * size for step in view.strides) or _dense(type)
+        return _Place(self.base, self.start + view.offset * size, type.shape, steps, size)
+
+    @property
+    def end(self) -> int:
+        """The first byte after the last element."""
+        if 0 in self.shape:
+            return self.start
+        last = sum((n - 1) * step for n, step in zip(self.shape, self.steps, strict=True))
+        return self.start + last + self.element
+
+    @property
+    def layout(self) -> tuple[int, ...]:
+        """Equal for places, of one first byte, that have the same elements in the same order of bytes."""
+        dims = [(n, step) for n, step in zip(self.shape, self.steps, strict=True) if n != 1]
+        layout: list[int] = [self.element, 1]
+        for n, step in reversed(dims):
+            if step == layout[-1] * layout[-2]:
+                layout[-1] *= n
+            else:
+                layout += [step, n]
+        return layout[0] * layout[1], *layout[2:]
+
+    def pieces(self) -> Array:
+        """The first byte of every piece without gaps, in ascending order, and how long each one is, last."""
+        length, *outer = self.layout
+        starts = np.array([self.start])
+        for step, n in zip(outer[::2], outer[1::2], strict=True):
+            starts = (starts + step * np.arange(n).reshape(-1, 1)).reshape(-1)
+        return np.append(np.sort(starts), length)
+
+
+def _dense(type: Type) -> tuple[int, ...]:
+    sizes = accumulate(reversed(type.shape), operator.mul, initial=type.kind.size)
+    return tuple(sizes)[:-1][::-1]
+
+
+def _clashes(inst: Instruction, places: Sequence[_Place]) -> Iterator[str]:
+    """Operands of one instruction that share bytes although one of them is written, unless it works in place."""
+    for index, ref in enumerate(inst.operands):
+        if not ref.access.writes:
+            continue
+        for other_index, other in enumerate(inst.operands):
+            mine, theirs = places[index], places[other_index]
+            if index == other_index or mine.base is not theirs.base:
+                continue
+            in_place = inst.has(Trait.INPLACE) and mine.start == theirs.start
+            if _share_bytes(mine, theirs) and not (in_place and mine.layout == theirs.layout):
+                yield f"{inst.SCHEMA.mnemonic} writes %{ref.value.name} over bytes of %{other.value.name}"
+
+
+def _share_bytes(a: _Place, b: _Place) -> bool:
+    """Whether two places in one base share a byte: by looking at every piece of both."""
+    if a.end <= b.start or b.end <= a.start or 0 in a.shape or 0 in b.shape:
+        return False
+    first, second = a.pieces(), b.pieces()
+    starts, ends = second[:-1], second[:-1] + second[-1]
+    after = np.searchsorted(ends, first[:-1], side="right")
+    hit = after < len(starts)
+    return bool((starts[after[hit]] < first[:-1][hit] + first[-1]).any())
 
 
 def _overlapping(ranges: Sequence[_Range], mine: _Range, apart: bool) -> list[_Range]:

@@ -13,7 +13,7 @@ Op("Broadcast", "input repeated to the result's shape, as numpy broadcasts; rank
 
 InstOnly("Alloc", "A buffer in the activation arena, from here to its dealloc.", traits=["memory"], quant="same")
 InstOnly("Dealloc", "The end of a buffer's life.", results=["buffer"], traits=["memory"], quant="same")
-InstOnly("View", "The contiguous elements of a buffer from element `offset` on, in another shape. Shares its memory.", inputs=["source"], attrs=[integer("offset")], traits=["memory"], quant="same")
-InstOnly("Copy", "result = input.", results=["result"], inputs=["input"], traits=["inplace", "shape_only"], quant="same")
+InstOnly("View", "Elements of a buffer from element `offset` on, in another shape: without gaps, or at `strides`, which count elements of memory. Shares its memory.", inputs=["source"], attrs=[integer("offset"), ints("strides", optional=True)], traits=["memory"], quant="same", strided=["source"])
+InstOnly("Copy", "result = input.", results=["result"], inputs=["input"], traits=["inplace", "shape_only"], quant="same", strided=["result", "input"])
 InstOnly("InsertTensor", "Copies input into result at `offsets`; the rest of result stays.", inouts=["result"], inputs=["input"], attrs=[ints("offsets")], traits=["shape_only"], kernel={"input": WIDTHS}, quant="same")
 InstOnly("ExtractTensor", "result[i] = input[offsets + i * steps] in each dimension.", results=["result"], inputs=["input"], attrs=[ints("offsets"), ints("steps")], traits=["shape_only"], kernel={"input": WIDTHS}, quant="same")

@@ -11,7 +11,11 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from glowpy.core.shape import permute
+from glowpy.core.strides import span_of, strides_of
+from glowpy.core.tensor import Array
 from glowpy.core.type import Quant, Shape, Type
 from glowpy.support.errors import UserError
 
@@ -143,8 +147,16 @@ def _appended(types: Sequence[Type], axis: int) -> Quant:
     return Quant(tuple(scales), tuple(offsets), axis)
 
 
-def keeps_parameters(source: Type, offset: int, part: Type) -> bool:
+def keeps_parameters(
+    source: Type,
+    offset: int,
+    part: Type,
+    source_strides: Shape | None = None,
+    strides: Shape | None = None,
+) -> bool:
     """Whether element i of `part` means the same as element `offset` + i of `source`: kind, scale and offset are equal.
+
+    With strides, of either, elements of memory are compared, which `offset` counts from the first of `source`.
 
     The parameters of a type are periodic, and constant over runs of the elements of one channel: one element of
     each run of one common period is compared.
@@ -153,6 +165,11 @@ def keeps_parameters(source: Type, offset: int, part: Type) -> bool:
         return source.quant is part.quant
     if source.kind is not part.kind:
         return False
+    if source.quant.axis is None and part.quant.axis is None:
+        return source.quant == part.quant
+    outer, inner = strides_of(source.shape), strides_of(part.shape)
+    if (source_strides or outer, strides or inner) != (outer, inner):
+        return _keeps_strided(source, offset, part, source_strides or outer, strides or inner)
     first, second = _Channels.of(source, source.quant), _Channels.of(part, part.quant)
     period = math.lcm(first.period, second.period)
     step = math.gcd(first.run, second.run, offset) or 1
@@ -160,6 +177,43 @@ def keeps_parameters(source: Type, offset: int, part: Type) -> bool:
         first.parameters(offset + index) == second.parameters(index)
         for index in range(0, min(part.count, period), step)
     )
+
+
+def _keeps_strided(
+    source: Type, offset: int, part: Type, source_strides: Shape, strides: Shape
+) -> bool:
+    """`keeps_parameters`, by the channel of every element of memory."""
+    if not part.count:
+        return True
+    places = offset + _places(part.shape, strides)
+    channels = np.full(span_of(source.shape, source_strides), -1)
+    channels[_places(source.shape, source_strides)] = _channels(source)
+    known = channels[places]
+    own = _channels(part)
+    pairs = set(zip(known.reshape(-1).tolist(), own.reshape(-1).tolist(), strict=True))
+    return all(a >= 0 and _parameters(source, a) == _parameters(part, b) for a, b in pairs)
+
+
+def _places(shape: Shape, strides: Shape) -> Array:
+    """Where each element lies, counted from the first."""
+    places = np.zeros(shape, np.int64)
+    for axis, (size, stride) in enumerate(zip(shape, strides, strict=True)):
+        places += stride * np.arange(size).reshape(-1, *(1,) * (len(shape) - axis - 1))
+    return places
+
+
+def _channels(type: Type) -> Array:
+    """The channel of every element."""
+    axis = type.quant.axis if type.quant is not None else None
+    if axis is None:
+        return np.zeros(type.shape, np.int64)
+    ramp = np.arange(type.shape[axis]).reshape(-1, *(1,) * (type.rank - axis - 1))
+    return np.asarray(np.broadcast_to(ramp, type.shape))
+
+
+def _parameters(type: Type, channel: int) -> tuple[float, int] | None:
+    quant = type.quant
+    return (quant.scales[channel], quant.offsets[channel]) if quant is not None else None
 
 
 @dataclass(frozen=True, slots=True)

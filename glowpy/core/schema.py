@@ -97,16 +97,22 @@ class Access(Enum):
 class AttrSpec:
     """Name and kind of an attribute: int, ints, float, flag or text.
 
-    Ints with `dimensions` have a number for each dimension of the input, or several lists of these.
+    Ints with `dimensions` have a number for each dimension of the input, or several lists of these. Ints that are
+    `optional` may be left out, which is the empty list, and are printed only where there are any.
     """
 
     name: str
     kind: AttrKind
     dimensions: bool = False
+    optional: bool = False
 
 
 def check_attrs(specs: tuple[AttrSpec, ...], attrs: Mapping[str, Attr]) -> dict[str, Attr]:
     """`attrs` in schema order. Raises UserError if one is missing, unknown, or not of its kind."""
+    left_out: dict[str, Attr] = {
+        spec.name: () for spec in specs if spec.optional and spec.name not in attrs
+    }
+    attrs = {**left_out, **attrs}
     if set(attrs) != {spec.name for spec in specs}:
         expected = ", ".join(spec.name for spec in specs) or "none"
         raise UserError(f"expected the attributes {expected}, got {', '.join(attrs) or 'none'}")
@@ -196,10 +202,11 @@ class NodeSchema:
 
 @dataclass(frozen=True, slots=True)
 class OperandSpec:
-    """Name and access of an instruction's operand."""
+    """Name and access of an instruction's operand, and whether its elements may have gaps between them (`strided`)."""
 
     name: str
     access: Access
+    strided: bool = False
 
 
 @dataclass(frozen=True, slots=True)

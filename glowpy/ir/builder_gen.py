@@ -853,10 +853,12 @@ class IRBuilder(ABC):
         type: Type,
         source: Value,
         offset: int,
+        strides: tuple[int, ...] = (),
     ) -> insts.ViewInst:
-        """The contiguous elements of a buffer from element `offset` on, in another shape. Shares its memory."""
+        """Elements of a buffer from element `offset` on, in another shape: without gaps, or at `strides`, which count elements of memory. Shares its memory."""
         attrs: dict[str, Attr] = {
             "offset": offset,
+            "strides": tuple(strides),
         }
         operands = (source,)
         return self.add(insts.ViewInst(operands, attrs, name=self.fresh_name(name), type=type))

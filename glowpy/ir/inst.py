@@ -18,11 +18,13 @@ __all__ = ["Instruction", "OperandField", "OperandRef", "ValueInstruction"]
 
 @dataclass(frozen=True, slots=True)
 class OperandRef:
-    """One operand of an instruction: its name in the schema, how it is accessed, and the value."""
+    """One operand of an instruction: what the schema says of it, and the value."""
 
     name: str
     access: Access
     value: Value
+    strided: bool = False
+    """Whether the instruction takes a value with gaps between its elements."""
 
 
 class Instruction:
@@ -49,6 +51,9 @@ class Instruction:
         self.operands = self._refs(operands)
         """The operands in schema order, without the predicate."""
         self.attrs: dict[str, Any] = dict(attrs)
+        for spec in self.SCHEMA.attrs:
+            if spec.optional:
+                self.attrs.setdefault(spec.name, ())
         self.name = name
         """The node this instruction was generated for; names its kernel in machine code."""
         self.loc = loc
@@ -57,7 +62,7 @@ class Instruction:
 
     def _refs(self, values: Sequence[Value]) -> tuple[OperandRef, ...]:
         return tuple(
-            OperandRef(spec.name, spec.access, value)
+            OperandRef(spec.name, spec.access, value, spec.strided)
             for spec, value in zip(self.SCHEMA.operands, values, strict=True)
         )
 

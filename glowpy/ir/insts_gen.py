@@ -121,9 +121,9 @@ class AddInst(Instruction):
     SCHEMA: ClassVar[InstSchema] = InstSchema(
         "add",
         (
-            OperandSpec("result", Access.OUT),
-            OperandSpec("lhs", Access.IN),
-            OperandSpec("rhs", Access.IN),
+            OperandSpec("result", Access.OUT, strided=True),
+            OperandSpec("lhs", Access.IN, strided=True),
+            OperandSpec("rhs", Access.IN, strided=True),
         ),
         (),
         frozenset({Trait.ELEMENTWISE, Trait.INPLACE, Trait.COMMUTATIVE}),
@@ -145,9 +145,9 @@ class SubInst(Instruction):
     SCHEMA: ClassVar[InstSchema] = InstSchema(
         "sub",
         (
-            OperandSpec("result", Access.OUT),
-            OperandSpec("lhs", Access.IN),
-            OperandSpec("rhs", Access.IN),
+            OperandSpec("result", Access.OUT, strided=True),
+            OperandSpec("lhs", Access.IN, strided=True),
+            OperandSpec("rhs", Access.IN, strided=True),
         ),
         (),
         frozenset({Trait.ELEMENTWISE, Trait.INPLACE}),
@@ -169,9 +169,9 @@ class MulInst(Instruction):
     SCHEMA: ClassVar[InstSchema] = InstSchema(
         "mul",
         (
-            OperandSpec("result", Access.OUT),
-            OperandSpec("lhs", Access.IN),
-            OperandSpec("rhs", Access.IN),
+            OperandSpec("result", Access.OUT, strided=True),
+            OperandSpec("lhs", Access.IN, strided=True),
+            OperandSpec("rhs", Access.IN, strided=True),
         ),
         (),
         frozenset({Trait.ELEMENTWISE, Trait.INPLACE, Trait.COMMUTATIVE}),
@@ -193,9 +193,9 @@ class DivInst(Instruction):
     SCHEMA: ClassVar[InstSchema] = InstSchema(
         "div",
         (
-            OperandSpec("result", Access.OUT),
-            OperandSpec("lhs", Access.IN),
-            OperandSpec("rhs", Access.IN),
+            OperandSpec("result", Access.OUT, strided=True),
+            OperandSpec("lhs", Access.IN, strided=True),
+            OperandSpec("rhs", Access.IN, strided=True),
         ),
         (),
         frozenset({Trait.ELEMENTWISE, Trait.INPLACE}),
@@ -217,9 +217,9 @@ class PowInst(Instruction):
     SCHEMA: ClassVar[InstSchema] = InstSchema(
         "pow",
         (
-            OperandSpec("result", Access.OUT),
-            OperandSpec("lhs", Access.IN),
-            OperandSpec("rhs", Access.IN),
+            OperandSpec("result", Access.OUT, strided=True),
+            OperandSpec("lhs", Access.IN, strided=True),
+            OperandSpec("rhs", Access.IN, strided=True),
         ),
         (),
         frozenset({Trait.ELEMENTWISE, Trait.INPLACE}),
@@ -241,9 +241,9 @@ class MaxInst(Instruction):
     SCHEMA: ClassVar[InstSchema] = InstSchema(
         "max",
         (
-            OperandSpec("result", Access.OUT),
-            OperandSpec("lhs", Access.IN),
-            OperandSpec("rhs", Access.IN),
+            OperandSpec("result", Access.OUT, strided=True),
+            OperandSpec("lhs", Access.IN, strided=True),
+            OperandSpec("rhs", Access.IN, strided=True),
         ),
         (),
         frozenset({Trait.ELEMENTWISE, Trait.INPLACE, Trait.COMMUTATIVE}),
@@ -266,9 +266,9 @@ class MinInst(Instruction):
     SCHEMA: ClassVar[InstSchema] = InstSchema(
         "min",
         (
-            OperandSpec("result", Access.OUT),
-            OperandSpec("lhs", Access.IN),
-            OperandSpec("rhs", Access.IN),
+            OperandSpec("result", Access.OUT, strided=True),
+            OperandSpec("lhs", Access.IN, strided=True),
+            OperandSpec("rhs", Access.IN, strided=True),
         ),
         (),
         frozenset({Trait.ELEMENTWISE, Trait.INPLACE, Trait.COMMUTATIVE}),
@@ -290,7 +290,10 @@ class NegInst(Instruction):
     __slots__ = ()
     SCHEMA: ClassVar[InstSchema] = InstSchema(
         "neg",
-        (OperandSpec("result", Access.OUT), OperandSpec("input", Access.IN)),
+        (
+            OperandSpec("result", Access.OUT, strided=True),
+            OperandSpec("input", Access.IN, strided=True),
+        ),
         (),
         frozenset({Trait.ELEMENTWISE, Trait.INPLACE}),
     )
@@ -309,7 +312,10 @@ class AbsInst(Instruction):
     __slots__ = ()
     SCHEMA: ClassVar[InstSchema] = InstSchema(
         "abs",
-        (OperandSpec("result", Access.OUT), OperandSpec("input", Access.IN)),
+        (
+            OperandSpec("result", Access.OUT, strided=True),
+            OperandSpec("input", Access.IN, strided=True),
+        ),
         (),
         frozenset({Trait.ELEMENTWISE, Trait.INPLACE}),
     )
@@ -328,7 +334,10 @@ class SignInst(Instruction):
     __slots__ = ()
     SCHEMA: ClassVar[InstSchema] = InstSchema(
         "sign",
-        (OperandSpec("result", Access.OUT), OperandSpec("input", Access.IN)),
+        (
+            OperandSpec("result", Access.OUT, strided=True),
+            OperandSpec("input", Access.IN, strided=True),
+        ),
         (),
         frozenset({Trait.ELEMENTWISE, Trait.INPLACE}),
     )
@@ -347,7 +356,10 @@ class FloorInst(Instruction):
     __slots__ = ()
     SCHEMA: ClassVar[InstSchema] = InstSchema(
         "floor",
-        (OperandSpec("result", Access.OUT), OperandSpec("input", Access.IN)),
+        (
+            OperandSpec("result", Access.OUT, strided=True),
+            OperandSpec("input", Access.IN, strided=True),
+        ),
         (),
         frozenset({Trait.ELEMENTWISE, Trait.INPLACE}),
     )
@@ -366,7 +378,10 @@ class CeilInst(Instruction):
     __slots__ = ()
     SCHEMA: ClassVar[InstSchema] = InstSchema(
         "ceil",
-        (OperandSpec("result", Access.OUT), OperandSpec("input", Access.IN)),
+        (
+            OperandSpec("result", Access.OUT, strided=True),
+            OperandSpec("input", Access.IN, strided=True),
+        ),
         (),
         frozenset({Trait.ELEMENTWISE, Trait.INPLACE}),
     )
@@ -385,7 +400,10 @@ class RoundInst(Instruction):
     __slots__ = ()
     SCHEMA: ClassVar[InstSchema] = InstSchema(
         "round",
-        (OperandSpec("result", Access.OUT), OperandSpec("input", Access.IN)),
+        (
+            OperandSpec("result", Access.OUT, strided=True),
+            OperandSpec("input", Access.IN, strided=True),
+        ),
         (),
         frozenset({Trait.ELEMENTWISE, Trait.INPLACE}),
     )
@@ -404,7 +422,10 @@ class SqrtInst(Instruction):
     __slots__ = ()
     SCHEMA: ClassVar[InstSchema] = InstSchema(
         "sqrt",
-        (OperandSpec("result", Access.OUT), OperandSpec("input", Access.IN)),
+        (
+            OperandSpec("result", Access.OUT, strided=True),
+            OperandSpec("input", Access.IN, strided=True),
+        ),
         (),
         frozenset({Trait.ELEMENTWISE, Trait.INPLACE}),
     )
@@ -423,7 +444,10 @@ class ReciprocalInst(Instruction):
     __slots__ = ()
     SCHEMA: ClassVar[InstSchema] = InstSchema(
         "reciprocal",
-        (OperandSpec("result", Access.OUT), OperandSpec("input", Access.IN)),
+        (
+            OperandSpec("result", Access.OUT, strided=True),
+            OperandSpec("input", Access.IN, strided=True),
+        ),
         (),
         frozenset({Trait.ELEMENTWISE, Trait.INPLACE}),
     )
@@ -442,7 +466,10 @@ class ExpInst(Instruction):
     __slots__ = ()
     SCHEMA: ClassVar[InstSchema] = InstSchema(
         "exp",
-        (OperandSpec("result", Access.OUT), OperandSpec("input", Access.IN)),
+        (
+            OperandSpec("result", Access.OUT, strided=True),
+            OperandSpec("input", Access.IN, strided=True),
+        ),
         (),
         frozenset({Trait.ELEMENTWISE, Trait.INPLACE}),
     )
@@ -461,7 +488,10 @@ class LogInst(Instruction):
     __slots__ = ()
     SCHEMA: ClassVar[InstSchema] = InstSchema(
         "log",
-        (OperandSpec("result", Access.OUT), OperandSpec("input", Access.IN)),
+        (
+            OperandSpec("result", Access.OUT, strided=True),
+            OperandSpec("input", Access.IN, strided=True),
+        ),
         (),
         frozenset({Trait.ELEMENTWISE, Trait.INPLACE}),
     )
@@ -480,7 +510,10 @@ class TanhInst(Instruction):
     __slots__ = ()
     SCHEMA: ClassVar[InstSchema] = InstSchema(
         "tanh",
-        (OperandSpec("result", Access.OUT), OperandSpec("input", Access.IN)),
+        (
+            OperandSpec("result", Access.OUT, strided=True),
+            OperandSpec("input", Access.IN, strided=True),
+        ),
         (),
         frozenset({Trait.ELEMENTWISE, Trait.INPLACE}),
     )
@@ -499,7 +532,10 @@ class SigmoidInst(Instruction):
     __slots__ = ()
     SCHEMA: ClassVar[InstSchema] = InstSchema(
         "sigmoid",
-        (OperandSpec("result", Access.OUT), OperandSpec("input", Access.IN)),
+        (
+            OperandSpec("result", Access.OUT, strided=True),
+            OperandSpec("input", Access.IN, strided=True),
+        ),
         (),
         frozenset({Trait.ELEMENTWISE, Trait.INPLACE}),
     )
@@ -518,7 +554,10 @@ class ErfInst(Instruction):
     __slots__ = ()
     SCHEMA: ClassVar[InstSchema] = InstSchema(
         "erf",
-        (OperandSpec("result", Access.OUT), OperandSpec("input", Access.IN)),
+        (
+            OperandSpec("result", Access.OUT, strided=True),
+            OperandSpec("input", Access.IN, strided=True),
+        ),
         (),
         frozenset({Trait.ELEMENTWISE, Trait.INPLACE}),
     )
@@ -537,7 +576,10 @@ class SinInst(Instruction):
     __slots__ = ()
     SCHEMA: ClassVar[InstSchema] = InstSchema(
         "sin",
-        (OperandSpec("result", Access.OUT), OperandSpec("input", Access.IN)),
+        (
+            OperandSpec("result", Access.OUT, strided=True),
+            OperandSpec("input", Access.IN, strided=True),
+        ),
         (),
         frozenset({Trait.ELEMENTWISE, Trait.INPLACE}),
     )
@@ -556,7 +598,10 @@ class CosInst(Instruction):
     __slots__ = ()
     SCHEMA: ClassVar[InstSchema] = InstSchema(
         "cos",
-        (OperandSpec("result", Access.OUT), OperandSpec("input", Access.IN)),
+        (
+            OperandSpec("result", Access.OUT, strided=True),
+            OperandSpec("input", Access.IN, strided=True),
+        ),
         (),
         frozenset({Trait.ELEMENTWISE, Trait.INPLACE}),
     )
@@ -576,9 +621,9 @@ class EqInst(Instruction):
     SCHEMA: ClassVar[InstSchema] = InstSchema(
         "eq",
         (
-            OperandSpec("result", Access.OUT),
-            OperandSpec("lhs", Access.IN),
-            OperandSpec("rhs", Access.IN),
+            OperandSpec("result", Access.OUT, strided=True),
+            OperandSpec("lhs", Access.IN, strided=True),
+            OperandSpec("rhs", Access.IN, strided=True),
         ),
         (),
         frozenset({Trait.ELEMENTWISE, Trait.INPLACE, Trait.COMMUTATIVE, Trait.BOOL_RESULT}),
@@ -600,9 +645,9 @@ class LtInst(Instruction):
     SCHEMA: ClassVar[InstSchema] = InstSchema(
         "lt",
         (
-            OperandSpec("result", Access.OUT),
-            OperandSpec("lhs", Access.IN),
-            OperandSpec("rhs", Access.IN),
+            OperandSpec("result", Access.OUT, strided=True),
+            OperandSpec("lhs", Access.IN, strided=True),
+            OperandSpec("rhs", Access.IN, strided=True),
         ),
         (),
         frozenset({Trait.ELEMENTWISE, Trait.INPLACE, Trait.BOOL_RESULT}),
@@ -624,9 +669,9 @@ class LeInst(Instruction):
     SCHEMA: ClassVar[InstSchema] = InstSchema(
         "le",
         (
-            OperandSpec("result", Access.OUT),
-            OperandSpec("lhs", Access.IN),
-            OperandSpec("rhs", Access.IN),
+            OperandSpec("result", Access.OUT, strided=True),
+            OperandSpec("lhs", Access.IN, strided=True),
+            OperandSpec("rhs", Access.IN, strided=True),
         ),
         (),
         frozenset({Trait.ELEMENTWISE, Trait.INPLACE, Trait.BOOL_RESULT}),
@@ -647,7 +692,10 @@ class IsNanInst(Instruction):
     __slots__ = ()
     SCHEMA: ClassVar[InstSchema] = InstSchema(
         "is_nan",
-        (OperandSpec("result", Access.OUT), OperandSpec("input", Access.IN)),
+        (
+            OperandSpec("result", Access.OUT, strided=True),
+            OperandSpec("input", Access.IN, strided=True),
+        ),
         (),
         frozenset({Trait.ELEMENTWISE, Trait.INPLACE, Trait.BOOL_RESULT}),
     )
@@ -666,7 +714,10 @@ class NotInst(Instruction):
     __slots__ = ()
     SCHEMA: ClassVar[InstSchema] = InstSchema(
         "not",
-        (OperandSpec("result", Access.OUT), OperandSpec("input", Access.IN)),
+        (
+            OperandSpec("result", Access.OUT, strided=True),
+            OperandSpec("input", Access.IN, strided=True),
+        ),
         (),
         frozenset({Trait.ELEMENTWISE, Trait.INPLACE}),
     )
@@ -686,9 +737,9 @@ class AndInst(Instruction):
     SCHEMA: ClassVar[InstSchema] = InstSchema(
         "and",
         (
-            OperandSpec("result", Access.OUT),
-            OperandSpec("lhs", Access.IN),
-            OperandSpec("rhs", Access.IN),
+            OperandSpec("result", Access.OUT, strided=True),
+            OperandSpec("lhs", Access.IN, strided=True),
+            OperandSpec("rhs", Access.IN, strided=True),
         ),
         (),
         frozenset({Trait.ELEMENTWISE, Trait.INPLACE, Trait.COMMUTATIVE}),
@@ -710,9 +761,9 @@ class OrInst(Instruction):
     SCHEMA: ClassVar[InstSchema] = InstSchema(
         "or",
         (
-            OperandSpec("result", Access.OUT),
-            OperandSpec("lhs", Access.IN),
-            OperandSpec("rhs", Access.IN),
+            OperandSpec("result", Access.OUT, strided=True),
+            OperandSpec("lhs", Access.IN, strided=True),
+            OperandSpec("rhs", Access.IN, strided=True),
         ),
         (),
         frozenset({Trait.ELEMENTWISE, Trait.INPLACE, Trait.COMMUTATIVE}),
@@ -734,9 +785,9 @@ class XorInst(Instruction):
     SCHEMA: ClassVar[InstSchema] = InstSchema(
         "xor",
         (
-            OperandSpec("result", Access.OUT),
-            OperandSpec("lhs", Access.IN),
-            OperandSpec("rhs", Access.IN),
+            OperandSpec("result", Access.OUT, strided=True),
+            OperandSpec("lhs", Access.IN, strided=True),
+            OperandSpec("rhs", Access.IN, strided=True),
         ),
         (),
         frozenset({Trait.ELEMENTWISE, Trait.INPLACE, Trait.COMMUTATIVE}),
@@ -758,10 +809,10 @@ class SelectInst(Instruction):
     SCHEMA: ClassVar[InstSchema] = InstSchema(
         "select",
         (
-            OperandSpec("result", Access.OUT),
-            OperandSpec("condition", Access.IN),
-            OperandSpec("lhs", Access.IN),
-            OperandSpec("rhs", Access.IN),
+            OperandSpec("result", Access.OUT, strided=True),
+            OperandSpec("condition", Access.IN, strided=True),
+            OperandSpec("lhs", Access.IN, strided=True),
+            OperandSpec("rhs", Access.IN, strided=True),
         ),
         (),
         frozenset({Trait.ELEMENTWISE, Trait.INPLACE}),
@@ -785,7 +836,10 @@ class ConvertInst(Instruction):
     __slots__ = ()
     SCHEMA: ClassVar[InstSchema] = InstSchema(
         "convert",
-        (OperandSpec("result", Access.OUT), OperandSpec("input", Access.IN)),
+        (
+            OperandSpec("result", Access.OUT, strided=True),
+            OperandSpec("input", Access.IN, strided=True),
+        ),
         (),
         frozenset({Trait.ELEMENTWISE, Trait.INPLACE, Trait.TYPED}),
     )
@@ -1258,7 +1312,7 @@ class DeallocInst(Instruction):
 
 @final
 class ViewInst(ValueInstruction):
-    """The contiguous elements of a buffer from element `offset` on, in another shape. Shares its memory.
+    """Elements of a buffer from element `offset` on, in another shape: without gaps, or at `strides`, which count elements of memory. Shares its memory.
 
     Declared in classgen/specs/shape.py.
     """
@@ -1266,14 +1320,15 @@ class ViewInst(ValueInstruction):
     __slots__ = ()
     SCHEMA: ClassVar[InstSchema] = InstSchema(
         "view",
-        (OperandSpec("source", Access.IN),),
-        (AttrSpec("offset", "int"),),
+        (OperandSpec("source", Access.IN, strided=True),),
+        (AttrSpec("offset", "int"), AttrSpec("strides", "ints", optional=True)),
         frozenset({Trait.MEMORY}),
         quant=Quantized.SAME,
     )
 
     source = OperandField(0)
     offset = AttrField[int]()
+    strides = AttrField[tuple[int, ...]]()
 
 
 @final
@@ -1286,7 +1341,10 @@ class CopyInst(Instruction):
     __slots__ = ()
     SCHEMA: ClassVar[InstSchema] = InstSchema(
         "copy",
-        (OperandSpec("result", Access.OUT), OperandSpec("input", Access.IN)),
+        (
+            OperandSpec("result", Access.OUT, strided=True),
+            OperandSpec("input", Access.IN, strided=True),
+        ),
         (),
         frozenset({Trait.INPLACE, Trait.SHAPE_ONLY}),
         quant=Quantized.SAME,

@@ -20,7 +20,8 @@ def print_inst(inst: Instruction) -> str:
         text += "".join(f", {operand}" for operand in operands)
     elif operands:
         text += " " + ", ".join(operands)
-    return text + print_attrs(inst.attrs)
+    silent = {spec.name for spec in inst.SCHEMA.attrs if spec.optional}
+    return text + print_attrs({k: v for k, v in inst.attrs.items() if v or k not in silent})
 
 
 def instruction_lines(f: IRFunction, first: int = 1) -> dict[Instruction, int]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from enum import Enum
 from typing import TYPE_CHECKING, final
 
-from glowpy.core.type import Type
+from glowpy.core.strides import Loops, merged_loops, share_elements, span_of, strides_of
+from glowpy.core.type import Shape, Type
 
 if TYPE_CHECKING:
     from glowpy.ir.inst import ValueInstruction
@@ -22,6 +23,8 @@ class Mutability(Enum):
 
 class Value:
     """A piece of memory: a weight, an allocated buffer, or a view of another. Compared by identity.
+
+    The elements of a view may have gaps between them: it is strided. Its strides count elements of its base.
 
     The base of a view may be replaced, but what is a view of a view stays one: so chains of views are
     shortened on the way to the base (path halving, Tarjan and van Leeuwen 1984).
@@ -71,20 +74,75 @@ class Value:
             value = value._above
         return value, offset
 
+    def relocate(self, offset: int, strides: Shape) -> None:
+        """Makes a view begin at another element of its source, with other strides.
+
+        Values that are views of this one must be relocated as well.
+        """
+        assert self.definition is not None
+        self.definition.attrs.update(offset=offset, strides=strides)
+        self._above, self._offset = None, 0
+
+    @property
+    def _own_strides(self) -> Shape:
+        definition = self.definition
+        if definition is None or not definition.operands:
+            return ()
+        strides: Shape = definition.attrs["strides"]
+        return strides
+
+    @property
+    def is_contiguous(self) -> bool:
+        """Whether the elements lie in row-major order without gaps."""
+        return not self._own_strides
+
+    @property
+    def strides(self) -> Shape:
+        """How far apart neighbours along each dimension are, in elements."""
+        return self._own_strides or strides_of(self.type.shape)
+
+    @property
+    def span(self) -> int:
+        """How many bytes there are from the first one to the last."""
+        strides = self._own_strides
+        return (
+            span_of(self.type.shape, strides) * self.type.kind.size if strides else self.type.size
+        )
+
+    @property
+    def place(self) -> tuple[Value, int, int, Loops]:
+        """Equal for two values iff they are the same elements in the same order.
+
+        The base, the first byte, the number of bytes, and the loops over the elements if these have gaps.
+        """
+        strides = self._own_strides
+        loops = merged_loops(self.type.shape, strides) if strides else ()
+        return self.base, self.byte_offset, self.type.size, loops
+
     def overlaps(self, other: Value) -> bool:
-        """Whether both lie in the same base and share at least one byte."""
+        """Whether both lie in the same base and share at least one byte.
+
+        Exact for boxes of one row-major tensor: ranges of channels lie between each other and do not overlap. Of other
+        strided values it may say so although they do not.
+        """
         if self.base is not other.base:
             return False
         mine, theirs = self.byte_offset, other.byte_offset
-        return mine < theirs + other.type.size and theirs < mine + self.type.size
+        if not (mine < theirs + other.span and theirs < mine + self.span):
+            return False
+        size = self.type.kind.size
+        if size != other.type.kind.size or (self.is_contiguous and other.is_contiguous):
+            return True
+        return share_elements(
+            mine // size,
+            merged_loops(self.type.shape, self.strides),
+            theirs // size,
+            merged_loops(other.type.shape, other.strides),
+        )
 
     def same_memory(self, other: Value) -> bool:
-        """Whether both are exactly the same bytes."""
-        return (
-            self.base is other.base
-            and self.byte_offset == other.byte_offset
-            and self.type.size == other.type.size
-        )
+        """Whether both are exactly the same bytes, in the same order."""
+        return self.place == other.place
 
     def __repr__(self) -> str:
         return f"%{self.name} : {self.type}"

@@ -4,6 +4,8 @@
 - An allocated buffer is deallocated exactly once, after its last access, and never accessed
   outside its life.
 - A view lies inside its source, in an element kind of the same size, and quantized elements keep their meaning.
+  No element occurs twice in it, and it has no strides where it has no gaps.
+- An operand is strided only where the spec allows it; a predicate never is.
 - Constant weights are never written; a buffer is written before it is read. An instruction that
   only moves elements may add to a buffer nobody has written: what it does not move stays
   undefined.
@@ -23,6 +25,7 @@ from collections.abc import Callable, Iterator
 from glowpy.core.channel_axis import keeps_parameters
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.schema import Access, Trait, check_attrs
+from glowpy.core.strides import are_distinct, canonical_strides, span_of
 from glowpy.ir.inst import Instruction, ValueInstruction
 from glowpy.ir.insts_gen import AllocInst, CopyInst, DeallocInst, ViewInst
 from glowpy.ir.irfunction import IRFunction
@@ -131,6 +134,11 @@ def _rules(inst: Instruction) -> Iterator[str]:
     """What schema and the class's own rule say. Raises UserError where nothing more can be said."""
     check_attrs(inst.SCHEMA.attrs, inst.attrs)
     inst.SCHEMA.check_quantized([ref.value.type for ref in inst.operands])
+    for ref in inst.operands:
+        if not (ref.strided or ref.value.is_contiguous):
+            yield f"{ref.name} %{ref.value.name} is strided, expected elements without gaps"
+    if inst.predicate is not None and not inst.predicate.is_contiguous:
+        yield f"predicate %{inst.predicate.name} is strided, expected elements without gaps"
     rule = verify_inst.get(type(inst))
     if rule is not None:
         yield from rule(inst)
@@ -150,7 +158,15 @@ def _view(inst: ViewInst) -> Iterator[str]:
     source, type = inst.source.type, inst.value.type
     if source.kind.size != type.kind.size:
         yield f"expected an element kind as wide as {source.kind.value}, got {type.kind.value}"
-    if inst.offset < 0 or inst.offset + type.count > source.count:
-        yield f"elements {inst.offset} to {inst.offset + type.count} lie outside {source}"
-    elif not keeps_parameters(source, inst.offset, type):
+    if inst.strides and (len(inst.strides) != type.rank or min(inst.strides) < 1):
+        yield f"expected {type.rank} strides of at least 1, got {list(inst.strides)}"
+        return
+    if inst.strides and not canonical_strides(type.shape, inst.strides):
+        yield f"expected no strides where there are no gaps, got {list(inst.strides)}"
+    elif not are_distinct(type.shape, inst.value.strides):
+        yield f"expected strides with which no element occurs twice, got {list(inst.strides)}"
+    span = span_of(type.shape, inst.strides)
+    if inst.offset < 0 or inst.offset + span > inst.source.span // source.kind.size:
+        yield f"elements {inst.offset} to {inst.offset + span} lie outside {source}"
+    elif not keeps_parameters(source, inst.offset, type, inst.source.strides, inst.value.strides):
         yield f"expected the quantization parameters of {source} from element {inst.offset} on, got {type}"

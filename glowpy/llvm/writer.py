@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from heapq import heapreplace
@@ -233,7 +233,7 @@ class Body:
         """Where in the IR's text each instruction stands."""
         self._parameters = parameters
         self.memories: list[Value] = []
-        self._pointers: dict[tuple[Value, int, int], str] = {}
+        self._pointers: dict[Hashable, str] = {}
         self.first_line = 0
         self._line = 0
         self._lines: list[str] = []
@@ -268,8 +268,8 @@ class Body:
         return "".join(f"{line}\n" for line in self._lines)
 
     def pointer(self, value: Value) -> str:
-        """The parameter that points to the memory of `value`."""
-        place = (value.base, value.byte_offset, value.type.size)
+        """The parameter that points to the first element of `value`."""
+        place = value.place
         if place not in self._pointers:
             self._pointers[place] = f"%p{len(self.memories)}"
             self.memories.append(value)

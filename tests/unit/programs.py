@@ -1,8 +1,8 @@
 """Random programs for property tests of IR passes: valid, and without a read of bytes that nothing wrote.
 
-They have what networks seldom lead to, or only after other passes: views of views, parts of buffers that are
-written and read by themselves, chains in place, inserts that overlap, copies to and from parts, predicates that
-are computed, buffers that die early.
+They have what networks seldom lead to, or only after other passes: views of views, strided ones among them, parts
+of buffers that are written and read by themselves, chains in place, inserts that overlap, copies to and from
+parts, predicates that are computed, buffers that die early.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import numpy as np
 from glowpy.backend import CompileOptions, Port, Program
 from glowpy.backends.interpreter.backend import InterpreterBackend
 from glowpy.core.elemkind import ElemKind
+from glowpy.core.strides import canonical_strides, span_of, strides_of
 from glowpy.core.tensor import Array, Tensor
 from glowpy.core.type import Shape, Type
 from glowpy.ir.inst import Instruction
@@ -79,17 +80,20 @@ class RandomProgram:
         return value
 
     def bytes_of(self, value: Value) -> Array:
-        """Which bytes of `value` have been written, in an array that writes through."""
-        start = value.byte_offset
-        return self._defined[value.base][start : start + value.type.size]
+        """Which bytes of each element of `value` have been written, in an array that writes through."""
+        size, shape = value.type.kind.size, value.type.shape
+        raw = self._defined[value.base][value.byte_offset : value.byte_offset + value.span]
+        steps = [stride * size for stride in value.strides]
+        return np.lib.stride_tricks.as_strided(raw, (*shape, size), (*steps, 1))
 
-    def readable(self) -> list[Value]:
+    def readable(self, *, strided: bool = False) -> list[Value]:
         """The values of which all bytes have been written."""
-        return [value for value in self.values if self.bytes_of(value).all()]
+        values = [value for value in self.values if strided or value.is_contiguous]
+        return [value for value in values if self.bytes_of(value).all()]
 
-    def source(self, *kinds: ElemKind) -> Value:
+    def source(self, *kinds: ElemKind, strided: bool = False) -> Value:
         """A readable value of one of `kinds`; of those made last, mostly."""
-        candidates = [v for v in self.readable() if v.type.kind in kinds]
+        candidates = [v for v in self.readable(strided=strided) if v.type.kind in kinds]
         return (
             self.rng.choice(candidates[-4:] if self.rng.random() < 0.7 else candidates)
             if candidates
@@ -103,12 +107,15 @@ class RandomProgram:
         self.bytes_of(value)[...] = True
         return value
 
-    def target(self, type: Type, inputs: Sequence[Value], *, in_place: bool) -> Value:
+    def target(
+        self, type: Type, inputs: Sequence[Value], *, in_place: bool, strided: bool = False
+    ) -> Value:
         """Something of `type` to write to, which overlaps no input but, with `in_place`, as exactly the same bytes."""
         candidates = [
             value
             for value in self.values
             if value.type == type
+            and (strided or value.is_contiguous)
             and not (isinstance(value.base, WeightVar) and value.base.is_constant)
             and all(
                 (in_place and value.same_memory(other)) or not value.overlaps(other)
@@ -143,20 +150,22 @@ def _splat(p: RandomProgram) -> None:
 
 
 def _unary(p: RandomProgram) -> None:
-    x = p.source(ElemKind.I32, ElemKind.I8)
+    x = p.source(ElemKind.I32, ElemKind.I8, strided=True)
     cls = p.rng.choice((NegInst, AbsInst))
-    p.write(cls([p.target(x.type, [x], in_place=True), x], {}))
+    p.write(cls([p.target(x.type, [x], in_place=True, strided=True), x], {}))
 
 
 def _binary(p: RandomProgram) -> None:
-    x = p.source(ElemKind.I32, ElemKind.I8)
+    x = p.source(ElemKind.I32, ElemKind.I8, strided=True)
     fits = [
-        v for v in p.readable() if v.type.kind is x.type.kind and _fits(v.type.shape, x.type.shape)
+        v
+        for v in p.readable(strided=True)
+        if v.type.kind is x.type.kind and _fits(v.type.shape, x.type.shape)
     ]
     inputs = [x, p.rng.choice(fits)]
     p.rng.shuffle(inputs)
     cls = p.rng.choice((AddInst, SubInst, MulInst, MaxInst))
-    p.write(cls([p.target(x.type, inputs, in_place=True), *inputs], {}))
+    p.write(cls([p.target(x.type, inputs, in_place=True, strided=True), *inputs], {}))
 
 
 def _fits(own: Shape, whole: Shape) -> bool:
@@ -173,8 +182,8 @@ def _compare(p: RandomProgram) -> None:
 
 
 def _copy(p: RandomProgram) -> None:
-    x = p.source(ElemKind.I32, ElemKind.I8)
-    result = p.target(x.type, [x], in_place=True)
+    x = p.source(ElemKind.I32, ElemKind.I8, strided=True)
+    result = p.target(x.type, [x], in_place=True, strided=True)
     p.f.create_copy(result, x)
     p.bytes_of(result)[...] = True
 
@@ -186,8 +195,18 @@ def _view(p: RandomProgram) -> None:
     if source.type.kind.size not in kinds or not shapes:
         return
     type = Type(p.rng.choice(kinds[source.type.kind.size]), p.rng.choice(shapes))
-    offset = p.rng.randint(0, source.type.count - type.count)
-    p.values.append(p.f.create_view("v", type, source, offset).value)
+    room = source.span // source.type.kind.size
+    strides = _strides(p, type.shape, room)
+    offset = p.rng.randint(0, room - span_of(type.shape, strides))
+    p.values.append(p.f.create_view("v", type, source, offset, strides).value)
+
+
+def _strides(p: RandomProgram, shape: Shape, room: int) -> Shape:
+    """Those of a box of a row-major tensor of at most `room` elements, or of every second element."""
+    frame = [size + p.rng.choice((0, 0, 1, 2, 4)) for size in shape]
+    step = p.rng.choice((1, 1, 1, 2))
+    strides = canonical_strides(shape, [step * stride for stride in strides_of(frame)])
+    return strides if span_of(shape, strides) <= room else ()
 
 
 def _insert(p: RandomProgram) -> None:

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.type import Type
+from glowpy.ir.insts_gen import CopyInst, ExpInst
 from glowpy.ir.irfunction import IRFunction
 from glowpy.ir.plan import ALIGNMENT, MemoryPlan, Slot, parse_plan, print_plan
 from glowpy.ir.value import Mutability, Value
@@ -236,3 +237,52 @@ def test_whatever_order_is_best_is_found(buffers: list[Interval]) -> None:
     """Placed first fit in any other of these orders, the buffers need more than is ever alive."""
     alive = (sum(size for s, n, size in buffers if s <= at <= s + n) for at in range(45))
     assert plan(program(buffers)).peak == max(alive)
+
+
+def _views(*views: tuple[int, tuple[int, ...], tuple[int, ...]]) -> tuple[IRFunction, list[Value]]:
+    """Views of one weight of 4 x 6 elements: offset, shape, strides."""
+    f = IRFunction("main")
+    x = f.create_weight("x", Type(ElemKind.F32, (4, 6)), Mutability.MUTABLE)
+    types = [Type(ElemKind.F32, shape) for _, shape, _ in views]
+    made = [
+        f.create_view("v", type, x, offset, strides).value
+        for type, (offset, _, strides) in zip(types, views, strict=True)
+    ]
+    return f, made
+
+
+@pytest.mark.parametrize(
+    ("result", "input", "clash"),
+    [
+        ((0, (4, 3), (6, 1)), (3, (4, 3), (6, 1)), False),
+        ((0, (4, 3), (6, 1)), (2, (4, 3), (6, 1)), True),
+        ((0, (4, 3), (6, 1)), (0, (4, 3), (6, 1)), False),  # in place
+        ((0, (4, 3), (6, 1)), (0, (4, 3), (3, 1)), True),  # other elements from the same one on
+        ((0, (2, 2, 3), (12, 6, 1)), (0, (2, 2, 3), (12, 6, 1)), False),
+        ((1, (4,), (6,)), (7, (4,), ()), True),
+        ((1, (4,), (6,)), (8, (4,), ()), False),
+        ((0, (2, 6), ()), (12, (2, 6), ()), False),
+        ((0, (2, 6), ()), (11, (2, 6), ()), True),
+    ],
+)
+def test_what_is_written_over_another_operand_is_caught(
+    result: tuple[int, tuple[int, ...], tuple[int, ...]],
+    input: tuple[int, tuple[int, ...], tuple[int, ...]],
+    clash: bool,
+) -> None:
+    for cls in (ExpInst, CopyInst):
+        f, operands = _views(result, input)
+        f.add(cls(operands, {}))
+        if clash:
+            with pytest.raises(VerifyError, match=r"writes %v over bytes of %v_1"):
+                check(f, plan(f))
+        else:
+            check(f, plan(f))
+
+
+def test_a_view_that_ends_outside_its_base_is_caught() -> None:
+    f, _ = _views((4, (4, 2), (6, 1)))
+    check(f, plan(f))
+    f, _ = _views((5, (4, 2), (6, 1)))
+    with pytest.raises(VerifyError, match="view %v ends outside %x"):
+        check(f, plan(f))

@@ -10,9 +10,9 @@ from typing import Literal, final
 
 import numpy as np
 
-from glowpy.backend import CompiledFunction, Program, aligned_array
+from glowpy.backend import CompiledFunction, Program, aligned_array, elements_at
 from glowpy.core.tensor import Array
-from glowpy.core.type import Type
+from glowpy.ir.value import Value
 from glowpy.llvm.machine import LoadedCode
 from glowpy.support.errors import InternalError
 
@@ -64,7 +64,7 @@ class JitFunction(CompiledFunction):
                 inst = self.program.ir.instructions[index]
                 pointers = ctypes.cast(addresses, ctypes.POINTER(ctypes.c_void_p))
                 operands = {
-                    ref.name: _array_at(pointers[place] or 0, ref.value.type)
+                    ref.name: _array_at(pointers[place] or 0, ref.value)
                     for place, ref in enumerate(inst.operands)
                 }
                 try:
@@ -85,12 +85,12 @@ def _address(callback: Callable[..., object]) -> int:
     return ctypes.cast(callback, ctypes.c_void_p).value or 0  # type: ignore[arg-type]
 
 
-def _array_at(address: int, type: Type) -> Array:
-    """The elements at an address, not copied."""
-    if type.size == 0:
-        return np.empty(type.shape, type.kind.dtype)
-    raw = (ctypes.c_uint8 * type.size).from_address(address)
-    return np.ndarray(type.shape, type.kind.dtype, buffer=memoryview(raw).cast("B"))
+def _array_at(address: int, value: Value) -> Array:
+    """The elements of a value at an address, not copied."""
+    if value.span == 0:
+        return np.empty(value.type.shape, value.type.kind.dtype)
+    raw = (ctypes.c_uint8 * value.span).from_address(address)
+    return elements_at(np.ctypeslib.as_array(raw), 0, value)
 
 
 def pack_constants(program: Program) -> Array:

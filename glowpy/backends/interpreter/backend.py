@@ -7,7 +7,14 @@ from typing import ClassVar, final
 
 import numpy as np
 
-from glowpy.backend import Backend, CompiledFunction, CompileOptions, Operation, Program
+from glowpy.backend import (
+    Backend,
+    CompiledFunction,
+    CompileOptions,
+    Operation,
+    Program,
+    elements_at,
+)
 from glowpy.backends.interpreter.interpret import interpret
 from glowpy.core.schema import Trait
 from glowpy.core.tensor import Array, Tensor
@@ -81,9 +88,4 @@ class InterpretedFunction(CompiledFunction):
             start = value.byte_offset
         else:
             flat, start = arena, self._offsets[base.name] + value.byte_offset
-        return Tensor(
-            value.type,
-            flat[start : start + value.type.size]
-            .view(value.type.kind.dtype)
-            .reshape(value.type.shape),
-        )
+        return Tensor(value.type, elements_at(flat, start, value))

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from glowpy.backend import elements_at
 from glowpy.backends.interpreter.interpret import interpret
 from glowpy.core.tensor import Tensor
 from glowpy.graph.function import Module
@@ -112,6 +113,8 @@ def _run(ir: IRFunction, tensors: dict[Value, Tensor], results: set[Value]) -> N
 
 
 def _view(inst: ViewInst, source: Tensor) -> Tensor:
-    type = inst.value.type
-    flat = np.ascontiguousarray(source.array).reshape(-1).view(type.kind.dtype)
-    return Tensor(type, flat[inst.offset : inst.offset + type.count].reshape(type.shape))
+    """The memory from the first byte of the source to its last is what the view is a part of."""
+    value, size = inst.value, source.type.kind.size
+    array = np.ascontiguousarray(source.array) if inst.source.is_contiguous else source.array
+    run = np.lib.stride_tricks.as_strided(array, (inst.source.span // size,), (size,))
+    return Tensor(value.type, elements_at(run.view(np.uint8), inst.offset * size, value))

@@ -72,7 +72,7 @@ class _Inserts:
 
     def cover(self, inst: InsertTensorInst) -> bool:
         """Takes in one more insert; whether all so far are disjoint and cover the buffer."""
-        whole = inst.result.type.size == inst.result.base.type.size
+        whole = inst.result.is_contiguous and inst.result.type.size == inst.result.base.type.size
         if not whole or inst.result.type.shape != self._shape:
             self._missing = -1
         self._boxes.append((inst.offsets, inst.input.type.shape))

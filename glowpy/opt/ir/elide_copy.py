@@ -61,7 +61,7 @@ def _retargets(events: Events, index: int, copy: CopyInst) -> bool:
     result, buffer = copy.result, copy.input.base
     if not isinstance(result, WeightVar) or buffer not in events.alloc:
         return False
-    if buffer.type.size != result.type.size:
+    if buffer.type.size != result.type.size or not copy.input.is_contiguous:
         return False
     last = max(events.last(buffer), index)
     if any(True for _ in events.within(result, events.first(buffer), index)):
@@ -90,6 +90,8 @@ def _propagates(events: Events, index: int, copy: CopyInst) -> bool:
     """Whether all readers of the result, which only the copy writes, may read the input."""
     result, source = copy.result, copy.input
     if result not in events.alloc or events.is_written_elsewhere(result, index):
+        return False
+    if not source.is_contiguous:
         return False
     if events.used_before(result, index):
         return False

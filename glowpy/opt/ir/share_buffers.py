@@ -69,6 +69,7 @@ def _dying_inputs(events: Events, index: int, inst: Instruction) -> list[Value]:
         value
         for value in dict.fromkeys(inputs)
         if value.base in events.alloc
+        and value.is_contiguous
         and value.type.size == value.base.type.size
         and events.last(value) == index
         and all(value.same_memory(other) or not value.overlaps(other) for other in inputs)

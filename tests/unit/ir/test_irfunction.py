@@ -14,7 +14,7 @@ from glowpy.ir.irfunction import IRFunction
 from glowpy.ir.liveness import lifetimes
 from glowpy.ir.parser import parse_irfunction
 from glowpy.ir.printer import print_irfunction
-from glowpy.ir.value import Mutability
+from glowpy.ir.value import Mutability, Value
 from glowpy.ir.verifier import verify_irfunction
 from glowpy.irgen import generate
 from glowpy.schedule import schedule
@@ -46,6 +46,32 @@ def test_views_know_their_bytes(f: IRFunction) -> None:
     assert not head.overlaps(f.weights["out"])
     assert f.create_view("again", Type(ElemKind.F32, (1, 2)), x, 2).value.same_memory(tail)
     assert f.values[-1].source is x
+
+
+def test_strided_views_know_their_elements() -> None:
+    f = IRFunction("main")
+    x = f.create_weight("x", Type(ElemKind.F32, (4, 6)), Mutability.MUTABLE)
+
+    def view(source: Value, shape: tuple[int, ...], offset: int, *strides: int) -> Value:
+        return f.create_view("v", Type(ElemKind.F32, shape), source, offset, strides).value
+
+    left, right = view(x, (4, 2), 0, 6, 1), view(x, (4, 4), 2, 6, 1)
+    assert (right.byte_offset, right.span, right.strides) == (8, 4 * 22, (6, 1))
+    assert (x.strides, x.is_contiguous, right.is_contiguous) == ((6, 1), True, False)
+    assert not left.overlaps(right)
+    assert x.overlaps(left)
+    column = view(right, (4,), 1, 6)
+    assert (column.base, column.byte_offset) == (x, 12)
+    assert column.overlaps(right)
+    assert not column.overlaps(left)
+    assert view(x, (1, 4, 1), 3, 24, 6, 1).same_memory(column)
+    assert not view(x, (4,), 3).same_memory(column)
+    column.relocate(2, (6,))
+    assert column.byte_offset == 16
+    again = parse_irfunction(print_irfunction(f))
+    assert print_irfunction(again) == print_irfunction(f)
+    assert "%v_2 = view f32[4], @in %v_1 {offset=2, strides=[6]}" in print_irfunction(again)
+    assert "%v_4 = view f32[4], @in %x {offset=3}" in print_irfunction(again)
 
 
 def test_long_chains_of_views_know_their_bytes_when_the_base_changes(f: IRFunction) -> None:

@@ -1,0 +1,165 @@
+"""Strides: how far apart, in elements of memory, neighbours along each dimension of a tensor lie.
+
+No strides mean row-major elements without gaps. Explicit ones describe a box of a larger tensor: some channels of an
+image, every second row. A *loop* is a size and a stride; the loops of a tensor, merged where one goes on where the
+next one ends, are the same for all tensors that have the same elements in the same order.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import pairwise
+
+from glowpy.core.type import Shape
+
+__all__ = [
+    "Loops",
+    "are_distinct",
+    "canonical_strides",
+    "embedded",
+    "merged_loops",
+    "share_elements",
+    "span_of",
+    "strides_of",
+]
+
+Loops = tuple[tuple[int, int], ...]
+"""Size and stride of each loop, the outermost first."""
+
+
+def strides_of(shape: Sequence[int]) -> Shape:
+    """The strides of a row-major tensor without gaps."""
+    strides, step = [0] * len(shape), 1
+    for axis in range(len(shape) - 1, -1, -1):
+        strides[axis] = step
+        step *= shape[axis]
+    return tuple(strides)
+
+
+def merged_loops(shape: Sequence[int], strides: Sequence[int]) -> Loops:
+    """The loops over a tensor: as few as possible, none of size 1."""
+    loops: list[tuple[int, int]] = []
+    for size, stride in zip(shape, strides, strict=True):
+        if size == 1:
+            continue
+        if loops and loops[-1][1] == size * stride:
+            size *= loops.pop()[0]
+        loops.append((size, stride))
+    return tuple(loops)
+
+
+def canonical_strides(shape: Sequence[int], strides: Sequence[int]) -> Shape:
+    """The one way to spell strides: none where there are no gaps; a dimension of 1 steps over the next one."""
+    if 0 in shape or merged_loops(shape, strides) in ((), ((math.prod(shape), 1),)):
+        return ()
+    spelled, step = list(strides), 1
+    for axis in range(len(shape) - 1, -1, -1):
+        if shape[axis] == 1:
+            spelled[axis] = step
+        step = spelled[axis] * shape[axis]
+    return tuple(spelled)
+
+
+def span_of(shape: Sequence[int], strides: Sequence[int]) -> int:
+    """How many elements of memory lie from the first element to the last, both counted."""
+    if not strides or 0 in shape:
+        return math.prod(shape)
+    return 1 + sum((size - 1) * stride for size, stride in zip(shape, strides, strict=True))
+
+
+def are_distinct(shape: Sequence[int], strides: Sequence[int]) -> bool:
+    """Whether each stride steps beyond all that smaller ones reach, so that no element occurs twice."""
+    reach = 0
+    for size, stride in sorted(merged_loops(shape, strides), key=lambda loop: loop[1]):
+        if stride <= reach:
+            return False
+        reach += (size - 1) * stride
+    return True
+
+
+def share_elements(start: int, loops: Loops, other_start: int, other_loops: Loops) -> bool:
+    """Whether two boxes of one memory, given by their first elements and loops, share an element.
+
+    Exact for boxes of one row-major frame, where every stride divides the next larger one; True if there is no such
+    frame. In a frame, positions are numbers in mixed radix, and a box is a range of each digit.
+    """
+    if not all(size for size, _ in (*loops, *other_loops)):
+        return False
+    frame = sorted({1, *(stride for _, stride in (*loops, *other_loops))})
+    if any(wide % narrow for narrow, wide in pairwise(frame)):
+        return True
+    mine, theirs = _digits(start, loops, frame), _digits(other_start, other_loops, frame)
+    if mine is None or theirs is None:
+        return True
+    return all(
+        first < other_first + other_size and other_first < first + size
+        for (first, size), (other_first, other_size) in zip(mine, theirs, strict=True)
+    )
+
+
+def _digits(start: int, loops: Loops, frame: Sequence[int]) -> list[tuple[int, int]] | None:
+    """The range (first, size) of each digit of a box, the lowest first; None if it is no box of the frame."""
+    sizes = {stride: size for size, stride in loops}
+    digits, carried = [], 1
+    for stride, wide in zip(frame, (*frame[1:], 0), strict=True):
+        size = sizes.get(stride, 1)
+        if carried > 1 and size > 1:
+            return None
+        size, carried = size * carried, 1
+        first = start // stride % (wide // stride) if wide else start // stride
+        if wide and first + size > wide // stride:
+            if first or size % (wide // stride):
+                return None
+            size, carried = wide // stride, size // (wide // stride)
+        digits.append((first, size))
+    return digits
+
+
+def embedded(
+    frame: Shape, frame_strides: Shape, offset: int, shape: Shape, strides: Shape
+) -> tuple[int, Shape] | None:
+    """What becomes of a view of a row-major tensor of shape `frame` that is moved to memory of `frame_strides`.
+
+    The view has `strides` (none: no gaps) and begins at element `offset`. Returns its offset from the first element
+    of the frame, and its strides; None where one of its dimensions would need two strides.
+    """
+    if 0 in shape:
+        return 0, ()
+    groups = _groups(frame, frame_strides)
+    digits = [offset // dense % size for size, dense, _ in groups]
+    moved = sum(digit * stride for digit, (_, _, stride) in zip(digits, groups, strict=True))
+    steps = []
+    for extent, step in zip(shape, strides or strides_of(shape), strict=True):
+        if extent == 1:
+            steps.append(1)
+            continue
+        index = _group_of(step, groups)
+        if index is None:
+            return None
+        _, dense, stride = groups[index]
+        digits[index] += (extent - 1) * (step // dense)
+        steps.append(step // dense * stride)
+    if any(digit >= size for digit, (size, _, _) in zip(digits, groups, strict=True)):
+        return None
+    return moved, canonical_strides(shape, steps)
+
+
+def _group_of(step: int, groups: list[tuple[int, int, int]]) -> int | None:
+    """The group in which a step in the row-major frame stays."""
+    for index, (size, dense, _) in enumerate(groups):
+        if dense <= step < size * dense and step % dense == 0:
+            return index
+    return None
+
+
+def _groups(frame: Shape, frame_strides: Shape) -> list[tuple[int, int, int]]:
+    """Dimensions of a frame that are one loop in memory: size, stride in the row-major frame, stride in memory."""
+    groups: list[tuple[int, int, int]] = []
+    for size, dense, stride in zip(frame, strides_of(frame), frame_strides, strict=True):
+        if size == 1:
+            continue
+        if groups and groups[-1][2] == size * stride:
+            size *= groups.pop()[0]
+        groups.append((size, dense, stride))
+    return groups
