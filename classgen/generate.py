@@ -330,6 +330,7 @@ def _prototypes(op: Operator, library: str) -> Iterator[str]:
             c_type = _C_TYPES[kind_of[name]] if name in kind_of else main
             buffers.append(f"{'const ' if access == 'IN' else ''}{c_type} *{name}")
         shapes = [f"const ints_t *{name}_shape" for name, _ in op.operands]
+        shapes += [f"const ints_t *{name}_strides" for name, _ in op.operands if name in op.strided]
         attrs = [_C_ATTRS[attr.kind].format(attr.name) for attr in op.attrs]
         tail = ["epilogue_t epilogue", "const void *env"] if "epilogue" in op.traits else []
         arguments = ", ".join([*buffers, *shapes, *attrs, *tail])

@@ -937,7 +937,10 @@ class SoftmaxInst(Instruction):
     __slots__ = ()
     SCHEMA: ClassVar[InstSchema] = InstSchema(
         "softmax",
-        (OperandSpec("result", Access.OUT), OperandSpec("input", Access.IN)),
+        (
+            OperandSpec("result", Access.OUT, strided=True),
+            OperandSpec("input", Access.IN, strided=True),
+        ),
         (AttrSpec("axis", "int"),),
         frozenset({Trait.INPLACE, Trait.AXES}),
     )
@@ -957,7 +960,10 @@ class LogSoftmaxInst(Instruction):
     __slots__ = ()
     SCHEMA: ClassVar[InstSchema] = InstSchema(
         "log_softmax",
-        (OperandSpec("result", Access.OUT), OperandSpec("input", Access.IN)),
+        (
+            OperandSpec("result", Access.OUT, strided=True),
+            OperandSpec("input", Access.IN, strided=True),
+        ),
         (AttrSpec("axis", "int"),),
         frozenset({Trait.INPLACE, Trait.AXES}),
     )
@@ -977,7 +983,10 @@ class MaxPoolInst(Instruction):
     __slots__ = ()
     SCHEMA: ClassVar[InstSchema] = InstSchema(
         "max_pool",
-        (OperandSpec("result", Access.OUT), OperandSpec("input", Access.IN)),
+        (
+            OperandSpec("result", Access.OUT, strided=True),
+            OperandSpec("input", Access.IN, strided=True),
+        ),
         (
             AttrSpec("kernels", "ints"),
             AttrSpec("strides", "ints"),
@@ -1045,7 +1054,10 @@ class AvgPoolInst(Instruction):
     __slots__ = ()
     SCHEMA: ClassVar[InstSchema] = InstSchema(
         "avg_pool",
-        (OperandSpec("result", Access.OUT), OperandSpec("input", Access.IN)),
+        (
+            OperandSpec("result", Access.OUT, strided=True),
+            OperandSpec("input", Access.IN, strided=True),
+        ),
         (
             AttrSpec("kernels", "ints"),
             AttrSpec("strides", "ints"),
@@ -1077,7 +1089,10 @@ class ReduceAddInst(Instruction):
     __slots__ = ()
     SCHEMA: ClassVar[InstSchema] = InstSchema(
         "reduce_add",
-        (OperandSpec("result", Access.OUT), OperandSpec("input", Access.IN)),
+        (
+            OperandSpec("result", Access.OUT, strided=True),
+            OperandSpec("input", Access.IN, strided=True),
+        ),
         (AttrSpec("axes", "ints"),),
         frozenset({Trait.AXES}),
     )
@@ -1097,7 +1112,10 @@ class ReduceMulInst(Instruction):
     __slots__ = ()
     SCHEMA: ClassVar[InstSchema] = InstSchema(
         "reduce_mul",
-        (OperandSpec("result", Access.OUT), OperandSpec("input", Access.IN)),
+        (
+            OperandSpec("result", Access.OUT, strided=True),
+            OperandSpec("input", Access.IN, strided=True),
+        ),
         (AttrSpec("axes", "ints"),),
         frozenset({Trait.AXES}),
     )
@@ -1117,7 +1135,10 @@ class ReduceMaxInst(Instruction):
     __slots__ = ()
     SCHEMA: ClassVar[InstSchema] = InstSchema(
         "reduce_max",
-        (OperandSpec("result", Access.OUT), OperandSpec("input", Access.IN)),
+        (
+            OperandSpec("result", Access.OUT, strided=True),
+            OperandSpec("input", Access.IN, strided=True),
+        ),
         (AttrSpec("axes", "ints"),),
         frozenset({Trait.AXES}),
         quant=Quantized.SAME,
@@ -1138,7 +1159,10 @@ class ReduceMinInst(Instruction):
     __slots__ = ()
     SCHEMA: ClassVar[InstSchema] = InstSchema(
         "reduce_min",
-        (OperandSpec("result", Access.OUT), OperandSpec("input", Access.IN)),
+        (
+            OperandSpec("result", Access.OUT, strided=True),
+            OperandSpec("input", Access.IN, strided=True),
+        ),
         (AttrSpec("axes", "ints"),),
         frozenset({Trait.AXES}),
         quant=Quantized.SAME,
@@ -1227,7 +1251,7 @@ class SplatInst(Instruction):
     __slots__ = ()
     SCHEMA: ClassVar[InstSchema] = InstSchema(
         "splat",
-        (OperandSpec("result", Access.OUT),),
+        (OperandSpec("result", Access.OUT, strided=True),),
         (AttrSpec("value", "float"),),
         frozenset({Trait.TYPED}),
         quant=Quantized.RULE,
@@ -1247,7 +1271,10 @@ class TransposeInst(Instruction):
     __slots__ = ()
     SCHEMA: ClassVar[InstSchema] = InstSchema(
         "transpose",
-        (OperandSpec("result", Access.OUT), OperandSpec("input", Access.IN)),
+        (
+            OperandSpec("result", Access.OUT, strided=True),
+            OperandSpec("input", Access.IN, strided=True),
+        ),
         (AttrSpec("shuffle", "ints"),),
         frozenset({Trait.SHAPE_ONLY}),
         quant=Quantized.SAME,
@@ -1268,7 +1295,10 @@ class BroadcastInst(Instruction):
     __slots__ = ()
     SCHEMA: ClassVar[InstSchema] = InstSchema(
         "broadcast",
-        (OperandSpec("result", Access.OUT), OperandSpec("input", Access.IN)),
+        (
+            OperandSpec("result", Access.OUT, strided=True),
+            OperandSpec("input", Access.IN, strided=True),
+        ),
         (),
         frozenset({Trait.TYPED, Trait.SHAPE_ONLY, Trait.DIMENSIONWISE}),
         quant=Quantized.SAME,
@@ -1364,7 +1394,10 @@ class InsertTensorInst(Instruction):
     __slots__ = ()
     SCHEMA: ClassVar[InstSchema] = InstSchema(
         "insert_tensor",
-        (OperandSpec("result", Access.INOUT), OperandSpec("input", Access.IN)),
+        (
+            OperandSpec("result", Access.INOUT, strided=True),
+            OperandSpec("input", Access.IN, strided=True),
+        ),
         (AttrSpec("offsets", "ints"),),
         frozenset({Trait.SHAPE_ONLY}),
         quant=Quantized.SAME,
@@ -1385,7 +1418,10 @@ class ExtractTensorInst(Instruction):
     __slots__ = ()
     SCHEMA: ClassVar[InstSchema] = InstSchema(
         "extract_tensor",
-        (OperandSpec("result", Access.OUT), OperandSpec("input", Access.IN)),
+        (
+            OperandSpec("result", Access.OUT, strided=True),
+            OperandSpec("input", Access.IN, strided=True),
+        ),
         (AttrSpec("offsets", "ints"), AttrSpec("steps", "ints")),
         frozenset({Trait.SHAPE_ONLY}),
         quant=Quantized.SAME,

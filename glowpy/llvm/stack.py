@@ -7,7 +7,6 @@ result is stored only if something after the run reads it. A backend may run the
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -16,7 +15,7 @@ from glowpy.ir.inst import Instruction
 from glowpy.ir.value import Value
 from glowpy.llvm.writer import Body, literal, register_type
 
-__all__ = ["StackContext", "emit_members", "emit_stack"]
+__all__ = ["StackContext", "broadcast_steps", "emit_loops", "emit_members", "emit_stack"]
 
 Number = float | int
 
@@ -91,57 +90,59 @@ def emit_members(
 
 
 def emit_stack(body: Body, members: Sequence[Instruction], context: StackContext) -> None:
-    """The loop nest of a run of element-wise instructions; dimensions that all operands treat alike are one."""
+    """The loop nest of a run of element-wise instructions."""
     shape = members[0].operands[0].value.type.shape
-    operands = [ref.value for inst in members for ref in inst.operands]
-    groups = _collapse(shape, [value.type.shape for value in operands])
-    counts = [math.prod(shape[axis] for axis in group) for group in groups]
+    operands = dict.fromkeys(ref.value for inst in members for ref in inst.operands)
+    steps = {value: broadcast_steps(value, shape) for value in operands}
 
-    def inner(indices: list[str]) -> None:
-        known: dict[Shape, str] = {}
+    def inner(index: Callable[[Shape], str]) -> None:
+        emit_members(body, members, context, lambda value: index(steps[value]), body.pointer, None)
 
-        def index(value: Value) -> str:
-            strides = _strides(value.type.shape, shape, groups)
-            if strides not in known:
-                known[strides] = _linear(body, indices, strides)
-            return known[strides]
-
-        emit_members(body, members, context, index, body.pointer, None)
-
-    body.nest(counts, inner)
+    emit_loops(body, shape, tuple(steps.values()), inner)
 
 
-def _padded(shape: Shape, rank: int) -> Shape:
-    return (1,) * (rank - len(shape)) + shape
+def broadcast_steps(value: Value, shape: Shape) -> Shape:
+    """How far apart in memory neighbours along each dimension of `shape` find their elements; 0 where it repeats."""
+    own = zip(value.type.shape, value.strides, strict=True)
+    steps = tuple(0 if size == 1 else stride for size, stride in own)
+    return (0,) * (len(shape) - len(steps)) + steps
 
 
-def _collapse(shape: Shape, operands: Sequence[Shape]) -> list[list[int]]:
-    """The dimensions of `shape` in groups that every operand either has in full or repeats in full.
+def emit_loops(
+    body: Body,
+    shape: Shape,
+    steps: Sequence[Shape],
+    inner: Callable[[Callable[[Shape], str]], None],
+) -> None:
+    """The loop nest over the elements of `shape`, as few loops as `steps` allow.
 
-    Dimensions of length 1 are left out.
+    Each of `steps` says how far something moves, in elements, along every dimension; `inner` is given a function that
+    says where one of them is. Dimensions become one loop where all move on from the end of the inner one.
     """
-    groups: list[list[int]] = []
-    previous: tuple[bool, ...] = ()
+    axes: list[int] = []
+    counts: list[int] = []
     for axis, size in enumerate(shape):
         if size == 1:
             continue
-        repeats = tuple(_padded(operand, len(shape))[axis] == 1 for operand in operands)
-        if groups and repeats == previous:
-            groups[-1].append(axis)
+        if axes and all(step[axes[-1]] == size * step[axis] for step in steps):
+            axes[-1] = axis
+            counts[-1] *= size
         else:
-            groups.append([axis])
-        previous = repeats
-    return groups
+            axes.append(axis)
+            counts.append(size)
 
+    def place(indices: list[str]) -> None:
+        known: dict[Shape, str] = {}
 
-def _strides(operand: Shape, shape: Shape, groups: Sequence[Sequence[int]]) -> Shape:
-    """How far the operand moves, in elements, for one step of each group's loop; 0 where it is repeated."""
-    padded = _padded(operand, len(shape))
-    strides = []
-    for group in groups:
-        repeated = padded[group[-1]] == 1
-        strides.append(0 if repeated else math.prod(padded[group[-1] + 1 :]))
-    return tuple(strides)
+        def index(step: Shape) -> str:
+            moves = tuple(step[axis] for axis in axes)
+            if moves not in known:
+                known[moves] = _linear(body, indices, moves)
+            return known[moves]
+
+        inner(index)
+
+    body.nest(counts, place)
 
 
 def _linear(body: Body, indices: Sequence[str], strides: Sequence[int]) -> str:

@@ -31,15 +31,17 @@ INLINE dim_t dim_from_last(const ints_t *shape, dim_t back) {
   return back < shape->size ? shape->at[shape->size - 1 - back] : 1;
 }
 
-/// Loops over `shape`. The strides are those of two contiguous buffers with dimensions `to` and `from`, of equal rank.
+/// The stride of the same dimension; 0 beyond the first.
+INLINE dim_t stride_from_last(const ints_t *strides, dim_t back) {
+  return back < strides->size ? strides->at[strides->size - 1 - back] : 0;
+}
+
+/// Loops over `shape`, in two buffers with the strides `to` and `from`.
 INLINE walk_t walk_over(const ints_t *shape, const ints_t *to, const ints_t *from) {
   walk_t walk = {.loop = {{1, 0, 0}}};
-  dim_t to_step = 1, from_step = 1;
-  UNROLL for (dim_t back = 0; back < MAX_RANK; back++) {
-    walk.loop[MAX_RANK - back] = (loop_t){dim_from_last(shape, back), to_step, from_step};
-    to_step *= dim_from_last(to, back);
-    from_step *= dim_from_last(from, back);
-  }
+  UNROLL for (dim_t back = 0; back < MAX_RANK; back++)
+      walk.loop[MAX_RANK - back] =
+          (loop_t){dim_from_last(shape, back), stride_from_last(to, back), stride_from_last(from, back)};
   return walk;
 }
 
@@ -64,29 +66,35 @@ INLINE walk_t merge_loops(walk_t walk) {
   return walk;
 }
 
-/// Takes the innermost loop out of `walk`; of those only that are contiguous in the input if `contiguous`.
-INLINE loop_t take_loop(walk_t *walk, bool contiguous) {
+/// Which loop is taken out of a walk: the innermost of all, of those that are contiguous in the input, or of those that do
+/// not advance in the result.
+typedef enum { ANY_LOOP, CONTIGUOUS_LOOP, REDUCED_LOOP } choice_t;
+
+INLINE bool is_chosen(loop_t loop, choice_t choice) {
+  return loop.size != 1 && (choice == ANY_LOOP || (choice == CONTIGUOUS_LOOP ? loop.from == 1 : loop.to == 0));
+}
+
+/// The innermost loop of the chosen ones, or of all if there is none such, which becomes a loop of 1.
+INLINE loop_t take_loop(walk_t *walk, choice_t choice) {
+  bool has_chosen = false;
+  UNROLL for (dim_t i = 0; i <= MAX_RANK; i++) has_chosen |= is_chosen(walk->loop[i], choice);
   loop_t taken = {1, 0, 0};
   UNROLL for (dim_t i = MAX_RANK; i >= 0; i--) {
     loop_t loop = walk->loop[i];
-    bool take = taken.size == 1 && loop.size != 1 && (!contiguous || loop.from == 1);
+    bool take = taken.size == 1 && is_chosen(loop, has_chosen ? choice : ANY_LOOP);
     taken = choose_loop(take, loop, taken);
     walk->loop[i].size = take ? 1 : loop.size;
   }
   return taken;
 }
 
-/// The innermost loop, and the next one; or, if `contiguous`, the loop that is contiguous in the input where the innermost is
-/// not. The order of the loops must not matter then.
-INLINE plane_t plane_of(walk_t walk, bool contiguous) {
+/// The innermost loop, and the next one of a kind that suits it. Unless that is ANY_LOOP, the order of the loops must not
+/// matter: to move elements, the loop that is contiguous in the input where the innermost is not; to reduce them, one that
+/// does not advance in the result where the innermost does.
+INLINE plane_t plane_of(walk_t walk, choice_t choice) {
   plane_t plane = {.around = merge_loops(walk)};
-  plane.col = take_loop(&plane.around, false);
-  bool has_contiguous = false;
-  UNROLL for (dim_t i = 0; i <= MAX_RANK; i++) {
-    loop_t loop = plane.around.loop[i];
-    has_contiguous |= loop.size != 1 && loop.from == 1;
-  }
-  plane.row = take_loop(&plane.around, contiguous && plane.col.from != 1 && has_contiguous);
+  plane.col = take_loop(&plane.around, ANY_LOOP);
+  plane.row = take_loop(&plane.around, is_chosen(plane.col, choice) ? ANY_LOOP : choice);
   return plane;
 }
 

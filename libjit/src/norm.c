@@ -2,6 +2,7 @@
 #include "kernels_gen.h"
 #include "libjit.h"
 #include "math.h"
+#include "walk.h"
 
 /// Elements that go through a function at once: their loop has a constant length and no aliases, so it vectorises.
 #define BLOCK 64
@@ -65,52 +66,70 @@ INLINE void softmax_row(float *result, const float *input, dim_t n, bool log) {
   subtract_block(result + i, input + i, shift, log_sum, n % BLOCK);
 }
 
-/// (log of) softmax of `cols` neighbouring columns, of `n` elements `step` apart.
-INLINE void softmax_columns(float *result, const float *input, dim_t n, dim_t step, dim_t cols, bool log) {
+/// (log of) softmax of `cols` columns of `n` elements. `along` says how far apart the elements of a column are, `across` how
+/// far apart the columns.
+INLINE void softmax_columns(float *result, const float *input, dim_t n, dim_t cols, loop_t along, loop_t across, bool log) {
   float shift[BLOCK], sum[BLOCK], block[BLOCK];
   for (dim_t c = 0; c < cols; c++) shift[c] = -__builtin_inff(), sum[c] = 0;
   for (dim_t i = 0; i < n; i++)
-    for (dim_t c = 0; c < cols; c++) shift[c] = larger(shift[c], input[i * step + c]);
+    for (dim_t c = 0; c < cols; c++) shift[c] = larger(shift[c], input[i * along.from + c * across.from]);
   for (dim_t i = 0; i < n; i++) {
-    for (dim_t c = 0; c < cols; c++) block[c] = input[i * step + c];
+    for (dim_t c = 0; c < cols; c++) block[c] = input[i * along.from + c * across.from];
     for (dim_t c = 0; c < cols; c++) block[c] = math_exp_f32(block[c] - shift[c]);
     for (dim_t c = 0; c < cols; c++) sum[c] += block[c];
     if (log) continue;
-    for (dim_t c = 0; c < cols; c++) result[i * step + c] = block[c];
+    for (dim_t c = 0; c < cols; c++) result[i * along.to + c * across.to] = block[c];
   }
   if (log)
     for (dim_t c = 0; c < cols; c++) sum[c] = math_log_f32(sum[c]);
   for (dim_t i = 0; i < n; i++) {
-    const float *from = log ? input : result;
-    for (dim_t c = 0; c < cols; c++) block[c] = from[i * step + c];
+    const float *from = log ? input + i * along.from : result + i * along.to;
+    dim_t step = log ? across.from : across.to;
+    for (dim_t c = 0; c < cols; c++) block[c] = from[c * step];
     for (dim_t c = 0; c < cols; c++) block[c] = log ? block[c] - shift[c] - sum[c] : block[c] / sum[c];
-    for (dim_t c = 0; c < cols; c++) result[i * step + c] = block[c];
+    for (dim_t c = 0; c < cols; c++) result[i * along.to + c * across.to] = block[c];
   }
 }
 
-INLINE void softmax(float *result, const float *input, const ints_t *shape, dim_t axis, bool log) {
-  dim_t outer = count_between(shape, 0, axis), n = shape->at[axis];
-  dim_t inner = count_between(shape, axis + 1, shape->size);
-  for (dim_t o = 0; o < outer; o++) {
-    dim_t offset = o * n * inner, c = 0;
-    if (inner == 1) {
-      softmax_row(result + offset, input + offset, n, log);
-      continue;
+/// Elements along `axis` that are neighbours in memory are a row; otherwise the innermost of the other loops is the columns.
+INLINE void softmax(float *result, const float *input, const ints_t *shape, const ints_t *result_strides,
+                    const ints_t *input_strides, dim_t axis, bool log) {
+  dim_t n = shape->at[axis], others = count_between(shape, 0, axis) * count_between(shape, axis + 1, shape->size);
+  walk_t walk = walk_over(shape, result_strides, input_strides);
+  loop_t along = {n, result_strides->at[axis], input_strides->at[axis]};
+  UNROLL for (dim_t i = 0; i <= MAX_RANK; i++)
+      walk.loop[i].size = i == MAX_RANK - (shape->size - 1 - axis) ? 1 : walk.loop[i].size;
+  if (others == 0 || n == 0) return;
+  plane_t plane = plane_of(walk, ANY_LOOP);
+  loop_t row = plane.row, col = plane.col;
+  dim_t planes = iterations(plane.around);
+  for (dim_t i = 0; i < planes; i++) {
+    loop_t place = locate(plane.around, i);
+    for (dim_t r = 0; r < row.size; r++) {
+      float *to = result + place.to + r * row.to;
+      const float *from = input + place.from + r * row.from;
+      dim_t c = 0;
+      if (along.to == 1 && along.from == 1) {
+        for (; c < col.size; c++) softmax_row(to + c * col.to, from + c * col.from, n, log);
+        continue;
+      }
+      for (; c + BLOCK <= col.size; c += BLOCK)
+        softmax_columns(to + c * col.to, from + c * col.from, n, BLOCK, along, col, log);
+      softmax_columns(to + c * col.to, from + c * col.from, n, col.size % BLOCK, along, col, log);
     }
-    for (; c + BLOCK <= inner; c += BLOCK)
-      softmax_columns(result + offset + c, input + offset + c, n, inner, BLOCK, log);
-    softmax_columns(result + offset + c, input + offset + c, n, inner, inner % BLOCK, log);
   }
 }
 
 KERNEL void libjit_softmax_f32(float *result, const float *input, const ints_t *result_shape,
-                               const ints_t *input_shape, dim_t axis) {
-  softmax(result, input, input_shape, axis, false);
+                               const ints_t *input_shape, const ints_t *result_strides, const ints_t *input_strides,
+                               dim_t axis) {
+  softmax(result, input, input_shape, result_strides, input_strides, axis, false);
 }
 
 KERNEL void libjit_log_softmax_f32(float *result, const float *input, const ints_t *result_shape,
-                                   const ints_t *input_shape, dim_t axis) {
-  softmax(result, input, input_shape, axis, true);
+                                   const ints_t *input_shape, const ints_t *result_strides,
+                                   const ints_t *input_strides, dim_t axis) {
+  softmax(result, input, input_shape, result_strides, input_strides, axis, true);
 }
 
 /// x / s^beta; the exponents that networks use need no pow.

@@ -20,11 +20,16 @@ typedef struct {
   dim_t first, taps, counted;
 } range_t;
 
-/// A window: its image, and its range along each dimension.
+/// A window: its image, its place in the result, and its range along each dimension.
 typedef struct {
-  dim_t image;
+  dim_t image, place[3];
   range_t ranges[3];
 } window_t;
+
+/// How far apart neighbours are: images, pixels along each dimension, channels.
+typedef struct {
+  dim_t image, pixels[3], channel;
+} steps_t;
 
 INLINE pool_t pool_of(const ints_t *result_shape, const ints_t *input_shape, const ints_t *kernels,
                       const ints_t *strides, const ints_t *pads, const ints_t *dilation) {
@@ -37,6 +42,13 @@ INLINE pool_t pool_of(const ints_t *result_shape, const ints_t *input_shape, con
                                       strides->at[own], pads->at[own], pads->at[own + rank], dilation->at[own]};
   }
   return pool;
+}
+
+INLINE steps_t steps_of(const ints_t *strides) {
+  dim_t rank = strides->size - 2;
+  steps_t steps = {.image = strides->at[0], .channel = strides->at[rank + 1]};
+  UNROLL for (dim_t i = 0; i < 3; i++) steps.pixels[i] = i < 3 - rank ? 0 : strides->at[i - (3 - rank) + 1];
+  return steps;
 }
 
 INLINE dim_t count_windows(pool_t pool) {
@@ -61,45 +73,57 @@ INLINE range_t range_at(axis_t axis, dim_t index) {
 INLINE window_t window_at(pool_t pool, dim_t index) {
   window_t window;
   UNROLL for (dim_t i = 2; i >= 0; i--) {
-    window.ranges[i] = range_at(pool.axes[i], index % pool.axes[i].result);
+    window.place[i] = index % pool.axes[i].result;
+    window.ranges[i] = range_at(pool.axes[i], window.place[i]);
     index /= pool.axes[i].result;
   }
   window.image = index;
   return window;
 }
 
-/// Pixel number, within its image, of the tap (d, h, 0) of a window.
-INLINE dim_t first_pixel(pool_t pool, window_t window, dim_t d, dim_t h) {
-  dim_t row = (window.ranges[0].first + d * pool.axes[0].step) * pool.axes[1].extent;
-  return (row + window.ranges[1].first + h * pool.axes[1].step) * pool.axes[2].extent + window.ranges[2].first;
+/// Where the result of a window begins.
+INLINE dim_t result_offset(steps_t steps, window_t window) {
+  dim_t offset = window.image * steps.image;
+  UNROLL for (dim_t i = 0; i < 3; i++) offset += window.place[i] * steps.pixels[i];
+  return offset;
 }
 
-/// Runs its body for each tap inside the image, with PIXEL its number within the image.
-#define FOR_EACH_TAP(POOL, WINDOW, PIXEL)                                                                              \
+/// Where the tap (d, h, 0) of a window is in its image.
+INLINE dim_t first_tap(pool_t pool, steps_t steps, window_t window, dim_t d, dim_t h) {
+  dim_t deep = (window.ranges[0].first + d * pool.axes[0].step) * steps.pixels[0];
+  dim_t high = (window.ranges[1].first + h * pool.axes[1].step) * steps.pixels[1];
+  return deep + high + window.ranges[2].first * steps.pixels[2];
+}
+
+/// Runs its body for each tap inside the image, with OFFSET where it is in the image.
+#define FOR_EACH_TAP(POOL, STEPS, WINDOW, OFFSET)                                                                      \
   for (dim_t d_ = 0; d_ < (WINDOW).ranges[0].taps; d_++)                                                               \
     for (dim_t h_ = 0; h_ < (WINDOW).ranges[1].taps; h_++)                                                             \
-      for (dim_t w_ = 0, PIXEL = first_pixel(POOL, WINDOW, d_, h_); w_ < (WINDOW).ranges[2].taps;                      \
-           w_++, PIXEL += (POOL).axes[2].step)
+      for (dim_t w_ = 0, OFFSET = first_tap(POOL, STEPS, WINDOW, d_, h_); w_ < (WINDOW).ranges[2].taps;                \
+           w_++, OFFSET += (POOL).axes[2].step * (STEPS).pixels[2])
 
 /// The larger element of each pair; NaN wins over every number. `x != x` is false for integers.
 #define MAX_POOL(SUFFIX, T, LOWEST)                                                                                    \
-  INLINE void raise_##SUFFIX(T *restrict result, const T *restrict input, dim_t channels) {                            \
+  INLINE void raise_##SUFFIX(T *restrict result, const T *restrict input, dim_t channels, dim_t to, dim_t from) {      \
     for (dim_t c = 0; c < channels; c++) {                                                                             \
-      T x = input[c], best = result[c];                                                                                \
-      result[c] = ((x > best) | (x != x)) ? x : best;                                                                  \
+      T x = input[c * from], best = result[c * to];                                                                    \
+      result[c * to] = ((x > best) | (x != x)) ? x : best;                                                             \
     }                                                                                                                  \
   }                                                                                                                    \
                                                                                                                        \
   KERNEL void libjit_max_pool_##SUFFIX(T *result, const T *input, const ints_t *result_shape,                          \
-                                       const ints_t *input_shape, const ints_t *kernels, const ints_t *strides,        \
+                                       const ints_t *input_shape, const ints_t *result_strides,                        \
+                                       const ints_t *input_strides, const ints_t *kernels, const ints_t *strides,      \
                                        const ints_t *pads, const ints_t *dilation, bool ceil) {                        \
     pool_t pool = pool_of(result_shape, input_shape, kernels, strides, pads, dilation);                                \
+    steps_t into = steps_of(result_strides), out_of = steps_of(input_strides);                                         \
     for (dim_t i = 0; i < count_windows(pool); i++) {                                                                  \
       window_t window = window_at(pool, i);                                                                            \
-      const T *image = input + window.image * count_pixels(pool) * pool.channels;                                      \
-      T *to = result + i * pool.channels;                                                                              \
-      for (dim_t c = 0; c < pool.channels; c++) to[c] = LOWEST;                                                        \
-      FOR_EACH_TAP(pool, window, pixel) raise_##SUFFIX(to, image + pixel * pool.channels, pool.channels);              \
+      const T *image = input + window.image * out_of.image;                                                            \
+      T *to = result + result_offset(into, window);                                                                    \
+      for (dim_t c = 0; c < pool.channels; c++) to[c * into.channel] = LOWEST;                                         \
+      FOR_EACH_TAP(pool, out_of, window, tap)                                                                          \
+      raise_##SUFFIX(to, image + tap, pool.channels, into.channel, out_of.channel);                                    \
     }                                                                                                                  \
   }
 
@@ -121,36 +145,41 @@ INLINE dim_t first_pixel(pool_t pool, window_t window, dim_t d, dim_t h) {
       const ints_t *input_shape, const ints_t *kernels, const ints_t *strides, const ints_t *pads,                     \
       const ints_t *dilation, bool ceil) {                                                                             \
     pool_t pool = pool_of(result_shape, input_shape, kernels, strides, pads, dilation);                                \
-    dim_t channels = pool.channels, pixels = count_pixels(pool);                                                       \
+    dim_t channels = pool.channels, pixels = count_pixels(pool), deep = pool.axes[1].extent * pool.axes[2].extent;     \
+    steps_t numbers = {.pixels = {deep, pool.axes[2].extent, 1}};                                                      \
     for (dim_t i = 0; i < count_windows(pool); i++) {                                                                  \
       window_t window = window_at(pool, i);                                                                            \
       dim_t image = window.image * pixels * channels;                                                                  \
       for (dim_t c = 0; c < channels; c++) result[i * channels + c] = LOWEST, argmax[i * channels + c] = -1;           \
-      FOR_EACH_TAP(pool, window, pixel)                                                                                \
+      FOR_EACH_TAP(pool, numbers, window, pixel)                                                                       \
       raise_at_##SUFFIX(result + i * channels, argmax + i * channels, input + image + pixel * channels, channels,      \
                         image + pixel, pixels);                                                                        \
     }                                                                                                                  \
   }
 
 #define AVG_POOL(SUFFIX, T)                                                                                            \
-  INLINE void accumulate_##SUFFIX(T *restrict result, const T *restrict input, dim_t channels) {                       \
-    for (dim_t c = 0; c < channels; c++) result[c] += input[c];                                                        \
+  INLINE void accumulate_##SUFFIX(T *restrict result, const T *restrict input, dim_t channels, dim_t to, dim_t from) { \
+    for (dim_t c = 0; c < channels; c++) result[c * to] += input[c * from];                                            \
   }                                                                                                                    \
                                                                                                                        \
-  KERNEL void libjit_avg_pool_##SUFFIX(                                                                                \
-      T *result, const T *input, const ints_t *result_shape, const ints_t *input_shape, const ints_t *kernels,         \
-      const ints_t *strides, const ints_t *pads, const ints_t *dilation, bool ceil, bool count_include_pads) {         \
+  KERNEL void libjit_avg_pool_##SUFFIX(T *result, const T *input, const ints_t *result_shape,                          \
+                                       const ints_t *input_shape, const ints_t *result_strides,                        \
+                                       const ints_t *input_strides, const ints_t *kernels, const ints_t *strides,      \
+                                       const ints_t *pads, const ints_t *dilation, bool ceil,                          \
+                                       bool count_include_pads) {                                                      \
     pool_t pool = pool_of(result_shape, input_shape, kernels, strides, pads, dilation);                                \
+    steps_t into = steps_of(result_strides), out_of = steps_of(input_strides);                                         \
     for (dim_t i = 0; i < count_windows(pool); i++) {                                                                  \
       window_t window = window_at(pool, i);                                                                            \
-      const T *image = input + window.image * count_pixels(pool) * pool.channels;                                      \
-      T *to = result + i * pool.channels;                                                                              \
+      const T *image = input + window.image * out_of.image;                                                            \
+      T *to = result + result_offset(into, window);                                                                    \
       dim_t divisor = 1;                                                                                               \
       UNROLL for (dim_t a = 0; a < 3; a++)                                                                             \
           divisor *= count_include_pads ? window.ranges[a].counted : window.ranges[a].taps;                            \
-      for (dim_t c = 0; c < pool.channels; c++) to[c] = 0;                                                             \
-      FOR_EACH_TAP(pool, window, pixel) accumulate_##SUFFIX(to, image + pixel * pool.channels, pool.channels);         \
-      for (dim_t c = 0; c < pool.channels; c++) to[c] /= (T)max_dim(divisor, 1);                                       \
+      for (dim_t c = 0; c < pool.channels; c++) to[c * into.channel] = 0;                                              \
+      FOR_EACH_TAP(pool, out_of, window, tap)                                                                          \
+      accumulate_##SUFFIX(to, image + tap, pool.channels, into.channel, out_of.channel);                               \
+      for (dim_t c = 0; c < pool.channels; c++) to[c * into.channel] /= (T)max_dim(divisor, 1);                        \
     }                                                                                                                  \
   }
 

@@ -25,14 +25,15 @@
 #define MIN_OR_NAN(a, b) ((((a) < (b)) | ((a) != (a))) ? (a) : (b))
 
 /// The reduced dimensions do not advance in the result.
-INLINE plane_t reduce_plane(const ints_t *result_shape, const ints_t *input_shape) {
-  walk_t walk = walk_over(input_shape, result_shape, input_shape);
+INLINE plane_t reduce_plane(const ints_t *result_shape, const ints_t *input_shape, const ints_t *result_strides,
+                            const ints_t *input_strides) {
+  walk_t walk = walk_over(input_shape, result_strides, input_strides);
   UNROLL for (dim_t back = 0; back < MAX_RANK; back++) {
     loop_t *loop = &walk.loop[MAX_RANK - back];
     bool reduced = dim_from_last(result_shape, back) != dim_from_last(input_shape, back);
     loop->to = reduced ? 0 : loop->to;
   }
-  return plane_of(walk, false);
+  return plane_of(walk, REDUCED_LOOP);
 }
 
 /// A reduction of elements of one type. Signed sums and products are computed with the unsigned `lane`, which may overflow;
@@ -75,8 +76,20 @@ INLINE plane_t reduce_plane(const ints_t *result_shape, const ints_t *input_shap
     return rest;                                                                                                               \
   }                                                                                                                            \
                                                                                                                                \
-  INLINE lane fold_row_##name(const lane *input, dim_t length) {                                                               \
+  /* Elements that are `step` apart: as many at a time as accumulate in one lane of a block. */                                \
+  INLINE lane fold_spread_##name(const lane *input, dim_t length, dim_t step) {                                                \
+    total sum = (total)(identity);                                                                                             \
+    for (dim_t at = 0; at < length; at += BLOCK) {                                                                             \
+      lane block = (lane)(identity);                                                                                           \
+      for (dim_t i = at; i < min_dim(at + BLOCK, length); i++) block = (lane)OP(block, input[i * step]);                       \
+      sum = (total)OP(sum, block);                                                                                             \
+    }                                                                                                                          \
+    return (lane)sum;                                                                                                          \
+  }                                                                                                                            \
+                                                                                                                               \
+  INLINE lane fold_row_##name(const lane *input, dim_t length, dim_t step) {                                                   \
     enum { LONGEST = BLOCK * ACCUMULATORS * WIDTH_##name };                                                                    \
+    if (length > 1 && step != 1) return fold_spread_##name(input, length, step);                                               \
     if (length <= LONGEST) return fold_block_##name(input, length);                                                            \
     total sum = (total)(identity);                                                                                             \
     for (dim_t at = 0; at < length; at += LONGEST) {                                                                           \
@@ -103,39 +116,50 @@ INLINE plane_t reduce_plane(const ints_t *result_shape, const ints_t *input_shap
     }                                                                                                                          \
   }                                                                                                                            \
                                                                                                                                \
-  /* Folds at most BLOCK rows of `cols` contiguous elements into as many elements of the result. */                            \
-  INLINE void fold_rows_##name(lane *restrict result, const lane *restrict input, dim_t rows, dim_t cols, dim_t row_step) {    \
+  /* Folds at most BLOCK rows of `cols` elements into as many elements of the result. */                                       \
+  INLINE void fold_rows_##name(lane *restrict result, const lane *restrict input, dim_t rows, dim_t row_step, loop_t col) {    \
     enum { STEP = ACCUMULATORS * WIDTH_##name };                                                                               \
-    dim_t c = 0;                                                                                                               \
-    for (; c + STEP <= cols; c += STEP) fold_strip_##name(result + c, input + c, rows, row_step, ACCUMULATORS);                \
-    for (; c + WIDTH_##name <= cols; c += WIDTH_##name) fold_strip_##name(result + c, input + c, rows, row_step, 1);           \
-    for (; c < cols; c++) {                                                                                                    \
+    dim_t c = 0, vectors_end = col.to == 1 && col.from == 1 ? col.size : 0;                                                    \
+    for (; c + STEP <= vectors_end; c += STEP) fold_strip_##name(result + c, input + c, rows, row_step, ACCUMULATORS);         \
+    for (; c + WIDTH_##name <= vectors_end; c += WIDTH_##name) fold_strip_##name(result + c, input + c, rows, row_step, 1);    \
+    for (; c < col.size; c++) {                                                                                                \
       lane sum = (lane)(identity);                                                                                             \
-      for (dim_t r = 0; r < rows; r++) sum = (lane)OP(sum, input[r * row_step + c]);                                           \
-      result[c] = (lane)OP(result[c], sum);                                                                                    \
+      for (dim_t r = 0; r < rows; r++) sum = (lane)OP(sum, input[r * row_step + c * col.from]);                                \
+      result[c * col.to] = (lane)OP(result[c * col.to], sum);                                                                  \
+    }                                                                                                                          \
+  }                                                                                                                            \
+                                                                                                                               \
+  INLINE void fill_##name(lane *restrict result, const ints_t *shape, const ints_t *strides) {                                 \
+    plane_t plane = plane_of(walk_over(shape, strides, strides), ANY_LOOP);                                                    \
+    dim_t planes = iterations(plane.around);                                                                                   \
+    for (dim_t i = 0; i < planes; i++) {                                                                                       \
+      lane *restrict into = result + locate(plane.around, i).to;                                                               \
+      for (dim_t r = 0; r < plane.row.size; r++)                                                                               \
+        for (dim_t c = 0; c < plane.col.size; c++) into[r * plane.row.to + c * plane.col.to] = (lane)(identity);               \
     }                                                                                                                          \
   }                                                                                                                            \
                                                                                                                                \
   KERNEL void libjit_reduce_##name(type *restrict result, const type *restrict input, const ints_t *result_shape,              \
-                                   const ints_t *input_shape, const ints_t *axes) {                                            \
+                                   const ints_t *input_shape, const ints_t *result_strides, const ints_t *input_strides,       \
+                                   const ints_t *axes) {                                                                       \
     lane *restrict folded = (lane *)result;                                                                                    \
     const lane *restrict elements = (const lane *)input;                                                                       \
-    plane_t plane = reduce_plane(result_shape, input_shape);                                                                   \
+    plane_t plane = reduce_plane(result_shape, input_shape, result_strides, input_strides);                                    \
     loop_t row = plane.row, col = plane.col;                                                                                   \
-    dim_t results = count(result_shape), planes = iterations(plane.around);                                                    \
-    for (dim_t i = 0; i < results; i++) folded[i] = (lane)(identity);                                                          \
+    dim_t planes = iterations(plane.around), block = row.to == 0 ? BLOCK : 1;                                                  \
+    fill_##name(folded, result_shape, result_strides);                                                                         \
     for (dim_t i = 0; i < planes; i++) {                                                                                       \
       loop_t place = locate(plane.around, i);                                                                                  \
       lane *restrict into = folded + place.to;                                                                                 \
       const lane *restrict out_of = elements + place.from;                                                                     \
       if (col.to == 0) {                                                                                                       \
         for (dim_t r = 0; r < row.size; r++) {                                                                                 \
-          lane sum = fold_row_##name(out_of + r * row.from, col.size);                                                         \
+          lane sum = fold_row_##name(out_of + r * row.from, col.size, col.from);                                               \
           into[r * row.to] = (lane)OP(into[r * row.to], sum);                                                                  \
         }                                                                                                                      \
       } else {                                                                                                                 \
-        for (dim_t r = 0; r < row.size; r += BLOCK)                                                                            \
-          fold_rows_##name(into, out_of + r * row.from, min_dim(BLOCK, row.size - r), col.size, row.from);                     \
+        for (dim_t r = 0; r < row.size; r += block)                                                                            \
+          fold_rows_##name(into + r * row.to, out_of + r * row.from, min_dim(block, row.size - r), row.from, col);             \
       }                                                                                                                        \
     }                                                                                                                          \
   }

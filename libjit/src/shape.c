@@ -9,22 +9,22 @@
 /// Bytes that a transposition moves together at least: shorter pieces would load, or store, a cache line twice.
 #define LINE_BYTES 64
 
-INLINE walk_t transpose_walk(const ints_t *result_shape, const ints_t *input_shape, const ints_t *shuffle) {
-  walk_t natural = walk_over(input_shape, input_shape, input_shape);
-  walk_t walk = walk_over(result_shape, result_shape, input_shape);
+INLINE walk_t transpose_walk(const ints_t *result_shape, const ints_t *result_strides, const ints_t *input_strides,
+                             const ints_t *shuffle) {
+  walk_t walk = walk_over(result_shape, result_strides, input_strides);
   UNROLL for (dim_t back = 0; back < MAX_RANK; back++) {
-    dim_t own = shuffle->size - 1 - back;
+    dim_t own = shuffle->size - 1 - back, step = 0;
     dim_t source = own >= 0 ? shuffle->size - 1 - shuffle->at[own] : back;
-    dim_t step = 0;
-    UNROLL for (dim_t k = 0; k < MAX_RANK; k++) step = k == source ? natural.loop[MAX_RANK - k].from : step;
+    UNROLL for (dim_t k = 0; k < MAX_RANK; k++) step = k == source ? stride_from_last(input_strides, k) : step;
     walk.loop[MAX_RANK - back].from = step;
   }
   return walk;
 }
 
 /// The input does not advance where it is broadcast.
-INLINE walk_t broadcast_walk(const ints_t *result_shape, const ints_t *input_shape) {
-  walk_t walk = walk_over(result_shape, result_shape, input_shape);
+INLINE walk_t broadcast_walk(const ints_t *result_shape, const ints_t *input_shape, const ints_t *result_strides,
+                             const ints_t *input_strides) {
+  walk_t walk = walk_over(result_shape, result_strides, input_strides);
   UNROLL for (dim_t back = 0; back < MAX_RANK; back++) {
     loop_t *loop = &walk.loop[MAX_RANK - back];
     loop->from = dim_from_last(input_shape, back) == 1 ? 0 : loop->from;
@@ -33,19 +33,17 @@ INLINE walk_t broadcast_walk(const ints_t *result_shape, const ints_t *input_sha
 }
 
 /// Steps count elements of the input.
-INLINE walk_t extract_walk(const ints_t *result_shape, const ints_t *input_shape, const ints_t *steps) {
-  walk_t walk = walk_over(result_shape, result_shape, input_shape);
+INLINE walk_t extract_walk(const ints_t *result_shape, const ints_t *result_strides, const ints_t *input_strides,
+                           const ints_t *steps) {
+  walk_t walk = walk_over(result_shape, result_strides, input_strides);
   UNROLL for (dim_t back = 0; back < MAX_RANK; back++) walk.loop[MAX_RANK - back].from *= dim_from_last(steps, back);
   return walk;
 }
 
-/// Offset of an element of a buffer of dimensions `shape`.
-INLINE dim_t offset_of(const ints_t *shape, const ints_t *position) {
-  dim_t offset = 0, step = 1;
-  UNROLL for (dim_t back = 0; back < MAX_RANK; back++) {
-    offset += back < shape->size ? position->at[shape->size - 1 - back] * step : 0;
-    step *= dim_from_last(shape, back);
-  }
+/// Offset of an element of a buffer.
+INLINE dim_t offset_of(const ints_t *strides, const ints_t *position) {
+  dim_t offset = 0;
+  UNROLL for (dim_t i = 0; i < strides->size; i++) offset += position->at[i] * strides->at[i];
   return offset;
 }
 
@@ -84,7 +82,7 @@ INLINE dim_t offset_of(const ints_t *shape, const ints_t *position) {
   }                                                                                                                            \
                                                                                                                                \
   INLINE void copy_walk_##suffix(type *restrict result, const type *restrict input, walk_t walk) {                             \
-    plane_t plane = plane_of(walk, true);                                                                                      \
+    plane_t plane = plane_of(walk, CONTIGUOUS_LOOP);                                                                           \
     loop_t row = plane.row, col = plane.col;                                                                                   \
     bool transposed = row.size > 1 && col.to == 1 && row.from == 1 && col.from != 0;                                           \
     dim_t planes = iterations(plane.around);                                                                                   \
@@ -103,26 +101,30 @@ INLINE dim_t offset_of(const ints_t *shape, const ints_t *position) {
                                                                                                                                \
   /** Dimension i of the result is dimension shuffle[i] of the input. */                                                       \
   KERNEL void libjit_transpose_##suffix(type *restrict result, const type *restrict input, const ints_t *result_shape,         \
-                                        const ints_t *input_shape, const ints_t *shuffle) {                                    \
-    copy_walk_##suffix(result, input, transpose_walk(result_shape, input_shape, shuffle));                                     \
+                                        const ints_t *input_shape, const ints_t *result_strides,                               \
+                                        const ints_t *input_strides, const ints_t *shuffle) {                                  \
+    copy_walk_##suffix(result, input, transpose_walk(result_shape, result_strides, input_strides, shuffle));                   \
   }                                                                                                                            \
                                                                                                                                \
   KERNEL void libjit_broadcast_##suffix(type *restrict result, const type *restrict input, const ints_t *result_shape,         \
-                                        const ints_t *input_shape) {                                                           \
-    copy_walk_##suffix(result, input, broadcast_walk(result_shape, input_shape));                                              \
+                                        const ints_t *input_shape, const ints_t *result_strides,                               \
+                                        const ints_t *input_strides) {                                                         \
+    copy_walk_##suffix(result, input, broadcast_walk(result_shape, input_shape, result_strides, input_strides));               \
   }                                                                                                                            \
                                                                                                                                \
   KERNEL void libjit_insert_tensor_##suffix(type *restrict result, const type *restrict input, const ints_t *result_shape,     \
-                                            const ints_t *input_shape, const ints_t *offsets) {                                \
-    dim_t start = offset_of(result_shape, offsets);                                                                            \
-    copy_walk_##suffix(result + start, input, walk_over(input_shape, result_shape, input_shape));                              \
+                                            const ints_t *input_shape, const ints_t *result_strides,                           \
+                                            const ints_t *input_strides, const ints_t *offsets) {                              \
+    dim_t start = offset_of(result_strides, offsets);                                                                          \
+    copy_walk_##suffix(result + start, input, walk_over(input_shape, result_strides, input_strides));                          \
   }                                                                                                                            \
                                                                                                                                \
   /** A negative step walks backwards from its offset. */                                                                      \
   KERNEL void libjit_extract_tensor_##suffix(type *restrict result, const type *restrict input, const ints_t *result_shape,    \
-                                             const ints_t *input_shape, const ints_t *offsets, const ints_t *steps) {          \
-    dim_t start = offset_of(input_shape, offsets);                                                                             \
-    copy_walk_##suffix(result, input + start, extract_walk(result_shape, input_shape, steps));                                 \
+                                             const ints_t *input_shape, const ints_t *result_strides,                          \
+                                             const ints_t *input_strides, const ints_t *offsets, const ints_t *steps) {        \
+    dim_t start = offset_of(input_strides, offsets);                                                                           \
+    copy_walk_##suffix(result, input + start, extract_walk(result_shape, result_strides, input_strides, steps));               \
   }
 
 #define LOW_HALVES_4(a, b) __builtin_shufflevector(a, b, 0, 4, 1, 5)

@@ -37,9 +37,11 @@ SCHEMAS: dict[str, InstSchema] = {
 
 _CANARIES = {Edge.BEGIN: 0xFF, Edge.END: 0x5A}
 """What a buffer holds that must be written; the two differ, so that an element left out is never right twice."""
-_AREA_BYTES = 1 << 20
+_AREA_BYTES = 1 << 22
 _GUARD_BYTES = 64
 _SPENT = np.float32(-12345.5)
+_GAP = 0xA5
+"""What lies between the elements of a strided operand."""
 
 Checks = Iterator[tuple[str, Callable[[], str]]]
 """What is about to be called, and the call, which returns what is wrong, or an empty text."""
@@ -84,7 +86,7 @@ class Caller:
         self._areas = [GuardedArea(_AREA_BYTES) for _ in range(5)]
 
     def checks(self, mnemonic: str) -> Checks:
-        """Every case of a kernel: at either edge, in place, and with an epilogue, where it has these."""
+        """Every case of a kernel: at either edge, strided, in place, and with an epilogue, where it has these."""
         schema = SCHEMAS[mnemonic]
         spec = KERNELS[mnemonic]
         choices = itertools.product(*(known for _, known in spec.kinds))
@@ -104,13 +106,33 @@ class Caller:
                         f"{title} with an epilogue",
                         partial(self._with_epilogue, symbol, schema, case, edge),
                     )
+            if any(operand.strided for operand in schema.operands):
+                for number, case in enumerate(cases):
+                    edge = list(Edge)[number % 2]
+                    check = partial(self._plain, symbol, schema, case, edge, strided=True)
+                    yield f"{symbol} {case} {edge.value}, strided", check
+                    if Trait.INPLACE in schema.traits:
+                        yield (
+                            f"{symbol} {case} {edge.value}, strided, in place",
+                            partial(check, in_place=True),
+                        )
 
     def _plain(
-        self, symbol: str, schema: InstSchema, case: Case, edge: Edge, *, in_place: bool = False
+        self,
+        symbol: str,
+        schema: InstSchema,
+        case: Case,
+        edge: Edge,
+        *,
+        in_place: bool = False,
+        strided: bool = False,
     ) -> str:
-        placed, pointers = self._place(schema, case, edge, in_place=in_place)
+        placed, pointers = self._place(schema, case, edge, in_place=in_place, strided=strided)
         last = (None, None) if Trait.EPILOGUE in schema.traits else ()
         self._call(symbol, schema, case, placed, pointers, last)
+        for operand in schema.operands:
+            if operand.strided and strided and _written_gaps(placed[operand.name]):
+                return f"something was written between the elements of {operand.name}"
         return self._judge(schema, case, placed, in_place=in_place)
 
     def _with_epilogue(self, symbol: str, schema: InstSchema, case: Case, edge: Edge) -> str:
@@ -131,7 +153,13 @@ class Caller:
         return self._judge(schema, case, {**placed, "result": seen})
 
     def _place(
-        self, schema: InstSchema, case: Case, edge: Edge, *, in_place: bool = False
+        self,
+        schema: InstSchema,
+        case: Case,
+        edge: Edge,
+        *,
+        in_place: bool = False,
+        strided: bool = False,
     ) -> tuple[dict[str, Array], list[int]]:
         """The operands in guarded memory, by name, and their addresses in the order of the ABI."""
         placed: dict[str, Array] = {}
@@ -144,7 +172,13 @@ class Caller:
                 like = case.operands[operand.name] if like is None else like
                 raw = np.full(like.nbytes, _CANARIES[edge], np.uint8)
                 content = raw.view(like.dtype).reshape(like.shape)
-            placed[operand.name], pointer = area.place(content, edge)
+            if strided and operand.strided:
+                memory, pointer = area.place(_spread(content, edge), edge)
+                window = _window(memory, content, edge)
+                window[...] = content
+                placed[operand.name] = window
+            else:
+                placed[operand.name], pointer = area.place(content, edge)
             pointers.append(pointer)
         if in_place:
             placed["result"][...] = case.operands["input"]
@@ -162,6 +196,10 @@ class Caller:
         last: tuple[Any, ...],
     ) -> None:
         shapes = [Ints.of(placed[operand.name].shape) for operand in schema.operands]
+        shapes += [
+            Ints.of(tuple(step // array.itemsize for step in array.strides))
+            for array in (placed[operand.name] for operand in schema.operands if operand.strided)
+        ]
         attrs = [_argument(case.attrs[spec.name], spec.kind) for spec in schema.attrs]
         kernel = getattr(self.library, symbol)
         kernel.restype = None
@@ -186,6 +224,43 @@ class Caller:
             elif placed[name].tobytes() != case.operands[name].tobytes():
                 return f"{name}, which is only to be read, was written"
         return ""
+
+
+def _steps(content: Array, edge: Edge) -> list[int]:
+    """The strides of some channels of a larger image, or of an array with gaps in every dimension."""
+    steps, step = [0] * content.ndim, 1 if edge is Edge.BEGIN else 2
+    for axis in range(content.ndim - 1, -1, -1):
+        steps[axis] = step
+        more = 3 * (axis == content.ndim - 1) if edge is Edge.BEGIN else 1
+        step *= content.shape[axis] + more
+    return steps
+
+
+def _spread(content: Array, edge: Edge) -> Array:
+    """Nothing but gaps, from the first element to the last."""
+    span = _span(content.shape, _steps(content, edge))
+    return np.full(span * content.itemsize, _GAP, np.uint8).view(content.dtype)
+
+
+def _span(shape: tuple[int, ...], steps: list[int]) -> int:
+    if 0 in shape:
+        return 0
+    return 1 + sum((size - 1) * step for size, step in zip(shape, steps, strict=True))
+
+
+def _window(memory: Array, like: Array, edge: Edge) -> Array:
+    steps = [step * memory.itemsize for step in _steps(like, edge)]
+    return np.lib.stride_tricks.as_strided(memory, like.shape, steps)
+
+
+def _written_gaps(window: Array) -> bool:
+    """Whether something has been written to the memory between the elements."""
+    steps = [step // window.itemsize for step in window.strides]
+    span = _span(window.shape, steps)
+    elements = np.zeros(span, np.bool_)
+    np.lib.stride_tricks.as_strided(elements, window.shape, steps)[...] = True
+    memory = np.lib.stride_tricks.as_strided(window, (span,), (window.itemsize,))
+    return bool((memory[~elements].view(np.uint8) != _GAP).any())
 
 
 def _argument(value: Attr, kind: str) -> Any:

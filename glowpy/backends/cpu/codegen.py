@@ -6,7 +6,6 @@ equal ones are shared. All but the buffers is constant. `entry` writes the funct
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -19,13 +18,14 @@ from glowpy.backends.cpu.target import CpuTarget
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.schema import AttrKind, Trait
 from glowpy.core.tensor import stored
+from glowpy.core.type import Shape
 from glowpy.ir.inst import Instruction
 from glowpy.ir.insts_gen import CopyInst, SplatInst
 from glowpy.ir.liveness import lifetimes
 from glowpy.ir.printer import instruction_lines, print_irfunction
 from glowpy.ir.value import Value, WeightVar
 from glowpy.llvm.debug_info import DebugInfo
-from glowpy.llvm.stack import StackContext, emit_stack
+from glowpy.llvm.stack import StackContext, emit_loops, emit_stack
 from glowpy.llvm.writer import Body, ModuleWriter, literal
 from glowpy.opt.ir.stack import runs
 from glowpy.support.text import Attr
@@ -194,38 +194,55 @@ def _emit_run(body: Body, run: Sequence[Instruction], context: StackContext) -> 
 
 
 def _emit_copy(body: Body, inst: CopyInst) -> None:
-    if inst.result.same_memory(inst.input):
+    result, source = inst.result, inst.input
+    if result.same_memory(source):
+        return
+    kind = result.type.kind
+    to, out_of = body.pointer(result), body.pointer(source)
+    if not (result.is_contiguous and source.is_contiguous):
+        steps = result.strides, source.strides
+
+        def inner(index: Callable[[Shape], str]) -> None:
+            element = body.load(kind, out_of, index(steps[1]))
+            body.store(kind, element, to, index(steps[0]))
+
+        emit_loops(body, result.type.shape, steps, inner)
         return
     symbol = f"llvm.memcpy.p0.p0.{body.module.dim}"
     body.module.declare(symbol, "void", ["ptr", "ptr", body.module.dim, "i1"])
-    to, source, size = body.pointer(inst.result), body.pointer(inst.input), inst.result.type.size
-    body.line(f"call void @{symbol}(ptr {to}, ptr {source}, {body.module.dim} {size}, i1 false)")
+    size = f"{body.module.dim} {result.type.size}"
+    body.line(f"call void @{symbol}(ptr {to}, ptr {out_of}, {size}, i1 false)")
 
 
 def _emit_splat(body: Body, inst: SplatInst) -> None:
-    type, dim = inst.result.type, body.module.dim
+    type, steps = inst.result.type, inst.result.strides
     elements = stored(type, inst.value)
     pointer = body.pointer(inst.result)
-    with body.loop(type.count) as index:
-        if elements.size == 1:
-            element = literal(type.kind, elements.item())
-        else:  # one for each channel
-            run = math.prod(type.shape[type.rank - elements.ndim + 1 :])
-            channel = body.let(f"udiv {dim} {index}, {run}")
-            channel = body.let(f"urem {dim} {channel}, {elements.size}")
-            array = body.module.array(type.kind, elements.reshape(-1).tolist())
-            element = body.load(type.kind, array, channel)
-        body.store(type.kind, element, pointer, index)
+    array = ""
+    if elements.size > 1:  # one for each channel
+        array = body.module.array(type.kind, elements.reshape(-1).tolist())
+    channel = tuple(int(axis == type.rank - elements.ndim) for axis in range(type.rank))
+
+    def inner(index: Callable[[Shape], str]) -> None:
+        element = (
+            body.load(type.kind, array, index(channel))
+            if array
+            else literal(type.kind, elements.item())
+        )
+        body.store(type.kind, element, pointer, index(steps))
+
+    emit_loops(body, type.shape, (steps, channel) if array else (steps,), inner)
 
 
 def _emit_kernel(
     body: Body, inst: Instruction, following: Sequence[Instruction], context: StackContext
 ) -> None:
-    """The call of a kernel as the ABI says: buffers, shapes, attributes, epilogue."""
+    """The call of a kernel as the ABI says: buffers, shapes, strides, attributes, epilogue."""
     module = body.module
     symbol = context.symbol(inst)
     arguments = [f"ptr {body.pointer(ref.value)}" for ref in inst.operands]
     arguments += [f"ptr {module.ints(ref.value.type.shape)}" for ref in inst.operands]
+    arguments += [f"ptr {module.ints(ref.value.strides)}" for ref in inst.operands if ref.strided]
     arguments += [
         _attribute(module, spec.kind, inst.attrs[spec.name]) for spec in inst.SCHEMA.attrs
     ]

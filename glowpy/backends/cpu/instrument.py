@@ -34,14 +34,16 @@ KIND_NUMBERS = {kind: number for number, kind in enumerate(ElemKind)}
 """How C code tells element kinds apart."""
 
 _ACCESS_NUMBERS = {Access.OUT: 0, Access.INOUT: 1, Access.IN: 2, Access.SCRATCH: 3}
-_OPERAND_TYPE = "%glowpy_operand_t = type { ptr, [8 x i64], i64, i32, i32, i32, i32 }"
+_OPERAND_TYPE = "%glowpy_operand_t = type { ptr, [8 x i64], [8 x i64], i64, i32, i32, i32, i32 }"
 _INSTRUCTION_TYPE = "%glowpy_instruction_t = type { ptr, ptr, ptr, i32, i32 }"
 
 HEADER_TYPES = """\
-/* An operand of an instruction: access is 0 for @out, 1 for @inout, 2 for @in, 3 for @scratch; size is in bytes. */
+/* An operand of an instruction: access is 0 for @out, 1 for @inout, 2 for @in, 3 for @scratch; strides say how many
+   elements apart neighbours along each dimension are; size is in bytes, without what may lie between elements. */
 typedef struct {
   const char *name;
   uint64_t dims[8];
+  uint64_t strides[8];
   uint64_t size;
   uint32_t kind;
   uint32_t rank;
@@ -126,10 +128,14 @@ def descriptions(
         items = []
         for place, ref in enumerate(inst.operands):
             type = ref.value.type
-            dims = ", ".join(f"i64 {dim}" for dim in (*type.shape, *[0] * (8 - type.rank)))
+            dims, strides = (
+                ", ".join(f"i64 {number}" for number in (*numbers, *[0] * (8 - type.rank)))
+                for numbers in (type.shape, ref.value.strides)
+            )
             yield f"{own}.operand{place} = private constant {string_constant(ref.value.name)}"
             items.append(
-                f"%glowpy_operand_t {{ ptr {own}.operand{place}, [8 x i64] [{dims}], i64 {type.size}, "
+                f"%glowpy_operand_t {{ ptr {own}.operand{place}, [8 x i64] [{dims}], "
+                f"[8 x i64] [{strides}], i64 {type.size}, "
                 f"i32 {KIND_NUMBERS[type.kind]}, i32 {type.rank}, i32 {_ACCESS_NUMBERS[ref.access]}, i32 0 }}"
             )
         yield f"{own}.operands = private constant [{len(items)} x %glowpy_operand_t] [{', '.join(items)}]"

@@ -50,7 +50,7 @@ class Run:
     - An input that the run writes is read as exactly the elements written. Behind an epilogue every
       member has at least one such input.
     - Any other input has the run's shape, has one element or broadcasts to it. Behind an epilogue it
-      must have the run's shape, one element, or the last dimension only.
+      must have the run's shape, one element, or the last dimension only, and nothing is strided.
     - A result overwrites nothing the run has read, except element by element (in place), and nothing
       the head of an epilogue reads.
 
@@ -95,6 +95,8 @@ class Run:
             return False
         result, shape = next(inst.writes()), self._result.type.shape
         if result.type.shape != shape:
+            return False
+        if self._epilogue and not all(ref.value.is_contiguous for ref in inst.operands):
             return False
         chained = False
         for value in (ref.value for ref in inst.operands if ref.access is Access.IN):

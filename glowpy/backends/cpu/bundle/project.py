@@ -120,6 +120,22 @@ _DUMP = Template("""\
 #include "$name.h"
 #include <stdio.h>
 
+/* The elements one after the other, in row-major order. */
+static int write_elements(const glowpy_operand_t *operand, const uint8_t *data, FILE *file) {
+  uint64_t count = 1, n;
+  uint32_t d;
+  for (d = 0; d < operand->rank; d++) count *= operand->dims[d];
+  for (n = 0; n < count; n++) {
+    uint64_t rest = n, place = 0, width = operand->size / count;
+    for (d = operand->rank; d > 0; d--) {
+      place += rest % operand->dims[d - 1] * operand->strides[d - 1];
+      rest /= operand->dims[d - 1];
+    }
+    if (fwrite(data + place * width, (size_t)width, 1, file) != 1) return 0;
+  }
+  return 1;
+}
+
 static void dump(const glowpy_instruction_t *instruction, uint8_t *const *operands, uint32_t first, uint32_t last,
                  const char *moment) {
   uint32_t i;
@@ -135,7 +151,7 @@ static void dump(const glowpy_instruction_t *instruction, uint8_t *const *operan
       fprintf(stderr, "%s: cannot be written\\n", path);
       continue;
     }
-    if (fwrite(operands[i], 1, (size_t)operand->size, file) != operand->size) fprintf(stderr, "%s: cut short\\n", path);
+    if (!write_elements(operand, operands[i], file)) fprintf(stderr, "%s: cut short\\n", path);
     fclose(file);
   }
 }
