@@ -78,7 +78,7 @@ def _range(array: Array) -> str:
     """`[min, max]`; says so where nothing is there or something is no number."""
     if not array.size:
         return "empty"
-    if array.dtype.kind == "f" and not np.isfinite(array).all():
+    if not np.isfinite(array).all():
         return "not finite"
     return (
         f"[{array.min():g}, {array.max():g}]"

@@ -51,6 +51,17 @@ def test_json(model: Path, tmp_path: Path) -> None:
     )
 
 
+def test_several_models_are_named_after_their_files(model: Path, tmp_path: Path) -> None:
+    other = tmp_path / "9 other.glow"
+    other.write_bytes(model.read_bytes())
+    options = ("--name", "n", "--emit", "llvm", "--cpu", "x86-64-v2")
+    status, _, errors = glow("bundle", model, other, "-o", tmp_path / "out", *options)
+    assert (status, errors) == (0, "")
+    header = (tmp_path / "out" / "n.h").read_text()
+    assert "n_my_net_2(" in header
+    assert "n__9_other(" in header
+
+
 @pytest.mark.parametrize(
     ("emit", "weights", "files"),
     [

@@ -98,6 +98,8 @@ TIES = np.array(
     [[1, 3, 0, 3], [np.nan, 2, -1, 0], [np.nan, 1, np.nan, np.inf]], np.float32
 )  # numpy takes the first NaN for both extremes
 LONG = np.where(np.arange(4100) == 4000, np.nan, 1).astype(np.float32)  # a NaN stays where it is
+WINDOWS = np.lib.stride_tricks.sliding_window_view(IMAGE, (3, 3), (2, 3))
+TIES_1D = np.array([[[0, 1, 2], [4, 5, 6]]], np.float32)
 TWICE = IMAGE.repeat(2, axis=2).repeat(2, axis=3)
 
 
@@ -300,6 +302,23 @@ ROWS = [
     Row("GlobalAveragePool", (1, 22), [IMAGE], [IMAGE.mean((2, 3), keepdims=True)]),
     Row("GlobalMaxPool", (1, 22), [IMAGE], [IMAGE.max((2, 3), keepdims=True)]),
     Row("Conv", (1, 11, 22), [IMAGE, np.ones((1, 2, 1, 1), np.float32)], [IMAGE.sum(1)[:, None]]),
+    Row(
+        "Conv",
+        EVERY,
+        [IMAGE, np.ones((1, 2, 3, 3), np.float32)],
+        [WINDOWS.sum((1, 4, 5))[:, None, ::2]],
+        {"auto_pad": "VALID", "strides": [2, 1]},
+        "valid",
+    ),
+    Row(
+        "MaxPool",
+        (8, 10, 11, 12, 22),
+        [TIES_1D],
+        [TIES_1D[:, :, 1:3], i64(1, 2, 4, 5).reshape(1, 2, 2)],
+        {"kernel_shape": [2], "storage_order": 1},
+        "one dimension",
+    ),
+    Row("Concat", (4, 11, 13), [X], [X], {"axis": 1}, "one"),
     Row("Upsample", (1,), [IMAGE], [TWICE], {"height_scale": 2.0, "width_scale": 2.0}),
     Row("Upsample", (7,), [IMAGE], [TWICE], {"scales": [1.0, 1.0, 2.0, 2.0]}),
     Row("Upsample", (9,), [IMAGE, np.array([1, 1, 2, 2], np.float32)], [TWICE]),

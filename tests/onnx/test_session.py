@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from onnx import helper
+from onnx import TensorProto, helper
+from onnx.reference import ReferenceEvaluator
 
 import glowpy
 from glowpy import session as session_module
@@ -176,6 +177,37 @@ def test_initializer_that_is_an_input_is_none() -> None:
     session = make(graph_model(nodes, inputs, [info("y", X)], 13, {"w": weights}))
     assert [argument.name for argument in session.get_inputs()] == ["x"]
     np.testing.assert_array_equal(session.run(None, {"x": X})[0], X + 1)
+
+
+def test_sparse_initializer_and_constant() -> None:
+    values = helper.make_tensor("w", TensorProto.FLOAT, [2], [7.0, 8.0])
+    indices = helper.make_tensor("i", TensorProto.INT64, [2], [1, 5])
+    sparse = helper.make_sparse_tensor(values, indices, [2, 3])
+    nodes = [
+        helper.make_node("Constant", [], ["c"], sparse_value=sparse),
+        helper.make_node("Sub", ["x", "c"], ["d"]),
+        helper.make_node("Mul", ["d", "w"], ["y"]),
+    ]
+    model = graph_model(nodes, [info("x", X)], [info("y", X)], 13)
+    model.graph.sparse_initializer.append(sparse)
+    dense = np.array([[0, 7, 0], [0, 0, 8]], F32)
+    np.testing.assert_array_equal(make(model).run(None, {"x": X})[0], (X - dense) * dense)
+
+
+@pytest.mark.parametrize("split", [None, 1, 2, 3, [1, 2], [0, 3]], ids=str)
+@pytest.mark.parametrize("keepdims", [0, 1])
+def test_parts_of_a_sequence(split: int | list[int] | None, keepdims: int) -> None:
+    """The last of equal parts may be smaller; `keepdims` is about a split into slices, where none is given."""
+    stored = {} if split is None else {"split": np.array(split, np.int64)}
+    split_node = helper.make_node(
+        "SplitToSequence", ["x", *stored], ["parts"], axis=1, keepdims=keepdims
+    )
+    last = np.array(-1, np.int64)
+    nodes = [split_node, helper.make_node("SequenceAt", ["parts", "last"], ["y"])]
+    model = graph_model(nodes, [info("x", X)], [info("y", X, None)], 13, {**stored, "last": last})
+    (expected,) = ReferenceEvaluator(model).run(None, {"x": X})
+    (result,) = make(model).run(None, {"x": X})
+    np.testing.assert_array_equal(result, np.asarray(expected))
 
 
 def test_unused_input_is_accepted() -> None:

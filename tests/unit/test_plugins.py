@@ -27,7 +27,7 @@ from glowpy.backends.cpu.library import LIBJIT, KernelLibrary
 from glowpy.backends.cpu.variant import Variant
 from glowpy.cli.main import run
 from glowpy.core.schema import Access, InstSchema, NodeSchema, OperandSpec
-from glowpy.engine import backend_class, evaluate, package_of, unsupported
+from glowpy.engine import backend_class, evaluate, known_nodes, package_of, unsupported
 from glowpy.graph.node import Node
 from glowpy.graph.nodes_gen import ReluNode
 from glowpy.graph.parser import parse_module
@@ -409,6 +409,16 @@ def test_refusal_of_a_skeleton_names_every_node() -> None:
         "<stdin>:7:5: %p: skeleton backend: no softmax\n  softmax @out",
     ):
         assert line in err
+
+
+def test_node_of_another_backend_is_one_refusal() -> None:
+    fused = backend_class("fused")
+    text = NETWORK.replace("softmax(%scaled) {axis=1}", "fused_scaled_softmax(%x) {scale=0.5}")
+    f = parse_module(text, extra=known_nodes(fused)).main
+    (node,) = (node for node in f.nodes if node.SCHEMA.mnemonic == "fused_scaled_softmax")
+    (reason,) = unsupported(node, CpuBackend())
+    assert "fused_scaled_softmax" in reason
+    assert unsupported(node, fused()) == []
 
 
 def test_doctor_tests_every_backend_and_fails_without_a_traceback() -> None:

@@ -16,6 +16,8 @@ from glowpy import CpuBackend, CpuOptions
 from glowpy.backend import CompileOptions
 from glowpy.backends.cpu.jitdump import jitdump_path
 from glowpy.backends.cpu.perf_map import perf_map_path
+from glowpy.cli.observers import _range
+from glowpy.core.elemkind import ElemKind
 from glowpy.core.tensor import Array
 from glowpy.core.type import parse_type
 from glowpy.graph.function import Module
@@ -82,6 +84,29 @@ def test_instrumented_network_runs_without_observer(backend: str) -> None:
     plain = glowpy.compile(chain(), backend)({"x": x})["y"]
     result = glowpy.compile(chain(), backend, CompileOptions(instrument=True))({"x": x})["y"]
     np.testing.assert_array_equal(result, plain)
+
+
+@pytest.mark.parametrize("backend", ["cpu", "interpreter"])
+def test_observer_sees_an_operand_without_elements(backend: str) -> None:
+    module = Module()
+    x = module.create_placeholder("x", parse_type("f32[0x3]"))
+    y = module.create_placeholder("y", parse_type("f32[1x3]"))
+    f = module.create_function("main")
+    f.create_save("save", f.create_reduce_add("sum", x, axes=(0,)), y)
+    compiled = glowpy.compile(module, backend, CompileOptions(instrument=True))
+    compiled.observer = recorder = Recorder()
+    np.testing.assert_array_equal(compiled({"x": np.zeros((0, 3), np.float32)})["y"], [[0] * 3])
+    assert {(0, 3), (1, 3)} == {a.shape for _, _, seen in recorder.seen for a in seen.values()}
+
+
+@pytest.mark.parametrize("kind", list(ElemKind))
+def test_printed_range(kind: ElemKind) -> None:
+    array = np.array([1, 0, 1]).astype(kind.dtype)
+    assert _range(array) == ("[False, True]" if kind is ElemKind.BOOL else "[0, 1]")
+    assert _range(array[:0]) == "empty"
+    if kind.is_float:
+        for bad in (np.nan, np.inf, -np.inf):
+            assert _range(np.array([1, bad]).astype(kind.dtype)) == "not finite"
 
 
 def test_function_compiled_without_instrumentation_ignores_observers() -> None:
