@@ -5,11 +5,12 @@ from __future__ import annotations
 import hashlib
 import os
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 
 from platformdirs import user_cache_path
 
-__all__ = ["cache_directory", "code_key", "read_code", "write_code"]
+__all__ = ["cache_directory", "code_key", "read_code", "write_codes"]
 
 _MAX_BYTES = 256 << 20
 """What the folder may hold; the files used longest ago go first."""
@@ -40,26 +41,32 @@ def read_code(key: str) -> bytes | None:
     return code
 
 
-def write_code(key: str, code: bytes) -> None:
-    """Keeps `code`, whole or not at all; a folder that cannot be written is no error, only slower next time."""
+def write_codes(codes: Mapping[str, bytes]) -> None:
+    """Keeps the code of each key, whole or not at all.
+
+    A folder that cannot be written is no error, only slower next time.
+    """
     folder = cache_directory()
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=folder, suffix=".part")
-        with os.fdopen(handle, "wb") as file:
-            file.write(code)
-        Path(name).replace(folder / f"{key}.o")
+        for key, code in codes.items():
+            handle, name = tempfile.mkstemp(dir=folder, suffix=".part")
+            with os.fdopen(handle, "wb") as file:
+                file.write(code)
+            Path(name).replace(folder / f"{key}.o")
         _trim(folder)
     except OSError:
         return
 
 
 def _trim(folder: Path) -> None:
-    files = sorted(
-        ((f.stat().st_mtime, f.stat().st_size, f) for f in folder.glob("*.o")), reverse=True
-    )
-    total = 0
-    for _, size, file in files:
-        total += size
-        if total > _MAX_BYTES:
-            file.unlink(missing_ok=True)
+    """Deletes the files used longest ago while all of them take too much: a network has some tens, of a few kB each."""
+    with os.scandir(folder) as entries:
+        files = [(entry.stat(), entry.path) for entry in entries if entry.name.endswith(".o")]
+    total = sum(stat.st_size for stat, _ in files)
+    files.sort(key=lambda file: file[0].st_mtime)
+    for stat, path in files:
+        if total <= _MAX_BYTES:
+            return
+        Path(path).unlink(missing_ok=True)
+        total -= stat.st_size

@@ -5,6 +5,7 @@ Metadata numbers are given out in order; the nodes a function refers to are rend
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 
 __all__ = ["DebugInfo"]
@@ -12,6 +13,7 @@ __all__ = ["DebugInfo"]
 _FLAGS = 'i32 2, !"Debug Info Version", i32 3'
 _DWARF = 'i32 7, !"Dwarf Version", i32 4'
 _FIXED = 6
+_REFERENCE = re.compile(r"!\d+")
 
 
 @dataclass
@@ -25,12 +27,12 @@ class DebugInfo:
 
     file: str
     directory: str
-    _subprograms: list[str] = field(default_factory=list)
+    _subprograms: dict[str, str] = field(default_factory=dict)
 
     def subprogram(self, name: str, line: int) -> str:
         """Declares the function of instruction `name`, which begins on `line`; returns its reference."""
         reference = f"!{_FIXED + len(self._subprograms)}"
-        self._subprograms.append(
+        self._subprograms[reference] = (
             f"{reference} = distinct !DISubprogram(name: {_quoted(name)}, scope: !3, file: !3, "
             f"line: {line}, scopeLine: {line}, type: !4, "
             "spFlags: DISPFlagDefinition | DISPFlagOptimized, unit: !2)"
@@ -41,8 +43,9 @@ class DebugInfo:
         """The suffix of an instruction that belongs to `line` inside `scope`."""
         return f", !dbg !DILocation(line: {line}, column: 1, scope: {scope})"
 
-    def render(self) -> list[str]:
-        """The metadata of a module; nodes nothing refers to are dropped by LLVM."""
+    def render(self, text: str) -> list[str]:
+        """The metadata of a module with these functions."""
+        used = dict.fromkeys(_REFERENCE.findall(text))
         return [
             "!llvm.module.flags = !{!0, !1}",
             "!llvm.dbg.cu = !{!2}",
@@ -53,7 +56,7 @@ class DebugInfo:
             f"!3 = !DIFile(filename: {_quoted(self.file)}, directory: {_quoted(self.directory)})",
             "!4 = !DISubroutineType(types: !5)",
             "!5 = !{null}",
-            *self._subprograms,
+            *(self._subprograms[name] for name in used if name in self._subprograms),
         ]
 
 

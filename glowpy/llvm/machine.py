@@ -1,22 +1,23 @@
 """Processors, optimization, machine code: the only module that imports llvmlite, and imports nothing else of glowpy.
 
 LLVM IR comes in as text; what goes out is optimized IR, assembly, an object file, or code loaded into this
-process. Run as a program, it compiles one module from its standard input; that is how several modules are
-compiled at the same time, since LLVM holds the interpreter's lock.
+process. Run as a program, it compiles modules from its standard input, one after the other; that is how several are
+compiled at the same time, since llvmlite lets one thread of a process in at a time.
 """
 
 from __future__ import annotations
 
 import json
+import re
 import struct
 import subprocess
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal, final
+from typing import IO, Any, Literal, final
 
 import llvmlite
 import llvmlite.binding as binding
@@ -24,14 +25,19 @@ import llvmlite.binding as binding
 __all__ = [
     "EXTERNAL",
     "LLVM_VERSION",
+    "Compiler",
     "Form",
     "InvalidIRError",
     "LoadedCode",
     "Machine",
     "UnknownTargetError",
+    "declarations",
+    "header",
     "host_cpu",
     "host_features",
     "host_triple",
+    "read_result",
+    "request",
 ]
 
 EXTERNAL = '"glowpy-external"'
@@ -41,7 +47,12 @@ LLVM_VERSION = ".".join(map(str, binding.llvm_version_info)) + f" (llvmlite {llv
 """The version of everything here; part of the key of cached code."""
 
 Form = Literal["object_code", "assembly", "optimized", "unlinked"]
-"""What a module can be made into: the names of Machine's methods."""
+"""What a module can be made into: the names of Compiler's methods."""
+
+_DECLARATION = re.compile(r"^declare .*$", re.MULTILINE)
+_LENGTH = struct.Struct("<Q")
+"""Goes before each result of this module run as a program: its length in bytes."""
+
 
 _SYMBOL_TABLE, _SYMBOL_BYTES = 2, 24
 """ELF: the type of the section, and the size of an entry."""
@@ -120,63 +131,86 @@ class Machine:
         """
         done = subprocess.run(
             [sys.executable, "-I", str(Path(__file__))],
-            input=self.request("define void @f() { ret void }", (), "unlinked"),
+            input=header(self, (), "unlinked", ()) + request("define void @f() { ret void }"),
             capture_output=True,
             check=False,
         )
         said = done.stderr.decode(errors="replace").strip()
         return said.splitlines()[0] if said else ""
 
-    def unlinked(self, text: str, libraries: Sequence[Path]) -> str:
-        """Assembly of the text alone."""
-        del libraries
-        with _LOCK:
-            return str(self._create().emit_assembly(binding.parse_assembly(text)))
 
-    def _optimize(self, text: str, libraries: Sequence[Path]) -> tuple[Any, Any]:
-        """Links the text with what it needs of the libraries and runs LLVM's O3: (machine, module)."""
-        machine = self._create()
+def declarations(texts: Iterable[str]) -> list[str]:
+    """What modules declare for libraries to define."""
+    lines = {line: None for text in texts for line in _DECLARATION.findall(text)}
+    return [line for line in lines if EXTERNAL not in line]
+
+
+@final
+class Compiler:
+    """Makes code of modules that use the same libraries of bitcode.
+
+    `needed` holds the declarations of all that the modules call. To read a library, which linking it uses up, takes
+    longer than to compile a simple loop: so it is read once, and what a module needs of it is kept for others like it.
+    """
+
+    def __init__(self, machine: Machine, libraries: Sequence[Path], needed: Sequence[str]) -> None:
+        self._machine = machine
+        self._kernels: dict[tuple[str, ...], bytes] = {}
+        with _LOCK:
+            self._target = machine._create()
+            self._all = self._linked(needed, [library.read_bytes() for library in libraries])
+
+    def _linked(self, needed: Sequence[str], libraries: Sequence[bytes]) -> bytes:
+        """Bitcode of what is declared, as far as the libraries define it."""
+        module = self._placed(binding.parse_assembly("\n".join(needed)))
+        for library in libraries:
+            module.link_in(self._placed(binding.parse_bitcode(library)))
+        return bytes(module.as_bitcode())
+
+    def unlinked(self, text: str) -> str:
+        """Assembly of the text alone."""
+        with _LOCK:
+            return str(self._target.emit_assembly(binding.parse_assembly(text)))
+
+    def object_code(self, text: str) -> bytes:
+        """An object file of the text linked with the libraries. Raises InvalidIRError."""
+        with _LOCK:
+            return bytes(self._target.emit_object(self._optimize(text)))
+
+    def assembly(self, text: str) -> str:
+        """The same as assembly text."""
+        with _LOCK:
+            return str(self._target.emit_assembly(self._optimize(text)))
+
+    def optimized(self, text: str) -> str:
+        """The same as LLVM IR text."""
+        with _LOCK:
+            return str(self._optimize(text))
+
+    def _placed(self, module: Any) -> Any:
+        """The module, said to be for the machine."""
+        module.triple, module.data_layout = self._machine.triple, str(self._target.target_data)
+        return module
+
+    def _optimize(self, text: str) -> Any:
+        """Links the text with what it needs of the libraries and runs LLVM's O3."""
         try:
             module = binding.parse_assembly(text)
             module.verify()
         except RuntimeError as error:
             raise InvalidIRError(str(error)) from error
-        module.triple, module.data_layout = self.triple, str(machine.target_data)
-        for library in libraries:
-            kernels = binding.parse_bitcode(library.read_bytes())
-            kernels.triple, kernels.data_layout = module.triple, module.data_layout
-            module.link_in(kernels)
+        needed = tuple(declarations([text]))
+        if needed not in self._kernels:
+            self._kernels[needed] = self._linked(needed, [self._all])
+        self._placed(module).link_in(binding.parse_bitcode(self._kernels[needed]))
         _check_defined(module)
         for function in module.functions:
             if function.linkage is binding.Linkage.linkonce_odr:
                 function.linkage = "internal"
         options = binding.create_pipeline_tuning_options(speed_level=3)
-        builder = binding.create_pass_builder(machine, options)
+        builder = binding.create_pass_builder(self._target, options)
         builder.getModulePassManager().run(module, builder)
-        return machine, module
-
-    def object_code(self, text: str, libraries: Sequence[Path]) -> bytes:
-        """An object file of the text linked with libraries of bitcode. Raises InvalidIRError."""
-        with _LOCK:
-            machine, module = self._optimize(text, libraries)
-            return bytes(machine.emit_object(module))
-
-    def assembly(self, text: str, libraries: Sequence[Path]) -> str:
-        """The same as assembly text."""
-        with _LOCK:
-            machine, module = self._optimize(text, libraries)
-            return str(machine.emit_assembly(module))
-
-    def optimized(self, text: str, libraries: Sequence[Path]) -> str:
-        """The same as LLVM IR text."""
-        with _LOCK:
-            return str(self._optimize(text, libraries)[1])
-
-    def request(self, text: str, libraries: Sequence[Path], form: Form = "object_code") -> bytes:
-        """What this module, run as a program, takes on its standard input; it answers with the method's result."""
-        paths = [str(library) for library in libraries]
-        fields = {"machine": asdict(self), "libraries": paths, "form": form, "text": text}
-        return json.dumps(fields).encode()
+        return module
 
 
 @final
@@ -259,15 +293,46 @@ def _elf_symbols(code: bytes) -> tuple[set[str], set[str]]:
     return defined, used - {"_GLOBAL_OFFSET_TABLE_"}
 
 
+def header(machine: Machine, libraries: Sequence[Path], form: Form, needed: Sequence[str]) -> bytes:
+    """What this module, run as a program, reads first: what a Compiler is made of, and the form of all results."""
+    paths = [str(library) for library in libraries]
+    return _line(
+        {"machine": asdict(machine), "libraries": paths, "form": form, "needed": list(needed)}
+    )
+
+
+def request(text: str) -> bytes:
+    """What makes this module, run as a program, compile a text and write the result."""
+    return _line(text)
+
+
+def _line(content: object) -> bytes:
+    return json.dumps(content).encode() + b"\n"
+
+
+def read_result(stream: IO[bytes]) -> bytes | None:
+    """The next result of this module run as a program; None where the process has ended."""
+    length = stream.read(_LENGTH.size)
+    if len(length) < _LENGTH.size:
+        return None
+    (size,) = _LENGTH.unpack(length)
+    result = stream.read(size)
+    return result if len(result) == size else None
+
+
 def _main() -> None:
-    request = json.load(sys.stdin.buffer)
-    machine = Machine(**request["machine"])
-    libraries = [Path(library) for library in request["libraries"]]
+    asked, answers = sys.stdin.buffer, sys.stdout.buffer
+    fields = json.loads(asked.readline())
+    libraries = [Path(library) for library in fields["libraries"]]
     try:
-        result = getattr(machine, request["form"])(request["text"], libraries)
+        compiler = Compiler(Machine(**fields["machine"]), libraries, fields["needed"])
+        for line in asked:
+            result = getattr(compiler, fields["form"])(json.loads(line))
+            content = result if isinstance(result, bytes) else result.encode()
+            answers.write(_LENGTH.pack(len(content)) + content)
+            answers.flush()
     except InvalidIRError as error:
         sys.exit(str(error))
-    sys.stdout.buffer.write(result if isinstance(result, bytes) else result.encode())
 
 
 if __name__ == "__main__":

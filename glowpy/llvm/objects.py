@@ -1,25 +1,44 @@
-"""From LLVM IR text to object files: through the cache, and several parts at the same time.
+"""From LLVM IR text to object files: through the cache, and several at the same time.
 
 A text is linked with *libraries*, files of LLVM bitcode that hold the kernels it calls.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
-from dataclasses import astuple
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from dataclasses import astuple, dataclass
+from functools import cache
 from pathlib import Path
+from typing import IO
 
 from glowpy.llvm import machine as llvm
-from glowpy.llvm.cache import code_key, read_code, write_code
-from glowpy.llvm.machine import Form, InvalidIRError, LoadedCode, Machine
+from glowpy.llvm.cache import code_key, read_code, write_codes
+from glowpy.llvm.machine import (
+    Compiler,
+    Form,
+    InvalidIRError,
+    LoadedCode,
+    Machine,
+    declarations,
+    header,
+    read_result,
+    request,
+)
 from glowpy.support.errors import InternalError
 
-__all__ = ["compile_parts", "compile_whole", "load_objects", "usable_cores"]
+__all__ = ["compile_objects", "compile_whole", "load_objects", "usable_cores"]
+
+_PER_WORKER = 4
+"""So many texts are worth the start of a process, which takes as long as to compile one of the larger."""
 
 _STACK = re.compile(r"stack frame size \((\d+)\) exceeds limit \(\d+\) in function '([^']+)'")
 
@@ -29,43 +48,134 @@ def usable_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def compile_parts(
+def compile_objects(
     texts: Sequence[str], machine: Machine, libraries: Sequence[Path], *, use_cache: bool
 ) -> list[bytes]:
-    """The object file of each part, from the cache where it is there.
+    """The object file of each text, from the cache where it is there.
 
-    The first missing part is compiled here, the others each in a process of its own.
+    The others are compiled in the order given, by this process and others, as many as there are cores at most: each
+    takes the next text when it is done with one. Raises InternalError for texts that LLVM refuses.
     """
     where = (*astuple(machine), llvm.LLVM_VERSION, *map(_identity, libraries))
     keys = [code_key(text, *where) for text in texts]
-    objects = [read_code(key) if use_cache else None for key in keys]
-    missing = [index for index, code in enumerate(objects) if code is None]
-    workers = [(index, _start(machine, texts[index], libraries)) for index in missing[1:]]
-    try:
-        for index in missing[:1]:
-            objects[index] = _here(machine, texts[index], libraries)
-        for index, process in workers:
-            objects[index] = _result(process)
-    finally:
-        for _, process in workers:
-            process.kill()
-    for index in missing:
+    objects = {key: code for key in keys if use_cache and (code := read_code(key)) is not None}
+    missing = {key: text for key, text in zip(keys, texts, strict=True) if key not in objects}
+    if missing:
+        codes = _compile(list(missing.values()), machine, libraries)
+        made = dict(zip(missing, codes, strict=True))
         if use_cache:
-            write_code(keys[index], objects[index] or b"")
-    return [code or b"" for code in objects]
+            write_codes(made)
+        objects |= made
+    return [objects[key] for key in keys]
 
 
 def _identity(library: Path) -> str:
     """Tells one version of a library from another."""
     stat = library.stat()
-    return f"{library.name} {stat.st_size} {stat.st_mtime_ns}"
+    return _content_digest(library, stat.st_size, stat.st_mtime_ns)
 
 
-def _here(machine: Machine, text: str, libraries: Sequence[Path]) -> bytes:
-    try:
-        return machine.object_code(text, libraries)
-    except InvalidIRError as error:
-        raise InternalError(f"LLVM refuses generated code: {error}") from error
+@cache
+def _content_digest(library: Path, size: int, modified: int) -> str:
+    del size, modified  # what a changed file shows first
+    return hashlib.sha256(library.read_bytes()).hexdigest()
+
+
+def _compile(texts: Sequence[str], machine: Machine, libraries: Sequence[Path]) -> list[bytes]:
+    """The object files of all texts."""
+    needed = declarations(texts)
+    others = min(usable_cores(), len(texts) // _PER_WORKER) - 1
+    waiting = deque(enumerate(texts))
+    objects: dict[int, bytes] = {}
+
+    def work(compile_text: Callable[[str], bytes]) -> None:
+        try:
+            while waiting:
+                index, text = waiting.popleft()
+                objects[index] = compile_text(text)
+        except IndexError:  # another was faster
+            return
+        except BaseException:
+            waiting.clear()
+            raise
+
+    with ExitStack() as stack:
+        workers = [
+            stack.enter_context(_worker(machine, libraries, "object_code", needed))
+            for _ in range(others)
+        ]
+        pool = stack.enter_context(ThreadPoolExecutor(max(others, 1)))
+        running = [pool.submit(work, worker.compile) for worker in workers]
+        work(_here(machine, libraries, needed))
+        for future in running:
+            future.result()
+    return [objects[index] for index in range(len(texts))]
+
+
+def _here(
+    machine: Machine, libraries: Sequence[Path], needed: Sequence[str]
+) -> Callable[[str], bytes]:
+    """Compiles in this process."""
+    compiler = Compiler(machine, libraries, needed)
+
+    def compile_text(text: str) -> bytes:
+        try:
+            return compiler.object_code(text)
+        except InvalidIRError as error:
+            raise InternalError(f"LLVM refuses generated code: {error}") from error
+
+    return compile_text
+
+
+@dataclass
+class _Worker:
+    """A process that compiles one text after the other."""
+
+    process: subprocess.Popen[bytes]
+    errors: IO[bytes]
+    header: bytes
+
+    def compile(self, text: str) -> bytes:
+        """What becomes of a text. Raises InternalError where LLVM refuses it."""
+        requests, results = self.process.stdin, self.process.stdout
+        if requests is None or results is None:
+            raise InternalError("a process was started without pipes")
+        try:
+            requests.write(self.header + request(text))
+            requests.flush()
+            result = read_result(results)
+        except BrokenPipeError:
+            result = None
+        self.header = b""
+        if result is None:
+            self.process.wait()
+            raise InternalError(f"LLVM refuses generated code: {self.messages()}")
+        return result
+
+    def messages(self) -> str:
+        """What the process has written to its standard error."""
+        self.errors.seek(0)
+        return self.errors.read().decode(errors="replace")
+
+
+@contextmanager
+def _worker(
+    machine: Machine, libraries: Sequence[Path], form: Form, needed: Sequence[str]
+) -> Iterator[_Worker]:
+    """A process that ends with the `with`."""
+    pipe = subprocess.PIPE
+    with tempfile.TemporaryFile() as errors:
+        process = subprocess.Popen(
+            [sys.executable, "-I", str(Path(llvm.__file__))],
+            stdin=pipe,
+            stdout=pipe,
+            stderr=errors,
+        )
+        try:
+            yield _Worker(process, errors, header(machine, libraries, form, needed))
+        finally:
+            process.kill()
+            process.communicate()
 
 
 def compile_whole(
@@ -75,12 +185,9 @@ def compile_whole(
 
     The frames are only known for functions with the attribute `"warn-stack-size"="0"`: LLVM then warns about each.
     """
-    process = _start(machine, text, libraries, form)
-    result, messages = process.communicate()
-    warnings = messages.decode(errors="replace")
-    if process.returncode:
-        raise InternalError(f"LLVM refuses generated code: {warnings}")
-    return result, {name: int(size) for size, name in _STACK.findall(warnings)}
+    with _worker(machine, libraries, form, declarations([text])) as worker:
+        result = worker.compile(text)
+        return result, {name: int(size) for size, name in _STACK.findall(worker.messages())}
 
 
 def load_objects(machine: Machine, objects: Sequence[bytes]) -> LoadedCode:
@@ -89,25 +196,3 @@ def load_objects(machine: Machine, objects: Sequence[bytes]) -> LoadedCode:
         return LoadedCode(machine, list(objects))
     except InvalidIRError as error:
         raise InternalError(f"generated code cannot be loaded: {error}") from error
-
-
-def _start(
-    machine: Machine, text: str, libraries: Sequence[Path], form: Form = "object_code"
-) -> subprocess.Popen[bytes]:
-    """A process that compiles `text` and writes the result to its standard output."""
-    with tempfile.TemporaryFile() as request:
-        request.write(machine.request(text, libraries, form))
-        request.seek(0)
-        return subprocess.Popen(
-            [sys.executable, "-I", str(Path(llvm.__file__))],
-            stdin=request,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-        )
-
-
-def _result(process: subprocess.Popen[bytes]) -> bytes:
-    code, errors = process.communicate()
-    if process.returncode:
-        raise InternalError(f"LLVM refuses generated code: {errors.decode(errors='replace')}")
-    return code

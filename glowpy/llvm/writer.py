@@ -1,17 +1,18 @@
-"""LLVM IR text under construction: a module, and the body of one function.
+"""LLVM IR text under construction: a network's functions, and the body of one function.
 
-- Equal kernel functions are written once: a body that exists already is shared by its callers.
-- `ints_t` constants (shapes, list attributes) and arrays of constant elements are written once each.
+- Equal functions are written once: a body that exists already is shared by its callers.
+- Constants (`ints_t` with shapes and list attributes, arrays of elements) are named after what they hold, and so are
+  functions that are compiled one by one: the text of one does not depend on the network it is part of.
 """
 
 from __future__ import annotations
 
+import hashlib
 import re
 import struct
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from heapq import heapreplace
 
 import numpy as np
 
@@ -37,7 +38,9 @@ _MAX_INTS = 16
 _SCOPE = "!scope"
 _ROLLED = 1_000_000
 """Metadata number, above all of the debug information's, of the hint not to unroll a loop."""
-_SYMBOL = re.compile(r"@([\w.]+)")
+_SYMBOL = re.compile(r"@([-\w.]+)")
+_DIGEST = 32
+"""Hexadecimal digits that tell contents apart."""
 
 
 def memory_type(kind: ElemKind) -> str:
@@ -67,16 +70,27 @@ def literal(kind: ElemKind, value: float | int) -> str:
 
 
 class ModuleWriter:
-    """A module: types, constants, declarations, kernel functions."""
+    """The functions of one or more networks with what they use: types, constants, declarations.
 
-    def __init__(self, pointer_bits: int, vector_bytes: int, debug: DebugInfo | None) -> None:
+    With `by_content`, functions are named after what they are made of, not after the instruction they were first
+    written for. Where debug information tells them apart they keep their names.
+    """
+
+    def __init__(
+        self,
+        pointer_bits: int,
+        vector_bytes: int,
+        debug: DebugInfo | None,
+        *,
+        by_content: bool = False,
+    ) -> None:
         self.dim = f"i{pointer_bits}"
         self.attributes = f'nounwind "prefer-vector-width"="{8 * vector_bytes}"'
         self._debug = debug
-        self._ints: dict[tuple[int, ...], str] = {}
-        self._arrays: dict[tuple[ElemKind, tuple[int, ...]], str] = {}
-        self._declarations: dict[str, str] = {}
+        self._by_content = by_content and debug is None
+        self._globals: dict[str, str] = {}
         self._functions: dict[str, _Function] = {}
+        self._by_name: dict[str, _Function] = {}
         self._names = UniqueNames()
 
     @property
@@ -98,20 +112,30 @@ class ModuleWriter:
 
     def ints(self, values: Sequence[int]) -> str:
         """The address of a constant `ints_t` with these values."""
-        key = tuple(values)
-        return self._ints.setdefault(key, f"@ints.{len(self._ints)}")
+        name = ".".join(("ints", *map(str, values)))
+        items = ", ".join(
+            f"{self.dim} {value}" for value in (*values, *[0] * (_MAX_INTS - len(values)))
+        )
+        array = f"[{_MAX_INTS} x {self.dim}]"
+        return self._constant(name, f"%ints_t {{ {self.dim} {len(values)}, {array} [{items}] }}")
 
     def array(self, kind: ElemKind, elements: Sequence[int]) -> str:
         """The address of constant elements of an integer kind."""
-        key = kind, tuple(elements)
-        return self._arrays.setdefault(key, f"@array.{len(self._arrays)}")
+        stored = memory_type(kind)
+        items = ", ".join(f"{stored} {element}" for element in elements)
+        content = f"[{len(elements)} x {stored}] [{items}]"
+        return self._constant(f"array.{_digest(content)}", content)
+
+    def _constant(self, name: str, content: str) -> str:
+        self._globals.setdefault(name, f"@{name} = private unnamed_addr constant {content}")
+        return f"@{name}"
 
     def declare(
         self, symbol: str, result: str, arguments: Sequence[str], *, external: bool = False
     ) -> None:
         """Declares a function that a library defines, or an external one, which whoever links or loads the code has."""
         text = f"declare {result} @{symbol}({', '.join(arguments)})"
-        self._declarations[symbol] = f"{text} {EXTERNAL}" if external else text
+        self._globals[symbol] = f"{text} {EXTERNAL}" if external else text
 
     def function(self, body: Body, *, inline: bool, work: int = 1) -> str:
         """The name of a private function with this body, written only if there is none yet.
@@ -122,77 +146,63 @@ class ModuleWriter:
         key = f"({body.parameters}) {body.text} {inline}"
         if key not in self._functions:
             prefix, _, stem = body.name.partition(".")
-            name = f"{prefix}.{self._names.take(stem)}"
+            readable = f"{prefix}.{self._names.take(stem)}"
+            name = f"function.{_digest(key)}" if self._by_content else readable
             text = body.text + f"  ret void{body.location}\n"
             scope = body.scope
             if scope:
                 scope = self.subprogram(stem, body.first_line)
                 text = text.replace(_SCOPE, scope)
-            self._functions[key] = _Function(
-                name, body.parameters, text, inline, self.attached(scope), work
-            )
+            function = _Function(name, body.parameters, text, inline, self.attached(scope), work)
+            self._functions[key] = self._by_name[name] = function
         return self._functions[key].name
 
-    def render(self, entries: Sequence[str], parts: int, *, visible: bool = False) -> list[str]:
-        """The modules: the first holds the entry points, the other functions are spread over at most `parts`.
+    def whole(self, entries: Sequence[str]) -> str:
+        """One module with the entry points and all functions."""
+        functions = [function for function in self._by_name.values() if not function.inline]
+        return self._module(functions, entries, "internal")
+
+    def separate(self, entries: Sequence[str], *, visible: bool = False) -> list[str]:
+        """Modules to be loaded together: the entry points, then one for each function, the most work first.
 
         With `visible`, every function can be found by its name in the loaded code.
         """
-        shared = [function for function in self._functions.values() if not function.inline]
-        piles: list[list[_Function]] = [[] for _ in range(max(min(parts, len(shared)), 1))]
-        loads = [(0, index) for index in range(len(piles))]
-        for function in sorted(shared, key=lambda function: -function.work):
-            load, index = loads[0]
-            piles[index].append(function)
-            heapreplace(loads, (load + function.work, index))
-        linkage = "" if visible else "internal" if len(piles) == 1 else "hidden"
+        functions = [function for function in self._by_name.values() if not function.inline]
+        functions.sort(key=lambda function: -function.work)
+        linkage = "" if visible else "hidden"
         return [
-            self._module(pile, entries if index == 0 else (), linkage)
-            for index, pile in enumerate(piles)
+            self._module([], entries, linkage),
+            *(self._module([function], [], linkage) for function in functions),
         ]
 
-    def _module(self, pile: Sequence[_Function], visible: Sequence[str], linkage: str) -> str:
-        """One module: the functions of the pile, and everything they and the visible texts refer to."""
-        by_name = {function.name: function for function in self._functions.values()}
-        texts = [*(function.text(linkage, self.attributes) for function in pile), *visible]
-        own = {function.name for function in pile}
+    def _module(self, functions: Sequence[_Function], entries: Sequence[str], linkage: str) -> str:
+        """One module: the functions and entry points, and everything they refer to."""
+        texts = [*(function.text(linkage, self.attributes) for function in functions), *entries]
+        written = {function.name for function in functions}
+        symbols: dict[str, None] = {}
         for text in texts:
             for symbol in dict.fromkeys(_SYMBOL.findall(text)):
-                if symbol in by_name and symbol not in own:
-                    own.add(symbol)
-                    function = by_name[symbol]
+                symbols[symbol] = None
+                if symbol in self._by_name and symbol not in written:
+                    written.add(symbol)
+                    function = self._by_name[symbol]
                     texts.append(
                         function.text("internal", self.attributes)
                         if function.inline
                         else function.declaration
                     )
-        used = set(_SYMBOL.findall("".join(texts)))
         lines = [f"%ints_t = type {{ {self.dim}, [{_MAX_INTS} x {self.dim}] }}"]
-        lines += [
-            self._constant(name, values) for values, name in self._ints.items() if name[1:] in used
-        ]
-        lines += [_array(name, *key) for key, name in self._arrays.items() if name[1:] in used]
-        lines += [text for symbol, text in self._declarations.items() if symbol in used]
-        metadata = self._debug.render() if self._debug is not None else []
+        lines += [self._globals[symbol] for symbol in symbols if symbol in self._globals]
+        metadata = self._debug.render("".join(texts)) if self._debug is not None else []
         metadata += [
             f"!{_ROLLED} = distinct !{{!{_ROLLED}, !{_ROLLED + 1}}}",
             f'!{_ROLLED + 1} = !{{!"llvm.loop.unroll.disable"}}',
         ]
         return "\n".join([*lines, *texts, *metadata]) + "\n"
 
-    def _constant(self, name: str, values: Sequence[int]) -> str:
-        items = ", ".join(
-            f"{self.dim} {value}" for value in (*values, *[0] * (_MAX_INTS - len(values)))
-        )
-        array = f"[{_MAX_INTS} x {self.dim}]"
-        head = f"{name} = private unnamed_addr constant %ints_t"
-        return f"{head} {{ {self.dim} {len(values)}, {array} [{items}] }}"
 
-
-def _array(name: str, kind: ElemKind, elements: Sequence[int]) -> str:
-    stored = memory_type(kind)
-    items = ", ".join(f"{stored} {element}" for element in elements)
-    return f"{name} = private unnamed_addr constant [{len(elements)} x {stored}] [{items}]"
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:_DIGEST]
 
 
 @dataclass(frozen=True)

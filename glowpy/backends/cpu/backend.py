@@ -22,7 +22,7 @@ from glowpy.backends.cpu.target import resolve_target
 from glowpy.graph.node import Node
 from glowpy.ir.inst import Instruction
 from glowpy.llvm.machine import Form, host_features
-from glowpy.llvm.objects import compile_parts, compile_whole, load_objects, usable_cores
+from glowpy.llvm.objects import compile_objects, compile_whole, load_objects
 from glowpy.passes import GraphPass
 from glowpy.support.errors import UserError
 
@@ -97,11 +97,11 @@ class CpuBackend(Backend):
             debug = (f"{name}.ir", str(Path(settings.debug).resolve()))
         entry = EntryOptions(bound=True, instrument="table" if options.instrument else "")
         code_options = CodeOptions(
-            entry, debug, usable_cores(), visible=settings.perf_map or bool(settings.jitdump)
+            entry, debug, separate=True, visible=settings.perf_map or bool(settings.jitdump)
         )
         texts = generate_llvm({name: program}, self.target, self.kernels, code_options)
         machine, libraries = self.target.machine, self.kernels.bitcode
-        objects = compile_parts(texts, machine, libraries, use_cache=options.cache)
+        objects = compile_objects(texts, machine, libraries, use_cache=options.cache)
         code = load_objects(machine, objects)
         if settings.perf_map:
             write_perf_map(code, objects)

@@ -55,15 +55,15 @@ class CodeOptions:
     Attributes:
         entry: How the entry points behave.
         debug: File name and folder of the IR's text, for DWARF; None for no debug information.
-        parts: How many modules to make at most, of about equal work.
+        separate: Make a module of each function, which does not depend on the others, and one of the entry points.
         visible: Every function can be found by its name in the loaded code.
         report_stack: Have LLVM report the stack frame of every function.
-        support: Writes what else is visible in the first module.
+        support: Writes what else is visible in the module of the entry points.
     """
 
     entry: EntryOptions = field(default_factory=EntryOptions)
     debug: tuple[str, str] | None = None
-    parts: int = 1
+    separate: bool = False
     visible: bool = False
     report_stack: bool = False
     support: Callable[[ModuleWriter], list[str]] | None = None
@@ -82,7 +82,12 @@ def generate_llvm(
     """
     chosen = options or CodeOptions()
     debug = DebugInfo(*chosen.debug) if chosen.debug is not None else None
-    module = ModuleWriter(target.pointer_bits, target.variant.vector_bytes, debug)
+    module = ModuleWriter(
+        target.pointer_bits,
+        target.variant.vector_bytes,
+        debug,
+        by_content=chosen.separate and not chosen.visible,
+    )
     if chosen.report_stack:
         # LLVM does not count what a function uses of the red zone.
         module.attributes += ' noredzone "warn-stack-size"="0"'
@@ -96,7 +101,9 @@ def generate_llvm(
         entries += entry_texts(program, module, name, calls, chosen.entry)
     if chosen.support is not None:
         entries += chosen.support(module)
-    return module.render(entries, chosen.parts, visible=chosen.visible)
+    if chosen.separate:
+        return module.separate(entries, visible=chosen.visible)
+    return [module.whole(entries)]
 
 
 def ir_text(programs: Mapping[str, Program]) -> str:

@@ -9,9 +9,9 @@ import llvmlite.binding as llvm
 import pytest
 
 from glowpy.llvm import cache
-from glowpy.llvm.cache import code_key, read_code, write_code
+from glowpy.llvm.cache import code_key, read_code, write_codes
 from glowpy.llvm.machine import Machine, host_cpu, host_triple
-from glowpy.llvm.objects import compile_parts
+from glowpy.llvm.objects import compile_objects
 
 PARTS = ("define i32 @first() { ret i32 1 }", "define i32 @second() { ret i32 2 }")
 
@@ -34,10 +34,10 @@ def test_code_is_named_after_each_part() -> None:
 
 def test_what_was_written_is_read(folder: Path) -> None:
     assert read_code("key") is None
-    write_code("key", b"code")
+    write_codes({"key": b"code"})
     assert read_code("key") == b"code"
     assert names(folder) == {"key.o"}
-    write_code("key", b"other")
+    write_codes({"key": b"other"})
     assert read_code("key") == b"other"
 
 
@@ -46,33 +46,33 @@ def test_what_was_used_longest_ago_goes_first(
 ) -> None:
     monkeypatch.setattr(cache, "_MAX_BYTES", 100)
     for age, key in enumerate(("a", "b", "c")):
-        write_code(key, bytes(30))
+        write_codes({key: bytes(30)})
         os.utime(folder / f"{key}.o", (1000 + age, 1000 + age))
     assert read_code("a") is not None  # used again
-    write_code("d", bytes(30))
+    write_codes({"d": bytes(30)})
     assert names(folder) == {"a.o", "c.o", "d.o"}
-    write_code("whole", bytes(100))
+    write_codes({"whole": bytes(100)})
     assert names(folder) == {"whole.o"}
-    write_code("too large", bytes(101))
+    write_codes({"too large": bytes(101)})
     assert "too large.o" not in names(folder)
 
 
 def test_a_folder_that_cannot_be_written_is_no_error(folder: Path) -> None:
     folder.write_text("a file where the folder should be")
-    write_code("key", b"code")
+    write_codes({"key": b"code"})
     assert read_code("key") is None
 
 
 def test_code_is_taken_for_the_same_machine_only(folder: Path) -> None:
     here = Machine(host_triple(), host_cpu(), "")
-    first = compile_parts(PARTS, here, [], use_cache=True)
+    first = compile_objects(PARTS, here, [], use_cache=True)
     assert len(names(folder)) == 2
     (folder / f"{sorted(names(folder))[0]}").write_bytes(b"what is in the cache")
-    again = compile_parts(PARTS, here, [], use_cache=True)
+    again = compile_objects(PARTS, here, [], use_cache=True)
     assert sorted(map(bytes, {*again} - {*first})) == [b"what is in the cache"]
-    assert compile_parts(PARTS, here, [], use_cache=False) == first
+    assert compile_objects(PARTS, here, [], use_cache=False) == first
     generic = Machine(host_triple(), "", "")
-    assert b"what is in the cache" not in compile_parts(PARTS, generic, [], use_cache=True)
+    assert b"what is in the cache" not in compile_objects(PARTS, generic, [], use_cache=True)
     assert len(names(folder)) == 4
 
 
@@ -83,7 +83,7 @@ def test_code_is_made_anew_for_another_library(folder: Path, tmp_path: Path) -> 
         source = f"define linkonce_odr i32 @known() {{ ret i32 {number} }}"
         library.write_bytes(llvm.parse_assembly(source).as_bitcode())
         os.utime(library, (1000 + number, 1000 + number))
-        compile_parts(PARTS[:1], here, [library], use_cache=True)
+        compile_objects(PARTS[:1], here, [library], use_cache=True)
         assert len(names(folder)) == number
-        compile_parts(PARTS[:1], here, [library], use_cache=True)
+        compile_objects(PARTS[:1], here, [library], use_cache=True)
         assert len(names(folder)) == number

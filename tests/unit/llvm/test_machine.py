@@ -6,8 +6,16 @@ import ctypes
 
 import pytest
 
-from glowpy.llvm.machine import InvalidIRError, LoadedCode, Machine, host_cpu, host_triple
-from glowpy.llvm.objects import compile_parts, compile_whole, load_objects
+from glowpy.llvm.machine import (
+    Compiler,
+    InvalidIRError,
+    LoadedCode,
+    Machine,
+    declarations,
+    host_cpu,
+    host_triple,
+)
+from glowpy.llvm.objects import compile_objects, compile_whole, load_objects
 from glowpy.llvm.writer import ModuleWriter
 from glowpy.support.errors import InternalError
 
@@ -25,15 +33,19 @@ define float @net.first(float %x) {{
 def calling(symbol: str, *, external: bool = False) -> str:
     writer = ModuleWriter(64, 16, None)
     writer.declare(symbol, "float", ["float"], external=external)
-    return CALL.format(declaration=writer._declarations[symbol], symbol=symbol)
+    return CALL.format(declaration=writer._globals[symbol], symbol=symbol)
+
+
+def object_code(text: str) -> bytes:
+    return Compiler(HOST, (), declarations([text])).object_code(text)
 
 
 def test_call_of_what_no_library_defines_is_refused_with_both_names() -> None:
     message = r"no library defines libjit_cum_sum_f32, called by net\.first"
     with pytest.raises(InvalidIRError, match=message):
-        HOST.object_code(calling("libjit_cum_sum_f32"), ())
+        object_code(calling("libjit_cum_sum_f32"))
     with pytest.raises(InternalError, match=message):
-        compile_parts([calling("libjit_cum_sum_f32")], HOST, (), use_cache=False)
+        compile_objects([calling("libjit_cum_sum_f32")], HOST, (), use_cache=False)
 
 
 def test_vectors_are_as_wide_as_the_machines() -> None:
@@ -47,17 +59,17 @@ def test_another_process_says_no_more_than_that() -> None:
 
 
 def test_external_functions_are_left_to_whoever_links() -> None:
-    assert b"callback" in HOST.object_code(calling("callback", external=True), ())
+    assert b"callback" in object_code(calling("callback", external=True))
 
 
 def test_code_that_wants_what_the_process_lacks_is_not_loaded() -> None:
-    code = HOST.object_code(calling("nobody_has_this", external=True), ())
+    code = object_code(calling("nobody_has_this", external=True))
     with pytest.raises(InternalError, match="this process does not have nobody_has_this"):
         load_objects(HOST, [code])
 
 
 def test_objects_may_call_each_other_and_the_process() -> None:
-    first = HOST.object_code(calling("cosf", external=True), ())
+    first = object_code(calling("cosf", external=True))
     second = """
 declare float @net.first(float) "glowpy-external"
 define float @main(float %x) {
@@ -65,11 +77,11 @@ define float @main(float %x) {
   ret float %y
 }
 """
-    code = LoadedCode(HOST, [first, HOST.object_code(second, ())])
+    code = LoadedCode(HOST, [first, object_code(second)])
     function = ctypes.CFUNCTYPE(ctypes.c_float, ctypes.c_float)(code.address("main"))
     assert function(0.0) == 1.0
 
 
 def test_wrong_text_is_refused() -> None:
     with pytest.raises(InvalidIRError):
-        HOST.object_code("define nonsense", ())
+        object_code("define nonsense")
