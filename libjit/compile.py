@@ -10,8 +10,9 @@ Stands alone: it needs ziglang (clang) and llvmlite, and nothing of glowpy. The 
 does an installed glowpy for a variant its wheel does not carry.
 
 * Nothing is optimised that the dimensions have a say in: that comes after a kernel was inlined into a caller
-  that knows them. What never depends on them (helpers to inline, locals to keep in registers) is done here,
-  once, and not for every kernel of every network: it halves the time LLVM takes for a specialised kernel.
+  that knows them. What never depends on them (helpers to inline, locals to keep in registers, loops over the
+  dimensions of a shape to unroll) is done here, once, and not for every kernel of every network: it takes two
+  thirds off the time that LLVM needs for a specialised kernel.
 * No function keeps a target attribute, so that any caller may inline it.
 * The bytes depend on the sources, the flags and the two compilers' versions; never on a path, or the time.
 * An output file is complete or absent; where the bitcode is, the symbols are.
@@ -220,17 +221,22 @@ def _without_machine_flags(text: str) -> str:
 
 
 def _simplify(module: llvm.ModuleRef, target: Target) -> None:
-    """Inlines the helpers into the kernels and simplifies; no pass here unrolls, vectorises or reorders loops."""
+    """Inlines the helpers into the kernels and simplifies.
+
+    LLVM's first level unrolls loops of a known number of rounds. It vectorises nothing and duplicates no other loop.
+    """
     machine = llvm.Target.from_triple(target.triple).create_target_machine(
         cpu=target.cpu, features=target.features, opt=3
     )
+    builder = llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options(speed_level=1))
     passes = llvm.create_new_module_pass_manager()
     passes.add_always_inliner_pass()
     passes.add_global_dead_code_eliminate_pass()
-    passes.add_sroa_pass()
-    passes.add_simplify_cfg_pass()
-    passes.add_instruction_combine_pass()
-    passes.run(module, llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options()))
+    passes.run(module, builder)
+    simplification = builder.getFunctionPassManager()
+    for function in module.functions:
+        if not function.is_declaration:
+            simplification.run(function, builder)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
