@@ -61,7 +61,9 @@ def test_observer_sees_every_instruction(backend: str) -> None:
     assert moments == [("before", "exp"), ("after", "exp"), ("before", "neg"), ("after", "neg")]
     np.testing.assert_array_equal(recorder.seen[0][2]["input"], x)
     np.testing.assert_allclose(recorder.seen[1][2]["result"], np.exp(x), rtol=1e-6)
+    np.testing.assert_array_equal(recorder.seen[2][2]["input"], recorder.seen[1][2]["result"])
     np.testing.assert_array_equal(recorder.seen[3][2]["result"], y)
+    np.testing.assert_array_equal(recorder.seen[3][2]["input"], y)  # neg works in place
 
 
 @pytest.mark.parametrize("backend", ["cpu", "interpreter"])
