@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from glowpy.ir.inst import Instruction
@@ -154,6 +154,10 @@ class Events:
                     yield Event(index, ref.value, ref.access.reads, ref.access.writes)
             if inst.predicate is not None and inst.predicate.base is base:
                 yield Event(index, inst.predicate, True, False)
+
+    def users(self, value: Value) -> Iterable[Instruction]:
+        """The instructions, views among them, that name `value`; its dealloc does not count."""
+        return self._naming.get(value, {})
 
     def used_before(self, value: Value, index: int) -> bool:
         """Whether an instruction before slot `index`, be it a view, names `value`."""

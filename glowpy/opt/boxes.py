@@ -1,4 +1,4 @@
-"""Parts of a tensor: when such boxes are contiguous, disjoint, or everything."""
+"""Parts of a tensor: when such boxes are disjoint."""
 
 from __future__ import annotations
 
@@ -7,23 +7,10 @@ from itertools import combinations
 
 from glowpy.core.type import Shape
 
-__all__ = ["Box", "all_disjoint", "contiguous_offset", "disjoint"]
+__all__ = ["Box", "all_disjoint", "disjoint"]
 
 Box = tuple[Sequence[int], Shape]
 """Offsets and shape."""
-
-
-def contiguous_offset(whole: Shape, offsets: Sequence[int], part: Shape) -> int | None:
-    """The element of row-major `whole` at which a contiguous box begins, else None; an empty one may lie anywhere."""
-    if 0 in part:
-        return 0
-    partial = [i for i, (size, total) in enumerate(zip(part, whole, strict=True)) if size != total]
-    if partial and any(size != 1 for size in part[: partial[-1]]):
-        return None
-    offset = 0
-    for start, total in zip(offsets, whole, strict=True):
-        offset = offset * total + start
-    return offset
 
 
 def disjoint(a: Box, b: Box) -> bool:

@@ -22,6 +22,7 @@ from glowpy.ir.inst import Instruction
 from glowpy.ir.insts_gen import (
     AbsInst,
     AddInst,
+    CumSumInst,
     MaxInst,
     MaxPoolWithArgmaxInst,
     MulInst,
@@ -144,7 +145,7 @@ class RandomProgram:
 
 
 def _splat(p: RandomProgram) -> None:
-    target = p.target(p.rng.choice(_TYPES), (), in_place=False)
+    target = p.target(p.rng.choice(_TYPES), (), in_place=False, strided=True)
     p.f.create_splat(target, float(p.rng.randint(0, 3)))
     p.bytes_of(target)[...] = True
 
@@ -175,7 +176,7 @@ def _fits(own: Shape, whole: Shape) -> bool:
 
 
 def _compare(p: RandomProgram) -> None:
-    x = p.source(ElemKind.I32)
+    x = p.source(ElemKind.I32, strided=True)
     result = p.target(x.type.with_kind(ElemKind.BOOL), [x], in_place=False)
     p.f.create_lt(result, x, x)
     p.bytes_of(result)[...] = True
@@ -211,7 +212,7 @@ def _strides(p: RandomProgram, shape: Shape, room: int) -> Shape:
 
 def _insert(p: RandomProgram) -> None:
     """One to three inserts of one value, often of a buffer that was made for it."""
-    x = p.source(ElemKind.I32, ElemKind.I8)
+    x = p.source(ElemKind.I32, ElemKind.I8, strided=True)
     if p.rng.random() < 0.5:
         buffer = p.alloc(x.type)
         p.write(NegInst([buffer, x], {}))
@@ -219,7 +220,7 @@ def _insert(p: RandomProgram) -> None:
     larger = [t for t in _TYPES if _within(x.type, t)]
     if not larger:
         return
-    result = p.target(p.rng.choice(larger), [x], in_place=False)
+    result = p.target(p.rng.choice(larger), [x], in_place=False, strided=True)
     if p.rng.random() < 0.3:
         p.f.create_splat(result, 1.0)
         p.bytes_of(result)[...] = True
@@ -233,11 +234,11 @@ def _insert(p: RandomProgram) -> None:
 
 def _extract(p: RandomProgram) -> None:
     """Elements one after another, in reverse, or every second one."""
-    x = p.source(ElemKind.I32, ElemKind.I8)
+    x = p.source(ElemKind.I32, ElemKind.I8, strided=True)
     smaller = [t for t in _TYPES if _within(t, x.type)]
     if not smaller:
         return
-    result = p.target(p.rng.choice(smaller), [x], in_place=False)
+    result = p.target(p.rng.choice(smaller), [x], in_place=False, strided=True)
     offsets, steps = list(p.place(result.type.shape, x.type.shape)), [1] * x.type.rank
     for axis, (size, whole) in enumerate(zip(result.type.shape, x.type.shape, strict=True)):
         if p.rng.random() < 0.1:
@@ -271,11 +272,19 @@ def _pool(p: RandomProgram) -> None:
     p.values.append(p.f.create_view("v", Type(ElemKind.I8, (2,)), result, 0).value)
 
 
-def _reduce(p: RandomProgram) -> None:
+def _sum(p: RandomProgram) -> None:
+    """What takes no strides."""
     x = p.source(ElemKind.I32, ElemKind.I8)
+    if x.type.rank:
+        attrs = {"axis": p.rng.randrange(x.type.rank), "exclusive": False, "reverse": False}
+        p.write(CumSumInst([p.target(x.type, [x], in_place=True), x], attrs))
+
+
+def _reduce(p: RandomProgram) -> None:
+    x = p.source(ElemKind.I32, ElemKind.I8, strided=True)
     axes = tuple(axis for axis in range(x.type.rank) if p.rng.random() < 0.5)
     shape = tuple(1 if axis in axes else size for axis, size in enumerate(x.type.shape))
-    result = p.target(x.type.with_shape(shape), [x], in_place=False)
+    result = p.target(x.type.with_shape(shape), [x], in_place=False, strided=True)
     p.write(ReduceAddInst([result, x], {"axes": axes}))
 
 
@@ -290,7 +299,20 @@ def _dealloc(p: RandomProgram) -> None:
 
 _STEPS: tuple[Callable[[RandomProgram], None], ...] = (
     *(_splat, _unary, _unary, _unary, _binary, _binary, _binary, _compare, _copy, _copy),
-    *(_view, _view, _view, _insert, _insert, _extract, _extract, _reduce, _pool, _dealloc),
+    *(
+        _view,
+        _view,
+        _view,
+        _insert,
+        _insert,
+        _extract,
+        _extract,
+        _reduce,
+        _sum,
+        _sum,
+        _pool,
+        _dealloc,
+    ),
 )
 
 

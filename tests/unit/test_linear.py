@@ -82,6 +82,15 @@ def nested_concats(n: int, f: Function, x: Placeholder) -> Operand:
     return value
 
 
+def nested_channels(n: int, f: Function, x: Placeholder) -> Operand:
+    """The same along the last dimension: every list is strided memory of the last one."""
+    value: Operand = f.create_neg("n", x)
+    for _ in range(n // 4):
+        total = f.create_reduce_add("r", value, (2,))
+        value = f.create_concat("c", [value, f.create_softmax("s", total, 1)], 2)
+    return value
+
+
 def users(n: int, f: Function, x: Placeholder) -> Operand:
     """One value with many users, all alive."""
     value = f.create_exp("e", x)
@@ -147,7 +156,17 @@ def known(n: int, f: Function, x: Placeholder) -> Operand:
 
 BUILDS = (
     *(transformer, chain, concat, concat_of_inputs, interleaved_concat, chained_concats),
-    *(nested_concats, users, slices, outputs, stack_of_values, views, lowered, known),
+    *(
+        nested_concats,
+        nested_channels,
+        users,
+        slices,
+        outputs,
+        stack_of_values,
+        views,
+        lowered,
+        known,
+    ),
 )
 
 

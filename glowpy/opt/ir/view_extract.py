@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import operator
 from dataclasses import dataclass
 from typing import ClassVar
 
-from glowpy.ir.insts_gen import ExtractTensorInst, ViewInst
+from glowpy.core.strides import strides_of
+from glowpy.core.type import Shape
+from glowpy.ir.insts_gen import ExtractTensorInst
 from glowpy.ir.irfunction import IRFunction
 from glowpy.ir.liveness import Events
-from glowpy.opt.boxes import contiguous_offset
+from glowpy.opt.moves import Moves
 from glowpy.passes import IRPass, PassContext
 
 __all__ = ["ViewExtractPass"]
@@ -16,19 +19,21 @@ __all__ = ["ViewExtractPass"]
 
 @dataclass(frozen=True)
 class ViewExtractPass(IRPass):
-    """Turns the extraction of contiguous elements into a view of them.
+    """Turns the extraction of elements into a view of them.
+
+    Where that has gaps, everything that touches the result must take strides. Elements in reverse are copied.
 
     Before:
         %x = weight f32[4x8] mutable
         %out = weight f32[2x8] mutable
         %a = alloc f32[2x8]
-        extract_tensor @out %a, @in %x {offsets=[1,0], steps=[1,1]}
+        extract_tensor @out %a, @in %x {offsets=[1,0], steps=[2,1]}
         exp @out %out, @in %a
         dealloc @out %a
     After:
         %x = weight f32[4x8] mutable
         %out = weight f32[2x8] mutable
-        %a = view f32[2x8], @in %x {offset=8}
+        %a = view f32[2x8], @in %x {offset=8, strides=[16,1]}
         exp @out %out, @in %a
     """
 
@@ -44,32 +49,45 @@ class ViewExtractPass(IRPass):
         for index, inst in enumerate(f.instructions):
             if not isinstance(inst, ExtractTensorInst) or not _stays(events, index, inst):
                 continue
-            offset = _offset(inst)
-            if offset is None:
+            moves = Moves(events)
+            frame, strides = inst.result.type.shape, _strides(inst)
+            if strides is None:
                 continue
-            result, source = inst.result, inst.input
+            move = moves.possible(inst.result, inst, frame, inst.input, _offset(inst), strides)
+            if move is None:
+                continue
+            view = moves.enter(move)
             events.forget(index, inst)
-            f.names.release(result.name)
-            view = ViewInst(
-                (source,),
-                {"offset": offset},
-                name=f.fresh_name(result.name),
-                type=result.type,
-                loc=inst.loc,
-            )
+            f.names.release(inst.result.name)
+            view.value.name = f.fresh_name(inst.result.name)
             events.append(index, view)
-            events.merge(result, view.value)
+            events.merge(inst.result, view.value)
+            moves.settle([view])
             changed = True
         if changed:
             f.replace_instructions(events.program)
         return changed
 
 
-def _offset(inst: ExtractTensorInst) -> int | None:
-    part, whole = inst.result.type.shape, inst.input.type.shape
-    if any(step != 1 and size > 1 for step, size in zip(inst.steps, part, strict=True)):
+def _strides(inst: ExtractTensorInst) -> Shape | None:
+    """How far apart the elements are; None where some are in reverse."""
+    part = inst.result.type.shape
+    if 0 in part:
+        return strides_of(part)
+    if any(step < 1 and size > 1 for step, size in zip(inst.steps, part, strict=True)):
         return None
-    return contiguous_offset(whole, inst.offsets, part)
+    return tuple(
+        stride * step if size > 1 else stride
+        for stride, step, size in zip(inst.input.strides, inst.steps, part, strict=True)
+    )
+
+
+def _offset(inst: ExtractTensorInst) -> int:
+    return (
+        0
+        if 0 in inst.result.type.shape
+        else sum(map(operator.mul, inst.offsets, inst.input.strides))
+    )
 
 
 def _stays(events: Events, index: int, inst: ExtractTensorInst) -> bool:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import operator
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import ClassVar
 
+from glowpy.core.strides import strides_of
 from glowpy.ir.insts_gen import InsertTensorInst, ViewInst
 from glowpy.ir.irfunction import IRFunction
 from glowpy.ir.liveness import Event, Events
 from glowpy.ir.value import Value, WeightVar
-from glowpy.opt.boxes import Box, all_disjoint, contiguous_offset, disjoint
+from glowpy.opt.boxes import Box, all_disjoint, disjoint
+from glowpy.opt.moves import Move, Moves
 from glowpy.passes import IRPass, PassContext
 
 __all__ = ["ViewInsertPass"]
@@ -22,22 +25,22 @@ __all__ = ["ViewInsertPass"]
 class ViewInsertPass(IRPass):
     """Lets the producer of a tensor write straight into the place where the tensor is inserted.
 
-    The elements of the place must be contiguous.
+    Where the place has gaps, everything that touches the tensor must take strides.
 
     Before:
-        %x, %y = weight f32[1x4] mutable
-        %out = weight f32[2x4] mutable
-        %a = alloc f32[1x4]
+        %x, %y = weight f32[3x4] mutable
+        %out = weight f32[3x8] mutable
+        %a = alloc f32[3x4]
         exp @out %a, @in %x
         insert_tensor @inout %out, @in %a {offsets=[0,0]}
-        insert_tensor @inout %out, @in %y {offsets=[1,0]}
+        insert_tensor @inout %out, @in %y {offsets=[0,4]}
         dealloc @out %a
     After:
-        %x, %y = weight f32[1x4] mutable
-        %out = weight f32[2x4] mutable
-        %a = view f32[1x4], @in %out {offset=0}
+        %x, %y = weight f32[3x4] mutable
+        %out = weight f32[3x8] mutable
+        %a = view f32[3x4], @in %out {offset=0, strides=[8,1]}
         exp @out %a, @in %x
-        insert_tensor @inout %out, @in %y {offsets=[1,0]}
+        insert_tensor @inout %out, @in %y {offsets=[0,4]}
     """
 
     name: ClassVar[str] = "view-insert"
@@ -49,14 +52,21 @@ class ViewInsertPass(IRPass):
         if not inserts:
             return False
         events = Events(f)
-        rivals = _Rivals(inserts, events)
+        rivals, moves = _Rivals(inserts, events), Moves(events)
         changed = False
         for index, inst in inserts.items():
-            if _start(inst) >= 0 and _free(events, rivals, index, inst):
-                _place(f, events, index, inst)
+            if not _ends_there(events, index, inst):
+                continue
+            move = _move(moves, inst)
+            if move is None or not _apart(events, moves, index, inst, move.view):
+                continue
+            if _free(events, rivals, moves, index, inst, move.view):
+                _place(f, events, index, inst, moves.enter(move))
                 changed = True
         if changed:
-            f.replace_instructions(events.program)
+            program = events.program
+            moves.settle(program)
+            f.replace_instructions(program)
         return changed
 
 
@@ -95,40 +105,63 @@ class _Rivals:
         return others[first : bisect_left(others, stop, first, key=_index)]
 
 
-def _start(inst: InsertTensorInst) -> int:
-    """The element of the result at which the input begins; -1 if it is not contiguous there."""
-    offset = contiguous_offset(inst.result.type.shape, inst.offsets, inst.input.type.shape)
-    return -1 if offset is None else offset
-
-
-def _free(events: Events, rivals: _Rivals, index: int, inst: InsertTensorInst) -> bool:
-    """Whether the place in the result is nobody's while the input's buffer is used."""
+def _ends_there(events: Events, index: int, inst: InsertTensorInst) -> bool:
+    """Whether the input is all of a buffer that nobody writes after it, and the result can be allocated before that."""
     result, buffer = inst.result, inst.input.base
     if buffer not in events.alloc or buffer.type.size != inst.input.type.size:
         return False
+    if not inst.input.is_contiguous:
+        return False
     if result not in events.alloc and not isinstance(result, WeightVar):
         return False
-    first, last = events.first(buffer), events.last(buffer)
-    if any(event.writes for event in events.between(buffer, index + 1, last + 1)):
-        return False
-    few, many = sorted((events.touching(buffer), events.touching(result)), key=len)
-    if any(slot != index and _contains(many, slot) for slot in few):
-        return False
-    return all(
-        event.index == index
-        or (event.index > index and not event.writes)
-        or _elsewhere(events, event, inst)
-        for event in rivals.between(result, first, last + 1)
+    last = events.last(buffer)
+    return not any(event.writes for event in events.between(buffer, index + 1, last + 1))
+
+
+def _move(moves: Moves, inst: InsertTensorInst) -> Move | None:
+    """The place of the input in the result, for its buffer; None if somebody who touches that needs it without gaps."""
+    frame, strides = inst.input.type.shape, strides_of(inst.result.type.shape)
+    start = 0 if 0 in frame else sum(map(operator.mul, inst.offsets, strides))
+    return moves.possible(inst.input.base, inst, frame, inst.result, start, strides)
+
+
+def _apart(
+    events: Events, moves: Moves, index: int, inst: InsertTensorInst, view: ViewInst
+) -> bool:
+    """Whether no other instruction is both about the input's buffer and about its place in the result."""
+    few, many = sorted((events.touching(inst.input), events.touching(inst.result)), key=len)
+    both = (slot for slot in few if slot != index and _contains(many, slot))
+    return not any(
+        moves.outermost(event.value).overlaps(view.value)
+        for slot in both
+        for event in events.between(inst.result, slot, slot + 1)
     )
 
 
-def _elsewhere(events: Events, event: Event, inst: InsertTensorInst) -> bool:
+def _free(
+    events: Events,
+    rivals: _Rivals,
+    moves: Moves,
+    index: int,
+    inst: InsertTensorInst,
+    view: ViewInst,
+) -> bool:
+    """Whether the place in the result is nobody's while the input's buffer is used."""
+    buffer = inst.input.base
+    first, last = events.first(buffer), events.last(buffer)
+    return all(
+        event.index == index
+        or (event.index > index and not event.writes)
+        or _elsewhere(events, moves, event, inst, view)
+        for event in rivals.between(inst.result, first, last + 1)
+    )
+
+
+def _elsewhere(
+    events: Events, moves: Moves, event: Event, inst: InsertTensorInst, view: ViewInst
+) -> bool:
     """Whether the event is about another part of the result, which is all of its buffer."""
-    size = inst.input.type.kind.size
-    start = size * _start(inst)
-    if event.value.byte_offset >= start + inst.input.type.size:
-        return True
-    if event.value.byte_offset + event.value.type.size <= start:
+    if not moves.outermost(event.value).overlaps(view.value):
         return True
     others = [inst for inst in events.slot(event.index) if isinstance(inst, InsertTensorInst)]
     box = (inst.offsets, inst.input.type.shape)
@@ -138,7 +171,9 @@ def _elsewhere(events: Events, event: Event, inst: InsertTensorInst) -> bool:
     )
 
 
-def _place(f: IRFunction, events: Events, index: int, inst: InsertTensorInst) -> None:
+def _place(
+    f: IRFunction, events: Events, index: int, inst: InsertTensorInst, view: ViewInst
+) -> None:
     """Makes the input's buffer a view of the result, which must be allocated by then."""
     result, buffer = inst.result, inst.input.base
     events.forget(index, inst)
@@ -146,13 +181,7 @@ def _place(f: IRFunction, events: Events, index: int, inst: InsertTensorInst) ->
     if result in events.alloc and events.alloc[result] > slot:
         events.hoist(result, slot)
     f.names.release(buffer.name)
-    view = ViewInst(
-        (result,),
-        {"offset": _start(inst)},
-        name=f.fresh_name(buffer.name),
-        type=buffer.type,
-        loc=inst.loc,
-    )
+    view.value.name = f.fresh_name(buffer.name)
     events.stand_in(buffer, view)
     events.merge(buffer, view.value)
 

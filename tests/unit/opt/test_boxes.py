@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from glowpy.core.tensor import Array
 from glowpy.core.type import Shape
-from glowpy.opt.boxes import Box, all_disjoint, contiguous_offset, disjoint
+from glowpy.opt.boxes import Box, all_disjoint, disjoint
 
 
 def _boxes(rng: random.Random, whole: Shape, count: int) -> list[Box]:
@@ -44,19 +44,6 @@ def test_disjoint_boxes_share_no_element(rng: random.Random) -> None:
     for (a, b), overlap in shared.items():
         if elements[a].size and elements[b].size:
             assert disjoint(boxes[a], boxes[b]) == (not overlap)
-
-
-@settings(max_examples=150, deadline=None)
-@given(st.randoms(use_true_random=False))
-def test_contiguous_boxes_are_runs_of_elements(rng: random.Random) -> None:
-    whole = _whole(rng)
-    (box,) = _boxes(rng, whole, 1)
-    elements = _elements(whole, box)
-    offset = contiguous_offset(whole, *box)
-    if elements.size:
-        first = int(elements[0])
-        run = np.array_equal(elements, np.arange(first, first + elements.size))
-        assert offset == (first if run else None)
 
 
 def test_boxes_of_nested_concats_are_disjoint_and_a_pinwheel_is() -> None:

@@ -1,0 +1,179 @@
+"""Buffers that become part of other memory, where their elements may have gaps, and what that makes of their views.
+
+A buffer is a row-major tensor of some shape, its *frame*. Where it moves, neighbours along two of its dimensions may no
+longer be one loop: an image keeps rows of pixels in one loop when its channels become some channels of another image,
+but not pixels and channels. So what touches the buffer needs some *pairs* of dimensions to stay one loop: all of them,
+and no gaps along the last one, if it takes no strides; those that lie in one of its own dimensions, if it looks at the
+buffer in another shape. What has moved into a buffer by then moves with it, and has its needs still.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from glowpy.core.strides import embedded, strides_of
+from glowpy.core.type import Shape
+from glowpy.ir.inst import Instruction
+from glowpy.ir.insts_gen import ViewInst
+from glowpy.ir.liveness import Events
+from glowpy.ir.value import Value
+from glowpy.support.errors import InternalError
+from glowpy.support.text import Attr
+
+__all__ = ["Move", "Moves"]
+
+Pair = tuple[int, int]
+"""Two dimensions of a frame, with none but dimensions of 1 between them; or the last one, and what would follow it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """A view that may stand for a buffer, the frame and its strides there, and what that needs."""
+
+    view: ViewInst
+    frame: Shape
+    strides: Shape
+    needs: frozenset[Pair]
+
+
+class Moves:
+    """The buffers that a pass has moved, as views that stand for them. The views of these are wrong until `settle`."""
+
+    def __init__(self, events: Events) -> None:
+        self._events = events
+        self._frames: dict[Value, tuple[Shape, Shape]] = {}
+        """The frame and its strides, in elements of what the moved buffer is a view of."""
+        self._inherited: dict[Value, set[Pair]] = {}
+        """What moved buffers need of the buffer they are in."""
+
+    def possible(
+        self,
+        buffer: Value,
+        mover: Instruction,
+        frame: Shape,
+        source: Value,
+        at: int,
+        strides: Shape,
+    ) -> Move | None:
+        """The view of `source` from element `at` on that could stand for `buffer`; None if a user of that forbids it.
+
+        `mover` is the instruction that is not needed any more.
+        """
+        needs = self._needs(buffer, mover, frame)
+        if not all(_is_one_loop(frame, strides, pair) for pair in needs):
+            return None
+        own = _embedded(frame, strides, 0, buffer.type.shape, ())[1]
+        attrs: dict[str, Attr] = {"offset": at, "strides": own}
+        view = ViewInst((source,), attrs, name=buffer.name, type=buffer.type, loc=mover.loc)
+        return Move(view, frame, strides, frozenset(needs))
+
+    def enter(self, move: Move) -> ViewInst:
+        """Notes that the view of `move`, which is returned, stands for a buffer from now on."""
+        self._frames[move.view.value] = (move.frame, move.strides)
+        self._inherited.setdefault(move.view.source, set()).update(move.needs)
+        return move.view
+
+    def outermost(self, value: Value) -> Value:
+        """The outermost moved buffer that `value` is part of, whose place is right; `value` itself if there is none."""
+        known, above = value, value
+        while (source := above.source) is not None:
+            if above in self._frames:
+                known = above
+            above = source
+        return known
+
+    def _needs(self, buffer: Value, mover: Instruction, frame: Shape) -> set[Pair]:
+        wide = [axis for axis, size in enumerate(frame) if size != 1]
+        pairs = [] if 0 in frame else list(pairwise((*wide, len(frame))))
+        inherited = self._inherited.get(buffer, set())
+        if inherited and frame != buffer.type.shape:
+            return set(pairs)
+        needs = set(inherited)
+        for value, takes_strides in self._users(buffer, mover):
+            if len(needs) == len(pairs):
+                break
+            own = () if value.is_contiguous else value.strides
+            at = value.byte_offset // value.type.kind.size
+            for pair in pairs:
+                moved = embedded(frame, _parted(frame, pair), at, value.type.shape, own)
+                if moved is None or (moved[1] and not takes_strides):
+                    needs.add(pair)
+        return needs
+
+    def _users(self, buffer: Value, mover: Instruction) -> Iterator[tuple[Value, bool]]:
+        """The buffer, its views, theirs, and so on, and whether all that use one of these take strides."""
+        values = [buffer]
+        while values:
+            value = values.pop()
+            takes_strides = True
+            for inst in self._events.users(value):
+                if isinstance(inst, ViewInst):
+                    if inst.value not in self._frames:
+                        values.append(inst.value)
+                elif inst is not mover:
+                    refs = (ref for ref in inst.operands if ref.value is value)
+                    takes_strides &= all(ref.strided for ref in refs)
+                    takes_strides &= inst.predicate is not value
+            yield value, takes_strides
+
+    def settle(self, program: Sequence[Instruction]) -> None:
+        """Gives every view of a moved buffer, or of a view of it, its offset and strides.
+
+        What a moved buffer is a view of stands before it in the program. Linear time.
+        """
+        roots = [
+            inst.value
+            for inst in program
+            if isinstance(inst, ViewInst) and inst.value in self._frames
+        ]
+        places: dict[Value, tuple[int, Shape]] = {}
+        for root in roots:
+            self._settle(root, places)
+        for value, (offset, strides) in places.items():
+            value.relocate(offset, strides)
+        self._frames.clear()
+
+    def _settle(self, root: Value, places: dict[Value, tuple[int, Shape]]) -> None:
+        frame, strides = self._frames[root]
+        values = [(root, 0, 0)]
+        while values:
+            source, start, moved_start = values.pop()
+            for inst in self._events.users(source):
+                if not isinstance(inst, ViewInst):
+                    continue
+                value, at = inst.value, start + inst.offset
+                if not value.type.count:  # it has no place, and so have its views
+                    places[value] = 0, ()
+                    values.append((value, start, moved_start))
+                    continue
+                moved, own = _embedded(frame, strides, at, value.type.shape, inst.strides)
+                places[value] = moved - moved_start, own
+                if value not in self._frames:
+                    values.append((value, at, moved))
+                    continue
+                shape, steps = self._frames[value]
+                steps = _embedded(frame, strides, at, shape, steps)[1]
+                self._frames[value] = shape, steps or strides_of(shape)
+
+
+def _is_one_loop(frame: Shape, strides: Shape, pair: Pair) -> bool:
+    outer, inner = pair
+    return strides[outer] == (frame[inner] * strides[inner] if inner < len(frame) else 1)
+
+
+def _parted(frame: Shape, pair: Pair) -> Shape:
+    """Strides with which all dimensions are one loop without gaps, but for those of `pair`."""
+    return tuple(
+        stride * (2 if axis <= pair[0] else 1) for axis, stride in enumerate(strides_of(frame))
+    )
+
+
+def _embedded(
+    frame: Shape, frame_strides: Shape, offset: int, shape: Shape, strides: Shape
+) -> tuple[int, Shape]:
+    moved = embedded(frame, frame_strides, offset, shape, strides)
+    if moved is None:
+        raise InternalError(f"elements of {frame} cannot be moved to strides {frame_strides}")
+    return moved
