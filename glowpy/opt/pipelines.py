@@ -64,12 +64,15 @@ IR_DEFAULT: tuple[IRPass, ...] = (
     DeadStorePass(),
     ElideCopyPass(),
     ViewExtractPass(),
-    ViewInsertPass(),
     ShareBuffersPass(),
+    ViewInsertPass(),
     ShrinkLifetimesPass(),
     StackPass(),
 )
-"""What the recipe runs on the IR, in order. Only the last two care where allocs and deallocs stand."""
+"""What the recipe runs on the IR, in order. Only the last two care where allocs and deallocs stand.
+
+A slice that is written in place is none any more; what is written in place can be inserted in place, as one buffer.
+"""
 
 GRAPH_PASSES: dict[str, GraphPass] = {
     member.name: member for step in GRAPH_DEFAULT for member in step.flattened()
