@@ -7,6 +7,7 @@ result is stored only if something after the run reads it. A backend may run the
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -18,6 +19,9 @@ from glowpy.llvm.writer import Body, literal, register_type
 __all__ = ["StackContext", "broadcast_steps", "emit_loops", "emit_members", "emit_stack"]
 
 Number = float | int
+
+_UNIT_ELEMENTS = 1 << 14
+"""At least so many elements are a unit of work: fewer take no longer than to hand them to a thread."""
 
 
 @dataclass(frozen=True)
@@ -118,6 +122,7 @@ def emit_loops(
 
     Each of `steps` says how far something moves, in elements, along every dimension; `inner` is given a function that
     says where one of them is. Dimensions become one loop where all move on from the end of the inner one.
+    Units of work are rounds of the outermost loop.
     """
     axes: list[int] = []
     counts: list[int] = []
@@ -142,7 +147,15 @@ def emit_loops(
 
         inner(index)
 
-    body.nest(counts, place)
+    rounds = -(-_UNIT_ELEMENTS // math.prod(counts[1:]))
+    units = -(-counts[0] // rounds) if counts else 1
+    if units == 1:
+        body.nest(counts, place)
+        return
+    start, count = body.split_rounds(counts[0], rounds)
+    with body.loop(count) as index:
+        outer = body.let(f"add nuw nsw {body.module.dim} {start}, {index}")
+        body.nest(counts[1:], lambda indices: place([outer, *indices]))
 
 
 def _linear(body: Body, indices: Sequence[str], strides: Sequence[int]) -> str:

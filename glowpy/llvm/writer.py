@@ -130,6 +130,11 @@ class ModuleWriter:
         self._globals.setdefault(name, f"@{name} = private unnamed_addr constant {content}")
         return f"@{name}"
 
+    def define(self, name: str, text: str) -> str:
+        """The address of a function with this text, which modules that use it hold a copy of."""
+        self._globals.setdefault(name, text)
+        return f"@{name}"
+
     def declare(
         self, symbol: str, result: str, arguments: Sequence[str], *, external: bool = False
     ) -> None:
@@ -243,6 +248,8 @@ class Body:
         """Where in the IR's text each instruction stands."""
         self._parameters = parameters
         self.memories: list[Value] = []
+        self.units = 1
+        """In how many units of work the function is called: see `split`."""
         self._pointers: dict[Hashable, str] = {}
         self.first_line = 0
         self._line = 0
@@ -270,7 +277,10 @@ class Body:
         """The parameter list; distinct memories never overlap where one of them is written."""
         if self._parameters is not None:
             return self._parameters
-        return ", ".join(f"ptr noalias %p{index}" for index in range(len(self.memories)))
+        parameters = [f"ptr noalias %p{index}" for index in range(len(self.memories))]
+        if self.units > 1:
+            parameters += [f"{self.module.dim} %first", f"{self.module.dim} %last"]
+        return ", ".join(parameters)
 
     @property
     def text(self) -> str:
@@ -284,6 +294,25 @@ class Body:
             self._pointers[place] = f"%p{len(self.memories)}"
             self.memories.append(value)
         return self._pointers[place]
+
+    def split(self, units: int) -> tuple[str, str]:
+        """Makes the function compute `units` units of work, in any order and by any number of threads.
+
+        Returns which of them a call computes: the first, and the one after the last. Units do not depend on each other
+        and write different memory; how many there are follows from shapes, so that results do not depend on threads.
+        """
+        self.units = units
+        return ("%first", "%last") if units > 1 else ("0", "1")
+
+    def split_rounds(self, count: int, rounds: int) -> tuple[str, str]:
+        """Splits `count` rounds of a loop into units of `rounds`: where a call begins, and how many it computes."""
+        dim = self.module.dim
+        first, last = self.split(-(-count // rounds))
+        start = self.let(f"mul nuw nsw {dim} {first}, {rounds}")
+        whole = self.let(f"mul nuw nsw {dim} {last}, {rounds}")
+        fits = self.let(f"icmp ult {dim} {whole}, {count}")
+        end = self.let(f"select i1 {fits}, {dim} {whole}, {dim} {count}")
+        return start, self.let(f"sub nuw nsw {dim} {end}, {start}")
 
     def register(self) -> str:
         """A new register."""

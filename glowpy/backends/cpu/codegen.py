@@ -10,11 +10,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from glowpy.backend import Program
-from glowpy.backends.cpu.entry import Call, EntryOptions, entry_texts
+from glowpy.backends.cpu.entry import EntryOptions, entry_texts
 from glowpy.backends.cpu.epilogue import emit_epilogue
 from glowpy.backends.cpu.instrument import description_types
 from glowpy.backends.cpu.kernels import Kernels
 from glowpy.backends.cpu.target import CpuTarget
+from glowpy.backends.cpu.tasks import Call
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.schema import AttrKind, Trait
 from glowpy.core.tensor import stored
@@ -38,6 +39,9 @@ _INLINE_ELEMENTS = 64
 Kernels never are: LLVM takes quadratic time for an entry point that holds many of them.
 """
 
+
+_COPIED_BYTES = 1 << 16
+"""So much of a copy is a unit of work."""
 
 _TILED_WORK = 8
 """LLVM takes so many times longer for a kernel that may run an epilogue than for a loop: it is unrolled into tiles."""
@@ -140,7 +144,7 @@ def _calls(
         function = module.function(
             body, inline=_is_small_loop(run), work=_TILED_WORK if run[0].has(Trait.EPILOGUE) else 1
         )
-        yield Call(function, tuple(body.memories), run[0], lines[run[0]])
+        yield Call(function, tuple(body.memories), run[0], lines[run[0]], body.units)
 
 
 def _stack_context(
@@ -215,10 +219,14 @@ def _emit_copy(body: Body, inst: CopyInst) -> None:
 
         emit_loops(body, result.type.shape, steps, inner)
         return
-    symbol = f"llvm.memcpy.p0.p0.{body.module.dim}"
-    body.module.declare(symbol, "void", ["ptr", "ptr", body.module.dim, "i1"])
-    size = f"{body.module.dim} {result.type.size}"
-    body.line(f"call void @{symbol}(ptr {to}, ptr {out_of}, {size}, i1 false)")
+    dim, size = body.module.dim, str(result.type.size)
+    if result.type.size > _COPIED_BYTES:
+        start, size = body.split_rounds(result.type.size, _COPIED_BYTES)
+        to = body.let(f"getelementptr inbounds i8, ptr {to}, {dim} {start}")
+        out_of = body.let(f"getelementptr inbounds i8, ptr {out_of}, {dim} {start}")
+    symbol = f"llvm.memcpy.p0.p0.{dim}"
+    body.module.declare(symbol, "void", ["ptr", "ptr", dim, "i1"])
+    body.line(f"call void @{symbol}(ptr {to}, ptr {out_of}, {dim} {size}, i1 false)")
 
 
 def _emit_splat(body: Body, inst: SplatInst) -> None:

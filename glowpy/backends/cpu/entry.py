@@ -6,22 +6,38 @@ int NAME(const uint8_t *constants, uint8_t *mutable, uint8_t *activations);
 
 returns 0, or one of the codes of `Status`. `NAME_bound` takes a table of pointers, one for each placeholder in the
 order of the plan, in place of the mutable area, and checks nothing: that is how the JIT binds arrays without copying.
+
+With `parallel`, functions that are cut into units of work are handed to
+
+```c
+void parallel_for(void *context, void (*task)(void *pointers, size_t first, size_t last), void *pointers, size_t units);
+```
+
+which and whose context are the next two pointers of the table; NULL computes all units at once. `NAME_parallel` takes
+them as its last arguments.
 """
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass
 
 from glowpy.backend import Program
 from glowpy.backends.cpu.abi import Status
 from glowpy.backends.cpu.instrument import Callbacks, Instrument, descriptions
+from glowpy.backends.cpu.tasks import (
+    PARALLEL_SLOTS,
+    Call,
+    direct_call,
+    prepare_tasks,
+    task_call,
+)
 from glowpy.ir.inst import Instruction
 from glowpy.ir.plan import ALIGNMENT
 from glowpy.ir.value import Value, WeightVar
 from glowpy.llvm.writer import ModuleWriter
 
-__all__ = ["GUARD_BYTES", "Call", "EntryOptions", "Status", "entry_texts"]
+__all__ = ["GUARD_BYTES", "EntryOptions", "Status", "entry_texts"]
 
 GUARD_BYTES = 64
 """Canary bytes before and after the activations."""
@@ -38,6 +54,7 @@ class EntryOptions:
         instrument: Callbacks before and after every instruction: in the table (then there is no `NAME`), or the
             functions BUNDLE_before and BUNDLE_after.
         bundle: The name those begin with.
+        parallel: The table holds a `parallel_for`; where there is a `NAME`, there is a `NAME_parallel`.
     """
 
     bound: bool = False
@@ -45,16 +62,7 @@ class EntryOptions:
     guard: bool = False
     instrument: Instrument = ""
     bundle: str = ""
-
-
-@dataclass(frozen=True)
-class Call:
-    """One call the network makes: a function, the memory it works on, its first instruction, that one's line."""
-
-    function: str
-    memories: tuple[Value, ...]
-    inst: Instruction
-    line: int
+    parallel: bool = False
 
 
 def entry_texts(
@@ -63,7 +71,7 @@ def entry_texts(
     """The texts of `NAME_bound`, which does the calls, of `NAME`, and of what describes the instructions."""
     texts = [_bound(program, module, name, calls, options)]
     if options.instrument != "table":
-        texts.append(_plain(program, module, name, options))
+        texts += _plain(program, module, name, options)
     if options.instrument == "symbols":
         lines = {call.inst: call.line for call in calls}
         texts += descriptions(name, lines, _indices(program, lines))
@@ -105,15 +113,22 @@ def _bound(
         pointers[key] = register
         return register
 
-    callbacks = None
+    slots, callbacks = len(table), None
+    if options.parallel:
+        lines += prepare_tasks(module, slots, calls)
+        slots += PARALLEL_SLOTS
     if options.instrument:
         indices = _indices(program, {call.inst for call in calls})
-        callbacks = Callbacks(module, options.instrument, options.bundle, name, len(table), indices)
+        callbacks = Callbacks(module, options.instrument, options.bundle, name, slots, indices)
         lines += callbacks.prepare()
-    for call in calls:
-        arguments = ", ".join(f"ptr {pointer(memory)}" for memory in call.memories)
+    for index, call in enumerate(calls):
+        arguments = [pointer(memory) for memory in call.memories]
         where = module.location(call.line, scope)
-        text = f"  call void @{call.function}({arguments}){where}"
+        text = (
+            task_call(module, call, arguments, f"%task.{index}", where)
+            if options.parallel and call.units > 1
+            else direct_call(module, call, arguments, where)
+        )
         if callbacks is None:
             lines.append(text)
         else:
@@ -126,12 +141,21 @@ def _bound(
     return f"{head}{module.attached(scope)} {{\n{text}  ret i32 0{module.location(1, scope)}\n}}\n"
 
 
-def _plain(program: Program, module: ModuleWriter, name: str, options: EntryOptions) -> str:
+def _plain(
+    program: Program, module: ModuleWriter, name: str, options: EntryOptions
+) -> Iterator[str]:
     plan, dim = program.plan, module.dim
     slots = plan.mutable.slots
     areas = "ptr noalias %constants, ptr noalias %mutable, ptr noalias %activations"
-    scope = module.subprogram(name, 1)
-    lines = ["entry:", f"  %table = alloca [{max(len(slots), 1)} x ptr]"]
+    pointers = [f"i8, ptr %mutable, {dim} {slot.start}" for slot in slots]
+    own = name
+    if options.parallel:
+        own = f"{name}_parallel"
+        yield _alone(module, name, own, areas)
+        areas += ", ptr %parallel, ptr %context"
+        pointers += [f"i8, ptr %{argument}, {dim} 0" for argument in ("parallel", "context")]
+    scope = module.subprogram(own, 1)
+    lines = ["entry:", f"  %table = alloca [{max(len(pointers), 1)} x ptr]"]
     sizes = {"constants": plan.constant.size, "mutable": plan.mutable.size}
     arena = "%activations"
     if options.guard:
@@ -140,9 +164,9 @@ def _plain(program: Program, module: ModuleWriter, name: str, options: EntryOpti
     if options.checks:
         sizes["activations"] = plan.peak + (2 * GUARD_BYTES if options.guard else 0)
         lines += _checks(sizes, dim)
-    for index, slot in enumerate(slots):
+    for index, pointer in enumerate(pointers):
         lines += [
-            f"  %p{index} = getelementptr inbounds i8, ptr %mutable, {dim} {slot.start}",
+            f"  %p{index} = getelementptr inbounds {pointer}",
             f"  %s{index} = getelementptr inbounds ptr, ptr %table, {dim} {index}",
             f"  store ptr %p{index}, ptr %s{index}",
         ]
@@ -160,8 +184,19 @@ def _plain(program: Program, module: ModuleWriter, name: str, options: EntryOpti
         lines.append(f"  %status = select i1 %intact, i32 %code, i32 {Status.OVERRUN:d}")
     lines.append(f"  ret i32 {'%status' if options.guard else '%code'}{where}")
     body = "\n".join(lines)
+    yield (
+        f"define i32 @{own}({areas}) {module.attributes}{module.attached(scope)} {{\n{body}\n}}\n"
+    )
+
+
+def _alone(module: ModuleWriter, name: str, parallel: str, areas: str) -> str:
+    """The entry point without a `parallel_for`."""
+    scope = module.subprogram(name, 1)
+    where = module.location(1, scope)
+    arguments = "ptr %constants, ptr %mutable, ptr %activations, ptr null, ptr null"
     return (
-        f"define i32 @{name}({areas}) {module.attributes}{module.attached(scope)} {{\n{body}\n}}\n"
+        f"define i32 @{name}({areas}) {module.attributes}{module.attached(scope)} {{\n"
+        f"  %code = call i32 @{parallel}({arguments}){where}\n  ret i32 %code{where}\n}}\n"
     )
 
 

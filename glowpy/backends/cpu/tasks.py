@@ -1,0 +1,107 @@
+"""Calls of functions that are cut into units of work: through a `parallel_for`, where the caller brings one.
+
+A task is a function and an array with the pointers that it needs: the first is the function of the network, the others
+are its memory. One task function for each number of pointers unpacks them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from glowpy.ir.inst import Instruction
+from glowpy.ir.value import Value
+from glowpy.llvm.writer import ModuleWriter
+
+__all__ = ["PARALLEL_SLOTS", "Call", "direct_call", "prepare_tasks", "task_call"]
+
+PARALLEL_SLOTS = 2
+"""Pointers in the table: `parallel_for` and its context."""
+
+
+@dataclass(frozen=True)
+class Call:
+    """One call the network makes: a function, the memory it works on, its first instruction, that one's line.
+
+    A function of more than one unit of work takes, after its memory, the first unit to compute, and the one after the
+    last.
+    """
+
+    function: str
+    memories: tuple[Value, ...]
+    inst: Instruction
+    line: int
+    units: int = 1
+
+
+def direct_call(module: ModuleWriter, call: Call, pointers: Sequence[str], where: str) -> str:
+    """The call of a function, which computes all units."""
+    units = [f"{module.dim} 0", f"{module.dim} {call.units}"] if call.units > 1 else []
+    arguments = [*(f"ptr {pointer}" for pointer in pointers), *units]
+    return f"  call void @{call.function}({', '.join(arguments)}){where}"
+
+
+def prepare_tasks(module: ModuleWriter, slot: int, calls: Sequence[Call]) -> list[str]:
+    """What a network's function begins with: it reads the table from `slot`, and makes room for a task's pointers."""
+    most = max((len(call.memories) for call in calls if call.units > 1), default=-1)
+    if most < 0:
+        return []
+    lines = [f"  %pointers = alloca [{most + 1} x ptr]"]
+    for offset, name in enumerate(("parallel", "context")):
+        lines += [
+            f"  %{name}.slot = getelementptr inbounds ptr, ptr %table, {module.dim} {slot + offset}",
+            f"  %{name} = load ptr, ptr %{name}.slot",
+        ]
+    return lines
+
+
+def task_call(
+    module: ModuleWriter, call: Call, pointers: Sequence[str], name: str, where: str
+) -> str:
+    """The call of a function of several units: by whoever `parallel_for` gives them to. Registers begin with `name`."""
+    dim, lines = module.dim, []
+    for index, pointer in enumerate((f"@{call.function}", *pointers)):
+        place = f"{name}.{index}"
+        lines.append(f"  {place} = getelementptr inbounds ptr, ptr %pointers, {dim} {index}")
+        lines.append(f"  store ptr {pointer}, ptr {place}")
+    task = module.define(f"task.{len(pointers)}", _task(module, len(pointers)))
+    share = module.define("share", _share(module))
+    arguments = f"ptr %parallel, ptr %context, ptr {task}, ptr %pointers, {dim} {call.units}"
+    lines.append(f"  call void {share}({arguments}){where}")
+    return "\n".join(lines)
+
+
+def _share(module: ModuleWriter) -> str:
+    """Gives all units of a task to `parallel_for`, or computes them if that is NULL."""
+    dim = module.dim
+    return "\n".join(
+        (
+            f"define internal void @share(ptr %parallel, ptr %context, ptr %task, ptr %pointers, {dim} %units) "
+            f"noinline {module.attributes} {{",
+            "  %alone = icmp eq ptr %parallel, null",
+            "  br i1 %alone, label %here, label %elsewhere",
+            "here:",
+            f"  call void %task(ptr %pointers, {dim} 0, {dim} %units)",
+            "  ret void",
+            "elsewhere:",
+            f"  call void %parallel(ptr %context, ptr %task, ptr %pointers, {dim} %units)",
+            "  ret void",
+            "}",
+        )
+    )
+
+
+def _task(module: ModuleWriter, count: int) -> str:
+    """Calls the first of `count` + 1 pointers with the others, and the units."""
+    dim = module.dim
+    lines = [
+        f"define internal void @task.{count}(ptr %pointers, {dim} %first, {dim} %last) {module.attributes} {{",
+        "  %function = load ptr, ptr %pointers",
+    ]
+    for index in range(count):
+        lines += [
+            f"  %s{index} = getelementptr inbounds ptr, ptr %pointers, {dim} {index + 1}",
+            f"  %p{index} = load ptr, ptr %s{index}",
+        ]
+    arguments = [*(f"ptr %p{index}" for index in range(count)), f"{dim} %first", f"{dim} %last"]
+    return "\n".join([*lines, f"  call void %function({', '.join(arguments)})", "  ret void", "}"])
