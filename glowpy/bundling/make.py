@@ -51,7 +51,7 @@ def bundle(
     """
     chosen = backend or CpuBackend()
     passes = ctx or context(CompileOptions())
-    functions = _entry_points(model, options.name)
+    functions = _entry_points(model, options)
     programs = {name: compilation(f, chosen, ctx=passes).program for name, f in functions.items()}
     golden: dict[str, list[Golden]] = {}
     if options.selftest:
@@ -117,14 +117,17 @@ def random_inputs(ports: tuple[Port, ...], seed: int) -> dict[str, Array]:
     return arrays
 
 
-def _entry_points(model: Module | Mapping[str, Module], name: str) -> dict[str, Function]:
+def _entry_points(
+    model: Module | Mapping[str, Module], options: BundleOptions
+) -> dict[str, Function]:
+    name, parallel = options.name, options.parallel
     modules = {"": model} if isinstance(model, Module) else dict(model)
     functions: dict[str, Function] = {}
     for prefix, module in modules.items():
         for f in module.functions:
             parts = [prefix, f.name if len(module.functions) > 1 else ""]
             entry = "_".join([name, *filter(None, parts)])
-            if problem := problem_with_network(entry, name, functions):
+            if problem := problem_with_network(entry, name, functions, parallel=parallel):
                 raise UserError(problem)
             functions[entry] = f
     if not functions:

@@ -73,6 +73,9 @@ class _Bytes(click.ParamType[int]):
 @click.option("--debug", is_flag=True, help="Debug information: the IR is the source.")
 @click.option("--instrument-ir", is_flag=True, help="Call back around every instruction.")
 @click.option("--instrument-debug", is_flag=True, help="Write every operand to a file.")
+@click.option(
+    "--parallel", is_flag=True, help="Add an entry point that takes a parallel_for of the caller's."
+)
 @click.option("--max-ram", type=_Bytes(), default=0, help="Fail beyond so much: 65536, 64K, 1M.")
 @click.option("--max-flash", type=_Bytes(), default=0, help="Fail beyond so much.")
 @click.option("--shape", "shapes", multiple=True, help="NAME=1x3x224x224 or DIMENSION=1.")

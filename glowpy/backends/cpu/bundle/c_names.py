@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection
 
 __all__ = ["problem_with", "problem_with_network"]
 
@@ -79,10 +79,19 @@ def problem_with(name: str, what: str = "bundle") -> str:
     return ""
 
 
-def problem_with_network(name: str, bundle: str, others: Iterable[str]) -> str:
-    """Why an entry point cannot be called so beside `others`; macros need more than other capitals."""
+def problem_with_network(
+    name: str, bundle: str, others: Collection[str], *, parallel: bool = False
+) -> str:
+    """Why an entry point cannot be called so beside `others`; macros need more than other capitals.
+
+    With `parallel`, each has a sibling NAME_parallel.
+    """
     if name.upper() in {other.upper() for other in others}:
         return f"expected networks with different names, got '{name}' twice"
-    if name in {f"{bundle}_{sibling}" for sibling in _SIBLINGS}:
+    siblings = {f"{bundle}_{sibling}" for sibling in _SIBLINGS}
+    if parallel:
+        siblings |= {f"{other}_parallel" for other in others}
+        siblings |= {other.removesuffix("_parallel") for other in others}
+    if name in siblings:
         return f"expected another name for a network: the bundle has a '{name}' of its own"
     return problem_with(name, "network")

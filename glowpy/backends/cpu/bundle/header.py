@@ -78,6 +78,8 @@ def header_text(layout: Layout, options: BundleOptions, family: str) -> str:
         ]
     for entry in layout.entries:
         lines += _entry(entry, layout, upper)
+        if options.parallel:
+            lines += _parallel(entry)
     lines += _functions(options)
     lines += ["", "#ifdef __cplusplus", "}", "#endif", "", "#endif"]
     return "\n".join(lines) + "\n"
@@ -139,6 +141,12 @@ def _types(options: BundleOptions) -> Iterator[str]:
     yield "};"
     yield "#endif"
     yield ""
+    if options.parallel:
+        yield "#ifndef GLOWPY_PARALLEL"
+        yield "#define GLOWPY_PARALLEL"
+        yield from _PARALLEL_TYPES.splitlines()
+        yield "#endif"
+        yield ""
     if options.instrument or options.api == "dynamic":
         yield "#ifndef GLOWPY_KINDS"
         yield "#define GLOWPY_KINDS"
@@ -166,6 +174,14 @@ def _types(options: BundleOptions) -> Iterator[str]:
     yield "#endif"
     yield ""
 
+
+_PARALLEL_TYPES = """\
+/* Computes the units first <= i < last of a part of a network. */
+typedef void (*glowpy_task_t)(void *pointers, size_t first, size_t last);
+/* Yours: calls task(pointers, first, last) until each of the units 0 <= i < units was in exactly one call, on any
+   threads and in any order, and returns when all calls have returned. `context` is what you passed to the network. The
+   results have the same bits however the units are shared. */
+typedef void (*glowpy_parallel_for_t)(void *context, glowpy_task_t task, void *pointers, size_t units);"""
 
 _CONFIG_TYPES = """\
 /* A tensor: offsets and sizes in bytes, in the constants for GLOWPY_CONSTANT, else in the mutable area.
@@ -219,6 +235,14 @@ def _entry(entry: Entry, layout: Layout, upper: str) -> Iterator[str]:
     yield ""
     yield "/* Runs the network. Returns GLOWPY_OK or another status; outputs are complete only if it is GLOWPY_OK. */"
     yield f"int {entry.name}(const uint8_t *constants, uint8_t *mutable_area, uint8_t *activations);"
+    yield ""
+
+
+def _parallel(entry: Entry) -> Iterator[str]:
+    """The prototype of the entry point that takes a `parallel_for`."""
+    yield f"/* The same with the units of work computed by `parallel_for`; with NULL it is {entry.name}. */"
+    yield f"int {entry.name}_parallel(const uint8_t *constants, uint8_t *mutable_area, uint8_t *activations,"
+    yield "    glowpy_parallel_for_t parallel_for, void *context);"
     yield ""
 
 

@@ -30,6 +30,7 @@ class BundleOptions:
         debug: Debug information: the IR is the source file.
         instrument: `ir` calls NAME_before and NAME_after, which the user defines, around every instruction;
             `debug` comes with definitions that write every operand to a file.
+        parallel: Every network has a second entry point, NETWORK_parallel, which takes the caller's `parallel_for`.
         max_ram: Largest sum of mutable and activation bytes; 0 for no limit.
         max_flash: Largest sum of code, read-only data and weights in bytes; 0 for no limit.
 
@@ -44,6 +45,7 @@ class BundleOptions:
     guard: bool = False
     debug: bool = False
     instrument: InstrumentKind = ""
+    parallel: bool = False
     max_ram: int = 0
     max_flash: int = 0
 

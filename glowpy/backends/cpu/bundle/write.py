@@ -131,6 +131,7 @@ def _files(
             guard=options.guard,
             instrument="symbols" if options.instrument else "",
             bundle=name,
+            parallel=options.parallel,
         ),
         # GNU as takes no folder beside the file.
         (f"{name}.ir", "" if options.emit == "asm" else ".") if options.debug else None,
@@ -180,6 +181,7 @@ def _library(
     name = options.name
     if options.emit == "lib":
         symbols = [*(entry.name for entry in layout.entries), f"{name}_check_weights"]
+        symbols += [f"{entry.name}_parallel" for entry in layout.entries if options.parallel]
         symbols += [f"{name}_selftest"] if options.selftest else []
         symbols += [f"{name}_constants"] if options.weights == "embedded" else []
         symbols += [f"{name}_config"] if options.api == "dynamic" else []

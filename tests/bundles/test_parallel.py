@@ -1,0 +1,126 @@
+"""Bundles whose caller brings the threads: here and for AArch64 under QEMU."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import glowpy
+from glowpy import BundleOptions, CpuBackend, CpuOptions, Module, UserError, bundle
+from glowpy.backends.cpu.bundle.link import c_compiler, runner
+from glowpy.bundling.verify import verify_bundle
+from tests.bundles.networks import command, need
+
+MAIN = """
+#include "net.h"
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+
+static _Alignas(64) uint8_t weights[NET_CONSTANTS_SIZE + 1];
+static _Alignas(64) uint8_t areas[3][(NET_MUTABLE_SIZE + 64) / 64 * 64];
+static _Alignas(64) uint8_t activations[NET_ACTIVATIONS_SIZE + 1];
+
+typedef struct {
+  glowpy_task_t task;
+  void *pointers;
+  size_t first, last;
+} share_t;
+
+typedef struct {
+  int calls;
+  size_t most;
+} count_t;
+
+static void *work(void *argument) {
+  share_t *share = argument;
+  share->task(share->pointers, share->first, share->last);
+  return NULL;
+}
+
+/* Two threads, one of which computes the last third. */
+static void parallel_for(void *context, glowpy_task_t task, void *pointers, size_t units) {
+  count_t *count = context;
+  share_t last = {task, pointers, units - units / 3, units};
+  pthread_t thread;
+  count->calls++;
+  if (units > count->most) count->most = units;
+  if (last.first < last.last) pthread_create(&thread, NULL, work, &last);
+  task(pointers, 0, last.first);
+  if (last.first < last.last) pthread_join(thread, NULL);
+}
+
+/* One unit at a time, the last first. */
+static void backwards(void *context, glowpy_task_t task, void *pointers, size_t units) {
+  (void)context;
+  while (units-- > 0) task(pointers, units, units + 1);
+}
+
+int main(void) {
+  count_t count = {0, 0};
+  FILE *file = fopen("net.weights.bin", "rb");
+  if (!file || fread(weights, 1, NET_CONSTANTS_SIZE, file) != NET_CONSTANTS_SIZE) return 2;
+  fclose(file);
+  for (int run = 0; run < 3; run++)
+    for (size_t i = 0; i < NET_X_COUNT; i++) net_input_x(areas[run])[i] = (float)(i % 1009) / 300 - 1;
+  if (net(weights, areas[0], activations)) return 3;
+  if (net_parallel(weights, areas[1], activations, parallel_for, &count)) return 4;
+  if (net_parallel(weights, areas[2], activations, backwards, NULL)) return 5;
+  if (memcmp(areas[0], areas[1], NET_MUTABLE_SIZE)) return 6;
+  if (memcmp(areas[0], areas[2], NET_MUTABLE_SIZE)) return 7;
+  if (net_parallel(weights, areas[2], activations, NULL, NULL)) return 8;
+  if (memcmp(areas[0], areas[2], NET_MUTABLE_SIZE)) return 9;
+  printf("%d %u\\n", count.calls, (unsigned)count.most);
+  return 0;
+}
+"""
+
+
+def network() -> Module:
+    """Loops of 200 x 300 elements, which make more than one unit."""
+    module = Module()
+    f = module.create_function("main")
+    x = module.create_placeholder("x", glowpy.parse_type("f32[200x300]"))
+    row = module.create_constant("row", np.linspace(-1, 1, 300, dtype=np.float32))
+    node = f.create_add("add", f.create_tanh("tanh", x), row)
+    f.create_save("save", node, module.create_placeholder("y", node.result.type))
+    return module
+
+
+@pytest.mark.timeout(600)  # zig compiles the C library when it is first asked for it
+@pytest.mark.parametrize("target", ["", "rpi4"])
+def test_caller_computes_the_units(target: str, tmp_path: Path) -> None:
+    if target:
+        need("qemu-aarch64")
+    else:
+        need("cc")
+    backend = CpuBackend(CpuOptions(target))
+    bundle(network(), tmp_path, BundleOptions("net", parallel=True), backend)
+    (tmp_path / "threads.c").write_text(MAIN)
+    triple = backend.target.machine.triple
+    flags = ["-std=c11", "-Wall", "-Wextra", "-Werror", "threads.c", "net.o", "-pthread"]
+    build = command(tmp_path, *c_compiler(triple), *flags, "-static", "-o", "threads")
+    assert build.returncode == 0, build.stderr
+    done = command(tmp_path, *runner(triple), "./threads")
+    assert done.returncode == 0, done.stderr
+    calls, most = map(int, done.stdout.split())
+    assert calls >= 1
+    assert most >= 2
+    assert verify_bundle(tmp_path).passed
+
+
+def test_without_the_option_there_is_no_such_entry_point(tmp_path: Path) -> None:
+    bundle(network(), tmp_path, BundleOptions("net"), CpuBackend(CpuOptions("x86-64-v2")))
+    assert "parallel" not in (tmp_path / "net.h").read_text()
+    assert b"net_parallel" not in (tmp_path / "net.o").read_bytes()
+
+
+def test_networks_called_like_the_entry_points_of_others(tmp_path: Path) -> None:
+    models = {"a": network(), "a_parallel": network()}
+    backend = CpuBackend(CpuOptions("x86-64-v2"))
+    bundle(models, tmp_path / "without", BundleOptions("net"), backend)
+    for order in (models, dict(reversed(models.items()))):
+        with pytest.raises(UserError, match="the bundle has a 'net_a"):
+            bundle(order, tmp_path / "with", BundleOptions("net", parallel=True), backend)
