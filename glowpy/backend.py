@@ -329,6 +329,9 @@ class Backend(ABC):
         """Passes of the backend's own after the default IR passes."""
         return ()
 
+    def close(self) -> None:  # noqa: B027 - most have nothing to give back
+        """Gives back what compiled functions hold of the machine beside memory, such as threads."""
+
     def emit(self, program: Program, form: str) -> str:
         """The code that `program` becomes, as text in one of the backend's forms, such as `llvm` or `asm`.
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
+
 from glowpy.backend import Backend, CompiledFunction, CompileOptions
 from glowpy.backends.interpreter.evaluate import evaluate
 from glowpy.graph.function import Function, Module
@@ -51,9 +53,18 @@ def package_of(name: str) -> str:
     return " ".join(plugin.package for plugin in plugins() if plugin.name == name)
 
 
-def backend_of(name: str) -> Backend:
-    """The backend called `name`, with its default options. Raises UserError as `backend_class` does."""
-    return backend_class(name)()
+def backend_of(name: str, threads: int | None = None) -> Backend:
+    """The backend called `name`, with its default options but for the number of threads.
+
+    Raises UserError as `backend_class` does, and for a number of threads that the backend has no use for.
+    """
+    cls = backend_class(name)
+    if threads is None:
+        return cls()
+    options = cls.options_type
+    if options is None or "threads" not in (option.name for option in fields(options)):
+        raise UserError(f"the {name} backend has no option 'threads'", note="leave it out")
+    return cls(options(threads=threads))
 
 
 def known_nodes(backend: type[Backend]) -> tuple[type[Node], ...]:

@@ -14,7 +14,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
@@ -51,6 +51,10 @@ class InferenceSession:
         backend: `cpu` or `interpreter`, or a backend with options.
         options: How to compile.
         limit: How many specialisations are kept.
+        threads: How many threads compute, as onnxruntime's `intra_op_num_threads`: 0 for as many as the process may use
+            processors. Outputs have the same bits for any number. For a backend that is given by name; 1 if left out.
+
+    The threads begin with the first run and end with `close`, with the `with` around the session, or with the session.
 
     A model without symbolic dimensions is compiled at once. Raises LoadError, UnsupportedError or UserError as
     `glowpy.load` does.
@@ -63,10 +67,17 @@ class InferenceSession:
         backend: str | Backend = "cpu",
         options: CompileOptions | None = None,
         limit: int = 16,
+        threads: int | None = None,
     ) -> None:
         if limit < 1:
             raise UserError(f"expected a limit of at least 1, got {limit}")
-        self._backend = backend_of(backend) if isinstance(backend, str) else backend
+        if not isinstance(backend, str) and threads is not None:
+            raise UserError(
+                "expected threads among the options of the backend, which is given as an object",
+                note="CpuBackend(CpuOptions(threads=N))",
+            )
+        self._own = isinstance(backend, str)
+        self._backend = backend_of(backend, threads) if isinstance(backend, str) else backend
         self._model = read_model(model)
         self._options = options or CompileOptions()
         self._limit = limit
@@ -85,6 +96,22 @@ class InferenceSession:
                 self._specialized(tuple(static.items()), {})
             except ValueNeededError as error:
                 self._need(error, static)
+
+    def close(self) -> None:
+        """Drops what was compiled, and ends the threads unless the backend is the caller's.
+
+        A session that runs again compiles again.
+        """
+        with self._lock:
+            self._cache.clear()
+        if self._own:
+            self._backend.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
 
     def get_inputs(self) -> list[ValueInfo]:
         """The inputs: name, type such as `tensor(float)`, and shape with the names of symbolic dimensions."""

@@ -72,6 +72,13 @@ class _Run:
     "--repeat", type=click.IntRange(1), default=1, show_default=True, help="Runs to time."
 )
 @click.option(
+    "--threads",
+    type=click.IntRange(0),
+    default=1,
+    show_default=True,
+    help="Threads that compute; 0 for every processor.",
+)
+@click.option(
     "--instrument-ir", is_flag=True, help="Print every instruction and its operands' ranges."
 )
 @click.option(
@@ -104,6 +111,7 @@ def run_model(
     rtol: float,
     atol: float,
     repeat: int,
+    threads: int,
     instrument_ir: bool,
     operand_folder: Path | None,
     debug: str,
@@ -125,7 +133,7 @@ def run_model(
     start = time.perf_counter()
     function = choose_function(load_model(model, shapes, constants, backend), name)
     observers = _observers(instrument_ir, operand_folder)
-    cpu_options = CpuOptions(debug=debug, perf_map=perf_map, jitdump=jitdump)
+    cpu_options = CpuOptions(debug=debug, perf_map=perf_map, jitdump=jitdump, threads=threads)
     bound = bound_backend(backend, cpu_options, settings)
     options = CompileOptions(instrument=bool(observers))
     stages = compilation(function, bound, options)

@@ -6,7 +6,6 @@ A text is linked with *libraries*, files of LLVM bitcode that hold the kernels i
 from __future__ import annotations
 
 import hashlib
-import os
 import re
 import subprocess
 import sys
@@ -33,19 +32,15 @@ from glowpy.llvm.machine import (
     read_result,
     request,
 )
+from glowpy.support.cores import usable_cores
 from glowpy.support.errors import InternalError
 
-__all__ = ["compile_objects", "compile_whole", "load_objects", "usable_cores"]
+__all__ = ["compile_objects", "compile_whole", "load_objects"]
 
 _PER_WORKER = 4
 """So many texts are worth the start of a process, which takes as long as to compile one of the larger."""
 
 _STACK = re.compile(r"stack frame size \((\d+)\) exceeds limit \(\d+\) in function '([^']+)'")
-
-
-def usable_cores() -> int:
-    """How many processors this process may run on."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def compile_objects(

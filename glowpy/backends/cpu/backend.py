@@ -19,11 +19,13 @@ from glowpy.backends.cpu.options import CpuOptions
 from glowpy.backends.cpu.passes.pack_products import PackProductsPass
 from glowpy.backends.cpu.perf_map import write_perf_map
 from glowpy.backends.cpu.target import resolve_target
+from glowpy.backends.cpu.workers import Workers, load_workers
 from glowpy.graph.node import Node
 from glowpy.ir.inst import Instruction
 from glowpy.llvm.machine import Form, host_features
 from glowpy.llvm.objects import compile_objects, compile_whole, load_objects
 from glowpy.passes import GraphPass
+from glowpy.support.cores import usable_cores
 from glowpy.support.errors import UserError
 
 __all__ = ["CpuBackend"]
@@ -53,6 +55,9 @@ class CpuBackend(Backend):
         self.options = options or CpuOptions()
         self.target = resolve_target(self.options)
         self.kernels = Kernels(self.libraries, self.target.variant)
+        if self.options.threads < 0:
+            raise UserError(f"expected at least 0 threads, got {self.options.threads}")
+        self._workers: Workers | None = None
 
     def unsupported(self, operation: Operation) -> str:
         """What the kernel libraries, compiled for this processor, hold for the element kinds."""
@@ -95,7 +100,9 @@ class CpuBackend(Backend):
                 ir_text({name: program}), encoding="utf-8"
             )
             debug = (f"{name}.ir", str(Path(settings.debug).resolve()))
-        entry = EntryOptions(bound=True, instrument="table" if options.instrument else "")
+        entry = EntryOptions(
+            bound=True, instrument="table" if options.instrument else "", parallel=True
+        )
         code_options = CodeOptions(
             entry, debug, separate=True, visible=settings.perf_map or bool(settings.jitdump)
         )
@@ -107,7 +114,20 @@ class CpuBackend(Backend):
             write_perf_map(code, objects)
         if settings.jitdump:
             write_jitdump(code, objects, Path(settings.jitdump))
-        return JitFunction(program, code, name, instrumented=options.instrument)
+        workers = self._shared_workers(use_cache=options.cache)
+        return JitFunction(program, code, name, workers, instrumented=options.instrument)
+
+    def close(self) -> None:
+        """Ends the threads that compiled functions have begun; a function that is called again begins others."""
+        if self._workers is not None:
+            self._workers.close()
+
+    def _shared_workers(self, *, use_cache: bool) -> Workers | None:
+        """The threads of all functions that this backend compiles; None for one thread."""
+        threads = self.options.threads or usable_cores()
+        if self._workers is None and threads > 1:
+            self._workers = load_workers(threads, self.target, use_cache=use_cache)
+        return self._workers
 
     def _check_host(self) -> None:
         """Raises UserError if this process cannot run code for the target."""

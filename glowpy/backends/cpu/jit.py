@@ -11,6 +11,7 @@ from typing import Literal, final
 import numpy as np
 
 from glowpy.backend import CompiledFunction, Program, aligned_array, elements_at
+from glowpy.backends.cpu.workers import Workers
 from glowpy.core.tensor import Array
 from glowpy.ir.value import Value
 from glowpy.llvm.machine import LoadedCode
@@ -29,10 +30,17 @@ class JitFunction(CompiledFunction):
     """A program as machine code. The constants are packed into one block that all instances share."""
 
     def __init__(
-        self, program: Program, code: LoadedCode, entry: str, *, instrumented: bool = False
+        self,
+        program: Program,
+        code: LoadedCode,
+        entry: str,
+        workers: Workers | None = None,
+        *,
+        instrumented: bool = False,
     ) -> None:
         super().__init__(replace(program, constants={}))  # the block below is the only copy kept
         self._code = code
+        self._workers = workers
         address = code.address(f"{entry}_bound")
         if not address:
             raise InternalError(f"machine code lacks the function {entry}_bound")
@@ -45,10 +53,13 @@ class JitFunction(CompiledFunction):
     def execute(self, bindings: Mapping[str, Array], arena: Array) -> None:
         """Calls the entry point with pointers to the bound arrays; the interpreter lock is free meanwhile."""
         addresses = [bindings[name].ctypes.data for name in self._table]
+        team = self._workers.team() if self._workers is not None else None
+        addresses += team.arguments if team is not None else (0, 0)
         addresses += [_address(callback) for callback in self._callbacks]
         table = (ctypes.c_void_p * max(len(addresses), 1))(*addresses)
         self._observed.failure = None
         code = self._entry(self._constants.ctypes.data, ctypes.addressof(table), arena.ctypes.data)
+        del team  # which the traceback of an error would keep
         if code:
             raise InternalError(f"compiled code returned {code}")
         if self._observed.failure is not None:

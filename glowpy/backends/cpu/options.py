@@ -22,6 +22,8 @@ class CpuOptions:
         debug: Folder to write the IR's text to; machine code then carries debug information about it.
         perf_map: Tell Linux's perf where the code of every instruction is, in /tmp/perf-PID.map.
         jitdump: Folder to write a jitdump to, from which `perf inject --jit` makes annotations.
+        threads: How many threads compute, the calling one among them; 0 for as many as the process may use processors.
+            Results have the same bits for any number.
     """
 
     target: str = ""
@@ -33,3 +35,4 @@ class CpuOptions:
     debug: str = ""
     perf_map: bool = False
     jitdump: str = ""
+    threads: int = 1

@@ -163,7 +163,18 @@ def test_several_functions_need_a_name() -> None:
 
 def test_tables_are_for_people(model: str) -> None:
     out = io.StringIO()
-    argv = ["run", model, "--shape", "N=2", "--check-with", "interpreter", "--repeat", "2"]
+    argv = [
+        "run",
+        model,
+        "--shape",
+        "N=2",
+        "--check-with",
+        "interpreter",
+        "--repeat",
+        "2",
+        "--threads",
+        "2",
+    ]
     assert run(argv, io.StringIO(), out) == 0
     for word in ("f32[2x3]", "compared with interpreter", "median of 2"):
         assert word in out.getvalue()

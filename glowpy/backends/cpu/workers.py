@@ -1,0 +1,117 @@
+"""Threads that compute the units of a network's functions: libjit/src/workers.c, for machine code in this process."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import weakref
+from typing import final
+
+from glowpy.backends.cpu.library import LIBJIT
+from glowpy.backends.cpu.target import CpuTarget
+from glowpy.llvm.machine import EXTERNAL, LoadedCode
+from glowpy.llvm.objects import compile_objects, load_objects
+from glowpy.support.errors import UserError
+
+__all__ = ["Workers", "load_workers"]
+
+_FUNCTIONS = {"create": "ptr (i32)", "destroy": "void (ptr)", "run": "void (ptr, ptr, ptr, {dim})"}
+"""What libjit/src/workers.c defines, with the types of result and arguments."""
+
+_EXTERNAL = {
+    "pthread_create": "i32 (ptr, ptr, ptr, ptr)",
+    "pthread_join": "i32 ({dim}, ptr)",
+    "pthread_mutex_init": "i32 (ptr, ptr)",
+    "pthread_mutex_lock": "i32 (ptr)",
+    "pthread_mutex_unlock": "i32 (ptr)",
+    "pthread_cond_init": "i32 (ptr, ptr)",
+    "pthread_cond_wait": "i32 (ptr, ptr)",
+    "pthread_cond_signal": "i32 (ptr)",
+    "pthread_cond_broadcast": "i32 (ptr)",
+    "aligned_alloc": "ptr ({dim}, {dim})",
+    "free": "void (ptr)",
+    "getpid": "i32 ()",
+}
+"""What it takes from the C library of this process."""
+
+_CREATE = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_int)
+_DESTROY = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+
+
+@final
+class Team:
+    """Threads that have begun. They end with the last reference to this, and with the process.
+
+    Attributes:
+        arguments: The address of a `parallel_for`, and its context. Valid in the process that has begun the threads.
+    """
+
+    def __init__(self, code: LoadedCode, threads: int) -> None:
+        context = _CREATE(code.address("workers_create"))(threads)
+        if context is None:
+            raise MemoryError("no memory for threads")
+        self.arguments: tuple[int, int] = code.address("workers_run"), context
+        weakref.finalize(self, _end, code, context)
+
+
+@final
+class Workers:
+    """Threads beside the calling one, which begin with the first network that has work for them."""
+
+    def __init__(self, threads: int, code: LoadedCode) -> None:
+        self._threads = threads
+        self._code = code
+        self._teams: dict[int, Team] = {}
+
+    def team(self) -> Team:
+        """The threads of this process: the child of a fork has its own. Safe from several threads."""
+        process = os.getpid()
+        team = self._teams.get(process)
+        return team or self._teams.setdefault(process, Team(self._code, self._threads))
+
+    def close(self) -> None:
+        """Ends the threads as soon as nobody uses them. Others begin when they are needed again."""
+        self._teams = {}
+
+
+def _end(code: LoadedCode, context: int) -> None:
+    """Ends and joins the threads. They run `code`, which lives until then."""
+    _DESTROY(code.address("workers_destroy"))(context)
+
+
+def load_workers(threads: int, target: CpuTarget, *, use_cache: bool) -> Workers:
+    """Workers with code for this process, which is compiled if the cache does not have it.
+
+    Raises UserError where libjit has no threads for the system.
+    """
+    if "libjit_workers_run" not in LIBJIT.symbols(target.variant):
+        raise UserError(
+            f"there are no threads for '{target.machine.triple}': expected threads=1, got {threads}"
+        )
+    text = _module_text(f"i{target.pointer_bits}")
+    libraries = [LIBJIT.bitcode(target.variant)]
+    objects = compile_objects([text], target.machine, libraries, use_cache=use_cache)
+    return Workers(threads, load_objects(target.machine, objects))
+
+
+def _module_text(dim: str) -> str:
+    """A module that has the functions under visible names."""
+    lines = []
+    for name, types in _EXTERNAL.items():
+        result, _, arguments = types.format(dim=dim).partition(" ")
+        lines.append(f"declare {result} @{name}{arguments} {EXTERNAL}")
+    for name, types in _FUNCTIONS.items():
+        result, _, arguments = types.format(dim=dim).partition(" ")
+        names = [f"{type} %{index}" for index, type in enumerate(arguments.strip("()").split(", "))]
+        call = f"call {result} @libjit_workers_{name}({', '.join(names)})"
+        lines += [
+            f"declare {result} @libjit_workers_{name}{arguments}",
+            f"define {result} @workers_{name}({', '.join(names)}) nounwind {{",
+            *(
+                [f"  {call}", "  ret void"]
+                if result == "void"
+                else [f"  %result = {call}", f"  ret {result} %result"]
+            ),
+            "}",
+        ]
+    return "\n".join(lines) + "\n"

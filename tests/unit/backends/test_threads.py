@@ -1,0 +1,263 @@
+"""Several threads compute a network: the same bits, no thread that is not asked for, none left behind."""
+
+from __future__ import annotations
+
+import gc
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+from onnx import TensorProto, helper
+
+import glowpy
+from glowpy import CpuBackend, CpuOptions, InferenceSession, Module, UserError
+from glowpy.backend import CompileOptions, Observer
+from glowpy.core.tensor import Array
+from glowpy.core.type import parse_type
+from glowpy.engine import compile
+from glowpy.ir.inst import Instruction
+from glowpy.support.cores import cpu_quota, usable_cores
+
+LINUX = pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="needs Linux's /proc")
+ROWS, COLUMNS = 700, 331
+
+
+def network() -> Module:
+    """A loop over all elements, one that broadcasts, a strided copy, and a large and a small constant."""
+    module = Module()
+    f = module.create_function("main")
+    x = module.create_placeholder("x", parse_type(f"f32[{ROWS}x{COLUMNS}]"))
+    row = module.create_constant("row", np.linspace(-1, 1, COLUMNS, dtype=np.float32))
+    whole = f.create_exp("exp", f.create_tanh("tanh", x))
+    shifted = f.create_add("add", whole, row)
+    both = f.create_concat("concat", [shifted, x], 1)
+    for name, node in (("whole", whole), ("both", both)):
+        f.create_save(name, node, module.create_placeholder(name, node.result.type))
+    return module
+
+
+@pytest.fixture(scope="module")
+def x() -> Array:
+    return np.random.default_rng(3).standard_normal((ROWS, COLUMNS), dtype=np.float32)
+
+
+@pytest.fixture(scope="module")
+def expected(x: Array) -> dict[str, Array]:
+    return compile(network(), CpuBackend())({"x": x})
+
+
+@pytest.fixture
+def backend() -> Iterator[CpuBackend]:
+    backend = CpuBackend(CpuOptions(threads=3))
+    yield backend
+    backend.close()
+
+
+def threads() -> int:
+    return len(os.listdir("/proc/self/task"))
+
+
+def same(outputs: dict[str, Array], expected: dict[str, Array]) -> bool:
+    return all(array.tobytes() == expected[name].tobytes() for name, array in outputs.items())
+
+
+def test_one_thread_computes_what_the_interpreter_does(
+    x: Array, expected: dict[str, Array]
+) -> None:
+    for name, array in compile(network(), "interpreter")({"x": x}).items():
+        np.testing.assert_allclose(expected[name], array, rtol=1e-5, atol=1e-6)
+
+
+@LINUX
+@pytest.mark.parametrize("count", [1, 2, 3, 7])
+def test_any_number_of_threads_gives_the_same_bits(
+    count: int, x: Array, expected: dict[str, Array]
+) -> None:
+    backend = CpuBackend(CpuOptions(threads=count))
+    before = threads()
+    compiled = compile(network(), backend)
+    assert threads() == before
+    for _ in range(5):
+        assert same(compiled({"x": x}), expected)
+    assert threads() == before + count - 1
+    backend.close()
+    assert threads() == before
+    assert same(compiled({"x": x}), expected)
+    del compiled, backend
+    gc.collect()
+    assert threads() == before
+
+
+@LINUX
+def test_a_session_ends_its_threads(x: Array, tmp_path: Path) -> None:
+    model = onnx_model()
+    with InferenceSession(model, threads=4) as session:
+        before = threads()
+        (first,) = session.run(None, {"x": x})
+        assert threads() == before + 3
+    assert threads() == before
+    (alone,) = InferenceSession(model).run(None, {"x": x})
+    assert first.tobytes() == alone.tobytes()
+    (again,) = session.run(None, {"x": x})
+    assert again.tobytes() == alone.tobytes()
+    del session
+    gc.collect()
+    assert threads() == before
+
+
+def onnx_model() -> bytes:
+    ports = [
+        helper.make_tensor_value_info(name, TensorProto.FLOAT, (ROWS, COLUMNS)) for name in "xy"
+    ]
+    node = helper.make_node("Tanh", ["x"], ["y"])
+    graph = helper.make_graph([node], "tanh", ports[:1], ports[1:])
+    return bytes(helper.make_model(graph).SerializeToString())
+
+
+@LINUX
+def test_an_exception_leaves_no_thread(x: Array) -> None:
+    class Refusal(Observer):
+        def before(self, inst: Instruction, operands: Mapping[str, Array]) -> None:
+            raise ValueError(inst.name)
+
+        def after(self, inst: Instruction, operands: Mapping[str, Array]) -> None:
+            raise NotImplementedError
+
+    backend = CpuBackend(CpuOptions(threads=2))
+    before = threads()
+    compiled = compile(network(), backend, CompileOptions(instrument=True))
+    compiled.observer = Refusal()
+    with pytest.raises(ValueError, match="tanh"):
+        compiled({"x": x})
+    backend.close()
+    assert threads() == before
+
+
+def test_several_callers_at_once(backend: CpuBackend, x: Array, expected: dict[str, Array]) -> None:
+    compiled = compile(network(), backend)
+    start = threading.Barrier(4)
+
+    def work(_: int) -> bool:
+        start.wait()
+        return all(same(compiled({"x": x}), expected) for _ in range(10))
+
+    with ThreadPoolExecutor(4) as pool:
+        assert all(pool.map(work, range(4)))
+
+
+def test_a_network_inside_a_network(
+    backend: CpuBackend, x: Array, expected: dict[str, Array]
+) -> None:
+    inner = compile(network(), backend)
+    outputs = []
+
+    class Nested(Observer):
+        def before(self, inst: Instruction, operands: Mapping[str, Array]) -> None:
+            outputs.append(inner({"x": x}))
+
+        def after(self, inst: Instruction, operands: Mapping[str, Array]) -> None:
+            outputs.append(inner({"x": x}))
+
+    outer = compile(network(), backend, CompileOptions(instrument=True))
+    outer.observer = Nested()
+    outer({"x": x})
+    assert outputs
+    assert all(same(result, expected) for result in outputs)
+
+
+FORK = """
+import os, sys, gc
+import numpy as np
+sys.path.insert(0, {root!r})
+from tests.unit.backends.test_threads import *
+
+data = np.random.default_rng(3).standard_normal((ROWS, COLUMNS), dtype=np.float32)
+backend = CpuBackend(CpuOptions(threads=3))
+compiled = compile(network(), backend)
+expected = compiled({{"x": data}})
+assert threads() >= 3
+child = os.fork()
+if not child:
+    assert threads() == 1
+    fine = same(compiled({{"x": data}}), expected) and threads() == 3
+    backend.close()
+    fine = fine and threads() == 1
+    sys.exit(0 if fine else 7)
+assert os.waitpid(child, 0)[1] == 0
+assert same(compiled({{"x": data}}), expected)
+grandchild = os.fork()
+if not grandchild:
+    sys.exit(0)  # having touched nothing
+assert os.waitpid(grandchild, 0)[1] == 0
+print("done")
+"""
+
+
+@LINUX
+def test_the_child_of_a_fork_has_threads_of_its_own(tmp_path: Path) -> None:
+    """And both processes end while the threads are there."""
+    root = str(Path(__file__).parents[3])
+    environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
+    done = subprocess.run(
+        [sys.executable, "-c", FORK.format(root=root)],
+        capture_output=True, text=True, check=False, env=environment,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout.strip()) == (0, "done"), done.stderr
+
+
+def test_wrong_numbers_of_threads() -> None:
+    with pytest.raises(UserError, match="expected at least 0 threads, got -1"):
+        CpuBackend(CpuOptions(threads=-1))
+    with pytest.raises(UserError, match="the interpreter backend has no option 'threads'"):
+        InferenceSession(onnx_model(), backend="interpreter", threads=2)
+    with pytest.raises(UserError, match="expected threads among the options of the backend"):
+        InferenceSession(onnx_model(), backend=CpuBackend(), threads=2)
+
+
+def test_kernels_are_the_same_for_every_number_of_threads(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(glowpy.llvm.cache, "cache_directory", lambda: tmp_path)
+    compile(network(), CpuBackend())
+    alone = set(tmp_path.iterdir())
+    compile(network(), CpuBackend(CpuOptions(threads=2)))
+    assert len(set(tmp_path.iterdir()) - alone) == 1  # what starts threads
+
+
+def write(folder: Path, **files: str) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, text in files.items():
+        (folder / name.replace("__", ".")).write_text(f"{text}\n")
+
+
+def test_quota_of_the_second_version(tmp_path: Path) -> None:
+    membership = tmp_path / "cgroup"
+    membership.write_text("0::/user/service\n")
+    groups = tmp_path / "groups"
+    write(groups / "user" / "service", cpu__max="max 100000")
+    assert cpu_quota(membership, groups) == float("inf")
+    write(groups / "user", cpu__max="250000 100000")
+    assert cpu_quota(membership, groups) == 2.5
+    write(groups, cpu__max="150000 100000")
+    assert cpu_quota(membership, groups) == 1.5
+
+
+def test_quota_of_the_first_version(tmp_path: Path) -> None:
+    membership = tmp_path / "cgroup"
+    membership.write_text("5:memory:/docker/ab\n4:cpu,cpuacct:/docker/ab\n")
+    groups = tmp_path / "groups"
+    write(groups / "cpu,cpuacct", cpu__cfs_quota_us="-1", cpu__cfs_period_us="100000")
+    assert cpu_quota(membership, groups) == float("inf")
+    write(groups / "cpu,cpuacct", cpu__cfs_quota_us="50000", cpu__cfs_period_us="100000")
+    assert cpu_quota(membership, groups) == 0.5
+
+
+def test_no_groups_no_quota(tmp_path: Path) -> None:
+    assert cpu_quota(tmp_path / "none", tmp_path) == float("inf")
+    assert 1 <= usable_cores() <= (os.cpu_count() or 1)
