@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import platform
+import subprocess
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
-from glowpy import BundleOptions, CpuBackend, CpuOptions
+from glowpy import BundleOptions, CpuBackend, CpuOptions, Module
 from glowpy.bundling.make import bundle
 from glowpy.bundling.verify import Verification, verify_bundle
+from glowpy.core.type import parse_type
 from tests.bundles.networks import make, need, network, undefined
 
 NATIVE = pytest.mark.skipif(
@@ -70,6 +73,28 @@ def test_every_kind(options: dict[str, Any], machine: dict[str, Any], tmp_path: 
     backend = CpuBackend(CpuOptions(target="x86-64-v2", **machine))
     bundle(network("mlp"), tmp_path, BundleOptions("net", **options), backend)
     check(verify_bundle(tmp_path), 1, {"cc"})
+
+
+@NATIVE
+def test_operands_with_gaps_are_dumped_without_them(tmp_path: Path) -> None:
+    need("cc")
+    module = Module()
+    x = module.create_placeholder("x", parse_type("f32[3x2]"))
+    f = module.create_function("main")
+    joined = f.create_concat("c", [f.create_abs("a", x), f.create_neg("n", x)], 1)
+    f.create_save("save", joined, module.create_placeholder("y", parse_type("f32[3x4]")))
+    backend = CpuBackend(CpuOptions(target="x86-64-v2"))
+    bundle(module, tmp_path, BundleOptions("net", instrument="debug"), backend)
+    sources = ["main.c", "net.debug.c", "net.o"]
+    subprocess.run(["cc", "-std=c99", *sources, "-lm", "-o", "main"], cwd=tmp_path, check=True)
+    subprocess.run([tmp_path / "main"], cwd=tmp_path, check=True, stdout=subprocess.DEVNULL)
+    read, absolute, negated = (
+        np.fromfile(next(tmp_path.glob(f"*.{name}.bin")), np.float32)
+        for name in ("abs.x.before", "abs.a.after", "neg.n.after")
+    )
+    assert read.size == 6
+    np.testing.assert_array_equal(absolute, np.abs(read))
+    np.testing.assert_array_equal(negated, -read)
 
 
 @first_use_of_zig

@@ -99,6 +99,10 @@ MISSPELLED: dict[str, tuple[Callable[[], None], str]] = {
         lambda: Elementwise("Foo", 4, "foo", "input", "input", FLOATS, derivative=("g",)),
         "Foo: expected 1, 2 or 3 inputs, got 4",
     ),
+    "strided": (
+        lambda: Op("Foo", "foo", inputs=["input"], strided=["inptu"]),
+        "Foo: strided names inptu, which are no operands",
+    ),
     "quant": (
         lambda: NodeOnly("Foo", "foo", inputs=["input"], quant="samee"),
         "Foo: expected quant of refused, same, rule, got samee",

@@ -51,6 +51,30 @@ def chain() -> Module:
 
 
 @pytest.mark.parametrize("backend", ["cpu", "interpreter"])
+def test_observer_sees_operands_with_gaps(backend: str) -> None:
+    """The halves of a concat of channels, which are computed in place."""
+    module = Module()
+    x = module.create_placeholder("x", parse_type("f32[3x2]"))
+    f = module.create_function("main")
+    joined = f.create_concat("c", [f.create_abs("a", x), f.create_neg("n", x)], 1)
+    f.create_save("save", joined, module.create_placeholder("y", parse_type("f32[3x4]")))
+    compiled = glowpy.compile(module, backend, CompileOptions(instrument=True))
+    recorder = Recorder()
+    compiled.observer = recorder
+    numbers = np.arange(-3, 3, dtype=np.float32).reshape(3, 2)
+    y = compiled({"x": numbers})["y"]
+    np.testing.assert_array_equal(y, np.hstack([np.abs(numbers), -numbers]))
+    seen = {
+        mnemonic: operands["result"]
+        for moment, mnemonic, operands in recorder.seen
+        if moment == "after"
+    }
+    assert sorted(seen) == ["abs", "neg"]
+    np.testing.assert_array_equal(seen["abs"], np.abs(numbers))
+    np.testing.assert_array_equal(seen["neg"], -numbers)
+
+
+@pytest.mark.parametrize("backend", ["cpu", "interpreter"])
 def test_observer_sees_every_instruction(backend: str) -> None:
     compiled = glowpy.compile(chain(), backend, CompileOptions(instrument=True))
     recorder = Recorder()
