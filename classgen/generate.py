@@ -41,6 +41,10 @@ _PY_TYPES = {
     "flag": "bool",
     "text": "str",
 }
+_PRODUCT_ARGUMENTS = (
+    "dim_t first_unit", "dim_t last_unit", "const tiles_t *tiles", "epilogue_t epilogue", "const void *env",
+)  # fmt: skip
+"""What kernels that finish their tiles by an epilogue take last."""
 _C_ATTRS = {"int": "dim_t {}", "ints": "const ints_t *{}", "float": "float {}", "flag": "bool {}"}
 
 
@@ -332,7 +336,7 @@ def _prototypes(op: Operator, library: str) -> Iterator[str]:
         shapes = [f"const ints_t *{name}_shape" for name, _ in op.operands]
         shapes += [f"const ints_t *{name}_strides" for name, _ in op.operands if name in op.strided]
         attrs = [_C_ATTRS[attr.kind].format(attr.name) for attr in op.attrs]
-        tail = ["epilogue_t epilogue", "const void *env"] if "epilogue" in op.traits else []
+        tail = list(_PRODUCT_ARGUMENTS) if "epilogue" in op.traits else []
         arguments = ", ".join([*buffers, *shapes, *attrs, *tail])
         yield f"void {_stem(op, library)}_{'_'.join(kinds)}({arguments});"
 

@@ -5,37 +5,50 @@ from classgen.dsl import Op, integer, ints, library
 library("cpu", "libjit", "libjit", core=True)
 
 _CONV = [ints("kernels"), ints("strides"), ints("pads"), ints("dilation")]
+_TILE = [integer("tile_pixels"), integer("tile_vectors")]
+_WALK = [integer("slab"), integer("fetch")]
 _LATE = "gradients are taken before the CPU backend brings it in"
 
 Op(
     "CpuConv",
-    "A 2-D convolution with register tiles of tile_rows x tile_cols pixels by tile_vectors vectors. filter is [G, blocks, KH, KW, I, NR].",
-    inputs=["input", "filter", "bias"],
-    attrs=[*_CONV, integer("group"), integer("tile_rows"), integer("tile_cols"), integer("tile_vectors")],
+    "A 2-D convolution with register tiles of tile_pixels pixels by tile_vectors vectors. filter is [G, blocks, KH, KW, I, NR]; "
+    "zeros has I of them where there are pads. Lines of so many pixels are tiled by themselves; slab lines are computed for one "
+    "block of channels before the next, and fetch floats of weights are fetched ahead at each step.",
+    inputs=["input", "filter", "bias", "zeros"],
+    attrs=[*_CONV, integer("group"), *_TILE, integer("line"), *_WALK],
     traits=["typed", "epilogue"],
-    scratches=["padded"],
     kernel={"input": ("f32",)},
     backend="cpu",
     no_derivative=_LATE,
 )
 Op(
     "CpuDepthwiseConv",
-    "A 2-D convolution with one filter for each channel. filter is [KH, KW, C].",
+    "A 2-D convolution with one filter for each channel, of tile_pixels pixels at a time. filter is [KH, KW, C].",
     inputs=["input", "filter", "bias"],
-    attrs=_CONV,
+    attrs=[*_CONV, integer("tile_pixels")],
     traits=["typed", "epilogue"],
-    scratches=["padded"],
     kernel={"input": ("f32",)},
     backend="cpu",
     no_derivative=_LATE,
 )
 Op(
     "CpuMatmul",
-    "[M, K] times a right side packed to [blocks, K, NR], with register tiles of tile_rows by tile_vectors vectors.",
+    "[..., M, K] times right sides packed to [..., blocks, K, NR], with register tiles of tile_pixels rows by tile_vectors vectors; "
+    "slab tiles of rows are computed for one block of columns before the next, and fetch floats of weights are fetched ahead.",
     inputs=["lhs", "rhs"],
-    attrs=[integer("tile_rows"), integer("tile_vectors")],
+    attrs=[*_TILE, *_WALK],
     traits=["typed", "epilogue"],
     kernel={"lhs": ("f32",)},
+    backend="cpu",
+    no_derivative=_LATE,
+)
+Op(
+    "CpuPackMatrix",
+    "Packs matrices [..., K, N] as right sides of products: [..., ceil(N / block), K, block], filled with zeros.",
+    inputs=["input"],
+    attrs=[integer("block")],
+    traits=["typed"],
+    kernel={"input": ("x32",)},
     backend="cpu",
     no_derivative=_LATE,
 )

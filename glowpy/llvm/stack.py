@@ -55,14 +55,18 @@ def emit_members(
     context: StackContext,
     index: Callable[[Value], str],
     pointer: Callable[[Value], str],
-    head: Value | None,
+    head: tuple[Instruction, str] | None,
 ) -> None:
     """One element of every member: loads what comes from outside, calls the scalar kernels, stores what is needed.
 
-    `index` gives the element of an operand for the current position. The result of a product in
-    front (`head`) is in memory.
+    `index` gives the element of an operand for the current position. `head` is a product in front, with the
+    register that holds the element of its result.
     """
     results: list[tuple[Value, str]] = []
+    stores: list[tuple[Value, str]] = []
+    if head is not None:
+        results.append((head[0].operands[0].value, head[1]))
+        stores += results if context.needed(head[0]) else ()
     loaded: dict[tuple[str, str], str] = {}
 
     def read(value: Value) -> str:
@@ -71,14 +75,13 @@ def emit_members(
                 return register
         kind = value.type.kind
         number = context.immediates.get(value.base)
-        if number is not None and value.type.count == 1 and head is not value:
+        if number is not None and value.type.count == 1:
             return literal(kind, number)
         place = (pointer(value), index(value))
         if place not in loaded:
             loaded[place] = body.load(kind, *place)
         return loaded[place]
 
-    stores: list[tuple[Value, str]] = []
     for inst in members:
         body.at(inst)
         result = inst.operands[0].value

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import re
 import struct
+from collections import deque
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -135,6 +136,14 @@ class ModuleWriter:
         self._globals.setdefault(name, text)
         return f"@{name}"
 
+    def pointers(self, functions: Sequence[str]) -> str:
+        """The address of a constant table of functions of this module; an empty name is NULL."""
+        if not any(functions):
+            return "null"
+        items = ", ".join(f"ptr @{function}" if function else "ptr null" for function in functions)
+        content = f"[{len(functions)} x ptr] [{items}]"
+        return self._constant(f"table.{_digest(content)}", content)
+
     def declare(
         self, symbol: str, result: str, arguments: Sequence[str], *, external: bool = False
     ) -> None:
@@ -185,17 +194,22 @@ class ModuleWriter:
         texts = [*(function.text(linkage, self.attributes) for function in functions), *entries]
         written = {function.name for function in functions}
         symbols: dict[str, None] = {}
-        for text in texts:
-            for symbol in dict.fromkeys(_SYMBOL.findall(text)):
+        unread = deque(texts)
+        while unread:
+            for symbol in dict.fromkeys(_SYMBOL.findall(unread.popleft())):
+                if symbol in symbols or symbol in written:
+                    continue
                 symbols[symbol] = None
-                if symbol in self._by_name and symbol not in written:
-                    written.add(symbol)
+                if symbol in self._globals:
+                    unread.append(self._globals[symbol].partition("=")[2])
+                elif symbol in self._by_name:
                     function = self._by_name[symbol]
                     texts.append(
                         function.text("internal", self.attributes)
                         if function.inline
                         else function.declaration
                     )
+                    unread.append(texts[-1])
         lines = [f"%ints_t = type {{ {self.dim}, [{_MAX_INTS} x {self.dim}] }}"]
         lines += [self._globals[symbol] for symbol in symbols if symbol in self._globals]
         metadata = self._debug.render("".join(texts)) if self._debug is not None else []

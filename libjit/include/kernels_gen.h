@@ -152,13 +152,16 @@ void libjit_extract_tensor_x16(uint16_t *result, const uint16_t *input, const in
 void libjit_extract_tensor_x32(uint32_t *result, const uint32_t *input, const ints_t *result_shape, const ints_t *input_shape, const ints_t *result_strides, const ints_t *input_strides, const ints_t *offsets, const ints_t *steps);
 void libjit_extract_tensor_x64(uint64_t *result, const uint64_t *input, const ints_t *result_shape, const ints_t *input_shape, const ints_t *result_strides, const ints_t *input_strides, const ints_t *offsets, const ints_t *steps);
 
-/* A 2-D convolution with register tiles of tile_rows x tile_cols pixels by tile_vectors vectors. filter is [G, blocks, KH, KW, I, NR]. (classgen/specs/backend_cpu.py) */
-void libjit_cpu_conv_f32(float *result, const float *input, const float *filter, const float *bias, float *padded, const ints_t *result_shape, const ints_t *input_shape, const ints_t *filter_shape, const ints_t *bias_shape, const ints_t *padded_shape, const ints_t *kernels, const ints_t *strides, const ints_t *pads, const ints_t *dilation, dim_t group, dim_t tile_rows, dim_t tile_cols, dim_t tile_vectors, epilogue_t epilogue, const void *env);
+/* A 2-D convolution with register tiles of tile_pixels pixels by tile_vectors vectors. filter is [G, blocks, KH, KW, I, NR]; zeros has I of them where there are pads. Lines of so many pixels are tiled by themselves; slab lines are computed for one block of channels before the next, and fetch floats of weights are fetched ahead at each step. (classgen/specs/backend_cpu.py) */
+void libjit_cpu_conv_f32(float *result, const float *input, const float *filter, const float *bias, const float *zeros, const ints_t *result_shape, const ints_t *input_shape, const ints_t *filter_shape, const ints_t *bias_shape, const ints_t *zeros_shape, const ints_t *kernels, const ints_t *strides, const ints_t *pads, const ints_t *dilation, dim_t group, dim_t tile_pixels, dim_t tile_vectors, dim_t line, dim_t slab, dim_t fetch, dim_t first_unit, dim_t last_unit, const tiles_t *tiles, epilogue_t epilogue, const void *env);
 
-/* A 2-D convolution with one filter for each channel. filter is [KH, KW, C]. (classgen/specs/backend_cpu.py) */
-void libjit_cpu_depthwise_conv_f32(float *result, const float *input, const float *filter, const float *bias, float *padded, const ints_t *result_shape, const ints_t *input_shape, const ints_t *filter_shape, const ints_t *bias_shape, const ints_t *padded_shape, const ints_t *kernels, const ints_t *strides, const ints_t *pads, const ints_t *dilation, epilogue_t epilogue, const void *env);
+/* A 2-D convolution with one filter for each channel, of tile_pixels pixels at a time. filter is [KH, KW, C]. (classgen/specs/backend_cpu.py) */
+void libjit_cpu_depthwise_conv_f32(float *result, const float *input, const float *filter, const float *bias, const ints_t *result_shape, const ints_t *input_shape, const ints_t *filter_shape, const ints_t *bias_shape, const ints_t *kernels, const ints_t *strides, const ints_t *pads, const ints_t *dilation, dim_t tile_pixels, dim_t first_unit, dim_t last_unit, const tiles_t *tiles, epilogue_t epilogue, const void *env);
 
-/* [M, K] times a right side packed to [blocks, K, NR], with register tiles of tile_rows by tile_vectors vectors. (classgen/specs/backend_cpu.py) */
-void libjit_cpu_matmul_f32(float *result, const float *lhs, const float *rhs, const ints_t *result_shape, const ints_t *lhs_shape, const ints_t *rhs_shape, dim_t tile_rows, dim_t tile_vectors, epilogue_t epilogue, const void *env);
+/* [..., M, K] times right sides packed to [..., blocks, K, NR], with register tiles of tile_pixels rows by tile_vectors vectors; slab tiles of rows are computed for one block of columns before the next, and fetch floats of weights are fetched ahead. (classgen/specs/backend_cpu.py) */
+void libjit_cpu_matmul_f32(float *result, const float *lhs, const float *rhs, const ints_t *result_shape, const ints_t *lhs_shape, const ints_t *rhs_shape, dim_t tile_pixels, dim_t tile_vectors, dim_t slab, dim_t fetch, dim_t first_unit, dim_t last_unit, const tiles_t *tiles, epilogue_t epilogue, const void *env);
+
+/* Packs matrices [..., K, N] as right sides of products: [..., ceil(N / block), K, block], filled with zeros. (classgen/specs/backend_cpu.py) */
+void libjit_cpu_pack_matrix_x32(uint32_t *result, const uint32_t *input, const ints_t *result_shape, const ints_t *input_shape, dim_t block);
 
 #endif

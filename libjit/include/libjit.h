@@ -9,6 +9,7 @@
 
 /// A dimension, offset or count: as wide as a pointer, signed so that `position - pad` needs no cast.
 typedef intptr_t dim_t;
+#define DIM_MAX INTPTR_MAX
 
 /// A shape or a list attribute. Always a constant global at the call, so its loads fold away.
 typedef struct {
@@ -16,9 +17,13 @@ typedef struct {
   dim_t at[16];
 } ints_t;
 
-/// What codegen stacked after a kernel; see "Epilogues" in libjit/README.md. May be NULL.
-/// Element (r, c) of the finished tile is result[offset + r * result's last dimension + c], in column col + c.
-typedef void (*epilogue_t)(const void *env, dim_t offset, dim_t col, dim_t rows, dim_t cols);
+/// Finishes and stores a tile of a product; see "Epilogues" in libjit/README.md.
+/// Element (r, c) of the tile is tile[r * ld + c]: that of row row + r and column col + c of the result, whose last
+/// dimension is a row.
+typedef void (*epilogue_t)(const void *env, const void *tile, dim_t ld, dim_t row, dim_t col, dim_t rows, dim_t cols);
+
+/// The inner loops of one product; see tile.h.
+typedef struct tiles tiles_t;
 
 #if defined(__AVX512F__)
 #define VECTOR_BYTES 64
@@ -53,6 +58,13 @@ INLINE dim_t count(const ints_t *shape) {
 INLINE dim_t count_between(const ints_t *shape, dim_t first, dim_t last) {
   dim_t n = 1;
   UNROLL for (dim_t i = first; i < last; i++) n *= shape->at[i];
+  return n;
+}
+
+/// Sum of a list.
+INLINE dim_t sum(const ints_t *list) {
+  dim_t n = 0;
+  UNROLL for (dim_t i = 0; i < list->size; i++) n += list->at[i];
   return n;
 }
 

@@ -1,155 +1,132 @@
 /// Convolutions over NHWC images; pads = top, left, bottom, right.
 #include "kernels_gen.h"
 #include "libjit.h"
-#include "tile.h"
+#include "product.h"
 
-/// Copies one image into the middle of a frame of zeros.
-INLINE void pad_image(float *padded, const float *image, const ints_t *input_shape, const ints_t *padded_shape,
-                      const ints_t *pads) {
-  dim_t line = input_shape->at[2] * input_shape->at[3], padded_line = padded_shape->at[2] * padded_shape->at[3];
-  dim_t height = input_shape->at[1], top = pads->at[0], left = pads->at[1] * input_shape->at[3];
-  __builtin_memset(padded, 0, top * padded_line * sizeof(float));
-  for (dim_t h = 0; h < height; h++) {
-    float *to = padded + (top + h) * padded_line;
-    __builtin_memset(to, 0, left * sizeof(float));
-    __builtin_memcpy(to + left, image + h * line, line * sizeof(float));
-    __builtin_memset(to + left + line, 0, (padded_line - left - line) * sizeof(float));
-  }
-  __builtin_memset(padded + (top + height) * padded_line, 0,
-                   (padded_shape->at[1] - top - height) * padded_line * sizeof(float));
-}
-
-/// The grid of one image, whose rows lie `input_line` floats apart.
-INLINE grid_t grid_of_image(const ints_t *result_shape, const ints_t *kernels, const ints_t *strides,
-                            const ints_t *dilation, dim_t group, dim_t input_channels, dim_t input_line,
-                            dim_t block) {
-  // Neighbouring taps of a row are neighbours in memory, so they join into one run.
-  bool joined = group == 1 && dilation->at[1] == 1;
-  return (grid_t){
-      .height = result_shape->at[1],
-      .width = result_shape->at[2],
-      .row_step = strides->at[0] * input_line,
-      .col_step = strides->at[1] * input_channels,
-      .taps_h = kernels->at[0],
-      .tap_h_step = dilation->at[0] * input_line,
-      .taps_w = joined ? 1 : kernels->at[1],
-      .tap_w_step = dilation->at[1] * input_channels,
-      .run = (joined ? kernels->at[1] : 1) * (input_channels / group),
-      .channels = result_shape->at[3] / group,
-      .ld = result_shape->at[3],
-      .weight_step = block,
-  };
-}
-
-/// A convolution with a packed filter. `padded` holds a copy of one image with its border, or is empty if pads are 0.
+/// A convolution with a packed filter. Nothing is padded: what lies outside the image is read from `zeros`.
 KERNEL void libjit_cpu_conv_f32(float *result, const float *input, const float *filter, const float *bias,
-                                float *padded, const ints_t *result_shape, const ints_t *input_shape,
-                                const ints_t *filter_shape, const ints_t *bias_shape, const ints_t *padded_shape,
+                                const float *zeros, const ints_t *result_shape, const ints_t *input_shape,
+                                const ints_t *filter_shape, const ints_t *bias_shape, const ints_t *zeros_shape,
                                 const ints_t *kernels, const ints_t *strides, const ints_t *pads,
-                                const ints_t *dilation, dim_t group, dim_t tile_rows, dim_t tile_cols,
-                                dim_t tile_vectors, epilogue_t epilogue, const void *env) {
-  bool has_pads = count(padded_shape) > 0;
-  dim_t channels = input_shape->at[3], block = tile_vectors * LANES, images = result_shape->at[0];
-  dim_t line = (has_pads ? padded_shape->at[2] : input_shape->at[2]) * channels;
-  grid_t grid = grid_of_image(result_shape, kernels, strides, dilation, group, channels, line, block);
-  if (!has_pads && count(kernels) == 1 && count(strides) == 1) {
-    // Every pixel by itself: the batch is one long row.
-    grid.width *= images * grid.height;
-    grid.height = images = 1;
+                                const ints_t *dilation, dim_t group, dim_t tile_pixels, dim_t tile_vectors,
+                                dim_t line, dim_t slab, dim_t fetch, dim_t first_unit, dim_t last_unit,
+                                const tiles_t *tiles, epilogue_t epilogue, const void *env) {
+  dim_t channels = input_shape->at[3], pixels = result_shape->at[1] * result_shape->at[2];
+  dim_t row_step = input_shape->at[2] * channels;
+  product_t product = {.input = input,
+                       .weights = filter,
+                       .bias = bias,
+                       .zeros = zeros,
+                       .images = result_shape->at[0],
+                       .groups = group,
+                       .pixels = pixels,
+                       .width = line,
+                       .channels = result_shape->at[3] / group,
+                       .depth = channels / group,
+                       .in_height = input_shape->at[1],
+                       .in_width = input_shape->at[2],
+                       .image_step = input_shape->at[1] * row_step,
+                       .row_step = row_step,
+                       .step = channels,
+                       .out_width = result_shape->at[2],
+                       .kernel_h = kernels->at[0],
+                       .kernel_w = kernels->at[1],
+                       .stride_h = strides->at[0],
+                       .stride_w = strides->at[1],
+                       .dilation_h = dilation->at[0],
+                       .dilation_w = dilation->at[1],
+                       .top = pads->at[0],
+                       .left = pads->at[1],
+                       .pointwise = count(kernels) == 1 && count(strides) == 1 && sum(pads) == 0};
+  if (product.pointwise) {
+    // The batch is one long row.
+    product.pixels *= product.images;
+    product.images = 1;
   }
-  dim_t group_weights = (grid.channels + block - 1) / block * block * grid.taps_h * grid.taps_w * grid.run;
-  for (dim_t n = 0; n < images; n++) {
-    const float *image = input + n * input_shape->at[1] * input_shape->at[2] * channels;
-    if (has_pads) {
-      pad_image(padded, image, input_shape, padded_shape, pads);
-      image = padded;
-    }
-    for (dim_t g = 0; g < group; g++) {
-      dim_t col = g * grid.channels;
-      work_t work = {.result = result,
-                     .input = image + g * (channels / group),
-                     .weights = filter + g * group_weights,
-                     .bias = bias + col,
-                     .offset = n * grid.height * grid.width * grid.ld + col,
-                     .col = col,
-                     .padded_weights = true,
-                     .epilogue = epilogue,
-                     .env = env};
-      multiply_grid(work, grid, (tile_t){tile_rows, tile_cols, tile_vectors});
-    }
-  }
+  multiply_units(&product, (decision_t){tile_pixels, tile_vectors, slab, fetch}, tiles, first_unit, last_unit,
+                 epilogue, env);
 }
 
-/// Pixels that a depthwise convolution computes at once: up to eight, without a remainder if possible.
-INLINE dim_t depthwise_cols(dim_t width) {
-  if (width % 8 == 0) return 8;
-  if (width % 7 == 0) return 7;
-  if (width % 6 == 0) return 6;
-  if (width % 5 == 0) return 5;
-  return min_dim(width, 8);
-}
+/// What a depthwise convolution does to each line of an image; constants but for the pointers.
+typedef struct {
+  const float *filter, *bias;
+  dim_t channels, line, step;  ///< input: channels of a pixel, floats of a row, and of a pixel
+  dim_t width;                 ///< of the input
+  dim_t kernel_h, kernel_w, stride_w, dilation_h, dilation_w;
+  dim_t first_tap, last_tap;   ///< the rows of the kernel that lie inside the image
+  dim_t row;                   ///< the first of the result's pixels
+  epilogue_t epilogue;
+  const void *env;
+} depthwise_t;
 
-/// `cols` pixels of `lanes` channels of a depthwise convolution. `input` is where the first window begins.
-INLINE void depthwise_tile(float *result, const float *input, const float *filter, const float *bias, dim_t channels,
-                           dim_t line, const ints_t *kernels, const ints_t *strides, const ints_t *dilation,
-                           dim_t cols, dim_t lanes) {
-  vf sums[8];
-  UNROLL for (dim_t c = 0; c < cols; c++) sums[c] = load_first(bias, lanes);
-  for (dim_t h = 0; h < kernels->at[0]; h++) {
+/// `pixels` pixels of `lanes` channels. `input` is where the window of the first one begins: in column `col` of the image.
+INLINE void depthwise_tile(float *sums, const float *input, dim_t col, dim_t channel, const depthwise_t *d,
+                           dim_t pixels, dim_t lanes) {
+  vf sum[MAX_DEPTHWISE_PIXELS];
+  UNROLL for (dim_t p = 0; p < pixels; p++) sum[p] = load_first(d->bias + channel, lanes);
+  for (dim_t h = d->first_tap; h < d->last_tap; h++) {
     // Unrolled, so that an input vector under several windows is loaded once.
-    UNROLL for (dim_t w = 0; w < kernels->at[1]; w++) {
-      const float *from = input + h * dilation->at[0] * line + w * dilation->at[1] * channels;
-      vf weight = load_first(filter + (h * kernels->at[1] + w) * channels, lanes);
-      UNROLL for (dim_t c = 0; c < cols; c++)
-        sums[c] += load_first(from + c * strides->at[1] * channels, lanes) * weight;
+    UNROLL for (dim_t w = 0; w < d->kernel_w; w++) {
+      const float *from = input + h * d->dilation_h * d->line + w * d->dilation_w * d->step;
+      vf weight = load_first(d->filter + (h * d->kernel_w + w) * d->channels + channel, lanes);
+      UNROLL for (dim_t p = 0; p < pixels; p++) {
+        dim_t x = col + w * d->dilation_w + p * d->stride_w;
+        if (x >= 0 && x < d->width) sum[p] += load_first(from + p * d->stride_w * d->step, lanes) * weight;
+      }
     }
   }
-  UNROLL for (dim_t c = 0; c < cols; c++) store_first(result + c * channels, sums[c], lanes);
+  UNROLL for (dim_t p = 0; p < pixels; p++) LIKE_VECTOR(sums + p * LANES) = sum[p];
 }
 
-/// `cols` pixels, all channels.
-INLINE void depthwise_pixels(float *result, dim_t offset, const float *input, const float *filter, const float *bias,
-                             dim_t channels, dim_t line, const ints_t *kernels, const ints_t *strides,
-                             const ints_t *dilation, dim_t cols, epilogue_t epilogue, const void *env) {
-  dim_t channel = 0;
-  for (; channel + LANES <= channels; channel += LANES) {
-    depthwise_tile(result + offset + channel, input + channel, filter + channel, bias + channel, channels, line,
-                   kernels, strides, dilation, cols, LANES);
-    if (epilogue) epilogue(env, offset + channel, channel, cols, LANES);
+/// `pixels` pixels from `first` of the line on, all channels.
+INLINE void depthwise_pixels(const float *input, dim_t col, dim_t first, const depthwise_t *d, dim_t pixels) {
+  float sums[MAX_DEPTHWISE_PIXELS * LANES];
+  dim_t channel = 0, rest = d->channels % LANES;
+  for (; channel + LANES <= d->channels; channel += LANES) {
+    depthwise_tile(sums, input + channel, col, channel, d, pixels, LANES);
+    d->epilogue(d->env, sums, LANES, d->row + first, channel, pixels, LANES);
   }
-  if (channels % LANES) {
-    depthwise_tile(result + offset + channel, input + channel, filter + channel, bias + channel, channels, line,
-                   kernels, strides, dilation, cols, channels % LANES);
-    if (epilogue) epilogue(env, offset + channel, channel, cols, channels % LANES);
+  if (rest) {
+    depthwise_tile(sums, input + channel, col, channel, d, pixels, rest);
+    d->epilogue(d->env, sums, LANES, d->row + first, channel, pixels, rest);
   }
 }
 
-/// One filter per channel, laid out [KH][KW][C]; `padded` as for the packed convolution.
+/// One filter per channel, laid out [KH][KW][C]. A unit is a line of an image. The tiles at the left and the right
+/// edge leave out what lies outside; those between are code of their own, which never asks.
 KERNEL void libjit_cpu_depthwise_conv_f32(float *result, const float *input, const float *filter, const float *bias,
-                                          float *padded, const ints_t *result_shape, const ints_t *input_shape,
-                                          const ints_t *filter_shape, const ints_t *bias_shape,
-                                          const ints_t *padded_shape, const ints_t *kernels, const ints_t *strides,
-                                          const ints_t *pads, const ints_t *dilation, epilogue_t epilogue,
-                                          const void *env) {
-  bool has_pads = count(padded_shape) > 0;
-  dim_t height = result_shape->at[1], width = result_shape->at[2], channels = result_shape->at[3];
-  dim_t line = (has_pads ? padded_shape->at[2] : input_shape->at[2]) * channels;
-  dim_t cols = depthwise_cols(width);
-  for (dim_t n = 0; n < result_shape->at[0]; n++) {
-    const float *image = input + n * input_shape->at[1] * input_shape->at[2] * channels;
-    if (has_pads) {
-      pad_image(padded, image, input_shape, padded_shape, pads);
-      image = padded;
-    }
-    for (dim_t h = 0; h < height; h++) {
-      const float *from = image + h * strides->at[0] * line;
-      dim_t offset = (n * height + h) * width * channels, w = 0;
-      for (; w + cols <= width; w += cols)
-        depthwise_pixels(result, offset + w * channels, from + w * strides->at[1] * channels, filter, bias, channels,
-                         line, kernels, strides, dilation, cols, epilogue, env);
-      if (cols && width % cols)
-        depthwise_pixels(result, offset + w * channels, from + w * strides->at[1] * channels, filter, bias, channels,
-                         line, kernels, strides, dilation, width % cols, epilogue, env);
+                                          const ints_t *result_shape, const ints_t *input_shape,
+                                          const ints_t *filter_shape, const ints_t *bias_shape, const ints_t *kernels,
+                                          const ints_t *strides, const ints_t *pads, const ints_t *dilation,
+                                          dim_t tile_pixels, dim_t first_unit, dim_t last_unit,
+                                          const tiles_t *tiles, epilogue_t epilogue, const void *env) {
+  dim_t height = result_shape->at[1], width = result_shape->at[2], step = input_shape->at[3];
+  dim_t rows = input_shape->at[1], cols = input_shape->at[2], line = cols * step;
+  dim_t count = (width + tile_pixels - 1) / tile_pixels, last = (count - 1) * tile_pixels;
+  dim_t col_step = tile_pixels * strides->at[1], left = pads->at[1];
+  dim_t span = (tile_pixels - 1) * strides->at[1] + (kernels->at[1] - 1) * dilation->at[1];
+  // Whether the tiles between the first and the last are inside.
+  bool middle_inside = count < 3 || (col_step >= left && (count - 2) * col_step - left + span < cols);
+  for (dim_t unit = first_unit; unit < last_unit; unit++) {
+    dim_t n = unit / height, y = unit % height * strides->at[0] - pads->at[0];
+    dim_t from = y < 0 ? (-y + dilation->at[0] - 1) / dilation->at[0] : 0;
+    dim_t to = y < rows ? min_dim((rows - y + dilation->at[0] - 1) / dilation->at[0], kernels->at[0]) : 0;
+    depthwise_t d = {.filter = filter, .bias = bias, .channels = step, .line = line, .step = step, .width = cols,
+                     .kernel_h = kernels->at[0], .kernel_w = kernels->at[1], .stride_w = strides->at[1],
+                     .dilation_h = dilation->at[0], .dilation_w = dilation->at[1], .first_tap = from, .last_tap = to,
+                     .row = unit * width, .epilogue = epilogue, .env = env};
+    const float *row = input + (n * rows + y) * line - left * step;
+    if (middle_inside) {
+      depthwise_pixels(row, -left, 0, &d, min_dim(tile_pixels, width));
+      d.width = DIM_MAX;
+      for (dim_t t = 1; t + 1 < count; t++)
+        depthwise_pixels(row + t * col_step * step, 0, t * tile_pixels, &d, tile_pixels);
+      d.width = cols;
+      if (count > 1)
+        depthwise_pixels(row + last * strides->at[1] * step, last * strides->at[1] - left, last, &d, width - last);
+    } else {
+      for (dim_t p = 0; p < width; p++)
+        depthwise_pixels(row + p * strides->at[1] * step, p * strides->at[1] - left, p, &d, 1);
     }
   }
 }

@@ -1,26 +1,7 @@
 /// Matrix products.
 #include "kernels_gen.h"
 #include "libjit.h"
-#include "tile.h"
-
-/// M x K times K x N, the right side packed (see libjit/README.md).
-KERNEL void libjit_cpu_matmul_f32(float *result, const float *lhs, const float *rhs, const ints_t *result_shape,
-                                  const ints_t *lhs_shape, const ints_t *rhs_shape, dim_t tile_rows,
-                                  dim_t tile_vectors, epilogue_t epilogue, const void *env) {
-  dim_t depth = lhs_shape->at[1];
-  grid_t grid = {.height = 1,
-                 .width = result_shape->at[0],
-                 .col_step = depth,
-                 .taps_h = 1,
-                 .taps_w = 1,
-                 .run = depth,
-                 .channels = result_shape->at[1],
-                 .ld = result_shape->at[1],
-                 .weight_step = tile_vectors * LANES};
-  work_t work = {
-      .result = result, .input = lhs, .weights = rhs, .padded_weights = true, .epilogue = epilogue, .env = env};
-  multiply_grid(work, grid, (tile_t){1, tile_rows, tile_vectors});
-}
+#include "product.h"
 
 /// Offset, in matrices, of an operand for the result's matrix number `batch`; dimensions of 1 are broadcast.
 INLINE dim_t batch_offset(dim_t batch, const ints_t *result_shape, const ints_t *shape) {
@@ -33,6 +14,57 @@ INLINE dim_t batch_offset(dim_t batch, const ints_t *result_shape, const ints_t 
     batch /= result_shape->at[i];
   }
   return offset;
+}
+
+/// Matrices of M x K times matrices of K x N, the right side packed (see libjit/README.md). Matrices on the left that
+/// all meet the same one are one long matrix.
+KERNEL void libjit_cpu_matmul_f32(float *result, const float *lhs, const float *rhs, const ints_t *result_shape,
+                                  const ints_t *lhs_shape, const ints_t *rhs_shape, dim_t tile_pixels,
+                                  dim_t tile_vectors, dim_t slab, dim_t fetch, dim_t first_unit, dim_t last_unit,
+                                  const tiles_t *tiles, epilogue_t epilogue, const void *env) {
+  dim_t rank = result_shape->size, depth = lhs_shape->at[lhs_shape->size - 1], cols = result_shape->at[rank - 1];
+  bool one_rhs = count_between(rhs_shape, 0, rhs_shape->size - 3) == 1;
+  dim_t rows = one_rhs ? count_between(result_shape, 0, rank - 1) : result_shape->at[rank - 2];
+  product_t product = {.images = one_rhs ? 1 : count_between(result_shape, 0, rank - 2),
+                       .groups = 1,
+                       .pixels = rows,
+                       .width = tile_pixels,
+                       .channels = cols,
+                       .depth = depth,
+                       .step = depth,
+                       .kernel_h = 1,
+                       .kernel_w = 1,
+                       .stride_h = 1,
+                       .stride_w = 1,
+                       .pointwise = true};
+  decision_t decision = {tile_pixels, tile_vectors, slab, fetch};
+  ints_t rhs_batch = *rhs_shape;
+  rhs_batch.size -= 1;
+  dim_t rhs_size = count_between(rhs_shape, rhs_shape->size - 3, rhs_shape->size);
+  for (dim_t unit = first_unit; unit < last_unit; unit++) {
+    unit_t at = find_unit(&product, decision, unit);
+    product.input = lhs + (one_rhs ? 0 : batch_offset(at.image, result_shape, lhs_shape) * rows * depth);
+    product.weights = rhs + (one_rhs ? 0 : batch_offset(at.image, result_shape, &rhs_batch) * rhs_size);
+    multiply_unit(&product, decision, at, tiles, epilogue, env);
+  }
+}
+
+/// Packs matrices K x N into blocks of columns (see libjit/README.md).
+KERNEL void libjit_cpu_pack_matrix_x32(uint32_t *result, const uint32_t *input, const ints_t *result_shape,
+                                       const ints_t *input_shape, dim_t block) {
+  dim_t rank = input_shape->size, depth = input_shape->at[rank - 2], cols = input_shape->at[rank - 1];
+  dim_t matrices = count_between(input_shape, 0, rank - 2);
+  for (dim_t matrix = 0; matrix < matrices; matrix++) {
+    const uint32_t *from = input + matrix * depth * cols;
+    for (dim_t col = 0; col < cols; col += block) {
+      dim_t valid = min_dim(block, cols - col);
+      for (dim_t k = 0; k < depth; k++) {
+        for (dim_t c = 0; c < valid; c++) result[c] = from[k * cols + col + c];
+        for (dim_t c = valid; c < block; c++) result[c] = 0;
+        result += block;
+      }
+    }
+  }
 }
 
 /// M x K times K x N for element kinds without a tile. `M_T` is the type that is multiplied: unsigned for integers,
@@ -48,26 +80,7 @@ INLINE dim_t batch_offset(dim_t batch, const ints_t *result_shape, const ints_t 
     }                                                                                                                  \
   }
 
-/// The tile for a right side read in place.
-#if VECTOR_BYTES == 64 || defined(__aarch64__) || defined(__powerpc64__)
-#define PLAIN_TILE ((tile_t){1, 12, 2})
-#else
-#define PLAIN_TILE ((tile_t){1, 6, 2})
-#endif
-
-INLINE void multiply_f32(float *result, const float *lhs, const float *rhs, dim_t rows, dim_t depth, dim_t cols) {
-  grid_t grid = {.height = 1,
-                 .width = rows,
-                 .col_step = depth,
-                 .taps_h = 1,
-                 .taps_w = 1,
-                 .run = depth,
-                 .channels = cols,
-                 .ld = cols,
-                 .weight_step = cols};
-  multiply_grid((work_t){.result = result, .input = lhs, .weights = rhs}, grid, PLAIN_TILE);
-}
-
+MULTIPLY(f32, float, float)
 MULTIPLY(f64, double, double)
 MULTIPLY(i32, int32_t, uint32_t)
 MULTIPLY(i64, int64_t, uint64_t)

@@ -14,6 +14,7 @@ from glowpy.backends.cpu.entry import EntryOptions, entry_texts
 from glowpy.backends.cpu.epilogue import emit_epilogue
 from glowpy.backends.cpu.instrument import description_types
 from glowpy.backends.cpu.kernels import Kernels
+from glowpy.backends.cpu.strategy.work import TileFunction, work_of
 from glowpy.backends.cpu.target import CpuTarget
 from glowpy.backends.cpu.tasks import Call
 from glowpy.core.elemkind import ElemKind
@@ -140,7 +141,7 @@ def _calls(
         if all(_is_immediate(inst, context) for inst in run):
             continue
         body = Body(module, f"{prefix}.{run[0].name or run[0].SCHEMA.mnemonic}", lines)
-        _emit_run(body, run, context)
+        _emit_run(body, run, context, kernels.variant.machine.lanes)
         function = module.function(
             body, inline=_is_small_loop(run), work=_TILED_WORK if run[0].has(Trait.EPILOGUE) else 1
         )
@@ -191,7 +192,7 @@ def _is_small_loop(run: Sequence[Instruction]) -> bool:
     return count <= _INLINE_ELEMENTS
 
 
-def _emit_run(body: Body, run: Sequence[Instruction], context: StackContext) -> None:
+def _emit_run(body: Body, run: Sequence[Instruction], context: StackContext, lanes: int) -> None:
     head = run[0]
     body.at(head)
     if head.has(Trait.ELEMENTWISE):
@@ -201,7 +202,7 @@ def _emit_run(body: Body, run: Sequence[Instruction], context: StackContext) -> 
     elif isinstance(head, SplatInst):
         _emit_splat(body, head)
     else:
-        _emit_kernel(body, head, run[1:], context)
+        _emit_kernel(body, head, run[1:], context, lanes)
 
 
 def _emit_copy(body: Body, inst: CopyInst) -> None:
@@ -250,7 +251,11 @@ def _emit_splat(body: Body, inst: SplatInst) -> None:
 
 
 def _emit_kernel(
-    body: Body, inst: Instruction, following: Sequence[Instruction], context: StackContext
+    body: Body,
+    inst: Instruction,
+    following: Sequence[Instruction],
+    context: StackContext,
+    lanes: int,
 ) -> None:
     """The call of a kernel as the ABI says: buffers, shapes, strides, attributes, epilogue."""
     module = body.module
@@ -262,12 +267,30 @@ def _emit_kernel(
         _attribute(module, spec.kind, inst.attrs[spec.name]) for spec in inst.SCHEMA.attrs
     ]
     if inst.has(Trait.EPILOGUE):
-        function, environment = "null", "null"
-        if following:
-            function, environment = emit_epilogue(inst, following, context, body)
-        arguments += [f"ptr {function}", f"ptr {environment}"]
+        work = work_of(inst, lanes)
+        tiles = module.pointers([_tile_function(body, tile) for tile in work.tiles])
+        function, environment = emit_epilogue(inst, following, context, body)
+        arguments += [f"{module.dim} 0", f"{module.dim} {work.units}"]
+        arguments += [f"ptr {tiles}", f"ptr {function}", f"ptr {environment}"]
     module.declare(symbol, "void", [argument.split(" ", 1)[0] for argument in arguments])
     body.line(f"call void @{symbol}({', '.join(arguments)})")
+
+
+def _tile_function(caller: Body, tile: TileFunction | None) -> str:
+    """The name of an inner loop: `tile_t` of libjit/include/tile.h with its sizes as constants. Empty without a tile."""
+    if tile is None:
+        return ""
+    module = caller.module
+    dim, pointers = module.dim, ["sums", "start", "input", "weights", "reach"]
+    network = caller.name.partition(".")[0]
+    name = f"{network}.{tile.kind}_{tile.pixels}x{tile.vectors}"
+    parameters = [*(f"ptr %{p}" for p in pointers), f"{dim} %pixels", f"{dim} %vectors"]
+    body = Body(module, name, caller.lines, ", ".join(parameters))
+    constants = [f"{dim} {number}" for number in (tile.pixels, tile.vectors, tile.block)]
+    symbol = f"libjit_tile_{tile.kind}_f32"
+    module.declare(symbol, "void", [*["ptr"] * len(pointers), *[dim] * len(constants)])
+    body.line(f"call void @{symbol}({', '.join([*parameters[:5], *constants])})")
+    return module.function(body, inline=False, work=_TILED_WORK)
 
 
 def _attribute(module: ModuleWriter, kind: AttrKind, value: Attr) -> str:

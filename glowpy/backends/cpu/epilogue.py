@@ -1,4 +1,4 @@
-"""Epilogues: a run of element-wise instructions after a product, as the function that its kernel calls for each tile.
+"""Epilogues: what finishes a product, as the function that its kernel calls for each tile of sums.
 
 The ABI is in libjit/README.md. See docs/adr/0008-epilogues-by-runs.md.
 """
@@ -21,33 +21,34 @@ def emit_epilogue(
     context: StackContext,
     caller: Body,
 ) -> tuple[str, str]:
-    """The epilogue of a run after a product: (function, environment with the pointers it needs).
+    """The epilogue of a product: (function, environment with the pointers it needs).
 
-    The function runs the members on a tile of the head's result.
+    The function runs the members on a tile of sums, which it is handed, and stores what is needed of them, and of the
+    sums. A row of a tile lies in one row of the result, whose last dimension is a row.
     """
     module = caller.module
     dim = module.dim
-    parameters = f"ptr %env, {dim} %offset, {dim} %col, {dim} %rows, {dim} %cols"
+    parameters = f"ptr %env, ptr %tile, {dim} %ld, {dim} %row, {dim} %col, {dim} %rows, {dim} %cols"
     body = Body(module, f"{caller.name}_epilogue", caller.lines, parameters)
-    body.at(members[0])
+    body.at(head)
     result = head.operands[0].value
-    width = result.type.shape[-1]
-    pointers = {
-        caller.pointer(v): None
-        for i in members
-        for ref in i.operands
-        if (v := ref.value).base not in context.immediates
-    }
-    pointers |= {caller.pointer(result): None}
+    outputs = [result] if context.needed(head) else []
+    values = outputs + [ref.value for inst in members for ref in inst.operands]
+    pointers = dict.fromkeys(
+        caller.pointer(value) for value in values if value.base not in context.immediates
+    )
     slots = {pointer: slot for slot, pointer in enumerate(pointers)}
     inside = {
         pointer: body.let(f"load ptr, ptr {_slot(body, '%env', slot)}")
         for pointer, slot in slots.items()
     }
     with body.loop("%rows") as row:
-        start = body.let(f"mul nuw nsw {dim} {row}, {width}")
-        base = body.let(f"add nuw nsw {dim} %offset, {start}")
+        at = body.let(f"mul nuw nsw {dim} {row}, %ld")
+        line = body.let(f"add nuw nsw {dim} %row, {row}")
+        start = body.let(f"mul nuw nsw {dim} {line}, {result.type.shape[-1]}")
+        base = body.let(f"add nuw nsw {dim} {start}, %col")
         with body.loop("%cols", unroll=False) as col:
+            place = body.let(f"add nuw nsw {dim} {at}, {col}")
             flat = body.let(f"add nuw nsw {dim} {base}, {col}")
             column = body.let(f"add nuw nsw {dim} %col, {col}")
 
@@ -56,11 +57,17 @@ def emit_epilogue(
                     return "0"
                 return flat if value.type.count == result.type.count else column
 
+            total = body.load(result.type.kind, "%tile", place)
             emit_members(
-                body, members, context, index, lambda value: inside[caller.pointer(value)], result
+                body,
+                members,
+                context,
+                index,
+                lambda value: inside[caller.pointer(value)],
+                (head, total),
             )
-    function = module.function(body, inline=True)
-    environment = caller.let(f"alloca [{len(slots)} x ptr]")
+    function = module.function(body, inline=False)
+    environment = caller.let(f"alloca [{max(len(slots), 1)} x ptr]")
     for pointer, slot in slots.items():
         caller.line(f"store ptr {pointer}, ptr {_slot(caller, environment, slot)}")
     return f"@{function}", environment

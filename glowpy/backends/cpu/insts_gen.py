@@ -16,12 +16,13 @@ __all__ = [
     "CpuConvInst",
     "CpuDepthwiseConvInst",
     "CpuMatmulInst",
+    "CpuPackMatrixInst",
 ]
 
 
 @final
 class CpuConvInst(Instruction):
-    """A 2-D convolution with register tiles of tile_rows x tile_cols pixels by tile_vectors vectors. filter is [G, blocks, KH, KW, I, NR].
+    """A 2-D convolution with register tiles of tile_pixels pixels by tile_vectors vectors. filter is [G, blocks, KH, KW, I, NR]; zeros has I of them where there are pads. Lines of so many pixels are tiled by themselves; slab lines are computed for one block of channels before the next, and fetch floats of weights are fetched ahead at each step.
 
     Declared in classgen/specs/backend_cpu.py.
     """
@@ -35,7 +36,7 @@ class CpuConvInst(Instruction):
             OperandSpec("input", Access.IN),
             OperandSpec("filter", Access.IN),
             OperandSpec("bias", Access.IN),
-            OperandSpec("padded", Access.SCRATCH),
+            OperandSpec("zeros", Access.IN),
         ),
         (
             AttrSpec("kernels", "ints"),
@@ -43,9 +44,11 @@ class CpuConvInst(Instruction):
             AttrSpec("pads", "ints"),
             AttrSpec("dilation", "ints"),
             AttrSpec("group", "int"),
-            AttrSpec("tile_rows", "int"),
-            AttrSpec("tile_cols", "int"),
+            AttrSpec("tile_pixels", "int"),
             AttrSpec("tile_vectors", "int"),
+            AttrSpec("line", "int"),
+            AttrSpec("slab", "int"),
+            AttrSpec("fetch", "int"),
         ),
         frozenset({Trait.TYPED, Trait.EPILOGUE}),
     )
@@ -54,20 +57,22 @@ class CpuConvInst(Instruction):
     input = OperandField(1)
     filter = OperandField(2)
     bias = OperandField(3)
-    padded = OperandField(4)
+    zeros = OperandField(4)
     kernels = AttrField[tuple[int, ...]]()
     strides = AttrField[tuple[int, ...]]()
     pads = AttrField[tuple[int, ...]]()
     dilation = AttrField[tuple[int, ...]]()
     group = AttrField[int]()
-    tile_rows = AttrField[int]()
-    tile_cols = AttrField[int]()
+    tile_pixels = AttrField[int]()
     tile_vectors = AttrField[int]()
+    line = AttrField[int]()
+    slab = AttrField[int]()
+    fetch = AttrField[int]()
 
 
 @final
 class CpuDepthwiseConvInst(Instruction):
-    """A 2-D convolution with one filter for each channel. filter is [KH, KW, C].
+    """A 2-D convolution with one filter for each channel, of tile_pixels pixels at a time. filter is [KH, KW, C].
 
     Declared in classgen/specs/backend_cpu.py.
     """
@@ -81,13 +86,13 @@ class CpuDepthwiseConvInst(Instruction):
             OperandSpec("input", Access.IN),
             OperandSpec("filter", Access.IN),
             OperandSpec("bias", Access.IN),
-            OperandSpec("padded", Access.SCRATCH),
         ),
         (
             AttrSpec("kernels", "ints"),
             AttrSpec("strides", "ints"),
             AttrSpec("pads", "ints"),
             AttrSpec("dilation", "ints"),
+            AttrSpec("tile_pixels", "int"),
         ),
         frozenset({Trait.TYPED, Trait.EPILOGUE}),
     )
@@ -96,16 +101,16 @@ class CpuDepthwiseConvInst(Instruction):
     input = OperandField(1)
     filter = OperandField(2)
     bias = OperandField(3)
-    padded = OperandField(4)
     kernels = AttrField[tuple[int, ...]]()
     strides = AttrField[tuple[int, ...]]()
     pads = AttrField[tuple[int, ...]]()
     dilation = AttrField[tuple[int, ...]]()
+    tile_pixels = AttrField[int]()
 
 
 @final
 class CpuMatmulInst(Instruction):
-    """[M, K] times a right side packed to [blocks, K, NR], with register tiles of tile_rows by tile_vectors vectors.
+    """[..., M, K] times right sides packed to [..., blocks, K, NR], with register tiles of tile_pixels rows by tile_vectors vectors; slab tiles of rows are computed for one block of columns before the next, and fetch floats of weights are fetched ahead.
 
     Declared in classgen/specs/backend_cpu.py.
     """
@@ -119,20 +124,49 @@ class CpuMatmulInst(Instruction):
             OperandSpec("lhs", Access.IN),
             OperandSpec("rhs", Access.IN),
         ),
-        (AttrSpec("tile_rows", "int"), AttrSpec("tile_vectors", "int")),
+        (
+            AttrSpec("tile_pixels", "int"),
+            AttrSpec("tile_vectors", "int"),
+            AttrSpec("slab", "int"),
+            AttrSpec("fetch", "int"),
+        ),
         frozenset({Trait.TYPED, Trait.EPILOGUE}),
     )
 
     result = OperandField(0)
     lhs = OperandField(1)
     rhs = OperandField(2)
-    tile_rows = AttrField[int]()
+    tile_pixels = AttrField[int]()
     tile_vectors = AttrField[int]()
+    slab = AttrField[int]()
+    fetch = AttrField[int]()
+
+
+@final
+class CpuPackMatrixInst(Instruction):
+    """Packs matrices [..., K, N] as right sides of products: [..., ceil(N / block), K, block], filled with zeros.
+
+    Declared in classgen/specs/backend_cpu.py.
+    """
+
+    __slots__ = ()
+    BACKEND: ClassVar[str] = "cpu"
+    SCHEMA: ClassVar[InstSchema] = InstSchema(
+        "cpu_pack_matrix",
+        (OperandSpec("result", Access.OUT), OperandSpec("input", Access.IN)),
+        (AttrSpec("block", "int"),),
+        frozenset({Trait.TYPED}),
+    )
+
+    result = OperandField(0)
+    input = OperandField(1)
+    block = AttrField[int]()
 
 
 INSTS: tuple[type[Instruction], ...] = (
     CpuConvInst,
     CpuDepthwiseConvInst,
     CpuMatmulInst,
+    CpuPackMatrixInst,
 )
 """Every class of this file, in order of declaration."""

@@ -6,8 +6,18 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from glowpy.backends.cpu.insts_gen import CpuConvInst, CpuDepthwiseConvInst, CpuMatmulInst
-from glowpy.backends.cpu.packing import unpack_depthwise_filter, unpack_filter, unpack_matrix
+from glowpy.backends.cpu.insts_gen import (
+    CpuConvInst,
+    CpuDepthwiseConvInst,
+    CpuMatmulInst,
+    CpuPackMatrixInst,
+)
+from glowpy.backends.cpu.packing import (
+    pack_matrix,
+    unpack_depthwise_filter,
+    unpack_filter,
+    unpack_matrix,
+)
 from glowpy.backends.interpreter.interpret import interpret
 from glowpy.core.tensor import Tensor
 from glowpy.ir.insts_gen import ConvolutionInst
@@ -21,19 +31,17 @@ def _cpu_conv(
     input: Tensor,
     filter: Tensor,
     bias: Tensor,
-    padded: Tensor,
+    zeros: Tensor,
     *,
     kernels: Sequence[int],
     strides: Sequence[int],
     pads: Sequence[int],
     dilation: Sequence[int],
     group: int,
-    tile_rows: int,
-    tile_cols: int,
-    tile_vectors: int,
+    **decision: int,
 ) -> None:
-    """Tiles and the padded image are how the kernel goes about it, not what it computes."""
-    del padded, tile_rows, tile_cols, tile_vectors
+    """The decision and the zeros are how the kernel goes about it, not what it computes."""
+    del zeros, decision
     plain = Tensor.of(unpack_filter(filter.array, result.type.shape[-1]))
     interpret[ConvolutionInst](
         result, input, plain, bias,
@@ -47,15 +55,15 @@ def _cpu_depthwise_conv(
     input: Tensor,
     filter: Tensor,
     bias: Tensor,
-    padded: Tensor,
     *,
     kernels: Sequence[int],
     strides: Sequence[int],
     pads: Sequence[int],
     dilation: Sequence[int],
+    tile_pixels: int,
 ) -> None:
     """A convolution with as many groups as there are channels."""
-    del padded
+    del tile_pixels
     plain = Tensor.of(unpack_depthwise_filter(filter.array))
     interpret[ConvolutionInst](
         result, input, plain, bias,
@@ -65,9 +73,12 @@ def _cpu_depthwise_conv(
 
 
 @interpret(CpuMatmulInst)
-def _cpu_matmul(
-    result: Tensor, lhs: Tensor, rhs: Tensor, *, tile_rows: int, tile_vectors: int
-) -> None:
-    del tile_rows, tile_vectors
+def _cpu_matmul(result: Tensor, lhs: Tensor, rhs: Tensor, **decision: int) -> None:
+    del decision
     plain = unpack_matrix(rhs.array, result.type.shape[-1])
     result.array[...] = np.matmul(lhs.array, plain)
+
+
+@interpret(CpuPackMatrixInst)
+def _cpu_pack_matrix(result: Tensor, input: Tensor, *, block: int) -> None:
+    result.array[...] = pack_matrix(input.array, block)

@@ -136,6 +136,12 @@ KERNELS: dict[str, KernelSpec] = {
     "cpu_matmul": KernelSpec(
         "cpu_matmul", "libjit_cpu_matmul", (("lhs", ("f32",)),), "classgen/specs/backend_cpu.py"
     ),
+    "cpu_pack_matrix": KernelSpec(
+        "cpu_pack_matrix",
+        "libjit_cpu_pack_matrix",
+        (("input", ("x32",)),),
+        "classgen/specs/backend_cpu.py",
+    ),
 }
 """The kernels of instructions by mnemonic."""
 

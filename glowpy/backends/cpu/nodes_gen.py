@@ -20,15 +20,17 @@ __all__ = [
     "CpuConvNode",
     "CpuDepthwiseConvNode",
     "CpuMatmulNode",
+    "CpuPackMatrixNode",
     "create_cpu_conv",
     "create_cpu_depthwise_conv",
     "create_cpu_matmul",
+    "create_cpu_pack_matrix",
 ]
 
 
 @final
 class CpuConvNode(Node):
-    """A 2-D convolution with register tiles of tile_rows x tile_cols pixels by tile_vectors vectors. filter is [G, blocks, KH, KW, I, NR].
+    """A 2-D convolution with register tiles of tile_pixels pixels by tile_vectors vectors. filter is [G, blocks, KH, KW, I, NR]; zeros has I of them where there are pads. Lines of so many pixels are tiled by themselves; slab lines are computed for one block of channels before the next, and fetch floats of weights are fetched ahead at each step.
 
     Declared in classgen/specs/backend_cpu.py.
     """
@@ -37,16 +39,18 @@ class CpuConvNode(Node):
     BACKEND: ClassVar[str] = "cpu"
     SCHEMA: ClassVar[NodeSchema] = NodeSchema(
         "cpu_conv",
-        ("input", "filter", "bias"),
+        ("input", "filter", "bias", "zeros"),
         (
             AttrSpec("kernels", "ints"),
             AttrSpec("strides", "ints"),
             AttrSpec("pads", "ints"),
             AttrSpec("dilation", "ints"),
             AttrSpec("group", "int"),
-            AttrSpec("tile_rows", "int"),
-            AttrSpec("tile_cols", "int"),
+            AttrSpec("tile_pixels", "int"),
             AttrSpec("tile_vectors", "int"),
+            AttrSpec("line", "int"),
+            AttrSpec("slab", "int"),
+            AttrSpec("fetch", "int"),
         ),
         ("result",),
         frozenset({Trait.TYPED, Trait.EPILOGUE}),
@@ -56,19 +60,22 @@ class CpuConvNode(Node):
     input = InputField(0)
     filter = InputField(1)
     bias = InputField(2)
+    zeros = InputField(3)
     kernels = AttrField[tuple[int, ...]]()
     strides = AttrField[tuple[int, ...]]()
     pads = AttrField[tuple[int, ...]]()
     dilation = AttrField[tuple[int, ...]]()
     group = AttrField[int]()
-    tile_rows = AttrField[int]()
-    tile_cols = AttrField[int]()
+    tile_pixels = AttrField[int]()
     tile_vectors = AttrField[int]()
+    line = AttrField[int]()
+    slab = AttrField[int]()
+    fetch = AttrField[int]()
 
 
 @final
 class CpuDepthwiseConvNode(Node):
-    """A 2-D convolution with one filter for each channel. filter is [KH, KW, C].
+    """A 2-D convolution with one filter for each channel, of tile_pixels pixels at a time. filter is [KH, KW, C].
 
     Declared in classgen/specs/backend_cpu.py.
     """
@@ -83,6 +90,7 @@ class CpuDepthwiseConvNode(Node):
             AttrSpec("strides", "ints"),
             AttrSpec("pads", "ints"),
             AttrSpec("dilation", "ints"),
+            AttrSpec("tile_pixels", "int"),
         ),
         ("result",),
         frozenset({Trait.TYPED, Trait.EPILOGUE}),
@@ -96,11 +104,12 @@ class CpuDepthwiseConvNode(Node):
     strides = AttrField[tuple[int, ...]]()
     pads = AttrField[tuple[int, ...]]()
     dilation = AttrField[tuple[int, ...]]()
+    tile_pixels = AttrField[int]()
 
 
 @final
 class CpuMatmulNode(Node):
-    """[M, K] times a right side packed to [blocks, K, NR], with register tiles of tile_rows by tile_vectors vectors.
+    """[..., M, K] times right sides packed to [..., blocks, K, NR], with register tiles of tile_pixels rows by tile_vectors vectors; slab tiles of rows are computed for one block of columns before the next, and fetch floats of weights are fetched ahead.
 
     Declared in classgen/specs/backend_cpu.py.
     """
@@ -110,7 +119,12 @@ class CpuMatmulNode(Node):
     SCHEMA: ClassVar[NodeSchema] = NodeSchema(
         "cpu_matmul",
         ("lhs", "rhs"),
-        (AttrSpec("tile_rows", "int"), AttrSpec("tile_vectors", "int")),
+        (
+            AttrSpec("tile_pixels", "int"),
+            AttrSpec("tile_vectors", "int"),
+            AttrSpec("slab", "int"),
+            AttrSpec("fetch", "int"),
+        ),
         ("result",),
         frozenset({Trait.TYPED, Trait.EPILOGUE}),
         no_derivative="gradients are taken before the CPU backend brings it in",
@@ -118,8 +132,32 @@ class CpuMatmulNode(Node):
 
     lhs = InputField(0)
     rhs = InputField(1)
-    tile_rows = AttrField[int]()
+    tile_pixels = AttrField[int]()
     tile_vectors = AttrField[int]()
+    slab = AttrField[int]()
+    fetch = AttrField[int]()
+
+
+@final
+class CpuPackMatrixNode(Node):
+    """Packs matrices [..., K, N] as right sides of products: [..., ceil(N / block), K, block], filled with zeros.
+
+    Declared in classgen/specs/backend_cpu.py.
+    """
+
+    __slots__ = ()
+    BACKEND: ClassVar[str] = "cpu"
+    SCHEMA: ClassVar[NodeSchema] = NodeSchema(
+        "cpu_pack_matrix",
+        ("input",),
+        (AttrSpec("block", "int"),),
+        ("result",),
+        frozenset({Trait.TYPED}),
+        no_derivative="gradients are taken before the CPU backend brings it in",
+    )
+
+    input = InputField(0)
+    block = AttrField[int]()
 
 
 def create_cpu_conv(
@@ -129,27 +167,32 @@ def create_cpu_conv(
     input: Operand,
     filter: Operand,
     bias: Operand,
+    zeros: Operand,
     *,
     kernels: tuple[int, ...],
     strides: tuple[int, ...],
     pads: tuple[int, ...],
     dilation: tuple[int, ...],
     group: int,
-    tile_rows: int,
-    tile_cols: int,
+    tile_pixels: int,
     tile_vectors: int,
+    line: int,
+    slab: int,
+    fetch: int,
     loc: Loc | None = None,
 ) -> CpuConvNode:
-    """A 2-D convolution with register tiles of tile_rows x tile_cols pixels by tile_vectors vectors. filter is [G, blocks, KH, KW, I, NR]."""
+    """A 2-D convolution with register tiles of tile_pixels pixels by tile_vectors vectors. filter is [G, blocks, KH, KW, I, NR]; zeros has I of them where there are pads. Lines of so many pixels are tiled by themselves; slab lines are computed for one block of channels before the next, and fetch floats of weights are fetched ahead at each step."""
     attrs: dict[str, Attr] = {
         "kernels": tuple(kernels),
         "strides": tuple(strides),
         "pads": tuple(pads),
         "dilation": tuple(dilation),
         "group": group,
-        "tile_rows": tile_rows,
-        "tile_cols": tile_cols,
+        "tile_pixels": tile_pixels,
         "tile_vectors": tile_vectors,
+        "line": line,
+        "slab": slab,
+        "fetch": fetch,
     }
     return f.create(
         CpuConvNode,
@@ -158,6 +201,7 @@ def create_cpu_conv(
             input,
             filter,
             bias,
+            zeros,
         ),
         attrs,
         result_type,
@@ -177,14 +221,16 @@ def create_cpu_depthwise_conv(
     strides: tuple[int, ...],
     pads: tuple[int, ...],
     dilation: tuple[int, ...],
+    tile_pixels: int,
     loc: Loc | None = None,
 ) -> CpuDepthwiseConvNode:
-    """A 2-D convolution with one filter for each channel. filter is [KH, KW, C]."""
+    """A 2-D convolution with one filter for each channel, of tile_pixels pixels at a time. filter is [KH, KW, C]."""
     attrs: dict[str, Attr] = {
         "kernels": tuple(kernels),
         "strides": tuple(strides),
         "pads": tuple(pads),
         "dilation": tuple(dilation),
+        "tile_pixels": tile_pixels,
     }
     return f.create(
         CpuDepthwiseConvNode,
@@ -207,14 +253,18 @@ def create_cpu_matmul(
     lhs: Operand,
     rhs: Operand,
     *,
-    tile_rows: int,
+    tile_pixels: int,
     tile_vectors: int,
+    slab: int,
+    fetch: int,
     loc: Loc | None = None,
 ) -> CpuMatmulNode:
-    """[M, K] times a right side packed to [blocks, K, NR], with register tiles of tile_rows by tile_vectors vectors."""
+    """[..., M, K] times right sides packed to [..., blocks, K, NR], with register tiles of tile_pixels rows by tile_vectors vectors; slab tiles of rows are computed for one block of columns before the next, and fetch floats of weights are fetched ahead."""
     attrs: dict[str, Attr] = {
-        "tile_rows": tile_rows,
+        "tile_pixels": tile_pixels,
         "tile_vectors": tile_vectors,
+        "slab": slab,
+        "fetch": fetch,
     }
     return f.create(
         CpuMatmulNode,
@@ -229,9 +279,26 @@ def create_cpu_matmul(
     )
 
 
+def create_cpu_pack_matrix(
+    f: Function,
+    name: str,
+    result_type: Type,
+    input: Operand,
+    *,
+    block: int,
+    loc: Loc | None = None,
+) -> CpuPackMatrixNode:
+    """Packs matrices [..., K, N] as right sides of products: [..., ceil(N / block), K, block], filled with zeros."""
+    attrs: dict[str, Attr] = {
+        "block": block,
+    }
+    return f.create(CpuPackMatrixNode, name, (input,), attrs, result_type, loc)
+
+
 NODES: tuple[type[Node], ...] = (
     CpuConvNode,
     CpuDepthwiseConvNode,
     CpuMatmulNode,
+    CpuPackMatrixNode,
 )
 """Every class of this file, in order of declaration."""

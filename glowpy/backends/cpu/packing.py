@@ -5,24 +5,32 @@ from __future__ import annotations
 import numpy as np
 
 from glowpy.core.tensor import Array
+from glowpy.core.type import Shape
 
 __all__ = [
     "pack_depthwise_filter",
     "pack_filter",
     "pack_matrix",
+    "packed_shape",
     "unpack_depthwise_filter",
     "unpack_filter",
     "unpack_matrix",
 ]
 
 
+def packed_shape(shape: Shape, block: int) -> Shape:
+    """The shape that matrices [..., K, N] have when they are packed: [..., ceil(N / block), K, block]."""
+    *batch, depth, columns = shape
+    return (*batch, -(-columns // block), depth, block)
+
+
 def pack_matrix(matrix: Array, block: int) -> Array:
-    """K x N to [ceil(N / block)][K][block]."""
-    depth, columns = matrix.shape
+    """[..., K, N] to [..., ceil(N / block), K, block]."""
+    *batch, depth, columns = matrix.shape
     blocks = -(-columns // block)
-    padded = np.zeros((depth, blocks * block), matrix.dtype)
-    padded[:, :columns] = matrix
-    return np.ascontiguousarray(padded.reshape(depth, blocks, block).transpose(1, 0, 2))
+    padded = np.zeros((*batch, depth, blocks * block), matrix.dtype)
+    padded[..., :columns] = matrix
+    return np.ascontiguousarray(np.moveaxis(padded.reshape(*batch, depth, blocks, block), -2, -3))
 
 
 def pack_filter(filter: Array, group: int, block: int) -> Array:
@@ -42,9 +50,9 @@ def pack_depthwise_filter(filter: Array) -> Array:
 
 
 def unpack_matrix(packed: Array, columns: int) -> Array:
-    """[ceil(N / block)][K][block] to K x N, where N is `columns`."""
-    blocks, depth, block = packed.shape
-    return packed.transpose(1, 0, 2).reshape(depth, blocks * block)[:, :columns]
+    """[..., ceil(N / block), K, block] to [..., K, N], where N is `columns`."""
+    *batch, blocks, depth, block = packed.shape
+    return np.moveaxis(packed, -3, -2).reshape(*batch, depth, blocks * block)[..., :columns]
 
 
 def unpack_filter(packed: Array, outputs: int) -> Array:

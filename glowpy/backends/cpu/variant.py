@@ -7,6 +7,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
+from glowpy.backends.cpu.strategy.machine import Machine
 from glowpy.support.errors import UnsupportedError, UserError
 
 __all__ = [
@@ -43,14 +44,12 @@ class Variant:
     """LLVM's names of the features the target must have."""
     cpus: frozenset[str]
     """LLVM's names of other processors that have what the variant requires."""
-    vector_bytes: int
-    vector_registers: int
-    """How many vectors fit into registers at a time."""
+    machine: Machine
 
     @property
-    def lanes(self) -> int:
-        """How many f32 a vector holds: LANES in libjit.h."""
-        return self.vector_bytes // 4
+    def vector_bytes(self) -> int:
+        """VECTOR_BYTES of libjit.h."""
+        return 4 * self.machine.lanes
 
 
 def _read_variants() -> tuple[tuple[Variant, ...], dict[str, str]]:
@@ -63,8 +62,11 @@ def _read_variants() -> tuple[tuple[Variant, ...], dict[str, str]]:
             cpu=entry["cpu"],
             requires=frozenset(entry["requires"]),
             cpus=frozenset(entry.get("cpus", ())),
-            vector_bytes=entry["vector_bytes"],
-            vector_registers=entry["vector_registers"],
+            machine=Machine(
+                lanes=entry["vector_bytes"] // 4,
+                vector_registers=entry["vector_registers"],
+                **table["machine"][entry["machine"]],
+            ),
         )
         for entry in table["variant"]
     )

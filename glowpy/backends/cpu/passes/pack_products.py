@@ -1,9 +1,10 @@
-"""Packs the constant weights of convolutions and matrix products, and chooses their register tiles."""
+"""Packs the weights of convolutions and matrix products, and decides how they are tiled."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import ClassVar
 
 import numpy as np
@@ -14,9 +15,16 @@ from glowpy.backends.cpu.nodes_gen import (
     create_cpu_conv,
     create_cpu_depthwise_conv,
     create_cpu_matmul,
+    create_cpu_pack_matrix,
 )
-from glowpy.backends.cpu.packing import pack_depthwise_filter, pack_filter, pack_matrix
-from glowpy.backends.cpu.tiles import choose_conv_tile, choose_matmul_tile
+from glowpy.backends.cpu.packing import (
+    pack_depthwise_filter,
+    pack_filter,
+    pack_matrix,
+    packed_shape,
+)
+from glowpy.backends.cpu.strategy.depthwise import choose_pixels
+from glowpy.backends.cpu.strategy.product import Problem, choose, conv_problem
 from glowpy.backends.cpu.variant import Variant
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.tensor import Array, Tensor
@@ -25,7 +33,6 @@ from glowpy.graph.function import Function
 from glowpy.graph.node import Constant, Node, NodeValue, Operand
 from glowpy.graph.nodes_gen import ConvolutionNode, MatMulNode
 from glowpy.graph.rewrite import Replacement, Why, rule
-from glowpy.irgen import scratch
 from glowpy.passes import RewritePass
 
 __all__ = ["PackProductsPass"]
@@ -33,11 +40,11 @@ __all__ = ["PackProductsPass"]
 
 @dataclass(frozen=True)
 class PackProductsPass(RewritePass):
-    """Turns products with constant right sides into the backend's own nodes.
+    """Turns products into the backend's own nodes.
 
-    `convolution` (f32, one or two spatial dimensions) becomes `cpu_conv`, or `cpu_depthwise_conv`
-    where every channel is a group of its own; `mat_mul` (f32, right side of rank 2) becomes
-    `cpu_matmul`. Products with computed right sides stay as they are. Weights are padded with zeros to
+    `convolution` (f32, one or two spatial dimensions, constant filter) becomes `cpu_conv`, or
+    `cpu_depthwise_conv` where every channel is a group of its own; `mat_mul` (f32) becomes `cpu_matmul`,
+    whose right side is packed by `cpu_pack_matrix` where it is computed. Weights are padded with zeros to
     whole vectors of the target's, here to 8 numbers of AVX2.
 
     Before:
@@ -51,7 +58,7 @@ class PackProductsPass(RewritePass):
         %out : f32[2x3]
         %w : f32[1x3] = [1.0, 2.0, 3.0]
         %p_packed : f32[1x1x8] = [1.0, 2.0, 3.0, 0.0, 0.0, 0.0, 0.0, 0.0]
-        %p = cpu_matmul(%x, %p_packed) {tile_rows=2, tile_vectors=1} : f32[2x3]
+        %p = cpu_matmul(%x, %p_packed) {tile_pixels=2, tile_vectors=1, slab=1, fetch=0} : f32[2x3]
         save(%p, %out)
     """
 
@@ -69,9 +76,8 @@ class PackProductsPass(RewritePass):
         if n.type.count == 0 or n.input.type.count == 0:
             return why.no("nothing to compute")
         if len(n.kernels) == 2:
-            return self._convolution_2d(
-                f, n, n.input, n.type, constant.array, (n.kernels, n.strides, n.pads, n.dilation)
-            )
+            lists = (n.kernels, n.strides, n.pads, n.dilation)
+            return self._convolution_2d(f, n, n.input, n.type, constant.array, lists)
         rows = f.create_reshape(n.name, _with_row(n.input.type), n.input)
         lists = ((1, *n.kernels), (1, *n.strides), (0, n.pads[0], 0, n.pads[1]), (1, *n.dilation))
         result = self._convolution_2d(
@@ -89,76 +95,66 @@ class PackProductsPass(RewritePass):
         lists: tuple[Sequence[int], Sequence[int], Sequence[int], Sequence[int]],
     ) -> CpuConvNode | CpuDepthwiseConvNode:
         kernels, strides, pads, dilation = (tuple(numbers) for numbers in lists)
-        channels = input.type.shape[-1]
+        machine, channels = self.variant.machine, input.type.shape[-1]
         if n.group == channels == type.shape[-1] and n.group > 1:
-            packed = _constant(f, n, pack_depthwise_filter(filter))
+            packed = _constant(f, n, "packed", pack_depthwise_filter(filter))
             return create_cpu_depthwise_conv(
-                f,
-                n.name,
-                type,
-                input,
-                packed,
-                n.bias,
-                kernels=kernels,
-                strides=strides,
-                pads=pads,
-                dilation=dilation,
-            )
-        tile = choose_conv_tile(
-            type.shape, channels, kernels, strides, pads, n.group,
-            vector_registers=self.variant.vector_registers, lanes=self.variant.lanes,
-        )  # fmt: skip
-        packed = _constant(f, n, pack_filter(filter, n.group, tile.vectors * self.variant.lanes))
+                f, n.name, type, input, packed, n.bias,
+                kernels=kernels, strides=strides, pads=pads, dilation=dilation,
+                tile_pixels=choose_pixels(type.shape[2], machine),
+            )  # fmt: skip
+        decision = choose(
+            conv_problem(type.shape, input.type.shape, kernels, strides, pads, dilation, n.group),
+            machine,
+        )
+        packed = _constant(
+            f, n, "packed", pack_filter(filter, n.group, decision.vectors * machine.lanes)
+        )
+        zeros = np.zeros(channels // n.group if any(pads) else 0, np.float32)
         return create_cpu_conv(
-            f, n.name, type, input, packed, n.bias,
+            f, n.name, type, input, packed, n.bias, _constant(f, n, "zeros", zeros),
             kernels=kernels, strides=strides, pads=pads, dilation=dilation, group=n.group,
-            tile_rows=tile.rows, tile_cols=tile.cols, tile_vectors=tile.vectors,
+            tile_pixels=decision.pixels, tile_vectors=decision.vectors,
+            line=decision.line, slab=decision.slab, fetch=decision.fetch,
         )  # fmt: skip
 
     @rule
     def mat_mul(self, f: Function, n: MatMulNode, why: Why) -> Replacement:
         """The packed matrix product."""
-        if n.type.kind is not ElemKind.F32 or n.rhs.type.rank != 2:
-            return why.no("only f32 with a right side of rank 2 is packed")
-        constant = n.rhs.constant
-        if constant is None:
-            return why.no("the right side is not constant")
-        depth, columns = n.rhs.type.shape
-        if n.type.count == 0 or depth == 0:
+        if n.type.kind is not ElemKind.F32:
+            return why.no("only f32 is packed")
+        if n.type.count == 0 or n.lhs.type.count == 0:
             return why.no("nothing to compute")
-        rows = n.type.count // columns
-        tile = choose_matmul_tile(
-            rows,
-            columns,
-            depth,
-            vector_registers=self.variant.vector_registers,
-            lanes=self.variant.lanes,
+        *batch, rows, columns = n.type.shape
+        depth = n.lhs.type.shape[-1]
+        if prod(n.rhs.type.shape[:-2]) == 1:
+            rows *= prod(batch)
+        machine = self.variant.machine
+        problem = Problem(
+            1, rows, columns, 1, depth, depth * 4, images=n.type.count // (rows * columns)
         )
-        packed = _constant(f, n, pack_matrix(constant.array, tile.vectors * self.variant.lanes))
-        lhs: Operand = n.lhs
-        if n.lhs.type.rank != 2:
-            lhs = f.create_reshape(n.name, n.lhs.type.with_shape((rows, depth)), n.lhs)
-        flat = n.type.with_shape((rows, columns))
-        product = create_cpu_matmul(
-            f, n.name, flat, lhs, packed, tile_rows=tile.rows, tile_vectors=tile.vectors
-        )
-        return product if flat == n.type else f.create_reshape(n.name, n.type, product)
+        decision = choose(problem, machine)
+        block = decision.vectors * machine.lanes
+        constant = n.rhs.constant
+        packed: Operand
+        if constant is not None:
+            packed = _constant(f, n, "packed", pack_matrix(constant.array, block))
+        else:
+            shape = packed_shape(n.rhs.type.shape, block)
+            packed = create_cpu_pack_matrix(
+                f, n.rhs.name, n.rhs.type.with_shape(shape), n.rhs, block=block
+            )
+        return create_cpu_matmul(
+            f, n.name, n.type, n.lhs, packed,
+            tile_pixels=decision.pixels, tile_vectors=decision.vectors,
+            slab=decision.slab, fetch=decision.fetch,
+        )  # fmt: skip
 
 
-def _constant(f: Function, n: Node, array: Array) -> Constant:
-    return f.module.create_constant(f"{n.name}_packed", Tensor.of(array), loc=n.loc)
+def _constant(f: Function, n: Node, part: str, array: Array) -> Constant:
+    return f.module.create_constant(f"{n.name}_{part}", Tensor.of(array), loc=n.loc)
 
 
 def _with_row(type: Type) -> Type:
     """N x W x C as N x 1 x W x C."""
     return type.with_shape((type.shape[0], 1, *type.shape[1:]))
-
-
-@scratch(CpuConvNode, CpuDepthwiseConvNode)
-def _padded_image(n: CpuConvNode | CpuDepthwiseConvNode) -> tuple[Type, ...]:
-    """One image with its border: [1, H, W, C]; nothing if there is no border. Ends are cut where no window reaches."""
-    if not any(n.pads):
-        return (n.input.type.with_shape((0,)),)
-    _, height, width, channels = n.input.type.shape
-    top, left, bottom, right = n.pads
-    return (n.input.type.with_shape((1, height + top + bottom, width + left + right, channels)),)

@@ -1,0 +1,44 @@
+"""What the processors of a variant can do: the numbers that costs are made of, from libjit/variants.toml."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["Machine"]
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """One model for all processors of a variant. Times are in cycles, sizes in bytes.
+
+    Attributes:
+        lanes: Floats in a vector.
+        vector_registers: How many vectors fit into registers at a time.
+        pointer_registers: How many pointers the inner loop of a tile may hold beside its own variables.
+        fused: Multiplication and addition are one instruction; a product needs no register of its own.
+        multiplies: Fused multiply-adds (or multiplications) that start in a cycle.
+        loads: Loads that start in a cycle.
+        latency: From a sum to the next one in the same register, with what is lost where nothing else is left to do.
+        tile_overhead: Cycles to set up and store a tile, beside one for each of its vectors.
+        first_cache: Weights of a block that the first-level cache keeps from tile to tile.
+        second_cache: The same of the second-level cache.
+        second_rate: Bytes a cycle from the second-level cache.
+        third_rate: Bytes a cycle from beyond it.
+        slab: Input, or weights, that we count on finding again in the second-level cache.
+        line: Bytes that one prefetch fetches; 0 where prefetching is pointless.
+    """
+
+    lanes: int
+    vector_registers: int
+    pointer_registers: int
+    fused: bool
+    multiplies: float
+    loads: float
+    latency: float
+    tile_overhead: float
+    first_cache: int
+    second_cache: int
+    second_rate: float
+    third_rate: float
+    slab: int
+    line: int

@@ -1,0 +1,298 @@
+"""How a convolution or a matrix product is tiled: a cost model over all decisions that fit the machine.
+
+libjit/include/product.h walks the result by *lines* of neighbouring pixels, which are tiled one by one. A line of a
+convolution is a row of the image, or just one tile, wherever rows end. The rows of a matrix product are pixels,
+and so are those of a whole batch of images where a convolution looks at one pixel at a time.
+
+The model counts processor cycles. For one step of the reduction a tile of p pixels and v vectors takes the largest of
+
+* p * v multiply-adds, at `Machine.multiplies` in a cycle;
+* p + v loads, at `Machine.loads` in a cycle: v vectors of weights, p elements of input;
+* `Machine.latency`: small tiles wait for themselves;
+* the bytes of its weights, at the rate of the cache that holds a block of them.
+
+Pixels that lie a multiple of 4096 bytes apart compete for the same few lines of the first-level cache, with the
+weights as well: from the ninth on each makes a step 3 % longer.
+
+Setting up and storing a tile costs a cycle for each of its vectors, and some more for the loops around it. A tile that
+is *scattered* (it spans rows, or reaches over the edge of the image) looks up a pointer for each pixel and tap. The
+tiles at the end of a line and of the channels are smaller; they are counted as what they are, and each is code of
+its own, hence a small price on each.
+
+* p * v sums, v weights and one element of input have to fit into the registers and leave one free, or LLVM does not
+  manage without the stack: a tile that spills is slower than any that does not.
+* The choice depends on nothing but the arguments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from math import gcd, prod
+
+from glowpy.backends.cpu.strategy.machine import Machine
+
+__all__ = ["Candidate", "Decision", "Problem", "candidates", "choose", "conv_problem"]
+
+_CACHE_SET_PERIOD = 4096
+_LINES_IN_A_SET = 8
+_PRICE_OF_A_LINE = 0.03
+_PRICE_OF_A_VARIANT = 0.01
+_CYCLES_PER_POINTER = 1.0
+_CYCLES_PER_TAP = 6.0
+
+# The bounds of libjit/include/tile.h.
+_MAX_PIXELS = 32
+_MAX_VECTORS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """A product to be computed, for one image and group, or matrix.
+
+    Attributes:
+        height: Rows of output pixels; 1 for a matrix product, whose pixels are the rows of the left operand.
+        width: Output pixels in a row.
+        channels: Output channels.
+        taps: Elements of the kernel, in the plane of the image.
+        depth: Input channels of the group: elements that lie together under one tap.
+        pixel_bytes: From the input of one output pixel to that of the next.
+        border: Output pixels at the left and the right of each row whose windows reach over the edge.
+        images: How many images and groups there are.
+    """
+
+    height: int
+    width: int
+    channels: int
+    taps: int
+    depth: int
+    pixel_bytes: int
+    border: tuple[int, int] = (0, 0)
+    images: int = 1
+
+    @property
+    def pixels(self) -> int:
+        """Output pixels of an image."""
+        return self.height * self.width
+
+    @property
+    def steps(self) -> int:
+        """Of the inner loop, for one tile."""
+        return self.taps * self.depth
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """All that is free about a product; see libjit/include/product.h.
+
+    Attributes:
+        pixels: Of a tile.
+        vectors: Of a tile, in output channels.
+        line: Pixels that are tiled by themselves.
+        slab: Lines that are computed for one block of channels before the next block.
+        fetch: Floats of weights to fetch ahead at each step of the inner loop.
+    """
+
+    pixels: int
+    vectors: int
+    line: int
+    slab: int
+    fetch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A tile and the lines it is laid along, with what it is thought to cost."""
+
+    pixels: int
+    vectors: int
+    line: int
+    cycles: float
+
+
+def conv_problem(
+    result: Sequence[int],
+    input: Sequence[int],
+    kernels: Sequence[int],
+    strides: Sequence[int],
+    pads: Sequence[int],
+    dilation: Sequence[int],
+    group: int,
+) -> Problem:
+    """A convolution: shapes N, H, W, C; the lists are about height and width, pads are top, left, bottom, right."""
+    images, height, width, channels = result
+    depth, taps, pixel_bytes = input[3] // group, prod(kernels), input[3] * strides[1] * 4
+    if taps == 1 and prod(strides) == 1 and not any(pads):
+        return Problem(
+            1, images * height * width, channels // group, 1, depth, pixel_bytes, images=group
+        )
+    span = (kernels[1] - 1) * dilation[1]
+    left = min(_ceil(pads[1], strides[1]), width)
+    inside = max((input[2] - 1 - span + pads[1]) // strides[1] + 1, left)
+    border = left, max(width - inside, 0)
+    return Problem(
+        height, width, channels // group, taps, depth, pixel_bytes, border, images * group
+    )
+
+
+@cache
+def choose(problem: Problem, machine: Machine) -> Decision:
+    """The cheapest decision; of equally cheap ones that with more pixels, then with fewer vectors."""
+    best = min(
+        candidates(problem, machine), key=lambda c: (c.cycles, -c.pixels, c.vectors, -c.line)
+    )
+    slab = _slab(problem, machine, best)
+    return Decision(
+        best.pixels, best.vectors, best.line, slab, _fetch(problem, machine, best, slab)
+    )
+
+
+def candidates(problem: Problem, machine: Machine) -> Iterator[Candidate]:
+    """Every tile that fits into the registers and is not larger than the result; one pixel and vector at least."""
+    most = max(min(_MAX_VECTORS, _ceil(problem.channels, machine.lanes)), 1)
+    spare = 2 if machine.fused else 3
+    for vectors in range(1, most + 1):
+        fitting = min((machine.vector_registers - spare) // vectors - 1, _MAX_PIXELS)
+        for pixels in range(1, max(fitting, 1 if vectors == 1 else 0) + 1):
+            if pixels > max(problem.pixels, 1):
+                break
+            for line in _lines(problem, pixels):
+                if pixels > line or (
+                    _scatters(problem, pixels, line) and pixels > machine.pointer_registers
+                ):
+                    continue
+                cycles = _cost(problem, machine, pixels, vectors, line)
+                yield Candidate(pixels, vectors, line, cycles)
+
+
+def _lines(problem: Problem, pixels: int) -> tuple[int, ...]:
+    """The lengths of line to consider."""
+    if problem.height == 1:
+        return (pixels,)
+    return tuple(dict.fromkeys((problem.width, pixels)))
+
+
+def _scatters(problem: Problem, pixels: int, line: int) -> bool:
+    """Whether there may be scattered tiles."""
+    return any(problem.border) or (problem.height > 1 and line != problem.width)
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """Equal tiles: the pixels of one, how many there are, and whether they are scattered."""
+
+    pixels: int
+    count: int
+    scattered: bool
+
+
+def _parts(problem: Problem, pixels: int, line: int) -> list[_Part]:
+    """The tiles along all lines, for one block of channels."""
+    if problem.height > 1 and line != problem.width:
+        whole, rest = divmod(problem.pixels, pixels)
+        return [
+            part
+            for part in (_Part(pixels, whole, True), _Part(rest, 1, True))
+            if part.pixels and part.count
+        ]
+    length = problem.width if problem.height > 1 or any(problem.border) else problem.pixels
+    lines = problem.pixels // max(length, 1)
+    whole, rest = divmod(length, pixels)
+    left, right = problem.border
+    first_inside = _ceil(left, pixels)
+    last_inside = max((length - right) // pixels, 0)
+    inside = max(min(last_inside, whole) - first_inside, 0)
+    parts = [
+        _Part(pixels, inside * lines, False),
+        _Part(pixels, (whole - inside) * lines, True),
+        _Part(rest, lines, bool(left and not whole) or right > 0),
+    ]
+    return [part for part in parts if part.pixels and part.count]
+
+
+def _cost(problem: Problem, machine: Machine, pixels: int, vectors: int, line: int) -> float:
+    """Modelled cycles for one image."""
+    block = vectors * machine.lanes
+    parts = _parts(problem, pixels, line)
+    blocks = _cut(problem.channels, block)
+    cycles = 0.0
+    for part in parts:
+        for channels, count in blocks:
+            each = _tile_cycles(problem, machine, part, _ceil(channels, machine.lanes), block)
+            cycles += part.count * count * each
+    variants = len(parts) * len(blocks)
+    return cycles * (1 + _PRICE_OF_A_VARIANT * (variants - 1))
+
+
+def _tile_cycles(
+    problem: Problem, machine: Machine, part: _Part, vectors: int, block: int
+) -> float:
+    """Modelled cycles for one tile, whose weights lie `block` floats apart."""
+    pixels = part.pixels
+    work = pixels * vectors * (1 if machine.fused else 2)
+    step = max(work / machine.multiplies, (pixels + vectors) / machine.loads, machine.latency)
+    if problem.pixels > pixels:  # else weights are read once, and no tile changes that
+        weights = vectors * machine.lanes * 4
+        step = max(step, _weight_cycles(machine, weights, problem.steps * block * 4))
+    crowded = max(_lines_in_one_set(pixels, problem.pixel_bytes) - _LINES_IN_A_SET, 0)
+    step *= 1 + _PRICE_OF_A_LINE * crowded
+    cycles = problem.steps * step + pixels * vectors + machine.tile_overhead
+    if part.scattered:
+        cycles += problem.taps * (_CYCLES_PER_TAP + _CYCLES_PER_POINTER * pixels) + 2 * pixels
+    return cycles
+
+
+def _weight_cycles(machine: Machine, weights: int, block: int) -> float:
+    """Cycles to fetch so many bytes of weights out of a block of so many bytes."""
+    if block <= machine.first_cache:
+        return 0.0
+    return weights / (machine.second_rate if block <= machine.second_cache else machine.third_rate)
+
+
+def _lines_in_one_set(pixels: int, pixel_bytes: int) -> int:
+    """How many pixels of a tile lie in the same set of the first-level cache."""
+    if not pixel_bytes:
+        return 1
+    period = _CACHE_SET_PERIOD // gcd(pixel_bytes, _CACHE_SET_PERIOD)
+    return _ceil(pixels, period)
+
+
+def _slab(problem: Problem, machine: Machine, tile: Candidate) -> int:
+    """Lines of a slab.
+
+    Each slab passes over all weights, each block of channels over its slab's input; what does not stay in cache is
+    fetched again, and we take the order that fetches less.
+    """
+    lines = max(_ceil(problem.pixels, tile.line), 1)
+    data = problem.pixels * min(problem.pixel_bytes, problem.steps * 4)
+    weights = problem.steps * problem.channels * 4
+    slabs = data // machine.slab + 1
+    blocks = _ceil(problem.channels, tile.vectors * machine.lanes)
+    whole = weights + (blocks * data if data > machine.slab else data)
+    sliced = data + (slabs * weights if weights > machine.slab else weights)
+    return max(_ceil(lines, slabs), 1) if sliced < whole else lines
+
+
+def _fetch(problem: Problem, machine: Machine, tile: Candidate, slab: int) -> int:
+    """Floats to fetch ahead at each step.
+
+    The weights of a cold network come from memory: fetching a block is spread over the tiles of the block before it.
+    """
+    block = tile.vectors * machine.lanes
+    lines = max(_ceil(problem.pixels, tile.line), 1)
+    tiles = lines * _ceil(tile.line, tile.pixels)
+    weights = problem.steps * problem.channels * 4
+    if not machine.line or slab < lines or weights <= machine.slab or tiles < 2:
+        return 0
+    return min(_ceil(block, tiles), machine.line // 4)
+
+
+def _cut(extent: int, step: int) -> list[tuple[int, int]]:
+    """The sizes that `extent` is cut into by `step`, each with how often it occurs."""
+    whole, rest = divmod(extent, step)
+    return [part for part in ((step, whole), (rest, 1)) if part[0] and part[1]]
+
+
+def _ceil(extent: int, step: int) -> int:
+    return -(-extent // step)

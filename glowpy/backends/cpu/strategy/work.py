@@ -1,0 +1,144 @@
+"""How an instruction's work is cut: into units, which may be computed in any order, and into tiles.
+
+Units follow from the sizes and the decisions in the attributes, never from the number of threads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import lcm, prod
+
+from glowpy.backends.cpu.insts_gen import CpuConvInst, CpuDepthwiseConvInst, CpuMatmulInst
+from glowpy.ir.inst import Instruction
+from glowpy.support.rules import Rules
+
+__all__ = ["TileFunction", "Work", "work_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class TileFunction:
+    """One inner loop: its kind and its constants, as libjit/src/tile.c calls them."""
+
+    kind: str
+    pixels: int
+    vectors: int
+    block: int
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """The work of one instruction.
+
+    Attributes:
+        units: How many there are.
+        tiles: What the fields of `tiles_t` in libjit/include/tile.h hold, in order; None where nothing calls them.
+    """
+
+    units: int
+    tiles: tuple[TileFunction | None, ...] = ()
+
+
+_rules: Rules[Callable[..., Work]] = Rules("work")
+
+
+def work_of(inst: Instruction, lanes: int) -> Work:
+    """The work of an instruction on a machine with so many floats in a vector; one unit where nobody says more."""
+    rule = _rules.get(type(inst))
+    return Work(1) if rule is None else rule(inst, lanes)
+
+
+@_rules(CpuConvInst)
+def _conv(inst: CpuConvInst, lanes: int) -> Work:
+    images, height, width, channels = inst.result.type.shape
+    pixels, channels = height * width, channels // inst.group
+    if prod(inst.kernels) == prod(inst.strides) == 1 and not any(inst.pads):
+        pixels, images = pixels * images, 1
+        sizes = {("regular", count) for count in _lengths(pixels, inst.tile_pixels)}
+    else:
+        sizes = _kinds(inst, pixels)
+    tiles = _tiles(sizes, inst.tile_pixels, _Blocks(inst.tile_vectors, channels, lanes))
+    slabs = _ceil(_ceil(pixels, inst.line), inst.slab)
+    return Work(images * inst.group * slabs * _ceil(channels, inst.tile_vectors * lanes), tiles)
+
+
+def _kinds(inst: CpuConvInst, pixels: int) -> set[tuple[str, int]]:
+    """The kind and the pixels of every tile: regular where all lie in one row, with windows between the edges."""
+    width, stride, left = inst.result.type.shape[2], inst.strides[1], inst.pads[1]
+    span = (inst.kernels[1] - 1) * inst.dilation[1]
+    sizes = set()
+    # Rows and tiles begin together again after so many pixels.
+    period = min(pixels, lcm(width, inst.line))
+    lines = [*range(0, period, inst.line), pixels // inst.line * inst.line]
+    for line in lines:
+        length = min(inst.line, pixels - line)
+        for first in range(line, line + length, inst.tile_pixels):
+            col, count = first % width, min(inst.tile_pixels, line + length - first)
+            begin = col * stride - left
+            end = begin + (count - 1) * stride + span
+            regular = col + count <= width and begin >= 0 and end < inst.input.type.shape[2]
+            sizes.add(("regular" if regular else "scattered", count))
+    return sizes
+
+
+@dataclass(frozen=True)
+class _Blocks:
+    """Channels in blocks of `vectors`; the last may have fewer."""
+
+    vectors: int
+    channels: int
+    lanes: int
+
+    @property
+    def size(self) -> int:
+        """Channels of a whole block."""
+        return self.vectors * self.lanes
+
+    @property
+    def heights(self) -> tuple[int, int]:
+        """Vectors of a whole block and of a smaller one; 0 where there is none."""
+        last = _ceil(self.channels % self.size, self.lanes)
+        whole = self.channels >= self.size or last == self.vectors
+        return self.vectors if whole else 0, last if last != self.vectors else 0
+
+
+def _lengths(pixels: int, tile: int) -> set[int]:
+    """The pixels of whole tiles, and of the one at the end."""
+    return {count for count in (min(pixels, tile), pixels % tile) if count}
+
+
+def _tiles(
+    sizes: set[tuple[str, int]], pixels: int, blocks: _Blocks
+) -> tuple[TileFunction | None, ...]:
+    """The table of `tiles_t`: regular and scattered, whole and remaining pixels, whole and remaining vectors."""
+    rests = [count for _, count in sizes if count != pixels]
+    rest = rests[0] if rests else 0
+    return tuple(
+        TileFunction(kind, count, vectors, blocks.size)
+        if vectors and (kind, count) in sizes
+        else None
+        for kind in ("regular", "scattered")
+        for count in (pixels, rest)
+        for vectors in blocks.heights
+    )
+
+
+@_rules(CpuMatmulInst)
+def _matmul(inst: CpuMatmulInst, lanes: int) -> Work:
+    *batch, rows, channels = inst.result.type.shape
+    if prod(inst.rhs.type.shape[:-3]) == 1:
+        batch, rows = [], rows * prod(batch)
+    sizes = {("regular", count) for count in _lengths(rows, inst.tile_pixels)}
+    tiles = _tiles(sizes, inst.tile_pixels, _Blocks(inst.tile_vectors, channels, lanes))
+    slabs = _ceil(_ceil(rows, inst.tile_pixels), inst.slab)
+    return Work(prod(batch) * slabs * _ceil(channels, inst.tile_vectors * lanes), tiles)
+
+
+@_rules(CpuDepthwiseConvInst)
+def _depthwise(inst: CpuDepthwiseConvInst, lanes: int) -> Work:
+    del lanes
+    return Work(prod(inst.result.type.shape[:2]))
+
+
+def _ceil(extent: int, step: int) -> int:
+    return -(-extent // step)

@@ -1,0 +1,158 @@
+/// The walk of convolutions and matrix products over their tiles.
+///
+/// The work is cut into *units*: a slab of lines times a block of output channels, of one group of one image. Which
+/// units there are follows from the sizes and from what the strategy decided, never from who computes them; so a
+/// kernel may be called for any range of units, on any thread, and the bits are the same.
+#ifndef LIBJIT_PRODUCT_H
+#define LIBJIT_PRODUCT_H
+
+#include "tile.h"
+
+/// What the strategy decided: see glowpy/backends/cpu/strategy.
+typedef struct {
+  dim_t pixels, vectors; ///< of a tile
+  dim_t slab;            ///< lines that are computed for one block of channels before the next block
+  dim_t fetch;           ///< floats of weights to fetch ahead at each step of the inner loop
+} decision_t;
+
+/// One product. Everything here is a constant, but for the pointers.
+typedef struct {
+  const float *input, *weights, *bias, *zeros; ///< bias may be NULL
+  dim_t images, groups;
+  dim_t pixels, width;                ///< output pixels of an image, and of a line, which are tiled by themselves
+  dim_t channels, depth;              ///< output and input channels of a group
+  dim_t in_height, in_width;          ///< of the input
+  dim_t image_step, row_step, step;   ///< input, from one image, row, pixel to the next
+  dim_t out_width;                    ///< output pixels in a row of the image
+  dim_t kernel_h, kernel_w, stride_h, stride_w, dilation_h, dilation_w, top, left;
+  bool pointwise;                     ///< every pixel by itself: line and pixel numbers are those of the input
+} product_t;
+
+INLINE dim_t ceil_div(dim_t a, dim_t b) { return (a + b - 1) / b; }
+
+/// Weights of one block of channels.
+INLINE dim_t block_size(const product_t *p, dim_t block) { return p->kernel_h * p->kernel_w * p->depth * block; }
+
+/// Whether all that the pixels [col, col + pixels) of a row read lies between the left and the right edge.
+INLINE bool is_inside(const product_t *p, dim_t col, dim_t pixels) {
+  dim_t first = col * p->stride_w - p->left;
+  dim_t last = (col + pixels - 1) * p->stride_w - p->left + (p->kernel_w - 1) * p->dilation_w;
+  return first >= 0 && last < p->in_width;
+}
+
+/// A range of rows of the kernel.
+typedef struct {
+  dim_t first, last;
+} range_t;
+
+/// The rows of the kernel that lie inside the image where its first one lies in `row`.
+INLINE range_t rows_inside(const product_t *p, dim_t row) {
+  dim_t first = row < 0 ? ceil_div(-row, p->dilation_h) : 0;
+  dim_t last = row < p->in_height ? min_dim(ceil_div(p->in_height - row, p->dilation_h), p->kernel_h) : 0;
+  return (range_t){min_dim(first, last), last};
+}
+
+/// What a tile of `pixels` pixels from pixel `first` of an image on reads: sets `reach`, and moves `input` and
+/// `weights` to where it begins. Returns whether the tile is a regular one.
+INLINE bool find_reach(const product_t *p, reach_t *reach, const float **input, const float **weights, dim_t first,
+                       dim_t pixels, dim_t block) {
+  if (p->pointwise) {
+    *input += first * p->step;
+    return true;
+  }
+  dim_t out_row = first / p->out_width, col = first % p->out_width;
+  dim_t row = out_row * p->stride_h - p->top;
+  bool one_row = col + pixels <= p->out_width;
+  range_t rows = one_row ? rows_inside(p, row) : (range_t){0, p->kernel_h};
+  row += rows.first * p->dilation_h;
+  reach->tap_rows = rows.last - rows.first;
+  *weights += rows.first * p->kernel_w * p->depth * block;
+  if (one_row && is_inside(p, col, pixels)) {
+    // Neighbouring taps of a row are neighbours in memory, so they join into one run.
+    bool joined = p->depth == p->step && p->dilation_w == 1;
+    reach->tap_row_step = p->dilation_h * p->row_step;
+    reach->taps = joined ? 1 : p->kernel_w;
+    reach->tap_step = p->dilation_w * p->step;
+    reach->run = joined ? p->kernel_w * p->depth : p->depth;
+    *input += row * p->row_step + (col * p->stride_w - p->left) * p->step;
+    return true;
+  }
+  reach->tap_row_step = p->row_step;
+  reach->taps = p->kernel_w;
+  reach->tap_step = p->step;
+  reach->run = p->depth;
+  reach->row = row;
+  reach->col = col * p->stride_w - p->left;
+  reach->out_col = col;
+  return false;
+}
+
+/// Where a unit lies.
+typedef struct {
+  dim_t image, group, first_line, last_line, channel, valid;
+} unit_t;
+
+INLINE dim_t count_lines(const product_t *p) { return ceil_div(p->pixels, p->width); }
+
+INLINE unit_t find_unit(const product_t *p, decision_t decision, dim_t unit) {
+  dim_t block = decision.vectors * LANES, blocks = ceil_div(p->channels, block);
+  dim_t lines = count_lines(p), slabs = ceil_div(lines, decision.slab);
+  dim_t channel = unit % blocks * block, slab = unit / blocks % slabs, rest = unit / blocks / slabs;
+  return (unit_t){.image = rest / p->groups,
+                  .group = rest % p->groups,
+                  .first_line = slab * decision.slab,
+                  .last_line = min_dim((slab + 1) * decision.slab, lines),
+                  .channel = channel,
+                  .valid = min_dim(block, p->channels - channel)};
+}
+
+/// Hands the finished tiles of one unit to the epilogue.
+INLINE void multiply_unit(const product_t *p, decision_t decision, unit_t unit, const tiles_t *tiles,
+                          epilogue_t epilogue, const void *env) {
+  dim_t block = decision.vectors * LANES, blocks = ceil_div(p->channels, block), size = block_size(p, block);
+  dim_t col = unit.group * p->channels + unit.channel;
+  const float *block_weights = p->weights + unit.group * blocks * size + unit.channel / block * size;
+  const float *image = p->input + unit.image * p->image_step + unit.group * p->depth;
+  float start[MAX_TILE_VECTORS * LANES], sums[MAX_TILE_SUMS * LANES];
+  for (dim_t c = 0; c < block; c++) start[c] = p->bias && c < unit.valid ? p->bias[col + c] : 0;
+  bool last = unit.channel + block >= p->channels;
+  dim_t vectors = ceil_div(unit.valid, LANES), fetched = 0, steps = size / block;
+  reach_t reach = {.tap_rows = 1,
+                   .taps = 1,
+                   .run = p->depth,
+                   .pixel_step = p->stride_w * p->step,
+                   .zeros = p->zeros,
+                   .height = p->in_height,
+                   .width = p->in_width,
+                   .out_width = p->out_width,
+                   .row_stride = p->stride_h,
+                   .col_stride = p->stride_w,
+                   .dilation_h = p->dilation_h,
+                   .dilation_w = p->dilation_w,
+                   .left = p->left};
+  for (dim_t line = unit.first_line; line < unit.last_line; line++) {
+    dim_t end = min_dim((line + 1) * p->width, p->pixels);
+    for (dim_t first = line * p->width; first < end; first += decision.pixels) {
+      dim_t pixels = min_dim(decision.pixels, end - first);
+      const float *input = image, *weights = block_weights;
+      bool regular = find_reach(p, &reach, &input, &weights, first, pixels, block);
+      // Weights of a cold network come from memory: spread the fetching of a block over the tiles of the one before.
+      bool more = !last && fetched < size;
+      reach.ahead = more ? block_weights + size + fetched : block_weights;
+      reach.ahead_step = more ? decision.fetch : 0;
+      fetched += steps * decision.fetch;
+      bool rest_of_line = pixels < decision.pixels, rest_of_block = vectors < decision.vectors;
+      tile_t tile = (regular ? tiles->regular : tiles->scattered)[rest_of_line][rest_of_block];
+      tile(sums, start, input, weights, &reach, pixels, vectors);
+      epilogue(env, sums, vectors * LANES, unit.image * p->pixels + first, col, pixels, unit.valid);
+    }
+  }
+}
+
+INLINE void multiply_units(const product_t *p, decision_t decision, const tiles_t *tiles, dim_t first, dim_t last,
+                           epilogue_t epilogue, const void *env) {
+  for (dim_t unit = first; unit < last; unit++)
+    multiply_unit(p, decision, find_unit(p, decision, unit), tiles, epilogue, env);
+}
+
+#endif
