@@ -386,6 +386,19 @@ class Body:
         self._lines.append(f"{out}:")
         self._label = out
 
+    @contextmanager
+    def returning_if(self, condition: str) -> Iterator[None]:
+        """What is written inside the `with` runs if a condition holds, and ends the function."""
+        self._count += 1
+        then, out = f"then{self._count}", f"else{self._count}"
+        self.line(f"br i1 {condition}, label %{then}, label %{out}")
+        self._lines.append(f"{then}:")
+        self._label = then
+        yield
+        self.line("ret void")
+        self._lines.append(f"{out}:")
+        self._label = out
+
     def nest(self, counts: Sequence[int], inner: Callable[[list[str]], None]) -> None:
         """Nested loops, the first outermost, around what `inner` writes for their indices."""
 

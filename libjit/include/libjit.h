@@ -50,21 +50,21 @@ typedef float vf __attribute__((vector_size(VECTOR_BYTES), aligned(4), may_alias
 /// Number of elements of a shape.
 INLINE dim_t count(const ints_t *shape) {
   dim_t n = 1;
-  UNROLL for (dim_t i = 0; i < shape->size; i++) n *= shape->at[i];
+  for (dim_t i = 0; i < shape->size; i++) n *= shape->at[i];
   return n;
 }
 
 /// Product of the dimensions first <= i < last.
 INLINE dim_t count_between(const ints_t *shape, dim_t first, dim_t last) {
   dim_t n = 1;
-  UNROLL for (dim_t i = first; i < last; i++) n *= shape->at[i];
+  for (dim_t i = first; i < last; i++) n *= shape->at[i];
   return n;
 }
 
 /// Sum of a list.
 INLINE dim_t sum(const ints_t *list) {
   dim_t n = 0;
-  UNROLL for (dim_t i = 0; i < list->size; i++) n += list->at[i];
+  for (dim_t i = 0; i < list->size; i++) n += list->at[i];
   return n;
 }
 

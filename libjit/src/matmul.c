@@ -3,12 +3,12 @@
 #include "libjit.h"
 #include "product.h"
 
-/// Offset, in matrices, of an operand for the result's matrix number `batch`; dimensions of 1 are broadcast.
-INLINE dim_t batch_offset(dim_t batch, const ints_t *result_shape, const ints_t *shape) {
-  dim_t offset = 0, step = 1;
-  UNROLL for (dim_t i = result_shape->size - 3; i >= 0; i--) {
-    dim_t own = i - (result_shape->size - shape->size);
-    dim_t index = batch % result_shape->at[i], extent = own >= 0 ? shape->at[own] : 1;
+/// Offset, in matrices, of an operand for the result's matrix number `batch`; dimensions of 1 are broadcast. The last
+/// `inner` dimensions of the operand are a matrix.
+INLINE dim_t batch_offset(dim_t batch, const ints_t *result_shape, const ints_t *shape, dim_t inner) {
+  dim_t offset = 0, step = 1, more = result_shape->size - 2 - (shape->size - inner);
+  for (dim_t i = result_shape->size - 3; i >= 0; i--) {
+    dim_t index = batch % result_shape->at[i], extent = i >= more ? shape->at[i - more] : 1;
     offset += extent == 1 ? 0 : index * step;
     step *= extent;
     batch /= result_shape->at[i];
@@ -38,13 +38,11 @@ KERNEL void libjit_cpu_matmul_f32(float *result, const float *lhs, const float *
                        .stride_w = 1,
                        .pointwise = true};
   decision_t decision = {tile_pixels, tile_vectors, slab, fetch};
-  ints_t rhs_batch = *rhs_shape;
-  rhs_batch.size -= 1;
   dim_t rhs_size = count_between(rhs_shape, rhs_shape->size - 3, rhs_shape->size);
   for (dim_t unit = first_unit; unit < last_unit; unit++) {
     unit_t at = find_unit(&product, decision, unit);
-    product.input = lhs + (one_rhs ? 0 : batch_offset(at.image, result_shape, lhs_shape) * rows * depth);
-    product.weights = rhs + (one_rhs ? 0 : batch_offset(at.image, result_shape, &rhs_batch) * rhs_size);
+    product.input = lhs + (one_rhs ? 0 : batch_offset(at.image, result_shape, lhs_shape, 2) * rows * depth);
+    product.weights = rhs + (one_rhs ? 0 : batch_offset(at.image, result_shape, rhs_shape, 3) * rhs_size);
     multiply_unit(&product, decision, at, tiles, epilogue, env);
   }
 }
@@ -94,8 +92,8 @@ MULTIPLY(u64, uint64_t, uint64_t)
     dim_t rank = result_shape->size, rows = result_shape->at[rank - 2], cols = result_shape->at[rank - 1];             \
     dim_t depth = lhs_shape->at[lhs_shape->size - 1], batches = count_between(result_shape, 0, rank - 2);              \
     for (dim_t batch = 0; batch < batches; batch++) {                                                                  \
-      const T *left = lhs + batch_offset(batch, result_shape, lhs_shape) * rows * depth;                               \
-      const T *right = rhs + batch_offset(batch, result_shape, rhs_shape) * depth * cols;                              \
+      const T *left = lhs + batch_offset(batch, result_shape, lhs_shape, 2) * rows * depth;                               \
+      const T *right = rhs + batch_offset(batch, result_shape, rhs_shape, 2) * depth * cols;                              \
       multiply_##SUFFIX(result + batch * rows * cols, left, right, rows, depth, cols);                                 \
     }                                                                                                                  \
   }

@@ -266,18 +266,34 @@ def _emit_kernel(
     arguments += [
         _attribute(module, spec.kind, inst.attrs[spec.name]) for spec in inst.SCHEMA.attrs
     ]
-    if inst.has(Trait.EPILOGUE):
-        work = work_of(inst, lanes)
-        tiles = module.pointers([_tile_function(body, tile) for tile in work.tiles])
-        function, environment = emit_epilogue(inst, following, context, body)
-        arguments += [f"{module.dim} 0", f"{module.dim} {work.units}"]
-        arguments += [f"ptr {tiles}", f"ptr {function}", f"ptr {environment}"]
-    module.declare(symbol, "void", [argument.split(" ", 1)[0] for argument in arguments])
+    if not inst.has(Trait.EPILOGUE):
+        _call_kernel(body, symbol, arguments)
+        return
+    work = work_of(inst, lanes)
+    tiles = module.pointers([_tile_function(body, tile) for tile in work.tiles])
+    function, environment = emit_epilogue(inst, following, context, body, work.block)
+    arguments += [f"{module.dim} 0", f"{module.dim} {work.units}"]
+    arguments += [f"ptr {tiles}", f"ptr {function}", f"ptr {environment}"]
+    if not any(work.tiles):
+        _call_kernel(body, symbol, arguments)
+        return
+    # All that is worth to be made for these constants is in the tiles: one walk serves all products.
+    types = [argument.split(" ", 1)[0] for argument in arguments]
+    parameters = [f"{type} %a{index}" for index, type in enumerate(types)]
+    name = f"{body.name.partition('.')[0]}.{inst.SCHEMA.mnemonic}"
+    walk = Body(module, name, body.lines, ", ".join(parameters))
+    _call_kernel(walk, symbol, parameters)
+    function = module.function(walk, inline=False, work=_TILED_WORK)
+    body.line(f"call void @{function}({', '.join(arguments)})")
+
+
+def _call_kernel(body: Body, symbol: str, arguments: Sequence[str]) -> None:
+    body.module.declare(symbol, "void", [argument.split(" ", 1)[0] for argument in arguments])
     body.line(f"call void @{symbol}({', '.join(arguments)})")
 
 
 def _tile_function(caller: Body, tile: TileFunction | None) -> str:
-    """The name of an inner loop: `tile_t` of libjit/include/tile.h with its sizes as constants. Empty without a tile."""
+    """The name of an inner loop, a `tile_t` of libjit with its sizes as constants; empty without a tile."""
     if tile is None:
         return ""
     module = caller.module
@@ -287,9 +303,7 @@ def _tile_function(caller: Body, tile: TileFunction | None) -> str:
     parameters = [*(f"ptr %{p}" for p in pointers), f"{dim} %pixels", f"{dim} %vectors"]
     body = Body(module, name, caller.lines, ", ".join(parameters))
     constants = [f"{dim} {number}" for number in (tile.pixels, tile.vectors, tile.block)]
-    symbol = f"libjit_tile_{tile.kind}_f32"
-    module.declare(symbol, "void", [*["ptr"] * len(pointers), *[dim] * len(constants)])
-    body.line(f"call void @{symbol}({', '.join([*parameters[:5], *constants])})")
+    _call_kernel(body, f"libjit_tile_{tile.kind}_f32", [*parameters[:5], *constants])
     return module.function(body, inline=False, work=_TILED_WORK)
 
 

@@ -20,11 +20,13 @@ def emit_epilogue(
     members: Sequence[Instruction],
     context: StackContext,
     caller: Body,
+    block: int,
 ) -> tuple[str, str]:
     """The epilogue of a product: (function, environment with the pointers it needs).
 
     The function runs the members on a tile of sums, which it is handed, and stores what is needed of them, and of the
-    sums. A row of a tile lies in one row of the result, whose last dimension is a row.
+    sums. A row of a tile lies in one row of the result, whose last dimension is a row. Most tiles have `block` columns:
+    for these there is a loop of its own, which LLVM makes whole vectors of.
     """
     module = caller.module
     dim = module.dim
@@ -32,8 +34,9 @@ def emit_epilogue(
     body = Body(module, f"{caller.name}_epilogue", caller.lines, parameters)
     body.at(head)
     result = head.operands[0].value
-    outputs = [result] if context.needed(head) else []
-    values = outputs + [ref.value for inst in members for ref in inst.operands]
+    values = [ref.value for inst in members for ref in inst.operands]
+    if context.needed(head):
+        values.append(result)
     pointers = dict.fromkeys(
         caller.pointer(value) for value in values if value.base not in context.immediates
     )
@@ -42,30 +45,33 @@ def emit_epilogue(
         pointer: body.let(f"load ptr, ptr {_slot(body, '%env', slot)}")
         for pointer, slot in slots.items()
     }
-    with body.loop("%rows") as row:
-        at = body.let(f"mul nuw nsw {dim} {row}, %ld")
-        line = body.let(f"add nuw nsw {dim} %row, {row}")
-        start = body.let(f"mul nuw nsw {dim} {line}, {result.type.shape[-1]}")
-        base = body.let(f"add nuw nsw {dim} {start}, %col")
-        with body.loop("%cols", unroll=False) as col:
-            place = body.let(f"add nuw nsw {dim} {at}, {col}")
-            flat = body.let(f"add nuw nsw {dim} {base}, {col}")
-            column = body.let(f"add nuw nsw {dim} %col, {col}")
 
-            def index(value: Value) -> str:
-                if value.type.count == 1 and result.type.count != 1:
-                    return "0"
-                return flat if value.type.count == result.type.count else column
+    def loops(columns: str, ld: str) -> None:
+        with body.loop("%rows") as row:
+            at = body.let(f"mul nuw nsw {dim} {row}, {ld}")
+            line = body.let(f"add nuw nsw {dim} %row, {row}")
+            start = body.let(f"mul nuw nsw {dim} {line}, {result.type.shape[-1]}")
+            base = body.let(f"add nuw nsw {dim} {start}, %col")
+            with body.loop(columns, unroll=False) as col:
+                place = body.let(f"add nuw nsw {dim} {at}, {col}")
+                flat = body.let(f"add nuw nsw {dim} {base}, {col}")
+                column = body.let(f"add nuw nsw {dim} %col, {col}")
 
-            total = body.load(result.type.kind, "%tile", place)
-            emit_members(
-                body,
-                members,
-                context,
-                index,
-                lambda value: inside[caller.pointer(value)],
-                (head, total),
-            )
+                def index(value: Value) -> str:
+                    if value.type.count == 1 and result.type.count != 1:
+                        return "0"
+                    return flat if value.type.count == result.type.count else column
+
+                def pointer(value: Value) -> str:
+                    return inside[caller.pointer(value)]
+
+                total = body.load(result.type.kind, "%tile", place)
+                emit_members(body, members, context, index, pointer, (head, total))
+
+    if result.type.shape[-1] >= block:
+        with body.returning_if(body.let(f"icmp eq {dim} %cols, {block}")):
+            loops(str(block), str(block))
+    loops("%cols", "%ld")
     function = module.function(body, inline=False)
     environment = caller.let(f"alloca [{max(len(slots), 1)} x ptr]")
     for pointer, slot in slots.items():

@@ -32,10 +32,12 @@ class Work:
 
     Attributes:
         units: How many there are.
+        block: Columns of the result that most calls of the epilogue are about.
         tiles: What the fields of `tiles_t` in libjit/include/tile.h hold, in order; None where nothing calls them.
     """
 
     units: int
+    block: int
     tiles: tuple[TileFunction | None, ...] = ()
 
 
@@ -45,7 +47,7 @@ _rules: Rules[Callable[..., Work]] = Rules("work")
 def work_of(inst: Instruction, lanes: int) -> Work:
     """The work of an instruction on a machine with so many floats in a vector; one unit where nobody says more."""
     rule = _rules.get(type(inst))
-    return Work(1) if rule is None else rule(inst, lanes)
+    return Work(1, lanes) if rule is None else rule(inst, lanes)
 
 
 @_rules(CpuConvInst)
@@ -59,7 +61,8 @@ def _conv(inst: CpuConvInst, lanes: int) -> Work:
         sizes = _kinds(inst, pixels)
     tiles = _tiles(sizes, inst.tile_pixels, _Blocks(inst.tile_vectors, channels, lanes))
     slabs = _ceil(_ceil(pixels, inst.line), inst.slab)
-    return Work(images * inst.group * slabs * _ceil(channels, inst.tile_vectors * lanes), tiles)
+    block = inst.tile_vectors * lanes
+    return Work(images * inst.group * slabs * _ceil(channels, block), block, tiles)
 
 
 def _kinds(inst: CpuConvInst, pixels: int) -> set[tuple[str, int]]:
@@ -131,13 +134,13 @@ def _matmul(inst: CpuMatmulInst, lanes: int) -> Work:
     sizes = {("regular", count) for count in _lengths(rows, inst.tile_pixels)}
     tiles = _tiles(sizes, inst.tile_pixels, _Blocks(inst.tile_vectors, channels, lanes))
     slabs = _ceil(_ceil(rows, inst.tile_pixels), inst.slab)
-    return Work(prod(batch) * slabs * _ceil(channels, inst.tile_vectors * lanes), tiles)
+    block = inst.tile_vectors * lanes
+    return Work(prod(batch) * slabs * _ceil(channels, block), block, tiles)
 
 
 @_rules(CpuDepthwiseConvInst)
 def _depthwise(inst: CpuDepthwiseConvInst, lanes: int) -> Work:
-    del lanes
-    return Work(prod(inst.result.type.shape[:2]))
+    return Work(prod(inst.result.type.shape[:2]), lanes)
 
 
 def _ceil(extent: int, step: int) -> int:
