@@ -11,12 +11,21 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from glowpy.core.strides import strides_of
 from glowpy.core.type import Shape
 from glowpy.ir.inst import Instruction
 from glowpy.ir.value import Value
 from glowpy.llvm.writer import Body, literal, register_type
 
-__all__ = ["StackContext", "broadcast_steps", "emit_loops", "emit_members", "emit_stack"]
+__all__ = [
+    "StackContext",
+    "element_steps",
+    "emit_loops",
+    "emit_members",
+    "emit_stack",
+    "linear",
+    "merged_axes",
+]
 
 Number = float | int
 
@@ -96,11 +105,12 @@ def emit_members(
         body.store(value.type.kind, register, pointer(value), index(value))
 
 
-def emit_stack(body: Body, members: Sequence[Instruction], context: StackContext) -> None:
-    """The loop nest of a run of element-wise instructions."""
-    shape = members[0].operands[0].value.type.shape
+def emit_stack(
+    body: Body, members: Sequence[Instruction], shape: Shape, context: StackContext
+) -> None:
+    """The loop nest of a run of element-wise instructions over `shape`."""
     operands = dict.fromkeys(ref.value for inst in members for ref in inst.operands)
-    steps = {value: broadcast_steps(value, shape) for value in operands}
+    steps = {value: element_steps(value, shape) for value in operands}
 
     def inner(index: Callable[[Shape], str]) -> None:
         emit_members(body, members, context, lambda value: index(steps[value]), body.pointer, None)
@@ -108,11 +118,16 @@ def emit_stack(body: Body, members: Sequence[Instruction], context: StackContext
     emit_loops(body, shape, tuple(steps.values()), inner)
 
 
-def broadcast_steps(value: Value, shape: Shape) -> Shape:
-    """How far apart in memory neighbours along each dimension of `shape` find their elements; 0 where it repeats."""
+def element_steps(value: Value, shape: Shape) -> Shape:
+    """How far apart in memory neighbours along each dimension of `shape` find their elements; 0 where it repeats.
+
+    A value of another shape has its elements taken in order.
+    """
+    if value.is_contiguous and value.type.count == math.prod(shape):
+        return strides_of(shape)
     own = zip(value.type.shape, value.strides, strict=True)
     steps = tuple(0 if size == 1 else stride for size, stride in own)
-    return (0,) * (len(shape) - len(steps)) + steps
+    return (0,) * (len(shape) - len(steps)) + steps[max(len(steps) - len(shape), 0) :]
 
 
 def emit_loops(
@@ -124,20 +139,9 @@ def emit_loops(
     """The loop nest over the elements of `shape`, as few loops as `steps` allow.
 
     Each of `steps` says how far something moves, in elements, along every dimension; `inner` is given a function that
-    says where one of them is. Dimensions become one loop where all move on from the end of the inner one.
-    Units of work are rounds of the outermost loop.
+    says where one of them is. Units of work are rounds of the outermost loop.
     """
-    axes: list[int] = []
-    counts: list[int] = []
-    for axis, size in enumerate(shape):
-        if size == 1:
-            continue
-        if axes and all(step[axes[-1]] == size * step[axis] for step in steps):
-            axes[-1] = axis
-            counts[-1] *= size
-        else:
-            axes.append(axis)
-            counts.append(size)
+    axes, counts = merged_axes(shape, steps)
 
     def place(indices: list[str]) -> None:
         known: dict[Shape, str] = {}
@@ -145,7 +149,7 @@ def emit_loops(
         def index(step: Shape) -> str:
             moves = tuple(step[axis] for axis in axes)
             if moves not in known:
-                known[moves] = _linear(body, indices, moves)
+                known[moves] = linear(body, indices, moves)
             return known[moves]
 
         inner(index)
@@ -161,7 +165,26 @@ def emit_loops(
         body.nest(counts[1:], lambda indices: place([outer, *indices]))
 
 
-def _linear(body: Body, indices: Sequence[str], strides: Sequence[int]) -> str:
+def merged_axes(shape: Shape, steps: Sequence[Shape]) -> tuple[list[int], list[int]]:
+    """The innermost dimension of every loop over `shape`, and how often the loop runs.
+
+    Dimensions become one loop where all move on from the end of the inner one; those of length 1 are left out.
+    """
+    axes: list[int] = []
+    counts: list[int] = []
+    for axis, size in enumerate(shape):
+        if size == 1:
+            continue
+        if axes and all(step[axes[-1]] == size * step[axis] for step in steps):
+            axes[-1] = axis
+            counts[-1] *= size
+        else:
+            axes.append(axis)
+            counts.append(size)
+    return axes, counts
+
+
+def linear(body: Body, indices: Sequence[str], strides: Sequence[int]) -> str:
     """The sum of indices times strides."""
     total = ""
     for index, stride in zip(indices, strides, strict=True):

@@ -6,7 +6,7 @@
 /// A convolution with a packed filter. Nothing is padded: what lies outside the image is read from `zeros`.
 KERNEL void libjit_cpu_conv_f32(float *result, const float *input, const float *filter, const float *bias,
                                 const float *zeros, const ints_t *result_shape, const ints_t *input_shape,
-                                const ints_t *filter_shape, const ints_t *bias_shape, const ints_t *zeros_shape,
+                                const ints_t *filter_shape, const ints_t *bias_shape, const ints_t *zeros_shape, const ints_t *result_strides,
                                 const ints_t *kernels, const ints_t *strides, const ints_t *pads,
                                 const ints_t *dilation, dim_t group, dim_t tile_pixels, dim_t tile_vectors,
                                 dim_t line, dim_t slab, dim_t fetch, dim_t first_unit, dim_t last_unit,
@@ -96,8 +96,8 @@ INLINE void depthwise_pixels(const float *input, dim_t col, dim_t first, const d
 /// edge leave out what lies outside; those between are code of their own, which never asks.
 KERNEL void libjit_cpu_depthwise_conv_f32(float *result, const float *input, const float *filter, const float *bias,
                                           const ints_t *result_shape, const ints_t *input_shape,
-                                          const ints_t *filter_shape, const ints_t *bias_shape, const ints_t *kernels,
-                                          const ints_t *strides, const ints_t *pads, const ints_t *dilation,
+                                          const ints_t *filter_shape, const ints_t *bias_shape,
+                                          const ints_t *result_strides, const ints_t *kernels, const ints_t *strides, const ints_t *pads, const ints_t *dilation,
                                           dim_t tile_pixels, dim_t first_unit, dim_t last_unit,
                                           const tiles_t *tiles, epilogue_t epilogue, const void *env) {
   dim_t height = result_shape->at[1], width = result_shape->at[2], step = input_shape->at[3];

@@ -19,7 +19,8 @@ INLINE dim_t batch_offset(dim_t batch, const ints_t *result_shape, const ints_t 
 /// Matrices of M x K times matrices of K x N, the right side packed (see libjit/README.md). Matrices on the left that
 /// all meet the same one are one long matrix.
 KERNEL void libjit_cpu_matmul_f32(float *result, const float *lhs, const float *rhs, const ints_t *result_shape,
-                                  const ints_t *lhs_shape, const ints_t *rhs_shape, dim_t tile_pixels,
+                                  const ints_t *lhs_shape, const ints_t *rhs_shape, const ints_t *result_strides,
+                                  dim_t tile_pixels,
                                   dim_t tile_vectors, dim_t slab, dim_t fetch, dim_t first_unit, dim_t last_unit,
                                   const tiles_t *tiles, epilogue_t epilogue, const void *env) {
   dim_t rank = result_shape->size, depth = lhs_shape->at[lhs_shape->size - 1], cols = result_shape->at[rank - 1];

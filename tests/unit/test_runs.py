@@ -85,11 +85,12 @@ def _execute(memory: Array, inst: Instruction) -> None:
         interpret[type(inst)](*tensors, **inst.attrs)
 
 
-def _execute_element(memory: Array, inst: Instruction, at: tuple[int, ...]) -> None:
-    """Computes all, from memory as it is now, but stores only one element."""
+def _execute_element(memory: Array, inst: Instruction, number: int) -> None:
+    """Computes all, from memory as it is now, but stores only one element, the `number`th."""
     scratch = memory.copy()
     _execute(scratch, inst)
     result = inst.operands[0].value
+    at = np.unravel_index(number, result.type.shape)
     _tensor(memory, result).array[at] = _tensor(scratch, result).array[at]
 
 
@@ -104,9 +105,9 @@ def test_a_run_in_one_loop_does_what_its_members_do(rng: random.Random) -> None:
         for run in runs(f):
             for inst in run:
                 _execute(memory, inst)
-            for at in np.ndindex(*run[0].operands[0].value.type.shape):
+            for number in range(run[0].operands[0].value.type.count):
                 for inst in run:
-                    _execute_element(looped, inst, at)
+                    _execute_element(looped, inst, number)
             np.testing.assert_array_equal(looped, memory)
 
 
@@ -135,11 +136,10 @@ def test_an_epilogue_takes_what_depends_on_it_and_streams() -> None:
 
     result, input, other, out = weight(2, 4), weight(8), weight(2, 4), weight(2, 4)
     run = Run(ScanInst([result, input], {}))
-    for operand in (other, weight(4), weight(1, 4), weight(), weight(1, 1)):
+    for operand in (other, weight(4), weight(1, 4), weight(), weight(1, 1), weight(2, 1)):
         assert run.admits(AddInst([out, result, operand], {}))
-    assert not run.admits(AddInst([out, result, weight(2, 1)], {})), "a column is no vector"
     assert not run.admits(NegInst([out, other], {})), "it has nothing to do with the product"
-    assert not run.admits(NegInst([weight(8), weight(8)], {})), "it has another shape"
+    assert not run.admits(NegInst([weight(8), weight(8)], {})), "it has nothing to do with it either"
     assert not run.admits(ScanInst([out, result], {})), "it needs everything"
     reshaped = f.create_view("v", Type(ElemKind.F32, (2, 4)), input, 0).value
     assert not run.admits(NegInst([reshaped, result], {})), "the product still reads its input"
@@ -162,20 +162,43 @@ def test_members_of_an_epilogue_depend_on_its_results_and_may_write_over_what_th
     assert lone.admits(NegInst([out, other], {})), "a loop may compute two things"
 
 
-def test_an_operand_of_an_epilogue_has_every_element_one_or_the_last_dimension() -> None:
+def test_an_operand_broadcasts_in_any_way() -> None:
     f = IRFunction("main")
 
     def weight(*shape: int) -> Value:
         return f.create_weight("w", Type(ElemKind.F32, shape), Mutability.MUTABLE)
 
     result, out = weight(2, 3, 4), weight(2, 3, 4)
-    head, alone = ScanInst([result, weight(8)], {}), ExpInst([result, weight(2, 3, 4)], {})
-    for shape in ((2, 3, 4), (4,), (1, 4), (1, 1, 4), (), (1,), (1, 1, 1)):
-        assert Run(head).admits(AddInst([out, result, weight(*shape)], {})), shape
-        assert Run(alone).admits(AddInst([out, result, weight(*shape)], {})), shape
-    for shape in ((3, 4), (1, 3, 4), (2, 1, 4), (3, 1), (1, 3, 1), (2, 1, 1), (2, 3, 1)):
-        assert not Run(head).admits(AddInst([out, result, weight(*shape)], {})), shape
-        assert Run(alone).admits(AddInst([out, result, weight(*shape)], {})), shape
+    heads = ScanInst([result, weight(8)], {}), ExpInst([result, weight(2, 3, 4)], {})
+    shapes = ((2, 3, 4), (4,), (1, 4), (), (1, 1), (3, 4), (2, 1, 4), (3, 1), (1, 3, 1), (2, 1, 1))
+    for head in heads:
+        for shape in shapes:
+            assert Run(head).admits(AddInst([out, result, weight(*shape)], {})), shape
+
+
+def test_shapes_do_not_matter_where_elements_are_taken_in_order() -> None:
+    f = IRFunction("main")
+
+    def weight(*shape: int) -> Value:
+        return f.create_weight("w", Type(ElemKind.F32, shape), Mutability.MUTABLE)
+
+    def view(source: Value, *shape: int) -> Value:
+        return f.create_view("v", Type(ElemKind.F32, shape), source, 0).value
+
+    result, out = weight(6, 4), weight(6, 4)
+    for head in (ScanInst([result, weight(8)], {}), ExpInst([result, weight(6, 4)], {})):
+        is_product = isinstance(head, ScanInst)
+        run = Run(head)
+        assert run.admits(NegInst([weight(24), view(result, 24)], {}))
+        rows = AddInst([view(out, 2, 3, 4), view(result, 2, 3, 4), weight(3, 4)], {})
+        assert run.admits(rows), "the rows are as long as those of the head"
+        others = AddInst([view(out, 4, 6), view(result, 4, 6), weight(6)], {})
+        assert run.admits(others) is not is_product
+        run.add(rows)
+        assert run.shape == (2, 3, 4)
+        assert run.admits(NegInst([weight(4, 6), view(out, 4, 6)], {}))
+        assert not run.admits(others), "one loop has one shape"
+        assert not run.admits(NegInst([weight(12), view(result, 12)], {})), "half of the elements"
 
 
 def test_nothing_is_written_over_the_input_of_an_epilogue() -> None:

@@ -29,7 +29,7 @@ from glowpy.ir.value import Value, WeightVar
 from glowpy.llvm.debug_info import DebugInfo
 from glowpy.llvm.stack import StackContext, emit_loops, emit_stack
 from glowpy.llvm.writer import Body, ModuleWriter, literal
-from glowpy.opt.ir.stack import runs
+from glowpy.opt.ir.stack import loop_shape, runs
 from glowpy.support.text import Attr
 
 __all__ = ["CodeOptions", "entry_name", "generate_llvm", "ir_text"]
@@ -196,7 +196,7 @@ def _emit_run(body: Body, run: Sequence[Instruction], context: StackContext, lan
     head = run[0]
     body.at(head)
     if head.has(Trait.ELEMENTWISE):
-        emit_stack(body, run, context)
+        emit_stack(body, run, loop_shape(run), context)
     elif isinstance(head, CopyInst):
         _emit_copy(body, head)
     elif isinstance(head, SplatInst):

@@ -5,12 +5,14 @@ The ABI is in libjit/README.md. See docs/adr/0008-epilogues-by-runs.md.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
+from glowpy.core.type import Shape
 from glowpy.ir.inst import Instruction
 from glowpy.ir.value import Value
-from glowpy.llvm.stack import StackContext, emit_members
+from glowpy.llvm.stack import StackContext, element_steps, emit_members, linear, merged_axes
 from glowpy.llvm.writer import Body
+from glowpy.opt.ir.stack import loop_shape
 
 __all__ = ["emit_epilogue"]
 
@@ -46,21 +48,20 @@ def emit_epilogue(
         for pointer, slot in slots.items()
     }
 
+    shape = loop_shape([head, *members])
+    steps = {value: element_steps(value, shape) for value in (result, *values)}
+
     def loops(columns: str, ld: str) -> None:
         with body.loop("%rows") as row:
             at = body.let(f"mul nuw nsw {dim} {row}, {ld}")
-            line = body.let(f"add nuw nsw {dim} %row, {row}")
-            start = body.let(f"mul nuw nsw {dim} {line}, {result.type.shape[-1]}")
-            base = body.let(f"add nuw nsw {dim} {start}, %col")
+            starts = _row_starts(body, body.let(f"add nuw nsw {dim} %row, {row}"), shape, steps)
             with body.loop(columns, unroll=False) as col:
                 place = body.let(f"add nuw nsw {dim} {at}, {col}")
-                flat = body.let(f"add nuw nsw {dim} {base}, {col}")
                 column = body.let(f"add nuw nsw {dim} %col, {col}")
 
                 def index(value: Value) -> str:
-                    if value.type.count == 1 and result.type.count != 1:
-                        return "0"
-                    return flat if value.type.count == result.type.count else column
+                    inner = linear(body, [column], steps[value][-1:])
+                    return body.let(f"add nuw nsw {dim} {starts[value]}, {inner}")
 
                 def pointer(value: Value) -> str:
                     return inside[caller.pointer(value)]
@@ -77,6 +78,23 @@ def emit_epilogue(
     for pointer, slot in slots.items():
         caller.line(f"store ptr {pointer}, ptr {_slot(caller, environment, slot)}")
     return f"@{function}", environment
+
+
+def _row_starts(
+    body: Body, row: str, shape: Shape, steps: Mapping[Value, Shape]
+) -> dict[Value, str]:
+    """Where the elements of row number `row` of `shape` begin in every value."""
+    dim, outer = body.module.dim, shape[:-1]
+    axes, counts = merged_axes(outer, [step[:-1] for step in steps.values()])
+    indices: list[str] = []
+    for count in reversed(counts[1:]):
+        indices.insert(0, body.let(f"urem {dim} {row}, {count}"))
+        row = body.let(f"udiv {dim} {row}, {count}")
+    indices.insert(0, row)
+    return {
+        value: linear(body, indices, [step[axis] for axis in axes] or [0])
+        for value, step in steps.items()
+    }
 
 
 def _slot(body: Body, environment: str, slot: int) -> str:

@@ -32,7 +32,7 @@ class CpuConvInst(Instruction):
     SCHEMA: ClassVar[InstSchema] = InstSchema(
         "cpu_conv",
         (
-            OperandSpec("result", Access.OUT),
+            OperandSpec("result", Access.OUT, strided=True),
             OperandSpec("input", Access.IN),
             OperandSpec("filter", Access.IN),
             OperandSpec("bias", Access.IN),
@@ -82,7 +82,7 @@ class CpuDepthwiseConvInst(Instruction):
     SCHEMA: ClassVar[InstSchema] = InstSchema(
         "cpu_depthwise_conv",
         (
-            OperandSpec("result", Access.OUT),
+            OperandSpec("result", Access.OUT, strided=True),
             OperandSpec("input", Access.IN),
             OperandSpec("filter", Access.IN),
             OperandSpec("bias", Access.IN),
@@ -120,7 +120,7 @@ class CpuMatmulInst(Instruction):
     SCHEMA: ClassVar[InstSchema] = InstSchema(
         "cpu_matmul",
         (
-            OperandSpec("result", Access.OUT),
+            OperandSpec("result", Access.OUT, strided=True),
             OperandSpec("lhs", Access.IN),
             OperandSpec("rhs", Access.IN),
         ),

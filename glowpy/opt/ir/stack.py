@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import ClassVar
 
 from glowpy.core.schema import Access, Trait
@@ -14,7 +15,7 @@ from glowpy.ir.irfunction import IRFunction
 from glowpy.ir.value import Value
 from glowpy.passes import IRPass, PassContext
 
-__all__ = ["LONGEST", "Run", "StackPass", "runs"]
+__all__ = ["LONGEST", "Run", "StackPass", "is_in_order", "loop_shape", "runs"]
 
 
 LONGEST = 64
@@ -46,42 +47,48 @@ class Run:
     """Instructions that may be computed element by element, together in one loop.
 
     - The head has the trait `epilogue` or `elementwise`. Other members are element-wise, and their
-      results have the shape of the head's.
-    - An input that the run writes is read as exactly the elements written. Behind an epilogue every
-      member has at least one such input.
-    - Any other input has the run's shape, has one element or broadcasts to it. Behind an epilogue it
-      must have the run's shape, one element, or the last dimension only, and nothing is strided.
+      results have as many elements as the head's.
+    - An input that the run writes is read as exactly the elements written, in the same order. After a
+      product every member has at least one such input.
+    - Shapes need not be equal where an operand's elements are taken in order: all without gaps, or one
+      for all. Other operands, which broadcast or are strided, belong to one shape only, the run's `shape`;
+      after a product its last dimension is that of the product's result.
     - A result overwrites nothing the run has read, except element by element (in place), and nothing
-      the head of an epilogue reads.
+      that a product at the head reads.
 
     Predicates do not count: they only say where a result matters.
     """
 
     def __init__(self, head: Instruction) -> None:
         self.members: list[Instruction] = []
-        self._epilogue = head.has(Trait.EPILOGUE)
-        self._opens = self._epilogue or head.has(Trait.ELEMENTWISE)
+        self._is_product = head.has(Trait.EPILOGUE)
+        self._opens = self._is_product or head.has(Trait.ELEMENTWISE)
+        result = next(head.writes(), None)
+        self.shape: Shape = result.type.shape if self._opens and result is not None else ()
+        """What is looped over: the shape of the members whose operands do not all go in order."""
+        self._in_order = True
         self._written: dict[Value, dict[Value, None]] = {}
         self._touched: dict[Value, dict[Value, None]] = {}
-        """By base; what the head of an epilogue reads or scratches is apart, in `_reserved`."""
+        """By base; what a product at the head reads or scratches is apart, in `_reserved`."""
         self._reserved: list[Value] = []
         self.add(head)
-
-    @property
-    def _result(self) -> Value:
-        return next(self.members[0].writes())
 
     def add(self, inst: Instruction) -> None:
         """Makes `inst` the last member."""
         self.members.append(inst)
         if not self._opens:
             return
-        result = self._result
+        is_product = self._is_product and inst is self.members[0]
+        result = next(inst.writes())
+        shape = result.type.shape
+        streams = [result] if is_product else [ref.value for ref in inst.operands]
+        if not all(is_in_order(value, shape) for value in streams):
+            self.shape, self._in_order = shape, False
         for ref in inst.operands:
             base = ref.value.base
             if ref.access.writes:
                 self._written.setdefault(base, {})[ref.value] = None
-            if self._epilogue and inst is self.members[0] and ref.value is not result:
+            if is_product and ref.value is not result:
                 self._reserved.append(ref.value)
             else:
                 self._touched.setdefault(base, {})[ref.value] = None
@@ -93,10 +100,8 @@ class Run:
         """
         if not (self._opens and inst.has(Trait.ELEMENTWISE)) or len(self.members) >= LONGEST:
             return False
-        result, shape = next(inst.writes()), self._result.type.shape
-        if result.type.shape != shape:
-            return False
-        if self._epilogue and not all(ref.value.is_contiguous for ref in inst.operands):
+        result = next(inst.writes())
+        if not self._fits(result.type.shape, [ref.value for ref in inst.operands]):
             return False
         chained = False
         for value in (ref.value for ref in inst.operands if ref.access is Access.IN):
@@ -105,15 +110,24 @@ class Run:
             ]
             if not all(_same_elements(source, value) for source in sources):
                 return False
-            if not sources and not _streams(value, shape, whole=not self._epilogue):
-                return False
             chained |= bool(sources)
-        if self._epilogue and not chained:
+        if self._is_product and not chained:
             return False
         return not any(result.overlaps(value) for value in self._reserved) and all(
             _same_elements(value, result) or not result.overlaps(value)
             for value in self._touched.get(result.base, ())
         )
+
+    def _fits(self, shape: Shape, operands: Sequence[Value]) -> bool:
+        """Whether one loop goes over the run's operands and those of an instruction over `shape`."""
+        if shape == self.shape:
+            return True
+        if prod(shape) != prod(self.shape):
+            return False
+        if all(is_in_order(value, shape) for value in operands):
+            return True
+        same_rows = not self._is_product or shape[-1:] == self.shape[-1:]
+        return self._in_order and same_rows
 
     def touches(self, value: Value) -> bool:
         """Whether a member reads or writes bytes of `value`."""
@@ -121,21 +135,21 @@ class Run:
         return any(other.overlaps(value) for other in near)
 
 
+def loop_shape(run: Sequence[Instruction]) -> Shape:
+    """The shape that a run is a loop over: `Run.shape`."""
+    stacked = Run(run[0])
+    for inst in run[1:]:
+        stacked.add(inst)
+    return stacked.shape
+
+
+def is_in_order(value: Value, shape: Shape) -> bool:
+    """Whether a loop over `shape` takes the elements of `value` one after the other, or the same one always."""
+    return value.type.count == 1 or (value.is_contiguous and value.type.count == prod(shape))
+
+
 def _same_elements(a: Value, b: Value) -> bool:
-    return a.same_memory(b) and a.type.kind is b.type.kind and a.type.shape == b.type.shape
-
-
-def _streams(value: Value, shape: Shape, *, whole: bool) -> bool:
-    """Whether a loop over `shape` can read `value`; with `whole` any broadcast will do."""
-    if value.type.shape == shape or value.type.count == 1:
-        return True
-    own = value.type.shape
-    if whole:
-        return all(
-            mine in (1, theirs)
-            for mine, theirs in zip(reversed(own), reversed(shape), strict=False)
-        )
-    return bool(own) and own[-1] == shape[-1] and value.type.count == own[-1]
+    return a.same_memory(b) and a.type.kind is b.type.kind
 
 
 @dataclass(frozen=True)
