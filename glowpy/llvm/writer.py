@@ -246,14 +246,14 @@ class _Function:
 
 
 class Body:
-    """The body of one private function: its parameters are the distinct pieces of memory it touches."""
+    """The body of one private function: its parameters are the distinct pieces of memory it touches, then any others."""
 
     def __init__(
         self,
         module: ModuleWriter,
         name: str,
         lines: Mapping[Instruction, int],
-        parameters: str | None = None,
+        parameters: Sequence[str] = (),
     ) -> None:
         self.module = module
         self.name = name
@@ -289,12 +289,10 @@ class Body:
     @property
     def parameters(self) -> str:
         """The parameter list; distinct memories never overlap where one of them is written."""
-        if self._parameters is not None:
-            return self._parameters
         parameters = [f"ptr noalias %p{index}" for index in range(len(self.memories))]
         if self.units > 1:
             parameters += [f"{self.module.dim} %first", f"{self.module.dim} %last"]
-        return ", ".join(parameters)
+        return ", ".join((*parameters, *self._parameters))
 
     @property
     def text(self) -> str:

@@ -139,7 +139,9 @@ def test_an_epilogue_takes_what_depends_on_it_and_streams() -> None:
     for operand in (other, weight(4), weight(1, 4), weight(), weight(1, 1), weight(2, 1)):
         assert run.admits(AddInst([out, result, operand], {}))
     assert not run.admits(NegInst([out, other], {})), "it has nothing to do with the product"
-    assert not run.admits(NegInst([weight(8), weight(8)], {})), "it has nothing to do with it either"
+    assert not run.admits(NegInst([weight(8), weight(8)], {})), (
+        "it has nothing to do with it either"
+    )
     assert not run.admits(ScanInst([out, result], {})), "it needs everything"
     reshaped = f.create_view("v", Type(ElemKind.F32, (2, 4)), input, 0).value
     assert not run.admits(NegInst([reshaped, result], {})), "the product still reads its input"

@@ -281,7 +281,7 @@ def _emit_kernel(
     types = [argument.split(" ", 1)[0] for argument in arguments]
     parameters = [f"{type} %a{index}" for index, type in enumerate(types)]
     name = f"{body.name.partition('.')[0]}.{inst.SCHEMA.mnemonic}"
-    walk = Body(module, name, body.lines, ", ".join(parameters))
+    walk = Body(module, name, body.lines, parameters)
     _call_kernel(walk, symbol, parameters)
     function = module.function(walk, inline=False, work=_TILED_WORK)
     body.line(f"call void @{function}({', '.join(arguments)})")
@@ -301,7 +301,7 @@ def _tile_function(caller: Body, tile: TileFunction | None) -> str:
     network = caller.name.partition(".")[0]
     name = f"{network}.{tile.kind}_{tile.pixels}x{tile.vectors}"
     parameters = [*(f"ptr %{p}" for p in pointers), f"{dim} %pixels", f"{dim} %vectors"]
-    body = Body(module, name, caller.lines, ", ".join(parameters))
+    body = Body(module, name, caller.lines, parameters)
     constants = [f"{dim} {number}" for number in (tile.pixels, tile.vectors, tile.block)]
     _call_kernel(body, f"libjit_tile_{tile.kind}_f32", [*parameters[:5], *constants])
     return module.function(body, inline=False, work=_TILED_WORK)

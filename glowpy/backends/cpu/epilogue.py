@@ -30,54 +30,56 @@ def emit_epilogue(
     sums. A row of a tile lies in one row of the result, whose last dimension is a row. Most tiles have `block` columns:
     for these there is a loop of its own, which LLVM makes whole vectors of.
     """
-    module = caller.module
-    dim = module.dim
-    parameters = f"ptr %env, ptr %tile, {dim} %ld, {dim} %row, {dim} %col, {dim} %rows, {dim} %cols"
-    body = Body(module, f"{caller.name}_epilogue", caller.lines, parameters)
+    module, dim = caller.module, caller.module.dim
+    numbers = [f"{dim} %{name}" for name in ("ld", "row", "col", "rows", "cols")]
+    body = Body(module, f"{caller.name}_tile", caller.lines, ["ptr noalias %tile", *numbers])
     body.at(head)
     result = head.operands[0].value
-    values = [ref.value for inst in members for ref in inst.operands]
-    if context.needed(head):
-        values.append(result)
-    pointers = dict.fromkeys(
-        caller.pointer(value) for value in values if value.base not in context.immediates
-    )
-    slots = {pointer: slot for slot, pointer in enumerate(pointers)}
-    inside = {
-        pointer: body.let(f"load ptr, ptr {_slot(body, '%env', slot)}")
-        for pointer, slot in slots.items()
-    }
-
-    shape = loop_shape([head, *members])
-    steps = {value: element_steps(value, shape) for value in (result, *values)}
-
-    def loops(columns: str, ld: str) -> None:
-        with body.loop("%rows") as row:
-            at = body.let(f"mul nuw nsw {dim} {row}, {ld}")
-            starts = _row_starts(body, body.let(f"add nuw nsw {dim} %row, {row}"), shape, steps)
-            with body.loop(columns, unroll=False) as col:
-                place = body.let(f"add nuw nsw {dim} {at}, {col}")
-                column = body.let(f"add nuw nsw {dim} %col, {col}")
-
-                def index(value: Value) -> str:
-                    inner = linear(body, [column], steps[value][-1:])
-                    return body.let(f"add nuw nsw {dim} {starts[value]}, {inner}")
-
-                def pointer(value: Value) -> str:
-                    return inside[caller.pointer(value)]
-
-                total = body.load(result.type.kind, "%tile", place)
-                emit_members(body, members, context, index, pointer, (head, total))
-
     if result.type.shape[-1] >= block:
         with body.returning_if(body.let(f"icmp eq {dim} %cols, {block}")):
-            loops(str(block), str(block))
-    loops("%cols", "%ld")
-    function = module.function(body, inline=False)
-    environment = caller.let(f"alloca [{max(len(slots), 1)} x ptr]")
-    for pointer, slot in slots.items():
-        caller.line(f"store ptr {pointer}, ptr {_slot(caller, environment, slot)}")
-    return f"@{function}", environment
+            _emit_loops(body, head, members, context, (str(block), str(block)))
+    _emit_loops(body, head, members, context, ("%cols", "%ld"))
+    finish = module.function(body, inline=True)
+
+    function = Body(
+        module, f"{caller.name}_epilogue", caller.lines, ["ptr %env", "ptr %tile", *numbers]
+    )
+    function.at(head)
+    environment = caller.let(f"alloca [{max(len(body.memories), 1)} x ptr]")
+    pointers = []
+    for index, value in enumerate(body.memories):
+        address = _slot(function, "%env", index)
+        pointers.append("ptr " + function.let(f"load ptr, ptr {address}"))
+        caller.line(f"store ptr {caller.pointer(value)}, ptr {_slot(caller, environment, index)}")
+    function.line(f"call void @{finish}({', '.join([*pointers, 'ptr %tile', *numbers])})")
+    return f"@{module.function(function, inline=False)}", environment
+
+
+def _emit_loops(
+    body: Body,
+    head: Instruction,
+    members: Sequence[Instruction],
+    context: StackContext,
+    extent: tuple[str, str],
+) -> None:
+    """The loops over rows and columns of a tile; `extent` is how many columns there are, and how far apart its rows."""
+    dim, (columns, ld) = body.module.dim, extent
+    shape = loop_shape([head, *members])
+    values = [head.operands[0].value, *(ref.value for inst in members for ref in inst.operands)]
+    steps = {value: element_steps(value, shape) for value in values}
+    with body.loop("%rows") as row:
+        at = body.let(f"mul nuw nsw {dim} {row}, {ld}")
+        starts = _row_starts(body, body.let(f"add nuw nsw {dim} %row, {row}"), shape, steps)
+        with body.loop(columns, unroll=False) as col:
+            place = body.let(f"add nuw nsw {dim} {at}, {col}")
+            column = body.let(f"add nuw nsw {dim} %col, {col}")
+
+            def index(value: Value) -> str:
+                inner = linear(body, [column], steps[value][-1:])
+                return body.let(f"add nuw nsw {dim} {starts[value]}, {inner}")
+
+            total = body.load(head.operands[0].value.type.kind, "%tile", place)
+            emit_members(body, members, context, index, body.pointer, (head, total))
 
 
 def _row_starts(

@@ -76,13 +76,14 @@ class PackProductsPass(RewritePass):
         if n.type.count == 0 or n.input.type.count == 0:
             return why.no("nothing to compute")
         if len(n.kernels) == 2:
-            lists = (n.kernels, n.strides, n.pads, n.dilation)
-            return self._convolution_2d(f, n, n.input, n.type, constant.array, lists)
+            return self._convolution_2d(
+                f, n, n.input, n.type, constant.array, (n.kernels, n.strides, n.pads, n.dilation)
+            )
         rows = f.create_reshape(n.name, _with_row(n.input.type), n.input)
-        lists = ((1, *n.kernels), (1, *n.strides), (0, n.pads[0], 0, n.pads[1]), (1, *n.dilation))
         result = self._convolution_2d(
-            f, n, rows.result, _with_row(n.type), constant.array[:, np.newaxis], lists
-        )
+            f, n, rows.result, _with_row(n.type), constant.array[:, np.newaxis],
+            ((1, *n.kernels), (1, *n.strides), (0, n.pads[0], 0, n.pads[1]), (1, *n.dilation)),
+        )  # fmt: skip
         return f.create_reshape(n.name, n.type, result)
 
     def _convolution_2d(
