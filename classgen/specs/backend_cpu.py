@@ -51,6 +51,7 @@ Op(
     inputs=["input"],
     attrs=[integer("block")],
     traits=["typed"],
+    strided=["input"],
     kernel={"input": ("x32",)},
     backend="cpu",
     no_derivative=_LATE,

@@ -246,7 +246,7 @@ class _Function:
 
 
 class Body:
-    """The body of one private function: its parameters are the distinct pieces of memory it touches, then any others."""
+    """The body of one private function. Its parameters are the distinct pieces of memory it touches, then others."""
 
     def __init__(
         self,

@@ -162,6 +162,6 @@ void libjit_cpu_depthwise_conv_f32(float *result, const float *input, const floa
 void libjit_cpu_matmul_f32(float *result, const float *lhs, const float *rhs, const ints_t *result_shape, const ints_t *lhs_shape, const ints_t *rhs_shape, const ints_t *result_strides, dim_t tile_pixels, dim_t tile_vectors, dim_t slab, dim_t fetch, dim_t first_unit, dim_t last_unit, const tiles_t *tiles, epilogue_t epilogue, const void *env);
 
 /* Packs matrices [..., K, N] as right sides of products: [..., ceil(N / block), K, block], filled with zeros. (classgen/specs/backend_cpu.py) */
-void libjit_cpu_pack_matrix_x32(uint32_t *result, const uint32_t *input, const ints_t *result_shape, const ints_t *input_shape, dim_t block);
+void libjit_cpu_pack_matrix_x32(uint32_t *result, const uint32_t *input, const ints_t *result_shape, const ints_t *input_shape, const ints_t *input_strides, dim_t block);
 
 #endif

@@ -153,7 +153,7 @@ class CpuPackMatrixInst(Instruction):
     BACKEND: ClassVar[str] = "cpu"
     SCHEMA: ClassVar[InstSchema] = InstSchema(
         "cpu_pack_matrix",
-        (OperandSpec("result", Access.OUT), OperandSpec("input", Access.IN)),
+        (OperandSpec("result", Access.OUT), OperandSpec("input", Access.IN, strided=True)),
         (AttrSpec("block", "int"),),
         frozenset({Trait.TYPED}),
     )
