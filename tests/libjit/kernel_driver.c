@@ -1,33 +1,76 @@
-/// What test_kernels.py links with the kernels: an epilogue that keeps a record of what it is called with.
-#include "libjit.h"
+/// What test_kernels.py links with the kernels: inner loops that check who calls them, and an epilogue that keeps a
+/// record of what it is called with.
+#include "tile.h"
 
-/// What an epilogue leaves in place of the elements it was passed: a kernel that touches them again is found out.
-#define SPENT -12345.5f
-
-/// `seen` and `times` are as large as `result`: what each element was when it was passed, and how often that was.
-typedef struct {
-  float *result, *seen;
-  int32_t *times;
-  dim_t size, ld;
-  dim_t faults;  ///< calls that contradict the description in libjit/README.md
-} record_t;
+void libjit_tile_regular_f32(float *to, const float *start, const float *input, const float *weights,
+                             const reach_t *reach, dim_t pixels, dim_t vectors, dim_t block);
+void libjit_tile_scattered_f32(float *to, const float *start, const float *input, const float *weights,
+                               const reach_t *reach, dim_t pixels, dim_t vectors, dim_t block);
 
 dim_t test_lanes(void) { return LANES; }
 
-void test_epilogue(const void *env, dim_t offset, dim_t col, dim_t rows, dim_t cols) {
+/// One entry of a `tiles_t`: the only size that it may be called with, and how often it was.
+typedef struct {
+  dim_t pixels, vectors, calls, faults;
+} loop_t;
+
+/// A table of inner loops, in the order of `tiles_t`.
+typedef struct {
+  tiles_t tiles;
+  dim_t block;
+  loop_t loops[8];
+} table_t;
+
+/// The table of the product that is being computed: a `tile_t` has no argument to find it by.
+static table_t *table;
+
+#define LOOP(KIND, NUMBER)                                                                                             \
+  static void loop_##NUMBER(float *sums, const float *start, const float *input, const float *weights,                 \
+                            const reach_t *reach, dim_t pixels, dim_t vectors) {                                       \
+    loop_t *loop = &table->loops[NUMBER];                                                                              \
+    loop->calls++;                                                                                                     \
+    loop->faults += pixels != loop->pixels || vectors != loop->vectors;                                                \
+    libjit_tile_##KIND##_f32(sums, start, input, weights, reach, pixels, vectors, table->block);                       \
+  }
+
+LOOP(regular, 0)
+LOOP(regular, 1)
+LOOP(regular, 2)
+LOOP(regular, 3)
+LOOP(scattered, 4)
+LOOP(scattered, 5)
+LOOP(scattered, 6)
+LOOP(scattered, 7)
+
+/// Fills in a table's functions, NULL where there are no pixels, and makes it the one that is used.
+const tiles_t *test_tiles(table_t *of) {
+  static const tile_t functions[8] = {loop_0, loop_1, loop_2, loop_3, loop_4, loop_5, loop_6, loop_7};
+  tile_t *entries = (tile_t *)&of->tiles;
+  for (int i = 0; i < 8; i++) entries[i] = of->loops[i].pixels ? functions[i] : NULL;
+  table = of;
+  return &of->tiles;
+}
+
+/// `seen` and `times` are as large as the result: what each element was when it was passed, and how often that was.
+typedef struct {
+  float *seen;
+  int32_t *times;
+  dim_t rows, cols;  ///< of the result
+  dim_t faults;      ///< calls that contradict the description in libjit/README.md
+} record_t;
+
+void test_epilogue(const void *env, const void *tile, dim_t ld, dim_t row, dim_t col, dim_t rows, dim_t cols) {
   record_t *record = (record_t *)env;
-  bool positive = offset >= 0 && rows >= 1 && cols >= 1;
-  if (!positive || offset % record->ld != col || col + cols > record->ld ||
-      offset + (rows - 1) * record->ld + cols > record->size) {
+  bool positive = row >= 0 && col >= 0 && rows >= 1 && cols >= 1;
+  if (!positive || row + rows > record->rows || col + cols > record->cols || ld < cols) {
     record->faults++;
     return;
   }
   for (dim_t r = 0; r < rows; r++) {
     for (dim_t c = 0; c < cols; c++) {
-      dim_t at = offset + r * record->ld + c;
-      record->seen[at] = record->result[at];
+      dim_t at = (row + r) * record->cols + col + c;
+      record->seen[at] = ((const float *)tile)[r * ld + c];
       record->times[at]++;
-      record->result[at] = SPENT;
     }
   }
 }

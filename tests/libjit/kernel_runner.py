@@ -16,6 +16,7 @@ import signal
 import sys
 import zlib
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -29,6 +30,7 @@ from glowpy.ir.insts_gen import INSTS
 from tests.libjit import kernel_cases, product_cases, row_cases, scalar_cases
 from tests.libjit.guarded import Edge, GuardedArea
 from tests.libjit.kernel_cases import Attr, Case, Maker
+from tests.libjit.product_runner import outcome, partitions, roughened, work_of_case
 
 _MAKERS = {**kernel_cases.MAKERS, **product_cases.MAKERS}
 SCHEMAS: dict[str, InstSchema] = {
@@ -39,7 +41,6 @@ _CANARIES = {Edge.BEGIN: 0xFF, Edge.END: 0x5A}
 """What a buffer holds that must be written; the two differ, so that an element left out is never right twice."""
 _AREA_BYTES = 1 << 22
 _GUARD_BYTES = 64
-_SPENT = np.float32(-12345.5)
 _GAP = 0xA5
 """What lies between the elements of a strided operand."""
 
@@ -64,19 +65,6 @@ class Ints(ctypes.Structure):
         return cls(len(numbers), (ctypes.c_ssize_t * 16)(*numbers, *rest))
 
 
-class Record(ctypes.Structure):
-    """record_t of kernel_driver.c."""
-
-    _fields_ = [
-        ("result", ctypes.c_void_p),
-        ("seen", ctypes.c_void_p),
-        ("times", ctypes.c_void_p),
-        ("size", ctypes.c_ssize_t),
-        ("ld", ctypes.c_ssize_t),
-        ("faults", ctypes.c_ssize_t),
-    ]
-
-
 class Caller:
     """Calls kernels of one library as the ABI in libjit/README.md has it."""
 
@@ -86,7 +74,7 @@ class Caller:
         self._areas = [GuardedArea(_AREA_BYTES) for _ in range(5)]
 
     def checks(self, mnemonic: str) -> Checks:
-        """Every case of a kernel: at either edge, strided, in place, and with an epilogue, where it has these."""
+        """Every case of a kernel: at either edge; strided, in place, or in several parts, where it can be."""
         schema = SCHEMAS[mnemonic]
         spec = KERNELS[mnemonic]
         choices = itertools.product(*(known for _, known in spec.kinds))
@@ -95,16 +83,14 @@ class Caller:
                 cases = list(cases_of(mnemonic)(suffixes, self.lanes))
             for case, edge in itertools.product(cases, Edge):
                 title = f"{symbol} {case} {edge.value}"
+                if Trait.EPILOGUE in schema.traits:
+                    yield title, partial(self._product, symbol, schema, case, edge)
+                    continue
                 yield title, partial(self._plain, symbol, schema, case, edge)
                 if Trait.INPLACE in schema.traits:
                     yield (
                         f"{title} in place",
                         partial(self._plain, symbol, schema, case, edge, in_place=True),
-                    )
-                if Trait.EPILOGUE in schema.traits:
-                    yield (
-                        f"{title} with an epilogue",
-                        partial(self._with_epilogue, symbol, schema, case, edge),
                     )
             if any(operand.strided for operand in schema.operands):
                 for number, case in enumerate(cases):
@@ -116,6 +102,8 @@ class Caller:
                             f"{symbol} {case} {edge.value}, strided, in place",
                             partial(check, in_place=True),
                         )
+            for case in cases if Trait.EPILOGUE in schema.traits else ():
+                yield f"{symbol} {case} in parts", partial(self._in_parts, symbol, schema, case)
 
     def _plain(
         self,
@@ -128,29 +116,46 @@ class Caller:
         strided: bool = False,
     ) -> str:
         placed, pointers = self._place(schema, case, edge, in_place=in_place, strided=strided)
-        last = (None, None) if Trait.EPILOGUE in schema.traits else ()
-        self._call(symbol, schema, case, placed, pointers, last)
+        self._call(symbol, schema, case, placed, pointers)
         for operand in schema.operands:
             if operand.strided and strided and _written_gaps(placed[operand.name]):
                 return f"something was written between the elements of {operand.name}"
         return self._judge(schema, case, placed, in_place=in_place)
 
-    def _with_epilogue(self, symbol: str, schema: InstSchema, case: Case, edge: Edge) -> str:
+    def _product(self, symbol: str, schema: InstSchema, case: Case, edge: Edge) -> str:
+        """All units at once. Only the epilogue may store the result."""
         placed, pointers = self._place(schema, case, edge)
-        result = placed["result"]
-        seen, times = np.zeros_like(result), np.zeros(result.shape, np.int32)
-        ld = result.shape[-1]
-        record = Record(pointers[0], seen.ctypes.data, times.ctypes.data, result.size, ld, 0)
-        function = ctypes.cast(self.library.test_epilogue, ctypes.c_void_p)
-        self._call(symbol, schema, case, placed, pointers, (function, ctypes.byref(record)))
-        if record.faults:
-            return f"{record.faults} calls of the epilogue are not of the form that is documented"
-        if (times != 1).any():
-            place = tuple(int(i) for i in np.argwhere(times != 1)[0])
-            return f"the epilogue was passed element {place} {times[place]} times"
-        if (result != _SPENT).any():
-            return "the kernel stored to elements that the epilogue had been passed"
+        before = placed["result"].tobytes()
+        work = work_of_case(schema, case, self.lanes)
+        call = partial(self._call, symbol, schema, case, placed, pointers)
+        seen, wrong = outcome(self.library, work, placed["result"].shape, [(0, work.units)], call)
+        if wrong:
+            return wrong
+        if placed["result"].tobytes() != before:
+            return "the kernel stored to the result, which is the epilogue's"
         return self._judge(schema, case, {**placed, "result": seen})
+
+    def _in_parts(self, symbol: str, schema: InstSchema, case: Case) -> str:
+        """Units may be computed by anybody in any order: the bits are the same."""
+        case = replace(case, operands=roughened(case.operands))
+        placed, pointers = self._place(schema, case, Edge.END)
+        work = work_of_case(schema, case, self.lanes)
+        run = partial(
+            outcome,
+            self.library,
+            work,
+            placed["result"].shape,
+            call=partial(self._call, symbol, schema, case, placed, pointers),
+        )
+        expected, wrong = run([(0, work.units)])
+        for title, ranges in partitions(work.units):
+            seen, wrong_in_parts = run(ranges)
+            wrong = wrong or wrong_in_parts
+            if not wrong and seen.tobytes() != expected.tobytes():
+                wrong = "the bits are others"
+            if wrong:
+                return f"{work.units} units {title}: {wrong}"
+        return ""
 
     def _place(
         self,
@@ -193,7 +198,7 @@ class Caller:
         case: Case,
         placed: dict[str, Array],
         pointers: list[int],
-        last: tuple[Any, ...],
+        last: tuple[Any, ...] = (),
     ) -> None:
         shapes = [Ints.of(placed[operand.name].shape) for operand in schema.operands]
         shapes += [

@@ -5,6 +5,7 @@ Weights are packed as libjit/README.md says, which this file spells out once mor
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from glowpy.core.tensor import Array
+from glowpy.core.type import MAX_RANK
 from tests.libjit.kernel_cases import DTYPES, LENGTHS, Attr, Case, Maker, Shape, numbers, specials
 
 # ------------------------------------------------------------------------------------ matrix products
@@ -26,9 +28,12 @@ _PRODUCTS: list[tuple[Shape, Shape]] = [
     ((2, 1, 3, 5), (4, 5, 2)),
     ((2, 1, 3, 5), (1, 3, 5, 2)),
     ((1, 2, 1, 1, 2, 1, 2, 3), (2, 1, 1, 3, 1, 1, 3, 1)),
+    ((1, 2, 1, 1, 2, 1, 2, 3), (1, 1, 3, 1, 1, 3, 5)),
     ((0, 2, 3), (3, 2)),
     ((0, 0), (0, 0)),
 ]
+_PACKED_PRODUCTS = [pair for pair in _PRODUCTS if len(pair[1]) < MAX_RANK]
+"""Packed matrices have a dimension more."""
 _SLABS = (300, 256), (256, 20)
 """Large enough that the left side is walked in slabs."""
 
@@ -50,31 +55,48 @@ def _mat_mul(suffixes: tuple[str, ...], _: int) -> Iterator[Case]:
 
 
 def _pack_matrix(matrix: Array, block: int) -> Array:
-    """K x N to [ceil(N / NR)][K][NR], where NR is `block`."""
-    depth, cols = matrix.shape
-    packed = np.zeros((math.ceil(cols / block), depth, block), matrix.dtype)
+    """[..., K, N] to [..., ceil(N / NR), K, NR], where NR is `block`."""
+    *batch, depth, cols = matrix.shape
+    packed = np.zeros((*batch, math.ceil(cols / block), depth, block), matrix.dtype)
     for col in range(cols):
-        packed[col // block, :, col % block] = matrix[:, col]
+        packed[..., col // block, :, col % block] = matrix[..., col]
     return packed
 
 
 _FETCHED = (9, 700), (700, 100)
 """So many weights that they are fetched ahead."""
-_MATMUL_TILES = [(1, 1), (6, 2), (12, 2), (3, 8), (31, 1), (5, 3)]
+_TILES = [(1, 1), (6, 2), (12, 2), (12, 1), (3, 8), (4, 8), (31, 1), (5, 3)]
+"""Pixels and vectors."""
+
+
+def _walk(number: int, lines: int) -> dict[str, Attr]:
+    """How to walk so many lines, in turns: all at once, one by one, in slabs that leave a rest; with prefetching."""
+    slab = (lines, 1, lines * 2 // 3)[number % 3]
+    return {"slab": max(slab, 1), "fetch": (0, 16)[number // 3 % 2]}
 
 
 def _cpu_matmul(_: tuple[str, ...], lanes: int) -> Iterator[Case]:
-    plain = [pair for pair in _PRODUCTS if len(pair[0]) == len(pair[1]) == 2]
-    runs = [(pair, tile) for pair in plain for tile in _MATMUL_TILES]
-    runs += [(_SLABS, (7, 1)), (_FETCHED, (4, 1))]
-    for (left, right), (rows, vectors) in runs:
+    runs = [(pair, tile) for pair in _PACKED_PRODUCTS for tile in _TILES]
+    runs += [(_SLABS, (7, 1)), (_SLABS, (12, 2)), (_FETCHED, (4, 1))]
+    for number, ((left, right), (rows, vectors)) in enumerate(runs):
         lhs, rhs = numbers("f32", left, 1), numbers("f32", right, 2)
-        packed = _pack_matrix(rhs, vectors * lanes)
-        attrs: dict[str, Attr] = {"tile_rows": rows, "tile_vectors": vectors}
-        yield Case({"lhs": lhs, "rhs": packed}, {"result": _product(lhs, rhs)}, attrs)
+        operands = {"lhs": lhs, "rhs": _pack_matrix(rhs, vectors * lanes)}
+        result = _product(lhs, rhs)
+        walk = _walk(number, math.ceil(math.prod(result.shape[:-1]) / rows))
+        yield Case(
+            operands, {"result": result}, {"tile_pixels": rows, "tile_vectors": vectors, **walk}
+        )
     lhs, rhs = specials("f32", (7, 5), 1), specials("f32", (5, 19), 2)
     operands = {"lhs": lhs, "rhs": _pack_matrix(rhs, lanes)}
-    yield Case(operands, {"result": _product(lhs, rhs)}, {"tile_rows": 3, "tile_vectors": 1})
+    attrs: dict[str, Attr] = {"tile_pixels": 3, "tile_vectors": 1, "slab": 2, "fetch": 0}
+    yield Case(operands, {"result": _product(lhs, rhs)}, attrs)
+
+
+def _cpu_pack_matrix(suffixes: tuple[str, ...], lanes: int) -> Iterator[Case]:
+    shapes = dict.fromkeys(right for _, right in _PACKED_PRODUCTS)
+    for shape, vectors in itertools.product(shapes, (1, 2, 5)):
+        matrix, block = numbers(suffixes[0], shape), vectors * lanes
+        yield Case({"input": matrix}, {"result": _pack_matrix(matrix, block)}, {"block": block})
 
 
 # --------------------------------------------------------------------------------------- convolutions
@@ -112,13 +134,9 @@ class Conv:
         )
 
     @property
-    def scratch(self) -> Array:
-        """What the packed kernels keep one image with its border in; empty if there is none."""
-        if not any(self.pads):
-            return np.empty((0,), np.float32)
-        top, left, bottom, right = self.pads
-        height, width = self.image
-        return np.empty((1, height + top + bottom, width + left + right, self.channels), np.float32)
+    def zeros(self) -> Array:
+        """What the packed kernels read outside of the image; empty if nobody looks there."""
+        return np.zeros(self.channels // self.group if any(self.pads) else 0, np.float32)
 
 
 def convolve(conv: Conv, x: Array, weights: Array, bias: Array) -> Array:
@@ -152,6 +170,9 @@ _PLANE = [
     Conv((1, 1), 1, 1, (3, 3), pads=(1, 1, 1, 1)),
     Conv((3, 3), 2, 3, (5, 5), pads=(2, 2, 2, 2), strides=(4, 4)),
     Conv((3, 5), 4, 3, (1, 1), pads=(1, 0, 0, 2), batch=2),
+    Conv((2, 3), 3, 5, (3, 3), pads=(4, 5, 3, 6)),
+    Conv((3, 2), 2, 4, (2, 3), strides=(2, 3), pads=(5, 7, 6, 4), dilation=(3, 2), batch=2),
+    Conv((5, 16), 2, 3, (3, 3), strides=(1, 2), pads=(1, 1, 1, 1), dilation=(2, 1)),
     Conv((6, 5), 4, 6, (1, 1), strides=(2, 2), batch=2),
     Conv((6, 6), 8, 12, (3, 3), pads=(1, 1, 1, 1), group=4),
     Conv((5, 6), 6, 51, (2, 2), group=3, dilation=(2, 1), batch=2),
@@ -197,28 +218,52 @@ def _pack_filter(weights: Array, group: int, block: int) -> Array:
     return packed
 
 
-_CONV_TILES = [(1, 1, 1), (1, 6, 2), (2, 3, 2), (3, 4, 1), (1, 31, 1), (4, 1, 8)]
-
-
 def _cpu_conv(_: tuple[str, ...], lanes: int) -> Iterator[Case]:
-    runs = [(conv, tile) for conv in [*_PLANE, *_CHANNELS, *_PIXELS] for tile in _CONV_TILES]
+    convs = [*_PLANE, *_CHANNELS, *_PIXELS]
+    number = 0
+    for conv, (pixels, vectors) in itertools.product(convs, _TILES):
+        arrays = conv.arrays("f32")
+        for by_rows in (True, False):
+            yield _packed_case(conv, arrays, lanes, (pixels, vectors), by_rows, number)
+            number += 1
     # Slabs of rows, slabs of pixels, and weights that are fetched ahead.
-    runs.append((Conv((92, 92), 8, 20, (3, 3), strides=(2, 2)), (2, 3, 1)))
-    runs.append((Conv((33, 34), 64, 20, (1, 1)), (1, 5, 1)))
-    runs.append((Conv((4, 4), 90, 90, (3, 3)), (1, 1, 1)))
-    for conv, (rows, cols, vectors) in runs:
-        x, weights, bias = conv.arrays("f32")
-        tile = {"tile_rows": rows, "tile_cols": cols, "tile_vectors": vectors}
-        yield Case(
-            {
-                "input": x,
-                "filter": _pack_filter(weights, conv.group, vectors * lanes),
-                "bias": bias,
-                "padded": conv.scratch,
-            },
-            {"result": convolve(conv, x, weights, bias)},
-            {**conv.attrs, "group": conv.group, **tile},
-        )
+    large = Conv((32, 41), 8, 20, (3, 3), strides=(2, 2))
+    yield _packed_case(large, large.arrays("f32"), lanes, (6, 1), True, 2)
+    long = Conv((33, 34), 64, 20, (1, 1))
+    yield _packed_case(long, long.arrays("f32"), lanes, (5, 1), False, 2)
+    deep = Conv((4, 4), 90, 90, (3, 3))
+    yield _packed_case(deep, deep.arrays("f32"), lanes, (1, 1), True, 3)
+    edgy = Conv((5, 9), 2, 3, (3, 3), pads=(1, 1, 1, 1), batch=2)
+    special = specials("f32", (2, 5, 9, 2)), *edgy.arrays("f32")[1:]
+    for by_rows in (True, False):
+        yield _packed_case(edgy, special, lanes, (4, 1), by_rows, 0)
+
+
+def _packed_case(
+    conv: Conv,
+    arrays: tuple[Array, Array, Array],
+    lanes: int,
+    tile: tuple[int, int],
+    by_rows: bool,
+    number: int,
+) -> Case:
+    """Rows of the image are tiled by themselves, or all pixels one after the other."""
+    x, weights, bias = arrays
+    pixels, vectors = tile
+    result = convolve(conv, x, weights, bias)
+    _, height, width, _ = result.shape
+    line = max(width, 1) if by_rows else pixels
+    operands = {
+        "input": x,
+        "filter": _pack_filter(weights, conv.group, vectors * lanes),
+        "bias": bias,
+        "zeros": conv.zeros,
+    }
+    decision = {"tile_pixels": pixels, "tile_vectors": vectors, "line": line}
+    walk = _walk(number, math.ceil(height * width / line))
+    return Case(
+        operands, {"result": result}, {**conv.attrs, "group": conv.group, **decision, **walk}
+    )
 
 
 def _depthwise_convs() -> Sequence[Conv]:
@@ -231,6 +276,9 @@ def _depthwise_convs() -> Sequence[Conv]:
         Conv((6, 5), 7, 7, (3, 3), dilation=(2, 2), pads=(1, 2, 3, 2), group=7),
         Conv((7, 13), 5, 5, (2, 3), strides=(3, 2), dilation=(1, 2), group=5, batch=2),
         Conv((1, 1), 17, 17, (3, 3), pads=(1, 1, 1, 1), group=17),
+        Conv((2, 3), 3, 3, (3, 3), pads=(4, 5, 3, 6), dilation=(1, 2), group=3),
+        Conv((3, 40), 2, 2, (1, 3), pads=(0, 9, 0, 2), group=2),
+        Conv((2, 40), 2, 2, (2, 3), strides=(1, 2), pads=(1, 0, 0, 20), group=2),
         Conv((4, 4), 3, 3, (3, 3), group=3, batch=0),
         Conv((4, 1), 3, 3, (1, 2), group=3),
         Conv((1, 4), 3, 3, (2, 1), group=3),
@@ -240,11 +288,20 @@ def _depthwise_convs() -> Sequence[Conv]:
 def _cpu_depthwise_conv(_: tuple[str, ...], __: int) -> Iterator[Case]:
     for conv in _depthwise_convs():
         x, weights, bias = conv.arrays("f32")
-        packed = np.zeros((*conv.kernels, conv.channels), DTYPES["f32"])
-        for channel in range(conv.channels):
-            packed[:, :, channel] = weights[channel, :, :, 0]
-        operands = {"input": x, "filter": packed, "bias": bias, "padded": conv.scratch}
-        yield Case(operands, {"result": convolve(conv, x, weights, bias)}, conv.attrs)
+        yield from _depthwise_cases(conv, x, weights, bias)
+    conv = Conv((5, 9), 3, 3, (3, 3), pads=(1, 1, 1, 1), group=3)
+    yield from _depthwise_cases(conv, specials("f32", (1, 5, 9, 3)), *conv.arrays("f32")[1:])
+
+
+def _depthwise_cases(conv: Conv, x: Array, weights: Array, bias: Array) -> Iterator[Case]:
+    """With every number of pixels that tile.h allows."""
+    packed = np.zeros((*conv.kernels, conv.channels), DTYPES["f32"])
+    for channel in range(conv.channels):
+        packed[:, :, channel] = weights[channel, :, :, 0]
+    operands = {"input": x, "filter": packed, "bias": bias}
+    result = convolve(conv, x, weights, bias)
+    for pixels in range(1, 9):
+        yield Case(operands, {"result": result}, {**conv.attrs, "tile_pixels": pixels})
 
 
 MAKERS: dict[str, Maker] = {
@@ -253,5 +310,6 @@ MAKERS: dict[str, Maker] = {
     "cpu_conv": _cpu_conv,
     "cpu_depthwise_conv": _cpu_depthwise_conv,
     "cpu_matmul": _cpu_matmul,
+    "cpu_pack_matrix": _cpu_pack_matrix,
 }
 """The cases of each product, by mnemonic, for its suffixes and so many floats in a vector."""

@@ -163,8 +163,13 @@ FAULTS = {
         "softmax", "in place",
     ),
     "is wrong about where a tile lies": Fault(
-        "matmul.c", ".padded_weights = true,", ".offset = 1, .padded_weights = true,",
-        "cpu_matmul", "of the epilogue",
+        "conv.c", ".row = unit * width,", ".row = unit * width + 1,", "cpu_depthwise_conv", "of the epilogue"
+    ),
+    "asks who computes a unit": Fault(
+        "conv.c", "y = unit % height", "y = (unit - first_unit) % height", "cpu_depthwise_conv", "in parts"
+    ),
+    "calls an inner loop that nobody wrote": Fault(
+        "conv.c", ".left = pads->at[1],", ".left = pads->at[3],", "cpu_conv", "SIGSEGV"
     ),
     "shifts too far": Fault(
         "bundle.c", "crc ^= data[i];", "crc ^= data[i] << (size > 64 ? 32 : 0);", "bundle", "SIG", checked=True
@@ -180,5 +185,6 @@ def test_a_kernel_that_is_found_out(name: str, tmp_path: Path) -> None:
     mutant = tmp_path / fault.file
     mutant.write_text(text.replace(fault.right, fault.wrong), encoding="utf-8")
     flags = CHECKED if fault.checked else ["-O0", "-fno-sanitize=all"]
-    answer = _run_jobs(_compile(tmp_path, [mutant], BASELINE, flags), fault.job)
+    sources = [mutant, SOURCE / "tile.c"]
+    answer = _run_jobs(_compile(tmp_path, sources, BASELINE, flags), fault.job)
     assert any(fault.said in failure for failure in answer[fault.job]["failures"])

@@ -15,11 +15,13 @@ from glowpy.backends.cpu.insts_gen import (
     CpuConvInst,
     CpuDepthwiseConvInst,
     CpuMatmulInst,
+    CpuPackMatrixInst,
 )
 from glowpy.backends.interpreter.backend import InterpreterBackend
 from glowpy.backends.interpreter.interpret import interpret
+from glowpy.core.elemkind import ElemKind
 from glowpy.core.tensor import Array
-from glowpy.core.type import parse_type
+from glowpy.core.type import Shape, Type, parse_type
 from glowpy.engine import compilation
 from glowpy.graph.function import Function, Module
 from glowpy.graph.node import Operand, Placeholder
@@ -81,6 +83,22 @@ def convolution(
     return network(type, build)
 
 
+def product(left: Shape, right: Shape, *, constant: bool) -> tuple[Module, dict[str, Array]]:
+    """A network of one product from `x`, and from `w` unless that is constant; and numbers for both."""
+    module = Module()
+    f = module.create_function("main")
+    inputs = {"x": floats(*left), "w": floats(*right)}
+    x = module.create_placeholder("x", Type(ElemKind.F32, left))
+    w = (
+        module.create_constant("w", inputs["w"])
+        if constant
+        else module.create_placeholder("w", Type(ElemKind.F32, right))
+    )
+    value = f.create_mat_mul("product", x, w).result
+    f.create_save("save", value, module.create_placeholder("y", value.type))
+    return module, inputs
+
+
 def test_every_instruction_of_the_backend_has_a_meaning() -> None:
     assert not interpret.missing(INSTS)
 
@@ -138,13 +156,51 @@ def test_an_epilogue_behind_packed_products_runs_too() -> None:
     check(network("f32[4x9]", build), CpuMatmulInst)
 
 
+@pytest.mark.parametrize(
+    ("left", "right"),
+    [
+        ((3, 5), (5, 7)),
+        ((2, 3, 5), (2, 5, 17)),
+        ((2, 3, 5), (1, 5, 9)),
+        ((2, 1, 3, 4), (3, 4, 33)),
+        ((4, 9), (2, 9, 8)),
+    ],
+    ids=["plain", "batch", "one for all", "broadcast both", "broadcast left"],
+)
+@pytest.mark.parametrize("constant", [True, False])
+def test_right_sides_are_packed_whether_constant_or_computed(
+    left: Shape, right: Shape, constant: bool
+) -> None:
+    module, inputs = product(left, right, constant=constant)
+    program = cpu_program(module, CpuMatmulInst)
+    packs = [inst for inst in program.ir.instructions if isinstance(inst, CpuPackMatrixInst)]
+    assert len(packs) == (0 if constant else 1)
+    expected = np.matmul(inputs["x"], inputs["w"])
+    fed = {"x": inputs["x"]} if constant else inputs
+    for run in (
+        InterpreterBackend().compile(program, CompileOptions()),
+        glowpy.compile(module, "cpu"),
+    ):
+        np.testing.assert_allclose(run(fed)["y"], expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("constant", [True, False])
+def test_right_sides_of_the_highest_rank_are_not_packed(constant: bool) -> None:
+    """They would have a dimension too many."""
+    left, right = (1, 2, 1, 1, 2, 1, 2, 3), (2, 1, 1, 3, 1, 1, 3, 5)
+    module, inputs = product(left, right, constant=constant)
+    actual = glowpy.compile(module, "cpu")({"x": inputs["x"]} if constant else inputs)["y"]
+    np.testing.assert_allclose(actual, np.matmul(inputs["x"], inputs["w"]), rtol=1e-5, atol=1e-5)
+
+
 @pytest.mark.parametrize("columns", [1, 8, 13, 16])
 def test_matrix_elements_lie_where_libjit_looks(columns: int) -> None:
-    matrix, block = floats(5, columns), 8
+    matrix, block = floats(2, 5, columns), 8
     packed = packing.pack_matrix(matrix, block)
-    assert packed.shape == (-(-columns // block), 5, block)
-    for k, n in np.ndindex(*matrix.shape):
-        assert packed[n // block, k, n % block] == matrix[k, n]
+    assert packed.shape == packing.packed_shape(matrix.shape, block)
+    assert packed.shape == (2, -(-columns // block), 5, block)
+    for number, k, n in np.ndindex(*matrix.shape):
+        assert packed[number, n // block, k, n % block] == matrix[number, k, n]
     assert np.count_nonzero(packed) == matrix.size
     np.testing.assert_array_equal(packing.unpack_matrix(packed, columns), matrix)
 

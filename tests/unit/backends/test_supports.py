@@ -119,7 +119,7 @@ def test_node_of_another_backend_is_told_from_one_that_was_not_lowered() -> None
     text = """module {
       placeholder %x : f32[2x4]  placeholder %y : f32[2x8]  constant %w : f32[1x4x8] = splat 1.0
       function @main {
-        %p = cpu_matmul(%x, %w) {tile_rows=2, tile_vectors=1} : f32[2x8]
+        %p = cpu_matmul(%x, %w) {tile_pixels=2, tile_vectors=1, slab=1, fetch=0} : f32[2x8]
         save(%p, %y)
       }
     }"""

@@ -28,7 +28,7 @@ from glowpy.backends.cpu.strategy.product import Problem, choose, conv_problem
 from glowpy.backends.cpu.variant import Variant
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.tensor import Array, Tensor
-from glowpy.core.type import Type
+from glowpy.core.type import MAX_RANK, Type
 from glowpy.graph.function import Function
 from glowpy.graph.node import Constant, Node, NodeValue, Operand
 from glowpy.graph.nodes_gen import ConvolutionNode, MatMulNode
@@ -126,6 +126,8 @@ class PackProductsPass(RewritePass):
             return why.no("only f32 is packed")
         if n.type.count == 0 or n.lhs.type.count == 0:
             return why.no("nothing to compute")
+        if n.rhs.type.rank == MAX_RANK:
+            return why.no("packed matrices have a dimension more, which is too many")
         *batch, rows, columns = n.type.shape
         depth = n.lhs.type.shape[-1]
         if prod(n.rhs.type.shape[:-2]) == 1:

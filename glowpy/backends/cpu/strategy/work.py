@@ -32,7 +32,7 @@ class Work:
 
     Attributes:
         units: How many there are.
-        block: Columns of the result that most calls of the epilogue are about.
+        block: Columns of the result that most calls of the epilogue are about; `ld` of those tiles.
         tiles: What the fields of `tiles_t` in libjit/include/tile.h hold, in order; None where nothing calls them.
     """
 
@@ -45,9 +45,14 @@ _rules: Rules[Callable[..., Work]] = Rules("work")
 
 
 def work_of(inst: Instruction, lanes: int) -> Work:
-    """The work of an instruction on a machine with so many floats in a vector; one unit where nobody says more."""
+    """The work of an instruction on a machine with so many floats in a vector; one unit where nobody says more.
+
+    There is none where the result of a product has no elements.
+    """
     rule = _rules.get(type(inst))
-    return Work(1, lanes) if rule is None else rule(inst, lanes)
+    if rule is None:
+        return Work(1, lanes)
+    return rule(inst, lanes) if inst.operands[0].value.type.count else Work(0, lanes)
 
 
 @_rules(CpuConvInst)
@@ -56,7 +61,7 @@ def _conv(inst: CpuConvInst, lanes: int) -> Work:
     pixels, channels = height * width, channels // inst.group
     if prod(inst.kernels) == prod(inst.strides) == 1 and not any(inst.pads):
         pixels, images = pixels * images, 1
-        sizes = {("regular", count) for count in _lengths(pixels, inst.tile_pixels)}
+        sizes = {("regular", count) for count in _lengths(pixels, inst.line, inst.tile_pixels)}
     else:
         sizes = _kinds(inst, pixels)
     tiles = _tiles(sizes, inst.tile_pixels, _Blocks(inst.tile_vectors, channels, lanes))
@@ -105,9 +110,10 @@ class _Blocks:
         return self.vectors if whole else 0, last if last != self.vectors else 0
 
 
-def _lengths(pixels: int, tile: int) -> set[int]:
-    """The pixels of whole tiles, and of the one at the end."""
-    return {count for count in (min(pixels, tile), pixels % tile) if count}
+def _lengths(pixels: int, line: int, tile: int) -> set[int]:
+    """The pixels of the tiles of lines, and of what is left of a line at the end."""
+    lines = min(pixels, line), pixels % line
+    return {count for length in lines for count in (min(length, tile), length % tile) if count}
 
 
 def _tiles(
@@ -131,7 +137,7 @@ def _matmul(inst: CpuMatmulInst, lanes: int) -> Work:
     *batch, rows, channels = inst.result.type.shape
     if prod(inst.rhs.type.shape[:-3]) == 1:
         batch, rows = [], rows * prod(batch)
-    sizes = {("regular", count) for count in _lengths(rows, inst.tile_pixels)}
+    sizes = {("regular", count) for count in _lengths(rows, inst.tile_pixels, inst.tile_pixels)}
     tiles = _tiles(sizes, inst.tile_pixels, _Blocks(inst.tile_vectors, channels, lanes))
     slabs = _ceil(_ceil(rows, inst.tile_pixels), inst.slab)
     block = inst.tile_vectors * lanes

@@ -1,0 +1,133 @@
+"""Calls the kernels that compute a range of units and hand their tiles to an epilogue.
+
+What the kernel's caller has to know, how many units there are and which inner loops, comes from `work_of`, as it does
+for the code generator. So a kernel that does not walk its units as Python thinks is found out here.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import random
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from glowpy.backends.cpu.insts_gen import INSTS
+from glowpy.backends.cpu.strategy.work import Work, work_of
+from glowpy.core.elemkind import ElemKind
+from glowpy.core.schema import InstSchema, Trait
+from glowpy.core.tensor import Array
+from glowpy.core.type import Type
+from glowpy.ir.value import Value
+from tests.libjit.kernel_cases import Case
+
+__all__ = ["Record", "Table", "outcome", "partitions", "roughened", "work_of_case"]
+
+_INSTS = {inst.SCHEMA.mnemonic: inst for inst in INSTS if Trait.EPILOGUE in inst.SCHEMA.traits}
+
+Range = tuple[int, int]
+"""Units from the first to before the last."""
+
+
+class Loop(ctypes.Structure):
+    """loop_t of kernel_driver.c."""
+
+    _fields_ = [(name, ctypes.c_ssize_t) for name in ("pixels", "vectors", "calls", "faults")]
+
+
+class Table(ctypes.Structure):
+    """table_t of kernel_driver.c."""
+
+    _fields_ = [
+        ("tiles", ctypes.c_void_p * 8),
+        ("block", ctypes.c_ssize_t),
+        ("loops", Loop * 8),
+    ]
+
+    @classmethod
+    def of(cls, work: Work) -> Table:
+        table = cls()
+        for loop, tile in zip(table.loops, work.tiles, strict=False):
+            if tile is not None:
+                table.block, loop.pixels, loop.vectors = tile.block, tile.pixels, tile.vectors
+        return table
+
+    def wrong(self) -> str:
+        """What is wrong with the calls of the loops; empty if each was called, with its sizes only."""
+        for number, loop in enumerate(self.loops):
+            if loop.faults:
+                return f"inner loop {number} was called {loop.faults} times with other sizes"
+            if loop.pixels and not loop.calls:
+                return f"inner loop {number} is in the table, but nobody calls it"
+        return ""
+
+
+class Record(ctypes.Structure):
+    """record_t of kernel_driver.c."""
+
+    _fields_ = [
+        ("seen", ctypes.c_void_p),
+        ("times", ctypes.c_void_p),
+        ("rows", ctypes.c_ssize_t),
+        ("cols", ctypes.c_ssize_t),
+        ("faults", ctypes.c_ssize_t),
+    ]
+
+
+def work_of_case(schema: InstSchema, case: Case, lanes: int) -> Work:
+    """The work of the instruction that the case is about."""
+    arrays = {**case.operands, **case.expected}
+    values = [Value(o.name, Type(ElemKind.F32, arrays[o.name].shape)) for o in schema.operands]
+    return work_of(_INSTS[schema.mnemonic](values, case.attrs), lanes)
+
+
+def outcome(
+    library: ctypes.CDLL,
+    work: Work,
+    shape: tuple[int, ...],
+    ranges: Sequence[Range],
+    call: Callable[[tuple[Any, ...]], None],
+) -> tuple[Array, str]:
+    """Computes the ranges of units one after the other: what the epilogue was passed, and what is wrong with that.
+
+    `call` calls the kernel with these last arguments. `shape` is that of the result.
+    """
+    seen, times = np.zeros(shape, np.float32), np.zeros(shape, np.int32)
+    record = Record(seen.ctypes.data, times.ctypes.data, int(np.prod(shape[:-1])), shape[-1], 0)
+    table = Table.of(work)
+    library.test_tiles.restype = ctypes.c_void_p
+    tiles = ctypes.c_void_p(library.test_tiles(ctypes.byref(table)))
+    epilogue = ctypes.cast(library.test_epilogue, ctypes.c_void_p)
+    for first, last in ranges:
+        units = ctypes.c_ssize_t(first), ctypes.c_ssize_t(last)
+        call((*units, tiles, epilogue, ctypes.byref(record)))
+    if record.faults:
+        return seen, f"{record.faults} calls of the epilogue are not of the form that is documented"
+    if (times != 1).any():
+        place = tuple(int(i) for i in np.argwhere(times != 1)[0])
+        return seen, f"the epilogue was passed element {place} {times[place]} times"
+    return seen, table.wrong()
+
+
+def partitions(units: int) -> Iterator[tuple[str, list[Range]]]:
+    """Ways to cut the units into ranges, which are computed in the order of the list; some ranges are empty."""
+    single = [(unit, unit + 1) for unit in range(units)]
+    yield "one by one", single
+    yield "one by one in reverse", single[::-1]
+    rng = random.Random(units)
+    cuts = [0, *sorted(rng.randint(0, units) for _ in range(4)), units]
+    ranges = list(pairwise(cuts))
+    rng.shuffle(ranges)
+    yield f"as {ranges}", ranges
+
+
+def roughened(operands: Mapping[str, Array]) -> dict[str, Array]:
+    """Other numbers whose sums are rounded, so that they tell in which order they were added; zeros stay zeros."""
+    rng = np.random.default_rng(len(operands))
+    with np.errstate(all="ignore"):
+        return {
+            name: np.asarray(array * rng.uniform(0.5, 2, array.shape)).astype(array.dtype)
+            for name, array in operands.items()
+        }
