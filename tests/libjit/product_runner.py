@@ -72,6 +72,7 @@ class Record(ctypes.Structure):
         ("times", ctypes.c_void_p),
         ("rows", ctypes.c_ssize_t),
         ("cols", ctypes.c_ssize_t),
+        ("block", ctypes.c_ssize_t),
         ("faults", ctypes.c_ssize_t),
     ]
 
@@ -95,7 +96,8 @@ def outcome(
     `call` calls the kernel with these last arguments. `shape` is that of the result.
     """
     seen, times = np.zeros(shape, np.float32), np.zeros(shape, np.int32)
-    record = Record(seen.ctypes.data, times.ctypes.data, int(np.prod(shape[:-1])), shape[-1], 0)
+    rows, cols = int(np.prod(shape[:-1])), shape[-1]
+    record = Record(seen.ctypes.data, times.ctypes.data, rows, cols, work.block, 0)
     table = Table.of(work)
     library.test_tiles.restype = ctypes.c_void_p
     tiles = ctypes.c_void_p(library.test_tiles(ctypes.byref(table)))
