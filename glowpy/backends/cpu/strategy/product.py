@@ -45,6 +45,7 @@ _CYCLES_PER_TAP = 6.0
 # The bounds of libjit/include/tile.h.
 _MAX_PIXELS = 32
 _MAX_VECTORS = 8
+_MAX_SUMS = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +154,8 @@ def candidates(problem: Problem, machine: Machine) -> Iterator[Candidate]:
     most = max(min(_MAX_VECTORS, _ceil(problem.channels, machine.lanes)), 1)
     spare = 2 if machine.fused else 3
     for vectors in range(1, most + 1):
-        fitting = min((machine.vector_registers - spare) // vectors - 1, _MAX_PIXELS)
+        fitting = (machine.vector_registers - spare) // vectors - 1
+        fitting = min(fitting, _MAX_PIXELS, _MAX_SUMS // vectors)
         for pixels in range(1, max(fitting, 1 if vectors == 1 else 0) + 1):
             if pixels > max(problem.pixels, 1):
                 break
