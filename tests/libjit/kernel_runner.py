@@ -92,7 +92,12 @@ class Caller:
                         f"{title} in place",
                         partial(self._plain, symbol, schema, case, edge, in_place=True),
                     )
-            if any(operand.strided for operand in schema.operands):
+            if Trait.EPILOGUE in schema.traits:
+                # The result may be strided, but it is the epilogue that stores it.
+                for case in cases:
+                    check = partial(self._in_parts, symbol, schema, case)
+                    yield f"{symbol} {case} in parts", check
+            elif any(operand.strided for operand in schema.operands):
                 for number, case in enumerate(cases):
                     edge = list(Edge)[number % 2]
                     check = partial(self._plain, symbol, schema, case, edge, strided=True)
@@ -102,8 +107,6 @@ class Caller:
                             f"{symbol} {case} {edge.value}, strided, in place",
                             partial(check, in_place=True),
                         )
-            for case in cases if Trait.EPILOGUE in schema.traits else ():
-                yield f"{symbol} {case} in parts", partial(self._in_parts, symbol, schema, case)
 
     def _plain(
         self,
