@@ -57,7 +57,7 @@ class Trait(StrEnum):
     MEMORY = "memory"
     """Says where memory is, and touches no element."""
     EPILOGUE = "epilogue"
-    """The kernel can run a chain of element-wise instructions on each finished tile."""
+    """The kernel hands each finished tile to an epilogue, which stores it after a chain of element-wise instructions."""
 
 
 class Quantized(StrEnum):

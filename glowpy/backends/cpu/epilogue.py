@@ -1,6 +1,6 @@
 """Epilogues: what finishes a product, as the function that its kernel calls for each tile of sums.
 
-The ABI is in libjit/README.md. See docs/adr/0008-epilogues-by-runs.md.
+The ABI is in libjit/README.md. See docs/adr/0016-tiles-and-epilogues.md.
 """
 
 from __future__ import annotations

@@ -79,7 +79,7 @@ def matmul(rows: int, depth: int, columns: int) -> Head:
 
 
 def computed_matmul(rows: int, depth: int, columns: int) -> Head:
-    """Nothing is known: the product is not packed."""
+    """No operand is known: the right side is packed while the network runs."""
 
     def build(net: Network) -> NodeValue:
         return net.f.create_mat_mul(
