@@ -57,7 +57,7 @@ class Trait(StrEnum):
     MEMORY = "memory"
     """Says where memory is, and touches no element."""
     EPILOGUE = "epilogue"
-    """The kernel hands each finished tile to an epilogue, which stores it after a chain of element-wise instructions."""
+    """The kernel hands each finished tile to an epilogue, which runs element-wise instructions on it and stores it."""
 
 
 class Quantized(StrEnum):
