@@ -235,11 +235,15 @@ class Caller:
 
 
 def _steps(content: Array, edge: Edge) -> list[int]:
-    """The strides of some channels of a larger image, or of an array with gaps in every dimension."""
+    """The strides of some channels of a larger image, or of an array with gaps in every dimension.
+
+    Dimensions lie in memory in the order in which they do in `content`.
+    """
     steps, step = [0] * content.ndim, 1 if edge is Edge.BEGIN else 2
-    for axis in range(content.ndim - 1, -1, -1):
+    inner_first = sorted(range(content.ndim), key=lambda axis: (content.strides[axis], -axis))
+    for number, axis in enumerate(inner_first):
         steps[axis] = step
-        more = 3 * (axis == content.ndim - 1) if edge is Edge.BEGIN else 1
+        more = 3 * (number == 0) if edge is Edge.BEGIN else 1
         step *= content.shape[axis] + more
     return steps
 

@@ -93,9 +93,12 @@ def _cpu_matmul(_: tuple[str, ...], lanes: int) -> Iterator[Case]:
 
 
 def _cpu_pack_matrix(suffixes: tuple[str, ...], lanes: int) -> Iterator[Case]:
+    """Matrices whose rows lie in memory one after the other, or whose columns do."""
     shapes = dict.fromkeys(right for _, right in _PACKED_PRODUCTS)
-    for shape, vectors in itertools.product(shapes, (1, 2, 5)):
+    for by_columns, shape, vectors in itertools.product((False, True), shapes, (1, 2, 5)):
         matrix, block = numbers(suffixes[0], shape), vectors * lanes
+        if by_columns:
+            matrix = np.ascontiguousarray(matrix.swapaxes(-1, -2)).swapaxes(-1, -2)
         yield Case({"input": matrix}, {"result": _pack_matrix(matrix, block)}, {"block": block})
 
 
