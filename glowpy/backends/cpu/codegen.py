@@ -272,7 +272,7 @@ def _emit_kernel(
     work = work_of(inst, lanes)
     tiles = module.pointers([_tile_function(body, tile) for tile in work.tiles])
     function, environment = emit_epilogue(inst, following, context, body, work.block)
-    arguments += [f"{module.dim} 0", f"{module.dim} {work.units}"]
+    arguments += [f"{module.dim} {number}" for number in body.split(work.units)]
     arguments += [f"ptr {tiles}", f"ptr {function}", f"ptr {environment}"]
     if not any(work.tiles):
         _call_kernel(body, symbol, arguments)
