@@ -9,6 +9,10 @@ import pytest
 
 from glowpy import BundleOptions, CpuBackend, CpuOptions, UserError, bundle
 from glowpy.backends.cpu.bundle.report import SizeReport
+from glowpy.backends.cpu.bundle.wasm_file import read_wasm_sections
+from glowpy.backends.cpu.object_file import is_elf, read_sections
+from glowpy.llvm.machine import Machine
+from glowpy.llvm.objects import compile_whole
 from tests.bundles.networks import command, make, mlp, need, relu
 
 NATIVE = pytest.mark.skipif(
@@ -48,6 +52,33 @@ int main(void) {
   return 0;
 }
 """
+
+
+PARTS = """
+@zeros = global [100 x i8] zeroinitializer
+@written = global [3 x i32] [i32 1, i32 2, i32 3]
+@read = constant [5 x i32] [i32 1, i32 2, i32 3, i32 4, i32 5]
+declare void @other() "glowpy-external"
+define ptr @caller() nounwind {
+  call void @other()
+  call void @other()
+  ret ptr @written
+}
+define ptr @constant() nounwind {
+  ret ptr @read
+}
+"""
+
+
+@pytest.mark.parametrize("triple", ["wasm32-unknown-unknown", "aarch64-unknown-linux-gnu"])
+def test_sections_of_an_object_file(triple: str) -> None:
+    code, _ = compile_whole(PARTS, Machine(triple, "", ""), (), "object_code")
+    sections = read_sections(code) if is_elf(code) else read_wasm_sections(code)
+    assert (sections.bss, sections.data, sections.rodata) == (100, 12, 20)
+    assert sections.functions.keys() == {"caller", "constant"}
+    assert min(sections.functions.values()) > 0
+    assert sections.text == sum(sections.functions.values())
+    assert sections.undefined == ("other",)
 
 
 def report(folder: Path, target: str, name: str = "mlp") -> SizeReport:
