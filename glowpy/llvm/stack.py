@@ -8,7 +8,8 @@ result is stored only if something after the run reads it. A backend may run the
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from glowpy.core.strides import strides_of
@@ -31,6 +32,9 @@ Number = float | int
 
 _UNIT_ELEMENTS = 1 << 14
 """At least so many elements are a unit of work: fewer take no longer than to hand them to a thread."""
+
+_VECTOR_ELEMENTS = 64
+"""What LLVM computes in one round at most: four vectors of the largest."""
 
 
 @dataclass(frozen=True)
@@ -154,15 +158,39 @@ def emit_loops(
 
         inner(index)
 
-    rounds = -(-_UNIT_ELEMENTS // math.prod(counts[1:]))
-    units = -(-counts[0] // rounds) if counts else 1
-    if units == 1:
+    rounds = _unit_rounds(counts)
+    if not counts or counts[0] <= rounds:
         body.nest(counts, place)
-        return
-    start, count = body.split_rounds(counts[0], rounds)
-    with body.loop(count) as index:
-        outer = body.let(f"add nuw nsw {body.module.dim} {start}, {index}")
-        body.nest(counts[1:], lambda indices: place([outer, *indices]))
+    elif len(counts) == 1 and counts[0] % rounds == 0:
+        with _split_loop(body, counts[0] // rounds, 1) as unit:
+            first = body.let(f"mul nuw nsw {body.module.dim} {unit}, {rounds}")
+            with body.loop(rounds) as index:
+                place([body.let(f"add nuw nsw {body.module.dim} {first}, {index}")])
+    else:
+        with _split_loop(body, counts[0], rounds) as outer:
+            body.nest(counts[1:], lambda indices: place([outer, *indices]))
+
+
+@contextmanager
+def _split_loop(body: Body, count: int, rounds: int) -> Iterator[str]:
+    """The loop over those of `count` rounds that a call computes, where a unit has `rounds`; yields the index."""
+    start, own = body.split_rounds(count, rounds)
+    with body.loop(own) as index:
+        yield body.let(f"add nuw nsw {body.module.dim} {start}, {index}")
+
+
+def _unit_rounds(counts: Sequence[int]) -> int:
+    """How many rounds of the outermost loop are a unit.
+
+    Those of a single loop are a whole number of vectors, and all units are equal, if possible: LLVM then writes no loop
+    for the rest.
+    """
+    least = -(-_UNIT_ELEMENTS // math.prod(counts[1:]))
+    if len(counts) == 1:
+        for rounds in range(least, 4 * least, _VECTOR_ELEMENTS):
+            if counts[0] % rounds == 0:
+                return rounds
+    return least
 
 
 def merged_axes(shape: Shape, steps: Sequence[Shape]) -> tuple[list[int], list[int]]:
