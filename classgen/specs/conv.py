@@ -1,6 +1,6 @@
 """Convolutions. Activations are N, spatial..., C; filters are O, spatial..., I / group; 1 to 3 spatial dimensions."""
 
-from classgen.dsl import FLOATS, Op, integer, ints
+from classgen.dsl import FLOATS, NodeOnly, Op, integer, ints
 
 Op(
     "Convolution",
@@ -9,5 +9,13 @@ Op(
     attrs=[ints("kernels"), ints("strides"), ints("pads"), ints("dilation"), integer("group")],
     kernel={"input": FLOATS},
     channels=("filter", 0, "bias"),
+    no_derivative="not written yet",
+)
+NodeOnly(
+    "TransposedConvolution",
+    "What a convolution's gradient is to its input: result[strides * i + dilation * k - begins] adds input[i] * filter[k], for each output channel, to the bias.",
+    inputs=["input", "filter", "bias"],
+    attrs=[ints("kernels"), ints("strides"), ints("begins"), ints("dilation"), integer("group")],
+    traits=["typed"],
     no_derivative="not written yet",
 )

@@ -315,6 +315,36 @@ class Builder(ABC):
         }
         return self.create(nodes.ConvolutionNode, name, inputs, attrs, result_type, loc)
 
+    def create_transposed_convolution(
+        self,
+        name: str,
+        result_type: Type,
+        input: Operand,
+        filter: Operand,
+        bias: Operand,
+        kernels: tuple[int, ...],
+        strides: tuple[int, ...],
+        begins: tuple[int, ...],
+        dilation: tuple[int, ...],
+        group: int,
+        *,
+        loc: Loc | None = None,
+    ) -> nodes.TransposedConvolutionNode:
+        """What a convolution's gradient is to its input: result[strides * i + dilation * k - begins] adds input[i] * filter[k], for each output channel, to the bias."""
+        inputs = (
+            input,
+            filter,
+            bias,
+        )
+        attrs: dict[str, Attr] = {
+            "kernels": tuple(kernels),
+            "strides": tuple(strides),
+            "begins": tuple(begins),
+            "dilation": tuple(dilation),
+            "group": group,
+        }
+        return self.create(nodes.TransposedConvolutionNode, name, inputs, attrs, result_type, loc)
+
     def create_add(
         self,
         name: str,

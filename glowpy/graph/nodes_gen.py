@@ -90,6 +90,7 @@ __all__ = [
     "TanhNode",
     "ThresholdedReluNode",
     "TransposeNode",
+    "TransposedConvolutionNode",
     "XorNode",
 ]
 
@@ -419,6 +420,39 @@ class ConvolutionNode(Node):
     kernels = AttrField[tuple[int, ...]]()
     strides = AttrField[tuple[int, ...]]()
     pads = AttrField[tuple[int, ...]]()
+    dilation = AttrField[tuple[int, ...]]()
+    group = AttrField[int]()
+
+
+@final
+class TransposedConvolutionNode(Node):
+    """What a convolution's gradient is to its input: result[strides * i + dilation * k - begins] adds input[i] * filter[k], for each output channel, to the bias.
+
+    Declared in classgen/specs/conv.py.
+    """
+
+    __slots__ = ()
+    SCHEMA: ClassVar[NodeSchema] = NodeSchema(
+        "transposed_convolution",
+        ("input", "filter", "bias"),
+        (
+            AttrSpec("kernels", "ints"),
+            AttrSpec("strides", "ints"),
+            AttrSpec("begins", "ints"),
+            AttrSpec("dilation", "ints"),
+            AttrSpec("group", "int"),
+        ),
+        ("result",),
+        frozenset({Trait.TYPED}),
+        no_derivative="not written yet",
+    )
+
+    input = InputField(0)
+    filter = InputField(1)
+    bias = InputField(2)
+    kernels = AttrField[tuple[int, ...]]()
+    strides = AttrField[tuple[int, ...]]()
+    begins = AttrField[tuple[int, ...]]()
     dilation = AttrField[tuple[int, ...]]()
     group = AttrField[int]()
 
@@ -1679,6 +1713,7 @@ NODES: tuple[type[Node], ...] = (
     MishNode,
     GeluNode,
     ConvolutionNode,
+    TransposedConvolutionNode,
     AddNode,
     SubNode,
     MulNode,

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from glowpy.backends.interpreter.interpret import interpret
 from glowpy.core.tensor import Tensor
 from glowpy.core.type import Type
+from glowpy.graph.function import Function
 from glowpy.graph.infer import infer
-from glowpy.graph.nodes_gen import ConvolutionNode
+from glowpy.graph.node import Operand
+from glowpy.graph.nodes_gen import ConvolutionNode, TransposedConvolutionNode
+from glowpy.graph.verifier import verify
 from glowpy.ir.insts_gen import ConvolutionInst
+from glowpy.lower import lower
 from glowpy.ops.operands import expect_numbers, expect_same_kind, multipliable
 from glowpy.ops.window import Windows, windowed_shape
 from glowpy.support.errors import UserError
@@ -59,6 +64,127 @@ def _check_filter(input: Type, filter: Type, kernels: Sequence[int], group: int)
             f"filter has {filter.shape[-1]} input channels, expected {channels // group} "
             f"(input channels {channels} / group {group})"
         )
+
+
+@verify(TransposedConvolutionNode)
+def _verify_transposed_convolution(n: TransposedConvolutionNode) -> Iterator[str]:
+    expect_numbers("input", n.input.type)
+    expect_same_kind(n.input.type, filter=n.filter.type, bias=n.bias.type, result=n.type)
+    rank = n.input.type.rank - 2
+    if not 1 <= rank <= 3:
+        yield f"expected an input with 1 to 3 spatial dimensions, got {n.input.type}"
+        return
+    lists = {"kernels": n.kernels, "strides": n.strides, "begins": n.begins, "dilation": n.dilation}
+    for name, sizes in lists.items():
+        if len(sizes) != rank or (name != "begins" and min(sizes) < 1):
+            yield f"{name}: expected {rank} numbers of at least 1, got {list(sizes)}"
+            return
+    _check_filter(n.input.type, n.filter.type, n.kernels, n.group)
+    outputs = n.filter.type.shape[0]
+    if n.bias.type.shape != (outputs,):
+        yield f"expected bias of shape [{outputs}], got {n.bias.type}"
+    if n.type.rank != rank + 2 or (n.type.shape[0], n.type.shape[-1]) != (
+        n.input.type.shape[0],
+        outputs,
+    ):
+        yield f"expected a result of {n.input.type.shape[0]} images with {outputs} channels, got {n.type}"
+
+
+@dataclass(frozen=True)
+class _Phase:
+    """Along one spatial dimension, what every `stride`th element of a transposed convolution's result is.
+
+    A convolution of stride 1 with some taps of the kernel, from the last one on backwards.
+
+    Attributes:
+        first: The last tap.
+        count: How many taps there are; where there is none, the result is the bias.
+        step: From one tap to the one before it.
+        dilation: From one of the input's elements under the window to the next.
+        pads: Begin and end; negative ones crop.
+    """
+
+    first: int
+    count: int
+    step: int
+    dilation: int
+    pads: tuple[int, int]
+
+
+def _phase(n: TransposedConvolutionNode, axis: int, residue: int) -> _Phase:
+    """That of the elements `residue`, `residue` + stride and so on.
+
+    Element number stride * j + residue sums input[i] * filter[k] where stride * i + dilation * k is number + begin.
+    """
+    kernel, stride, dilation = n.kernels[axis], n.strides[axis], n.dilation[axis]
+    place = residue + n.begins[axis]
+    common = math.gcd(stride, dilation)
+    step, between = stride // common, dilation // common
+    taps = [k for k in range(min(kernel, step)) if (place - k * dilation) % stride == 0]
+    if not taps:
+        return _Phase(0, 0, step, between, (0, 0))
+    count = -(-(kernel - taps[0]) // step)
+    shift = (place - taps[0] * dilation) // stride
+    size, length = n.input.type.shape[axis + 1], -(-n.type.shape[axis + 1] // stride)
+    pads = (count - 1) * between - shift, length + shift - size
+    return _Phase(taps[0] + (count - 1) * step, count, step, between, pads)
+
+
+@lower(TransposedConvolutionNode)
+def _lower_transposed_convolution(f: Function, n: TransposedConvolutionNode) -> Operand:
+    """A convolution for each phase, interleaved: nothing is multiplied by zeros between the input's elements.
+
+    The phases lie side by side in [N, size / stride, stride, ..., O], so that each writes into its place in the result.
+    """
+    lengths = [
+        -(-size // stride) for size, stride in zip(n.type.shape[1:-1], n.strides, strict=True)
+    ]
+
+    def part(residues: tuple[int, ...]) -> Operand:
+        axis = len(residues)
+        if axis < len(n.strides):
+            parts = [part((*residues, residue)) for residue in range(n.strides[axis])]
+            return f.create_concat(n.name, parts, 2 + 2 * axis) if len(parts) > 1 else parts[0]
+        phases = [_phase(n, axis, residue) for axis, residue in enumerate(residues)]
+        pairs = (size for length in lengths for size in (length, 1))
+        shape = (n.type.shape[0], *pairs, n.type.shape[-1])
+        return f.create_reshape(
+            n.name, n.type.with_shape(shape), _phase_result(f, n, phases, lengths)
+        )
+
+    whole = [length * stride for length, stride in zip(lengths, n.strides, strict=True)]
+    shape = (n.type.shape[0], *whole, n.type.shape[-1])
+    result = f.create_reshape(n.name, n.type.with_shape(shape), part(()))
+    rank = len(shape)
+    return f.create_slice(n.name, n.type, result, (0,) * rank, (1,) * rank)
+
+
+def _phase_result(
+    f: Function, n: TransposedConvolutionNode, phases: Sequence[_Phase], lengths: Sequence[int]
+) -> Operand:
+    """The result of one phase: N, spatial..., O."""
+    images, outputs = n.type.shape[0], n.type.shape[-1]
+    type = n.type.with_shape((images, *lengths, outputs))
+    if not all(phase.count for phase in phases):
+        row = f.create_reshape(
+            n.name, n.type.with_shape((1,) * (type.rank - 1) + (outputs,)), n.bias
+        )
+        return f.create_broadcast(n.name, type, row)
+    kernels = tuple(phase.count for phase in phases)
+    starts = (0, *(phase.first for phase in phases), 0)
+    steps = (1, *(-phase.step for phase in phases), 1)
+    filter_type = n.filter.type.with_shape((outputs, *kernels, n.filter.type.shape[-1]))
+    filter = f.create_slice(n.name, filter_type, n.filter, starts, steps)
+    ends = [[phase.pads[end] for phase in phases] for end in (0, 1)]
+    cropped: Operand = n.input
+    if min(min(ends, key=min)) < 0:
+        crops = [[0, *(min(pad, 0) for pad in pads), 0] for pads in ends]
+        cropped = f.create_pad(n.name, n.input, (*crops[0], *crops[1]), 0.0)
+    return f.create_convolution(
+        n.name, cropped, filter, n.bias, kernels, (1,) * len(phases),
+        tuple(max(pad, 0) for pads in ends for pad in pads),
+        tuple(phase.dilation for phase in phases), n.group,
+    )  # fmt: skip
 
 
 @interpret(ConvolutionInst)

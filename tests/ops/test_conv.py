@@ -1,4 +1,4 @@
-"""Convolutions against the reference evaluator of the onnx package."""
+"""Convolutions against the reference evaluator of the onnx package, transposed ones against their definition."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ import numpy as np
 
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.tensor import Array
-from glowpy.graph.nodes_gen import ConvolutionNode
+from glowpy.core.type import Type
+from glowpy.graph.nodes_gen import ConvolutionNode, TransposedConvolutionNode
 from tests.ops.harness import (
     FLOATS,
     Case,
@@ -116,6 +117,87 @@ def _cases(kind: ElemKind, constants: frozenset[int]) -> Iterator[Case]:
         yield Case(arrays, [expected], geometry.attrs, tolerance=tolerance, constants=constants)
 
 
+@dataclass(frozen=True)
+class Spread:
+    """One transposed convolution: sizes and attributes; `cut` is what the ends lose of all that is reached."""
+
+    image: tuple[int, ...]
+    channels: int
+    outputs: int
+    kernels: tuple[int, ...]
+    strides: tuple[int, ...]
+    begins: tuple[int, ...]
+    cut: tuple[int, ...]
+    dilation: tuple[int, ...] = ()
+    group: int = 1
+    batch: int = 1
+
+
+SPREADS = [
+    Spread((5, 6), 3, 4, (2, 2), (2, 2), (0, 0), (0, 0), batch=2),
+    Spread((7, 5), 17, 9, (4, 4), (2, 2), (1, 1), (1, 1)),
+    Spread((6, 7), 4, 18, (3, 3), (2, 2), (1, 1), (0, 0)),
+    Spread((4, 5), 4, 6, (3, 2), (2, 3), (1, 0), (-1, 1), group=2),
+    Spread((3, 4), 2, 3, (1, 2), (3, 4), (0, -2), (1, -3)),
+    Spread((4, 3), 3, 2, (3, 2), (4, 3), (2, 1), (0, 1), dilation=(2, 3)),
+    Spread((5, 4), 2, 2, (5, 3), (3, 2), (4, 3), (5, 2), dilation=(1, 2), group=2),
+    Spread((3, 3), 2, 3, (2, 2), (1, 1), (0, 1), (1, 0)),
+    Spread((6,), 5, 3, (4,), (2,), (1,), (1,)),
+    Spread((2, 3, 2), 2, 3, (2, 1, 3), (2, 2, 1), (0, 0, 1), (0, -1, 1)),
+]
+
+
+def _scatter(spread: Spread, x: Array, filter: Array, bias: Array) -> Array:
+    """Every input element adds to all that its kernel reaches, in f64."""
+    rank, group = len(spread.image), spread.group
+    dilation = spread.dilation or (1,) * rank
+    axes = list(zip(spread.image, spread.kernels, spread.strides, dilation, strict=True))
+    whole = [(size - 1) * stride + (kernel - 1) * step + 1 for size, kernel, stride, step in axes]
+    ends = [begin + cut for begin, cut in zip(spread.begins, spread.cut, strict=True)]
+    sizes = [size - end for size, end in zip(whole, ends, strict=True)]
+    result = np.zeros((spread.batch, *sizes, spread.outputs)) + bias
+    depth, per_group = spread.channels // group, spread.outputs // group
+    for place in np.ndindex(*spread.image):
+        for tap in np.ndindex(*spread.kernels):
+            at = tuple(
+                p * stride + t * step - begin
+                for p, t, (_, _, stride, step), begin in zip(
+                    place, tap, axes, spread.begins, strict=True
+                )
+            )
+            if not all(0 <= a < size for a, size in zip(at, sizes, strict=True)):
+                continue
+            for g in range(group):
+                own, to = (
+                    slice(g * depth, (g + 1) * depth),
+                    slice(g * per_group, (g + 1) * per_group),
+                )
+                weights = filter[(to, *tap, slice(None))].astype(np.float64)
+                result[(slice(None), *at, to)] += x[(slice(None), *place, own)] @ weights.T
+    return result
+
+
+def _spread_cases(kind: ElemKind, constants: frozenset[int]) -> Iterator[Case]:
+    for spread in SPREADS:
+        rank, make = len(spread.image), normal_array if kind.is_float else random_array
+        x = make(kind, (spread.batch, *spread.image, spread.channels), 1)
+        filter = make(kind, (spread.outputs, *spread.kernels, spread.channels // spread.group), 2)
+        bias = make(kind, (spread.outputs,), 3)
+        expected = _scatter(spread, x, filter, bias)
+        terms = math.prod(spread.kernels) * spread.channels // spread.group + 1
+        attrs = {
+            "kernels": spread.kernels,
+            "strides": spread.strides,
+            "begins": spread.begins,
+            "dilation": spread.dilation or (1,) * rank,
+            "group": spread.group,
+        }
+        yield Case(
+            [x, filter, bias], [expected], attrs, Type(kind, expected.shape),
+            sum_tolerance(kind, terms), constants,
+        )  # fmt: skip
+
+
 KINDS = (*FLOATS, ElemKind.I8, ElemKind.I32)
 ROWS = [
     Row(ConvolutionNode, KINDS, lambda kind: _cases(kind, frozenset())),
@@ -124,6 +206,13 @@ ROWS = [
         FLOATS,
         lambda kind: _cases(kind, frozenset({1, 2})),
         title="convolution of constants",
+    ),
+    Row(TransposedConvolutionNode, FLOATS, lambda kind: _spread_cases(kind, frozenset())),
+    Row(
+        TransposedConvolutionNode,
+        FLOATS[:1],
+        lambda kind: _spread_cases(kind, frozenset({1, 2})),
+        title="transposed convolution of constants",
     ),
 ]
 

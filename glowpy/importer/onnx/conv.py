@@ -12,7 +12,6 @@ from glowpy.importer.onnx.data_movement import (
     channels_last,
     full,
     reshape,
-    slice_axis,
     transpose,
 )
 from glowpy.importer.onnx.node import OnnxNode, Value, from_onnx
@@ -111,11 +110,7 @@ def _conv(n: OnnxNode) -> Value:
 
 @from_onnx("ConvTranspose")
 def _conv_transpose(n: OnnxNode) -> Value:
-    """The convolution whose gradient ConvTranspose is, turned round.
-
-    The input is spread out by zeros as far as the strides say, padded so that every window counts, and convolved
-    with the filter reversed in each spatial dimension, its channels exchanged within each group.
-    """
+    """Activations become N, spatial..., C, filters [I, O / group, spatial...] become O, spatial..., I / group."""
     x, w, group = n.type(0), n.type(1), n.integer("group", 1)
     if x.rank != w.rank or not 3 <= x.rank <= 5:
         raise UserError(f"expected an input and a filter of one rank from 3 to 5, got {x} and {w}")
@@ -137,20 +132,15 @@ def _conv_transpose(n: OnnxNode) -> Value:
         s * (size - 1) + e + r for s, size, e, r in zip(strides, spatial, extra, reach, strict=True)
     ]
     pads = _transposed_pads(n, [s * size for s, size in zip(strides, spatial, strict=True)], whole)
-    begins = [r - 1 - pad for r, pad in zip(reach, pads, strict=False)]
-    ends = [
-        r - 1 - pad + e - (s - 1)
-        for r, pad, e, s in zip(reach, pads[rank:], extra, strides, strict=True)
-    ]
-    spread = _spread(n, strides)
-    padded = n.f.create_pad(n.name, n.operand(spread), (0, *begins, 0, 0, *ends, 0), 0.0)
+    sizes = [have - pads[i] - pads[rank + i] for i, have in enumerate(whole)]
     outputs = w.shape[1] * group
+    type = x.with_shape((x.shape[0], *sizes, outputs))
     bias = n.input(2) if n.has(2) else n.operand(full(x.with_shape((outputs,)), 0))
-    turned = n.operand(_turned(n, group), n.proto.input[1])
-    ones, none = (1,) * rank, (0,) * (2 * rank)
-    result = n.f.create_convolution(
-        n.name, padded, turned, bias, kernels, ones, none, dilation, group
-    )
+    result = n.f.create_transposed_convolution(
+        n.name, type, n.operand(channels_last(n, n.value(0)), n.proto.input[0]),
+        n.operand(_filter(n, group), n.proto.input[1]), bias,
+        kernels, strides, tuple(pads[:rank]), dilation, group,
+    )  # fmt: skip
     return channels_first(n, result.result)
 
 
@@ -176,25 +166,10 @@ def _transposed_pads(n: OnnxNode, same: Sequence[int], whole: Sequence[int]) -> 
     return (*halves, *rests) if auto == "SAME_UPPER" else (*rests, *halves)
 
 
-def _spread(n: OnnxNode, strides: Sequence[int]) -> Value:
-    """The input as N, spatial..., C, with stride - 1 zeros after every element of each spatial dimension."""
-    value = channels_last(n, n.value(0))
-    for axis, stride in enumerate(strides, 1):
-        if stride == 1:
-            continue
-        shape = value.type.shape
-        before, after = math.prod(shape[: axis + 1]), math.prod(shape[axis + 1 :])
-        column = n.operand(reshape(n, value, (before, 1, after)))
-        wide = n.f.create_pad(n.name, column, (0, 0, 0, 0, stride - 1, 0), 0.0).result
-        value = reshape(n, wide, (*shape[:axis], shape[axis] * stride, *shape[axis + 1 :]))
-    return value
-
-
-def _turned(n: OnnxNode, group: int) -> Value:
-    """The filter [I, O / group, spatial...] as [O, spatial..., I / group], reversed in the spatial dimensions."""
+def _filter(n: OnnxNode, group: int) -> Value:
+    """The filter [I, O / group, spatial...] as [O, spatial..., I / group]."""
     inputs, outputs, *kernels = n.type(1).shape
     split = reshape(n, n.value(1), (group, inputs // group, outputs, math.prod(kernels)))
-    moved = transpose(n, split, (0, 2, 3, 1))
-    count = math.prod(kernels)
-    reversed_ = slice_axis(n, moved, 2, count - 1, count, -1) if count else moved
-    return reshape(n, reversed_, (group * outputs, *kernels, inputs // group))
+    return reshape(
+        n, transpose(n, split, (0, 2, 3, 1)), (group * outputs, *kernels, inputs // group)
+    )
