@@ -12,6 +12,7 @@ import pytest
 from onnx import parser
 
 from glowpy.cli import main
+from glowpy.cli.output import print_table
 from glowpy.support.errors import InternalError
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -145,3 +146,14 @@ def test_a_reader_that_goes_away_is_no_error(tmp_path: Path) -> None:
         check=False,
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, "module {\n", "")
+
+
+def test_columns_of_numbers_are_aligned_to_the_right(capsys: pytest.CaptureFixture[str]) -> None:
+    print_table("sizes", ["name", ">bytes"], [["a", "7"], ["long", "1,024"]])
+    lines = [line.strip() for line in capsys.readouterr().out.splitlines()]
+    assert [line for line in lines if line[:1].isalpha()] == [
+        "sizes",
+        "name   bytes",
+        "a          7",
+        "long   1,024",
+    ]
