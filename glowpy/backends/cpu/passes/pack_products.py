@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import ClassVar
@@ -10,7 +9,6 @@ from typing import ClassVar
 import numpy as np
 
 from glowpy.backends.cpu.nodes_gen import (
-    CpuConvNode,
     CpuDepthwiseConvNode,
     create_cpu_conv,
     create_cpu_depthwise_conv,
@@ -42,10 +40,10 @@ __all__ = ["PackProductsPass"]
 class PackProductsPass(RewritePass):
     """Turns products into the backend's own nodes.
 
-    `convolution` (f32, one or two spatial dimensions, constant filter) becomes `cpu_conv`, or
-    `cpu_depthwise_conv` where every channel is a group of its own; `mat_mul` (f32) becomes `cpu_matmul`,
-    whose right side is packed by `cpu_pack_matrix` where it is computed. Weights are padded with zeros to
-    whole vectors of the target's, here to 8 numbers of AVX2.
+    `convolution` (f32) becomes `cpu_conv`, or `cpu_depthwise_conv` where every channel is a group of its
+    own; one over volumes becomes a sum of these. `mat_mul` (f32) becomes `cpu_matmul`. A filter or right
+    side that is computed is packed by `cpu_pack_matrix`. Weights are padded with zeros to whole vectors of
+    the target's, here to 8 numbers of AVX2.
 
     Before:
         %x : f32[2x1]
@@ -68,55 +66,43 @@ class PackProductsPass(RewritePass):
     @rule
     def convolution(self, f: Function, n: ConvolutionNode, why: Why) -> Replacement:
         """The packed convolution."""
-        if n.type.kind is not ElemKind.F32 or len(n.kernels) > 2:
-            return why.no("only f32 in one or two spatial dimensions is packed")
-        constant = n.filter.constant
-        if constant is None:
-            return why.no("the filter is not constant")
+        if n.type.kind is not ElemKind.F32:
+            return why.no("only f32 is packed")
         if n.type.count == 0 or n.input.type.count == 0:
             return why.no("nothing to compute")
-        if len(n.kernels) == 2:
-            return self._convolution_2d(
-                f, n, n.input, n.type, constant.array, (n.kernels, n.strides, n.pads, n.dilation)
-            )
-        rows = f.create_reshape(n.name, _with_row(n.input.type), n.input)
-        result = self._convolution_2d(
-            f, n, rows.result, _with_row(n.type), constant.array[:, np.newaxis],
-            ((1, *n.kernels), (1, *n.strides), (0, n.pads[0], 0, n.pads[1]), (1, *n.dilation)),
-        )  # fmt: skip
-        return f.create_reshape(n.name, n.type, result)
-
-    def _convolution_2d(
-        self,
-        f: Function,
-        n: ConvolutionNode,
-        input: NodeValue,
-        type: Type,
-        filter: Array,
-        lists: tuple[Sequence[int], Sequence[int], Sequence[int], Sequence[int]],
-    ) -> CpuConvNode | CpuDepthwiseConvNode:
-        kernels, strides, pads, dilation = (tuple(numbers) for numbers in lists)
-        machine, channels = self.variant.machine, input.type.shape[-1]
-        if n.group == channels == type.shape[-1] and n.group > 1:
-            packed = _constant(f, n, "packed", pack_depthwise_filter(filter))
-            return create_cpu_depthwise_conv(
-                f, n.name, type, input, packed, n.bias,
-                kernels=kernels, strides=strides, pads=pads, dilation=dilation,
-                tile_pixels=choose_pixels(type.shape[2], machine),
-            )  # fmt: skip
-        decision = choose(
-            conv_problem(type.shape, input.type.shape, kernels, strides, pads, dilation, n.group),
-            machine,
+        if len(n.kernels) == 3:
+            return _by_planes(f, n)
+        if len(n.kernels) == 1:
+            return _with_row(f, n)
+        if n.group == n.input.type.shape[-1] == n.type.shape[-1] and n.group > 1:
+            return self._depthwise(f, n)
+        machine, depth = self.variant.machine, n.filter.type.shape[-1]
+        problem = conv_problem(
+            n.type.shape, n.input.type.shape, n.kernels, n.strides, n.pads, n.dilation, n.group
         )
-        packed = _constant(
-            f, n, "packed", pack_filter(filter, n.group, decision.vectors * machine.lanes)
-        )
-        zeros = np.zeros(channels // n.group if any(pads) else 0, np.float32)
+        decision = choose(problem, machine)
+        packed = _packed_filter(f, n, decision.vectors * machine.lanes)
+        zeros = np.zeros(depth if any(n.pads) else 0, np.float32)
         return create_cpu_conv(
-            f, n.name, type, input, packed, n.bias, _constant(f, n, "zeros", zeros),
-            kernels=kernels, strides=strides, pads=pads, dilation=dilation, group=n.group,
+            f, n.name, n.type, n.input, packed, n.bias, _constant(f, n, "zeros", zeros),
+            kernels=n.kernels, strides=n.strides, pads=n.pads, dilation=n.dilation, group=n.group,
             tile_pixels=decision.pixels, tile_vectors=decision.vectors,
             line=decision.line, slab=decision.slab, fetch=decision.fetch,
+        )  # fmt: skip
+
+    def _depthwise(self, f: Function, n: ConvolutionNode) -> CpuDepthwiseConvNode:
+        packed: Operand
+        if n.filter.constant is not None:
+            packed = _constant(f, n, "packed", pack_depthwise_filter(n.filter.constant.array))
+        else:
+            filter = f.create_reshape(
+                n.name, n.filter.type.with_shape(n.filter.type.shape[:-1]), n.filter
+            )
+            packed = f.create_transpose(n.name, filter, (1, 2, 0))
+        return create_cpu_depthwise_conv(
+            f, n.name, n.type, n.input, packed, n.bias,
+            kernels=n.kernels, strides=n.strides, pads=n.pads, dilation=n.dilation,
+            tile_pixels=choose_pixels(n.type.shape[2], self.variant.machine),
         )  # fmt: skip
 
     @rule
@@ -158,6 +144,74 @@ def _constant(f: Function, n: Node, part: str, array: Array) -> Constant:
     return f.module.create_constant(f"{n.name}_{part}", Tensor.of(array), loc=n.loc)
 
 
-def _with_row(type: Type) -> Type:
-    """N x W x C as N x 1 x W x C."""
-    return type.with_shape((type.shape[0], 1, *type.shape[1:]))
+def _packed_filter(f: Function, n: ConvolutionNode, block: int) -> Operand:
+    """The filter of a 2-D convolution in blocks of output channels. Of each group it is a matrix, transposed."""
+    if n.filter.constant is not None:
+        return _constant(f, n, "packed", pack_filter(n.filter.constant.array, n.group, block))
+    outputs, *taps = n.filter.type.shape
+    type, outputs = n.filter.type, outputs // n.group
+    rows = f.create_reshape(n.name, type.with_shape((n.group, outputs, prod(taps))), n.filter)
+    matrix = f.create_transpose(n.name, rows, (0, 2, 1))
+    shape = packed_shape(matrix.type.shape, block)
+    packed = create_cpu_pack_matrix(f, n.name, type.with_shape(shape), matrix, block=block)
+    return f.create_reshape(n.name, type.with_shape((*shape[:2], *taps, block)), packed)
+
+
+def _with_row(f: Function, n: ConvolutionNode) -> NodeValue:
+    """A 1-D convolution as one over images of one row."""
+
+    def row(type: Type) -> Type:
+        return type.with_shape((type.shape[0], 1, *type.shape[1:]))
+
+    result = f.create_convolution(
+        n.name, f.create_reshape(n.name, row(n.input.type), n.input), _kernel_row(f, n), n.bias,
+        (1, *n.kernels), (1, *n.strides), (0, n.pads[0], 0, n.pads[1]), (1, *n.dilation), n.group,
+    )  # fmt: skip
+    return f.create_reshape(n.name, n.type, result).result
+
+
+def _kernel_row(f: Function, n: ConvolutionNode) -> Operand:
+    """The filter of a 1-D convolution as that of a 2-D one."""
+    if n.filter.constant is not None:
+        return _constant(f, n, "row", n.filter.constant.array[:, np.newaxis])
+    outputs, *rest = n.filter.type.shape
+    return f.create_reshape(n.name, n.filter.type.with_shape((outputs, 1, *rest)), n.filter)
+
+
+def _by_planes(f: Function, n: ConvolutionNode) -> NodeValue:
+    """A 3-D convolution as the sum of 2-D ones, one for each plane of the kernel.
+
+    All planes of the input that one plane of the kernel meets are a batch of images. Sums become epilogues.
+    """
+    images, planes = n.type.shape[:2]
+    area = n.input.type.shape[2:]
+    source: Operand = n.input
+    if n.pads[0] or n.pads[3]:
+        source = f.create_pad(n.name, source, (0, n.pads[0], 0, 0, 0, 0, n.pads[3], 0, 0, 0), 0.0)
+
+    def product(plane: int, bias: Operand) -> NodeValue:
+        met = f.create_slice(
+            n.name, n.type.with_shape((images, planes, *area)), source,
+            (0, plane * n.dilation[0], 0, 0, 0), (1, n.strides[0], 1, 1, 1),
+        )  # fmt: skip
+        return f.create_convolution(
+            n.name, f.create_reshape(n.name, n.type.with_shape((images * planes, *area)), met),
+            _kernel_plane(f, n, plane), bias, n.kernels[1:], n.strides[1:],
+            (*n.pads[1:3], *n.pads[4:]), n.dilation[1:], n.group,
+        ).result  # fmt: skip
+
+    total = product(0, n.bias)
+    for plane in range(1, n.kernels[0]):
+        nothing = f.create_splat(n.name, n.bias.type, 0.0)
+        total = f.create_add(n.name, product(plane, nothing), total).result
+    return f.create_reshape(n.name, n.type, total).result
+
+
+def _kernel_plane(f: Function, n: ConvolutionNode, plane: int) -> Operand:
+    """One plane of the filter of a 3-D convolution, as that of a 2-D one."""
+    if n.filter.constant is not None:
+        return _constant(f, n, "plane", n.filter.constant.array[:, plane])
+    outputs, _, *taps = n.filter.type.shape
+    type, starts = n.filter.type, (0, plane, 0, 0, 0)
+    part = f.create_slice(n.name, type.with_shape((outputs, 1, *taps)), n.filter, starts, (1,) * 5)
+    return f.create_reshape(n.name, type.with_shape((outputs, *taps)), part)
