@@ -139,6 +139,16 @@ class Operator:
     """Operands that hold no data (indices, conditions) and are never quantized, for `same` and `rule`."""
     strided: tuple[str, ...] = ()
     """Operands of the instruction that may have gaps between their elements; their kernel is told the strides."""
+    rows: tuple[str, ...] = ()
+    """Those that may have gaps only between their rows."""
+    transposed: tuple[str, ...] = ()
+    """Those whose rows may as well lie apart element by element."""
+
+    @property
+    def layouts(self) -> dict[str, str]:
+        """What may have gaps, with the name of its `Layout` in glowpy/core/schema.py."""
+        named = {"strided": self.strided, "rows": self.rows, "transposed": self.transposed}
+        return {name: layout for layout, names in named.items() for name in names}
 
     @property
     def mnemonic(self) -> str:
@@ -235,7 +245,13 @@ def _check_words(operator: Operator) -> None:
     _expect(operator.name, "quant", QUANTIZED, [operator.quant])
     _expect(operator.name, "traits", TRAITS, operator.traits)
     _expect(operator.name, "operands in kernel", operands, operator.kernel or ())
-    for field_name, names in (("plain", operator.plain), ("strided", operator.strided)):
+    lists = {
+        "plain": operator.plain,
+        "strided": operator.strided,
+        "rows": operator.rows,
+        "transposed": operator.transposed,
+    }
+    for field_name, names in lists.items():
         unknown = set(names) - set(operands)
         if unknown:
             raise SpecError(
@@ -320,6 +336,8 @@ def Op(  # noqa: N802 - the specs read as declarations
     quant: str = "refused",
     plain: Sequence[str] = (),
     strided: Sequence[str] = (),
+    rows: Sequence[str] = (),
+    transposed: Sequence[str] = (),
     channels: tuple[str, int, str] | tuple[str, int, str, str] | None = None,
     no_derivative: str = "",
 ) -> None:
@@ -328,7 +346,7 @@ def Op(  # noqa: N802 - the specs read as declarations
         Operator(
             name, doc, tuple(inputs), tuple(results), tuple(attrs), tuple(traits), True, True, _source(),
             backend=backend, scratches=tuple(scratches), kernel=kernel, quant=quant, plain=tuple(plain),
-            channels=channels, strided=tuple(strided),
+            channels=channels, strided=tuple(strided), rows=tuple(rows), transposed=tuple(transposed),
             no_derivative=no_derivative,
         )
     )  # fmt: skip

@@ -299,8 +299,9 @@ def _node_schema(op: Operator) -> str:
 
 
 def _inst_schema(op: Operator) -> str:
+    layouts = {name: f", Layout.{layout.upper()}" for name, layout in op.layouts.items()}
     operands = _tuple(
-        f'OperandSpec("{name}", Access.{access}{", strided=True" if name in op.strided else ""})'
+        f'OperandSpec("{name}", Access.{access}{layouts.get(name, "")})'
         for name, access in op.operands
     )
     parts = [f'"{op.mnemonic}"', operands, _attrs(op), _traits(op)]
@@ -334,7 +335,7 @@ def _prototypes(op: Operator, library: str) -> Iterator[str]:
             c_type = _C_TYPES[kind_of[name]] if name in kind_of else main
             buffers.append(f"{'const ' if access == 'IN' else ''}{c_type} *{name}")
         shapes = [f"const ints_t *{name}_shape" for name, _ in op.operands]
-        shapes += [f"const ints_t *{name}_strides" for name, _ in op.operands if name in op.strided]
+        shapes += [f"const ints_t *{name}_strides" for name, _ in op.operands if name in op.layouts]
         attrs = [_C_ATTRS[attr.kind].format(attr.name) for attr in op.attrs]
         tail = list(_PRODUCT_ARGUMENTS) if "epilogue" in op.traits else []
         arguments = ", ".join([*buffers, *shapes, *attrs, *tail])

@@ -12,7 +12,7 @@ from enum import Enum, StrEnum
 from typing import Literal
 
 from glowpy.core.algebra import NO_ALGEBRA, Algebra, Channels
-from glowpy.core.type import Type
+from glowpy.core.type import Shape, Type
 from glowpy.support.errors import UserError
 from glowpy.support.text import Attr
 
@@ -21,6 +21,7 @@ __all__ = [
     "AttrKind",
     "AttrSpec",
     "InstSchema",
+    "Layout",
     "NodeSchema",
     "OperandSpec",
     "Quantized",
@@ -91,6 +92,28 @@ class Access(Enum):
     def __init__(self, spelling: str) -> None:
         self.reads = spelling in ("@in", "@inout")
         self.writes = spelling != "@in"
+
+
+class Layout(Enum):
+    """Which gaps between its elements an operand of an instruction may have, the fewest first.
+
+    The value is what a spec calls it. The kernel of an operand that may have any is told its strides.
+    """
+
+    DENSE = "dense"
+    """None."""
+    ROWS = "rows"
+    """Neighbours along the last dimension lie together: the kernel's inner loop runs over them."""
+    STRIDED = "strided"
+    """Any. The loops are about memory, and slow where no dimension's neighbours lie together."""
+    TRANSPOSED = "transposed"
+    """Any. The kernel is made for rows that lie apart as well, and takes the copy's place."""
+
+    def takes(self, strides: Shape) -> bool:
+        """Whether the elements of an operand, of at least one dimension, may have these strides between gaps."""
+        return self in (Layout.STRIDED, Layout.TRANSPOSED) or (
+            self is Layout.ROWS and strides[-1] == 1
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,11 +225,11 @@ class NodeSchema:
 
 @dataclass(frozen=True, slots=True)
 class OperandSpec:
-    """Name and access of an instruction's operand, and whether its elements may have gaps between them (`strided`)."""
+    """Name and access of an instruction's operand, and which gaps there may be between its elements."""
 
     name: str
     access: Access
-    strided: bool = False
+    layout: Layout = Layout.DENSE
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self, final, overload
 
-from glowpy.core.schema import Access, InstSchema, Trait
+from glowpy.core.schema import Access, InstSchema, Layout, Trait
 from glowpy.core.type import Type
 from glowpy.ir.value import Value
 from glowpy.support.errors import InternalError
@@ -23,8 +23,8 @@ class OperandRef:
     name: str
     access: Access
     value: Value
-    strided: bool = False
-    """Whether the instruction takes a value with gaps between its elements."""
+    layout: Layout = Layout.DENSE
+    """Which gaps the instruction allows between the value's elements."""
 
 
 class Instruction:
@@ -62,7 +62,7 @@ class Instruction:
 
     def _refs(self, values: Sequence[Value]) -> tuple[OperandRef, ...]:
         return tuple(
-            OperandRef(spec.name, spec.access, value, spec.strided)
+            OperandRef(spec.name, spec.access, value, spec.layout)
             for spec, value in zip(self.SCHEMA.operands, values, strict=True)
         )
 

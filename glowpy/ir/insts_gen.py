@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import ClassVar, final
 
 from glowpy.core.fields import AttrField
-from glowpy.core.schema import Access, AttrSpec, InstSchema, OperandSpec, Quantized, Trait
+from glowpy.core.schema import Access, AttrSpec, InstSchema, Layout, OperandSpec, Quantized, Trait
 from glowpy.ir.inst import Instruction, OperandField, ValueInstruction
 
 __all__ = [
@@ -121,9 +121,9 @@ class AddInst(Instruction):
     SCHEMA: ClassVar[InstSchema] = InstSchema(
         "add",
         (
-            OperandSpec("result", Access.OUT, strided=True),
-            OperandSpec("lhs", Access.IN, strided=True),
-            OperandSpec("rhs", Access.IN, strided=True),
+            OperandSpec("result", Access.OUT, Layout.STRIDED),
+            OperandSpec("lhs", Access.IN, Layout.STRIDED),
+            OperandSpec("rhs", Access.IN, Layout.STRIDED),
         ),
         (),
         frozenset({Trait.ELEMENTWISE, Trait.INPLACE, Trait.COMMUTATIVE}),
@@ -145,9 +145,9 @@ class SubInst(Instruction):
     SCHEMA: ClassVar[InstSchema] = InstSchema(
         "sub",
         (
-            OperandSpec("result", Access.OUT, strided=True),
-            OperandSpec("lhs", Access.IN, strided=True),
-            OperandSpec("rhs", Access.IN, strided=True),
+            OperandSpec("result", Access.OUT, Layout.STRIDED),
+            OperandSpec("lhs", Access.IN, Layout.STRIDED),
+            OperandSpec("rhs", Access.IN, Layout.STRIDED),
         ),
         (),
         frozenset({Trait.ELEMENTWISE, Trait.INPLACE}),
@@ -169,9 +169,9 @@ class MulInst(Instruction):
     SCHEMA: ClassVar[InstSchema] = InstSchema(
         "mul",
         (
-            OperandSpec("result", Access.OUT, strided=True),
-            OperandSpec("lhs", Access.IN, strided=True),
-            OperandSpec("rhs", Access.IN, strided=True),
+            OperandSpec("result", Access.OUT, Layout.STRIDED),
+            OperandSpec("lhs", Access.IN, Layout.STRIDED),
+            OperandSpec("rhs", Access.IN, Layout.STRIDED),
         ),
         (),
         frozenset({Trait.ELEMENTWISE, Trait.INPLACE, Trait.COMMUTATIVE}),
@@ -193,9 +193,9 @@ class DivInst(Instruction):
     SCHEMA: ClassVar[InstSchema] = InstSchema(
         "div",
         (
-            OperandSpec("result", Access.OUT, strided=True),
-            OperandSpec("lhs", Access.IN, strided=True),
-            OperandSpec("rhs", Access.IN, strided=True),
+            OperandSpec("result", Access.OUT, Layout.STRIDED),
+            OperandSpec("lhs", Access.IN, Layout.STRIDED),
+            OperandSpec("rhs", Access.IN, Layout.STRIDED),
         ),
         (),
         frozenset({Trait.ELEMENTWISE, Trait.INPLACE}),
@@ -217,9 +217,9 @@ class PowInst(Instruction):
     SCHEMA: ClassVar[InstSchema] = InstSchema(
         "pow",
         (
-            OperandSpec("result", Access.OUT, strided=True),
-            OperandSpec("lhs", Access.IN, strided=True),
-            OperandSpec("rhs", Access.IN, strided=True),
+            OperandSpec("result", Access.OUT, Layout.STRIDED),
+            OperandSpec("lhs", Access.IN, Layout.STRIDED),
+            OperandSpec("rhs", Access.IN, Layout.STRIDED),
         ),
         (),
         frozenset({Trait.ELEMENTWISE, Trait.INPLACE}),
@@ -241,9 +241,9 @@ class MaxInst(Instruction):
     SCHEMA: ClassVar[InstSchema] = InstSchema(
         "max",
         (
-            OperandSpec("result", Access.OUT, strided=True),
-            OperandSpec("lhs", Access.IN, strided=True),
-            OperandSpec("rhs", Access.IN, strided=True),
+            OperandSpec("result", Access.OUT, Layout.STRIDED),
+            OperandSpec("lhs", Access.IN, Layout.STRIDED),
+            OperandSpec("rhs", Access.IN, Layout.STRIDED),
         ),
         (),
         frozenset({Trait.ELEMENTWISE, Trait.INPLACE, Trait.COMMUTATIVE}),
@@ -266,9 +266,9 @@ class MinInst(Instruction):
     SCHEMA: ClassVar[InstSchema] = InstSchema(
         "min",
         (
-            OperandSpec("result", Access.OUT, strided=True),
-            OperandSpec("lhs", Access.IN, strided=True),
-            OperandSpec("rhs", Access.IN, strided=True),
+            OperandSpec("result", Access.OUT, Layout.STRIDED),
+            OperandSpec("lhs", Access.IN, Layout.STRIDED),
+            OperandSpec("rhs", Access.IN, Layout.STRIDED),
         ),
         (),
         frozenset({Trait.ELEMENTWISE, Trait.INPLACE, Trait.COMMUTATIVE}),
@@ -291,8 +291,8 @@ class NegInst(Instruction):
     SCHEMA: ClassVar[InstSchema] = InstSchema(
         "neg",
         (
-            OperandSpec("result", Access.OUT, strided=True),
-            OperandSpec("input", Access.IN, strided=True),
+            OperandSpec("result", Access.OUT, Layout.STRIDED),
+            OperandSpec("input", Access.IN, Layout.STRIDED),
         ),
         (),
         frozenset({Trait.ELEMENTWISE, Trait.INPLACE}),
@@ -313,8 +313,8 @@ class AbsInst(Instruction):
     SCHEMA: ClassVar[InstSchema] = InstSchema(
         "abs",
         (
-            OperandSpec("result", Access.OUT, strided=True),
-            OperandSpec("input", Access.IN, strided=True),
+            OperandSpec("result", Access.OUT, Layout.STRIDED),
+            OperandSpec("input", Access.IN, Layout.STRIDED),
         ),
         (),
         frozenset({Trait.ELEMENTWISE, Trait.INPLACE}),
@@ -335,8 +335,8 @@ class SignInst(Instruction):
     SCHEMA: ClassVar[InstSchema] = InstSchema(
         "sign",
         (
-            OperandSpec("result", Access.OUT, strided=True),
-            OperandSpec("input", Access.IN, strided=True),
+            OperandSpec("result", Access.OUT, Layout.STRIDED),
+            OperandSpec("input", Access.IN, Layout.STRIDED),
         ),
         (),
         frozenset({Trait.ELEMENTWISE, Trait.INPLACE}),
@@ -357,8 +357,8 @@ class FloorInst(Instruction):
     SCHEMA: ClassVar[InstSchema] = InstSchema(
         "floor",
         (
-            OperandSpec("result", Access.OUT, strided=True),
-            OperandSpec("input", Access.IN, strided=True),
+            OperandSpec("result", Access.OUT, Layout.STRIDED),
+            OperandSpec("input", Access.IN, Layout.STRIDED),
         ),
         (),
         frozenset({Trait.ELEMENTWISE, Trait.INPLACE}),
@@ -379,8 +379,8 @@ class CeilInst(Instruction):
     SCHEMA: ClassVar[InstSchema] = InstSchema(
         "ceil",
         (
-            OperandSpec("result", Access.OUT, strided=True),
-            OperandSpec("input", Access.IN, strided=True),
+            OperandSpec("result", Access.OUT, Layout.STRIDED),
+            OperandSpec("input", Access.IN, Layout.STRIDED),
         ),
         (),
         frozenset({Trait.ELEMENTWISE, Trait.INPLACE}),
@@ -401,8 +401,8 @@ class RoundInst(Instruction):
     SCHEMA: ClassVar[InstSchema] = InstSchema(
         "round",
         (
-            OperandSpec("result", Access.OUT, strided=True),
-            OperandSpec("input", Access.IN, strided=True),
+            OperandSpec("result", Access.OUT, Layout.STRIDED),
+            OperandSpec("input", Access.IN, Layout.STRIDED),
         ),
         (),
         frozenset({Trait.ELEMENTWISE, Trait.INPLACE}),
@@ -423,8 +423,8 @@ class SqrtInst(Instruction):
     SCHEMA: ClassVar[InstSchema] = InstSchema(
         "sqrt",
         (
-            OperandSpec("result", Access.OUT, strided=True),
-            OperandSpec("input", Access.IN, strided=True),
+            OperandSpec("result", Access.OUT, Layout.STRIDED),
+            OperandSpec("input", Access.IN, Layout.STRIDED),
         ),
         (),
         frozenset({Trait.ELEMENTWISE, Trait.INPLACE}),
@@ -445,8 +445,8 @@ class ReciprocalInst(Instruction):
     SCHEMA: ClassVar[InstSchema] = InstSchema(
         "reciprocal",
         (
-            OperandSpec("result", Access.OUT, strided=True),
-            OperandSpec("input", Access.IN, strided=True),
+            OperandSpec("result", Access.OUT, Layout.STRIDED),
+            OperandSpec("input", Access.IN, Layout.STRIDED),
         ),
         (),
         frozenset({Trait.ELEMENTWISE, Trait.INPLACE}),
@@ -467,8 +467,8 @@ class ExpInst(Instruction):
     SCHEMA: ClassVar[InstSchema] = InstSchema(
         "exp",
         (
-            OperandSpec("result", Access.OUT, strided=True),
-            OperandSpec("input", Access.IN, strided=True),
+            OperandSpec("result", Access.OUT, Layout.STRIDED),
+            OperandSpec("input", Access.IN, Layout.STRIDED),
         ),
         (),
         frozenset({Trait.ELEMENTWISE, Trait.INPLACE}),
@@ -489,8 +489,8 @@ class LogInst(Instruction):
     SCHEMA: ClassVar[InstSchema] = InstSchema(
         "log",
         (
-            OperandSpec("result", Access.OUT, strided=True),
-            OperandSpec("input", Access.IN, strided=True),
+            OperandSpec("result", Access.OUT, Layout.STRIDED),
+            OperandSpec("input", Access.IN, Layout.STRIDED),
         ),
         (),
         frozenset({Trait.ELEMENTWISE, Trait.INPLACE}),
@@ -511,8 +511,8 @@ class TanhInst(Instruction):
     SCHEMA: ClassVar[InstSchema] = InstSchema(
         "tanh",
         (
-            OperandSpec("result", Access.OUT, strided=True),
-            OperandSpec("input", Access.IN, strided=True),
+            OperandSpec("result", Access.OUT, Layout.STRIDED),
+            OperandSpec("input", Access.IN, Layout.STRIDED),
         ),
         (),
         frozenset({Trait.ELEMENTWISE, Trait.INPLACE}),
@@ -533,8 +533,8 @@ class SigmoidInst(Instruction):
     SCHEMA: ClassVar[InstSchema] = InstSchema(
         "sigmoid",
         (
-            OperandSpec("result", Access.OUT, strided=True),
-            OperandSpec("input", Access.IN, strided=True),
+            OperandSpec("result", Access.OUT, Layout.STRIDED),
+            OperandSpec("input", Access.IN, Layout.STRIDED),
         ),
         (),
         frozenset({Trait.ELEMENTWISE, Trait.INPLACE}),
@@ -555,8 +555,8 @@ class ErfInst(Instruction):
     SCHEMA: ClassVar[InstSchema] = InstSchema(
         "erf",
         (
-            OperandSpec("result", Access.OUT, strided=True),
-            OperandSpec("input", Access.IN, strided=True),
+            OperandSpec("result", Access.OUT, Layout.STRIDED),
+            OperandSpec("input", Access.IN, Layout.STRIDED),
         ),
         (),
         frozenset({Trait.ELEMENTWISE, Trait.INPLACE}),
@@ -577,8 +577,8 @@ class SinInst(Instruction):
     SCHEMA: ClassVar[InstSchema] = InstSchema(
         "sin",
         (
-            OperandSpec("result", Access.OUT, strided=True),
-            OperandSpec("input", Access.IN, strided=True),
+            OperandSpec("result", Access.OUT, Layout.STRIDED),
+            OperandSpec("input", Access.IN, Layout.STRIDED),
         ),
         (),
         frozenset({Trait.ELEMENTWISE, Trait.INPLACE}),
@@ -599,8 +599,8 @@ class CosInst(Instruction):
     SCHEMA: ClassVar[InstSchema] = InstSchema(
         "cos",
         (
-            OperandSpec("result", Access.OUT, strided=True),
-            OperandSpec("input", Access.IN, strided=True),
+            OperandSpec("result", Access.OUT, Layout.STRIDED),
+            OperandSpec("input", Access.IN, Layout.STRIDED),
         ),
         (),
         frozenset({Trait.ELEMENTWISE, Trait.INPLACE}),
@@ -621,9 +621,9 @@ class EqInst(Instruction):
     SCHEMA: ClassVar[InstSchema] = InstSchema(
         "eq",
         (
-            OperandSpec("result", Access.OUT, strided=True),
-            OperandSpec("lhs", Access.IN, strided=True),
-            OperandSpec("rhs", Access.IN, strided=True),
+            OperandSpec("result", Access.OUT, Layout.STRIDED),
+            OperandSpec("lhs", Access.IN, Layout.STRIDED),
+            OperandSpec("rhs", Access.IN, Layout.STRIDED),
         ),
         (),
         frozenset({Trait.ELEMENTWISE, Trait.INPLACE, Trait.COMMUTATIVE, Trait.BOOL_RESULT}),
@@ -645,9 +645,9 @@ class LtInst(Instruction):
     SCHEMA: ClassVar[InstSchema] = InstSchema(
         "lt",
         (
-            OperandSpec("result", Access.OUT, strided=True),
-            OperandSpec("lhs", Access.IN, strided=True),
-            OperandSpec("rhs", Access.IN, strided=True),
+            OperandSpec("result", Access.OUT, Layout.STRIDED),
+            OperandSpec("lhs", Access.IN, Layout.STRIDED),
+            OperandSpec("rhs", Access.IN, Layout.STRIDED),
         ),
         (),
         frozenset({Trait.ELEMENTWISE, Trait.INPLACE, Trait.BOOL_RESULT}),
@@ -669,9 +669,9 @@ class LeInst(Instruction):
     SCHEMA: ClassVar[InstSchema] = InstSchema(
         "le",
         (
-            OperandSpec("result", Access.OUT, strided=True),
-            OperandSpec("lhs", Access.IN, strided=True),
-            OperandSpec("rhs", Access.IN, strided=True),
+            OperandSpec("result", Access.OUT, Layout.STRIDED),
+            OperandSpec("lhs", Access.IN, Layout.STRIDED),
+            OperandSpec("rhs", Access.IN, Layout.STRIDED),
         ),
         (),
         frozenset({Trait.ELEMENTWISE, Trait.INPLACE, Trait.BOOL_RESULT}),
@@ -693,8 +693,8 @@ class IsNanInst(Instruction):
     SCHEMA: ClassVar[InstSchema] = InstSchema(
         "is_nan",
         (
-            OperandSpec("result", Access.OUT, strided=True),
-            OperandSpec("input", Access.IN, strided=True),
+            OperandSpec("result", Access.OUT, Layout.STRIDED),
+            OperandSpec("input", Access.IN, Layout.STRIDED),
         ),
         (),
         frozenset({Trait.ELEMENTWISE, Trait.INPLACE, Trait.BOOL_RESULT}),
@@ -715,8 +715,8 @@ class NotInst(Instruction):
     SCHEMA: ClassVar[InstSchema] = InstSchema(
         "not",
         (
-            OperandSpec("result", Access.OUT, strided=True),
-            OperandSpec("input", Access.IN, strided=True),
+            OperandSpec("result", Access.OUT, Layout.STRIDED),
+            OperandSpec("input", Access.IN, Layout.STRIDED),
         ),
         (),
         frozenset({Trait.ELEMENTWISE, Trait.INPLACE}),
@@ -737,9 +737,9 @@ class AndInst(Instruction):
     SCHEMA: ClassVar[InstSchema] = InstSchema(
         "and",
         (
-            OperandSpec("result", Access.OUT, strided=True),
-            OperandSpec("lhs", Access.IN, strided=True),
-            OperandSpec("rhs", Access.IN, strided=True),
+            OperandSpec("result", Access.OUT, Layout.STRIDED),
+            OperandSpec("lhs", Access.IN, Layout.STRIDED),
+            OperandSpec("rhs", Access.IN, Layout.STRIDED),
         ),
         (),
         frozenset({Trait.ELEMENTWISE, Trait.INPLACE, Trait.COMMUTATIVE}),
@@ -761,9 +761,9 @@ class OrInst(Instruction):
     SCHEMA: ClassVar[InstSchema] = InstSchema(
         "or",
         (
-            OperandSpec("result", Access.OUT, strided=True),
-            OperandSpec("lhs", Access.IN, strided=True),
-            OperandSpec("rhs", Access.IN, strided=True),
+            OperandSpec("result", Access.OUT, Layout.STRIDED),
+            OperandSpec("lhs", Access.IN, Layout.STRIDED),
+            OperandSpec("rhs", Access.IN, Layout.STRIDED),
         ),
         (),
         frozenset({Trait.ELEMENTWISE, Trait.INPLACE, Trait.COMMUTATIVE}),
@@ -785,9 +785,9 @@ class XorInst(Instruction):
     SCHEMA: ClassVar[InstSchema] = InstSchema(
         "xor",
         (
-            OperandSpec("result", Access.OUT, strided=True),
-            OperandSpec("lhs", Access.IN, strided=True),
-            OperandSpec("rhs", Access.IN, strided=True),
+            OperandSpec("result", Access.OUT, Layout.STRIDED),
+            OperandSpec("lhs", Access.IN, Layout.STRIDED),
+            OperandSpec("rhs", Access.IN, Layout.STRIDED),
         ),
         (),
         frozenset({Trait.ELEMENTWISE, Trait.INPLACE, Trait.COMMUTATIVE}),
@@ -809,10 +809,10 @@ class SelectInst(Instruction):
     SCHEMA: ClassVar[InstSchema] = InstSchema(
         "select",
         (
-            OperandSpec("result", Access.OUT, strided=True),
-            OperandSpec("condition", Access.IN, strided=True),
-            OperandSpec("lhs", Access.IN, strided=True),
-            OperandSpec("rhs", Access.IN, strided=True),
+            OperandSpec("result", Access.OUT, Layout.STRIDED),
+            OperandSpec("condition", Access.IN, Layout.STRIDED),
+            OperandSpec("lhs", Access.IN, Layout.STRIDED),
+            OperandSpec("rhs", Access.IN, Layout.STRIDED),
         ),
         (),
         frozenset({Trait.ELEMENTWISE, Trait.INPLACE}),
@@ -837,8 +837,8 @@ class ConvertInst(Instruction):
     SCHEMA: ClassVar[InstSchema] = InstSchema(
         "convert",
         (
-            OperandSpec("result", Access.OUT, strided=True),
-            OperandSpec("input", Access.IN, strided=True),
+            OperandSpec("result", Access.OUT, Layout.STRIDED),
+            OperandSpec("input", Access.IN, Layout.STRIDED),
         ),
         (),
         frozenset({Trait.ELEMENTWISE, Trait.INPLACE, Trait.TYPED}),
@@ -938,8 +938,8 @@ class SoftmaxInst(Instruction):
     SCHEMA: ClassVar[InstSchema] = InstSchema(
         "softmax",
         (
-            OperandSpec("result", Access.OUT, strided=True),
-            OperandSpec("input", Access.IN, strided=True),
+            OperandSpec("result", Access.OUT, Layout.STRIDED),
+            OperandSpec("input", Access.IN, Layout.STRIDED),
         ),
         (AttrSpec("axis", "int"),),
         frozenset({Trait.INPLACE, Trait.AXES}),
@@ -961,8 +961,8 @@ class LogSoftmaxInst(Instruction):
     SCHEMA: ClassVar[InstSchema] = InstSchema(
         "log_softmax",
         (
-            OperandSpec("result", Access.OUT, strided=True),
-            OperandSpec("input", Access.IN, strided=True),
+            OperandSpec("result", Access.OUT, Layout.STRIDED),
+            OperandSpec("input", Access.IN, Layout.STRIDED),
         ),
         (AttrSpec("axis", "int"),),
         frozenset({Trait.INPLACE, Trait.AXES}),
@@ -984,8 +984,8 @@ class MaxPoolInst(Instruction):
     SCHEMA: ClassVar[InstSchema] = InstSchema(
         "max_pool",
         (
-            OperandSpec("result", Access.OUT, strided=True),
-            OperandSpec("input", Access.IN, strided=True),
+            OperandSpec("result", Access.OUT, Layout.STRIDED),
+            OperandSpec("input", Access.IN, Layout.STRIDED),
         ),
         (
             AttrSpec("kernels", "ints"),
@@ -1055,8 +1055,8 @@ class AvgPoolInst(Instruction):
     SCHEMA: ClassVar[InstSchema] = InstSchema(
         "avg_pool",
         (
-            OperandSpec("result", Access.OUT, strided=True),
-            OperandSpec("input", Access.IN, strided=True),
+            OperandSpec("result", Access.OUT, Layout.STRIDED),
+            OperandSpec("input", Access.IN, Layout.STRIDED),
         ),
         (
             AttrSpec("kernels", "ints"),
@@ -1090,8 +1090,8 @@ class ReduceAddInst(Instruction):
     SCHEMA: ClassVar[InstSchema] = InstSchema(
         "reduce_add",
         (
-            OperandSpec("result", Access.OUT, strided=True),
-            OperandSpec("input", Access.IN, strided=True),
+            OperandSpec("result", Access.OUT, Layout.STRIDED),
+            OperandSpec("input", Access.IN, Layout.STRIDED),
         ),
         (AttrSpec("axes", "ints"),),
         frozenset({Trait.AXES}),
@@ -1113,8 +1113,8 @@ class ReduceMulInst(Instruction):
     SCHEMA: ClassVar[InstSchema] = InstSchema(
         "reduce_mul",
         (
-            OperandSpec("result", Access.OUT, strided=True),
-            OperandSpec("input", Access.IN, strided=True),
+            OperandSpec("result", Access.OUT, Layout.STRIDED),
+            OperandSpec("input", Access.IN, Layout.STRIDED),
         ),
         (AttrSpec("axes", "ints"),),
         frozenset({Trait.AXES}),
@@ -1136,8 +1136,8 @@ class ReduceMaxInst(Instruction):
     SCHEMA: ClassVar[InstSchema] = InstSchema(
         "reduce_max",
         (
-            OperandSpec("result", Access.OUT, strided=True),
-            OperandSpec("input", Access.IN, strided=True),
+            OperandSpec("result", Access.OUT, Layout.STRIDED),
+            OperandSpec("input", Access.IN, Layout.STRIDED),
         ),
         (AttrSpec("axes", "ints"),),
         frozenset({Trait.AXES}),
@@ -1160,8 +1160,8 @@ class ReduceMinInst(Instruction):
     SCHEMA: ClassVar[InstSchema] = InstSchema(
         "reduce_min",
         (
-            OperandSpec("result", Access.OUT, strided=True),
-            OperandSpec("input", Access.IN, strided=True),
+            OperandSpec("result", Access.OUT, Layout.STRIDED),
+            OperandSpec("input", Access.IN, Layout.STRIDED),
         ),
         (AttrSpec("axes", "ints"),),
         frozenset({Trait.AXES}),
@@ -1251,7 +1251,7 @@ class SplatInst(Instruction):
     __slots__ = ()
     SCHEMA: ClassVar[InstSchema] = InstSchema(
         "splat",
-        (OperandSpec("result", Access.OUT, strided=True),),
+        (OperandSpec("result", Access.OUT, Layout.STRIDED),),
         (AttrSpec("value", "float"),),
         frozenset({Trait.TYPED}),
         quant=Quantized.RULE,
@@ -1272,8 +1272,8 @@ class TransposeInst(Instruction):
     SCHEMA: ClassVar[InstSchema] = InstSchema(
         "transpose",
         (
-            OperandSpec("result", Access.OUT, strided=True),
-            OperandSpec("input", Access.IN, strided=True),
+            OperandSpec("result", Access.OUT, Layout.STRIDED),
+            OperandSpec("input", Access.IN, Layout.STRIDED),
         ),
         (AttrSpec("shuffle", "ints"),),
         frozenset({Trait.SHAPE_ONLY}),
@@ -1296,8 +1296,8 @@ class BroadcastInst(Instruction):
     SCHEMA: ClassVar[InstSchema] = InstSchema(
         "broadcast",
         (
-            OperandSpec("result", Access.OUT, strided=True),
-            OperandSpec("input", Access.IN, strided=True),
+            OperandSpec("result", Access.OUT, Layout.STRIDED),
+            OperandSpec("input", Access.IN, Layout.STRIDED),
         ),
         (),
         frozenset({Trait.TYPED, Trait.SHAPE_ONLY, Trait.DIMENSIONWISE}),
@@ -1350,7 +1350,7 @@ class ViewInst(ValueInstruction):
     __slots__ = ()
     SCHEMA: ClassVar[InstSchema] = InstSchema(
         "view",
-        (OperandSpec("source", Access.IN, strided=True),),
+        (OperandSpec("source", Access.IN, Layout.STRIDED),),
         (AttrSpec("offset", "int"), AttrSpec("strides", "ints", optional=True)),
         frozenset({Trait.MEMORY}),
         quant=Quantized.SAME,
@@ -1372,8 +1372,8 @@ class CopyInst(Instruction):
     SCHEMA: ClassVar[InstSchema] = InstSchema(
         "copy",
         (
-            OperandSpec("result", Access.OUT, strided=True),
-            OperandSpec("input", Access.IN, strided=True),
+            OperandSpec("result", Access.OUT, Layout.STRIDED),
+            OperandSpec("input", Access.IN, Layout.STRIDED),
         ),
         (),
         frozenset({Trait.INPLACE, Trait.SHAPE_ONLY}),
@@ -1395,8 +1395,8 @@ class InsertTensorInst(Instruction):
     SCHEMA: ClassVar[InstSchema] = InstSchema(
         "insert_tensor",
         (
-            OperandSpec("result", Access.INOUT, strided=True),
-            OperandSpec("input", Access.IN, strided=True),
+            OperandSpec("result", Access.INOUT, Layout.STRIDED),
+            OperandSpec("input", Access.IN, Layout.STRIDED),
         ),
         (AttrSpec("offsets", "ints"),),
         frozenset({Trait.SHAPE_ONLY}),
@@ -1419,8 +1419,8 @@ class ExtractTensorInst(Instruction):
     SCHEMA: ClassVar[InstSchema] = InstSchema(
         "extract_tensor",
         (
-            OperandSpec("result", Access.OUT, strided=True),
-            OperandSpec("input", Access.IN, strided=True),
+            OperandSpec("result", Access.OUT, Layout.STRIDED),
+            OperandSpec("input", Access.IN, Layout.STRIDED),
         ),
         (AttrSpec("offsets", "ints"), AttrSpec("steps", "ints")),
         frozenset({Trait.SHAPE_ONLY}),

@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterator
 
 from glowpy.core.channel_axis import keeps_parameters
 from glowpy.core.elemkind import ElemKind
-from glowpy.core.schema import Access, Trait, check_attrs
+from glowpy.core.schema import Access, Layout, Trait, check_attrs
 from glowpy.core.strides import are_distinct, canonical_strides, span_of
 from glowpy.ir.inst import Instruction, ValueInstruction
 from glowpy.ir.insts_gen import AllocInst, CopyInst, DeallocInst, ViewInst
@@ -135,8 +135,9 @@ def _rules(inst: Instruction) -> Iterator[str]:
     check_attrs(inst.SCHEMA.attrs, inst.attrs)
     inst.SCHEMA.check_quantized([ref.value.type for ref in inst.operands])
     for ref in inst.operands:
-        if not (ref.strided or ref.value.is_contiguous):
-            yield f"{ref.name} %{ref.value.name} is strided, expected elements without gaps"
+        if not (ref.value.is_contiguous or ref.layout.takes(ref.value.strides)):
+            expected = "rows" if ref.layout is Layout.ROWS else "elements"
+            yield f"{ref.name} %{ref.value.name} is strided, expected {expected} without gaps"
     if inst.predicate is not None and not inst.predicate.is_contiguous:
         yield f"predicate %{inst.predicate.name} is strided, expected elements without gaps"
     rule = verify_inst.get(type(inst))

@@ -3,16 +3,18 @@
 A buffer is a row-major tensor of some shape, its *frame*. Where it moves, neighbours along two of its dimensions may no
 longer be one loop: an image keeps rows of pixels in one loop when its channels become some channels of another image,
 but not pixels and channels. So what touches the buffer needs some *pairs* of dimensions to stay one loop: all of them,
-and no gaps along the last one, if it takes no strides; those that lie in one of its own dimensions, if it looks at the
-buffer in another shape. What has moved into a buffer by then moves with it, and has its needs still.
+and no gaps along the last one, if it takes no strides; the last one's neighbours together, if it takes rows; those that
+lie in one of its own dimensions, if it looks at the buffer in another shape. What has moved into a buffer by then moves
+with it, and has its needs still.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+from glowpy.core.schema import Layout
 from glowpy.core.strides import embedded, strides_of
 from glowpy.core.type import Shape
 from glowpy.ir.inst import Instruction
@@ -22,7 +24,10 @@ from glowpy.ir.value import Value
 from glowpy.support.errors import InternalError
 from glowpy.support.text import Attr
 
-__all__ = ["Move", "Moves"]
+__all__ = ["Move", "Moves", "Takes"]
+
+Takes = Callable[[Layout, Shape, Shape], bool]
+"""Whether an operand of this layout and shape may get these strides."""
 
 Pair = tuple[int, int]
 """Two dimensions of a frame, with none but dimensions of 1 between them; or the last one, and what would follow it."""
@@ -56,12 +61,13 @@ class Moves:
         source: Value,
         at: int,
         strides: Shape,
+        takes: Takes = lambda layout, shape, strides: layout.takes(strides),
     ) -> Move | None:
         """The view of `source` from element `at` on that could stand for `buffer`; None if a user of that forbids it.
 
         `mover` is the instruction that is not needed any more.
         """
-        needs = self._needs(buffer, mover, frame)
+        needs = self._needs(buffer, mover, frame, takes)
         if not all(_is_one_loop(frame, strides, pair) for pair in needs):
             return None
         own = _embedded(frame, strides, 0, buffer.type.shape, ())[1]
@@ -84,39 +90,42 @@ class Moves:
             above = source
         return known
 
-    def _needs(self, buffer: Value, mover: Instruction, frame: Shape) -> set[Pair]:
+    def _needs(self, buffer: Value, mover: Instruction, frame: Shape, takes: Takes) -> set[Pair]:
         wide = [axis for axis, size in enumerate(frame) if size != 1]
         pairs = [] if 0 in frame else list(pairwise((*wide, len(frame))))
         inherited = self._inherited.get(buffer, set())
         if inherited and frame != buffer.type.shape:
             return set(pairs)
         needs = set(inherited)
-        for value, takes_strides in self._users(buffer, mover):
+        for value, layouts in self._users(buffer, mover):
             if len(needs) == len(pairs):
                 break
             own = () if value.is_contiguous else value.strides
+            shape = value.type.shape
             at = value.byte_offset // value.type.kind.size
             for pair in pairs:
-                moved = embedded(frame, _parted(frame, pair), at, value.type.shape, own)
-                if moved is None or (moved[1] and not takes_strides):
+                moved = embedded(frame, _parted(frame, pair), at, shape, own)
+                if moved is None or (
+                    moved[1] and not all(takes(layout, shape, moved[1]) for layout in layouts)
+                ):
                     needs.add(pair)
         return needs
 
-    def _users(self, buffer: Value, mover: Instruction) -> Iterator[tuple[Value, bool]]:
-        """The buffer, its views, theirs, and so on, and whether all that use one of these take strides."""
+    def _users(self, buffer: Value, mover: Instruction) -> Iterator[tuple[Value, set[Layout]]]:
+        """The buffer, its views, theirs, and so on, and which gaps those that use one of these allow."""
         values = [buffer]
         while values:
             value = values.pop()
-            takes_strides = True
+            layouts = set()
             for inst in self._events.users(value):
                 if isinstance(inst, ViewInst):
                     if inst.value not in self._frames:
                         values.append(inst.value)
                 elif inst is not mover:
-                    refs = (ref for ref in inst.operands if ref.value is value)
-                    takes_strides &= all(ref.strided for ref in refs)
-                    takes_strides &= inst.predicate is not value
-            yield value, takes_strides
+                    layouts |= {ref.layout for ref in inst.operands if ref.value is value}
+                    if inst.predicate is value:
+                        layouts.add(Layout.DENSE)
+            yield value, layouts
 
     def settle(self, program: Sequence[Instruction]) -> None:
         """Gives every view of a moved buffer, or of a view of it, its offset and strides.

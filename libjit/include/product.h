@@ -28,6 +28,18 @@ typedef struct {
   bool pointwise;                     ///< every pixel by itself: line and pixel numbers are those of the input
 } product_t;
 
+/// How far apart neighbours are along the dimensions first <= i < last, taken as one loop; -1 if they are none.
+INLINE dim_t loop_step(const ints_t *shape, const ints_t *strides, dim_t first, dim_t last) {
+  dim_t step = 0, next = 0;
+  for (dim_t i = last - 1; i >= first; i--) {
+    if (shape->at[i] == 1) continue;
+    if (step && strides->at[i] != next) return -1;
+    step = step ? step : strides->at[i];
+    next = strides->at[i] * shape->at[i];
+  }
+  return step;
+}
+
 INLINE dim_t ceil_div(dim_t a, dim_t b) { return (a + b - 1) / b; }
 
 /// Weights of one block of channels.

@@ -6,28 +6,29 @@
 /// A convolution with a packed filter. Nothing is padded: what lies outside the image is read from `zeros`.
 KERNEL void libjit_cpu_conv_f32(float *result, const float *input, const float *filter, const float *bias,
                                 const float *zeros, const ints_t *result_shape, const ints_t *input_shape,
-                                const ints_t *filter_shape, const ints_t *bias_shape, const ints_t *zeros_shape, const ints_t *result_strides,
-                                const ints_t *kernels, const ints_t *strides, const ints_t *pads,
-                                const ints_t *dilation, dim_t group, dim_t tile_pixels, dim_t tile_vectors,
-                                dim_t line, dim_t slab, dim_t fetch, dim_t first_unit, dim_t last_unit,
-                                const tiles_t *tiles, epilogue_t epilogue, const void *env) {
-  dim_t channels = input_shape->at[3], pixels = result_shape->at[1] * result_shape->at[2];
-  dim_t row_step = input_shape->at[2] * channels;
+                                const ints_t *filter_shape, const ints_t *bias_shape, const ints_t *zeros_shape,
+                                const ints_t *result_strides, const ints_t *input_strides, const ints_t *kernels,
+                                const ints_t *strides, const ints_t *pads, const ints_t *dilation, dim_t group,
+                                dim_t tile_pixels, dim_t tile_vectors, dim_t line, dim_t slab, dim_t fetch,
+                                dim_t first_unit, dim_t last_unit, const tiles_t *tiles, epilogue_t epilogue,
+                                const void *env) {
+  bool pointwise = count(kernels) == 1 && count(strides) == 1 && sum(pads) == 0;
+  dim_t image_loop = loop_step(input_shape, input_strides, 1, 3), all_loop = loop_step(input_shape, input_strides, 0, 3);
   product_t product = {.input = input,
                        .weights = filter,
                        .bias = bias,
                        .zeros = zeros,
                        .images = result_shape->at[0],
                        .groups = group,
-                       .pixels = pixels,
+                       .pixels = result_shape->at[1] * result_shape->at[2],
                        .width = line,
                        .channels = result_shape->at[3] / group,
-                       .depth = channels / group,
+                       .depth = input_shape->at[3] / group,
                        .in_height = input_shape->at[1],
                        .in_width = input_shape->at[2],
-                       .image_step = input_shape->at[1] * row_step,
-                       .row_step = row_step,
-                       .step = channels,
+                       .image_step = input_strides->at[0],
+                       .row_step = input_strides->at[1],
+                       .step = input_strides->at[2],
                        .out_width = result_shape->at[2],
                        .kernel_h = kernels->at[0],
                        .kernel_w = kernels->at[1],
@@ -37,9 +38,11 @@ KERNEL void libjit_cpu_conv_f32(float *result, const float *input, const float *
                        .dilation_w = dilation->at[1],
                        .top = pads->at[0],
                        .left = pads->at[1],
-                       .pointwise = count(kernels) == 1 && count(strides) == 1 && sum(pads) == 0};
-  if (product.pointwise) {
+                       .pointwise = pointwise && image_loop >= 0};
+  if (product.pointwise) product.step = image_loop;
+  if (pointwise && all_loop >= 0) {
     // The batch is one long row.
+    product.step = all_loop;
     product.pixels *= product.images;
     product.images = 1;
   }
@@ -97,11 +100,13 @@ INLINE void depthwise_pixels(const float *input, dim_t col, dim_t first, const d
 KERNEL void libjit_cpu_depthwise_conv_f32(float *result, const float *input, const float *filter, const float *bias,
                                           const ints_t *result_shape, const ints_t *input_shape,
                                           const ints_t *filter_shape, const ints_t *bias_shape,
-                                          const ints_t *result_strides, const ints_t *kernels, const ints_t *strides, const ints_t *pads, const ints_t *dilation,
-                                          dim_t tile_pixels, dim_t first_unit, dim_t last_unit,
-                                          const tiles_t *tiles, epilogue_t epilogue, const void *env) {
-  dim_t height = result_shape->at[1], width = result_shape->at[2], step = input_shape->at[3];
-  dim_t rows = input_shape->at[1], cols = input_shape->at[2], line = cols * step;
+                                          const ints_t *result_strides, const ints_t *input_strides,
+                                          const ints_t *kernels, const ints_t *strides, const ints_t *pads,
+                                          const ints_t *dilation, dim_t tile_pixels, dim_t first_unit,
+                                          dim_t last_unit, const tiles_t *tiles, epilogue_t epilogue,
+                                          const void *env) {
+  dim_t height = result_shape->at[1], width = result_shape->at[2], rows = input_shape->at[1];
+  dim_t cols = input_shape->at[2], line = input_strides->at[1], step = input_strides->at[2];
   dim_t count = (width + tile_pixels - 1) / tile_pixels, last = (count - 1) * tile_pixels;
   dim_t col_step = tile_pixels * strides->at[1], left = pads->at[1];
   dim_t span = (tile_pixels - 1) * strides->at[1] + (kernels->at[1] - 1) * dilation->at[1];
@@ -111,11 +116,11 @@ KERNEL void libjit_cpu_depthwise_conv_f32(float *result, const float *input, con
     dim_t n = unit / height, y = unit % height * strides->at[0] - pads->at[0];
     dim_t from = y < 0 ? (-y + dilation->at[0] - 1) / dilation->at[0] : 0;
     dim_t to = y < rows ? min_dim((rows - y + dilation->at[0] - 1) / dilation->at[0], kernels->at[0]) : 0;
-    depthwise_t d = {.filter = filter, .bias = bias, .channels = step, .line = line, .step = step, .width = cols,
+    depthwise_t d = {.filter = filter, .bias = bias, .channels = input_shape->at[3], .line = line, .step = step, .width = cols,
                      .kernel_h = kernels->at[0], .kernel_w = kernels->at[1], .stride_w = strides->at[1],
                      .dilation_h = dilation->at[0], .dilation_w = dilation->at[1], .first_tap = from, .last_tap = to,
                      .row = unit * width, .epilogue = epilogue, .env = env};
-    const float *row = input + (n * rows + y) * line - left * step;
+    const float *row = input + n * input_strides->at[0] + y * line - left * step;
     if (middle_inside) {
       depthwise_pixels(row, -left, 0, &d, min_dim(tile_pixels, width));
       d.width = DIM_MAX;

@@ -3,13 +3,14 @@
 #include "libjit.h"
 #include "product.h"
 
-/// Offset, in matrices, of an operand for the result's matrix number `batch`; dimensions of 1 are broadcast. The last
-/// `inner` dimensions of the operand are a matrix.
-INLINE dim_t batch_offset(dim_t batch, const ints_t *result_shape, const ints_t *shape, dim_t inner) {
+/// Offset of an operand for the result's matrix number `batch`; dimensions of 1 are broadcast. The last `inner`
+/// dimensions of the operand are a matrix. Without strides there are no gaps, and the offset is one in matrices.
+INLINE dim_t batch_offset(dim_t batch, const ints_t *result_shape, const ints_t *shape, const ints_t *strides,
+                          dim_t inner) {
   dim_t offset = 0, step = 1, more = result_shape->size - 2 - (shape->size - inner);
-  for (dim_t i = result_shape->size - 3; i >= 0; i--) {
-    dim_t index = batch % result_shape->at[i], extent = i >= more ? shape->at[i - more] : 1;
-    offset += extent == 1 ? 0 : index * step;
+  for (dim_t i = result_shape->size - 3; i >= more; i--) {
+    dim_t index = batch % result_shape->at[i], extent = shape->at[i - more];
+    offset += extent == 1 ? 0 : index * (strides ? strides->at[i - more] : step);
     step *= extent;
     batch /= result_shape->at[i];
   }
@@ -17,22 +18,23 @@ INLINE dim_t batch_offset(dim_t batch, const ints_t *result_shape, const ints_t 
 }
 
 /// Matrices of M x K times matrices of K x N, the right side packed (see libjit/README.md). Matrices on the left that
-/// all meet the same one are one long matrix.
+/// all meet the same one are one long matrix, where their rows are at equal distances.
 KERNEL void libjit_cpu_matmul_f32(float *result, const float *lhs, const float *rhs, const ints_t *result_shape,
                                   const ints_t *lhs_shape, const ints_t *rhs_shape, const ints_t *result_strides,
-                                  dim_t tile_pixels,
-                                  dim_t tile_vectors, dim_t slab, dim_t fetch, dim_t first_unit, dim_t last_unit,
-                                  const tiles_t *tiles, epilogue_t epilogue, const void *env) {
-  dim_t rank = result_shape->size, depth = lhs_shape->at[lhs_shape->size - 1], cols = result_shape->at[rank - 1];
-  bool one_rhs = count_between(rhs_shape, 0, rhs_shape->size - 3) == 1;
-  dim_t rows = one_rhs ? count_between(result_shape, 0, rank - 1) : result_shape->at[rank - 2];
-  product_t product = {.images = one_rhs ? 1 : count_between(result_shape, 0, rank - 2),
+                                  const ints_t *lhs_strides, dim_t tile_pixels, dim_t tile_vectors, dim_t slab,
+                                  dim_t fetch, dim_t first_unit, dim_t last_unit, const tiles_t *tiles,
+                                  epilogue_t epilogue, const void *env) {
+  dim_t rank = result_shape->size, inner = lhs_shape->size - 1, depth = lhs_shape->at[inner];
+  dim_t cols = result_shape->at[rank - 1], step = loop_step(lhs_shape, lhs_strides, 0, inner);
+  bool joined = step >= 0 && count_between(rhs_shape, 0, rhs_shape->size - 3) == 1;
+  dim_t rows = joined ? count_between(result_shape, 0, rank - 1) : result_shape->at[rank - 2];
+  product_t product = {.images = joined ? 1 : count_between(result_shape, 0, rank - 2),
                        .groups = 1,
                        .pixels = rows,
                        .width = tile_pixels,
                        .channels = cols,
                        .depth = depth,
-                       .step = depth,
+                       .step = joined ? step : lhs_strides->at[inner - 1],
                        .kernel_h = 1,
                        .kernel_w = 1,
                        .stride_h = 1,
@@ -42,8 +44,8 @@ KERNEL void libjit_cpu_matmul_f32(float *result, const float *lhs, const float *
   dim_t rhs_size = count_between(rhs_shape, rhs_shape->size - 3, rhs_shape->size);
   for (dim_t unit = first_unit; unit < last_unit; unit++) {
     unit_t at = find_unit(&product, decision, unit);
-    product.input = lhs + (one_rhs ? 0 : batch_offset(at.image, result_shape, lhs_shape, 2) * rows * depth);
-    product.weights = rhs + (one_rhs ? 0 : batch_offset(at.image, result_shape, rhs_shape, 3) * rhs_size);
+    product.input = lhs + (joined ? 0 : batch_offset(at.image, result_shape, lhs_shape, lhs_strides, 2));
+    product.weights = rhs + (joined ? 0 : batch_offset(at.image, result_shape, rhs_shape, NULL, 3) * rhs_size);
     multiply_unit(&product, decision, at, tiles, epilogue, env);
   }
 }
@@ -134,8 +136,8 @@ MULTIPLY(u64, uint64_t, uint64_t)
     dim_t rank = result_shape->size, rows = result_shape->at[rank - 2], cols = result_shape->at[rank - 1];             \
     dim_t depth = lhs_shape->at[lhs_shape->size - 1], batches = count_between(result_shape, 0, rank - 2);              \
     for (dim_t batch = 0; batch < batches; batch++) {                                                                  \
-      const T *left = lhs + batch_offset(batch, result_shape, lhs_shape, 2) * rows * depth;                               \
-      const T *right = rhs + batch_offset(batch, result_shape, rhs_shape, 2) * depth * cols;                              \
+      const T *left = lhs + batch_offset(batch, result_shape, lhs_shape, NULL, 2) * rows * depth;                               \
+      const T *right = rhs + batch_offset(batch, result_shape, rhs_shape, NULL, 2) * depth * cols;                              \
       multiply_##SUFFIX(result + batch * rows * cols, left, right, rows, depth, cols);                                 \
     }                                                                                                                  \
   }

@@ -24,7 +24,7 @@ import numpy as np
 
 from glowpy.backends.cpu.insts_gen import INSTS as CPU_INSTS
 from glowpy.backends.cpu.kernels_gen import KERNELS, SCALARS
-from glowpy.core.schema import Access, InstSchema, Trait
+from glowpy.core.schema import Access, InstSchema, Layout, Trait
 from glowpy.core.tensor import Array
 from glowpy.ir.insts_gen import INSTS
 from tests.libjit import kernel_cases, product_cases, row_cases, scalar_cases
@@ -94,10 +94,13 @@ class Caller:
                     )
             if Trait.EPILOGUE in schema.traits:
                 # The result may be strided, but it is the epilogue that stores it.
-                for case in cases:
+                for number, case in enumerate(cases):
                     check = partial(self._in_parts, symbol, schema, case)
                     yield f"{symbol} {case} in parts", check
-            elif any(operand.strided for operand in schema.operands):
+                    edge = list(Edge)[number % 2]
+                    check = partial(self._product, symbol, schema, case, edge, strided=True)
+                    yield f"{symbol} {case} {edge.value}, strided", check
+            elif any(operand.layout is not Layout.DENSE for operand in schema.operands):
                 for number, case in enumerate(cases):
                     edge = list(Edge)[number % 2]
                     check = partial(self._plain, symbol, schema, case, edge, strided=True)
@@ -121,15 +124,21 @@ class Caller:
         placed, pointers = self._place(schema, case, edge, in_place=in_place, strided=strided)
         self._call(symbol, schema, case, placed, pointers)
         for operand in schema.operands:
-            if operand.strided and strided and _written_gaps(placed[operand.name]):
+            if (
+                operand.layout is not Layout.DENSE
+                and strided
+                and _written_gaps(placed[operand.name])
+            ):
                 return f"something was written between the elements of {operand.name}"
         return self._judge(schema, case, placed, in_place=in_place)
 
-    def _product(self, symbol: str, schema: InstSchema, case: Case, edge: Edge) -> str:
+    def _product(
+        self, symbol: str, schema: InstSchema, case: Case, edge: Edge, *, strided: bool = False
+    ) -> str:
         """All units at once. Only the epilogue may store the result."""
-        placed, pointers = self._place(schema, case, edge)
+        placed, pointers = self._place(schema, case, edge, strided=strided)
         before = placed["result"].tobytes()
-        work = work_of_case(schema, case, self.lanes)
+        work = work_of_case(schema, case.attrs, placed, self.lanes)
         call = partial(self._call, symbol, schema, case, placed, pointers)
         seen, wrong = outcome(self.library, work, placed["result"].shape, [(0, work.units)], call)
         if wrong:
@@ -142,7 +151,7 @@ class Caller:
         """Units may be computed by anybody in any order: the bits are the same."""
         case = replace(case, operands=roughened(case.operands))
         placed, pointers = self._place(schema, case, Edge.END)
-        work = work_of_case(schema, case, self.lanes)
+        work = work_of_case(schema, case.attrs, placed, self.lanes)
         run = partial(
             outcome,
             self.library,
@@ -180,9 +189,10 @@ class Caller:
                 like = case.operands[operand.name] if like is None else like
                 raw = np.full(like.nbytes, _CANARIES[edge], np.uint8)
                 content = raw.view(like.dtype).reshape(like.shape)
-            if strided and operand.strided:
-                memory, pointer = area.place(_spread(content, edge), edge)
-                window = _window(memory, content, edge)
+            if strided and operand.layout is not Layout.DENSE:
+                steps = _steps(content, edge, operand.layout)
+                memory, pointer = area.place(_spread(content, steps), edge)
+                window = _window(memory, content, steps)
                 window[...] = content
                 placed[operand.name] = window
             else:
@@ -206,7 +216,11 @@ class Caller:
         shapes = [Ints.of(placed[operand.name].shape) for operand in schema.operands]
         shapes += [
             Ints.of(tuple(step // array.itemsize for step in array.strides))
-            for array in (placed[operand.name] for operand in schema.operands if operand.strided)
+            for array in (
+                placed[operand.name]
+                for operand in schema.operands
+                if operand.layout is not Layout.DENSE
+            )
         ]
         attrs = [_argument(case.attrs[spec.name], spec.kind) for spec in schema.attrs]
         kernel = getattr(self.library, symbol)
@@ -234,12 +248,13 @@ class Caller:
         return ""
 
 
-def _steps(content: Array, edge: Edge) -> list[int]:
-    """The strides of some channels of a larger image, or of an array with gaps in every dimension.
+def _steps(content: Array, edge: Edge, layout: Layout) -> list[int]:
+    """The strides of some channels of a larger image, or of an array with gaps in every dimension that may have them.
 
     Dimensions lie in memory in the order in which they do in `content`.
     """
-    steps, step = [0] * content.ndim, 1 if edge is Edge.BEGIN else 2
+    steps = [0] * content.ndim
+    step = 1 if edge is Edge.BEGIN or layout is Layout.ROWS else 2
     inner_first = sorted(range(content.ndim), key=lambda axis: (content.strides[axis], -axis))
     for number, axis in enumerate(inner_first):
         steps[axis] = step
@@ -248,9 +263,9 @@ def _steps(content: Array, edge: Edge) -> list[int]:
     return steps
 
 
-def _spread(content: Array, edge: Edge) -> Array:
+def _spread(content: Array, steps: list[int]) -> Array:
     """Nothing but gaps, from the first element to the last."""
-    span = _span(content.shape, _steps(content, edge))
+    span = _span(content.shape, steps)
     return np.full(span * content.itemsize, _GAP, np.uint8).view(content.dtype)
 
 
@@ -260,9 +275,9 @@ def _span(shape: tuple[int, ...], steps: list[int]) -> int:
     return 1 + sum((size - 1) * step for size, step in zip(shape, steps, strict=True))
 
 
-def _window(memory: Array, like: Array, edge: Edge) -> Array:
-    steps = [step * memory.itemsize for step in _steps(like, edge)]
-    return np.lib.stride_tricks.as_strided(memory, like.shape, steps)
+def _window(memory: Array, like: Array, steps: list[int]) -> Array:
+    strides = [step * memory.itemsize for step in steps]
+    return np.lib.stride_tricks.as_strided(memory, like.shape, strides)
 
 
 def _written_gaps(window: Array) -> bool:

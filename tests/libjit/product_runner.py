@@ -18,10 +18,12 @@ from glowpy.backends.cpu.insts_gen import INSTS
 from glowpy.backends.cpu.strategy.work import Work, work_of
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.schema import InstSchema, Trait
+from glowpy.core.strides import canonical_strides, span_of
 from glowpy.core.tensor import Array
 from glowpy.core.type import Type
-from glowpy.ir.value import Value
-from tests.libjit.kernel_cases import Case
+from glowpy.ir.irfunction import IRFunction
+from glowpy.ir.value import Mutability, Value
+from tests.libjit.kernel_cases import Attr
 
 __all__ = ["Record", "Table", "outcome", "partitions", "roughened", "work_of_case"]
 
@@ -77,11 +79,22 @@ class Record(ctypes.Structure):
     ]
 
 
-def work_of_case(schema: InstSchema, case: Case, lanes: int) -> Work:
-    """The work of the instruction that the case is about."""
-    arrays = {**case.operands, **case.expected}
-    values = [Value(o.name, Type(ElemKind.F32, arrays[o.name].shape)) for o in schema.operands]
-    return work_of(_INSTS[schema.mnemonic](values, case.attrs), lanes)
+def work_of_case(
+    schema: InstSchema, attrs: Mapping[str, Attr], operands: Mapping[str, Array], lanes: int
+) -> Work:
+    """The work of an instruction on these operands."""
+    f = IRFunction("main")
+    values = [_value(f, operands[operand.name]) for operand in schema.operands]
+    return work_of(_INSTS[schema.mnemonic](values, attrs), lanes)
+
+
+def _value(f: IRFunction, array: Array) -> Value:
+    """A value with the strides of an array."""
+    strides = tuple(step // array.itemsize for step in array.strides)
+    memory = Type(ElemKind.F32, (span_of(array.shape, strides),))
+    weight = f.create_weight(f.fresh_name("w"), memory, Mutability.MUTABLE)
+    type = Type(ElemKind.F32, array.shape)
+    return f.create_view("v", type, weight, 0, canonical_strides(array.shape, strides)).value
 
 
 def outcome(

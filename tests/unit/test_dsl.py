@@ -103,6 +103,10 @@ MISSPELLED: dict[str, tuple[Callable[[], None], str]] = {
         lambda: Op("Foo", "foo", inputs=["input"], strided=["inptu"]),
         "Foo: strided names inptu, which are no operands",
     ),
+    "rows": (
+        lambda: Op("Foo", "foo", inputs=["input"], rows=["inptu"]),
+        "Foo: rows names inptu, which are no operands",
+    ),
     "quant": (
         lambda: NodeOnly("Foo", "foo", inputs=["input"], quant="samee"),
         "Foo: expected quant of refused, same, rule, got samee",

@@ -18,7 +18,7 @@ from glowpy.backends.cpu.strategy.work import TileFunction, work_of
 from glowpy.backends.cpu.target import CpuTarget
 from glowpy.backends.cpu.tasks import Call
 from glowpy.core.elemkind import ElemKind
-from glowpy.core.schema import AttrKind, Trait
+from glowpy.core.schema import AttrKind, Layout, Trait
 from glowpy.core.tensor import stored
 from glowpy.core.type import Shape
 from glowpy.ir.inst import Instruction
@@ -262,7 +262,11 @@ def _emit_kernel(
     symbol = context.symbol(inst)
     arguments = [f"ptr {body.pointer(ref.value)}" for ref in inst.operands]
     arguments += [f"ptr {module.ints(ref.value.type.shape)}" for ref in inst.operands]
-    arguments += [f"ptr {module.ints(ref.value.strides)}" for ref in inst.operands if ref.strided]
+    arguments += [
+        f"ptr {module.ints(ref.value.strides)}"
+        for ref in inst.operands
+        if ref.layout is not Layout.DENSE
+    ]
     arguments += [
         _attribute(module, spec.kind, inst.attrs[spec.name]) for spec in inst.SCHEMA.attrs
     ]

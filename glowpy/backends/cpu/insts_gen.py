@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import ClassVar, final
 
 from glowpy.core.fields import AttrField
-from glowpy.core.schema import Access, AttrSpec, InstSchema, OperandSpec, Trait
+from glowpy.core.schema import Access, AttrSpec, InstSchema, Layout, OperandSpec, Trait
 from glowpy.ir.inst import Instruction, OperandField
 
 __all__ = [
@@ -32,8 +32,8 @@ class CpuConvInst(Instruction):
     SCHEMA: ClassVar[InstSchema] = InstSchema(
         "cpu_conv",
         (
-            OperandSpec("result", Access.OUT, strided=True),
-            OperandSpec("input", Access.IN),
+            OperandSpec("result", Access.OUT, Layout.STRIDED),
+            OperandSpec("input", Access.IN, Layout.ROWS),
             OperandSpec("filter", Access.IN),
             OperandSpec("bias", Access.IN),
             OperandSpec("zeros", Access.IN),
@@ -82,8 +82,8 @@ class CpuDepthwiseConvInst(Instruction):
     SCHEMA: ClassVar[InstSchema] = InstSchema(
         "cpu_depthwise_conv",
         (
-            OperandSpec("result", Access.OUT, strided=True),
-            OperandSpec("input", Access.IN),
+            OperandSpec("result", Access.OUT, Layout.STRIDED),
+            OperandSpec("input", Access.IN, Layout.ROWS),
             OperandSpec("filter", Access.IN),
             OperandSpec("bias", Access.IN),
         ),
@@ -120,8 +120,8 @@ class CpuMatmulInst(Instruction):
     SCHEMA: ClassVar[InstSchema] = InstSchema(
         "cpu_matmul",
         (
-            OperandSpec("result", Access.OUT, strided=True),
-            OperandSpec("lhs", Access.IN),
+            OperandSpec("result", Access.OUT, Layout.STRIDED),
+            OperandSpec("lhs", Access.IN, Layout.ROWS),
             OperandSpec("rhs", Access.IN),
         ),
         (
@@ -153,7 +153,7 @@ class CpuPackMatrixInst(Instruction):
     BACKEND: ClassVar[str] = "cpu"
     SCHEMA: ClassVar[InstSchema] = InstSchema(
         "cpu_pack_matrix",
-        (OperandSpec("result", Access.OUT), OperandSpec("input", Access.IN, strided=True)),
+        (OperandSpec("result", Access.OUT), OperandSpec("input", Access.IN, Layout.TRANSPOSED)),
         (AttrSpec("block", "int"),),
         frozenset({Trait.TYPED}),
     )

@@ -10,7 +10,9 @@ from dataclasses import dataclass
 from math import lcm, prod
 
 from glowpy.backends.cpu.insts_gen import CpuConvInst, CpuDepthwiseConvInst, CpuMatmulInst
+from glowpy.core.strides import merged_loops
 from glowpy.ir.inst import Instruction
+from glowpy.ir.value import Value
 from glowpy.support.rules import Rules
 
 __all__ = ["TileFunction", "Work", "work_of"]
@@ -59,8 +61,10 @@ def work_of(inst: Instruction, lanes: int) -> Work:
 def _conv(inst: CpuConvInst, lanes: int) -> Work:
     images, height, width, channels = inst.result.type.shape
     pixels, channels = height * width, channels // inst.group
-    if prod(inst.kernels) == prod(inst.strides) == 1 and not any(inst.pads):
+    pointwise = prod(inst.kernels) == prod(inst.strides) == 1 and not any(inst.pads)
+    if pointwise and _is_one_loop(inst.input, 0, 3):
         pixels, images = pixels * images, 1
+    if pointwise and _is_one_loop(inst.input, 1, 3):
         sizes = {("regular", count) for count in _lengths(pixels, inst.line, inst.tile_pixels)}
     else:
         sizes = _kinds(inst, pixels)
@@ -135,7 +139,7 @@ def _tiles(
 @_rules(CpuMatmulInst)
 def _matmul(inst: CpuMatmulInst, lanes: int) -> Work:
     *batch, rows, channels = inst.result.type.shape
-    if prod(inst.rhs.type.shape[:-3]) == 1:
+    if prod(inst.rhs.type.shape[:-3]) == 1 and _is_one_loop(inst.lhs, 0, inst.lhs.type.rank - 1):
         batch, rows = [], rows * prod(batch)
     sizes = {("regular", count) for count in _lengths(rows, inst.tile_pixels, inst.tile_pixels)}
     tiles = _tiles(sizes, inst.tile_pixels, _Blocks(inst.tile_vectors, channels, lanes))
@@ -147,6 +151,11 @@ def _matmul(inst: CpuMatmulInst, lanes: int) -> Work:
 @_rules(CpuDepthwiseConvInst)
 def _depthwise(inst: CpuDepthwiseConvInst, lanes: int) -> Work:
     return Work(prod(inst.result.type.shape[:2]), lanes)
+
+
+def _is_one_loop(value: Value, first: int, last: int) -> bool:
+    """Whether the dimensions from `first` to before `last` are one loop in memory."""
+    return len(merged_loops(value.type.shape[first:last], value.strides[first:last])) <= 1
 
 
 def _ceil(extent: int, step: int) -> int:
