@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from glowpy import BundleOptions
-from glowpy.backends.cpu.bundle.read import manifest_digest
+from glowpy.backends.cpu.bundle.read import manifest_digest, read_bundle
 from glowpy.bundling.make import bundle
 from glowpy.bundling.verify import verify_bundle
 from glowpy.cli.files import write_constants
@@ -49,6 +49,42 @@ def test_json(model: Path, tmp_path: Path) -> None:
     assert report["sizes"]["flash"] == sum(
         report["sizes"][part] for part in ("text", "rodata", "weights")
     )
+
+
+def test_every_option_reaches_the_bundle(model: Path, tmp_path: Path) -> None:
+    words = [
+        *("--api", "dynamic", "--emit", "lib", "--weights", "embedded", "--selftest", "2"),
+        *(
+            "--guard",
+            "--debug",
+            "--instrument-debug",
+            "--parallel",
+            "--max-ram",
+            "1M",
+            "--max-flash",
+            "64K",
+        ),
+    ]
+    chosen = BundleOptions(
+        name="n",
+        api="dynamic",
+        emit="lib",
+        weights="embedded",
+        selftest=2,
+        guard=True,
+        debug=True,
+        instrument="debug",
+        parallel=True,
+        max_ram=1 << 20,
+        max_flash=64 << 10,
+    )
+    for options, expected in (([], BundleOptions("n")), (words, chosen)):
+        out = tmp_path / f"out{len(options)}"
+        status, _, errors = glow(
+            "bundle", model, "-o", out, "--name", "n", "--cpu", "x86-64-v2", *options
+        )
+        assert (status, errors) == (0, "")
+        assert read_bundle(out).options == expected
 
 
 def test_several_models_are_named_after_their_files(model: Path, tmp_path: Path) -> None:

@@ -97,6 +97,15 @@ def test_least_recently_used_is_dropped(compiled: list[tuple[int, ...]]) -> None
     assert compiled == [(1, 3), (2, 3), (3, 3), (2, 3)]
 
 
+def test_one_shape_is_the_least_that_is_kept(compiled: list[tuple[int, ...]]) -> None:
+    session = make(symbolic(), limit=1)
+    for rows in (1, 1, 2, 1):
+        session.run(None, {"x": np.ones((rows, 3), F32)})
+    assert compiled == [(1, 3), (2, 3), (1, 3)]
+    with pytest.raises(glowpy.UserError, match="a limit of at least 1, got 0"):
+        make(symbolic(), limit=0)
+
+
 def test_threads_that_want_the_same_compile_it_once(compiled: list[tuple[int, ...]]) -> None:
     session, barrier = make(symbolic()), threading.Barrier(8)
 
