@@ -29,6 +29,7 @@ _EXTERNAL = {
     "pthread_cond_signal": "i32 (ptr)",
     "pthread_cond_broadcast": "i32 (ptr)",
     "aligned_alloc": "ptr ({dim}, {dim})",
+    "calloc": "ptr ({dim}, {dim})",
     "free": "void (ptr)",
     "getpid": "i32 ()",
 }
