@@ -21,6 +21,8 @@ from pathlib import Path
 from typing import ParamSpec
 
 FLOATS = ("f32", "f64")
+HALVES = ("f16", "bf16")
+"""Kinds that are stored and converted; nothing else has kernels for them."""
 SIGNED = ("i8", "i16", "i32", "i64")
 UNSIGNED = ("u8", "u16", "u32", "u64")
 INTS = SIGNED + UNSIGNED
@@ -208,7 +210,9 @@ def library(backend: str, name: str, folder: str, *, core: bool = False) -> None
 
 def kind_class(kind: str) -> str:
     """`bool`, `float`, `int` or `unsigned`, as the C expressions of an element-wise operator call it."""
-    return "bool" if kind == "b" else {"f": "float", "i": "int", "u": "unsigned"}[kind[0]]
+    if kind in ("b", *HALVES):
+        return "bool" if kind == "b" else "float"
+    return {"f": "float", "i": "int", "u": "unsigned"}[kind[0]]
 
 
 def _register(operator: Operator) -> None:
@@ -263,7 +267,8 @@ def _check_kinds(operator: Operator) -> None:
     """Raises SpecError for an unknown kind, a kind without C, or an `Op` of a backend without a kernel."""
     kernels = [kind for kinds in (operator.kernel or {}).values() for kind in kinds]
     for kind in (*kernels, *operator.kinds):
-        if kind not in (ALL if operator.scalar else (*ALL, *WIDTHS)):
+        known = (*ALL, *HALVES)
+        if kind not in (known if operator.scalar else (*known, *WIDTHS)):
             raise SpecError(f"{operator.name}: expected an element kind, got '{kind}'")
     _expect(operator.name, "C expressions", ("any", *_FAMILIES), operator.scalar)
     for family in map(kind_class, operator.kinds):

@@ -19,7 +19,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 import classgen.specs
 from classgen import dsl
-from classgen.dsl import Attr, Library, Operator, SpecError, kind_class
+from classgen.dsl import HALVES, Attr, Library, Operator, SpecError, kind_class
 
 __all__ = ["ROOT", "render_all", "render_package"]
 
@@ -32,6 +32,7 @@ Job = tuple[str, Path, View]
 _C_TYPES = {
     "f32": "float", "f64": "double", "i8": "int8_t", "i16": "int16_t", "i32": "int32_t", "i64": "int64_t",
     "u8": "uint8_t", "u16": "uint16_t", "u32": "uint32_t", "u64": "uint64_t", "b": "bool",
+    "f16": "f16_t", "bf16": "bf16_t",
     "x8": "uint8_t", "x16": "uint16_t", "x32": "uint32_t", "x64": "uint64_t",
 }  # fmt: skip
 _PY_TYPES = {
@@ -360,18 +361,29 @@ def _scalar_kernels(op: Operator) -> Iterator[str]:
 def _conversions(kinds: tuple[str, ...]) -> Iterator[str]:
     """One function for each pair. Floats saturate when they become integers, because C leaves that undefined."""
     for source, target in itertools.product(kinds, kinds):
-        expression = f"({target}_t)input"
-        if source[0] == "f" and target[0] in "iu":
-            bits, signed = int(target[1:]), target[0] == "i"
-            low, high = (
-                (f"-0x1p{bits - 1}", f"0x1p{bits - 1}") if signed else ("0.0", f"0x1p{bits}")
-            )
-            least = f"INT{bits}_MIN" if signed else "0"
-            most = f"{'INT' if signed else 'UINT'}{bits}_MAX"
-            expression = f"input != input ? 0 : input <= {low} ? {least} : input >= {high} ? {most} : ({target}_t)input"
-        if target == "b":
-            expression = "input != 0"
+        expression = _converted(source, target, "input")
         yield f"KERNEL {target}_t libjit_convert_{source}_{target}({source}_t input) {{ return {expression}; }}"
+
+
+def _converted(source: str, target: str, value: str) -> str:
+    """`value` of one kind as another. Halves go by way of f32, except from f64 to f16, which numpy rounds once."""
+    if source in HALVES and source != target:
+        return _converted("f32", target, f"f32_of_{source}({value})")
+    if target in HALVES and source != target:
+        once = source == "f32" or (source, target) == ("f64", "f16")
+        return f"{target}_of_{source}({value})" if once else f"{target}_of_f32((float){value})"
+    if target == "b":
+        return f"{value} != 0"
+    if source[0] == "f" and source not in HALVES and target[0] in "iu":
+        bits, signed = int(target[1:]), target[0] == "i"
+        low, high = (f"-0x1p{bits - 1}", f"0x1p{bits - 1}") if signed else ("0.0", f"0x1p{bits}")
+        least = f"INT{bits}_MIN" if signed else "0"
+        most = f"{'INT' if signed else 'UINT'}{bits}_MAX"
+        return (
+            f"{value} != {value} ? 0 : {value} <= {low} ? {least} : {value} >= {high} ? {most} : "
+            f"({target}_t){value}"
+        )
+    return f"({target}_t){value}"
 
 
 def _graph_expression(expression: str, op: Operator) -> str:

@@ -26,14 +26,9 @@ from glowpy.support.names import UniqueNames
 
 __all__ = ["Body", "ModuleWriter", "literal", "memory_type", "register_type"]
 
-_TYPES = {
-    ElemKind.F16: "half",
-    ElemKind.BF16: "bfloat",
-    ElemKind.F32: "float",
-    ElemKind.F64: "double",
-}
-_HALVES = {ElemKind.F16: "H", ElemKind.BF16: "R"}
-"""The letters that say what a constant of 16 bits in hexadecimal is."""
+_TYPES = {ElemKind.F32: "float", ElemKind.F64: "double"}
+_HALVES = (ElemKind.F16, ElemKind.BF16)
+"""Kinds whose elements are bits, to be converted by a kernel: not every target has instructions for them."""
 
 _MAX_INTS = 16
 _SCOPE = "!scope"
@@ -55,13 +50,13 @@ def register_type(kind: ElemKind) -> str:
 
 
 def literal(kind: ElemKind, value: float | int) -> str:
-    """`value` as an LLVM constant of the register type of `kind`: floats exactly, in hexadecimal."""
+    """`value` as an LLVM constant of the register type of `kind`: floats exactly, halves as their bits."""
     if kind is ElemKind.BOOL:
         return "true" if value else "false"
     if kind in _HALVES:
         with np.errstate(over="ignore"):
             bits = np.array(value).astype(kind.dtype).view(np.uint16)
-        return f"0x{_HALVES[kind]}{bits:04X}"
+        return str(int(bits))
     if kind.is_float:
         rounded = (
             struct.unpack("f", struct.pack("f", value))[0] if kind is ElemKind.F32 else float(value)

@@ -87,7 +87,7 @@ KINDS: dict[type[Node], str] = {
     nodes.OrNode: "i8 i16 i32 i64 u8 u16 u32 u64 b",
     nodes.XorNode: "i8 i16 i32 i64 u8 u16 u32 u64 b",
     nodes.SelectNode: "f32 f64 i8 i16 i32 i64 u8 u16 u32 u64 b",
-    nodes.ConvertNode: "f32 f64 i8 i16 i32 i64 u8 u16 u32 u64 b",
+    nodes.ConvertNode: "f32 f64 i8 i16 i32 i64 u8 u16 u32 u64 b f16 bf16",
 }
 """Node class -> the suffixes of the kinds its last input may have; where f32 is, the halves are too."""
 

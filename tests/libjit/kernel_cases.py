@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
 from glowpy.core.tensor import Array
@@ -22,6 +23,8 @@ Attr = int | float | bool | tuple[int, ...]
 Shape = tuple[int, ...]
 
 DTYPES: dict[str, np.dtype[Any]] = {
+    "f16": np.dtype(np.float16),
+    "bf16": np.dtype(ml_dtypes.bfloat16),
     "f32": np.dtype(np.float32),
     "f64": np.dtype(np.float64),
     "b": np.dtype(np.bool_),

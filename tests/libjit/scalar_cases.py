@@ -15,6 +15,9 @@ from glowpy.core.schema import Access, InstSchema, Trait
 from glowpy.core.tensor import Array
 from tests.libjit.kernel_cases import DTYPES
 
+HALVES = {kind: DTYPES[kind] for kind in ("f16", "bf16")}
+"""Of these every number there is is tried; numpy knows bf16 as no float."""
+
 _SAMPLES = 2000
 
 
@@ -70,6 +73,8 @@ def values(kind: str) -> Array:
     rng = np.random.default_rng(11)
     if kind == "b":
         return np.array([False, True])
+    if kind in HALVES:
+        return np.arange(1 << 16, dtype=np.uint16).view(dtype)
     if dtype.kind != "f":
         limits = np.iinfo(dtype)
         some = [limits.min, limits.min + 1, limits.max - 1, limits.max, *range(12)]
@@ -110,8 +115,12 @@ def _wrapped(exact: list[int], dtype: np.dtype[Any]) -> Array:
 
 
 def _convert(x: Array, dtype: np.dtype[Any]) -> Array:
+    if x.dtype in HALVES.values() and dtype not in HALVES.values():
+        x = x.astype(np.float32)
     if dtype.kind == "b":
         return np.asarray(x != 0)
+    if dtype in HALVES.values():
+        return x.astype(dtype)
     if x.dtype.kind != "f" or dtype.kind == "f":
         return x.astype(dtype)
     limits = np.iinfo(dtype)
@@ -201,6 +210,8 @@ def mismatch(scalar: Scalar, inputs: list[Array], result: Array) -> str:
         else:
             convert = partial(_convert, dtype=result.dtype)
             expected = EXACT.get(mnemonic, convert)(*inputs)
+            if result.dtype in HALVES.values():
+                expected, result = expected.astype(np.float32), result.astype(np.float32)
             wrong = expected != result
             if result.dtype.kind == "f" and mnemonic not in _EITHER_ZERO:
                 wrong |= np.signbit(expected) != np.signbit(result)

@@ -19,7 +19,7 @@ from tests.ops import (
     test_reduce,
     test_shape,
 )
-from tests.ops.harness import HALVES, Case, Row, run
+from tests.ops.harness import Case, Row, run
 
 ROWS: list[Row] = [
     row
@@ -38,11 +38,7 @@ ROWS: list[Row] = [
     for row in module.ROWS
 ]
 
-MOVED = {"broadcast", "concat", "gather", "pad", "reshape", "slice", "splat", "transpose"}
-"""Reviewed: all that the CPU backend does with floats of 16 bits is to move and to repeat them."""
-
 LACKING: dict[str, set[str]] = {
-    "convert to halves": {kind.value for kind in ElemKind},
     "convolution": {"i8", "i32"},
     "mat_mul": {"i8", "i16", "u8", "u16"},
     "fully_connected": {"i8", "i16", "u8", "u16"},
@@ -68,9 +64,7 @@ that a kernel that is lost would be a test that is not run, but for this."""
 @pytest.mark.parametrize("row", ROWS, ids=str)
 def test_cpu_supports_what_it_always_has(row: Row) -> None:
     refused = {kind.value for kind in row.kinds if row.refused(kind, "cpu")}
-    moved = str(row) in MOVED
-    halves = {kind.value for kind in row.kinds if kind in HALVES and not moved}
-    assert refused == LACKING.get(str(row), set()) | halves
+    assert refused == LACKING.get(str(row), set())
 
 
 @pytest.mark.parametrize("row", ROWS, ids=str)

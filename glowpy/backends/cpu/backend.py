@@ -17,6 +17,7 @@ from glowpy.backends.cpu.kernels import Kernels
 from glowpy.backends.cpu.library import LIBJIT, KernelLibrary
 from glowpy.backends.cpu.options import CpuOptions
 from glowpy.backends.cpu.passes.pack_products import PackProductsPass
+from glowpy.backends.cpu.passes.widen_halves import WidenHalvesPass, in_f32
 from glowpy.backends.cpu.perf_map import write_perf_map
 from glowpy.backends.cpu.target import resolve_target
 from glowpy.backends.cpu.workers import Workers, load_workers
@@ -64,15 +65,16 @@ class CpuBackend(Backend):
         return self.kernels.unsupported(operation)
 
     def keeps(self, node: Node) -> bool:
-        """Where a kernel is declared, whether or not the bitcode defines it.
+        """Where a kernel is declared, whether or not the bitcode defines it; for halves, a kernel in f32.
 
         A node whose kernel has been forgotten is refused with the kernel's name: lowering it would hide that.
         """
-        return self.kernels.declares(Operation.of_node(node))
+        operation = Operation.of_node(node)
+        return self.kernels.declares(operation) or self.kernels.declares(in_f32(operation))
 
     def post_lowering(self) -> Sequence[GraphPass]:
-        """Products with constant right sides get packed weights and register tiles for the target."""
-        return (PackProductsPass(self.target.variant),)
+        """Halves are computed with in f32; products get packed weights and register tiles for the target."""
+        return (WidenHalvesPass(self.kernels), PackProductsPass(self.target.variant))
 
     def emit(self, program: Program, form: str) -> str:
         """The optimized LLVM IR (`llvm`) or the assembly (`asm`) of a program, for any target.
