@@ -16,7 +16,7 @@ from tools.mutate.listed import read_listed
 from tools.mutate.mutant import Mutant, MutationError
 from tools.mutate.plugin import PYTEST, Plan, read_log
 from tools.mutate.tree import Tree, Workshop
-from tools.mutate.trial import check_tests_pass
+from tools.mutate.trial import _limits, check_tests_pass
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -245,3 +245,9 @@ def test_listed_mutants_are_noticed_or_survive(checkout: Path) -> None:
         ("noticed", f"exit 3: {TOTAL}"),
     ]
     assert (checkout / "package.py").read_text() == SOURCE
+
+
+def test_limits_are_those_of_the_slowest_test_of_the_file() -> None:
+    """It may be slow for the sake of a fixture, which another test pays for where the order is another."""
+    limits = _limits({"a.py::slow": 30.0, "a.py::quick": 0.1, "b.py::quick": 0.1})
+    assert limits["a.py::quick"] == limits["a.py::slow"] > limits["b.py::quick"] > 60

@@ -84,13 +84,22 @@ def try_random(workshop: Workshop, mutant: Mutant, reach: Reach, others: Sequenc
     return Outcome(mutant, verdict, by, perf_counter() - start)
 
 
+def _limits(seconds: dict[str, float]) -> dict[str, float]:
+    """How long each test may take: by the slowest of its file, for in another order it is first to need a fixture."""
+    slowest: dict[str, float] = {}
+    for name, value in seconds.items():
+        file = name.partition("::")[0]
+        slowest[file] = max(value, slowest.get(file, 0.0))
+    return {name: _LEAST + _TIMES * slowest[name.partition("::")[0]] for name in seconds}
+
+
 class _Trial:
     """A copy of the tree with a mutant in it; deleted at the end."""
 
     def __init__(self, workshop: Workshop, mutant: Mutant, seconds: dict[str, float]) -> None:
         self._workshop = workshop
         self._mutant = mutant
-        self.limits = {name: _LEAST + _TIMES * value for name, value in seconds.items()}
+        self.limits = _limits(seconds)
         self._total = _LEAST_RUN + _TIMES_RUN * sum(seconds.values())
 
     def __enter__(self) -> _Trial:
