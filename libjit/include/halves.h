@@ -61,7 +61,7 @@ INLINE f16_t f16_of_f64(double x) {
   uint64_t small = bits_f64(double_of_bits(rest) + 0x1p28) - bits_f64(0x1p28);
   uint64_t normal = (rest - (1008ull << 52) + 0x1ffffffffff + (rest >> 42 & 1)) >> 42;
   uint64_t huge = rest > 0x7ff0000000000000 ? 0x7e00 : 0x7c00;
-  return bits >> 48 & 0x8000 | (rest < bits_f64(0x1p-14) ? small : rest < bits_f64(65520.0) ? normal : huge);
+  return (bits >> 48 & 0x8000) | (rest < bits_f64(0x1p-14) ? small : rest < bits_f64(65520.0) ? normal : huge);
 }
 
 #endif

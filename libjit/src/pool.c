@@ -102,8 +102,44 @@ INLINE dim_t first_tap(pool_t pool, steps_t steps, window_t window, dim_t d, dim
       for (dim_t w_ = 0, OFFSET = first_tap(POOL, STEPS, WINDOW, d_, h_); w_ < (WINDOW).ranges[2].taps;                \
            w_++, OFFSET += (POOL).axes[2].step * (STEPS).pixels[2])
 
+/// Vectors of channels that are reduced at once, in registers.
+#define POOL_VECTORS 4
+
+/// What a pool does with neighbouring channels, `VECTORS` vectors at a time: FIRST for a window without taps, COMBINE of
+/// the vectors `best` and `x` for each tap, FINISH of the result.
+#define POOL_VECTORS_OF(NAME, SUFFIX, T, FIRST, COMBINE, FINISH)                                                       \
+  INLINE void NAME##_vectors_##SUFFIX(T *to, const T *image, pool_t pool, steps_t steps, window_t window,              \
+                                      dim_t vectors, dim_t divisor) {                                                  \
+    v_##SUFFIX sums[POOL_VECTORS];                                                                                     \
+    UNROLL for (dim_t v = 0; v < vectors; v++) sums[v] = (FIRST) - (v_##SUFFIX){};                                     \
+    FOR_EACH_TAP(pool, steps, window, tap) {                                                                           \
+      UNROLL for (dim_t v = 0; v < vectors; v++) {                                                                     \
+        v_##SUFFIX best = sums[v], x = *(const v_##SUFFIX *)(image + tap + v * LANES_OF(T));                           \
+        sums[v] = COMBINE;                                                                                             \
+      }                                                                                                                \
+    }                                                                                                                  \
+    UNROLL for (dim_t v = 0; v < vectors; v++) {                                                                       \
+      v_##SUFFIX best = sums[v];                                                                                       \
+      *(v_##SUFFIX *)(to + v * LANES_OF(T)) = FINISH;                                                                  \
+    }                                                                                                                  \
+  }                                                                                                                    \
+                                                                                                                       \
+  /* All whole vectors of channels, where they are neighbours; how many channels these are. */                         \
+  INLINE dim_t NAME##_whole_##SUFFIX(T *to, const T *image, pool_t pool, steps_t into, steps_t out_of,                 \
+                                     window_t window, dim_t divisor) {                                                 \
+    dim_t c = 0, block = POOL_VECTORS * LANES_OF(T);                                                                   \
+    if (into.channel != 1 || out_of.channel != 1) return 0;                                                            \
+    for (; c + block <= pool.channels; c += block)                                                                     \
+      NAME##_vectors_##SUFFIX(to + c, image + c, pool, out_of, window, POOL_VECTORS, divisor);                         \
+    for (; c + LANES_OF(T) <= pool.channels; c += LANES_OF(T))                                                         \
+      NAME##_vectors_##SUFFIX(to + c, image + c, pool, out_of, window, 1, divisor);                                    \
+    return c;                                                                                                          \
+  }
+
 /// The larger element of each pair; NaN wins over every number. `x != x` is false for integers.
 #define MAX_POOL(SUFFIX, T, LOWEST)                                                                                    \
+  POOL_VECTORS_OF(max_pool, SUFFIX, T, LOWEST, ((x > best) | (x != x)) ? x : best, best)                               \
+                                                                                                                       \
   INLINE void raise_##SUFFIX(T *restrict result, const T *restrict input, dim_t channels, dim_t to, dim_t from) {      \
     for (dim_t c = 0; c < channels; c++) {                                                                             \
       T x = input[c * from], best = result[c * to];                                                                    \
@@ -121,9 +157,10 @@ INLINE dim_t first_tap(pool_t pool, steps_t steps, window_t window, dim_t d, dim
       window_t window = window_at(pool, i);                                                                            \
       const T *image = input + window.image * out_of.image;                                                            \
       T *to = result + result_offset(into, window);                                                                    \
-      for (dim_t c = 0; c < pool.channels; c++) to[c * into.channel] = LOWEST;                                         \
-      FOR_EACH_TAP(pool, out_of, window, tap)                                                                          \
-      raise_##SUFFIX(to, image + tap, pool.channels, into.channel, out_of.channel);                                    \
+      dim_t done = max_pool_whole_##SUFFIX(to, image, pool, into, out_of, window, 1), rest = pool.channels - done;     \
+      to += done * into.channel, image += done * out_of.channel;                                                       \
+      for (dim_t c = 0; c < rest; c++) to[c * into.channel] = LOWEST;                                                  \
+      FOR_EACH_TAP(pool, out_of, window, tap) raise_##SUFFIX(to, image + tap, rest, into.channel, out_of.channel);     \
     }                                                                                                                  \
   }
 
@@ -158,6 +195,8 @@ INLINE dim_t first_tap(pool_t pool, steps_t steps, window_t window, dim_t d, dim
   }
 
 #define AVG_POOL(SUFFIX, T)                                                                                            \
+  POOL_VECTORS_OF(avg_pool, SUFFIX, T, 0, best + x, best / (T)divisor)                                                 \
+                                                                                                                       \
   INLINE void accumulate_##SUFFIX(T *restrict result, const T *restrict input, dim_t channels, dim_t to, dim_t from) { \
     for (dim_t c = 0; c < channels; c++) result[c * to] += input[c * from];                                            \
   }                                                                                                                    \
@@ -176,12 +215,22 @@ INLINE dim_t first_tap(pool_t pool, steps_t steps, window_t window, dim_t d, dim
       dim_t divisor = 1;                                                                                               \
       UNROLL for (dim_t a = 0; a < 3; a++)                                                                             \
           divisor *= count_include_pads ? window.ranges[a].counted : window.ranges[a].taps;                            \
-      for (dim_t c = 0; c < pool.channels; c++) to[c * into.channel] = 0;                                              \
+      divisor = max_dim(divisor, 1);                                                                                   \
+      dim_t done = avg_pool_whole_##SUFFIX(to, image, pool, into, out_of, window, divisor);                            \
+      dim_t rest = pool.channels - done;                                                                               \
+      to += done * into.channel, image += done * out_of.channel;                                                       \
+      for (dim_t c = 0; c < rest; c++) to[c * into.channel] = 0;                                                       \
       FOR_EACH_TAP(pool, out_of, window, tap)                                                                          \
-      accumulate_##SUFFIX(to, image + tap, pool.channels, into.channel, out_of.channel);                               \
-      for (dim_t c = 0; c < pool.channels; c++) to[c * into.channel] /= (T)max_dim(divisor, 1);                        \
+      accumulate_##SUFFIX(to, image + tap, rest, into.channel, out_of.channel);                                        \
+      for (dim_t c = 0; c < rest; c++) to[c * into.channel] /= (T)divisor;                                             \
     }                                                                                                                  \
   }
+
+#define LANES_OF(T) (VECTOR_BYTES / (dim_t)sizeof(T))
+typedef float v_f32 __attribute__((ext_vector_type(VECTOR_BYTES / 4), aligned(4)));
+typedef double v_f64 __attribute__((ext_vector_type(VECTOR_BYTES / 8), aligned(8)));
+typedef int8_t v_i8 __attribute__((ext_vector_type(VECTOR_BYTES), aligned(1)));
+typedef uint8_t v_u8 __attribute__((ext_vector_type(VECTOR_BYTES), aligned(1)));
 
 MAX_POOL(f32, float, -__builtin_inff())
 MAX_POOL(f64, double, -__builtin_inf())
