@@ -41,6 +41,10 @@ _PRICE_OF_A_LINE = 0.03
 _PRICE_OF_A_VARIANT = 0.01
 _CYCLES_PER_POINTER = 1.0
 _CYCLES_PER_TAP = 6.0
+_UNITS = 32
+"""Where it costs nothing, an instruction's work is cut into so many units: threads finish together."""
+_PIXELS_PER_UNIT = 56
+"""A unit is not smaller: it has to be worth the handing out."""
 
 # The bounds of libjit/include/tile.h.
 _MAX_PIXELS = 32
@@ -264,15 +268,20 @@ def _slab(problem: Problem, machine: Machine, tile: Candidate) -> int:
     """Lines of a slab.
 
     Each slab passes over all weights, each block of channels over its slab's input; what does not stay in cache is
-    fetched again, and we take the order that fetches less.
+    fetched again, and we take the order that fetches less. Weights that stay in cache cost nothing to pass over: then
+    there are slabs enough for threads to share.
     """
     lines = max(_ceil(problem.pixels, tile.line), 1)
     data = problem.pixels * min(problem.pixel_bytes, problem.steps * 4)
     weights = problem.steps * problem.channels * 4
     slabs = data // machine.slab + 1
-    blocks = _ceil(problem.channels, tile.vectors * machine.lanes)
+    blocks = max(_ceil(problem.channels, tile.vectors * machine.lanes), 1)
+    if weights <= machine.slab:
+        units = _ceil(_UNITS, blocks * max(problem.images, 1))
+        slabs = max(slabs, min(units, problem.pixels // _PIXELS_PER_UNIT))
+        return max(_ceil(lines, slabs), 1)
     whole = weights + (blocks * data if data > machine.slab else data)
-    sliced = data + (slabs * weights if weights > machine.slab else weights)
+    sliced = data + slabs * weights
     return max(_ceil(lines, slabs), 1) if sliced < whole else lines
 
 
