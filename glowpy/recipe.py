@@ -49,12 +49,13 @@ __all__ = [
 
 
 class Stage(StrEnum):
-    """What a compilation can show: the stages of every backend, and the forms of code of some."""
+    """What a compilation can show: the stages of every backend, and of some their decisions and forms of code."""
 
     GRAPH = "graph"
     LOWERED = "lowered"
     IR = "ir"
     MEMORY = "memory"
+    STRATEGY = "strategy"
     LLVM = "llvm"
     ASM = "asm"
 
@@ -140,7 +141,7 @@ class Compilation:
                 return print_irfunction(self.ir)
             case Stage.MEMORY:
                 return _plan_text(self.program.plan)
-            case Stage.LLVM | Stage.ASM:
+            case Stage.STRATEGY | Stage.LLVM | Stage.ASM:
                 return self.backend.emit(self.program, chosen.value)
 
 

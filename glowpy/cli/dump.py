@@ -33,10 +33,10 @@ __all__ = ["dump"]
 @click.option(
     "--format",
     "form",
-    type=click.Choice(["text", "dot", "svg"]),
+    type=click.Choice(["text", "json", "dot", "svg"]),
     default="text",
     show_default=True,
-    help="Text, Graphviz source, or a drawing made by Graphviz.",
+    help="Text, JSON (of the strategy), Graphviz source, or a drawing made by Graphviz.",
 )
 @click.option("--shape", "shapes", multiple=True, help="NAME=1x3x224x224 or DIMENSION=1.")
 @click.option("--constants", default="", help="A .npz file with the constants of a .glow file.")
@@ -75,6 +75,7 @@ def dump(
 
     graph    what the model says              lowered  what the backend gets
     ir       the program over buffers         memory   where each buffer lies
+    strategy how products are tiled, and why
     llvm     LLVM IR                          asm      assembly
 
     Examples:
@@ -82,6 +83,7 @@ def dump(
       glowpy dump model.onnx --stage memory --shape batch=1
       glowpy dump model.onnx --stage lowered --format dot -o model.dot
       glowpy dump model.onnx -o model.glow --save-constants model.npz
+      glowpy dump model.onnx --stage strategy --target rpi4 --format json
       glowpy dump net.glow --stage asm --target aarch64-linux-gnu
     """
     chosen = Stage(stage)
@@ -92,7 +94,7 @@ def dump(
             text = print_module(module)
         else:
             stages = compilation(choose_function(module, name), bound)
-            text = stages.text(chosen) if form == "text" else _drawn(stages, chosen, form)
+            text = stages.text(chosen) if form == "text" else _formatted(stages, chosen, form)
             module = module if chosen is Stage.GRAPH else stages.lowered.module
     if save_constants is not None:
         write_constants(save_constants, module.constants)
@@ -102,7 +104,14 @@ def dump(
         write_text(output, text)
 
 
-def _drawn(stages: Compilation, stage: Stage, form: str) -> str:
+def _formatted(stages: Compilation, stage: Stage, form: str) -> str:
+    if form == "json":
+        if stage is not Stage.STRATEGY:
+            raise UserError(
+                f"expected the stage strategy for --format json, got '{stage}'",
+                note="leave out --format",
+            )
+        return stages.backend.emit(stages.program, "strategy-json")
     if stage not in (Stage.GRAPH, Stage.LOWERED):
         raise UserError(
             f"expected a stage that is a graph (graph, lowered) for --format {form}, got '{stage}'",

@@ -25,15 +25,21 @@ typedef void (*epilogue_t)(const void *env, const void *tile, dim_t ld, dim_t ro
 /// The inner loops of one product; see tile.h.
 typedef struct tiles tiles_t;
 
+/// Bytes of a vector; the Python side knows them as the variant's `vector_bytes`. Without vector instructions it is one
+/// float, so that every tile is made of scalars.
+#ifndef VECTOR_BYTES
 #if defined(__AVX512F__)
 #define VECTOR_BYTES 64
-#elif defined(__AVX__)
+#elif defined(__AVX__) || (defined(__riscv_v_min_vlen) && __riscv_v_min_vlen >= 256)
 #define VECTOR_BYTES 32
-#else
+#elif defined(__SSE2__) || defined(__ARM_NEON) || defined(__wasm_simd128__) || defined(__VSX__) || defined(__riscv_vector)
 #define VECTOR_BYTES 16
+#else
+#define VECTOR_BYTES 4
+#endif
 #endif
 
-/// Lanes of a float vector; the Python side knows it as the variant's `vector_bytes` / 4.
+/// Lanes of a float vector.
 #define LANES (VECTOR_BYTES / 4)
 
 /// A vector of floats that may lie at any float's address.

@@ -36,10 +36,13 @@ INLINE plane_t reduce_plane(const ints_t *result_shape, const ints_t *input_shap
   return plane_of(walk, REDUCED_LOOP);
 }
 
+/// What is folded at a time: a vector, or several scalars where there are no vectors.
+#define PARTS_BYTES MAX(VECTOR_BYTES, 16)
+
 /// A reduction of elements of one type. Signed sums and products are computed with the unsigned `lane`, which may overflow;
 /// `total` is the type in which the blocks of a row are put together.
 #define REDUCTION(name, type, lane, total, OP, identity)                                                                       \
-  enum { WIDTH_##name = VECTOR_BYTES / sizeof(lane) };                                                                         \
+  enum { WIDTH_##name = PARTS_BYTES / sizeof(lane) };                                                                          \
   typedef lane lanes_##name __attribute__((ext_vector_type(WIDTH_##name), aligned(sizeof(lane)), may_alias));                  \
                                                                                                                                \
   INLINE lane across_##name(lanes_##name vector) {                                                                             \

@@ -32,14 +32,14 @@ KERNEL void libjit_tile_regular_f32(float *to, const float *start, const float *
       const float *from = input + h * reach->tap_row_step + w * reach->tap_step;
 #pragma clang loop unroll(disable)
       for (dim_t k = 0; k < run; k++) {
-        __builtin_prefetch(ahead, 0, 2);
+        if (LANES > 1) __builtin_prefetch(ahead, 0, 2);
         ahead += ahead_step;
         vf weight[MAX_TILE_VECTORS];
         load_weights(weight, weights, vectors);
         weights += block;
         UNROLL for (dim_t p = 0; p < pixels; p++) {
           vf x = splat(from[p * pixel_step + k]);
-          UNROLL for (dim_t v = 0; v < vectors; v++) sums[p][v] += x * weight[v];
+          UNROLL for (dim_t v = 0; v < vectors; v++) sums[p][v] = multiply_add(sums[p][v], x, weight[v]);
         }
       }
     }
@@ -78,7 +78,7 @@ KERNEL void libjit_tile_scattered_f32(float *to, const float *start, const float
         weights += block;
         UNROLL for (dim_t p = 0; p < pixels; p++) {
           vf x = splat(from[p][k]);
-          UNROLL for (dim_t v = 0; v < vectors; v++) sums[p][v] += x * weight[v];
+          UNROLL for (dim_t v = 0; v < vectors; v++) sums[p][v] = multiply_add(sums[p][v], x, weight[v]);
         }
       }
     }

@@ -113,6 +113,18 @@ def test_under_qemu(target: str, name: str, tmp_path: Path) -> None:
     assert undefined(tmp_path) <= LIBRARY
 
 
+@first_use_of_zig
+@pytest.mark.parametrize(("features", "length"), [("", 128), ("+zvl256b", 256)])
+def test_vectors_of_riscv_under_qemu(
+    features: str, length: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    need("qemu-riscv64")
+    monkeypatch.setenv("QEMU_CPU", f"rv64,v=true,vlen={length}")
+    backend = CpuBackend(CpuOptions("riscv64-v", features=features))
+    bundle(network("squeezenet"), tmp_path, BundleOptions("net"), backend)
+    check(verify_bundle(tmp_path), 1, {"zig cc"})
+
+
 @pytest.mark.slow
 @first_use_of_zig
 @pytest.mark.parametrize("target", list(QEMU))
@@ -151,6 +163,14 @@ def test_microcontrollers_need_no_floating_point_library(
 ) -> None:
     make(tmp_path, target, name)
     assert undefined(tmp_path) <= LIBRARY | EABI
+
+
+@pytest.mark.parametrize("target", ["cortex-m0", "cortex-m3"])
+def test_without_floating_point_arms_library_computes(target: str, tmp_path: Path) -> None:
+    make(tmp_path, target)
+    symbols = undefined(tmp_path) - LIBRARY
+    assert "__aeabi_fadd" in symbols
+    assert all(symbol.startswith("__aeabi_") for symbol in symbols)
 
 
 def test_without_floating_point_the_compilers_library_computes(tmp_path: Path) -> None:

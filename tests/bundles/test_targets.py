@@ -53,6 +53,10 @@ def test_features_choose_on_top_of_the_processor() -> None:
     assert resolved(cpu="x86-64-v4", features="+avx512vnni").variant.name == "x86_64_v4_vnni"
     assert resolved(cpu="x86-64-v3", features="-fma").variant.name == "x86_64_v2"
     assert resolved("rpi4", features="+dotprod").variant.name == "aarch64_dotprod"
+    assert resolved("riscv64", features="+v").variant.name == "riscv64_v"
+    assert resolved("riscv64", features="+v,+zvl256b").variant.name == "riscv64_v256"
+    assert resolved("cortex-a9").variant.name == "armv7_neon"
+    assert resolved("cortex-a9", features="+vfp4").variant.name == "armv7_neon_vfp4"
 
 
 def test_what_is_said_beside_a_preset_wins() -> None:
@@ -65,6 +69,8 @@ def test_what_is_said_beside_a_preset_wins() -> None:
     [
         ("cortex-m7", "", "thumbv7em-unknown-none-eabihf", ""),
         ("cortex-m7", "soft", "thumbv7em-unknown-none-eabi", ""),
+        ("cortex-m0", "", "thumbv6m-unknown-none-eabi", ""),
+        ("riscv64-v", "", "riscv64-unknown-linux-gnu", "lp64d"),
         ("armv7-linux-gnueabi", "hard", "armv7-unknown-linux-gnueabihf", ""),
         ("riscv64", "", "riscv64-unknown-linux-gnu", "lp64d"),
         ("riscv64", "soft", "riscv64-unknown-linux-gnu", "lp64"),

@@ -28,6 +28,7 @@ def elementwise(kind: str, *mnemonics: str) -> Module:
     ("target", "kind", "operators", "allowed"),
     [
         ("cortex-m4", "f32", ("add", "mul", "div", "exp", "tanh", "sqrt", "log"), r"$^"),
+        ("cortex-m0", "f32", ("add", "mul", "div", "exp", "tanh", "sqrt"), r"__aeabi_\w+"),
         ("cortex-m7", "f64", ("add", "mul", "exp"), r"$^"),
         ("cortex-m7", "f32", ("pow", "sin"), r"$^"),
         ("cortex-m4", "f32", ("pow", "sin"), r"__aeabi_(d|f2d|u?i2d)\w*"),

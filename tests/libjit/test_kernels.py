@@ -31,6 +31,8 @@ Report = dict[str, Any]
 
 FLAGS = ["-std=c11", "-fwrapv", "-ffp-contract=fast", "-fno-math-errno", "-g0", "-Wno-pass-failed"]
 OPTIMISED = ["-O1", "-fno-sanitize=all"]
+SCALAR = [*OPTIMISED, "-DVECTOR_BYTES=4"]
+"""What every target without vector instructions is compiled with."""
 CHECKED = ["-O0", "-fsanitize=undefined,float-cast-overflow", "-fsanitize-trap=all"]
 
 
@@ -131,6 +133,16 @@ def test_kernel(report: Report, job: str) -> None:
     failures = report[job]["failures"]
     assert not failures, "\n".join(failures[:20])
     assert report[job]["calls"] > 0
+
+
+def test_kernels_that_know_of_vectors_do_without(tmp_path: Path) -> None:
+    """As on every target that has no vector instructions."""
+    sources = [SOURCE / f"{name}.c" for name in ("conv", "matmul", "norm", "tile")]
+    jobs = ["cpu_conv", "cpu_depthwise_conv", "cpu_matmul", "cpu_pack_matrix", "softmax"]
+    answer = _run_jobs(_compile(tmp_path, sources, BASELINE, SCALAR), *jobs)
+    for job in jobs:
+        assert answer[job]["calls"] > 0
+        assert not answer[job]["failures"], job
 
 
 @dataclass(frozen=True)

@@ -156,7 +156,10 @@ def test_rewrite_passes_that_run_as_one_report_by_name(f: Function) -> None:
 @pytest.mark.parametrize(
     ("stage", "message"),
     [
-        ("lower", "expected one of the stages graph, lowered, ir, memory, llvm, asm, got 'lower'"),
+        (
+            "lower",
+            "expected one of the stages graph, lowered, ir, memory, strategy, llvm, asm, got 'lower'",
+        ),
         ("asm", "the interpreter backend makes no machine code in the form 'asm'"),
     ],
 )

@@ -19,7 +19,9 @@ from glowpy.backends.cpu.options import CpuOptions
 from glowpy.backends.cpu.passes.pack_products import PackProductsPass
 from glowpy.backends.cpu.passes.widen_halves import WidenHalvesPass, in_f32
 from glowpy.backends.cpu.perf_map import write_perf_map
+from glowpy.backends.cpu.strategy.explain import explain, explanations_text
 from glowpy.backends.cpu.target import resolve_target
+from glowpy.backends.cpu.verify import misfit
 from glowpy.backends.cpu.workers import Workers, load_workers
 from glowpy.graph.node import Node
 from glowpy.ir.inst import Instruction
@@ -61,8 +63,8 @@ class CpuBackend(Backend):
         self._workers: Workers | None = None
 
     def unsupported(self, operation: Operation) -> str:
-        """What the kernel libraries, compiled for this processor, hold for the element kinds."""
-        return self.kernels.unsupported(operation)
+        """What the kernel libraries, compiled for this processor, hold; and weights packed for another."""
+        return misfit(operation, self.target.variant) or self.kernels.unsupported(operation)
 
     def keeps(self, node: Node) -> bool:
         """Where a kernel is declared, whether or not the bitcode defines it; for halves, a kernel in f32.
@@ -77,10 +79,15 @@ class CpuBackend(Backend):
         return (WidenHalvesPass(self.kernels), PackProductsPass(self.target.variant))
 
     def emit(self, program: Program, form: str) -> str:
-        """The optimized LLVM IR (`llvm`) or the assembly (`asm`) of a program, for any target.
+        """The optimized LLVM IR (`llvm`) or the assembly (`asm`) of a program, for any target, or its decisions.
 
-        It has the plain entry point only.
+        Code has the plain entry point only. `strategy` says for people how products are tiled and why, `strategy-json`
+        for programs.
         """
+        if form in ("strategy", "strategy-json"):
+            return explanations_text(
+                explain(program.ir, self.target.variant.machine), as_json=form == "strategy-json"
+            )
         if form not in ("llvm", "asm"):
             return super().emit(program, form)
         (text,) = generate_llvm({entry_name(program): program}, self.target, self.kernels)

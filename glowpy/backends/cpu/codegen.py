@@ -32,7 +32,7 @@ from glowpy.llvm.writer import Body, ModuleWriter, literal
 from glowpy.opt.ir.stack import loop_shape, runs
 from glowpy.support.text import Attr
 
-__all__ = ["CodeOptions", "entry_name", "generate_llvm", "ir_text"]
+__all__ = ["CodeOptions", "entry_name", "generate_llvm", "ir_text", "tile_function"]
 
 _INLINE_ELEMENTS = 64
 """A loop over at most so many elements is inlined into the entry point: a call would cost more than it does.
@@ -274,7 +274,7 @@ def _emit_kernel(
         _call_kernel(body, symbol, arguments)
         return
     work = work_of(inst, lanes)
-    tiles = module.pointers([_tile_function(body, tile) for tile in work.tiles])
+    tiles = module.pointers([tile_function(body, tile) for tile in work.tiles])
     function, environment = emit_epilogue(inst, following, context, body, work.block)
     arguments += [f"{module.dim} {number}" for number in body.split(work.units)]
     arguments += [f"ptr {tiles}", f"ptr {function}", f"ptr {environment}"]
@@ -296,7 +296,7 @@ def _call_kernel(body: Body, symbol: str, arguments: Sequence[str]) -> None:
     body.line(f"call void @{symbol}({', '.join(arguments)})")
 
 
-def _tile_function(caller: Body, tile: TileFunction | None) -> str:
+def tile_function(caller: Body, tile: TileFunction | None) -> str:
     """The name of an inner loop, a `tile_t` of libjit with its sizes as constants; empty without a tile."""
     if tile is None:
         return ""

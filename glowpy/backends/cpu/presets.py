@@ -31,8 +31,10 @@ class Preset:
 
 
 _X86 = "x86_64-linux-gnu"
+_RISCV64 = "riscv64-linux-gnu"
 _ARM64 = "aarch64-linux-gnu"
 _ARM32 = "armv7-linux-gnueabihf"
+_WASM = "wasm32-unknown-unknown"
 _THUMB = "thumbv7em-none-eabihf"
 
 PRESETS: Mapping[str, Preset] = {
@@ -49,9 +51,11 @@ PRESETS: Mapping[str, Preset] = {
         Preset("rpi4", _ARM64, "cortex-a72", "", "Raspberry Pi 4"),
         Preset("rpi5", _ARM64, "cortex-a76", "", "Raspberry Pi 5"),
         Preset("graviton2", _ARM64, "neoverse-n1", "", "Graviton2, Ampere Altra"),
-        Preset("graviton3", _ARM64, "neoverse-v1", "", "Graviton3"),
-        Preset("graviton4", _ARM64, "neoverse-v2", "", "Graviton4, NVIDIA Grace"),
+        Preset("graviton3", _ARM64, "neoverse-v1", "", "Graviton3, with SVE"),
+        Preset("graviton4", _ARM64, "neoverse-v2", "", "Graviton4, NVIDIA Grace, with SVE2"),
         Preset("cortex-a9", _ARM32, "cortex-a9", "", "NEON without FMA"),
+        Preset("cortex-m0", "thumbv6m-none-eabi", "cortex-m0", "", "no FPU, also M0+ and M1"),
+        Preset("cortex-m3", "thumbv7m-none-eabi", "cortex-m3", "", "no FPU"),
         Preset("cortex-m4", _THUMB, "cortex-m4", "", "single-precision FPU"),
         Preset("cortex-m7", _THUMB, "cortex-m7", "", "double-precision FPU"),
         Preset("cortex-m7-sp", _THUMB, "cortex-m7", "-fp64", "single-precision FPU"),
@@ -59,11 +63,16 @@ PRESETS: Mapping[str, Preset] = {
             "cortex-m33", "thumbv8m.main-none-eabihf", "cortex-m33", "",
             "single-precision FPU",
         ),
-        Preset("riscv64", "riscv64-linux-gnu", "", "", "RV64GC"),
+        Preset("riscv64", _RISCV64, "", "", "RV64GC"),
+        Preset("riscv64-v", _RISCV64, "", "+v", "RV64GCV with vectors of 128 bits or more"),
+        Preset("spacemit-x60", _RISCV64, "spacemit-x60", "", "SpacemiT K1: vectors of 256 bits"),
         Preset("riscv32", "riscv32-linux-gnu", "", "+a,+c,+d,+f", "RV32GC"),
         Preset("esp32-c3", "riscv32-none-elf", "", "+c", "no FPU"),
-        Preset("wasm", "wasm32-unknown-unknown", "", "", "WebAssembly 2.0 without vectors"),
-        Preset("wasm-simd", "wasm32-unknown-unknown", "", "+simd128", "WebAssembly 2.0"),
+        Preset("wasm", _WASM, "", "", "WebAssembly 2.0 without vectors"),
+        Preset("wasm-simd", _WASM, "", "+simd128", "WebAssembly 2.0"),
+        Preset(
+            "wasm-relaxed", _WASM, "", "+simd128,+relaxed-simd", "WebAssembly 3.0"
+        ),
         Preset("powerpc64le", "powerpc64le-linux-gnu", "", "", "POWER8"),
     )
 }  # fmt: skip

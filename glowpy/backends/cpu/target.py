@@ -26,6 +26,7 @@ CODE_MODELS = {
     "aarch64": ("small", "large"),
     "arm": ("small",),
     "thumb": ("small",),
+    "thumb_soft": ("small",),
     "riscv64": ("small", "medium"),
     "riscv32": ("small", "medium"),
     "wasm32": ("small",),
@@ -36,7 +37,7 @@ CODE_MODELS = {
 _SYSTEMS = ("linux", "none", "wasi", "freebsd", "netbsd", "openbsd", "windows", "macos", "darwin")
 """What may stand where a triple's vendor belongs."""
 
-_32_BIT = frozenset({"arm", "thumb", "riscv32", "wasm32"})
+_32_BIT = frozenset({"arm", "thumb", "thumb_soft", "riscv32", "wasm32"})
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,7 @@ def resolve_target(options: CpuOptions) -> CpuTarget:
         cpu = chosen.cpu or known.cpu
         assumed = known.requires | baseline_variant(named).requires
         variant = select_variant(named, _adjusted(assumed, chosen.features))
-        assumed = variant.requires
+        assumed = variant.requires - _adjusted(frozenset(), chosen.features)
     features = ",".join(filter(None, (*sorted(f"+{name}" for name in assumed), chosen.features)))
     triple, abi = _float_abi(named, chosen.float_abi, features, variant.family)
     machine = Machine(
@@ -140,7 +141,7 @@ def _float_abi(triple: str, float_abi: str, features: str, family: str) -> tuple
     user wants integer registers.
     """
     _choice("float ABI", float_abi, FLOAT_ABIS)
-    if family in ("arm", "thumb"):
+    if family in ("arm", "thumb", "thumb_soft"):
         base = triple.removesuffix("hf")
         if float_abi and not base.endswith("eabi"):
             raise UserError(f"float ABI: expected a triple that ends in eabi, got '{triple}'")

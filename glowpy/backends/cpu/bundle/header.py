@@ -30,6 +30,7 @@ _PREDEFINED = {
     "aarch64": "defined(__aarch64__) || defined(_M_ARM64)",
     "arm": "defined(__arm__)",
     "thumb": "defined(__thumb__)",
+    "thumb_soft": "defined(__thumb__)",
     "riscv64": "defined(__riscv) && __riscv_xlen == 64",
     "riscv32": "defined(__riscv) && __riscv_xlen == 32",
     "wasm32": "defined(__wasm32__)",

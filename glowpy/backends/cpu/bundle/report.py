@@ -104,7 +104,7 @@ def measure(
 def _outside_frames(target: CpuTarget, calls: int) -> int:
     """Bytes of stack that no frame has: return addresses, on x86, and what it takes to align a frame for vectors."""
     family = target.variant.family
-    aligned = 8 if family in ("arm", "thumb") else 16
+    aligned = 8 if family in ("arm", "thumb", "thumb_soft") else 16
     return max(target.variant.vector_bytes - aligned, 0) + (8 * calls if family == "x86_64" else 0)
 
 

@@ -22,7 +22,7 @@ from glowpy.backends.cpu.packing import (
     packed_shape,
 )
 from glowpy.backends.cpu.strategy.depthwise import choose_pixels
-from glowpy.backends.cpu.strategy.product import Problem, choose, conv_problem
+from glowpy.backends.cpu.strategy.product import choose, conv_problem, matmul_problem
 from glowpy.backends.cpu.variant import Variant
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.tensor import Array, Tensor
@@ -114,14 +114,8 @@ class PackProductsPass(RewritePass):
             return why.no("nothing to compute")
         if n.rhs.type.rank == MAX_RANK:
             return why.no("packed matrices have a dimension more, which is too many")
-        *batch, rows, columns = n.type.shape
-        depth = n.lhs.type.shape[-1]
-        if prod(n.rhs.type.shape[:-2]) == 1:
-            rows *= prod(batch)
         machine = self.variant.machine
-        problem = Problem(
-            1, rows, columns, 1, depth, depth * 4, images=n.type.count // (rows * columns)
-        )
+        problem = matmul_problem(n.type.shape, n.lhs.type.shape[-1], prod(n.rhs.type.shape[:-2]))
         decision = choose(problem, machine)
         block = decision.vectors * machine.lanes
         constant = n.rhs.constant

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from glowpy.backends.cpu.strategy.machine import Machine
 
-__all__ = ["choose_pixels"]
+__all__ = ["MAX_DEPTHWISE_PIXELS", "choose_pixels"]
 
 # The bound of libjit/include/tile.h.
-_MAX_PIXELS = 8
+MAX_DEPTHWISE_PIXELS = 8
 
 
 def choose_pixels(width: int, machine: Machine) -> int:
     """Up to eight, all tiles of a row about equal; a sum for each and the weights have to fit into the registers."""
-    most = max(min(_MAX_PIXELS, machine.vector_registers - 3), 1)
+    most = max(min(MAX_DEPTHWISE_PIXELS, machine.vector_registers - 3), 1)
     tiles = max(-(-width // most), 1)
     return max(-(-width // tiles), 1)

@@ -18,6 +18,7 @@ class Machine:
         fused: Multiplication and addition are one instruction; a product needs no register of its own.
         multiplies: Fused multiply-adds (or multiplications) that start in a cycle.
         loads: Loads that start in a cycle.
+        issue: Instructions of any kind that start in a cycle.
         latency: From a sum to the next one in the same register, with what is lost where nothing else is left to do.
         tile_overhead: Cycles to set up and store a tile, beside one for each of its vectors.
         first_cache: Weights of a block that the first-level cache keeps from tile to tile.
@@ -34,6 +35,7 @@ class Machine:
     fused: bool
     multiplies: float
     loads: float
+    issue: float
     latency: float
     tile_overhead: float
     first_cache: int

@@ -8,6 +8,7 @@ The model counts processor cycles. For one step of the reduction a tile of p pix
 
 * p * v multiply-adds, at `Machine.multiplies` in a cycle;
 * p + v loads, at `Machine.loads` in a cycle: v vectors of weights, p elements of input;
+* both, and what counts the steps, at `Machine.issue` in a cycle;
 * `Machine.latency`: small tiles wait for themselves;
 * the bytes of its weights, at the rate of the cache that holds a block of them.
 
@@ -33,12 +34,27 @@ from math import gcd, prod
 
 from glowpy.backends.cpu.strategy.machine import Machine
 
-__all__ = ["Candidate", "Decision", "Problem", "candidates", "choose", "conv_problem"]
+__all__ = [
+    "MAX_PIXELS",
+    "MAX_SUMS",
+    "MAX_VECTORS",
+    "Candidate",
+    "Decision",
+    "Problem",
+    "candidates",
+    "choose",
+    "conv_problem",
+    "estimate",
+    "matmul_problem",
+    "preference",
+    "step_limits",
+]
 
 _CACHE_SET_PERIOD = 4096
 _LINES_IN_A_SET = 8
 _PRICE_OF_A_LINE = 0.03
 _PRICE_OF_A_VARIANT = 0.01
+_COUNTING = 3
 _CYCLES_PER_POINTER = 1.0
 _CYCLES_PER_TAP = 6.0
 _UNITS = 32
@@ -47,9 +63,9 @@ _PIXELS_PER_UNIT = 56
 """A unit is not smaller: it has to be worth the handing out."""
 
 # The bounds of libjit/include/tile.h.
-_MAX_PIXELS = 32
-_MAX_VECTORS = 8
-_MAX_SUMS = 32
+MAX_PIXELS = 32
+MAX_VECTORS = 8
+MAX_SUMS = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,12 +157,24 @@ def conv_problem(
     )
 
 
+def matmul_problem(result: Sequence[int], depth: int, matrices: int) -> Problem:
+    """A matrix product with so many right sides: the rows of all left sides meet a single one as one matrix."""
+    *batch, rows, columns = result
+    if matrices == 1:
+        rows *= prod(batch)
+    images = prod(result) // max(rows * columns, 1)
+    return Problem(1, rows, columns, 1, depth, depth * 4, images=images)
+
+
+def preference(candidate: Candidate) -> tuple[float, int, int, int]:
+    """What the best candidate has the least of: cycles, then the most pixels and the fewest vectors."""
+    return candidate.cycles, -candidate.pixels, candidate.vectors, -candidate.line
+
+
 @cache
 def choose(problem: Problem, machine: Machine) -> Decision:
     """The cheapest decision; of equally cheap ones that with more pixels, then with fewer vectors."""
-    best = min(
-        candidates(problem, machine), key=lambda c: (c.cycles, -c.pixels, c.vectors, -c.line)
-    )
+    best = min(candidates(problem, machine), key=preference)
     slab = _slab(problem, machine, best)
     return Decision(
         best.pixels, best.vectors, best.line, slab, _fetch(problem, machine, best, slab)
@@ -155,11 +183,11 @@ def choose(problem: Problem, machine: Machine) -> Decision:
 
 def candidates(problem: Problem, machine: Machine) -> Iterator[Candidate]:
     """Every tile that fits into the registers and is not larger than the result; one pixel and vector at least."""
-    most = max(min(_MAX_VECTORS, _ceil(problem.channels, machine.lanes)), 1)
+    most = max(min(MAX_VECTORS, _ceil(problem.channels, machine.lanes)), 1)
     spare = 2 if machine.fused else 3
     for vectors in range(1, most + 1):
         fitting = (machine.vector_registers - spare) // vectors - 1
-        fitting = min(fitting, _MAX_PIXELS, _MAX_SUMS // vectors)
+        fitting = min(fitting, MAX_PIXELS, MAX_SUMS // vectors)
         for pixels in range(1, max(fitting, 1 if vectors == 1 else 0) + 1):
             if pixels > max(problem.pixels, 1):
                 break
@@ -168,8 +196,12 @@ def candidates(problem: Problem, machine: Machine) -> Iterator[Candidate]:
                     _scatters(problem, pixels, line) and pixels > machine.pointer_registers
                 ):
                     continue
-                cycles = _cost(problem, machine, pixels, vectors, line)
-                yield Candidate(pixels, vectors, line, cycles)
+                yield estimate(problem, machine, pixels, vectors, line)
+
+
+def estimate(problem: Problem, machine: Machine, pixels: int, vectors: int, line: int) -> Candidate:
+    """Any tile along lines of so many pixels, whether or not it fits the machine."""
+    return Candidate(pixels, vectors, line, _cost(problem, machine, pixels, vectors, line))
 
 
 def _lines(problem: Problem, pixels: int) -> tuple[int, ...]:
@@ -236,17 +268,31 @@ def _tile_cycles(
 ) -> float:
     """Modelled cycles for one tile, whose weights lie `block` floats apart."""
     pixels = part.pixels
-    work = pixels * vectors * (1 if machine.fused else 2)
-    step = max(work / machine.multiplies, (pixels + vectors) / machine.loads, machine.latency)
-    if problem.pixels > pixels:  # else weights are read once, and no tile changes that
-        weights = vectors * machine.lanes * 4
-        step = max(step, _weight_cycles(machine, weights, problem.steps * block * 4))
+    step = max(step_limits(problem, machine, pixels, vectors, block).values())
     crowded = max(_lines_in_one_set(pixels, problem.pixel_bytes) - _LINES_IN_A_SET, 0)
     step *= 1 + _PRICE_OF_A_LINE * crowded
     cycles = problem.steps * step + pixels * vectors + machine.tile_overhead
     if part.scattered:
         cycles += problem.taps * (_CYCLES_PER_TAP + _CYCLES_PER_POINTER * pixels) + 2 * pixels
     return cycles
+
+
+def step_limits(
+    problem: Problem, machine: Machine, pixels: int, vectors: int, block: int
+) -> dict[str, float]:
+    """The cycles that a step takes for each thing there may be too little of, in words; the largest decides."""
+    work = pixels * vectors * (1 if machine.fused else 2)
+    loads = pixels + vectors
+    limits = {
+        "multiplications": work / machine.multiplies,
+        "loads": loads / machine.loads,
+        "instructions": (work + loads + _COUNTING) / machine.issue,
+        "latency": machine.latency,
+    }
+    if problem.pixels > pixels:  # else weights are read once, and no tile changes that
+        weights = vectors * machine.lanes * 4
+        limits["weights"] = _weight_cycles(machine, weights, problem.steps * block * 4)
+    return limits
 
 
 def _weight_cycles(machine: Machine, weights: int, block: int) -> float:

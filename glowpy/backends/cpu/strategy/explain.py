@@ -1,0 +1,179 @@
+"""What was decided about the products of a program, and beside it what else there was: for people, and as JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from itertools import islice
+from math import prod
+
+from glowpy.backends.cpu.insts_gen import CpuConvInst, CpuDepthwiseConvInst, CpuMatmulInst
+from glowpy.backends.cpu.strategy.depthwise import choose_pixels
+from glowpy.backends.cpu.strategy.machine import Machine
+from glowpy.backends.cpu.strategy.product import (
+    Candidate,
+    Problem,
+    candidates,
+    conv_problem,
+    estimate,
+    matmul_problem,
+    preference,
+    step_limits,
+)
+from glowpy.backends.cpu.strategy.work import work_of
+from glowpy.ir.inst import Instruction
+from glowpy.ir.irfunction import IRFunction
+from glowpy.support.rules import Rules
+from glowpy.support.text import Attr
+
+__all__ = ["Explanation", "Row", "explain", "explanations_text"]
+
+_SHOWN = 6
+"""Candidates of each product: the best ones."""
+
+_problem_of: Rules[Callable[..., Problem]] = Rules("problem_of")
+
+
+@_problem_of(CpuConvInst)
+def _conv(inst: CpuConvInst) -> Problem:
+    lists = inst.kernels, inst.strides, inst.pads, inst.dilation
+    return conv_problem(inst.result.type.shape, inst.input.type.shape, *lists, inst.group)
+
+
+@_problem_of(CpuMatmulInst)
+def _matmul(inst: CpuMatmulInst) -> Problem:
+    matrices = prod(inst.rhs.type.shape[:-3])
+    return matmul_problem(inst.result.type.shape, inst.lhs.type.shape[-1], matrices)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One candidate.
+
+    Attributes:
+        pixels: Of a tile.
+        vectors: Of a tile.
+        line: Pixels that are tiled by themselves.
+        cycles: What the model says all tiles take.
+        limit: What decides how long a step takes.
+        in_use: Whether the instruction's attributes say so.
+    """
+
+    pixels: int
+    vectors: int
+    line: int
+    cycles: float
+    limit: str
+    in_use: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """What was decided about one product.
+
+    Attributes:
+        name: Of the instruction.
+        mnemonic: Of the instruction.
+        problem: What is to be computed, in numbers; of a depthwise convolution, the pixels of a row.
+        decision: The attributes that are free.
+        units: How many parts the work is cut into.
+        loops: The inner loops: kind, pixels x vectors.
+        rows: The best candidates, and the one in use if it is none of them; empty for a depthwise convolution.
+        overridden: Whether another decision is in use than the strategy takes.
+    """
+
+    name: str
+    mnemonic: str
+    problem: Mapping[str, object]
+    decision: Mapping[str, Attr]
+    units: int
+    loops: tuple[str, ...]
+    rows: tuple[Row, ...]
+    overridden: bool
+
+
+def explain(f: IRFunction, machine: Machine) -> Iterator[Explanation]:
+    """An explanation for every product of a program, in order."""
+    for inst in f.instructions:
+        if isinstance(inst, CpuDepthwiseConvInst):
+            yield _depthwise(inst, machine)
+        elif type(inst) in _problem_of:
+            yield _product(inst, _problem_of[type(inst)](inst), machine)
+
+
+def _depthwise(inst: CpuDepthwiseConvInst, machine: Machine) -> Explanation:
+    width = inst.result.type.shape[2]
+    return Explanation(
+        inst.name,
+        inst.SCHEMA.mnemonic,
+        {"width": width},
+        {"tile_pixels": inst.tile_pixels},
+        work_of(inst, machine.lanes).units,
+        (),
+        (),
+        inst.tile_pixels != choose_pixels(width, machine),
+    )
+
+
+def _product(inst: Instruction, problem: Problem, machine: Machine) -> Explanation:
+    free = ("tile_pixels", "tile_vectors", "line", "slab", "fetch")
+    decision = {name: inst.attrs[name] for name in free if name in inst.attrs}
+    pixels, vectors = int(decision["tile_pixels"]), int(decision["tile_vectors"])
+    in_use = pixels, vectors, int(decision.get("line", pixels))
+    ranked = sorted(candidates(problem, machine), key=preference)
+    shown = list(islice(ranked, _SHOWN))
+    if in_use not in [_tile(candidate) for candidate in shown]:
+        shown.append(estimate(problem, machine, *in_use))
+    work = work_of(inst, machine.lanes)
+    loops = [f"{tile.kind} {tile.pixels}x{tile.vectors}" for tile in work.tiles if tile is not None]
+    return Explanation(
+        inst.name,
+        inst.SCHEMA.mnemonic,
+        asdict(problem),
+        decision,
+        work.units,
+        tuple(loops),
+        tuple(_row(candidate, problem, machine, in_use) for candidate in shown),
+        _tile(ranked[0]) != in_use,
+    )
+
+
+def _tile(candidate: Candidate) -> tuple[int, int, int]:
+    return candidate.pixels, candidate.vectors, candidate.line
+
+
+def _row(
+    candidate: Candidate, problem: Problem, machine: Machine, in_use: tuple[int, int, int]
+) -> Row:
+    pixels, vectors, line = _tile(candidate)
+    limits = step_limits(problem, machine, pixels, vectors, vectors * machine.lanes)
+    limit = max(limits, key=lambda name: limits[name])
+    return Row(pixels, vectors, line, candidate.cycles, limit, _tile(candidate) == in_use)
+
+
+def explanations_text(explanations: Iterable[Explanation], *, as_json: bool) -> str:
+    """All that is known of each product: as a list in JSON, or in a few lines with the candidate in use marked `*`."""
+    if as_json:
+        return json.dumps([asdict(explanation) for explanation in explanations], indent=2) + "\n"
+    return "\n".join(map(_text, explanations)) or "no products\n"
+
+
+def _text(e: Explanation) -> str:
+    numbers = ", ".join(f"{name} {value}" for name, value in e.problem.items())
+    decided = ", ".join(f"{name}={value}" for name, value in e.decision.items())
+    lines = [
+        f"%{e.name} = {e.mnemonic}: {numbers}",
+        f"  {decided}{' (overridden)' if e.overridden else ''}",
+        f"  {e.units} units" + (f", inner loops: {', '.join(e.loops)}" if e.loops else ""),
+    ]
+    if e.rows:
+        lines.append("     tile    line          cycles            a step waits for")
+        best = e.rows[0].cycles or 1.0
+        for row in e.rows:
+            tile = f"{row.pixels}x{row.vectors}"
+            more = f"+{100 * (row.cycles / best - 1):.1f} %"
+            lines.append(
+                f"  {'*' if row.in_use else ' '}  {tile:<6} {row.line:>5} {row.cycles:>15,.0f} {more:>9}  {row.limit}"
+            )
+    return "\n".join(lines) + "\n"

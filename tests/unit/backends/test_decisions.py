@@ -1,0 +1,158 @@
+"""Decisions about products are explained, may be edited in a text, and are refused where they cannot be kept to."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import glowpy
+from glowpy import CpuBackend, Module, UserError
+from glowpy.backend import Operation
+from glowpy.backends.cpu.insts_gen import CpuConvInst
+from glowpy.backends.cpu.variant import variant_named
+from glowpy.backends.cpu.verify import misfit
+from glowpy.core.tensor import Tensor
+from glowpy.core.type import parse_type
+from glowpy.engine import compilation
+from glowpy.graph.node import Constant
+from glowpy.graph.parser import parse_module
+from glowpy.graph.printer import print_module
+from glowpy.recipe import Compilation
+from tests.bundles.networks import glow
+
+
+def network() -> Module:
+    """A padded convolution, a depthwise one, and a product."""
+    module = Module()
+    generator = np.random.default_rng(3)
+
+    def weights(name: str, *shape: int) -> Constant:
+        numbers = generator.standard_normal(shape, dtype=np.float32)
+        return module.create_constant(name, Tensor.of(numbers))
+
+    f = module.create_function("main")
+    x = module.create_placeholder("x", parse_type("f32[1x9x9x16]"))
+    lists = (3, 3), (1, 1), (1,) * 4, (1, 1)
+    filters = weights("w", 32, 3, 3, 16), weights("dw", 32, 3, 3, 1)
+    conv = f.create_convolution("conv", x, filters[0], weights("b", 32), *lists, 1)
+    deep = f.create_convolution("deep", conv, filters[1], weights("db", 32), *lists, 32)
+    rows = f.create_reshape("rows", parse_type("f32[9x288]"), deep)
+    product = f.create_mat_mul("product", rows, weights("p", 288, 40))
+    f.create_save("save", product, module.create_placeholder("y", product.result.type))
+    return module
+
+
+@pytest.fixture(scope="module")
+def stages() -> Compilation:
+    return compilation(network(), "cpu")
+
+
+def test_what_was_decided_is_explained(stages: Compilation) -> None:
+    text = stages.text("strategy")
+    conv, deep, product = text.split("\n\n")
+    assert conv.startswith("%conv = cpu_conv: height 9, width 9, channels 32, taps 9, depth 16,")
+    assert re.search(
+        r"^  tile_pixels=\d+, tile_vectors=\d+, line=\d+, slab=\d+, fetch=\d+$", conv, re.M
+    )
+    assert re.search(r"^  \d+ units, inner loops: .*scattered \d+x\d+", conv, re.M)
+    assert re.search(
+        r"^  \*  \d+x\d+ .* \+0\.0 %  (multiplications|loads|latency|instructions)$", conv, re.M
+    )
+    assert deep.startswith("%deep = cpu_depthwise_conv: width 9\n")
+    assert product.startswith("%product = cpu_matmul: height 1, width 9, channels 40,")
+    assert "overridden" not in text
+
+
+def test_the_explanation_as_json(stages: Compilation) -> None:
+    explained = json.loads(stages.backend.emit(stages.program, "strategy-json"))
+    conv = explained[0]
+    assert [product["name"] for product in explained] == ["conv", "deep", "product"]
+    best = conv["rows"][0]
+    assert best["in_use"]
+    assert best["pixels"] == conv["decision"]["tile_pixels"]
+    assert [row["cycles"] for row in conv["rows"]] == sorted(row["cycles"] for row in conv["rows"])
+    assert sum(row["in_use"] for row in conv["rows"]) == 1
+
+
+def test_the_command_line_explains(tmp_path: Path) -> None:
+    module = Module()
+    x = module.create_placeholder("x", parse_type("f32[2x1]"))
+    f = module.create_function("main")
+    weights = module.create_constant("w", Tensor.of(np.ones((1, 3), np.float32)))
+    product = f.create_mat_mul("product", x, weights)
+    f.create_save("save", product, module.create_placeholder("y", product.result.type))
+    (tmp_path / "net.glow").write_text(print_module(module))
+    dump = "dump", tmp_path / "net.glow", "--target", "rpi4", "--format", "json"
+    status, printed, _ = glow(*dump, "--stage", "strategy")
+    assert status == 0
+    assert {product["mnemonic"] for product in json.loads(printed)} == {"cpu_matmul"}
+    status, _, errors = glow(*dump)
+    assert status == 1
+    assert "expected the stage strategy for --format json, got 'graph'" in errors
+
+
+def test_networks_without_products() -> None:
+    module = Module()
+    x = module.create_placeholder("x", parse_type("f32[3]"))
+    f = module.create_function("main")
+    f.create_save("save", f.create_abs("a", x), module.create_placeholder("y", x.type))
+    assert compilation(module, "cpu").text("strategy") == "no products\n"
+
+
+def edited(stages: Compilation, name: str, **attributes: int) -> Module:
+    """The lowered module with other attributes of one product."""
+    lines = print_module(stages.lowered.module).splitlines()
+    (number,) = [i for i, line in enumerate(lines) if line.lstrip().startswith(f"%{name} = cpu_")]
+    for attribute, value in attributes.items():
+        lines[number], count = re.subn(rf"\b{attribute}=\d+", f"{attribute}={value}", lines[number])
+        assert count == 1
+    blobs = {c.digest: c.tensor.array for c in stages.lowered.module.constants}
+    return parse_module("\n".join(lines) + "\n", extra=CpuBackend.nodes, blobs=blobs)
+
+
+def test_edited_attributes_are_kept_to(stages: Compilation) -> None:
+    x = np.random.default_rng(1).standard_normal((1, 9, 9, 16), dtype=np.float32)
+    expected = glowpy.compile(network(), backend="interpreter")({"x": x})["y"]
+    module = edited(stages, "conv", tile_pixels=2, line=9, slab=4)
+    text = compilation(module, "cpu").text("strategy")
+    assert "tile_pixels=2" in text
+    assert "line=9, slab=4, fetch=0 (overridden)" in text
+    assert re.search(r"^  \*  2x\d+ +9 ", text, re.M)
+    result = glowpy.compile(module, backend="cpu")({"x": x})["y"]
+    np.testing.assert_allclose(result, expected, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("name", "attributes", "message"),
+    [
+        ("conv", {"line": 7, "tile_pixels": 3}, r"expected a line of 9 pixels \(a row of the result\) or 3"),
+        ("conv", {"line": 9, "tile_pixels": 10}, "expected tile_pixels of at most a line, 9, got 10"),
+        ("conv", {"tile_pixels": 33, "line": 33}, "expected tile_pixels from 1 to 32, got 33"),
+        ("conv", {"tile_pixels": 0}, "expected tile_pixels from 1 to 32, got 0"),
+        ("conv", {"tile_pixels": 9, "tile_vectors": 8, "line": 9}, "at most 32 sums, got 9 x 8 = 72"),
+        ("conv", {"slab": 0}, "expected a slab of at least 1 line, got 0"),
+        ("conv", {"fetch": -1}, "at least 0 floats"),
+        ("product", {"tile_vectors": 9}, "expected tile_vectors from 1 to 8, got 9"),
+        ("deep", {"tile_pixels": 9}, "expected tile_pixels from 1 to 8, got 9"),
+    ],
+)  # fmt: skip
+def test_decisions_that_cannot_be_kept_to_are_refused(
+    stages: Compilation, name: str, attributes: dict[str, int], message: str
+) -> None:
+    with pytest.raises(UserError, match=message):
+        _ = compilation(edited(stages, name, **attributes), "cpu").program
+
+
+def test_weights_packed_for_other_vectors_are_refused(stages: Compilation) -> None:
+    """A lowered text is for one kind of processor."""
+    inst = next(i for i in stages.program.ir.instructions if isinstance(i, CpuConvInst))
+    operation = Operation.of_inst(inst)
+    variants = [variant_named(f"x86_64_v{version}") for version in (2, 3, 4)]
+    reasons = [misfit(operation, variant) for variant in variants]
+    assert reasons.count("") <= 1
+    assert all(not reason or "lower the model for this processor" in reason for reason in reasons)
+    assert not misfit(Operation("abs", {}, {}), variants[0])

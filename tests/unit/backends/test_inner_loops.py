@@ -1,0 +1,168 @@
+"""The inner loops of products, read in the assembly of every kind of target.
+
+Only libjit's tiles are compiled, in the sizes that the strategy takes for a padded convolution and a matrix product.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from glowpy.backends.cpu.codegen import tile_function
+from glowpy.backends.cpu.options import CpuOptions
+from glowpy.backends.cpu.strategy.product import Decision, Problem, choose, conv_problem
+from glowpy.backends.cpu.strategy.work import TileFunction
+from glowpy.backends.cpu.target import CpuTarget, resolve_target
+from glowpy.llvm.machine import Compiler, declarations
+from glowpy.llvm.writer import Body, ModuleWriter
+from libjit.compile import ROOT, compile_variant, read_targets
+
+pytestmark = pytest.mark.skipif(
+    importlib.util.find_spec("ziglang") is None, reason="the compiler, ziglang, is not installed"
+)
+
+_IMAGE = (1, 28, 28, 128)
+_PROBLEMS = {
+    "convolution": conv_problem(_IMAGE, _IMAGE, (3, 3), (1, 1), (1,) * 4, (1, 1), 1),
+    "product": Problem(1, 128, 768, 1, 768, 768 * 4),
+}
+
+_STORE = re.compile(
+    r"(v?mov\S*\s+%\w+, \S*\(|st[rp]|vst|fs[wdh]\s|s[wd]\s|vs\w+\.v\s|(v128|[fi]32)\.store)"
+)
+_STACK = re.compile(r"%rsp|\bsp\b|__stack_pointer")
+_APART = re.compile(
+    r"(v?(add|mul)ps|v(add|mul)\.f32|f(add|mul)\W.*(s|4s)|vf(add|mul)\.|f32(x4)?\.(add|mul))\b"
+)
+
+
+@dataclass(frozen=True)
+class Code:
+    """What the inner loop of a target is made of: the instruction for a multiply-add, or for the multiplication."""
+
+    preset: str
+    operation: str
+    fused: bool = True
+
+
+# fmt: off
+CODES = [
+    Code("x86-64-v2", r"mulps", fused=False),
+    Code("x86-64-v3", r"vfmadd\d+ps"),
+    Code("x86-64-v4", r"vfmadd\d+ps"),
+    Code("rpi3", r"fmla"),
+    Code("rpi4", r"fmla"),
+    Code("graviton2", r"fmla"),
+    Code("graviton3", r"fmla"),
+    Code("rpi2", r"vfma\.f32"),
+    Code("cortex-a9", r"vmla\.f32", fused=False),  # rounds twice, in one instruction
+    # To LLVM vfma is slow on Cortex-M4: indeed it takes three cycles, vmul and vadd take one each.
+    Code("cortex-m4", r"vmul\.f32", fused=False),
+    Code("cortex-m7", r"vfma\.f32"),
+    Code("riscv64", r"fmadd\.s"),
+    Code("riscv64-v", r"vfmacc\.vf"),
+    Code("spacemit-x60", r"vfmacc\.vf"),
+    Code("riscv32", r"fmadd\.s"),
+    Code("wasm", r"f32\.mul", fused=False),
+    Code("wasm-simd", r"f32x4\.mul", fused=False),
+    Code("wasm-relaxed", r"f32x4\.relaxed_madd"),
+]
+# fmt: on
+
+
+def tile_library(target: CpuTarget, folder: Path) -> Path:
+    """Bitcode of the tiles alone."""
+    (folder / "src").mkdir()
+    shutil.copy(ROOT / "src" / "tile.c", folder / "src")
+    output = folder / "tile.bc"
+    compile_variant(read_targets()[target.variant.name], output, folder)
+    return output
+
+
+def assembly(target: CpuTarget, decision: Decision, library: Path) -> dict[str, str]:
+    """The assembly of the regular and of the scattered tile."""
+    block = decision.vectors * target.variant.machine.lanes
+    texts = {}
+    for kind in ("regular", "scattered"):
+        module = ModuleWriter(target.pointer_bits, target.variant.vector_bytes, None)
+        tile_function(
+            Body(module, "net.loop", {}),
+            TileFunction(kind, decision.pixels, decision.vectors, block),
+        )
+        _, text = module.separate([], visible=True)
+        compiler = Compiler(target.machine, [library], declarations([text]))
+        texts[kind] = compiler.assembly(text)
+    return texts
+
+
+def inner_loops(assembly: str) -> Iterator[list[str]]:
+    """The instructions of each loop without another one inside."""
+    lines = [line.strip() for line in assembly.splitlines()]
+    lines = [line for line in lines if line and (line[0] != "." or line.endswith(":"))]
+    begins, places = [], {}
+    loops = []
+    for number, line in enumerate(lines):
+        if line.endswith(":"):
+            places[line[:-1]] = number
+        elif line.split("\t")[0] == "loop":  # WebAssembly's
+            begins.append(number)
+        elif line == "end_loop":
+            loops.append((begins.pop(), number))
+        elif (target := re.split(r"[\s,]+", line)[-1]) in places:
+            loops.append((places[target], number))
+    for first, last in loops:
+        others = [loop for loop in loops if loop != (first, last)]
+        if not any(first <= begin and end <= last for begin, end in others):
+            yield [line for line in lines[first:last] if not line.endswith(":")]
+
+
+@pytest.mark.parametrize("code", CODES, ids=lambda code: code.preset)
+def test_sums_stay_in_registers(code: Code, tmp_path: Path) -> None:
+    """Every step is multiply-adds, fused where the target can, with nothing stored and nothing read from the stack."""
+    target = resolve_target(CpuOptions(target=code.preset))
+    machine = target.variant.machine
+    assert code.fused or not machine.fused
+    library = tile_library(target, tmp_path)
+    for name, problem in _PROBLEMS.items():
+        decision = choose(problem, machine)
+        for kind, text in assembly(target, decision, library).items():
+            steps = [
+                loop
+                for loop in inner_loops(text)
+                if any(re.match(code.operation, line) for line in loop)
+            ]
+            assert steps, f"{name}, {kind}: no {code.operation}"
+            for loop in steps:
+                shown = f"{name}, {kind}, {decision}:\n" + "\n".join(loop)
+                operations = sum(bool(re.match(code.operation, line)) for line in loop)
+                assert operations == decision.pixels * decision.vectors, shown
+                assert not any(map(_STACK.search, loop)), shown
+                assert not any(map(_STORE.match, loop)), shown
+                if code.fused:
+                    assert not any(map(_APART.match, loop)), shown
+
+
+def test_loops_are_found_and_spills_are_seen() -> None:
+    text = """
+f:
+\tmovl\t%eax, (%rsp)
+.LBB0_1:
+\txorl\t%ecx, %ecx
+.LBB0_2:
+\tvfmadd231ps\t(%rdi), %zmm1, %zmm0
+\tvmovups\t%zmm0, 64(%rsp)
+\tjne\t.LBB0_2
+\tdecq\t%rdx
+\tjne\t.LBB0_1
+\tretq
+"""
+    (loop,) = inner_loops(text)
+    assert [line.split("\t")[0] for line in loop] == ["vfmadd231ps", "vmovups"]
+    assert any(map(_STACK.search, loop))
+    assert any(map(_STORE.match, loop))
