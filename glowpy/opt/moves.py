@@ -15,19 +15,40 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from glowpy.core.schema import Layout
-from glowpy.core.strides import embedded, strides_of
+from glowpy.core.strides import embedded, merged_loops, strides_of
 from glowpy.core.type import Shape
 from glowpy.ir.inst import Instruction
-from glowpy.ir.insts_gen import ViewInst
+from glowpy.ir.insts_gen import ExtractTensorInst, InsertTensorInst, TransposeInst, ViewInst
+from glowpy.ir.irfunction import IRFunction
 from glowpy.ir.liveness import Events
 from glowpy.ir.value import Value
 from glowpy.support.errors import InternalError
 from glowpy.support.text import Attr
 
-__all__ = ["Move", "Moves", "Takes"]
+__all__ = ["Move", "Moves", "Takes", "place", "read_in_place", "takes_fast"]
 
 Takes = Callable[[Layout, Shape, Shape], bool]
 """Whether an operand of this layout and shape may get these strides."""
+
+
+_SHORTEST_ROW = 8
+"""Loops over fewer neighbours cost as much as the copy they save, for everybody who reads them."""
+
+
+def _takes(layout: Layout, shape: Shape, strides: Shape) -> bool:
+    del shape
+    return layout.takes(strides)
+
+
+def takes_fast(layout: Layout, shape: Shape, strides: Shape) -> bool:
+    """Whether loops over an operand with these strides are about as fast as without gaps."""
+    if not layout.takes(strides):
+        return False
+    if layout is Layout.ROWS:  # each row is one loop, but few rows make no tile
+        return len(shape) < 2 or shape[-2] >= _SHORTEST_ROW
+    size, step = merged_loops(shape, strides)[-1]
+    return layout is Layout.TRANSPOSED or (step == 1 and size >= _SHORTEST_ROW)
+
 
 Pair = tuple[int, int]
 """Two dimensions of a frame, with none but dimensions of 1 between them; or the last one, and what would follow it."""
@@ -61,7 +82,7 @@ class Moves:
         source: Value,
         at: int,
         strides: Shape,
-        takes: Takes = lambda layout, shape, strides: layout.takes(strides),
+        takes: Takes = _takes,
     ) -> Move | None:
         """The view of `source` from element `at` on that could stand for `buffer`; None if a user of that forbids it.
 
@@ -186,3 +207,59 @@ def _embedded(
     if moved is None:
         raise InternalError(f"elements of {frame} cannot be moved to strides {frame_strides}")
     return moved
+
+
+def read_in_place(
+    f: IRFunction,
+    events: Events,
+    index: int,
+    inst: ExtractTensorInst | TransposeInst,
+    at: int,
+    strides: Shape,
+    takes: Takes = _takes,
+) -> bool:
+    """Makes the result of `inst` a view of its input, from element `at` on, if nothing is in the way."""
+    if not _stays(events, index, inst):
+        return False
+    moves = Moves(events)
+    move = moves.possible(inst.result, inst, inst.result.type.shape, inst.input, at, strides, takes)
+    if move is None:
+        return False
+    view = moves.enter(move)
+    events.forget(index, inst)
+    f.names.release(inst.result.name)
+    view.value.name = f.fresh_name(inst.result.name)
+    events.append(index, view)
+    events.merge(inst.result, view.value)
+    moves.settle([view])
+    return True
+
+
+def _stays(events: Events, index: int, inst: ExtractTensorInst | TransposeInst) -> bool:
+    """Whether only this instruction writes the result, and the input stays until that dies."""
+    result = inst.result
+    if result not in events.alloc or events.used_before(result, index):
+        return False
+    if events.is_written_elsewhere(result, index):
+        return False
+    last = events.last(result)
+    return not any(event.writes for event in events.within(inst.input, index + 1, last + 1))
+
+
+def place(
+    f: IRFunction,
+    events: Events,
+    index: int,
+    inst: InsertTensorInst | TransposeInst,
+    view: ViewInst,
+) -> None:
+    """Makes the buffer of the input of `inst` the view of the result, which must be allocated by then."""
+    result, buffer = inst.result, inst.input.base
+    events.forget(index, inst)
+    slot = events.alloc[buffer]
+    if result in events.alloc and events.alloc[result] > slot:
+        events.hoist(result, slot)
+    f.names.release(buffer.name)
+    view.value.name = f.fresh_name(buffer.name)
+    events.stand_in(buffer, view)
+    events.merge(buffer, view.value)

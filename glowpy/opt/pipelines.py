@@ -28,6 +28,8 @@ from glowpy.opt.ir.shrink_lifetimes import ShrinkLifetimesPass
 from glowpy.opt.ir.stack import StackPass
 from glowpy.opt.ir.view_extract import ViewExtractPass
 from glowpy.opt.ir.view_insert import ViewInsertPass
+from glowpy.opt.ir.view_transpose import ViewTransposePass
+from glowpy.opt.ir.write_transposed import WriteTransposedPass
 from glowpy.passes import GraphPass, IRPass, RewritePass, Rewrites
 
 __all__ = ["GRAPH_DEFAULT", "GRAPH_PASSES", "IR_DEFAULT", "IR_PASSES", "LOCAL_REWRITES"]
@@ -64,14 +66,17 @@ IR_DEFAULT: tuple[IRPass, ...] = (
     DeadStorePass(),
     ElideCopyPass(),
     ViewExtractPass(),
+    ViewTransposePass(),
     ShareBuffersPass(),
+    WriteTransposedPass(),
     ViewInsertPass(),
     ShrinkLifetimesPass(),
     StackPass(),
 )
 """What the recipe runs on the IR, in order. Only the last two care where allocs and deallocs stand.
 
-A slice that is written in place is none any more; what is written in place can be inserted in place, as one buffer.
+A slice or transposition that is written in place is none any more; what is written in place can be inserted or
+transposed in place, as one buffer.
 """
 
 GRAPH_PASSES: dict[str, GraphPass] = {

@@ -29,6 +29,7 @@ from glowpy.ir.insts_gen import (
     NegInst,
     ReduceAddInst,
     SubInst,
+    TransposeInst,
 )
 from glowpy.ir.irfunction import IRFunction
 from glowpy.ir.value import Mutability, Value, WeightVar
@@ -39,7 +40,7 @@ __all__ = ["RandomProgram", "outcome"]
 _TYPES = tuple(
     Type(kind, shape)
     for kind, shapes in (
-        (ElemKind.I32, ((4,), (4,), (2, 4), (8,), (2, 2), (1, 4), (2,), (1,), ())),
+        (ElemKind.I32, ((4,), (4,), (2, 4), (8,), (2, 2), (1, 4), (2, 3, 8), (2,), (1,), ())),
         (ElemKind.I8, ((4,), (2, 4), (8,))),
     )
     for shape in shapes
@@ -288,6 +289,18 @@ def _reduce(p: RandomProgram) -> None:
     p.write(ReduceAddInst([result, x], {"axes": axes}))
 
 
+def _transpose(p: RandomProgram) -> None:
+    x = p.source(ElemKind.I32, ElemKind.I8, strided=True)
+    shuffle = list(range(x.type.rank))
+    if p.rng.random() < 0.7:  # rows stay rows
+        shuffle[:-1] = p.rng.sample(shuffle[:-1], len(shuffle[:-1]))
+    else:
+        p.rng.shuffle(shuffle)
+    type = x.type.with_shape(tuple(x.type.shape[axis] for axis in shuffle))
+    result = p.target(type, [x], in_place=False, strided=True)
+    p.write(TransposeInst([result, x], {"shuffle": tuple(shuffle)}))
+
+
 def _dealloc(p: RandomProgram) -> None:
     buffers = p.buffers()
     if buffers:
@@ -311,6 +324,8 @@ _STEPS: tuple[Callable[[RandomProgram], None], ...] = (
         _sum,
         _sum,
         _pool,
+        _transpose,
+        _transpose,
         _dealloc,
     ),
 )

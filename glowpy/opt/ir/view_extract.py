@@ -11,7 +11,7 @@ from glowpy.core.type import Shape
 from glowpy.ir.insts_gen import ExtractTensorInst
 from glowpy.ir.irfunction import IRFunction
 from glowpy.ir.liveness import Events
-from glowpy.opt.moves import Moves
+from glowpy.opt.moves import read_in_place
 from glowpy.passes import IRPass, PassContext
 
 __all__ = ["ViewExtractPass"]
@@ -47,23 +47,11 @@ class ViewExtractPass(IRPass):
         events = Events(f)
         changed = False
         for index, inst in enumerate(f.instructions):
-            if not isinstance(inst, ExtractTensorInst) or not _stays(events, index, inst):
+            if not isinstance(inst, ExtractTensorInst):
                 continue
-            moves = Moves(events)
-            frame, strides = inst.result.type.shape, _strides(inst)
-            if strides is None:
-                continue
-            move = moves.possible(inst.result, inst, frame, inst.input, _offset(inst), strides)
-            if move is None:
-                continue
-            view = moves.enter(move)
-            events.forget(index, inst)
-            f.names.release(inst.result.name)
-            view.value.name = f.fresh_name(inst.result.name)
-            events.append(index, view)
-            events.merge(inst.result, view.value)
-            moves.settle([view])
-            changed = True
+            strides = _strides(inst)
+            if strides is not None:
+                changed |= read_in_place(f, events, index, inst, _offset(inst), strides)
         if changed:
             f.replace_instructions(events.program)
         return changed
@@ -88,14 +76,3 @@ def _offset(inst: ExtractTensorInst) -> int:
         if 0 in inst.result.type.shape
         else sum(map(operator.mul, inst.offsets, inst.input.strides))
     )
-
-
-def _stays(events: Events, index: int, inst: ExtractTensorInst) -> bool:
-    """Whether only this instruction writes the result, and the input stays until that dies."""
-    result = inst.result
-    if result not in events.alloc or events.used_before(result, index):
-        return False
-    if events.is_written_elsewhere(result, index):
-        return False
-    last = events.last(result)
-    return not any(event.writes for event in events.within(inst.input, index + 1, last + 1))

@@ -15,7 +15,7 @@ from glowpy.ir.irfunction import IRFunction
 from glowpy.ir.liveness import Event, Events
 from glowpy.ir.value import Value, WeightVar
 from glowpy.opt.boxes import Box, all_disjoint, disjoint
-from glowpy.opt.moves import Move, Moves
+from glowpy.opt.moves import Move, Moves, place
 from glowpy.passes import IRPass, PassContext
 
 __all__ = ["ViewInsertPass"]
@@ -61,7 +61,7 @@ class ViewInsertPass(IRPass):
             if move is None or not _apart(events, moves, index, inst, move.view):
                 continue
             if _free(events, rivals, moves, index, inst, move.view):
-                _place(f, events, index, inst, moves.enter(move))
+                place(f, events, index, inst, moves.enter(move))
                 changed = True
         if changed:
             program = events.program
@@ -169,21 +169,6 @@ def _elsewhere(
         other.result is inst.result and disjoint(box, (other.offsets, other.input.type.shape))
         for other in others
     )
-
-
-def _place(
-    f: IRFunction, events: Events, index: int, inst: InsertTensorInst, view: ViewInst
-) -> None:
-    """Makes the input's buffer a view of the result, which must be allocated by then."""
-    result, buffer = inst.result, inst.input.base
-    events.forget(index, inst)
-    slot = events.alloc[buffer]
-    if result in events.alloc and events.alloc[result] > slot:
-        events.hoist(result, slot)
-    f.names.release(buffer.name)
-    view.value.name = f.fresh_name(buffer.name)
-    events.stand_in(buffer, view)
-    events.merge(buffer, view.value)
 
 
 def _contains(slots: Sequence[int], index: int) -> bool:
