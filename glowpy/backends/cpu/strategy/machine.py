@@ -22,7 +22,7 @@ class Machine:
         latency: From a sum to the next one in the same register, with what is lost where nothing else is left to do.
         tile_overhead: Cycles to set up and store a tile, beside one for each of its vectors.
         first_cache: Weights of a block that the first-level cache keeps from tile to tile.
-        second_cache: The same of the second-level cache.
+        second_cache: The same of the second-level cache, input that is to stay as well counted.
         second_rate: Bytes a cycle from the second-level cache.
         third_rate: Bytes a cycle from beyond it.
         slab: Input, or weights, that we count on finding again in the second-level cache.

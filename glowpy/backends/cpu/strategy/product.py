@@ -314,19 +314,21 @@ def _slab(problem: Problem, machine: Machine, tile: Candidate) -> int:
     """Lines of a slab.
 
     Each slab passes over all weights, each block of channels over its slab's input; what does not stay in cache is
-    fetched again, and we take the order that fetches less. Weights that stay in cache cost nothing to pass over: then
-    there are slabs enough for threads to share.
+    fetched again, and we take the order that fetches less. All input stays where it fits beside the weights of a block.
+    Weights that stay in cache cost nothing to pass over: then there are slabs enough for threads to share.
     """
     lines = max(_ceil(problem.pixels, tile.line), 1)
     data = problem.pixels * min(problem.pixel_bytes, problem.steps * 4)
     weights = problem.steps * problem.channels * 4
     slabs = data // machine.slab + 1
-    blocks = max(_ceil(problem.channels, tile.vectors * machine.lanes), 1)
+    block = tile.vectors * machine.lanes
+    blocks = max(_ceil(problem.channels, block), 1)
     if weights <= machine.slab:
         units = _ceil(_UNITS, blocks * max(problem.images, 1))
         slabs = max(slabs, min(units, problem.pixels // _PIXELS_PER_UNIT))
         return max(_ceil(lines, slabs), 1)
-    whole = weights + (blocks * data if data > machine.slab else data)
+    stays = data + problem.steps * block * 4 <= machine.second_cache
+    whole = weights + (data if stays else blocks * data)
     sliced = data + slabs * weights
     return max(_ceil(lines, slabs), 1) if sliced < whole else lines
 
