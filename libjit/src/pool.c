@@ -226,9 +226,9 @@ INLINE dim_t first_tap(pool_t pool, steps_t steps, window_t window, dim_t d, dim
     }                                                                                                                  \
   }
 
-#define LANES_OF(T) (VECTOR_BYTES / (dim_t)sizeof(T))
-typedef float v_f32 __attribute__((ext_vector_type(VECTOR_BYTES / 4), aligned(4)));
-typedef double v_f64 __attribute__((ext_vector_type(VECTOR_BYTES / 8), aligned(8)));
+#define LANES_OF(T) (VECTOR_BYTES > (dim_t)sizeof(T) ? VECTOR_BYTES / (dim_t)sizeof(T) : 1)
+typedef float v_f32 __attribute__((ext_vector_type(LANES_OF(float)), aligned(4)));
+typedef double v_f64 __attribute__((ext_vector_type(LANES_OF(double)), aligned(8)));
 typedef int8_t v_i8 __attribute__((ext_vector_type(VECTOR_BYTES), aligned(1)));
 typedef uint8_t v_u8 __attribute__((ext_vector_type(VECTOR_BYTES), aligned(1)));
 
