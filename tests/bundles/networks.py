@@ -23,11 +23,11 @@ from glowpy.importer.onnx.reference import packaged_network
 ZIG = [sys.executable, "-m", "ziglang", "cc"]
 
 
-def mlp(extra: int = 0) -> Module:
+def mlp(extra: int = 0, rows: int = 2) -> Module:
     """A multilayer perceptron with two outputs; `extra` changes the last of its weights."""
     module = Module()
     rng = np.random.default_rng(7)
-    x = module.create_placeholder("x", glowpy.parse_type("f32[2x16]"))
+    x = module.create_placeholder("x", glowpy.parse_type(f"f32[{rows}x16]"))
     f = module.create_function("main")
     wide = module.create_constant("wide", rng.normal(0, 0.3, (16, 24)).astype(np.float32))
     bias = module.create_constant("bias", rng.normal(0, 0.3, 24).astype(np.float32))

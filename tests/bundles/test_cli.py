@@ -151,7 +151,7 @@ def test_refusals(
 @pytest.mark.parametrize("target", ["cortex-m7", "wasm"])
 def test_budgets_name_what_takes_most(target: str, limit: str, blamed: str, tmp_path: Path) -> None:
     models = tmp_path / "net.glow"
-    module = mlp()
+    module = mlp(rows=32)  # with more activations than the stack that a product takes
     models.write_text(print_module(module))
     write_constants(tmp_path / "net.npz", module.constants)
     words = ("bundle", models, "--constants", tmp_path / "net.npz", "-o", tmp_path / "out")
