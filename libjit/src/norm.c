@@ -9,22 +9,25 @@
 
 typedef int32_t vi __attribute__((vector_size(VECTOR_BYTES)));
 
-INLINE float larger(float a, float b) { return ((b > a) | (b != b)) ? b : a; }
+INLINE float larger(float a, float b) { return a > b ? a : b; }
 
 INLINE vf larger_lanes(vf a, vf b) {
-  vi take = (b > a) | (b != b);
-  return (vf)((take & (vi)b) | (~take & (vi)a));
+  vi take = a > b;
+  return (vf)((take & (vi)a) | (~take & (vi)b));
 }
 
-/// The largest of `n` neighbours; NaN if one is.
+/// The largest of `n` neighbours; anything if one is NaN, which makes the sum NaN and with it all results.
 INLINE float largest(const float *input, dim_t n) {
   float top = -__builtin_inff();
   dim_t i = 0;
   if (n >= LANES) {
     vf lanes = LOAD_VECTOR(input);
     for (i = LANES; i + LANES <= n; i += LANES) lanes = larger_lanes(lanes, LOAD_VECTOR(input + i));
-    UNROLL for (int half = LANES / 2; half > 0; half /= 2)
-      UNROLL for (int lane = 0; lane < half; lane++) lanes[lane] = larger(lanes[lane], lanes[lane + half]);
+    UNROLL for (int half = LANES / 2; half > 0; half /= 2) {
+      vf others = lanes;
+      UNROLL for (int lane = 0; lane < half; lane++) others[lane] = lanes[lane + half];
+      lanes = larger_lanes(lanes, others);
+    }
     top = lanes[0];
   }
   for (; i < n; i++) top = larger(top, input[i]);
