@@ -74,3 +74,37 @@ def test_nothing_is_copied(build: Build) -> None:
         assert not [inst for inst in instructions if isinstance(inst, copies)]
         assert any(isinstance(inst, ViewInst) and inst.strides for inst in instructions)
     check_on_cpu(module, arrays_for(module.placeholders, 5))
+
+
+def test_products_read_slices_where_they_are() -> None:
+    """Some rows, columns and channels of images: pixels in one loop, in one of each image, and in one of each row."""
+    module = Module()
+    x = module.create_placeholder("x", Type(ElemKind.F32, (2, 9, 10, 12))).value
+    f = module.create_function("main")
+    parts = {
+        "channels": ((0, 0, 0, 3), (2, 9, 10, 5)),
+        "rows": ((0, 2, 0, 0), (2, 5, 10, 12)),
+        "columns": ((0, 0, 1, 4), (2, 9, 7, 8)),
+        "one": ((1, 4, 0, 2), (1, 1, 10, 10)),
+    }
+    rng, results = np.random.default_rng(0), []
+    for name, (offsets, shape) in parts.items():
+        part = f.create_slice(name, Type(ElemKind.F32, shape), x, offsets, (1,) * 4).result
+        channels = shape[3]
+        for kernel, group in ((1, 1), (3, 1), (3, channels)):
+            outputs = channels if group > 1 else 17
+            numbers = rng.integers(-8, 9, (outputs, kernel, kernel, channels // group)) / 4
+            filter = module.create_constant("w", numbers.astype(np.float32))
+            bias = module.create_constant("b", np.arange(outputs, dtype=np.float32))
+            pads = ((kernel - 1) // 2,) * 4
+            lists = ((kernel, kernel), (1, 1), pads, (1, 1), group)
+            result = f.create_convolution(name, part, filter, bias, *lists).result
+            results.append(result)
+        weights = module.create_constant("m", rng.standard_normal((channels, 5)).astype(np.float32))
+        product = f.create_mat_mul(name, part, weights).result
+        results.append(product)
+    for number, result in enumerate(results):
+        f.create_save("save", result, module.create_placeholder(f"y{number}", result.type))
+    instructions = compilation(module, backend_of("cpu")).program.ir.instructions
+    assert not [inst for inst in instructions if isinstance(inst, ExtractTensorInst | CopyInst)]
+    check_on_cpu(module, arrays_for(module.placeholders, 5))
