@@ -1,6 +1,10 @@
 /// The inner loops of convolutions and matrix products, one for each kind of tile.
 #include "tile.h"
 
+// LLVM would unroll the loops over taps for some processors (Cortex-A53 by eight, Zen by two), each time with the loop
+// over a run inside, which is the one that takes the time.
+#define ROLLED _Pragma("clang loop unroll(disable)")
+
 INLINE void load_start(vf sums[MAX_TILE_PIXELS][MAX_TILE_VECTORS], const float *start, dim_t pixels, dim_t vectors) {
   UNROLL for (dim_t v = 0; v < vectors; v++) {
     vf first = LOAD_VECTOR(start + v * LANES);
@@ -27,11 +31,10 @@ KERNEL void libjit_tile_regular_f32(float *to, const float *start, const float *
   dim_t ahead_step = reach->ahead_step;
   const float *ahead = reach->ahead;
   load_start(sums, start, pixels, vectors);
-  for (dim_t h = 0; h < reach->tap_rows; h++) {
-    for (dim_t w = 0; w < reach->taps; w++) {
+  ROLLED for (dim_t h = 0; h < reach->tap_rows; h++) {
+    ROLLED for (dim_t w = 0; w < reach->taps; w++) {
       const float *from = input + h * reach->tap_row_step + w * reach->tap_step;
-#pragma clang loop unroll(disable)
-      for (dim_t k = 0; k < run; k++) {
+      ROLLED for (dim_t k = 0; k < run; k++) {
         if (LANES > 1) __builtin_prefetch(ahead, 0, 2);
         ahead += ahead_step;
         vf weight[MAX_TILE_VECTORS];
@@ -63,16 +66,15 @@ KERNEL void libjit_tile_scattered_f32(float *to, const float *start, const float
     next_col = wraps ? -reach->left : next_col + reach->col_stride;
   }
   load_start(sums, start, pixels, vectors);
-  for (dim_t h = 0; h < reach->tap_rows; h++) {
-    for (dim_t w = 0; w < reach->taps; w++) {
+  ROLLED for (dim_t h = 0; h < reach->tap_rows; h++) {
+    ROLLED for (dim_t w = 0; w < reach->taps; w++) {
       const float *from[MAX_TILE_PIXELS];
       UNROLL for (dim_t p = 0; p < pixels; p++) {
         dim_t y = row[p] + h * reach->dilation_h, x = col[p] + w * reach->dilation_w;
         bool inside = (size_t)y < (size_t)reach->height && (size_t)x < (size_t)reach->width;
         from[p] = inside ? input + y * reach->tap_row_step + x * reach->tap_step : reach->zeros;
       }
-#pragma clang loop unroll(disable)
-      for (dim_t k = 0; k < run; k++) {
+      ROLLED for (dim_t k = 0; k < run; k++) {
         vf weight[MAX_TILE_VECTORS];
         load_weights(weight, weights, vectors);
         weights += block;

@@ -36,7 +36,7 @@ _PROBLEMS = {
 _STORE = re.compile(
     r"(v?mov\S*\s+%\w+, \S*\(|st[rp]|vst|fs[wdh]\s|s[wd]\s|vs\w+\.v\s|(v128|[fi]32)\.store)"
 )
-_STACK = re.compile(r"%rsp|\bsp\b|__stack_pointer")
+_STACK = re.compile(r"%rsp|\bsp\b|\(1\)|__stack_pointer")
 _APART = re.compile(
     r"(v?(add|mul)ps|v(add|mul)\.f32|f(add|mul)\W.*(s|4s)|vf(add|mul)\.|f32(x4)?\.(add|mul))\b"
 )
@@ -56,6 +56,7 @@ CODES = [
     Code("x86-64-v2", r"mulps", fused=False),
     Code("x86-64-v3", r"vfmadd\d+ps"),
     Code("x86-64-v4", r"vfmadd\d+ps"),
+    Code("znver4", r"vfmadd\d+ps"),
     Code("rpi3", r"fmla"),
     Code("rpi4", r"fmla"),
     Code("graviton2", r"fmla"),
@@ -69,6 +70,7 @@ CODES = [
     Code("riscv64-v", r"vfmacc\.vf"),
     Code("spacemit-x60", r"vfmacc\.vf"),
     Code("riscv32", r"fmadd\.s"),
+    Code("powerpc64le", r"xvmaddasp"),
     Code("wasm", r"f32\.mul", fused=False),
     Code("wasm-simd", r"f32x4\.mul", fused=False),
     Code("wasm-relaxed", r"f32x4\.relaxed_madd"),
