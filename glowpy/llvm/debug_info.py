@@ -43,6 +43,15 @@ class DebugInfo:
         """The suffix of an instruction that belongs to `line` inside `scope`."""
         return f", !dbg !DILocation(line: {line}, column: 1, scope: {scope})"
 
+    def entry(self, line: int, scope: str) -> str:
+        """What the function of an instruction begins with: one place on its line that runs once for each call.
+
+        Debuggers stop where the second row of a function's line table begins, lest they stop before it has a frame; in
+        code like ours that is a loop.
+        """
+        where = f"!DILocation(line: {line}, column: 0, scope: {scope})"
+        return f"  %begun = alloca i8\n  store volatile i8 0, ptr %begun, !dbg {where}\n"
+
     def render(self, text: str) -> list[str]:
         """The metadata of a module with these functions."""
         used = dict.fromkeys(_REFERENCE.findall(text))

@@ -159,9 +159,10 @@ class ModuleWriter:
             name = f"function.{_digest(key)}" if self._by_content else readable
             text = body.text + f"  ret void{body.location}\n"
             scope = body.scope
-            if scope:
+            if self._debug is not None:
                 scope = self.subprogram(stem, body.first_line)
-                text = text.replace(_SCOPE, scope)
+                entry = self._debug.entry(body.first_line, scope)
+                text = entry + text.replace(_SCOPE, scope)
             function = _Function(name, body.parameters, text, inline, self.attached(scope), work)
             self._functions[key] = self._by_name[name] = function
         return self._functions[key].name
@@ -269,6 +270,11 @@ class Body:
     def at(self, inst: Instruction) -> None:
         """What is written from now on belongs to `inst`."""
         self._line = self.lines[inst]
+        self.first_line = self.first_line or self._line
+
+    def follow(self, caller: Body) -> None:
+        """What is written from now on belongs where `caller` is."""
+        self._line = caller._line
         self.first_line = self.first_line or self._line
 
     @property

@@ -278,7 +278,8 @@ def _emit_kernel(
     function, environment = emit_epilogue(inst, following, context, body, work.block)
     arguments += [f"{module.dim} {number}" for number in body.split(work.units)]
     arguments += [f"ptr {tiles}", f"ptr {function}", f"ptr {environment}"]
-    if not any(work.tiles):
+    if module.has_debug_info or not any(work.tiles):
+        # With debug information all code of an instruction is in its own function.
         _call_kernel(body, symbol, arguments)
         return
     # All that is worth to be made for these constants is in the tiles: one walk serves all products.
@@ -306,9 +307,10 @@ def tile_function(caller: Body, tile: TileFunction | None) -> str:
     name = f"{network}.{tile.kind}_{tile.pixels}x{tile.vectors}"
     parameters = [*(f"ptr %{p}" for p in pointers), f"{dim} %pixels", f"{dim} %vectors"]
     body = Body(module, name, caller.lines, parameters)
+    body.follow(caller)
     constants = [f"{dim} {number}" for number in (tile.pixels, tile.vectors, tile.block)]
     _call_kernel(body, f"libjit_tile_{tile.kind}_f32", [*parameters[:5], *constants])
-    return module.function(body, inline=False, work=_TILED_WORK)
+    return module.function(body, inline=module.has_debug_info, work=_TILED_WORK)
 
 
 def _attribute(module: ModuleWriter, kind: AttrKind, value: Attr) -> str:

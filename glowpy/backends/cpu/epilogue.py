@@ -52,7 +52,7 @@ def emit_epilogue(
         pointers.append("ptr " + function.let(f"load ptr, ptr {address}"))
         caller.line(f"store ptr {caller.pointer(value)}, ptr {_slot(caller, environment, index)}")
     function.line(f"call void @{finish}({', '.join([*pointers, 'ptr %tile', *numbers])})")
-    return f"@{module.function(function, inline=False)}", environment
+    return f"@{module.function(function, inline=module.has_debug_info)}", environment
 
 
 def _emit_loops(
