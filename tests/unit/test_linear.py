@@ -130,6 +130,19 @@ def stack_of_values(n: int, f: Function, x: Placeholder) -> Operand:
     return value
 
 
+def transposed(n: int, f: Function, x: Placeholder) -> Operand:
+    """Half of the transpositions are read where their one input is, half are written where their results go."""
+    whole = f.create_reshape("w", f32(2, 2, 8), f.create_softmax("s", x, 2))
+    values: list[Operand] = []
+    for number in range(n // 6):
+        read = f.create_softmax("r", f.create_transpose("t", whole, (1, 0, 2)), 2)
+        flat = scaled(f, f.create_reshape("f", f32(4, 8), read), number)
+        back = f.create_softmax("v", f.create_reshape("b", f32(2, 2, 8), flat), 2)
+        moved = f.create_transpose("u", back, (1, 0, 2))
+        values.append(f.create_reshape("x", f32(1, 4, 8), moved))
+    return f.create_concat("d", values, 1)
+
+
 def views(n: int, f: Function, x: Placeholder) -> Operand:
     """In place between reshapes: views of views of views."""
     value: Operand = x
@@ -164,6 +177,7 @@ BUILDS = (
         outputs,
         stack_of_values,
         views,
+        transposed,
         lowered,
         known,
     ),
