@@ -19,7 +19,11 @@ from glowpy.importer import ValueNeededError
 from glowpy.importer.onnx.registry import registered
 from glowpy.importer.onnx.source import NEWEST_OPSETS
 from tests.onnx.comparison import assert_same, graph_model, info
-from tests.onnx.opset_rows import RNG, ROWS, VERSIONS, Row, X
+from tests.onnx.opset_rows import RNG, VERSIONS, Row, X
+from tests.onnx.opset_rows import ROWS as OPERATOR_ROWS
+from tests.onnx.reduction_rows import REDUCTION_ROWS
+
+ROWS = [*OPERATOR_ROWS, *REDUCTION_ROWS]
 
 BATCH = ["x", *["c"] * 4]
 STORED: dict[str, Array] = {
