@@ -71,6 +71,8 @@ class InvalidIRError(ValueError):
 
 @cache
 def _initialize() -> None:
+    # Arguments of calls lie in the frame, not pushed beneath it: what is reported of a frame is all of it.
+    binding.set_option("glowpy", "-no-x86-call-frame-opt")
     binding.initialize_all_targets()
     binding.initialize_all_asmprinters()
     binding.initialize_native_asmprinter()

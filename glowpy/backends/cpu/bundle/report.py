@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -17,7 +18,7 @@ __all__ = ["InstructionSize", "SizeReport", "check_budgets", "measure"]
 
 @dataclass(frozen=True)
 class InstructionSize:
-    """Bytes of code of one instruction's function, and of its stack frame."""
+    """Bytes of code of one function, and what a call of it takes of the stack."""
 
     name: str
     text: int
@@ -34,8 +35,8 @@ class SizeReport:
         weights: The constants of all networks.
         mutable: Inputs and outputs.
         arena: The activations.
-        stack: The deepest chain of calls: self-test, entry point, network, instruction. What memcpy and memset use is
-            not in it.
+        stack: The deepest chain of calls: self-test, entry point, network, instruction, what that calls. What memcpy
+            and memset use is not in it.
         data: Writable and zero-initialised data in the object: the self-test's memory.
         instructions: The instructions, the largest first.
     """
@@ -69,31 +70,25 @@ def measure(
     options: BundleOptions,
     target: CpuTarget,
     sections: Sections,
-    frames: dict[str, int],
+    depths: Mapping[str, int],
 ) -> SizeReport:
-    """The report of a compiled bundle. `frames` has the stack frame of every function by its name."""
+    """The report of a compiled bundle. `depths` has what a call of every function takes of the stack, by its name."""
     weights = layout.constants.size
     rodata = sections.rodata - (weights if options.weights == "embedded" else 0)
     entries = {entry.name for entry in layout.entries}
     inner = [
-        InstructionSize(name.partition(".")[2], size, frames.get(name, 0))
+        InstructionSize(name.partition(".")[2], size, depths.get(name, 0))
         for name, size in sections.functions.items()
         if name.partition(".")[0] in entries and "." in name
     ]
-    chain = [
-        max((frames.get(name, 0) for name in entries), default=0),
-        max((frames.get(f"{name}_bound", 0) for name in entries), default=0),
-        max((instruction.stack for instruction in inner), default=0),
-    ]
-    if options.selftest:
-        chain.append(frames.get(f"{options.name}_selftest", 0))
+    outermost = {*entries, *([f"{options.name}_selftest"] if options.selftest else [])}
     return SizeReport(
         text=sections.text,
         rodata=max(rodata, 0),
         weights=weights,
         mutable=layout.mutable_size,
         arena=layout.activations_size,
-        stack=sum(chain) + _outside_frames(target, len(chain)),
+        stack=max(depths.get(name, 0) for name in outermost) + _alignment(target),
         data=sections.data + sections.bss,
         instructions=tuple(
             sorted(inner, key=lambda instruction: (-instruction.text, instruction.name))
@@ -101,11 +96,10 @@ def measure(
     )
 
 
-def _outside_frames(target: CpuTarget, calls: int) -> int:
-    """Bytes of stack that no frame has: return addresses, on x86, and what it takes to align a frame for vectors."""
-    family = target.variant.family
-    aligned = 8 if family in ("arm", "thumb", "thumb_soft") else 16
-    return max(target.variant.vector_bytes - aligned, 0) + (8 * calls if family == "x86_64" else 0)
+def _alignment(target: CpuTarget) -> int:
+    """Bytes of stack that no frame has: what it takes to align one for vectors."""
+    aligned = 8 if target.variant.family in ("arm", "thumb", "thumb_soft") else 16
+    return max(target.variant.vector_bytes - aligned, 0)
 
 
 def check_budgets(report: SizeReport, layout: Layout, options: BundleOptions) -> None:
@@ -149,7 +143,7 @@ def _hungriest(report: SizeReport, layout: Layout) -> str:
     """Where the most bytes are alive, or what takes the others: the instruction with the largest frame, a port."""
     deepest = max(report.instructions, key=lambda instruction: instruction.stack, default=None)
     if deepest is not None and deepest.stack > report.arena:
-        return f"'{deepest.name}' has the largest stack frame: {deepest.stack} bytes"
+        return f"'{deepest.name}' takes most of the stack: {deepest.stack} bytes"
     if report.arena:
         return _peak(layout)
     ports = [port for entry in layout.entries for port in entry.ports]

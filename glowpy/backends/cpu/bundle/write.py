@@ -28,6 +28,7 @@ from glowpy.backends.cpu.object_file import embed, is_elf, read_sections
 from glowpy.backends.cpu.target import CpuTarget
 from glowpy.llvm.machine import Form
 from glowpy.llvm.objects import compile_whole
+from glowpy.llvm.stack_depth import stack_depths
 from glowpy.support.errors import LoadError, UserError
 from glowpy.support.loc import Loc
 
@@ -155,7 +156,9 @@ def _files(
             code = embed(code, layout.constants)
         if is_elf(code) or is_wasm(code):
             sections = read_sections(code) if is_elf(code) else read_wasm_sections(code)
-            report = measure(layout, options, target, sections, frames)
+            address = 8 if target.variant.family == "x86_64" else 0
+            depths = stack_depths(text, frames, address)
+            report = measure(layout, options, target, sections, depths)
             check_budgets(report, layout, options)
         elif options.max_flash or options.max_ram:
             raise UserError(

@@ -1,0 +1,44 @@
+"""How deep the stack gets: the frames of functions that call each other, read from the text of a module."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from functools import cache
+
+__all__ = ["stack_depths"]
+
+_FUNCTION = re.compile(r"^define [^@]*@([\w.]+)\(.*?\{\n(.*?)^\}", re.MULTILINE | re.DOTALL)
+_TABLE = re.compile(r"^@([\w.]+) = .*\[\d+ x ptr\] \[(.*)\]$", re.MULTILINE)
+_CALL = re.compile(r"\bcall [^@(]*@([\w.]+)\(")
+_SYMBOL = re.compile(r"@([\w.]+)")
+
+
+def stack_depths(text: str, frames: Mapping[str, int], address: int) -> dict[str, int]:
+    """Bytes of stack that a call of each function of a module takes, by the function's name.
+
+    That is its frame, with the `address` to return to, and what the deepest of its own calls takes. A function that is
+    handed others, by name or in a table, may call each of these. What a function does inline has no frame.
+    """
+    tables = {name: _SYMBOL.findall(items) for name, items in _TABLE.findall(text)}
+    bodies = dict(_FUNCTION.findall(text))
+    called = {name: set(_CALL.findall(body)) & bodies.keys() for name, body in bodies.items()}
+
+    def handed(name: str) -> set[str]:
+        symbols = set(_SYMBOL.findall(bodies[name]))
+        members = {member for symbol in symbols for member in tables.get(symbol, ())}
+        return ((symbols | members) & bodies.keys()) - called[name] - {name}
+
+    @cache
+    def depth(name: str) -> int:
+        callees = called[name]
+        beyond = max((depth(other) for other in handed(name)), default=0)
+        deepest = max(
+            (max(depth(callee), own(callee) + beyond) for callee in callees), default=beyond
+        )
+        return own(name) + deepest
+
+    def own(name: str) -> int:
+        return frames.get(name, 0) + address
+
+    return {name: depth(name) for name in bodies}
