@@ -40,6 +40,9 @@ INLINE dim_t loop_step(const ints_t *shape, const ints_t *strides, dim_t first, 
   return step;
 }
 
+/// What sums without a bias begin with; writing zeros would become a call of memset.
+static const float NO_BIAS[MAX_TILE_VECTORS * LANES];
+
 INLINE dim_t ceil_div(dim_t a, dim_t b) { return (a + b - 1) / b; }
 
 /// Weights of one block of channels.
@@ -125,8 +128,12 @@ INLINE void multiply_unit(const product_t *p, decision_t decision, unit_t unit, 
   dim_t col = unit.group * p->channels + unit.channel;
   const float *block_weights = p->weights + unit.group * blocks * size + unit.channel / block * size;
   const float *image = p->input + unit.image * p->image_step + unit.group * p->depth;
-  float start[MAX_TILE_VECTORS * LANES], sums[MAX_TILE_SUMS * LANES];
-  for (dim_t c = 0; c < block; c++) start[c] = p->bias && c < unit.valid ? p->bias[col + c] : 0;
+  float bias[MAX_TILE_VECTORS * LANES], sums[MAX_TILE_SUMS * LANES];
+  const float *start = NO_BIAS;
+  if (p->bias) {
+    for (dim_t c = 0; c < block; c++) bias[c] = c < unit.valid ? p->bias[col + c] : 0;
+    start = bias;
+  }
   bool last = unit.channel + block >= p->channels;
   dim_t vectors = ceil_div(unit.valid, LANES), fetched = 0, steps = size / block;
   reach_t reach = {.tap_rows = 1,
