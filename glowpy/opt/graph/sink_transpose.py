@@ -134,7 +134,8 @@ def _transposed(f: Function, n: Node, moved: Node, shuffle: Sequence[int]) -> No
 def _placed(values: Sequence[int], shuffle: Sequence[int]) -> tuple[int, ...]:
     """What lists in `values` say of transposed dimensions, said of the dimensions before the transpose."""
     back, rank = inverse(shuffle), len(shuffle)
-    return tuple(values[begin + axis] for begin in range(0, len(values), rank) for axis in back)
+    lists = range(0, len(values), rank) if rank else ()
+    return tuple(values[begin + axis] for begin in lists for axis in back)
 
 
 def _rebuilt(

@@ -59,3 +59,14 @@ def test_elements_stay_where_they_were(rng: random.Random) -> None:
     expected = execute(unoptimized(module), inputs)
     SinkTransposePass().run(f, PassContext(evaluate))
     np.testing.assert_array_equal(execute(unoptimized(module), inputs)["out"], expected["out"])
+
+
+def test_what_has_no_dimensions_is_transposed_as_well() -> None:
+    module = Module()
+    x = module.create_placeholder("x", Type(ElemKind.F32, ()))
+    f = module.create_function("main")
+    padded = f.create_pad("p", f.create_transpose("t", x, ()), (), 0.0)
+    f.create_save("save", padded, module.create_placeholder("y", padded.type))
+    SinkTransposePass().run(f, PassContext(evaluate))
+    (result,) = execute(unoptimized(module), {"x": np.array(2, np.float32)}).values()
+    np.testing.assert_array_equal(result, 2)
