@@ -12,13 +12,15 @@ _FUNCTION = re.compile(r"^define [^@]*@([\w.]+)\(.*?\{\n(.*?)^\}", re.MULTILINE 
 _TABLE = re.compile(r"^@([\w.]+) = .*\[\d+ x ptr\] \[(.*)\]$", re.MULTILINE)
 _CALL = re.compile(r"\bcall [^@(]*@([\w.]+)\(")
 _SYMBOL = re.compile(r"@([\w.]+)")
+_INDIRECT = re.compile(r"\bcall [^@%\n]*%[\w.]+\(")
 
 
 def stack_depths(text: str, frames: Mapping[str, int], address: int) -> dict[str, int]:
     """Bytes of stack that a call of each function of a module takes, by the function's name.
 
     That is its frame, with the `address` to return to, and what the deepest of its own calls takes. A function that is
-    handed others, by name or in a table, may call each of these. What a function does inline has no frame.
+    handed others, by name or in a table, may call each of these, and they another one if they call by pointer. What a
+    function does inline has no frame.
     """
     tables = {name: _SYMBOL.findall(items) for name, items in _TABLE.findall(text)}
     bodies = dict(_FUNCTION.findall(text))
@@ -32,7 +34,12 @@ def stack_depths(text: str, frames: Mapping[str, int], address: int) -> dict[str
     @cache
     def depth(name: str) -> int:
         callees = called[name]
-        beyond = max((depth(other) for other in handed(name)), default=0)
+        others = handed(name)
+        beyond = max((depth(other) for other in others), default=0)
+        for other in others:
+            if _INDIRECT.search(bodies[other]):
+                rest = max((depth(third) for third in others - {other}), default=0)
+                beyond = max(beyond, depth(other) + rest)
         deepest = max(
             (max(depth(callee), own(callee) + beyond) for callee in callees), default=beyond
         )

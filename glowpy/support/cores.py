@@ -26,7 +26,7 @@ def cpu_quota(membership: Path, groups: Path) -> float:
     A container may see its groups under other paths than `membership` says: then the root of what it sees counts.
     """
     try:
-        lines = membership.read_text(encoding="ascii").splitlines()
+        lines = membership.read_text(encoding="utf-8", errors="surrogateescape").splitlines()
     except OSError:  # no Linux
         return math.inf
     return min((limit for line in lines for limit in _limits(line, groups)), default=math.inf)
@@ -52,6 +52,6 @@ def _limits(line: str, groups: Path) -> Iterator[float]:
 def _read(file: Path) -> str:
     """What a file says; nothing where there is none."""
     try:
-        return file.read_text(encoding="ascii").strip()
+        return file.read_text(encoding="utf-8", errors="replace").strip()
     except OSError:
         return ""

@@ -3,7 +3,7 @@
 /// * Every thread has a share of the units, one after the other, so that what one task has left in a core's cache is there for the
 ///   next task. It takes a few units at a time from its share, by an atomic counter, and then from those of others.
 /// * The caller works too, and waits for nobody who has not begun.
-/// * The workers are asleep between tasks, but for some 50 microseconds after each, in which the next one mostly comes.
+/// * The workers are asleep between tasks, but for tens of microseconds after each, in which the next one mostly comes.
 /// * One task at a time: a caller who finds the workers busy, which is also what a task inside a task does, computes its units alone.
 /// * The child of a fork has no workers, and computes alone as well.
 ///
@@ -56,7 +56,7 @@ typedef struct {
   _Alignas(64) share_t shares[];
 } workers_t;
 
-/// Some 50 microseconds.
+/// Tens of microseconds, where relaxing takes as long as on the processors this was measured on.
 #define SPINS 1000
 
 /// Grabs in each share, so that a thread that is late holds up the others little.

@@ -246,6 +246,8 @@ def test_quota_of_the_second_version(tmp_path: Path) -> None:
     assert cpu_quota(membership, groups) == 2.5
     write(groups, cpu__max="150000 100000")
     assert cpu_quota(membership, groups) == 1.5
+    membership.write_bytes(b"0::/gr\xc3\xb6up\xff\n")
+    assert cpu_quota(membership, groups) == 1.5, "a path is any bytes"
 
 
 def test_quota_of_the_first_version(tmp_path: Path) -> None:

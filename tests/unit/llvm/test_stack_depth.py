@@ -53,3 +53,29 @@ def test_a_function_that_is_handed_others_may_call_each_of_them() -> None:
 
 def test_every_call_leaves_an_address() -> None:
     assert stack_depths(TEXT, FRAMES, 8)["entry"] == 1 + 10 + 100 + 5000 + 4 * 8
+
+
+def test_a_task_calls_the_function_that_it_is_handed() -> None:
+    text = """
+define void @entry(ptr %a) {
+entry:
+  call void @share(ptr %a, ptr @task, ptr @layer)
+  ret void
+}
+define internal void @share(ptr %a, ptr %task, ptr %layer) {
+entry:
+  call void %task(ptr %layer)
+  ret void
+}
+define internal void @task(ptr %layer) {
+entry:
+  call void %layer(ptr null)
+  ret void
+}
+define internal void @layer(ptr %a) {
+entry:
+  ret void
+}
+"""
+    frames = {"entry": 1, "share": 10, "task": 100, "layer": 1000}
+    assert stack_depths(text, frames, 0)["entry"] == 1111
