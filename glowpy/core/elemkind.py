@@ -57,6 +57,11 @@ class ElemKind(Enum):
         self.is_float = spelling in ("f16", "bf16", "f32", "f64")
 
     @property
+    def is_half(self) -> bool:
+        """Whether elements are floating point of 16 bits."""
+        return self in (ElemKind.F16, ElemKind.BF16)
+
+    @property
     def is_integer(self) -> bool:
         """Whether elements are integers; bool is not."""
         return not self.is_float and self is not ElemKind.BOOL

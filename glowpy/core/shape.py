@@ -7,7 +7,12 @@ from collections.abc import Sequence
 from glowpy.core.type import Shape
 from glowpy.support.errors import UserError
 
-__all__ = ["broadcast_shapes", "normalize_axis", "permute", "window_shape"]
+__all__ = ["broadcast_shapes", "ceil_div", "normalize_axis", "permute", "window_shape"]
+
+
+def ceil_div(extent: int, step: int) -> int:
+    """How many steps it takes to cover an extent."""
+    return -(-extent // step)
 
 
 def broadcast_shapes(*shapes: Shape) -> Shape:

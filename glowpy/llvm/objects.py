@@ -57,10 +57,10 @@ def compile_objects(
     missing = {key: text for key, text in zip(keys, texts, strict=True) if key not in objects}
     if missing:
         codes = _compile(list(missing.values()), machine, libraries)
-        made = dict(zip(missing, codes, strict=True))
+        compiled = dict(zip(missing, codes, strict=True))
         if use_cache:
-            write_codes(made)
-        objects |= made
+            write_codes(compiled)
+        objects |= compiled
     return [objects[key] for key in keys]
 
 

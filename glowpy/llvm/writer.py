@@ -27,8 +27,7 @@ from glowpy.support.names import UniqueNames
 __all__ = ["Body", "ModuleWriter", "literal", "memory_type", "register_type"]
 
 _TYPES = {ElemKind.F32: "float", ElemKind.F64: "double"}
-_HALVES = (ElemKind.F16, ElemKind.BF16)
-"""Kinds whose elements are bits, to be converted by a kernel: not every target has instructions for them."""
+"""Of floats; halves are integers here, to be converted by a kernel: not every target has instructions for them."""
 
 _MAX_INTS = 16
 _SCOPE = "!scope"
@@ -53,7 +52,7 @@ def literal(kind: ElemKind, value: float | int) -> str:
     """`value` as an LLVM constant of the register type of `kind`: floats exactly, halves as their bits."""
     if kind is ElemKind.BOOL:
         return "true" if value else "false"
-    if kind in _HALVES:
+    if kind.is_half:
         with np.errstate(over="ignore"):
             bits = np.array(value).astype(kind.dtype).view(np.uint16)
         return str(int(bits))

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from glowpy.backends.interpreter.interpret import interpret
+from glowpy.core.shape import ceil_div
 from glowpy.core.tensor import Tensor
 from glowpy.core.type import Type
 from glowpy.graph.function import Function
@@ -123,9 +124,9 @@ def _phase(n: TransposedConvolutionNode, axis: int, residue: int) -> _Phase:
     taps = [k for k in range(min(kernel, step)) if (place - k * dilation) % stride == 0]
     if not taps:
         return _Phase(0, 0, step, between, (0, 0))
-    count = -(-(kernel - taps[0]) // step)
+    count = ceil_div(kernel - taps[0], step)
     shift = (place - taps[0] * dilation) // stride
-    size, length = n.input.type.shape[axis + 1], -(-n.type.shape[axis + 1] // stride)
+    size, length = n.input.type.shape[axis + 1], ceil_div(n.type.shape[axis + 1], stride)
     pads = (count - 1) * between - shift, length + shift - size
     return _Phase(taps[0] + (count - 1) * step, count, step, between, pads)
 
@@ -137,7 +138,7 @@ def _lower_transposed_convolution(f: Function, n: TransposedConvolutionNode) -> 
     The phases lie side by side in [N, size / stride, stride, ..., O], so that each writes into its place in the result.
     """
     lengths = [
-        -(-size // stride) for size, stride in zip(n.type.shape[1:-1], n.strides, strict=True)
+        ceil_div(size, stride) for size, stride in zip(n.type.shape[1:-1], n.strides, strict=True)
     ]
 
     def part(residues: tuple[int, ...]) -> Operand:
@@ -177,7 +178,7 @@ def _phase_result(
     filter = f.create_slice(n.name, filter_type, n.filter, starts, steps)
     ends = [[phase.pads[end] for phase in phases] for end in (0, 1)]
     cropped: Operand = n.input
-    if min(min(ends, key=min)) < 0:
+    if any(pad < 0 for pads in ends for pad in pads):
         crops = [[0, *(min(pad, 0) for pad in pads), 0] for pads in ends]
         cropped = f.create_pad(n.name, n.input, (*crops[0], *crops[1]), 0.0)
     return f.create_convolution(

@@ -26,8 +26,6 @@ __all__ = [
     "widened",
 ]
 
-HALVES = frozenset({ElemKind.F16, ElemKind.BF16})
-
 
 def expect_floats(name: str, type: Type) -> None:
     """Raises UserError unless operand `name` holds floating-point numbers."""
@@ -73,7 +71,7 @@ def accumulable(array: Array) -> Array:
 
 def multipliable(array: Array) -> Array:
     """The elements as products accumulate: f16 and bf16 in f32, everything else as it is."""
-    return array.astype(np.float32) if ElemKind.of(array.dtype) in HALVES else array
+    return array.astype(np.float32) if ElemKind.of(array.dtype).is_half else array
 
 
 def bounds(kind: ElemKind) -> tuple[float, float]:
@@ -88,6 +86,6 @@ def bounds(kind: ElemKind) -> tuple[float, float]:
 def widened(f: Function, name: str, operand: Operand) -> Operand:
     """`operand` as f32 if it is f16 or bf16, for rules whose every step would round."""
     value = value_of(operand)
-    if value.type.kind not in HALVES:
+    if not value.type.kind.is_half:
         return value
     return f.create_convert(name, value.type.with_kind(ElemKind.F32), value)

@@ -11,7 +11,8 @@
 typedef intptr_t dim_t;
 #define DIM_MAX INTPTR_MAX
 
-/// A shape or a list attribute. Always a constant global at the call, so its loads fold away.
+/// A shape or a list attribute. A constant global at the call, so its loads fold away; only the walks of products, which
+/// all layers share, read it when they run.
 typedef struct {
   dim_t size;
   dim_t at[16];

@@ -15,7 +15,7 @@ typedef struct {
   dim_t fetch;           ///< floats of weights to fetch ahead at each step of the inner loop
 } decision_t;
 
-/// One product. Everything here is a constant, but for the pointers.
+/// One product. One walk serves all products of a network, so nothing here is a constant.
 typedef struct {
   const float *input, *weights, *bias, *zeros; ///< bias may be NULL
   dim_t images, groups;
@@ -60,10 +60,10 @@ typedef struct {
   dim_t first, last;
 } range_t;
 
-/// The rows of the kernel that lie inside the image where its first one lies in `row`.
-INLINE range_t rows_inside(const product_t *p, dim_t row) {
-  dim_t first = row < 0 ? ceil_div(-row, p->dilation_h) : 0;
-  dim_t last = row < p->in_height ? min_dim(ceil_div(p->in_height - row, p->dilation_h), p->kernel_h) : 0;
+/// The rows of a kernel that lie inside an image of `height` rows where its first one lies in `row`.
+INLINE range_t rows_inside(dim_t row, dim_t height, dim_t kernel, dim_t dilation) {
+  dim_t first = row < 0 ? ceil_div(-row, dilation) : 0;
+  dim_t last = row < height ? min_dim(ceil_div(height - row, dilation), kernel) : 0;
   return (range_t){min_dim(first, last), last};
 }
 
@@ -78,7 +78,7 @@ INLINE bool find_reach(const product_t *p, reach_t *reach, const float **input, 
   dim_t out_row = first / p->out_width, col = first % p->out_width;
   dim_t row = out_row * p->stride_h - p->top;
   bool one_row = col + pixels <= p->out_width;
-  range_t rows = one_row ? rows_inside(p, row) : (range_t){0, p->kernel_h};
+  range_t rows = one_row ? rows_inside(row, p->in_height, p->kernel_h, p->dilation_h) : (range_t){0, p->kernel_h};
   row += rows.first * p->dilation_h;
   reach->tap_rows = rows.last - rows.first;
   *weights += rows.first * p->kernel_w * p->depth * block;

@@ -13,7 +13,8 @@ KERNEL void libjit_cpu_conv_f32(float *result, const float *input, const float *
                                 dim_t first_unit, dim_t last_unit, const tiles_t *tiles, epilogue_t epilogue,
                                 const void *env) {
   bool pointwise = count(kernels) == 1 && count(strides) == 1 && sum(pads) == 0;
-  dim_t image_loop = loop_step(input_shape, input_strides, 1, 3), all_loop = loop_step(input_shape, input_strides, 0, 3);
+  dim_t image_loop = loop_step(input_shape, input_strides, 1, 3);
+  dim_t all_loop = loop_step(input_shape, input_strides, 0, 3);
   product_t product = {.input = input,
                        .weights = filter,
                        .bias = bias,
@@ -55,19 +56,19 @@ typedef struct {
   const float *filter, *bias;
   dim_t channels, line, step;  ///< input: channels of a pixel, floats of a row, and of a pixel
   dim_t width;                 ///< of the input
-  dim_t kernel_h, kernel_w, stride_w, dilation_h, dilation_w;
-  dim_t first_tap, last_tap;   ///< the rows of the kernel that lie inside the image
+  dim_t kernel_w, stride_w, dilation_h, dilation_w;
+  range_t taps;                ///< the rows of the kernel that lie inside the image
   dim_t row;                   ///< the first of the result's pixels
   epilogue_t epilogue;
   const void *env;
 } depthwise_t;
 
-/// `pixels` pixels of `lanes` channels. `input` is where the window of the first one begins: in column `col` of the image.
+/// `pixels` pixels of `lanes` channels. `input` is where the window of the first one begins, in column `col`.
 INLINE void depthwise_tile(float *sums, const float *input, dim_t col, dim_t channel, const depthwise_t *d,
                            dim_t pixels, dim_t lanes) {
   vf sum[MAX_DEPTHWISE_PIXELS];
   UNROLL for (dim_t p = 0; p < pixels; p++) sum[p] = load_first(d->bias + channel, lanes);
-  for (dim_t h = d->first_tap; h < d->last_tap; h++) {
+  for (dim_t h = d->taps.first; h < d->taps.last; h++) {
     // Unrolled, so that an input vector under several windows is loaded once.
     UNROLL for (dim_t w = 0; w < d->kernel_w; w++) {
       const float *from = input + h * d->dilation_h * d->line + w * d->dilation_w * d->step;
@@ -107,32 +108,36 @@ KERNEL void libjit_cpu_depthwise_conv_f32(float *result, const float *input, con
                                           const void *env) {
   dim_t height = result_shape->at[1], width = result_shape->at[2], rows = input_shape->at[1];
   dim_t cols = input_shape->at[2], line = input_strides->at[1], step = input_strides->at[2];
-  dim_t count = (width + tile_pixels - 1) / tile_pixels, last = (count - 1) * tile_pixels;
+  dim_t tiles_of_row = ceil_div(width, tile_pixels), last = (tiles_of_row - 1) * tile_pixels;
   dim_t col_step = tile_pixels * strides->at[1], left = pads->at[1];
   dim_t span = (tile_pixels - 1) * strides->at[1] + (kernels->at[1] - 1) * dilation->at[1];
-  // Whether the tiles between the first and the last are inside.
-  bool middle_inside = count < 3 || (col_step >= left && (count - 2) * col_step - left + span < cols);
+  // Only where no other tile than the first and the last reaches over an edge, those between need not look.
+  bool inside = col_step >= left && (tiles_of_row - 2) * col_step - left + span < cols;
   for (dim_t unit = first_unit; unit < last_unit; unit++) {
     dim_t n = unit / height, y = unit % height * strides->at[0] - pads->at[0];
-    dim_t from = y < 0 ? (-y + dilation->at[0] - 1) / dilation->at[0] : 0;
-    dim_t to = y < rows ? min_dim((rows - y + dilation->at[0] - 1) / dilation->at[0], kernels->at[0]) : 0;
-    depthwise_t d = {.filter = filter, .bias = bias, .channels = input_shape->at[3], .line = line, .step = step, .width = cols,
-                     .kernel_h = kernels->at[0], .kernel_w = kernels->at[1], .stride_w = strides->at[1],
-                     .dilation_h = dilation->at[0], .dilation_w = dilation->at[1], .first_tap = from, .last_tap = to,
-                     .row = unit * width, .epilogue = epilogue, .env = env};
+    range_t taps = rows_inside(y, rows, kernels->at[0], dilation->at[0]);
+    depthwise_t d = {.filter = filter,
+                     .bias = bias,
+                     .channels = input_shape->at[3],
+                     .line = line,
+                     .step = step,
+                     .width = cols,
+                     .kernel_w = kernels->at[1],
+                     .stride_w = strides->at[1],
+                     .dilation_h = dilation->at[0],
+                     .dilation_w = dilation->at[1],
+                     .taps = taps,
+                     .row = unit * width,
+                     .epilogue = epilogue,
+                     .env = env};
     const float *row = input + n * input_strides->at[0] + y * line - left * step;
-    if (middle_inside) {
-      depthwise_pixels(row, -left, 0, &d, min_dim(tile_pixels, width));
-      d.width = DIM_MAX;
-      for (dim_t t = 1; t + 1 < count; t++)
-        depthwise_pixels(row + t * col_step * step, 0, t * tile_pixels, &d, tile_pixels);
-      d.width = cols;
-      if (count > 1)
-        depthwise_pixels(row + last * strides->at[1] * step, last * strides->at[1] - left, last, &d, width - last);
-    } else {
-      for (dim_t p = 0; p < width; p++)
-        depthwise_pixels(row + p * strides->at[1] * step, p * strides->at[1] - left, p, &d, 1);
-    }
+    depthwise_pixels(row, -left, 0, &d, min_dim(tile_pixels, width));
+    d.width = inside ? DIM_MAX : cols;
+    for (dim_t t = 1; t + 1 < tiles_of_row; t++)
+      depthwise_pixels(row + t * col_step * step, inside ? 0 : t * col_step - left, t * tile_pixels, &d, tile_pixels);
+    d.width = cols;
+    if (tiles_of_row > 1)
+      depthwise_pixels(row + last * strides->at[1] * step, last * strides->at[1] - left, last, &d, width - last);
   }
 }
 

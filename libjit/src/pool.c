@@ -18,12 +18,12 @@ typedef struct {
 /// image or its pads.
 typedef struct {
   dim_t first, taps, counted;
-} range_t;
+} taps_t;
 
 /// A window: its image, its place in the result, and its range along each dimension.
 typedef struct {
   dim_t image, place[3];
-  range_t ranges[3];
+  taps_t ranges[3];
 } window_t;
 
 /// How far apart neighbours are: images, pixels along each dimension, channels.
@@ -62,10 +62,10 @@ INLINE dim_t taps_before(axis_t axis, dim_t from, dim_t limit) {
   return limit <= from ? 0 : min_dim(axis.kernel, (limit - from + axis.step - 1) / axis.step);
 }
 
-INLINE range_t range_at(axis_t axis, dim_t index) {
+INLINE taps_t range_at(axis_t axis, dim_t index) {
   dim_t from = index * axis.stride - axis.begin;
   dim_t skipped = taps_before(axis, from, 0);
-  return (range_t){from + skipped * axis.step, taps_before(axis, from, axis.extent) - skipped,
+  return (taps_t){from + skipped * axis.step, taps_before(axis, from, axis.extent) - skipped,
                    taps_before(axis, from, axis.extent + axis.end)};
 }
 

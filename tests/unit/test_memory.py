@@ -244,11 +244,11 @@ def _views(*views: tuple[int, tuple[int, ...], tuple[int, ...]]) -> tuple[IRFunc
     f = IRFunction("main")
     x = f.create_weight("x", Type(ElemKind.F32, (4, 6)), Mutability.MUTABLE)
     types = [Type(ElemKind.F32, shape) for _, shape, _ in views]
-    made = [
+    values = [
         f.create_view("v", type, x, offset, strides).value
         for type, (offset, _, strides) in zip(types, views, strict=True)
     ]
-    return f, made
+    return f, values
 
 
 @pytest.mark.parametrize(

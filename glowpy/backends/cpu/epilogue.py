@@ -34,11 +34,29 @@ def emit_epilogue(
     numbers = [f"{dim} %{name}" for name in ("ld", "row", "col", "rows", "cols")]
     body = Body(module, f"{caller.name}_tile", caller.lines, ["ptr noalias %tile", *numbers])
     body.at(head)
-    result = head.operands[0].value
+    result, shape = head.operands[0].value, loop_shape([head, *members])
+    values = [result, *(ref.value for inst in members for ref in inst.operands)]
+    steps = {value: element_steps(value, shape) for value in values}
+
+    def loops(columns: str, ld: str) -> None:
+        with body.loop("%rows") as row:
+            at = body.let(f"mul nuw nsw {dim} {row}, {ld}")
+            starts = _row_starts(body, body.let(f"add nuw nsw {dim} %row, {row}"), shape, steps)
+            with body.loop(columns, unroll=False) as col:
+                place = body.let(f"add nuw nsw {dim} {at}, {col}")
+                column = body.let(f"add nuw nsw {dim} %col, {col}")
+
+                def index(value: Value) -> str:
+                    inner = linear(body, [column], steps[value][-1:])
+                    return body.let(f"add nuw nsw {dim} {starts[value]}, {inner}")
+
+                total = body.load(result.type.kind, "%tile", place)
+                emit_members(body, members, context, index, body.pointer, (head, total))
+
     if result.type.shape[-1] >= block:
         with body.returning_if(body.let(f"icmp eq {dim} %cols, {block}")):
-            _emit_loops(body, head, members, context, (str(block), str(block)))
-    _emit_loops(body, head, members, context, ("%cols", "%ld"))
+            loops(str(block), str(block))
+    loops("%cols", "%ld")
     finish = module.function(body, inline=True)
 
     function = Body(
@@ -53,33 +71,6 @@ def emit_epilogue(
         caller.line(f"store ptr {caller.pointer(value)}, ptr {_slot(caller, environment, index)}")
     function.line(f"call void @{finish}({', '.join([*pointers, 'ptr %tile', *numbers])})")
     return f"@{module.function(function, inline=module.has_debug_info)}", environment
-
-
-def _emit_loops(
-    body: Body,
-    head: Instruction,
-    members: Sequence[Instruction],
-    context: StackContext,
-    extent: tuple[str, str],
-) -> None:
-    """The loops over rows and columns of a tile; `extent` is how many columns there are, and how far apart its rows."""
-    dim, (columns, ld) = body.module.dim, extent
-    shape = loop_shape([head, *members])
-    values = [head.operands[0].value, *(ref.value for inst in members for ref in inst.operands)]
-    steps = {value: element_steps(value, shape) for value in values}
-    with body.loop("%rows") as row:
-        at = body.let(f"mul nuw nsw {dim} {row}, {ld}")
-        starts = _row_starts(body, body.let(f"add nuw nsw {dim} %row, {row}"), shape, steps)
-        with body.loop(columns, unroll=False) as col:
-            place = body.let(f"add nuw nsw {dim} {at}, {col}")
-            column = body.let(f"add nuw nsw {dim} %col, {col}")
-
-            def index(value: Value) -> str:
-                inner = linear(body, [column], steps[value][-1:])
-                return body.let(f"add nuw nsw {dim} {starts[value]}, {inner}")
-
-            total = body.load(head.operands[0].value.type.kind, "%tile", place)
-            emit_members(body, members, context, index, body.pointer, (head, total))
 
 
 def _row_starts(

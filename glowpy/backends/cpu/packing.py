@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from glowpy.core.shape import ceil_div
 from glowpy.core.tensor import Array
 from glowpy.core.type import Shape
 
@@ -21,13 +22,13 @@ __all__ = [
 def packed_shape(shape: Shape, block: int) -> Shape:
     """The shape that matrices [..., K, N] have when they are packed: [..., ceil(N / block), K, block]."""
     *batch, depth, columns = shape
-    return (*batch, -(-columns // block), depth, block)
+    return (*batch, ceil_div(columns, block), depth, block)
 
 
 def pack_matrix(matrix: Array, block: int) -> Array:
     """[..., K, N] to [..., ceil(N / block), K, block]."""
     *batch, depth, columns = matrix.shape
-    blocks = -(-columns // block)
+    blocks = ceil_div(columns, block)
     padded = np.zeros((*batch, depth, blocks * block), matrix.dtype)
     padded[..., :columns] = matrix
     return np.ascontiguousarray(np.moveaxis(padded.reshape(*batch, depth, blocks, block), -2, -3))
@@ -37,7 +38,7 @@ def pack_filter(filter: Array, group: int, block: int) -> Array:
     """O x KH x KW x I to [group][ceil(O / group / block)][KH][KW][I][block]."""
     outputs, height, width, inputs = filter.shape
     outputs_of_group = outputs // group
-    blocks = -(-outputs_of_group // block)
+    blocks = ceil_div(outputs_of_group, block)
     padded = np.zeros((group, blocks * block, height, width, inputs), filter.dtype)
     padded[:, :outputs_of_group] = filter.reshape(group, outputs_of_group, height, width, inputs)
     split = padded.reshape(group, blocks, block, height, width, inputs)

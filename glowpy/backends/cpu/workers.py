@@ -57,7 +57,7 @@ class Team:
 
 @final
 class Workers:
-    """Threads beside the calling one, which begin with the first network that has work for them."""
+    """Threads beside the calling one, which begin with the first run of a network."""
 
     def __init__(self, threads: int, code: LoadedCode) -> None:
         self._threads = threads

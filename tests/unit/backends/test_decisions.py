@@ -126,6 +126,15 @@ def test_edited_attributes_are_kept_to(stages: Compilation) -> None:
     np.testing.assert_allclose(result, expected, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize("attributes", [{"slab": 2}, {"fetch": 3}])
+def test_every_decision_shows_that_it_was_made_by_hand(
+    stages: Compilation, attributes: dict[str, int]
+) -> None:
+    assert "(overridden)" not in stages.text("strategy")
+    module = edited(stages, "conv", **attributes)
+    assert "(overridden)" in compilation(module, "cpu").text("strategy")
+
+
 @pytest.mark.parametrize(
     ("name", "attributes", "message"),
     [

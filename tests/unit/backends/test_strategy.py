@@ -7,16 +7,25 @@ from __future__ import annotations
 
 import difflib
 import itertools
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from glowpy.backends.cpu.strategy.depthwise import choose_pixels
+from glowpy.backends.cpu.strategy.depthwise import MAX_DEPTHWISE_PIXELS, choose_pixels
 from glowpy.backends.cpu.strategy.machine import Machine
-from glowpy.backends.cpu.strategy.product import Problem, candidates, choose, conv_problem
-from glowpy.backends.cpu.variant import VARIANTS, variant_named
+from glowpy.backends.cpu.strategy.product import (
+    MAX_PIXELS,
+    MAX_SUMS,
+    MAX_VECTORS,
+    Problem,
+    candidates,
+    choose,
+    conv_problem,
+)
+from glowpy.backends.cpu.variant import LIBJIT_FOLDER, VARIANTS, variant_named
 
 _FIRST = {variant.machine: variant.name for variant in reversed(VARIANTS)}
 MACHINES = {name: machine for machine, name in reversed(_FIRST.items())}
@@ -124,13 +133,13 @@ def test_what_is_fetched_ahead_is_the_next_block(machine: Machine) -> None:
         decision = choose(problem, machine)
         if not decision.fetch:
             continue
-        assert machine.line, name
+        assert machine.prefetch_bytes, name
         block = decision.vectors * machine.lanes
         lines = -(-problem.pixels // decision.line)
         assert decision.slab == lines, f"{name}: a block comes again with the next slab"
         tiles = lines * -(-decision.line // decision.pixels)
-        assert decision.fetch * 4 <= machine.line, name
-        assert decision.fetch * tiles >= min(block, tiles * machine.line // 4), name
+        assert decision.fetch * 4 <= machine.prefetch_bytes, name
+        assert decision.fetch * tiles >= min(block, tiles * machine.prefetch_bytes // 4), name
 
 
 def test_some_weights_are_fetched_ahead_and_some_come_in_slabs() -> None:
@@ -239,12 +248,24 @@ def test_degenerate_products_have_a_tile(m: int, n: int, k: int) -> None:
         assert min(tile.pixels, tile.vectors, tile.line, tile.slab) >= 1
 
 
+def test_tiles_are_bounded_as_libjit_says() -> None:
+    """Its buffers are so large, and what the strategy and the verifier allow must fit."""
+    text = (LIBJIT_FOLDER / "include" / "tile.h").read_text(encoding="utf-8")
+    bounds = {name: int(number) for name, number in re.findall(r"#define (MAX_\w+) (\d+)", text)}
+    assert bounds == {
+        "MAX_TILE_PIXELS": MAX_PIXELS,
+        "MAX_TILE_VECTORS": MAX_VECTORS,
+        "MAX_TILE_SUMS": MAX_SUMS,
+        "MAX_DEPTHWISE_PIXELS": MAX_DEPTHWISE_PIXELS,
+    }
+
+
 @on_every_machine
 def test_depthwise_tiles_of_a_row_are_about_equal(machine: Machine) -> None:
     """A sum for each pixel, weights, an input and a product fit into the registers."""
     for width in range(150):
         pixels = choose_pixels(width, machine)
-        assert 1 <= pixels <= 8, "MAX_DEPTHWISE_PIXELS of tile.h"
+        assert 1 <= pixels <= MAX_DEPTHWISE_PIXELS
         assert pixels + 3 <= machine.vector_registers
         tiles = -(-width // pixels)
         assert tiles * pixels - width < max(tiles, 1), "one pixel less would do"

@@ -15,12 +15,14 @@ from glowpy.graph.parser import parse_module
 
 
 def network(op: str, type: str) -> Module:
-    """A network that applies an operator to its input twice."""
+    """A network that applies an operator, with the attributes after its name, to its input twice."""
     text = """module {
       placeholder %x : TYPE  placeholder %y : TYPE
-      function @main { %first = OP(%x) : TYPE  %second = OP(%first) : TYPE  save(%second, %y) }
+      function @main { %first = OP(%x) ATTRS : TYPE  %second = OP(%first) ATTRS : TYPE  save(%second, %y) }
     }"""
-    return parse_module(text.replace("OP", op).replace("TYPE", type), "net.glow")
+    name, _, attrs = op.partition(" ")
+    text = text.replace("OP", name).replace("ATTRS", attrs).replace("TYPE", type)
+    return parse_module(text, "net.glow")
 
 
 def operation(mnemonic: str, *types: str) -> Operation:
@@ -70,6 +72,7 @@ def test_node_and_its_instruction_are_one_operation() -> None:
         ("relu", "f64[4]", []),  # lowered
         ("exp", "f16[4]", []),  # in f32
         ("relu", "bf16[4]", []),  # lowered, and in f32
+        ("softmax {axis=0}", "f64[4]", ["no kernel for softmax on f64[4], f64[4]"]),
     ],
 )
 def test_nodes_are_answered_for_before_they_are_lowered(

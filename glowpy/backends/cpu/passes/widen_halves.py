@@ -18,12 +18,10 @@ from glowpy.passes import GraphPass, PassContext
 
 __all__ = ["WidenHalvesPass", "in_f32", "widened"]
 
-_HALVES = (ElemKind.F16, ElemKind.BF16)
-
 
 def widened(type: Type) -> Type:
     """The type in f32 if its elements are halves, else the type."""
-    return Type(ElemKind.F32, type.shape) if type.kind in _HALVES else type
+    return type.with_kind(ElemKind.F32) if type.kind.is_half else type
 
 
 def in_f32(operation: Operation) -> Operation:
@@ -60,7 +58,7 @@ class WidenHalvesPass(GraphPass):
         changed = False
         for node in f.topological():
             values = (*node.inputs, *node.results)
-            if not node.results or all(value.type.kind not in _HALVES for value in values):
+            if not node.results or not any(value.type.kind.is_half for value in values):
                 continue
             operation = Operation.of_node(node)
             if self.kernels.declares(operation) or not self.kernels.declares(in_f32(operation)):
@@ -85,7 +83,7 @@ def _widened(f: Function, node: Node) -> list[Operand]:
 
 
 def _wide(f: Function, value: NodeValue) -> Operand:
-    if value.type.kind not in _HALVES:
+    if not value.type.kind.is_half:
         return value
     constant = value.constant
     if constant is None:

@@ -15,6 +15,7 @@ from glowpy.backends.cpu.strategy.product import (
     Candidate,
     Problem,
     candidates,
+    choose,
     conv_problem,
     estimate,
     matmul_problem,
@@ -135,8 +136,19 @@ def _product(inst: Instruction, problem: Problem, machine: Machine) -> Explanati
         work.units,
         tuple(loops),
         tuple(_row(candidate, problem, machine, in_use) for candidate in shown),
-        _tile(ranked[0]) != in_use,
+        any(
+            decision[name] != value
+            for name, value in _taken(problem, machine).items()
+            if name in decision
+        ),
     )
+
+
+def _taken(problem: Problem, machine: Machine) -> dict[str, int]:
+    """What the strategy decides, as attributes."""
+    best = choose(problem, machine)
+    tile = {"tile_pixels": best.pixels, "tile_vectors": best.vectors}
+    return {**tile, "line": best.line, "slab": best.slab, "fetch": best.fetch}
 
 
 def _tile(candidate: Candidate) -> tuple[int, int, int]:

@@ -25,8 +25,8 @@ class Machine:
         second_cache: The same of the second-level cache, input that is to stay as well counted.
         second_rate: Bytes a cycle from the second-level cache.
         third_rate: Bytes a cycle from beyond it.
-        slab: Input, or weights, that we count on finding again in the second-level cache.
-        line: Bytes that one prefetch fetches; 0 where prefetching is pointless.
+        slab_bytes: Input, or weights, that we count on finding again in the second-level cache.
+        prefetch_bytes: Bytes that one prefetch fetches; 0 where prefetching is pointless.
     """
 
     lanes: int
@@ -42,5 +42,5 @@ class Machine:
     second_cache: int
     second_rate: float
     third_rate: float
-    slab: int
-    line: int
+    slab_bytes: int
+    prefetch_bytes: int

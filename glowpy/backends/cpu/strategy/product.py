@@ -33,6 +33,7 @@ from functools import cache
 from math import gcd, prod
 
 from glowpy.backends.cpu.strategy.machine import Machine
+from glowpy.core.shape import ceil_div
 
 __all__ = [
     "MAX_PIXELS",
@@ -149,7 +150,7 @@ def conv_problem(
             1, images * height * width, channels // group, 1, depth, pixel_bytes, images=group
         )
     span = (kernels[1] - 1) * dilation[1]
-    left = min(_ceil(pads[1], strides[1]), width)
+    left = min(ceil_div(pads[1], strides[1]), width)
     inside = max((input[2] - 1 - span + pads[1]) // strides[1] + 1, left)
     border = left, max(width - inside, 0)
     return Problem(
@@ -183,7 +184,7 @@ def choose(problem: Problem, machine: Machine) -> Decision:
 
 def candidates(problem: Problem, machine: Machine) -> Iterator[Candidate]:
     """Every tile that fits into the registers and is not larger than the result; one pixel and vector at least."""
-    most = max(min(MAX_VECTORS, _ceil(problem.channels, machine.lanes)), 1)
+    most = max(min(MAX_VECTORS, ceil_div(problem.channels, machine.lanes)), 1)
     spare = 2 if machine.fused else 3
     for vectors in range(1, most + 1):
         fitting = (machine.vector_registers - spare) // vectors - 1
@@ -238,7 +239,7 @@ def _parts(problem: Problem, pixels: int, line: int) -> list[_Part]:
     lines = problem.pixels // max(length, 1)
     whole, rest = divmod(length, pixels)
     left, right = problem.border
-    first_inside = _ceil(left, pixels)
+    first_inside = ceil_div(left, pixels)
     last_inside = max((length - right) // pixels, 0)
     inside = max(min(last_inside, whole) - first_inside, 0)
     parts = [
@@ -257,7 +258,7 @@ def _cost(problem: Problem, machine: Machine, pixels: int, vectors: int, line: i
     cycles = 0.0
     for part in parts:
         for channels, count in blocks:
-            each = _tile_cycles(problem, machine, part, _ceil(channels, machine.lanes), block)
+            each = _tile_cycles(problem, machine, part, ceil_div(channels, machine.lanes), block)
             cycles += part.count * count * each
     variants = len(parts) * len(blocks)
     return cycles * (1 + _PRICE_OF_A_VARIANT * (variants - 1))
@@ -307,7 +308,7 @@ def _lines_in_one_set(pixels: int, pixel_bytes: int) -> int:
     if not pixel_bytes:
         return 1
     period = _CACHE_SET_PERIOD // gcd(pixel_bytes, _CACHE_SET_PERIOD)
-    return _ceil(pixels, period)
+    return ceil_div(pixels, period)
 
 
 def _slab(problem: Problem, machine: Machine, tile: Candidate) -> int:
@@ -317,20 +318,20 @@ def _slab(problem: Problem, machine: Machine, tile: Candidate) -> int:
     fetched again, and we take the order that fetches less. All input stays where it fits beside the weights of a block.
     Weights that stay in cache cost nothing to pass over: then there are slabs enough for threads to share.
     """
-    lines = max(_ceil(problem.pixels, tile.line), 1)
+    lines = max(ceil_div(problem.pixels, tile.line), 1)
     data = problem.pixels * min(problem.pixel_bytes, problem.steps * 4)
     weights = problem.steps * problem.channels * 4
-    slabs = data // machine.slab + 1
+    slabs = data // machine.slab_bytes + 1
     block = tile.vectors * machine.lanes
-    blocks = max(_ceil(problem.channels, block), 1)
-    if weights <= machine.slab:
-        units = _ceil(_UNITS, blocks * max(problem.images, 1))
+    blocks = max(ceil_div(problem.channels, block), 1)
+    if weights <= machine.slab_bytes:
+        units = ceil_div(_UNITS, blocks * max(problem.images, 1))
         slabs = max(slabs, min(units, problem.pixels // _PIXELS_PER_UNIT))
-        return max(_ceil(lines, slabs), 1)
+        return max(ceil_div(lines, slabs), 1)
     stays = data + problem.steps * block * 4 <= machine.second_cache
     whole = weights + (data if stays else blocks * data)
     sliced = data + slabs * weights
-    return max(_ceil(lines, slabs), 1) if sliced < whole else lines
+    return max(ceil_div(lines, slabs), 1) if sliced < whole else lines
 
 
 def _fetch(problem: Problem, machine: Machine, tile: Candidate, slab: int) -> int:
@@ -339,19 +340,15 @@ def _fetch(problem: Problem, machine: Machine, tile: Candidate, slab: int) -> in
     The weights of a cold network come from memory: fetching a block is spread over the tiles of the block before it.
     """
     block = tile.vectors * machine.lanes
-    lines = max(_ceil(problem.pixels, tile.line), 1)
-    tiles = lines * _ceil(tile.line, tile.pixels)
+    lines = max(ceil_div(problem.pixels, tile.line), 1)
+    tiles = lines * ceil_div(tile.line, tile.pixels)
     weights = problem.steps * problem.channels * 4
-    if not machine.line or slab < lines or weights <= machine.slab or tiles < 2:
+    if not machine.prefetch_bytes or slab < lines or weights <= machine.slab_bytes or tiles < 2:
         return 0
-    return min(_ceil(block, tiles), machine.line // 4)
+    return min(ceil_div(block, tiles), machine.prefetch_bytes // 4)
 
 
 def _cut(extent: int, step: int) -> list[tuple[int, int]]:
     """The sizes that `extent` is cut into by `step`, each with how often it occurs."""
     whole, rest = divmod(extent, step)
     return [part for part in ((step, whole), (rest, 1)) if part[0] and part[1]]
-
-
-def _ceil(extent: int, step: int) -> int:
-    return -(-extent // step)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from math import lcm, prod
 
 from glowpy.backends.cpu.insts_gen import CpuConvInst, CpuDepthwiseConvInst, CpuMatmulInst
+from glowpy.core.shape import ceil_div
 from glowpy.core.strides import merged_loops
 from glowpy.ir.inst import Instruction
 from glowpy.ir.value import Value
@@ -69,9 +70,9 @@ def _conv(inst: CpuConvInst, lanes: int) -> Work:
     else:
         sizes = _kinds(inst, pixels)
     tiles = _tiles(sizes, inst.tile_pixels, _Blocks(inst.tile_vectors, channels, lanes))
-    slabs = _ceil(_ceil(pixels, inst.line), inst.slab)
+    slabs = ceil_div(ceil_div(pixels, inst.line), inst.slab)
     block = inst.tile_vectors * lanes
-    return Work(images * inst.group * slabs * _ceil(channels, block), block, tiles)
+    return Work(images * inst.group * slabs * ceil_div(channels, block), block, tiles)
 
 
 def _kinds(inst: CpuConvInst, pixels: int) -> set[tuple[str, int]]:
@@ -109,7 +110,7 @@ class _Blocks:
     @property
     def heights(self) -> tuple[int, int]:
         """Vectors of a whole block and of a smaller one; 0 where there is none."""
-        last = _ceil(self.channels % self.size, self.lanes)
+        last = ceil_div(self.channels % self.size, self.lanes)
         whole = self.channels >= self.size or last == self.vectors
         return self.vectors if whole else 0, last if last != self.vectors else 0
 
@@ -143,9 +144,9 @@ def _matmul(inst: CpuMatmulInst, lanes: int) -> Work:
         batch, rows = [], rows * prod(batch)
     sizes = {("regular", count) for count in _lengths(rows, inst.tile_pixels, inst.tile_pixels)}
     tiles = _tiles(sizes, inst.tile_pixels, _Blocks(inst.tile_vectors, channels, lanes))
-    slabs = _ceil(_ceil(rows, inst.tile_pixels), inst.slab)
+    slabs = ceil_div(ceil_div(rows, inst.tile_pixels), inst.slab)
     block = inst.tile_vectors * lanes
-    return Work(prod(batch) * slabs * _ceil(channels, block), block, tiles)
+    return Work(prod(batch) * slabs * ceil_div(channels, block), block, tiles)
 
 
 @_rules(CpuDepthwiseConvInst)
@@ -156,7 +157,3 @@ def _depthwise(inst: CpuDepthwiseConvInst, lanes: int) -> Work:
 def _is_one_loop(value: Value, first: int, last: int) -> bool:
     """Whether the dimensions from `first` to before `last` are one loop in memory."""
     return len(merged_loops(value.type.shape[first:last], value.strides[first:last])) <= 1
-
-
-def _ceil(extent: int, step: int) -> int:
-    return -(-extent // step)
