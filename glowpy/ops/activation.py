@@ -192,9 +192,18 @@ def _differentiate_celu(f: Function, n: CeluNode, g: NodeValue) -> Gradients:
 
 @lower(SoftplusNode)
 def _lower_softplus(f: Function, n: SoftplusNode) -> Operand:
-    """As max(x, 0) + log(exp(-|x|) + 1), in which nothing overflows."""
+    """As max(x, 0) + log(1 + exp(-|x|)), in which nothing overflows."""
     x = term(f, n, n.input)
-    return (x.max(0.0) + ((-abs(x)).exp() + 1.0).log()).as_type(n.type)
+    return (x.max(0.0) + _log_of_one_plus((-abs(x)).exp())).as_type(n.type)
+
+
+def _log_of_one_plus(x: Term) -> Term:
+    """log(1 + x) for x from 0 on, which keeps the digits that 1 + x loses (Goldberg 1991, theorem 4).
+
+    With w = 1 + x as it is rounded, log(w) / (w - 1) is right for x as well, since it changes slowly.
+    """
+    w = x + 1.0
+    return (w.log() * (x / (w - 1.0))).where(w > 1.0, x)
 
 
 @differentiate(SoftplusNode)

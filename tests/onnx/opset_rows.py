@@ -52,22 +52,6 @@ def selu(x: Array, alpha: float, gamma: float) -> Array:
     return _plain(gamma * np.where(wide > 0, wide, alpha * np.expm1(wide)))
 
 
-def responses(x: Array, size: int, alpha: float, beta: float, bias: float) -> Array:
-    """Local response normalisation over dimension 1."""
-    channel = np.arange(x.shape[1])
-    first = channel[:, None] - (size - 1) // 2
-    window = (channel >= first) & (channel < first + size)
-    squares = np.einsum("cd,ndw->ncw", window, x.astype(np.float64) ** 2)
-    return _plain(x / (bias + alpha / size * squares) ** beta)
-
-
-def instances(x: Array, epsilon: float) -> Array:
-    """Every channel of every instance by its own mean and variance."""
-    mean, variance = x.mean(2, keepdims=True), x.var(2, keepdims=True)
-    normal = (x - mean) / np.sqrt(variance + epsilon)
-    return _plain(normal * C3[:, None] + BATCH[1][:, None])
-
-
 def normalised() -> Array:
     scale, bias, mean, variance = (array.reshape(1, 3, 1) for array in BATCH)
     result: Array = (X - mean) / np.sqrt(variance + 1e-5) * scale + bias
@@ -100,6 +84,11 @@ TIES = np.array(
 LONG = np.where(np.arange(4100) == 4000, np.nan, 1).astype(np.float32)  # a NaN stays where it is
 WINDOWS = np.lib.stride_tricks.sliding_window_view(IMAGE, (3, 3), (2, 3))
 TIES_1D = np.array([[[0, 1, 2], [4, 5, 6]]], np.float32)
+DEEP = np.arange(2 * 8 * 2 * 3, dtype=np.float32).reshape(2, 8, 2, 3)
+DCR = DEEP.reshape(2, 2, 2, 2, 2, 3).transpose(0, 3, 4, 1, 5, 2).reshape(2, 2, 4, 6)
+CRD = DEEP.reshape(2, 2, 2, 2, 2, 3).transpose(0, 1, 4, 2, 5, 3).reshape(2, 2, 4, 6)
+LINE = np.arange(10, dtype=np.float32)
+THIRDS = [4, 3, 3, 4, 3, 3, 4, 3, 3, 3]  # 3.3 times as many in f32: 33
 TWICE = IMAGE.repeat(2, axis=2).repeat(2, axis=3)
 
 
@@ -184,6 +173,13 @@ ROWS = [
     Row("Reshape", (1,), [X], [X.reshape(2, 12)], {"shape": [0, -1]}),
     Row("Reshape", (5, 13, 14, 19, 21, 23, 24, 25), [X, i64(0, -1)], [X.reshape(2, 12)]),
     Row("Reshape", (14,), [X[:0], i64(0, 4)], [X[:0].reshape(0, 4)], {"allowzero": 1}, "zero"),
+    *[
+        Row("DepthToSpace", opsets, [DEEP], [DCR], {"blocksize": 2, **mode}, title)
+        for opsets, mode, title in ((EVERY, {}, ""), ((11, 13, 28), {"mode": "DCR"}, "DCR"))
+    ],
+    Row("DepthToSpace", (11, 13, 28), [DEEP], [CRD], {"blocksize": 2, "mode": "CRD"}, "CRD"),
+    Row("SpaceToDepth", EVERY, [DCR], [DEEP], {"blocksize": 2}),
+    Row("SpaceToDepth", (28,), [CRD], [DEEP], {"blocksize": 2, "mode": "CRD"}, "CRD"),
     Row("Flatten", EVERY, [X], [X.reshape(6, 4)], {"axis": 2}),
     Row("Flatten", (11, 13), [X], [X.reshape(6, 4)], {"axis": -1}, "negative"),
     Row("Unsqueeze", (1, 11), [A], [A[None, :, None]], {"axes": [0, 2]}),
@@ -323,6 +319,8 @@ ROWS = [
     Row("Upsample", (7,), [IMAGE], [TWICE], {"scales": [1.0, 1.0, 2.0, 2.0]}),
     Row("Upsample", (9,), [IMAGE, np.array([1, 1, 2, 2], np.float32)], [TWICE]),
     Row("Resize", (10,), [IMAGE, np.array([1, 1, 2, 2], np.float32)], [TWICE]),
+    Row("Resize", (10,), [LINE, scalar(0.6)[None]], [LINE[[0, 2, 4, 5, 7, 9]]], {}, "smaller"),
+    Row("Resize", (10,), [LINE, scalar(3.3)[None]], [LINE.repeat(THIRDS)], {}, "rounded"),
     Row("Resize", (11, 13, 18, 19), [IMAGE, EMPTY, np.array([1, 1, 2, 2], np.float32)], [TWICE]),
     Row("Resize", (11, 13, 18, 19), [IMAGE, EMPTY, EMPTY, i64(1, 2, 10, 10)], [TWICE], {}, "sizes"),
     Row("Resize", (18, 19), [IMAGE, None, None, i64(10, 10)], [TWICE], {"axes": [2, 3]}, "axes"),
@@ -538,33 +536,6 @@ ROWS += [
         [X[[0, 1], [2, 0]]],
         {"batch_dims": 1},
         "batch",
-    ),
-    Row("LRN", EVERY, [100 * X], [responses(100 * X, 3, 1e-4, 0.75, 1)], {"size": 3}),
-    Row(
-        "LRN",
-        EVERY,
-        [X],
-        [responses(X, 2, 0.5, 0.5, 2)],
-        {"size": 2, "alpha": 0.5, "beta": 0.5, "bias": 2.0},
-        "attributes",
-    ),
-    Row("InstanceNormalization", EVERY, [FINE, C3, BATCH[1]], [instances(FINE, 1e-5)]),
-    Row(
-        "InstanceNormalization",
-        EVERY,
-        [X, C3, BATCH[1]],
-        [instances(X, 1)],
-        {"epsilon": 1.0},
-        "epsilon",
-    ),
-    Row("LpNormalization", EVERY, [X], [X / np.sqrt((X * X).sum(-1, keepdims=True))]),
-    Row(
-        "LpNormalization",
-        EVERY,
-        [X],
-        [X / np.abs(X).sum(1, keepdims=True)],
-        {"axis": 1, "p": 1},
-        "sum",
     ),
     Row(
         "ConvTranspose",

@@ -8,14 +8,14 @@ import onnx.parser
 import pytest
 
 import glowpy
-from glowpy.graph.nodes_gen import ReciprocalNode
+from glowpy.core.tensor import Array, Tensor
 from glowpy.importer.onnx import definition
 from glowpy.importer.onnx import model as importer
 from tests.onnx.comparison import assert_same
 
-LAYERS = """<ir_version: 8, opset_import: ["": 17]>
-g (float[2,4] x) => (float[2,4] y) <float[4] s = {1, 2, 3, 4}, float[4] b = {0, 1, 0, 1}>
-{ r = Relu(x)  y = LayerNormalization(r, s, b) }"""
+LOSS = """<ir_version: 8, opset_import: ["": 13]>
+g (float[2,4] x) => (float y) <int64[2] l = {1, 3}, float[4] w = {1, 2, 3, 4}>
+{ r = Relu(x)  y = SoftmaxCrossEntropyLoss(r, l, w) }"""
 
 
 def loaded(text: str) -> glowpy.Module:
@@ -28,46 +28,42 @@ def error_of(text: str) -> str:
     return str(caught.value)
 
 
+def loss_of(text: str, x: Array) -> Array:
+    session = glowpy.InferenceSession(onnx.parser.parse_model(text), backend="interpreter")
+    (y,) = session.run(None, {"x": x})
+    return y
+
+
 def test_initializers_need_no_declared_types() -> None:
     """The exporters of PyTorch declare none."""
     x = np.random.default_rng(0).standard_normal((2, 4)).astype(np.float32)
     r = np.maximum(x, 0).astype(np.float64)
-    normal = (r - r.mean(1, keepdims=True)) / np.sqrt(r.var(1, keepdims=True) + 1e-5)
-    session = glowpy.InferenceSession(onnx.parser.parse_model(LAYERS), backend="interpreter")
-    (y,) = session.run(None, {"x": x})
-    assert_same(y, (normal * [1, 2, 3, 4] + [0, 1, 0, 1]).astype(np.float32), rtol=1e-5, atol=1e-6)
+    logarithms = r - np.log(np.exp(r).sum(1, keepdims=True))
+    expected = -(2 * logarithms[0, 1] + 4 * logarithms[1, 3]) / 6
+    assert_same(loss_of(LOSS, x), np.array(expected, np.float32), rtol=1e-5, atol=1e-6)
 
 
 def test_names_of_the_model_and_of_a_definition_are_kept_apart() -> None:
-    """A definition has an `Epsilon` of its own."""
-    text = LAYERS.replace("float[4] s", "float[4] y_Epsilon").replace(
-        "(r, s, b)", "(r, y_Epsilon, b)"
-    )
+    """A definition has an `X_Log` of its own."""
+    text = LOSS.replace("float[4] w", "float[4] y_X_Log").replace("(r, l, w)", "(r, l, y_X_Log)")
     x = np.arange(8, dtype=np.float32).reshape(2, 4)
-    results = [
-        glowpy.InferenceSession(onnx.parser.parse_model(model), backend="interpreter").run(
-            None, {"x": x}
-        )
-        for model in (LAYERS, text)
-    ]
-    np.testing.assert_array_equal(results[0][0], results[1][0])
+    np.testing.assert_array_equal(loss_of(LOSS, x), loss_of(text, x))
 
 
 def test_what_outputs_do_not_need_is_left_out() -> None:
-    """The reciprocal of the deviation is an output of its own."""
-    wide = LAYERS.replace("(float[2,4] y)", "(float[2,4] y, float[2,1] d)").replace(
-        "y = L", "y, m, d = L"
-    )
-    for text, count in ((LAYERS, 0), (wide, 1)):
-        nodes = loaded(text).main.nodes
-        assert sum(isinstance(node, ReciprocalNode) for node in nodes) == count
+    """The logarithms are an output of their own."""
+    inputs = [Tensor.of(np.zeros((2, 4), np.float32)), Tensor.of(np.zeros(2, np.int64))]
+    for names, count in ((["y"], 0), (["y", "p"], 1)):
+        node = onnx.helper.make_node("SoftmaxCrossEntropyLoss", ["x", "l"], names)
+        nodes = definition.definition_of(node, 13, inputs).nodes
+        assert sum("p" in inner.output for inner in nodes) == count
+        assert sum("y" in inner.output for inner in nodes) == 1
 
 
 @pytest.mark.parametrize(
     ("node", "opset", "message"),
     [
         ("y = Bernoulli(x)", 22, "'y' (#0): Bernoulli: RandomUniformLike (opset 22) is not supported"),
-        ("y = LayerNormalization(x, c)", 17, "#0): mul: expected shapes that broadcast, got [2, 4] and [1, 5]"),
         ("y = Attention(x, x, x)", 23, "#0): Attention: Expand: expected shapes that broadcast, got [2, 4, 1] and"),
         ("y = CenterCropPad(x, i)", 18, "must be known while compiling, but depends on the input 'i'"),
     ],
@@ -80,14 +76,16 @@ def test_error_names_the_node_and_both_operators(node: str, opset: int, message:
 
 def test_input_that_a_definition_needs_is_missing() -> None:
     graph = onnx.helper.make_graph(
-        [onnx.helper.make_node("LayerNormalization", ["", "x"], ["y"])],
+        [onnx.helper.make_node("SoftmaxCrossEntropyLoss", ["", "x"], ["y"])],
         "g",
-        [onnx.helper.make_tensor_value_info("x", 1, [4])],
+        [onnx.helper.make_tensor_value_info("x", 7, [4])],
         [onnx.helper.make_tensor_value_info("y", 1, [4])],
     )
     opsets = [onnx.helper.make_opsetid("", 17)]
     model = onnx.helper.make_model(graph, opset_imports=opsets, ir_version=8)
-    with pytest.raises(glowpy.UserError, match="LayerNormalization: expected a value as input 0"):
+    with pytest.raises(
+        glowpy.UserError, match="SoftmaxCrossEntropyLoss: expected a value as input 0"
+    ):
         glowpy.load(model)
 
 
@@ -96,8 +94,8 @@ def test_what_the_onnx_package_says_is_passed_on(monkeypatch: pytest.MonkeyPatch
         raise RuntimeError("GetType: Type unknown for Scale")
 
     monkeypatch.setattr(definition, "_content", fail)
-    said = error_of(LAYERS)
-    assert "node 'y' (#1): LayerNormalization: ONNX gives no definition for this node" in said
+    said = error_of(LOSS)
+    assert "node 'y' (#1): SoftmaxCrossEntropyLoss: ONNX gives no definition for this node" in said
     assert "Type unknown for Scale" in said
 
 
@@ -116,14 +114,14 @@ def test_name_that_a_definition_does_not_compute_is_no_missing_input(
 ) -> None:
     """An optional input would be left out."""
     function = onnx.helper.make_function(
-        "", "LayerNormalization", ["X", "Scale", "B"], ["Y"],
-        [onnx.helper.make_node("Clip", ["X", "", "unknown"], ["Y"])], [onnx.helper.make_opsetid("", 17)],
+        "", "SoftmaxCrossEntropyLoss", ["X", "labels", "weights"], ["Y"],
+        [onnx.helper.make_node("Clip", ["X", "", "unknown"], ["Y"])], [onnx.helper.make_opsetid("", 13)],
     )  # fmt: skip
     monkeypatch.setattr(definition, "_content", lambda *_: function.SerializeToString())
     with pytest.raises(KeyError, match="unknown"):
-        loaded(LAYERS)
+        loaded(LOSS)
 
 
 def test_definitions_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(importer, "MAX_NODES", 10)
-    assert "LayerNormalization: expected at most 10 nodes" in error_of(LAYERS)
+    monkeypatch.setattr(importer, "MAX_NODES", 5)
+    assert "SoftmaxCrossEntropyLoss: expected at most 5 nodes" in error_of(LOSS)

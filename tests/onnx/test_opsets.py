@@ -19,11 +19,12 @@ from glowpy.importer import ValueNeededError
 from glowpy.importer.onnx.registry import registered
 from glowpy.importer.onnx.source import NEWEST_OPSETS
 from tests.onnx.comparison import assert_same, graph_model, info
+from tests.onnx.norm_rows import NORM_ROWS
 from tests.onnx.opset_rows import RNG, VERSIONS, Row, X
 from tests.onnx.opset_rows import ROWS as OPERATOR_ROWS
 from tests.onnx.reduction_rows import REDUCTION_ROWS
 
-ROWS = [*OPERATOR_ROWS, *REDUCTION_ROWS]
+ROWS = [*OPERATOR_ROWS, *NORM_ROWS, *REDUCTION_ROWS]
 
 BATCH = ["x", *["c"] * 4]
 STORED: dict[str, Array] = {
@@ -174,6 +175,9 @@ REFUSED: list[tuple[str, Sequence[int], list[str], dict[str, Any], str]] = [
     ("BatchNormalization", (6, 8), BATCH, {"spatial": 0}, "spatial 0 is not supported"),
     ("BatchNormalization", (9, 15), BATCH, {"spatial": 0}, "'spatial' is not supported"),
     ("BatchNormalization", (14, 15), BATCH, {"training_mode": 1}, "training is not supported"),
+    ("Softmax", (1, 12), ["x"], {"axis": 3}, "expected an axis between -3 and 2, got 3"),
+    ("LogSoftmax", (1, 12), ["x"], {"axis": 3}, "expected an axis between -3 and 2, got 3"),
+    ("Hardmax", (1, 12), ["x"], {"axis": 3}, "expected an axis between -3 and 2, got 3"),
     ("Upsample", (1, 6), ["x"], {"scales": [1.0] * 3}, "'scales' is not supported"),
     ("Upsample", (7, 8), ["x", "row"], {}, "expected 1 inputs, got 2"),
     ("Upsample", (10, 13), ["x", "row"], {}, "ended before this opset"),

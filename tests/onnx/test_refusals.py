@@ -120,6 +120,15 @@ NORMS = [
     node("InstanceNormalization", [floats(2, 3), *VECTORS[:2]], "rank 3 or more"),
     node("InstanceNormalization", [X, floats(3), floats(2)], "3 elements as input 2, got f32[2]"),
     node("LpNormalization", [X], "p 3 is not supported", p=3),
+    node("GroupNormalization", [floats(3), *VECTORS[:2]], "rank 2 or more", num_groups=1),
+    node("GroupNormalization", [X, *VECTORS[:2]], "3 channels in equal groups", num_groups=2),
+    node("GroupNormalization", [X, floats(3), floats(1)], "3 elements as input 2", num_groups=1),
+    node("LayerNormalization", [X, floats(4)], "axis between -3 and 2, got 3", axis=3),
+    node("LayerNormalization", [X, floats(2, 1, 3, 4)], "input 1 to broadcast to f32[2x3x4]"),
+    node("LayerNormalization", [X, floats(5)], "expected shapes that broadcast"),
+    node("LayerNormalization", [X, floats(4)], "stash_type i32 is not supported", stash_type=6),
+    node("MeanVarianceNormalization", [X], "axis between -3 and 2, got 3"),
+    node("Softmax", [X], "axis between -3 and 2, got 3", axis=3),
 ]
 
 PRODUCTS = [
@@ -183,6 +192,12 @@ SHAPES = [
     node("Reshape", [X, i64(-2, 12)], "at most one -1, got [-2, 12]"),
     node("Reshape", [X, i64(5, 5)], "a shape of 24 elements to reshape f32[2x3x4] to"),
     node("Reshape", [X, i64(7, -1)], "a shape of 24 elements"),
+    node("DepthToSpace", [X], "expected an input of rank 4", blocksize=1),
+    node("DepthToSpace", [IMAGE], "a size that fits f32[1x2x5x5], got 2", blocksize=2),
+    node("DepthToSpace", [IMAGE], "a size that fits f32[1x2x5x5], got 0", blocksize=0),
+    node("DepthToSpace", [IMAGE], "expected DCR or CRD, got 'RCD'", blocksize=1, mode="RCD"),
+    node("SpaceToDepth", [floats(1, 1, 4, 5)], "fits f32[1x1x4x5], got 2", blocksize=2),
+    node("SpaceToDepth", [floats(1, 1, 5, 4)], "fits f32[1x1x5x4], got 2", blocksize=2),
     node("Flatten", [X], "expected an axis from -3 to 3, got 4", axis=4),
     node("Flatten", [X], "expected an axis from -3 to 3, got -4", axis=-4),
     node("Unsqueeze", [X, i64(0, -5)], "expected each axis once"),

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -49,14 +50,14 @@ def _upsample_7(n: OnnxNode) -> Value:
 @from_onnx("Upsample", since=9)
 @from_onnx("Resize", since=10)
 def _upsample_9(n: OnnxNode) -> Value:
-    """Resize began at opset 10 with what Upsample was."""
+    """Resize began at opset 10 with what Upsample was; since then it may shrink as well."""
     return _upsampled(n, [float(scale) for scale in n.known(1).array.reshape(-1)])
 
 
 def _upsampled(n: OnnxNode, scales: Sequence[float]) -> Value:
     mode = "linear" if n.text("mode", "nearest") == "bilinear" else n.text("mode", "nearest")
     sampling = _scaled(n, scales, range(n.type(0).rank))
-    return _resampled(n, sampling, mode, "asymmetric", "floor")
+    return _resampled(n, sampling, mode, "asymmetric", "")
 
 
 @from_onnx("Resize", since=11)
@@ -82,7 +83,8 @@ def _scaled(n: OnnxNode, scales: Sequence[float], axes: Sequence[int]) -> list[_
         raise UserError(f"expected {len(axes)} positive scales, got {list(scales)}")
     samplings = [_Sampling(size, size, 1.0) for size in shape]
     for axis, scale in zip(axes, scales, strict=True):
-        samplings[axis] = _Sampling(shape[axis], math.floor(shape[axis] * scale), scale)
+        count = math.floor(np.float32(shape[axis]) * np.float32(scale))  # as ONNX's shape inference
+        samplings[axis] = _Sampling(shape[axis], count, scale)
     return samplings
 
 
@@ -119,6 +121,7 @@ def _cropped(n: OnnxNode, sampling: list[_Sampling], axes: Sequence[int]) -> lis
 def _resampled(
     n: OnnxNode, sampling: list[_Sampling], mode: str, coordinates: str, nearest: str
 ) -> Value:
+    """Without a rule for the `nearest` element, it is the one before where it grows, else the one after."""
     Type(n.type(0).kind, tuple(dim.count for dim in sampling))  # refuses what overflows
     value = n.value(0)
     if mode not in ("nearest", "linear", "cubic"):
@@ -132,9 +135,12 @@ def _resampled(
     for axis, dim in enumerate(sampling):
         if dim.size == dim.count and dim.scale == 1.0 and not cropped:
             continue
-        places = _places(n, dim, coordinates)
+        # Whether a place is a whole number depends on the rounding: that of f32, as in onnxruntime.
+        dtype = np.dtype(np.float32 if mode == "nearest" else np.float64)
+        places = _places(n, dim, coordinates, dtype)
         if mode == "nearest":
-            indices = _nearest(n, places, nearest)[:, None]
+            rule = nearest or ("floor" if dim.scale >= 1 else "ceil")
+            indices = _nearest(n, places, rule)[:, None]
             weights = np.ones_like(places)[:, None]
         else:
             indices, weights = _taps(n, dim, places, cubic=mode == "cubic")
@@ -144,10 +150,10 @@ def _resampled(
     return _extrapolated(n, value, outside) if cropped else value
 
 
-def _places(n: OnnxNode, dim: _Sampling, coordinates: str) -> Array:
-    """Where the elements of the output lie in the input."""
+def _places(n: OnnxNode, dim: _Sampling, coordinates: str, dtype: np.dtype[Any]) -> Array:
+    """Where the elements of the output lie in the input, computed in `dtype`."""
     count, size, scale = dim.count, dim.size, dim.scale
-    steps = np.arange(count, dtype=np.float64)
+    steps: Array = np.arange(count, dtype=dtype)
     middle: Array = (steps + 0.5) / scale - 0.5
     match coordinates:
         case "half_pixel":

@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from dataclasses import dataclass
 
+from onnx import TensorProto
+
+from glowpy.core.elemkind import ElemKind
+from glowpy.core.shape import broadcast_shapes, normalize_axis
 from glowpy.core.type import Type
 from glowpy.graph.node import Node, NodeValue
 from glowpy.importer.onnx.data_movement import channels_first, channels_last, convert, reshape
 from glowpy.importer.onnx.node import OnnxNode, Value, from_onnx
+from glowpy.importer.onnx.tensor import kind_of
 from glowpy.support.errors import UserError
 
 __all__: list[str] = []
@@ -75,7 +82,7 @@ def _softmax_node(n: OnnxNode, value: Value, axis: int) -> NodeValue:
 def _softmax_1(n: OnnxNode) -> Value:
     """Below opset 13 all dimensions from `axis` on are one."""
     shape = n.type(0).shape
-    axis = n.axis(len(shape), 1) if n.integer("axis", 1) != len(shape) else len(shape)
+    axis = n.axis(len(shape), 1)
     flat = reshape(n, n.value(0), (math.prod(shape[:axis]), math.prod(shape[axis:])))
     return reshape(n, _softmax_node(n, flat, 1), shape)
 
@@ -87,27 +94,156 @@ def _softmax_13(n: OnnxNode) -> Value:
     return _softmax_node(n, n.value(0), n.axis(n.type(0).rank, -1))
 
 
+@dataclass(frozen=True)
+class _Moments:
+    """The mean along some axes, the elements without it, and their variance."""
+
+    mean: NodeValue
+    centred: NodeValue
+    variance: NodeValue
+
+
+def _moments(n: OnnxNode, x: NodeValue, axes: Sequence[int]) -> _Moments:
+    """The variance is that of centred elements: a difference of squares would cancel where the mean is large."""
+    f = n.f
+    mean = f.create_reduce_mean(f"{n.name}_mean", x, tuple(axes)).result
+    centred = f.create_sub(f"{n.name}_centred", x, mean).result
+    square = f.create_mul(f"{n.name}_square", centred, centred)
+    variance = f.create_reduce_mean(f"{n.name}_variance", square, tuple(axes))
+    return _Moments(mean, centred, variance.result)
+
+
+def _inverse_root(n: OnnxNode, square: NodeValue) -> NodeValue:
+    """1 / sqrt(square + epsilon)."""
+    scalar = Type(square.type.kind, ())
+    epsilon = n.f.create_splat(f"{n.name}_epsilon", scalar, n.real("epsilon", 1e-5))
+    root = n.f.create_sqrt(f"{n.name}_root", n.f.create_add(f"{n.name}_raised", square, epsilon))
+    return n.f.create_reciprocal(f"{n.name}_inverse", root).result
+
+
+def _standardized(n: OnnxNode, x: NodeValue, axes: Sequence[int]) -> NodeValue:
+    """Elements with the mean 0 and the variance 1."""
+    moments = _moments(n, x, axes)
+    inverse = _inverse_root(n, moments.variance)
+    return n.f.create_mul(f"{n.name}_standard", moments.centred, inverse).result
+
+
+def _wide(n: OnnxNode, value: Value) -> NodeValue:
+    """Halves in f32, so that only the result is rounded to 16 bits."""
+    kind = ElemKind.F32 if value.type.kind.is_half else value.type.kind
+    return n.operand(convert(n, value, kind))
+
+
+def _channel_vector(
+    n: OnnxNode, index: int, channels: int, kind: ElemKind, shape: Sequence[int]
+) -> Value:
+    """Input `index`, which must have one element for each channel, in a shape that broadcasts."""
+    if n.type(index).shape != (channels,):
+        raise UserError(f"expected {channels} elements as input {index}, got {n.type(index)}")
+    return reshape(n, convert(n, n.value(index), kind), shape)
+
+
+def _scaled(n: OnnxNode, value: NodeValue, factors: Value, shifts: Value | None) -> NodeValue:
+    """The value times factors, plus shifts."""
+    result = n.f.create_mul(n.name, value, n.operand(factors, n.proto.input[1])).result
+    if shifts is None:
+        return result
+    return n.f.create_add(n.name, result, n.operand(shifts, n.proto.input[2])).result
+
+
 @from_onnx("InstanceNormalization")
 def _instance_normalization(n: OnnxNode) -> Value:
-    """Each channel of each image by its own mean and variance, computed from centred elements, then scale and bias."""
-    type, f = n.type(0), n.f
+    """Each channel of each image by its own mean and variance, then scale and bias."""
+    type = n.type(0)
     if type.rank < 3:
         raise UserError(f"expected an input of rank 3 or more, got {type}")
-    x, axes = n.input(0), tuple(range(2, type.rank))
-    placed = []
-    for index in (1, 2):
-        if n.type(index).shape != (type.shape[1],):
-            raise UserError(
-                f"expected {type.shape[1]} elements as input {index}, got {n.type(index)}"
-            )
-        column = reshape(n, n.value(index), (type.shape[1], *(1,) * len(axes)))
-        placed.append(n.operand(column, n.proto.input[index]))
-    centred = f.create_sub(n.name, x, f.create_reduce_mean(n.name, x, axes))
-    variance = f.create_reduce_mean(n.name, f.create_mul(n.name, centred, centred), axes)
-    epsilon = f.create_splat(f"{n.name}_epsilon", Type(type.kind, ()), n.real("epsilon", 1e-5))
-    deviation = f.create_sqrt(n.name, f.create_add(n.name, variance, epsilon))
-    normal = f.create_mul(n.name, f.create_div(n.name, centred, deviation), placed[0])
-    return f.create_add(n.name, normal, placed[1]).result
+    channels, axes = type.shape[1], range(2, type.rank)
+    normal = _standardized(n, _wide(n, n.value(0)), axes)
+    shape = (channels, *(1 for _ in axes))
+    scale, bias = (_channel_vector(n, i, channels, normal.type.kind, shape) for i in (1, 2))
+    return convert(n, _scaled(n, normal, scale, bias), type.kind)
+
+
+@from_onnx("GroupNormalization")
+def _group_normalization(n: OnnxNode) -> Value:
+    """Each group of channels by its own mean and variance, then scale and bias of each channel.
+
+    Below opset 21 they were of each group; ONNX has withdrawn that operator.
+    """
+    type = n.type(0)
+    groups = n.integer("num_groups", 0)
+    if type.rank < 2:
+        raise UserError(f"expected an input of rank 2 or more, got {type}")
+    channels = type.shape[1]
+    if groups < 1 or channels % groups:
+        raise UserError(f"expected {channels} channels in equal groups, got num_groups {groups}")
+    grouped = (type.shape[0], groups, channels // groups, math.prod(type.shape[2:]))
+    x = n.operand(reshape(n, _stashed(n), grouped), n.proto.input[0])
+    normal = _standardized(n, x, (2, 3))
+    shape = (groups, channels // groups, 1)
+    scale, bias = (_channel_vector(n, index, channels, x.type.kind, shape) for index in (1, 2))
+    return reshape(n, convert(n, _scaled(n, normal, scale, bias), type.kind), type.shape)
+
+
+def _stashed(n: OnnxNode) -> NodeValue:
+    """The input in the kind that `stash_type` says: f64 stays f64, and a half is computed in f32."""
+    kind = kind_of(n.integer("stash_type", TensorProto.FLOAT))
+    if not kind.is_float:
+        raise n.unsupported(f"stash_type {kind.value}")
+    x = n.value(0)
+    return _wide(n, x if x.type.kind is ElemKind.F64 else convert(n, x, kind))
+
+
+def _trailing_axes(n: OnnxNode) -> tuple[int, ...]:
+    rank = n.type(0).rank
+    return tuple(range(n.axis(rank, -1), rank))
+
+
+def _trailing_factors(n: OnnxNode, index: int, kind: ElemKind) -> Value:
+    """Scale or bias: it broadcasts to the input, or is a vector of all elements that are normalised together."""
+    type, value = n.type(0), convert(n, n.value(index), kind)
+    together = type.shape[_trailing_axes(n)[0] :]
+    if value.type.shape == (math.prod(together),):
+        value = reshape(n, value, together)
+    if broadcast_shapes(type.shape, value.type.shape) != type.shape:
+        raise UserError(f"expected input {index} to broadcast to {type}, got {n.type(index)}")
+    return value
+
+
+@from_onnx("LayerNormalization")
+def _layer_normalization(n: OnnxNode) -> tuple[Value, ...]:
+    """The mean and the inverse deviation are results, too, of the kind that `stash_type` says."""
+    kind, x = n.type(0).kind, _stashed(n)
+    moments = _moments(n, x, _trailing_axes(n))
+    inverse = _inverse_root(n, moments.variance)
+    normal = n.f.create_mul(f"{n.name}_standard", moments.centred, inverse).result
+    bias = _trailing_factors(n, 2, x.type.kind) if n.has(2) else None
+    result = _scaled(n, normal, _trailing_factors(n, 1, x.type.kind), bias)
+    stash = kind_of(n.integer("stash_type", TensorProto.FLOAT))
+    return (convert(n, result, kind), *(convert(n, v, stash) for v in (moments.mean, inverse)))
+
+
+@from_onnx("RMSNormalization")
+def _rms_normalization(n: OnnxNode) -> Value:
+    """Divided by the root of the mean square (Zhang and Sennrich 2019)."""
+    x = _stashed(n)
+    square = n.f.create_mul(f"{n.name}_square", x, x)
+    mean = n.f.create_reduce_mean(f"{n.name}_mean", square, _trailing_axes(n)).result
+    normal = n.f.create_mul(f"{n.name}_standard", x, _inverse_root(n, mean)).result
+    result = _scaled(n, normal, _trailing_factors(n, 1, x.type.kind), None)
+    return convert(n, result, n.type(1).kind)
+
+
+@from_onnx("MeanVarianceNormalization")
+def _mean_variance_normalization(n: OnnxNode) -> Value:
+    """Centred elements, divided by a deviation that is kept from 0 after its root was taken."""
+    type, f = n.type(0), n.f
+    chosen = n.integers("axes")
+    axes = {normalize_axis(axis, type.rank) for axis in ((0, 2, 3) if chosen is None else chosen)}
+    moments = _moments(n, _wide(n, n.value(0)), sorted(axes))
+    epsilon = f.create_splat(f"{n.name}_epsilon", Type(moments.mean.type.kind, ()), 1e-9)
+    deviation = f.create_add(n.name, f.create_sqrt(n.name, moments.variance), epsilon)
+    return convert(n, f.create_div(n.name, moments.centred, deviation).result, type.kind)
 
 
 @from_onnx("LpNormalization")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -162,6 +162,45 @@ def _transpose(n: OnnxNode) -> Value:
     return transpose(
         n, n.value(0), tuple(reversed(range(n.type(0).rank))) if shuffle is None else shuffle
     )
+
+
+def _image(n: OnnxNode) -> tuple[int, ...]:
+    if n.type(0).rank != 4:
+        raise UserError(f"expected an input of rank 4, got {n.type(0)}")
+    return n.type(0).shape
+
+
+def _block(n: OnnxNode, fits: Callable[[int], bool]) -> tuple[int, bool]:
+    """The side of a block, and whether it is spread over the channels before their depth (DCR) or after it (CRD)."""
+    size, mode = n.integer("blocksize", 0), n.text("mode", "DCR")
+    if mode not in ("DCR", "CRD"):
+        raise UserError(f"attribute 'mode': expected DCR or CRD, got '{mode}'")
+    if size < 1 or not fits(size):
+        raise UserError(f"attribute 'blocksize': expected a size that fits {n.type(0)}, got {size}")
+    return size, mode == "DCR"
+
+
+@from_onnx("DepthToSpace")
+def _depth_to_space(n: OnnxNode) -> Value:
+    """Blocks of pixels from channels."""
+    batch, channels, height, width = _image(n)
+    size, outer = _block(n, lambda side: channels % side**2 == 0)
+    depth = channels // size**2
+    split = (size, size, depth) if outer else (depth, size, size)
+    shuffle = (0, 3, 4, 1, 5, 2) if outer else (0, 1, 4, 2, 5, 3)
+    blocks = reshape(n, n.value(0), (batch, *split, height, width))
+    return reshape(n, transpose(n, blocks, shuffle), (batch, depth, height * size, width * size))
+
+
+@from_onnx("SpaceToDepth")
+def _space_to_depth(n: OnnxNode) -> Value:
+    """Channels from blocks of pixels: what DepthToSpace undoes."""
+    batch, depth, height, width = _image(n)
+    size, outer = _block(n, lambda side: height % side == 0 == width % side)
+    rows, columns = height // size, width // size
+    shuffle = (0, 3, 5, 1, 2, 4) if outer else (0, 1, 3, 5, 2, 4)
+    blocks = reshape(n, n.value(0), (batch, depth, rows, size, columns, size))
+    return reshape(n, transpose(n, blocks, shuffle), (batch, depth * size**2, rows, columns))
 
 
 @from_onnx("Concat")
