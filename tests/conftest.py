@@ -27,6 +27,8 @@ from filecheck.matcher import Matcher
 from filecheck.options import Options
 from filecheck.parser import Parser, pattern_for_opts
 
+from glowpy.backends.cpu.backend import CpuBackend
+from glowpy.backends.cpu.library import LIBJIT
 from glowpy.cli import main as cli
 
 _FILES = Path(__file__).parent / "filetests"
@@ -38,6 +40,15 @@ _DIAGNOSTIC = re.compile(r"^(?:error: )?<stdin>:(\d+):\d+: (.*)$", re.MULTILINE)
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--bless", action="store_true", help="write what is printed as expected")
+
+
+@pytest.fixture
+def cache_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """An empty cache of the test's own; this process knows the kernels for this machine already."""
+    LIBJIT.bitcode(CpuBackend().target.variant)
+    folder = tmp_path / "cache"
+    monkeypatch.setenv("GLOWPY_CACHE_DIR", str(folder))
+    return folder
 
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:

@@ -21,30 +21,14 @@ from glowpy.bundling.make import outdated
 from glowpy.cli.backends import backend_option, bound_backend
 from glowpy.cli.model import load_model
 from glowpy.cli.output import print_json, print_table, progress
-from glowpy.cli.verb import Verb
+from glowpy.cli.verb import Bytes, Verb
 from glowpy.graph.function import Module
 from glowpy.support.errors import UserError
 
 __all__ = ["bundle"]
 
 _SHOWN_INSTRUCTIONS = 8
-_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 _ILLEGAL = re.compile(r"[^A-Za-z0-9_]")
-
-
-class _Bytes(click.ParamType[int]):
-    """A number of bytes: 65536, 64K, 1M."""
-
-    name = "bytes"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """The number; fails for anything else."""
-        match = re.fullmatch(r"(\d+)([KMG]?)", str(value).upper())
-        if match is None:
-            self.fail(
-                f"expected a number of bytes such as 65536, 64K or 1M, got '{value}'", param, ctx
-            )
-        return int(match[1]) * _UNITS[match[2]]
 
 
 @click.command(cls=Verb)
@@ -76,8 +60,8 @@ class _Bytes(click.ParamType[int]):
 @click.option(
     "--parallel", is_flag=True, help="Add an entry point that takes a parallel_for of the caller's."
 )
-@click.option("--max-ram", type=_Bytes(), default=0, help="Fail beyond so much: 65536, 64K, 1M.")
-@click.option("--max-flash", type=_Bytes(), default=0, help="Fail beyond so much.")
+@click.option("--max-ram", type=Bytes(), default=0, help="Fail beyond so much: 65536, 64K, 1M.")
+@click.option("--max-flash", type=Bytes(), default=0, help="Fail beyond so much.")
 @click.option("--shape", "shapes", multiple=True, help="NAME=1x3x224x224 or DIMENSION=1.")
 @click.option("--constants", default="", help="A .npz file with the constants of a .glow file.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")

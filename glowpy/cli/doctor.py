@@ -12,15 +12,17 @@ from glowpy.backend import CompileOptions
 from glowpy.backends.cpu.library import LIBJIT
 from glowpy.backends.cpu.options import CpuOptions
 from glowpy.backends.cpu.target import resolve_target
+from glowpy.backends.cpu.variant import Variant
 from glowpy.cli.output import print_json, print_table
 from glowpy.cli.verb import Verb
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.type import Type
 from glowpy.engine import BACKENDS, backend_of, compile, unsupported
 from glowpy.graph.function import Module
-from glowpy.llvm.cache import cache_directory
 from glowpy.llvm.machine import LLVM_VERSION
 from glowpy.plugins import missing_pieces, name_fault, plugins
+from glowpy.support.cache import damaged_files
+from glowpy.support.cache_folder import cache_files, cache_folder, cache_limit, write_fault
 from glowpy.support.errors import GlowError, UserError
 
 __all__ = ["doctor"]
@@ -31,7 +33,7 @@ _PACKAGES = ("glowpy", "numpy", "onnx", "onnxruntime", "ziglang")
 @click.command(cls=Verb)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def doctor(as_json: bool) -> None:
-    """Shows versions, the processor, the kernels chosen for it and the caches, and runs a self-test on every backend.
+    """Shows versions, the processor, the kernels chosen for it and the cache, and runs a self-test on every backend.
 
     Backends of other packages that are installed are among them.
 
@@ -89,16 +91,31 @@ def _processor() -> dict[str, str]:
         "kernel variant": target.variant.name,
     }
     try:
-        return {**figures, "kernel bitcode": str(LIBJIT.bitcode(target.variant))}
+        return {**figures, "kernel bitcode": _bitcode(target.variant)}
     except GlowError as error:
         return {**figures, "kernel bitcode": str(error)}
 
 
+def _bitcode(variant: Variant) -> str:
+    LIBJIT.bitcode(variant)  # compiles it where it is not there
+    return LIBJIT.origin(variant)
+
+
 def _cache() -> dict[str, str]:
-    folder = cache_directory()
-    files = [file for file in folder.rglob("*") if file.is_file()] if folder.is_dir() else []
-    size = sum(file.stat().st_size for file in files)
-    return {"code cache": str(folder), "code cache size": f"{size} bytes in {len(files)} files"}
+    folder = cache_folder()
+    if folder is None:
+        return {"cache": "turned off by GLOWPY_CACHE_DIR"}
+    if fault := write_fault(folder):
+        return {"cache": str(folder), "cache fault": f"cannot be written: {fault}"}
+    files = list(cache_files(folder))
+    size = sum(file.size for file in files)
+    damaged = ", ".join(file.path.name for file in damaged_files(folder))
+    return {
+        "cache": str(folder),
+        "cache size": f"{size} bytes in {len(files)} files",
+        "cache limit": f"{cache_limit()} bytes",
+        "cache damage": f"{damaged}; `glowpy cache verify` deletes it" if damaged else "none",
+    }
 
 
 def _self_test(name: str) -> str:

@@ -18,6 +18,7 @@ from typing import TextIO
 import click
 
 from glowpy.cli.bundle import bundle
+from glowpy.cli.cache import cache
 from glowpy.cli.demo import demo
 from glowpy.cli.doctor import doctor
 from glowpy.cli.dump import dump
@@ -47,7 +48,8 @@ def _glowpy() -> None:
 
 
 VERBS = {
-    str(verb.name): verb for verb in (demo, run_model, bundle, verify, targets, dump, opt, doctor)
+    str(verb.name): verb
+    for verb in (demo, run_model, bundle, verify, targets, dump, opt, cache, doctor)
 }
 """Every verb by its name."""
 

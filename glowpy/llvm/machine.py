@@ -155,12 +155,12 @@ class Compiler:
     longer than to compile a simple loop: so it is read once, and what a module needs of it is kept for others like it.
     """
 
-    def __init__(self, machine: Machine, libraries: Sequence[Path], needed: Sequence[str]) -> None:
+    def __init__(self, machine: Machine, libraries: Sequence[bytes], needed: Sequence[str]) -> None:
         self._machine = machine
         self._kernels: dict[tuple[str, ...], bytes] = {}
         with _LOCK:
             self._target = machine._create()
-            self._all = self._linked(needed, [library.read_bytes() for library in libraries])
+            self._all = self._linked(needed, libraries)
 
     def _linked(self, needed: Sequence[str], libraries: Sequence[bytes]) -> bytes:
         """Bitcode of what is declared, as far as the libraries define it."""
@@ -295,12 +295,15 @@ def _elf_symbols(code: bytes) -> tuple[set[str], set[str]]:
     return defined, used - {"_GLOBAL_OFFSET_TABLE_"}
 
 
-def header(machine: Machine, libraries: Sequence[Path], form: Form, needed: Sequence[str]) -> bytes:
+def header(
+    machine: Machine, libraries: Sequence[bytes], form: Form, needed: Sequence[str]
+) -> bytes:
     """What this module, run as a program, reads first: what a Compiler is made of, and the form of all results."""
-    paths = [str(library) for library in libraries]
-    return _line(
-        {"machine": asdict(machine), "libraries": paths, "form": form, "needed": list(needed)}
+    sizes = [len(library) for library in libraries]
+    line = _line(
+        {"machine": asdict(machine), "libraries": sizes, "form": form, "needed": list(needed)}
     )
+    return b"".join([line, *libraries])
 
 
 def request(text: str) -> bytes:
@@ -325,7 +328,7 @@ def read_result(stream: IO[bytes]) -> bytes | None:
 def _main() -> None:
     asked, answers = sys.stdin.buffer, sys.stdout.buffer
     fields = json.loads(asked.readline())
-    libraries = [Path(library) for library in fields["libraries"]]
+    libraries = [asked.read(size) for size in fields["libraries"]]
     try:
         compiler = Compiler(Machine(**fields["machine"]), libraries, fields["needed"])
         for line in asked:

@@ -1,6 +1,6 @@
 """From LLVM IR text to object files: through the cache, and several at the same time.
 
-A text is linked with *libraries*, files of LLVM bitcode that hold the kernels it calls.
+A text is linked with *libraries*, LLVM bitcode that holds the kernels it calls.
 """
 
 from __future__ import annotations
@@ -15,12 +15,10 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import astuple, dataclass
-from functools import cache
 from pathlib import Path
 from typing import IO
 
 from glowpy.llvm import machine as llvm
-from glowpy.llvm.cache import code_key, read_code, write_codes
 from glowpy.llvm.machine import (
     Compiler,
     Form,
@@ -32,6 +30,7 @@ from glowpy.llvm.machine import (
     read_result,
     request,
 )
+from glowpy.support.cache import Key, read, write_all
 from glowpy.support.cores import usable_cores
 from glowpy.support.errors import InternalError
 
@@ -44,39 +43,28 @@ _STACK = re.compile(r"stack frame size \((\d+)\) exceeds limit \(\d+\) in functi
 
 
 def compile_objects(
-    texts: Sequence[str], machine: Machine, libraries: Sequence[Path], *, use_cache: bool
+    texts: Sequence[str], machine: Machine, libraries: Sequence[bytes], *, use_cache: bool
 ) -> list[bytes]:
     """The object file of each text, from the cache where it is there.
 
     The others are compiled in the order given, by this process and others, as many as there are cores at most: each
     takes the next text when it is done with one. Raises InternalError for texts that LLVM refuses.
     """
-    where = (*astuple(machine), llvm.LLVM_VERSION, *map(_identity, libraries))
-    keys = [code_key(text, *where) for text in texts]
-    objects = {key: code for key in keys if use_cache and (code := read_code(key)) is not None}
+    digests = [hashlib.sha256(library).digest() for library in libraries]
+    where = (*astuple(machine), llvm.LLVM_VERSION, *digests)
+    keys = [Key.of("code", text, *where) for text in texts]
+    objects = {key: code for key in keys if use_cache and (code := read(key)) is not None}
     missing = {key: text for key, text in zip(keys, texts, strict=True) if key not in objects}
     if missing:
         codes = _compile(list(missing.values()), machine, libraries)
         compiled = dict(zip(missing, codes, strict=True))
         if use_cache:
-            write_codes(compiled)
+            write_all(compiled)
         objects |= compiled
     return [objects[key] for key in keys]
 
 
-def _identity(library: Path) -> str:
-    """Tells one version of a library from another."""
-    stat = library.stat()
-    return _content_digest(library, stat.st_size, stat.st_mtime_ns)
-
-
-@cache
-def _content_digest(library: Path, size: int, modified: int) -> str:
-    del size, modified  # what a changed file shows first
-    return hashlib.sha256(library.read_bytes()).hexdigest()
-
-
-def _compile(texts: Sequence[str], machine: Machine, libraries: Sequence[Path]) -> list[bytes]:
+def _compile(texts: Sequence[str], machine: Machine, libraries: Sequence[bytes]) -> list[bytes]:
     """The object files of all texts."""
     needed = declarations(texts)
     others = min(usable_cores(), len(texts) // _PER_WORKER) - 1
@@ -108,7 +96,7 @@ def _compile(texts: Sequence[str], machine: Machine, libraries: Sequence[Path]) 
 
 
 def _here(
-    machine: Machine, libraries: Sequence[Path], needed: Sequence[str]
+    machine: Machine, libraries: Sequence[bytes], needed: Sequence[str]
 ) -> Callable[[str], bytes]:
     """Compiles in this process."""
     compiler = Compiler(machine, libraries, needed)
@@ -155,7 +143,7 @@ class _Worker:
 
 @contextmanager
 def _worker(
-    machine: Machine, libraries: Sequence[Path], form: Form, needed: Sequence[str]
+    machine: Machine, libraries: Sequence[bytes], form: Form, needed: Sequence[str]
 ) -> Iterator[_Worker]:
     """A process that ends with the `with`."""
     pipe = subprocess.PIPE
@@ -174,7 +162,7 @@ def _worker(
 
 
 def compile_whole(
-    text: str, machine: Machine, libraries: Sequence[Path], form: Form
+    text: str, machine: Machine, libraries: Sequence[bytes], form: Form
 ) -> tuple[bytes, dict[str, int]]:
     """One module as object code, assembly or LLVM IR, with the stack frame of every function in bytes.
 

@@ -31,7 +31,8 @@ np.testing.assert_allclose(session.run(None, {"x": x})[0], expected, rtol=1e-5, 
 compiled = glowpy.compile(glowpy.load(model), "fused")
 print(*sorted({inst.SCHEMA.mnemonic for inst in compiled.program.ir.instructions}))
 from glowpy.engine import backend_of
-print(*backend_of("fused").kernels.bitcode, sep="\\n")
+kernels = backend_of("fused").kernels
+print(*[library.origin(kernels.variant) for library in kernels.libraries], sep="\\n")
 """
 
 

@@ -20,7 +20,6 @@ import pytest
 import glowpy
 from glowpy import plugins
 from glowpy.backend import Backend, CompiledFunction, CompileOptions, Operation, Program
-from glowpy.backends.cpu import library
 from glowpy.backends.cpu.backend import CpuBackend
 from glowpy.backends.cpu.insts_gen import CpuMatmulInst
 from glowpy.backends.cpu.library import LIBJIT, KernelLibrary
@@ -309,10 +308,7 @@ def test_instruction_that_is_not_listed_is_said_to_be(monkeypatch: pytest.Monkey
         glowpy.compile(parse_module(NETWORK), backend)
 
 
-def test_mistake_in_a_kernel_is_the_authors(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(library, "user_cache_path", lambda *_, **__: tmp_path / "cache")
+def test_mistake_in_a_kernel_is_the_authors(tmp_path: Path) -> None:
     (tmp_path / "src").mkdir()
     (tmp_path / "src" / "swell.c").write_text("KERNEL void swell_f32(float *result) { none; }\n")
     swell = KernelLibrary("swell", tmp_path, None, {})

@@ -18,7 +18,7 @@ from tools.mutate.plugin import CONTEXT_VARIABLE
 __all__ = ["Tree", "Workshop", "tree_files"]
 
 
-_OURS = ("COVERAGE_PROCESS_START", CONTEXT_VARIABLE)
+_OURS = ("COVERAGE_PROCESS_START", "GLOWPY_CACHE_DIR", CONTEXT_VARIABLE)
 
 
 def tree_files(root: Path) -> list[Path]:
@@ -87,9 +87,10 @@ class Workshop:
         """
         tree = self._empty(name)
         shutil.copytree(self.base.root, tree.root, symlinks=True, dirs_exist_ok=True)
-        bitcode = self.base.cache / "glowpy" / "bitcode"
-        if bitcode.is_dir():
-            shutil.copytree(bitcode, tree.cache / "glowpy" / "bitcode")
+        folder = tree.cache / "glowpy"
+        folder.mkdir()
+        for entry in (self.base.cache / "glowpy").glob("bitcode-*"):
+            shutil.copy2(entry, folder)
         return tree
 
     def discard(self, tree: Tree) -> None:

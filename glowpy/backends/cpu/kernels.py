@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import cached_property
-from pathlib import Path
 
 from glowpy.backend import Operation
 from glowpy.backends.cpu.library import KernelLibrary
@@ -39,8 +38,8 @@ class Kernels:
                 self._declared[mnemonic] = library, spec
 
     @cached_property
-    def bitcode(self) -> tuple[Path, ...]:
-        """The files to link with. Raises UserError where one has to be compiled and the compiler is not installed."""
+    def bitcode(self) -> tuple[bytes, ...]:
+        """What to link with. Raises UserError where one has to be compiled and the compiler is not installed."""
         return tuple(library.bitcode(self.variant) for library in self.libraries)
 
     def symbol(self, inst: Instruction) -> str:

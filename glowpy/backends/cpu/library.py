@@ -1,31 +1,28 @@
 """Libraries of kernels: which kernels there are, and where the bitcode of a variant lies.
 
 * A package carries the bitcode of the variants it was built for, and the library's sources.
-* Any other variant is compiled when it is first asked for, by libjit's `compile.py` in a process of its own, into the
-  user's cache folder. This needs ziglang, which `glowpy[cross]` brings.
+* Any other variant is compiled when it is first asked for, by libjit's `compile.py` in a process of its own, and
+  kept in the cache. This needs ziglang, which `glowpy[cross]` brings.
 * In a source checkout nothing is packaged and the sources change: every variant comes from the cache.
-* A cached file is named after everything its bytes depend on, so it is never out of date.
-* Beside `NAME.bc` lies `NAME.symbols`, the functions that the bitcode defines, one a line: a file that takes LLVM a
-  tenth of a second to read need not be read to know what it holds.
+* An entry of the cache is named after everything its bytes depend on, so it is never out of date.
+* With `NAME.bc` comes `NAME.symbols`, the functions that the bitcode defines, one a line: what takes LLVM a tenth of a
+  second to read need not be read to know what it holds. An entry has both, the symbols first, with a zero byte between.
 """
 
 from __future__ import annotations
 
-import hashlib
 import subprocess
 import sys
+import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-
-from filelock import FileLock
-from platformdirs import user_cache_path
 
 from glowpy.backends.cpu.kernels_gen import KERNELS, SCALARS
 from glowpy.backends.cpu.variant import IS_INSTALLED, LIBJIT_FOLDER, Variant
 from glowpy.llvm.kernel import KernelSpec
+from glowpy.support.cache import Key, locked, read, write
 from glowpy.support.errors import InternalError, UserError
 
 __all__ = ["LIBJIT", "KernelLibrary", "compile_script"]
@@ -33,7 +30,6 @@ __all__ = ["LIBJIT", "KernelLibrary", "compile_script"]
 _REMEDY = (
     "pip install 'glowpy[cross]' brings the compiler for kernels that the wheel does not carry"
 )
-_KEPT_PER_VARIANT = 8
 _COMPILERS_DO_NOT_FIT = 3  # compile.py's exit status
 
 
@@ -57,43 +53,51 @@ class KernelLibrary:
     folder: Path
     packaged: Path | None
     specs: Mapping[str, KernelSpec]
-    _bitcode: dict[Variant, Path] = field(default_factory=dict, repr=False)
+    _contents: dict[Variant, _Content] = field(default_factory=dict, repr=False)
 
-    def bitcode(self, variant: Variant) -> Path:
-        """A file with the bitcode for a variant, compiled first if need be.
+    def bitcode(self, variant: Variant) -> bytes:
+        """The bitcode for a variant, compiled first if need be.
 
         Raises UserError if it has to be compiled, and the compiler is not installed or finds a mistake.
         """
-        if variant not in self._bitcode:
-            packaged = self.packaged and self.packaged / f"{variant.name}.bc"
-            known = packaged if packaged is not None and packaged.is_file() else None
-            self._bitcode[variant] = known or self._cached(variant)
-        return self._bitcode[variant]
+        return self._content(variant).bitcode
 
     def symbols(self, variant: Variant) -> frozenset[str]:
         """The functions that the bitcode for a variant defines. Raises UserError as `bitcode` does."""
-        return _read_symbols(self.bitcode(variant).with_suffix(".symbols"))
+        return self._content(variant).symbols
 
-    def _cached(self, variant: Variant) -> Path:
-        folder = user_cache_path("glowpy", appauthor=False) / "bitcode"
-        path = folder / f"{self.name}-{variant.name}-{self._digest(variant)}.bc"
-        if path.is_file():
-            return path
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise UserError(
-                f"the kernels of {variant.name} have to be compiled, and the cache folder cannot be made: "
-                f"{error}"
-            ) from error
-        with FileLock(folder / f"{self.name}-{variant.name}.lock"):
-            if not path.is_file():
-                self._compile(variant, path)
-                self._forget_old(variant, folder)
-        return path
+    def origin(self, variant: Variant) -> str:
+        """Where the bitcode for a variant is from, for people: the packaged file, or the entry of the cache."""
+        packaged = self._packaged_file(variant)
+        return f"{self._key(variant)} of the cache" if packaged is None else str(packaged)
 
-    def _digest(self, variant: Variant) -> str:
-        """Names everything the bitcode depends on: the library's sources and the two compilers."""
+    def _content(self, variant: Variant) -> _Content:
+        content = self._contents.get(variant)
+        if content is None:
+            packaged = self._packaged_file(variant)
+            content = self._cached(variant) if packaged is None else _read_files(packaged)
+            self._contents[variant] = content
+        return content
+
+    def _packaged_file(self, variant: Variant) -> Path | None:
+        file = self.packaged and self.packaged / f"{variant.name}.bc"
+        return file if file is not None and file.is_file() else None
+
+    def _cached(self, variant: Variant) -> _Content:
+        key = self._key(variant)
+        if (payload := read(key)) is not None:
+            return _Content.of(payload)
+        with locked("bitcode"), tempfile.TemporaryDirectory() as scratch:
+            if (payload := read(key)) is not None:  # another process was faster
+                return _Content.of(payload)
+            file = Path(scratch, f"{variant.name}.bc")
+            self._compile(variant, file)
+            content = _read_files(file)
+            write(key, content.payload())
+            return content
+
+    def _key(self, variant: Variant) -> Key:
+        """Names everything the bitcode depends on: the variant, the library's sources and the two compilers."""
         try:
             compilers = [f"{package} {version(package)}" for package in ("ziglang", "llvmlite")]
         except PackageNotFoundError as error:
@@ -101,13 +105,11 @@ class KernelLibrary:
                 f"the kernels of {variant.name} have to be compiled, and {error.name} is not installed",
                 note=_REMEDY,
             ) from error
-        digest = hashlib.sha256("\n".join(compilers).encode())
         settings = [compile_script(), LIBJIT_FOLDER / "variants.toml"]
         headers = {*self.folder.glob("include/*.h"), *LIBJIT_FOLDER.glob("include/*.h")}
-        for file in [*settings, *sorted(headers), *sorted(self.folder.glob("src/*.c"))]:
-            content = hashlib.sha256(file.read_bytes()).hexdigest()
-            digest.update(f"\n{file.name} {content}".encode())
-        return digest.hexdigest()[:16]
+        files = [*settings, *sorted(headers), *sorted(self.folder.glob("src/*.c"))]
+        sources = [part for file in files for part in (file.name, file.read_bytes())]
+        return Key.of("bitcode", self.name, variant.name, *compilers, *sources)
 
     def _compile(self, variant: Variant, path: Path) -> None:
         what = ["--root", str(self.folder), "--variant", variant.name, "--output", str(path)]
@@ -126,18 +128,29 @@ class KernelLibrary:
                 failure, context=done.stderr.strip(), note=f"mend them in {self.folder / 'src'}"
             )
 
-    def _forget_old(self, variant: Variant, folder: Path) -> None:
-        """Deletes all but the latest few files of a variant: a checkout makes one for each change of a kernel."""
-        names = f"{self.name}-{variant.name}-" + "[0-9a-f]" * 16 + ".bc"
-        newest_first = sorted(folder.glob(names), key=lambda f: f.stat().st_mtime, reverse=True)
-        for file in newest_first[_KEPT_PER_VARIANT:]:
-            file.unlink(missing_ok=True)
-            file.with_suffix(".symbols").unlink(missing_ok=True)
+
+@dataclass(frozen=True)
+class _Content:
+    """Bitcode, and the functions it defines."""
+
+    bitcode: bytes
+    symbols: frozenset[str]
+
+    @classmethod
+    def of(cls, payload: bytes) -> _Content:
+        """What an entry of the cache says."""
+        symbols, _, bitcode = payload.partition(b"\0")
+        return cls(bitcode, frozenset(symbols.decode().split()))
+
+    def payload(self) -> bytes:
+        """The entry of the cache."""
+        return "\n".join(sorted(self.symbols)).encode() + b"\0" + self.bitcode
 
 
-@cache
-def _read_symbols(path: Path) -> frozenset[str]:
-    return frozenset(path.read_text(encoding="utf-8").split())
+def _read_files(file: Path) -> _Content:
+    """What `compile.py` wrote."""
+    symbols = file.with_suffix(".symbols").read_text(encoding="utf-8")
+    return _Content(file.read_bytes(), frozenset(symbols.split()))
 
 
 _PACKAGED = Path(__file__).parent / "bitcode" if IS_INSTALLED else None

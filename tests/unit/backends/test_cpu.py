@@ -19,7 +19,6 @@ from glowpy.core.type import parse_type
 from glowpy.engine import compilation
 from glowpy.graph.function import Function, Module
 from glowpy.graph.node import Operand, Placeholder
-from glowpy.llvm import cache
 from glowpy.llvm.machine import host_features, host_triple
 from glowpy.support.errors import UserError
 
@@ -157,19 +156,18 @@ def test_calls_from_many_threads_agree() -> None:
         np.testing.assert_array_equal(one, other)
 
 
-def test_machine_code_is_cached(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(cache, "cache_directory", lambda: tmp_path)
+def test_machine_code_is_cached(cache_folder: Path) -> None:
     module = network("f32[7]", lambda f, x: f.create_tanh("tanh", x))
     glowpy.compile(module, "cpu")
-    files = list(tmp_path.glob("*.o"))
+    files = list(cache_folder.iterdir())
     assert len(files) == 1
     stamp = files[0].stat().st_mtime_ns
     files[0].touch()
     glowpy.compile(module, "cpu")
-    assert list(tmp_path.glob("*.o")) == files
+    assert list(cache_folder.iterdir()) == files
     assert files[0].stat().st_mtime_ns > stamp
     glowpy.compile(module, "cpu", CompileOptions(cache=False))
-    assert list(tmp_path.glob("*.o")) == files
+    assert list(cache_folder.iterdir()) == files
 
 
 def test_kind_without_kernel_is_refused_with_every_place() -> None:

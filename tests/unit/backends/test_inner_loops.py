@@ -98,7 +98,7 @@ def assembly(target: CpuTarget, decision: Decision, library: Path) -> dict[str, 
             TileFunction(kind, decision.pixels, decision.vectors, block),
         )
         _, text = module.separate([], visible=True)
-        compiler = Compiler(target.machine, [library], declarations([text]))
+        compiler = Compiler(target.machine, [library.read_bytes()], declarations([text]))
         texts[kind] = compiler.assembly(text)
     return texts
 

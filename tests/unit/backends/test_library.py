@@ -86,11 +86,11 @@ def compiled(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
 
     def compile_nothing(self: KernelLibrary, variant: Variant, path: Path) -> None:
         names.append(variant.name)
-        path.write_bytes(b"BC")
+        path.write_bytes(b"BC" + (self.folder / "src" / "a.c").read_bytes())
         path.with_suffix(".symbols").write_text("mine_a_f32\nmine_b_f32\n")
 
     monkeypatch.setattr(KernelLibrary, "_compile", compile_nothing)
-    monkeypatch.setattr(library, "user_cache_path", lambda *_, **__: tmp_path / "cache")
+    monkeypatch.setenv("GLOWPY_CACHE_DIR", str(tmp_path / "cache"))
     return names
 
 
@@ -104,8 +104,9 @@ def test_bitcode_is_compiled_once(compiled: list[str], tmp_path: Path) -> None:
     assert compiled == ["wasm32"]
 
 
-def test_symbols_are_known_without_reading_the_bitcode(compiled: list[str], tmp_path: Path) -> None:
-    assert mine(tmp_path).symbols(WASM) == {"mine_a_f32", "mine_b_f32"}
+def test_symbols_come_with_the_bitcode(compiled: list[str], tmp_path: Path) -> None:
+    for _ in range(2):
+        assert mine(tmp_path).symbols(WASM) == {"mine_a_f32", "mine_b_f32"}
     assert compiled == ["wasm32"]
 
 
@@ -118,20 +119,23 @@ def test_bitcode_is_compiled_again_when_a_kernel_changes(
     assert compiled == ["wasm32", "wasm32"]
 
 
-def test_only_the_latest_files_are_kept(compiled: list[str], tmp_path: Path) -> None:
-    for count in range(12):
-        (tmp_path / "kernels" / "src" / "a.c").write_text(f"int x{count};\n")
-        last = mine(tmp_path).bitcode(WASM)
-    cache = tmp_path / "cache" / "bitcode"
-    kept = list(cache.glob("mine-wasm32-*.bc"))
-    assert len(compiled) == 12
-    assert len(kept) == len(list(cache.glob("*.symbols"))) == 8
-    assert last in kept
+def test_bitcode_is_compiled_again_when_the_entry_is_damaged(
+    compiled: list[str], tmp_path: Path
+) -> None:
+    content = mine(tmp_path).bitcode(WASM)
+    (entry,) = (tmp_path / "cache").glob("bitcode-*")
+    entry.write_bytes(entry.read_bytes()[:-1])
+    assert mine(tmp_path).bitcode(WASM) == content
+    assert mine(tmp_path).bitcode(WASM) == content
+    assert compiled == ["wasm32", "wasm32"]
 
 
 def test_packaged_bitcode_is_used_as_it_is(compiled: list[str], tmp_path: Path) -> None:
-    (tmp_path / "wasm32.bc").write_bytes(b"BC")
-    assert mine(tmp_path, packaged=tmp_path).bitcode(WASM) == tmp_path / "wasm32.bc"
+    (tmp_path / "wasm32.bc").write_bytes(b"BC packaged")
+    (tmp_path / "wasm32.symbols").write_text("mine_a_f32\n")
+    assert mine(tmp_path, packaged=tmp_path).bitcode(WASM) == b"BC packaged"
+    assert mine(tmp_path, packaged=tmp_path).symbols(WASM) == {"mine_a_f32"}
+    assert mine(tmp_path, packaged=tmp_path).origin(WASM) == str(tmp_path / "wasm32.bc")
     assert compiled == []
     mine(tmp_path, packaged=tmp_path).bitcode(variant_named("riscv64"))
     assert compiled == ["riscv64"]
@@ -152,11 +156,14 @@ def test_bitcode_when_ziglang_is_not_installed(
     assert compiled == []
 
 
-def test_bitcode_when_the_cache_cannot_be_made(compiled: list[str], tmp_path: Path) -> None:
-    (tmp_path / "cache").write_text("a file where the folder should be")
-    with pytest.raises(UserError, match="and the cache folder cannot be made"):
-        mine(tmp_path).bitcode(WASM)
-    assert compiled == []
+@pytest.mark.parametrize("place", ["a file", "off"])
+def test_bitcode_is_compiled_by_every_process_without_a_cache(
+    compiled: list[str], place: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "a file").write_text("where the folder should be")
+    monkeypatch.setenv("GLOWPY_CACHE_DIR", place if place == "off" else str(tmp_path / place))
+    assert mine(tmp_path).bitcode(WASM) == mine(tmp_path).bitcode(WASM) == b"BC"
+    assert compiled == ["wasm32", "wasm32"]
 
 
 @pytest.fixture

@@ -15,7 +15,6 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper
 
-import glowpy
 from glowpy import CpuBackend, CpuOptions, InferenceSession, Module, UserError
 from glowpy.backend import CompileOptions, Observer
 from glowpy.core.tensor import Array
@@ -220,14 +219,11 @@ def test_wrong_numbers_of_threads() -> None:
         InferenceSession(onnx_model(), backend=CpuBackend(), threads=2)
 
 
-def test_kernels_are_the_same_for_every_number_of_threads(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setattr(glowpy.llvm.cache, "cache_directory", lambda: tmp_path)
+def test_kernels_are_the_same_for_every_number_of_threads(cache_folder: Path) -> None:
     compile(network(), CpuBackend())
-    alone = set(tmp_path.iterdir())
+    alone = set(cache_folder.iterdir())
     compile(network(), CpuBackend(CpuOptions(threads=2)))
-    assert len(set(tmp_path.iterdir()) - alone) == 1  # what starts threads
+    assert len(set(cache_folder.iterdir()) - alone) == 1  # what starts threads
 
 
 def write(folder: Path, **files: str) -> None:

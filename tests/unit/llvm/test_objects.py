@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import llvmlite.binding as llvm
 import numpy as np
 import pytest
 
@@ -11,19 +12,14 @@ import glowpy
 from glowpy.backends.cpu.backend import CpuBackend
 from glowpy.core.type import parse_type
 from glowpy.graph.function import Module
-from glowpy.llvm import cache, objects
+from glowpy.llvm import objects
 from glowpy.llvm.machine import Machine, host_cpu, host_triple
 from glowpy.llvm.objects import compile_objects
+from glowpy.support.cache import Key, write
 from glowpy.support.errors import InternalError
 
 HOST = Machine(host_triple(), host_cpu(), "")
 TEXTS = [f"define i32 @number{number}() {{ ret i32 {number} }}" for number in range(13)]
-
-
-@pytest.fixture
-def folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    monkeypatch.setattr(cache, "cache_directory", lambda: tmp_path / "code")
-    return tmp_path / "code"
 
 
 def layers(*widths: int, name: str = "main") -> Module:
@@ -41,23 +37,23 @@ def layers(*widths: int, name: str = "main") -> Module:
     return module
 
 
-def compiled(module: Module, folder: Path) -> set[str]:
+def compiled(module: Module, cache_folder: Path) -> set[str]:
     """The objects that did not exist before."""
-    before = {path.name for path in folder.glob("*.o")}
+    before = {path.name for path in cache_folder.glob("code-*")}
     glowpy.compile(module, CpuBackend())
-    return {path.name for path in folder.glob("*.o")} - before
+    return {path.name for path in cache_folder.glob("code-*")} - before
 
 
-def test_a_change_of_one_layer_compiles_that_layer_and_the_entry_point(folder: Path) -> None:
+def test_a_change_of_one_layer_compiles_that_layer_and_the_entry_point(cache_folder: Path) -> None:
     """The function of the last product, its epilogue, its softmax, and the entry point; tiles and walk are there."""
-    assert len(compiled(layers(24, 40, 8), folder)) == 14
-    assert len(compiled(layers(24, 40, 9), folder)) == 4
-    assert not compiled(layers(24, 40, 8), folder)
+    assert len(compiled(layers(24, 40, 8), cache_folder)) == 14
+    assert len(compiled(layers(24, 40, 9), cache_folder)) == 4
+    assert not compiled(layers(24, 40, 8), cache_folder)
 
 
-def test_networks_share_equal_functions(folder: Path) -> None:
-    compiled(layers(24, 40, 8), folder)
-    assert len(compiled(layers(24, 40, name="other"), folder)) == 1
+def test_networks_share_equal_functions(cache_folder: Path) -> None:
+    compiled(layers(24, 40, 8), cache_folder)
+    assert len(compiled(layers(24, 40, name="other"), cache_folder)) == 1
 
 
 def test_the_number_of_processes_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -68,10 +64,10 @@ def test_the_number_of_processes_changes_nothing(monkeypatch: pytest.MonkeyPatch
     assert len(set(together)) == len(TEXTS)
 
 
-def test_equal_texts_are_compiled_once(folder: Path) -> None:
+def test_equal_texts_are_compiled_once(cache_folder: Path) -> None:
     first, second = compile_objects([TEXTS[0], TEXTS[0]], HOST, [], use_cache=True)
     assert first == second
-    assert len(list(folder.glob("*.o"))) == 1
+    assert len(list(cache_folder.glob("code-*"))) == 1
 
 
 @pytest.mark.parametrize("wrong", [0, 12])
@@ -91,3 +87,34 @@ def test_the_processes_refuse_text_as_well() -> None:
             worker.compile("define nonsense")
         with pytest.raises(InternalError):
             worker.compile(TEXTS[0])
+
+
+@pytest.mark.parametrize("cores", [1, 8])
+def test_code_is_found_with_any_number_of_cores(
+    cache_folder: Path, monkeypatch: pytest.MonkeyPatch, cores: int
+) -> None:
+    monkeypatch.setattr(objects, "usable_cores", lambda: 2)
+    assert compiled(layers(24, 40), cache_folder)
+    monkeypatch.setattr(objects, "usable_cores", lambda: cores)
+    assert not compiled(layers(24, 40), cache_folder)
+
+
+def test_code_is_found_for_the_same_machine_and_kernels_only(cache_folder: Path) -> None:
+    library = llvm.parse_assembly("define linkonce_odr i32 @known() { ret i32 1 }").as_bitcode()
+    other = llvm.parse_assembly("define linkonce_odr i32 @known() { ret i32 2 }").as_bitcode()
+    generic = Machine(host_triple(), "", "")
+    for machine, libraries in ((HOST, [library]), (HOST, [other]), (HOST, []), (generic, [])):
+        before = set(cache_folder.glob("code-*"))
+        for _ in range(2):
+            compile_objects(TEXTS[:1], machine, libraries, use_cache=True)
+            assert len({*cache_folder.glob("code-*")} - before) == 1
+
+
+def test_code_comes_from_the_cache_if_that_is_wanted(cache_folder: Path) -> None:
+    texts = TEXTS[:2]
+    first = compile_objects(texts, HOST, [], use_cache=True)
+    (entry, _) = sorted(cache_folder.glob("code-*"))
+    write(Key("code", entry.name.removeprefix("code-")), b"what is in the cache")
+    again = compile_objects(texts, HOST, [], use_cache=True)
+    assert {*again} - {*first} == {b"what is in the cache"}
+    assert compile_objects(texts, HOST, [], use_cache=False) == first
