@@ -23,25 +23,27 @@ __all__ = ["choose_function", "load_model", "parse_shapes", "random_array", "rea
 Shapes = dict[str, Shape]
 Dims = dict[str, int]
 
-_SHAPE = re.compile(r"(?P<name>.+)(?P<sign>[=:])(?P<dims>\d+(?:x\d+)*)", re.DOTALL)
+_SHAPE = re.compile(
+    r"(?P<name>.+)(?P<sign>[=:])(?P<dims>(?:[0-9]{1,18}(?:x[0-9]{1,18})*)?)", re.DOTALL
+)
 
 
 def parse_shapes(texts: Sequence[str], inputs: Collection[str]) -> tuple[Shapes, Dims]:
     """What --shape says: the shapes of inputs, and the sizes of symbolic dimensions.
 
-    `x=1x3x224x224` and `x:1x3x224x224` mean an input, `batch=1` a symbolic dimension unless one of `inputs` has the
-    name. Raises UserError for anything else.
+    `x=1x3x224x224` and `x:1x3x224x224` mean an input, `x:` one without dimensions, and `batch=1` a symbolic dimension
+    unless one of `inputs` has the name. Raises UserError for anything else.
     """
     shapes: Shapes = {}
     dims: Dims = {}
     for text in texts:
         match = _SHAPE.fullmatch(text)
-        if match is None:
+        if match is None or (not match["dims"] and match["sign"] == "="):
             raise UserError(
                 f"--shape: expected NAME=1x3x224x224 or DIMENSION=1, got '{text}'",
                 note="dimensions are whole numbers with an x between them",
             )
-        name, sizes = match["name"], tuple(int(dim) for dim in match["dims"].split("x"))
+        name, sizes = match["name"], tuple(int(dim) for dim in match["dims"].split("x") if dim)
         if match["sign"] == ":" or len(sizes) > 1 or name in inputs:
             shapes[name] = sizes
         else:
@@ -103,13 +105,16 @@ def random_array(type: Type, rng: np.random.Generator) -> Array:
     return rng.integers(0, 2, type.shape).astype(type.kind.dtype)
 
 
-def read_inputs(texts: Sequence[str], ports: Sequence[Port], seed: int) -> dict[str, Array]:
+def read_inputs(
+    texts: Sequence[str], ports: Sequence[Port], seed: int, model: str
+) -> dict[str, Array]:
     """An array for every port: from the files that --input names, random where it names none.
 
     Args:
         texts: `NAME=FILE` (.npy, .pb), or the name of a .npz file with arrays named after inputs.
         ports: The function's inputs.
         seed: Of the random elements.
+        model: The file of the model, which says which shapes it allows.
 
     Raises UserError for an unknown input, an unreadable file, and an array of another type or shape.
     """
@@ -126,7 +131,7 @@ def read_inputs(texts: Sequence[str], ports: Sequence[Port], seed: int) -> dict[
             raise UserError(
                 f"--input: expected one of the inputs {', '.join(known) or '(there are none)'}, got '{name}'"
             )
-        _check_array(known[name], array, sources[name])
+        _check_array(known[name], array, sources[name], model)
     rng = np.random.default_rng(seed)
     return {
         port.name: arrays_by_name[port.name]
@@ -136,14 +141,14 @@ def read_inputs(texts: Sequence[str], ports: Sequence[Port], seed: int) -> dict[
     }
 
 
-def _check_array(port: Port, array: Array, path: str) -> None:
+def _check_array(port: Port, array: Array, path: str, model: str) -> None:
     type = port.type
-    got = f"{array.dtype}[{'x'.join(map(str, array.shape))}]"
+    got = f"{array.dtype}[{_spell(array.shape)}]"
     if array.shape != type.shape:
         raise UserError(
             f"input '{port.name}': expected {type}, got {got}",
             loc=Loc(path),
-            note=f"--shape {port.name}={'x'.join(map(str, array.shape))} compiles for this shape",
+            note=_shape_remedy(port, array.shape, model),
         )
     if array.dtype != type.kind.dtype:
         raise UserError(
@@ -151,3 +156,18 @@ def _check_array(port: Port, array: Array, path: str) -> None:
             loc=Loc(path),
             note=f"convert it with array.astype('{type.kind.dtype}')",
         )
+
+
+def _shape_remedy(port: Port, shape: Shape, model: str) -> str:
+    """What to do about an array of another shape: --shape only helps if the model leaves the shape open."""
+    if model.endswith(".onnx"):
+        infos = {info.name: info for info in read_model(model).inputs}
+        if infos[port.name].admits(shape):
+            return f"--shape {port.name}:{_spell(shape)} compiles for this shape"
+    return (
+        f"the model has no other shape for '{port.name}': give it a {_spell(port.type.shape)} array"
+    )
+
+
+def _spell(shape: Shape) -> str:
+    return "x".join(map(str, shape))

@@ -169,7 +169,7 @@ def _read_dims(lexer: Lexer) -> Shape:
     parts = text.split("x")
     if not all(part.isdigit() for part in parts):
         raise lexer.error(f"expected dimensions such as 1x28x28, got '{text}'", token)
-    return tuple(int(part) for part in parts)
+    return tuple(lexer.integer_of(part, token) for part in parts)
 
 
 def _read_quant(lexer: Lexer) -> Quant:

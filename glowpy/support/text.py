@@ -6,7 +6,6 @@ Tokens: `%name`, `@name`, identifiers, numbers, quoted strings, and the punctuat
 
 from __future__ import annotations
 
-import ast
 import math
 import re
 from collections.abc import Mapping
@@ -27,8 +26,11 @@ _TOKEN = re.compile(
     r"|(?P<number>-?(?:\d+\.(?!\.)\d*(?:e[+-]?\d+)?|\d+(?:e[+-]?\d+)?|inf\b|nan\b))"
     r"|(?P<word>[A-Za-z_][A-Za-z0-9_]*)"
     r'|(?P<string>"(?:[^"\\\n]|\\.)*")'
-    r"|(?P<punct>\.\.|[()\[\]{},:=<>])"
+    r"|(?P<punct>\.\.|[()\[\]{},:=<>])",
+    re.ASCII,
 )
+_ESCAPE = re.compile(r"\\(.)", re.DOTALL)
+_ESCAPED = {"\\": "\\", '"': '"', "n": "\n"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,22 +114,42 @@ class Lexer:
     def integer(self) -> int:
         """Consumes an integer."""
         token = self._ahead
-        text = self.take("number")
+        return self.integer_of(self.take("number"), token)
+
+    def integer_of(self, text: str, token: Token) -> int:
+        """The integer that `text`, a part of `token`, spells. Raises UserError for anything else."""
         try:
             return int(text)
-        except ValueError:
-            raise self.error(f"expected an integer, got '{text}'", token) from None
+        except ValueError:  # it is a float, or has thousands of digits
+            shown = text if len(text) < 40 else f"{text[:40]}..."
+            raise self.error(f"expected an integer, got '{shown}'", token) from None
 
     def number(self) -> int | float:
         """Consumes a number: an int if it is spelled as one."""
+        token = self._ahead
         text = self.take("number")
-        return int(text) if re.fullmatch(r"-?\d+", text) else float(text)
+        if re.fullmatch(r"-?[0-9]+", text):
+            return self.integer_of(text, token)
+        return float(text)
+
+    def _string(self) -> str:
+        """Consumes a quoted string, with the escapes that `print_attr` writes."""
+        token = self.next()
+
+        def plain(match: re.Match[str]) -> str:
+            if match[1] not in _ESCAPED:
+                raise self.error(
+                    f'expected one of the escapes \\\\, \\" and \\n, got {match[0]}', token
+                )
+            return _ESCAPED[match[1]]
+
+        return _ESCAPE.sub(plain, token.text[1:-1])
 
     def attr(self) -> Attr:
         """Consumes an attribute value as `print_attr` spells it."""
         token = self._ahead
         if token.kind == "string":
-            return str(ast.literal_eval(self.next().text))
+            return self._string()
         if token.kind == "number":
             return self.number()
         if self.accept("true"):

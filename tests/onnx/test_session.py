@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import onnx
+import onnx.parser
 import pytest
 from onnx import TensorProto, helper
 from onnx.reference import ReferenceEvaluator
@@ -298,3 +299,60 @@ def test_backend_may_have_options(tmp_path: Path) -> None:
     session = glowpy.InferenceSession(symbolic(), backend=backend)
     np.testing.assert_array_equal(session.run(["z"], {"x": X})[0], X + X)
     assert list(tmp_path.glob("*.ir"))
+
+
+# What exporters leave out of outputs.
+
+
+def untyped(text: str) -> onnx.ModelProto:
+    return onnx.parser.parse_model(f'<ir_version: 10, opset_import: ["": 17]> g {text}')
+
+
+def test_type_of_an_output_is_inferred() -> None:
+    """Also where it is an input, and where no shape can be inferred."""
+    text = "(float[n,3] x, int64[k] s) => (y, z, i, x) <int64[2] w = {2, -1}>"
+    model = untyped(text + "{ y = Relu(x) t = Reshape(x, s) i = Cast<to=7>(t) z = Reshape(i, w) }")
+    session = make(model)
+    types = [(info.type, info.shape) for info in session.get_outputs()]
+    assert types[0] == ("tensor(float)", ["n", 3])
+    assert [kind for kind, _ in types[1:3]] == ["tensor(int64)"] * 2
+    y, z, i, x = session.run(None, {"x": X, "s": np.array([3, 2])})
+    np.testing.assert_array_equal(y, np.maximum(X, 0))
+    np.testing.assert_array_equal(z, X.astype(np.int64))
+    np.testing.assert_array_equal(i, X.astype(np.int64).reshape(3, 2))
+    np.testing.assert_array_equal(x, X)
+
+
+def test_output_without_an_element_type_or_a_shape() -> None:
+    model = untyped("(float[2,3] x) => (float[2,3] y) { y = Relu(x) }")
+    model.graph.output[0].type.tensor_type.ClearField("shape")
+    assert make(model).get_outputs()[0].shape is None
+    model.graph.output[0].type.tensor_type.elem_type = 0
+    (y,) = make(model).run(None, {"x": X})
+    np.testing.assert_array_equal(y, np.maximum(X, 0))
+
+
+def test_output_of_an_unknown_type_is_refused() -> None:
+    """An operator of no known domain says what is missing; the type is not mentioned beside it."""
+    text = '<ir_version: 10, opset_import: ["": 17, "c": 1]> g (float[2] x) => (y) { y = c.Foo(x) }'
+    with pytest.raises(glowpy.UnsupportedError) as caught:
+        make(onnx.parser.parse_model(text))
+    assert len(caught.value.diagnostics) == 1
+    with pytest.raises(glowpy.UserError, match="g: output 'y' has no type, and ONNX infers none"):
+        make(untyped("(float[2] x) => (y) { z = Relu(x) }"))
+
+
+def test_output_listed_twice() -> None:
+    model = untyped("(float[2,3] x) => (float[2,3] y, float[2,3] x, float[2,3] y) { y = Relu(x) }")
+    session = make(model)
+    assert [info.name for info in session.get_outputs()] == ["y", "x", "y"]
+    for y, x, again in (session.run(None, {"x": X}), session.run(["y", "x", "y"], {"x": X})):
+        np.testing.assert_array_equal(y, np.maximum(X, 0))
+        np.testing.assert_array_equal(x, X)
+        np.testing.assert_array_equal(again, y)
+
+
+def test_input_listed_twice() -> None:
+    model = untyped("(float[2] x, float[2] x) => (float[2] y) { y = Relu(x) }")
+    with pytest.raises(glowpy.UserError, match="g: 'x' is declared twice"):
+        make(model)

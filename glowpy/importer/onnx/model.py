@@ -37,7 +37,7 @@ from glowpy.importer.onnx.node import (
 )
 from glowpy.importer.onnx.order import in_order
 from glowpy.importer.onnx.registry import handler_of
-from glowpy.importer.onnx.signature import ValueInfo, bind, value_info
+from glowpy.importer.onnx.signature import ValueInfo, bind, is_typed, typed_outputs, value_info
 from glowpy.importer.onnx.source import MAX_NODES, Source, domain_of, read_source
 from glowpy.importer.onnx.tensor import decode, decode_sparse
 from glowpy.support.errors import Diagnostic, InternalError, UnsupportedError, UserError
@@ -120,12 +120,25 @@ class OnnxModel:
         graph = self.source.proto.graph
         stored = {proto.name for proto in graph.initializer}
         stored |= {proto.values.name for proto in graph.sparse_initializer}
-        return self._infos([proto for proto in graph.input if proto.name not in stored])
+        infos = self._infos([proto for proto in graph.input if proto.name not in stored])
+        counts = Counter(info.name for info in infos)
+        _raise(
+            [
+                UserError(f"'{name}' is declared twice", loc=Loc(self.file))
+                for name, count in counts.items()
+                if count > 1
+            ]
+        )
+        return infos
 
     @cached_property
     def outputs(self) -> list[ValueInfo]:
-        """The outputs, in the order of the model."""
-        return self._infos(list(self.source.proto.graph.output))
+        """The outputs, in the order of the model, which may list one twice."""
+        try:
+            protos = typed_outputs(self.source.proto)
+        except UserError as error:
+            raise _located(error, Loc(self.file)) from None
+        return self._infos(protos)
 
     def _infos(self, protos: list[onnx.ValueInfoProto]) -> list[ValueInfo]:
         infos: list[ValueInfo] = []
@@ -135,12 +148,6 @@ class OnnxModel:
                 infos.append(value_info(proto))
             except UserError as error:
                 errors.append(_located(error, Loc(self.file)))
-        names = Counter(info.name for info in infos)
-        errors += [
-            UserError(f"'{name}' is declared twice", loc=Loc(self.file))
-            for name, count in names.items()
-            if count > 1
-        ]
         _raise(errors)
         return infos
 
@@ -167,7 +174,14 @@ class OnnxModel:
                 continue
             problems = structural_problems(node, opset)
             errors += [UserError(message, loc=loc) for message in problems]
-        for read in (lambda: self.inputs, lambda: self.outputs, lambda: self.initializers):
+        readers: list[Callable[[], object]] = [
+            lambda: self.inputs,
+            lambda: self.outputs,
+            lambda: self.initializers,
+        ]
+        if errors and not all(is_typed(proto) for proto in self.source.proto.graph.output):
+            del readers[1]  # what is wrong with a node keeps the types after it from being known
+        for read in readers:
             try:
                 read()
             except UserError as error:
@@ -350,7 +364,7 @@ class _Build:
             raise merged
 
     def _outputs(self, inputs: Mapping[str, Placeholder]) -> None:
-        for info in self.model.outputs:
+        for info in {info.name: info for info in self.model.outputs}.values():
             loc = Loc(self.model.file)
             value = self.environment.get(info.name)
             if value is None or isinstance(value, TensorSequence):

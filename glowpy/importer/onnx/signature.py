@@ -6,13 +6,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import onnx
+from onnx import helper, shape_inference
 
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.type import Shape, Type
 from glowpy.importer.onnx.tensor import kind_of, type_name
 from glowpy.support.errors import UnsupportedError, UserError
 
-__all__ = ["Dim", "ValueInfo", "bind", "value_info"]
+__all__ = ["Dim", "ValueInfo", "bind", "is_typed", "typed_outputs", "value_info"]
 
 Dim = int | str | None
 """A size, the name of a symbolic dimension, or nothing at all."""
@@ -37,6 +38,14 @@ class ValueInfo:
         """The type as ONNX spells it, such as `tensor(float)`."""
         return type_name(self.kind)
 
+    def admits(self, shape: Shape) -> bool:
+        """Whether the declaration leaves room for this shape."""
+        if self.shape is None:
+            return True
+        pairs = zip(self.shape, shape, strict=False)
+        fits = all(not isinstance(dim, int) or dim == size for dim, size in pairs)
+        return fits and len(self.shape) == len(shape)
+
 
 def value_info(proto: onnx.ValueInfoProto) -> ValueInfo:
     """The declaration of an input or output.
@@ -57,6 +66,56 @@ def value_info(proto: onnx.ValueInfoProto) -> ValueInfo:
     if not tensor.HasField("shape"):
         return ValueInfo(proto.name, kind, None)
     return ValueInfo(proto.name, kind, [_dim(dim) for dim in tensor.shape.dim])
+
+
+def is_typed(proto: onnx.ValueInfoProto) -> bool:
+    """Whether the model declares the type of an output; a shape it may leave out."""
+    type = proto.type
+    return type.WhichOneof("value") is not None and (
+        not type.HasField("tensor_type") or type.tensor_type.elem_type != 0
+    )
+
+
+def typed_outputs(model: onnx.ModelProto) -> list[onnx.ValueInfoProto]:
+    """The outputs of a model, with the types that ONNX infers where the model declares none.
+
+    Raises UserError where it infers none.
+    """
+    outputs = list(model.graph.output)
+    if all(is_typed(proto) for proto in outputs):
+        return outputs
+    inferred = _inferred(model)
+    typed = []
+    for proto in outputs:
+        known = proto if is_typed(proto) else inferred.get(proto.name)
+        if known is None:
+            raise UserError(
+                f"output '{proto.name}' has no type, and ONNX infers none",
+                note="declare its type in the model",
+            )
+        typed.append(known)
+    return typed
+
+
+def _inferred(model: onnx.ModelProto) -> dict[str, onnx.ValueInfoProto]:
+    """What is known of the types of all values, by name; weights take part without their elements."""
+    graph = model.graph
+    bare = onnx.ModelProto(ir_version=model.ir_version, opset_import=model.opset_import)
+    bare.graph.CopyFrom(onnx.GraphProto(name="types", node=graph.node, output=graph.output))
+    inputs = {proto.name: proto for proto in graph.input}
+    for name, elem_type, dims in [
+        *((proto.name, proto.data_type, proto.dims) for proto in graph.initializer),
+        *((p.values.name, p.values.data_type, p.dims) for p in graph.sparse_initializer),
+    ]:
+        inputs.setdefault(name, helper.make_tensor_value_info(name, elem_type, list(dims)))
+    bare.graph.input.extend(inputs.values())
+    bare.graph.value_info.extend(graph.value_info)
+    try:
+        result = shape_inference.infer_shapes(bare).graph
+    except (shape_inference.InferenceError, RuntimeError, ValueError):
+        result = bare.graph  # the build says what is wrong with the model
+    values = [*result.input, *result.value_info, *result.output]
+    return {proto.name: proto for proto in values if is_typed(proto)}
 
 
 def _dim(proto: onnx.TensorShapeProto.Dimension) -> Dim:
@@ -98,19 +157,15 @@ def _check_names(what: str, names: Iterable[str], known: Sequence[str]) -> None:
 
 def _match(info: ValueInfo, shape: Shape, bound: dict[str, int]) -> None:
     """Checks a given shape against the declared one, and binds symbols by it."""
-    declared = info.shape if info.shape is not None else [None] * len(shape)
-    fits = len(declared) == len(shape)
-    for dim, size in zip(declared, shape, strict=False):
-        if isinstance(dim, int):
-            fits &= dim == size
-        elif isinstance(dim, str) and bound.setdefault(dim, size) != size:
+    if not info.admits(shape):
+        raise UserError(
+            f"input '{info.name}': expected the shape {_spell(info.shape or ())}, got {_spell(shape)}"
+        )
+    for dim, size in zip(info.shape or (), shape, strict=False):
+        if isinstance(dim, str) and bound.setdefault(dim, size) != size:
             raise UserError(
                 f"input '{info.name}': symbolic dimension '{dim}' is {bound[dim]} elsewhere, got {size}"
             )
-    if not fits:
-        raise UserError(
-            f"input '{info.name}': expected the shape {_spell(declared)}, got {_spell(shape)}"
-        )
 
 
 def _static(info: ValueInfo, shape: Shape | None, bound: Mapping[str, int]) -> Type:

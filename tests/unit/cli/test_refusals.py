@@ -54,6 +54,10 @@ CASES = [
     ("run net.glow --shape x=2", "the shapes of a .glow file are written in it"),
     ("run net.onnx --shape N", "expected NAME=1x3x224x224 or DIMENSION=1, got 'N'"),
     ("run net.onnx --shape N=2x", "expected NAME=1x3x224x224 or DIMENSION=1, got 'N=2x'"),
+    ("run net.onnx --shape N=٣", "expected NAME=1x3x224x224 or DIMENSION=1, got 'N=٣'"),
+    ("run net.onnx --shape N=", "expected NAME=1x3x224x224 or DIMENSION=1, got 'N='"),
+    (f"run net.onnx --shape N={'9' * 5000}", "expected NAME=1x3x224x224 or DIMENSION=1, got"),
+    ("bundle net.onnx --max-ram ٣", "expected a number of bytes such as 65536, 64K or 1M, got '٣'"),
     ("run net.onnx --shape M=2", "no symbolic dimension 'M'"),
     ("run net.onnx --shape z:2", "no input 'z'"),
     ("run net.onnx", "symbolic dimension 'N', which must be bound"),
@@ -81,7 +85,7 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize(("command", "message"), CASES, ids=[command for command, _ in CASES])
+@pytest.mark.parametrize(("command", "message"), CASES, ids=[command[:60] for command, _ in CASES])
 def test_refusal(command: str, message: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(folder)
     before = sorted(folder.iterdir())

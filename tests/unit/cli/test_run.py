@@ -111,6 +111,36 @@ def test_json_has_no_infinities() -> None:
         assert (output["min"], output["max"], output["mean"]) == (None, None, None)
 
 
+@pytest.mark.parametrize(
+    ("declared", "array", "remedy"),
+    [
+        ("float[N, 3]", (2, 3), "--shape x:2x3"),
+        ("float[]", (), "--shape x:"),
+        ("float[1, 3]", (2, 3), ""),
+        ("float[N, 3]", (2, 4), ""),
+        ("float[N, 3]", (3,), ""),
+    ],
+)
+def test_the_remedy_for_a_shape_is_one(
+    declared: str, array: tuple[int, ...], remedy: str, tmp_path: Path
+) -> None:
+    """It is followed here. A shape that the model does not allow has none but another array."""
+    text = (
+        f'<ir_version: 8, opset_import: ["": 17]> g ({declared} x) => (float[] y) {{ y = Relu(x) }}'
+    )
+    onnx.save(parser.parse_model(text), str(tmp_path / "net.onnx"))
+    np.save(tmp_path / "x.npy", np.ones(array, np.float32))
+    argv = ["run", str(tmp_path / "net.onnx"), "--input", f"x={tmp_path / 'x.npy'}"]
+    out = io.StringIO()
+    assert run([*argv, "--shape", "x:1x3"], io.StringIO(), out) == 1
+    note = out.getvalue().split("note: ")[1].strip()
+    if remedy:
+        assert note == f"{remedy} compiles for this shape"
+        assert run([*argv, *remedy.split()], io.StringIO(), out) == 0, out.getvalue()
+    else:
+        assert note == "the model has no other shape for 'x': give it a 1x3 array"
+
+
 @pytest.mark.parametrize("damage", ["truncated.npz", "garbled.npz", "huge.npy"])
 def test_a_damaged_input_file_is_the_users(model: str, tmp_path: Path, damage: str) -> None:
     path = tmp_path / damage

@@ -85,6 +85,9 @@ def test_size_and_count() -> None:
         ),
         ("i8[4](s=[0.1,0.2],o=[0,0],axis=0)", "expected 4 scales, got 2"),
         ("i8[2](s=[0.1,0.2],o=[0,0],axis=1)", "expected a quantization axis below 1, got 1"),
+        ("f32[٣]", "unexpected character '٣'"),
+        ("i8[4](s=٣,o=1)", "unexpected character '٣'"),
+        (f"f32[1x{'9' * 5000}]", "expected an integer, got '9999"),
         ("f32[2] more", "unexpected 'more' after a type"),
     ],
 )

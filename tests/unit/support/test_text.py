@@ -28,6 +28,27 @@ def test_attributes_read_back_as_they_were(value: Attr) -> None:
     assert print_attr(result) == print_attr(value)
 
 
+@pytest.mark.parametrize("text", ["\r\0\x85", '\\"\n', "\\n", "é²"])
+def test_any_text_reads_back(text: str) -> None:
+    assert Lexer(print_attr(text)).attr() == text
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (r'"\x"', r"expected one of the escapes \\, \" and \n, got \x"),
+        ("9" * 5000, "expected an integer, got '9999"),
+        ("٣", "unexpected character '٣'"),
+        ("1.٣", "unexpected character '٣'"),
+        ("[1,٣]", "unexpected character '٣'"),
+    ],
+)
+def test_other_digits_and_escapes_are_refused(text: str, message: str) -> None:
+    with pytest.raises(UserError) as caught:
+        Lexer(text).attr()
+    assert message in str(caught.value)
+
+
 def test_nan_reads_back() -> None:
     result = Lexer(print_attr(math.nan)).attr()
     assert isinstance(result, float)
