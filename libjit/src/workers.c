@@ -4,14 +4,18 @@
 ///   next task. It takes a few units at a time from its share, by an atomic counter, and then from those of others.
 /// * The caller works too, and waits for nobody who has not begun.
 /// * The workers are asleep between tasks, but for tens of microseconds after each, in which the next one mostly comes.
+/// * They keep off the caller's processor: a scheduler may put a thread that wakes where its waker runs, to save power or to
+///   keep a cache warm, and leave both there for milliseconds.
 /// * One task at a time: a caller who finds the workers busy, which is also what a task inside a task does, computes its units alone.
 /// * The child of a fork has no workers, and computes alone as well.
 ///
 /// Nothing here knows how large the C library's objects are: this is compiled once for all of them.
+#define _GNU_SOURCE
 #include "libjit.h"
 
 #if defined(__linux__) || defined(__APPLE__)
 #include <pthread.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -50,6 +54,8 @@ typedef struct {
   /// Whether a caller has the workers.
   _Alignas(64) bool busy;
   pid_t process;
+  /// Which processor the last task was begun on; -1 before the first.
+  int processor;
   /// The threads, and their shares. The first is the caller's.
   int count;
   member_t *members;
@@ -121,6 +127,7 @@ void *libjit_workers_create(int threads) {
   pthread_cond_init(CONDITION(workers->woken), NULL);
   pthread_cond_init(CONDITION(workers->idle), NULL);
   workers->process = getpid();
+  workers->processor = -1;
   workers->members = members;
   for (workers->count = 1; workers->count < threads; workers->count++) {
     member_t *member = &members[workers->count];
@@ -145,6 +152,20 @@ void libjit_workers_destroy(void *handle) {
   free(workers);
 }
 
+/// Leaves the workers all processors that the caller may use but the one that it is on. Where there is no other, the system
+/// refuses the empty set, and they stay where they are.
+static void keep_off(workers_t *workers) {
+#if defined(__linux__)
+  int processor = sched_getcpu();
+  if (processor == workers->processor) return;
+  workers->processor = processor;
+  cpu_set_t usable;
+  if (sched_getaffinity(0, sizeof(usable), &usable)) return;
+  CPU_CLR(processor, &usable);
+  for (int i = 1; i < workers->count; i++) pthread_setaffinity_np(workers->members[i].thread, sizeof(usable), &usable);
+#endif
+}
+
 /// Calls `run(pointers, first, last)` until each of the units 0 <= i < units was in one call, and returns when all have.
 void libjit_workers_run(void *handle, task_t run, void *pointers, dim_t units) {
   workers_t *workers = handle;
@@ -152,6 +173,7 @@ void libjit_workers_run(void *handle, task_t run, void *pointers, dim_t units) {
     run(pointers, 0, units);
     return;
   }
+  keep_off(workers);
   pthread_mutex_lock(MUTEX(workers->mutex));
   workers->run = run;
   workers->pointers = pointers;

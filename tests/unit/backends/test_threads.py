@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import os
 import subprocess
@@ -91,6 +92,24 @@ def test_any_number_of_threads_gives_the_same_bits(
     del compiled, backend
     gc.collect()
     assert threads() == before
+
+
+@LINUX
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two processors")
+def test_workers_keep_off_the_processor_of_the_caller(backend: CpuBackend, x: Array) -> None:
+    compiled, before = compile(network(), backend), set(os.listdir("/proc/self/task"))
+    processor = ctypes.CDLL(None).sched_getcpu
+    for _ in range(100):
+        here = processor()
+        compiled({"x": x})
+        if processor() == here:
+            break
+    else:
+        pytest.fail("the caller never stays where it is")
+    workers = set(os.listdir("/proc/self/task")) - before
+    assert len(workers) == 2
+    for worker in workers:
+        assert os.sched_getaffinity(int(worker)) == os.sched_getaffinity(0) - {here}
 
 
 @LINUX
