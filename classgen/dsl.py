@@ -38,7 +38,7 @@ DISCRETE = "its result is no floating-point number"
 QUANTIZED = ("refused", "same", "rule")
 TRAITS = (
     "elementwise", "commutative", "bool_result", "inplace", "side_effect", "typed", "shape_only", "axes",
-    "dimensionwise", "memory", "epilogue",
+    "dimensionwise", "memory", "units", "epilogue",
 )  # fmt: skip
 """Those of `Trait` in glowpy/core/schema.py, which is not imported here; a test compares them."""
 

@@ -42,10 +42,11 @@ _PY_TYPES = {
     "flag": "bool",
     "text": "str",
 }
-_PRODUCT_ARGUMENTS = (
-    "dim_t first_unit", "dim_t last_unit", "const tiles_t *tiles", "epilogue_t epilogue", "const void *env",
-)  # fmt: skip
-"""What kernels that finish their tiles by an epilogue take last."""
+_LAST_ARGUMENTS = {
+    "units": ("dim_t first_unit", "dim_t last_unit"),
+    "epilogue": ("const tiles_t *tiles", "epilogue_t epilogue", "const void *env"),
+}
+"""What the kernels of instructions with a trait take last."""
 _C_ATTRS = {"int": "dim_t {}", "ints": "const ints_t *{}", "float": "float {}", "flag": "bool {}"}
 
 
@@ -338,7 +339,12 @@ def _prototypes(op: Operator, library: str) -> Iterator[str]:
         shapes = [f"const ints_t *{name}_shape" for name, _ in op.operands]
         shapes += [f"const ints_t *{name}_strides" for name, _ in op.operands if name in op.layouts]
         attrs = [_C_ATTRS[attr.kind].format(attr.name) for attr in op.attrs]
-        tail = list(_PRODUCT_ARGUMENTS) if "epilogue" in op.traits else []
+        tail = [
+            argument
+            for trait, last in _LAST_ARGUMENTS.items()
+            if trait in op.traits
+            for argument in last
+        ]
         arguments = ", ".join([*buffers, *shapes, *attrs, *tail])
         yield f"void {_stem(op, library)}_{'_'.join(kinds)}({arguments});"
 

@@ -4,13 +4,14 @@ from classgen.dsl import FLOATS, Op, flag, ints
 
 _WINDOW = [ints("kernels"), ints("strides"), ints("pads"), ints("dilation"), flag("ceil")]
 
-Op("MaxPool", "The largest element of each window; pads never win.", inputs=["input"], attrs=_WINDOW, kernel={"input": (*FLOATS, "i8", "u8")}, quant="same", strided=["result", "input"], no_derivative="not written yet")
+Op("MaxPool", "The largest element of each window; pads never win.", inputs=["input"], attrs=_WINDOW, traits=["units"], kernel={"input": (*FLOATS, "i8", "u8")}, quant="same", strided=["result", "input"], no_derivative="not written yet")
 Op(
     "MaxPoolWithArgmax",
     "The largest element of each window and where it is: the i64 index of the first one in the input as if that were N, C, spatial.",
     inputs=["input"],
     results=["result", "argmax"],
     attrs=_WINDOW,
+    traits=["units"],
     kernel={"input": (*FLOATS, "i8", "u8"), "argmax": ("i64",)},
     quant="same",
     plain=["argmax"],
@@ -21,6 +22,7 @@ Op(
     "The mean of each window. The divisor counts the pads iff count_include_pads, but never what `ceil` added after them.",
     inputs=["input"],
     attrs=[*_WINDOW, flag("count_include_pads")],
+    traits=["units"],
     kernel={"input": FLOATS},
     strided=["result", "input"],
     no_derivative="not written yet",

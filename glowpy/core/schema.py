@@ -57,6 +57,8 @@ class Trait(StrEnum):
     the attributes that have a number for each dimension."""
     MEMORY = "memory"
     """Says where memory is, and touches no element."""
+    UNITS = "units"
+    """The kernel computes a range of units of work, whose number follows from shapes and attributes."""
     EPILOGUE = "epilogue"
     """The kernel hands each finished tile to an epilogue, which runs element-wise instructions on it and stores it."""
 

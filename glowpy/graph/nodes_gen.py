@@ -1283,7 +1283,7 @@ class MaxPoolNode(Node):
             AttrSpec("ceil", "flag"),
         ),
         ("result",),
-        frozenset(),
+        frozenset({Trait.UNITS}),
         no_derivative="not written yet",
         quant=Quantized.SAME,
     )
@@ -1315,7 +1315,7 @@ class MaxPoolWithArgmaxNode(Node):
             AttrSpec("ceil", "flag"),
         ),
         ("result", "argmax"),
-        frozenset(),
+        frozenset({Trait.UNITS}),
         no_derivative="not written yet",
         quant=Quantized.SAME,
         plain=frozenset({"argmax"}),
@@ -1350,7 +1350,7 @@ class AvgPoolNode(Node):
             AttrSpec("count_include_pads", "flag"),
         ),
         ("result",),
-        frozenset(),
+        frozenset({Trait.UNITS}),
         no_derivative="not written yet",
     )
 

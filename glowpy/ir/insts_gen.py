@@ -994,7 +994,7 @@ class MaxPoolInst(Instruction):
             AttrSpec("dilation", "ints"),
             AttrSpec("ceil", "flag"),
         ),
-        frozenset(),
+        frozenset({Trait.UNITS}),
         quant=Quantized.SAME,
     )
 
@@ -1029,7 +1029,7 @@ class MaxPoolWithArgmaxInst(Instruction):
             AttrSpec("dilation", "ints"),
             AttrSpec("ceil", "flag"),
         ),
-        frozenset(),
+        frozenset({Trait.UNITS}),
         quant=Quantized.SAME,
         plain=frozenset({"argmax"}),
     )
@@ -1066,7 +1066,7 @@ class AvgPoolInst(Instruction):
             AttrSpec("ceil", "flag"),
             AttrSpec("count_include_pads", "flag"),
         ),
-        frozenset(),
+        frozenset({Trait.UNITS}),
     )
 
     result = OperandField(0)

@@ -174,9 +174,9 @@ def emit_loops(
 @contextmanager
 def _split_loop(body: Body, count: int, rounds: int) -> Iterator[str]:
     """The loop over those of `count` rounds that a call computes, where a unit has `rounds`; yields the index."""
-    start, own = body.split_rounds(count, rounds)
-    with body.loop(own) as index:
-        yield body.let(f"add nuw nsw {body.module.dim} {start}, {index}")
+    first, last = body.split(count, rounds)
+    with body.loop(body.let(f"sub nuw nsw {body.module.dim} {last}, {first}")) as index:
+        yield body.let(f"add nuw nsw {body.module.dim} {first}, {index}")
 
 
 def _unit_rounds(counts: Sequence[int]) -> int:

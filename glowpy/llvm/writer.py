@@ -307,24 +307,22 @@ class Body:
             self.memories.append(value)
         return self._pointers[place]
 
-    def split(self, units: int) -> tuple[str, str]:
-        """Makes the function compute `units` units of work, in any order and by any number of threads.
+    def split(self, count: int, together: int = 1) -> tuple[str, str]:
+        """Makes the function compute `count` rounds of a loop, in any order and by any number of threads.
 
-        Returns which of them a call computes: the first, and the one after the last. Units do not depend on each other
-        and write different memory; how many there are follows from shapes, so that results do not depend on threads.
+        Returns which of them a call computes: the first, and the one after the last; always at least one. Units are
+        `together` rounds, which do not depend on others and write different memory; how many there are follows from
+        shapes, so that results do not depend on threads.
         """
-        self.units = units
-        return ("%first", "%last") if units > 1 else ("0", "1")
-
-    def split_rounds(self, count: int, rounds: int) -> tuple[str, str]:
-        """Splits `count` rounds of a loop into units of `rounds`: where a call begins, and how many it computes."""
-        dim = self.module.dim
-        first, last = self.split(-(-count // rounds))
-        start = self.let(f"mul nuw nsw {dim} {first}, {rounds}")
-        whole = self.let(f"mul nuw nsw {dim} {last}, {rounds}")
-        fits = self.let(f"icmp ult {dim} {whole}, {count}")
-        end = self.let(f"select i1 {fits}, {dim} {whole}, {dim} {count}")
-        return start, self.let(f"sub nuw nsw {dim} {end}, {start}")
+        dim, self.units = self.module.dim, -(-count // together)
+        if self.units <= 1:
+            return "0", str(count)
+        if together == 1:
+            return "%first", "%last"
+        first = self.let(f"mul nuw nsw {dim} %first, {together}")
+        last = self.let(f"mul nuw nsw {dim} %last, {together}")
+        fits = self.let(f"icmp ult {dim} {last}, {count}")
+        return first, self.let(f"select i1 {fits}, {dim} {last}, {dim} {count}")
 
     def register(self) -> str:
         """A new register."""

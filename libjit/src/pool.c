@@ -1,5 +1,6 @@
 /// Pooling over N, spatial..., C with one to three spatial dimensions; pads = all begins, then all ends. A result may
-/// be larger than the pads allow (`ceil`): what lies beyond them is never read and never counted.
+/// be larger than the pads allow (`ceil`): what lies beyond them is never read and never counted. A unit is a row of the
+/// result's pixels.
 #include "kernels_gen.h"
 #include "libjit.h"
 
@@ -10,7 +11,7 @@ typedef struct {
 
 /// The geometry of a pool, always with three dimensions.
 typedef struct {
-  dim_t images, channels;
+  dim_t channels;
   axis_t axes[3];
 } pool_t;
 
@@ -34,7 +35,7 @@ typedef struct {
 INLINE pool_t pool_of(const ints_t *result_shape, const ints_t *input_shape, const ints_t *kernels,
                       const ints_t *strides, const ints_t *pads, const ints_t *dilation) {
   dim_t rank = kernels->size;
-  pool_t pool = {.images = result_shape->at[0], .channels = result_shape->at[rank + 1]};
+  pool_t pool = {.channels = result_shape->at[rank + 1]};
   UNROLL for (dim_t i = 0; i < 3; i++) {
     dim_t own = i - (3 - rank);
     pool.axes[i] = own < 0 ? (axis_t){1, 1, 1, 1, 0, 0, 1}
@@ -49,10 +50,6 @@ INLINE steps_t steps_of(const ints_t *strides) {
   steps_t steps = {.image = strides->at[0], .channel = strides->at[rank + 1]};
   UNROLL for (dim_t i = 0; i < 3; i++) steps.pixels[i] = i < 3 - rank ? 0 : strides->at[i - (3 - rank) + 1];
   return steps;
-}
-
-INLINE dim_t count_windows(pool_t pool) {
-  return pool.images * pool.axes[0].result * pool.axes[1].result * pool.axes[2].result;
 }
 
 INLINE dim_t count_pixels(pool_t pool) { return pool.axes[0].extent * pool.axes[1].extent * pool.axes[2].extent; }
@@ -102,6 +99,10 @@ INLINE dim_t first_tap(pool_t pool, steps_t steps, window_t window, dim_t d, dim
       for (dim_t w_ = 0, OFFSET = first_tap(POOL, STEPS, WINDOW, d_, h_); w_ < (WINDOW).ranges[2].taps;                \
            w_++, OFFSET += (POOL).axes[2].step * (STEPS).pixels[2])
 
+/// Runs its body for each window of some rows, with its number.
+#define FOR_EACH_WINDOW(POOL, FIRST, LAST, NUMBER)                                                                     \
+  for (dim_t NUMBER = (FIRST) * (POOL).axes[2].result; NUMBER < (LAST) * (POOL).axes[2].result; NUMBER++)
+
 /// Vectors of channels that are reduced at once, in registers.
 #define POOL_VECTORS 4
 
@@ -150,10 +151,11 @@ INLINE dim_t first_tap(pool_t pool, steps_t steps, window_t window, dim_t d, dim
   KERNEL void libjit_max_pool_##SUFFIX(T *result, const T *input, const ints_t *result_shape,                          \
                                        const ints_t *input_shape, const ints_t *result_strides,                        \
                                        const ints_t *input_strides, const ints_t *kernels, const ints_t *strides,      \
-                                       const ints_t *pads, const ints_t *dilation, bool ceil) {                        \
+                                       const ints_t *pads, const ints_t *dilation, bool ceil, dim_t first_unit,        \
+                                       dim_t last_unit) {                                                              \
     pool_t pool = pool_of(result_shape, input_shape, kernels, strides, pads, dilation);                                \
     steps_t into = steps_of(result_strides), out_of = steps_of(input_strides);                                         \
-    for (dim_t i = 0; i < count_windows(pool); i++) {                                                                  \
+    FOR_EACH_WINDOW(pool, first_unit, last_unit, i) {                                                                  \
       window_t window = window_at(pool, i);                                                                            \
       const T *image = input + window.image * out_of.image;                                                            \
       T *to = result + result_offset(into, window);                                                                    \
@@ -164,33 +166,60 @@ INLINE dim_t first_tap(pool_t pool, steps_t steps, window_t window, dim_t d, dim
     }                                                                                                                  \
   }
 
-/// The same, and where the first largest element is: its index in the input as if that were N, C, spatial. A window
+/// The first largest of `VECTORS` vectors of neighbouring channels, whose windows begin at `image`, and where it is: its
+/// index in the input as if that were N, C, spatial. `first` is the index of the first channel's first pixel; a window
 /// without a tap inside the image has the index -1.
-#define MAX_POOL_WITH_ARGMAX(SUFFIX, T, LOWEST)                                                                        \
-  INLINE void raise_at_##SUFFIX(T *restrict result, int64_t *restrict argmax, const T *restrict input,                 \
-                                dim_t channels, int64_t index, int64_t channel_step) {                                 \
-    for (dim_t c = 0; c < channels; c++) {                                                                             \
-      T x = input[c], best = result[c];                                                                                \
-      bool higher = (x > best) | (argmax[c] < 0) | ((x != x) & (best == best));                                        \
-      result[c] = higher ? x : best;                                                                                   \
-      argmax[c] = higher ? index + c * channel_step : argmax[c];                                                       \
+#define ARGMAX_VECTORS(NAME, T, V, P, LOWEST)                                                                          \
+  INLINE void NAME(T *to, int64_t *argmax, const T *image, pool_t pool, steps_t numbers, window_t window,              \
+                   dim_t vectors, int64_t first) {                                                                     \
+    enum { WIDTH = sizeof(P) / sizeof(int64_t) };                                                                      \
+    V best[POOL_VECTORS];                                                                                              \
+    P places[POOL_VECTORS];                                                                                            \
+    bool empty = window.ranges[0].taps * window.ranges[1].taps * window.ranges[2].taps == 0;                           \
+    int64_t pixel = empty ? -1 : first_tap(pool, numbers, window, 0, 0);                                               \
+    UNROLL for (dim_t v = 0; v < vectors; v++) best[v] = (LOWEST) - (V){}, places[v] = pixel - (P){};                  \
+    FOR_EACH_TAP(pool, numbers, window, tap) {                                                                         \
+      UNROLL for (dim_t v = 0; v < vectors; v++) {                                                                     \
+        V x = *(const V *)(image + tap * pool.channels + v * WIDTH);                                                   \
+        __auto_type higher = (x > best[v]) | ((x != x) & (best[v] == best[v]));                                        \
+        best[v] = higher ? x : best[v];                                                                                \
+        places[v] = __builtin_convertvector(higher, P) ? tap - (P){} : places[v];                                      \
+      }                                                                                                                \
     }                                                                                                                  \
-  }                                                                                                                    \
+    dim_t pixels = count_pixels(pool);                                                                                 \
+    UNROLL for (dim_t v = 0; v < vectors; v++) {                                                                       \
+      *(V *)(to + v * WIDTH) = best[v];                                                                                \
+      UNROLL for (dim_t lane = 0; lane < WIDTH; lane++)                                                                \
+          argmax[v * WIDTH + lane] = empty ? -1 : first + (v * WIDTH + lane) * pixels + places[v][lane];               \
+    }                                                                                                                  \
+  }
+
+/// As many channels in a vector as it has indices.
+#define MAX_POOL_WITH_ARGMAX(SUFFIX, T, LOWEST)                                                                        \
+  typedef T few_##SUFFIX __attribute__((ext_vector_type(LANES_OF(int64_t)), aligned(sizeof(T))));                      \
+  typedef T one_##SUFFIX __attribute__((ext_vector_type(1), aligned(sizeof(T))));                                      \
+  ARGMAX_VECTORS(argmax_few_##SUFFIX, T, few_##SUFFIX, v_i64, LOWEST)                                                  \
+  ARGMAX_VECTORS(argmax_one_##SUFFIX, T, one_##SUFFIX, one_i64, LOWEST)                                                \
                                                                                                                        \
   KERNEL void libjit_max_pool_with_argmax_##SUFFIX##_i64(                                                              \
       T *result, int64_t *argmax, const T *input, const ints_t *result_shape, const ints_t *argmax_shape,              \
       const ints_t *input_shape, const ints_t *kernels, const ints_t *strides, const ints_t *pads,                     \
-      const ints_t *dilation, bool ceil) {                                                                             \
+      const ints_t *dilation, bool ceil, dim_t first_unit, dim_t last_unit) {                                          \
     pool_t pool = pool_of(result_shape, input_shape, kernels, strides, pads, dilation);                                \
-    dim_t channels = pool.channels, pixels = count_pixels(pool), deep = pool.axes[1].extent * pool.axes[2].extent;     \
-    steps_t numbers = {.pixels = {deep, pool.axes[2].extent, 1}};                                                      \
-    for (dim_t i = 0; i < count_windows(pool); i++) {                                                                  \
+    dim_t channels = pool.channels, pixels = count_pixels(pool), block = POOL_VECTORS * LANES_OF(int64_t);             \
+    steps_t numbers = {.pixels = {pool.axes[1].extent * pool.axes[2].extent, pool.axes[2].extent, 1}};                 \
+    FOR_EACH_WINDOW(pool, first_unit, last_unit, i) {                                                                  \
       window_t window = window_at(pool, i);                                                                            \
-      dim_t image = window.image * pixels * channels;                                                                  \
-      for (dim_t c = 0; c < channels; c++) result[i * channels + c] = LOWEST, argmax[i * channels + c] = -1;           \
-      FOR_EACH_TAP(pool, numbers, window, pixel)                                                                       \
-      raise_at_##SUFFIX(result + i * channels, argmax + i * channels, input + image + pixel * channels, channels,      \
-                        image + pixel, pixels);                                                                        \
+      dim_t start = window.image * pixels * channels, c = 0;                                                           \
+      T *to = result + i * channels;                                                                                   \
+      int64_t *at = argmax + i * channels;                                                                             \
+      const T *image = input + start;                                                                                  \
+      for (; c + block <= channels; c += block)                                                                        \
+        argmax_few_##SUFFIX(to + c, at + c, image + c, pool, numbers, window, POOL_VECTORS, start + c * pixels);       \
+      for (; c + LANES_OF(int64_t) <= channels; c += LANES_OF(int64_t))                                                \
+        argmax_few_##SUFFIX(to + c, at + c, image + c, pool, numbers, window, 1, start + c * pixels);                  \
+      for (; c < channels; c++)                                                                                        \
+        argmax_one_##SUFFIX(to + c, at + c, image + c, pool, numbers, window, 1, start + c * pixels);                  \
     }                                                                                                                  \
   }
 
@@ -205,10 +234,10 @@ INLINE dim_t first_tap(pool_t pool, steps_t steps, window_t window, dim_t d, dim
                                        const ints_t *input_shape, const ints_t *result_strides,                        \
                                        const ints_t *input_strides, const ints_t *kernels, const ints_t *strides,      \
                                        const ints_t *pads, const ints_t *dilation, bool ceil,                          \
-                                       bool count_include_pads) {                                                      \
+                                       bool count_include_pads, dim_t first_unit, dim_t last_unit) {                   \
     pool_t pool = pool_of(result_shape, input_shape, kernels, strides, pads, dilation);                                \
     steps_t into = steps_of(result_strides), out_of = steps_of(input_strides);                                         \
-    for (dim_t i = 0; i < count_windows(pool); i++) {                                                                  \
+    FOR_EACH_WINDOW(pool, first_unit, last_unit, i) {                                                                  \
       window_t window = window_at(pool, i);                                                                            \
       const T *image = input + window.image * out_of.image;                                                            \
       T *to = result + result_offset(into, window);                                                                    \
@@ -229,6 +258,8 @@ INLINE dim_t first_tap(pool_t pool, steps_t steps, window_t window, dim_t d, dim
 #define LANES_OF(T) (VECTOR_BYTES > (dim_t)sizeof(T) ? VECTOR_BYTES / (dim_t)sizeof(T) : 1)
 typedef float v_f32 __attribute__((ext_vector_type(LANES_OF(float)), aligned(4)));
 typedef double v_f64 __attribute__((ext_vector_type(LANES_OF(double)), aligned(8)));
+typedef int64_t v_i64 __attribute__((ext_vector_type(LANES_OF(int64_t)), aligned(8)));
+typedef int64_t one_i64 __attribute__((ext_vector_type(1), aligned(8)));
 typedef int8_t v_i8 __attribute__((ext_vector_type(VECTOR_BYTES), aligned(1)));
 typedef uint8_t v_u8 __attribute__((ext_vector_type(VECTOR_BYTES), aligned(1)));
 

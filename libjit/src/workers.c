@@ -3,6 +3,7 @@
 /// * Every thread has a share of the units, one after the other, so that what one task has left in a core's cache is there for the
 ///   next task. It takes a few units at a time from its share, by an atomic counter, and then from those of others.
 /// * The caller works too, and waits for nobody who has not begun.
+/// * Threads begin with the first task of several units.
 /// * The workers are asleep between tasks, but for tens of microseconds after each, in which the next one mostly comes.
 /// * They keep off the caller's processor: a scheduler may put a thread that wakes where its waker runs, to save power or to
 ///   keep a cache warm, and leave both there for milliseconds.
@@ -56,8 +57,8 @@ typedef struct {
   pid_t process;
   /// Which processor the last task was begun on; -1 before the first.
   int processor;
-  /// The threads, and their shares. The first is the caller's.
-  int count;
+  /// How many threads there are, how many there are to be, and their shares. The first is the caller's.
+  int count, wanted;
   member_t *members;
   _Alignas(64) share_t shares[];
 } workers_t;
@@ -112,7 +113,7 @@ static void *worker(void *argument) {
   return NULL;
 }
 
-/// Begins threads beside the caller's; as many as the system allows. NULL where there is no memory.
+/// A team of so many threads, of which none has begun. NULL where there is no memory.
 void *libjit_workers_create(int threads) {
   size_t size = sizeof(workers_t) + (size_t)threads * sizeof(share_t);
   workers_t *workers = aligned_alloc(_Alignof(workers_t), size);
@@ -129,12 +130,21 @@ void *libjit_workers_create(int threads) {
   workers->process = getpid();
   workers->processor = -1;
   workers->members = members;
-  for (workers->count = 1; workers->count < threads; workers->count++) {
-    member_t *member = &members[workers->count];
-    *member = (member_t){.team = workers, .number = workers->count};
-    if (pthread_create(&member->thread, NULL, worker, member)) break;
-  }
+  workers->count = 1;
+  workers->wanted = threads;
   return workers;
+}
+
+/// Begins the threads that are missing; as many as the system allows.
+static void begin(workers_t *workers) {
+  while (workers->count < workers->wanted) {
+    member_t *member = &workers->members[workers->count];
+    *member = (member_t){.team = workers, .number = workers->count};
+    if (pthread_create(&member->thread, NULL, worker, member))
+      workers->wanted = workers->count;
+    else
+      workers->count++;
+  }
 }
 
 /// Ends the threads. Tasks may still be running: whoever computes them finishes them, and the memory is not freed.
@@ -173,6 +183,7 @@ void libjit_workers_run(void *handle, task_t run, void *pointers, dim_t units) {
     run(pointers, 0, units);
     return;
   }
+  begin(workers);
   keep_off(workers);
   pthread_mutex_lock(MUTEX(workers->mutex));
   workers->run = run;

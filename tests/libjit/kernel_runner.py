@@ -122,7 +122,13 @@ class Caller:
         strided: bool = False,
     ) -> str:
         placed, pointers = self._place(schema, case, edge, in_place=in_place, strided=strided)
-        self._call(symbol, schema, case, placed, pointers)
+        if Trait.UNITS in schema.traits:
+            units = work_of_case(schema, case.attrs, placed, self.lanes).units
+            for first, last in ((units // 2, units), (0, units // 2)):
+                ends = ctypes.c_ssize_t(first), ctypes.c_ssize_t(last)
+                self._call(symbol, schema, case, placed, pointers, ends)
+        else:
+            self._call(symbol, schema, case, placed, pointers)
         for operand in schema.operands:
             if (
                 operand.layout is not Layout.DENSE

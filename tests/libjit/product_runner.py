@@ -21,13 +21,18 @@ from glowpy.core.schema import InstSchema, Trait
 from glowpy.core.strides import canonical_strides, span_of
 from glowpy.core.tensor import Array
 from glowpy.core.type import Type
+from glowpy.ir import insts_gen
 from glowpy.ir.irfunction import IRFunction
 from glowpy.ir.value import Mutability, Value
 from tests.libjit.kernel_cases import Attr
 
 __all__ = ["Record", "Table", "outcome", "partitions", "roughened", "work_of_case"]
 
-_INSTS = {inst.SCHEMA.mnemonic: inst for inst in INSTS if Trait.EPILOGUE in inst.SCHEMA.traits}
+_INSTS = {
+    inst.SCHEMA.mnemonic: inst
+    for inst in (*insts_gen.INSTS, *INSTS)
+    if Trait.UNITS in inst.SCHEMA.traits
+}
 
 Range = tuple[int, int]
 """Units from the first to before the last."""

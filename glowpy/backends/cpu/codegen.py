@@ -14,6 +14,7 @@ from glowpy.backends.cpu.entry import EntryOptions, entry_texts
 from glowpy.backends.cpu.epilogue import emit_epilogue
 from glowpy.backends.cpu.instrument import description_types
 from glowpy.backends.cpu.kernels import Kernels
+from glowpy.backends.cpu.strategy.cut import Cut
 from glowpy.backends.cpu.strategy.work import TileFunction, work_of
 from glowpy.backends.cpu.target import CpuTarget
 from glowpy.backends.cpu.tasks import Call
@@ -222,7 +223,8 @@ def _emit_copy(body: Body, inst: CopyInst) -> None:
         return
     dim, size = body.module.dim, str(result.type.size)
     if result.type.size > _COPIED_BYTES:
-        start, size = body.split_rounds(result.type.size, _COPIED_BYTES)
+        start, end = body.split(result.type.size, _COPIED_BYTES)
+        size = body.let(f"sub nuw nsw {dim} {end}, {start}")
         to = body.let(f"getelementptr inbounds i8, ptr {to}, {dim} {start}")
         out_of = body.let(f"getelementptr inbounds i8, ptr {out_of}, {dim} {start}")
     symbol = f"llvm.memcpy.p0.p0.{dim}"
@@ -257,26 +259,22 @@ def _emit_kernel(
     context: StackContext,
     lanes: int,
 ) -> None:
-    """The call of a kernel as the ABI says: buffers, shapes, strides, attributes, epilogue."""
-    module = body.module
-    symbol = context.symbol(inst)
-    arguments = [f"ptr {body.pointer(ref.value)}" for ref in inst.operands]
-    arguments += [f"ptr {module.ints(ref.value.type.shape)}" for ref in inst.operands]
-    arguments += [
-        f"ptr {module.ints(ref.value.strides)}"
-        for ref in inst.operands
-        if ref.layout is not Layout.DENSE
-    ]
-    arguments += [
-        _attribute(module, spec.kind, inst.attrs[spec.name]) for spec in inst.SCHEMA.attrs
-    ]
+    """The call of a kernel as the ABI says: buffers, shapes, strides, attributes, units, epilogue."""
+    module, symbol, work = body.module, context.symbol(inst), work_of(inst, lanes)
+    if work.cut is not None:
+        first, last = body.split(work.units)
+        with body.loop(body.let(f"sub nuw nsw {module.dim} {last}, {first}")) as index:
+            unit = body.let(f"add nuw nsw {module.dim} {first}, {index}")
+            _call_kernel(body, symbol, _arguments(body, inst, work.cut, unit))
+        return
+    arguments = _arguments(body, inst)
+    if inst.has(Trait.UNITS):
+        arguments += [f"{module.dim} {unit}" for unit in body.split(work.units, work.together)]
     if not inst.has(Trait.EPILOGUE):
         _call_kernel(body, symbol, arguments)
         return
-    work = work_of(inst, lanes)
     tiles = module.pointers([tile_function(body, tile) for tile in work.tiles])
     function, environment = emit_epilogue(inst, following, context, body, work.block)
-    arguments += [f"{module.dim} {number}" for number in body.split(work.units)]
     arguments += [f"ptr {tiles}", f"ptr {function}", f"ptr {environment}"]
     if module.has_debug_info or not any(work.tiles):
         # With debug information all code of an instruction is in its own function.
@@ -290,6 +288,28 @@ def _emit_kernel(
     _call_kernel(walk, symbol, parameters)
     function = module.function(walk, inline=False, work=_TILED_WORK)
     body.line(f"call void @{function}({', '.join(arguments)})")
+
+
+def _arguments(body: Body, inst: Instruction, cut: Cut | None = None, unit: str = "0") -> list[str]:
+    """Buffers, shapes, strides and attributes, of one part if the instruction is cut."""
+    module = body.module
+    values = [ref.value for ref in inst.operands]
+    pointers = [body.pointer(value) for value in values]
+    shapes = [value.type.shape for value in values]
+    if cut is not None:
+        shapes = [cut.shape(index, value) for index, value in enumerate(values)]
+        for index, value in enumerate(values):
+            if distance := cut.distance(index, value):
+                move = body.let(f"mul nsw {module.dim} {unit}, {distance * value.type.kind.size}")
+                pointers[index] = body.let(
+                    f"getelementptr i8, ptr {pointers[index]}, {module.dim} {move}"
+                )
+    strides = [ref.value.strides for ref in inst.operands if ref.layout is not Layout.DENSE]
+    return [
+        *(f"ptr {pointer}" for pointer in pointers),
+        *(f"ptr {module.ints(numbers)}" for numbers in (*shapes, *strides)),
+        *(_attribute(module, spec.kind, inst.attrs[spec.name]) for spec in inst.SCHEMA.attrs),
+    ]
 
 
 def _call_kernel(body: Body, symbol: str, arguments: Sequence[str]) -> None:

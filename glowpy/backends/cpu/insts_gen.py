@@ -50,7 +50,7 @@ class CpuConvInst(Instruction):
             AttrSpec("slab", "int"),
             AttrSpec("fetch", "int"),
         ),
-        frozenset({Trait.TYPED, Trait.EPILOGUE}),
+        frozenset({Trait.TYPED, Trait.UNITS, Trait.EPILOGUE}),
     )
 
     result = OperandField(0)
@@ -94,7 +94,7 @@ class CpuDepthwiseConvInst(Instruction):
             AttrSpec("dilation", "ints"),
             AttrSpec("tile_pixels", "int"),
         ),
-        frozenset({Trait.TYPED, Trait.EPILOGUE}),
+        frozenset({Trait.TYPED, Trait.UNITS, Trait.EPILOGUE}),
     )
 
     result = OperandField(0)
@@ -130,7 +130,7 @@ class CpuMatmulInst(Instruction):
             AttrSpec("slab", "int"),
             AttrSpec("fetch", "int"),
         ),
-        frozenset({Trait.TYPED, Trait.EPILOGUE}),
+        frozenset({Trait.TYPED, Trait.UNITS, Trait.EPILOGUE}),
     )
 
     result = OperandField(0)

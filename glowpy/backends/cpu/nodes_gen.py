@@ -53,7 +53,7 @@ class CpuConvNode(Node):
             AttrSpec("fetch", "int"),
         ),
         ("result",),
-        frozenset({Trait.TYPED, Trait.EPILOGUE}),
+        frozenset({Trait.TYPED, Trait.UNITS, Trait.EPILOGUE}),
         no_derivative="gradients are taken before the CPU backend brings it in",
     )
 
@@ -93,7 +93,7 @@ class CpuDepthwiseConvNode(Node):
             AttrSpec("tile_pixels", "int"),
         ),
         ("result",),
-        frozenset({Trait.TYPED, Trait.EPILOGUE}),
+        frozenset({Trait.TYPED, Trait.UNITS, Trait.EPILOGUE}),
         no_derivative="gradients are taken before the CPU backend brings it in",
     )
 
@@ -126,7 +126,7 @@ class CpuMatmulNode(Node):
             AttrSpec("fetch", "int"),
         ),
         ("result",),
-        frozenset({Trait.TYPED, Trait.EPILOGUE}),
+        frozenset({Trait.TYPED, Trait.UNITS, Trait.EPILOGUE}),
         no_derivative="gradients are taken before the CPU backend brings it in",
     )
 

@@ -44,10 +44,10 @@ _DESTROY = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
 @final
 class Team:
-    """Threads that have begun. They end with the last reference to this, and with the process.
+    """Threads, which begin with the first task. They end with the last reference to this, and with the process.
 
     Attributes:
-        arguments: The address of a `parallel_for`, and its context. Valid in the process that has begun the threads.
+        arguments: The address of a `parallel_for`, and its context. Valid in the process that has made the team.
     """
 
     def __init__(self, code: LoadedCode, threads: int) -> None:
@@ -60,7 +60,7 @@ class Team:
 
 @final
 class Workers:
-    """Threads beside the calling one, which begin with the first run of a network."""
+    """Threads beside the calling one, which begin with the first instruction that has several units of work."""
 
     def __init__(self, threads: int, code: LoadedCode) -> None:
         self._threads = threads

@@ -73,29 +73,29 @@ ROWS = [
 ]  # fmt: skip
 
 
-def _channels(type: Type) -> tuple[int, ...]:
+def channels_of(type: Type) -> tuple[int, ...]:
     """Some channels of a larger image."""
     return strides_of((*type.shape[:-1], type.shape[-1] + 3)) if type.rank else ()
 
 
-def _holes(type: Type) -> tuple[int, ...]:
+def holes(type: Type) -> tuple[int, ...]:
     """Gaps along every dimension, between channels too."""
     return tuple(2 * stride for stride in strides_of([size + 1 for size in type.shape]))
 
 
-def _permuted(type: Type) -> tuple[int, ...]:
+def permuted(type: Type) -> tuple[int, ...]:
     """The last dimension outermost."""
     shape = type.shape[-1:] + type.shape[:-1]
     return strides_of(shape)[1:] + strides_of(shape)[:1]
 
 
-def _plain(type: Type) -> tuple[int, ...]:
+def plain(type: Type) -> tuple[int, ...]:
     return strides_of(type.shape)
 
 
 Spacing = Callable[[Type], tuple[int, ...]]
 LAYOUTS: list[tuple[Spacing, Spacing]] = [
-    (_channels, _plain), (_plain, _channels), (_channels, _channels), (_holes, _holes), (_permuted, _channels),
+    (channels_of, plain), (plain, channels_of), (channels_of, channels_of), (holes, holes), (permuted, channels_of),
 ]  # fmt: skip
 """Of the results, and of the inputs."""
 
@@ -108,7 +108,7 @@ def test_every_instruction_with_strided_operands_has_a_row() -> None:
             assert Trait.ELEMENTWISE in cls.SCHEMA.traits, cls.SCHEMA.mnemonic
 
 
-def _operand(f: IRFunction, type: Type, layout: Spacing) -> Value:
+def operand_of(f: IRFunction, type: Type, layout: Spacing) -> Value:
     """A value of its own memory that begins at element 1."""
     strides = canonical_strides(type.shape, layout(type))
     memory = Type(type.kind, (span_of(type.shape, strides) + 2,))
@@ -122,7 +122,7 @@ def _run(f: IRFunction, backend: str, arrays: Mapping[str, Array]) -> Mapping[st
     return backend_of(backend).compile(program, CompileOptions())(arrays)
 
 
-def _random(type: Type, seed: int) -> Array:
+def random_array(type: Type, seed: int) -> Array:
     numbers = np.random.default_rng(seed).integers(0, 9, type.shape)
     return np.asarray(numbers).astype(type.kind.dtype)
 
@@ -137,14 +137,14 @@ def test_strided_operands(backend: str) -> None:
             continue
         results, inputs = layouts
         operands = [
-            _operand(f, parse_type(text), inputs if spec.access is Access.IN else results)
+            operand_of(f, parse_type(text), inputs if spec.access is Access.IN else results)
             for spec, text in zip(row.cls.SCHEMA.operands, row.types.split(" "), strict=True)
         ]
         steps.append((row, f.add(row.cls(operands, row.attrs))))
-    arrays = {name: _random(w.type, seed) for seed, (name, w) in enumerate(f.weights.items())}
+    arrays = {name: random_array(w.type, seed) for seed, (name, w) in enumerate(f.weights.items())}
     expected = {name: array.copy() for name, array in arrays.items()}
     for _, inst in steps:
-        _compute(inst, expected)
+        compute(inst, expected)
     outcome = _run(f, backend, arrays)
     for row, inst in steps:
         for ref in inst.operands:
@@ -158,7 +158,7 @@ def test_strided_operands(backend: str) -> None:
             )
 
 
-def _compute(inst: Instruction, memories: Mapping[str, Array]) -> None:
+def compute(inst: Instruction, memories: Mapping[str, Array]) -> None:
     """Runs the instruction on copies, and puts what it wrote element by element where it belongs."""
     places = [_places(ref.value) for ref in inst.operands]
     tensors = [

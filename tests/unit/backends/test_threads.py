@@ -95,7 +95,19 @@ def test_any_number_of_threads_gives_the_same_bits(
 
 
 @LINUX
-@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two processors")
+def test_a_network_without_units_begins_no_thread(backend: CpuBackend) -> None:
+    module = Module()
+    f = module.create_function("main")
+    x = module.create_placeholder("x", parse_type("f32[4x4]"))
+    y = module.create_placeholder("y", parse_type("f32[4x4]"))
+    f.create_save("save", f.create_softmax("softmax", x, 1), y)
+    compiled, before = compile(module, backend), threads()
+    compiled({"x": np.zeros((4, 4), np.float32)})
+    assert threads() == before
+
+
+@LINUX
+@pytest.mark.skipif(usable_cores() < 2, reason="needs two processors")
 def test_workers_keep_off_the_processor_of_the_caller(backend: CpuBackend, x: Array) -> None:
     compiled, before = compile(network(), backend), set(os.listdir("/proc/self/task"))
     processor = ctypes.CDLL(None).sched_getcpu

@@ -10,9 +10,11 @@ from dataclasses import dataclass
 from math import lcm, prod
 
 from glowpy.backends.cpu.insts_gen import CpuConvInst, CpuDepthwiseConvInst, CpuMatmulInst
+from glowpy.backends.cpu.strategy.cut import UNIT_BYTES, Cut, cut_of
 from glowpy.core.shape import ceil_div
 from glowpy.core.strides import merged_loops
 from glowpy.ir.inst import Instruction
+from glowpy.ir.insts_gen import AvgPoolInst, MaxPoolInst, MaxPoolWithArgmaxInst
 from glowpy.ir.value import Value
 from glowpy.support.rules import Rules
 
@@ -37,11 +39,15 @@ class Work:
         units: How many there are.
         block: Columns of the result that most calls of the epilogue are about; `ld` of those tiles.
         tiles: What the fields of `tiles_t` in libjit/include/tile.h hold, in order; None where nothing calls them.
+        together: So many units are handed out at once, where one is too little.
+        cut: How the instruction is cut, if its kernel knows nothing of units.
     """
 
     units: int
     block: int
     tiles: tuple[TileFunction | None, ...] = ()
+    together: int = 1
+    cut: Cut | None = None
 
 
 _rules: Rules[Callable[..., Work]] = Rules("work")
@@ -50,11 +56,12 @@ _rules: Rules[Callable[..., Work]] = Rules("work")
 def work_of(inst: Instruction, lanes: int) -> Work:
     """The work of an instruction on a machine with so many floats in a vector; one unit where nobody says more.
 
-    There is none where the result of a product has no elements.
+    There is none where the result of a product or pool has no elements.
     """
     rule = _rules.get(type(inst))
     if rule is None:
-        return Work(1, lanes)
+        cut = cut_of(inst)
+        return Work(cut.units if cut is not None else 1, lanes, cut=cut)
     return rule(inst, lanes) if inst.operands[0].value.type.count else Work(0, lanes)
 
 
@@ -152,6 +159,13 @@ def _matmul(inst: CpuMatmulInst, lanes: int) -> Work:
 @_rules(CpuDepthwiseConvInst)
 def _depthwise(inst: CpuDepthwiseConvInst, lanes: int) -> Work:
     return Work(prod(inst.result.type.shape[:2]), lanes)
+
+
+@_rules(MaxPoolInst, MaxPoolWithArgmaxInst, AvgPoolInst)
+def _pool(inst: MaxPoolInst | MaxPoolWithArgmaxInst | AvgPoolInst, lanes: int) -> Work:
+    rows = prod(inst.result.type.shape[:-2])
+    row = sum(ref.value.type.size for ref in inst.operands) // rows
+    return Work(rows, lanes, together=ceil_div(UNIT_BYTES, max(row, 1)))
 
 
 def _is_one_loop(value: Value, first: int, last: int) -> bool:

@@ -1,0 +1,224 @@
+"""Cuts: how the work of a kernel that knows nothing of units is cut into equal parts.
+
+Many instructions treat some dimension of their result independently: each index is computed by itself. There the kernel
+is called for one part after the other, with that extent reduced and pointers moved. All parts are equal, so one
+constant shape serves them. A rule says for a class of instructions which dimensions these are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from math import prod
+
+from glowpy.backends.cpu.insts_gen import CpuPackMatrixInst
+from glowpy.core.schema import Layout
+from glowpy.core.type import Shape
+from glowpy.ir.inst import Instruction
+from glowpy.ir.insts_gen import (
+    ArgMaxInst,
+    ArgMinInst,
+    BroadcastInst,
+    ConvolutionInst,
+    CumSumInst,
+    ExtractTensorInst,
+    GatherInst,
+    InsertTensorInst,
+    LocalResponseNormalizationInst,
+    LogSoftmaxInst,
+    MatMulInst,
+    ReduceAddInst,
+    ReduceMaxInst,
+    ReduceMinInst,
+    ReduceMulInst,
+    SoftmaxInst,
+    TransposeInst,
+)
+from glowpy.ir.value import Value
+from glowpy.support.rules import Rules
+
+__all__ = ["UNIT_BYTES", "Along", "Cut", "cut_of"]
+
+UNIT_BYTES = 1 << 16
+"""At least so much is read and written by a unit: less takes no longer than to hand it to a thread."""
+
+_UNITS = 8
+"""Enough for threads to share, so that an outer dimension is taken even if an inner one has more."""
+
+_LINE_BYTES = 64
+"""Neighbours in memory are cut at multiples of a cache line, which are whole vectors as well."""
+
+
+@dataclass(frozen=True, slots=True)
+class Along:
+    """How an operand goes along with a dimension that is cut.
+
+    Attributes:
+        axis: Its own dimension.
+        step: How far it goes there for each index that is cut.
+        whole: The kernel finds its elements by offsets, and is told all of its extent.
+    """
+
+    axis: int
+    step: int = 1
+    whole: bool = False
+
+
+Dimension = tuple[Along | None, ...]
+"""A dimension as every operand knows it; None: all of the operand belongs to every part."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """Equal parts of a dimension.
+
+    Attributes:
+        units: How many parts there are.
+        part: The extent of each.
+        dimension: Which dimension that is.
+    """
+
+    units: int
+    part: int
+    dimension: Dimension
+
+    def shape(self, operand: int, value: Value) -> Shape:
+        """The shape of an operand's part."""
+        along, shape = self.dimension[operand], value.type.shape
+        if along is None or along.whole:
+            return shape
+        return (*shape[: along.axis], self.part * along.step, *shape[along.axis + 1 :])
+
+    def distance(self, operand: int, value: Value) -> int:
+        """How far an operand's next part is, in elements of memory."""
+        along = self.dimension[operand]
+        return 0 if along is None else self.part * along.step * value.strides[along.axis]
+
+
+_rules: Rules[Callable[..., Iterator[Dimension]]] = Rules("cut")
+
+
+def cut_of(inst: Instruction) -> Cut | None:
+    """How an instruction is cut; None if it is one unit, because it is small or nobody says more."""
+    rule = _rules.get(type(inst))
+    if rule is None or not all(ref.value.type.count for ref in inst.operands):
+        return None
+    cuts = [cut for dimension in rule(inst) if (cut := _parts(inst, dimension)) is not None]
+    enough = [cut for cut in cuts if cut.units >= _UNITS]
+    return next(iter(enough), None) or max(cuts, key=lambda cut: cut.units, default=None)
+
+
+def _parts(inst: Instruction, dimension: Dimension) -> Cut | None:
+    """The smallest parts that are worth handing out."""
+    operands = list(zip(inst.operands, dimension, strict=True))
+    moved = [(ref.value, along) for ref, along in operands if along is not None]
+    if any(
+        along is not None
+        and ref.layout is Layout.DENSE
+        and prod(ref.value.type.shape[: along.axis]) > 1
+        for ref, along in operands
+    ):
+        return None  # a part would have gaps
+    extent = next(value.type.shape[along.axis] for value, along in moved if not along.whole)
+    each = sum(value.type.size // extent for value, along in moved if not along.whole)
+    for part in range(1, extent // 2 + 1):
+        if extent % part == 0 and part * each >= UNIT_BYTES and _at_lines(moved, part):
+            return Cut(extent // part, part, dimension)
+    return None
+
+
+def _at_lines(moved: list[tuple[Value, Along]], part: int) -> bool:
+    """Whether lines of neighbours stay whole; a single line may be cut anywhere."""
+    return all(
+        value.strides[along.axis] != 1
+        or value.type.count == value.type.shape[along.axis]
+        or part * along.step * value.type.kind.size % _LINE_BYTES == 0
+        for value, along in moved
+    )
+
+
+@_rules(LocalResponseNormalizationInst)
+def _all_but_channels(inst: LocalResponseNormalizationInst) -> Iterator[Dimension]:
+    for axis in range(inst.result.type.rank - 1):
+        yield Along(axis), Along(axis)
+
+
+@_rules(SoftmaxInst, LogSoftmaxInst, ArgMaxInst, ArgMinInst, CumSumInst)
+def _all_but_one(
+    inst: SoftmaxInst | LogSoftmaxInst | ArgMaxInst | ArgMinInst | CumSumInst,
+) -> Iterator[Dimension]:
+    for axis in range(inst.result.type.rank):
+        if axis != inst.axis:
+            yield Along(axis), Along(axis)
+
+
+@_rules(ReduceAddInst, ReduceMulInst, ReduceMaxInst, ReduceMinInst)
+def _kept(
+    inst: ReduceAddInst | ReduceMulInst | ReduceMaxInst | ReduceMinInst,
+) -> Iterator[Dimension]:
+    for axis in range(inst.result.type.rank):
+        if axis not in inst.axes:
+            yield Along(axis), Along(axis)
+
+
+@_rules(TransposeInst)
+def _transpose(inst: TransposeInst) -> Iterator[Dimension]:
+    for axis, source in enumerate(inst.shuffle):
+        yield Along(axis), Along(source)
+
+
+@_rules(BroadcastInst)
+def _broadcast(inst: BroadcastInst) -> Iterator[Dimension]:
+    for axis, size in enumerate(inst.input.type.shape):
+        yield Along(axis), Along(axis) if size == inst.result.type.shape[axis] else None
+
+
+@_rules(InsertTensorInst)
+def _insert(inst: InsertTensorInst) -> Iterator[Dimension]:
+    for axis in range(inst.input.type.rank):
+        yield Along(axis, whole=True), Along(axis)
+
+
+@_rules(ExtractTensorInst)
+def _extract(inst: ExtractTensorInst) -> Iterator[Dimension]:
+    for axis, step in enumerate(inst.steps):
+        yield Along(axis), Along(axis, step, whole=True)
+
+
+@_rules(GatherInst)
+def _gather(inst: GatherInst) -> Iterator[Dimension]:
+    for axis in range(inst.axis):
+        yield Along(axis), Along(axis), None
+    for axis in range(inst.indices.type.rank):
+        yield Along(inst.axis + axis), None, Along(axis)
+    for axis in range(inst.axis + 1, inst.input.type.rank):
+        yield Along(axis + inst.indices.type.rank - 1), Along(axis), None
+
+
+@_rules(CpuPackMatrixInst)
+def _pack(inst: CpuPackMatrixInst) -> Iterator[Dimension]:
+    batch = inst.input.type.rank - 2
+    for axis in range(batch):
+        yield Along(axis), Along(axis)
+    if inst.input.type.shape[-1] % inst.block == 0:
+        yield Along(batch), Along(batch + 1, inst.block)
+
+
+@_rules(MatMulInst)
+def _matmul(inst: MatMulInst) -> Iterator[Dimension]:
+    rank = inst.result.type.rank
+
+    def along(value: Value, axis: int) -> Along | None:
+        own = axis - rank + value.type.rank
+        return Along(own) if own >= 0 and value.type.shape[own] > 1 else None
+
+    for axis in range(rank - 2):
+        yield Along(axis), along(inst.lhs, axis), along(inst.rhs, axis)
+    yield Along(rank - 2), along(inst.lhs, rank - 2), None
+
+
+@_rules(ConvolutionInst)
+def _convolution(inst: ConvolutionInst) -> Iterator[Dimension]:
+    yield Along(0), Along(0), None, None
+    if inst.group == 1:
+        yield Along(inst.result.type.rank - 1), None, Along(0), Along(0)

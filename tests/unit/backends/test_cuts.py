@@ -1,0 +1,215 @@
+"""Every kernel that products do not use, in several units: the bits are the same however the units are shared."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+from glowpy import CpuBackend, CpuOptions
+from glowpy.backend import CompileOptions, Port, Program
+from glowpy.backends.cpu.insts_gen import CpuPackMatrixInst
+from glowpy.backends.cpu.kernels_gen import KERNELS
+from glowpy.backends.cpu.strategy import cut, work
+from glowpy.backends.cpu.strategy.cut import Along, cut_of
+from glowpy.backends.cpu.strategy.work import work_of
+from glowpy.backends.cpu.workers import Workers
+from glowpy.core.schema import Access, Layout, Trait
+from glowpy.core.tensor import Array
+from glowpy.core.type import parse_type
+from glowpy.ir import insts_gen as insts
+from glowpy.ir.inst import Instruction
+from glowpy.ir.irfunction import IRFunction
+from glowpy.ir.value import Value
+from glowpy.recipe import plan_memory
+from glowpy.support.text import Attr
+from tests.libjit.product_runner import partitions
+from tests.unit.backends.test_strided import (
+    Row,
+    Spacing,
+    channels_of,
+    compute,
+    holes,
+    operand_of,
+    plain,
+    random_array,
+)
+
+_POOL: dict[str, Attr] = {
+    "kernels": (3, 2), "strides": (2, 1), "pads": (1, 0, 1, 1), "dilation": (1, 1), "ceil": False,
+}  # fmt: skip
+_CONV: dict[str, Attr] = {
+    "kernels": (3,),
+    "strides": (1,),
+    "pads": (1, 1),
+    "dilation": (1,),
+    "group": 1,
+}
+_LRN: dict[str, Attr] = {"size": 3, "alpha": 0.5, "beta": 0.75, "k": 1.0}
+_SUMS: dict[str, Attr] = {"exclusive": False, "reverse": True}
+
+ROWS = [
+    Row(insts.TransposeInst, "f32[12x3x16] f32[3x16x12]", {"shuffle": (2, 0, 1)}),
+    Row(insts.TransposeInst, "f32[1x32x5x3] f32[1x5x3x32]", {"shuffle": (0, 3, 1, 2)}),
+    Row(insts.BroadcastInst, "f32[4x6x16] f32[4x1x16]"),
+    Row(insts.BroadcastInst, "f32[6x5x16] f32[1x5x16]"),
+    Row(insts.InsertTensorInst, "f32[7x9x9] f32[6x5x8]", {"offsets": (1, 3, 0)}),
+    Row(insts.ExtractTensorInst, "f32[8x5x8] f32[20x5x9]", {"offsets": (18, 0, 1), "steps": (-2, 1, 1)}),
+    Row(insts.MaxPoolInst, "f32[2x4x4x9] f32[2x7x4x9]", _POOL),
+    Row(insts.MaxPoolWithArgmaxInst, "f32[2x4x4x37] i64[2x4x4x37] f32[2x7x4x37]", _POOL),
+    Row(insts.AvgPoolInst, "f32[2x4x4x9] f32[2x7x4x9]", {**_POOL, "count_include_pads": False}),
+    Row(insts.ReduceAddInst, "f32[6x1x5] f32[6x70x5]", {"axes": (1,)}),
+    Row(insts.ReduceMulInst, "f32[1x4x64] f32[3x4x64]", {"axes": (0,)}),
+    Row(insts.ReduceMaxInst, "f32[1x1x64] f32[5x3x64]", {"axes": (0, 1)}),
+    Row(insts.ReduceMinInst, "i8[12x1] i8[12x150]", {"axes": (1,)}),
+    Row(insts.ArgMaxInst, "i64[9x1x5] f32[9x20x5]", {"axis": 1, "last": True}),
+    Row(insts.ArgMinInst, "i64[12x1] i8[12x150]", {"axis": 1, "last": False}),
+    Row(insts.CumSumInst, "f32[6x7x16] f32[6x7x16]", {"axis": 1, **_SUMS}),
+    Row(insts.SoftmaxInst, "f32[3x4x70] f32[3x4x70]", {"axis": 2}),
+    Row(insts.SoftmaxInst, "f32[6x64] f32[6x64]", {"axis": 0}),
+    Row(insts.LogSoftmaxInst, "f32[8x4x5] f32[8x4x5]", {"axis": 1}),
+    Row(insts.LocalResponseNormalizationInst, "f32[1x6x16] f32[1x6x16]", _LRN),
+    Row(insts.GatherInst, "f32[8x3x9] f32[8x5x9] i32[3]", {"axis": 1}),
+    Row(insts.GatherInst, "f32[12x20] f32[9x20] i64[12]", {"axis": 0}),
+    Row(CpuPackMatrixInst, "f32[6x2x5x16] f32[6x5x20]", {"block": 16}),
+    Row(CpuPackMatrixInst, "f32[4x5x16] f32[5x64]", {"block": 16}),
+    Row(insts.MatMulInst, "f64[8x5x7] f64[8x5x9] f64[9x7]"),
+    Row(insts.MatMulInst, "i32[12x7] i32[12x9] i32[9x7]"),
+    Row(insts.ConvolutionInst, "f64[4x6x5] f64[4x6x3] f64[5x3x3] f64[5]", _CONV),
+    Row(insts.ConvolutionInst, "f64[1x1x32] f64[1x3x4] f64[32x3x4] f64[32]", {**_CONV, "pads": (0, 0)}),
+]  # fmt: skip
+LAYOUTS: list[tuple[Spacing, Spacing]] = [
+    (plain, plain), (channels_of, plain), (plain, channels_of), (holes, channels_of), (channels_of, holes)
+]  # fmt: skip
+
+TASK = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_size_t)
+PARALLEL_FOR = ctypes.CFUNCTYPE(
+    None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t
+)
+
+
+class Ranges:
+    """A team that computes the units of each task in ranges, one after the other."""
+
+    def __init__(self) -> None:
+        self.way = 0
+        """Which of the ways to cut the units."""
+        self.units: list[int] = []
+        """Of every task."""
+        self._function = PARALLEL_FOR(self._run)
+        self.arguments = ctypes.cast(self._function, ctypes.c_void_p).value, 0
+
+    def _run(self, context: int, task: int, pointers: int, units: int) -> None:
+        del context
+        self.units.append(units)
+        _, ranges = list(partitions(units))[self.way]
+        for first, last in ranges:
+            if first < last:
+                TASK(task)(pointers, first, last)
+
+
+@pytest.fixture
+def small_units(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (cut, work):
+        monkeypatch.setattr(module, "UNIT_BYTES", 128)
+
+
+def rows(layouts: Sequence[tuple[Spacing, Spacing]]) -> tuple[IRFunction, list[Instruction]]:
+    """A program with every row, each in the next layout."""
+    f, steps = IRFunction("main"), []
+    for number, row in enumerate(ROWS):
+        results, inputs = layouts[number % len(layouts)]
+        operands = []
+        for spec, text in zip(row.cls.SCHEMA.operands, row.types.split(" "), strict=True):
+            layout = inputs if spec.access is Access.IN else results
+            if spec.layout is Layout.DENSE:
+                layout = plain
+            elif spec.layout is Layout.TRANSPOSED and layout is holes:
+                layout = channels_of
+            operands.append(operand_of(f, parse_type(text), layout))
+        steps.append(f.add(row.cls(operands, row.attrs)))
+    return f, steps
+
+
+def test_every_kernel_has_a_row() -> None:
+    known = {row.cls.SCHEMA.mnemonic for row in ROWS}
+    products = {"cpu_conv", "cpu_depthwise_conv", "cpu_matmul"}
+    assert known == KERNELS.keys() - products
+
+
+@pytest.mark.parametrize("shift", range(2))
+def test_units_may_be_shared_in_any_way(
+    shift: int, small_units: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is computed is right, too. Strided operands keep what lies in their gaps."""
+    f, steps = rows(LAYOUTS[2 * shift :] + LAYOUTS[: 2 * shift])
+    for inst in steps:
+        assert work_of(inst, 8).units > 1, inst.SCHEMA.mnemonic
+    arrays = {name: random_array(w.type, seed) for seed, (name, w) in enumerate(f.weights.items())}
+    expected = {name: array.copy() for name, array in arrays.items()}
+    for inst in steps:
+        compute(inst, expected)
+    team = Ranges()
+    monkeypatch.setattr(Workers, "team", lambda self: team)
+    ports = tuple(Port(name, name, weight.type) for name, weight in f.weights.items())
+    program = Program(f, plan_memory(f), {}, ports, ports)
+    compiled = CpuBackend(CpuOptions(threads=2)).compile(program, CompileOptions())
+    alike: dict[str, Array] = {}
+    for team.way in range(3):
+        team.units = []
+        outcome = compiled(arrays)
+        assert len(team.units) == len(steps)
+        alike = alike or dict(outcome)
+        for name, array in outcome.items():
+            assert array.tobytes() == alike[name].tobytes(), name
+    for inst in steps:
+        for ref in inst.operands:
+            name = ref.value.base.name
+            np.testing.assert_allclose(
+                alike[name].astype(np.float64), expected[name], rtol=2e-6, atol=1e-6, err_msg=str(inst)
+            )  # fmt: skip
+
+
+def values(types: str) -> list[Value]:
+    return [Value("v", parse_type(text)) for text in types.split(" ")]
+
+
+def test_small_instructions_are_one_unit() -> None:
+    for types in ("f32[32x1] f32[32x16]", "f32[8x0] f32[8x0]"):
+        assert cut_of(insts.ReduceAddInst(values(types), {"axes": (1,)})) is None
+
+
+def test_parts_are_worth_handing_out_and_as_many_as_that_allows() -> None:
+    softmax = insts.SoftmaxInst(values("f32[1x12x128x128] f32[1x12x128x128]"), {"axis": 3})
+    chosen = cut_of(softmax)
+    assert chosen is not None
+    assert (chosen.units, chosen.part, chosen.dimension) == (12, 1, (Along(1), Along(1)))
+    few = insts.SoftmaxInst(values("f32[1x2x256x128] f32[1x2x256x128]"), {"axis": 3})
+    chosen = cut_of(few)
+    assert chosen is not None
+    assert (chosen.units, chosen.dimension) == (8, (Along(2), Along(2)))
+    assert chosen.part == 32
+    assert chosen.shape(1, few.input) == (1, 2, 32, 128)
+    assert chosen.distance(1, few.input) == 32 * 128
+
+
+def test_channels_are_cut_at_cache_lines() -> None:
+    for channels, part in ((4096, 512), (4090, None)):
+        inst = insts.ReduceAddInst(values(f"f32[1x{channels}] f32[31x{channels}]"), {"axes": (0,)})
+        chosen = cut_of(inst)
+        assert (chosen and chosen.part) == part
+
+
+def test_what_has_no_gaps_is_cut_outermost_only() -> None:
+    inst = insts.GatherInst(values("f32[4x512x64] f32[4x9x64] i32[512]"), {"axis": 1})
+    chosen = cut_of(inst)
+    assert chosen is not None
+    assert chosen.dimension == (Along(0), Along(0), None)
+
+
+def test_operands_with_units_of_their_own_are_not_cut() -> None:
+    for cls in insts.INSTS:
+        if Trait.UNITS in cls.SCHEMA.traits:
+            assert cut._rules.get(cls) is None, cls.SCHEMA.mnemonic
