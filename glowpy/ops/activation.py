@@ -151,8 +151,14 @@ def _differentiate_shrink(f: Function, n: ShrinkNode, g: NodeValue) -> Gradients
 @lower(EluNode)
 def _lower_elu(f: Function, n: EluNode) -> Operand:
     x = term(f, n, n.input)
-    curve = (x.exp() - 1.0) * n.alpha
+    curve = _exp_less_one(x) * n.alpha
     return curve.where(x < 0.0, x).as_type(n.type)
+
+
+def _exp_less_one(x: Term) -> Term:
+    """exp(x) - 1 for x below 0, as 2 * t / (1 - t) with t = tanh(x / 2), which does not cancel close to 0."""
+    t = (x * 0.5).tanh()
+    return (t + t) / (1.0 - t)
 
 
 @differentiate(EluNode)
@@ -164,7 +170,7 @@ def _differentiate_elu(f: Function, n: EluNode, g: NodeValue) -> Gradients:
 @lower(SeluNode)
 def _lower_selu(f: Function, n: SeluNode) -> Operand:
     x = term(f, n, n.input)
-    curve = (x.exp() - 1.0) * (n.alpha * n.gamma)
+    curve = _exp_less_one(x) * (n.alpha * n.gamma)
     return curve.where(x < 0.0, x * n.gamma).as_type(n.type)
 
 
@@ -177,7 +183,7 @@ def _differentiate_selu(f: Function, n: SeluNode, g: NodeValue) -> Gradients:
 @lower(CeluNode)
 def _lower_celu(f: Function, n: CeluNode) -> Operand:
     x = term(f, n, n.input)
-    curve = ((x / n.alpha).exp() - 1.0) * n.alpha
+    curve = _exp_less_one(x / n.alpha) * n.alpha
     return curve.where(x < 0.0, x).as_type(n.type)
 
 

@@ -77,6 +77,10 @@ class Term:
         """The natural logarithm."""
         return self._of(self.f.create_log(self.name, self.value))
 
+    def tanh(self) -> Term:
+        """The hyperbolic tangent."""
+        return self._of(self.f.create_tanh(self.name, self.value))
+
     def erf(self) -> Term:
         """The error function."""
         return self._of(self.f.create_erf(self.name, self.value))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -100,30 +99,23 @@ def defaults(op_type: str, opset: int) -> dict[str, Any]:
     return {name: helper.get_attribute_value(value) for name, value in protos.items() if value.name}
 
 
-def printed(row: Row, opset: int, attributes: dict[str, Any]) -> tuple[str, list[float]]:
-    """A model as glowpy reads it: its text, and the numbers in it.
-
-    Attributes of ONNX are f32; their defaults in Python need not be.
-    """
+def printed(row: Row, opset: int, attributes: dict[str, Any]) -> str:
+    """A model as glowpy reads it."""
     try:
         module = glowpy.load(model_of(row, opset, known=False, **attributes))
     except ValueNeededError:
         module = glowpy.load(model_of(row, opset, known=True, **attributes))
-    number = re.compile(r"-?\d+(?:\.\d+)?(?:e[-+]?\d+)?")
-    text = print_module(module)
-    return number.sub("#", text), [float(digits) for digits in number.findall(text)]
+    return print_module(module)
 
 
 @pytest.mark.parametrize("row", ROWS, ids=IDS)
 def test_attribute_left_out_has_its_default(row: Row) -> None:
+    """The default itself: the number that ONNX states as an f32, whatever kind is computed in."""
     for opset in versions(row):
-        plain, numbers = printed(row, opset, {})
+        plain = printed(row, opset, {})
         for name, value in defaults(row.op_type, opset).items():
-            if name in row.attributes or name in QUIRKS:
-                continue
-            text, explicit = printed(row, opset, {name: value})
-            assert text == plain, f"{name} at opset {opset}"
-            np.testing.assert_allclose(explicit, numbers, 3e-7, err_msg=f"{name} at opset {opset}")
+            if name not in row.attributes and name not in QUIRKS:
+                assert printed(row, opset, {name: value}) == plain, f"{name} at opset {opset}"
 
 
 REFUSED: list[tuple[str, Sequence[int], list[str], dict[str, Any], str]] = [

@@ -323,6 +323,15 @@ def test_type_of_an_output_is_inferred() -> None:
     np.testing.assert_array_equal(x, X)
 
 
+def test_type_of_an_output_is_that_of_an_input() -> None:
+    """ONNX infers nothing for GroupNormalization, nor for what comes after it."""
+    text = "(float[1,4,2] x) => (y, n) <float[4] s = {1, 1, 1, 1}>"
+    body = "{ y = GroupNormalization<num_groups=2>(x, s, s) z = Relu(y) n = Shape(z) }"
+    model = untyped(text + body)
+    model.opset_import[0].version = 21
+    assert [info.type for info in make(model).get_outputs()] == ["tensor(float)", "tensor(int64)"]
+
+
 def test_output_without_an_element_type_or_a_shape() -> None:
     model = untyped("(float[2,3] x) => (float[2,3] y) { y = Relu(x) }")
     model.graph.output[0].type.tensor_type.ClearField("shape")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import onnx
@@ -10,6 +10,8 @@ from onnx import helper, shape_inference
 
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.type import Shape, Type
+from glowpy.importer.onnx.definition import schema_of
+from glowpy.importer.onnx.source import domain_of
 from glowpy.importer.onnx.tensor import kind_of, type_name
 from glowpy.support.errors import UnsupportedError, UserError
 
@@ -115,7 +117,30 @@ def _inferred(model: onnx.ModelProto) -> dict[str, onnx.ValueInfoProto]:
     except (shape_inference.InferenceError, RuntimeError, ValueError):
         result = bare.graph  # the build says what is wrong with the model
     values = [*result.input, *result.value_info, *result.output]
-    return {proto.name: proto for proto in values if is_typed(proto)}
+    types = {proto.name: proto for proto in values if is_typed(proto)}
+    opsets = {domain_of(entry.domain): entry.version for entry in model.opset_import}
+    for node in graph.node:
+        for proto in _by_schema(node, opsets, types):
+            types.setdefault(proto.name, proto)
+    return types
+
+
+def _by_schema(
+    node: onnx.NodeProto, opsets: Mapping[str, int], types: Mapping[str, onnx.ValueInfoProto]
+) -> Iterator[onnx.ValueInfoProto]:
+    """The outputs that are of the type of an input, for operators without an inference of their own."""
+    schema = schema_of(node, opsets.get(domain_of(node.domain), 0))
+    if schema is None:
+        return
+    known: dict[str, int] = {}
+    for index, name in enumerate(node.input):
+        formal = schema.inputs[min(index, len(schema.inputs) - 1)]
+        if name in types and types[name].type.HasField("tensor_type"):
+            known.setdefault(formal.type_str, types[name].type.tensor_type.elem_type)
+    for index, name in enumerate(node.output):
+        formal = schema.outputs[min(index, len(schema.outputs) - 1)]
+        if name and formal.type_str in known:
+            yield helper.make_tensor_value_info(name, known[formal.type_str], None)
 
 
 def _dim(proto: onnx.TensorShapeProto.Dimension) -> Dim:
