@@ -21,7 +21,7 @@ from glowpy.bundling.make import outdated
 from glowpy.cli.backends import backend_option, bound_backend
 from glowpy.cli.model import load_model
 from glowpy.cli.output import print_json, print_table, progress
-from glowpy.cli.verb import Bytes, Verb
+from glowpy.cli.verb import Bytes, OutputFolder, Verb
 from glowpy.graph.function import Module
 from glowpy.support.errors import UserError
 
@@ -33,7 +33,7 @@ _ILLEGAL = re.compile(r"[^A-Za-z0-9_]")
 
 @click.command(cls=Verb)
 @click.argument("models", nargs=-1, required=True)
-@click.option("-o", "--output", type=click.Path(path_type=Path), help="The folder to write to.")
+@click.option("-o", "--output", type=OutputFolder(), help="The folder to write to.")
 @click.option(
     "--check", type=click.Path(path_type=Path), help="Say if the bundle there is up to date."
 )

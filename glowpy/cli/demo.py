@@ -16,13 +16,14 @@ from glowpy.cli.check import Difference, compare
 from glowpy.cli.files import write_text
 from glowpy.cli.model import load_model
 from glowpy.cli.output import print_json, print_table, progress
-from glowpy.cli.verb import Verb
+from glowpy.cli.verb import OutputFolder, Verb
 from glowpy.core.tensor import Array
 from glowpy.core.type import Type
 from glowpy.engine import compilation, compile
 from glowpy.graph.function import Module
 from glowpy.importer.onnx.reference import packaged_network, packaged_networks, read_tensor
 from glowpy.recipe import Compilation, Stage
+from glowpy.support.output_files import make_output_folder
 
 __all__ = ["demo"]
 
@@ -60,7 +61,7 @@ class _Clock:
 @click.option(
     "--output",
     "folder",
-    type=click.Path(path_type=Path),
+    type=OutputFolder(),
     help="Where to write the dumps; a new temporary folder if left out.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
@@ -89,7 +90,7 @@ def demo(network: str, backend: str, folder: Path | None, as_json: bool) -> None
             "the output that the onnx package expects": compare(outputs, expected, _RTOL, _ATOL)[0],
             "the interpreter, with random weights": _random_check(module, backend, inputs),
         }
-    target = folder or Path(tempfile.mkdtemp(prefix=f"glowpy-demo-{network}-"))
+    target = make_output_folder(folder or tempfile.mkdtemp(prefix=f"glowpy-demo-{network}-"))
     for stage in (Stage.GRAPH, Stage.LOWERED, Stage.IR, Stage.MEMORY):
         write_text(target / f"{stage}.glow", stages.text(stage))
     if as_json:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import click
 
 from glowpy.backends.cpu.options import CpuOptions
@@ -11,7 +9,7 @@ from glowpy.cli.backends import backend_option, bound_backend, settings_option
 from glowpy.cli.files import write_constants, write_text
 from glowpy.cli.model import choose_function, load_model
 from glowpy.cli.output import progress
-from glowpy.cli.verb import Verb
+from glowpy.cli.verb import OutputFile, Verb
 from glowpy.engine import compilation
 from glowpy.graph.dot import print_dot, render_svg
 from glowpy.graph.printer import print_module
@@ -52,10 +50,10 @@ __all__ = ["dump"]
 @click.option("--features", default="", help="LLVM features, such as +avx2,-fma.")
 @click.option(
     "--save-constants",
-    type=click.Path(path_type=Path),
+    type=OutputFile(binary=True),
     help="Write the constants to this .npz file, which --constants reads.",
 )
-@click.option("-o", "--output", type=click.Path(path_type=Path), help="Write to this file.")
+@click.option("-o", "--output", type=OutputFile(), default="-", help="Write to this file.")
 def dump(
     model: str,
     stage: str,
@@ -68,8 +66,8 @@ def dump(
     target: str,
     cpu: str,
     features: str,
-    save_constants: Path | None,
-    output: Path | None,
+    save_constants: str | None,
+    output: str,
 ) -> None:
     """Prints one stage of compiling MODEL (.onnx, .glow text, or - for text on standard input).
 
@@ -98,10 +96,7 @@ def dump(
             module = module if chosen is Stage.GRAPH else stages.lowered.module
     if save_constants is not None:
         write_constants(save_constants, module.constants)
-    if output is None:
-        click.echo(text, nl=False)
-    else:
-        write_text(output, text)
+    write_text(output, text)
 
 
 def _formatted(stages: Compilation, stage: Stage, form: str) -> str:

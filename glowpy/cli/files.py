@@ -1,23 +1,23 @@
-"""Files the command line reads and writes: text, tensors, and never half a file."""
+"""Files the command line reads and writes: text and tensors."""
 
 from __future__ import annotations
 
-import os
 import sys
 import zlib
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
-from typing import IO
 from zipfile import BadZipFile
 
+import click
 import numpy as np
 
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.tensor import Array, Tensor
 from glowpy.graph.node import Constant
 from glowpy.importer.onnx.reference import read_tensor
-from glowpy.support.errors import LoadError, UserError
+from glowpy.support.errors import LoadError
 from glowpy.support.loc import Loc
+from glowpy.support.output_files import write_output_file
 
 __all__ = [
     "read_array",
@@ -102,23 +102,26 @@ def _named(array: Array) -> Array:
     return array.view(ElemKind.BF16.dtype) if array.dtype.str == "|V2" else array
 
 
-def write_text(path: Path, text: str) -> None:
-    """Writes a file whole or not at all. Raises UserError where that is impossible."""
-    _write_whole(path, lambda file: file.write(text.encode()))
+def write_text(path: str | Path, text: str) -> None:
+    """Writes a file, or standard output for `-`. Raises UserError where that is impossible."""
+    if path == "-":
+        click.echo(text, nl=False)
+    else:
+        write_output_file(path, lambda file: file.write(text.encode()))
 
 
-def write_array(path: Path, array: Array) -> None:
-    """Writes a .npy file whole or not at all. Raises UserError where that is impossible."""
-    _write_whole(path, lambda file: np.save(file, array, allow_pickle=False))
+def write_array(path: str | Path, array: Array) -> None:
+    """Writes a .npy file. Raises UserError where that is impossible."""
+    write_output_file(path, lambda file: np.save(file, array, allow_pickle=False))
 
 
-def write_constants(path: Path, constants: Iterable[Constant]) -> None:
+def write_constants(path: str | Path, constants: Iterable[Constant]) -> None:
     """Writes a .npz file with the elements of constants, each under the SHA-256 that text shows for it.
 
     Raises UserError where that is impossible.
     """
     arrays = {constant.digest: constant.array for constant in constants}
-    _write_whole(path, lambda file: np.savez(file, allow_pickle=False, **arrays))
+    write_output_file(path, lambda file: np.savez(file, allow_pickle=False, **arrays))
 
 
 def read_constants(path: str) -> dict[str, Array]:
@@ -132,20 +135,3 @@ def read_constants(path: str) -> dict[str, Array]:
                 note="write the file anew: glowpy dump MODEL --save-constants FILE",
             )
     return arrays
-
-
-def _write_whole(path: Path, write: Callable[[IO[bytes]], object]) -> None:
-    """Writes beside the target under a name of its own, then renames."""
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            with part.open("wb") as file:
-                write(file)
-            part.replace(path)
-        finally:
-            part.unlink(missing_ok=True)
-    except OSError as error:
-        raise UserError(
-            f"cannot write the file: {error.strerror}", loc=Loc(str(path)), note="check the path"
-        ) from None

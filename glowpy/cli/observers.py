@@ -13,6 +13,7 @@ from glowpy.cli.files import write_array
 from glowpy.core.tensor import Array
 from glowpy.ir.inst import Instruction
 from glowpy.support.names import legal_name
+from glowpy.support.output_files import make_output_folder
 
 __all__ = ["DumpObserver", "Observers", "PrintObserver"]
 
@@ -33,7 +34,7 @@ class DumpObserver:
     """Writes what every instruction reads and writes to INDEX.MNEMONIC.NAME.OPERAND.before|after.npy."""
 
     def __init__(self, folder: Path) -> None:
-        self._folder = folder
+        self._folder = make_output_folder(folder)
         self._step = 0
 
     def before(self, inst: Instruction, operands: Mapping[str, Array]) -> None:

@@ -19,11 +19,12 @@ from glowpy.cli.files import write_array
 from glowpy.cli.model import choose_function, load_model, read_inputs
 from glowpy.cli.observers import DumpObserver, Observers, PrintObserver
 from glowpy.cli.output import print_json, print_table, progress
-from glowpy.cli.verb import Verb
+from glowpy.cli.verb import OutputFolder, Verb
 from glowpy.core.tensor import Array
 from glowpy.core.type import Type
 from glowpy.engine import compilation
 from glowpy.support.names import UniqueNames
+from glowpy.support.output_files import make_output_folder
 
 __all__ = ["run_model"]
 
@@ -58,9 +59,7 @@ class _Run:
 )
 @backend_option("cpu")
 @settings_option()
-@click.option(
-    "--output", "folder", type=click.Path(path_type=Path), help="Save outputs as .npy there."
-)
+@click.option("--output", "folder", type=OutputFolder(), help="Save outputs as .npy there.")
 @click.option(
     "--check-with",
     type=click.Choice(list(CHECKERS)),
@@ -84,7 +83,7 @@ class _Run:
 @click.option(
     "--instrument-debug",
     "operand_folder",
-    type=click.Path(path_type=Path),
+    type=OutputFolder(),
     help="Write every operand of every instruction to .npy files there.",
 )
 @click.option(
@@ -185,6 +184,7 @@ def _save(outputs: Mapping[str, Array], folder: Path | None) -> dict[str, Path]:
     """Writes the outputs to a folder, if there is one; the file of each."""
     if folder is None:
         return {}
+    make_output_folder(folder)
     names = UniqueNames()
     files = {port: folder / f"{names.take(port)}.npy" for port in outputs}
     for port, file in files.items():

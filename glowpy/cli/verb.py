@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import inspect
 import textwrap
+from pathlib import Path
 from typing import Any
 
 import click
 
 from glowpy.support.cache_folder import parse_bytes
+from glowpy.support.output_files import check_output_file, check_output_folder
 
-__all__ = ["Bytes", "Verb", "VerbGroup"]
+__all__ = ["Bytes", "OutputFile", "OutputFolder", "Verb", "VerbGroup"]
 
 
 class Verb(click.Command):
@@ -38,3 +40,31 @@ class Bytes(click.ParamType[int]):
             return parse_bytes(str(value))
         except ValueError as error:
             self.fail(str(error), param, ctx)
+
+
+class OutputFile(click.ParamType[str]):
+    """A file to write, which is possible as far as one can tell before; `-` for standard output if that takes it."""
+
+    name = "file"
+
+    def __init__(self, *, binary: bool = False) -> None:
+        self._binary = binary
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """The path; raises UserError where nothing can be written."""
+        if value != "-":
+            check_output_file(value)
+        elif self._binary:
+            self.fail("expected a file, standard output takes text; ./- is a file", param, ctx)
+        return str(value)
+
+
+class OutputFolder(click.ParamType[Path]):
+    """A folder to write to, which is made if it is not there."""
+
+    name = "folder"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
+        """The path; raises UserError where nothing can be written."""
+        check_output_folder(str(value))
+        return Path(value)

@@ -63,8 +63,8 @@ def test_llvm_and_assembly() -> None:
 
 
 def test_output_file(tmp_path: Path) -> None:
-    assert dump("-o", str(tmp_path / "a" / "net.glow")) == ""
-    assert (tmp_path / "a" / "net.glow").read_text() == TEXT
+    assert dump("-o", str(tmp_path / "net.glow")) == ""
+    assert (tmp_path / "net.glow").read_text() == TEXT
 
 
 def test_dot() -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -31,6 +32,7 @@ from glowpy.llvm.objects import compile_whole
 from glowpy.llvm.stack_depth import stack_depths
 from glowpy.support.errors import LoadError, UserError
 from glowpy.support.loc import Loc
+from glowpy.support.output_files import check_output_folder, make_output_folder
 
 __all__ = ["Bundle", "build_bundle", "bundle_fingerprint"]
 
@@ -63,7 +65,8 @@ def build_bundle(
 
     Args:
         programs: The networks by the names of their entry points.
-        directory: Where to. An earlier bundle of this name is replaced there, files that are none of its stay.
+        directory: Where to; made if it is not there. An earlier bundle of this name is replaced there, links and
+            all; files that are none of its stay.
         options: How to make the bundle.
         backend: For which machine.
         identity: glowpy's version and the fingerprint, for the manifest.
@@ -72,14 +75,21 @@ def build_bundle(
     Raises UserError if a budget is exceeded, the target cannot be linked for, the folder holds another bundle, or it
     cannot be written.
     """
+    check_output_folder(str(directory))
     earlier = _earlier_files(directory, options.name)
     layout = lay_out(options.name, programs, guard=options.guard)
     files, report = _files(layout, options, backend, identity, golden)
+    _check_places(files, directory)
+    new_folders = [folder for folder in (directory, *directory.parents) if not folder.exists()]
+    make_output_folder(directory)
     try:
         _write(files, directory)
         for name in earlier - set(files):
             (directory / name).unlink(missing_ok=True)
     except OSError as error:
+        with suppress(OSError):
+            for folder in new_folders:
+                folder.rmdir()
         reason = error.strerror or str(error)
         raise UserError(f"cannot write the bundle: {reason}", loc=Loc(str(directory))) from error
     return Bundle(directory, tuple(files), report)
@@ -107,14 +117,22 @@ def _earlier_files(directory: Path, name: str) -> set[str]:
 
 
 def _write(files: Mapping[str, bytes], directory: Path) -> None:
-    """Writes all files, or none where there is no room for them."""
-    directory.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=directory.parent, prefix=f".{directory.name}.") as scratch:
+    """Writes all files, or none where there is no room for them; the manifest is the last to get its name."""
+    with tempfile.TemporaryDirectory(dir=directory, prefix=".") as scratch:
         for name, content in files.items():
             Path(scratch, name).write_bytes(content)
-        directory.mkdir(exist_ok=True)
         for name in files:
             Path(scratch, name).replace(directory / name)
+
+
+def _check_places(names: Iterable[str], directory: Path) -> None:
+    """Raises UserError where something that is no file has the name of one: a folder, a device."""
+    for name in names:
+        place = directory / name
+        if place.exists() and not place.is_file():
+            raise UserError(
+                "cannot write the bundle: expected a file or nothing there", loc=Loc(str(place))
+            )
 
 
 def _files(
