@@ -14,6 +14,7 @@ import onnx
 from onnx import defs, helper
 
 from glowpy.core.type import Type
+from glowpy.importer.onnx.contrib.schemas import contrib_schema
 from glowpy.importer.onnx.node import TensorSequence, Value
 from glowpy.importer.onnx.source import domain_of
 from glowpy.importer.onnx.tensor import elem_type_of
@@ -34,7 +35,7 @@ class Definition:
 
 
 def schema_of(node: onnx.NodeProto, opset: int) -> defs.OpSchema | None:
-    """What the onnx package knows of an operator; None if it knows nothing."""
+    """What the onnx package knows of an operator, or our own table of contrib operators; None if neither knows it."""
     return _schema(node.op_type, opset, domain_of(node.domain))
 
 
@@ -43,7 +44,7 @@ def _schema(op_type: str, opset: int, domain: str) -> defs.OpSchema | None:
     try:
         return defs.get_schema(op_type, opset, domain)
     except defs.SchemaError:
-        return None
+        return contrib_schema(domain, op_type)
 
 
 def is_defined(node: onnx.NodeProto, opset: int) -> bool:

@@ -26,6 +26,7 @@ from glowpy.graph.function import Module
 from glowpy.graph.node import NodeValue, Placeholder, value_of
 from glowpy.graph.verifier import verify_module, verify_nodes
 from glowpy.importer.onnx.check import check_types, structural_problems, unsupported_reason
+from glowpy.importer.onnx.contrib.nchwc import block_of
 from glowpy.importer.onnx.definition import definition_of
 from glowpy.importer.onnx.node import (
     OnnxNode,
@@ -157,6 +158,11 @@ class OnnxModel:
         names = {info.name for info in self.inputs} | set(self.initializers)
         return in_order(self.source.proto.graph, names, self.file)
 
+    @cached_property
+    def block(self) -> int:
+        """How many channels are a block in the NCHWc operators of onnxruntime."""
+        return block_of(self.source.proto.graph)
+
     def loc(self, index: int, node: onnx.NodeProto) -> Loc:
         """Where a node is."""
         name = node.name or next((output for output in node.output if output), "")
@@ -240,7 +246,10 @@ class _Build:
     def __post_init__(self) -> None:
         placeholders = self._inputs()
         self.scope = Scope(
-            self.module.create_function("main"), self.model.source.folder, self.environment
+            self.module.create_function("main"),
+            self.model.source.folder,
+            self.environment,
+            self.model.block,
         )
         for index, node in self.model.order:
             self._node(index, node)
@@ -341,7 +350,7 @@ class _Build:
     def _folded(self, imported: Callable[[Scope], list[Item]]) -> list[Item] | None:
         """What a node with known inputs computes; None if that is too much to keep."""
         f = Module().create_function("fold")
-        results = imported(Scope(f, self.model.source.folder))
+        results = imported(Scope(f, self.model.source.folder, block=self.model.block))
         computed = [value for value in results if isinstance(value, NodeValue)]
         if not computed:
             return None if any(_holds_nodes(value) for value in results) else results

@@ -106,11 +106,15 @@ def registered() -> dict[tuple[str, str], list[int]]:
 
 @dataclass
 class Scope:
-    """Where nodes are created: a function, and the constants made from known tensors in its module."""
+    """Where nodes are created: a function, and the constants made from known tensors in its module.
+
+    `block` is the number of channels in a block of the NCHWc operators, if the model has any.
+    """
 
     f: Function
     folder: Path | None
     environment: Mapping[str, Value | TensorSequence] = field(default_factory=dict)
+    block: int = 0
     _constants: dict[int, tuple[Tensor, NodeValue]] = field(default_factory=dict)
 
     def materialize(self, value: Value, name: str) -> NodeValue:

@@ -223,15 +223,19 @@ def _layer_normalization(n: OnnxNode) -> tuple[Value, ...]:
     return (convert(n, result, kind), *(convert(n, v, stash) for v in (moments.mean, inverse)))
 
 
-@from_onnx("RMSNormalization")
-def _rms_normalization(n: OnnxNode) -> Value:
-    """Divided by the root of the mean square (Zhang and Sennrich 2019)."""
+@from_onnx("RMSNormalization", "SimplifiedLayerNormalization")
+def _rms_normalization(n: OnnxNode) -> tuple[Value, Value]:
+    """Divided by the root of the mean square (Zhang and Sennrich 2019).
+
+    onnxruntime has it under another name, and with the reciprocal of that root as a result.
+    """
     x = _stashed(n)
     square = n.f.create_mul(f"{n.name}_square", x, x)
     mean = n.f.create_reduce_mean(f"{n.name}_mean", square, _trailing_axes(n)).result
-    normal = n.f.create_mul(f"{n.name}_standard", x, _inverse_root(n, mean)).result
+    inverse = _inverse_root(n, mean)
+    normal = n.f.create_mul(f"{n.name}_standard", x, inverse).result
     result = _scaled(n, normal, _trailing_factors(n, 1, x.type.kind), None)
-    return convert(n, result, n.type(1).kind)
+    return convert(n, result, n.type(1).kind), inverse
 
 
 @from_onnx("MeanVarianceNormalization")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from glowpy.importer.onnx import (
     activation,
+    contrib,
     control,
     conv,
     elementwise,
@@ -33,5 +34,6 @@ FAMILIES = (
     pool,
     reduce,
     shape,
+    *contrib.FAMILIES,
 )
 """The modules, by the stems that operators, kernels and tests share."""

@@ -16,6 +16,7 @@ from google.protobuf.descriptor import FieldDescriptor  # type: ignore[import-un
 from google.protobuf.message import DecodeError, Message  # type: ignore[import-untyped]
 from onnx import inliner
 
+from glowpy.importer.onnx.contrib.schemas import CONTRIB, NCHWC
 from glowpy.support.errors import LoadError, UnsupportedError, UserError
 from glowpy.support.loc import Loc
 
@@ -27,7 +28,7 @@ MAX_NODES = 200_000
 MAX_FILE = (1 << 31) - 1
 """Protocol buffers end here; larger models keep their weights in files beside them."""
 
-NEWEST_OPSETS = {"": 28, "ai.onnx.preview.training": 1}
+NEWEST_OPSETS = {"": 28, "ai.onnx.preview.training": 1, CONTRIB: 1, NCHWC: 1}
 """For each domain, the newest opset this importer was reviewed for. A later opset may change any operator."""
 
 

@@ -1,0 +1,161 @@
+"""What all forms of attention share: heads, masks as terms of the scores, and the sum that the scores weigh."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from glowpy.core.elemkind import ElemKind
+from glowpy.core.tensor import Tensor
+from glowpy.core.type import Type
+from glowpy.graph.node import NodeValue
+from glowpy.importer.onnx.data_movement import concat, full, reshape, slice_axis, transpose
+from glowpy.importer.onnx.node import OnnxNode, Value
+from glowpy.support.errors import UserError
+
+__all__ = [
+    "added",
+    "bias_term",
+    "causal_term",
+    "check_type",
+    "extended",
+    "joined",
+    "lowest",
+    "masked_term",
+    "mixed",
+    "scores",
+    "split",
+]
+
+
+def check_type(n: OnnxNode, index: int, shape: Sequence[int]) -> None:
+    """Raises UserError unless input `index` has this shape."""
+    if n.type(index).shape != tuple(shape):
+        raise UserError(
+            f"expected the shape {list(shape)} as input {index} ('{n.proto.input[index]}'), got {n.type(index)}"
+        )
+
+
+def split(n: OnnxNode, value: Value, heads: int) -> NodeValue:
+    """[batch, length, heads * size] as [batch, heads, length, size]."""
+    batch, length, width = value.type.shape
+    if heads < 1 or width % heads:
+        raise UserError(f"expected {width} elements in equal heads, got {heads} heads")
+    parts = reshape(n, value, (batch, length, heads, width // heads))
+    return n.operand(transpose(n, parts, (0, 2, 1, 3)))
+
+
+def joined(n: OnnxNode, value: Value) -> Value:
+    """[batch, heads, length, size] as [batch, length, heads * size]."""
+    batch, heads, length, size = value.type.shape
+    return reshape(n, transpose(n, value, (0, 2, 1, 3)), (batch, length, heads * size))
+
+
+def extended(n: OnnxNode, past: Value | None, value: NodeValue) -> NodeValue:
+    """The keys or values of the past, if any, and those that come now."""
+    if past is None:
+        return value
+    expected = (*value.type.shape[:2], past.type.shape[-2], value.type.shape[3])
+    if past.type.rank != 4 or past.type.shape != expected:
+        raise UserError(f"expected a past that fits {value.type}, got {past.type}")
+    return n.operand(concat(n, [past, value], 2))
+
+
+def added(n: OnnxNode, value: NodeValue, terms: Sequence[Value | None]) -> NodeValue:
+    """The sum of the value and those terms that are there, which broadcast to it."""
+    for term in terms:
+        if term is not None:
+            value = n.f.create_add(n.name, value, n.operand(term)).result
+    return value
+
+
+def scores(n: OnnxNode, query: NodeValue, key: NodeValue) -> NodeValue:
+    """All queries times all keys, [batch, heads, queries, keys], times `scale`, 1 / sqrt(size) if not given."""
+    if query.type.shape[:2] != key.type.shape[:2] or query.type.shape[3] != key.type.shape[3]:
+        raise UserError(f"expected keys that fit queries of {query.type}, got {key.type}")
+    turned = n.operand(transpose(n, key, (0, 1, 3, 2)))
+    product = n.f.create_mat_mul(n.name, query, turned)
+    factor = n.real("scale", 0.0) or 1 / math.sqrt(query.type.shape[3])
+    scale = n.f.create_splat(f"{n.name}_scale", Type(query.type.kind, ()), factor)
+    return n.f.create_mul(n.name, product, scale).result
+
+
+def mixed(n: OnnxNode, weights: NodeValue, value: NodeValue) -> NodeValue:
+    """The values, weighed: [batch, queries, heads * size]."""
+    if weights.type.shape[3] != value.type.shape[2]:
+        raise UserError(f"expected values for {weights.type.shape[3]} keys, got {value.type}")
+    return n.operand(joined(n, n.f.create_mat_mul(n.name, weights, value).result))
+
+
+def _term(n: OnnxNode, kept: NodeValue, type: Type, lowest: float) -> Value:
+    """0 where something is kept, else `lowest`."""
+    scalar = Type(type.kind, ())
+    zero = n.operand(full(scalar, 0), f"{n.name}_zero")
+    return n.f.create_select(n.name, kept, zero, n.operand(full(scalar, lowest))).result
+
+
+def lowest(kind: ElemKind) -> float:
+    """The lowest finite number of a kind of floats; that of f32 for f64."""
+    narrow = {ElemKind.F16: -65504.0, ElemKind.BF16: -3.3895314e38}
+    return narrow.get(kind, float(np.finfo(np.float32).min))
+
+
+def causal_term(n: OnnxNode, type: Type, past: int) -> Value | None:
+    """What keeps queries from keys after them, if `unidirectional` is set; the first query comes after `past` keys.
+
+    It outweighs every other mask: a query that may see no key at all still looks only back.
+    """
+    queries, keys = type.shape[2:]
+    if not n.flag("unidirectional") or queries == 1:
+        return None
+    if keys != past + queries:
+        raise n.unsupported(f"unidirectional 1 for {queries} queries and {keys - past} keys")
+    kept = np.tri(queries, keys, past, dtype=bool)
+    return _term(n, n.operand(Tensor.of(kept), f"{n.name}_causal"), type, lowest(type.kind))
+
+
+def masked_term(n: OnnxNode, index: int, type: Type, *, starts: bool) -> Value | None:
+    """What keeps all queries from keys that input `index` masks, if it is given.
+
+    The mask says for each key [batch, keys], or for each query as well [batch, queries, keys], whether it is above 0;
+    or it is the number of keys [batch], which if `starts` may be followed by where they begin [2 * batch].
+    """
+    if not n.has(index):
+        return None
+    batch, _, queries, keys = type.shape
+    mask, f, lowest = n.input(index), n.f, n.real("mask_filter_value", -10000.0)
+    shape = mask.type.shape
+    if shape in ((batch, keys), (batch, queries, keys)):
+        rows = queries if len(shape) == 3 else 1
+        wide = n.operand(reshape(n, mask, (batch, 1, rows, keys)))
+        zero = n.operand(full(Type(mask.type.kind, ()), 0), f"{n.name}_zero")
+        return _term(n, f.create_lt(n.name, zero, wide).result, type, lowest)
+    if shape not in [(batch,), *([(2 * batch,)] if starts else [])]:
+        name = n.proto.input[index]
+        raise n.unsupported(f"a mask of {mask.type} as input {index} ('{name}') of scores {type}")
+    places = n.operand(Tensor.of(np.arange(keys, dtype=mask.type.kind.dtype)), f"{n.name}_places")
+    bounds = reshape(n, mask, (shape[0] // batch, batch, 1, 1, 1))
+    end, *start = (
+        n.operand(reshape(n, slice_axis(n, bounds, 0, i, 1, 1), (batch, 1, 1, 1)))
+        for i in range(shape[0] // batch)
+    )
+    kept = f.create_lt(n.name, places, end).result
+    if start:
+        kept = f.create_and(n.name, kept, f.create_le(n.name, start[0], places)).result
+    return _term(n, kept, type, lowest)
+
+
+def bias_term(n: OnnxNode, index: int, type: Type) -> Value | None:
+    """Input `index`, which is added to the scores, if it is given."""
+    if not n.has(index):
+        return None
+    shape, expected = n.type(index).shape, type.shape
+    fits = len(shape) == 4 and shape[2:] == expected[2:]
+    if not fits or shape[0] not in (1, expected[0]) or shape[1] not in (1, expected[1]):
+        raise UserError(
+            f"expected a bias that broadcasts to scores {type} as input {index} "
+            f"('{n.proto.input[index]}'), got {n.type(index)}"
+        )
+    return n.value(index)

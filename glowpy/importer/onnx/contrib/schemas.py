@@ -1,0 +1,214 @@
+"""What onnxruntime's own operators take and give: the table that stands in for ONNX's for them.
+
+An operand is written `name`, `name?` if it may be left out, and `name:K` unless it is a float. All floats of a node are
+of one kind, those of `:own` perhaps of another; `:i32` and `:i64` are of that kind, `:ids` of either, `:any` of any.
+An attribute that must be given ends in `!`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+
+from onnx import defs
+
+__all__ = ["CONTRIB", "NCHWC", "contrib_schema", "contrib_schemas"]
+
+CONTRIB, NCHWC = "com.microsoft", "com.microsoft.nchwc"
+
+_Parameter = defs.OpSchema.FormalParameter
+_Kinds = defs.OpSchema.AttrType
+
+_FLOATS = ["tensor(float16)", "tensor(bfloat16)", "tensor(float)", "tensor(double)"]
+_INTEGERS = [f"tensor({sign}int{bits})" for sign in ("", "u") for bits in (8, 16, 32, 64)]
+_SETS = {
+    "float": _FLOATS,
+    "own": _FLOATS,
+    "ids": ["tensor(int32)", "tensor(int64)"],
+    "any": [*_FLOATS, *_INTEGERS, "tensor(bool)"],
+}
+_PLAIN = {"i32": "tensor(int32)", "i64": "tensor(int64)"}
+
+
+def _operands(text: str) -> Iterator[defs.OpSchema.FormalParameter]:
+    for word in text.split():
+        name, _, kind = word.partition(":")
+        option = "Optional" if name.endswith("?") else "Single"
+        yield _Parameter(
+            name.removesuffix("?"),
+            _PLAIN.get(kind, kind or "float"),
+            param_option=getattr(defs.OpSchema.FormalParameterOption, option),
+        )
+
+
+def _schema(
+    name: str,
+    inputs: str,
+    outputs: str,
+    *,
+    ints: str = "",
+    floats: str = "",
+    texts: str = "",
+    int_lists: str = "",
+    float_lists: str = "",
+    domain: str = CONTRIB,
+) -> defs.OpSchema:
+    lists = [
+        (_Kinds.INT, ints),
+        (_Kinds.FLOAT, floats),
+        (_Kinds.STRING, texts),
+        (_Kinds.INTS, int_lists),
+        (_Kinds.FLOATS, float_lists),
+    ]
+    attributes = [
+        defs.OpSchema.Attribute(word.removesuffix("!"), kind, required=word.endswith("!"))
+        for kind, text in lists
+        for word in text.split()
+    ]
+    constraints = [(key, kinds, "") for key, kinds in _SETS.items()]
+    return defs.OpSchema(
+        name,
+        domain,
+        1,
+        inputs=list(_operands(inputs)),
+        outputs=list(_operands(outputs)),
+        type_constraints=constraints,
+        attributes=attributes,
+    )
+
+
+_CONV = {
+    "ints": "group",
+    "texts": "auto_pad activation",
+    "int_lists": "kernel_shape strides pads dilations",
+    "float_lists": "activation_params",
+}
+_POOL = {"texts": "auto_pad", "int_lists": "kernel_shape! strides pads dilations"}
+
+
+def _activations() -> Iterator[defs.OpSchema]:
+    yield _schema("Gelu", "X", "Y")
+    yield _schema("FastGelu", "X bias?", "Y")
+    yield _schema("QuickGelu", "X", "Y", floats="alpha")
+    yield _schema("BiasGelu", "A B", "C")
+    yield _schema("BiasSplitGelu", "X bias", "Y")
+    yield _schema("BiasAdd", "X bias skip", "Y")
+
+
+def _normalizations() -> Iterator[defs.OpSchema]:
+    form = {"ints": "axis stash_type", "floats": "epsilon"}
+    own = {**form, "domain": ""}
+    yield _schema("LayerNormalization", "X Scale B?", "Y Mean? InvStdDev?", **own)
+    yield _schema("SimplifiedLayerNormalization", "X:own scale", "Y inv_std_var?", **own)
+    results = "output mean? inv_std_var? input_skip_bias_sum?"
+    yield _schema(
+        "SkipLayerNormalization", "input skip gamma beta? bias?", results, floats="epsilon"
+    )
+    simplified = "SkipSimplifiedLayerNormalization"
+    yield _schema(simplified, "input skip gamma bias?", results, floats="epsilon")
+    yield _schema(
+        "EmbedLayerNormalization",
+        "input_ids:i32 segment_ids?:i32 word_embedding position_embedding segment_embedding? "
+        "gamma beta mask?:i32 position_ids?:i32",
+        "output mask_index?:i32 embedding_sum?",
+        ints="mask_index_type",
+        floats="epsilon",
+    )
+    group = {"ints": "channels_last groups! activation!", "floats": "epsilon"}
+    yield _schema("GroupNorm", "X gamma:own beta:own", "Y", **group)
+    yield _schema("SkipGroupNorm", "X gamma:own beta:own skip bias?", "Y S?", **group)
+
+
+def _products() -> Iterator[defs.OpSchema]:
+    turns = "transA transB"
+    yield _schema("TransposeMatMul", "A B", "Y", ints=turns, floats="alpha")
+    batched = f"{turns} transBatchA transBatchB"
+    yield _schema("FusedMatMul", "A B", "Y", ints=batched, floats="alpha")
+    yield _schema(
+        "FusedGemm",
+        "A B C?",
+        "Y",
+        ints=turns,
+        floats="alpha beta activation_alpha activation_beta activation_gamma",
+        texts="activation",
+    )
+    yield _schema("GemmFastGelu", "X W bias?", "Y")
+    yield _schema("FusedConv", "X W B? Z?", "Y", **_CONV)
+    yield _schema("NhwcFusedConv", "X W B? Z?", "Y", **_CONV)
+    yield _schema("NhwcConv", "X W B?", "Y", **{**_CONV, "texts": "auto_pad", "float_lists": ""})
+    yield _schema("Inverse", "X", "Y")
+
+
+def _attentions() -> Iterator[defs.OpSchema]:
+    yield _schema(
+        "Attention",
+        "input weights bias? mask_index?:i32 past? attention_bias? past_sequence_length?:i32",
+        "output present?",
+        ints="num_heads! unidirectional do_rotary rotary_embedding_dim past_present_share_buffer",
+        floats="scale mask_filter_value",
+        int_lists="qkv_hidden_sizes",
+    )
+    yield _schema(
+        "MultiHeadAttention",
+        "query key? value? bias? key_padding_mask?:i32 attention_bias? past_key? past_value? "
+        "past_sequence_length?:i32 cache_indirection?:i32",
+        "output present_key? present_value? qk?",
+        ints="num_heads! unidirectional",
+        floats="scale mask_filter_value",
+    )
+    yield _schema(
+        "GroupQueryAttention",
+        "query key? value? past_key? past_value? seqlens_k:i32 total_sequence_length:i32 "
+        "cos_cache? sin_cache? position_ids?:i64 attention_bias? head_sink? k_scale?:own v_scale?:own "
+        "q_norm_weight? k_norm_weight?",
+        "output present_key? present_value? output_qk?",
+        ints="num_heads! kv_num_heads! do_rotary rotary_interleaved causal local_window_size "
+        "smooth_softmax qk_output kv_cache_bit_width sliding_window_cache",
+        floats="scale softcap qk_norm_epsilon",
+        texts="k_quant_type v_quant_type",
+    )
+    yield _schema(
+        "RotaryEmbedding",
+        "input position_ids:i64 cos_cache sin_cache",
+        "output",
+        ints="num_heads rotary_embedding_dim interleaved is_packed_batching",
+        floats="scale",
+    )
+
+
+def _moves() -> Iterator[defs.OpSchema]:
+    yield _schema("Trilu", "X:any k?:i64", "Y:any", ints="upper")
+    yield _schema("GatherND", "data:any indices:ids", "output:any")
+    yield _schema("ExpandDims", "X:any axis:i32", "Y:any")
+    yield _schema("Pad", "data pads:i64 value?", "output", texts="mode")
+    yield _schema("Range", "start:any limit:any delta?:any", "Y:any")
+
+
+def _blocked() -> Iterator[defs.OpSchema]:
+    yield _schema("ReorderInput", "X", "Y", ints="channels_last", domain=NCHWC)
+    yield _schema("ReorderOutput", "X", "Y", ints="channels channels_last", domain=NCHWC)
+    yield _schema("Conv", "X W B? Sum?", "Y", **_CONV, domain=NCHWC)
+    yield _schema("MaxPool", "X", "Y", **_POOL, ints="storage_order ceil_mode", domain=NCHWC)
+    ints = "count_include_pad ceil_mode"
+    yield _schema("AveragePool", "X", "Y", **_POOL, ints=ints, domain=NCHWC)
+    yield _schema("GlobalMaxPool", "X", "Y", domain=NCHWC)
+    yield _schema("GlobalAveragePool", "X", "Y", domain=NCHWC)
+    texts = "mode coordinate_transformation_mode"
+    yield _schema("Upsample", "X", "Y", texts=texts, int_lists="scales", domain=NCHWC)
+
+
+@cache
+def contrib_schemas() -> tuple[defs.OpSchema, ...]:
+    """The whole table."""
+    families = (_activations, _normalizations, _products, _attentions, _moves, _blocked)
+    return tuple(schema for family in families for schema in family())
+
+
+@cache
+def _table() -> dict[tuple[str, str], defs.OpSchema]:
+    return {(schema.domain, schema.name): schema for schema in contrib_schemas()}
+
+
+def contrib_schema(domain: str, op_type: str) -> defs.OpSchema | None:
+    """What the table says of an operator; None if it does not have it."""
+    return _table().get((domain, op_type))
