@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -281,6 +282,15 @@ def test_table_and_import_functions_are_of_the_same_operators() -> None:
     functions = {key for key in registered() if key[0] in (CONTRIB, NCHWC)}
     assert functions == {key for key in table if key[0]}
     assert {key for key in table if not key[0]} <= set(registered())
+
+
+def test_documentation_lists_the_table() -> None:
+    lines = (Path(__file__).parents[2] / "docs" / "onnx.md").read_text().splitlines()
+    rows = [line.strip("| ").split(" | ") for line in lines if line.startswith("| ")]
+    listed = {row[0].strip("`"): row[1].split(", ") for row in rows if len(row) == 2}
+    for domain in (CONTRIB, NCHWC):
+        names = [schema.name for schema in contrib_schemas() if schema.domain == domain]
+        assert sorted(listed[domain]) == sorted(names)
 
 
 @pytest.mark.parametrize("node", CASES, ids=str)
