@@ -60,8 +60,10 @@ _CYCLES_PER_POINTER = 1.0
 _CYCLES_PER_TAP = 6.0
 _UNITS = 32
 """Where it costs nothing, an instruction's work is cut into so many units: threads finish together."""
-_PIXELS_PER_UNIT = 56
-"""A unit is not smaller: it has to be worth the handing out."""
+_PIXELS_PER_UNIT = 24
+"""A unit is not smaller: it passes over the weights of a block, and must have some tiles for that."""
+_WORK_PER_UNIT = 1 << 19
+"""Nor has it fewer multiplications: it must be worth the handing out."""
 
 # The bounds of libjit/include/tile.h.
 MAX_PIXELS = 32
@@ -326,7 +328,8 @@ def _slab(problem: Problem, machine: Machine, tile: Candidate) -> int:
     blocks = max(ceil_div(problem.channels, block), 1)
     if weights <= machine.slab_bytes:
         units = ceil_div(_UNITS, blocks * max(problem.images, 1))
-        slabs = max(slabs, min(units, problem.pixels // _PIXELS_PER_UNIT))
+        pixels = max(_PIXELS_PER_UNIT, ceil_div(_WORK_PER_UNIT, max(problem.steps * block, 1)))
+        slabs = max(slabs, min(units, problem.pixels // pixels))
         return max(ceil_div(lines, slabs), 1)
     stays = data + problem.steps * block * 4 <= machine.second_cache
     whole = weights + (data if stays else blocks * data)
