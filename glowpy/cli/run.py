@@ -88,13 +88,15 @@ class _Run:
 )
 @click.option(
     "--debug",
-    default="",
+    type=OutputFolder(),
     help="Make debug information; the IR gdb shows is written to that folder.",
 )
 @click.option(
     "--perf-map", is_flag=True, help="Tell Linux's perf where each instruction's code is."
 )
-@click.option("--jitdump", default="", help="Write code for perf inject --jit to that folder.")
+@click.option(
+    "--jitdump", type=OutputFolder(), help="Write code for perf inject --jit to that folder."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def run_model(
     model: str,
@@ -113,9 +115,9 @@ def run_model(
     threads: int,
     instrument_ir: bool,
     operand_folder: Path | None,
-    debug: str,
+    debug: Path | None,
     perf_map: bool,
-    jitdump: str,
+    jitdump: Path | None,
     as_json: bool,
 ) -> None:
     """Runs MODEL (.onnx, .glow text, or - for text on standard input) and prints what came out.
@@ -132,7 +134,9 @@ def run_model(
     start = time.perf_counter()
     function = choose_function(load_model(model, shapes, constants, backend), name)
     observers = _observers(instrument_ir, operand_folder)
-    cpu_options = CpuOptions(debug=debug, perf_map=perf_map, jitdump=jitdump, threads=threads)
+    cpu_options = CpuOptions(
+        debug=str(debug or ""), perf_map=perf_map, jitdump=str(jitdump or ""), threads=threads
+    )
     bound = bound_backend(backend, cpu_options, settings)
     options = CompileOptions(instrument=bool(observers))
     stages = compilation(function, bound, options)

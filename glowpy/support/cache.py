@@ -28,7 +28,6 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Literal, TypeVar
 
-from filelock import FileLock
 from xxhash import xxh3_128
 
 from glowpy.support.cache_folder import (
@@ -349,6 +348,8 @@ def locked(kind: Kind) -> Iterator[None]:
 
     Without a cache, or where no lock can be had, each makes its own.
     """
+    from filelock import FileLock  # noqa: PLC0415 - heavy, and seldom asked for
+
     folder = cache_folder()
     lock = None if folder is None else FileLock(folder / f"{kind}.lock")
     if folder is not None and lock is not None:

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import os
 import re
-import secrets
 import shutil
 import stat
 import sys
@@ -170,7 +169,7 @@ def _state(suffix: str | None) -> str:
 
 def open_part(path: Path) -> tuple[Path, int]:
     """A new file beside an entry, held by this process, and the descriptor to write it with. Raises OSError."""
-    part = path.with_name(f"{path.name}.{secrets.token_hex(4)}.part")
+    part = path.with_name(f"{path.name}.{os.urandom(4).hex()}.part")
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | getattr(os, "O_BINARY", 0)
     descriptor = os.open(part, flags, 0o666)

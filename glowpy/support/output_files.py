@@ -14,7 +14,6 @@ from __future__ import annotations
 import errno
 import os
 import re
-import secrets
 import shutil
 import stat
 import sys
@@ -142,7 +141,7 @@ def _write_in_place(file: str | int, write: Callable[[IO[bytes]], object]) -> No
 def _replace(target: Path, write: Callable[[IO[bytes]], object]) -> None:
     """Writes a file of another name in the same folder, and renames it."""
     earlier = target.stat() if target.exists() else None
-    part = target.with_name(f".{secrets.token_hex(8)}.part")
+    part = target.with_name(f".{os.urandom(8).hex()}.part")
     flags = os.O_CREAT | os.O_EXCL | os.O_RDWR | getattr(os, "O_BINARY", 0)
     descriptor = os.open(part, flags, 0o666)
     try:

@@ -22,6 +22,7 @@ from elftools.elf.elffile import ELFFile
 from glowpy.backends.cpu.object_file import FunctionLines, is_elf, read_lines
 from glowpy.llvm.machine import LoadedCode
 from glowpy.support.errors import UserError
+from glowpy.support.output_files import make_output_folder
 
 __all__ = ["jitdump_path", "write_jitdump"]
 
@@ -47,7 +48,7 @@ def write_jitdump(code: LoadedCode, objects: Sequence[bytes], folder: Path) -> N
         raise UserError(
             f"no jitdump on {os.uname().machine}: expected one of {', '.join(_MACHINES)}"
         )
-    folder.mkdir(parents=True, exist_ok=True)
+    make_output_folder(folder)
     path = jitdump_path(folder)
     fresh = not path.exists()
     with path.open("ab+") as file:

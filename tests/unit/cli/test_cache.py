@@ -4,16 +4,27 @@ from __future__ import annotations
 
 import io
 import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import glowpy
+from glowpy.backends.cpu.backend import CpuBackend
+from glowpy.backends.cpu.library import LIBJIT
 from glowpy.cli.main import run
 from glowpy.core.type import parse_type
 from glowpy.graph.function import Module
-from glowpy.support.cache import Key, mapped, read, write
+from glowpy.graph.printer import print_module
+from glowpy.support.cache import Key, damaged_files, mapped, read, write
+from glowpy.support.cache_folder import cache_files
+
+ROOT = Path(__file__).resolve().parents[3]
 
 KEYS = [Key.of("code", "a"), Key.of("code", "b"), Key.of("weights", "w")]
 
@@ -147,17 +158,77 @@ def network() -> Module:
     return module
 
 
-@pytest.mark.parametrize("length", [0, 100, 0.5, -1])
-def test_networks_run_with_a_damaged_cache(cache_folder: Path, length: float) -> None:
-    """Cut code killed the process when it was run."""
+def flipped(content: bytes) -> bytes:
+    """With one bit of the machine code turned over."""
+    changed = bytearray(content)
+    changed[content.find(b"\xc3") - 1] ^= 4  # before a byte that may be a return on x86
+    return bytes(changed)
+
+
+DAMAGE: dict[str, Callable[[bytes], bytes]] = {
+    "empty": lambda content: b"",
+    "a hundred bytes": lambda content: content[:100],
+    "half": lambda content: content[: len(content) // 2],
+    "one byte short": lambda content: content[:-1],
+    "zeros": lambda content: bytes(len(content)),
+    "random": lambda content: np.random.default_rng(0).bytes(len(content)),
+    "a bit of the code": flipped,
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE.values(), ids=DAMAGE)
+def test_networks_run_with_a_damaged_cache(
+    cache_folder: Path, damage: Callable[[bytes], bytes]
+) -> None:
+    """Damaged code killed the process, every time."""
     x = np.linspace(-2, 2, 7, dtype=np.float32)
     expected = glowpy.compile(network(), "cpu")({"x": x})["y"]
     files = list(cache_folder.glob("code-*"))
     assert files
     contents = [file.read_bytes() for file in files]
     for file, content in zip(files, contents, strict=True):
-        end = length if isinstance(length, int) else int(len(content) * length)
-        file.write_bytes(content[:end])
+        file.write_bytes(damage(content))
     for _ in range(2):
         np.testing.assert_array_equal(glowpy.compile(network(), "cpu")({"x": x})["y"], expected)
     assert [file.read_bytes() for file in files] == contents
+
+
+PROGRAM = """
+import resource, sys
+from glowpy.cli.main import main
+if limit := int(sys.argv.pop(1)):
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+main()
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="limits and signals are those of Unix")
+def test_processes_share_a_cache_whatever_becomes_of_them(
+    cache_folder: Path, tmp_path: Path
+) -> None:
+    """Without room to write, at the same time, killed at any moment, then with what the others have left."""
+    variant = CpuBackend().target.variant
+    write(LIBJIT._key(variant), LIBJIT._content(variant).payload())
+    (tmp_path / "net.glow").write_text(print_module(network()))
+
+    def start(limit: int = 0) -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-c", PROGRAM, str(limit), "run", "net.glow", "--json"]
+        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+        return subprocess.Popen(command, cwd=tmp_path, env=environment, stdout=-1)
+
+    def outputs(process: subprocess.Popen[bytes]) -> object:
+        report = process.communicate()[0]
+        assert process.returncode == 0
+        return json.loads(report)["outputs"]
+
+    expected = outputs(start(limit=200))
+    assert [file.kind for file in cache_files(cache_folder)] == ["bitcode"]
+    together = [start(), start()]
+    killed = start()
+    while not list(cache_folder.glob("code-*")):
+        time.sleep(0.01)
+    killed.kill()
+    killed.communicate()
+    assert [outputs(process) for process in together] == [expected, expected]
+    assert outputs(start()) == expected
+    assert not damaged_files(cache_folder)

@@ -13,7 +13,7 @@ import stat
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import IO
 
@@ -147,30 +147,30 @@ def test_a_device_is_written(folder: Path, device: Path, option: str) -> None:
 
 
 @pytest.fixture
-def fifo(folder: Path) -> Iterator[list[bytes]]:
-    """Takes what is written to the FIFO `fifo`."""
+def fifo(folder: Path) -> Callable[[], bytes]:
+    """What was written to the FIFO `fifo`, when its writer is done."""
     os.mkfifo(folder / "fifo")
     content: list[bytes] = []
     reader = threading.Thread(target=lambda: content.append((folder / "fifo").read_bytes()))
-    reader.daemon = True
+    reader.daemon = True  # it waits for a writer that need not come
     reader.start()
-    yield content
-    reader.join(10)
+
+    def read() -> bytes:
+        reader.join(10)
+        return content[0]
+
+    return read
 
 
-def test_a_fifo_takes_text(fifo: list[bytes], folder: Path) -> None:
+def test_a_fifo_takes_text(fifo: Callable[[], bytes], folder: Path) -> None:
     dump("-o", "fifo")
-    while not fifo:
-        pass
-    assert fifo == [TEXT.encode()]
+    assert fifo() == TEXT.encode()
     assert stat.S_ISFIFO((folder / "fifo").lstat().st_mode)
 
 
-def test_a_fifo_takes_archives(fifo: list[bytes], folder: Path) -> None:
+def test_a_fifo_takes_archives(fifo: Callable[[], bytes]) -> None:
     assert glowpy("dump", "net.glow", "--save-constants", "fifo")[0] == 0
-    while not fifo:
-        pass
-    (array,) = np.load(io.BytesIO(fifo[0])).values()
+    (array,) = np.load(io.BytesIO(fifo())).values()
     assert array.tolist() == [1, 2]
 
 
@@ -223,6 +223,8 @@ MISTAKES = [
     ("run net.glow --output net.glow", "net.glow: expected a folder to write to, '"),
     ("run net.glow --output net.glow/b/c", "net.glow/b/c: expected a folder to write to, '"),
     ("run net.glow --instrument-debug net.glow", "net.glow: expected a folder to write to, '"),
+    ("run net.glow --debug net.glow", "net.glow: expected a folder to write to, '"),
+    ("run net.glow --jitdump net.glow", "net.glow: expected a folder to write to, '"),
     ("demo --output net.glow/b", "net.glow/b: expected a folder to write to, '"),
     ("bundle net.glow -o net.glow/b", "net.glow' is none"),
     ("bundle net.glow -o net.glow", "net.glow: expected a folder to write to, '"),
