@@ -20,6 +20,7 @@ from glowpy.backends.cpu.insts_gen import (
 from glowpy.backends.interpreter.backend import InterpreterBackend
 from glowpy.backends.interpreter.interpret import interpret
 from glowpy.core.elemkind import ElemKind
+from glowpy.core.schema import Trait
 from glowpy.core.tensor import Array
 from glowpy.core.type import Shape, Type, parse_type
 from glowpy.engine import compilation
@@ -223,3 +224,24 @@ def test_depthwise_elements_lie_where_libjit_looks() -> None:
     for c, h, w in np.ndindex(7, 3, 2):
         assert packed[h, w, c] == filter[c, h, w, 0]
     np.testing.assert_array_equal(packing.unpack_depthwise_filter(packed), filter)
+
+
+@pytest.mark.parametrize(
+    ("pads", "stride", "dilation", "depth"),
+    [(1, 1, 1, 5), (2, 2, 1, 5), (2, 1, 2, 5), (0, 1, 1, 4), (3, 1, 1, 2), (9, 1, 1, 2)],
+)
+def test_volumes_are_not_padded(pads: int, stride: int, dilation: int, depth: int) -> None:
+    """Planes of the kernel that would meet the padding are left out, with no copy as large as the image."""
+
+    def build(f: Function, x: Placeholder) -> Operand:
+        filter = f.module.create_constant("filter", floats(4, 3, 3, 3, 2))
+        bias = f.module.create_constant("bias", floats(4))
+        ends = (pads, 1, 1, pads, 1, 1)
+        lists = (3, 3, 3), (stride, 1, 1), ends, (dilation, 1, 1)
+        return f.create_convolution("conv", x, filter, bias, *lists, 1)
+
+    module = network(f"f32[1x{depth}x6x7x2]", build)
+    check(module, CpuConvInst)
+    program = cpu_program(module, CpuConvInst)
+    moved = [inst for inst in program.ir.instructions if inst.has(Trait.SHAPE_ONLY)]
+    assert not any(inst.operands[1].value.base.name == "x" for inst in moved)

@@ -25,6 +25,7 @@ from glowpy.backends.cpu.strategy.depthwise import choose_pixels
 from glowpy.backends.cpu.strategy.product import choose, conv_problem, matmul_problem
 from glowpy.backends.cpu.variant import Variant
 from glowpy.core.elemkind import ElemKind
+from glowpy.core.shape import ceil_div
 from glowpy.core.tensor import Array, Tensor
 from glowpy.core.type import MAX_RANK, Type
 from glowpy.graph.function import Function
@@ -173,32 +174,69 @@ def _kernel_row(f: Function, n: ConvolutionNode) -> Operand:
 
 
 def _by_planes(f: Function, n: ConvolutionNode) -> NodeValue:
-    """A 3-D convolution as the sum of 2-D ones, one for each plane of the kernel.
+    """A 3-D convolution as the sum of 2-D ones, one for each plane of the kernel. Sums become epilogues.
 
-    All planes of the input that one plane of the kernel meets are a batch of images. Sums become epilogues.
+    Where a plane of the kernel would meet the padding, the result's planes stay as they are. So the first is one that
+    meets the input everywhere, if there is one.
     """
-    images, planes = n.type.shape[:2]
-    area = n.input.type.shape[2:]
-    source: Operand = n.input
-    if n.pads[0] or n.pads[3]:
-        source = f.create_pad(n.name, source, (0, n.pads[0], 0, 0, 0, 0, n.pads[3], 0, 0, 0), 0.0)
+    met = {plane: _planes_met(n, plane) for plane in range(n.kernels[0])}
+    order = sorted(met, key=lambda plane: -len(met[plane]))
+    total: NodeValue
+    if len(met[order[0]]) == n.type.shape[1]:
+        total = _plane_product(f, n, order[0], met[order.pop(0)], n.bias)
+    else:
+        bias = f.create_reshape(n.name, n.type.with_shape((1, 1, 1, 1, n.type.shape[4])), n.bias)
+        total = f.create_broadcast(n.name, n.type, bias).result
+    for plane in order:
+        if met[plane]:
+            nothing = f.create_splat(n.name, n.bias.type, 0.0)
+            product = _plane_product(f, n, plane, met[plane], nothing)
+            total = _added(f, n, total, product, met[plane])
+    return total
 
-    def product(plane: int, bias: Operand) -> NodeValue:
-        met = f.create_slice(
-            n.name, n.type.with_shape((images, planes, *area)), source,
-            (0, plane * n.dilation[0], 0, 0, 0), (1, n.strides[0], 1, 1, 1),
-        )  # fmt: skip
-        return f.create_convolution(
-            n.name, f.create_reshape(n.name, n.type.with_shape((images * planes, *area)), met),
-            _kernel_plane(f, n, plane), bias, n.kernels[1:], n.strides[1:],
-            (*n.pads[1:3], *n.pads[4:]), n.dilation[1:], n.group,
-        ).result  # fmt: skip
 
-    total = product(0, n.bias)
-    for plane in range(1, n.kernels[0]):
-        nothing = f.create_splat(n.name, n.bias.type, 0.0)
-        total = f.create_add(n.name, product(plane, nothing), total).result
-    return f.create_reshape(n.name, n.type, total).result
+def _planes_met(n: ConvolutionNode, plane: int) -> range:
+    """The planes of the result for which a plane of the kernel meets the input."""
+    ahead = plane * n.dilation[0] - n.pads[0]
+    first = ceil_div(max(-ahead, 0), n.strides[0])
+    last = ceil_div(max(n.input.type.shape[1] - ahead, 0), n.strides[0])
+    return range(first, min(last, n.type.shape[1]))
+
+
+def _plane_product(
+    f: Function, n: ConvolutionNode, plane: int, met: range, bias: Operand
+) -> NodeValue:
+    """The convolution with one plane of the kernel: all planes of the input that it meets are a batch of images."""
+    images, planes = n.type.shape[0], len(met)
+    start = met.start * n.strides[0] + plane * n.dilation[0] - n.pads[0]
+    area, shape = n.input.type.shape[2:], n.type.shape[2:]
+    source = f.create_slice(
+        n.name, n.type.with_shape((images, planes, *area)), n.input,
+        (0, start, 0, 0, 0), (1, n.strides[0], 1, 1, 1),
+    )  # fmt: skip
+    product = f.create_convolution(
+        n.name, f.create_reshape(n.name, n.type.with_shape((images * planes, *area)), source),
+        _kernel_plane(f, n, plane), bias, n.kernels[1:], n.strides[1:],
+        (*n.pads[1:3], *n.pads[4:]), n.dilation[1:], n.group,
+    )  # fmt: skip
+    return f.create_reshape(n.name, n.type.with_shape((images, planes, *shape)), product).result
+
+
+def _added(
+    f: Function, n: ConvolutionNode, total: NodeValue, product: NodeValue, met: range
+) -> NodeValue:
+    """The sum with those planes that are met; the others as they were."""
+
+    def planes(start: int, stop: int) -> NodeValue:
+        type = n.type.with_shape((n.type.shape[0], stop - start, *n.type.shape[2:]))
+        return f.create_slice(n.name, type, total, (0, start, 0, 0, 0), (1,) * 5).result
+
+    parts = [f.create_add(n.name, product, planes(met.start, met.stop)).result]
+    if met.start > 0:
+        parts.insert(0, planes(0, met.start))
+    if met.stop < n.type.shape[1]:
+        parts.append(planes(met.stop, n.type.shape[1]))
+    return f.create_concat(n.name, parts, 1).result
 
 
 def _kernel_plane(f: Function, n: ConvolutionNode, plane: int) -> Operand:
