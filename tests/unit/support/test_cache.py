@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
 import struct
 import subprocess
 import sys
@@ -258,6 +259,32 @@ def test_a_disk_that_fails_leaves_nothing(
     write_all({KEY: PAYLOAD, Key.of("code", "other"): PAYLOAD})
     assert read(KEY) == b"before"
     assert names(folder) == {str(KEY)}
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="folders are not synced there")
+def test_entries_are_on_the_disk_before_they_have_their_names(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    events: list[str] = []
+    sync, replace = os.fsync, Path.replace
+
+    def synced(descriptor: int) -> None:
+        status = os.fstat(descriptor)
+        events.append("folder" if stat.S_ISDIR(status.st_mode) else f"{status.st_size} bytes")
+        sync(descriptor)
+
+    def renamed(path: Path, target: Path) -> Path:
+        events.append("name")
+        return replace(path, target)
+
+    monkeypatch.setattr(os, "fsync", synced)
+    monkeypatch.setattr(Path, "replace", renamed)
+    write(KEY, PAYLOAD)
+    assert events == [f"{len(PAYLOAD) + FOOTER} bytes", "name", "folder"]
+    events.clear()
+    write_all({KEY: PAYLOAD, Key.of("code", "other"): PAYLOAD})
+    assert sorted(events[:-1]) == sorted([f"{len(PAYLOAD) + FOOTER} bytes", "name"] * 2)
+    assert events[-1] == "folder"
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="limits are set as on Unix")
