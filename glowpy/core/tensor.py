@@ -1,21 +1,36 @@
-"""`Tensor`: a type and the numpy array that holds its elements."""
+"""`Tensor`: a type and the elements: a numpy array, or what computes one.
+
+The weights of a network may be most of a machine's memory. So large tensors are *deferred*: a file holds their
+elements, or they follow from other tensors, and they are read or computed whenever they are asked for, and not kept.
+What a compilation holds of them is how to get them; only the last step, which lays them out for the kernels, does.
+"""
 
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, final
 
 import numpy as np
 import numpy.typing as npt
+import xxhash
 
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.type import Type
-from glowpy.support.errors import UserError
+from glowpy.support.errors import InternalError, UserError
 
-__all__ = ["Array", "Tensor", "converted", "stored"]
+__all__ = ["LARGE", "Array", "Tensor", "content_key", "converted", "stored"]
 
 Array = npt.NDArray[Any]
+
+Pieces = Callable[[], Array | Iterable[Array]]
+"""Computes elements: an array, or several that follow each other in row-major order."""
+
+LARGE = 1 << 16
+"""Tensors of so many bytes are deferred where that is possible."""
+
+_MAX_DEPTH = 32
+"""A tensor that follows from a longer chain of others is computed, so that no chain is too long for the stack."""
 
 
 def converted(array: Array, kind: ElemKind) -> Array:
@@ -62,18 +77,28 @@ def stored(type: Type, value: float) -> Array:
     return elements.reshape(-1, *(1,) * (type.rank - quant.axis - 1))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@final
 class Tensor:
-    """Elements with their type: the array has its shape and dtype, and may have zero strides (a splat)."""
+    """Elements with their type. Never changed; compared by identity.
 
-    type: Type
-    array: Array
+    The array has the type's shape and dtype, and may have any strides: zero strides are a splat.
 
-    def __post_init__(self) -> None:
-        if self.array.dtype != self.type.kind.dtype or self.array.shape != self.type.shape:
-            raise UserError(
-                f"expected an array of type {self.type}, got {self.array.dtype}{list(self.array.shape)}"
-            )
+    Raises UserError for an array of another shape or dtype.
+
+    Attributes:
+        type: Element kind and shape.
+        depth: 0 for an array, and for elements in a file; one more than the deepest of the tensors it follows from.
+    """
+
+    __slots__ = ("_array", "_key", "_pieces", "depth", "type")
+
+    def __init__(self, type: Type, array: Array) -> None:
+        _check(type, array)
+        self.type = type
+        self.depth = 0
+        self._array: Array | None = array
+        self._pieces: Pieces | None = None
+        self._key: str | Callable[[], str] = lambda: content_key(type, array)
 
     @classmethod
     def of(cls, array: Array) -> Tensor:
@@ -91,29 +116,101 @@ class Tensor:
             raise UserError(
                 f"expected an array of numbers or booleans, got dtype {array.dtype}"
             ) from None
-        return cls(Type(kind, array.shape), array)
+        return cls(Type(kind, array.shape), np.asarray(array))
 
     @classmethod
     def splat(cls, type: Type, value: float) -> Tensor:
         """The element `value` everywhere, in the memory of one; of a quantized type it is what is stored."""
         return cls(type, np.broadcast_to(np.asarray(value, type.kind.dtype), type.shape))
 
+    @classmethod
+    def deferred(
+        cls, type: Type, key: str | Callable[[], str], pieces: Pieces, depth: int = 0
+    ) -> Tensor:
+        """A tensor whose elements `pieces` reads or computes whenever they are asked for.
+
+        Tensors with the same `key` have the same elements; it may be computed when it is needed.
+        """
+        tensor = cls.__new__(cls)
+        tensor.type, tensor.depth = type, depth
+        tensor._array, tensor._pieces, tensor._key = None, pieces, key
+        return tensor
+
+    @classmethod
+    def derived(
+        cls,
+        type: Type,
+        operation: str,
+        inputs: Sequence[Tensor],
+        compute: Callable[..., Array | Iterable[Array]],
+    ) -> Tensor:
+        """What `compute` makes of the arrays of `inputs`: deferred if it is large, else at once.
+
+        The same `operation` on tensors with the same keys gives the same elements; `operation` says all that `compute`
+        depends on besides the inputs.
+        """
+        depth = 1 + max((tensor.depth for tensor in inputs), default=0)
+
+        def key() -> str:
+            return _text_key("\0".join([operation, str(type), *(t.key for t in inputs)]))
+
+        def pieces() -> Array | Iterable[Array]:
+            return compute(*(tensor.array for tensor in inputs))
+
+        tensor = cls.deferred(type, key, pieces, depth)
+        return tensor if type.size >= LARGE and depth <= _MAX_DEPTH else cls(type, tensor.array)
+
+    @property
+    def is_deferred(self) -> bool:
+        """Whether `array` reads or computes the elements."""
+        return self._array is None
+
+    @property
+    def array(self) -> Array:
+        """The elements; not to be changed. Those of a deferred tensor are the caller's to drop soon."""
+        if self._array is not None:
+            return self._array
+        pieces = list(self.pieces())
+        if len(pieces) == 1:
+            return pieces[0].reshape(self.type.shape)
+        flat = [piece.reshape(-1) for piece in pieces]
+        return np.concatenate(flat).reshape(self.type.shape)
+
+    def pieces(self) -> Iterator[Array]:
+        """The elements in row-major order, as one array after the other, so that not all are in memory at once."""
+        result = self._array if self._pieces is None else self._pieces()
+        if result is None or isinstance(result, np.ndarray):
+            assert result is not None
+            _check(self.type, result)
+            yield result
+            return
+        count = 0
+        for piece in result:
+            count += piece.size
+            yield piece
+        if count != self.type.count:
+            raise InternalError(f"expected {self.type.count} elements for {self.type}, got {count}")
+
+    @property
+    def key(self) -> str:
+        """The same for tensors of which it is known, without reading much, that their elements are the same."""
+        if not isinstance(self._key, str):
+            self._key = self._key()
+        return self._key
+
     @property
     def splat_value(self) -> float | int | None:
         """The value all elements share when the array says so by its strides or has one element, else None."""
-        if self.array.size == 0 or (self.array.size > 1 and any(self.array.strides)):
+        array = self._array
+        if array is None or array.size == 0 or (array.size > 1 and any(array.strides)):
             return None
-        item = (
-            self.array.reshape(-1)[0]
-            if self.array.size == 1
-            else self.array[(0,) * self.array.ndim]
-        )
+        item = array.reshape(-1)[0] if array.size == 1 else array[(0,) * array.ndim]
         return float(item) if self.type.kind.is_float else int(item)
 
     def compact(self) -> Tensor:
-        """The same tensor, in the memory of one element where all have the same bits."""
-        array = self.array
-        if array.size < 2:
+        """The same tensor, in the memory of one element where all have the same bits; a deferred one as it is."""
+        array = self._array
+        if array is None or array.size < 2:
             return self
         first = array.reshape(-1)[0]
         if not (array == first).all() or array.tobytes() != first.tobytes() * array.size:
@@ -122,8 +219,31 @@ class Tensor:
 
     def digest(self) -> str:
         """SHA-256 of the elements in row-major order."""
-        return hashlib.sha256(self.array.tobytes()).hexdigest()
+        digest = hashlib.sha256()
+        for piece in self.pieces():
+            digest.update(_bytes(piece).data)
+        return digest.hexdigest()
 
     def equals(self, other: Tensor) -> bool:
         """Bit-for-bit equality of type and elements."""
         return self.type == other.type and self.array.tobytes() == other.array.tobytes()
+
+
+def _check(type: Type, array: Array) -> None:
+    if array.dtype != type.kind.dtype or array.shape != type.shape:
+        raise UserError(f"expected an array of type {type}, got {array.dtype}{list(array.shape)}")
+
+
+def _bytes(array: Array) -> Array:
+    return np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+
+
+def content_key(type: Type, array: Array) -> str:
+    """The `key` of a tensor whose elements are known."""
+    digest = xxhash.xxh3_128(str(type).encode())
+    digest.update(_bytes(array).data)
+    return digest.hexdigest()
+
+
+def _text_key(text: str) -> str:
+    return xxhash.xxh3_128_hexdigest(text.encode())

@@ -109,6 +109,8 @@ def pack_constants(program: Program) -> Array:
     block = aligned_array(program.plan.constant.size)
     for slot in program.plan.constant.slots:
         tensor = program.constants[slot.name]
-        place = block[slot.start : slot.end].view(tensor.type.kind.dtype).reshape(tensor.type.shape)
-        np.copyto(place, tensor.array)
+        place = block[slot.start : slot.end]
+        for piece in tensor.pieces():
+            np.copyto(place[: piece.nbytes].view(piece.dtype).reshape(piece.shape), piece)
+            place = place[piece.nbytes :]
     return block

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from glowpy.core.shape import ceil_div
@@ -9,6 +11,8 @@ from glowpy.core.tensor import Array
 from glowpy.core.type import Shape
 
 __all__ = [
+    "filter_pieces",
+    "matrix_pieces",
     "pack_depthwise_filter",
     "pack_filter",
     "pack_matrix",
@@ -19,6 +23,10 @@ __all__ = [
 ]
 
 
+_PIECE = 1 << 22
+"""Bytes of weights that are packed at a time."""
+
+
 def packed_shape(shape: Shape, block: int) -> Shape:
     """The shape that matrices [..., K, N] have when they are packed: [..., ceil(N / block), K, block]."""
     *batch, depth, columns = shape
@@ -27,22 +35,38 @@ def packed_shape(shape: Shape, block: int) -> Shape:
 
 def pack_matrix(matrix: Array, block: int) -> Array:
     """[..., K, N] to [..., ceil(N / block), K, block]."""
+    flat = [piece.reshape(-1) for piece in matrix_pieces(matrix, block)]
+    empty = np.empty(0, matrix.dtype)
+    return np.concatenate(flat or [empty]).reshape(packed_shape(matrix.shape, block))
+
+
+def matrix_pieces(matrix: Array, block: int) -> Iterator[Array]:
+    """`pack_matrix` in parts that follow each other: some blocks each, so that large weights are never there twice."""
     *batch, depth, columns = matrix.shape
-    blocks = ceil_div(columns, block)
-    padded = np.zeros((*batch, depth, blocks * block), matrix.dtype)
-    padded[..., :columns] = matrix
-    return np.ascontiguousarray(np.moveaxis(padded.reshape(*batch, depth, blocks, block), -2, -3))
+    step = max(_PIECE // max(depth * block * matrix.itemsize, 1), 1) * block
+    for index in np.ndindex(*batch):
+        for first in range(0, columns, step):
+            part = matrix[index][:, first : first + step]
+            blocks = ceil_div(part.shape[1], block)
+            if part.shape[1] < blocks * block:
+                part = np.pad(part, ((0, 0), (0, blocks * block - part.shape[1])))
+            yield np.ascontiguousarray(part.reshape(depth, blocks, block).transpose(1, 0, 2))
 
 
 def pack_filter(filter: Array, group: int, block: int) -> Array:
     """O x KH x KW x I to [group][ceil(O / group / block)][KH][KW][I][block]."""
-    outputs, height, width, inputs = filter.shape
-    outputs_of_group = outputs // group
-    blocks = ceil_div(outputs_of_group, block)
-    padded = np.zeros((group, blocks * block, height, width, inputs), filter.dtype)
-    padded[:, :outputs_of_group] = filter.reshape(group, outputs_of_group, height, width, inputs)
-    split = padded.reshape(group, blocks, block, height, width, inputs)
-    return np.ascontiguousarray(split.transpose(0, 1, 3, 4, 5, 2))
+    packed = pack_matrix(_matrices(filter, group), block)
+    return packed.reshape(*packed.shape[:2], *filter.shape[1:], block)
+
+
+def filter_pieces(filter: Array, group: int, block: int) -> Iterator[Array]:
+    """`pack_filter` in parts that follow each other."""
+    return matrix_pieces(_matrices(filter, group), block)
+
+
+def _matrices(filter: Array, group: int) -> Array:
+    """For each group the matrix whose columns are its outputs."""
+    return filter.reshape(group, len(filter) // group, -1).transpose(0, 2, 1)
 
 
 def pack_depthwise_filter(filter: Array) -> Array:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import ClassVar, final
 
 import numpy as np
@@ -51,7 +52,8 @@ class InterpretedFunction(CompiledFunction):
     """Walks the program, each operand a numpy view at the offset the memory plan gave it."""
 
     def __init__(self, program: Program, *, instrumented: bool = False) -> None:
-        super().__init__(program)
+        constants = {name: Tensor(t.type, t.array) for name, t in program.constants.items()}
+        super().__init__(replace(program, constants=constants))
         self._instrumented = instrumented
         self._offsets = {slot.name: slot.start for slot in program.plan.activations.slots}
 

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from glowpy.backend import elements_at
 from glowpy.backends.interpreter.interpret import interpret
-from glowpy.core.tensor import Tensor
+from glowpy.core.tensor import LARGE, Array, Tensor
 from glowpy.graph.function import Module
 from glowpy.graph.node import Node, NodeValue
-from glowpy.ir.insts_gen import AllocInst, ViewInst
+from glowpy.ir.inst import Instruction
+from glowpy.ir.insts_gen import AllocInst, TransposeInst, ViewInst
 from glowpy.ir.irfunction import IRFunction
 from glowpy.ir.value import Mutability, Value
 from glowpy.irgen import IRGen
@@ -25,27 +27,106 @@ __all__ = ["evaluate"]
 def evaluate(values: Sequence[NodeValue]) -> list[Tensor]:
     """The tensors of `values`. Neither they nor what they need are changed; predicates do not count.
 
+    Large ones that follow from other large ones are deferred: each is computed by itself whenever it is asked for.
+
     Every node is translated by itself, and its instructions run on arrays of their own: nothing is scheduled,
     optimized or planned, for nothing runs twice. An array is dropped after its last use. Linear time.
 
     Raises InternalError for a value that needs a placeholder.
     """
-    nodes = _needed(values)
-    if any(type(node) in lower for node in nodes):
-        values = _lowered(values, nodes)
+    later = {value for value in values if value.type.size >= LARGE and _reads_large(value)}
+    now = [value for value in values if value not in later]
+    program = _Program.of(now)
+    arrays = program.run(*(tensor.array for tensor in program.constants.values()))
+    tensors = {value: Tensor(value.type, array) for value, array in zip(now, arrays, strict=True)}
+    return [tensors[value] if value in tensors else _deferred(value) for value in values]
+
+
+def _reads_large(value: NodeValue) -> bool:
+    constants = (_tensor(constant) for constant in _constants([value], _needed([value])))
+    return any(c.type.size >= LARGE and c.splat_value is None for c in constants)
+
+
+def _deferred(value: NodeValue) -> Tensor:
+    program = _Program.of([value])
+
+    def compute(*arrays: Array) -> Array:
+        return program.run(*arrays)[0]
+
+    inputs = list(program.constants.values())
+    return Tensor.derived(value.type, program.text(), inputs, compute)
+
+
+@dataclass(frozen=True)
+class _Program:
+    """Instructions that compute `results` from `constants`."""
+
+    ir: IRFunction
+    constants: dict[Value, Tensor]
+    results: list[Value]
+
+    @classmethod
+    def of(cls, values: Sequence[NodeValue]) -> _Program:
+        """The program that computes `values`."""
         nodes = _needed(values)
-    ir = IRFunction("constants")
-    g = IRGen(ir)
-    tensors: dict[Value, Tensor] = {}
-    for value in _constants(values, nodes):
-        weight = ir.create_weight(value.name, value.type, Mutability.CONSTANT)
-        g.define(value, weight)
-        tensors[weight] = _tensor(value)
-    for node in nodes:
-        g.translate(node)
-    results = [g.value(value) for value in values]
-    _run(ir, tensors, set(results))
-    return [tensors[result] for result in results]
+        if any(type(node) in lower for node in nodes):
+            values = _lowered(values, nodes)
+            nodes = _needed(values)
+        ir = IRFunction("constants")
+        g = IRGen(ir)
+        constants: dict[Value, Tensor] = {}
+        for value in _constants(values, nodes):
+            weight = ir.create_weight(value.name, value.type, Mutability.CONSTANT)
+            g.define(value, weight)
+            constants[weight] = _tensor(value)
+        for node in nodes:
+            g.translate(node)
+        return cls(ir, constants, [g.value(value) for value in values])
+
+    def text(self) -> str:
+        """The instructions without the names of what they work on."""
+        places: dict[Value, int] = {}
+        lines = []
+        for inst in self.ir.instructions:
+            operands = [
+                f"%{places.setdefault(ref.value, len(places))} : {ref.value.type}"
+                for ref in inst.operands
+            ]
+            lines.append(
+                f"{inst.SCHEMA.mnemonic}({', '.join(operands)}) {sorted(inst.attrs.items())}"
+            )
+        return "\n".join([*lines, str([places.get(value) for value in self.constants])])
+
+    def run(self, *arrays: Array) -> list[Array]:
+        """Runs the instructions in order; of the arrays they make and read, only those of `results` stay."""
+        tensors = {
+            value: Tensor(value.type, array)
+            for value, array in zip(self.constants, arrays, strict=True)
+        }
+        results = set(self.results)
+        last = {ref.value: inst for inst in self.ir.instructions for ref in inst.operands}
+        with np.errstate(all="ignore"):
+            for inst in self.ir.instructions:
+                _step(inst, tensors)
+                for ref in inst.operands:
+                    if last[ref.value] is inst and ref.value not in results:
+                        tensors.pop(ref.value, None)
+        return [tensors[result].array for result in self.results]
+
+
+def _step(inst: Instruction, tensors: dict[Value, Tensor]) -> None:
+    if isinstance(inst, AllocInst):
+        type = inst.value.type
+        tensors[inst.value] = Tensor(type, np.zeros(type.shape, type.kind.dtype))
+    elif isinstance(inst, ViewInst):
+        tensors[inst.value] = _view(inst, tensors[inst.source])
+    elif isinstance(inst, TransposeInst):
+        # No copy: nothing writes to its input any more, and weights are large.
+        array = tensors[inst.input].array.transpose(inst.shuffle)
+        tensors[inst.result] = Tensor(inst.result.type, array)
+    else:
+        operands = [tensors[ref.value] for ref in inst.operands]
+        interpret[inst.__class__](*operands, **inst.attrs)
 
 
 def _needed(values: Sequence[NodeValue]) -> list[Node]:
@@ -92,24 +173,6 @@ def _lowered(values: Sequence[NodeValue], nodes: Sequence[Node]) -> list[NodeVal
         f.create_save("save", twins[value], module.create_placeholder("result", value.type))
     LowerPass(lambda node: False).run(f, PassContext(evaluate))
     return [save.input for save in f.saves]
-
-
-def _run(ir: IRFunction, tensors: dict[Value, Tensor], results: set[Value]) -> None:
-    """Runs the instructions in order; of the tensors they make and read, those of `results` stay."""
-    last = {ref.value: inst for inst in ir.instructions for ref in inst.operands}
-    with np.errstate(all="ignore"):
-        for inst in ir.instructions:
-            if isinstance(inst, AllocInst):
-                type = inst.value.type
-                tensors[inst.value] = Tensor(type, np.zeros(type.shape, type.kind.dtype))
-            elif isinstance(inst, ViewInst):
-                tensors[inst.value] = _view(inst, tensors[inst.source])
-            else:
-                operands = [tensors[ref.value] for ref in inst.operands]
-                interpret[inst.__class__](*operands, **inst.attrs)
-            for ref in inst.operands:
-                if last[ref.value] is inst and ref.value not in results:
-                    tensors.pop(ref.value, None)
 
 
 def _view(inst: ViewInst, source: Tensor) -> Tensor:

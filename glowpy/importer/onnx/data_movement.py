@@ -43,13 +43,15 @@ def vector(values: Sequence[int]) -> Tensor:
     return Tensor.of(np.array(values, np.int64).reshape(len(values)))
 
 
-def _moved(tensor: Tensor, shape: Sequence[int], move: Callable[[Array], Array]) -> Tensor:
+def _moved(
+    tensor: Tensor, shape: Sequence[int], operation: str, move: Callable[[Array], Array]
+) -> Tensor:
     """What `move` gives, a view where it can: weights are copied once, when a backend packs them."""
     type = tensor.type.with_shape(shape)
     value = tensor.splat_value
     if value is not None:
         return Tensor.splat(type, value)
-    return Tensor(type, move(tensor.array))
+    return Tensor.derived(type, operation, [tensor], move)
 
 
 def reshape(n: OnnxNode, value: Value, shape: Sequence[int]) -> Value:
@@ -60,7 +62,7 @@ def reshape(n: OnnxNode, value: Value, shape: Sequence[int]) -> Value:
     if type == value.type:
         return value
     if isinstance(value, Tensor):
-        return _moved(value, shape, lambda array: array.reshape(type.shape))
+        return _moved(value, shape, "reshape", lambda array: array.reshape(type.shape))
     return n.f.create_reshape(n.name, type, value).result
 
 
@@ -74,7 +76,8 @@ def transpose(n: OnnxNode, value: Value, shuffle: Sequence[int], suffix: str = "
         return value
     if isinstance(value, Tensor):
         shape = permute(value.type.shape, shuffle)
-        return _moved(value, shape, lambda array: array.transpose(shuffle))
+        order = tuple(shuffle)
+        return _moved(value, shape, f"transpose {order}", lambda array: array.transpose(order))
     return n.f.create_transpose(f"{n.name}{suffix}", value, tuple(shuffle)).result
 
 
@@ -113,7 +116,8 @@ def slice_axis(n: OnnxNode, value: Value, axis: int, start: int, count: int, ste
     if isinstance(value, Tensor):
         picked = [start + step * i for i in range(count)] if count else []
         index = np.array(picked, np.int64)
-        return _moved(value, shape, lambda array: array.take(index, axis))
+        operation = f"slice {axis} {start} {count} {step}"
+        return _moved(value, shape, operation, lambda array: array.take(index, axis))
     starts, steps = [0] * len(shape), [1] * len(shape)
     starts[axis], steps[axis] = (start, step) if count else (0, 1)
     type = value.type.with_shape(shape)
@@ -134,7 +138,7 @@ def convert(n: OnnxNode, value: Value, kind: ElemKind) -> Value:
     type = value.type.with_kind(kind)
     if isinstance(value, NodeValue):
         return n.f.create_convert(n.name, type, value).result
-    single = value.splat_value is not None
-    narrow = value.array[(slice(0, 1),) * type.rank] if single else value.array
-    converted = numeric.convert(narrow, type)
-    return Tensor(type, np.broadcast_to(converted, type.shape) if single else converted)
+    if value.splat_value is not None:
+        single = numeric.convert(value.array[(slice(0, 1),) * type.rank], type)
+        return Tensor(type, np.broadcast_to(single, type.shape))
+    return Tensor.derived(type, "convert", [value], lambda array: numeric.convert(array, type))

@@ -97,7 +97,7 @@ class OnnxModel:
     @cached_property
     def initializers(self) -> dict[str, Tensor]:
         """The tensors stored in the model, by name."""
-        graph, folder = self.source.proto.graph, self.source.folder
+        graph, stores = self.source.proto.graph, self.source.stores
         tensors: dict[str, Tensor] = {}
         errors: list[UserError] = []
         pairs = [(proto.name, proto, None) for proto in graph.initializer]
@@ -107,9 +107,9 @@ class OnnxModel:
         ]:
             try:
                 if dense is not None:
-                    tensors[name] = decode(dense, folder)
+                    tensors[name] = decode(dense, stores)
                 elif sparse is not None:
-                    tensors[name] = decode_sparse(sparse, folder)
+                    tensors[name] = decode_sparse(sparse, stores)
             except UserError as error:
                 errors.append(_located(error, Loc(self.file), f"initializer '{name}': "))
         _raise(errors)
@@ -247,7 +247,7 @@ class _Build:
         placeholders = self._inputs()
         self.scope = Scope(
             self.module.create_function("main"),
-            self.model.source.folder,
+            self.model.source.stores,
             self.environment,
             self.model.block,
         )
@@ -350,7 +350,7 @@ class _Build:
     def _folded(self, imported: Callable[[Scope], list[Item]]) -> list[Item] | None:
         """What a node with known inputs computes; None if that is too much to keep."""
         f = Module().create_function("fold")
-        results = imported(Scope(f, self.model.source.folder, block=self.model.block))
+        results = imported(Scope(f, self.model.source.stores, block=self.model.block))
         computed = [value for value in results if isinstance(value, NodeValue)]
         if not computed:
             return None if any(_holds_nodes(value) for value in results) else results

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TypeAlias, final
 
 import numpy as np
@@ -21,6 +20,7 @@ from glowpy.core.tensor import Tensor
 from glowpy.core.type import Type
 from glowpy.graph.function import Function
 from glowpy.graph.node import Node, NodeValue, Operand, Placeholder
+from glowpy.importer.onnx.stored import Stores
 from glowpy.importer.onnx.tensor import decode, decode_sparse
 from glowpy.support.errors import InternalError, UnsupportedError, UserError
 from glowpy.support.loc import Loc
@@ -112,7 +112,7 @@ class Scope:
     """
 
     f: Function
-    folder: Path | None
+    stores: Stores
     environment: Mapping[str, Value | TensorSequence] = field(default_factory=dict)
     block: int = 0
     _constants: dict[int, tuple[Tensor, NodeValue]] = field(default_factory=dict)
@@ -304,9 +304,9 @@ class OnnxNode:
         """A tensor attribute, dense or sparse; None if it is not given."""
         attribute = self._attributes.get(name)
         if attribute is not None and attribute.type == AttributeProto.SPARSE_TENSOR:
-            return decode_sparse(attribute.sparse_tensor, self.scope.folder)
+            return decode_sparse(attribute.sparse_tensor, self.scope.stores)
         attribute = self._attribute(name, AttributeProto.TENSOR)
-        return None if attribute is None else decode(attribute.t, self.scope.folder)
+        return None if attribute is None else decode(attribute.t, self.scope.stores)
 
     def unsupported(self, what: str, note: str = "") -> UnsupportedError:
         """The error that says this node does something that cannot be imported."""

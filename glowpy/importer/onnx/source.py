@@ -1,7 +1,8 @@
 """From a path, bytes or a `ModelProto` to a checked `ModelProto`: the only code that opens a model's own file.
 
-What a file claims is not believed: it must parse, hold a graph, and be of versions this importer knows. Model-local
-functions are inlined here, after a count of what they expand to, so that no later module sees them.
+Large tensors stay where they are; see `wire`. What a file claims is not believed: it must parse, hold a graph, and be
+of versions this importer knows. Model-local functions are inlined here, after a count of what they expand to, so that
+no later module sees them.
 """
 
 from __future__ import annotations
@@ -13,10 +14,12 @@ from typing import Any
 
 import onnx
 from google.protobuf.descriptor import FieldDescriptor  # type: ignore[import-untyped]
-from google.protobuf.message import DecodeError, Message  # type: ignore[import-untyped]
+from google.protobuf.message import DecodeError, EncodeError, Message  # type: ignore[import-untyped]
 from onnx import inliner
 
 from glowpy.importer.onnx.contrib.schemas import CONTRIB, NCHWC
+from glowpy.importer.onnx.stored import InFile, InMemory, Stores
+from glowpy.importer.onnx.wire import cut
 from glowpy.support.errors import LoadError, UnsupportedError, UserError
 from glowpy.support.loc import Loc
 
@@ -34,11 +37,11 @@ NEWEST_OPSETS = {"": 28, "ai.onnx.preview.training": 1, CONTRIB: 1, NCHWC: 1}
 
 @dataclass(frozen=True)
 class Source:
-    """A parsed model, how messages call it, and the folder in which its external data lies, if it has one."""
+    """A parsed model, how messages call it, and where the elements of its tensors are."""
 
     proto: onnx.ModelProto
     file: str
-    folder: Path | None
+    stores: Stores
 
     @property
     def opsets(self) -> dict[str, int]:
@@ -59,12 +62,12 @@ def read_source(model: str | Path | bytes | onnx.ModelProto) -> Source:
     """
     match model:
         case onnx.ModelProto():
-            source = Source(model, model.graph.name or "model", None)
+            name = model.graph.name or "model"
+            source = _parse(_serialized(model, name), name)
         case bytes():
-            source = Source(_parse(model, "model"), "model", None)
+            source = _parse(model, "model")
         case _:
-            path = Path(model)
-            source = Source(_parse(_read(path), path.name), path.name, path.parent)
+            source = _read(Path(model))
     _check_texts(source)
     _check_versions(source)
     if source.proto.functions:
@@ -77,22 +80,43 @@ def read_source(model: str | Path | bytes | onnx.ModelProto) -> Source:
     return source
 
 
-def _read(path: Path) -> bytes:
+def _serialized(model: onnx.ModelProto, name: str) -> bytes:
+    """The bytes of a model, which may be changed after it was loaded."""
+    try:
+        return bytes(model.SerializeToString())
+    except (EncodeError, ValueError) as error:
+        raise LoadError(
+            f"cannot take a model of more than {MAX_FILE} bytes as an object: {error}",
+            loc=Loc(name),
+            note="keep the weights in external data, and load the model by its path",
+        ) from None
+
+
+def _read(path: Path) -> Source:
     try:
         if not path.is_file():
             what = "it is no file" if path.exists() else "there is no such file"
             raise LoadError(f"cannot read '{path}': {what}")
-        if path.stat().st_size > MAX_FILE:
-            raise LoadError(
-                f"cannot read '{path}': expected at most {MAX_FILE} bytes",
-                note="keep the weights in external data beside the model",
-            )
-        return path.read_bytes()
     except (OSError, ValueError) as error:
         raise LoadError(f"cannot read '{path}': {error}") from None
+    file = InFile(path)
+    if file.size > MAX_FILE:
+        raise LoadError(
+            f"cannot read '{path}': expected at most {MAX_FILE} bytes",
+            note="keep the weights in external data beside the model",
+        )
+    with file.mapped() as content:
+        small, cuts = cut(content)
+    return _parsed(small, path.name, Stores(file, cuts, path.parent))
 
 
-def _parse(content: bytes, file: str) -> onnx.ModelProto:
+def _parse(content: bytes, file: str) -> Source:
+    small, cuts = cut(content)
+    return _parsed(small, file, Stores(InMemory(content), cuts))
+
+
+def _parsed(content: bytes, file: str, stores: Stores) -> Source:
+    """Raises LoadError for what is no model."""
     if not content:
         raise LoadError("expected an ONNX model, got an empty file", loc=Loc(file))
     proto = onnx.ModelProto()
@@ -104,7 +128,7 @@ def _parse(content: bytes, file: str) -> onnx.ModelProto:
             loc=Loc(file),
             note="the file is truncated, or not a model",
         ) from None
-    return proto
+    return Source(proto, file, stores)
 
 
 def _check_texts(source: Source) -> None:
@@ -166,7 +190,7 @@ def _inline(source: Source) -> Source:
         raise UserError(
             f"cannot inline the model's functions: {error}", loc=Loc(source.file)
         ) from None
-    return Source(proto, source.file, source.folder)
+    return Source(proto, source.file, source.stores)
 
 
 def _check_expansion(source: Source) -> None:

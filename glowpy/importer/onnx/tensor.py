@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -11,9 +12,10 @@ import onnx
 from onnx import TensorProto, external_data_helper, numpy_helper
 
 from glowpy.core.elemkind import ElemKind
-from glowpy.core.tensor import Array, Tensor
+from glowpy.core.tensor import LARGE, Array, Tensor, content_key
 from glowpy.core.type import Type
-from glowpy.support.errors import UnsupportedError, UserError
+from glowpy.importer.onnx.stored import InMemory, Storage, Stores
+from glowpy.support.errors import LoadError, UnsupportedError, UserError
 
 __all__ = ["decode", "decode_sparse", "elem_type_of", "kind_of", "type_name"]
 
@@ -58,6 +60,9 @@ _FIELDS: dict[int, str] = {
 }
 """Which field holds the elements that are not raw; int32_data for the rest."""
 
+_SAMPLE = 512
+"""Only a large tensor that begins with so many equal bytes is looked at, whether all its elements are the same."""
+
 
 def kind_of(elem_type: int) -> ElemKind:
     """The element kind of an ONNX element type.
@@ -84,22 +89,25 @@ def type_name(kind: ElemKind) -> str:
     return f"tensor({_NAMES[kind]})"
 
 
-def decode(proto: TensorProto, folder: Path | None) -> Tensor:
-    """The elements of a tensor, read from external data if that is where they are.
+def decode(proto: TensorProto, stores: Stores) -> Tensor:
+    """The elements of a tensor; those of a large one are read when they are asked for.
 
     Raises UnsupportedError for an element type, UserError for dimensions that overflow or do not match the
-    elements, and for external data that is missing, out of range, or not a plain file in `folder` or below.
+    elements, and for external data that is missing, out of range, or not a plain file in the model's folder or below.
     """
     type = Type(kind_of(proto.data_type), tuple(proto.dims))
     if external_data_helper.uses_external_data(proto):
-        proto = _with_external(proto, type, folder)
+        return _stored(proto.name, type, *_external(proto, type, stores))
+    span = stores.cuts.span(proto.raw_data) if proto.HasField("raw_data") else None
+    if span is not None:
+        return _stored(proto.name, type, stores.own, *span)
     if proto.HasField("raw_data"):
-        got, expected, unit = len(proto.raw_data), type.size, "bytes"
-    else:
-        field = _FIELDS.get(proto.data_type, "int32_data")
-        got, expected, unit = len(getattr(proto, field)), type.count, "elements"
-    if got != expected:
-        raise UserError(f"tensor '{proto.name}': expected {expected} {unit} for {type}, got {got}")
+        return _stored(proto.name, type, InMemory(proto.raw_data), 0, len(proto.raw_data))
+    got = len(getattr(proto, _FIELDS.get(proto.data_type, "int32_data")))
+    if got != type.count:
+        raise UserError(
+            f"tensor '{proto.name}': expected {type.count} elements for {type}, got {got}"
+        )
     try:
         array: Array = numpy_helper.to_array(proto)
     except (OverflowError, ValueError, TypeError) as error:
@@ -107,9 +115,37 @@ def decode(proto: TensorProto, folder: Path | None) -> Tensor:
     return Tensor(type, np.asarray(array, dtype=type.kind.dtype).reshape(type.shape))
 
 
-def decode_sparse(proto: onnx.SparseTensorProto, folder: Path | None) -> Tensor:
+def _stored(name: str, type: Type, storage: Storage, start: int, length: int) -> Tensor:
+    """A tensor whose elements are stored as raw data: the lowest byte of each first, row by row."""
+    if length != type.size:
+        raise UserError(f"tensor '{name}': expected {type.size} bytes for {type}, got {length}")
+
+    def elements() -> Array:
+        return _elements(storage.read(start, length), type.kind).reshape(type.shape)
+
+    def key() -> str:
+        return content_key(type, elements())
+
+    if type.size < LARGE:
+        return Tensor(type, elements())
+    first = storage.read(start, _SAMPLE).reshape(-1, type.kind.size)
+    if (first == first[0]).all():
+        splat = Tensor(type, elements()).compact()
+        if splat.splat_value is not None:
+            return splat
+    return Tensor.deferred(type, key, elements)
+
+
+def _elements(raw: Array, kind: ElemKind) -> Array:
+    if kind is ElemKind.BOOL:
+        return np.asarray(raw != 0)
+    elements = raw.view(kind.dtype)
+    return elements if sys.byteorder == "little" else elements.byteswap()
+
+
+def decode_sparse(proto: onnx.SparseTensorProto, stores: Stores) -> Tensor:
     """The dense form of a sparse tensor. Raises UserError where indices lie outside of it, and what `decode` raises."""
-    values, indices = decode(proto.values, folder), decode(proto.indices, folder)
+    values, indices = decode(proto.values, stores), decode(proto.indices, stores)
     type = Type(values.type.kind, tuple(proto.dims))
     flat = indices.array.astype(np.int64)
     if flat.ndim == 2 and flat.shape[1] == type.rank:
@@ -124,40 +160,32 @@ def decode_sparse(proto: onnx.SparseTensorProto, folder: Path | None) -> Tensor:
     return Tensor(type, dense.reshape(type.shape))
 
 
-def _with_external(proto: TensorProto, type: Type, folder: Path | None) -> TensorProto:
-    """A copy of `proto` with its elements inside."""
-    if folder is None:
+def _external(proto: TensorProto, type: Type, stores: Stores) -> tuple[Storage, int, int]:
+    """The file of external data, the first byte in it, and how many there are."""
+    if stores.folder is None:
         raise UserError(
             f"tensor '{proto.name}' has external data, which only a model read from a file can have",
             note="load the model by its path",
         )
     entries = {entry.key: entry.value for entry in proto.external_data}
     location = entries.get("location", "")
-    size = _check_location(proto.name, location, folder)
+    _check_location(proto.name, location, stores.folder)
+    try:
+        file = stores.file(stores.folder.resolve() / location)
+    except LoadError as error:
+        raise UserError(f"tensor '{proto.name}': cannot read external data: {error}") from None
     offset = _number(proto.name, "offset", entries.get("offset", "0"))
     length = _number(proto.name, "length", entries.get("length", str(type.size)))
     if length != type.size:
         raise UserError(
             f"tensor '{proto.name}': expected {type.size} bytes of external data for {type}, got {length}"
         )
-    if offset + length > size:
+    if offset + length > file.size:
         raise UserError(
-            f"tensor '{proto.name}': expected external data up to byte {offset + length}, but '{location}' has {size}"
+            f"tensor '{proto.name}': expected external data up to byte {offset + length}, "
+            f"but '{location}' has {file.size}"
         )
-    copy = TensorProto()
-    copy.CopyFrom(proto)
-    del copy.external_data[:]
-    return _load(copy, location, offset, length, folder)
-
-
-def _load(copy: TensorProto, location: str, offset: int, length: int, folder: Path) -> TensorProto:
-    for key, value in (("location", location), ("offset", offset), ("length", length)):
-        copy.external_data.add(key=key, value=str(value))
-    try:
-        external_data_helper.load_external_data_for_tensor(copy, str(folder))
-    except (OSError, ValueError, onnx.checker.ValidationError) as error:
-        raise UserError(f"tensor '{copy.name}': cannot read external data: {error}") from None
-    return copy
+    return file, offset, length
 
 
 def _number(name: str, key: str, text: str) -> int:
@@ -168,11 +196,8 @@ def _number(name: str, key: str, text: str) -> int:
     return int(text)
 
 
-def _check_location(name: str, location: str, folder: Path) -> int:
-    """The size of the file at `location`.
-
-    Raises UserError unless it is a plain file of one name, in `folder` or below, reached without links.
-    """
+def _check_location(name: str, location: str, folder: Path) -> None:
+    """Raises UserError unless `location` is a plain file of one name, in `folder` or below, reached without links."""
     plain = f"tensor '{name}': expected external data in a plain file in the model's folder"
     if not location or "\0" in location or Path(location).is_absolute() or "\\" in location:
         raise UserError(f"{plain}, got '{location}'")
@@ -188,4 +213,3 @@ def _check_location(name: str, location: str, folder: Path) -> int:
         raise UserError(f"{plain}, but there is no '{location}'") from None
     if not stat.S_ISREG(status.st_mode) or status.st_nlink > 1:
         raise UserError(f"{plain}, got '{location}', which is a directory, a device or a hard link")
-    return status.st_size

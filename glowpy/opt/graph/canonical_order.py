@@ -38,12 +38,12 @@ class CanonicalOrderPass(RewritePass):
         """Swaps the operands in place."""
         del f, why
         lhs, rhs = n.inputs[:2]
-        if not _is_known(lhs) or _is_known(rhs):
+        if not _is_stored(lhs) or _is_stored(rhs):
             return None
         n.set_input(0, rhs)
         n.set_input(1, lhs)
         return n
 
 
-def _is_known(value: NodeValue) -> bool:
+def _is_stored(value: NodeValue) -> bool:
     return value.constant is not None or isinstance(value.node, SplatNode)

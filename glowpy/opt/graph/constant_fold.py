@@ -10,7 +10,7 @@ from glowpy.core.tensor import Tensor
 from glowpy.graph.function import Function
 from glowpy.graph.node import Constant, Node, NodeValue
 from glowpy.graph.nodes_gen import SplatNode
-from glowpy.opt.known import known
+from glowpy.opt.known import is_known
 from glowpy.passes import GraphPass, PassContext
 
 __all__ = ["ConstantFoldPass"]
@@ -70,7 +70,7 @@ class ConstantFoldPass(GraphPass):
         if isinstance(node, SplatNode):
             return node.type.count == 1
         for value in node.inputs:
-            if value.node not in foldable and known(value) is None:
+            if value.node not in foldable and not is_known(value):
                 return False
         size = sum(result.type.size for result in node.results)
         return size <= max(self.small, self.growth * sum(map(_memory, node.inputs)))
@@ -85,7 +85,7 @@ def _replace(f: Function, result: NodeValue, tensor: Tensor) -> None:
     """The constant gets the node's name once that is free."""
     node = result.node
     assert node is not None
-    constant = Constant(node.name, Tensor(result.type, tensor.array).compact(), node.loc)
+    constant = Constant(node.name, tensor.compact(), node.loc)
     result.replace_all_uses_with(constant.value)
     f.erase_dead([node])
     constant.name = f.module.names.take(constant.name)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from glowpy.core.schema import Trait
-from glowpy.core.tensor import Array
+from glowpy.core.tensor import Tensor
 from glowpy.graph.function import Function
 from glowpy.graph.node import Constant, Node, NodeValue
 from glowpy.passes import GraphPass, PassContext
@@ -69,18 +69,18 @@ def _operands(node: Node) -> tuple[object, ...]:
 
 
 def _merge_constants(f: Function) -> bool:
-    """Compares digests only of constants of one type with the same first and last elements."""
+    """Compares keys only of constants of one type with the same ends, as far as these are at hand."""
     alike: dict[Hashable, list[Constant]] = {}
     for constant in f.constants:
         if constant.has_elements:
-            alike.setdefault((constant.type, *_ends(constant.array)), []).append(constant)
+            alike.setdefault((constant.type, *_ends(constant.tensor)), []).append(constant)
     changed = False
     for group in alike.values():
         if len(group) == 1:
             continue
         met: dict[str, NodeValue] = {}
         for constant in group:
-            first = met.setdefault(constant.digest, constant.value)
+            first = met.setdefault(constant.tensor.key, constant.value)
             if first is not constant.value:
                 constant.value.replace_all_uses_with(first)
                 f.module.erase(constant)
@@ -88,5 +88,7 @@ def _merge_constants(f: Function) -> bool:
     return changed
 
 
-def _ends(array: Array) -> tuple[str, ...]:
-    return (str(array.item(0)), str(array.item(-1))) if array.size else ()
+def _ends(tensor: Tensor) -> tuple[str, ...]:
+    if tensor.is_deferred or not tensor.type.count:
+        return ()
+    return str(tensor.array.item(0)), str(tensor.array.item(-1))

@@ -11,7 +11,7 @@ from glowpy.core.tensor import Array, Tensor
 from glowpy.graph.function import Function
 from glowpy.graph.node import Node, NodeValue
 from glowpy.graph.rewrite import Replacement, Why, rule_where
-from glowpy.opt.known import is_all, known
+from glowpy.opt.known import is_all, is_known, known
 from glowpy.passes import RewritePass
 
 __all__ = ["FoldArithmeticPass"]
@@ -67,7 +67,7 @@ class FoldArithmeticPass(RewritePass):
         """`x op neutral` is x; constants stand on the right."""
         del f
         lhs, rhs = n.inputs
-        if known(rhs) is None or n.type.quant is not None:
+        if not is_known(rhs) or n.type.quant is not None:
             return None
         neutral = n.SCHEMA.algebra.neutral_of(n.type.kind)
         if neutral is None or not is_all(rhs, neutral):
@@ -78,7 +78,7 @@ class FoldArithmeticPass(RewritePass):
     def absorb(self, f: Function, n: Node, why: Why) -> Replacement:
         """`x op absorbing` is absorbing."""
         del why
-        if known(n.inputs[1]) is None or n.type.quant is not None:
+        if not is_known(n.inputs[1]) or n.type.quant is not None:
             return None
         absorbing = n.SCHEMA.algebra.absorbing_of(n.type.kind)
         if absorbing is None or not is_all(n.inputs[1], absorbing):

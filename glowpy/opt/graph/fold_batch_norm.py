@@ -9,12 +9,12 @@ import numpy as np
 import numpy.typing as npt
 
 from glowpy.core.algebra import Channels
-from glowpy.core.tensor import Tensor
+from glowpy.core.tensor import Array, Tensor
 from glowpy.graph.function import Function
 from glowpy.graph.node import Node, NodeValue
 from glowpy.graph.nodes_gen import BatchNormalizationNode
 from glowpy.graph.rewrite import Replacement, Why, rule, rule_where
-from glowpy.opt.known import known
+from glowpy.opt.known import is_known, known, known_tensor
 from glowpy.passes import RewritePass
 
 __all__ = ["FoldBatchNormPass"]
@@ -114,19 +114,13 @@ class _Layer:
         if not (np.isfinite(affine.scale).all() and np.isfinite(affine.shift).all()):
             return why.no("scale or shift is not finite")
         main, bias = (layer.SCHEMA.inputs.index(name) for name in (channels.weights, channels.bias))
-        weights, shifts = known(layer.inputs[main]), known(layer.inputs[bias])
+        weights, shifts = (known_tensor(layer.inputs[index]) for index in (main, bias))
         if weights is None or shifts is None:
             return why.no(f"the weights of %{layer.name} are not constant")
-        scale = np.expand_dims(affine.scale, [i for i in range(weights.ndim) if i != channels.axis])
-        arrays = {
-            main: weights.astype(np.float64) * scale,
-            bias: shifts.astype(np.float64) * affine.scale + affine.shift,
-        }
+        others = [axis for axis in range(weights.type.rank) if axis != channels.axis]
         tensors = {
-            index: Tensor(
-                layer.inputs[index].type, array.astype(layer.inputs[index].type.kind.dtype)
-            )
-            for index, array in arrays.items()
+            main: _scaled(weights, np.expand_dims(affine.scale, others)),
+            bias: _scaled(shifts, affine.scale, affine.shift),
         }
         if not all(np.isfinite(t.array.astype(np.float64)).all() for t in tensors.values()):
             return why.no("a folded weight is not finite")
@@ -135,6 +129,19 @@ class _Layer:
             stem = layer.inputs[index].producer.name
             inputs[index] = f.module.create_constant(stem, tensor, loc=layer.loc).value
         return f.create(type(layer), n.name, inputs, layer.attrs, layer.type)
+
+
+def _scaled(tensor: Tensor, *affine: F64) -> Tensor:
+    """The tensor times a scale, and plus a shift if there is one, computed in f64."""
+    dtype = tensor.type.kind.dtype
+
+    def compute(array: Array, scale: F64, *shift: F64) -> Array:
+        with np.errstate(all="ignore"):
+            wide = array.astype(np.float64) * scale
+            return (wide + shift[0] if shift else wide).astype(dtype)
+
+    inputs = [tensor, *(Tensor.of(vector) for vector in affine)]
+    return Tensor.derived(tensor.type, "affine", inputs, compute)
 
 
 def _layer(n: Node) -> _Layer | None:
@@ -150,7 +157,8 @@ def _layer(n: Node) -> _Layer | None:
 
 def _per_channel(value: NodeValue, channels: int) -> F64 | None:
     """One number for each channel, if `value` is known and differs by channel at most."""
-    elements, shape = known(value), value.type.shape
-    if elements is None or any(size != 1 for size in shape[:-1]):
+    if not is_known(value) or any(size != 1 for size in value.type.shape[:-1]):
         return None
+    elements = known(value)
+    assert elements is not None
     return np.broadcast_to(elements.reshape(-1).astype(np.float64), (channels,))

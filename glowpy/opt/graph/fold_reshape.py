@@ -55,7 +55,9 @@ class FoldReshapePass(RewritePass):
             return why.no("other nodes use the constant as it is")
         splat = constant.tensor.splat_value
         tensor = (
-            Tensor(n.type, constant.array.reshape(n.type.shape))
+            Tensor.derived(
+                n.type, "reshape", [constant.tensor], lambda array: array.reshape(n.type.shape)
+            )
             if splat is None or not source.type.count
             else Tensor.splat(n.type, constant.array.reshape(-1)[0])
         )

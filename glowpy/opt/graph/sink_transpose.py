@@ -10,7 +10,7 @@ import numpy as np
 
 from glowpy.core.channel_axis import permuted, reshaped
 from glowpy.core.schema import Trait
-from glowpy.core.tensor import Tensor
+from glowpy.core.tensor import Array, Tensor
 from glowpy.core.type import Shape, Type
 from glowpy.graph.function import Function
 from glowpy.graph.node import Constant, Node, NodeValue, Operand
@@ -186,10 +186,13 @@ def _untransposed(
 def _transposed_constant(
     f: Function, constant: Constant, wide: Type, shuffle: Sequence[int]
 ) -> Constant:
-    array = constant.array.reshape(wide.shape).transpose(shuffle)
-    if constant.tensor.splat_value is None:
-        array = np.ascontiguousarray(array)
-    tensor = Tensor(permuted(wide, shuffle), array)
+    def transposed(array: Array) -> Array:
+        moved = array.reshape(wide.shape).transpose(shuffle)
+        return moved if constant.tensor.splat_value is not None else np.ascontiguousarray(moved)
+
+    operation = f"transpose {wide.shape} {tuple(shuffle)}"
+    type = permuted(wide, shuffle)
+    tensor = Tensor.derived(type, operation, [constant.tensor], transposed)
     return f.module.create_constant(constant.name, tensor, loc=constant.loc)
 
 

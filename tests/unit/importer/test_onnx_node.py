@@ -18,6 +18,7 @@ from glowpy.importer.onnx.node import OnnxNode, Result, Scope, from_onnx
 from glowpy.importer.onnx.order import in_order
 from glowpy.importer.onnx.registry import handler_of, registered
 from glowpy.importer.onnx.signature import ValueInfo, bind
+from glowpy.importer.onnx.stored import Stores
 from glowpy.importer.onnx.tensor import decode_sparse, kind_of, type_name
 from glowpy.support.errors import InternalError
 from glowpy.support.loc import Loc
@@ -31,7 +32,7 @@ def node(op_type: str = "Foo", inputs: tuple[Tensor, ...] = (), **attributes: An
 
 
 def scope() -> Scope:
-    return Scope(Module().create_function("f"), None)
+    return Scope(Module().create_function("f"), Stores())
 
 
 # The table.
@@ -195,7 +196,7 @@ def test_sparse_tensor_becomes_dense(indices: list[Any]) -> None:
     values = helper.make_tensor("v", TensorProto.FLOAT, [2], [7.0, 8.0])
     places = np.array(indices, np.int64)
     index = helper.make_tensor("i", TensorProto.INT64, places.shape, places.reshape(-1))
-    dense = decode_sparse(helper.make_sparse_tensor(values, index, [2, 3]), None)
+    dense = decode_sparse(helper.make_sparse_tensor(values, index, [2, 3]), Stores())
     np.testing.assert_array_equal(dense.array, [[0, 7, 0], [0, 0, 8]])
 
 
@@ -205,4 +206,4 @@ def test_sparse_tensor_with_indices_outside(indices: list[Any]) -> None:
     places = np.array(indices, np.int64)
     index = helper.make_tensor("i", TensorProto.INT64, places.shape, places.reshape(-1))
     with pytest.raises(glowpy.UserError, match="expected indices inside of"):
-        decode_sparse(helper.make_sparse_tensor(values, index, [2, 3]), None)
+        decode_sparse(helper.make_sparse_tensor(values, index, [2, 3]), Stores())

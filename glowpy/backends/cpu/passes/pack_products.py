@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from math import prod
 from typing import ClassVar
@@ -16,9 +17,9 @@ from glowpy.backends.cpu.nodes_gen import (
     create_cpu_pack_matrix,
 )
 from glowpy.backends.cpu.packing import (
+    filter_pieces,
+    matrix_pieces,
     pack_depthwise_filter,
-    pack_filter,
-    pack_matrix,
     packed_shape,
 )
 from glowpy.backends.cpu.strategy.depthwise import choose_pixels
@@ -83,9 +84,11 @@ class PackProductsPass(RewritePass):
         )
         decision = choose(problem, machine)
         packed = _packed_filter(f, n, decision.vectors * machine.lanes)
-        zeros = np.zeros(depth if any(n.pads) else 0, np.float32)
+        zeros = f.module.create_constant(
+            f"{n.name}_zeros", np.zeros(depth if any(n.pads) else 0, np.float32), loc=n.loc
+        )
         return create_cpu_conv(
-            f, n.name, n.type, n.input, packed, n.bias, _constant(f, n, "zeros", zeros),
+            f, n.name, n.type, n.input, packed, n.bias, zeros,
             kernels=n.kernels, strides=n.strides, pads=n.pads, dilation=n.dilation, group=n.group,
             tile_pixels=decision.pixels, tile_vectors=decision.vectors,
             line=decision.line, slab=decision.slab, fetch=decision.fetch,
@@ -94,7 +97,11 @@ class PackProductsPass(RewritePass):
     def _depthwise(self, f: Function, n: ConvolutionNode) -> CpuDepthwiseConvNode:
         packed: Operand
         if n.filter.constant is not None:
-            packed = _constant(f, n, "packed", pack_depthwise_filter(n.filter.constant.array))
+            channels, *taps, _ = n.filter.type.shape
+            type = n.filter.type.with_shape((*taps, channels))
+            packed = _derived(
+                f, n, "packed", type, n.filter.constant, "pack depthwise", pack_depthwise_filter
+            )
         else:
             filter = f.create_reshape(
                 n.name, n.filter.type.with_shape(n.filter.type.shape[:-1]), n.filter
@@ -119,15 +126,15 @@ class PackProductsPass(RewritePass):
         problem = matmul_problem(n.type.shape, n.lhs.type.shape[-1], prod(n.rhs.type.shape[:-2]))
         decision = choose(problem, machine)
         block = decision.vectors * machine.lanes
+        type = n.rhs.type.with_shape(packed_shape(n.rhs.type.shape, block))
         constant = n.rhs.constant
         packed: Operand
         if constant is not None:
-            packed = _constant(f, n, "packed", pack_matrix(constant.array, block))
-        else:
-            shape = packed_shape(n.rhs.type.shape, block)
-            packed = create_cpu_pack_matrix(
-                f, n.rhs.name, n.rhs.type.with_shape(shape), n.rhs, block=block
+            packed = _derived(
+                f, n, "packed", type, constant, "pack", lambda matrix: matrix_pieces(matrix, block)
             )
+        else:
+            packed = create_cpu_pack_matrix(f, n.rhs.name, type, n.rhs, block=block)
         return create_cpu_matmul(
             f, n.name, n.type, n.lhs, packed,
             tile_pixels=decision.pixels, tile_vectors=decision.vectors,
@@ -135,21 +142,35 @@ class PackProductsPass(RewritePass):
         )  # fmt: skip
 
 
-def _constant(f: Function, n: Node, part: str, array: Array) -> Constant:
-    return f.module.create_constant(f"{n.name}_{part}", Tensor.of(array), loc=n.loc)
+def _derived(
+    f: Function,
+    n: Node,
+    part: str,
+    type: Type,
+    source: Constant,
+    operation: str,
+    compute: Callable[[Array], Array | Iterable[Array]],
+) -> Constant:
+    """What `compute` makes of a constant: `operation`, of which the type says the rest."""
+    tensor = Tensor.derived(type, operation, [source.tensor], compute)
+    return f.module.create_constant(f"{n.name}_{part}", tensor, loc=n.loc)
 
 
 def _packed_filter(f: Function, n: ConvolutionNode, block: int) -> Operand:
     """The filter of a 2-D convolution in blocks of output channels. Of each group it is a matrix, transposed."""
-    if n.filter.constant is not None:
-        return _constant(f, n, "packed", pack_filter(n.filter.constant.array, n.group, block))
     outputs, *taps = n.filter.type.shape
-    type, outputs = n.filter.type, outputs // n.group
-    rows = f.create_reshape(n.name, type.with_shape((n.group, outputs, prod(taps))), n.filter)
+    type, outputs, depth = n.filter.type, outputs // n.group, prod(taps)
+    shape = packed_shape((n.group, depth, outputs), block)
+    packed_type = type.with_shape((*shape[:2], *taps, block))
+    if n.filter.constant is not None:
+        return _derived(
+            f, n, "packed", packed_type, n.filter.constant, "pack filter",
+            lambda filter: filter_pieces(filter, n.group, block),
+        )  # fmt: skip
+    rows = f.create_reshape(n.name, type.with_shape((n.group, outputs, depth)), n.filter)
     matrix = f.create_transpose(n.name, rows, (0, 2, 1))
-    shape = packed_shape(matrix.type.shape, block)
     packed = create_cpu_pack_matrix(f, n.name, type.with_shape(shape), matrix, block=block)
-    return f.create_reshape(n.name, type.with_shape((*shape[:2], *taps, block)), packed)
+    return f.create_reshape(n.name, packed_type, packed)
 
 
 def _with_row(f: Function, n: ConvolutionNode) -> NodeValue:
@@ -167,10 +188,13 @@ def _with_row(f: Function, n: ConvolutionNode) -> NodeValue:
 
 def _kernel_row(f: Function, n: ConvolutionNode) -> Operand:
     """The filter of a 1-D convolution as that of a 2-D one."""
-    if n.filter.constant is not None:
-        return _constant(f, n, "row", n.filter.constant.array[:, np.newaxis])
     outputs, *rest = n.filter.type.shape
-    return f.create_reshape(n.name, n.filter.type.with_shape((outputs, 1, *rest)), n.filter)
+    type = n.filter.type.with_shape((outputs, 1, *rest))
+    if n.filter.constant is not None:
+        return _derived(
+            f, n, "row", type, n.filter.constant, "reshape", lambda filter: filter[:, np.newaxis]
+        )
+    return f.create_reshape(n.name, type, n.filter)
 
 
 def _by_planes(f: Function, n: ConvolutionNode) -> NodeValue:
@@ -241,9 +265,12 @@ def _added(
 
 def _kernel_plane(f: Function, n: ConvolutionNode, plane: int) -> Operand:
     """One plane of the filter of a 3-D convolution, as that of a 2-D one."""
-    if n.filter.constant is not None:
-        return _constant(f, n, "plane", n.filter.constant.array[:, plane])
     outputs, _, *taps = n.filter.type.shape
+    if n.filter.constant is not None:
+        return _derived(
+            f, n, "plane", n.filter.type.with_shape((outputs, *taps)), n.filter.constant,
+            f"plane {plane}", lambda filter: filter[:, plane],
+        )  # fmt: skip
     type, starts = n.filter.type, (0, plane, 0, 0, 0)
     part = f.create_slice(n.name, type.with_shape((outputs, 1, *taps)), n.filter, starts, (1,) * 5)
     return f.create_reshape(n.name, type.with_shape((outputs, *taps)), part)

@@ -11,6 +11,7 @@ from glowpy.backend import Operation
 from glowpy.backends.cpu.kernels import Kernels
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.schema import Trait
+from glowpy.core.tensor import Tensor
 from glowpy.core.type import Type
 from glowpy.graph.function import Function
 from glowpy.graph.node import Node, NodeValue, Operand
@@ -88,4 +89,7 @@ def _wide(f: Function, value: NodeValue) -> Operand:
     constant = value.constant
     if constant is None:
         return f.create_convert(value.name, widened(value.type), value)
-    return f.module.create_constant(value.name, constant.array.astype(np.float32))
+    tensor = Tensor.derived(
+        widened(value.type), "f32", [constant.tensor], lambda array: array.astype(np.float32)
+    )
+    return f.module.create_constant(value.name, tensor)

@@ -1,0 +1,145 @@
+"""Where the elements of a model's tensors are: in memory, in the model's file, or in files beside it.
+
+They are read when they are asked for. A file stays open as long as something refers to it, so that it may be renamed
+or deleted meanwhile; that it is not changed is looked at with every reading.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import threading
+import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Protocol, final
+
+import numpy as np
+import xxhash
+
+from glowpy.core.tensor import Array
+from glowpy.importer.onnx.wire import Cuts
+from glowpy.support.errors import LoadError
+
+__all__ = ["InFile", "InMemory", "Storage", "Stores"]
+
+_CHUNK = 1 << 20
+
+
+class Storage(Protocol):
+    """Bytes that do not change."""
+
+    @property
+    def size(self) -> int:
+        """How many there are."""
+
+    def read(self, start: int, count: int) -> Array:
+        """`count` bytes from `start` on, as an array of u8. Raises LoadError if they can no longer be read."""
+
+
+@final
+@dataclass(frozen=True)
+class InMemory:
+    """Bytes that are in memory anyway."""
+
+    content: bytes = b""
+
+    @property
+    def size(self) -> int:
+        """How many there are."""
+        return len(self.content)
+
+    def read(self, start: int, count: int) -> Array:
+        """`count` bytes from `start` on, not copied."""
+        return np.frombuffer(self.content, np.uint8, count, start)
+
+
+@final
+class InFile:
+    """The bytes of a file. Raises LoadError if it cannot be opened."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._lock = threading.Lock()
+        try:
+            self._file = path.open("rb", buffering=0)
+            self._state = self._now()
+        except OSError as error:
+            raise LoadError(f"cannot read '{path}': {error.strerror or error}") from None
+        weakref.finalize(self, self._file.close)
+
+    def _now(self) -> tuple[int, int]:
+        status = os.fstat(self._file.fileno())
+        return status.st_size, status.st_mtime_ns
+
+    @property
+    def size(self) -> int:
+        """How many bytes the file had when it was opened."""
+        return self._state[0]
+
+    @contextmanager
+    def mapped(self) -> Iterator[memoryview]:
+        """All bytes, in memory as far as they are looked at. Empty for a file that cannot be mapped because it is."""
+        if not self.size:
+            yield memoryview(b"")
+            return
+        number = self._file.fileno()
+        with (
+            mmap.mmap(number, self.size, access=mmap.ACCESS_READ) as content,
+            memoryview(content) as view,
+        ):
+            yield view
+
+    def read(self, start: int, count: int) -> Array:
+        """`count` bytes from `start` on. Raises LoadError if the file was changed since it was opened."""
+        content = np.empty(count, np.uint8)
+        rest = content.data
+        try:
+            with self._lock:
+                self._file.seek(start)
+                while rest and (length := self._file.readinto(rest)):
+                    rest = rest[length:]
+            changed = self._now() != self._state
+        except OSError as error:
+            raise LoadError(f"cannot read '{self._path}': {error.strerror or error}") from None
+        if rest or changed:
+            raise LoadError(
+                f"'{self._path}' was changed while it was in use",
+                note="replace a model by renaming a new file, and load it again",
+            )
+        return content
+
+
+@dataclass(frozen=True)
+class Stores:
+    """Where the elements of a model's tensors are.
+
+    Attributes:
+        own: The model's file.
+        cuts: What the parsed model has tickets for, and `own` holds.
+        folder: Where the files of external data are; None for a model that was not read from a file.
+    """
+
+    own: Storage = field(default_factory=InMemory)
+    cuts: Cuts = field(default_factory=Cuts)
+    folder: Path | None = None
+    _files: dict[Path, InFile] = field(default_factory=dict)
+
+    def file(self, path: Path) -> InFile:
+        """The file of external data at `path`, opened once. Raises LoadError if that is impossible."""
+        if path not in self._files:
+            self._files[path] = InFile(path)
+        return self._files[path]
+
+    @cached_property
+    def digest(self) -> str:
+        """XXH3 of the model's file and of all files of external data that were opened so far."""
+        digest = xxhash.xxh3_128()
+        for storage in (self.own, *(self._files[path] for path in sorted(self._files))):
+            digest.update(f"{storage.size}:".encode())
+            for start in range(0, storage.size, _CHUNK):
+                digest.update(storage.read(start, min(_CHUNK, storage.size - start)).data)
+        return digest.hexdigest()

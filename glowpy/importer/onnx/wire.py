@@ -1,0 +1,179 @@
+"""Takes the large tensors out of an ONNX file before it is parsed, so that no copy of the weights is made.
+
+A message of protocol buffers is fields one after the other: a tag with the number of the field and how it is encoded,
+then its content (https://protobuf.dev/programming-guides/encoding). `cut` walks over the messages that may hold a
+tensor (https://github.com/onnx/onnx/blob/main/onnx/onnx.proto) and puts a *ticket* in place of the elements of every
+large one: bytes that only this reading of this file can know, and how many tickets came before. `Cuts` knows what they
+are for.
+
+What is not well formed is left as it is: the parser says so better.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+__all__ = ["Cuts", "Span", "cut"]
+
+Buffer: TypeAlias = bytes | memoryview
+
+Span: TypeAlias = tuple[int, int]
+"""Where elements lie in the file: the first byte, and how many there are."""
+
+_LARGE = 1 << 12
+"""Messages of fewer bytes are not looked into, and such tensors stay where they are."""
+
+_MAX_DEPTH = 64
+"""Messages within so many others are not looked into; the parser takes no more than 100."""
+
+_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
+
+_MODEL, _GRAPH, _NODE, _ATTRIBUTE, _FUNCTION, _TENSOR, _SPARSE = range(7)
+
+_CHILDREN: Mapping[int, Mapping[int, int]] = {
+    _MODEL: {7: _GRAPH, 25: _FUNCTION},
+    _GRAPH: {1: _NODE, 5: _TENSOR, 15: _SPARSE},
+    _FUNCTION: {7: _NODE},
+    _NODE: {5: _ATTRIBUTE},
+    _ATTRIBUTE: {5: _TENSOR, 6: _GRAPH, 10: _TENSOR, 11: _GRAPH, 22: _SPARSE, 23: _SPARSE},
+    _SPARSE: {1: _TENSOR, 2: _TENSOR},
+}
+"""For each message, which fields hold a message that may hold a tensor."""
+
+_DATA_TYPE, _RAW_DATA = 2, 9
+
+_PACKED = {1: 4, 11: 10}
+"""Element types whose own field, packed, holds the same bytes as raw data: FLOAT, float_data; DOUBLE, double_data."""
+
+
+@dataclass
+class Cuts:
+    """What was taken out of a file: where it lies, by the ticket that stands for it."""
+
+    _secret: bytes = field(default_factory=lambda: secrets.token_bytes(16))
+    _spans: list[Span] = field(default_factory=list)
+
+    def take(self, span: Span) -> bytes:
+        """The ticket of what lies at `span`."""
+        self._spans.append(span)
+        return self._secret + (len(self._spans) - 1).to_bytes(8, "little")
+
+    def span(self, content: bytes) -> Span | None:
+        """Where the elements lie for which `content` is the ticket; None if it is none."""
+        if len(content) != 24 or not content.startswith(self._secret):
+            return None
+        return self._spans[int.from_bytes(content[16:], "little")]
+
+
+class _MalformedError(Exception):
+    """The content is no message."""
+
+
+def cut(content: Buffer) -> tuple[bytes, Cuts]:
+    """A model file without its large tensors, and these."""
+    cuts = Cuts()
+    with memoryview(content) as view:
+        try:
+            parts = _message(view, 0, len(view), _MODEL, cuts, 0)
+        except _MalformedError:
+            parts, cuts = None, Cuts()
+        return bytes(content) if parts is None else b"".join(parts), cuts
+
+
+def _message(
+    view: memoryview, start: int, end: int, kind: int, cuts: Cuts, depth: int
+) -> list[Buffer] | None:
+    """The message between `start` and `end`, in parts, with tickets in it; None if nothing was taken out."""
+    if end - start < _LARGE or depth > _MAX_DEPTH:
+        return None
+    if kind == _TENSOR:
+        return _tensor(view, start, end, cuts)
+    parts: list[Buffer] = []
+    copied = start
+    children = _CHILDREN[kind]
+    for number, wire, begin, first, last in _fields(view, start, end):
+        child = children.get(number) if wire == _BYTES else None
+        inner = None if child is None else _message(view, first, last, child, cuts, depth + 1)
+        if inner is not None:
+            parts += [view[copied:begin], *_field(number, inner)]
+            copied = last
+    return [*parts, view[copied:end]] if parts else None
+
+
+def _tensor(view: memoryview, start: int, end: int, cuts: Cuts) -> list[Buffer] | None:
+    """A tensor whose elements are one large field; as it is where they come in several."""
+    fields = list(_fields(view, start, end))
+    types = [first for number, wire, _, first, _ in fields if (number, wire) == (_DATA_TYPE, 0)]
+    own = _PACKED.get(_varint(view, types[-1], end)[0]) if types else None
+    data = [entry for entry in fields if entry[0] in (own, _RAW_DATA)]
+    if len(data) != 1 or data[0][1] != _BYTES:
+        return None
+    _, _, begin, first, last = data[0]
+    if last - first < _LARGE:
+        return None
+    return [
+        view[start:begin],
+        *_field(_RAW_DATA, [cuts.take((first, last - first))]),
+        view[last:end],
+    ]
+
+
+def _field(number: int, parts: list[Buffer]) -> list[Buffer]:
+    length = sum(len(part) for part in parts)
+    return [_encoded(number << 3 | _BYTES) + _encoded(length), *parts]
+
+
+def _fields(view: memoryview, start: int, end: int) -> Iterator[tuple[int, int, int, int, int]]:
+    """Of each field its number, how it is encoded, where it begins, and from where to where its content is."""
+    at = start
+    while at < end:
+        begin = at
+        tag, at = _varint(view, at, end)
+        number, wire = tag >> 3, tag & 7
+        first, at = _CONTENT.get(wire, _unknown)(view, at, end)
+        if at > end:
+            raise _MalformedError
+        yield number, wire, begin, first, at
+
+
+def _unknown(view: memoryview, at: int, end: int) -> tuple[int, int]:
+    raise _MalformedError
+
+
+def _bytes_content(view: memoryview, at: int, end: int) -> tuple[int, int]:
+    length, first = _varint(view, at, end)
+    return first, first + length
+
+
+_CONTENT: Mapping[int, Callable[[memoryview, int, int], tuple[int, int]]] = {
+    _VARINT: lambda view, at, end: (at, _varint(view, at, end)[1]),
+    _FIXED64: lambda view, at, end: (at, at + 8),
+    _BYTES: _bytes_content,
+    _FIXED32: lambda view, at, end: (at, at + 4),
+}
+"""For each encoding, from where to where the content of a field is."""
+
+
+def _varint(view: memoryview, at: int, end: int) -> tuple[int, int]:
+    """A number in groups of seven bits, lowest first, and where it ends."""
+    value = shift = 0
+    while at < end and shift < 64:
+        byte = view[at]
+        at += 1
+        value |= (byte & 127) << shift
+        if byte < 128:
+            return value, at
+        shift += 7
+    raise _MalformedError
+
+
+def _encoded(value: int) -> bytes:
+    groups = bytearray()
+    while value > 127:
+        groups.append(value & 127 | 128)
+        value >>= 7
+    groups.append(value)
+    return bytes(groups)
