@@ -80,6 +80,7 @@ class ModuleWriter:
         by_content: bool = False,
     ) -> None:
         self.dim = f"i{pointer_bits}"
+        self.pointer_bytes = pointer_bits // 8
         self.attributes = f'nounwind "prefer-vector-width"="{8 * vector_bytes}"'
         self._debug = debug
         self._by_content = by_content and debug is None

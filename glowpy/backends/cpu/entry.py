@@ -6,6 +6,7 @@ int NAME(const uint8_t *constants, uint8_t *mutable, uint8_t *activations);
 
 returns 0, or one of the codes of `Status`. `NAME_bound` takes a table of pointers, one for each placeholder in the
 order of the plan, in place of the mutable area, and checks nothing: that is how the JIT binds arrays without copying.
+Where it is visible, the constants are laid out as `constants` says, and there is no `NAME`.
 
 With `parallel`, functions that are cut into units of work are handed to
 
@@ -24,6 +25,7 @@ from dataclasses import dataclass
 
 from glowpy.backend import Program
 from glowpy.backends.cpu.abi import Status
+from glowpy.backends.cpu.constants import Block, block_of
 from glowpy.backends.cpu.instrument import Callbacks, Instrument, descriptions
 from glowpy.backends.cpu.tasks import (
     PARALLEL_SLOTS,
@@ -48,11 +50,11 @@ class EntryOptions:
     """How the entry points behave.
 
     Attributes:
-        bound: `NAME_bound` is visible.
+        bound: `NAME_bound` is visible, and `NAME` is not there.
         checks: `NAME` checks its pointers.
         guard: `NAME` surrounds the activations with canaries; the area it is given is larger by twice GUARD_BYTES.
-        instrument: Callbacks before and after every instruction: in the table (then there is no `NAME`), or the
-            functions BUNDLE_before and BUNDLE_after.
+        instrument: Callbacks before and after every instruction: in the table, or the functions BUNDLE_before and
+            BUNDLE_after.
         bundle: The name those begin with.
         parallel: The table holds a `parallel_for`; where there is a `NAME`, there is a `NAME_parallel`.
     """
@@ -70,7 +72,7 @@ def entry_texts(
 ) -> list[str]:
     """The texts of `NAME_bound`, which does the calls, of `NAME`, and of what describes the instructions."""
     texts = [_bound(program, module, name, calls, options)]
-    if options.instrument != "table":
+    if not options.bound:
         texts += _plain(program, module, name, options)
     if options.instrument == "symbols":
         lines = {call.inst: call.line for call in calls}
@@ -89,10 +91,16 @@ def _bound(
     plan, dim = program.plan, module.dim
     lines: list[str] = []
     pointers: dict[tuple[str, int], str] = {}
-    table = {slot.name: index for index, slot in enumerate(plan.mutable.slots)}
-    offsets = {
-        slot.name: slot.start for area in (plan.constant, plan.activations) for slot in area.slots
+    block = Block((), plan.constant.slots, plan.constant.size)
+    if options.bound:
+        block = block_of(plan, module.pointer_bytes)
+    tables = {"%table": plan.mutable.slots, "%constants": block.large}
+    places = {
+        slot.name: f"getelementptr inbounds ptr, ptr {table}, {dim} {index}"
+        for table, slots in tables.items()
+        for index, slot in enumerate(slots)
     }
+    offsets = {slot.name: slot.start for slot in (*block.small, *plan.activations.slots)}
     scope = module.subprogram(f"{name}_bound", 1)
 
     def pointer(value: Value) -> str:
@@ -101,9 +109,8 @@ def _bound(
         if key in pointers:
             return pointers[key]
         register = f"%m{len(pointers)}"
-        if base.name in table:
-            slot = f"getelementptr inbounds ptr, ptr %table, {dim} {table[base.name]}"
-            lines.append(f"  {register}.slot = {slot}")
+        if base.name in places:
+            lines.append(f"  {register}.slot = {places[base.name]}")
             lines.append(f"  {register}.base = load ptr, ptr {register}.slot")
             start = f"{register}.base"
         else:
@@ -113,7 +120,7 @@ def _bound(
         pointers[key] = register
         return register
 
-    slots, callbacks = len(table), None
+    slots, callbacks = len(plan.mutable.slots), None
     if options.parallel:
         lines += prepare_tasks(module, slots, calls)
         slots += PARALLEL_SLOTS

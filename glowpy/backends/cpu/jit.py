@@ -10,7 +10,8 @@ from typing import Literal, final
 
 import numpy as np
 
-from glowpy.backend import CompiledFunction, Program, aligned_array, elements_at
+from glowpy.backend import CompiledFunction, Program, elements_at
+from glowpy.backends.cpu.constants import Constants
 from glowpy.backends.cpu.workers import Workers
 from glowpy.core.tensor import Array
 from glowpy.ir.value import Value
@@ -27,7 +28,7 @@ _CALLBACK = ctypes.CFUNCTYPE(None, ctypes.c_int, ctypes.c_void_p)
 
 @final
 class JitFunction(CompiledFunction):
-    """A program as machine code. The constants are packed into one block that all instances share."""
+    """A program as machine code. All instances share the constants."""
 
     def __init__(
         self,
@@ -38,14 +39,14 @@ class JitFunction(CompiledFunction):
         *,
         instrumented: bool = False,
     ) -> None:
-        super().__init__(replace(program, constants={}))  # the block below is the only copy kept
+        super().__init__(replace(program, constants={}))
         self._code = code
         self._workers = workers
         address = code.address(f"{entry}_bound")
         if not address:
             raise InternalError(f"machine code lacks the function {entry}_bound")
         self._entry = _ENTRY(address)
-        self._constants = pack_constants(program)
+        self._constants = Constants(program.plan, program.constants)
         self._table = [slot.name for slot in program.plan.mutable.slots]
         self._callbacks = self._make_callbacks() if instrumented else ()
         self._observed = threading.local()
@@ -58,7 +59,7 @@ class JitFunction(CompiledFunction):
         addresses += [_address(callback) for callback in self._callbacks]
         table = (ctypes.c_void_p * max(len(addresses), 1))(*addresses)
         self._observed.failure = None
-        code = self._entry(self._constants.ctypes.data, ctypes.addressof(table), arena.ctypes.data)
+        code = self._entry(self._constants.address, ctypes.addressof(table), arena.ctypes.data)
         del team  # which the traceback of an error would keep
         if code:
             raise InternalError(f"compiled code returned {code}")
@@ -102,15 +103,3 @@ def _array_at(address: int, value: Value) -> Array:
         return np.empty(value.type.shape, value.type.kind.dtype)
     raw = (ctypes.c_uint8 * value.span).from_address(address)
     return elements_at(np.ctypeslib.as_array(raw), 0, value)
-
-
-def pack_constants(program: Program) -> Array:
-    """The constants' area: every constant at the plan's offset."""
-    block = aligned_array(program.plan.constant.size)
-    for slot in program.plan.constant.slots:
-        tensor = program.constants[slot.name]
-        place = block[slot.start : slot.end]
-        for piece in tensor.pieces():
-            np.copyto(place[: piece.nbytes].view(piece.dtype).reshape(piece.shape), piece)
-            place = place[piece.nbytes :]
-    return block

@@ -11,9 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
-import numpy as np
-
 from glowpy.backend import Port, Program, aligned_array
+from glowpy.backends.cpu.constants import fill
 from glowpy.backends.cpu.entry import GUARD_BYTES
 from glowpy.core.tensor import Array, Tensor
 from glowpy.core.type import Type
@@ -107,8 +106,7 @@ def lay_out(bundle: str, programs: Mapping[str, Program], *, guard: bool) -> Lay
     ]
     constants = aligned_array(end)
     for slot, tensor in tensors:
-        place = constants[slot.start : slot.end].view(tensor.type.kind.dtype)
-        np.copyto(place.reshape(tensor.type.shape), tensor.array)
+        fill(constants[slot.start : slot.end], tensor)
     peak = max((entry.program.plan.peak for entry in entries), default=0)
     mutable = max((entry.program.plan.mutable.size for entry in entries), default=0)
     return Layout(tuple(entries), constants, mutable, peak + (2 * GUARD_BYTES if guard else 0))
