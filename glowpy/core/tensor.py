@@ -13,13 +13,12 @@ from typing import Any, final
 
 import numpy as np
 import numpy.typing as npt
-import xxhash
 
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.type import Type
 from glowpy.support.errors import InternalError, UserError
 
-__all__ = ["LARGE", "Array", "Tensor", "content_key", "converted", "stored"]
+__all__ = ["LARGE", "Array", "Tensor", "converted", "stored", "stored_key"]
 
 Array = npt.NDArray[Any]
 
@@ -98,7 +97,7 @@ class Tensor:
         self.depth = 0
         self._array: Array | None = array
         self._pieces: Pieces | None = None
-        self._key: str | Callable[[], str] = lambda: content_key(type, array)
+        self._key: str | Callable[[], str] = lambda: stored_key(type, self.digest())
 
     @classmethod
     def of(cls, array: Array) -> Tensor:
@@ -238,12 +237,10 @@ def _bytes(array: Array) -> Array:
     return np.ascontiguousarray(array).reshape(-1).view(np.uint8)
 
 
-def content_key(type: Type, array: Array) -> str:
-    """The `key` of a tensor whose elements are known."""
-    digest = xxhash.xxh3_128(str(type).encode())
-    digest.update(_bytes(array).data)
-    return digest.hexdigest()
+def stored_key(type: Type, digest: str) -> str:
+    """The `key` of a tensor of whose elements, as bytes, this is the SHA-256."""
+    return _text_key(f"{type}\0{digest}")
 
 
 def _text_key(text: str) -> str:
-    return xxhash.xxh3_128_hexdigest(text.encode())
+    return hashlib.sha256(text.encode()).hexdigest()

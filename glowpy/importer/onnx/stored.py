@@ -6,19 +6,20 @@ or deleted meanwhile; that it is not changed is looked at with every reading.
 
 from __future__ import annotations
 
+import hashlib
 import mmap
 import os
 import threading
 import weakref
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Protocol, final
+from typing import final
 
 import numpy as np
-import xxhash
 
 from glowpy.core.tensor import Array
 from glowpy.importer.onnx.wire import Cuts
@@ -29,39 +30,56 @@ __all__ = ["InFile", "InMemory", "Storage", "Stores"]
 _CHUNK = 1 << 20
 
 
-class Storage(Protocol):
+class Storage(ABC):
     """Bytes that do not change."""
 
+    def __init__(self) -> None:
+        self._digests: dict[tuple[int, int], str] = {}
+
     @property
+    @abstractmethod
     def size(self) -> int:
         """How many there are."""
 
+    @abstractmethod
     def read(self, start: int, count: int) -> Array:
         """`count` bytes from `start` on, as an array of u8. Raises LoadError if they can no longer be read."""
 
+    def digest(self, start: int, count: int) -> str:
+        """SHA-256 of these bytes, which are read in small parts, and once."""
+        if (start, count) not in self._digests:
+            digest = hashlib.sha256()
+            end = start + count
+            for at in range(start, end, _CHUNK):
+                digest.update(self.read(at, min(_CHUNK, end - at)).data)
+            self._digests[start, count] = digest.hexdigest()
+        return self._digests[start, count]
+
 
 @final
-@dataclass(frozen=True)
-class InMemory:
+class InMemory(Storage):
     """Bytes that are in memory anyway."""
 
-    content: bytes = b""
+    def __init__(self, content: bytes = b"") -> None:
+        super().__init__()
+        self._content = content
 
     @property
     def size(self) -> int:
         """How many there are."""
-        return len(self.content)
+        return len(self._content)
 
     def read(self, start: int, count: int) -> Array:
         """`count` bytes from `start` on, not copied."""
-        return np.frombuffer(self.content, np.uint8, count, start)
+        return np.frombuffer(self._content, np.uint8, count, start)
 
 
 @final
-class InFile:
+class InFile(Storage):
     """The bytes of a file. Raises LoadError if it cannot be opened."""
 
     def __init__(self, path: Path) -> None:
+        super().__init__()
         self._path = path
         self._lock = threading.Lock()
         try:
@@ -136,10 +154,8 @@ class Stores:
 
     @cached_property
     def digest(self) -> str:
-        """XXH3 of the model's file and of all files of external data that were opened so far."""
-        digest = xxhash.xxh3_128()
-        for storage in (self.own, *(self._files[path] for path in sorted(self._files))):
-            digest.update(f"{storage.size}:".encode())
-            for start in range(0, storage.size, _CHUNK):
-                digest.update(storage.read(start, min(_CHUNK, storage.size - start)).data)
-        return digest.hexdigest()
+        """SHA-256 of the model, and of the files of external data that were opened so far."""
+        parts = [self.own.digest(start, count) for start, count in self.cuts.parts(self.own.size)]
+        files = [self._files[path] for path in sorted(self._files)]
+        parts += [file.digest(0, file.size) for file in files]
+        return hashlib.sha256("\0".join(parts).encode()).hexdigest()

@@ -12,7 +12,7 @@ import onnx
 from onnx import TensorProto, external_data_helper, numpy_helper
 
 from glowpy.core.elemkind import ElemKind
-from glowpy.core.tensor import LARGE, Array, Tensor, content_key
+from glowpy.core.tensor import LARGE, Array, Tensor, stored_key
 from glowpy.core.type import Type
 from glowpy.importer.onnx.stored import InMemory, Storage, Stores
 from glowpy.support.errors import LoadError, UnsupportedError, UserError
@@ -124,7 +124,7 @@ def _stored(name: str, type: Type, storage: Storage, start: int, length: int) ->
         return _elements(storage.read(start, length), type.kind).reshape(type.shape)
 
     def key() -> str:
-        return content_key(type, elements())
+        return stored_key(type, storage.digest(start, length))
 
     if type.size < LARGE:
         return Tensor(type, elements())

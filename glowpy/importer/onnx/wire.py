@@ -67,6 +67,15 @@ class Cuts:
             return None
         return self._spans[int.from_bytes(content[16:], "little")]
 
+    def parts(self, size: int) -> Iterator[Span]:
+        """What was taken out of a file of `size` bytes, and what lies between, in order."""
+        at = 0
+        for start, count in self._spans:
+            yield at, start - at
+            yield start, count
+            at = start + count
+        yield at, size - at
+
 
 class _MalformedError(Exception):
     """The content is no message."""

@@ -28,7 +28,7 @@ its own, hence a small price on each.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from math import gcd, prod
 
@@ -65,6 +65,9 @@ _PIXELS_PER_UNIT = 24
 _WORK_PER_UNIT = 1 << 19
 """Nor has it fewer multiplications: it must be worth the handing out."""
 
+_USUAL_ROWS = 32
+"""Rows of a matrix by which weights are laid out if there are several: a network may be run for any number of them."""
+
 # The bounds of libjit/include/tile.h.
 MAX_PIXELS = 32
 MAX_VECTORS = 8
@@ -84,6 +87,8 @@ class Problem:
         pixel_bytes: From the input of one output pixel to that of the next.
         border: Output pixels at the left and the right of each row whose windows reach over the edge.
         images: How many images and groups there are.
+        usual_pixels: Output pixels for which the weights are laid out, so that a model has them once for all sizes of a
+            batch; 0 for those there are.
     """
 
     height: int
@@ -94,6 +99,7 @@ class Problem:
     pixel_bytes: int
     border: tuple[int, int] = (0, 0)
     images: int = 1
+    usual_pixels: int = 0
 
     @property
     def pixels(self) -> int:
@@ -149,8 +155,9 @@ def conv_problem(
     depth, taps, pixel_bytes = input[3] // group, prod(kernels), input[3] * strides[1] * 4
     if taps == 1 and prod(strides) == 1 and not any(pads):
         return Problem(
-            1, images * height * width, channels // group, 1, depth, pixel_bytes, images=group
-        )
+            1, images * height * width, channels // group, 1, depth, pixel_bytes, images=group,
+            usual_pixels=height * width,
+        )  # fmt: skip
     span = (kernels[1] - 1) * dilation[1]
     left = min(ceil_div(pads[1], strides[1]), width)
     inside = max((input[2] - 1 - span + pads[1]) // strides[1] + 1, left)
@@ -166,7 +173,8 @@ def matmul_problem(result: Sequence[int], depth: int, matrices: int) -> Problem:
     if matrices == 1:
         rows *= prod(batch)
     images = prod(result) // max(rows * columns, 1)
-    return Problem(1, rows, columns, 1, depth, depth * 4, images=images)
+    usual = _USUAL_ROWS if matrices == 1 and rows > 1 else 0
+    return Problem(1, rows, columns, 1, depth, depth * 4, images=images, usual_pixels=usual)
 
 
 def preference(candidate: Candidate) -> tuple[float, int, int, int]:
@@ -185,10 +193,13 @@ def choose(problem: Problem, machine: Machine) -> Decision:
 
 
 def candidates(problem: Problem, machine: Machine) -> Iterator[Candidate]:
-    """Every tile that fits into the registers and is not larger than the result; one pixel and vector at least."""
+    """Every tile that fits into the registers and is not larger than the result; one pixel and vector at least.
+
+    As many vectors as are best for the usual number of pixels, if there is one.
+    """
     most = max(min(MAX_VECTORS, ceil_div(problem.channels, machine.lanes)), 1)
     spare = 2 if machine.fused else 3
-    for vectors in range(1, most + 1):
+    for vectors in _layouts(problem, machine) or range(1, most + 1):
         fitting = (machine.vector_registers - spare) // vectors - 1
         fitting = min(fitting, MAX_PIXELS, MAX_SUMS // vectors)
         for pixels in range(1, max(fitting, 1 if vectors == 1 else 0) + 1):
@@ -200,6 +211,15 @@ def candidates(problem: Problem, machine: Machine) -> Iterator[Candidate]:
                 ):
                     continue
                 yield estimate(problem, machine, pixels, vectors, line)
+
+
+@cache
+def _layouts(problem: Problem, machine: Machine) -> tuple[int, ...]:
+    """The vectors of a block of weights; empty where any will do."""
+    if problem.usual_pixels in (0, problem.pixels):
+        return ()
+    usual = replace(problem, height=1, width=problem.usual_pixels, usual_pixels=0)
+    return (min(candidates(usual, machine), key=preference).vectors,)
 
 
 def estimate(problem: Problem, machine: Machine, pixels: int, vectors: int, line: int) -> Candidate:
