@@ -118,7 +118,7 @@ class Executable(ABC):
         self.input_ports = tuple(inputs)
         self.output_ports = tuple(outputs)
         self.arena_size = arena_size
-        self._idle: list[Instance] = []
+        self._idle: list[_Memory] = []
         self._lock = threading.Lock()
 
     @property
@@ -146,7 +146,8 @@ class Executable(ABC):
         Safe from several threads.
         """
         with self._lock:
-            instance = self._idle.pop() if self._idle else self.instance()
+            memory = self._idle.pop() if self._idle else None
+        instance = Instance(self, memory)
         try:
             for name, array in inputs.items():
                 instance.write(name, array)
@@ -155,7 +156,7 @@ class Executable(ABC):
             return {name: instance[name].copy() for name in self.outputs}
         finally:
             with self._lock:
-                self._idle.append(instance)
+                self._idle.append(instance.memory)
 
 
 class CompiledFunction(Executable):
@@ -168,6 +169,20 @@ class CompiledFunction(Executable):
         """Sees every instruction, if the function was compiled with `instrument`."""
 
 
+class _Memory:
+    """What an instance works on. It does not know the network, so that a network and its pool are no circle."""
+
+    __slots__ = ("arena", "arrays")
+
+    def __init__(self, function: Executable) -> None:
+        self.arena = aligned_array(function.arena_size)
+        self.arrays: dict[str, Array] = {}
+        for port in (*function.input_ports, *function.output_ports):
+            if port.placeholder not in self.arrays:
+                flat = aligned_array(port.type.size).view(port.type.kind.dtype)
+                self.arrays[port.placeholder] = flat.reshape(port.type.shape)
+
+
 class Instance:
     """Memory to run a network in. Not for several threads at once; make one instance each.
 
@@ -175,16 +190,10 @@ class Instance:
     outputs there, nothing is copied. `bind` puts an array of the caller's in its place.
     """
 
-    def __init__(self, function: Executable) -> None:
+    def __init__(self, function: Executable, memory: _Memory | None = None) -> None:
         self._function = function
-        self._arena = aligned_array(function.arena_size)
-        ports = (*function.input_ports, *function.output_ports)
-        self._ports = {port.name: port for port in ports}
-        self._arrays: dict[str, Array] = {}
-        for port in ports:
-            if port.placeholder not in self._arrays:
-                flat = aligned_array(port.type.size).view(port.type.kind.dtype)
-                self._arrays[port.placeholder] = flat.reshape(port.type.shape)
+        self.memory = memory or _Memory(function)
+        self._ports = {port.name: port for port in (*function.input_ports, *function.output_ports)}
 
     def _port(self, name: str) -> Port:
         port = self._ports.get(name)
@@ -196,7 +205,7 @@ class Instance:
 
     def __getitem__(self, name: str) -> Array:
         """The array the input or output called `name` lives in."""
-        return self._arrays[self._port(name).placeholder]
+        return self.memory.arrays[self._port(name).placeholder]
 
     def bind(self, name: str, array: Array) -> None:
         """Makes `array` the memory of an input or output.
@@ -214,17 +223,17 @@ class Instance:
             raise UserError(f"'{name}': expected an array aligned to its element")
         if port in self._function.output_ports and not array.flags.writeable:
             raise UserError(f"'{name}': expected a writeable array for an output")
-        for name, other in self._arrays.items():
+        for name, other in self.memory.arrays.items():
             if name != port.placeholder and np.may_share_memory(array, other):
                 raise UserError(f"'{port.name}': expected memory of its own, got some of %{name}'s")
-        self._arrays[port.placeholder] = array
+        self.memory.arrays[port.placeholder] = array
 
     def write(self, name: str, array: Array) -> None:
         """Copies `array` into an input. Raises UserError for another dtype or shape."""
         port = self._port(name)
         content = np.asarray(array)
         _check(port, content)
-        self._arrays[port.placeholder][...] = content
+        self.memory.arrays[port.placeholder][...] = content
 
     def require(self, names: Mapping[str, object]) -> None:
         """Raises UserError that names every input missing from `given`."""
@@ -235,7 +244,7 @@ class Instance:
 
     def run(self) -> None:
         """Computes the outputs from what the inputs hold now."""
-        self._function.execute(self._arrays, self._arena)
+        self._function.execute(self.memory.arrays, self.memory.arena)
 
 
 def _check(port: Port, array: Array) -> None:

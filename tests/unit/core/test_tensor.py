@@ -2,14 +2,15 @@
 
 import hashlib
 import math
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
 
 from glowpy.core.elemkind import ElemKind
-from glowpy.core.tensor import Tensor, converted, stored
+from glowpy.core.tensor import LARGE, Array, Tensor, converted, stored
 from glowpy.core.type import Type
-from glowpy.support.errors import UserError
+from glowpy.support.errors import InternalError, UserError
 
 
 def test_a_splat_takes_the_memory_of_one_element() -> None:
@@ -67,3 +68,75 @@ def test_integers_saturate(kind: ElemKind) -> None:
     expected = [low, low, 0, 1, high, high, 0]
     assert converted(np.array(numbers), kind).tolist() == expected
     assert [stored(Type(kind, ()), number).item() for number in numbers] == expected
+
+
+def _large(offset: float = 0.0) -> Tensor:
+    return Tensor.of(np.arange(LARGE, dtype=np.float32) + np.float32(offset))
+
+
+def _doubled(source: Tensor, operation: str = "double") -> Tensor:
+    return Tensor.derived(source.type, operation, [source], lambda array: array * 2)
+
+
+def test_what_follows_from_a_large_tensor_is_computed_when_it_is_asked_for() -> None:
+    calls = []
+
+    def compute(array: Array) -> Array:
+        calls.append(array)
+        return array + 1
+
+    source = _large()
+    tensor = Tensor.derived(source.type, "add 1", [source], compute)
+    assert tensor.is_deferred
+    assert not calls
+    np.testing.assert_array_equal(tensor.array, source.array + 1)
+    assert tensor.digest() == Tensor.of(source.array + 1).digest()
+    assert len(calls) == 2, "nothing is kept"
+    assert tensor.splat_value is None
+    assert tensor.compact() is tensor
+
+
+def test_what_follows_from_a_small_tensor_is_computed_at_once() -> None:
+    tensor = _doubled(Tensor.of(np.arange(3)))
+    assert not tensor.is_deferred
+    assert tensor.array.tolist() == [0, 2, 4]
+
+
+def test_elements_may_come_in_pieces() -> None:
+    source = _large()
+
+    def halves(array: Array) -> Iterator[Array]:
+        yield from np.split(array, 2)
+
+    tensor = Tensor.derived(source.type, "halves", [source], halves)
+    assert [piece.size for piece in tensor.pieces()] == [LARGE // 2] * 2
+    np.testing.assert_array_equal(tensor.array, source.array)
+    assert tensor.digest() == source.digest()
+    short = Tensor.derived(source.type, "half", [source], lambda array: iter([array[::2]]))
+    with pytest.raises(InternalError, match=f"expected {LARGE} elements .*, got {LARGE // 2}"):
+        _ = short.array
+
+
+def test_what_is_computed_must_have_the_type() -> None:
+    source = _large()
+    tensor = Tensor.derived(source.type, "wrong", [source], lambda array: array[1:])
+    with pytest.raises(UserError, match="expected an array of type"):
+        _ = tensor.array
+
+
+def test_keys_say_that_elements_are_the_same() -> None:
+    assert _large().key == _large().key
+    assert _large().key != _large(1).key
+    assert _doubled(_large()).key == _doubled(_large()).key
+    assert _doubled(_large()).key != _doubled(_large(1)).key
+    assert _doubled(_large()).key != _doubled(_large(), "other").key
+    wide, flat = np.zeros((2, 3), np.int32), np.zeros(6, np.int32)
+    assert Tensor.of(wide).key != Tensor.of(flat).key
+    assert Tensor.of(flat).key != Tensor.of(flat.view(np.float32)).key
+
+
+def test_a_long_chain_does_not_fill_the_stack() -> None:
+    tensor = _large()
+    for _ in range(5000):
+        tensor = Tensor.derived(tensor.type, "step", [tensor], lambda array: array + 1)
+    assert tensor.array[1] == 5001

@@ -1,0 +1,66 @@
+"""Constants of networks in this process: shared where they are large, and gone with the last network."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import glowpy
+from glowpy.backends.cpu import constants, packing
+from glowpy.backends.cpu.constants import block_of
+from glowpy.core.elemkind import ElemKind
+from glowpy.core.tensor import LARGE, Array
+from glowpy.core.type import Type
+from glowpy.ir.plan import Area, MemoryPlan, Slot
+
+
+def network(rows: int, weights: Array) -> glowpy.CompiledFunction:
+    module = glowpy.Module()
+    x = module.create_placeholder("x", Type(ElemKind.F32, (rows, len(weights))))
+    f = module.create_function("main")
+    product = f.create_mat_mul("p", x, module.create_constant("w", weights))
+    f.create_save("save", product, module.create_placeholder("y", product.type))
+    return glowpy.compile(module)
+
+
+def test_networks_share_large_constants_as_long_as_one_is_there() -> None:
+    weights = np.random.default_rng(5).standard_normal((200, 300)).astype(np.float32)
+    before = len(constants._shared)
+    functions = [network(rows, weights) for rows in (2, 3, 40, 64, 200)]
+    assert len(constants._shared) == before + 1
+    other = network(2, weights + 1)
+    assert len(constants._shared) == before + 2
+    for function in functions:
+        (shape,) = [type.shape for type in function.inputs.values()]
+        x = np.ones(shape, np.float32)
+        np.testing.assert_allclose(function({"x": x})["y"], x @ weights, rtol=1e-4, atol=1e-4)
+    del function, functions, other
+    assert len(constants._shared) == before, "without the collector"
+
+
+def test_a_block_begins_with_the_addresses_of_large_constants() -> None:
+    sizes = {"a": 12, "big": LARGE, "b": 64, "bigger": 3 * LARGE, "c": 0}
+    slots = tuple(Slot(name, 0, size) for name, size in sizes.items())
+    plan = MemoryPlan("main", Area(0, ()), Area(0, ()), Area(0, slots))
+    block = block_of(plan, 8)
+    assert [slot.name for slot in block.large] == ["big", "bigger"]
+    assert [(slot.name, slot.start) for slot in block.small] == [("a", 64), ("b", 128), ("c", 192)]
+    assert block.size == 192
+
+
+@pytest.mark.parametrize("columns", [1, 8, 60, 64, 65])
+@pytest.mark.parametrize("batch", [(), (2,), (2, 3)])
+def test_packing_in_pieces(
+    columns: int, batch: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    block, depth = 16, 5
+    monkeypatch.setattr(packing, "_PIECE", 2 * depth * block * 4)
+    matrix = np.arange(np.prod([*batch, depth, columns]), dtype=np.float32)
+    matrix = matrix.reshape(*batch, depth, columns)
+    pieces = list(packing.matrix_pieces(matrix, block))
+    assert len(pieces) == np.prod(batch) * -(-columns // (2 * block))
+    packed = packing.pack_matrix(matrix, block)
+    assert packed.shape == packing.packed_shape(matrix.shape, block)
+    np.testing.assert_array_equal(packing.unpack_matrix(packed, columns), matrix)
+    rest = packed[..., -1, :, columns % block :] if columns % block else np.zeros(0)
+    assert not rest.any()

@@ -1,0 +1,211 @@
+"""Large tensors stay in the file: what is parsed has tickets for them, and the same model comes out."""
+
+from __future__ import annotations
+
+import gc
+import tracemalloc
+from collections.abc import Callable
+from pathlib import Path
+
+import ml_dtypes
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+import glowpy
+from glowpy.core.tensor import Array
+from glowpy.engine import compilation
+from glowpy.importer.onnx.model import read_model
+from glowpy.importer.onnx.wire import cut
+
+SIZE = 40_000
+
+
+def elements(dtype: type = np.float32) -> Array:
+    numbers = np.random.default_rng(3).integers(-100, 100, SIZE)
+    return np.asarray(numbers != 0) if dtype is np.bool_ else np.asarray(numbers).astype(dtype)
+
+
+def with_initializer(tensor: TensorProto) -> onnx.ModelProto:
+    kind = helper.make_tensor_value_info("y", tensor.data_type, list(tensor.dims))
+    nodes = [helper.make_node("Identity", ["w"], ["y"])]
+    return helper.make_model(helper.make_graph(nodes, "g", [], [kind], [tensor]), ir_version=8)
+
+
+def in_field() -> onnx.ModelProto:
+    return with_initializer(helper.make_tensor("w", TensorProto.FLOAT, [SIZE], elements()))
+
+
+def in_attribute() -> onnx.ModelProto:
+    tensor = numpy_helper.from_array(elements(), "w")
+    kind = helper.make_tensor_value_info("y", TensorProto.FLOAT, [SIZE])
+    nodes = [helper.make_node("Constant", [], ["y"], value=tensor)]
+    return helper.make_model(helper.make_graph(nodes, "g", [], [kind]), ir_version=8)
+
+
+def in_function() -> onnx.ModelProto:
+    tensor = numpy_helper.from_array(elements(), "w")
+    opsets = [helper.make_opsetid("", 18)]
+    body = helper.make_function(
+        "own", "W", [], ["out"], [helper.make_node("Constant", [], ["out"], value=tensor)], opsets
+    )
+    kind = helper.make_tensor_value_info("y", TensorProto.FLOAT, [SIZE])
+    graph = helper.make_graph([helper.make_node("W", [], ["y"], domain="own")], "g", [], [kind])
+    opsets.append(helper.make_opsetid("own", 1))
+    return helper.make_model(graph, functions=[body], opset_imports=opsets, ir_version=8)
+
+
+def output(model: onnx.ModelProto | Path) -> Array:
+    return glowpy.compile(glowpy.load(model), "interpreter")({})["y"]
+
+
+@pytest.mark.parametrize("build", [in_field, in_attribute, in_function])
+def test_wherever_they_are(build: Callable[[], onnx.ModelProto], tmp_path: Path) -> None:
+    model = build()
+    path = tmp_path / "model.onnx"
+    path.write_bytes(model.SerializeToString())
+    small, cuts = cut(path.read_bytes())
+    assert len(small) < 1000
+    assert [count for _, count in cuts.parts(path.stat().st_size)][1] == 4 * SIZE
+    for form in (model, path):
+        np.testing.assert_array_equal(output(form), elements())
+
+
+@pytest.mark.parametrize(
+    "dtype",
+    [np.float16, ml_dtypes.bfloat16, np.float64, np.int8, np.int64, np.uint16, np.bool_],
+)
+def test_every_kind(dtype: type, tmp_path: Path) -> None:
+    array = elements(dtype)
+    path = tmp_path / "model.onnx"
+    onnx.save(with_initializer(numpy_helper.from_array(array, "w")), path)
+    result = output(path)
+    assert result.dtype == array.dtype
+    assert result.tobytes() == array.tobytes()
+
+
+def test_nested_graphs_are_looked_into() -> None:
+    then = helper.make_graph(
+        [helper.make_node("Constant", [], ["t"], value=numpy_helper.from_array(elements()))],
+        "then", [], [helper.make_tensor_value_info("t", TensorProto.FLOAT, [SIZE])],
+    )  # fmt: skip
+    node = helper.make_node("If", ["c"], ["y"], then_branch=then, else_branch=then)
+    model = helper.make_model(helper.make_graph([node], "g", [], []))
+    small, cuts = cut(model.SerializeToString())
+    assert len(small) < 1000
+    assert len(list(cuts.parts(len(model.SerializeToString())))) == 5
+    parsed = onnx.ModelProto.FromString(small)
+    tensors = [a.g.node[0].attribute[0].t for a in parsed.graph.node[0].attribute]
+    assert all(cuts.span(tensor.raw_data) for tensor in tensors)
+
+
+def test_what_is_not_well_formed_is_left_to_the_parser() -> None:
+    content = in_field().SerializeToString()
+    for end in (3, 5, 100, 5000, 4 * SIZE):
+        assert cut(content[:end])[0] == content[:end]
+    garbage = np.random.default_rng(1).bytes(10_000)
+    assert cut(garbage)[0] == garbage
+    assert cut(b"\xff" * 5000)[0] == b"\xff" * 5000
+
+
+def test_a_field_given_twice_is_left_alone() -> None:
+    """The last one counts then, as protocol buffers say."""
+    first = numpy_helper.from_array(elements())
+    tensor = (
+        first.SerializeToString() + TensorProto(raw_data=first.raw_data[::-1]).SerializeToString()
+    )
+    model = in_field()
+    del model.graph.initializer[:]
+    tail = model.SerializeToString()
+    graph = b"\x2a" + _varint(len(tensor)) + tensor
+    content = tail + b"\x3a" + _varint(len(graph)) + graph
+    assert cut(content)[0] == content
+
+
+def _varint(number: int) -> bytes:
+    groups = []
+    while number > 127:
+        groups.append(number & 127 | 128)
+        number >>= 7
+    return bytes([*groups, number])
+
+
+def test_no_content_is_a_ticket_of_another_reading() -> None:
+    _, cuts = cut(in_field().SerializeToString())
+    small, _ = cut(in_field().SerializeToString())
+    ticket = onnx.ModelProto.FromString(small).graph.initializer[0].raw_data
+    assert len(ticket) == 24
+    assert cuts.span(ticket) is None
+
+
+def test_a_file_that_is_changed_after_it_was_opened(tmp_path: Path) -> None:
+    path = tmp_path / "model.onnx"
+    onnx.save(in_field(), path)
+    model = read_model(path)
+    content = path.read_bytes()
+    path.write_bytes(content[:-8])
+    with pytest.raises(glowpy.LoadError, match=r"model\.onnx' was changed while it was in use"):
+        glowpy.compile(model.build(), "interpreter")
+
+
+def test_a_file_that_is_replaced_after_it_was_opened(tmp_path: Path) -> None:
+    path = tmp_path / "model.onnx"
+    onnx.save(in_field(), path)
+    model = read_model(path)
+    other = tmp_path / "other.onnx"
+    onnx.save(with_initializer(numpy_helper.from_array(elements() + 1, "w")), other)
+    other.replace(path)
+    result = glowpy.compile(model.build(), "interpreter")({})["y"]
+    np.testing.assert_array_equal(result, elements())
+
+
+def test_a_model_may_be_changed_after_it_was_loaded() -> None:
+    model = in_attribute()
+    module = glowpy.load(model)
+    model.graph.node[0].attribute[0].t.raw_data = bytes(4 * SIZE)
+    np.testing.assert_array_equal(glowpy.compile(module, "interpreter")({})["y"], elements())
+
+
+def test_the_digest_of_a_model_is_that_of_its_bytes(tmp_path: Path) -> None:
+    path = tmp_path / "model.onnx"
+    digests = set()
+    for model in (in_field(), in_attribute(), in_field()):
+        onnx.save(model, path)
+        digests.add(read_model(path).source.stores.digest)
+        assert read_model(path.read_bytes()).source.stores.digest in digests
+    assert len(digests) == 2
+
+
+def test_preparing_a_network_keeps_no_weights_in_memory(tmp_path: Path) -> None:
+    """A transposition, a fold and a packing of 12 MB: what is there when all is prepared, and at most meanwhile."""
+    generator = np.random.default_rng(1)
+    filters = [generator.standard_normal((256, 256, 3, 3)).astype(np.float32) for _ in range(5)]
+    vectors = generator.random((4, 256)).astype(np.float32)
+    names = ["scale", "bias", "mean", "variance"]
+    nodes, value = [], "x"
+    for index in range(len(filters)):
+        nodes += [
+            helper.make_node("Conv", [value, f"w{index}"], [f"c{index}"], pads=[1, 1, 1, 1]),
+            helper.make_node("BatchNormalization", [f"c{index}", *names], [f"n{index}"]),
+        ]
+        value = f"n{index}"
+    infos = [
+        helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, 256, 4, 4])
+        for name in ("x", value)
+    ]
+    weights = [numpy_helper.from_array(w, f"w{i}") for i, w in enumerate(filters)]
+    weights += [numpy_helper.from_array(v, n) for v, n in zip(vectors, names, strict=True)]
+    path = tmp_path / "deep.onnx"
+    onnx.save(helper.make_model(helper.make_graph(nodes, "g", infos[:1], infos[1:], weights)), path)
+    backend = glowpy.CpuBackend()
+    _ = backend.kernels
+    gc.collect()
+    tracemalloc.start()
+    program = compilation(glowpy.load(path), backend).program
+    kept, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    size = filters[0].nbytes
+    assert sum(tensor.type.size for tensor in program.constants.values()) >= len(filters) * size
+    assert kept < size, "only how to compute them is kept"
+    assert most < 7 * size, "one at a time is computed in f64, to see whether it is finite"
