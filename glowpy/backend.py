@@ -162,11 +162,8 @@ class Executable(ABC):
 class CompiledFunction(Executable):
     """A program that a backend has made executable. Its working memory is the plan's activations."""
 
-    def __init__(self, program: Program) -> None:
-        super().__init__(program.inputs, program.outputs, program.plan.peak)
-        self.program = program
-        self.observer: Observer | None = None
-        """Sees every instruction, if the function was compiled with `instrument`."""
+    observer: Observer | None = None
+    """Sees every instruction, if the function was compiled with `instrument`."""
 
 
 class _Memory:
@@ -321,6 +318,19 @@ class Backend(ABC):
     @abstractmethod
     def compile(self, program: Program, options: CompileOptions) -> CompiledFunction:
         """Makes a checked program executable."""
+
+    def remembers(self, options: CompileOptions) -> bool:
+        """Whether `recall` may find what `remember` was given, perhaps by another process."""
+        del options
+        return False
+
+    def remember(self, key: str, function: CompiledFunction) -> None:  # noqa: B027 - most have no memory
+        """Keeps a function that this backend compiled, for a model that `key` names; a hint that may be ignored."""
+
+    def recall(self, key: str) -> CompiledFunction | None:
+        """What was kept under `key` by an equal backend, or None."""
+        del key
+        return None
 
     def keeps(self, node: Node) -> bool:
         """Whether lowering leaves this node alone: where the backend computes it as it stands."""

@@ -190,15 +190,30 @@ class InferenceSession:
                 self._cache.popitem(last=False)
         if mine:
             try:
-                copies = {name: array.copy() for name, array in values.items()}
-                module = self._model.build(shapes=dict(shapes), values=copies)
-                future.set_result(_Specialization(compile(module, self._backend, self._options)))
+                future.set_result(_Specialization(self._compiled(shapes, values)))
             except BaseException as error:  # noqa: BLE001 -- whoever waits must hear of any
                 with self._lock:
                     if self._cache.get(key) is future:
                         del self._cache[key]
                 future.set_exception(error)
         return future.result()
+
+    def _compiled(
+        self, shapes: tuple[tuple[str, tuple[int, ...]], ...], values: Mapping[str, Array]
+    ) -> CompiledFunction:
+        """From the backend's memory of what it compiled, or compiled now."""
+        key = ""
+        if self._backend.remembers(self._options):
+            numbers = [(name, array.tobytes().hex()) for name, array in values.items()]
+            key = f"{self._model.digest} {shapes} {numbers}"
+            if (function := self._backend.recall(key)) is not None:
+                return function
+        copies = {name: array.copy() for name, array in values.items()}
+        module = self._model.build(shapes=dict(shapes), values=copies)
+        function = compile(module, self._backend, self._options)
+        if key:
+            self._backend.remember(key, function)
+        return function
 
 
 def _list(names: Sequence[str]) -> str:

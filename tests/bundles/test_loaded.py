@@ -253,10 +253,11 @@ def patch_library(folder: Path, old: bytes, new: bytes) -> None:
 def test_a_selftest_finds_another_result(tmp_path: Path) -> None:
     options = BundleOptions("mlp", emit="shared", weights="embedded", selftest=1)
     glowpy.bundle(mlp(), tmp_path, options)
-    ports = glowpy.compile(mlp(), "interpreter").program.inputs
-    golden = glowpy.compile(mlp(), "interpreter")(
-        {port.name: random_inputs(ports, 0)[port.placeholder] for port in ports}
-    )["hidden"]
+    interpreted = glowpy.compile(mlp(), "interpreter")
+    ports = interpreted.input_ports
+    golden = interpreted({port.name: random_inputs(ports, 0)[port.placeholder] for port in ports})[
+        "hidden"
+    ]
     patch_library(tmp_path, golden.tobytes(), (golden + 1).tobytes())
     with pytest.raises(InternalError, match="returned 5: an output differs from the golden one"):
         load_bundle(tmp_path).selftest()

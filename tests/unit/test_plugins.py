@@ -26,7 +26,14 @@ from glowpy.backends.cpu.library import LIBJIT, KernelLibrary
 from glowpy.backends.cpu.variant import Variant
 from glowpy.cli.main import run
 from glowpy.core.schema import Access, InstSchema, NodeSchema, OperandSpec
-from glowpy.engine import backend_class, evaluate, known_nodes, package_of, unsupported
+from glowpy.engine import (
+    backend_class,
+    compilation,
+    evaluate,
+    known_nodes,
+    package_of,
+    unsupported,
+)
 from glowpy.graph.node import Node
 from glowpy.graph.nodes_gen import ReluNode
 from glowpy.graph.parser import parse_module
@@ -258,12 +265,13 @@ def test_package_of_a_backend() -> None:
 def test_network_runs_on_the_backend_of_another_package() -> None:
     module = parse_module(NETWORK)
     x = np.random.default_rng(1).standard_normal((5, 17), np.float32) * 9
-    compiled = glowpy.compile(module, "fused", CompileOptions(verify_each=True, cache=False))
-    mnemonics = {inst.SCHEMA.mnemonic for inst in compiled.program.ir.instructions}
+    stages = compilation(module, "fused", CompileOptions(verify_each=True, cache=False))
+    compiled = stages.compiled
+    mnemonics = {inst.SCHEMA.mnemonic for inst in stages.program.ir.instructions}
     assert {"fused_scaled_softmax", "hard_swish"} <= mnemonics
     expected = glowpy.compile(module, "interpreter")({"x": x})["y"]
     np.testing.assert_allclose(compiled({"x": x})["y"], expected, rtol=1e-5, atol=1e-6)
-    again = glowpy.InterpreterBackend().compile(compiled.program, CompileOptions())
+    again = glowpy.InterpreterBackend().compile(stages.program, CompileOptions())
     np.testing.assert_allclose(again({"x": x})["y"], expected, rtol=1e-6, atol=1e-7)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import astuple
 from pathlib import Path
 from typing import ClassVar
 
@@ -10,7 +11,14 @@ import glowpy.backends.cpu.interpret  # noqa: F401 - fills the tables of rules
 from glowpy.backend import Backend, CompiledFunction, CompileOptions, Operation, Program
 from glowpy.backends.cpu import insts_gen, nodes_gen
 from glowpy.backends.cpu.codegen import CodeOptions, entry_name, generate_llvm, ir_text
+from glowpy.backends.cpu.constants import (
+    block_of,
+    kept_weights,
+    small_constants,
+    weights_of,
+)
 from glowpy.backends.cpu.entry import EntryOptions
+from glowpy.backends.cpu.image import Image
 from glowpy.backends.cpu.jit import JitFunction
 from glowpy.backends.cpu.jitdump import write_jitdump
 from glowpy.backends.cpu.kernels import Kernels
@@ -25,11 +33,13 @@ from glowpy.backends.cpu.verify import misfit
 from glowpy.backends.cpu.workers import Workers, load_workers
 from glowpy.graph.node import Node
 from glowpy.ir.inst import Instruction
-from glowpy.llvm.machine import Form, host_features
+from glowpy.llvm.machine import LLVM_VERSION, Form, host_features
 from glowpy.llvm.objects import compile_objects, compile_whole, load_objects
 from glowpy.passes import GraphPass
+from glowpy.support.cache import Key, read, write
 from glowpy.support.cores import usable_cores
 from glowpy.support.errors import UserError
+from glowpy.support.identity import package_identity
 
 __all__ = ["CpuBackend"]
 
@@ -123,8 +133,55 @@ class CpuBackend(Backend):
             write_perf_map(code, objects)
         if settings.jitdump:
             write_jitdump(code, objects, Path(settings.jitdump))
+        block = block_of(program.plan, self.target.pointer_bits // 8)
+        large = [program.constants[slot.name] for slot in block.large]
+        weights = [weights_of(tensor, use_cache=options.cache) for tensor in large]
+        image = Image(
+            name,
+            program.inputs,
+            program.outputs,
+            program.plan.peak,
+            tuple(slot.name for slot in program.plan.mutable.slots),
+            tuple(kept.key for kept in weights),
+            small_constants(block, program.constants),
+            tuple(objects),
+        )
+        instrumented = program.ir.instructions if options.instrument else ()
         workers = self._shared_workers(use_cache=options.cache)
-        return JitFunction(program, code, name, workers, instrumented=options.instrument)
+        return JitFunction(image, weights, code, workers, instrumented)
+
+    def remembers(self, options: CompileOptions) -> bool:
+        """Where there is a cache, unless code comes with files beside it or tells what it does."""
+        settings = self.options
+        special = options.instrument or settings.debug or settings.perf_map or settings.jitdump
+        return type(self) is CpuBackend and options.cache and not special
+
+    def remember(self, key: str, function: CompiledFunction) -> None:
+        """Puts the image into the cache; the weights are there."""
+        if isinstance(function, JitFunction):
+            write(self._key(key), function.image.payload())
+
+    def recall(self, key: str) -> CompiledFunction | None:
+        """The network of an image in the cache, if all of its weights are there as well."""
+        payload = read(self._key(key))
+        if payload is None:
+            return None
+        self._check_host()
+        image = Image.parse(payload)
+        weights = []
+        for digest in image.weights:
+            kept = kept_weights(digest, use_cache=True)
+            if kept is None:
+                return None
+            weights.append(kept)
+        code = load_objects(self.target.machine, image.codes)
+        return JitFunction(image, weights, code, self._shared_workers(use_cache=True))
+
+    def _key(self, key: str) -> Key:
+        """Everything that an image depends on: the model that `key` names, this package, its kernels, the processor."""
+        origins = [library.origin(self.target.variant) for library in self.libraries]
+        target = (self.target.variant.name, *map(str, astuple(self.target.machine)))
+        return Key.of("program", key, package_identity(), LLVM_VERSION, *target, *origins)
 
     def close(self) -> None:
         """Ends the threads that compiled functions have begun; a function that is called again begins others."""

@@ -8,7 +8,7 @@ as one model compiled for several shapes.
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import final
 from weakref import WeakValueDictionary
@@ -18,8 +18,20 @@ import numpy as np
 from glowpy.backend import aligned_array
 from glowpy.core.tensor import LARGE, Array, Tensor
 from glowpy.ir.plan import ALIGNMENT, MemoryPlan, Slot
+from glowpy.support.cache import Key, mapped, writing
+from glowpy.support.cache_folder import cache_folder
+from glowpy.support.identity import package_identity
 
-__all__ = ["Block", "Constants", "block_of", "fill"]
+__all__ = [
+    "Block",
+    "Constants",
+    "Weights",
+    "block_of",
+    "fill",
+    "kept_weights",
+    "small_constants",
+    "weights_of",
+]
 
 
 @dataclass(frozen=True)
@@ -53,11 +65,12 @@ def block_of(plan: MemoryPlan, pointer_bytes: int) -> Block:
 
 @final
 class Weights:
-    """A large constant in memory."""
+    """A large constant in memory: the bytes as kernels read them."""
 
-    __slots__ = ("__weakref__", "memory")
+    __slots__ = ("__weakref__", "key", "memory")
 
-    def __init__(self, memory: Array) -> None:
+    def __init__(self, key: str, memory: Array) -> None:
+        self.key = key
         self.memory = memory
 
 
@@ -65,16 +78,37 @@ _shared: WeakValueDictionary[str, Weights] = WeakValueDictionary()
 _lock = threading.Lock()
 
 
-def _weights(tensor: Tensor) -> Weights:
-    """The elements of a tensor, which are those of every tensor with this key."""
-    with _lock:
-        weights = _shared.get(tensor.key)
+def weights_of(tensor: Tensor, *, use_cache: bool) -> Weights:
+    """The elements of a tensor: those of another network with the same key, from the cache, or read or computed now."""
+    key = Key.of("weights", tensor.key, package_identity())
+    weights = kept_weights(key.digest, use_cache=use_cache)
+    if weights is not None:
+        return weights
+    if use_cache and cache_folder() is not None:
+        with writing(key) as file:
+            for piece in tensor.pieces():
+                file.write(np.ascontiguousarray(piece).reshape(-1).view(np.uint8).data)
+        weights = kept_weights(key.digest, use_cache=True)
     if weights is None:
         memory = aligned_array(tensor.type.size)
         fill(memory, tensor)
-        with _lock:
-            weights = _shared.setdefault(tensor.key, Weights(memory))
+        weights = _share(Weights(key.digest, memory))
     return weights
+
+
+def kept_weights(key: str, *, use_cache: bool) -> Weights | None:
+    """The weights with this key, if a network of this process has them or, mapped from there, the cache."""
+    with _lock:
+        weights = _shared.get(key)
+    if weights is not None or not use_cache:
+        return weights
+    content = mapped(Key("weights", key))
+    return None if content is None else _share(Weights(key, np.frombuffer(content, np.uint8)))
+
+
+def _share(weights: Weights) -> Weights:
+    with _lock:
+        return _shared.setdefault(weights.key, weights)
 
 
 def fill(place: Array, tensor: Tensor) -> None:
@@ -84,20 +118,26 @@ def fill(place: Array, tensor: Tensor) -> None:
         place = place[piece.nbytes :]
 
 
+def small_constants(block: Block, tensors: Mapping[str, Tensor]) -> bytes:
+    """The bytes of a block, with zeros for addresses."""
+    memory = np.zeros(block.size, np.uint8)
+    for slot in block.small:
+        fill(memory[slot.start : slot.start + slot.size], tensors[slot.name])
+    return memory.tobytes()
+
+
 @final
 class Constants:
-    """The block of a network, filled; it keeps what it points to.
+    """The block of constants of a network, with addresses; it keeps what these point to.
 
     Attributes:
         address: Where it begins.
     """
 
-    def __init__(self, plan: MemoryPlan, tensors: Mapping[str, Tensor]) -> None:
-        block = block_of(plan, np.dtype(np.uintp).itemsize)
-        self._large = [_weights(tensors[slot.name]) for slot in block.large]
-        self._block = aligned_array(block.size)
-        for slot in block.small:
-            fill(self._block[slot.start : slot.end], tensors[slot.name])
-        pointers = self._block[: len(self._large) * np.dtype(np.uintp).itemsize].view(np.uintp)
-        pointers[:] = [weights.memory.ctypes.data for weights in self._large]
-        self.address = int(self._block.ctypes.data)
+    def __init__(self, block: bytes, large: Sequence[Weights]) -> None:
+        self._large = tuple(large)
+        self._memory = aligned_array(len(block))
+        self._memory[:] = np.frombuffer(block, np.uint8)
+        pointers = self._memory[: len(large) * np.dtype(np.uintp).itemsize].view(np.uintp)
+        pointers[:] = [weights.memory.ctypes.data for weights in large]
+        self.address = int(self._memory.ctypes.data)

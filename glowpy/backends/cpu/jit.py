@@ -1,19 +1,20 @@
-"""Machine code in this process: loads a program's object file and calls its entry point."""
+"""Machine code in this process: loads the object files of an image and calls its entry point."""
 
 from __future__ import annotations
 
 import ctypes
 import threading
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
 from typing import Literal, final
 
 import numpy as np
 
-from glowpy.backend import CompiledFunction, Program, elements_at
-from glowpy.backends.cpu.constants import Constants
+from glowpy.backend import CompiledFunction, elements_at
+from glowpy.backends.cpu.constants import Constants, Weights
+from glowpy.backends.cpu.image import Image
 from glowpy.backends.cpu.workers import Workers
 from glowpy.core.tensor import Array
+from glowpy.ir.inst import Instruction
 from glowpy.ir.value import Value
 from glowpy.llvm.machine import LoadedCode
 from glowpy.support.errors import InternalError
@@ -28,32 +29,36 @@ _CALLBACK = ctypes.CFUNCTYPE(None, ctypes.c_int, ctypes.c_void_p)
 
 @final
 class JitFunction(CompiledFunction):
-    """A program as machine code. All instances share the constants."""
+    """A network as machine code. All instances share the constants.
+
+    Attributes:
+        image: What it was made of.
+    """
 
     def __init__(
         self,
-        program: Program,
+        image: Image,
+        weights: Sequence[Weights],
         code: LoadedCode,
-        entry: str,
         workers: Workers | None = None,
-        *,
-        instrumented: bool = False,
+        instrumented: Sequence[Instruction] = (),
     ) -> None:
-        super().__init__(replace(program, constants={}))
+        """`instrumented` are the instructions that observers are told of; none where the code does not call them."""
+        super().__init__(image.inputs, image.outputs, image.arena_size)
+        self.image = image
         self._code = code
         self._workers = workers
-        address = code.address(f"{entry}_bound")
+        address = code.address(f"{image.entry}_bound")
         if not address:
-            raise InternalError(f"machine code lacks the function {entry}_bound")
+            raise InternalError(f"machine code lacks the function {image.entry}_bound")
         self._entry = _ENTRY(address)
-        self._constants = Constants(program.plan, program.constants)
-        self._table = [slot.name for slot in program.plan.mutable.slots]
-        self._callbacks = self._make_callbacks() if instrumented else ()
+        self._constants = Constants(image.block, weights)
+        self._callbacks = self._make_callbacks(instrumented) if instrumented else ()
         self._observed = threading.local()
 
     def execute(self, bindings: Mapping[str, Array], arena: Array) -> None:
         """Calls the entry point with pointers to the bound arrays; the interpreter lock is free meanwhile."""
-        addresses = [bindings[name].ctypes.data for name in self._table]
+        addresses = [bindings[name].ctypes.data for name in self.image.table]
         team = self._workers.team() if self._workers is not None else None
         addresses += team.arguments if team is not None else (0, 0)
         addresses += [_address(callback) for callback in self._callbacks]
@@ -66,14 +71,16 @@ class JitFunction(CompiledFunction):
         if self._observed.failure is not None:
             raise self._observed.failure
 
-    def _make_callbacks(self) -> tuple[Callable[..., object], ...]:
+    def _make_callbacks(
+        self, instructions: Sequence[Instruction]
+    ) -> tuple[Callable[..., object], ...]:
         """C functions that hand an instruction and its operands to the observer."""
 
         def callback(moment: Moment) -> Callable[..., object]:
             def call(index: int, addresses: ctypes.c_void_p) -> None:
                 if self.observer is None or self._observed.failure is not None:
                     return
-                inst = self.program.ir.instructions[index]
+                inst = instructions[index]
                 pointers = ctypes.cast(addresses, ctypes.POINTER(ctypes.c_void_p))
                 operands = {
                     ref.name: _array_at(pointers[place] or 0, ref.value)

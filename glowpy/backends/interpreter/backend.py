@@ -53,7 +53,8 @@ class InterpretedFunction(CompiledFunction):
 
     def __init__(self, program: Program, *, instrumented: bool = False) -> None:
         constants = {name: Tensor(t.type, t.array) for name, t in program.constants.items()}
-        super().__init__(replace(program, constants=constants))
+        super().__init__(program.inputs, program.outputs, program.plan.peak)
+        self.program = replace(program, constants=constants)
         self._instrumented = instrumented
         self._offsets = {slot.name: slot.start for slot in program.plan.activations.slots}
 

@@ -94,6 +94,11 @@ class OnnxModel:
         """What messages call the model."""
         return self.source.file
 
+    @property
+    def digest(self) -> str:
+        """The same for models with the same bytes, those of their external data among them."""
+        return self.source.stores.digest
+
     @cached_property
     def initializers(self) -> dict[str, Tensor]:
         """The tensors stored in the model, by name."""

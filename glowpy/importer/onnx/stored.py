@@ -10,6 +10,7 @@ import hashlib
 import mmap
 import os
 import threading
+import time
 import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
@@ -23,11 +24,15 @@ import numpy as np
 
 from glowpy.core.tensor import Array
 from glowpy.importer.onnx.wire import Cuts
+from glowpy.support.cache import Key, read, write
 from glowpy.support.errors import LoadError
 
 __all__ = ["InFile", "InMemory", "Storage", "Stores"]
 
 _CHUNK = 1 << 20
+
+_SETTLED = 2_000_000_000
+"""Nanoseconds after which a change of a file shows in its times: file systems count in steps."""
 
 
 class Storage(ABC):
@@ -82,12 +87,21 @@ class InFile(Storage):
         super().__init__()
         self._path = path
         self._lock = threading.Lock()
+        opened = time.time_ns()
         try:
             self._file = path.open("rb", buffering=0)
             self._state = self._now()
+            status = os.fstat(self._file.fileno())
         except OSError as error:
             raise LoadError(f"cannot read '{path}': {error.strerror or error}") from None
         weakref.finalize(self, self._file.close)
+        changed = max(status.st_mtime_ns, status.st_ctime_ns)
+        self.identity = ""
+        """What a file with other content does not have; empty if the file is so young that it may be changed again
+        without other times."""
+        if opened - changed > _SETTLED:
+            place = path.resolve(), status.st_dev, status.st_ino
+            self.identity = f"{place} {status.st_size} {status.st_mtime_ns} {status.st_ctime_ns}"
 
     def _now(self) -> tuple[int, int]:
         status = os.fstat(self._file.fileno())
@@ -154,8 +168,19 @@ class Stores:
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 of the model, and of the files of external data that were opened so far."""
-        parts = [self.own.digest(start, count) for start, count in self.cuts.parts(self.own.size)]
+        """SHA-256 of the model, and of the files of external data that were opened so far.
+
+        That of files is remembered as long as they have not changed.
+        """
         files = [self._files[path] for path in sorted(self._files)]
+        identities = [file.identity for file in (self.own, *files) if isinstance(file, InFile)]
+        key = Key.of("digest", *identities) if identities and all(identities) else None
+        known = read(key) if key is not None else None
+        if known is not None:
+            return known.decode()
+        parts = [self.own.digest(start, count) for start, count in self.cuts.parts(self.own.size)]
         parts += [file.digest(0, file.size) for file in files]
-        return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+        digest = hashlib.sha256("\0".join(parts).encode()).hexdigest()
+        if key is not None:
+            write(key, digest.encode())
+        return digest

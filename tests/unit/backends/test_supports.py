@@ -10,7 +10,7 @@ from glowpy.backend import Operation
 from glowpy.backends.cpu.kernels import Kernels
 from glowpy.backends.cpu.library import LIBJIT, KernelLibrary
 from glowpy.backends.cpu.variant import Variant
-from glowpy.engine import unsupported
+from glowpy.engine import compilation, unsupported
 from glowpy.graph.parser import parse_module
 
 
@@ -59,7 +59,7 @@ def test_interpreter_answers_for_operations() -> None:
 
 def test_node_and_its_instruction_are_one_operation() -> None:
     module = network("exp", "f32[4]")
-    program = glowpy.compile(module, "interpreter").program
+    program = compilation(module, "interpreter").program
     inst = next(inst for inst in program.ir.instructions if inst.SCHEMA.mnemonic == "exp")
     expected = operation("exp", "f32[4]", "f32[4]")
     assert Operation.of_node(module.main.nodes[0]) == Operation.of_inst(inst) == expected

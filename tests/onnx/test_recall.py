@@ -1,0 +1,182 @@
+"""Sessions that were opened before: program, weights and code come from the cache, and only if they are the same."""
+
+from __future__ import annotations
+
+import gc
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper, numpy_helper
+
+import glowpy
+from glowpy import session as session_module
+from glowpy.backends.cpu import constants
+from glowpy.backends.cpu.image import Image
+from glowpy.backends.cpu.jit import JitFunction
+from glowpy.core.tensor import Array
+from glowpy.importer.onnx import stored
+from tests.onnx.comparison import graph_model, info
+
+WEIGHTS = np.random.default_rng(7).standard_normal((150, 200)).astype(np.float32)
+pytestmark = pytest.mark.usefixtures("cache_folder")
+
+X = np.random.default_rng(8).standard_normal((3, 150)).astype(np.float32)
+
+
+def product(weights: Array = WEIGHTS) -> onnx.ModelProto:
+    """y = relu(x w) of n x 150, for any n."""
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["p"]), helper.make_node("Relu", ["p"], ["y"])]
+    y = np.zeros((3, 200), np.float32)
+    model = graph_model(nodes, [info("x", X, ["n", 150])], [info("y", y, ["n", 200])], 13)
+    model.graph.initializer.append(numpy_helper.from_array(weights, "w"))
+    return model
+
+
+@pytest.fixture
+def compiled(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The text of everything that is compiled and not recalled."""
+    texts: list[str] = []
+
+    def counting(module: glowpy.Module, *args: Any, **kwargs: Any) -> glowpy.CompiledFunction:
+        texts.append(str(module.placeholders[0].type))
+        return glowpy.compile(module, *args, **kwargs)
+
+    monkeypatch.setattr(session_module, "compile", counting)
+    return texts
+
+
+def run(model: Any, x: Array = X, **options: Any) -> Array:
+    return glowpy.InferenceSession(model, **options).run(None, {"x": x})[0]
+
+
+def test_what_was_compiled_is_recalled(compiled: list[str]) -> None:
+    first = run(product())
+    np.testing.assert_allclose(first, np.maximum(X @ WEIGHTS, 0), rtol=1e-4, atol=1e-4)
+    assert compiled == ["f32[3x150]"]
+    assert run(product()).tobytes() == first.tobytes()
+    assert compiled == ["f32[3x150]"]
+    assert run(product(), X[:2]).tobytes() == first[:2].tobytes()
+    assert compiled == ["f32[3x150]", "f32[2x150]"]
+
+
+def test_other_models_and_options_are_compiled(compiled: list[str]) -> None:
+    other = WEIGHTS.copy()
+    other[-1, -1] += 1
+    run(product())
+    np.testing.assert_allclose(run(product(other)), np.maximum(X @ other, 0), rtol=1e-4, atol=1e-4)
+    assert len(compiled) == 2
+    run(product(), options=glowpy.CompileOptions(instrument=True))
+    run(product(), options=glowpy.CompileOptions(cache=False))
+    assert len(compiled) == 4
+    other_machine = glowpy.CpuBackend(glowpy.CpuOptions(cpu="x86-64-v2"))
+    assert other_machine._key("model") != glowpy.CpuBackend()._key("model")
+
+
+def test_nothing_is_kept_without_a_cache(cache_folder: Path, compiled: list[str]) -> None:
+    for _ in range(2):
+        run(product(), options=glowpy.CompileOptions(cache=False))
+    assert len(compiled) == 2
+    assert not cache_folder.exists()
+
+
+@pytest.mark.parametrize("kind", ["program", "weights", "code"])
+def test_damage_is_made_good(kind: str, cache_folder: Path, compiled: list[str]) -> None:
+    first = run(product())
+    for path in cache_folder.glob(f"{kind}-*"):
+        content = bytearray(path.read_bytes())
+        content[len(content) // 2] ^= 1
+        path.write_bytes(content)
+    assert run(product()).tobytes() == first.tobytes()
+    assert len(compiled) == (1 if kind == "code" else 2), "an image has its code"
+    assert run(product()).tobytes() == first.tobytes()
+    assert len(compiled) == (1 if kind == "code" else 2)
+
+
+def test_recalled_weights_are_mapped_and_shared(cache_folder: Path) -> None:
+    run(product())
+    sessions = [glowpy.InferenceSession(product()) for _ in range(2)]
+    for session in sessions:
+        session.run(None, {"x": X})
+    (weights,) = constants._shared.values()
+    assert not weights.memory.flags.writeable
+    (file,) = cache_folder.glob("weights-*")
+    maps = Path("/proc/self/maps")
+    if maps.exists():
+        assert maps.read_text().count(str(file)) == 1
+    sizes = range(1, 21)
+    for size in sizes:
+        sessions[0].run(None, {"x": np.zeros((size, 150), np.float32)})
+    assert len(constants._shared) <= 2, "one row may have its own layout"
+
+
+def test_a_digest_is_remembered_until_the_file_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, compiled: list[str]
+) -> None:
+    monkeypatch.setattr(stored, "_SETTLED", -(10**12))
+    read = []
+    digest = stored.Storage.digest
+
+    def counting(storage: stored.Storage, start: int, count: int) -> str:
+        read.append(count)
+        return digest(storage, start, count)
+
+    monkeypatch.setattr(stored.Storage, "digest", counting)
+    path = tmp_path / "model.onnx"
+    onnx.save(product(), path)
+    first = run(path)
+    assert sum(read) >= path.stat().st_size
+    read.clear()
+    assert run(path).tobytes() == first.tobytes()
+    assert not read
+    status = path.stat()
+    other = -WEIGHTS
+    onnx.save(product(other), path)
+    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+    assert path.stat().st_size == status.st_size
+    np.testing.assert_allclose(run(path), np.maximum(X @ other, 0), rtol=1e-4, atol=1e-4)
+    assert len(compiled) == 2
+
+
+def test_a_young_file_is_read_again(tmp_path: Path) -> None:
+    path = tmp_path / "model.onnx"
+    onnx.save(product(), path)
+    assert not stored.InFile(path).identity
+
+
+def test_external_data_counts(tmp_path: Path, compiled: list[str]) -> None:
+    path = tmp_path / "model.onnx"
+    for sign in (1, -1):
+        onnx.save(product(sign * WEIGHTS), path, save_as_external_data=True, location="w.bin")
+        expected = np.maximum(sign * X @ WEIGHTS, 0)
+        np.testing.assert_allclose(run(path), expected, rtol=1e-4, atol=1e-4)
+        (tmp_path / "w.bin").unlink()
+    assert len(compiled) == 2
+
+
+def test_a_session_goes_with_its_last_reference() -> None:
+    run(product())
+    gc.collect()
+    gc.disable()
+    try:
+        for _ in range(3):
+            session = glowpy.InferenceSession(product())
+            session.run(None, {"x": X})
+            session.run(None, {"x": X[:2]})
+            assert len(constants._shared) == 1
+            del session
+            assert not constants._shared
+    finally:
+        gc.enable()
+
+
+def test_an_image_is_what_its_payload_says() -> None:
+    session = glowpy.InferenceSession(product())
+    session.run(None, {"x": X})
+    (future,) = session._cache.values()
+    function = future.result().function
+    assert isinstance(function, JitFunction)
+    assert Image.parse(function.image.payload()) == function.image
