@@ -140,9 +140,8 @@ def run_model(
     bound = bound_backend(backend, cpu_options, settings)
     options = CompileOptions(instrument=bool(observers))
     stages = compilation(function, bound, options)
-    feeds = read_inputs(
-        inputs, stages.program.inputs, seed, model
-    )  # a wrong one is reported at once
+    # Before it is compiled, so that a wrong one is reported at once.
+    feeds = read_inputs(inputs, stages.program.inputs, seed, model)
     with progress(f"compiling {model}"):
         compiled = stages.compiled
     compiled.observer = Observers(observers)

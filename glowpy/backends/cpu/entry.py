@@ -35,7 +35,7 @@ from glowpy.backends.cpu.tasks import (
     task_call,
 )
 from glowpy.ir.inst import Instruction
-from glowpy.ir.plan import ALIGNMENT
+from glowpy.ir.plan import ALIGNMENT, Slot
 from glowpy.ir.value import Value, WeightVar
 from glowpy.llvm.writer import ModuleWriter
 
@@ -91,15 +91,9 @@ def _bound(
     plan, dim = program.plan, module.dim
     lines: list[str] = []
     pointers: dict[tuple[str, int], str] = {}
-    block = Block((), plan.constant.slots, plan.constant.size)
-    if options.bound:
-        block = block_of(plan, module.pointer_bytes)
-    tables = {"%table": plan.mutable.slots, "%constants": block.large}
-    places = {
-        slot.name: f"getelementptr inbounds ptr, ptr {table}, {dim} {index}"
-        for table, slots in tables.items()
-        for index, slot in enumerate(slots)
-    }
+    whole = Block((), plan.constant.slots, plan.constant.size)
+    block = block_of(plan, module.pointer_bytes) if options.bound else whole
+    places = _addresses("%table", plan.mutable.slots) | _addresses("%constants", block.large)
     offsets = {slot.name: slot.start for slot in (*block.small, *plan.activations.slots)}
     scope = module.subprogram(f"{name}_bound", 1)
 
@@ -110,7 +104,9 @@ def _bound(
             return pointers[key]
         register = f"%m{len(pointers)}"
         if base.name in places:
-            lines.append(f"  {register}.slot = {places[base.name]}")
+            table, index = places[base.name]
+            slot = f"getelementptr inbounds ptr, ptr {table}, {dim} {index}"
+            lines.append(f"  {register}.slot = {slot}")
             lines.append(f"  {register}.base = load ptr, ptr {register}.slot")
             start = f"{register}.base"
         else:
@@ -146,6 +142,11 @@ def _bound(
     head = f"define {linkage}i32 @{name}_bound({areas}) {inline}{module.attributes}"
     text = "".join(f"{line}\n" for line in lines)
     return f"{head}{module.attached(scope)} {{\n{text}  ret i32 0{module.location(1, scope)}\n}}\n"
+
+
+def _addresses(table: str, slots: Sequence[Slot]) -> dict[str, tuple[str, int]]:
+    """The table and the place in it where the address of each buffer is."""
+    return {slot.name: (table, index) for index, slot in enumerate(slots)}
 
 
 def _plain(

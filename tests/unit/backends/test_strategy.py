@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from glowpy.backends.cpu.strategy import product
 from glowpy.backends.cpu.strategy.depthwise import MAX_DEPTHWISE_PIXELS, choose_pixels
 from glowpy.backends.cpu.strategy.machine import Machine
 from glowpy.backends.cpu.strategy.product import (
@@ -176,10 +177,21 @@ def test_narrow_image_is_not_tiled_by_rows() -> None:
 
 
 def test_pixelwise_convolution_is_a_matrix_product() -> None:
-    """That of a whole batch."""
+    """That of a whole batch, with weights laid out for one image."""
     lists = (1, 1), (1, 1), (0,) * 4, (1, 1)
     problem = conv_problem((3, 7, 5, 512), (3, 7, 5, 2048), *lists, 1)
-    assert problem == matmul_problem(3 * 7 * 5, 512, 2048)
+    assert problem == replace(matmul_problem(3 * 7 * 5, 512, 2048), usual_pixels=35)
+
+
+@on_every_machine
+def test_weights_are_laid_out_alike_for_every_size_of_a_batch(machine: Machine) -> None:
+    lists = (1, 1), (1, 1), (0,) * 4, (1, 1)
+    for height, depth, channels in ((56, 64, 256), (14, 1024, 256), (7, 512, 2048), (3, 40, 8)):
+        shapes = [((n, height, height, channels), (n, height, height, depth)) for n in range(1, 9)]
+        problems = [conv_problem(*shape, *lists, 1) for shape in shapes]
+        assert len({choose(problem, machine).vectors for problem in problems}) == 1
+    rows = [product.matmul_problem((rows, 1000), 2048, 1) for rows in (8, 9, 20, 64, 500)]
+    assert len({choose(problem, machine).vectors for problem in rows}) == 1
 
 
 @pytest.mark.parametrize(

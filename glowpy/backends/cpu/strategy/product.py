@@ -65,8 +65,9 @@ _PIXELS_PER_UNIT = 24
 _WORK_PER_UNIT = 1 << 19
 """Nor has it fewer multiplications: it must be worth the handing out."""
 
-_USUAL_ROWS = 32
-"""Rows of a matrix by which weights are laid out if there are several: a network may be run for any number of them."""
+_MANY_PIXELS, _USUAL_PIXELS = 8, 32
+"""Weights that meet many pixels, or rows of a matrix, are laid out as for the usual number, or for one image: a network
+may be run for any number of images or rows, and the weights are to be there once."""
 
 # The bounds of libjit/include/tile.h.
 MAX_PIXELS = 32
@@ -156,7 +157,7 @@ def conv_problem(
     if taps == 1 and prod(strides) == 1 and not any(pads):
         return Problem(
             1, images * height * width, channels // group, 1, depth, pixel_bytes, images=group,
-            usual_pixels=height * width,
+            usual_pixels=_usual(height * width, images * height * width),
         )  # fmt: skip
     span = (kernels[1] - 1) * dilation[1]
     left = min(ceil_div(pads[1], strides[1]), width)
@@ -173,8 +174,13 @@ def matmul_problem(result: Sequence[int], depth: int, matrices: int) -> Problem:
     if matrices == 1:
         rows *= prod(batch)
     images = prod(result) // max(rows * columns, 1)
-    usual = _USUAL_ROWS if matrices == 1 and rows > 1 else 0
+    usual = _usual(1, rows) if matrices == 1 else 0
     return Problem(1, rows, columns, 1, depth, depth * 4, images=images, usual_pixels=usual)
+
+
+def _usual(image: int, pixels: int) -> int:
+    """For how many pixels weights are laid out that meet so many, each time as many as an image has."""
+    return max(image, _USUAL_PIXELS) if pixels >= _MANY_PIXELS else 0
 
 
 def preference(candidate: Candidate) -> tuple[float, int, int, int]:
