@@ -62,8 +62,8 @@ _UNITS = 32
 """Where it costs nothing, an instruction's work is cut into so many units: threads finish together."""
 _PIXELS_PER_UNIT = 24
 """A unit is not smaller: it passes over the weights of a block, and must have some tiles for that."""
-_WORK_PER_UNIT = 1 << 19
-"""Nor has it fewer multiplications: it must be worth the handing out."""
+_WORK_PER_UNIT = 1 << 17
+"""Nor has it fewer multiplications: it must be worth the handing out, which takes a fraction of a microsecond."""
 
 _MANY_PIXELS, _USUAL_PIXELS = 8, 32
 """Weights that meet many pixels, or rows of a matrix, are laid out as for the usual number, or for one image: a network
