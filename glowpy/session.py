@@ -54,7 +54,8 @@ class InferenceSession:
         threads: How many threads compute, as onnxruntime's `intra_op_num_threads`: 0 for as many as the process may use
             processors. Outputs have the same bits for any number. For a backend that is given by name; 1 if left out.
 
-    The threads begin with the first run and end with `close`, with the `with` around the session, or with the session.
+    The threads begin with the first run that has work for several, and end with `close`, with the `with` around the
+    session, or with the session.
 
     A model without symbolic dimensions is compiled at once. Raises LoadError, UnsupportedError or UserError as
     `glowpy.load` does.

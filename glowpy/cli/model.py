@@ -9,6 +9,7 @@ import numpy as np
 
 from glowpy.backend import Port
 from glowpy.cli.files import read_array, read_arrays, read_constants, read_text
+from glowpy.core.elemkind import ElemKind
 from glowpy.core.tensor import Array
 from glowpy.core.type import Shape, Type
 from glowpy.engine import backend_class, known_nodes
@@ -154,7 +155,7 @@ def _check_array(port: Port, array: Array, path: str, model: str) -> None:
         raise UserError(
             f"input '{port.name}': expected {type}, got {got}",
             loc=Loc(path),
-            note=f"convert it with array.astype('{type.kind.dtype}')",
+            note=f"convert it with array.astype({_spelled_kind(type.kind)})",
         )
 
 
@@ -167,6 +168,11 @@ def _shape_remedy(port: Port, shape: Shape, model: str) -> str:
     return (
         f"the model has no other shape for '{port.name}': give it a {_spell(port.type.shape)} array"
     )
+
+
+def _spelled_kind(kind: ElemKind) -> str:
+    """An element kind as numpy takes it in Python, which knows bf16 from another package only."""
+    return "ml_dtypes.bfloat16" if kind is ElemKind.BF16 else f"'{kind.dtype}'"
 
 
 def _spell(shape: Shape) -> str:

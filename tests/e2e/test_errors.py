@@ -11,7 +11,8 @@ from onnx import TensorProto, helper, numpy_helper
 from glowpy.cli.check import expected_outputs
 from glowpy.cli.main import run
 from glowpy.core.tensor import Array
-from glowpy.graph.function import Function
+from glowpy.core.type import parse_type
+from glowpy.graph.function import Function, Module
 
 Arrays = dict[str, Array]
 
@@ -82,6 +83,19 @@ def test_wrong_dtype(good: str, tmp_path: Path) -> None:
     text = failure("run", good, "--input", f"x={tmp_path / 'x.npy'}")
     assert "input 'x': expected f32[4], got float64[4]" in text
     assert "note: convert it with array.astype('float32')" in text
+
+
+def test_wrong_dtype_for_bf16(tmp_path: Path) -> None:
+    """numpy knows the name of that kind only where another package is imported."""
+    path = tmp_path / "x.glow"
+    module = Module()
+    x, y = (module.create_placeholder(name, parse_type("bf16[4]")) for name in "xy")
+    f = module.create_function("main")
+    f.create_save("save", f.create_neg("neg", x), y)
+    path.write_text(str(module))
+    np.save(tmp_path / "x.npy", np.zeros(4, np.float32))
+    text = failure("run", str(path), "--input", f"x={tmp_path / 'x.npy'}")
+    assert "note: convert it with array.astype(ml_dtypes.bfloat16)" in text
 
 
 def test_wrong_shape(good: str, tmp_path: Path) -> None:
