@@ -36,6 +36,12 @@ def elementwise(kind: str, *mnemonics: str) -> Module:
         ("rpi2", "i32", ("div",), r"__aeabi_idiv"),
         ("rpi2", "i64", ("add", "mul", "div"), "__aeabi_ldivmod"),
         ("riscv32", "i64", ("add", "mul", "div"), "__divdi3"),
+        (
+            "esp32-c3",
+            "f32",
+            ("add", "mul", "div", "sqrt"),
+            r"__(add|sub|mul|div|[lg][te])[sd]f\d|__extendsfdf2",
+        ),
         ("riscv64", "i64", ("add", "mul", "div"), r"$^"),
         ("rpi4", "f64", ("pow", "sin", "div"), r"$^"),
     ],

@@ -68,7 +68,7 @@ PRESETS: Mapping[str, Preset] = {
         Preset("spacemit-x60", _RISCV64, "spacemit-x60", "", "SpacemiT K1: vectors of 256 bits"),
         Preset("riscv32", "riscv32-linux-gnu", "", "+a,+c,+d,+f", "RV32GC"),
         Preset("esp32-c3", "riscv32-none-elf", "", "+c", "no FPU"),
-        Preset("wasm", _WASM, "", "", "WebAssembly 2.0 without vectors"),
+        Preset("wasm", _WASM, "mvp", "", "WebAssembly 1.0"),
         Preset("wasm-simd", _WASM, "", "+simd128", "WebAssembly 2.0"),
         Preset(
             "wasm-relaxed", _WASM, "", "+simd128,+relaxed-simd", "WebAssembly 3.0"

@@ -129,6 +129,6 @@ def _family_members(triple: str) -> list[Variant]:
         known = ", ".join(sorted(set(_FAMILY_OF.values())))
         raise UnsupportedError(
             f"no kernels for {triple!r}: expected an architecture of {known}, got {arch!r}",
-            note="the interpreter backend runs everywhere",
+            note="glowpy targets lists presets and families; the interpreter runs everywhere",
         )
     return [variant for variant in VARIANTS if variant.family == family]

@@ -31,6 +31,9 @@ _ZIG_TARGETS = {
 }
 """How zig calls the target of a family, for programs that run under an operating system or emulator."""
 
+_STATIC = "-static"
+"""What Debian and others add to the names of emulators that need no libraries, which run programs as well."""
+
 _EMULATORS = {
     "x86_64": "qemu-x86_64",
     "aarch64": "qemu-aarch64",
@@ -93,7 +96,7 @@ def runner(triple: str) -> list[str]:
         return []
     family = _family(triple)
     program = "node" if family == "wasm32" else _EMULATORS[family]
-    path = shutil.which(program)
+    path = shutil.which(program) or shutil.which(f"{program}{_STATIC}")
     if path is None:
         package = "Node 20 or later" if program == "node" else "QEMU's user mode (qemu-user)"
         raise MissingToolError(
