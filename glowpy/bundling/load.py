@@ -112,8 +112,10 @@ class LoadedBundle:
             name: LoadedNetwork(manifest, name, library, constants) for name in manifest.networks
         }
         self._selftest = (
-            _function(library, f"{self.name}_selftest", 0) if manifest.selftest else None
+            _function(library, f"{self.name}_selftest", 3) if manifest.selftest else None
         )
+        self._areas = manifest.mutable, manifest.activations
+        self._constants = constants
 
     @property
     def inputs(self) -> dict[str, Type]:
@@ -138,7 +140,7 @@ class LoadedBundle:
         return self._only(inputs)
 
     def selftest(self) -> None:
-        """Runs the golden inputs inside the bundle, in static memory: not from several threads at once.
+        """Runs the golden inputs inside the bundle, in memory of its own.
 
         Raises UserError if the bundle was made without them, InternalError if an output differs.
         """
@@ -146,7 +148,9 @@ class LoadedBundle:
             raise UserError(
                 f"bundle '{self.name}' has no self-test", note="bundle it with --selftest N"
             )
-        _expect_ok(f"{self.name}_selftest", self._selftest())
+        areas = [self._constants, *(aligned_array(size) for size in self._areas)]
+        pointers = [area.ctypes.data for area in areas]
+        _expect_ok(f"{self.name}_selftest", self._selftest(*pointers))
 
     @property
     def _only(self) -> LoadedNetwork:

@@ -60,8 +60,8 @@ _ILLEGAL = re.compile(r"[^A-Za-z0-9_]")
 @click.option(
     "--parallel", is_flag=True, help="Add an entry point that takes a parallel_for of the caller's."
 )
-@click.option("--max-ram", type=Bytes(), default=0, help="Fail beyond so much: 65536, 64K, 1M.")
-@click.option("--max-flash", type=Bytes(), default=0, help="Fail beyond so much.")
+@click.option("--max-ram", type=Bytes(), help="Fail beyond so much: 65536, 64K, 1M.")
+@click.option("--max-flash", type=Bytes(), help="Fail beyond so much.")
 @click.option("--shape", "shapes", multiple=True, help="NAME=1x3x224x224 or DIMENSION=1.")
 @click.option("--constants", default="", help="A .npz file with the constants of a .glow file.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")

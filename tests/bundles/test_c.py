@@ -13,6 +13,45 @@ from tests.bundles.networks import ZIG, builds, command, make, need, network
 pytestmark = pytest.mark.timeout(300)
 COMPILERS = {"gcc": ["gcc"], "zig": ZIG}
 
+SELFTEST = """\
+#include "net.h"
+
+static _Alignas(NET_ALIGNMENT) uint8_t mutable_area[NET_MUTABLE_SIZE], activations[NET_ACTIVATIONS_SIZE + 1];
+
+int main(void) {
+  if (net_selftest(net_constants, 0, activations) != GLOWPY_MISSING_AREA) return 90;
+  if (net_selftest(net_constants, mutable_area + 4, activations) != GLOWPY_MISALIGNED) return 91;
+  if (net_selftest(net_constants, mutable_area, 0) != GLOWPY_MISSING_AREA) return 92;
+  return net_selftest(net_constants, mutable_area, activations);
+}
+"""
+
+THREADS = """\
+#include <pthread.h>
+
+#define TIMES 200
+
+static void *repeat(void *unused) {
+  _Alignas(NET_ALIGNMENT) uint8_t mutable_area[NET_MUTABLE_SIZE], activations[NET_ACTIVATIONS_SIZE + 1];
+  size_t failures = 0;
+  for (int i = 0; i < TIMES; i++) failures += net_selftest(constants, mutable_area, activations) != 0;
+  (void)unused;
+  return (void *)failures;
+}
+
+"""
+JOINED = """\
+  pthread_t threads[4];
+  size_t failures = 0;
+  for (int i = 0; i < 4; i++) pthread_create(&threads[i], 0, repeat, 0);
+  for (int i = 0; i < 4; i++) {
+    void *result;
+    pthread_join(threads[i], &result);
+    failures += (size_t)result;
+  }
+  (void)mutable_area, (void)activations;
+  return failures != 0;"""
+
 HARNESS = Template("""\
 #include "net.h"
 #include <stdio.h>
@@ -77,8 +116,7 @@ def test_without_a_guard_nobody_notices(tmp_path: Path) -> None:
 def test_selftest_notices_other_weights(tmp_path: Path) -> None:
     need("gcc")
     make(tmp_path, weights="embedded", selftest=1)
-    code = '#include "net.h"\nint main(void) { return net_selftest(); }\n'
-    (tmp_path / "harness.c").write_text(code)
+    (tmp_path / "harness.c").write_text(SELFTEST)
     build = ("gcc", "-std=c99", "harness.c", "net.o", "-o", "harness")
     assert command(tmp_path, *build).returncode == 0
     assert command(tmp_path, "./harness").returncode == 0
@@ -91,6 +129,17 @@ def test_selftest_notices_other_weights(tmp_path: Path) -> None:
     code_file.write_bytes(before + bytes(byte ^ 0xC0 for byte in bias) + after)
     assert command(tmp_path, *build).returncode == 0
     assert command(tmp_path, "./harness").returncode == 5
+
+
+def test_selftest_runs_in_several_threads(tmp_path: Path) -> None:
+    """Each with memory of its own, and with weights that do not lie in the object."""
+    need("gcc")
+    make(tmp_path, weights="file", selftest=3)
+    head, body = HARNESS.substitute(code=JOINED).split("int main", 1)
+    (tmp_path / "harness.c").write_text(f"{head}{THREADS}int main{body}")
+    built = command(tmp_path, "gcc", "-std=c11", "-pthread", "harness.c", "net.o", "-o", "harness")
+    assert built.returncode == 0, built.stderr
+    assert command(tmp_path, "./harness").returncode == 0
 
 
 @pytest.mark.parametrize("compiler", list(COMPILERS))
@@ -106,13 +155,14 @@ def test_header_and_example_are_strict_c99(api: str, compiler: str, tmp_path: Pa
 def test_header_is_cpp17(tmp_path: Path) -> None:
     make(tmp_path, api="dynamic", weights="embedded", selftest=1)
     (tmp_path / "main.cpp").write_text(
-        '#include "net.h"\nint main() { return net_config.networks->num_symbols > 0 ? net_selftest() : 1; }\n'
+        '#include "net.h"\n'
+        "int main() { return net_config.num_networks ? net_selftest(net_constants, 0, 0) : 99; }\n"
     )
     compiler = ["g++"] if shutil.which("g++") else [*ZIG[:-1], "c++"]
     strict = ["-std=c++17", "-Wall", "-Wextra", "-Werror"]
     done = command(tmp_path, *compiler, *strict, "main.cpp", "net.o", "-o", "example")
     assert (done.returncode, done.stderr) == (0, "")
-    assert command(tmp_path, "./example").returncode == 0
+    assert command(tmp_path, "./example").returncode == 1  # no areas
 
 
 TABLE = """\

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from glowpy import BundleOptions
+from glowpy.backends.cpu.bundle.link import runner
 from glowpy.backends.cpu.bundle.read import manifest_digest, read_bundle
 from glowpy.bundling.make import bundle
 from glowpy.bundling.verify import verify_bundle
@@ -125,7 +126,9 @@ def test_emit(emit: str, weights: str, files: set[str], model: Path, tmp_path: P
         (["-o", "out", "--name", "2nd"], "expected a C identifier as the bundle's name, got '2nd'"),
         (["-o", "out", "--target", "rpi9"], "expected a preset or a triple"),
         (["-o", "out", "--max-ram", "12X"], "expected a number of bytes such as 65536, 64K or 1M"),
-        (["-o", "out", "--selftest", "1"], "needs the weights inside the object"),
+        (["-o", "out", "--max-ram", "0"], "bytes of RAM, expected at most 0"),
+        (["-o", "out", "--max-flash", "0"], "bytes of flash, expected at most 0"),
+        (["-o", "out", "--target", "cortex-m5"], "glowpy targets lists presets and families"),
         (["-o", "out", "--emit", "asm", "--weights", "embedded"], "a text cannot hold the weights"),
         (["-o", "out", "--emit", "shared", "--target", "cortex-m4"], "position-independent code"),
         (["-o", "out", "--emit", "asm", "--max-ram", "1M"], "the size of a text says nothing"),
@@ -237,6 +240,14 @@ def test_verify_says_what_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert "install QEMU" in json.loads(printed)["reason"]
     make(tmp_path / "wasm", "wasm")
     assert "install Node" in glow("verify", tmp_path / "wasm")[2]
+
+
+def test_emulators_have_two_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Debian's qemu-user-static calls them qemu-aarch64-static."""
+    program = tmp_path / "qemu-aarch64-static"
+    program.touch(mode=0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert runner("aarch64-linux-gnu") == [str(program)]
 
 
 def replace(folder: Path, file: str, text: str) -> None:

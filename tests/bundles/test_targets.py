@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,12 +11,21 @@ import pytest
 from elftools.elf.elffile import ELFFile
 from elftools.elf.sections import ARMAttributesSection
 
-from glowpy import BundleOptions, CpuBackend, CpuOptions, UnsupportedError, UserError, bundle
+from glowpy import (
+    BundleOptions,
+    CpuBackend,
+    CpuOptions,
+    Module,
+    UnsupportedError,
+    UserError,
+    bundle,
+    parse_type,
+)
 from glowpy.backends.cpu.presets import PRESETS
 from glowpy.backends.cpu.target import CODE_MODELS, CpuTarget, resolve_target
 from glowpy.backends.cpu.variant import VARIANTS
 from glowpy.graph.printer import print_module
-from tests.bundles.networks import glow, mlp, relu
+from tests.bundles.networks import command, glow, mlp, need, relu
 
 
 def resolved(target: str = "x86_64-linux-gnu", **options: str) -> CpuTarget:
@@ -187,9 +197,44 @@ def test_an_arm_object_says_how_floats_are_passed(
     assert tags.get("TAG_ABI_VFP_ARGS", 0) == int(hard)
 
 
+def test_wasm_needs_nothing_after_its_first_version(tmp_path: Path) -> None:
+    """No bulk memory, which came with 2.0: engines refuse a module that has any of it."""
+    module = Module()
+    x = module.create_placeholder("x", parse_type("f32[64]"))
+    f = module.create_function("main")
+    wide = f.create_pad("pad", x, (500, 500), 0.0)
+    f.create_save("save", wide, module.create_placeholder("y", wide.type))
+    for features, bulk in (("", False), ("+bulk-memory,+bulk-memory-opt", True)):
+        backend = CpuBackend(CpuOptions("wasm", features=features))
+        bundle(module, tmp_path, BundleOptions("net", emit="asm"), backend)
+        code = (tmp_path / "net.s").read_text()
+        assert bool(re.search(r"\bmemory\.(copy|fill)\b", code)) == bulk
+        assert ("bulk-memory" in code) == bulk
+
+
+def test_sections_let_a_linker_leave_out_what_nobody_uses(tmp_path: Path) -> None:
+    """Of two networks and a self-test, a program has the network that it runs."""
+    need("cc", "nm")
+    options = BundleOptions("net", weights="embedded", selftest=1, api="dynamic")
+    bundle({"one": mlp(), "two": mlp(1)}, tmp_path, options)
+    (tmp_path / "main.c").write_text(
+        '#include "net.h"\nint main(void) { return net_one(0, 0, 0) != 1; }\n'
+    )
+    build = ("cc", "-std=c99", "main.c", "net.o", "-o", "main")
+    symbols = {}
+    for flag in ("-Wl,--no-gc-sections", "-Wl,--gc-sections"):
+        done = command(tmp_path, *build, flag)
+        assert done.returncode == 0, done.stderr
+        assert command(tmp_path, "./main").returncode == 0
+        symbols[flag] = set(re.findall(r"\bnet[\w.]*", command(tmp_path, "nm", "main").stdout))
+    whole, part = symbols.values()
+    assert {"net_two", "net_selftest", "net_config", "net_constants", "net_check_weights"} <= whole
+    assert {name.partition(".")[0] for name in part} == {"net_one"}
+
+
 @pytest.mark.parametrize("target", ["x86-64-v2", "rpi4", "rpi2", "riscv64", "cortex-m7", "wasm"])
 def test_relocation_and_code_model_change_the_object(target: str, tmp_path: Path) -> None:
-    """A self-test refers to weights and memory of its own."""
+    """A self-test refers to golden data of its own."""
     family = resolved(target).variant.family
     kinds = [("static", model) for model in CODE_MODELS[family]]
     kinds += (

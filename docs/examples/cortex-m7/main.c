@@ -39,7 +39,7 @@ int main(void) {
   float *x = mlp_input_x(mutable_area);
   const float *y = mlp_output_y(mutable_area);
   unsigned i;
-  if (mlp_selftest()) {
+  if (mlp_selftest(mlp_constants, mutable_area, activations)) {
     print("the self-test failed\n");
     return 1;
   }

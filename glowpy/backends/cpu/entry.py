@@ -39,7 +39,7 @@ from glowpy.ir.plan import ALIGNMENT, Slot
 from glowpy.ir.value import Value, WeightVar
 from glowpy.llvm.writer import ModuleWriter
 
-__all__ = ["GUARD_BYTES", "EntryOptions", "Status", "entry_texts"]
+__all__ = ["GUARD_BYTES", "EntryOptions", "Status", "check_areas", "entry_texts"]
 
 GUARD_BYTES = 64
 """Canary bytes before and after the activations."""
@@ -171,7 +171,7 @@ def _plain(
         lines.append(f"  %arena = getelementptr inbounds i8, ptr %activations, {dim} {GUARD_BYTES}")
     if options.checks:
         sizes["activations"] = plan.peak + (2 * GUARD_BYTES if options.guard else 0)
-        lines += _checks(sizes, dim)
+        lines += check_areas(sizes, dim)
     for index, pointer in enumerate(pointers):
         lines += [
             f"  %p{index} = getelementptr inbounds {pointer}",
@@ -208,8 +208,8 @@ def _alone(module: ModuleWriter, name: str, parallel: str, areas: str) -> str:
     )
 
 
-def _checks(sizes: dict[str, int], dim: str) -> list[str]:
-    """Returns early where an area that is not empty is NULL or misaligned."""
+def check_areas(sizes: dict[str, int], dim: str) -> list[str]:
+    """LLVM IR that returns early where an area that is not empty is NULL or misaligned; their bytes are in `sizes`."""
     lines = []
     for area, size in sizes.items():
         if size == 0:

@@ -97,8 +97,8 @@ def _functions(options: BundleOptions) -> list[str]:
     if options.selftest:
         lines += [
             "",
-            "/* Runs every network on golden inputs in memory of its own. Returns 0, or a status. */",
-            f"int {name}_selftest(void);",
+            "/* Runs every network on golden inputs, in the areas that the networks take. Returns 0, or a status. */",
+            f"int {name}_selftest(const uint8_t *constants, uint8_t *mutable_area, uint8_t *activations);",
         ]
     if options.instrument:
         arguments = "(const glowpy_instruction_t *instruction, uint8_t *const *operands)"

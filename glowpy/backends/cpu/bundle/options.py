@@ -25,14 +25,14 @@ class BundleOptions:
         api: `static` describes the networks by macros alone, `dynamic` by a table in the object as well.
         emit: Object file, static library, shared library, assembly or LLVM IR.
         weights: In a file to load, inside the object, or as a header to include.
-        selftest: Number of golden runs in `NAME_selftest`; 0 for none. Needs embedded weights.
+        selftest: Number of golden runs in `NAME_selftest`; 0 for none.
         guard: Surround the activations with canaries and report overruns.
         debug: Debug information: the IR is the source file.
         instrument: `ir` calls NAME_before and NAME_after, which the user defines, around every instruction;
             `debug` comes with definitions that write every operand to a file.
         parallel: Every network has a second entry point, NETWORK_parallel, which takes the caller's `parallel_for`.
-        max_ram: Largest sum of mutable and activation bytes; 0 for no limit.
-        max_flash: Largest sum of code, read-only data and weights in bytes; 0 for no limit.
+        max_ram: Largest sum of the mutable area, activations, stack and writable data in bytes; None for no limit.
+        max_flash: Largest sum of code, read-only data and weights in bytes; None for no limit.
 
     Raises UserError for a name that C has no place for, a word that is no choice, and options that do not go together.
     """
@@ -46,8 +46,8 @@ class BundleOptions:
     debug: bool = False
     instrument: InstrumentKind = ""
     parallel: bool = False
-    max_ram: int = 0
-    max_flash: int = 0
+    max_ram: int | None = None
+    max_flash: int | None = None
 
     def __post_init__(self) -> None:
         if problem := problem_with(self.name):
@@ -60,20 +60,20 @@ class BundleOptions:
         ):
             if value not in choices:
                 raise UserError(f"--{option}: expected one of {', '.join(choices)}, got '{value}'")
-        if self.selftest < 0 or self.max_ram < 0 or self.max_flash < 0:
+        if min(self.selftest, self.max_ram or 0, self.max_flash or 0) < 0:
             raise UserError("expected counts and limits of at least 0")
         if self.emit in ("asm", "llvm") and self.weights == "embedded":
             raise UserError(
                 f"--emit {self.emit}: a text cannot hold the weights",
                 note="--weights file or header, or --emit obj",
             )
-        if self.emit in ("asm", "llvm") and (self.max_ram or self.max_flash):
+        if self.emit in ("asm", "llvm") and self.has_budget:
             raise UserError(
                 f"--emit {self.emit}: the size of a text says nothing",
                 note="leave the budgets out, or --emit obj",
             )
-        if self.selftest and self.weights != "embedded":
-            raise UserError(
-                "a self-test takes no arguments, so it needs the weights inside the object",
-                note="add --weights embedded",
-            )
+
+    @property
+    def has_budget(self) -> bool:
+        """Whether the size is limited."""
+        return self.max_ram is not None or self.max_flash is not None

@@ -72,7 +72,7 @@ $selftest$calls  return 0;
 """)
 
 _SELFTEST = Template("""\
-  status = ${name}_selftest();
+  status = ${name}_selftest(constants, mutable_area, activations);
   if (status) {
     fprintf(stderr, "$name: the self-test failed (status %d)\\n", status);
     return status;

@@ -37,7 +37,7 @@ class SizeReport:
         arena: The activations.
         stack: The deepest chain of calls: self-test, entry point, network, instruction, what that calls. What memcpy
             and memset use is not in it.
-        data: Writable and zero-initialised data in the object: the self-test's memory.
+        data: Writable and zero-initialised data in the object.
         instructions: The instructions, the largest first.
     """
 
@@ -104,12 +104,12 @@ def _alignment(target: CpuTarget) -> int:
 
 def check_budgets(report: SizeReport, layout: Layout, options: BundleOptions) -> None:
     """Raises UserError that names what to blame if a budget is exceeded."""
-    if options.max_flash and report.flash > options.max_flash:
+    if options.max_flash is not None and report.flash > options.max_flash:
         raise UserError(
             f"the bundle takes {report.flash} bytes of flash, expected at most {options.max_flash}: text "
             f"{report.text}, rodata {report.rodata}, weights {report.weights}; {_heaviest(report, layout)}"
         )
-    if options.max_ram and report.ram > options.max_ram:
+    if options.max_ram is not None and report.ram > options.max_ram:
         raise UserError(
             f"the bundle takes {report.ram} bytes of RAM, expected at most {options.max_ram}: inputs and outputs "
             f"{report.mutable}, activations {report.arena}, stack {report.stack}, data {report.data}; "

@@ -11,6 +11,7 @@ from glowpy.backends.cpu.abi import Status
 from glowpy.backends.cpu.bundle.header import ROLE_NUMBERS
 from glowpy.backends.cpu.bundle.layout import Entry, Layout, Symbol
 from glowpy.backends.cpu.bundle.options import BundleOptions
+from glowpy.backends.cpu.entry import check_areas
 from glowpy.backends.cpu.instrument import KIND_NUMBERS, string_constant
 from glowpy.backends.cpu.object_file import MARKER
 from glowpy.core.elemkind import ElemKind
@@ -90,40 +91,43 @@ def _selftest(
     module: ModuleWriter,
     golden: Mapping[str, Sequence[Golden]],
 ) -> Iterator[str]:
-    """`NAME_selftest`: every golden run in static memory; the first status that is not 0 is returned."""
+    """`NAME_selftest`: every golden run in the caller's memory; the first status that is not 0 is returned."""
     name, dim = options.name, module.dim
-    areas = {"mutable": layout.mutable_size, "activations": layout.activations_size}
-    for area, size in areas.items():
-        yield f"@{name}.selftest.{area} = internal global [{max(size, 1)} x i8] zeroinitializer, align {ALIGNMENT}"
     copy = f"llvm.memcpy.p0.p0.{dim}"
     module.declare(copy, "void", ["ptr", "ptr", dim, "i1"])
-    lines = [f"define i32 @{name}_selftest() {module.attributes} {{"]
+    areas = ("ptr %constants", "ptr %mutable", "ptr %activations")
+    lines = [f"define i32 @{name}_selftest({', '.join(areas)}) {module.attributes} {{"]
+    lines += check_areas({"mutable": layout.mutable_size}, dim)  # golden inputs are copied there
     step = 0
     for entry in layout.entries:
+        ports = [port for port in entry.ports if port.type.size]
         for run in golden[entry.name]:
-            for port in entry.ports:
-                if port.weight in run.inputs and port.type.size:
+            lines += [
+                f"  {_place(step, port)} = getelementptr i8, ptr %mutable, {dim} {port.offset}"
+                for port in ports
+            ]
+            for port in ports:
+                if port.weight in run.inputs:
                     data = f"@{name}.golden.{step}.{port.name}"
                     yield f"{data} = private constant {_array(run.inputs[port.weight])}"
                     lines.append(
-                        f"  call void @{copy}(ptr {_at(name, port, dim)}, ptr {data}, {dim} {port.type.size}, i1 false)"
+                        f"  call void @{copy}(ptr align {ALIGNMENT} {_place(step, port)}, "
+                        f"ptr align {ALIGNMENT} {data}, {dim} {port.type.size}, i1 false)"
                     )
-            places = [f"ptr @{name}_constants", *(f"ptr @{name}.selftest.{area}" for area in areas)]
-            call = f"call i32 @{entry.name}({', '.join(places)})"
+            call = f"call i32 @{entry.name}({', '.join(areas)})"
             lines += [f"  %code{step} = {call}", *_unless(f"%code{step}", step, f"%code{step}")]
-            for port in entry.ports:
-                if port.weight in run.outputs and port.type.size:
+            for port in ports:
+                if port.weight in run.outputs:
                     data = f"@{name}.expected.{step}.{port.name}"
                     yield f"{data} = private constant {_array(run.outputs[port.weight])}"
-                    lines += _compare(
-                        module, port, _at(name, port, dim), data, f"{step}.{port.name}"
-                    )
+                    lines += _compare(module, port, _place(step, port), data, f"{step}.{port.name}")
             step += 1
     yield "\n".join([*lines, "  ret i32 0", "}"])
 
 
-def _at(name: str, port: Symbol, dim: str) -> str:
-    return f"getelementptr (i8, ptr @{name}.selftest.mutable, {dim} {port.offset})"
+def _place(step: int, port: Symbol) -> str:
+    """Where an input or output lies."""
+    return f"%place.{step}.{port.name}"
 
 
 def _unless(code: str, step: int | str, status: str) -> list[str]:

@@ -20,6 +20,7 @@ from glowpy.backends.cpu.bundle.options import BundleOptions
 from glowpy.backends.cpu.bundle.project import cmake_text, example_text, operand_dump_text
 from glowpy.backends.cpu.bundle.read import manifests
 from glowpy.backends.cpu.bundle.report import SizeReport, check_budgets, measure
+from glowpy.backends.cpu.bundle.sections import with_sections
 from glowpy.backends.cpu.bundle.support_code import Golden, support_texts
 from glowpy.backends.cpu.bundle.wasm_file import is_wasm, read_wasm_sections
 from glowpy.backends.cpu.bundle.weights import weights_header, weights_listing
@@ -158,6 +159,7 @@ def _files(
         support=lambda module: support_texts(layout, options, module, golden),
     )
     (text,) = generate_llvm(programs, target, backend.kernels, code_options)
+    placed = with_sections(text, target.machine)
     files = {
         f"{name}.h": header_text(layout, options, target.variant.family).encode(),
         f"{name}.ir": ir_text(programs).encode(),
@@ -167,9 +169,9 @@ def _files(
     if options.emit in ("asm", "llvm"):
         form: Form = "assembly" if options.emit == "asm" else "optimized"
         suffix = "s" if options.emit == "asm" else "ll"
-        files[f"{name}.{suffix}"], _ = compile_whole(text, target.machine, libraries, form)
+        files[f"{name}.{suffix}"], _ = compile_whole(placed, target.machine, libraries, form)
     else:
-        code, frames = compile_whole(text, target.machine, libraries, "object_code")
+        code, frames = compile_whole(placed, target.machine, libraries, "object_code")
         if options.weights == "embedded":
             code = embed(code, layout.constants)
         if is_elf(code) or is_wasm(code):
@@ -178,7 +180,7 @@ def _files(
             depths = stack_depths(text, frames, address)
             report = measure(layout, options, target, sections, depths)
             check_budgets(report, layout, options)
-        elif options.max_flash or options.max_ram:
+        elif options.has_budget:
             raise UserError(
                 f"cannot measure object files for '{target.machine.triple}'",
                 note="leave the budgets out",
