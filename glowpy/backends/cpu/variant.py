@@ -6,8 +6,10 @@ import tomllib
 from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from glowpy.backends.cpu.strategy.machine import Machine
+from glowpy.core.elemkind import ElemKind
 from glowpy.support.errors import UnsupportedError, UserError
 
 __all__ = [
@@ -45,6 +47,13 @@ class Variant:
     cpus: frozenset[str]
     """LLVM's names of other processors that have what the variant requires."""
     machine: Machine
+    """The model of its processors, as they compute with floats."""
+    double_machine: Machine
+    """The same of doubles."""
+
+    def machine_for(self, kind: ElemKind) -> Machine:
+        """The model for products of a kind, f32 or f64."""
+        return self.double_machine if kind is ElemKind.F64 else self.machine
 
     @property
     def vector_bytes(self) -> int:
@@ -62,16 +71,23 @@ def _read_variants() -> tuple[tuple[Variant, ...], dict[str, str]]:
             cpu=entry["cpu"],
             requires=frozenset(entry["requires"]),
             cpus=frozenset(entry.get("cpus", ())),
-            machine=Machine(
-                lanes=entry["vector_bytes"] // 4,
-                vector_registers=entry["vector_registers"],
-                **table["machine"][entry["machine"]],
-            ),
+            machine=_machine(table, entry, ElemKind.F32),
+            double_machine=_machine(table, {**entry, **entry.get("doubles", {})}, ElemKind.F64),
         )
         for entry in table["variant"]
     )
     families = {arch: name for name, entry in table["family"].items() for arch in entry["arch"]}
     return variants, families
+
+
+def _machine(table: dict[str, Any], entry: dict[str, Any], kind: ElemKind) -> Machine:
+    """The model for products of a kind. A vector is one element at least."""
+    return Machine(
+        element_bytes=kind.size,
+        lanes=max(entry["vector_bytes"] // kind.size, 1),
+        vector_registers=entry["vector_registers"],
+        **table["machine"][entry["machine"]],
+    )
 
 
 VARIANTS, _FAMILY_OF = _read_variants()

@@ -9,10 +9,13 @@ __all__ = ["Machine"]
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """One model for all processors of a variant. Times are in cycles, sizes in bytes.
+    """One model for all processors of a variant, as they compute with one kind of element: floats, or doubles.
+
+    Times are in cycles, sizes in bytes.
 
     Attributes:
-        lanes: Floats in a vector.
+        element_bytes: Of one element.
+        lanes: Elements in a vector.
         vector_registers: How many vectors fit into registers at a time.
         pointer_registers: How many pointers the inner loop of a tile may hold beside its own variables.
         fused: Multiplication and addition are one instruction; a product needs no register of its own.
@@ -29,6 +32,7 @@ class Machine:
         prefetch_bytes: Bytes that one prefetch fetches; 0 where prefetching is pointless.
     """
 
+    element_bytes: int
     lanes: int
     vector_registers: int
     pointer_registers: int

@@ -85,7 +85,7 @@ class Problem:
         channels: Output channels.
         taps: Elements of the kernel, in the plane of the image.
         depth: Input channels of the group: elements that lie together under one tap.
-        pixel_bytes: From the input of one output pixel to that of the next.
+        pixel_step: Elements from the input of one output pixel to that of the next.
         border: Output pixels at the left and the right of each row whose windows reach over the edge.
         images: How many images and groups there are.
         usual_pixels: Output pixels for which the weights are laid out, so that a model has them once for all sizes of a
@@ -97,7 +97,7 @@ class Problem:
     channels: int
     taps: int
     depth: int
-    pixel_bytes: int
+    pixel_step: int
     border: tuple[int, int] = (0, 0)
     images: int = 1
     usual_pixels: int = 0
@@ -122,7 +122,7 @@ class Decision:
         vectors: Of a tile, in output channels.
         line: Pixels that are tiled by themselves.
         slab: Lines that are computed for one block of channels before the next block.
-        fetch: Floats of weights to fetch ahead at each step of the inner loop.
+        fetch: Elements of weights to fetch ahead at each step of the inner loop.
     """
 
     pixels: int
@@ -153,10 +153,10 @@ def conv_problem(
 ) -> Problem:
     """A convolution: shapes N, H, W, C; the lists are about height and width, pads are top, left, bottom, right."""
     images, height, width, channels = result
-    depth, taps, pixel_bytes = input[3] // group, prod(kernels), input[3] * strides[1] * 4
+    depth, taps, pixel_step = input[3] // group, prod(kernels), input[3] * strides[1]
     if taps == 1 and prod(strides) == 1 and not any(pads):
         return Problem(
-            1, images * height * width, channels // group, 1, depth, pixel_bytes, images=group,
+            1, images * height * width, channels // group, 1, depth, pixel_step, images=group,
             usual_pixels=_usual(height * width, images * height * width),
         )  # fmt: skip
     span = (kernels[1] - 1) * dilation[1]
@@ -164,7 +164,7 @@ def conv_problem(
     inside = max((input[2] - 1 - span + pads[1]) // strides[1] + 1, left)
     border = left, max(width - inside, 0)
     return Problem(
-        height, width, channels // group, taps, depth, pixel_bytes, border, images * group
+        height, width, channels // group, taps, depth, pixel_step, border, images * group
     )
 
 
@@ -175,7 +175,7 @@ def matmul_problem(result: Sequence[int], depth: int, matrices: int) -> Problem:
         rows *= prod(batch)
     images = prod(result) // max(rows * columns, 1)
     usual = _usual(1, rows) if matrices == 1 else 0
-    return Problem(1, rows, columns, 1, depth, depth * 4, images=images, usual_pixels=usual)
+    return Problem(1, rows, columns, 1, depth, depth, images=images, usual_pixels=usual)
 
 
 def _usual(image: int, pixels: int) -> int:
@@ -295,10 +295,11 @@ def _cost(problem: Problem, machine: Machine, pixels: int, vectors: int, line: i
 def _tile_cycles(
     problem: Problem, machine: Machine, part: _Part, vectors: int, block: int
 ) -> float:
-    """Modelled cycles for one tile, whose weights lie `block` floats apart."""
+    """Modelled cycles for one tile, whose weights lie `block` elements apart."""
     pixels = part.pixels
     step = max(step_limits(problem, machine, pixels, vectors, block).values())
-    crowded = max(_lines_in_one_set(pixels, problem.pixel_bytes) - _LINES_IN_A_SET, 0)
+    pixel_bytes = problem.pixel_step * machine.element_bytes
+    crowded = max(_lines_in_one_set(pixels, pixel_bytes) - _LINES_IN_A_SET, 0)
     step *= 1 + _PRICE_OF_A_LINE * crowded
     cycles = problem.steps * step + pixels * vectors + machine.tile_overhead
     if part.scattered:
@@ -319,8 +320,9 @@ def step_limits(
         "latency": machine.latency,
     }
     if problem.pixels > pixels:  # else weights are read once, and no tile changes that
-        weights = vectors * machine.lanes * 4
-        limits["weights"] = _weight_cycles(machine, weights, problem.steps * block * 4)
+        size = machine.element_bytes
+        weights = vectors * machine.lanes * size
+        limits["weights"] = _weight_cycles(machine, weights, problem.steps * block * size)
     return limits
 
 
@@ -347,8 +349,9 @@ def _slab(problem: Problem, machine: Machine, tile: Candidate) -> int:
     Weights that stay in cache cost nothing to pass over: then there are slabs enough for threads to share.
     """
     lines = max(ceil_div(problem.pixels, tile.line), 1)
-    data = problem.pixels * min(problem.pixel_bytes, problem.steps * 4)
-    weights = problem.steps * problem.channels * 4
+    size = machine.element_bytes
+    data = problem.pixels * min(problem.pixel_step, problem.steps) * size
+    weights = problem.steps * problem.channels * size
     slabs = data // machine.slab_bytes + 1
     block = tile.vectors * machine.lanes
     blocks = max(ceil_div(problem.channels, block), 1)
@@ -357,24 +360,24 @@ def _slab(problem: Problem, machine: Machine, tile: Candidate) -> int:
         pixels = max(_PIXELS_PER_UNIT, ceil_div(_WORK_PER_UNIT, max(problem.steps * block, 1)))
         slabs = max(slabs, min(units, problem.pixels // pixels))
         return max(ceil_div(lines, slabs), 1)
-    stays = data + problem.steps * block * 4 <= machine.second_cache
+    stays = data + problem.steps * block * size <= machine.second_cache
     whole = weights + (data if stays else blocks * data)
     sliced = data + slabs * weights
     return max(ceil_div(lines, slabs), 1) if sliced < whole else lines
 
 
 def _fetch(problem: Problem, machine: Machine, tile: Candidate, slab: int) -> int:
-    """Floats to fetch ahead at each step.
+    """Elements to fetch ahead at each step.
 
     The weights of a cold network come from memory: fetching a block is spread over the tiles of the block before it.
     """
     block = tile.vectors * machine.lanes
     lines = max(ceil_div(problem.pixels, tile.line), 1)
     tiles = lines * ceil_div(tile.line, tile.pixels)
-    weights = problem.steps * problem.channels * 4
+    weights = problem.steps * problem.channels * machine.element_bytes
     if not machine.prefetch_bytes or slab < lines or weights <= machine.slab_bytes or tiles < 2:
         return 0
-    return min(ceil_div(block, tiles), machine.prefetch_bytes // 4)
+    return min(ceil_div(block, tiles), machine.prefetch_bytes // machine.element_bytes)
 
 
 def _cut(extent: int, step: int) -> list[tuple[int, int]]:
