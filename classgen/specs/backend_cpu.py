@@ -1,6 +1,6 @@
 """Nodes and instructions that only the CPU backend knows: products over repacked weights."""
 
-from classgen.dsl import Op, integer, ints, library
+from classgen.dsl import FLOATS, Op, integer, ints, library
 
 library("cpu", "libjit", "libjit", core=True)
 
@@ -13,13 +13,13 @@ Op(
     "CpuConv",
     "A 2-D convolution with register tiles of tile_pixels pixels by tile_vectors vectors. filter is [G, blocks, KH, KW, I, NR]; "
     "zeros has I of them where there are pads. Lines of so many pixels are tiled by themselves; slab lines are computed for one "
-    "block of channels before the next, and fetch floats of weights are fetched ahead at each step.",
+    "block of channels before the next, and fetch elements of weights are fetched ahead at each step.",
     inputs=["input", "filter", "bias", "zeros"],
     attrs=[*_CONV, integer("group"), *_TILE, integer("line"), *_WALK],
     traits=["typed", "units", "epilogue"],
     strided=["result"],
     rows=["input"],
-    kernel={"input": ("f32",)},
+    kernel={"input": FLOATS},
     backend="cpu",
     no_derivative=_LATE,
 )
@@ -31,20 +31,20 @@ Op(
     traits=["typed", "units", "epilogue"],
     strided=["result"],
     rows=["input"],
-    kernel={"input": ("f32",)},
+    kernel={"input": FLOATS},
     backend="cpu",
     no_derivative=_LATE,
 )
 Op(
     "CpuMatmul",
     "[..., M, K] times right sides packed to [..., blocks, K, NR], with register tiles of tile_pixels rows by tile_vectors vectors; "
-    "slab tiles of rows are computed for one block of columns before the next, and fetch floats of weights are fetched ahead.",
+    "slab tiles of rows are computed for one block of columns before the next, and fetch elements of weights are fetched ahead.",
     inputs=["lhs", "rhs"],
     attrs=[*_TILE, *_WALK],
     traits=["typed", "units", "epilogue"],
     strided=["result"],
     rows=["lhs"],
-    kernel={"lhs": ("f32",)},
+    kernel={"lhs": FLOATS},
     backend="cpu",
     no_derivative=_LATE,
 )
@@ -55,7 +55,7 @@ Op(
     attrs=[integer("block")],
     traits=["typed"],
     transposed=["input"],
-    kernel={"input": ("x32",)},
+    kernel={"input": ("x32", "x64")},
     backend="cpu",
     no_derivative=_LATE,
 )

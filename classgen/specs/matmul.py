@@ -6,7 +6,7 @@ Op(
     "MatMul",
     "The matrix product of the last two dimensions, as numpy's matmul: ranks of at least 2, leading dimensions broadcast.",
     inputs=["lhs", "rhs"],
-    kernel={"lhs": ("f32", "f64", "i32", "i64", "u32", "u64")},
+    kernel={"lhs": ("i32", "i64", "u32", "u64")},
 )
 NodeOnly(
     "FullyConnected",

@@ -5,10 +5,6 @@
 
 #include "libjit.h"
 
-/* Cross-correlation with a filter, plus a bias for each output channel. pads are the begins, then the ends, of the spatial dimensions. (classgen/specs/conv.py) */
-void libjit_convolution_f32(float *result, const float *input, const float *filter, const float *bias, const ints_t *result_shape, const ints_t *input_shape, const ints_t *filter_shape, const ints_t *bias_shape, const ints_t *kernels, const ints_t *strides, const ints_t *pads, const ints_t *dilation, dim_t group);
-void libjit_convolution_f64(double *result, const double *input, const double *filter, const double *bias, const ints_t *result_shape, const ints_t *input_shape, const ints_t *filter_shape, const ints_t *bias_shape, const ints_t *kernels, const ints_t *strides, const ints_t *pads, const ints_t *dilation, dim_t group);
-
 /* Slices of input along dimension `axis`, picked by indices: negative ones count from the end, others are clamped into the range. (classgen/specs/gather.py) */
 void libjit_gather_x8_i32(uint8_t *result, const uint8_t *input, const int32_t *indices, const ints_t *result_shape, const ints_t *input_shape, const ints_t *indices_shape, dim_t axis);
 void libjit_gather_x8_i64(uint8_t *result, const uint8_t *input, const int64_t *indices, const ints_t *result_shape, const ints_t *input_shape, const ints_t *indices_shape, dim_t axis);
@@ -20,8 +16,6 @@ void libjit_gather_x64_i32(uint64_t *result, const uint64_t *input, const int32_
 void libjit_gather_x64_i64(uint64_t *result, const uint64_t *input, const int64_t *indices, const ints_t *result_shape, const ints_t *input_shape, const ints_t *indices_shape, dim_t axis);
 
 /* The matrix product of the last two dimensions, as numpy's matmul: ranks of at least 2, leading dimensions broadcast. (classgen/specs/matmul.py) */
-void libjit_mat_mul_f32(float *result, const float *lhs, const float *rhs, const ints_t *result_shape, const ints_t *lhs_shape, const ints_t *rhs_shape);
-void libjit_mat_mul_f64(double *result, const double *lhs, const double *rhs, const ints_t *result_shape, const ints_t *lhs_shape, const ints_t *rhs_shape);
 void libjit_mat_mul_i32(int32_t *result, const int32_t *lhs, const int32_t *rhs, const ints_t *result_shape, const ints_t *lhs_shape, const ints_t *rhs_shape);
 void libjit_mat_mul_i64(int64_t *result, const int64_t *lhs, const int64_t *rhs, const ints_t *result_shape, const ints_t *lhs_shape, const ints_t *rhs_shape);
 void libjit_mat_mul_u32(uint32_t *result, const uint32_t *lhs, const uint32_t *rhs, const ints_t *result_shape, const ints_t *lhs_shape, const ints_t *rhs_shape);
@@ -152,16 +146,20 @@ void libjit_extract_tensor_x16(uint16_t *result, const uint16_t *input, const in
 void libjit_extract_tensor_x32(uint32_t *result, const uint32_t *input, const ints_t *result_shape, const ints_t *input_shape, const ints_t *result_strides, const ints_t *input_strides, const ints_t *offsets, const ints_t *steps);
 void libjit_extract_tensor_x64(uint64_t *result, const uint64_t *input, const ints_t *result_shape, const ints_t *input_shape, const ints_t *result_strides, const ints_t *input_strides, const ints_t *offsets, const ints_t *steps);
 
-/* A 2-D convolution with register tiles of tile_pixels pixels by tile_vectors vectors. filter is [G, blocks, KH, KW, I, NR]; zeros has I of them where there are pads. Lines of so many pixels are tiled by themselves; slab lines are computed for one block of channels before the next, and fetch floats of weights are fetched ahead at each step. (classgen/specs/backend_cpu.py) */
+/* A 2-D convolution with register tiles of tile_pixels pixels by tile_vectors vectors. filter is [G, blocks, KH, KW, I, NR]; zeros has I of them where there are pads. Lines of so many pixels are tiled by themselves; slab lines are computed for one block of channels before the next, and fetch elements of weights are fetched ahead at each step. (classgen/specs/backend_cpu.py) */
 void libjit_cpu_conv_f32(float *result, const float *input, const float *filter, const float *bias, const float *zeros, const ints_t *result_shape, const ints_t *input_shape, const ints_t *filter_shape, const ints_t *bias_shape, const ints_t *zeros_shape, const ints_t *result_strides, const ints_t *input_strides, const ints_t *kernels, const ints_t *strides, const ints_t *pads, const ints_t *dilation, dim_t group, dim_t tile_pixels, dim_t tile_vectors, dim_t line, dim_t slab, dim_t fetch, dim_t first_unit, dim_t last_unit, const tiles_t *tiles, epilogue_t epilogue, const void *env);
+void libjit_cpu_conv_f64(double *result, const double *input, const double *filter, const double *bias, const double *zeros, const ints_t *result_shape, const ints_t *input_shape, const ints_t *filter_shape, const ints_t *bias_shape, const ints_t *zeros_shape, const ints_t *result_strides, const ints_t *input_strides, const ints_t *kernels, const ints_t *strides, const ints_t *pads, const ints_t *dilation, dim_t group, dim_t tile_pixels, dim_t tile_vectors, dim_t line, dim_t slab, dim_t fetch, dim_t first_unit, dim_t last_unit, const tiles_t *tiles, epilogue_t epilogue, const void *env);
 
 /* A 2-D convolution with one filter for each channel, of tile_pixels pixels at a time. filter is [KH, KW, C]. (classgen/specs/backend_cpu.py) */
 void libjit_cpu_depthwise_conv_f32(float *result, const float *input, const float *filter, const float *bias, const ints_t *result_shape, const ints_t *input_shape, const ints_t *filter_shape, const ints_t *bias_shape, const ints_t *result_strides, const ints_t *input_strides, const ints_t *kernels, const ints_t *strides, const ints_t *pads, const ints_t *dilation, dim_t tile_pixels, dim_t first_unit, dim_t last_unit, const tiles_t *tiles, epilogue_t epilogue, const void *env);
+void libjit_cpu_depthwise_conv_f64(double *result, const double *input, const double *filter, const double *bias, const ints_t *result_shape, const ints_t *input_shape, const ints_t *filter_shape, const ints_t *bias_shape, const ints_t *result_strides, const ints_t *input_strides, const ints_t *kernels, const ints_t *strides, const ints_t *pads, const ints_t *dilation, dim_t tile_pixels, dim_t first_unit, dim_t last_unit, const tiles_t *tiles, epilogue_t epilogue, const void *env);
 
-/* [..., M, K] times right sides packed to [..., blocks, K, NR], with register tiles of tile_pixels rows by tile_vectors vectors; slab tiles of rows are computed for one block of columns before the next, and fetch floats of weights are fetched ahead. (classgen/specs/backend_cpu.py) */
+/* [..., M, K] times right sides packed to [..., blocks, K, NR], with register tiles of tile_pixels rows by tile_vectors vectors; slab tiles of rows are computed for one block of columns before the next, and fetch elements of weights are fetched ahead. (classgen/specs/backend_cpu.py) */
 void libjit_cpu_matmul_f32(float *result, const float *lhs, const float *rhs, const ints_t *result_shape, const ints_t *lhs_shape, const ints_t *rhs_shape, const ints_t *result_strides, const ints_t *lhs_strides, dim_t tile_pixels, dim_t tile_vectors, dim_t slab, dim_t fetch, dim_t first_unit, dim_t last_unit, const tiles_t *tiles, epilogue_t epilogue, const void *env);
+void libjit_cpu_matmul_f64(double *result, const double *lhs, const double *rhs, const ints_t *result_shape, const ints_t *lhs_shape, const ints_t *rhs_shape, const ints_t *result_strides, const ints_t *lhs_strides, dim_t tile_pixels, dim_t tile_vectors, dim_t slab, dim_t fetch, dim_t first_unit, dim_t last_unit, const tiles_t *tiles, epilogue_t epilogue, const void *env);
 
 /* Packs matrices [..., K, N] as right sides of products: [..., ceil(N / block), K, block], filled with zeros. (classgen/specs/backend_cpu.py) */
 void libjit_cpu_pack_matrix_x32(uint32_t *result, const uint32_t *input, const ints_t *result_shape, const ints_t *input_shape, const ints_t *input_strides, dim_t block);
+void libjit_cpu_pack_matrix_x64(uint64_t *result, const uint64_t *input, const ints_t *result_shape, const ints_t *input_shape, const ints_t *input_strides, dim_t block);
 
 #endif

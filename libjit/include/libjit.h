@@ -40,11 +40,20 @@ typedef struct tiles tiles_t;
 #endif
 #endif
 
-/// Lanes of a float vector.
-#define LANES (VECTOR_BYTES / 4)
+/// The same of a vector of doubles, which is one double where no instruction is about several.
+#if VECTOR_BYTES < 8 || (defined(__ARM_NEON) && !defined(__aarch64__))
+#define DOUBLE_VECTOR_BYTES 8
+#else
+#define DOUBLE_VECTOR_BYTES VECTOR_BYTES
+#endif
 
-/// A vector of floats that may lie at any float's address.
+/// Elements of a vector.
+#define LANES (VECTOR_BYTES / 4)
+#define DOUBLE_LANES (DOUBLE_VECTOR_BYTES / 8)
+
+/// Vectors that may lie at any element's address.
 typedef float vf __attribute__((vector_size(VECTOR_BYTES), aligned(4), may_alias));
+typedef double vd __attribute__((vector_size(DOUBLE_VECTOR_BYTES), aligned(8), may_alias));
 
 /// Kernels are inlined into the specialised function that calls them with constants.
 #define KERNEL __attribute__((always_inline))

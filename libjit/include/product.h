@@ -3,6 +3,8 @@
 /// The work is cut into *units*: a slab of lines times a block of output channels, of one group of one image. Which
 /// units there are follows from the sizes and from what the strategy decided, never from who computes them; so a
 /// kernel may be called for any range of units, on any thread, and the bits are the same.
+///
+/// The walk computes nothing itself: of elements it knows only how large they are.
 #ifndef LIBJIT_PRODUCT_H
 #define LIBJIT_PRODUCT_H
 
@@ -12,12 +14,13 @@
 typedef struct {
   dim_t pixels, vectors; ///< of a tile
   dim_t slab;            ///< lines that are computed for one block of channels before the next block
-  dim_t fetch;           ///< floats of weights to fetch ahead at each step of the inner loop
+  dim_t fetch;           ///< elements of weights to fetch ahead at each step of the inner loop
 } decision_t;
 
 /// One product. One walk serves all products of a network, so nothing here is a constant.
 typedef struct {
-  const float *input, *weights, *bias, *zeros; ///< bias may be NULL
+  const void *input, *weights, *bias, *zeros; ///< bias may be NULL
+  dim_t size, lanes;                  ///< bytes of an element, elements of a vector; these two are constants
   dim_t images, groups;
   dim_t pixels, width;                ///< output pixels of an image, and of a line, which are tiled by themselves
   dim_t channels, depth;              ///< output and input channels of a group
@@ -41,9 +44,14 @@ INLINE dim_t loop_step(const ints_t *shape, const ints_t *strides, dim_t first, 
 }
 
 /// What sums without a bias begin with; writing zeros would become a call of memset.
-static const float NO_BIAS[MAX_TILE_VECTORS * LANES];
+static const double NO_BIAS[MAX_TILE_VECTORS * DOUBLE_LANES];
 
 INLINE dim_t ceil_div(dim_t a, dim_t b) { return (a + b - 1) / b; }
+
+/// Where element number `index` from `first` on lies.
+INLINE const void *element(const product_t *p, const void *first, dim_t index) {
+  return (const char *)first + index * p->size;
+}
 
 /// Weights of one block of channels.
 INLINE dim_t block_size(const product_t *p, dim_t block) { return p->kernel_h * p->kernel_w * p->depth * block; }
@@ -69,10 +77,10 @@ INLINE range_t rows_inside(dim_t row, dim_t height, dim_t kernel, dim_t dilation
 
 /// What a tile of `pixels` pixels from pixel `first` of an image on reads: sets `reach`, and moves `input` and
 /// `weights` to where it begins. Returns whether the tile is a regular one.
-INLINE bool find_reach(const product_t *p, reach_t *reach, const float **input, const float **weights, dim_t first,
+INLINE bool find_reach(const product_t *p, reach_t *reach, const void **input, const void **weights, dim_t first,
                        dim_t pixels, dim_t block) {
   if (p->pointwise) {
-    *input += first * p->step;
+    *input = element(p, *input, first * p->step);
     return true;
   }
   dim_t out_row = first / p->out_width, col = first % p->out_width;
@@ -81,7 +89,7 @@ INLINE bool find_reach(const product_t *p, reach_t *reach, const float **input, 
   range_t rows = one_row ? rows_inside(row, p->in_height, p->kernel_h, p->dilation_h) : (range_t){0, p->kernel_h};
   row += rows.first * p->dilation_h;
   reach->tap_rows = rows.last - rows.first;
-  *weights += rows.first * p->kernel_w * p->depth * block;
+  *weights = element(p, *weights, rows.first * p->kernel_w * p->depth * block);
   if (one_row && is_inside(p, col, pixels)) {
     // Neighbouring taps of a row are neighbours in memory, so they join into one run.
     bool joined = p->depth == p->step && p->dilation_w == 1;
@@ -89,7 +97,7 @@ INLINE bool find_reach(const product_t *p, reach_t *reach, const float **input, 
     reach->taps = joined ? 1 : p->kernel_w;
     reach->tap_step = p->dilation_w * p->step;
     reach->run = joined ? p->kernel_w * p->depth : p->depth;
-    *input += row * p->row_step + (col * p->stride_w - p->left) * p->step;
+    *input = element(p, *input, row * p->row_step + (col * p->stride_w - p->left) * p->step);
     return true;
   }
   reach->tap_row_step = p->row_step;
@@ -110,7 +118,7 @@ typedef struct {
 INLINE dim_t count_lines(const product_t *p) { return ceil_div(p->pixels, p->width); }
 
 INLINE unit_t find_unit(const product_t *p, decision_t decision, dim_t unit) {
-  dim_t block = decision.vectors * LANES, blocks = ceil_div(p->channels, block);
+  dim_t block = decision.vectors * p->lanes, blocks = ceil_div(p->channels, block);
   dim_t lines = count_lines(p), slabs = ceil_div(lines, decision.slab);
   dim_t channel = unit % blocks * block, slab = unit / blocks % slabs, rest = unit / blocks / slabs;
   return (unit_t){.image = rest / p->groups,
@@ -121,21 +129,29 @@ INLINE unit_t find_unit(const product_t *p, decision_t decision, dim_t unit) {
                   .valid = min_dim(block, p->channels - channel)};
 }
 
-/// Hands the finished tiles of one unit to the epilogue.
-INLINE void multiply_unit(const product_t *p, decision_t decision, unit_t unit, const tiles_t *tiles,
-                          epilogue_t epilogue, const void *env) {
-  dim_t block = decision.vectors * LANES, blocks = ceil_div(p->channels, block), size = block_size(p, block);
+/// Half of an element, or all of it: what is copied as it stands.
+typedef uint32_t __attribute__((may_alias)) word_t;
+
+/// Copies `valid` of `block` elements, and fills the others with zeros.
+INLINE void copy_bias(const product_t *p, word_t *to, const word_t *from, dim_t valid, dim_t block) {
+  dim_t words = p->size / (dim_t)sizeof(word_t);
+  for (dim_t i = 0; i < block * words; i++) to[i] = i < valid * words ? from[i] : 0;
+}
+
+/// Hands the finished tiles of one unit to the epilogue. There is room for a tile at `sums`, for a block at `bias`.
+INLINE void multiply_unit(const product_t *p, decision_t decision, unit_t unit, void *sums, void *bias,
+                          const tiles_t *tiles, epilogue_t epilogue, const void *env) {
+  dim_t block = decision.vectors * p->lanes, blocks = ceil_div(p->channels, block), size = block_size(p, block);
   dim_t col = unit.group * p->channels + unit.channel;
-  const float *block_weights = p->weights + unit.group * blocks * size + unit.channel / block * size;
-  const float *image = p->input + unit.image * p->image_step + unit.group * p->depth;
-  float bias[MAX_TILE_VECTORS * LANES], sums[MAX_TILE_SUMS * LANES];
-  const float *start = NO_BIAS;
+  const void *block_weights = element(p, p->weights, (unit.group * blocks + unit.channel / block) * size);
+  const void *image = element(p, p->input, unit.image * p->image_step + unit.group * p->depth);
+  const void *start = NO_BIAS;
   if (p->bias) {
-    for (dim_t c = 0; c < block; c++) bias[c] = c < unit.valid ? p->bias[col + c] : 0;
+    copy_bias(p, bias, element(p, p->bias, col), unit.valid, block);
     start = bias;
   }
   bool last = unit.channel + block >= p->channels;
-  dim_t vectors = ceil_div(unit.valid, LANES), fetched = 0, steps = size / block;
+  dim_t vectors = ceil_div(unit.valid, p->lanes), fetched = 0, steps = size / block;
   reach_t reach = {.tap_rows = 1,
                    .taps = 1,
                    .run = p->depth,
@@ -153,25 +169,19 @@ INLINE void multiply_unit(const product_t *p, decision_t decision, unit_t unit, 
     dim_t end = min_dim((line + 1) * p->width, p->pixels);
     for (dim_t first = line * p->width; first < end; first += decision.pixels) {
       dim_t pixels = min_dim(decision.pixels, end - first);
-      const float *input = image, *weights = block_weights;
+      const void *input = image, *weights = block_weights;
       bool regular = find_reach(p, &reach, &input, &weights, first, pixels, block);
       // Weights of a cold network come from memory: spread the fetching of a block over the tiles of the one before.
       bool more = !last && fetched < size;
-      reach.ahead = more ? block_weights + size + fetched : block_weights;
+      reach.ahead = more ? element(p, block_weights, size + fetched) : block_weights;
       reach.ahead_step = more ? decision.fetch : 0;
       fetched += steps * decision.fetch;
       bool rest_of_line = pixels < decision.pixels, rest_of_block = vectors < decision.vectors;
       tile_t tile = (regular ? tiles->regular : tiles->scattered)[rest_of_line][rest_of_block];
       tile(sums, start, input, weights, &reach, pixels, vectors);
-      epilogue(env, sums, vectors * LANES, unit.image * p->pixels + first, col, pixels, unit.valid);
+      epilogue(env, sums, vectors * p->lanes, unit.image * p->pixels + first, col, pixels, unit.valid);
     }
   }
-}
-
-INLINE void multiply_units(const product_t *p, decision_t decision, const tiles_t *tiles, dim_t first, dim_t last,
-                           epilogue_t epilogue, const void *env) {
-  for (dim_t unit = first; unit < last; unit++)
-    multiply_unit(p, decision, find_unit(p, decision, unit), tiles, epilogue, env);
 }
 
 #endif

@@ -17,46 +17,16 @@
 #define MAX_TILE_SUMS 32  ///< pixels times vectors
 #define MAX_DEPTHWISE_PIXELS 8
 
-typedef bool mask_t __attribute__((ext_vector_type(LANES)));
-typedef float masked_t __attribute__((ext_vector_type(LANES)));
-typedef int32_t vi __attribute__((vector_size(VECTOR_BYTES)));
-
-INLINE vf splat(float x) { return x - (vf){}; }
-
-/// sum + x * y, rounded once where the target can. LLVM joins the two by itself, but not where it takes both together to
-/// be slower: on 32-bit Arm it only has chains of sums in mind, and a tile has none.
-INLINE vf multiply_add(vf sum, vf x, vf y) {
-#if defined(__ARM_NEON) && defined(__ARM_FEATURE_FMA)
-  return __builtin_elementwise_fma(x, y, sum);
-#else
-  return sum + x * y;
-#endif
-}
-
-/// Lanes [0, lanes) set.
-INLINE mask_t first_lanes(dim_t lanes) {
-  vi lane;
-  UNROLL for (int i = 0; i < LANES; i++) lane[i] = i;
-  return __builtin_convertvector(lane < (int32_t)lanes, mask_t);
-}
-
-/// The first `lanes` floats at `pointer`, zeros after them; reads nothing beyond.
-INLINE vf load_first(const float *pointer, dim_t lanes) {
-  if (lanes <= 0) return (vf){};
-  if (lanes >= LANES) return LOAD_VECTOR(pointer);
-  return (vf)__builtin_masked_load(first_lanes(lanes), pointer, (masked_t)(vf){});
-}
-
-/// Where a tile reads. Steps count floats.
+/// Where a tile reads. Steps count elements.
 typedef struct {
   dim_t tap_rows, tap_row_step;  ///< input rows under one pixel
   dim_t taps, tap_step;          ///< pieces of each of these rows
-  dim_t run;                     ///< neighbouring floats of each piece
+  dim_t run;                     ///< neighbouring elements of each piece
   dim_t pixel_step;              ///< input, from one output pixel to the next
-  const float *ahead;            ///< weights to fetch into the second-level cache for the tiles to come
+  const void *ahead;             ///< weights to fetch into the second-level cache for the tiles to come
   dim_t ahead_step;              ///< how many of them for each step; none if 0
   // What only scattered tiles need:
-  const float *zeros;        ///< `run` of them, in place of what lies outside the image
+  const void *zeros;         ///< `run` of them, in place of what lies outside the image
   dim_t height, width;       ///< of the input
   dim_t row, col, out_width; ///< where the first input row and column under the tile's first pixel lie
   dim_t row_stride, col_stride, dilation_h, dilation_w;
@@ -64,8 +34,8 @@ typedef struct {
   dim_t left;    ///< what the first column of the result begins with
 } reach_t;
 
-/// Computes one tile: sums[pixel][vector] = start[vector] + inputs times weights.
-typedef void (*tile_t)(float *sums, const float *start, const float *input, const float *weights, const reach_t *reach,
+/// Computes one tile: sums[pixel][vector] = start[vector] + inputs times weights, all of one kind of element.
+typedef void (*tile_t)(void *sums, const void *start, const void *input, const void *weights, const reach_t *reach,
                        dim_t pixels, dim_t vectors);
 
 /// The tiles of one product, for whole and for remaining pixels, whole and remaining vectors; NULL where there is none.

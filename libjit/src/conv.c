@@ -1,11 +1,49 @@
-/// Convolutions over NHWC images; pads = top, left, bottom, right.
+/// Convolutions over NHWC images of floats and of doubles: this file reads itself once for each. pads = top, left,
+/// bottom, right.
+#ifndef T
 #include "kernels_gen.h"
 #include "libjit.h"
 #include "product.h"
 
+/// What a depthwise convolution does to each line of an image; constants but for the pointers.
+typedef struct {
+  const void *filter, *bias;
+  dim_t channels, line, step;  ///< input: channels of a pixel, elements of a row, and of a pixel
+  dim_t width;                 ///< of the input
+  dim_t kernel_w, stride_w, dilation_h, dilation_w;
+  range_t taps;                ///< the rows of the kernel that lie inside the image
+  dim_t row;                   ///< the first of the result's pixels
+  epilogue_t epilogue;
+  const void *env;
+} depthwise_t;
+
+#include "as_f32.h"
+#include "conv.c"
+#include "as_f64.h"
+#include "conv.c"
+#else
+
+typedef int32_t OF(lanes_t) __attribute__((vector_size(4 * W)));
+typedef bool OF(mask_t) __attribute__((ext_vector_type(W)));
+typedef T OF(masked_t) __attribute__((ext_vector_type(W)));
+
+/// Lanes [0, lanes) set.
+INLINE OF(mask_t) OF(first_lanes)(dim_t lanes) {
+  OF(lanes_t) lane;
+  UNROLL for (int i = 0; i < W; i++) lane[i] = i;
+  return __builtin_convertvector(lane < (int32_t)lanes, OF(mask_t));
+}
+
+/// The first `lanes` elements at `pointer`, zeros after them; reads nothing beyond.
+INLINE V OF(load_first)(const T *pointer, dim_t lanes) {
+  if (lanes <= 0) return (V){};
+  if (lanes >= W) return *(const V *)pointer;
+  return (V)__builtin_masked_load(OF(first_lanes)(lanes), pointer, (OF(masked_t))(V){});
+}
+
 /// A convolution with a packed filter. Nothing is padded: what lies outside the image is read from `zeros`.
-KERNEL void libjit_cpu_conv_f32(float *result, const float *input, const float *filter, const float *bias,
-                                const float *zeros, const ints_t *result_shape, const ints_t *input_shape,
+KERNEL void OF(libjit_cpu_conv)(T *result, const T *input, const T *filter, const T *bias,
+                                const T *zeros, const ints_t *result_shape, const ints_t *input_shape,
                                 const ints_t *filter_shape, const ints_t *bias_shape, const ints_t *zeros_shape,
                                 const ints_t *result_strides, const ints_t *input_strides, const ints_t *kernels,
                                 const ints_t *strides, const ints_t *pads, const ints_t *dilation, dim_t group,
@@ -19,6 +57,8 @@ KERNEL void libjit_cpu_conv_f32(float *result, const float *input, const float *
                        .weights = filter,
                        .bias = bias,
                        .zeros = zeros,
+                       .size = sizeof(T),
+                       .lanes = W,
                        .images = result_shape->at[0],
                        .groups = group,
                        .pixels = result_shape->at[1] * result_shape->at[2],
@@ -47,58 +87,49 @@ KERNEL void libjit_cpu_conv_f32(float *result, const float *input, const float *
     product.pixels *= product.images;
     product.images = 1;
   }
-  multiply_units(&product, (decision_t){tile_pixels, tile_vectors, slab, fetch}, tiles, first_unit, last_unit,
-                 epilogue, env);
+  decision_t decision = {tile_pixels, tile_vectors, slab, fetch};
+  T sums[MAX_TILE_SUMS * W], start[MAX_TILE_VECTORS * W];
+  for (dim_t unit = first_unit; unit < last_unit; unit++)
+    multiply_unit(&product, decision, find_unit(&product, decision, unit), sums, start, tiles, epilogue, env);
 }
 
-/// What a depthwise convolution does to each line of an image; constants but for the pointers.
-typedef struct {
-  const float *filter, *bias;
-  dim_t channels, line, step;  ///< input: channels of a pixel, floats of a row, and of a pixel
-  dim_t width;                 ///< of the input
-  dim_t kernel_w, stride_w, dilation_h, dilation_w;
-  range_t taps;                ///< the rows of the kernel that lie inside the image
-  dim_t row;                   ///< the first of the result's pixels
-  epilogue_t epilogue;
-  const void *env;
-} depthwise_t;
-
 /// `pixels` pixels of `lanes` channels. `input` is where the window of the first one begins, in column `col`.
-INLINE void depthwise_tile(float *sums, const float *input, dim_t col, dim_t channel, const depthwise_t *d,
-                           dim_t pixels, dim_t lanes) {
-  vf sum[MAX_DEPTHWISE_PIXELS];
-  UNROLL for (dim_t p = 0; p < pixels; p++) sum[p] = load_first(d->bias + channel, lanes);
+INLINE void OF(depthwise_tile)(T *sums, const T *input, dim_t col, dim_t channel, const depthwise_t *d,
+                               dim_t pixels, dim_t lanes) {
+  const T *filter = d->filter, *bias = d->bias;
+  V sum[MAX_DEPTHWISE_PIXELS];
+  UNROLL for (dim_t p = 0; p < pixels; p++) sum[p] = OF(load_first)(bias + channel, lanes);
   for (dim_t h = d->taps.first; h < d->taps.last; h++) {
     // Unrolled, so that an input vector under several windows is loaded once.
     UNROLL for (dim_t w = 0; w < d->kernel_w; w++) {
-      const float *from = input + h * d->dilation_h * d->line + w * d->dilation_w * d->step;
-      vf weight = load_first(d->filter + (h * d->kernel_w + w) * d->channels + channel, lanes);
+      const T *from = input + h * d->dilation_h * d->line + w * d->dilation_w * d->step;
+      V weight = OF(load_first)(filter + (h * d->kernel_w + w) * d->channels + channel, lanes);
       UNROLL for (dim_t p = 0; p < pixels; p++) {
         dim_t x = col + w * d->dilation_w + p * d->stride_w;
-        if (x >= 0 && x < d->width) sum[p] += load_first(from + p * d->stride_w * d->step, lanes) * weight;
+        if (x >= 0 && x < d->width) sum[p] += OF(load_first)(from + p * d->stride_w * d->step, lanes) * weight;
       }
     }
   }
-  UNROLL for (dim_t p = 0; p < pixels; p++) LIKE_VECTOR(sums + p * LANES) = sum[p];
+  UNROLL for (dim_t p = 0; p < pixels; p++) *(V *)(sums + p * W) = sum[p];
 }
 
 /// `pixels` pixels from `first` of the line on, all channels.
-INLINE void depthwise_pixels(const float *input, dim_t col, dim_t first, const depthwise_t *d, dim_t pixels) {
-  float sums[MAX_DEPTHWISE_PIXELS * LANES];
-  dim_t channel = 0, rest = d->channels % LANES;
-  for (; channel + LANES <= d->channels; channel += LANES) {
-    depthwise_tile(sums, input + channel, col, channel, d, pixels, LANES);
-    d->epilogue(d->env, sums, LANES, d->row + first, channel, pixels, LANES);
+INLINE void OF(depthwise_pixels)(const T *input, dim_t col, dim_t first, const depthwise_t *d, dim_t pixels) {
+  T sums[MAX_DEPTHWISE_PIXELS * W];
+  dim_t channel = 0, rest = d->channels % W;
+  for (; channel + W <= d->channels; channel += W) {
+    OF(depthwise_tile)(sums, input + channel, col, channel, d, pixels, W);
+    d->epilogue(d->env, sums, W, d->row + first, channel, pixels, W);
   }
   if (rest) {
-    depthwise_tile(sums, input + channel, col, channel, d, pixels, rest);
-    d->epilogue(d->env, sums, LANES, d->row + first, channel, pixels, rest);
+    OF(depthwise_tile)(sums, input + channel, col, channel, d, pixels, rest);
+    d->epilogue(d->env, sums, W, d->row + first, channel, pixels, rest);
   }
 }
 
 /// One filter per channel, laid out [KH][KW][C]. A unit is a line of an image. The tiles at the left and the right
 /// edge leave out what lies outside; those between are code of their own, which never asks.
-KERNEL void libjit_cpu_depthwise_conv_f32(float *result, const float *input, const float *filter, const float *bias,
+KERNEL void OF(libjit_cpu_depthwise_conv)(T *result, const T *input, const T *filter, const T *bias,
                                           const ints_t *result_shape, const ints_t *input_shape,
                                           const ints_t *filter_shape, const ints_t *bias_shape,
                                           const ints_t *result_strides, const ints_t *input_strides,
@@ -130,75 +161,17 @@ KERNEL void libjit_cpu_depthwise_conv_f32(float *result, const float *input, con
                      .row = unit * width,
                      .epilogue = epilogue,
                      .env = env};
-    const float *row = input + n * input_strides->at[0] + y * line - left * step;
-    depthwise_pixels(row, -left, 0, &d, min_dim(tile_pixels, width));
+    const T *row = input + n * input_strides->at[0] + y * line - left * step;
+    OF(depthwise_pixels)(row, -left, 0, &d, min_dim(tile_pixels, width));
     d.width = inside ? DIM_MAX : cols;
-    for (dim_t t = 1; t + 1 < tiles_of_row; t++)
-      depthwise_pixels(row + t * col_step * step, inside ? 0 : t * col_step - left, t * tile_pixels, &d, tile_pixels);
+    for (dim_t t = 1; t + 1 < tiles_of_row; t++) {
+      dim_t col = inside ? 0 : t * col_step - left;
+      OF(depthwise_pixels)(row + t * col_step * step, col, t * tile_pixels, &d, tile_pixels);
+    }
     d.width = cols;
     if (tiles_of_row > 1)
-      depthwise_pixels(row + last * strides->at[1] * step, last * strides->at[1] - left, last, &d, width - last);
+      OF(depthwise_pixels)(row + last * strides->at[1] * step, last * strides->at[1] - left, last, &d, width - last);
   }
 }
 
-/// A list of one to three numbers about spatial dimensions, as depth, height, width.
-typedef struct {
-  dim_t d, h, w;
-} spatial_t;
-
-INLINE spatial_t spatial(const ints_t *list, dim_t first, dim_t rank, dim_t missing) {
-  const dim_t *at = list->at + first;
-  return (spatial_t){rank > 2 ? at[rank - 3] : missing, rank > 1 ? at[rank - 2] : missing, at[rank - 1]};
-}
-
-/// A convolution of any spatial rank from 1 to 3: input N, spatial, C; filter O, spatial, C / group; pads = all
-/// begins, then all ends. Only the begins matter: what lies outside the image counts as zero.
-#define CONVOLUTION(SUFFIX, T)                                                                                         \
-  INLINE T dot_##SUFFIX(const T *a, const T *b, dim_t n) {                                                             \
-    T sum = 0;                                                                                                         \
-    for (dim_t i = 0; i < n; i++) {                                                                                    \
-      _Pragma("clang fp reassociate(on)") sum += a[i] * b[i];                                                          \
-    }                                                                                                                  \
-    return sum;                                                                                                        \
-  }                                                                                                                    \
-                                                                                                                       \
-  INLINE T window_##SUFFIX(const T *image, const T *filter, spatial_t first, spatial_t extent, spatial_t kernel,       \
-                           spatial_t step, dim_t channels, dim_t depth) {                                              \
-    T sum = 0;                                                                                                         \
-    for (dim_t kd = 0; kd < kernel.d; kd++) {                                                                          \
-      for (dim_t kh = 0; kh < kernel.h; kh++) {                                                                        \
-        for (dim_t kw = 0; kw < kernel.w; kw++) {                                                                      \
-          dim_t d = first.d + kd * step.d, h = first.h + kh * step.h, w = first.w + kw * step.w;                       \
-          if (d < 0 || d >= extent.d || h < 0 || h >= extent.h || w < 0 || w >= extent.w) continue;                    \
-          sum += dot_##SUFFIX(image + ((d * extent.h + h) * extent.w + w) * channels,                                  \
-                              filter + ((kd * kernel.h + kh) * kernel.w + kw) * depth, depth);                         \
-        }                                                                                                              \
-      }                                                                                                                \
-    }                                                                                                                  \
-    return sum;                                                                                                        \
-  }                                                                                                                    \
-                                                                                                                       \
-  KERNEL void libjit_convolution_##SUFFIX(                                                                             \
-      T *result, const T *input, const T *filter, const T *bias, const ints_t *result_shape,                           \
-      const ints_t *input_shape, const ints_t *filter_shape, const ints_t *bias_shape, const ints_t *kernels,          \
-      const ints_t *strides, const ints_t *pads, const ints_t *dilation, dim_t group) {                                \
-    dim_t rank = kernels->size;                                                                                        \
-    spatial_t to = spatial(result_shape, 1, rank, 1), from = spatial(input_shape, 1, rank, 1);                         \
-    spatial_t kernel = spatial(kernels, 0, rank, 1), stride = spatial(strides, 0, rank, 1);                            \
-    spatial_t begin = spatial(pads, 0, rank, 0), step = spatial(dilation, 0, rank, 1);                                 \
-    dim_t channels = input_shape->at[rank + 1], depth = channels / group, outputs = result_shape->at[rank + 1];        \
-    dim_t image_size = from.d * from.h * from.w * channels, taps = kernel.d * kernel.h * kernel.w * depth;             \
-    for (dim_t n = 0; n < result_shape->at[0]; n++)                                                                    \
-      for (dim_t d = 0; d < to.d; d++)                                                                                 \
-        for (dim_t h = 0; h < to.h; h++)                                                                               \
-          for (dim_t w = 0; w < to.w; w++)                                                                             \
-            for (dim_t o = 0; o < outputs; o++) {                                                                      \
-              spatial_t first = {d * stride.d - begin.d, h * stride.h - begin.h, w * stride.w - begin.w};              \
-              const T *image = input + n * image_size + o / (outputs / group) * depth;                                 \
-              *result++ = bias[o] + window_##SUFFIX(image, filter + o * taps, first, from, kernel, step, channels,     \
-                                                    depth);                                                            \
-            }                                                                                                          \
-  }
-
-CONVOLUTION(f32, float)
-CONVOLUTION(f64, double)
+#endif

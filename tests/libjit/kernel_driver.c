@@ -2,12 +2,17 @@
 /// record of what it is called with.
 #include "tile.h"
 
-void libjit_tile_regular_f32(float *to, const float *start, const float *input, const float *weights,
-                             const reach_t *reach, dim_t pixels, dim_t vectors, dim_t block);
-void libjit_tile_scattered_f32(float *to, const float *start, const float *input, const float *weights,
-                               const reach_t *reach, dim_t pixels, dim_t vectors, dim_t block);
+#define TILES(SUFFIX, T)                                                                                               \
+  void libjit_tile_regular_##SUFFIX(T *to, const T *start, const T *input, const T *weights, const reach_t *reach,     \
+                                    dim_t pixels, dim_t vectors, dim_t block);                                         \
+  void libjit_tile_scattered_##SUFFIX(T *to, const T *start, const T *input, const T *weights, const reach_t *reach,   \
+                                      dim_t pixels, dim_t vectors, dim_t block);
 
-dim_t test_lanes(void) { return LANES; }
+TILES(f32, float)
+TILES(f64, double)
+
+/// Elements of `size` bytes in a vector.
+dim_t test_lanes(dim_t size) { return size == 8 ? DOUBLE_LANES : LANES; }
 
 /// One entry of a `tiles_t`: the only size that it may be called with, and how often it was.
 typedef struct {
@@ -17,7 +22,7 @@ typedef struct {
 /// A table of inner loops, in the order of `tiles_t`.
 typedef struct {
   tiles_t tiles;
-  dim_t block;
+  dim_t block, size; ///< of an element, in bytes
   loop_t loops[8];
 } table_t;
 
@@ -25,12 +30,15 @@ typedef struct {
 static table_t *table;
 
 #define LOOP(KIND, NUMBER)                                                                                             \
-  static void loop_##NUMBER(float *sums, const float *start, const float *input, const float *weights,                 \
+  static void loop_##NUMBER(void *sums, const void *start, const void *input, const void *weights,                     \
                             const reach_t *reach, dim_t pixels, dim_t vectors) {                                       \
     loop_t *loop = &table->loops[NUMBER];                                                                              \
     loop->calls++;                                                                                                     \
     loop->faults += pixels != loop->pixels || vectors != loop->vectors;                                                \
-    libjit_tile_##KIND##_f32(sums, start, input, weights, reach, pixels, vectors, table->block);                       \
+    if (table->size == 8)                                                                                              \
+      libjit_tile_##KIND##_f64(sums, start, input, weights, reach, pixels, vectors, table->block);                     \
+    else                                                                                                               \
+      libjit_tile_##KIND##_f32(sums, start, input, weights, reach, pixels, vectors, table->block);                     \
   }
 
 LOOP(regular, 0)
@@ -53,10 +61,11 @@ const tiles_t *test_tiles(table_t *of) {
 
 /// `seen` and `times` are as large as the result: what each element was when it was passed, and how often that was.
 typedef struct {
-  float *seen;
+  char *seen;
   int32_t *times;
   dim_t rows, cols;  ///< of the result
   dim_t block;       ///< columns of whole tiles, which lie one row after the other
+  dim_t size;        ///< of an element, in bytes
   dim_t faults;      ///< calls that contradict the description in libjit/README.md
 } record_t;
 
@@ -71,7 +80,8 @@ void test_epilogue(const void *env, const void *tile, dim_t ld, dim_t row, dim_t
   for (dim_t r = 0; r < rows; r++) {
     for (dim_t c = 0; c < cols; c++) {
       dim_t at = (row + r) * record->cols + col + c;
-      record->seen[at] = ((const float *)tile)[r * ld + c];
+      const char *element = (const char *)tile + (r * ld + c) * record->size;
+      for (dim_t byte = 0; byte < record->size; byte++) record->seen[at * record->size + byte] = element[byte];
       record->times[at]++;
     }
   }

@@ -24,6 +24,7 @@ import numpy as np
 
 from glowpy.backends.cpu.insts_gen import INSTS as CPU_INSTS
 from glowpy.backends.cpu.kernels_gen import KERNELS, SCALARS
+from glowpy.backends.cpu.strategy.work import Work
 from glowpy.core.schema import Access, InstSchema, Layout, Trait
 from glowpy.core.tensor import Array
 from glowpy.ir.insts_gen import INSTS
@@ -70,8 +71,11 @@ class Caller:
 
     def __init__(self, library: ctypes.CDLL) -> None:
         self.library = library
-        self.lanes = int(library.test_lanes())
         self._areas = [GuardedArea(_AREA_BYTES) for _ in range(5)]
+
+    def lanes(self, size: int) -> int:
+        """How many elements of so many bytes a vector has."""
+        return int(self.library.test_lanes(ctypes.c_ssize_t(size)))
 
     def checks(self, mnemonic: str) -> Checks:
         """Every case of a kernel: at either edge; strided, in place, or in several parts, where it can be."""
@@ -80,7 +84,8 @@ class Caller:
         choices = itertools.product(*(known for _, known in spec.kinds))
         for suffixes, symbol in zip(choices, spec.symbols(), strict=True):
             with np.errstate(all="ignore"):
-                cases = list(cases_of(mnemonic)(suffixes, self.lanes))
+                lanes = self.lanes(8 if suffixes[0] in ("f64", "x64") else 4)
+                cases = list(cases_of(mnemonic)(suffixes, lanes))
             for case, edge in itertools.product(cases, Edge):
                 title = f"{symbol} {case} {edge.value}"
                 if Trait.EPILOGUE in schema.traits:
@@ -123,7 +128,7 @@ class Caller:
     ) -> str:
         placed, pointers = self._place(schema, case, edge, in_place=in_place, strided=strided)
         if Trait.UNITS in schema.traits:
-            units = work_of_case(schema, case.attrs, placed, self.lanes).units
+            units = self._work(schema, case, placed).units
             for first, last in ((units // 2, units), (0, units // 2)):
                 ends = ctypes.c_ssize_t(first), ctypes.c_ssize_t(last)
                 self._call(symbol, schema, case, placed, pointers, ends)
@@ -144,25 +149,29 @@ class Caller:
         """All units at once. Only the epilogue may store the result."""
         placed, pointers = self._place(schema, case, edge, strided=strided)
         before = placed["result"].tobytes()
-        work = work_of_case(schema, case.attrs, placed, self.lanes)
+        work = self._work(schema, case, placed)
         call = partial(self._call, symbol, schema, case, placed, pointers)
-        seen, wrong = outcome(self.library, work, placed["result"].shape, [(0, work.units)], call)
+        seen, wrong = outcome(self.library, work, placed["result"], [(0, work.units)], call)
         if wrong:
             return wrong
         if placed["result"].tobytes() != before:
             return "the kernel stored to the result, which is the epilogue's"
         return self._judge(schema, case, {**placed, "result": seen})
 
+    def _work(self, schema: InstSchema, case: Case, placed: dict[str, Array]) -> Work:
+        lanes = self.lanes(placed["result"].itemsize)
+        return work_of_case(schema, case.attrs, placed, lanes)
+
     def _in_parts(self, symbol: str, schema: InstSchema, case: Case) -> str:
         """Units may be computed by anybody in any order: the bits are the same."""
         case = replace(case, operands=roughened(case.operands))
         placed, pointers = self._place(schema, case, Edge.END)
-        work = work_of_case(schema, case.attrs, placed, self.lanes)
+        work = self._work(schema, case, placed)
         run = partial(
             outcome,
             self.library,
             work,
-            placed["result"].shape,
+            placed["result"],
             call=partial(self._call, symbol, schema, case, placed, pointers),
         )
         expected, wrong = run([(0, work.units)])

@@ -14,7 +14,7 @@ import numpy as np
 
 from glowpy.core.tensor import Array
 from glowpy.core.type import MAX_RANK
-from tests.libjit.kernel_cases import DTYPES, LENGTHS, Attr, Case, Maker, Shape, numbers, specials
+from tests.libjit.kernel_cases import LENGTHS, Attr, Case, Maker, Shape, numbers, specials
 
 # ------------------------------------------------------------------------------------ matrix products
 
@@ -75,18 +75,19 @@ def _walk(number: int, lines: int) -> dict[str, Attr]:
     return {"slab": max(slab, 1), "fetch": (0, 16)[number // 3 % 2]}
 
 
-def _cpu_matmul(_: tuple[str, ...], lanes: int) -> Iterator[Case]:
+def _cpu_matmul(suffixes: tuple[str, ...], lanes: int) -> Iterator[Case]:
+    (suffix,) = suffixes
     runs = [(pair, tile) for pair in _PACKED_PRODUCTS for tile in _TILES]
     runs += [(_SLABS, (7, 1)), (_SLABS, (12, 2)), (_FETCHED, (4, 1))]
     for number, ((left, right), (rows, vectors)) in enumerate(runs):
-        lhs, rhs = numbers("f32", left, 1), numbers("f32", right, 2)
+        lhs, rhs = numbers(suffix, left, 1), numbers(suffix, right, 2)
         operands = {"lhs": lhs, "rhs": _pack_matrix(rhs, vectors * lanes)}
         result = _product(lhs, rhs)
         walk = _walk(number, math.ceil(math.prod(result.shape[:-1]) / rows))
         yield Case(
             operands, {"result": result}, {"tile_pixels": rows, "tile_vectors": vectors, **walk}
         )
-    lhs, rhs = specials("f32", (7, 5), 1), specials("f32", (5, 19), 2)
+    lhs, rhs = specials(suffix, (7, 5), 1), specials(suffix, (5, 19), 2)
     operands = {"lhs": lhs, "rhs": _pack_matrix(rhs, lanes)}
     attrs: dict[str, Attr] = {"tile_pixels": 3, "tile_vectors": 1, "slab": 2, "fetch": 0}
     yield Case(operands, {"result": _product(lhs, rhs)}, attrs)
@@ -137,9 +138,9 @@ class Conv:
         )
 
     @property
-    def zeros(self) -> Array:
-        """What the packed kernels read outside of the image; empty if nobody looks there."""
-        return np.zeros(self.channels // self.group if any(self.pads) else 0, np.float32)
+    def zeros(self) -> int:
+        """How many zeros the packed kernels read outside of the image; none if nobody looks there."""
+        return self.channels // self.group if any(self.pads) else 0
 
 
 def convolve(conv: Conv, x: Array, weights: Array, bias: Array) -> Array:
@@ -186,27 +187,8 @@ _PLANE = [
     Conv((4, 1), 3, 5, (1, 2), strides=(1, 2)),
     Conv((1, 4), 3, 5, (2, 1)),
 ]
-_OTHER_RANKS = [
-    Conv((8,), 3, 5, (3,), strides=(2,), pads=(1, 2)),
-    Conv((17,), 4, 8, (5,), dilation=(3,), group=2),
-    Conv((4, 5, 3), 2, 3, (2, 3, 2), strides=(2, 1, 1), pads=(1, 0, 0, 0, 1, 1)),
-    Conv((3, 3, 3), 4, 4, (3, 3, 3), group=4, pads=(1,) * 6),
-]
 _CHANNELS = [Conv((3, 4), 2, n, (2, 2), pads=(0, 1, 1, 0)) for n in LENGTHS]
 _PIXELS = [Conv((3, n), 3, 5, (1, 1)) for n in LENGTHS if n]
-
-
-def _convolution(suffixes: tuple[str, ...], _: int) -> Iterator[Case]:
-    depths = [Conv((2, 3), n, 3, (2, 2)) for n in LENGTHS]
-    for conv in [*_PLANE, *_OTHER_RANKS, *_CHANNELS, *depths]:
-        yield _conv_case(conv, conv.arrays(suffixes[0]))
-    conv = Conv((5, 5), 2, 3, (3, 3), pads=(1, 1, 1, 1))
-    yield _conv_case(conv, (specials(suffixes[0], (1, 5, 5, 2)), *conv.arrays(suffixes[0])[1:]))
-
-
-def _conv_case(conv: Conv, arrays: tuple[Array, Array, Array]) -> Case:
-    operands = dict(zip(("input", "filter", "bias"), arrays, strict=True))
-    return Case(operands, {"result": convolve(conv, *arrays)}, {**conv.attrs, "group": conv.group})
 
 
 def _pack_filter(weights: Array, group: int, block: int) -> Array:
@@ -214,30 +196,31 @@ def _pack_filter(weights: Array, group: int, block: int) -> Array:
     outputs, height, width, inputs = weights.shape
     per_group = outputs // group
     packed = np.zeros(
-        (group, math.ceil(per_group / block), height, width, inputs, block), np.float32
+        (group, math.ceil(per_group / block), height, width, inputs, block), weights.dtype
     )
     for o in range(outputs):
         packed[o // per_group, o % per_group // block, :, :, :, o % per_group % block] = weights[o]
     return packed
 
 
-def _cpu_conv(_: tuple[str, ...], lanes: int) -> Iterator[Case]:
+def _cpu_conv(suffixes: tuple[str, ...], lanes: int) -> Iterator[Case]:
+    (suffix,) = suffixes
     convs = [*_PLANE, *_CHANNELS, *_PIXELS]
     number = 0
     for conv, (pixels, vectors) in itertools.product(convs, _TILES):
-        arrays = conv.arrays("f32")
+        arrays = conv.arrays(suffix)
         for by_rows in (True, False):
             yield _packed_case(conv, arrays, lanes, (pixels, vectors), by_rows, number)
             number += 1
     # Slabs of rows, slabs of pixels, and weights that are fetched ahead.
     large = Conv((32, 41), 8, 20, (3, 3), strides=(2, 2))
-    yield _packed_case(large, large.arrays("f32"), lanes, (6, 1), True, 2)
+    yield _packed_case(large, large.arrays(suffix), lanes, (6, 1), True, 2)
     long = Conv((33, 34), 64, 20, (1, 1))
-    yield _packed_case(long, long.arrays("f32"), lanes, (5, 1), False, 2)
+    yield _packed_case(long, long.arrays(suffix), lanes, (5, 1), False, 2)
     deep = Conv((4, 4), 90, 90, (3, 3))
-    yield _packed_case(deep, deep.arrays("f32"), lanes, (1, 1), True, 3)
+    yield _packed_case(deep, deep.arrays(suffix), lanes, (1, 1), True, 3)
     edgy = Conv((5, 9), 2, 3, (3, 3), pads=(1, 1, 1, 1), batch=2)
-    special = specials("f32", (2, 5, 9, 2)), *edgy.arrays("f32")[1:]
+    special = specials(suffix, (2, 5, 9, 2)), *edgy.arrays(suffix)[1:]
     for by_rows in (True, False):
         yield _packed_case(edgy, special, lanes, (4, 1), by_rows, 0)
 
@@ -260,7 +243,7 @@ def _packed_case(
         "input": x,
         "filter": _pack_filter(weights, conv.group, vectors * lanes),
         "bias": bias,
-        "zeros": conv.zeros,
+        "zeros": np.zeros(conv.zeros, x.dtype),
     }
     decision = {"tile_pixels": pixels, "tile_vectors": vectors, "line": line}
     walk = _walk(number, math.ceil(height * width / line))
@@ -288,17 +271,18 @@ def _depthwise_convs() -> Sequence[Conv]:
     ]
 
 
-def _cpu_depthwise_conv(_: tuple[str, ...], __: int) -> Iterator[Case]:
+def _cpu_depthwise_conv(suffixes: tuple[str, ...], _: int) -> Iterator[Case]:
+    (suffix,) = suffixes
     for conv in _depthwise_convs():
-        x, weights, bias = conv.arrays("f32")
+        x, weights, bias = conv.arrays(suffix)
         yield from _depthwise_cases(conv, x, weights, bias)
     conv = Conv((5, 9), 3, 3, (3, 3), pads=(1, 1, 1, 1), group=3)
-    yield from _depthwise_cases(conv, specials("f32", (1, 5, 9, 3)), *conv.arrays("f32")[1:])
+    yield from _depthwise_cases(conv, specials(suffix, (1, 5, 9, 3)), *conv.arrays(suffix)[1:])
 
 
 def _depthwise_cases(conv: Conv, x: Array, weights: Array, bias: Array) -> Iterator[Case]:
     """With every number of pixels that tile.h allows."""
-    packed = np.zeros((*conv.kernels, conv.channels), DTYPES["f32"])
+    packed = np.zeros((*conv.kernels, conv.channels), weights.dtype)
     for channel in range(conv.channels):
         packed[:, :, channel] = weights[channel, :, :, 0]
     operands = {"input": x, "filter": packed, "bias": bias}
@@ -308,11 +292,10 @@ def _depthwise_cases(conv: Conv, x: Array, weights: Array, bias: Array) -> Itera
 
 
 MAKERS: dict[str, Maker] = {
-    "convolution": _convolution,
     "mat_mul": _mat_mul,
     "cpu_conv": _cpu_conv,
     "cpu_depthwise_conv": _cpu_depthwise_conv,
     "cpu_matmul": _cpu_matmul,
     "cpu_pack_matrix": _cpu_pack_matrix,
 }
-"""The cases of each product, by mnemonic, for its suffixes and so many floats in a vector."""
+"""The cases of each product, by mnemonic, for its suffixes and so many of its elements in a vector."""

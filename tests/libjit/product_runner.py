@@ -50,12 +50,14 @@ class Table(ctypes.Structure):
     _fields_ = [
         ("tiles", ctypes.c_void_p * 8),
         ("block", ctypes.c_ssize_t),
+        ("size", ctypes.c_ssize_t),
         ("loops", Loop * 8),
     ]
 
     @classmethod
-    def of(cls, work: Work) -> Table:
-        table = cls()
+    def of(cls, work: Work, size: int) -> Table:
+        """The table for elements of so many bytes."""
+        table = cls(size=size)
         for loop, tile in zip(table.loops, work.tiles, strict=False):
             if tile is not None:
                 table.block, loop.pixels, loop.vectors = tile.block, tile.pixels, tile.vectors
@@ -80,6 +82,7 @@ class Record(ctypes.Structure):
         ("rows", ctypes.c_ssize_t),
         ("cols", ctypes.c_ssize_t),
         ("block", ctypes.c_ssize_t),
+        ("size", ctypes.c_ssize_t),
         ("faults", ctypes.c_ssize_t),
     ]
 
@@ -96,27 +99,28 @@ def work_of_case(
 def _value(f: IRFunction, array: Array) -> Value:
     """A value with the strides of an array."""
     strides = tuple(step // array.itemsize for step in array.strides)
-    memory = Type(ElemKind.F32, (span_of(array.shape, strides),))
+    kind = ElemKind.of(array.dtype)
+    memory = Type(kind, (span_of(array.shape, strides),))
     weight = f.create_weight(f.fresh_name("w"), memory, Mutability.MUTABLE)
-    type = Type(ElemKind.F32, array.shape)
+    type = Type(kind, array.shape)
     return f.create_view("v", type, weight, 0, canonical_strides(array.shape, strides)).value
 
 
 def outcome(
     library: ctypes.CDLL,
     work: Work,
-    shape: tuple[int, ...],
+    result: Array,
     ranges: Sequence[Range],
     call: Callable[[tuple[Any, ...]], None],
 ) -> tuple[Array, str]:
     """Computes the ranges of units one after the other: what the epilogue was passed, and what is wrong with that.
 
-    `call` calls the kernel with these last arguments. `shape` is that of the result.
+    `call` calls the kernel with these last arguments. `result` has the shape and the kind of what is passed.
     """
-    seen, times = np.zeros(shape, np.float32), np.zeros(shape, np.int32)
-    rows, cols = int(np.prod(shape[:-1])), shape[-1]
-    record = Record(seen.ctypes.data, times.ctypes.data, rows, cols, work.block, 0)
-    table = Table.of(work)
+    seen, times = np.zeros(result.shape, result.dtype), np.zeros(result.shape, np.int32)
+    rows, cols, size = int(np.prod(result.shape[:-1])), result.shape[-1], result.itemsize
+    record = Record(seen.ctypes.data, times.ctypes.data, rows, cols, work.block, size, 0)
+    table = Table.of(work, size)
     library.test_tiles.restype = ctypes.c_void_p
     tiles = ctypes.c_void_p(library.test_tiles(ctypes.byref(table)))
     epilogue = ctypes.cast(library.test_epilogue, ctypes.c_void_p)

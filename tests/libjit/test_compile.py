@@ -75,13 +75,17 @@ def test_compile_variant_for_each_target(
     assert capfd.readouterr().err == ""
 
 
-def test_vector_bytes_are_those_of_the_header(library: Path, tmp_path: Path) -> None:
+def test_vectors_are_those_of_the_header(library: Path, tmp_path: Path) -> None:
     (library / "src" / "probe.c").write_text(
-        '#include "libjit.h"\nKERNEL int libjit_probe(void) { return VECTOR_BYTES; }\n'
+        '#include "libjit.h"\n'
+        "KERNEL int libjit_bytes(void) { return VECTOR_BYTES; }\n"
+        "KERNEL int libjit_doubles(void) { return 1000 + DOUBLE_LANES; }\n"
     )
     for variant in VARIANTS:
         compile_variant(read_targets()[variant.name], tmp_path / "out.bc", library)
-        assert f"ret i32 {variant.vector_bytes}\n" in str(parsed(tmp_path / "out.bc")), variant.name
+        text, doubles = str(parsed(tmp_path / "out.bc")), variant.double_machine.lanes
+        assert f"ret i32 {variant.vector_bytes}\n" in text, variant.name
+        assert f"ret i32 {1000 + doubles}\n" in text, variant.name
 
 
 def test_bitcode_can_be_inlined_into_any_caller(library: Path, tmp_path: Path) -> None:

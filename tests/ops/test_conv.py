@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -83,14 +84,18 @@ EMPTY = [
     Geometry((4, 4), 3, 2, (3, 3), batch=0),
     Geometry((4, 4), 0, 2, (3, 3)),
     Geometry((4, 4), 3, 0, (1, 1)),
+    Geometry((0, 4), 3, 2, (2, 3), pads=(1, 1, 2, 1)),
 ]
 
 
 def _expected(arrays: list[Array], geometry: Geometry) -> Array:
     """In f64, without anything to convolve where the evaluator refuses."""
     attrs = geometry.attrs
-    if 0 in (geometry.batch, geometry.channels, geometry.outputs):
-        counts = [i - k + 1 for i, k in zip(geometry.image, geometry.kernels, strict=True)]
+    if 0 in (geometry.batch, *geometry.image, geometry.channels, geometry.outputs):
+        rank, pads = len(geometry.image), geometry.pads or (0,) * 4
+        around = [begin + end for begin, end in zip(pads[:rank], pads[rank:], strict=True)]
+        sizes = zip(geometry.image, around, geometry.kernels, strict=True)
+        counts = [size + pad - kernel + 1 for size, pad, kernel in sizes]
         shape = (geometry.batch, *counts, geometry.outputs)
         return np.broadcast_to(arrays[2].astype(np.float64), shape)
     wide = [array.astype(np.float64) for array in arrays]
@@ -206,6 +211,15 @@ ROWS = [
         FLOATS,
         lambda kind: _cases(kind, frozenset({1, 2})),
         title="convolution of constants",
+    ),
+    *(
+        Row(
+            ConvolutionNode,
+            (ElemKind.F64,),
+            partial(_cases, constants=frozenset(constants)),
+            title=f"convolution in f64, {'constants' if constants else 'computed'}",
+        )
+        for constants in ((), (1, 2))
     ),
     Row(TransposedConvolutionNode, FLOATS, lambda kind: _spread_cases(kind, frozenset())),
     Row(

@@ -38,6 +38,8 @@ SHAPES = [
     ((0, 3), (3, 4)),
     ((2, 3), (3, 0)),
     ((0, 2, 3), (3, 2)),
+    ((1, 2, 1, 1, 2, 1, 2, 3), (2, 1, 1, 3, 1, 1, 3, 5)),
+    ((2, 1, 1, 1, 1, 2, 3), (1, 2, 1, 1, 1, 1, 3, 5)),
 ]
 
 
@@ -88,6 +90,13 @@ def _fully_connected(kind: ElemKind, constants: frozenset[int]) -> Iterator[Case
 ROWS = [
     Row(MatMulNode, NUMBERS, lambda kind: _mat_mul(kind, frozenset())),
     Row(MatMulNode, FLOATS, lambda kind: _mat_mul(kind, frozenset({1})), "mat_mul of a constant"),
+    Row(MatMulNode, (ElemKind.F64,), lambda kind: _mat_mul(kind, frozenset()), "mat_mul in f64"),
+    Row(
+        MatMulNode,
+        (ElemKind.F64,),
+        lambda kind: _mat_mul(kind, frozenset({1})),
+        "mat_mul in f64 of a constant",
+    ),
     Row(MatMulNode, FLOATS, _special, "mat_mul of infinities"),
     Row(FullyConnectedNode, NUMBERS, lambda kind: _fully_connected(kind, frozenset())),
     Row(

@@ -24,7 +24,7 @@ from glowpy.backends.cpu.jitdump import write_jitdump
 from glowpy.backends.cpu.kernels import Kernels
 from glowpy.backends.cpu.library import LIBJIT, KernelLibrary
 from glowpy.backends.cpu.options import CpuOptions
-from glowpy.backends.cpu.passes.pack_products import PackProductsPass
+from glowpy.backends.cpu.passes.pack_products import PackProductsPass, is_packed
 from glowpy.backends.cpu.passes.widen_halves import WidenHalvesPass, in_f32
 from glowpy.backends.cpu.perf_map import write_perf_map
 from glowpy.backends.cpu.strategy.explain import explain, explanations_text
@@ -82,11 +82,15 @@ class CpuBackend(Backend):
         A node whose kernel has been forgotten is refused with the kernel's name: lowering it would hide that.
         """
         operation = Operation.of_node(node)
-        return self.kernels.declares(operation) or self.kernels.declares(in_f32(operation))
+        return self._computes(operation) or self._computes(in_f32(operation))
+
+    def _computes(self, operation: Operation) -> bool:
+        """Whether there is a kernel, or will be once products are packed."""
+        return self.kernels.declares(operation) or is_packed(operation)
 
     def post_lowering(self) -> Sequence[GraphPass]:
         """Halves are computed with in f32; products get packed weights and register tiles for the target."""
-        return (WidenHalvesPass(self.kernels), PackProductsPass(self.target.variant))
+        return (WidenHalvesPass(self._computes), PackProductsPass(self.target.variant))
 
     def emit(self, program: Program, form: str) -> str:
         """The optimized LLVM IR (`llvm`) or the assembly (`asm`) of a program, for any target, or its decisions.
@@ -96,7 +100,8 @@ class CpuBackend(Backend):
         """
         if form in ("strategy", "strategy-json"):
             return explanations_text(
-                explain(program.ir, self.target.variant.machine), as_json=form == "strategy-json"
+                explain(program.ir, self.target.variant.machine_for),
+                as_json=form == "strategy-json",
             )
         if form not in ("llvm", "asm"):
             return super().emit(program, form)

@@ -142,7 +142,8 @@ def _calls(
         if all(_is_immediate(inst, context) for inst in run):
             continue
         body = Body(module, f"{prefix}.{run[0].name or run[0].SCHEMA.mnemonic}", lines)
-        _emit_run(body, run, context, kernels.variant.machine.lanes)
+        kind = run[0].operands[0].value.type.kind
+        _emit_run(body, run, context, kernels.variant.machine_for(kind).lanes)
         function = module.function(
             body, inline=_is_small_loop(run), work=_TILED_WORK if run[0].has(Trait.EPILOGUE) else 1
         )
@@ -273,7 +274,8 @@ def _emit_kernel(
     if not inst.has(Trait.EPILOGUE):
         _call_kernel(body, symbol, arguments)
         return
-    tiles = module.pointers([tile_function(body, tile) for tile in work.tiles])
+    kind = inst.operands[0].value.type.kind
+    tiles = module.pointers([tile_function(body, tile, kind) for tile in work.tiles])
     function, environment = emit_epilogue(inst, following, context, body, work.block)
     arguments += [f"ptr {tiles}", f"ptr {function}", f"ptr {environment}"]
     if module.has_debug_info or not any(work.tiles):
@@ -317,8 +319,8 @@ def _call_kernel(body: Body, symbol: str, arguments: Sequence[str]) -> None:
     body.line(f"call void @{symbol}({', '.join(arguments)})")
 
 
-def tile_function(caller: Body, tile: TileFunction | None) -> str:
-    """The name of an inner loop, a `tile_t` of libjit with its sizes as constants; empty without a tile."""
+def tile_function(caller: Body, tile: TileFunction | None, kind: ElemKind) -> str:
+    """The name of an inner loop for a kind, a `tile_t` of libjit with its sizes as constants; empty without a tile."""
     if tile is None:
         return ""
     module = caller.module
@@ -329,7 +331,7 @@ def tile_function(caller: Body, tile: TileFunction | None) -> str:
     body = Body(module, name, caller.lines, parameters)
     body.follow(caller)
     constants = [f"{dim} {number}" for number in (tile.pixels, tile.vectors, tile.block)]
-    _call_kernel(body, f"libjit_tile_{tile.kind}_f32", [*parameters[:5], *constants])
+    _call_kernel(body, f"libjit_tile_{tile.kind}_{kind.suffix}", [*parameters[:5], *constants])
     return module.function(body, inline=module.has_debug_info, work=_TILED_WORK)
 
 

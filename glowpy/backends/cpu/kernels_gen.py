@@ -10,9 +10,6 @@ from glowpy.llvm.kernel import KernelSpec
 __all__ = ["KERNELS", "SCALARS"]
 
 KERNELS: dict[str, KernelSpec] = {
-    "convolution": KernelSpec(
-        "convolution", "libjit_convolution", (("input", ("f32", "f64")),), "classgen/specs/conv.py"
-    ),
     "gather": KernelSpec(
         "gather",
         "libjit_gather",
@@ -22,7 +19,7 @@ KERNELS: dict[str, KernelSpec] = {
     "mat_mul": KernelSpec(
         "mat_mul",
         "libjit_mat_mul",
-        (("lhs", ("f32", "f64", "i32", "i64", "u32", "u64")),),
+        (("lhs", ("i32", "i64", "u32", "u64")),),
         "classgen/specs/matmul.py",
     ),
     "local_response_normalization": KernelSpec(
@@ -125,21 +122,24 @@ KERNELS: dict[str, KernelSpec] = {
         "classgen/specs/shape.py",
     ),
     "cpu_conv": KernelSpec(
-        "cpu_conv", "libjit_cpu_conv", (("input", ("f32",)),), "classgen/specs/backend_cpu.py"
+        "cpu_conv", "libjit_cpu_conv", (("input", ("f32", "f64")),), "classgen/specs/backend_cpu.py"
     ),
     "cpu_depthwise_conv": KernelSpec(
         "cpu_depthwise_conv",
         "libjit_cpu_depthwise_conv",
-        (("input", ("f32",)),),
+        (("input", ("f32", "f64")),),
         "classgen/specs/backend_cpu.py",
     ),
     "cpu_matmul": KernelSpec(
-        "cpu_matmul", "libjit_cpu_matmul", (("lhs", ("f32",)),), "classgen/specs/backend_cpu.py"
+        "cpu_matmul",
+        "libjit_cpu_matmul",
+        (("lhs", ("f32", "f64")),),
+        "classgen/specs/backend_cpu.py",
     ),
     "cpu_pack_matrix": KernelSpec(
         "cpu_pack_matrix",
         "libjit_cpu_pack_matrix",
-        (("input", ("x32",)),),
+        (("input", ("x32", "x64")),),
         "classgen/specs/backend_cpu.py",
     ),
 }

@@ -63,7 +63,7 @@ def _tile(n: CpuConvNode | CpuConvInst | CpuMatmulNode | CpuMatmulInst) -> Itera
     if n.slab < 1:
         yield f"expected a slab of at least 1 line, got {n.slab}"
     if n.fetch < 0:
-        yield f"expected at least 0 floats to fetch, got {n.fetch}"
+        yield f"expected at least 0 elements to fetch, got {n.fetch}"
 
 
 def _packed(
@@ -85,7 +85,8 @@ def misfit(operation: Operation, variant: Variant) -> str:
     if not isinstance(vectors, int):
         return ""
     packed = next(name for name in ("filter", "rhs") if name in operation.types)
-    lanes, block = variant.machine.lanes, operation.types[packed].shape[-1]
+    type = operation.types[packed]
+    lanes, block = variant.machine_for(type.kind).lanes, type.shape[-1]
     if block == vectors * lanes:
         return ""
     return (

@@ -40,13 +40,6 @@ from tests.unit.backends.test_strided import (
 _POOL: dict[str, Attr] = {
     "kernels": (3, 2), "strides": (2, 1), "pads": (1, 0, 1, 1), "dilation": (1, 1), "ceil": False,
 }  # fmt: skip
-_CONV: dict[str, Attr] = {
-    "kernels": (3,),
-    "strides": (1,),
-    "pads": (1, 1),
-    "dilation": (1,),
-    "group": 1,
-}
 _LRN: dict[str, Attr] = {"size": 3, "alpha": 0.5, "beta": 0.75, "k": 1.0}
 _SUMS: dict[str, Attr] = {"exclusive": False, "reverse": True}
 
@@ -75,10 +68,9 @@ ROWS = [
     Row(insts.GatherInst, "f32[12x20] f32[9x20] i64[12]", {"axis": 0}),
     Row(CpuPackMatrixInst, "f32[6x2x5x16] f32[6x5x20]", {"block": 16}),
     Row(CpuPackMatrixInst, "f32[4x5x16] f32[5x64]", {"block": 16}),
-    Row(insts.MatMulInst, "f64[8x5x7] f64[8x5x9] f64[9x7]"),
+    Row(CpuPackMatrixInst, "f64[4x5x8] f64[5x32]", {"block": 8}),
+    Row(insts.MatMulInst, "i64[8x5x7] i64[8x5x9] i64[9x7]"),
     Row(insts.MatMulInst, "i32[12x7] i32[12x9] i32[9x7]"),
-    Row(insts.ConvolutionInst, "f64[4x6x5] f64[4x6x3] f64[5x3x3] f64[5]", _CONV),
-    Row(insts.ConvolutionInst, "f64[1x1x32] f64[1x3x4] f64[32x3x4] f64[32]", {**_CONV, "pads": (0, 0)}),
 ]  # fmt: skip
 LAYOUTS: list[tuple[Spacing, Spacing]] = [
     (plain, plain), (channels_of, plain), (plain, channels_of), (holes, channels_of), (channels_of, holes)

@@ -144,7 +144,7 @@ def test_every_decision_shows_that_it_was_made_by_hand(
         ("conv", {"tile_pixels": 0}, "expected tile_pixels from 1 to 32, got 0"),
         ("conv", {"tile_pixels": 9, "tile_vectors": 8, "line": 9}, "at most 32 sums, got 9 x 8 = 72"),
         ("conv", {"slab": 0}, "expected a slab of at least 1 line, got 0"),
-        ("conv", {"fetch": -1}, "at least 0 floats"),
+        ("conv", {"fetch": -1}, "at least 0 elements"),
         ("product", {"tile_vectors": 9}, "expected tile_vectors from 1 to 8, got 9"),
         ("deep", {"tile_pixels": 9}, "expected tile_pixels from 1 to 8, got 9"),
     ],

@@ -22,25 +22,26 @@ from tests.unit.networks import check_on_cpu
 
 @dataclass
 class Network:
-    """A function under construction, with numbers of its own for every placeholder and constant."""
+    """A function under construction, with numbers of its own for every placeholder and constant, all of one kind."""
 
     module: Module
     f: Function
     inputs: dict[str, Array]
+    kind: ElemKind
 
     @classmethod
-    def empty(cls) -> Network:
+    def empty(cls, kind: ElemKind = ElemKind.F32) -> Network:
         module = Module()
-        return cls(module, module.create_function("main"), {})
+        return cls(module, module.create_function("main"), {}, kind)
 
     def numbers(self, *shape: int) -> Array:
         """Small multiples of a quarter, none of them zero: sums and differences are exact."""
         rng = np.random.default_rng([len(self.inputs), len(self.module.constants), *shape])
-        return np.asarray((rng.integers(0, 31, shape) - 15.5) / 2).astype(np.float32)
+        return np.asarray((rng.integers(0, 31, shape) - 15.5) / 2).astype(self.kind.dtype)
 
     def input(self, *shape: int) -> NodeValue:
         name = f"in{len(self.inputs)}"
-        value = self.module.create_placeholder(name, Type(ElemKind.F32, shape)).value
+        value = self.module.create_placeholder(name, Type(self.kind, shape)).value
         self.inputs[name] = self.numbers(*shape)
         return value
 
@@ -152,10 +153,18 @@ def chain(net: Network, value: NodeValue, forms: Sequence[Shape]) -> NodeValue:
     return value
 
 
-@pytest.mark.parametrize("head", list(HEADS))
-def test_operands_of_every_form(head: str) -> None:
+DOUBLES = ["conv", "depthwise", "computed"]
+"""The heads that are tried in f64 as well: one for each kernel."""
+
+
+@pytest.mark.parametrize(
+    ("head", "kind"),
+    [*((head, ElemKind.F32) for head in HEADS), *((head, ElemKind.F64) for head in DOUBLES)],
+    ids=str,
+)
+def test_operands_of_every_form(head: str, kind: ElemKind) -> None:
     """Those that stream and those that do not, each alone or one after the other."""
-    net = Network.empty()
+    net = Network.empty(kind)
     build = HEADS[head]
     value = build(net)
     shape = value.type.shape
@@ -165,17 +174,25 @@ def test_operands_of_every_form(head: str) -> None:
     net.check()
 
 
-@pytest.mark.parametrize("head", ["conv", "depthwise", "dense", "one column", "computed", "none"])
-def test_results_of_other_kinds(head: str) -> None:
+@pytest.mark.parametrize(
+    ("head", "kind"),
+    [
+        *((head, ElemKind.F32) for head in (*DOUBLES, "dense", "one column", "none")),
+        *((head, ElemKind.F64) for head in DOUBLES),
+    ],
+    ids=str,
+)
+def test_results_of_other_kinds(head: str, kind: ElemKind) -> None:
     """A chain may end in another element kind, and what is in the middle of it may be needed as well."""
-    net = Network.empty()
+    net = Network.empty(kind)
     f, value = net.f, HEADS[head](net)
     net.output(value)
     below = f.create_lt("below", value, net.input(*value.type.shape[-1:])).result
     net.output(below)
     chosen = f.create_select("chosen", below, net.input(), value).result
-    for kind in (ElemKind.F64, ElemKind.I32, ElemKind.I8, ElemKind.BOOL):
-        net.output(f.create_convert("converted", chosen.type.with_kind(kind), chosen).result)
+    floats = {ElemKind.F32, ElemKind.F64} - {kind}
+    for other in (*floats, ElemKind.I32, ElemKind.I8, ElemKind.BOOL):
+        net.output(f.create_convert("converted", chosen.type.with_kind(other), chosen).result)
     net.output(f.create_select("flipped", f.create_not("above", below), chosen, value).result)
     net.check()
 

@@ -19,6 +19,7 @@ from glowpy.backends.cpu.options import CpuOptions
 from glowpy.backends.cpu.strategy.product import Decision, Problem, choose, conv_problem
 from glowpy.backends.cpu.strategy.work import TileFunction
 from glowpy.backends.cpu.target import CpuTarget, resolve_target
+from glowpy.core.elemkind import ElemKind
 from glowpy.llvm.machine import Compiler, declarations
 from glowpy.llvm.writer import Body, ModuleWriter
 from libjit.compile import ROOT, compile_variant, read_targets
@@ -30,15 +31,15 @@ pytestmark = pytest.mark.skipif(
 _IMAGE = (1, 28, 28, 128)
 _PROBLEMS = {
     "convolution": conv_problem(_IMAGE, _IMAGE, (3, 3), (1, 1), (1,) * 4, (1, 1), 1),
-    "product": Problem(1, 128, 768, 1, 768, 768 * 4),
+    "product": Problem(1, 128, 768, 1, 768, 768),
 }
 
 _STORE = re.compile(
-    r"(v?mov\S*\s+%\w+, \S*\(|st[rp]|vst|fs[wdh]\s|s[wd]\s|vs\w+\.v\s|(v128|[fi]32)\.store)"
+    r"(v?mov\S*\s+%\w+, \S*\(|st[rp]|vst|fs[wdh]\s|s[wd]\s|vs\w+\.v\s|(v128|[fi]\d+)\.store)"
 )
 _STACK = re.compile(r"%rsp|\bsp\b|\(1\)|__stack_pointer")
 _APART = re.compile(
-    r"(v?(add|mul)ps|v(add|mul)\.f32|f(add|mul)\W.*(s|4s)|vf(add|mul)\.|f32(x4)?\.(add|mul))\b"
+    r"(v?(add|mul)p[sd]|v(add|mul)\.f\d+|f(add|mul)\W.*(s|d)|vf(add|mul)\.|f\d+(x\d)?\.(add|mul))\b"
 )
 
 
@@ -49,6 +50,10 @@ class Code:
     preset: str
     operation: str
     fused: bool = True
+    kind: ElemKind = ElemKind.F32
+
+    def __str__(self) -> str:
+        return self.preset if self.kind is ElemKind.F32 else f"{self.preset} {self.kind.value}"
 
 
 # fmt: off
@@ -74,6 +79,18 @@ CODES = [
     Code("wasm", r"f32\.mul", fused=False),
     Code("wasm-simd", r"f32x4\.mul", fused=False),
     Code("wasm-relaxed", r"f32x4\.relaxed_madd"),
+    Code("x86-64-v2", r"mulpd", fused=False, kind=ElemKind.F64),
+    Code("x86-64-v3", r"vfmadd\d+pd", kind=ElemKind.F64),
+    Code("x86-64-v4", r"vfmadd\d+pd", kind=ElemKind.F64),
+    Code("rpi4", r"fmla", kind=ElemKind.F64),
+    Code("rpi2", r"vfma\.f64", kind=ElemKind.F64),
+    Code("cortex-a9", r"v(mul|mla)\.f64", fused=False, kind=ElemKind.F64),
+    Code("riscv64", r"fmadd\.d", kind=ElemKind.F64),
+    Code("riscv64-v", r"vfmacc\.vf", kind=ElemKind.F64),
+    Code("powerpc64le", r"xvmaddadp", kind=ElemKind.F64),
+    Code("wasm", r"f64\.mul", fused=False, kind=ElemKind.F64),
+    Code("wasm-simd", r"f64x2\.mul", fused=False, kind=ElemKind.F64),
+    Code("wasm-relaxed", r"f64x2\.relaxed_madd", kind=ElemKind.F64),
 ]
 # fmt: on
 
@@ -87,19 +104,22 @@ def tile_library(target: CpuTarget, folder: Path) -> Path:
     return output
 
 
-def assembly(target: CpuTarget, decision: Decision, library: Path) -> dict[str, str]:
+def assembly(
+    target: CpuTarget, decision: Decision, kind: ElemKind, library: Path
+) -> dict[str, str]:
     """The assembly of the regular and of the scattered tile."""
-    block = decision.vectors * target.variant.machine.lanes
+    block = decision.vectors * target.variant.machine_for(kind).lanes
     texts = {}
-    for kind in ("regular", "scattered"):
+    for name in ("regular", "scattered"):
         module = ModuleWriter(target.pointer_bits, target.variant.vector_bytes, None)
         tile_function(
             Body(module, "net.loop", {}),
-            TileFunction(kind, decision.pixels, decision.vectors, block),
+            TileFunction(name, decision.pixels, decision.vectors, block),
+            kind,
         )
         _, text = module.separate([], visible=True)
         compiler = Compiler(target.machine, [library.read_bytes()], declarations([text]))
-        texts[kind] = compiler.assembly(text)
+        texts[name] = compiler.assembly(text)
     return texts
 
 
@@ -124,16 +144,16 @@ def inner_loops(assembly: str) -> Iterator[list[str]]:
             yield [line for line in lines[first:last] if not line.endswith(":")]
 
 
-@pytest.mark.parametrize("code", CODES, ids=lambda code: code.preset)
+@pytest.mark.parametrize("code", CODES, ids=str)
 def test_sums_stay_in_registers(code: Code, tmp_path: Path) -> None:
     """Every step is multiply-adds, fused where the target can, with nothing stored and nothing read from the stack."""
     target = resolve_target(CpuOptions(target=code.preset))
-    machine = target.variant.machine
+    machine = target.variant.machine_for(code.kind)
     assert code.fused or not machine.fused
     library = tile_library(target, tmp_path)
     for name, problem in _PROBLEMS.items():
         decision = choose(problem, machine)
-        for kind, text in assembly(target, decision, library).items():
+        for kind, text in assembly(target, decision, code.kind, library).items():
             steps = [
                 loop
                 for loop in inner_loops(text)

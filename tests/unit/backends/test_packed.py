@@ -22,7 +22,7 @@ from glowpy.backends.interpreter.interpret import interpret
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.schema import Trait
 from glowpy.core.tensor import Array
-from glowpy.core.type import Shape, Type, parse_type
+from glowpy.core.type import MAX_RANK, Shape, Type, parse_type
 from glowpy.engine import compilation
 from glowpy.graph.function import Function, Module
 from glowpy.graph.node import Operand, Placeholder
@@ -186,10 +186,16 @@ def test_right_sides_are_packed_whether_constant_or_computed(
 
 
 @pytest.mark.parametrize("constant", [True, False])
-def test_right_sides_of_the_highest_rank_are_not_packed(constant: bool) -> None:
-    """They would have a dimension too many."""
+def test_right_sides_of_the_highest_rank_lose_a_dimension(constant: bool) -> None:
+    """Packed they would have one too many."""
     left, right = (1, 2, 1, 1, 2, 1, 2, 3), (2, 1, 1, 3, 1, 1, 3, 5)
     module, inputs = product(left, right, constant=constant)
+    (inst,) = [
+        inst
+        for inst in cpu_program(module, CpuMatmulInst).ir.instructions
+        if isinstance(inst, CpuMatmulInst)
+    ]
+    assert inst.rhs.type.rank == MAX_RANK
     actual = glowpy.compile(module, "cpu")({"x": inputs["x"]} if constant else inputs)["y"]
     np.testing.assert_allclose(actual, np.matmul(inputs["x"], inputs["w"]), rtol=1e-5, atol=1e-5)
 

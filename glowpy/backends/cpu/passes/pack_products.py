@@ -9,6 +9,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from glowpy.backend import Operation
 from glowpy.backends.cpu.nodes_gen import (
     CpuDepthwiseConvNode,
     create_cpu_conv,
@@ -35,17 +36,23 @@ from glowpy.graph.nodes_gen import ConvolutionNode, MatMulNode
 from glowpy.graph.rewrite import Replacement, Why, rule
 from glowpy.passes import RewritePass
 
-__all__ = ["PackProductsPass"]
+__all__ = ["PackProductsPass", "is_packed"]
+
+
+def is_packed(operation: Operation) -> bool:
+    """Whether the pass turns an operation into one of the backend's own: all products of floats, and of doubles."""
+    product = operation.mnemonic in ("convolution", "mat_mul")
+    return product and operation.types["result"].kind in (ElemKind.F32, ElemKind.F64)
 
 
 @dataclass(frozen=True)
 class PackProductsPass(RewritePass):
     """Turns products into the backend's own nodes.
 
-    `convolution` (f32) becomes `cpu_conv`, or `cpu_depthwise_conv` where every channel is a group of its
-    own; one over volumes becomes a sum of these. `mat_mul` (f32) becomes `cpu_matmul`. A filter or right
+    In f32 and f64 `convolution` becomes `cpu_conv`, or `cpu_depthwise_conv` where every channel is a group
+    of its own; one over volumes becomes a sum of these. `mat_mul` becomes `cpu_matmul`. A filter or right
     side that is computed is packed by `cpu_pack_matrix`. Weights are padded with zeros to whole vectors of
-    the target's, here to 8 numbers of AVX2.
+    the target's, here to 8 numbers of AVX2. Products over nothing are zeros, or the bias.
 
     Before:
         %x : f32[2x1]
@@ -68,24 +75,26 @@ class PackProductsPass(RewritePass):
     @rule
     def convolution(self, f: Function, n: ConvolutionNode, why: Why) -> Replacement:
         """The packed convolution."""
-        if n.type.kind is not ElemKind.F32:
-            return why.no("only f32 is packed")
+        if not is_packed(Operation.of_node(n)):
+            return why.no("only f32 and f64 are packed")
         if n.type.count == 0 or n.input.type.count == 0:
-            return why.no("nothing to compute")
+            return _bias_alone(f, n)
         if len(n.kernels) == 3:
             return _by_planes(f, n)
         if len(n.kernels) == 1:
             return _with_row(f, n)
         if n.group == n.input.type.shape[-1] == n.type.shape[-1] and n.group > 1:
             return self._depthwise(f, n)
-        machine, depth = self.variant.machine, n.filter.type.shape[-1]
+        machine, depth = self.variant.machine_for(n.type.kind), n.filter.type.shape[-1]
         problem = conv_problem(
             n.type.shape, n.input.type.shape, n.kernels, n.strides, n.pads, n.dilation, n.group
         )
         decision = choose(problem, machine)
         packed = _packed_filter(f, n, decision.vectors * machine.lanes)
         zeros = f.module.create_constant(
-            f"{n.name}_zeros", np.zeros(depth if any(n.pads) else 0, np.float32), loc=n.loc
+            f"{n.name}_zeros",
+            np.zeros(depth if any(n.pads) else 0, n.type.kind.dtype),
+            loc=n.loc,
         )
         return create_cpu_conv(
             f, n.name, n.type, n.input, packed, n.bias, zeros,
@@ -110,19 +119,19 @@ class PackProductsPass(RewritePass):
         return create_cpu_depthwise_conv(
             f, n.name, n.type, n.input, packed, n.bias,
             kernels=n.kernels, strides=n.strides, pads=n.pads, dilation=n.dilation,
-            tile_pixels=choose_pixels(n.type.shape[2], self.variant.machine),
+            tile_pixels=choose_pixels(n.type.shape[2], self.variant.machine_for(n.type.kind)),
         )  # fmt: skip
 
     @rule
     def mat_mul(self, f: Function, n: MatMulNode, why: Why) -> Replacement:
         """The packed matrix product."""
-        if n.type.kind is not ElemKind.F32:
-            return why.no("only f32 is packed")
+        if not is_packed(Operation.of_node(n)):
+            return why.no("only f32 and f64 are packed")
         if n.type.count == 0 or n.lhs.type.count == 0:
-            return why.no("nothing to compute")
+            return f.create_splat(n.name, n.type, 0.0)
         if n.rhs.type.rank == MAX_RANK:
-            return why.no("packed matrices have a dimension more, which is too many")
-        machine = self.variant.machine
+            return _with_batches_joined(f, n)
+        machine = self.variant.machine_for(n.type.kind)
         problem = matmul_problem(n.type.shape, n.lhs.type.shape[-1], prod(n.rhs.type.shape[:-2]))
         decision = choose(problem, machine)
         block = decision.vectors * machine.lanes
@@ -140,6 +149,30 @@ class PackProductsPass(RewritePass):
             tile_pixels=decision.pixels, tile_vectors=decision.vectors,
             slab=decision.slab, fetch=decision.fetch,
         )  # fmt: skip
+
+
+def _bias_alone(f: Function, n: ConvolutionNode) -> NodeValue:
+    """What a convolution is where it meets no input."""
+    row = n.type.with_shape((*(1,) * (n.type.rank - 1), n.type.shape[-1]))
+    return f.create_broadcast(n.name, n.type, f.create_reshape(n.name, row, n.bias)).result
+
+
+def _with_batches_joined(f: Function, n: MatMulNode) -> NodeValue:
+    """A product whose first two dimensions are one: packed matrices have a dimension more, which would be too many.
+
+    What repeats along one of the two but not along both is copied.
+    """
+
+    def joined(operand: NodeValue) -> Operand:
+        type = operand.type
+        first, second, *rest = (1,) * (MAX_RANK - type.rank) + type.shape
+        batch = (1, 1) if first == second == 1 else n.type.shape[:2]
+        whole = f.create_reshape(n.name, type.with_shape((first, second, *rest)), operand)
+        copies = f.create_broadcast(n.name, type.with_shape((*batch, *rest)), whole)
+        return f.create_reshape(n.name, type.with_shape((prod(batch), *rest)), copies)
+
+    product = f.create_mat_mul(n.name, joined(n.lhs), joined(n.rhs))
+    return f.create_reshape(n.name, n.type, product).result
 
 
 def _derived(
@@ -209,8 +242,7 @@ def _by_planes(f: Function, n: ConvolutionNode) -> NodeValue:
     if len(met[order[0]]) == n.type.shape[1]:
         total = _plane_product(f, n, order[0], met[order.pop(0)], n.bias)
     else:
-        bias = f.create_reshape(n.name, n.type.with_shape((1, 1, 1, 1, n.type.shape[4])), n.bias)
-        total = f.create_broadcast(n.name, n.type, bias).result
+        total = _bias_alone(f, n)
     for plane in order:
         if met[plane]:
             nothing = f.create_splat(n.name, n.bias.type, 0.0)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
 from glowpy.backend import Operation
-from glowpy.backends.cpu.kernels import Kernels
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.schema import Trait
 from glowpy.core.tensor import Tensor
@@ -50,11 +50,11 @@ class WidenHalvesPass(GraphPass):
         save(%y, %out)
     """
 
-    kernels: Kernels
+    computes: Callable[[Operation], bool]
     name: ClassVar[str] = "widen-halves"
 
     def run(self, f: Function, ctx: PassContext) -> bool:
-        """Widens every node that has a kernel in f32 only; True iff there was any."""
+        """Widens every node that the backend computes in f32 only; True iff there was any."""
         del ctx
         changed = False
         for node in f.topological():
@@ -62,7 +62,7 @@ class WidenHalvesPass(GraphPass):
             if not node.results or not any(value.type.kind.is_half for value in values):
                 continue
             operation = Operation.of_node(node)
-            if self.kernels.declares(operation) or not self.kernels.declares(in_f32(operation)):
+            if self.computes(operation) or not self.computes(in_f32(operation)):
                 continue
             before = f.num_nodes
             with f.replacing(node):

@@ -19,7 +19,6 @@ from glowpy.ir.insts_gen import (
     ArgMaxInst,
     ArgMinInst,
     BroadcastInst,
-    ConvolutionInst,
     CumSumInst,
     ExtractTensorInst,
     GatherInst,
@@ -215,10 +214,3 @@ def _matmul(inst: MatMulInst) -> Iterator[Dimension]:
     for axis in range(rank - 2):
         yield Along(axis), along(inst.lhs, axis), along(inst.rhs, axis)
     yield Along(rank - 2), along(inst.lhs, rank - 2), None
-
-
-@_rules(ConvolutionInst)
-def _convolution(inst: ConvolutionInst) -> Iterator[Dimension]:
-    yield Along(0), Along(0), None, None
-    if inst.group == 1:
-        yield Along(inst.result.type.rank - 1), None, Along(0), Along(0)

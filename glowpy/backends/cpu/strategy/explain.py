@@ -23,6 +23,7 @@ from glowpy.backends.cpu.strategy.product import (
     step_limits,
 )
 from glowpy.backends.cpu.strategy.work import work_of
+from glowpy.core.elemkind import ElemKind
 from glowpy.ir.inst import Instruction
 from glowpy.ir.irfunction import IRFunction
 from glowpy.support.rules import Rules
@@ -94,12 +95,13 @@ class Explanation:
     overridden: bool
 
 
-def explain(f: IRFunction, machine: Machine) -> Iterator[Explanation]:
-    """An explanation for every product of a program, in order."""
+def explain(f: IRFunction, machine_for: Callable[[ElemKind], Machine]) -> Iterator[Explanation]:
+    """An explanation for every product of a program, in order, by the models of a variant for each kind."""
     for inst in f.instructions:
         if isinstance(inst, CpuDepthwiseConvInst):
-            yield _depthwise(inst, machine)
+            yield _depthwise(inst, machine_for(inst.result.type.kind))
         elif type(inst) in _problem_of:
+            machine = machine_for(inst.operands[0].value.type.kind)
             yield _product(inst, _problem_of[type(inst)](inst), machine)
 
 

@@ -54,7 +54,7 @@ _rules: Rules[Callable[..., Work]] = Rules("work")
 
 
 def work_of(inst: Instruction, lanes: int) -> Work:
-    """The work of an instruction on a machine with so many floats in a vector; one unit where nobody says more.
+    """The work of an instruction on a machine with so many elements in a vector; one unit where nobody says more.
 
     There is none where the result of a product or pool has no elements.
     """

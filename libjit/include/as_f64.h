@@ -1,0 +1,9 @@
+/// As as_f32.h, of doubles.
+#undef T
+#undef V
+#undef W
+#undef OF
+#define T double
+#define V vd
+#define W DOUBLE_LANES
+#define OF(NAME) NAME##_f64

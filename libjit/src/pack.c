@@ -1,0 +1,75 @@
+/// Packs the right sides of products, elements of 4 and of 8 bytes: this file reads itself once for each.
+#ifndef T
+#include "kernels_gen.h"
+#include "libjit.h"
+
+#define T uint32_t
+#define OF(NAME) NAME##_x32
+#include "pack.c"
+#undef T
+#undef OF
+#define T uint64_t
+#define OF(NAME) NAME##_x64
+#include "pack.c"
+#else
+
+typedef T OF(v4) __attribute__((vector_size(4 * sizeof(T)), aligned(sizeof(T)), may_alias));
+
+/// Four rows of four elements, `step` apart, as columns `block` apart.
+INLINE void OF(transpose_4x4)(T *to, const T *from, dim_t step, dim_t block) {
+  OF(v4) a = *(const OF(v4) *)from, b = *(const OF(v4) *)(from + step);
+  OF(v4) c = *(const OF(v4) *)(from + 2 * step), d = *(const OF(v4) *)(from + 3 * step);
+  OF(v4) ab_low = __builtin_shufflevector(a, b, 0, 4, 1, 5), ab_high = __builtin_shufflevector(a, b, 2, 6, 3, 7);
+  OF(v4) cd_low = __builtin_shufflevector(c, d, 0, 4, 1, 5), cd_high = __builtin_shufflevector(c, d, 2, 6, 3, 7);
+  *(OF(v4) *)to = __builtin_shufflevector(ab_low, cd_low, 0, 1, 4, 5);
+  *(OF(v4) *)(to + block) = __builtin_shufflevector(ab_low, cd_low, 2, 3, 6, 7);
+  *(OF(v4) *)(to + 2 * block) = __builtin_shufflevector(ab_high, cd_high, 0, 1, 4, 5);
+  *(OF(v4) *)(to + 3 * block) = __builtin_shufflevector(ab_high, cd_high, 2, 3, 6, 7);
+}
+
+/// One block: `valid` columns, `col_step` apart, of `depth` elements, `row_step` apart; zeros in the other columns.
+INLINE void OF(pack_block)(T *result, const T *from, dim_t depth, dim_t valid, dim_t block, dim_t row_step,
+                       dim_t col_step) {
+  dim_t rest = (block - valid) * (dim_t)sizeof(T);
+  if (col_step == 1) {
+    for (dim_t k = 0; k < depth; k++) {
+      __builtin_memcpy(result + k * block, from + k * row_step, valid * sizeof(T));
+      __builtin_memset(result + k * block + valid, 0, rest);
+    }
+    return;
+  }
+  dim_t whole_rows = row_step == 1 ? depth / 4 * 4 : 0, whole_cols = valid / 4 * 4;
+  for (dim_t k = 0; k < whole_rows; k += 4) {
+#pragma clang loop unroll(disable)
+    for (dim_t c = 0; c < whole_cols; c += 4)
+      OF(transpose_4x4)(result + k * block + c, from + k + c * col_step, col_step, block);
+  }
+  for (dim_t k = 0; k < depth; k++) {
+    dim_t done = k < whole_rows ? whole_cols : 0;
+#pragma clang loop unroll(disable)
+    for (dim_t c = done; c < valid; c++) result[k * block + c] = from[k * row_step + c * col_step];
+    __builtin_memset(result + k * block + valid, 0, rest);
+  }
+}
+
+/// Packs matrices K x N into blocks of columns (see libjit/README.md). Matrices that were transposed by their strides
+/// are read along their rows.
+KERNEL void OF(libjit_cpu_pack_matrix)(T *result, const T *input, const ints_t *result_shape,
+                                       const ints_t *input_shape, const ints_t *input_strides, dim_t block) {
+  dim_t rank = input_shape->size, depth = input_shape->at[rank - 2], cols = input_shape->at[rank - 1];
+  dim_t matrices = count_between(input_shape, 0, rank - 2);
+  for (dim_t matrix = 0; matrix < matrices; matrix++) {
+    const T *from = input;
+    for (dim_t i = rank - 3, rest = matrix; i >= 0; i--) {
+      from += rest % input_shape->at[i] * input_strides->at[i];
+      rest /= input_shape->at[i];
+    }
+    for (dim_t col = 0; col < cols; col += block) {
+      OF(pack_block)(result, from + col * input_strides->at[rank - 1], depth, min_dim(block, cols - col), block,
+                 input_strides->at[rank - 2], input_strides->at[rank - 1]);
+      result += depth * block;
+    }
+  }
+}
+
+#endif
