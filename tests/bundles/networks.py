@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import glowpy
-from glowpy import BundleOptions, CpuBackend, CpuOptions, Module
+from glowpy import BundleOptions, Constant, CpuBackend, CpuOptions, Module
 from glowpy.backends.cpu.bundle.write import Bundle
 from glowpy.bundling.make import bundle
 from glowpy.cli.main import run
@@ -51,6 +51,32 @@ def relu() -> Module:
     return module
 
 
+def doubles() -> Module:
+    """Products in f64: a padded convolution, a depthwise one, one whose filter is computed, and a matrix product."""
+    module = Module()
+    rng = np.random.default_rng(5)
+    x = module.create_placeholder("x", glowpy.parse_type("f64[1x7x5x6]"))
+    f = module.create_function("main")
+
+    def weights(name: str, *shape: int) -> Constant:
+        return module.create_constant(name, rng.normal(0, 0.3, shape))
+
+    lists = (3, 3), (1, 1), (1,) * 4, (1, 1)
+    first = f.create_convolution("first", x, weights("w", 10, 3, 3, 6), weights("b", 10), *lists, 1)
+    hidden = f.create_relu("hidden", first)
+    depths = weights("dw", 10, 3, 3, 1), weights("db", 10)
+    deep = f.create_convolution("deep", hidden, *depths, *lists, 10)
+    pixels = f.create_reshape("pixels", glowpy.parse_type("f64[5x1x7x10]"), deep)
+    rows = f.create_reshape("rows", glowpy.parse_type("f64[1x5x7x10]"), deep)
+    last = f.create_convolution(
+        "last", rows, pixels, weights("c", 5), (1, 7), (1, 1), (0, 3, 0, 3), (1, 1), 1
+    )
+    flat = f.create_reshape("flat", glowpy.parse_type("f64[7x25]"), last)
+    y = f.create_mat_mul("y", flat, weights("p", 25, 9))
+    f.create_save("save", y, module.create_placeholder("result", y.result.type))
+    return module
+
+
 def light(name: str) -> Module:
     """A network of the onnx package, with random weights: its own are all alike."""
     module = glowpy.load(packaged_network(name)[0])
@@ -72,8 +98,9 @@ def light(name: str) -> Module:
 
 @cache
 def network(name: str) -> Module:
-    """`mlp`, or a network of the onnx package. Not to be changed."""
-    return mlp() if name == "mlp" else light(name)
+    """`mlp`, `doubles`, or a network of the onnx package. Not to be changed."""
+    own = {"mlp": mlp, "doubles": doubles}
+    return own[name]() if name in own else light(name)
 
 
 def make(folder: Path, target: str = "", name: str = "mlp", **options: object) -> Bundle:

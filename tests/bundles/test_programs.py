@@ -102,7 +102,7 @@ def test_operands_with_gaps_are_dumped_without_them(tmp_path: Path) -> None:
 
 
 @first_use_of_zig
-@pytest.mark.parametrize("name", ["mlp", "squeezenet"])
+@pytest.mark.parametrize("name", ["mlp", "squeezenet", "doubles"])
 @pytest.mark.parametrize("target", list(QEMU))
 def test_under_qemu(target: str, name: str, tmp_path: Path) -> None:
     need(QEMU[target])
@@ -136,7 +136,8 @@ def test_resnet50_under_qemu(target: str, tmp_path: Path) -> None:
 
 @first_use_of_zig
 @pytest.mark.parametrize(
-    ("target", "name"), [("wasm", "mlp"), ("wasm-simd", "mlp"), ("wasm-simd", "squeezenet")]
+    ("target", "name"),
+    [("wasm", "mlp"), ("wasm-simd", "mlp"), ("wasm-simd", "squeezenet"), ("wasm-simd", "doubles")],
 )
 def test_under_node(target: str, name: str, tmp_path: Path) -> None:
     need("node")
