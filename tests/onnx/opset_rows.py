@@ -245,6 +245,7 @@ ROWS = [
     Row("Softmax", (11,), [X], [softmax(X, 2)], {"axis": -1}, "negative"),
     Row("Softmax", (13,), [X], [softmax(X, 2)]),
     Row("Hardmax", (1, 11), [A], [np.eye(4, dtype=np.float32)[A.argmax(1)]]),
+    Row("Hardmax", EVERY, [X[:, :, :0]], [X[:, :, :0]], {}, "empty"),
     Row("Hardmax", (13,), [X], [np.eye(4, dtype=np.float32)[X.argmax(2)]]),
     Row("ArgMax", (1, 11, 12, 13), [TIES], [np.argmax(TIES, 1)[:, None]], {"axis": 1}),
     Row("ArgMin", (1, 11, 12, 13), [TIES], [np.argmin(TIES, 0)], {"keepdims": 0}),

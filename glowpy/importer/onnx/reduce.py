@@ -128,6 +128,8 @@ def _hardmax_13(n: OnnxNode) -> Value:
 
 def _hot(n: OnnxNode, x: NodeValue, axis: int) -> Value:
     """One at the first maximum along an axis, zero elsewhere."""
+    if x.type.count == 0:
+        return x
     column = np.arange(x.type.shape[axis]).reshape(-1, *(1,) * (x.type.rank - 1 - axis))
     places = n.operand(Tensor.of(column), f"{n.name}_places")
     hot = n.f.create_eq(n.name, places, n.f.create_arg_max(n.name, x, axis, last=False))
