@@ -99,7 +99,8 @@ def cnn() -> onnx.ModelProto:
     narrow = net.node("HardSigmoid", net.conv(x, 32, 16, 1), alpha=0.2, beta=0.4)
     x = net.node("Tanh", net.conv(net.node("Concat", wide, narrow, axis=1), 36, 64, 3))
     x = net.node("AveragePool", x, kernel_shape=[2, 2], strides=[2, 2])
-    x = net.conv(net.node("Concat", net.conv(x, 64, 64, 3, group=2), x, axis=1), 128, 32, 1)
+    x = net.node("Concat", net.conv(x, 64, 64, 3, group=2), x, axis=1)
+    x = net.conv(net.node("Relu", net.normalized(x, 128)), 128, 32, 1)
     asymmetric = {"coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
     x = net.node("Relu", net.conv(net.enlarged(x, "nearest", **asymmetric), 32, 32, 3))
     x = net.node("Sigmoid", net.conv(net.enlarged(x, "linear"), 32, 64, 1))

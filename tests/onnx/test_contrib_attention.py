@@ -330,6 +330,7 @@ REFUSED = [
     (group("", FIRST, *[None] * 5, f32(1)), "input 12 ('in12', k_scale) is not supported"),
     (group("", FIRST, qk_output=1), "a fourth output iff qk_output is 1 or 2, got 1"),
     (group("", FIRST, causal=0, local_window_size=2), "'local_window_size': expected -1 without"),
+    (group("", FIRST, local_window_size=0), "'local_window_size': expected -1, or at least 1, got 0"),
     (group("", FIRST, do_rotary=1), "inputs 7 and 8 (cos_cache, sin_cache) where do_rotary is 1"),
     (group("", FIRST, TABLES[0], do_rotary=1), "both inputs 7 and 8, or neither"),
     (without(STEP_NODE := group("", STEP), 4), "both inputs 3 and 4, or neither"),

@@ -45,6 +45,9 @@ CONVS: list[tuple[Array, Array, bool, dict[str, Any]]] = [
     (WIDE, f32(16, 32, 3, 2), True, {"strides": [2, 1], "auto_pad": "SAME_UPPER"}),
     (WIDE, f32(32, 1, 3, 3), False, {"group": 32, "dilations": [2, 1]}),
     (WIDE, f32(64, 16, 3, 3), True, {"group": 2}),
+    (WIDE, f32(32, 1, 1, 1), False, {"group": 32, "activation": "Relu"}),
+    (WIDE, f32(32, 1, 1, 1), False, {"group": 32, "strides": [2, 2]}),
+    (WIDE, f32(32, 1, 1, 1), False, {"group": 32, "pads": [1, 0, 0, 1]}),
 ]
 
 
@@ -64,7 +67,8 @@ def test_convolution_with_a_sum(block: int) -> None:
     filter, addend = f32(16, 32, 1, 1), f32(2, 16, 7, 6)
     plain = case("FusedConv", WIDE, filter, None, addend, activation="Tanh")
     stored = [WIDE, blocked(filter, block, both=True), None, addend]
-    replace(plain, op_type="Conv", domain=NCHWC, inputs=stored).check("cpu", plain.expected())
+    node = replace(plain, op_type="Conv", domain=NCHWC, inputs=stored, known=[1])
+    node.check("cpu", plain.expected())
 
 
 def own(op_type: str, x: Array, **attributes: Any) -> Case:
@@ -138,6 +142,8 @@ def test_block_is_read_off_channels(block: int) -> None:
         )
         == 8
     )
+    assert block_of(graph([conv("x", "w", "y")], w=[32, 24, 1, 1])) == 8
+    assert block_of(graph([conv("x", "w", "y")], w=[32, 12, 1, 1])) == block
     relu = helper.make_node("Relu", ["y"], ["r"])
     assert block_of(graph([conv("x", "w", "y"), relu, reorder("r", 20)], w=[32, 3, 3, 3])) == 16
     assert block_of(graph([conv("x", "w", "y"), reorder("y", 20)], w=[24, 3, 3, 3])) == 8

@@ -14,6 +14,7 @@ from glowpy.importer.onnx.contrib.heads import (
     masked_term,
     mixed,
     scores,
+    scores_type,
     split,
 )
 from glowpy.importer.onnx.contrib.schemas import CONTRIB
@@ -61,9 +62,8 @@ def _attention(n: OnnxNode) -> tuple[Result, ...]:
         old_key, old_value = _stacked(n, 4)
         past = old_key.type.shape[2]
         key, value = extended(n, old_key, key), extended(n, old_value, value)
-    plain = scores(n, query, key)
-    mask = masked_term(n, 3, plain.type, starts=True)
-    weights, _ = _weights(n, plain, mask, past)
+    mask = masked_term(n, 3, scores_type(query, key), starts=True)
+    weights, _ = _weights(n, query, key, mask, past)
     result = mixed(n, weights, value)
     return (result, _stack(n, key, value)) if n.wants(1) else (result,)
 
@@ -84,11 +84,12 @@ def _stack(n: OnnxNode, key: NodeValue, value: NodeValue) -> Value:
 
 
 def _weights(
-    n: OnnxNode, plain: NodeValue, mask: Value | None, past: int
+    n: OnnxNode, query: NodeValue, key: NodeValue, mask: Value | None, past: int
 ) -> tuple[NodeValue, NodeValue]:
     """How much each key counts for each query, which is the softmax of the scores with all terms, and those scores."""
-    causal = causal_term(n, plain.type, past)
-    total = added(n, plain, [bias_term(n, 5, plain.type), mask, causal])
+    type = scores_type(query, key)
+    terms = [bias_term(n, 5, type), mask, causal_term(n, type, past)]
+    total = added(n, scores(n, query, key), terms)
     return n.f.create_softmax(n.name, total, 3).result, total
 
 
@@ -104,9 +105,8 @@ def _multi_head_attention(n: OnnxNode) -> tuple[Result, ...]:
     new = key.type.shape[2]
     if n.has(6):
         key, value = extended(n, n.value(6), key), extended(n, n.value(7), value)
-    plain = scores(n, query, key)
-    mask = masked_term(n, 4, plain.type, starts=False)
-    weights, total = _weights(n, plain, mask, key.type.shape[2] - new)
+    mask = masked_term(n, 4, scores_type(query, key), starts=False)
+    weights, total = _weights(n, query, key, mask, key.type.shape[2] - new)
     return mixed(n, weights, value), key, value, total
 
 

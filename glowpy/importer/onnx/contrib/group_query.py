@@ -9,7 +9,7 @@ import numpy as np
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.tensor import Tensor
 from glowpy.core.type import Type
-from glowpy.graph.node import Node, NodeValue
+from glowpy.graph.node import NodeValue
 from glowpy.importer.onnx.contrib.heads import (
     added,
     bias_term,
@@ -77,8 +77,10 @@ def _group_query_attention(n: OnnxNode) -> tuple[Result, ...]:
         query, key = _turned(n, lengths, query, key)
     key, value = (_kept(n, i, new, lengths) for i, new in ((3, key), (4, value)))
     keys, values = (n.operand(slice_axis(n, kept, 2, 0, lengths.total, 1)) for kept in (key, value))
+    seen = _seen(
+        n, lengths
+    )  # before the scores, which are then changed where the product stores them
     total = _total(n, _grouped_scores(n, query, keys))
-    seen = _seen(n, lengths)
     weights = _weights(n, total, seen)
     shown = weights
     if n.integer("qk_output", 0) == 1:
@@ -262,21 +264,27 @@ def _weights(n: OnnxNode, total: NodeValue, seen: NodeValue) -> NodeValue:
 
 
 def _seen(n: OnnxNode, lengths: _Lengths) -> NodeValue:
-    """Which keys a query sees, [batch or 1, 1, queries or 1, keys]: those up to itself, or within the window."""
-    f, window = n.f, n.integer("local_window_size", -1)
-    places = n.operand(Tensor.of(np.arange(lengths.total, dtype=np.int64)), f"{n.name}_places")
-    own, causal = lengths.positions(n), n.flag("causal", True)
-    if not causal:
-        own = n.operand(slice_axis(n, own, 2, lengths.new - 1, 1, 1))
-    seen: Node = f.create_le(n.name, places, own)
+    """Which keys a query sees: those up to itself, or within the window. It broadcasts to the scores."""
+    f, window, causal = n.f, n.integer("local_window_size", -1), n.flag("causal", True)
+    if window != -1 and (not causal or window < 1):
+        expected = "-1, or at least 1" if causal else "-1 without causal"
+        raise UserError(f"attribute 'local_window_size': expected {expected}, got {window}")
+    steps = np.arange(lengths.new)[:, None] if causal else np.array([[lengths.new - 1]])
+    # Where a key is if the query is the first new one: at most at the end of the past, then.
+    places = np.arange(lengths.total, dtype=np.int64) - steps
+    if isinstance(lengths.past, int):
+        inside = (places <= lengths.past) & ((window == -1) | (places > lengths.past - window))
+        seen = n.operand(Tensor.of(inside), f"{n.name}_seen")
+    else:
+        keys = n.operand(Tensor.of(places), f"{n.name}_places")
+        seen = f.create_le(n.name, keys, lengths.past).result
+        if window != -1:
+            first = f.create_sub(n.name, lengths.past, _number(n, window))
+            seen = f.create_and(n.name, seen, f.create_lt(n.name, first, keys)).result
     if lengths.end is not None:
-        seen = f.create_and(n.name, seen, f.create_lt(n.name, places, lengths.end))
-    if window < 0:
-        return seen.result
-    if not causal:
-        raise UserError(f"attribute 'local_window_size': expected -1 without causal, got {window}")
-    first = f.create_sub(n.name, own, _number(n, window))
-    return f.create_and(n.name, seen, f.create_lt(n.name, first, places)).result
+        keys = n.operand(Tensor.of(np.arange(lengths.total, dtype=np.int64)), f"{n.name}_keys")
+        seen = f.create_and(n.name, seen, f.create_lt(n.name, keys, lengths.end)).result
+    return seen
 
 
 def _sink(n: OnnxNode, type: Type) -> Value | None:

@@ -26,6 +26,7 @@ __all__ = [
     "masked_term",
     "mixed",
     "scores",
+    "scores_type",
     "split",
 ]
 
@@ -57,8 +58,8 @@ def extended(n: OnnxNode, past: Value | None, value: NodeValue) -> NodeValue:
     """The keys or values of the past, if any, and those that come now."""
     if past is None:
         return value
-    expected = (*value.type.shape[:2], past.type.shape[-2], value.type.shape[3])
-    if past.type.rank != 4 or past.type.shape != expected:
+    shape, new = past.type.shape, value.type.shape
+    if len(shape) != 4 or (*shape[:2], shape[3]) != (*new[:2], new[3]):
         raise UserError(f"expected a past that fits {value.type}, got {past.type}")
     return n.operand(concat(n, [past, value], 2))
 
@@ -71,12 +72,18 @@ def added(n: OnnxNode, value: NodeValue, terms: Sequence[Value | None]) -> NodeV
     return value
 
 
+def scores_type(query: NodeValue, key: NodeValue) -> Type:
+    """The type of `scores`. Raises UserError if the keys do not fit the queries."""
+    left, right = query.type.shape, key.type.shape
+    if left[:2] != right[:2] or left[3] != right[3]:
+        raise UserError(f"expected keys that fit queries of {query.type}, got {key.type}")
+    return query.type.with_shape((*left[:3], right[2]))
+
+
 def scores(n: OnnxNode, query: NodeValue, key: NodeValue) -> NodeValue:
     """All queries times all keys, [batch, heads, queries, keys], times `scale`, 1 / sqrt(size) if not given."""
-    if query.type.shape[:2] != key.type.shape[:2] or query.type.shape[3] != key.type.shape[3]:
-        raise UserError(f"expected keys that fit queries of {query.type}, got {key.type}")
     turned = n.operand(transpose(n, key, (0, 1, 3, 2)))
-    product = n.f.create_mat_mul(n.name, query, turned)
+    product = n.f.create_mat_mul(n.name, query, turned, result_type=scores_type(query, key))
     factor = n.real("scale", 0.0) or 1 / math.sqrt(query.type.shape[3])
     scale = n.f.create_splat(f"{n.name}_scale", Type(query.type.kind, ()), factor)
     return n.f.create_mul(n.name, product, scale).result

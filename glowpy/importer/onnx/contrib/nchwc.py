@@ -19,6 +19,7 @@ from glowpy.importer.onnx.contrib.standard import standard
 from glowpy.importer.onnx.data_movement import (
     channels_first,
     channels_last,
+    full,
     reshape,
     slice_axis,
     transpose,
@@ -38,15 +39,15 @@ def block_of(graph: onnx.GraphProto) -> int:
     What is no multiple of 16 has blocks of 8, and what was filled up further than to a multiple of 8 has blocks of 16.
     Otherwise the block is that of this machine: onnxruntime itself reads such a file as if it had written it.
     """
-    outputs = {tensor.name: tensor.dims[0] for tensor in graph.initializer if tensor.dims}
+    shapes = {tensor.name: tuple(tensor.dims) for tensor in graph.initializer}
     channels: dict[str, int] = {}
     for node in graph.node:
         first, second = (*node.input, "", "")[:2]
         if (node.domain, node.op_type) == (NCHWC, "Conv"):
-            count = outputs.get(second, WIDE)
-            if count % WIDE:
+            outputs, inputs = (*shapes.get(second, ()), WIDE, WIDE)[:2]
+            if outputs % WIDE or (inputs > WIDE and inputs % WIDE):
                 return NARROW
-            channels.update(dict.fromkeys(node.output, count))
+            channels.update(dict.fromkeys(node.output, outputs))
         elif node.op_type == "ReorderOutput":
             count = next((a.i for a in node.attribute if a.name == "channels"), 0)
             if channels.get(first, 0) - count >= NARROW:
@@ -96,8 +97,32 @@ def _reorder_output(n: OnnxNode) -> Value:
 
 @from_onnx("Conv", domain=NCHWC)
 def _conv(n: OnnxNode) -> Value:
+    if _is_normalization(n):
+        return fused(n, _normalized(n), 3)
     values = [n.value(0), _filter(n), n.value(2) if n.has(2) else None]
     return fused(n, standard(n, "Conv", values), 3)
+
+
+def _is_normalization(n: OnnxNode) -> bool:
+    """Whether each element is multiplied by a factor of its channel: what onnxruntime makes of a normalisation."""
+    channels = n.type(0).shape[1] if n.type(0).rank == 4 else 0
+    moves = any(n.integers("pads") or ()) or set(n.integers("strides") or ()) - {1}
+    return (
+        n.type(1).shape == (channels, 1, 1, 1) and n.integer("group", 1) == channels and not moves
+    )
+
+
+def _normalized(n: OnnxNode) -> Value:
+    """The input times its channels' factors, plus their biases."""
+    type = n.type(1).with_shape((n.type(0).shape[1],))
+    scale = n.operand(reshape(n, n.value(1), type.shape), n.proto.input[1])
+    zero, one = (
+        n.operand(full(type, 0), f"{n.name}_zero"),
+        n.operand(full(type, 1), f"{n.name}_one"),
+    )
+    bias = n.input(2) if n.has(2) else zero
+    x = n.input(0)
+    return n.f.create_batch_normalization(n.name, x, scale, bias, zero, one, 1, 0.0).result
 
 
 def _filter(n: OnnxNode) -> Value:

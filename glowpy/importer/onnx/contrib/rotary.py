@@ -18,6 +18,8 @@ __all__ = ["gathered", "rotated"]
 
 def gathered(n: OnnxNode, index: int, positions: Value) -> NodeValue:
     """Rows of input `index`, a table of cosines or sines, for positions [batch, length], for all heads alike."""
+    if n.type(index).rank != 2:
+        raise UserError(f"expected a matrix as input {index}, got {n.type(index)}")
     rows = n.f.create_gather(n.name, n.input(index), n.operand(positions), 0).result
     batch, length, half = rows.type.shape
     return n.operand(reshape(n, rows, (batch, 1, length, half)))
