@@ -66,15 +66,22 @@ INLINE taps_t range_at(axis_t axis, dim_t index) {
                    taps_before(axis, from, axis.extent + axis.end)};
 }
 
-/// The window of the result's pixel number `index`.
-INLINE window_t window_at(pool_t pool, dim_t index) {
+/// Moves a window along its row of the result.
+INLINE void move_to(window_t *window, pool_t pool, dim_t place) {
+  window->place[2] = place;
+  window->ranges[2] = range_at(pool.axes[2], place);
+}
+
+/// The first window of a row of the result.
+INLINE window_t row_at(pool_t pool, dim_t row) {
   window_t window;
-  UNROLL for (dim_t i = 2; i >= 0; i--) {
-    window.place[i] = index % pool.axes[i].result;
+  UNROLL for (dim_t i = 1; i >= 0; i--) {
+    window.place[i] = row % pool.axes[i].result;
     window.ranges[i] = range_at(pool.axes[i], window.place[i]);
-    index /= pool.axes[i].result;
+    row /= pool.axes[i].result;
   }
-  window.image = index;
+  window.image = row;
+  move_to(&window, pool, 0);
   return window;
 }
 
@@ -99,9 +106,11 @@ INLINE dim_t first_tap(pool_t pool, steps_t steps, window_t window, dim_t d, dim
       for (dim_t w_ = 0, OFFSET = first_tap(POOL, STEPS, WINDOW, d_, h_); w_ < (WINDOW).ranges[2].taps;                \
            w_++, OFFSET += (POOL).axes[2].step * (STEPS).pixels[2])
 
-/// Runs its body for each window of some rows, with its number.
-#define FOR_EACH_WINDOW(POOL, FIRST, LAST, NUMBER)                                                                     \
-  for (dim_t NUMBER = (FIRST) * (POOL).axes[2].result; NUMBER < (LAST) * (POOL).axes[2].result; NUMBER++)
+/// Runs its body for each WINDOW of some rows.
+#define FOR_EACH_WINDOW(POOL, FIRST, LAST, WINDOW)                                                                     \
+  for (dim_t row_ = (FIRST); row_ < (LAST); row_++)                                                                    \
+    for (window_t WINDOW = row_at(POOL, row_); (WINDOW).place[2] < (POOL).axes[2].result;                              \
+         move_to(&(WINDOW), POOL, (WINDOW).place[2] + 1))
 
 /// Vectors of channels that are reduced at once, in registers.
 #define POOL_VECTORS 4
@@ -155,8 +164,7 @@ INLINE dim_t first_tap(pool_t pool, steps_t steps, window_t window, dim_t d, dim
                                        dim_t last_unit) {                                                              \
     pool_t pool = pool_of(result_shape, input_shape, kernels, strides, pads, dilation);                                \
     steps_t into = steps_of(result_strides), out_of = steps_of(input_strides);                                         \
-    FOR_EACH_WINDOW(pool, first_unit, last_unit, i) {                                                                  \
-      window_t window = window_at(pool, i);                                                                            \
+    FOR_EACH_WINDOW(pool, first_unit, last_unit, window) {                                                             \
       const T *image = input + window.image * out_of.image;                                                            \
       T *to = result + result_offset(into, window);                                                                    \
       dim_t done = max_pool_whole_##SUFFIX(to, image, pool, into, out_of, window, 1), rest = pool.channels - done;     \
@@ -168,7 +176,7 @@ INLINE dim_t first_tap(pool_t pool, steps_t steps, window_t window, dim_t d, dim
 
 /// The first largest of `VECTORS` vectors of neighbouring channels, whose windows begin at `image`, and where it is: its
 /// index in the input as if that were N, C, spatial. `first` is the index of the first channel's first pixel; a window
-/// without a tap inside the image has the index -1.
+/// without a tap inside the image has the index -1. NaN is higher than every number.
 #define ARGMAX_VECTORS(NAME, T, V, P, LOWEST)                                                                          \
   INLINE void NAME(T *to, int64_t *argmax, const T *image, pool_t pool, steps_t numbers, window_t window,              \
                    dim_t vectors, int64_t first) {                                                                     \
@@ -181,7 +189,7 @@ INLINE dim_t first_tap(pool_t pool, steps_t steps, window_t window, dim_t d, dim
     FOR_EACH_TAP(pool, numbers, window, tap) {                                                                         \
       UNROLL for (dim_t v = 0; v < vectors; v++) {                                                                     \
         V x = *(const V *)(image + tap * pool.channels + v * WIDTH);                                                   \
-        __auto_type higher = (x > best[v]) | ((x != x) & (best[v] == best[v]));                                        \
+        __auto_type higher = ~(x <= best[v]) & (best[v] == best[v]);                                                 \
         best[v] = higher ? x : best[v];                                                                                \
         places[v] = __builtin_convertvector(higher, P) ? tap - (P){} : places[v];                                      \
       }                                                                                                                \
@@ -208,11 +216,13 @@ INLINE dim_t first_tap(pool_t pool, steps_t steps, window_t window, dim_t d, dim
     pool_t pool = pool_of(result_shape, input_shape, kernels, strides, pads, dilation);                                \
     dim_t channels = pool.channels, pixels = count_pixels(pool), block = POOL_VECTORS * LANES_OF(int64_t);             \
     steps_t numbers = {.pixels = {pool.axes[1].extent * pool.axes[2].extent, pool.axes[2].extent, 1}};                 \
-    FOR_EACH_WINDOW(pool, first_unit, last_unit, i) {                                                                  \
-      window_t window = window_at(pool, i);                                                                            \
+    dim_t width = pool.axes[2].result * channels, plane = pool.axes[1].result * width;                                 \
+    steps_t into = {.image = pool.axes[0].result * plane, .pixels = {plane, width, channels}};                         \
+    FOR_EACH_WINDOW(pool, first_unit, last_unit, window) {                                                             \
       dim_t start = window.image * pixels * channels, c = 0;                                                           \
-      T *to = result + i * channels;                                                                                   \
-      int64_t *at = argmax + i * channels;                                                                             \
+      dim_t place = result_offset(into, window);                                                                       \
+      T *to = result + place;                                                                                          \
+      int64_t *at = argmax + place;                                                                                    \
       const T *image = input + start;                                                                                  \
       for (; c + block <= channels; c += block)                                                                        \
         argmax_few_##SUFFIX(to + c, at + c, image + c, pool, numbers, window, POOL_VECTORS, start + c * pixels);       \
@@ -237,8 +247,7 @@ INLINE dim_t first_tap(pool_t pool, steps_t steps, window_t window, dim_t d, dim
                                        bool count_include_pads, dim_t first_unit, dim_t last_unit) {                   \
     pool_t pool = pool_of(result_shape, input_shape, kernels, strides, pads, dilation);                                \
     steps_t into = steps_of(result_strides), out_of = steps_of(input_strides);                                         \
-    FOR_EACH_WINDOW(pool, first_unit, last_unit, i) {                                                                  \
-      window_t window = window_at(pool, i);                                                                            \
+    FOR_EACH_WINDOW(pool, first_unit, last_unit, window) {                                                             \
       const T *image = input + window.image * out_of.image;                                                            \
       T *to = result + result_offset(into, window);                                                                    \
       dim_t divisor = 1;                                                                                               \

@@ -14,12 +14,13 @@ import pytest
 
 from glowpy.backends.cpu.insts_gen import CpuConvInst, CpuDepthwiseConvInst, CpuMatmulInst
 from glowpy.backends.cpu.packing import packed_shape
+from glowpy.backends.cpu.strategy.cut import UNIT_BYTES
 from glowpy.backends.cpu.strategy.product import choose, conv_problem
 from glowpy.backends.cpu.strategy.work import Work, work_of
 from glowpy.backends.cpu.variant import VARIANTS
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.type import Shape, Type
-from glowpy.ir.insts_gen import CopyInst
+from glowpy.ir.insts_gen import CopyInst, MaxPoolInst
 from glowpy.ir.value import Value
 
 Loop = tuple[str, int, int]
@@ -214,6 +215,17 @@ def test_units_of_a_depthwise_convolution_are_lines() -> None:
     attrs = {"kernels": (3, 3), "strides": (1, 1), "pads": (1,) * 4, "dilation": (1, 1)}
     inst = CpuDepthwiseConvInst(values(*shapes), {**attrs, "tile_pixels": 3})
     assert work_of(inst, 8) == Work(10, 8)
+
+
+def test_units_of_a_pool_are_rows_and_handed_out_together() -> None:
+    window = {"kernels": (3, 3), "strides": (2, 2), "pads": (1,) * 4, "dilation": (1, 1)}
+    for channels, together in ((256, 1), (16, 4)):
+        pool = MaxPoolInst(
+            values((3, 56, 56, channels), (3, 112, 112, channels)), {**window, "ceil": False}
+        )
+        assert work_of(pool, 8) == Work(168, 8, together=together)
+        rows = 4 * channels * 56 * (1 + 4)
+        assert together * rows >= UNIT_BYTES > (together - 1) * rows
 
 
 def test_an_instruction_of_which_nobody_says_more_is_one_unit() -> None:
