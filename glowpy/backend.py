@@ -6,7 +6,7 @@ turns the Program into a `CompiledFunction`; an `Instance` of that has memory of
 
 from __future__ import annotations
 
-import threading
+import ctypes
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -36,6 +36,7 @@ __all__ = [
     "Operation",
     "Port",
     "Program",
+    "address_of",
     "aligned_array",
     "elements_at",
 ]
@@ -79,8 +80,22 @@ class Program:
 def aligned_array(size: int) -> Array:
     """`size` zero bytes at an address that is a multiple of the memory plan's alignment."""
     block = np.zeros(size + ALIGNMENT, np.uint8)
-    start = -block.ctypes.data % ALIGNMENT
+    start = -address_of(block) % ALIGNMENT
     return block[start : start + size]
+
+
+_Byte = ctypes.c_char
+
+
+def address_of(array: Array) -> int:
+    """Where the elements of a contiguous array begin; 0 if there are none."""
+    if not array.size:
+        return 0
+    try:
+        # A quarter of the time that the attribute takes.
+        return ctypes.addressof(_Byte.from_buffer(array))  # type: ignore[arg-type]
+    except (TypeError, ValueError):  # read-only, or of a dtype that buffers do not have
+        return array.ctypes.data
 
 
 def elements_at(memory: Array, start: int, value: Value) -> Array:
@@ -118,8 +133,9 @@ class Executable(ABC):
         self.input_ports = tuple(inputs)
         self.output_ports = tuple(outputs)
         self.arena_size = arena_size
-        self._idle: list[_Memory] = []
-        self._lock = threading.Lock()
+        self._arenas: list[Array] = []  # append and pop are atomic: there is no lock
+        names = {port.placeholder for port in self.output_ports}
+        self._both = names & {port.placeholder for port in self.input_ports}
 
     @property
     def inputs(self) -> dict[str, Type]:
@@ -140,23 +156,65 @@ class Executable(ABC):
         return Instance(self)
 
     def __call__(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
-        """Runs on a pooled instance. Outputs are copies that belong to the caller.
+        """Runs in an arena of its own pool. Outputs are new arrays that belong to the caller.
 
+        An input is read where it is if it is contiguous and aligned to its element; any other is copied.
         Raises UserError for a missing or unknown input and for an array of another type or shape.
         Safe from several threads.
         """
-        with self._lock:
-            memory = self._idle.pop() if self._idle else None
-        instance = Instance(self, memory)
+        bindings: dict[str, Array] = {}
+        for port in self.input_ports:
+            if port.name not in inputs:
+                _require(self, inputs)
+            array = np.asarray(inputs[port.name])
+            _check(port, array)
+            flags = array.flags
+            if port.placeholder in self._both or not (flags.c_contiguous and flags.aligned):
+                array = array.copy()
+            bindings[port.placeholder] = array
+        if len(inputs) != len(bindings):
+            _refuse_unknown(self, inputs)
+        for port in self.output_ports:
+            if port.placeholder not in bindings:
+                bindings[port.placeholder] = _fresh(port.type)
         try:
-            for name, array in inputs.items():
-                instance.write(name, array)
-            instance.require(inputs)
-            instance.run()
-            return {name: instance[name].copy() for name in self.outputs}
+            arena = self._arenas.pop()
+        except IndexError:
+            arena = aligned_array(self.arena_size)
+        try:
+            self.execute(bindings, arena)
         finally:
-            with self._lock:
-                self._idle.append(instance.memory)
+            self._arenas.append(arena)
+        return {port.name: bindings[port.placeholder] for port in self.output_ports}
+
+
+_SMALL = 1 << 12
+"""Bytes below which it does not matter whether vectors are stored across cache lines."""
+
+
+def _fresh(type: Type) -> Array:
+    """An array for an output; at a multiple of the memory plan's alignment if it is large."""
+    if type.size < _SMALL:
+        return np.empty(type.shape, type.kind.dtype)
+    block = np.empty(type.size + ALIGNMENT, np.uint8)
+    return np.ndarray(type.shape, type.kind.dtype, block, -address_of(block) % ALIGNMENT)
+
+
+def _require(function: Executable, names: Mapping[str, object]) -> None:
+    """Raises UserError that names every input missing from `names`."""
+    missing = [port for port in function.input_ports if port.name not in names]
+    if missing:
+        inputs = ", ".join(f"'{port.name}' ({port.type})" for port in missing)
+        raise UserError(f"missing input {inputs}")
+
+
+def _refuse_unknown(function: Executable, names: Mapping[str, object]) -> None:
+    """Raises UserError that names an input which the network does not have."""
+    known = [port.name for port in function.input_ports]
+    for name in names:
+        if name not in known:
+            expected = ", ".join(map(repr, known)) or "none"
+            raise UserError(f"expected the inputs {expected}, got '{name}'")
 
 
 class CompiledFunction(Executable):
@@ -166,20 +224,6 @@ class CompiledFunction(Executable):
     """Sees every instruction, if the function was compiled with `instrument`."""
 
 
-class _Memory:
-    """What an instance works on. It does not know the network, so that a network and its pool are no circle."""
-
-    __slots__ = ("arena", "arrays")
-
-    def __init__(self, function: Executable) -> None:
-        self.arena = aligned_array(function.arena_size)
-        self.arrays: dict[str, Array] = {}
-        for port in (*function.input_ports, *function.output_ports):
-            if port.placeholder not in self.arrays:
-                flat = aligned_array(port.type.size).view(port.type.kind.dtype)
-                self.arrays[port.placeholder] = flat.reshape(port.type.shape)
-
-
 class Instance:
     """Memory to run a network in. Not for several threads at once; make one instance each.
 
@@ -187,9 +231,14 @@ class Instance:
     outputs there, nothing is copied. `bind` puts an array of the caller's in its place.
     """
 
-    def __init__(self, function: Executable, memory: _Memory | None = None) -> None:
+    def __init__(self, function: Executable) -> None:
         self._function = function
-        self.memory = memory or _Memory(function)
+        self._arena = aligned_array(function.arena_size)
+        self._arrays: dict[str, Array] = {}
+        for port in (*function.input_ports, *function.output_ports):
+            if port.placeholder not in self._arrays:
+                flat = aligned_array(port.type.size).view(port.type.kind.dtype)
+                self._arrays[port.placeholder] = flat.reshape(port.type.shape)
         self._ports = {port.name: port for port in (*function.input_ports, *function.output_ports)}
 
     def _port(self, name: str) -> Port:
@@ -202,7 +251,7 @@ class Instance:
 
     def __getitem__(self, name: str) -> Array:
         """The array the input or output called `name` lives in."""
-        return self.memory.arrays[self._port(name).placeholder]
+        return self._arrays[self._port(name).placeholder]
 
     def bind(self, name: str, array: Array) -> None:
         """Makes `array` the memory of an input or output.
@@ -220,32 +269,26 @@ class Instance:
             raise UserError(f"'{name}': expected an array aligned to its element")
         if port in self._function.output_ports and not array.flags.writeable:
             raise UserError(f"'{name}': expected a writeable array for an output")
-        for name, other in self.memory.arrays.items():
+        for name, other in self._arrays.items():
             if name != port.placeholder and np.may_share_memory(array, other):
                 raise UserError(f"'{port.name}': expected memory of its own, got some of %{name}'s")
-        self.memory.arrays[port.placeholder] = array
+        self._arrays[port.placeholder] = array
 
     def write(self, name: str, array: Array) -> None:
         """Copies `array` into an input. Raises UserError for another dtype or shape."""
         port = self._port(name)
         content = np.asarray(array)
         _check(port, content)
-        self.memory.arrays[port.placeholder][...] = content
-
-    def require(self, names: Mapping[str, object]) -> None:
-        """Raises UserError that names every input missing from `given`."""
-        missing = [port for port in self._function.input_ports if port.name not in names]
-        if missing:
-            inputs = ", ".join(f"'{port.name}' ({port.type})" for port in missing)
-            raise UserError(f"missing input {inputs}")
+        self._arrays[port.placeholder][...] = content
 
     def run(self) -> None:
         """Computes the outputs from what the inputs hold now."""
-        self._function.execute(self.memory.arrays, self.memory.arena)
+        self._function.execute(self._arrays, self._arena)
 
 
 def _check(port: Port, array: Array) -> None:
-    if array.dtype != port.type.kind.dtype or array.shape != port.type.shape:
+    type = port.type
+    if array.dtype != type.kind.dtype or array.shape != type.shape:
         got = f"{array.dtype}[{'x'.join(map(str, array.shape))}]"
         raise UserError(f"'{port.name}': expected an array of type {port.type}, got {got}")
 

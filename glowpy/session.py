@@ -12,7 +12,6 @@ import threading
 from collections import OrderedDict
 from collections.abc import Hashable, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
@@ -31,16 +30,6 @@ __all__ = ["InferenceSession"]
 
 MAX_VALUE = 1 << 16
 """An input of more elements is data, not a shape: compiling for each of its values is refused."""
-
-
-@dataclass(frozen=True)
-class _Specialization:
-    """The network compiled for one set of shapes, and the outputs in the order of the model."""
-
-    function: CompiledFunction
-
-    def run(self, feeds: Mapping[str, Array]) -> dict[str, Array]:
-        return self.function({name: feeds[name] for name in self.function.inputs})
 
 
 class InferenceSession:
@@ -83,8 +72,11 @@ class InferenceSession:
         self._options = options or CompileOptions()
         self._limit = limit
         self._lock = threading.Lock()
-        self._cache: OrderedDict[Hashable, Future[_Specialization]] = OrderedDict()
+        self._cache: OrderedDict[Hashable, Future[CompiledFunction]] = OrderedDict()
+        self._latest: tuple[Hashable, CompiledFunction] | None = None  # the end of the cache
         self._values: tuple[str, ...] = ()
+        self._dtypes = [(info.name, info.kind.dtype) for info in self._model.inputs]
+        self._names = [info.name for info in self._model.outputs]
         static = {
             info.name: tuple(dim for dim in info.shape if isinstance(dim, int))
             for info in self._model.inputs
@@ -105,6 +97,7 @@ class InferenceSession:
         """
         with self._lock:
             self._cache.clear()
+            self._latest = None
         if self._own:
             self._backend.close()
 
@@ -134,33 +127,39 @@ class InferenceSession:
         Returns new arrays that belong to the caller. Raises UserError for a name the model does not have and
         for an array that does not fit.
         """
-        known = [info.name for info in self._model.outputs]
-        names = known if output_names is None else list(output_names)
+        names = self._names if output_names is None else list(output_names)
         for name in names:
-            if name not in known:
-                raise UserError(f"expected one of the outputs {_list(known)}, got '{name}'")
+            if name not in self._names:
+                raise UserError(f"expected one of the outputs {_list(self._names)}, got '{name}'")
         feeds = self._checked(input_feed)
-        outputs = self._for(feeds).run(feeds)
+        function = self._for(feeds)
+        outputs = function({port.name: feeds[port.name] for port in function.input_ports})
         return [outputs[name] for name in names]
 
     def _checked(self, input_feed: Mapping[str, Array]) -> dict[str, Array]:
+        feeds = {}
+        for name, dtype in self._dtypes:
+            if name not in input_feed:
+                raise self._misfit(input_feed)
+            feeds[name] = array = np.asarray(input_feed[name])
+            if array.dtype != dtype:
+                raise UserError(f"'{name}': expected {dtype}, got {array.dtype}")
+        if len(feeds) != len(input_feed):
+            raise self._misfit(input_feed)
+        return feeds
+
+    def _misfit(self, input_feed: Mapping[str, Array]) -> UserError:
+        """What to say of a feed whose names are not those of the inputs."""
         names = [info.name for info in self._model.inputs]
         for name in input_feed:
             if name not in names:
-                raise UserError(f"expected the inputs {_list(names)}, got '{name}'")
-        feeds = {}
-        for info in self._model.inputs:
-            if info.name not in input_feed:
-                raise UserError(f"missing input '{info.name}' ({info.type})")
-            array = np.asarray(input_feed[info.name])
-            if array.dtype != info.kind.dtype:
-                raise UserError(f"'{info.name}': expected {info.kind.dtype}, got {array.dtype}")
-            feeds[info.name] = array
-        return feeds
+                return UserError(f"expected the inputs {_list(names)}, got '{name}'")
+        info = next(info for info in self._model.inputs if info.name not in input_feed)
+        return UserError(f"missing input '{info.name}' ({info.type})")
 
-    def _for(self, feeds: Mapping[str, Array]) -> _Specialization:
+    def _for(self, feeds: Mapping[str, Array]) -> CompiledFunction:
         """The specialisation for these inputs, compiled if there is none."""
-        shapes = tuple((name, array.shape) for name, array in feeds.items())
+        shapes = tuple([(name, array.shape) for name, array in feeds.items()])
         while True:
             values = {name: feeds[name] for name in self._values}
             try:
@@ -178,26 +177,34 @@ class InferenceSession:
 
     def _specialized(
         self, shapes: tuple[tuple[str, tuple[int, ...]], ...], values: Mapping[str, Array]
-    ) -> _Specialization:
+    ) -> CompiledFunction:
         """From the cache, or compiled by this thread while others that want the same wait."""
-        key = (shapes, tuple((name, array.tobytes()) for name, array in values.items()))
+        key = (shapes, tuple([(name, array.tobytes()) for name, array in values.items()]))
+        latest = self._latest
+        if latest is not None and latest[0] == key:
+            return latest[1]
         with self._lock:
             future = self._cache.get(key)
             mine = future is None
             if future is None:
                 future = self._cache[key] = Future()
             self._cache.move_to_end(key)
+            self._latest = None
             while len(self._cache) > self._limit:
                 self._cache.popitem(last=False)
         if mine:
             try:
-                future.set_result(_Specialization(self._compiled(shapes, values)))
+                future.set_result(self._compiled(shapes, values))
             except BaseException as error:  # noqa: BLE001 -- whoever waits must hear of any
                 with self._lock:
                     if self._cache.get(key) is future:
                         del self._cache[key]
                 future.set_exception(error)
-        return future.result()
+        function = future.result()
+        with self._lock:
+            if next(reversed(self._cache), None) == key:
+                self._latest = key, function
+        return function
 
     def _compiled(
         self, shapes: tuple[tuple[str, tuple[int, ...]], ...], values: Mapping[str, Array]

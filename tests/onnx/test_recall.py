@@ -176,6 +176,6 @@ def test_an_image_is_what_its_payload_says() -> None:
     session = glowpy.InferenceSession(product())
     session.run(None, {"x": X})
     (future,) = session._cache.values()
-    function = future.result().function
+    function = future.result()
     assert isinstance(function, JitFunction)
     assert Image.parse(function.image.payload()) == function.image

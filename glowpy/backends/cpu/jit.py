@@ -9,7 +9,7 @@ from typing import Literal, final
 
 import numpy as np
 
-from glowpy.backend import CompiledFunction, elements_at
+from glowpy.backend import CompiledFunction, address_of, elements_at
 from glowpy.backends.cpu.constants import Constants, Weights
 from glowpy.backends.cpu.image import Image
 from glowpy.backends.cpu.workers import Workers
@@ -54,22 +54,25 @@ class JitFunction(CompiledFunction):
         self._entry = _ENTRY(address)
         self._constants = Constants(image.block, weights)
         self._callbacks = self._make_callbacks(instrumented) if instrumented else ()
+        self._callback_addresses = [_address(callback) for callback in self._callbacks]
         self._observed = threading.local()
+        self._table = ctypes.c_void_p * (len(image.table) + 2 + len(self._callbacks))
 
     def execute(self, bindings: Mapping[str, Array], arena: Array) -> None:
         """Calls the entry point with pointers to the bound arrays; the interpreter lock is free meanwhile."""
-        addresses = [bindings[name].ctypes.data for name in self.image.table]
+        addresses = [address_of(bindings[name]) for name in self.image.table]
         team = self._workers.team() if self._workers is not None else None
         addresses += team.arguments if team is not None else (0, 0)
-        addresses += [_address(callback) for callback in self._callbacks]
-        table = (ctypes.c_void_p * max(len(addresses), 1))(*addresses)
-        self._observed.failure = None
-        code = self._entry(self._constants.address, ctypes.addressof(table), arena.ctypes.data)
+        table = self._table(*addresses, *self._callback_addresses)
+        observed = self._callbacks and self._observed
+        if observed:
+            observed.failure = None
+        code = self._entry(self._constants.address, ctypes.addressof(table), address_of(arena))
         del team  # which the traceback of an error would keep
         if code:
             raise InternalError(f"compiled code returned {code}")
-        if self._observed.failure is not None:
-            raise self._observed.failure
+        if observed and observed.failure is not None:
+            raise observed.failure
 
     def _make_callbacks(
         self, instructions: Sequence[Instruction]
