@@ -32,6 +32,7 @@ if TYPE_CHECKING:
         UserError,
         VerifyError,
     )
+    from glowpy.support.progress import reporting
 
 __all__ = [
     "Backend",
@@ -63,6 +64,7 @@ __all__ = [
     "load",
     "load_bundle",
     "parse_type",
+    "reporting",
 ]
 
 _HOMES = {
@@ -89,6 +91,7 @@ _HOMES = {
         "UserError",
         "VerifyError",
     ),
+    "glowpy.support.progress": ("reporting",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 

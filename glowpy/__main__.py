@@ -1,6 +1,22 @@
-"""`python -m glowpy` is the command line."""
+"""The `glowpy` command, installed or as `python -m glowpy`."""
 
-from glowpy.cli.main import main
+from typing import NoReturn
+
+from glowpy.cli.interrupt import run_to_end
+
+__all__ = ["main"]
+
+
+def _command() -> int:
+    from glowpy.cli.main import command  # noqa: PLC0415 - Ctrl-C is answered while this is imported
+
+    return command()
+
+
+def main() -> NoReturn:
+    """Runs the command line and ends the process."""
+    run_to_end(_command)
+
 
 if __name__ == "__main__":
     main()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import fields
 
 from glowpy.backend import Backend, CompiledFunction, CompileOptions
@@ -13,6 +14,7 @@ from glowpy.passes import PassContext
 from glowpy.plugins import BACKENDS, load_plugin, plugins
 from glowpy.recipe import Compilation, refusals
 from glowpy.support.errors import UnsupportedError, UserError
+from glowpy.support.progress import report
 
 __all__ = [
     "BACKENDS",
@@ -20,6 +22,7 @@ __all__ = [
     "backend_of",
     "compilation",
     "compile",
+    "compile_or_recall",
     "context",
     "evaluate",
     "known_instructions",
@@ -149,3 +152,26 @@ def compile(
     Raises VerifyError for a malformed graph, UnsupportedError for what the backend cannot run.
     """
     return compilation(model, backend, options, ctx=ctx).compiled
+
+
+def compile_or_recall(
+    key: str, build: Callable[[], Module | Function], backend: Backend, options: CompileOptions
+) -> CompiledFunction:
+    """What the backend remembers under `key`; else what `build` gives, compiled, and remembered if the backend can.
+
+    Args:
+        key: Names everything that the function depends on.
+        build: Makes the function, or a module with one. It is called only if nothing is remembered.
+        backend: What to compile for.
+        options: How to compile.
+
+    Raises what `build` and `compile` raise.
+    """
+    remembers = backend.remembers(options)
+    if remembers and (recalled := backend.recall(key)) is not None:
+        report("recall", 1, 1)
+        return recalled
+    function = compile(build(), backend, options)
+    if remembers:
+        backend.remember(key, function)
+    return function

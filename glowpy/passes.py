@@ -24,6 +24,7 @@ from glowpy.graph.rewrite import Rewriter, Rule
 from glowpy.graph.verifier import verify_function, verify_nodes
 from glowpy.ir.irfunction import IRFunction
 from glowpy.ir.verifier import verify_irfunction
+from glowpy.support.progress import report
 
 __all__ = [
     "GraphPass",
@@ -68,7 +69,8 @@ class PassContext:
 
     @contextmanager
     def timed(self, name: str) -> Iterator[None]:
-        """Adds the time spent inside the `with` to `times[name]`."""
+        """Adds the time spent inside the `with` to `times[name]`, and reports that `name` begins."""
+        report(name)
         start = self.clock()
         try:
             yield
@@ -197,6 +199,7 @@ class Rewrites(GraphPass):
 
     def run(self, f: Function, ctx: PassContext) -> bool:
         """Applies the rules of all passes until none fits."""
+        report(self.name)
         rewriter = _rewrite(f, self.passes, ctx)
         ctx.runs[self.name] += 1
         if ctx.verify_each:

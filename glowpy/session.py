@@ -19,7 +19,7 @@ import numpy as np
 
 from glowpy.backend import Backend, CompiledFunction, CompileOptions
 from glowpy.core.tensor import Array
-from glowpy.engine import backend_of, compile
+from glowpy.engine import backend_of, compile_or_recall
 from glowpy.importer import ValueInfo, ValueNeededError, read_model
 from glowpy.support.errors import UserError
 
@@ -210,18 +210,13 @@ class InferenceSession:
         self, shapes: tuple[tuple[str, tuple[int, ...]], ...], values: Mapping[str, Array]
     ) -> CompiledFunction:
         """From the backend's memory of what it compiled, or compiled now."""
-        key = ""
-        if self._backend.remembers(self._options):
-            numbers = [(name, array.tobytes().hex()) for name, array in values.items()]
-            key = f"{self._model.digest} {shapes} {numbers}"
-            if (function := self._backend.recall(key)) is not None:
-                return function
         copies = {name: array.copy() for name, array in values.items()}
-        module = self._model.build(shapes=dict(shapes), values=copies)
-        function = compile(module, self._backend, self._options)
-        if key:
-            self._backend.remember(key, function)
-        return function
+        return compile_or_recall(
+            self._model.key(shapes=dict(shapes), values=copies),
+            lambda: self._model.build(shapes=dict(shapes), values=copies),
+            self._backend,
+            self._options,
+        )
 
 
 def _list(names: Sequence[str]) -> str:

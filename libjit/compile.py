@@ -24,9 +24,11 @@ import argparse
 import os
 import platform
 import re
+import select
 import subprocess
 import sys
 import tempfile
+import threading
 import tomllib
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -274,5 +276,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
+def _end_with_parent() -> None:
+    """Ends this process as soon as nobody is left to read its standard output, if that is a pipe."""
+    readers = select.poll()
+    readers.register(sys.stdout.fileno(), 0)  # that the other end is closed is always told
+    readers.poll()
+    os._exit(1)
+
+
 if __name__ == "__main__":
+    if hasattr(select, "poll"):
+        threading.Thread(target=_end_with_parent, daemon=True).start()
     sys.exit(main())

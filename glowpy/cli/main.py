@@ -1,6 +1,7 @@
 """The `glowpy` command: its verbs, and what its exit code says.
 
 * 0: done. 1: the user's input is wrong (a UserError), or a check failed. 2: a bug in glowpy.
+* 130: interrupted by Ctrl-C.
 * Results go to standard output, diagnostics to standard error.
 """
 
@@ -13,7 +14,7 @@ from collections.abc import Sequence
 from contextlib import redirect_stderr, redirect_stdout
 from importlib.metadata import PackageNotFoundError, version
 from io import TextIOWrapper
-from typing import TextIO
+from typing import Any, TextIO
 
 import click
 
@@ -22,13 +23,14 @@ from glowpy.cli.cache import cache
 from glowpy.cli.demo import demo
 from glowpy.cli.doctor import doctor
 from glowpy.cli.dump import dump
+from glowpy.cli.interrupt import INTERRUPTED
 from glowpy.cli.opt import opt
 from glowpy.cli.run import run_model
 from glowpy.cli.targets import targets
 from glowpy.cli.verify import verify
 from glowpy.support.errors import InternalError, UserError
 
-__all__ = ["VERBS", "main", "run"]
+__all__ = ["VERBS", "command", "run"]
 
 
 def _version() -> str:
@@ -38,7 +40,18 @@ def _version() -> str:
         return "(a checkout that is not installed)"
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+class _Interruptible(click.Group):
+    """Verbs that end as soon as they are interrupted; click alone would write an empty line then."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Runs the verb. Raises click.Abort for KeyboardInterrupt."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            raise click.Abort from None
+
+
+@click.group(cls=_Interruptible, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(_version(), prog_name="glowpy")
 def _glowpy() -> None:
     """Compiles neural networks to machine code, and shows how.
@@ -76,7 +89,8 @@ def _invoke(argv: Sequence[str]) -> int:
             click.echo(f"note: see {error.ctx.command_path} --help", err=True)
         return 1
     except click.Abort:
-        return 130
+        click.echo("interrupted", err=True)
+        return INTERRUPTED
     except BrokenPipeError:
         # The reader went away: `glowpy dump ... | head`. Python would complain again when it flushes at exit.
         sys.stdout = None
@@ -101,11 +115,11 @@ def _bug(message: str) -> int:
     return 2
 
 
-def main() -> None:
-    """The installed `glowpy` script."""
+def command() -> int:
+    """Runs what the command line of this process says; the exit code."""
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # a terminal may not know a model's names
-    sys.exit(_invoke(sys.argv[1:]))
+    return _invoke(sys.argv[1:])
 
 
 def run(argv: Sequence[str], stdin: TextIO, stdout: TextIO, stderr: TextIO | None = None) -> int:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -15,11 +18,20 @@ from glowpy.core.type import Shape, Type
 from glowpy.engine import backend_class, known_nodes
 from glowpy.graph.function import Function, Module
 from glowpy.graph.parser import parse_module
-from glowpy.importer.onnx.model import read_model
+from glowpy.graph.printer import print_module
+from glowpy.importer.onnx.model import OnnxModel, read_model
 from glowpy.support.errors import LoadError, UserError
 from glowpy.support.loc import Loc
 
-__all__ = ["choose_function", "load_model", "parse_shapes", "random_array", "read_inputs"]
+__all__ = [
+    "Source",
+    "choose_function",
+    "is_text",
+    "load_model",
+    "parse_shapes",
+    "random_array",
+    "read_inputs",
+]
 
 Shapes = dict[str, Shape]
 Dims = dict[str, int]
@@ -65,7 +77,7 @@ def load_model(
 
     Raises LoadError, UnsupportedError or UserError, all with the file's name.
     """
-    if path == "-" or path.endswith(".glow"):
+    if is_text(path):
         if shapes:
             raise UserError(
                 "--shape: the shapes of a .glow file are written in it", note="leave out --shape"
@@ -75,6 +87,17 @@ def load_model(
         return parse_module(
             read_text(path), shown, extra=known_nodes(backend_class(backend)), blobs=blobs
         )
+    model, bound, dims = _read_onnx(path, shapes, constants)
+    return model.build(shapes=bound, dims=dims)
+
+
+def is_text(path: str) -> bool:
+    """Whether a model is the text of a graph."""
+    return path == "-" or path.endswith(".glow")
+
+
+def _read_onnx(path: str, shapes: Sequence[str], constants: str) -> tuple[OnnxModel, Shapes, Dims]:
+    """The model in an .onnx file, and what --shape says of it. Raises as `load_model` does."""
     if not path.endswith(".onnx"):
         raise LoadError(
             "expected a file that ends in .onnx or .glow", loc=Loc(path), note="rename the model"
@@ -82,8 +105,55 @@ def load_model(
     if constants:
         raise UserError("--constants: an ONNX file has its own", note="leave out --constants")
     model = read_model(path)
-    bound, dims = parse_shapes(shapes, {info.name for info in model.inputs})
-    return model.build(shapes=bound, dims=dims)
+    return model, *parse_shapes(shapes, {info.name for info in model.inputs})
+
+
+@dataclass(frozen=True)
+class Source:
+    """A model on the command line, whose graph is built only if something needs it.
+
+    Attributes:
+        path: The file.
+        shapes: What --shape says, for ONNX.
+        constants: What --constants says, for text.
+        name: What --function says.
+        backend: Whose own operators text may name.
+    """
+
+    path: str
+    shapes: Sequence[str]
+    constants: str
+    name: str
+    backend: str
+
+    @cached_property
+    def function(self) -> Function:
+        """The graph. Raises as `load_model` and `choose_function` do."""
+        return choose_function(self._module, self.name)
+
+    @cached_property
+    def key(self) -> str:
+        """Names everything that the graph depends on."""
+        if is_text(self.path):
+            return hashlib.sha256(f"{self.name}\n{print_module(self._module)}".encode()).hexdigest()
+        model, shapes, dims = self._onnx
+        return f"{self.name} {model.key(shapes=shapes, dims=dims)}"
+
+    @property
+    def ports(self) -> list[Port]:
+        """The function's inputs."""
+        return [Port(p.original, p.name, p.type) for p in self.function.parameters]
+
+    @cached_property
+    def _onnx(self) -> tuple[OnnxModel, Shapes, Dims]:
+        return _read_onnx(self.path, self.shapes, self.constants)
+
+    @cached_property
+    def _module(self) -> Module:
+        if is_text(self.path):
+            return load_model(self.path, self.shapes, self.constants, self.backend)
+        model, shapes, dims = self._onnx
+        return model.build(shapes=shapes, dims=dims)
 
 
 def choose_function(module: Module, name: str) -> Function:

@@ -11,7 +11,10 @@ from contextlib import contextmanager
 import click
 from rich import box
 from rich.console import Console
+from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
+
+from glowpy.support.progress import reporting
 
 __all__ = ["print_json", "print_table", "progress"]
 
@@ -46,11 +49,29 @@ def _finite(figures: object) -> object:
 
 
 @contextmanager
-def progress(what: str) -> Iterator[None]:
-    """Shows on standard error that something is going on; silent when that is no terminal."""
+def progress(what: str) -> Iterator[dict[str, tuple[int, int]]]:
+    """Shows on standard error how far the work inside the `with` is; silent when that is no terminal.
+
+    Yields what is reported of each stage first: how much of it is done when it begins, and how much there is to do.
+    """
+    begun: dict[str, tuple[int, int]] = {}
     console = Console(file=sys.stderr)
-    if console.is_terminal:
-        with console.status(what):
-            yield
-    else:
-        yield
+    columns = (
+        SpinnerColumn(),
+        TextColumn("{task.description}", markup=False),
+        TextColumn("{task.fields[stage]}", markup=False),
+        BarColumn(24),
+        TimeElapsedColumn(),
+    )
+    with Progress(
+        *columns, console=console, transient=True, disable=not console.is_terminal
+    ) as bar:
+        task = bar.add_task(what, stage="", total=None)
+
+        def show(stage: str, done: int, total: int) -> None:
+            begun.setdefault(stage, (done, total))
+            count = f"{stage} {done} of {total}" if total else stage
+            bar.update(task, stage=count, completed=done, total=total or None)
+
+        with reporting(show):
+            yield begun

@@ -16,13 +16,14 @@ from glowpy.backends.cpu.options import CpuOptions
 from glowpy.cli.backends import backend_option, bound_backend, settings_option
 from glowpy.cli.check import CHECKERS, Difference, compare, expected_outputs
 from glowpy.cli.files import write_array
-from glowpy.cli.model import choose_function, load_model, read_inputs
+from glowpy.cli.model import Source, read_inputs
 from glowpy.cli.observers import DumpObserver, Observers, PrintObserver
 from glowpy.cli.output import print_json, print_table, progress
 from glowpy.cli.verb import OutputFolder, Verb
 from glowpy.core.tensor import Array
 from glowpy.core.type import Type
-from glowpy.engine import compilation
+from glowpy.engine import compile_or_recall
+from glowpy.graph.function import Function
 from glowpy.support.names import UniqueNames
 from glowpy.support.output_files import make_output_folder
 
@@ -39,6 +40,11 @@ class _Run:
     outputs: Mapping[str, Array]
     files: Mapping[str, Path]
     compile_seconds: float
+    recalled: bool
+    """Whether all of the network came from the cache."""
+    cached_functions: int
+    """How many of the functions of machine code came from there, if it was compiled now."""
+    functions: int
     seconds: list[float]
     checked_with: str
     differences: list[Difference]
@@ -132,30 +138,37 @@ def run_model(
       glowpy run model.onnx --instrument-debug operands
     """
     start = time.perf_counter()
-    function = choose_function(load_model(model, shapes, constants, backend), name)
+    source = Source(model, shapes, constants, name, backend)
     observers = _observers(instrument_ir, operand_folder)
     cpu_options = CpuOptions(
         debug=str(debug or ""), perf_map=perf_map, jitdump=str(jitdump or ""), threads=threads
     )
     bound = bound_backend(backend, cpu_options, settings)
     options = CompileOptions(instrument=bool(observers))
-    stages = compilation(function, bound, options)
-    # Before it is compiled, so that a wrong one is reported at once.
-    feeds = read_inputs(inputs, stages.program.inputs, seed, model)
-    with progress(f"compiling {model}"):
-        compiled = stages.compiled
+    feeds: dict[str, Array] = {}
+
+    def build() -> Function:
+        """Reads the inputs before the function is compiled, so that a wrong one is reported at once."""
+        feeds.update(read_inputs(inputs, source.ports, seed, model))
+        return source.function
+
+    with progress(f"compiling {model}") as begun:
+        compiled = compile_or_recall(source.key, build, bound, options)
+    if "recall" in begun:
+        feeds = read_inputs(inputs, compiled.input_ports, seed, model)
     compiled.observer = Observers(observers)
     compile_seconds = time.perf_counter() - start
     outputs, seconds = _timed_runs(compiled, feeds, repeat)
     differences = []
     if check_with is not None:
         with progress(f"running {check_with}"):
-            expected = expected_outputs(check_with, model, function, feeds)
+            expected = expected_outputs(check_with, model, source.function, feeds)
         differences = compare(outputs, expected, rtol, atol)
     files = _save(outputs, folder)
     result = _Run(
         *(model, backend, compiled.outputs, outputs, files),
-        *(compile_seconds, seconds, check_with or "", differences),
+        *(compile_seconds, "recall" in begun, *begun.get("compile", (0, 0))),
+        *(seconds, check_with or "", differences),
     )
     _print_json(result) if as_json else _print_tables(result)
     if not all(difference.within for difference in differences):
@@ -218,10 +231,23 @@ def _print_tables(run: _Run) -> None:
             ],
         )
     best = f"{min(run.seconds) * 1e3:.3f} ms"
-    timing = f"compiled in {run.compile_seconds:.2f} s, run in {best}"
+    timing = f"{_origin(run)}, run in {best}"
     if len(run.seconds) > 1:
         timing = f"{timing} at best, {median(run.seconds) * 1e3:.3f} ms in the median of {len(run.seconds)}"
     click.echo(timing)
+
+
+def _origin(run: _Run) -> str:
+    """How long it took to have something that runs, and what of that the cache had."""
+    took = f"in {run.compile_seconds:.2f} s"
+    if run.recalled:
+        return f"taken from the cache {took}"
+    if not run.cached_functions:
+        return f"compiled {took}"
+    return (
+        f"compiled {took} (machine code of {run.cached_functions} of {run.functions} functions"
+        " from the cache)"
+    )
 
 
 def _print_json(run: _Run) -> None:
@@ -242,6 +268,9 @@ def _print_json(run: _Run) -> None:
         "model": run.model,
         "backend": run.backend,
         "compile_seconds": run.compile_seconds,
+        "recalled": run.recalled,
+        "functions": run.functions,
+        "cached_functions": run.cached_functions,
         "run_seconds": run.seconds,
         "outputs": outputs,
     }

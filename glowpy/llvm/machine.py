@@ -8,7 +8,10 @@ compiled at the same time, since llvmlite lets one thread of a process in at a t
 from __future__ import annotations
 
 import json
+import os
 import re
+import select
+import signal
 import struct
 import subprocess
 import sys
@@ -325,7 +328,20 @@ def read_result(stream: IO[bytes]) -> bytes | None:
     return result if len(result) == size else None
 
 
+def _end_with_parent() -> None:
+    """Ends this process as soon as nobody is left to read its results, even in the middle of a compilation."""
+    results = select.poll()
+    results.register(sys.stdout.fileno(), 0)  # that the other end is closed is always told
+    results.poll()
+    os._exit(1)
+
+
 def _main() -> None:
+    signal.signal(
+        signal.SIGINT, signal.SIG_IGN
+    )  # Ctrl-C is for the parent, which ends this process
+    if hasattr(select, "poll"):
+        threading.Thread(target=_end_with_parent, daemon=True).start()
     asked, answers = sys.stdin.buffer, sys.stdout.buffer
     fields = json.loads(asked.readline())
     libraries = [asked.read(size) for size in fields["libraries"]]

@@ -15,7 +15,9 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import astuple, dataclass
+from functools import cached_property, partial
 from pathlib import Path
+from queue import SimpleQueue
 from typing import IO
 
 from glowpy.llvm import machine as llvm
@@ -33,6 +35,7 @@ from glowpy.llvm.machine import (
 from glowpy.support.cache import Key, read, write_all
 from glowpy.support.cores import usable_cores
 from glowpy.support.errors import InternalError
+from glowpy.support.progress import report
 
 __all__ = ["compile_objects", "compile_whole", "load_objects"]
 
@@ -55,59 +58,81 @@ def compile_objects(
     keys = [Key.of("code", text, *where) for text in texts]
     objects = {key: code for key in keys if use_cache and (code := read(key)) is not None}
     missing = {key: text for key, text in zip(keys, texts, strict=True) if key not in objects}
+    cached, total = len(objects), len(objects) + len(missing)
+    report("compile", cached, total)
     if missing:
-        codes = _compile(list(missing.values()), machine, libraries)
-        compiled = dict(zip(missing, codes, strict=True))
+        waiting = list(missing.values())
+        tell = partial(_tell, cached, total)
+        compiled = dict(zip(missing, _compile(waiting, machine, libraries, tell), strict=True))
         if use_cache:
             write_all(compiled)
         objects |= compiled
     return [objects[key] for key in keys]
 
 
-def _compile(texts: Sequence[str], machine: Machine, libraries: Sequence[bytes]) -> list[bytes]:
-    """The object files of all texts."""
+def _tell(cached: int, total: int, compiled: int) -> None:
+    report("compile", cached + compiled, total)
+
+
+def _compile(
+    texts: Sequence[str], machine: Machine, libraries: Sequence[bytes], tell: Callable[[int], None]
+) -> list[bytes]:
+    """The object files of all texts. Calls `tell` with the number of those that are done after each.
+
+    An exception, such as that of Ctrl-C, ends the processes at once. LLVM in this process cannot be ended: it runs in a
+    thread, which goes on with the text that it has while the exception takes its course.
+    """
     needed = declarations(texts)
     others = min(usable_cores(), len(texts) // _PER_WORKER) - 1
     waiting = deque(enumerate(texts))
-    objects: dict[int, bytes] = {}
+    results: SimpleQueue[tuple[int, bytes] | Exception] = SimpleQueue()
 
     def work(compile_text: Callable[[str], bytes]) -> None:
         try:
             while waiting:
                 index, text = waiting.popleft()
-                objects[index] = compile_text(text)
+                results.put((index, compile_text(text)))
         except IndexError:  # another was faster
             return
-        except BaseException:
-            waiting.clear()
-            raise
+        except Exception as error:  # noqa: BLE001 - raised where the results are taken
+            results.put(error)
 
     with ExitStack() as stack:
-        workers = [
-            stack.enter_context(_worker(machine, libraries, "object_code", needed))
-            for _ in range(others)
-        ]
-        pool = stack.enter_context(ThreadPoolExecutor(max(others, 1)))
-        running = [pool.submit(work, worker.compile) for worker in workers]
-        work(_here(machine, libraries, needed))
-        for future in running:
-            future.result()
+        pool = ThreadPoolExecutor(max(others, 0) + 1)
+        stack.callback(pool.shutdown, wait=False)
+        for _ in range(others):
+            worker = stack.enter_context(_worker(machine, libraries, "object_code", needed))
+            pool.submit(work, worker.compile)
+        stack.callback(waiting.clear)
+        pool.submit(work, _Here(machine, libraries, needed).compile)
+        objects: dict[int, bytes] = {}
+        while len(objects) < len(texts):
+            result = results.get()
+            if isinstance(result, Exception):
+                raise result
+            objects[result[0]] = result[1]
+            tell(len(objects))
     return [objects[index] for index in range(len(texts))]
 
 
-def _here(
-    machine: Machine, libraries: Sequence[bytes], needed: Sequence[str]
-) -> Callable[[str], bytes]:
+@dataclass
+class _Here:
     """Compiles in this process."""
-    compiler = Compiler(machine, libraries, needed)
 
-    def compile_text(text: str) -> bytes:
+    machine: Machine
+    libraries: Sequence[bytes]
+    needed: Sequence[str]
+
+    @cached_property
+    def _compiler(self) -> Compiler:
+        return Compiler(self.machine, self.libraries, self.needed)
+
+    def compile(self, text: str) -> bytes:
+        """What becomes of a text. Raises InternalError where LLVM refuses it."""
         try:
-            return compiler.object_code(text)
+            return self._compiler.object_code(text)
         except InvalidIRError as error:
             raise InternalError(f"LLVM refuses generated code: {error}") from error
-
-    return compile_text
 
 
 @dataclass

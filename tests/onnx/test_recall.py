@@ -13,7 +13,7 @@ import pytest
 from onnx import helper, numpy_helper
 
 import glowpy
-from glowpy import session as session_module
+from glowpy import engine
 from glowpy.backends.cpu import constants
 from glowpy.backends.cpu.image import Image
 from glowpy.backends.cpu.jit import JitFunction
@@ -45,7 +45,7 @@ def compiled(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         texts.append(str(module.placeholders[0].type))
         return glowpy.compile(module, *args, **kwargs)
 
-    monkeypatch.setattr(session_module, "compile", counting)
+    monkeypatch.setattr(engine, "compile", counting)
     return texts
 
 

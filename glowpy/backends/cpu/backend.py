@@ -12,6 +12,7 @@ from glowpy.backend import Backend, CompiledFunction, CompileOptions, Operation,
 from glowpy.backends.cpu import insts_gen, nodes_gen
 from glowpy.backends.cpu.codegen import CodeOptions, entry_name, generate_llvm, ir_text
 from glowpy.backends.cpu.constants import (
+    Weights,
     block_of,
     kept_weights,
     small_constants,
@@ -40,6 +41,7 @@ from glowpy.support.cache import Key, read, write
 from glowpy.support.cores import usable_cores
 from glowpy.support.errors import UserError
 from glowpy.support.identity import package_identity
+from glowpy.support.progress import report
 
 __all__ = ["CpuBackend"]
 
@@ -140,7 +142,11 @@ class CpuBackend(Backend):
             write_jitdump(code, objects, Path(settings.jitdump))
         block = block_of(program.plan, self.target.pointer_bits // 8)
         large = [program.constants[slot.name] for slot in block.large]
-        weights = [weights_of(tensor, use_cache=options.cache) for tensor in large]
+        weights: list[Weights] = []
+        for tensor in large:
+            report("weights", len(weights), len(large))
+            weights.append(weights_of(tensor, use_cache=options.cache))
+        report("weights", len(weights), len(large))
         image = Image(
             name,
             program.inputs,

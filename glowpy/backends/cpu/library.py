@@ -11,6 +11,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import tempfile
@@ -24,6 +25,7 @@ from glowpy.backends.cpu.variant import IS_INSTALLED, LIBJIT_FOLDER, Variant
 from glowpy.llvm.kernel import KernelSpec
 from glowpy.support.cache import Key, locked, read, write
 from glowpy.support.errors import InternalError, UserError
+from glowpy.support.progress import report
 
 __all__ = ["LIBJIT", "KernelLibrary", "compile_script"]
 
@@ -90,6 +92,7 @@ class KernelLibrary:
         with locked("bitcode"), tempfile.TemporaryDirectory() as scratch:
             if (payload := read(key)) is not None:  # another process was faster
                 return _Content.of(payload)
+            report("kernels")
             file = Path(scratch, f"{variant.name}.bc")
             self._compile(variant, file)
             content = _read_files(file)
@@ -114,7 +117,9 @@ class KernelLibrary:
     def _compile(self, variant: Variant, path: Path) -> None:
         what = ["--root", str(self.folder), "--variant", variant.name, "--output", str(path)]
         command = [sys.executable, str(compile_script()), *what]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        # Its temporary files are in our folder: they go with it, whatever ends the script.
+        environment = {**os.environ, "TMPDIR": str(path.parent)}
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
         if done.returncode == _COMPILERS_DO_NOT_FIT:
             raise UserError(
                 f"the kernels of {variant.name} cannot be compiled: {done.stderr.strip()}",

@@ -43,6 +43,7 @@ from glowpy.importer.onnx.source import MAX_NODES, Source, domain_of, read_sourc
 from glowpy.importer.onnx.tensor import decode, decode_sparse
 from glowpy.support.errors import Diagnostic, InternalError, UnsupportedError, UserError
 from glowpy.support.loc import Loc
+from glowpy.support.progress import report
 
 __all__ = ["OnnxModel", "load", "read_model"]
 
@@ -209,12 +210,36 @@ class OnnxModel:
     ) -> Module:
         """A module for these shapes. The arguments and errors are those of `load`."""
         arrays = {name: np.asarray(array) for name, array in (values or {}).items()}
-        known = {name: array.shape for name, array in arrays.items()}
+        return _Build(self, self._types(shapes, dims, arrays), arrays).module
+
+    def key(
+        self,
+        *,
+        shapes: Mapping[str, Shape] | None = None,
+        dims: Mapping[str, int] | None = None,
+        values: Mapping[str, Array] | None = None,
+    ) -> str:
+        """Names what `build` makes of the same arguments: equal for equal models, types of inputs, and values.
+
+        Raises UserError for shapes that do not fit.
+        """
+        arrays = {name: np.asarray(array) for name, array in (values or {}).items()}
+        types = ", ".join(map(str, self._types(shapes, dims, arrays)))
+        numbers = [(name, array.tobytes().hex()) for name, array in arrays.items()]
+        return f"{self.digest} {types} {numbers}"
+
+    def _types(
+        self,
+        shapes: Mapping[str, Shape] | None,
+        dims: Mapping[str, int] | None,
+        values: Mapping[str, Array],
+    ) -> list[Type]:
+        """The types of the inputs."""
+        known = {name: array.shape for name, array in values.items()}
         try:
-            types = bind(self.inputs, {**known, **(shapes or {})}, dims or {})
+            return bind(self.inputs, {**known, **(shapes or {})}, dims or {})
         except UserError as error:
             raise _located(error, Loc(self.file)) from None
-        return _Build(self, types, arrays).module
 
 
 def _located(error: UserError, loc: Loc, prefix: str = "") -> UserError:
@@ -256,8 +281,11 @@ class _Build:
             self.environment,
             self.model.block,
         )
-        for index, node in self.model.order:
+        order = self.model.order
+        for done, (index, node) in enumerate(order):
+            report("import", done, len(order))
             self._node(index, node)
+        report("import", len(order), len(order))
         self._report()
         self._outputs(placeholders)
         verify_module(self.module)

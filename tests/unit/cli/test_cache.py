@@ -195,7 +195,7 @@ def test_networks_run_with_a_damaged_cache(
 
 PROGRAM = """
 import resource, sys
-from glowpy.cli.main import main
+from glowpy.__main__ import main
 if limit := int(sys.argv.pop(1)):
     resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
 main()

@@ -64,7 +64,7 @@ def test_an_interrupted_command_exits_as_shells_expect(
 
     monkeypatch.setitem(main._glowpy.commands, "doctor", click.Command("doctor", callback=wait))
     status, out, err = command("doctor")
-    assert (status, out, err.strip()) == (130, "", "")
+    assert (status, out, err) == (130, "", "interrupted\n")
 
 
 @pytest.mark.parametrize(

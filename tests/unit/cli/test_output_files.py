@@ -296,7 +296,7 @@ def test_a_real_limit_leaves_the_old_files(folder: Path) -> None:
     (folder / "archive").write_text("before")
     program = (
         "import resource, sys\n"
-        "from glowpy.cli.main import main\n"
+        "from glowpy.__main__ import main\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))\n"
         "main()"
     )

@@ -1,0 +1,45 @@
+"""What long work says about how far it is.
+
+Whoever works calls `report`; whoever wants to know wraps the work in `reporting`. In between nothing is handed on: any
+stage, in any layer, can report, and costs next to nothing where nobody listens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+__all__ = ["Progress", "report", "reporting"]
+
+Progress = Callable[[str, int, int], None]
+"""Takes the name of a stage, how much of it is done, and how much there is to do: 0 where that is not known."""
+
+_listener: ContextVar[Progress | None] = ContextVar("progress", default=None)
+
+
+@contextmanager
+def reporting(progress: Progress) -> Iterator[None]:
+    """Calls `progress(stage, done, total)` for all that this thread imports, compiles or bundles inside the `with`.
+
+    Stages are `import` (nodes), the names of passes and stages in `PassContext.times`, `compile` (functions that
+    become machine code; begins with those that the cache has), `weights` (large constants that are packed),
+    `kernels` and `recall`. The callback is called in the thread that works, and what it raises ends the work.
+
+    ```python
+    with glowpy.reporting(lambda stage, done, total: print(stage, done, total)):
+        session = glowpy.InferenceSession("model.onnx")
+    ```
+    """
+    token = _listener.set(progress)
+    try:
+        yield
+    finally:
+        _listener.reset(token)
+
+
+def report(stage: str, done: int = 0, total: int = 0) -> None:
+    """Says to the innermost `reporting` that `done` of `total` steps of a stage are done."""
+    progress = _listener.get()
+    if progress is not None:
+        progress(stage, done, total)
