@@ -14,6 +14,7 @@ from onnx import helper
 from glowpy.core.tensor import Array
 from glowpy.importer.onnx.contrib import nchwc
 from glowpy.importer.onnx.contrib.nchwc import block_of
+from glowpy.importer.onnx.model import read_model
 from tests.onnx.comparison import graph_model, info
 from tests.onnx.contrib_cases import NCHWC, Case, case, f32
 
@@ -167,6 +168,20 @@ def test_block_is_read_off_channels(block: int) -> None:
 def test_refusal(node: Case, message: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(nchwc, "_own_block", lambda: 8)
     assert message in node.error()
+
+
+def test_what_was_compiled_for_one_block_is_not_recalled_for_another(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A cache may be shared by machines."""
+    model = replace(own("Conv", WIDE), inputs=[WIDE, f32(32, 32, 1, 1)]).model()
+    digests = set()
+    for width in BLOCKS:
+        monkeypatch.setattr(nchwc, "_own_block", lambda width=width: width)
+        digests.add(read_model(model).digest)
+    assert len(digests) == 2
+    plain = replace(case("Relu", WIDE), domain="").model()
+    assert read_model(plain).block == 0
 
 
 def test_block_of_this_machine() -> None:

@@ -97,8 +97,8 @@ class OnnxModel:
 
     @property
     def digest(self) -> str:
-        """The same for models with the same bytes, those of their external data among them."""
-        return self.source.stores.digest
+        """The same for models with the same bytes, those of their external data among them, that are read alike."""
+        return f"{self.source.stores.digest} {self.block}"
 
     @cached_property
     def initializers(self) -> dict[str, Tensor]:
@@ -166,7 +166,7 @@ class OnnxModel:
 
     @cached_property
     def block(self) -> int:
-        """How many channels are a block in the NCHWc operators of onnxruntime."""
+        """How many channels are a block in the NCHWc operators of onnxruntime; 0 if there are none."""
         return block_of(self.source.proto.graph)
 
     def loc(self, index: int, node: onnx.NodeProto) -> Loc:

@@ -34,13 +34,15 @@ WIDE, NARROW = 16, 8
 
 
 def block_of(graph: onnx.GraphProto) -> int:
-    """How many channels are a block in the graph, which does not say so.
+    """How many channels are a block in the graph, which does not say so; 0 if there are none.
 
     What is no multiple of 16 has blocks of 8, and what was filled up further than to a multiple of 8 has blocks of 16.
     Otherwise the block is that of this machine: onnxruntime itself reads such a file as if it had written it.
     """
     shapes = {tensor.name: tuple(tensor.dims) for tensor in graph.initializer}
     channels: dict[str, int] = {}
+    if all(node.domain != NCHWC for node in graph.node):
+        return 0
     for node in graph.node:
         first, second = (*node.input, "", "")[:2]
         if (node.domain, node.op_type) == (NCHWC, "Conv"):

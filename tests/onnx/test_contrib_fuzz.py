@@ -1,0 +1,64 @@
+"""Nodes of onnxruntime's own domains with inputs that do not fit are read or refused, and nothing else happens."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import glowpy
+from glowpy.core.tensor import Array
+from tests.onnx.contrib_cases import Case
+from tests.onnx.test_contrib import CASES
+from tests.onnx.test_contrib_attention import CASES as ATTENTION
+from tests.onnx.test_nchwc import POOL, WIDE, own
+
+BLOCKED = [
+    own("ReorderInput", WIDE),
+    own("ReorderOutput", WIDE, channels=20),
+    own("MaxPool", WIDE, **POOL),
+    own("Upsample", WIDE, scales=[1, 1, 2, 2], mode="linear"),
+]
+
+
+def mutated(rng: random.Random, array: Array | None) -> Array | None:
+    """None, or an array of another shape or with other elements."""
+    if array is None:
+        shape = rng.choice([(), (1,), (2,), (2, 5, 8)])
+        return np.zeros(shape, rng.choice([np.float32, np.int32, np.int64]))
+    axis = rng.randrange(max(array.ndim, 1))
+    changes = [array[None], array.reshape(-1), array * 0 - rng.choice([1, 7]), None]
+    if array.ndim:
+        changes += [np.repeat(array, 2, axis), array.take([0], axis) if array.size else None]
+    change = rng.choice(changes)
+    return None if change is None else np.asarray(change, array.dtype)
+
+
+def variant(rng: random.Random, node: Case) -> Case:
+    """The node with one input or attribute changed, or two."""
+    inputs, attributes = list(node.inputs), dict(node.attributes)
+    for _ in range(rng.choice([1, 1, 2])):
+        names = [name for name, value in attributes.items() if isinstance(value, int)]
+        if names and rng.random() < 0.3:
+            attributes[rng.choice(names)] = rng.choice([0, -1, 3, 1 << 40])
+        else:
+            index = rng.randrange(len(inputs))
+            inputs[index] = mutated(rng, inputs[index])
+    known = [index for index in node.known if inputs[index] is not None]
+    return replace(node, inputs=inputs, attributes=attributes, known=known)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_misfits(seed: int) -> None:
+    rng = random.Random(seed)
+    nodes = [*CASES, *ATTENTION, *BLOCKED]
+    refused = 0
+    for _ in range(200):
+        node = variant(rng, rng.choice(nodes))
+        try:
+            glowpy.load(node.model())
+        except glowpy.UserError:
+            refused += 1
+    assert 50 < refused < 190
