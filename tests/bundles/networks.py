@@ -79,7 +79,7 @@ def doubles() -> Module:
 
 def light(name: str) -> Module:
     """A network of the onnx package, with random weights: its own are all alike."""
-    module = glowpy.load(packaged_network(name)[0])
+    module = glowpy.load(packaged_network(name))
     rng = np.random.default_rng(0)
     for constant in module.constants:
         type = constant.type

@@ -24,17 +24,14 @@ def packaged_networks() -> list[str]:
     return sorted(path.stem.removeprefix("light_") for path in _LIGHT.glob("light_*.onnx"))
 
 
-def packaged_network(name: str) -> tuple[Path, Path]:
-    """The file of a packaged network, and the file with the output expected for the backend test's input.
-
-    That input is 0/n, 1/n, ..., (n-1)/n in row-major order. Raises UserError for an unknown name.
-    """
-    model, output = _LIGHT / f"light_{name}.onnx", _LIGHT / f"light_{name}_output_0.pb"
-    if not (model.is_file() and output.is_file()):
+def packaged_network(name: str) -> Path:
+    """The file of a packaged network. Raises UserError for an unknown name."""
+    model = _LIGHT / f"light_{name}.onnx"
+    if not model.is_file():
         raise UserError(
             f"expected one of the networks {', '.join(packaged_networks())}, got '{name}'"
         )
-    return model, output
+    return model
 
 
 def read_tensor(path: Path) -> Array:

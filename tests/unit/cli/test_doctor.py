@@ -3,25 +3,23 @@
 import io
 import json
 import re
+import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
 import pytest
 from onnx import numpy_helper, parser
-from onnx.reference import ReferenceEvaluator
 
 from glowpy.cli import demo as demo_module
 from glowpy.cli import doctor as doctor_module
 from glowpy.cli.main import run
-from glowpy.cli.model import load_model
 from glowpy.core.tensor import Array
-from glowpy.engine import compile
-from glowpy.graph.function import Module
 from glowpy.graph.parser import parse_module
-from glowpy.importer.onnx.reference import read_tensor
+from glowpy.importer.onnx.random_weights import with_random_weights
+from glowpy.importer.onnx.reference import packaged_network
 from glowpy.ir.plan import parse_plan
-from glowpy.opt.known import known
 
 
 def test_doctor() -> None:
@@ -59,13 +57,11 @@ def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         shape = tuple(dim.dim_value for dim in info.type.tensor_type.shape.dim)
         array = np.full(shape, value, np.float32)
         model.graph.initializer.append(numpy_helper.from_array(array, info.name))
-    x = (np.arange(32, dtype=np.float32) / 32).reshape(1, 2, 4, 4)
-    (y,) = ReferenceEvaluator(model).run(None, {"x": x})
-    files = tmp_path / "model.onnx", tmp_path / "output.pb"
-    onnx.save(model, str(files[0]))
-    files[1].write_bytes(numpy_helper.from_array(np.asarray(y)).SerializeToString())
-    monkeypatch.setattr(demo_module, "packaged_network", lambda name: files)
-    return files[0]
+    file = tmp_path / "model.onnx"
+    onnx.save(model, str(file))
+    monkeypatch.setattr(demo_module, "packaged_network", lambda name: file)
+    monkeypatch.setattr(demo_module, "_SECONDS", 0.0)
+    return file
 
 
 @pytest.mark.slow
@@ -86,66 +82,84 @@ def check_demo(tmp_path: Path) -> None:
         assert f"\n  {stage} " in text
     assert text.count("right: compared with") == 2
     assert f"dumps: {tmp_path}" in text
-    names = {path.name for path in tmp_path.iterdir()}
-    assert names == {"graph.glow", "lowered.glow", "ir.glow", "memory.glow"}
+    stages = {"graph.glow", "lowered.glow", "ir.glow", "memory.glow"}
+    assert {path.name for path in tmp_path.iterdir()} == {*stages, "squeezenet.onnx"}
     parse_module((tmp_path / "graph.glow").read_text())
     plan = parse_plan((tmp_path / "memory.glow").read_text())
     assert f"peak {plan.peak:,} bytes, lower bound {plan.lower_bound:,}" in text
+    different = re.search(r"numbers from .*, (\d+) different ones", text)
+    assert different is not None
+    assert int(different[1]) > 4  # the weights in the package give one
+
+
+def demo_report(folder: Path, status: int = 0) -> dict[str, Any]:
+    out = io.StringIO()
+    assert run(["demo", "--output", str(folder), "--json"], io.StringIO(), out) == status
+    report: dict[str, Any] = json.loads(out.getvalue())
+    return report
 
 
 @pytest.mark.usefixtures("small")
-def test_times_of_the_demo(tmp_path: Path) -> None:
-    out = io.StringIO()
-    assert run(["demo", "--output", str(tmp_path / "dumps"), "--json"], io.StringIO(), out) == 0
-    report = json.loads(out.getvalue())
+def test_figures_of_the_demo(tmp_path: Path) -> None:
+    report = demo_report(tmp_path / "dumps")
     for stage in ("lower", "schedule", "irgen"):
         assert report["seconds"][stage] == report["pass_seconds"][stage]
     assert min(report["seconds"].values()) > 0
-
-
-def test_random_weights_keep_activations_at_their_size(small: Path) -> None:
-    module = load_model(str(small))
-    copy = demo_module._with_random_weights(module)
-    used = {value.type.shape: value for node in copy.functions[0].nodes for value in node.inputs}
-    weights = {shape: known(value) for shape, value in used.items()}
-    for shape, fan_in in (((3, 3, 3, 2), 18), ((12, 8), 12)):
-        array = weights[shape]
-        assert array is not None
-        assert array.std() == pytest.approx(np.sqrt(2 / fan_in), rel=0.25)
-    bias = weights[(8,)]
-    assert bias is not None
-    assert 0.1 <= bias.min() < bias.max() <= 0.2
+    for figure in ("nodes", "instructions", "memory_peak", "weights", "functions", "object_bytes"):
+        assert report[figure] > 0
+    interpreter, peer = report["checks"].values()
+    assert interpreter["run_seconds"] is None
+    assert peer["run_seconds"] > 0
 
 
 @pytest.mark.usefixtures("small")
-def test_demo_fails_when_the_result_is_not_the_expected_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def wrong(path: Path) -> Array:
-        tensor: Array = read_tensor(path) * np.float32(1.01)
-        return tensor
-
-    monkeypatch.setattr(demo_module, "read_tensor", wrong)
-    assert verdicts(tmp_path / "dumps") == (1, [False, True])
+def test_what_the_demo_says_is_next_works(tmp_path: Path) -> None:
+    commands = demo_report(tmp_path / "dumps")["next"]
+    assert [command.split()[1] for command in commands] == ["run", "dump", "bundle"]
+    for command in commands:
+        out = io.StringIO()
+        assert run(command.split()[1:], io.StringIO(), out) == 0, out.getvalue()
 
 
 @pytest.mark.usefixtures("small")
-def test_demo_fails_when_the_backends_disagree(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_demo_without_onnxruntime(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "onnxruntime", None)
+    assert list(demo_report(tmp_path / "dumps")["checks"]) == ["the interpreter"]
+
+
+def test_random_weights(small: Path) -> None:
+    first, second, other = (with_random_weights(small, seed) for seed in (0, 0, 1))
+    assert first.SerializeToString() == second.SerializeToString() != other.SerializeToString()
+    weights = {t.name: numpy_helper.to_array(t) for t in first.graph.initializer}
+    for name, fan_in in (("filter", 18), ("weights", 12)):
+        assert weights[name].std() == pytest.approx(np.sqrt(2 / fan_in), rel=0.25)
+    assert 0.1 <= weights["bias"].min() < weights["bias"].max() <= 0.2
+
+
+def test_random_weights_stand_for_constants_of_one_value() -> None:
+    model = with_random_weights(packaged_network("squeezenet"), 0)
+    assert {node.op_type for node in model.graph.node} >= {"Conv", "Relu", "Softmax"}
+    assert all(node.op_type != "ConstantOfShape" for node in model.graph.node)
+    onnx.checker.check_model(model, full_check=True)
+    assert len(model.graph.initializer) == 52
+    assert all(np.ptp(numpy_helper.to_array(tensor)) > 0 for tensor in model.graph.initializer)
+
+
+@pytest.mark.usefixtures("small")
+@pytest.mark.parametrize("right", ["interpreter", "onnxruntime"])
+def test_demo_fails_when_the_result_is_wrong(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, right: str
 ) -> None:
     class Wrong:
         def __call__(self, inputs: dict[str, Array]) -> dict[str, Array]:
             return {"y": np.zeros((1, 8), np.float32)}
 
-    def half(module: Module, backend: str) -> object:
-        return Wrong() if backend == "cpu" else compile(module, backend)
-
-    monkeypatch.setattr(demo_module, "compile", half)
-    assert verdicts(tmp_path) == (1, [True, False])
-
-
-def verdicts(folder: Path) -> tuple[int, list[bool]]:
-    out = io.StringIO()
-    status = run(["demo", "--output", str(folder), "--json"], io.StringIO(), out)
-    checks = json.loads(out.getvalue())["checks"]
-    return status, [check["right"] for check in checks.values()]
+    if right == "onnxruntime":
+        monkeypatch.setattr(demo_module, "compile", lambda function, backend: Wrong())
+    else:
+        monkeypatch.setattr(demo_module, "_onnxruntime", lambda model: Wrong())
+    checks = demo_report(tmp_path, status=1)["checks"]
+    assert {
+        name.split()[-1] if "the" in name else name.split()[0]: c["right"]
+        for name, c in checks.items()
+    } == {"interpreter": right == "interpreter", "onnxruntime": right == "onnxruntime"}
