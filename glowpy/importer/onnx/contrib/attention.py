@@ -19,7 +19,7 @@ from glowpy.importer.onnx.contrib.heads import (
 )
 from glowpy.importer.onnx.contrib.schemas import CONTRIB
 from glowpy.importer.onnx.contrib.standard import standard
-from glowpy.importer.onnx.data_movement import concat, reshape, slice_axis
+from glowpy.importer.onnx.data_movement import concat, convert, reshape, slice_axis
 from glowpy.importer.onnx.node import OnnxNode, Result, Value, from_onnx
 from glowpy.support.errors import UserError
 
@@ -107,7 +107,7 @@ def _multi_head_attention(n: OnnxNode) -> tuple[Result, ...]:
         key, value = extended(n, n.value(6), key), extended(n, n.value(7), value)
     mask = masked_term(n, 4, scores_type(query, key), starts=False)
     weights, total = _weights(n, query, key, mask, key.type.shape[2] - new)
-    return mixed(n, weights, value), key, value, total
+    return mixed(n, weights, value), key, value, convert(n, total, query.type.kind)
 
 
 def _projected(n: OnnxNode) -> tuple[NodeValue, NodeValue, NodeValue]:

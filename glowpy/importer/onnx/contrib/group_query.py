@@ -11,11 +11,11 @@ from glowpy.core.tensor import Tensor
 from glowpy.core.type import Type
 from glowpy.graph.node import NodeValue
 from glowpy.importer.onnx.contrib.heads import (
+    LOWEST,
     added,
     bias_term,
     check_type,
     joined,
-    lowest,
     scores,
     split,
 )
@@ -86,7 +86,7 @@ def _group_query_attention(n: OnnxNode) -> tuple[Result, ...]:
     if n.integer("qk_output", 0) == 1:
         zero = n.operand(full(Type(total.type.kind, ()), 0), f"{n.name}_zero")
         shown = n.f.create_select(n.name, seen, total, zero).result
-    return _mixed(n, weights, values), key, value, shown
+    return _mixed(n, weights, values), key, value, convert(n, shown, query.type.kind)
 
 
 def _refuse(n: OnnxNode) -> None:
@@ -237,7 +237,8 @@ def _mixed(n: OnnxNode, weights: NodeValue, value: NodeValue) -> Value:
     batch, heads, length, keys = weights.type.shape
     groups, size = value.type.shape[1], value.type.shape[3]
     stacked = n.operand(reshape(n, weights, (batch, groups, heads // groups * length, keys)))
-    product = n.f.create_mat_mul(n.name, stacked, value).result
+    wide = n.operand(convert(n, value, weights.type.kind))
+    product = convert(n, n.f.create_mat_mul(n.name, stacked, wide).result, value.type.kind)
     return joined(n, reshape(n, product, (batch, heads, length, size)))
 
 
@@ -254,7 +255,7 @@ def _total(n: OnnxNode, plain: NodeValue) -> NodeValue:
 def _weights(n: OnnxNode, total: NodeValue, seen: NodeValue) -> NodeValue:
     """The softmax of the scores that a query sees."""
     f, type = n.f, total.type
-    hidden = f.create_splat(f"{n.name}_hidden", Type(type.kind, ()), lowest(type.kind))
+    hidden = f.create_splat(f"{n.name}_hidden", Type(type.kind, ()), LOWEST)
     visible = f.create_select(n.name, seen, total, hidden).result
     sink = _sink(n, type)
     if sink is None:
@@ -293,5 +294,6 @@ def _sink(n: OnnxNode, type: Type) -> Value | None:
     shape = (batch, heads, queries, 1)
     if n.has(11):
         check_type(n, 11, (heads,))
-        return broadcast(n, reshape(n, n.value(11), (1, heads, 1, 1)), shape)
+        sink = convert(n, n.value(11), type.kind)
+        return broadcast(n, reshape(n, sink, (1, heads, 1, 1)), shape)
     return full(type.with_shape(shape), 0) if n.integer("smooth_softmax", 0) == 1 else None

@@ -11,24 +11,28 @@ from glowpy.core.elemkind import ElemKind
 from glowpy.core.tensor import Tensor
 from glowpy.core.type import Type
 from glowpy.graph.node import NodeValue
-from glowpy.importer.onnx.data_movement import concat, full, reshape, slice_axis, transpose
+from glowpy.importer.onnx.data_movement import concat, convert, full, reshape, slice_axis, transpose
 from glowpy.importer.onnx.node import OnnxNode, Value
 from glowpy.support.errors import UserError
 
 __all__ = [
+    "LOWEST",
     "added",
     "bias_term",
     "causal_term",
     "check_type",
     "extended",
     "joined",
-    "lowest",
     "masked_term",
     "mixed",
     "scores",
     "scores_type",
     "split",
 ]
+
+
+LOWEST = float(np.finfo(np.float32).min)
+"""What outweighs every score."""
 
 
 def check_type(n: OnnxNode, index: int, shape: Sequence[int]) -> None:
@@ -73,27 +77,31 @@ def added(n: OnnxNode, value: NodeValue, terms: Sequence[Value | None]) -> NodeV
 
 
 def scores_type(query: NodeValue, key: NodeValue) -> Type:
-    """The type of `scores`. Raises UserError if the keys do not fit the queries."""
+    """The type of `scores`, f32 for halves. Raises UserError if the keys do not fit the queries."""
     left, right = query.type.shape, key.type.shape
     if left[:2] != right[:2] or left[3] != right[3]:
         raise UserError(f"expected keys that fit queries of {query.type}, got {key.type}")
-    return query.type.with_shape((*left[:3], right[2]))
+    kind = ElemKind.F32 if query.type.kind.is_half else query.type.kind
+    return Type(kind, (*left[:3], right[2]))
 
 
 def scores(n: OnnxNode, query: NodeValue, key: NodeValue) -> NodeValue:
     """All queries times all keys, [batch, heads, queries, keys], times `scale`, 1 / sqrt(size) if not given."""
-    turned = n.operand(transpose(n, key, (0, 1, 3, 2)))
-    product = n.f.create_mat_mul(n.name, query, turned, result_type=scores_type(query, key))
+    type = scores_type(query, key)
+    turned = n.operand(transpose(n, convert(n, key, type.kind), (0, 1, 3, 2)))
+    product = n.f.create_mat_mul(n.name, n.operand(convert(n, query, type.kind)), turned)
     factor = n.real("scale", 0.0) or 1 / math.sqrt(query.type.shape[3])
-    scale = n.f.create_splat(f"{n.name}_scale", Type(query.type.kind, ()), factor)
+    scale = n.f.create_splat(f"{n.name}_scale", Type(type.kind, ()), factor)
     return n.f.create_mul(n.name, product, scale).result
 
 
-def mixed(n: OnnxNode, weights: NodeValue, value: NodeValue) -> NodeValue:
+def mixed(n: OnnxNode, weights: NodeValue, value: NodeValue) -> Value:
     """The values, weighed: [batch, queries, heads * size]."""
     if weights.type.shape[3] != value.type.shape[2]:
         raise UserError(f"expected values for {weights.type.shape[3]} keys, got {value.type}")
-    return n.operand(joined(n, n.f.create_mat_mul(n.name, weights, value).result))
+    wide = n.operand(convert(n, value, weights.type.kind))
+    product = n.f.create_mat_mul(n.name, weights, wide).result
+    return joined(n, convert(n, product, value.type.kind))
 
 
 def _term(n: OnnxNode, kept: NodeValue, type: Type, lowest: float) -> Value:
@@ -101,12 +109,6 @@ def _term(n: OnnxNode, kept: NodeValue, type: Type, lowest: float) -> Value:
     scalar = Type(type.kind, ())
     zero = n.operand(full(scalar, 0), f"{n.name}_zero")
     return n.f.create_select(n.name, kept, zero, n.operand(full(scalar, lowest))).result
-
-
-def lowest(kind: ElemKind) -> float:
-    """The lowest finite number of a kind of floats; that of f32 for f64."""
-    narrow = {ElemKind.F16: -65504.0, ElemKind.BF16: -3.3895314e38}
-    return narrow.get(kind, float(np.finfo(np.float32).min))
 
 
 def causal_term(n: OnnxNode, type: Type, past: int) -> Value | None:
@@ -120,7 +122,7 @@ def causal_term(n: OnnxNode, type: Type, past: int) -> Value | None:
     if keys != past + queries:
         raise n.unsupported(f"unidirectional 1 for {queries} queries and {keys - past} keys")
     kept = np.tri(queries, keys, past, dtype=bool)
-    return _term(n, n.operand(Tensor.of(kept), f"{n.name}_causal"), type, lowest(type.kind))
+    return _term(n, n.operand(Tensor.of(kept), f"{n.name}_causal"), type, LOWEST)
 
 
 def masked_term(n: OnnxNode, index: int, type: Type, *, starts: bool) -> Value | None:
@@ -165,4 +167,4 @@ def bias_term(n: OnnxNode, index: int, type: Type) -> Value | None:
             f"expected a bias that broadcasts to scores {type} as input {index} "
             f"('{n.proto.input[index]}'), got {n.type(index)}"
         )
-    return n.value(index)
+    return convert(n, n.value(index), type.kind)
