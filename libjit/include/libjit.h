@@ -60,9 +60,6 @@ typedef double vd __attribute__((vector_size(DOUBLE_VECTOR_BYTES), aligned(8), m
 #define INLINE static inline __attribute__((always_inline))
 #define UNROLL _Pragma("clang loop unroll(full)")
 
-#define LIKE_VECTOR(pointer) (*(vf *)(pointer))
-#define LOAD_VECTOR(pointer) (*(const vf *)(pointer))
-
 /// Number of elements of a shape.
 INLINE dim_t count(const ints_t *shape) {
   dim_t n = 1;

@@ -21,8 +21,8 @@ INLINE float largest(const float *input, dim_t n) {
   float top = -__builtin_inff();
   dim_t i = 0;
   if (n >= LANES) {
-    vf lanes = LOAD_VECTOR(input);
-    for (i = LANES; i + LANES <= n; i += LANES) lanes = larger_lanes(lanes, LOAD_VECTOR(input + i));
+    vf lanes = *(const vf *)input;
+    for (i = LANES; i + LANES <= n; i += LANES) lanes = larger_lanes(lanes, *(const vf *)(input + i));
     UNROLL for (int half = LANES / 2; half > 0; half /= 2) {
       vf others = lanes;
       UNROLL for (int lane = 0; lane < half; lane++) others[lane] = lanes[lane + half];

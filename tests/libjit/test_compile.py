@@ -29,7 +29,7 @@ INLINE float twice(float x) { return x * 2.0f; }
 
 KERNEL void libjit_probe_f32(float *result, const float *input, const ints_t *result_shape, const ints_t *input_shape) {
   dim_t n = count(result_shape), i = 0;
-  for (; i + LANES <= n; i += LANES) LIKE_VECTOR(result + i) = LOAD_VECTOR(input + i) * 2.0f;
+  for (; i + LANES <= n; i += LANES) *(vf *)(result + i) = *(const vf *)(input + i) * 2.0f;
   for (; i < n; i++) result[i] = twice(input[i]);
 }
 """
