@@ -28,9 +28,9 @@ x = np.random.default_rng(0).standard_normal((3, 40), np.float32) * 8
 session = glowpy.InferenceSession(model, backend="fused")
 expected = glowpy.InferenceSession(model, backend="interpreter").run(None, {"x": x})[0]
 np.testing.assert_allclose(session.run(None, {"x": x})[0], expected, rtol=1e-5, atol=1e-6)
-compiled = glowpy.compile(glowpy.load(model), "fused")
-print(*sorted({inst.SCHEMA.mnemonic for inst in compiled.program.ir.instructions}))
-from glowpy.engine import backend_of
+from glowpy.engine import backend_of, compilation
+program = compilation(glowpy.load(model), "fused").program
+print(*sorted({inst.SCHEMA.mnemonic for inst in program.ir.instructions}))
 kernels = backend_of("fused").kernels
 print(*[library.origin(kernels.variant) for library in kernels.libraries], sep="\\n")
 """

@@ -218,7 +218,9 @@ def test_plugin_is_installed_beside_an_installed_glowpy(installed: Path, tmp_pat
         "f.create_save('s', f.create_hard_swish('h', x), y)\n"
         "compiled = glowpy.compile(module, 'fused')\n"
         "assert compiled({'x': np.full(9, 4, np.float32)})['y'].tolist() == [4.0] * 9\n"
-        "print([i.SCHEMA.mnemonic for i in compiled.program.ir.instructions])"
+        "from glowpy.engine import compilation\n"
+        "program = compilation(module, 'fused').program\n"
+        "print([i.SCHEMA.mnemonic for i in program.ir.instructions])"
     )
     assert run_installed(installed, code, tmp_path) == "['hard_swish']"
     assert not list((tmp_path / "home").rglob("bitcode-*"))
