@@ -24,6 +24,7 @@ from glowpy.ir.plan import ALIGNMENT, MemoryPlan
 from glowpy.ir.value import Value
 from glowpy.passes import GraphPass, IRPass
 from glowpy.support.errors import UserError
+from glowpy.support.html import html_table
 from glowpy.support.text import Attr
 
 __all__ = [
@@ -146,6 +147,24 @@ class Executable(ABC):
     def outputs(self) -> dict[str, Type]:
         """The type of every output by its name."""
         return {port.name: port.type for port in self.output_ports}
+
+    def __repr__(self) -> str:
+        ports = [
+            ", ".join(f"{name} {type}" for name, type in types.items()) or "nothing"
+            for types in (self.inputs, self.outputs)
+        ]
+        memory = f"{self.arena_size:,} bytes of working memory"
+        return f"<{type(self).__name__}: {' -> '.join(ports)}; {memory}>"
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: inputs and outputs."""
+        rows = [
+            [direction, name, str(type)]
+            for direction, types in (("input", self.inputs), ("output", self.outputs))
+            for name, type in types.items()
+        ]
+        title = f"{type(self).__name__}: {self.arena_size:,} bytes of working memory"
+        return html_table(title, ["", "name", "type"], rows)
 
     @abstractmethod
     def execute(self, bindings: Mapping[str, Array], arena: Array) -> None:

@@ -22,6 +22,7 @@ from glowpy.core.tensor import Array
 from glowpy.engine import backend_of, compile_or_recall
 from glowpy.importer import ValueInfo, ValueNeededError, read_model
 from glowpy.support.errors import UserError
+from glowpy.support.html import html_table
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -106,6 +107,21 @@ class InferenceSession:
 
     def __exit__(self, *exception: object) -> None:
         self.close()
+
+    def __repr__(self) -> str:
+        ports = [
+            ", ".join(map(str, infos)) or "nothing"
+            for infos in (self._model.inputs, self._model.outputs)
+        ]
+        return f"<InferenceSession of {self._model.file} on {self._backend.name}: {' -> '.join(ports)}>"
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: inputs and outputs."""
+        infos = [("input", info) for info in self._model.inputs]
+        infos += [("output", info) for info in self._model.outputs]
+        rows = [[direction, *str(info).split(" ", 1)] for direction, info in infos]
+        title = f"InferenceSession of {self._model.file} on {self._backend.name}"
+        return html_table(title, ["", "name", "type"], rows)
 
     def get_inputs(self) -> list[ValueInfo]:
         """The inputs: name, type such as `tensor(float)`, and shape with the names of symbolic dimensions."""

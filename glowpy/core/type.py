@@ -76,6 +76,9 @@ class Type:
     size: int = field(init=False, repr=False, compare=False)
     """Bytes of all elements."""
 
+    def __repr__(self) -> str:
+        return f"parse_type({str(self)!r})"
+
     def __post_init__(self) -> None:
         if len(self.shape) > MAX_RANK:
             raise UserError(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from html import escape
 from itertools import chain, islice, repeat
 from typing import TypeVar
 
@@ -11,6 +12,7 @@ from glowpy.core.schema import NodeSchema, Trait
 from glowpy.core.tensor import Array, Tensor
 from glowpy.core.type import Type
 from glowpy.graph.builder_gen import Builder
+from glowpy.graph.drawing import draw_function
 from glowpy.graph.infer import infer_types
 from glowpy.graph.node import (
     PREDICATE,
@@ -161,6 +163,16 @@ class Module:
 
     def __str__(self) -> str:
         return print_module(self)
+
+    def __repr__(self) -> str:
+        functions = ", ".join(f"{f.name} ({f.num_nodes} nodes)" for f in self.functions) or "empty"
+        size = sum(constant.type.size for constant in self._constants.values())
+        return f"<Module: {functions}; {self.num_constants} constants of {size:,} bytes>"
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: every function as a drawing."""
+        drawings = (f"<p><b>{escape(f.name)}</b></p>{draw_function(f)}" for f in self.functions)
+        return f"<p>{escape(repr(self))}</p>{''.join(drawings)}"
 
 
 class Function(Builder):
@@ -389,6 +401,17 @@ class Function(Builder):
 
     def __str__(self) -> str:
         return print_function(self)
+
+    def __repr__(self) -> str:
+        inputs, outputs = (
+            ", ".join(f"{p.original} {p.type}" for p in ports) or "nothing"
+            for ports in (self.inputs, self.outputs)
+        )
+        return f"<Function {self.name}: {self.num_nodes} nodes, {inputs} -> {outputs}>"
+
+    def _repr_svg_(self) -> str:
+        """What a notebook shows: the graph as a drawing."""
+        return draw_function(self)
 
 
 def _no_name(value: object, loc: Loc) -> UserError:

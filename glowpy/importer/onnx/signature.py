@@ -40,6 +40,13 @@ class ValueInfo:
         """The type as ONNX spells it, such as `tensor(float)`."""
         return type_name(self.kind)
 
+    def __str__(self) -> str:
+        if self.shape is None:
+            return f"{self.name} {self.kind.value} of any rank"
+        between = "x" if all(isinstance(dim, int) for dim in self.shape) else " x "
+        dims = between.join("?" if dim is None else str(dim) for dim in self.shape)
+        return f"{self.name} {self.kind.value}[{dims}]"
+
     def admits(self, shape: Shape) -> bool:
         """Whether the declaration leaves room for this shape."""
         if self.shape is None:

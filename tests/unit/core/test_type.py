@@ -150,9 +150,3 @@ def test_attributes_are_checked_against_the_schema(attrs: dict[str, object], mes
     specs = (AttrSpec("count", "int"), AttrSpec("kernels", "ints"))
     with pytest.raises(UserError, match=message):
         check_attrs(specs, attrs)  # type: ignore[arg-type]
-
-
-def test_a_type_shows_what_makes_it() -> None:
-    assert repr(Type(ElemKind.F32, (2, 3))) == (
-        "Type(kind=<ElemKind.F32: 'f32'>, shape=(2, 3), quant=None)"
-    )
