@@ -12,15 +12,16 @@ import threading
 from collections import OrderedDict
 from collections.abc import Hashable, Mapping, Sequence
 from concurrent.futures import Future
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
-from glowpy.backend import Backend, CompiledFunction, CompileOptions
+from glowpy.backend import Backend, CompiledFunction, CompileOptions, Observer
 from glowpy.core.tensor import Array
 from glowpy.engine import backend_of, compile_or_recall
-from glowpy.importer import ValueInfo, ValueNeededError, read_model
+from glowpy.importer import OnnxModel, ValueInfo, ValueNeededError, read_model
 from glowpy.support.errors import UserError
 from glowpy.support.html import html_table
 
@@ -37,12 +38,14 @@ class InferenceSession:
     """Runs an ONNX model, with the calling conventions of onnxruntime. Safe from several threads.
 
     Args:
-        model: A path, the bytes of a file, or a parsed model.
+        model: A path, the bytes of a file, a parsed model, or what `importer.read_model` made of one.
         backend: `cpu` or `interpreter`, or a backend with options.
         options: How to compile.
         limit: How many specialisations are kept.
         threads: How many threads compute, as onnxruntime's `intra_op_num_threads`: 0 for as many as the process may use
             processors. Outputs have the same bits for any number. For a backend that is given by name; 1 if left out.
+        observer: Sees every instruction of every run, from several threads if runs come from several. Networks are
+            compiled with `instrument` if there is one.
 
     The threads begin with the first run that has work for several, and end with `close`, with the `with` around the
     session, or with the session.
@@ -53,12 +56,13 @@ class InferenceSession:
 
     def __init__(
         self,
-        model: str | Path | bytes | ModelProto,
+        model: str | Path | bytes | ModelProto | OnnxModel,
         *,
         backend: str | Backend = "cpu",
         options: CompileOptions | None = None,
         limit: int = 16,
         threads: int | None = None,
+        observer: Observer | None = None,
     ) -> None:
         if limit < 1:
             raise UserError(f"expected a limit of at least 1, got {limit}")
@@ -69,8 +73,11 @@ class InferenceSession:
             )
         self._own = isinstance(backend, str)
         self._backend = backend_of(backend, threads) if isinstance(backend, str) else backend
-        self._model = read_model(model)
+        self._model = model if isinstance(model, OnnxModel) else read_model(model)
         self._options = options or CompileOptions()
+        self._observer = observer
+        if observer is not None:
+            self._options = replace(self._options, instrument=True)
         self._limit = limit
         self._lock = threading.Lock()
         self._cache: OrderedDict[Hashable, Future[CompiledFunction]] = OrderedDict()
@@ -227,12 +234,14 @@ class InferenceSession:
     ) -> CompiledFunction:
         """From the backend's memory of what it compiled, or compiled now."""
         copies = {name: array.copy() for name, array in values.items()}
-        return compile_or_recall(
+        function = compile_or_recall(
             self._model.key(shapes=dict(shapes), values=copies),
             lambda: self._model.build(shapes=dict(shapes), values=copies),
             self._backend,
             self._options,
         )
+        function.observer = self._observer
+        return function
 
 
 def _list(names: Sequence[str]) -> str:

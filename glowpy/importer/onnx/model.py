@@ -219,14 +219,15 @@ class OnnxModel:
         dims: Mapping[str, int] | None = None,
         values: Mapping[str, Array] | None = None,
     ) -> str:
-        """Names what `build` makes of the same arguments: equal for equal models, types of inputs, and values.
+        """Names what `build` makes of the same arguments: equal for equal models, inputs, and values.
 
         Raises UserError for shapes that do not fit.
         """
         arrays = {name: np.asarray(array) for name, array in (values or {}).items()}
-        types = ", ".join(map(str, self._types(shapes, dims, arrays)))
+        types = self._types(shapes, dims, arrays)
+        inputs = [(i.name, str(type)) for i, type in zip(self.inputs, types, strict=True)]
         numbers = [(name, array.tobytes().hex()) for name, array in arrays.items()]
-        return f"{self.digest} {types} {numbers}"
+        return f"{self.digest} {inputs} {numbers}"
 
     def _types(
         self,

@@ -1,0 +1,84 @@
+"""onnxruntime's exceptions, with glowpy's messages; what glowpy raised is the cause of each."""
+
+from __future__ import annotations
+
+from glowpy.support.errors import GlowError, LoadError, UnsupportedError, UserError
+
+__all__ = [
+    "EPFail",
+    "EngineError",
+    "Fail",
+    "InvalidArgument",
+    "InvalidGraph",
+    "InvalidProtobuf",
+    "ModelLoadCanceled",
+    "ModelLoaded",
+    "NoModel",
+    "NoSuchFile",
+    "NotImplemented",
+    "RuntimeException",
+    "translated",
+]
+
+# ruff: noqa: N818 - the names are onnxruntime's
+
+
+class Fail(Exception):
+    """A failure without a name of its own, such as a run that `RunOptions.terminate` forbids."""
+
+
+class InvalidArgument(Exception):
+    """An input or output that the model does not have, or an array that does not fit."""
+
+
+class NoSuchFile(Exception):
+    """There is no file at the model's path."""
+
+
+class NoModel(Exception):
+    """For `except` clauses: never raised here."""
+
+
+class EngineError(Exception):
+    """For `except` clauses: never raised here."""
+
+
+class RuntimeException(Exception):
+    """A bug in glowpy."""
+
+
+class InvalidProtobuf(Exception):
+    """The file is no ONNX model, or is damaged."""
+
+
+class ModelLoaded(Exception):
+    """For `except` clauses: never raised here."""
+
+
+class NotImplemented(Exception):
+    """An operator, type or option that glowpy does not have."""
+
+
+class InvalidGraph(Exception):
+    """The model contradicts itself."""
+
+
+class EPFail(Exception):
+    """For `except` clauses: never raised here."""
+
+
+class ModelLoadCanceled(Exception):
+    """For `except` clauses: never raised here."""
+
+
+def translated(error: GlowError, otherwise: type[Exception]) -> Exception:
+    """The exception that says what `error` says; `otherwise` for what is wrong with a model or an array."""
+    match error:
+        case UnsupportedError():
+            return NotImplemented(str(error))
+        case LoadError():
+            return InvalidProtobuf(str(error))
+        case UserError():
+            return otherwise(str(error))
+        case _:
+            return RuntimeException(str(error))

@@ -1,0 +1,135 @@
+"""What a session knows of its model: names and types, metadata, and initializers that may be overridden."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from os import PathLike, fspath
+from pathlib import Path
+from typing import Any
+
+from glowpy.importer import OnnxModel, ValueInfo, read_model
+from glowpy.onnxruntime.errors import InvalidArgument, InvalidGraph, NoSuchFile, translated
+from glowpy.onnxruntime.options import SessionOptions
+from glowpy.support.errors import GlowError
+
+__all__ = ["ModelMetadata", "NodeArg", "metadata", "open_model", "overridable", "with_inputs"]
+
+_FIRST_OVERRIDABLE = 4
+"""The IR version from which on an initializer that is listed as an input is a default; before, all were listed."""
+
+
+@dataclass(frozen=True)
+class NodeArg:
+    """An input or output.
+
+    Attributes:
+        name: Its name.
+        type: Its type as ONNX spells it, such as `tensor(float)`.
+        shape: Sizes, names of symbolic dimensions, and None for what is neither; empty without a rank.
+    """
+
+    name: str
+    type: str
+    shape: list[int | str | None]
+
+    @staticmethod
+    def of(info: ValueInfo) -> NodeArg:
+        """As the model declares it."""
+        return NodeArg(info.name, info.type, list(info.shape or ()))
+
+
+@dataclass(frozen=True)
+class ModelMetadata:
+    """What a model says of itself."""
+
+    producer_name: str
+    graph_name: str
+    domain: str
+    description: str
+    graph_description: str
+    version: int
+    custom_metadata_map: dict[str, str]
+
+
+def open_model(path_or_bytes: str | bytes | PathLike[str], options: SessionOptions) -> OnnxModel:
+    """Reads a model, and gives its dimensions the sizes that the options name.
+
+    Raises TypeError for what is neither a path nor bytes, and the exceptions that are named for what is wrong.
+    """
+    if not isinstance(path_or_bytes, str | bytes | PathLike):
+        raise TypeError(f"expected a path or bytes, got {type(path_or_bytes).__name__}")
+    source = path_or_bytes if isinstance(path_or_bytes, bytes) else Path(fspath(path_or_bytes))
+    if isinstance(source, Path) and not source.exists():
+        raise NoSuchFile(f"cannot read '{source}': there is no such file")
+    try:
+        model = read_model(source)
+    except GlowError as error:
+        raise translated(error, InvalidGraph) from error
+    if options.dims:
+        graph = model.source.proto.graph
+        for value in (*graph.input, *graph.output, *graph.value_info):
+            for dim in value.type.tensor_type.shape.dim:
+                for kind, called in (("name", dim.dim_param), ("denotation", dim.denotation)):
+                    if called and (kind, called) in options.dims:
+                        dim.dim_value = options.dims[kind, called]
+        model = OnnxModel(model.source)
+    unknown = set(options.initializers) - {info.name for info in _stored(model)}
+    if unknown:
+        raise InvalidArgument(f"the model has no initializer '{min(unknown)}'")
+    return model
+
+
+def metadata(model: OnnxModel) -> ModelMetadata:
+    """What the file says of the model."""
+    proto = model.source.proto
+    return ModelMetadata(
+        producer_name=proto.producer_name,
+        graph_name=proto.graph.name,
+        domain=proto.domain,
+        description=proto.doc_string,
+        graph_description=proto.graph.doc_string,
+        version=proto.model_version,
+        custom_metadata_map={entry.key: entry.value for entry in proto.metadata_props},
+    )
+
+
+def overridable(model: OnnxModel) -> list[NodeArg]:
+    """The initializers that are inputs as well: a run may give others."""
+    if model.source.proto.ir_version < _FIRST_OVERRIDABLE:
+        return []
+    inputs = {value.name for value in model.source.proto.graph.input}
+    return [NodeArg.of(info) for info in _stored(model) if info.name in inputs]
+
+
+def _stored(model: OnnxModel) -> list[ValueInfo]:
+    """The initializers."""
+    return [
+        ValueInfo(name, tensor.type.kind, list(tensor.type.shape))
+        for name, tensor in model.initializers.items()
+    ]
+
+
+def with_inputs(model: OnnxModel, names: Iterable[str]) -> OnnxModel:
+    """The model with inputs instead of these initializers."""
+    chosen = set(names)
+    proto = type(model.source.proto)()
+    proto.CopyFrom(model.source.proto)  # large tensors are not in it
+    graph = proto.graph
+    inputs = {value.name for value in graph.input}
+    for tensor in graph.initializer:
+        if tensor.name in chosen - inputs:
+            value = graph.input.add(name=tensor.name)
+            value.type.tensor_type.elem_type = tensor.data_type
+            for size in tensor.dims:
+                value.type.tensor_type.shape.dim.add(dim_value=size)
+    _keep(graph.initializer, chosen, lambda tensor: tensor.name)
+    _keep(graph.sparse_initializer, chosen, lambda tensor: tensor.values.name)
+    return OnnxModel(replace(model.source, proto=proto))
+
+
+def _keep(tensors: Any, dropped: set[str], name_of: Callable[[Any], str]) -> None:
+    """Deletes the tensors of these names from a field of a protocol buffer."""
+    for index in reversed(range(len(tensors))):
+        if name_of(tensors[index]) in dropped:
+            del tensors[index]

@@ -1,0 +1,333 @@
+"""`InferenceSession` with the signature, results and exceptions of onnxruntime's."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from os import PathLike
+from typing import Any, final
+
+import numpy as np
+
+from glowpy.core.tensor import Array
+from glowpy.onnxruntime.binding import IOBinding
+from glowpy.onnxruntime.errors import (
+    Fail,
+    InvalidArgument,
+    InvalidGraph,
+    ModelLoadCanceled,
+    NotImplemented,
+    RuntimeException,
+    translated,
+)
+from glowpy.onnxruntime.model import (
+    ModelMetadata,
+    NodeArg,
+    metadata,
+    open_model,
+    overridable,
+    with_inputs,
+)
+from glowpy.onnxruntime.options import RunOptions, SessionOptions
+from glowpy.onnxruntime.profile import Profiler
+from glowpy.onnxruntime.providers import CPU, Providers, check_providers
+from glowpy.onnxruntime.values import OrtValue, OrtValueVector
+from glowpy.session import InferenceSession as Session
+from glowpy.support.errors import GlowError
+
+__all__ = ["InferenceSession"]
+
+Callback = Callable[[list[Array], Any, str], object]
+
+
+@final
+class InferenceSession:
+    """Runs an ONNX model on the CPU. Safe from several threads.
+
+    Args:
+        path_or_bytes: A path, or the bytes of a file.
+        sess_options: How; docs/onnxruntime.md lists what has an effect.
+        providers: What to run on. A warning names what there is not, and the session runs on the CPU.
+        provider_options: Options for each provider; none has an effect.
+        kwargs: `enable_fallback=0` makes an unknown provider an error; others have no effect.
+
+    Raises TypeError for what is no path and no bytes, NoSuchFile, InvalidProtobuf for what is no model,
+    NotImplemented for what glowpy does not have, and InvalidGraph for a model that contradicts itself.
+    """
+
+    def __init__(
+        self,
+        path_or_bytes: str | bytes | PathLike[str],
+        sess_options: SessionOptions | None = None,
+        providers: Providers | None = None,
+        provider_options: Sequence[Mapping[Any, Any]] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        if sess_options is not None and not isinstance(sess_options, SessionOptions):
+            raise TypeError(f"expected SessionOptions, got {type(sess_options).__name__}")
+        self._options = SessionOptions() if sess_options is None else sess_options.copy()
+        check_providers(
+            providers or tuple(self._options.providers),
+            provider_options,
+            fallback=int(kwargs.get("enable_fallback", 1)) == 1,
+        )
+        if self._options.is_canceled():
+            raise ModelLoadCanceled("SessionOptions.set_load_cancellation_flag was called")
+        self._options.say_ignored()
+        if self._options.intra_op_num_threads < 0:
+            raise InvalidArgument(
+                f"expected intra_op_num_threads of at least 0, got {self._options.intra_op_num_threads}"
+            )
+        self._profiler: Profiler | None = None
+        if self._options.enable_profiling:
+            self._profiler = Profiler(self._options.profile_file_prefix)
+        kind = "array" if isinstance(path_or_bytes, bytes) else "uri"
+        with self._event(f"model_loading_{kind}"):
+            self._model = open_model(path_or_bytes, self._options)
+        self._always = {name: v.numpy() for name, v in self._options.initializers.items()}
+        self._dtypes = {info.name: info.kind.dtype for info in self._model.inputs}
+        self._required = frozenset(self._dtypes)
+        self._dtypes |= {name: t.type.kind.dtype for name, t in self._model.initializers.items()}
+        self._sessions: dict[frozenset[str], Session] = {}
+        with self._event("session_initialization"):
+            try:
+                self._session = self._session_with(frozenset(self._always))
+            except GlowError as error:
+                raise translated(error, InvalidGraph) from error
+
+    def _session_with(self, names: frozenset[str]) -> Session:
+        """The session whose inputs these initializers are."""
+        session = self._sessions.get(names)
+        if session is None:
+            session = Session(
+                with_inputs(self._model, names) if names else self._model,
+                threads=self._options.intra_op_num_threads,
+                observer=self._profiler,
+            )
+            session = self._sessions.setdefault(names, session)
+        return session
+
+    def _event(self, name: str) -> AbstractContextManager[None]:
+        return nullcontext() if self._profiler is None else self._profiler.event(name)
+
+    # What the session knows.
+
+    def get_inputs(self) -> list[NodeArg]:
+        """The inputs without initializers, in the order of the model."""
+        return [NodeArg.of(info) for info in self._model.inputs]
+
+    def get_outputs(self) -> list[NodeArg]:
+        """The outputs, in the order of the model."""
+        return [NodeArg.of(info) for info in self._model.outputs]
+
+    def get_overridable_initializers(self) -> list[NodeArg]:
+        """The initializers that a run may give others for."""
+        return overridable(self._model)
+
+    def get_modelmeta(self) -> ModelMetadata:
+        """What the model says of itself."""
+        return metadata(self._model)
+
+    def get_session_options(self) -> SessionOptions:
+        """A copy of the options."""
+        return self._options.copy()
+
+    def get_providers(self) -> list[str]:
+        """What the session runs on: the CPU."""
+        return [CPU]
+
+    def get_provider_options(self) -> dict[str, dict[str, str]]:
+        """The options of what the session runs on, which has none."""
+        return {CPU: {}}
+
+    def set_providers(
+        self,
+        providers: Providers | None = None,
+        provider_options: Sequence[Mapping[Any, Any]] | None = None,
+    ) -> None:
+        """Warns of what there is not, and keeps to the CPU.
+
+        Raises ValueError for arguments of a wrong form, RuntimeError for a provider that nobody knows.
+        """
+        check_providers(providers, provider_options, fallback=False)
+
+    def disable_fallback(self) -> None:
+        """Nothing to do: there is no other provider to fall back from."""
+
+    def enable_fallback(self) -> None:
+        """Nothing to do: there is no other provider to fall back from."""
+
+    # Runs.
+
+    def run(
+        self,
+        output_names: Sequence[str] | None,
+        input_feed: Mapping[str, Any],
+        run_options: RunOptions | None = None,
+    ) -> list[Array]:
+        """Computes outputs.
+
+        Args:
+            output_names: Which outputs, and in which order; None or an empty list for all.
+            input_feed: An array, a nested list or an OrtValue for each input.
+            run_options: How.
+
+        Returns new arrays that belong to the caller. Raises ValueError for a missing input, InvalidArgument for a name
+        that the model does not have and an array that does not fit, RuntimeError for what is no array, and Fail if
+        the run is to be terminated.
+        """
+        self._require(input_feed)
+        if run_options is not None:
+            _obey(run_options)
+        feeds = input_feed
+        for value in input_feed.values():
+            if type(value) is not np.ndarray:
+                feeds = {name: self._array(name, value) for name, value in input_feed.items()}
+                break
+        try:
+            return self._computed(_list(output_names), feeds)
+        except GlowError as error:
+            raise translated(error, InvalidArgument) from error
+
+    def run_with_ort_values(
+        self,
+        output_names: Sequence[str] | None,
+        input_dict_ort_values: Mapping[str, OrtValue],
+        run_options: RunOptions | None = None,
+    ) -> list[OrtValue]:
+        """As `run`, with values in and out."""
+        feeds = {name: value.numpy() for name, value in input_dict_ort_values.items()}
+        return OrtValueVector.of(self.run(output_names, feeds, run_options))
+
+    def run_with_ortvaluevector(
+        self,
+        run_options: RunOptions | None,
+        feed_names: Sequence[str],
+        feeds: Sequence[OrtValue],
+        fetch_names: Sequence[str],
+        fetches: OrtValueVector,
+        fetch_devices: object = None,
+    ) -> None:
+        """As `run`; the outputs called `fetch_names` are appended to `fetches`."""
+        del fetch_devices
+        arrays = {name: value.numpy() for name, value in zip(feed_names, feeds, strict=True)}
+        fetches.extend(OrtValueVector.of(self.run(fetch_names, arrays, run_options)))
+
+    def create_ortvalue_from_shape_and_type(
+        self,
+        shape: Sequence[int],
+        element_type: object,
+        device_type: str,
+        device_id: int = 0,
+        vendor_id: int = -1,
+    ) -> OrtValue:
+        """As `OrtValue.ortvalue_from_shape_and_type`."""
+        return OrtValue.ortvalue_from_shape_and_type(
+            shape, element_type, device_type, device_id, vendor_id
+        )
+
+    def io_binding(self) -> IOBinding:
+        """Bindings of this session's inputs and outputs to memory; nothing is bound."""
+        return IOBinding(self)
+
+    def run_with_iobinding(
+        self, iobinding: IOBinding, run_options: RunOptions | None = None
+    ) -> None:
+        """Runs on what inputs and outputs are bound to.
+
+        Raises ValueError for the binding of another session, RuntimeError for whatever is wrong with what is bound.
+        """
+        if iobinding.session is not self:
+            raise ValueError("expected a binding that this session has made")
+        names = iobinding.output_names()
+        if not names:
+            raise RuntimeError("expected at least one output that is bound")
+        try:
+            results = self.run(names, iobinding.feeds(), run_options)
+        except (Fail, InvalidArgument, NotImplemented, RuntimeException, ValueError) as error:
+            raise RuntimeError(f"Error in execution: {error}") from error
+        iobinding.take(results)
+
+    def run_async(
+        self,
+        output_names: Sequence[str] | None,
+        input_feed: Mapping[str, Any],
+        callback: Callback,
+        user_data: Any,
+        run_options: RunOptions | None = None,
+    ) -> None:
+        """As `run`, in a thread that calls `callback(results, user_data, error)`.
+
+        The error is empty if there are results, and the results are empty if there is an error. Raises
+        ValueError for a missing input.
+        """
+        self._require(input_feed)
+
+        def work() -> None:
+            results, message = [], ""
+            try:
+                results = self.run(output_names, input_feed, run_options)
+            except Exception as error:  # noqa: BLE001 -- the callback is who must hear of it
+                message = str(error)
+            callback(results, user_data, message)
+
+        threading.Thread(target=work, name="glowpy-run-async").start()
+
+    def _require(self, input_feed: Mapping[str, Any]) -> None:
+        if not self._required <= input_feed.keys():
+            missing = sorted(self._required - input_feed.keys())
+            raise ValueError(f"missing inputs {missing}, got {list(input_feed)}")
+
+    def _array(self, name: str, value: Any) -> Array:
+        """An input as an array. Raises RuntimeError for what is neither an array, a list nor a value."""
+        match value:
+            case np.ndarray():
+                return value
+            case OrtValue():
+                return value.numpy()
+            case list():
+                try:
+                    return np.array(value, self._dtypes.get(name))
+                except (TypeError, ValueError) as error:
+                    raise RuntimeError(f"'{name}': expected a list of numbers: {error}") from error
+            case _:
+                what = type(value).__name__
+                raise RuntimeError(
+                    f"'{name}': expected an array, a list or an OrtValue, got {what}"
+                )
+
+    def _computed(self, names: list[str] | None, feeds: Mapping[str, Array]) -> list[Array]:
+        if self._profiler is None and not self._always and len(feeds) == len(self._required):
+            return self._session.run(names, feeds)
+        given = {**self._always, **feeds}
+        choice = {info.name for info in overridable(self._model)} | self._always.keys()
+        session = self._session_with(frozenset(given.keys() & choice))
+        with self._event("model_run"):
+            return session.run(names, given)
+
+    # Profiles.
+
+    def end_profiling(self) -> str:
+        """Writes the profile. The name of its file; empty if there is none, or if it was written before."""
+        return "" if self._profiler is None else self._profiler.end()
+
+    def get_profiling_start_time_ns(self) -> int:
+        """When the profile began, as `time.monotonic_ns` counts; 0 if there is none."""
+        return 0 if self._profiler is None else self._profiler.start
+
+
+def _list(names: Sequence[str] | None) -> list[str] | None:
+    """The names of outputs; None for all of them. Raises TypeError for a single name."""
+    if isinstance(names, str):
+        raise TypeError(f"expected a list of outputs, got '{names}'")
+    return list(names) if names else None
+
+
+def _obey(options: RunOptions) -> None:
+    """Raises Fail if the run is to be terminated, and says what has no effect."""
+    if not isinstance(options, RunOptions):
+        raise TypeError(f"expected RunOptions, got {type(options).__name__}")
+    if options.terminate:
+        raise Fail("RunOptions.terminate is set")
+    options.say_ignored()
