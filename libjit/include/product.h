@@ -24,6 +24,7 @@ typedef struct {
   dim_t images, groups;
   dim_t pixels, width;                ///< output pixels of an image, and of a line, which are tiled by themselves
   dim_t channels, depth;              ///< output and input channels of a group
+  dim_t block;                        ///< output channels that are packed together
   dim_t in_height, in_width;          ///< of the input
   dim_t image_step, row_step, step;   ///< input, from one image, row, pixel to the next
   dim_t out_width;                    ///< output pixels in a row of the image
@@ -53,8 +54,8 @@ INLINE const void *element(const product_t *p, const void *first, dim_t index) {
   return (const char *)first + index * p->size;
 }
 
-/// Weights of one block of channels.
-INLINE dim_t block_size(const product_t *p, dim_t block) { return p->kernel_h * p->kernel_w * p->depth * block; }
+/// Weights of so many channels.
+INLINE dim_t weights_of(const product_t *p, dim_t channels) { return p->kernel_h * p->kernel_w * p->depth * channels; }
 
 /// Whether all that the pixels [col, col + pixels) of a row read lies between the left and the right edge.
 INLINE bool is_inside(const product_t *p, dim_t col, dim_t pixels) {
@@ -78,7 +79,7 @@ INLINE range_t rows_inside(dim_t row, dim_t height, dim_t kernel, dim_t dilation
 /// What a tile of `pixels` pixels from pixel `first` of an image on reads: sets `reach`, and moves `input` and
 /// `weights` to where it begins. Returns whether the tile is a regular one.
 INLINE bool find_reach(const product_t *p, reach_t *reach, const void **input, const void **weights, dim_t first,
-                       dim_t pixels, dim_t block) {
+                       dim_t pixels) {
   if (p->pointwise) {
     *input = element(p, *input, first * p->step);
     return true;
@@ -89,7 +90,7 @@ INLINE bool find_reach(const product_t *p, reach_t *reach, const void **input, c
   range_t rows = one_row ? rows_inside(row, p->in_height, p->kernel_h, p->dilation_h) : (range_t){0, p->kernel_h};
   row += rows.first * p->dilation_h;
   reach->tap_rows = rows.last - rows.first;
-  *weights = element(p, *weights, rows.first * p->kernel_w * p->depth * block);
+  *weights = element(p, *weights, rows.first * p->kernel_w * p->depth * p->block);
   if (one_row && is_inside(p, col, pixels)) {
     // Neighbouring taps of a row are neighbours in memory, so they join into one run.
     bool joined = p->depth == p->step && p->dilation_w == 1;
@@ -141,9 +142,10 @@ INLINE void copy_bias(const product_t *p, word_t *to, const word_t *from, dim_t 
 /// Hands the finished tiles of one unit to the epilogue. There is room for a tile at `sums`, for a block at `bias`.
 INLINE void multiply_unit(const product_t *p, decision_t decision, unit_t unit, void *sums, void *bias,
                           const tiles_t *tiles, epilogue_t epilogue, const void *env) {
-  dim_t block = decision.vectors * p->lanes, blocks = ceil_div(p->channels, block), size = block_size(p, block);
+  dim_t block = decision.vectors * p->lanes, size = weights_of(p, block), packed_size = weights_of(p, p->block);
   dim_t col = unit.group * p->channels + unit.channel;
-  const void *block_weights = element(p, p->weights, (unit.group * blocks + unit.channel / block) * size);
+  dim_t first_block = unit.group * ceil_div(p->channels, p->block) + unit.channel / p->block;
+  const void *block_weights = element(p, p->weights, first_block * packed_size);
   const void *image = element(p, p->input, unit.image * p->image_step + unit.group * p->depth);
   const void *start = NO_BIAS;
   if (p->bias) {
@@ -156,6 +158,7 @@ INLINE void multiply_unit(const product_t *p, decision_t decision, unit_t unit, 
                    .taps = 1,
                    .run = p->depth,
                    .pixel_step = p->stride_w * p->step,
+                   .block_step = packed_size,
                    .zeros = p->zeros,
                    .height = p->in_height,
                    .width = p->in_width,
@@ -170,7 +173,7 @@ INLINE void multiply_unit(const product_t *p, decision_t decision, unit_t unit, 
     for (dim_t first = line * p->width; first < end; first += decision.pixels) {
       dim_t pixels = min_dim(decision.pixels, end - first);
       const void *input = image, *weights = block_weights;
-      bool regular = find_reach(p, &reach, &input, &weights, first, pixels, block);
+      bool regular = find_reach(p, &reach, &input, &weights, first, pixels);
       // Weights of a cold network come from memory: spread the fetching of a block over the tiles of the one before.
       bool more = !last && fetched < size;
       reach.ahead = more ? element(p, block_weights, size + fetched) : block_weights;

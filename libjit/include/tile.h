@@ -23,6 +23,7 @@ typedef struct {
   dim_t taps, tap_step;          ///< pieces of each of these rows
   dim_t run;                     ///< neighbouring elements of each piece
   dim_t pixel_step;              ///< input, from one output pixel to the next
+  dim_t block_step;              ///< weights, from one packed block to the next
   const void *ahead;             ///< weights to fetch into the second-level cache for the tiles to come
   dim_t ahead_step;              ///< how many of them for each step; none if 0
   // What only scattered tiles need:

@@ -65,6 +65,7 @@ KERNEL void OF(libjit_cpu_conv)(T *result, const T *input, const T *filter, cons
                        .width = line,
                        .channels = result_shape->at[3] / group,
                        .depth = input_shape->at[3] / group,
+                       .block = filter_shape->at[filter_shape->size - 1],
                        .in_height = input_shape->at[1],
                        .in_width = input_shape->at[2],
                        .image_step = input_strides->at[0],

@@ -78,6 +78,7 @@ KERNEL void OF(libjit_cpu_matmul)(T *result, const T *lhs, const T *rhs, const i
                        .width = tile_pixels,
                        .channels = cols,
                        .depth = depth,
+                       .block = rhs_shape->at[rhs_shape->size - 1],
                        .step = joined ? step : lhs_strides->at[inner - 1],
                        .kernel_h = 1,
                        .kernel_w = 1,

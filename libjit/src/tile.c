@@ -37,16 +37,20 @@ INLINE void OF(store_sums)(T *to, V sums[MAX_TILE_PIXELS][MAX_TILE_VECTORS], dim
   }
 }
 
-/// The weights of one step.
-INLINE void OF(load_weights)(V weight[MAX_TILE_VECTORS], const T *from, dim_t vectors) {
-  UNROLL for (dim_t v = 0; v < vectors; v++) weight[v] = *(const V *)(from + v * W);
+/// The weights of one step, `from` one packed block of `block` elements and those after it.
+INLINE void OF(load_weights)(V weight[MAX_TILE_VECTORS], const T *from, dim_t vectors, dim_t block, dim_t block_step) {
+  UNROLL for (dim_t v = 0; v < vectors; v++) {
+    dim_t at = v * W / block * block_step + v * W % block;
+    weight[v] = *(const V *)(from + at);
+  }
 }
 
-/// Pixels at equal distances: one pointer serves all. Weights lie `block` elements apart from step to step.
+/// Pixels at equal distances: one pointer serves all. Weights lie `block` elements apart from step to step; a tile may
+/// span several packed blocks.
 KERNEL void OF(libjit_tile_regular)(T *to, const T *start, const T *input, const T *weights, const reach_t *reach,
                                     dim_t pixels, dim_t vectors, dim_t block) {
   V sums[MAX_TILE_PIXELS][MAX_TILE_VECTORS];
-  dim_t pixel_step = reach->pixel_step, run = reach->run;
+  dim_t pixel_step = reach->pixel_step, run = reach->run, block_step = reach->block_step;
   dim_t ahead_step = reach->ahead_step;
   const T *ahead = reach->ahead;
   OF(load_start)(sums, start, pixels, vectors);
@@ -57,7 +61,7 @@ KERNEL void OF(libjit_tile_regular)(T *to, const T *start, const T *input, const
         if (LANES > 1) __builtin_prefetch(ahead, 0, 2);
         ahead += ahead_step;
         V weight[MAX_TILE_VECTORS];
-        OF(load_weights)(weight, weights, vectors);
+        OF(load_weights)(weight, weights, vectors, block, block_step);
         weights += block;
         UNROLL for (dim_t p = 0; p < pixels; p++) {
           V x = SPLAT(from[p * pixel_step + k]);
@@ -73,7 +77,7 @@ KERNEL void OF(libjit_tile_regular)(T *to, const T *start, const T *input, const
 KERNEL void OF(libjit_tile_scattered)(T *to, const T *start, const T *input, const T *weights, const reach_t *reach,
                                       dim_t pixels, dim_t vectors, dim_t block) {
   V sums[MAX_TILE_PIXELS][MAX_TILE_VECTORS];
-  dim_t run = reach->run;
+  dim_t run = reach->run, block_step = reach->block_step;
   dim_t row[MAX_TILE_PIXELS], col[MAX_TILE_PIXELS];
   dim_t out_col = reach->out_col, next_row = reach->row, next_col = reach->col;
   UNROLL for (dim_t p = 0; p < pixels; p++) {
@@ -95,7 +99,7 @@ KERNEL void OF(libjit_tile_scattered)(T *to, const T *start, const T *input, con
       }
       ROLLED for (dim_t k = 0; k < run; k++) {
         V weight[MAX_TILE_VECTORS];
-        OF(load_weights)(weight, weights, vectors);
+        OF(load_weights)(weight, weights, vectors, block, block_step);
         weights += block;
         UNROLL for (dim_t p = 0; p < pixels; p++) {
           V x = SPLAT(from[p][k]);

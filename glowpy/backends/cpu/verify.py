@@ -87,9 +87,9 @@ def misfit(operation: Operation, variant: Variant) -> str:
     packed = next(name for name in ("filter", "rhs") if name in operation.types)
     type = operation.types[packed]
     lanes, block = variant.machine_for(type.kind).lanes, type.shape[-1]
-    if block == vectors * lanes:
+    if block and block % lanes == 0 and vectors * lanes % block == 0:
         return ""
     return (
-        f"{packed}: expected blocks of {vectors} x {lanes} = {vectors * lanes} numbers "
+        f"{packed}: expected blocks whose multiple {vectors} x {lanes} = {vectors * lanes} numbers are "
         f"(tile_vectors, and the vectors of {variant.name}), got {block}: lower the model for this processor"
     )

@@ -195,9 +195,9 @@ def test_weights_are_laid_out_alike_for_every_size_of_a_batch(machine: Machine) 
     for height, depth, channels in ((56, 64, 256), (14, 1024, 256), (7, 512, 2048), (3, 40, 8)):
         shapes = [((n, height, height, channels), (n, height, height, depth)) for n in range(1, 9)]
         problems = [conv_problem(*shape, *lists, 1) for shape in shapes]
-        assert len({choose(problem, machine).vectors for problem in problems}) == 1
-    rows = [product.matmul_problem((rows, 1000), 2048, 1) for rows in (8, 9, 20, 64, 500)]
-    assert len({choose(problem, machine).vectors for problem in rows}) == 1
+        assert len({choose(problem, machine).packed for problem in problems}) == 1
+    rows = [product.matmul_problem((n, 1000), 2048, 1) for n in (1, 2, 3, 8, 9, 20, 64, 500)]
+    assert len({choose(problem, machine).packed for problem in rows}) == 1
 
 
 @pytest.mark.parametrize(

@@ -90,7 +90,7 @@ class PackProductsPass(RewritePass):
             n.type.shape, n.input.type.shape, n.kernels, n.strides, n.pads, n.dilation, n.group
         )
         decision = choose(problem, machine)
-        packed = _packed_filter(f, n, decision.vectors * machine.lanes)
+        packed = _packed_filter(f, n, decision.packed * machine.lanes)
         zeros = f.module.create_constant(
             f"{n.name}_zeros",
             np.zeros(depth if any(n.pads) else 0, n.type.kind.dtype),
@@ -134,7 +134,7 @@ class PackProductsPass(RewritePass):
         machine = self.variant.machine_for(n.type.kind)
         problem = matmul_problem(n.type.shape, n.lhs.type.shape[-1], prod(n.rhs.type.shape[:-2]))
         decision = choose(problem, machine)
-        block = decision.vectors * machine.lanes
+        block = decision.packed * machine.lanes
         type = n.rhs.type.with_shape(packed_shape(n.rhs.type.shape, block))
         constant = n.rhs.constant
         packed: Operand

@@ -65,9 +65,10 @@ _PIXELS_PER_UNIT = 24
 _WORK_PER_UNIT = 1 << 17
 """Nor has it fewer multiplications: it must be worth the handing out, which takes a fraction of a microsecond."""
 
-_MANY_PIXELS, _USUAL_PIXELS = 8, 32
-"""Weights that meet many pixels, or rows of a matrix, are laid out as for the usual number, or for one image: a network
-may be run for any number of images or rows, and the weights are to be there once."""
+_USUAL_PIXELS = 32
+"""Weights are packed as for so many pixels, or rows of a matrix, or as for one image if that has more: a network may
+be run for any number of images or rows, and the weights are to be there once. Tiles of few pixels take several
+blocks."""
 
 # The bounds of libjit/include/tile.h.
 MAX_PIXELS = 32
@@ -123,6 +124,7 @@ class Decision:
         line: Pixels that are tiled by themselves.
         slab: Lines that are computed for one block of channels before the next block.
         fetch: Elements of weights to fetch ahead at each step of the inner loop.
+        packed: Vectors of output channels whose weights are packed together. Those of a tile are a multiple.
     """
 
     pixels: int
@@ -130,6 +132,7 @@ class Decision:
     line: int
     slab: int
     fetch: int
+    packed: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +160,7 @@ def conv_problem(
     if taps == 1 and prod(strides) == 1 and not any(pads):
         return Problem(
             1, images * height * width, channels // group, 1, depth, pixel_step, images=group,
-            usual_pixels=_usual(height * width, images * height * width),
+            usual_pixels=max(height * width, _USUAL_PIXELS),
         )  # fmt: skip
     span = (kernels[1] - 1) * dilation[1]
     left = min(ceil_div(pads[1], strides[1]), width)
@@ -174,13 +177,8 @@ def matmul_problem(result: Sequence[int], depth: int, matrices: int) -> Problem:
     if matrices == 1:
         rows *= prod(batch)
     images = prod(result) // max(rows * columns, 1)
-    usual = _usual(1, rows) if matrices == 1 else 0
+    usual = _USUAL_PIXELS if matrices == 1 else 0
     return Problem(1, rows, columns, 1, depth, depth, images=images, usual_pixels=usual)
-
-
-def _usual(image: int, pixels: int) -> int:
-    """For how many pixels weights are laid out that meet so many, each time as many as an image has."""
-    return max(image, _USUAL_PIXELS) if pixels >= _MANY_PIXELS else 0
 
 
 def preference(candidate: Candidate) -> tuple[float, int, int, int]:
@@ -193,19 +191,20 @@ def choose(problem: Problem, machine: Machine) -> Decision:
     """The cheapest decision; of equally cheap ones that with more pixels, then with fewer vectors."""
     best = min(candidates(problem, machine), key=preference)
     slab = _slab(problem, machine, best)
-    return Decision(
-        best.pixels, best.vectors, best.line, slab, _fetch(problem, machine, best, slab)
-    )
+    fetch = _fetch(problem, machine, best, slab)
+    packed = _packed_vectors(problem, machine) or best.vectors
+    return Decision(best.pixels, best.vectors, best.line, slab, fetch, packed)
 
 
 def candidates(problem: Problem, machine: Machine) -> Iterator[Candidate]:
     """Every tile that fits into the registers and is not larger than the result; one pixel and vector at least.
 
-    As many vectors as are best for the usual number of pixels, if there is one.
+    Where weights are laid out for a usual number of pixels, a tile takes some of those blocks.
     """
     most = max(min(MAX_VECTORS, ceil_div(problem.channels, machine.lanes)), 1)
     spare = 2 if machine.fused else 3
-    for vectors in _layouts(problem, machine) or range(1, most + 1):
+    packed = _packed_vectors(problem, machine) or 1
+    for vectors in range(packed, most + 1, packed):
         fitting = (machine.vector_registers - spare) // vectors - 1
         fitting = min(fitting, MAX_PIXELS, MAX_SUMS // vectors)
         for pixels in range(1, max(fitting, 1 if vectors == 1 else 0) + 1):
@@ -220,12 +219,12 @@ def candidates(problem: Problem, machine: Machine) -> Iterator[Candidate]:
 
 
 @cache
-def _layouts(problem: Problem, machine: Machine) -> tuple[int, ...]:
-    """The vectors of a block of weights; empty where any will do."""
+def _packed_vectors(problem: Problem, machine: Machine) -> int:
+    """The vectors of a packed block that are best for the usual number of pixels; 0 where each number has its own."""
     if problem.usual_pixels in (0, problem.pixels):
-        return ()
+        return 0
     usual = replace(problem, height=1, width=problem.usual_pixels, usual_pixels=0)
-    return (min(candidates(usual, machine), key=preference).vectors,)
+    return min(candidates(usual, machine), key=preference).vectors
 
 
 def estimate(problem: Problem, machine: Machine, pixels: int, vectors: int, line: int) -> Candidate:

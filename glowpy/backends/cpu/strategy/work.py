@@ -76,7 +76,11 @@ def _conv(inst: CpuConvInst, lanes: int) -> Work:
         sizes = {("regular", count) for count in _lengths(pixels, inst.line, inst.tile_pixels)}
     else:
         sizes = _kinds(inst, pixels)
-    tiles = _tiles(sizes, inst.tile_pixels, _Blocks(inst.tile_vectors, channels, lanes))
+    tiles = _tiles(
+        sizes,
+        inst.tile_pixels,
+        _Blocks(inst.tile_vectors, channels, lanes, inst.filter.type.shape[-1]),
+    )
     slabs = ceil_div(ceil_div(pixels, inst.line), inst.slab)
     block = inst.tile_vectors * lanes
     return Work(images * inst.group * slabs * ceil_div(channels, block), block, tiles)
@@ -103,11 +107,12 @@ def _kinds(inst: CpuConvInst, pixels: int) -> set[tuple[str, int]]:
 
 @dataclass(frozen=True)
 class _Blocks:
-    """Channels in blocks of `vectors`; the last may have fewer."""
+    """Channels in blocks of `vectors`; the last may have fewer. Weights are packed for so many of them at a time."""
 
     vectors: int
     channels: int
     lanes: int
+    packed: int
 
     @property
     def size(self) -> int:
@@ -135,7 +140,7 @@ def _tiles(
     rests = [count for _, count in sizes if count != pixels]
     rest = rests[0] if rests else 0
     return tuple(
-        TileFunction(kind, count, vectors, blocks.size)
+        TileFunction(kind, count, vectors, blocks.packed)
         if vectors and (kind, count) in sizes
         else None
         for kind in ("regular", "scattered")
@@ -150,7 +155,11 @@ def _matmul(inst: CpuMatmulInst, lanes: int) -> Work:
     if prod(inst.rhs.type.shape[:-3]) == 1 and _is_one_loop(inst.lhs, 0, inst.lhs.type.rank - 1):
         batch, rows = [], rows * prod(batch)
     sizes = {("regular", count) for count in _lengths(rows, inst.tile_pixels, inst.tile_pixels)}
-    tiles = _tiles(sizes, inst.tile_pixels, _Blocks(inst.tile_vectors, channels, lanes))
+    tiles = _tiles(
+        sizes,
+        inst.tile_pixels,
+        _Blocks(inst.tile_vectors, channels, lanes, inst.rhs.type.shape[-1]),
+    )
     slabs = ceil_div(ceil_div(rows, inst.tile_pixels), inst.slab)
     block = inst.tile_vectors * lanes
     return Work(prod(batch) * slabs * ceil_div(channels, block), block, tiles)
