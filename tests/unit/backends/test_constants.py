@@ -16,7 +16,7 @@ from glowpy.ir.plan import Area, MemoryPlan, Slot
 
 def network(rows: int, weights: Array) -> glowpy.CompiledFunction:
     module = glowpy.Module()
-    x = module.create_placeholder("x", Type(ElemKind.F32, (rows, len(weights))))
+    x = module.create_placeholder("x", Type(ElemKind.of(weights.dtype), (rows, len(weights))))
     f = module.create_function("main")
     product = f.create_mat_mul("p", x, module.create_constant("w", weights))
     f.create_save("save", product, module.create_placeholder("y", product.type))
@@ -26,7 +26,7 @@ def network(rows: int, weights: Array) -> glowpy.CompiledFunction:
 def test_networks_share_large_constants_as_long_as_one_is_there() -> None:
     weights = np.random.default_rng(5).standard_normal((200, 300)).astype(np.float32)
     before = len(constants._shared)
-    functions = [network(rows, weights) for rows in (8, 9, 40, 64, 200)]
+    functions = [network(rows, weights) for rows in (1, 2, 9, 64, 200)]
     assert len(constants._shared) == before + 1
     other = network(8, weights + 1)
     assert len(constants._shared) == before + 2
@@ -36,6 +36,22 @@ def test_networks_share_large_constants_as_long_as_one_is_there() -> None:
         np.testing.assert_allclose(function({"x": x})["y"], x @ weights, rtol=1e-4, atol=1e-4)
     del function, functions, other
     assert len(constants._shared) == before, "without the collector"
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("columns", [300, 130, 17])
+def test_one_row_has_the_bits_it_has_among_many(dtype: type, columns: int) -> None:
+    """With the same weights: a tile of one row takes several packed blocks, and the last it may take in part."""
+    generator = np.random.default_rng(columns)
+    weights: Array = generator.standard_normal((400, columns)).astype(dtype)
+    x: Array = generator.standard_normal((40, 400)).astype(dtype)
+    before = len(constants._shared)
+    functions = {rows: network(rows, weights) for rows in (40, 1, 2, 3, 7)}
+    assert len(constants._shared) <= before + 1
+    many = functions[40]({"x": x})["y"]
+    np.testing.assert_allclose(many, x.astype(np.float64) @ weights, rtol=1e-4, atol=1e-4)
+    for rows, function in functions.items():
+        np.testing.assert_array_equal(function({"x": x[:rows]})["y"], many[:rows])
 
 
 def test_a_block_begins_with_the_addresses_of_large_constants() -> None:

@@ -16,7 +16,7 @@ from glowpy.backends.cpu.insts_gen import CpuConvInst, CpuDepthwiseConvInst, Cpu
 from glowpy.backends.cpu.packing import packed_shape
 from glowpy.backends.cpu.strategy.cut import UNIT_BYTES
 from glowpy.backends.cpu.strategy.product import choose, conv_problem
-from glowpy.backends.cpu.strategy.work import Work, work_of
+from glowpy.backends.cpu.strategy.work import TileFunction, Work, work_of
 from glowpy.backends.cpu.variant import VARIANTS
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.type import Shape, Type
@@ -111,21 +111,25 @@ def kind(conv: Conv, tile: range, width: int) -> str:
     return "regular"
 
 
-def check(work: Work, units: int, loops: set[Loop], tile: tuple[int, int], lanes: int) -> None:
+def check(
+    inst: CpuConvInst | CpuMatmulInst, units: int, loops: set[Loop], lanes: int
+) -> tuple[TileFunction | None, ...]:
     """The table has these loops and no others, each where libjit looks for its size."""
-    pixels, vectors = tile
+    work, pixels, vectors = work_of(inst, lanes), inst.tile_pixels, inst.tile_vectors
     assert work.units == units
+    assert not units or work.block == vectors * lanes
     table = {}
     for place, loop in enumerate(work.tiles):
         if loop is None:
             continue
-        assert loop.block == work.block == vectors * lanes
+        assert loop.block == inst.operands[2].value.type.shape[-1]
         scattered = loop.kind == "scattered"
         rests = loop.pixels < pixels, loop.vectors < vectors
         assert place == 4 * scattered + 2 * rests[0] + rests[1]
         table[loop.kind, loop.pixels, loop.vectors] = place
     if units:
         assert set(table) == loops
+    return work.tiles
 
 
 def random_convs(count: int) -> Iterator[Conv]:
@@ -159,7 +163,7 @@ def test_loops_of_convolutions_are_those_of_the_walk(lanes: int) -> None:
         tile = rng.randint(1, 9), rng.randint(1, 3)
         line = rng.choice([width, tile[0]])
         inst = conv.inst(*tile, line, rng.randint(1, 5))
-        check(work_of(inst, lanes), *walk(conv, inst, lanes), tile, lanes)
+        check(inst, *walk(conv, inst, lanes), lanes)
 
 
 def test_loops_of_what_is_chosen_are_those_of_the_walk() -> None:
@@ -172,9 +176,7 @@ def test_loops_of_what_is_chosen_are_those_of_the_walk() -> None:
         decision = choose(conv_problem(conv.result, image, *lists, conv.group), machine)
         tile = decision.pixels, decision.vectors
         inst = conv.inst(*tile, decision.line, decision.slab)
-        work = work_of(inst, machine.lanes)
-        check(work, *walk(conv, inst, machine.lanes), tile, machine.lanes)
-        for loop in work.tiles:
+        for loop in check(inst, *walk(conv, inst, machine.lanes), machine.lanes):
             if loop is not None and loop.kind == "scattered":
                 assert loop.pixels <= machine.pointer_registers
 
@@ -207,7 +209,7 @@ def test_loops_of_matrix_products_are_those_of_the_walk(left: Shape, right: Shap
             tiles = [len(tile) for tile in cuts(rows, pixels)]
             loops = {("regular", tile, block) for tile in tiles for block in blocks}
             units = matrices * len(list(cuts(len(tiles), 2))) * len(blocks)
-            check(work_of(inst, lanes), units, loops, (pixels, vectors), lanes)
+            check(inst, units, loops, lanes)
 
 
 def test_units_of_a_depthwise_convolution_are_lines() -> None:
