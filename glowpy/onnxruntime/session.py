@@ -88,6 +88,7 @@ class InferenceSession:
         self._always = {name: v.numpy() for name, v in self._options.initializers.items()}
         self._dtypes = {info.name: info.kind.dtype for info in self._model.inputs}
         self._required = frozenset(self._dtypes)
+        self._overridable = overridable(self._model)
         self._dtypes |= {name: t.type.kind.dtype for name, t in self._model.initializers.items()}
         self._sessions: dict[frozenset[str], Session] = {}
         with self._event("session_initialization"):
@@ -123,7 +124,7 @@ class InferenceSession:
 
     def get_overridable_initializers(self) -> list[NodeArg]:
         """The initializers that a run may give others for."""
-        return overridable(self._model)
+        return list(self._overridable)
 
     def get_modelmeta(self) -> ModelMetadata:
         """What the model says of itself."""
@@ -301,7 +302,7 @@ class InferenceSession:
         if self._profiler is None and not self._always and len(feeds) == len(self._required):
             return self._session.run(names, feeds)
         given = {**self._always, **feeds}
-        choice = {info.name for info in overridable(self._model)} | self._always.keys()
+        choice = {info.name for info in self._overridable} | self._always.keys()
         session = self._session_with(frozenset(given.keys() & choice))
         with self._event("model_run"):
             return session.run(names, given)

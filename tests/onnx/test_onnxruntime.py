@@ -5,7 +5,10 @@ from __future__ import annotations
 import gc
 import json
 import logging
+import subprocess
+import sys
 import time
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -22,6 +25,7 @@ from glowpy.onnxruntime import logs
 from glowpy.onnxruntime.capi import onnxruntime_pybind11_state as state
 from tests.onnx.onnxruntime_script import FEATURES, SCALED, SUM, C, Script, X
 
+ROOT = Path(__file__).resolve().parents[2]
 MODEL = SUM.SerializeToString()
 FEED = {"x": X, "c": C}
 
@@ -111,6 +115,41 @@ def test_classes_have_the_attributes_of_onnxruntimes(name: str) -> None:
     if name in ("ExecutionMode", "GraphOptimizationLevel"):
         missing -= {"name", "value"}  # attributes of the members
     assert missing <= ABSENT.get(name, set())
+
+
+def test_a_library_that_imports_onnxruntime_gets_glowpy() -> None:
+    """A process of its own, since this one has onnxruntime itself."""
+    program = """if True:
+        import sys
+        import glowpy.onnxruntime
+        assert "onnxruntime" not in sys.modules
+        sys.modules["onnxruntime"] = glowpy.onnxruntime
+        import onnxruntime
+        from onnxruntime import InferenceSession, SessionOptions
+        from onnxruntime.capi.onnxruntime_pybind11_state import NoSuchFile
+        try:
+            InferenceSession("none.onnx", SessionOptions())
+        except NoSuchFile as error:
+            print(error)
+        """
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert (done.stdout, done.stderr) == ("cannot read 'none.onnx': there is no such file\n", "")
+
+
+def test_session_is_freed_without_a_collection() -> None:
+    session = ort.InferenceSession(MODEL)
+    session.run(None, FEED)
+    session.io_binding().bind_cpu_input("x", X)
+    functions = [future.result() for future in session._session._cache.values()]
+    dead: list[weakref.ref[Any]] = [weakref.ref(session), weakref.ref(functions[0])]
+    gc.disable()
+    try:
+        del session, functions
+        assert [ref() for ref in dead] == [None, None]
+    finally:
+        gc.enable()
 
 
 # Options.
