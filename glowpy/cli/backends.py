@@ -11,10 +11,12 @@ import click
 from glowpy.backend import Backend
 from glowpy.backends.cpu.backend import CpuBackend
 from glowpy.backends.cpu.options import CpuOptions
+from glowpy.cli.completion import Items, beginning
 from glowpy.engine import BACKENDS, backend_class
+from glowpy.plugins import plugins
 from glowpy.support.errors import UserError
 
-__all__ = ["backend_option", "bound_backend", "settings_option"]
+__all__ = ["backend_option", "bound_backend", "chosen_backend", "settings_option"]
 
 F = TypeVar("F", bound=Callable[..., object])
 
@@ -32,6 +34,7 @@ def backend_option(default: str, text: str = "What to compile for.") -> Callable
         show_default=True,
         help=names,
         callback=_existing,
+        shell_complete=_complete_backend,
     )
 
 
@@ -47,8 +50,27 @@ def settings_option() -> Callable[[F], F]:
         "settings",
         multiple=True,
         metavar="NAME=VALUE",
+        shell_complete=_complete_setting,
         help="An option of the chosen backend; any number of them.",
     )
+
+
+def chosen_backend(ctx: click.Context) -> str:
+    """What --backend says on a command line that is not finished."""
+    option = next(param for param in ctx.command.params if param.name == "backend")
+    return str(ctx.params.get("backend") or option.default)
+
+
+def _complete_backend(ctx: click.Context, param: click.Parameter, incomplete: str) -> Items:
+    del ctx, param
+    names = dict.fromkeys(BACKENDS, "") | {plugin.name: plugin.package for plugin in plugins()}
+    return beginning(names, incomplete)
+
+
+def _complete_setting(ctx: click.Context, param: click.Parameter, incomplete: str) -> Items:
+    del param
+    types = _option_types(backend_class(chosen_backend(ctx)))
+    return beginning({f"{name}=": type.__name__ for name, type in types.items()}, incomplete)
 
 
 def bound_backend(name: str, options: CpuOptions, settings: Sequence[str] = ()) -> Backend:

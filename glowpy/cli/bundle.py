@@ -19,6 +19,7 @@ from glowpy.backends.cpu.target import FLOAT_ABIS, RELOCATIONS
 from glowpy.bundling.make import bundle as make_bundle
 from glowpy.bundling.make import outdated
 from glowpy.cli.backends import backend_option, bound_backend
+from glowpy.cli.completion import complete_file, complete_target
 from glowpy.cli.model import load_model
 from glowpy.cli.output import print_json, print_table, progress
 from glowpy.cli.verb import Bytes, OutputFolder, Verb
@@ -32,7 +33,7 @@ _ILLEGAL = re.compile(r"[^A-Za-z0-9_]")
 
 
 @click.command(cls=Verb)
-@click.argument("models", nargs=-1, required=True)
+@click.argument("models", nargs=-1, required=True, shell_complete=complete_file)
 @click.option("-o", "--output", type=OutputFolder(), help="The folder to write to.")
 @click.option(
     "--check", type=click.Path(path_type=Path), help="Say if the bundle there is up to date."
@@ -41,7 +42,12 @@ _ILLEGAL = re.compile(r"[^A-Za-z0-9_]")
     "--name", default="", help="A C identifier; the name of the (first) model if left out."
 )
 @backend_option("cpu", "What to compile for: a backend that makes machine code.")
-@click.option("--target", default="", help="A preset or LLVM triple; see glowpy targets.")
+@click.option(
+    "--target",
+    default="",
+    help="A preset or LLVM triple; see glowpy targets.",
+    shell_complete=complete_target,
+)
 @click.option("--cpu", default="", help="LLVM name of the processor.")
 @click.option("--features", default="", help="LLVM features, such as +avx2,-fma.")
 @click.option("--float-abi", default="", type=click.Choice(["", *FLOAT_ABIS]), help="Arm, RISC-V.")

@@ -6,6 +6,7 @@ import click
 
 from glowpy.backends.cpu.options import CpuOptions
 from glowpy.cli.backends import backend_option, bound_backend, settings_option
+from glowpy.cli.completion import complete_file, complete_target
 from glowpy.cli.files import write_constants, write_text
 from glowpy.cli.model import choose_function, load_model
 from glowpy.cli.output import progress
@@ -20,7 +21,7 @@ __all__ = ["dump"]
 
 
 @click.command(cls=Verb)
-@click.argument("model")
+@click.argument("model", shell_complete=complete_file)
 @click.option(
     "--stage",
     type=click.Choice([stage.value for stage in Stage]),
@@ -44,6 +45,7 @@ __all__ = ["dump"]
 @click.option(
     "--target",
     default="",
+    shell_complete=complete_target,
     help="A preset (glowpy targets) or an LLVM triple; this machine if left out.",
 )
 @click.option("--cpu", default="", help="LLVM name of the processor.")

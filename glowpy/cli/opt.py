@@ -8,7 +8,8 @@ import click
 
 from glowpy.backend import CompileOptions
 from glowpy.backends.cpu.options import CpuOptions
-from glowpy.cli.backends import backend_option, bound_backend, settings_option
+from glowpy.cli.backends import backend_option, bound_backend, chosen_backend, settings_option
+from glowpy.cli.completion import Items, beginning, complete_file, complete_target
 from glowpy.cli.files import read_text
 from glowpy.cli.opt_driver import OptDriver
 from glowpy.cli.output import print_table
@@ -24,18 +25,46 @@ from glowpy.support.errors import UserError
 __all__ = ["opt"]
 
 
+def _complete_pass(ctx: click.Context, param: click.Parameter, incomplete: str) -> Items:
+    """The passes and stages of the chosen backend, for the chosen target."""
+    del param
+    options = CpuOptions(str(ctx.params.get("target") or ""))
+    passes = OptDriver(bound_backend(chosen_backend(ctx), options)).passes
+    return beginning({name: _summary(item) for name, item in passes.items()}, incomplete)
+
+
+def _complete_passes(ctx: click.Context, param: click.Parameter, incomplete: str) -> Items:
+    """The last of several passes with commas between them."""
+    before, comma, last = incomplete.rpartition(",")
+    items = _complete_pass(ctx, param, last)
+    return beginning({f"{before}{comma}{item.value}": item.help or "" for item in items}, "")
+
+
 @click.command(cls=Verb)
-@click.argument("file", required=False)
-@click.option("-p", "--passes", default="", help="Names of passes with commas between them.")
+@click.argument("file", required=False, shell_complete=complete_file)
+@click.option(
+    "-p",
+    "--passes",
+    default="",
+    help="Names of passes with commas between them.",
+    shell_complete=_complete_passes,
+)
 @backend_option("interpreter", "Whose passes to know, and what lower keeps.")
 @settings_option()
 @click.option(
     "--target",
     default="",
+    shell_complete=complete_target,
     help="A preset (glowpy targets) or an LLVM triple; this machine if left out.",
 )
 @click.option("--verify-each", is_flag=True, help="Verify after every pass.")
-@click.option("--print-after", multiple=True, metavar="PASS", help="Print what this pass left.")
+@click.option(
+    "--print-after",
+    multiple=True,
+    metavar="PASS",
+    help="Print what this pass left.",
+    shell_complete=_complete_pass,
+)
 @click.option("--explain", is_flag=True, help="Say why rewrites did not apply.")
 @click.option("--list", "listing", is_flag=True, help="List all passes and stop.")
 def opt(

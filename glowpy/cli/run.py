@@ -15,6 +15,7 @@ from glowpy.backend import CompiledFunction, CompileOptions, Observer
 from glowpy.backends.cpu.options import CpuOptions
 from glowpy.cli.backends import backend_option, bound_backend, settings_option
 from glowpy.cli.check import CHECKERS, Difference, compare, expected_outputs
+from glowpy.cli.completion import complete_file
 from glowpy.cli.files import write_array
 from glowpy.cli.model import Source, read_inputs
 from glowpy.cli.observers import DumpObserver, Observers, PrintObserver
@@ -51,7 +52,7 @@ class _Run:
 
 
 @click.command("run", cls=Verb)
-@click.argument("model")
+@click.argument("model", shell_complete=complete_file)
 @click.option("--input", "inputs", multiple=True, help="NAME=FILE.npy, NAME=FILE.pb, or FILE.npz.")
 @click.option("--shape", "shapes", multiple=True, help="NAME=1x3x224x224 or DIMENSION=1.")
 @click.option("--constants", default="", help="A .npz file with the constants of a .glow file.")

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+from click.shell_completion import CompletionItem
 
 from glowpy.support.cache_folder import parse_bytes
 from glowpy.support.output_files import check_output_file, check_output_folder
@@ -58,6 +59,12 @@ class OutputFile(click.ParamType[str]):
             self.fail("expected a file, standard output takes text; ./- is a file", param, ctx)
         return str(value)
 
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        """Files, which the shell knows."""
+        return [CompletionItem(incomplete, type="file")]
+
 
 class OutputFolder(click.ParamType[Path]):
     """A folder to write to, which is made if it is not there."""
@@ -68,3 +75,9 @@ class OutputFolder(click.ParamType[Path]):
         """The path; raises UserError where nothing can be written."""
         check_output_folder(str(value))
         return Path(value)
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        """Folders, which the shell knows."""
+        return [CompletionItem(incomplete, type="dir")]
