@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ctypes
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
@@ -184,7 +184,7 @@ class Executable(ABC):
         bindings: dict[str, Array] = {}
         for port in self.input_ports:
             if port.name not in inputs:
-                _require(self, inputs)
+                raise _misfit(self, inputs)
             array = np.asarray(inputs[port.name])
             _check(port, array)
             flags = array.flags
@@ -192,7 +192,7 @@ class Executable(ABC):
                 array = array.copy()
             bindings[port.placeholder] = array
         if len(inputs) != len(bindings):
-            _refuse_unknown(self, inputs)
+            raise _misfit(self, inputs)
         for port in self.output_ports:
             if port.placeholder not in bindings:
                 bindings[port.placeholder] = _fresh(port.type)
@@ -219,21 +219,16 @@ def _fresh(type: Type) -> Array:
     return np.ndarray(type.shape, type.kind.dtype, block, -address_of(block) % ALIGNMENT)
 
 
-def _require(function: Executable, names: Mapping[str, object]) -> None:
-    """Raises UserError that names every input missing from `names`."""
-    missing = [port for port in function.input_ports if port.name not in names]
-    if missing:
-        inputs = ", ".join(f"'{port.name}' ({port.type})" for port in missing)
-        raise UserError(f"missing input {inputs}")
-
-
-def _refuse_unknown(function: Executable, names: Mapping[str, object]) -> None:
-    """Raises UserError that names an input which the network does not have."""
-    known = [port.name for port in function.input_ports]
-    for name in names:
+def _misfit(function: Executable, names: Iterable[str]) -> UserError:
+    """What to say of inputs whose names are not those of the network."""
+    given, ports = list(names), function.input_ports
+    known = [port.name for port in ports]
+    for name in given:
         if name not in known:
             expected = ", ".join(map(repr, known)) or "none"
-            raise UserError(f"expected the inputs {expected}, got '{name}'")
+            return UserError(f"expected the inputs {expected}, got '{name}'")
+    missing = ", ".join(f"'{port.name}' ({port.type})" for port in ports if port.name not in given)
+    return UserError(f"missing input {missing}")
 
 
 class CompiledFunction(Executable):
