@@ -174,13 +174,43 @@ class Executable(ABC):
         """A new instance, with its own working memory and its own arrays for inputs and outputs."""
         return Instance(self)
 
-    def __call__(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
-        """Runs in an arena of its own pool. Outputs are new arrays that belong to the caller.
+    def __call__(
+        self, inputs: Mapping[str, Array], out: Mapping[str, Array] | None = None
+    ) -> dict[str, Array]:
+        """Runs in an arena of its own pool. Outputs are new arrays that belong to the caller, or those in `out`.
 
-        An input is read where it is if it is contiguous and aligned to its element; any other is copied.
-        Raises UserError for a missing or unknown input and for an array of another type or shape.
-        Safe from several threads.
+        Args:
+            inputs: An array for each input. It is read where it is if it is contiguous and aligned to its element; any
+                other is copied.
+            out: Arrays to store outputs in, by name. One that is contiguous, aligned and no memory of an input or
+                of another output is written as it is computed; to any other the result is copied.
+
+        Raises UserError for a missing or unknown name and for an array of another type or shape, or one in `out` that
+        cannot be written. Safe from several threads.
         """
+        bindings = self._bind_inputs(inputs)
+        if out:
+            self._bind_outputs(out, bindings)
+        for port in self.output_ports:
+            if port.placeholder not in bindings:
+                bindings[port.placeholder] = _fresh(port.type)
+        try:
+            arena = self._arenas.pop()
+        except IndexError:
+            arena = aligned_array(self.arena_size)
+        try:
+            self.execute(bindings, arena)
+        finally:
+            self._arenas.append(arena)
+        results = {port.name: bindings[port.placeholder] for port in self.output_ports}
+        for name, array in out.items() if out else ():
+            if results[name] is not array:
+                array[...] = results[name]
+                results[name] = array
+        return results
+
+    def _bind_inputs(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
+        """The arrays by placeholder, or copies of those that cannot be read where they are or are outputs as well."""
         bindings: dict[str, Array] = {}
         for port in self.input_ports:
             if port.name not in inputs:
@@ -193,18 +223,23 @@ class Executable(ABC):
             bindings[port.placeholder] = array
         if len(inputs) != len(bindings):
             raise _misfit(self, inputs)
-        for port in self.output_ports:
-            if port.placeholder not in bindings:
-                bindings[port.placeholder] = _fresh(port.type)
-        try:
-            arena = self._arenas.pop()
-        except IndexError:
-            arena = aligned_array(self.arena_size)
-        try:
-            self.execute(bindings, arena)
-        finally:
-            self._arenas.append(arena)
-        return {port.name: bindings[port.placeholder] for port in self.output_ports}
+        return bindings
+
+    def _bind_outputs(self, out: Mapping[str, Array], bindings: dict[str, Array]) -> None:
+        """Checks arrays for outputs, and binds those that can be written while others are read and written."""
+        ports = {port.name: port for port in self.output_ports}
+        for name, array in out.items():
+            if name not in ports:
+                raise UserError(f"expected the outputs {', '.join(map(repr, ports))}, got '{name}'")
+            _check(ports[name], array)
+            if not array.flags.writeable:
+                raise UserError(f"'{name}': expected a writeable array for an output")
+        arrays = [*bindings.values(), *out.values()]
+        for name, array in out.items():
+            fits = array.flags.c_contiguous and array.flags.aligned
+            shared = sum(bool(np.may_share_memory(array, other)) for other in arrays) > 1
+            if fits and not shared and ports[name].placeholder not in bindings:
+                bindings[ports[name].placeholder] = array
 
 
 _SMALL = 1 << 12

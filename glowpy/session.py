@@ -139,13 +139,18 @@ class InferenceSession:
         return list(self._model.outputs)
 
     def run(
-        self, output_names: Sequence[str] | None, input_feed: Mapping[str, Array]
+        self,
+        output_names: Sequence[str] | None,
+        input_feed: Mapping[str, Array],
+        *,
+        out: Mapping[str, Array] | None = None,
     ) -> list[Array]:
         """Computes outputs.
 
         Args:
             output_names: Which outputs, and in which order; None for all.
             input_feed: An array for each input, of its element type and shape.
+            out: Arrays to store outputs in, by name; the result has these.
 
         Returns new arrays that belong to the caller. Raises UserError for a name the model does not have and
         for an array that does not fit.
@@ -156,7 +161,7 @@ class InferenceSession:
                 raise UserError(f"expected one of the outputs {_list(self._names)}, got '{name}'")
         feeds = self._checked(input_feed)
         function = self._for(feeds)
-        outputs = function({port.name: feeds[port.name] for port in function.input_ports})
+        outputs = function({port.name: feeds[port.name] for port in function.input_ports}, out)
         return [outputs[name] for name in names]
 
     def _checked(self, input_feed: Mapping[str, Array]) -> dict[str, Array]:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, final
 
-import numpy as np
-
 from glowpy.core.tensor import Array
 from glowpy.onnxruntime.values import (
     OrtValue,
@@ -131,22 +129,13 @@ class IOBinding:
         """The outputs, in the order in which they were bound."""
         return list(self._outputs)
 
-    def take(self, arrays: Sequence[Array]) -> None:
-        """Stores the results of a run where outputs are bound.
+    def out(self) -> dict[str, Array]:
+        """The memory that outputs are bound to."""
+        return {name: value.numpy() for name, value in self._outputs.items() if value is not None}
 
-        Raises RuntimeError, before anything is stored, for memory of another type or shape.
-        """
-        bound = list(self._outputs.items())
-        for (name, value), array in zip(bound, arrays, strict=True):
-            memory = array if value is None else value.numpy()
-            if (memory.dtype, memory.shape) != (array.dtype, array.shape):
-                raise RuntimeError(
-                    f"output '{name}': expected memory of {array.dtype}{list(array.shape)}, "
-                    f"got {memory.dtype}{list(memory.shape)}"
-                )
-        results = OrtValueVector()
-        for (_, value), array in zip(bound, arrays, strict=True):
-            if value is not None:
-                np.copyto(value.numpy(), array)
-            results.append(OrtValue(array) if value is None else value)
-        self._results = results
+    def take(self, arrays: Sequence[Array]) -> None:
+        """Keeps the results of a run."""
+        values = zip(self._outputs.values(), arrays, strict=True)
+        self._results = OrtValueVector(
+            OrtValue(array) if value is None else value for value, array in values
+        )

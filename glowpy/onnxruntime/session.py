@@ -17,8 +17,6 @@ from glowpy.onnxruntime.errors import (
     InvalidArgument,
     InvalidGraph,
     ModelLoadCanceled,
-    NotImplemented,
-    RuntimeException,
     translated,
 )
 from glowpy.onnxruntime.model import (
@@ -244,9 +242,13 @@ class InferenceSession:
         names = iobinding.output_names()
         if not names:
             raise RuntimeError("expected at least one output that is bound")
+        feeds = iobinding.feeds()
         try:
-            results = self.run(names, iobinding.feeds(), run_options)
-        except (Fail, InvalidArgument, NotImplemented, RuntimeException, ValueError) as error:
+            self._require(feeds)
+            if run_options is not None:
+                _obey(run_options)
+            results = self._computed(names, feeds, iobinding.out())
+        except (Fail, GlowError, ValueError) as error:
             raise RuntimeError(f"Error in execution: {error}") from error
         iobinding.take(results)
 
@@ -298,14 +300,19 @@ class InferenceSession:
                     f"'{name}': expected an array, a list or an OrtValue, got {what}"
                 )
 
-    def _computed(self, names: list[str] | None, feeds: Mapping[str, Array]) -> list[Array]:
+    def _computed(
+        self,
+        names: list[str] | None,
+        feeds: Mapping[str, Array],
+        out: Mapping[str, Array] | None = None,
+    ) -> list[Array]:
         if self._profiler is None and not self._always and len(feeds) == len(self._required):
-            return self._session.run(names, feeds)
+            return self._session.run(names, feeds, out=out)
         given = {**self._always, **feeds}
         choice = {info.name for info in self._overridable} | self._always.keys()
         session = self._session_with(frozenset(given.keys() & choice))
         with self._event("model_run"):
-            return session.run(names, given)
+            return session.run(names, given, out=out)
 
     # Profiles.
 

@@ -77,6 +77,13 @@ def test_run_gives_the_outputs_asked_for() -> None:
     assert [np.array_equal(a, b) for a, b in zip(results, [z, y, z], strict=True)] == [True] * 3
 
 
+def test_run_stores_outputs_where_the_caller_wants_them() -> None:
+    memory = np.empty_like(X)
+    (z,) = make(symbolic()).run(["z"], {"x": X}, out={"z": memory})
+    assert z is memory
+    np.testing.assert_array_equal(memory, X + X)
+
+
 def test_each_shape_is_compiled_once(compiled: list[tuple[int, ...]]) -> None:
     session = make(symbolic())
     assert compiled == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from typing import Any
 
 import numpy as np
 import pytest
@@ -75,6 +76,67 @@ def test_large_outputs_are_aligned_for_vectors() -> None:
     ones = np.ones(5000, F32)
     output = added(5000)({"a": ones, "b": ones})["sum"]
     assert output.ctypes.data % ALIGNMENT == 0
+
+
+def backwards(array: Array) -> Array:
+    return array[::-1]
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_outputs_are_stored_in_arrays_of_the_caller(backend: str) -> None:
+    """Whatever memory they are: an output may take the place of an input."""
+    function = added(2, 3, backend=backend)
+    x, y = np.arange(6, dtype=F32).reshape(2, 3), np.ones((2, 3), F32)
+    for memory in (np.empty_like(x), backwards(np.empty_like(x)), unaligned(x), x, backwards(y)):
+        expected = x + y
+        result = function({"a": x, "b": y}, out={"sum": memory})["sum"]
+        assert result is memory
+        np.testing.assert_array_equal(memory, expected)
+
+
+def test_output_is_computed_where_it_is_stored(monkeypatch: pytest.MonkeyPatch) -> None:
+    function, x, memory = added(4), np.ones(4, F32), np.empty(4, F32)
+    bound: list[Array] = []
+    execute = type(function).execute
+
+    def watch(self: Any, bindings: dict[str, Array], arena: Array) -> None:
+        bound.extend(bindings.values())
+        execute(self, bindings, arena)
+
+    monkeypatch.setattr(type(function), "execute", watch)
+    function({"a": x, "b": x}, out={"sum": memory})
+    assert sum(array is memory for array in bound) == 1
+
+
+def test_two_outputs_in_the_same_memory() -> None:
+    """What is stored last stays; the network computes each in memory of its own."""
+    module = glowpy.Module()
+    f = module.create_function("main")
+    type = glowpy.Type(glowpy.ElemKind.F32, (4,))
+    x = module.create_placeholder("x", type)
+    double = f.create_add("double", x.value, x.value)
+    f.create_save("first", double, module.create_placeholder("y", type))
+    f.create_save(
+        "second", f.create_add("more", double, x.value), module.create_placeholder("z", type)
+    )
+    memory = np.empty(4, F32)
+    glowpy.compile(module)({"x": np.ones(4, F32)}, out={"y": memory, "z": memory})
+    assert memory.tolist() == [3, 3, 3, 3]
+
+
+@pytest.mark.parametrize(
+    ("out", "message"),
+    [
+        ({"a": np.ones(2, F32)}, "expected the outputs 'sum', got 'a'"),
+        ({"sum": np.ones(3, F32)}, "'sum': expected an array of type"),
+        ({"sum": np.ones(2)}, "'sum': expected an array of type"),
+        ({"sum": frozen(np.ones(2, F32))}, "'sum': expected a writeable array"),
+    ],
+)
+def test_arrays_that_are_no_place_for_an_output(out: dict[str, Array], message: str) -> None:
+    x = np.ones(2, F32)
+    with pytest.raises(glowpy.UserError, match=message):
+        added(2)({"a": x, "b": x}, out=out)
 
 
 def test_output_is_no_input() -> None:
