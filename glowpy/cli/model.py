@@ -134,8 +134,9 @@ class Source:
     @cached_property
     def key(self) -> str:
         """Names everything that the graph depends on."""
-        if is_text(self.path):
-            return hashlib.sha256(f"{self.name}\n{print_module(self._module)}".encode()).hexdigest()
+        if is_text(self.path):  # with or without the elements of which it shows the digest
+            text = f"{self.name}\n{bool(self.constants)}\n{print_module(self._module)}"
+            return hashlib.sha256(text.encode()).hexdigest()
         model, shapes, dims = self._onnx
         return f"{self.name} {model.key(shapes=shapes, dims=dims)}"
 

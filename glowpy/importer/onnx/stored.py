@@ -30,6 +30,8 @@ from glowpy.support.errors import LoadError
 __all__ = ["InFile", "InMemory", "Storage", "Stores"]
 
 _CHUNK = 1 << 20
+_AT_ONCE = 1 << 24
+"""Bytes that a single call reads: until it returns, no signal is heard."""
 
 _SETTLED = 2_000_000_000
 """Nanoseconds after which a change of a file shows in its times: file systems count in steps."""
@@ -132,7 +134,7 @@ class InFile(Storage):
         try:
             with self._lock:
                 self._file.seek(start)
-                while rest and (length := self._file.readinto(rest)):
+                while rest and (length := self._file.readinto(rest[:_AT_ONCE])):
                     rest = rest[length:]
             changed = self._now() != self._state
         except OSError as error:

@@ -167,3 +167,19 @@ def test_the_processes_that_compile_end_with_theirs(number: signal.Signals) -> N
         while any(map(is_alive, workers)) and time.monotonic() < deadline:
             time.sleep(0.02)
         assert not any(map(is_alive, workers))
+
+
+def test_the_compiler_of_the_kernels_ends_with_whoever_reads_what_it_says(tmp_path: Path) -> None:
+    command = ["libjit/compile.py", "--host", "--directory", str(tmp_path)]
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    with subprocess.Popen(
+        [sys.executable, *command], cwd=ROOT, env=environment, stdout=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        while not list(tmp_path.glob("libjit-*")):
+            time.sleep(0.02)
+        process.stdout.close()
+        try:
+            assert process.wait(PATIENCE) == 1
+        finally:
+            process.kill()
