@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from statistics import median
 
 import click
 import numpy as np
 
-from glowpy.backend import CompiledFunction, CompileOptions, Observer
+from glowpy.backend import Backend, CompiledFunction, CompileOptions, Observer
 from glowpy.backends.cpu.options import CpuOptions
 from glowpy.cli.backends import backend_option, bound_backend, settings_option
 from glowpy.cli.check import CHECKERS, Difference, compare, expected_outputs
@@ -146,17 +147,8 @@ def run_model(
     )
     bound = bound_backend(backend, cpu_options, settings)
     options = CompileOptions(instrument=bool(observers))
-    feeds: dict[str, Array] = {}
-
-    def build() -> Function:
-        """Reads the inputs before the function is compiled, so that a wrong one is reported at once."""
-        feeds.update(read_inputs(inputs, source.ports, seed, model))
-        return source.function
-
-    with progress(f"compiling {model}") as begun:
-        compiled = compile_or_recall(source.key, build, bound, options)
-    if "recall" in begun:
-        feeds = read_inputs(inputs, compiled.input_ports, seed, model)
+    read = partial(read_inputs, inputs, seed=seed)
+    compiled, feeds, begun = _compiled(source, bound, options, read)
     compiled.observer = Observers(observers)
     compile_seconds = time.perf_counter() - start
     outputs, seconds = _timed_runs(compiled, feeds, repeat)
@@ -174,6 +166,29 @@ def run_model(
     _print_json(result) if as_json else _print_tables(result)
     if not all(difference.within for difference in differences):
         raise click.exceptions.Exit(1)
+
+
+def _compiled(
+    source: Source,
+    backend: Backend,
+    options: CompileOptions,
+    read: Callable[..., dict[str, Array]],
+) -> tuple[CompiledFunction, dict[str, Array], Mapping[str, tuple[int, int]]]:
+    """What to run, what to run it on, and how far each stage was when it began.
+
+    Inputs are read before anything is compiled, so that a wrong one is reported at once.
+    """
+    feeds: dict[str, Array] = {}
+
+    def build() -> Function:
+        feeds.update(read(source.ports, model=source.path))
+        return source.function
+
+    with progress(f"compiling {source.path}") as begun:
+        compiled = compile_or_recall(source.key, build, backend, options)
+    if "recall" in begun:
+        feeds = read(compiled.input_ports, model=source.path)
+    return compiled, feeds, begun
 
 
 def _observers(print_each: bool, folder: Path | None) -> list[Observer]:
