@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from glowpy.core.tensor import Tensor
     from glowpy.core.type import Type, parse_type
     from glowpy.engine import compile
+    from glowpy.graph.channels_last import channels_last
     from glowpy.graph.function import Function, Module
     from glowpy.graph.node import Constant, Node, NodeValue, Placeholder
     from glowpy.importer import load
@@ -60,6 +61,7 @@ __all__ = [
     "UserError",
     "VerifyError",
     "bundle",
+    "channels_last",
     "compile",
     "load",
     "load_bundle",
@@ -78,6 +80,7 @@ _HOMES = {
     "glowpy.core.tensor": ("Tensor",),
     "glowpy.core.type": ("Type", "parse_type"),
     "glowpy.engine": ("compile",),
+    "glowpy.graph.channels_last": ("channels_last",),
     "glowpy.graph.function": ("Function", "Module"),
     "glowpy.graph.node": ("Constant", "Node", "NodeValue", "Placeholder"),
     "glowpy.importer": ("load",),

@@ -20,6 +20,7 @@ from glowpy.core.elemkind import ElemKind
 from glowpy.core.tensor import Array
 from glowpy.engine import backend_class, compilation, context, package_of
 from glowpy.engine import compile as compile_function
+from glowpy.graph.channels_last import channels_last, unknown_port
 from glowpy.graph.function import Function, Module
 from glowpy.graph.printer import print_module
 from glowpy.passes import PassContext
@@ -47,7 +48,8 @@ def bundle(
         backend: For which machine; this one if absent.
         ctx: Where times go.
 
-    Raises VerifyError, UnsupportedError as `compile` does, UserError for an exceeded budget.
+    Raises VerifyError, UnsupportedError as `compile` does, UserError for an exceeded budget and for channels last of
+    what is no input or output, or of a wrong rank.
     """
     chosen = backend or CpuBackend()
     passes = ctx or context(CompileOptions())
@@ -121,7 +123,7 @@ def _entry_points(
     model: Module | Mapping[str, Module], options: BundleOptions
 ) -> dict[str, Function]:
     name, parallel = options.name, options.parallel
-    modules = {"": model} if isinstance(model, Module) else dict(model)
+    modules = _laid_out({"": model} if isinstance(model, Module) else model, options)
     functions: dict[str, Function] = {}
     for prefix, module in modules.items():
         for f in module.functions:
@@ -133,6 +135,23 @@ def _entry_points(
     if not functions:
         raise UserError("expected a model with at least one function")
     return {name: next(iter(functions.values()))} if len(functions) == 1 else functions
+
+
+def _laid_out(modules: Mapping[str, Module], options: BundleOptions) -> dict[str, Module]:
+    """The models with channels last where the user wants that. A name means every model that has it."""
+    if not options.channels_last:
+        return dict(modules)
+    ports = {
+        key: [port.original for port in module.placeholders] for key, module in modules.items()
+    }
+    known = dict.fromkeys(name for names in ports.values() for name in names)
+    for name in options.channels_last:
+        if name not in known:
+            raise unknown_port(name, known)
+    return {
+        key: channels_last(module, [name for name in options.channels_last if name in ports[key]])
+        for key, module in modules.items()
+    }
 
 
 def _golden(f: Function, program: Program, count: int) -> list[Golden]:

@@ -69,6 +69,9 @@ _ILLEGAL = re.compile(r"[^A-Za-z0-9_]")
 @click.option("--max-ram", type=Bytes(), help="Fail beyond so much: 65536, 64K, 1M.")
 @click.option("--max-flash", type=Bytes(), help="Fail beyond so much.")
 @click.option("--shape", "shapes", multiple=True, help="NAME=1x3x224x224 or DIMENSION=1.")
+@click.option(
+    "--layout", "layouts", multiple=True, help="NAME=nhwc: an input or output with channels last."
+)
 @click.option("--constants", default="", help="A .npz file with the constants of a .glow file.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def bundle(
@@ -79,6 +82,7 @@ def bundle(
     instrument_ir: bool,
     instrument_debug: bool,
     shapes: tuple[str, ...],
+    layouts: tuple[str, ...],
     constants: str,
     as_json: bool,
     backend: str,
@@ -104,6 +108,7 @@ def bundle(
       glowpy bundle model.onnx -o build
       glowpy bundle model.onnx -o build --target cortex-m7 --weights embedded --max-ram 256K
       glowpy bundle a.onnx b.onnx -o build --name both --emit shared --api dynamic
+      glowpy bundle camera.onnx -o build --layout image=nhwc
       glowpy bundle model.onnx --check build
     """
     if (output is None) == (check is None):
@@ -118,6 +123,7 @@ def bundle(
     options = BundleOptions(
         name or _identifier(models[0]),
         instrument="ir" if instrument_ir else "debug" if instrument_debug else "",
+        channels_last=tuple(_with_channels_last(text) for text in layouts),
         **rest,
     )
     cpu_options = CpuOptions(target, cpu, features, float_abi, relocation, code_model)
@@ -129,6 +135,17 @@ def bundle(
         written = make_bundle(loaded, output, options, bound)
     manifest = read_bundle(output).manifest
     _print_json(written, manifest) if as_json else _print(written, manifest)
+
+
+def _with_channels_last(text: str) -> str:
+    """The input or output that --layout is about. Raises UserError for any other layout than nhwc."""
+    name, _, layout = text.rpartition("=")
+    if not name or layout != "nhwc":
+        raise UserError(
+            f"--layout: expected NAME=nhwc, got '{text}'",
+            note="what is not named has the model's layout",
+        )
+    return name
 
 
 def _identifier(path: str) -> str:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from glowpy.backends.cpu.abi import Status
 from glowpy.backends.cpu.bundle.layout import Entry, Layout, Symbol
 from glowpy.backends.cpu.bundle.options import BundleOptions
 from glowpy.backends.cpu.instrument import HEADER_TYPES, KIND_NUMBERS
 from glowpy.core.elemkind import ElemKind
+from glowpy.graph.channels_last import LAST_LAYOUTS
 from glowpy.ir.plan import ALIGNMENT
 
 __all__ = ["C_TYPES", "ROLE_NUMBERS", "header_text"]
@@ -78,7 +79,7 @@ def header_text(layout: Layout, options: BundleOptions, family: str) -> str:
             "",
         ]
     for entry in layout.entries:
-        lines += _entry(entry, layout, upper)
+        lines += _entry(entry, layout, upper, options.channels_last)
         if options.parallel:
             lines += _parallel(entry)
     lines += _functions(options)
@@ -217,7 +218,9 @@ typedef struct {
 } glowpy_config_t;"""
 
 
-def _entry(entry: Entry, layout: Layout, upper: str) -> Iterator[str]:
+def _entry(
+    entry: Entry, layout: Layout, upper: str, channels_last: Collection[str]
+) -> Iterator[str]:
     """Macros, assertions, accessors and the prototype of one network."""
     prefix = entry.name.upper()
     for port in entry.ports:
@@ -226,6 +229,8 @@ def _entry(entry: Entry, layout: Layout, upper: str) -> Iterator[str]:
         yield f"#define {macro}_OFFSET {port.offset}u"
         yield f"#define {macro}_SIZE {port.type.size}u"
         yield f"#define {macro}_COUNT {port.type.count}u"
+        if port.original in channels_last:
+            yield f'#define {macro}_LAYOUT "{LAST_LAYOUTS[port.type.rank]}"'
     for port in entry.ports:
         macro = f"{prefix}_{port.name.upper()}"
         fits = f"{macro}_OFFSET + {macro}_SIZE <= {upper}_MUTABLE_SIZE"

@@ -31,6 +31,8 @@ class BundleOptions:
         instrument: `ir` calls NAME_before and NAME_after, which the user defines, around every instruction;
             `debug` comes with definitions that write every operand to a file.
         parallel: Every network has a second entry point, NETWORK_parallel, which takes the caller's `parallel_for`.
+        channels_last: Inputs and outputs, as the model calls them, that are [N, ..., C] where they are [N, C, ...] in
+            the model: see `glowpy.channels_last`.
         max_ram: Largest sum of the mutable area, activations, stack and writable data in bytes; None for no limit.
         max_flash: Largest sum of code, read-only data and weights in bytes; None for no limit.
 
@@ -46,10 +48,12 @@ class BundleOptions:
     debug: bool = False
     instrument: InstrumentKind = ""
     parallel: bool = False
+    channels_last: tuple[str, ...] = ()
     max_ram: int | None = None
     max_flash: int | None = None
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "channels_last", tuple(self.channels_last))  # a manifest has lists
         if problem := problem_with(self.name):
             raise UserError(problem, note="give another with --name")
         for option, value, choices in (
