@@ -151,7 +151,11 @@ def compile(
 
     Raises VerifyError for a malformed graph, UnsupportedError for what the backend cannot run.
     """
-    return compilation(model, backend, options, ctx=ctx).compiled
+    stages = compilation(model, backend, options, ctx=ctx)
+    try:
+        return stages.compiled
+    finally:
+        stages.close()
 
 
 def compile_or_recall(

@@ -116,6 +116,11 @@ class Compilation:
         with self.ctx.timed(f"{self.backend.name} codegen"):
             return self.backend.compile(program, self.options)
 
+    def close(self) -> None:
+        """Lets go of the weights, of which the lowered function's module may hold the last reference."""
+        if "lowered" in self.__dict__:
+            self.lowered.module.forget()
+
     @property
     def _inputs(self) -> list[Placeholder]:
         """The model's inputs, as placeholders of the lowered function's module."""

@@ -21,6 +21,7 @@ import numpy as np
 from glowpy.backend import Backend, CompiledFunction, CompileOptions, Observer
 from glowpy.core.tensor import Array
 from glowpy.engine import backend_of, compile_or_recall
+from glowpy.graph.function import Module
 from glowpy.importer import OnnxModel, ValueInfo, ValueNeededError, read_model
 from glowpy.support.errors import UserError
 from glowpy.support.html import html_table
@@ -239,12 +240,18 @@ class InferenceSession:
     ) -> CompiledFunction:
         """From the backend's memory of what it compiled, or compiled now."""
         copies = {name: array.copy() for name, array in values.items()}
-        function = compile_or_recall(
-            self._model.key(shapes=dict(shapes), values=copies),
-            lambda: self._model.build(shapes=dict(shapes), values=copies),
-            self._backend,
-            self._options,
-        )
+        modules: list[Module] = []
+
+        def build() -> Module:
+            modules.append(self._model.build(shapes=dict(shapes), values=copies))
+            return modules[0]
+
+        key = self._model.key(shapes=dict(shapes), values=copies)
+        try:
+            function = compile_or_recall(key, build, self._backend, self._options)
+        finally:
+            for module in modules:
+                module.forget()
         function.observer = self._observer
         return function
 

@@ -97,7 +97,7 @@ class Tensor:
         self.depth = 0
         self._array: Array | None = array
         self._pieces: Pieces | None = None
-        self._key: str | Callable[[], str] = lambda: stored_key(type, self.digest())
+        self._key: str | Callable[[], str] = ""
 
     @classmethod
     def of(cls, array: Array) -> Tensor:
@@ -193,7 +193,9 @@ class Tensor:
     @property
     def key(self) -> str:
         """The same for tensors of which it is known, without reading much, that their elements are the same."""
-        if not isinstance(self._key, str):
+        if not self._key:
+            self._key = stored_key(self.type, self.digest())
+        elif not isinstance(self._key, str):
             self._key = self._key()
         return self._key
 

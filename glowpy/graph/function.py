@@ -151,13 +151,19 @@ class Module:
             f.copy_into(copy.create_function(f.name), values)
         return copy
 
+    def forget(self) -> None:
+        """Lets go of the elements of all constants, of a module that is not used any more."""
+        for constant in self.constants:
+            constant.forget()
+
     def erase(self, storage: Storage) -> None:
         """Removes a storage nobody uses."""
         if storage.value.num_users:
             raise InternalError(
                 f"%{storage.name} is erased but still used by {storage.value.users}"
             )
-        self._constants.pop(storage.name, None)
+        if (constant := self._constants.pop(storage.name, None)) is not None:
+            constant.forget()
         self._placeholders.pop(storage.name, None)
         self.names.release(storage.name)
 

@@ -165,6 +165,14 @@ class Constant(Storage):
             )
         return self._tensor
 
+    def forget(self) -> None:
+        """Lets go of the elements, of a constant that nobody asks any more.
+
+        Nodes and their users refer to each other: what they hold is free only when the collector has found them.
+        """
+        self._digest = self._digest or "forgotten"
+        self._tensor = None
+
     @property
     def has_elements(self) -> bool:
         """Whether the elements are known."""

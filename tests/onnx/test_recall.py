@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -157,18 +158,22 @@ def test_external_data_counts(tmp_path: Path, compiled: list[str]) -> None:
     assert len(compiled) == 2
 
 
-def test_a_session_goes_with_its_last_reference() -> None:
-    run(product())
+@pytest.mark.parametrize("backend", ["cpu", "interpreter"])
+def test_a_session_goes_with_its_last_reference(backend: str) -> None:
+    """What it compiled and what it recalled, and all that it has of the model, without the collector."""
+    content = product().SerializeToString()
+    references = sys.getrefcount(content)
     gc.collect()
     gc.disable()
     try:
         for _ in range(3):
-            session = glowpy.InferenceSession(product())
+            session = glowpy.InferenceSession(content, backend=backend)
             session.run(None, {"x": X})
             session.run(None, {"x": X[:2]})
-            assert len(constants._shared) == 1
+            assert len(constants._shared) == (backend == "cpu")
             del session
             assert not constants._shared
+            assert sys.getrefcount(content) == references
     finally:
         gc.enable()
 

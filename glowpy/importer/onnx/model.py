@@ -22,7 +22,7 @@ import onnx
 from glowpy.core.tensor import Array, Tensor
 from glowpy.core.type import Shape, Type
 from glowpy.engine import evaluate
-from glowpy.graph.function import Module
+from glowpy.graph.function import Function, Module
 from glowpy.graph.node import NodeValue, Placeholder, value_of
 from glowpy.graph.verifier import verify_module, verify_nodes
 from glowpy.importer.onnx.check import check_types, structural_problems, unsupported_reason
@@ -384,6 +384,12 @@ class _Build:
     def _folded(self, imported: Callable[[Scope], list[Item]]) -> list[Item] | None:
         """What a node with known inputs computes; None if that is too much to keep."""
         f = Module().create_function("fold")
+        try:
+            return self._computed(f, imported)
+        finally:
+            f.module.forget()
+
+    def _computed(self, f: Function, imported: Callable[[Scope], list[Item]]) -> list[Item] | None:
         results = imported(Scope(f, self.model.source.stores, block=self.model.block))
         computed = [value for value in results if isinstance(value, NodeValue)]
         if not computed:

@@ -127,7 +127,7 @@ def _stored(name: str, type: Type, storage: Storage, start: int, length: int) ->
         return stored_key(type, storage.digest(start, length))
 
     if type.size < LARGE:
-        return Tensor(type, elements())
+        return Tensor(type, elements().copy())  # a view would keep all of a model that is in memory
     first = storage.read(start, _SAMPLE).reshape(-1, type.kind.size)
     if (first == first[0]).all():
         splat = Tensor(type, elements()).compact()
