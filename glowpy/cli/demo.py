@@ -207,8 +207,10 @@ def _figures(stages: Compilation, clock: _Clock) -> dict[str, object]:
     cached, functions = clock.begun.get("compile", (0, 0))
     code = sum(map(len, compiled.image.codes)) if isinstance(compiled, JitFunction) else 0
     nodes, instructions = stages.lowered.num_nodes, len(ir.instructions)
+    rewrites = stages.ctx.applied.total()
     clock.notes |= {
         "load": f"{stages.function.num_nodes} nodes",
+        "optimize": f"{rewrites} rewrites",
         "lower": f"{nodes} nodes left",
         "optimize IR": f"{instructions} instructions left",
         "memory": f"peak {plan.peak:,} bytes, lower bound {plan.lower_bound:,}; weights {weights:,}",
@@ -219,6 +221,7 @@ def _figures(stages: Compilation, clock: _Clock) -> dict[str, object]:
         clock.notes["codegen"] = f"{functions} functions{origin}; object files {code:,} bytes"
     return {
         "nodes": stages.function.num_nodes,
+        "rewrites": rewrites,
         "lowered_nodes": nodes,
         "instructions": instructions,
         "memory_peak": plan.peak,
