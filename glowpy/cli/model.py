@@ -57,7 +57,10 @@ def parse_shapes(texts: Sequence[str], inputs: Collection[str]) -> tuple[Shapes,
                 note="dimensions are whole numbers with an x between them",
             )
         name, sizes = match["name"], tuple(int(dim) for dim in match["dims"].split("x") if dim)
-        if match["sign"] == ":" or len(sizes) > 1 or name in inputs:
+        is_shape = match["sign"] == ":" or len(sizes) > 1 or name in inputs
+        if name in (shapes if is_shape else dims):
+            raise UserError(f"--shape: '{name}' is given twice")
+        if is_shape:
             shapes[name] = sizes
         else:
             dims[name] = sizes[0]

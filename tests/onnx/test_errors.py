@@ -311,6 +311,21 @@ def test_symbolic_dimension_without_size() -> None:
     assert "note: give it a size: --shape n=1" in str(error)
 
 
+def test_the_remedy_for_symbolic_dimensions_names_them_all() -> None:
+    nodes = [helper.make_node("Add", ["x", "z"], ["y"])]
+    inputs = [info("w", X, ["n"]), info("x", X, ["n", "m"]), info("z", X, ["k", "m"])]
+    model = graph_model(nodes, inputs, [info("y", X, ["n", "m"])], 13)
+    assert "note: give each a size: --shape n=1 --shape m=1 --shape k=1" in str(error_of(model))
+    given = str(error_of(model, shapes={"w": (2,)}))
+    assert given.endswith("note: give each a size: --shape m=1 --shape k=1")
+
+
+def test_the_remedy_for_a_symbolic_dimension_is_quoted_for_a_shell() -> None:
+    nodes = [helper.make_node("Relu", ["x"], ["y"])]
+    model = graph_model(nodes, [info("x", X, ["past + n"])], [info("y", X, ["past + n"])], 13)
+    assert "note: give it a size: --shape 'past + n=1'" in str(error_of(model))
+
+
 def test_symbolic_dimension_with_size() -> None:
     assert glowpy.load(symbolic(), dims={"n": 5}).main.inputs[0].type.shape == (5, 3)
     assert glowpy.load(symbolic(), shapes={"x": (4, 3)}).main.inputs[0].type.shape == (4, 3)

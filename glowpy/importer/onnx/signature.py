@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -177,7 +178,16 @@ def bind(
     for info in infos:
         if info.name in shapes:
             _match(info, shapes[info.name], bound)
-    return [_static(info, shapes.get(info.name), bound) for info in infos]
+    unbound = [
+        dim
+        for info in infos
+        if info.name not in shapes
+        for dim in info.shape or ()
+        if isinstance(dim, str) and dim not in bound
+    ]
+    return [
+        _static(info, shapes.get(info.name), bound, list(dict.fromkeys(unbound))) for info in infos
+    ]
 
 
 def _check_names(what: str, names: Iterable[str], known: Sequence[str]) -> None:
@@ -200,7 +210,10 @@ def _match(info: ValueInfo, shape: Shape, bound: dict[str, int]) -> None:
             )
 
 
-def _static(info: ValueInfo, shape: Shape | None, bound: Mapping[str, int]) -> Type:
+def _static(
+    info: ValueInfo, shape: Shape | None, bound: Mapping[str, int], unbound: Sequence[str]
+) -> Type:
+    """The type of an input. The remedy names all `unbound` dimensions, so that following it once is enough."""
     if shape is not None:
         return Type(info.kind, tuple(shape))
     if info.shape is None:
@@ -214,7 +227,8 @@ def _static(info: ValueInfo, shape: Shape | None, bound: Mapping[str, int]) -> T
         if size is None and dim is not None:
             raise UserError(
                 f"input '{info.name}' has the symbolic dimension '{dim}', which must be bound",
-                note=f"give it a size: --shape {dim}=1",
+                note=f"give {'it' if len(unbound) == 1 else 'each'} a size: "
+                + " ".join(f"--shape {shlex.quote(f'{name}=1')}" for name in unbound),
             )
         if size is None:
             raise UserError(

@@ -59,6 +59,8 @@ CASES = [
     (f"run net.onnx --shape N={'9' * 5000}", "expected NAME=1x3x224x224 or DIMENSION=1, got"),
     ("bundle net.onnx --max-ram ٣", "expected a number of bytes such as 65536, 64K or 1M, got '٣'"),
     ("run net.onnx --shape M=2", "no symbolic dimension 'M'"),
+    ("run net.onnx --shape N=2 --shape N=3", "--shape: 'N' is given twice"),
+    ("run net.onnx --shape x:2x3 --shape x=3x3", "--shape: 'x' is given twice"),
     ("run net.onnx --shape z:2", "no input 'z'"),
     ("run net.onnx", "symbolic dimension 'N', which must be bound"),
     ("run net.onnx --shape N=1 --constants both.npz", "--constants: an ONNX file has its own"),
