@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
@@ -47,8 +49,8 @@ def cache() -> None:
 def show(as_json: bool) -> None:
     """Shows what there is of each kind.
 
-    Kinds are the bitcode of kernels, the code of functions, programs, and weights. What was damaged when it was
-    read is set aside, and counts as damaged.
+    Kinds are the bitcode of kernels, the code of functions, programs, packed weights, and digests of models. What
+    was damaged when it was read is set aside, and counts as damaged.
 
     Examples:
       glowpy cache show
@@ -120,7 +122,7 @@ def clear_cache(as_json: bool) -> None:
 def limit(size: int | None) -> None:
     """Sets how much the cache may hold, as in 512M or 4G, or shows it. What was used longest ago goes first.
 
-    GLOWPY_CACHE_LIMIT, if it is set, counts in place of what is set here.
+    Where GLOWPY_CACHE_LIMIT is set, it counts, and nothing can be set here.
 
     Examples:
       glowpy cache limit
@@ -141,6 +143,8 @@ def _folder() -> Iterator[Path]:
             f"the cache is turned off: GLOWPY_CACHE_DIR is '{OFF}'", note="unset GLOWPY_CACHE_DIR"
         )
     try:
+        if folder.exists() and not folder.is_dir():
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
         yield folder
     except OSError as error:
         raise UserError(

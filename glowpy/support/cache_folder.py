@@ -128,11 +128,16 @@ def cache_limit() -> int:
 def set_cache_limit(limit: int) -> None:
     """Lets the folder hold `limit` bytes from now on, and deletes what is beyond them.
 
-    Raises OSError where the folder cannot be written.
+    Raises OSError where the folder cannot be written, UserError where the environment turns the cache off or limits it.
     """
     folder = cache_folder()
     if folder is None:
         raise UserError(f"the cache is turned off: {_DIRECTORY} is '{OFF}'")
+    if text := os.environ.get(_LIMIT, ""):
+        raise UserError(
+            f"{_LIMIT} is '{text}', and counts in place of a limit that is set here",
+            note=f"unset {_LIMIT}",
+        )
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     (folder / _LIMIT_FILE).write_text(f"{limit}\n", encoding="ascii")
     _trim(folder)

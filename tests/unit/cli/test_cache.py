@@ -103,6 +103,11 @@ def test_limit(entries: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert command("limit")[1] == "2,100 bytes\n"
     monkeypatch.setenv("GLOWPY_CACHE_LIMIT", "1M")
     assert command("limit")[1] == "1,048,576 bytes\n"
+    status, out, err = command("limit", "3G")
+    assert (status, out) == (1, "")
+    assert "GLOWPY_CACHE_LIMIT is '1M', and counts in place of a limit that is set here" in err
+    assert "note: unset GLOWPY_CACHE_LIMIT" in err
+    assert (entries / "limit").read_text() == "2100\n"
     status, _, err = command("limit", "much")
     assert status == 1
     assert "expected a number of bytes such as 65536, 64K or 1M, got 'much'" in err
@@ -119,9 +124,10 @@ def test_cache_that_is_turned_off(verb: str, monkeypatch: pytest.MonkeyPatch) ->
 def test_folder_that_cannot_be_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").touch()
     monkeypatch.setenv("GLOWPY_CACHE_DIR", str(tmp_path / "file"))
-    status, _, err = command("limit", "1M")
-    assert status == 1
-    assert f"{tmp_path / 'file'}: cannot use the cache: " in err
+    for verb in ("limit 1M", "limit", "show", "verify", "clear"):
+        status, out, err = command(*verb.split())
+        assert (status, out) == (1, "")
+        assert f"{tmp_path / 'file'}: cannot use the cache: " in err
     assert report()["cache fault"].startswith("cannot be written: ")
 
 
