@@ -66,6 +66,7 @@ def _watch() -> None:
                 restore = _RESTORE if os.isatty(2) else ""
                 os.write(2, f"{restore}interrupted\n".encode())
                 os._exit(INTERRUPTED)
+            heard.clear()  # for the next one, while the main thread is on its way out
 
     signal.signal(signal.SIGINT, hear)
     signal.set_wakeup_fd(descriptor, warn_on_full_buffer=False)

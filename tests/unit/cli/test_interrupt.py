@@ -82,6 +82,24 @@ run_to_end(lambda: work() or 0)
 """
 
 
+STUBBORN = """
+import numpy as np
+from glowpy.cli.interrupt import run_to_end
+
+def work():
+    matrix = np.random.default_rng(0).random((4000, 4000))
+    try:
+        print("ready", flush=True)
+        while True:
+            pass
+    except KeyboardInterrupt:
+        print("heard", flush=True)
+        np.linalg.svd(matrix)
+
+run_to_end(lambda: work() or 0)
+"""
+
+
 @contextmanager
 def started(program: str, *argv: str) -> Iterator[subprocess.Popen[str]]:
     """A process that ends with the `with`."""
@@ -124,6 +142,19 @@ def test_an_interrupted_command_deletes_its_temporary_files(tmp_path: Path) -> N
         _, err = process.communicate(timeout=60)
     assert (process.returncode, err) == (130, "interrupted\n")
     assert not list(tmp_path.iterdir())
+
+
+def test_a_second_interrupt_ends_what_takes_long_after_the_first() -> None:
+    with started(STUBBORN) as process:
+        assert line_of(process) == "ready"
+        process.send_signal(signal.SIGINT)
+        assert line_of(process) == "heard"
+        time.sleep(0.5)
+        start = time.monotonic()
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=60)
+        assert time.monotonic() - start < PATIENCE
+    assert (process.returncode, err) == (130, "interrupted\n")
 
 
 def test_the_command_is_interrupted_while_it_is_imported() -> None:
