@@ -107,6 +107,9 @@ def test_relocation(target: str, relocation: str) -> None:
     ("target", "options", "message"),
     [
         ("rpi9", {}, "expected a preset or a triple such as aarch64-linux-gnu, got 'rpi9'"),
+        ("rpi44", {}, r"did you mean rpi4\? glowpy targets lists the presets"),
+        ("cortex-m9", {}, r"did you mean cortex-m.\? glowpy targets lists presets and families"),
+        ("vax", {}, "note: glowpy targets lists the presets"),
         ("rpi4", {"float_abi": "hard"}, "float ABI: aarch64 has only one"),
         ("esp32-c3", {"float_abi": "hard"}, "hard needs the features"),
         ("rpi2", {"float_abi": "middling"}, "expected one of soft, hard, got 'middling'"),

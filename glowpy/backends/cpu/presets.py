@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from glowpy.backends.cpu.options import CpuOptions
 from glowpy.support.errors import UserError
 
-__all__ = ["PRESETS", "Preset", "with_preset"]
+__all__ = ["PRESETS", "Preset", "similar_preset", "with_preset"]
 
 
 @dataclass(frozen=True)
@@ -95,6 +96,12 @@ def with_preset(options: CpuOptions) -> CpuOptions:
     if options.target and "-" not in options.target:
         raise UserError(
             f"expected a preset or a triple such as aarch64-linux-gnu, got '{options.target}'",
-            note="glowpy targets lists the presets",
+            note=f"{similar_preset(options.target)}glowpy targets lists the presets",
         )
     return options
+
+
+def similar_preset(name: str) -> str:
+    """The beginning of a remedy for a name that is no preset: a question for one spelled like it, or nothing."""
+    closest = difflib.get_close_matches(name, PRESETS, 1, cutoff=0.75)
+    return f"did you mean {closest[0]}? " if closest else ""

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from glowpy.backends.cpu.presets import similar_preset
 from glowpy.backends.cpu.strategy.machine import Machine
 from glowpy.core.elemkind import ElemKind
 from glowpy.support.errors import UnsupportedError, UserError
@@ -145,6 +146,6 @@ def _family_members(triple: str) -> list[Variant]:
         known = ", ".join(sorted(set(_FAMILY_OF.values())))
         raise UnsupportedError(
             f"no kernels for {triple!r}: expected an architecture of {known}, got {arch!r}",
-            note="glowpy targets lists presets and families; the interpreter runs everywhere",
+            note=f"{similar_preset(triple)}glowpy targets lists presets and families; the interpreter runs everywhere",
         )
     return [variant for variant in VARIANTS if variant.family == family]
