@@ -90,8 +90,10 @@ def _load_numpy(path: str) -> Array | dict[str, Array]:
             note="inputs are .npy, .npz or .pb files",
         ) from None
     except (ValueError, EOFError, MemoryError, BadZipFile, zlib.error) as error:
+        # Of anything else than an array, numpy says that it is pickled and how to load it all the same.
+        reason = "" if "pickle" in str(error) else f": {error}"
         raise LoadError(
-            f"not a file of numbers that numpy can read: {error}",
+            f"not a file of numbers that numpy can read{reason}",
             loc=Loc(path),
             note="write it with numpy.save",
         ) from None

@@ -41,6 +41,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     np.save(folder / "wide.npy", np.zeros((1, 2), np.float32))
     np.save(folder / "double.npy", np.zeros(2))
     np.savez(folder / "both.npz", **arrays)  # type: ignore[arg-type]
+    (folder / "text.npy").write_text("1 2\n")
     (folder / "tensor.pb").write_bytes(b"no tensor")
     (folder / "objects.npy").write_bytes(b"\x93NUMPY")
     return folder
@@ -67,6 +68,10 @@ CASES = [
     ("run net.glow --function other", "other"),
     ("run net.glow --input x=missing.npy", "missing.npy: cannot read the file"),
     ("run net.glow --input x=objects.npy", "objects.npy: not a file of numbers"),
+    (
+        "run net.glow --input x=text.npy",
+        "text.npy: not a file of numbers that numpy can read\nnote: ",
+    ),
     ("run net.glow --input x=tensor.pb", "tensor.pb"),
     ("run net.glow --input x=both.npz", "expected one array, got an archive of several"),
     ("run net.glow --input x.npy", "expected an archive of arrays (.npz), got one array"),
