@@ -18,7 +18,7 @@ from glowpy.core.elemkind import ElemKind
 from glowpy.core.type import Type
 from glowpy.support.errors import InternalError, UserError
 
-__all__ = ["LARGE", "Array", "Tensor", "converted", "stored", "stored_key"]
+__all__ = ["LARGE", "MAX_COST", "Array", "Tensor", "converted", "stored", "stored_key"]
 
 Array = npt.NDArray[Any]
 
@@ -28,8 +28,9 @@ Pieces = Callable[[], Array | Iterable[Array]]
 LARGE = 1 << 16
 """Tensors of so many bytes are deferred where that is possible."""
 
-_MAX_DEPTH = 32
-"""A tensor that follows from a longer chain of others is computed, so that no chain is too long for the stack."""
+MAX_COST = 16
+"""A tensor that takes more computations than this is computed once, at once: where each follows twice from the one
+before, every step would take twice as many."""
 
 
 def converted(array: Array, kind: ElemKind) -> Array:
@@ -86,15 +87,15 @@ class Tensor:
 
     Attributes:
         type: Element kind and shape.
-        depth: 0 for an array, and for elements in a file; one more than the deepest of the tensors it follows from.
+        cost: How many computations the elements take: none for an array, or one and those of what it follows from.
     """
 
-    __slots__ = ("_array", "_key", "_pieces", "depth", "type")
+    __slots__ = ("_array", "_key", "_pieces", "cost", "type")
 
     def __init__(self, type: Type, array: Array) -> None:
         _check(type, array)
         self.type = type
-        self.depth = 0
+        self.cost = 0
         self._array: Array | None = array
         self._pieces: Pieces | None = None
         self._key: str | Callable[[], str] = ""
@@ -124,14 +125,14 @@ class Tensor:
 
     @classmethod
     def deferred(
-        cls, type: Type, key: str | Callable[[], str], pieces: Pieces, depth: int = 0
+        cls, type: Type, key: str | Callable[[], str], pieces: Pieces, cost: int = 1
     ) -> Tensor:
         """A tensor whose elements `pieces` reads or computes whenever they are asked for.
 
         Tensors with the same `key` have the same elements; it may be computed when it is needed.
         """
         tensor = cls.__new__(cls)
-        tensor.type, tensor.depth = type, depth
+        tensor.type, tensor.cost = type, cost
         tensor._array, tensor._pieces, tensor._key = None, pieces, key
         return tensor
 
@@ -148,7 +149,7 @@ class Tensor:
         The same `operation` on tensors with the same keys gives the same elements; `operation` says all that `compute`
         depends on besides the inputs.
         """
-        depth = 1 + max((tensor.depth for tensor in inputs), default=0)
+        cost = 1 + sum(tensor.cost for tensor in inputs)
 
         def key() -> str:
             return _text_key("\0".join([operation, str(type), *(t.key for t in inputs)]))
@@ -156,8 +157,8 @@ class Tensor:
         def pieces() -> Array | Iterable[Array]:
             return compute(*(tensor.array for tensor in inputs))
 
-        tensor = cls.deferred(type, key, pieces, depth)
-        return tensor if type.size >= LARGE and depth <= _MAX_DEPTH else cls(type, tensor.array)
+        tensor = cls.deferred(type, key, pieces, cost)
+        return tensor if type.size >= LARGE and cost <= MAX_COST else cls(type, tensor.array)
 
     @property
     def is_deferred(self) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Iterator
-from functools import cache
+from importlib.metadata import version
 from pathlib import Path
 
 import glowpy
@@ -13,10 +13,18 @@ import glowpy
 __all__ = ["package_identity"]
 
 
-@cache
 def package_identity() -> str:
-    """The same as long as no file of the package has changed: a digest of their names, sizes and times."""
-    digest = hashlib.sha256()
+    """The same as long as no file of the package has changed: a digest of their names, sizes and times.
+
+    They are looked at when this module is imported, for what is changed later does not change a process. The versions
+    of the packages that compute and define operators are part of it.
+    """
+    return _IDENTITY
+
+
+def _identity() -> str:
+    versions = [f"{name} {version(name)}\n" for name in ("numpy", "onnx")]
+    digest = hashlib.sha256("".join(versions).encode())
     for file in glowpy.__path__:
         for line in sorted(_files(file)):
             digest.update(line.encode())
@@ -33,3 +41,6 @@ def _files(folder: str) -> Iterator[str]:
                 elif entry.name.endswith((".py", ".toml", ".bc")):
                     status = entry.stat()
                     yield f"{entry.path} {status.st_size} {status.st_mtime_ns}\n"
+
+
+_IDENTITY = _identity()

@@ -19,7 +19,7 @@ from glowpy.backend import aligned_array
 from glowpy.core.tensor import LARGE, Array, Tensor
 from glowpy.ir.plan import ALIGNMENT, MemoryPlan, Slot
 from glowpy.support.cache import Key, mapped, writing
-from glowpy.support.cache_folder import cache_folder
+from glowpy.support.cache_folder import cache_folder, cache_limit
 from glowpy.support.identity import package_identity
 
 __all__ = [
@@ -84,7 +84,7 @@ def weights_of(tensor: Tensor, *, use_cache: bool) -> Weights:
     weights = kept_weights(key.digest, use_cache=use_cache)
     if weights is not None:
         return weights
-    if use_cache and cache_folder() is not None:
+    if use_cache and cache_folder() is not None and tensor.type.size < cache_limit():
         with writing(key) as file:
             for piece in tensor.pieces():
                 file.write(np.ascontiguousarray(piece).reshape(-1).view(np.uint8).data)

@@ -9,10 +9,10 @@ import numpy as np
 
 from glowpy.backend import elements_at
 from glowpy.backends.interpreter.interpret import interpret
-from glowpy.core.tensor import LARGE, Array, Tensor
+from glowpy.core.tensor import LARGE, MAX_COST, Array, Tensor
 from glowpy.graph.function import Module
 from glowpy.graph.node import Node, NodeValue
-from glowpy.ir.inst import Instruction
+from glowpy.ir.inst import Instruction, ValueInstruction
 from glowpy.ir.insts_gen import AllocInst, TransposeInst, ViewInst
 from glowpy.ir.irfunction import IRFunction
 from glowpy.ir.value import Mutability, Value
@@ -34,7 +34,7 @@ def evaluate(values: Sequence[NodeValue]) -> list[Tensor]:
 
     Raises InternalError for a value that needs a placeholder.
     """
-    later = {value for value in values if value.type.size >= LARGE and _reads_large(value)}
+    later = _deferrable(values)
     now = [value for value in values if value not in later]
     program = _Program.of(now)
     arrays = program.run(*(tensor.array for tensor in program.constants.values()))
@@ -42,9 +42,25 @@ def evaluate(values: Sequence[NodeValue]) -> list[Tensor]:
     return [tensors[value] if value in tensors else _deferred(value) for value in values]
 
 
-def _reads_large(value: NodeValue) -> bool:
-    constants = (_tensor(constant) for constant in _constants([value], _needed([value])))
-    return any(c.type.size >= LARGE and c.splat_value is None for c in constants)
+def _deferrable(values: Sequence[NodeValue]) -> set[NodeValue]:
+    """The large values that follow from other large ones by few computations."""
+    costs: dict[NodeValue, int] = {}
+    reads_large: dict[NodeValue, bool] = {}
+    nodes = _needed(values)
+    for value in _constants(values, nodes):
+        tensor = _tensor(value)
+        costs[value] = tensor.cost
+        reads_large[value] = tensor.type.size >= LARGE and tensor.splat_value is None
+    for node in nodes:
+        cost = 1 + sum(costs[value] for value in node.inputs)
+        for result in node.results:
+            costs[result] = min(cost, MAX_COST + 1)
+            reads_large[result] = any(reads_large[value] for value in node.inputs)
+    return {
+        value
+        for value in values
+        if value.type.size >= LARGE and reads_large[value] and costs[value] <= MAX_COST
+    }
 
 
 def _deferred(value: NodeValue) -> Tensor:
@@ -85,17 +101,16 @@ class _Program:
 
     def text(self) -> str:
         """The instructions without the names of what they work on."""
-        places: dict[Value, int] = {}
+        places: dict[Value, int] = {value: index for index, value in enumerate(self.constants)}
         lines = []
         for inst in self.ir.instructions:
-            operands = [
-                f"%{places.setdefault(ref.value, len(places))} : {ref.value.type}"
-                for ref in inst.operands
-            ]
-            lines.append(
-                f"{inst.SCHEMA.mnemonic}({', '.join(operands)}) {sorted(inst.attrs.items())}"
-            )
-        return "\n".join([*lines, str([places.get(value) for value in self.constants])])
+            if isinstance(inst, ValueInstruction):
+                places[inst.value] = len(places)
+                lines.append(f"%{places[inst.value]} : {inst.value.type} {inst.value.byte_offset}")
+            operands = [f"%{places[ref.value]} : {ref.value.type}" for ref in inst.operands]
+            attrs = sorted(inst.attrs.items())
+            lines.append(f"{inst.SCHEMA.mnemonic}({', '.join(operands)}) {attrs}")
+        return "\n".join([*lines, *(f"%{places[result]}" for result in self.results)])
 
     def run(self, *arrays: Array) -> list[Array]:
         """Runs the instructions in order; of the arrays they make and read, only those of `results` stay."""

@@ -8,6 +8,7 @@ no later module sees them.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,10 +16,11 @@ from typing import Any
 import onnx
 from google.protobuf.descriptor import FieldDescriptor  # type: ignore[import-untyped]
 from google.protobuf.message import DecodeError, EncodeError, Message  # type: ignore[import-untyped]
-from onnx import inliner
+from onnx import external_data_helper, inliner
 
 from glowpy.importer.onnx.contrib.schemas import CONTRIB, NCHWC
 from glowpy.importer.onnx.stored import InFile, InMemory, Stores
+from glowpy.importer.onnx.tensor import open_external
 from glowpy.importer.onnx.wire import cut
 from glowpy.support.errors import LoadError, UnsupportedError, UserError
 from glowpy.support.loc import Loc
@@ -70,6 +72,7 @@ def read_source(model: str | Path | bytes | onnx.ModelProto) -> Source:
             source = _read(Path(model))
     _check_texts(source)
     _check_versions(source)
+    _open_external(source)
     if source.proto.functions:
         source = _inline(source)
     if len(source.proto.graph.node) > MAX_NODES:
@@ -105,13 +108,13 @@ def _read(path: Path) -> Source:
             f"cannot read '{path}': expected at most {MAX_FILE} bytes",
             note="keep the weights in external data beside the model",
         )
-    with file.mapped() as content:
-        small, cuts = cut(content)
+    small, cuts = cut(file.size, lambda start, count: file.read(start, count).data)
     return _parsed(small, path.name, Stores(file, cuts, path.parent))
 
 
 def _parse(content: bytes, file: str) -> Source:
-    small, cuts = cut(content)
+    view = memoryview(content)
+    small, cuts = cut(len(content), lambda start, count: view[start : start + count])
     return _parsed(small, file, Stores(InMemory(content), cuts))
 
 
@@ -146,6 +149,23 @@ def _check_texts(source: Source) -> None:
         if isinstance(message, onnx.TensorProto):
             _check_text(message.name, source.file)
             work.extend(message.external_data)
+
+
+def _open_external(source: Source) -> None:
+    """Opens all files of external data, which belong to what the model is; `decode` says what is wrong with them."""
+    if source.stores.folder is None:
+        return
+    work: list[Any] = [source.proto]
+    while work:
+        message = work.pop()
+        if isinstance(message, onnx.TensorProto):
+            if external_data_helper.uses_external_data(message):
+                with suppress(UserError):
+                    open_external(message, source.stores)
+            continue
+        for field, value in message.ListFields():
+            if field.type == FieldDescriptor.TYPE_MESSAGE:
+                work.extend([value] if isinstance(value, Message) else value)
 
 
 def _check_text(text: str | bytes, file: str) -> None:

@@ -7,14 +7,11 @@ or deleted meanwhile; that it is not changed is looked at with every reading.
 from __future__ import annotations
 
 import hashlib
-import mmap
 import os
 import threading
 import time
 import weakref
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -32,6 +29,12 @@ __all__ = ["InFile", "InMemory", "Storage", "Stores"]
 _CHUNK = 1 << 20
 _AT_ONCE = 1 << 24
 """Bytes that a single call reads: until it returns, no signal is heard."""
+
+_MAX_OPEN = 64
+"""Of the files of external data, of which there may be one for each tensor."""
+
+_FLAGS = os.O_RDONLY | getattr(os, "O_BINARY", 0)
+_LOCK = threading.Lock()
 
 _SETTLED = 2_000_000_000
 """Nanoseconds after which a change of a file shows in its times: file systems count in steps."""
@@ -83,68 +86,82 @@ class InMemory(Storage):
 
 @final
 class InFile(Storage):
-    """The bytes of a file. Raises LoadError if it cannot be opened."""
+    """The bytes of a file. Raises LoadError if it cannot be opened.
 
-    def __init__(self, path: Path) -> None:
+    A file that is kept open may be renamed and deleted. That it is not changed in place is told by its size and time of
+    modification.
+    """
+
+    def __init__(self, path: Path, *, keep_open: bool = True) -> None:
         super().__init__()
         self._path = path
-        self._lock = threading.Lock()
+        self._kept: int | None = None
         opened = time.time_ns()
         try:
-            self._file = path.open("rb", buffering=0)
-            self._state = self._now()
-            status = os.fstat(self._file.fileno())
+            self._kept = os.open(path, _FLAGS)
+            status = os.fstat(self._kept)
         except OSError as error:
             raise LoadError(f"cannot read '{path}': {error.strerror or error}") from None
-        weakref.finalize(self, self._file.close)
-        changed = max(status.st_mtime_ns, status.st_ctime_ns)
+        if keep_open:
+            weakref.finalize(self, os.close, self._kept)
+        else:
+            os.close(self._kept)
+            self._kept = None
+        self._version = _version(status)
         self.identity = ""
         """What a file with other content does not have; empty if the file is so young that it may be changed again
         without other times."""
-        if opened - changed > _SETTLED:
-            place = path.resolve(), status.st_dev, status.st_ino
-            self.identity = f"{place} {status.st_size} {status.st_mtime_ns} {status.st_ctime_ns}"
-
-    def _now(self) -> tuple[int, int]:
-        status = os.fstat(self._file.fileno())
-        return status.st_size, status.st_mtime_ns
+        if opened - max(status.st_mtime_ns, status.st_ctime_ns) > _SETTLED:
+            place = path.resolve(), status.st_dev
+            self.identity = f"{place} {self._version} {status.st_ctime_ns}"
 
     @property
     def size(self) -> int:
         """How many bytes the file had when it was opened."""
-        return self._state[0]
-
-    @contextmanager
-    def mapped(self) -> Iterator[memoryview]:
-        """All bytes, in memory as far as they are looked at. Empty for a file that cannot be mapped because it is."""
-        if not self.size:
-            yield memoryview(b"")
-            return
-        number = self._file.fileno()
-        with (
-            mmap.mmap(number, self.size, access=mmap.ACCESS_READ) as content,
-            memoryview(content) as view,
-        ):
-            yield view
+        return self._version[1]
 
     def read(self, start: int, count: int) -> Array:
         """`count` bytes from `start` on. Raises LoadError if the file was changed since it was opened."""
         content = np.empty(count, np.uint8)
-        rest = content.data
         try:
-            with self._lock:
-                self._file.seek(start)
-                while rest and (length := self._file.readinto(rest[:_AT_ONCE])):
-                    rest = rest[length:]
-            changed = self._now() != self._state
+            file = self._kept if self._kept is not None else os.open(self._path, _FLAGS)
+            try:
+                whole = _read_into(file, content, start)
+                changed = _version(os.fstat(file)) != self._version
+            finally:
+                if file != self._kept:
+                    os.close(file)
         except OSError as error:
             raise LoadError(f"cannot read '{self._path}': {error.strerror or error}") from None
-        if rest or changed:
+        if changed or not whole:
             raise LoadError(
                 f"'{self._path}' was changed while it was in use",
                 note="replace a model by renaming a new file, and load it again",
             )
         return content
+
+
+def _version(status: os.stat_result) -> tuple[int, int, int]:
+    """Which file it is, its size, and when it was changed."""
+    return status.st_ino, status.st_size, status.st_mtime_ns
+
+
+def _read_into(file: int, content: Array, start: int) -> bool:
+    """Fills `content`; whether there were bytes enough. A fork that has the open file as well is not disturbed."""
+    rest = content.data
+    while rest:
+        if hasattr(os, "preadv"):
+            length = os.preadv(file, [rest[:_AT_ONCE]], start)
+        else:
+            with _LOCK:
+                os.lseek(file, start, os.SEEK_SET)
+                part = os.read(file, min(len(rest), _AT_ONCE))
+            length = len(part)
+            rest[:length] = part
+        if not length:
+            return False
+        rest, start = rest[length:], start + length
+    return True
 
 
 @dataclass(frozen=True)
@@ -163,9 +180,9 @@ class Stores:
     _files: dict[Path, InFile] = field(default_factory=dict)
 
     def file(self, path: Path) -> InFile:
-        """The file of external data at `path`, opened once. Raises LoadError if that is impossible."""
+        """The file of external data at `path`; the first ones stay open. Raises LoadError if it cannot be opened."""
         if path not in self._files:
-            self._files[path] = InFile(path)
+            self._files[path] = InFile(path, keep_open=len(self._files) < _MAX_OPEN)
         return self._files[path]
 
     @cached_property

@@ -14,10 +14,10 @@ from onnx import TensorProto, external_data_helper, numpy_helper
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.tensor import LARGE, Array, Tensor, stored_key
 from glowpy.core.type import Type
-from glowpy.importer.onnx.stored import InMemory, Storage, Stores
+from glowpy.importer.onnx.stored import InFile, InMemory, Storage, Stores
 from glowpy.support.errors import LoadError, UnsupportedError, UserError
 
-__all__ = ["decode", "decode_sparse", "elem_type_of", "kind_of", "type_name"]
+__all__ = ["decode", "decode_sparse", "elem_type_of", "kind_of", "open_external", "type_name"]
 
 _KINDS: dict[int, ElemKind] = {
     TensorProto.FLOAT16: ElemKind.F16,
@@ -59,6 +59,9 @@ _FIELDS: dict[int, str] = {
     TensorProto.UINT64: "uint64_data",
 }
 """Which field holds the elements that are not raw; int32_data for the rest."""
+
+_MAX_DENSE = 1 << 30
+"""A sparse tensor is made dense, and a few bytes of a file may say that it has any size."""
 
 _SAMPLE = 512
 """Only a large tensor that begins with so many equal bytes is looked at, whether all its elements are the same."""
@@ -155,6 +158,10 @@ def decode_sparse(proto: onnx.SparseTensorProto, stores: Stores) -> Tensor:
         inside = flat.ndim == 1 and bool(((flat >= 0) & (flat < type.count)).all())
     if not inside or len(flat) != values.type.count:
         raise UserError(f"sparse tensor '{proto.values.name}': expected indices inside of {type}")
+    if type.size > _MAX_DENSE:
+        raise UserError(
+            f"sparse tensor '{proto.values.name}': expected at most {_MAX_DENSE} bytes when it is dense, got {type}"
+        )
     dense = np.zeros(type.count, type.kind.dtype)
     dense[flat] = values.array
     return Tensor(type, dense.reshape(type.shape))
@@ -162,18 +169,8 @@ def decode_sparse(proto: onnx.SparseTensorProto, stores: Stores) -> Tensor:
 
 def _external(proto: TensorProto, type: Type, stores: Stores) -> tuple[Storage, int, int]:
     """The file of external data, the first byte in it, and how many there are."""
-    if stores.folder is None:
-        raise UserError(
-            f"tensor '{proto.name}' has external data, which only a model read from a file can have",
-            note="load the model by its path",
-        )
     entries = {entry.key: entry.value for entry in proto.external_data}
-    location = entries.get("location", "")
-    _check_location(proto.name, location, stores.folder)
-    try:
-        file = stores.file(stores.folder.resolve() / location)
-    except LoadError as error:
-        raise UserError(f"tensor '{proto.name}': cannot read external data: {error}") from None
+    file, location = open_external(proto, stores), entries.get("location", "")
     offset = _number(proto.name, "offset", entries.get("offset", "0"))
     length = _number(proto.name, "length", entries.get("length", str(type.size)))
     if length != type.size:
@@ -186,6 +183,25 @@ def _external(proto: TensorProto, type: Type, stores: Stores) -> tuple[Storage, 
             f"but '{location}' has {file.size}"
         )
     return file, offset, length
+
+
+def open_external(proto: TensorProto, stores: Stores) -> InFile:
+    """The file that holds the external data of a tensor.
+
+    Raises UserError where it is missing, or not a plain file in the model's folder or below.
+    """
+    if stores.folder is None:
+        raise UserError(
+            f"tensor '{proto.name}' has external data, which only a model read from a file can have",
+            note="load the model by its path",
+        )
+    locations = [entry.value for entry in proto.external_data if entry.key == "location"]
+    location = locations[-1] if locations else ""
+    _check_location(proto.name, location, stores.folder)
+    try:
+        return stores.file(stores.folder.resolve() / location)
+    except LoadError as error:
+        raise UserError(f"tensor '{proto.name}': cannot read external data: {error}") from None
 
 
 def _number(name: str, key: str, text: str) -> int:

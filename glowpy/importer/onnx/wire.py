@@ -12,7 +12,7 @@ What is not well formed is left as it is: the parser says so better.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -29,6 +29,11 @@ _LARGE = 1 << 12
 _MAX_DEPTH = 64
 """Messages within so many others are not looked into; the parser takes no more than 100."""
 
+_MAX_FIELDS = 1 << 20
+"""A file in which more fields have to be looked at is left to the parser, which is faster."""
+
+_WINDOW = 1 << 16
+
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 
 _MODEL, _GRAPH, _NODE, _ATTRIBUTE, _FUNCTION, _TENSOR, _SPARSE = range(7)
@@ -42,6 +47,9 @@ _CHILDREN: Mapping[int, Mapping[int, int]] = {
     _SPARSE: {1: _TENSOR, 2: _TENSOR},
 }
 """For each message, which fields hold a message that may hold a tensor."""
+
+_SINGULAR: Mapping[int, Collection[int]] = {_MODEL: {7}, _ATTRIBUTE: {5, 6, 22}, _SPARSE: {1, 2}}
+"""Those of them that a message has at most once."""
 
 _DATA_TYPE, _RAW_DATA = 2, 9
 
@@ -81,19 +89,42 @@ class _MalformedError(Exception):
     """The content is no message."""
 
 
-def cut(content: Buffer) -> tuple[bytes, Cuts]:
-    """A model file without its large tensors, and these."""
+def cut(size: int, read: Callable[[int, int], Buffer]) -> tuple[bytes, Cuts]:
+    """A model file of so many bytes without its large tensors, and these; `read` gives bytes from one on."""
     cuts = Cuts()
-    with memoryview(content) as view:
-        try:
-            parts = _message(view, 0, len(view), _MODEL, cuts, 0)
-        except _MalformedError:
-            parts, cuts = None, Cuts()
-        return bytes(content) if parts is None else b"".join(parts), cuts
+    view = _View(size, read)
+    try:
+        parts = _message(view, 0, size, _MODEL, cuts, 0)
+    except _MalformedError:
+        parts, cuts = None, Cuts()
+    return b"".join(parts or [view.part(0, size)]), cuts
+
+
+class _View:
+    """The bytes of a file, read in windows. It counts fields: a file of nothing else is left to the parser."""
+
+    def __init__(self, size: int, read: Callable[[int, int], Buffer]) -> None:
+        self._size, self._read = size, read
+        self._start, self._window = 0, memoryview(b"")
+        self._fields = 0
+
+    def count_field(self) -> None:
+        self._fields += 1
+        if self._fields > _MAX_FIELDS:
+            raise _MalformedError
+
+    def byte(self, at: int) -> int:
+        if not 0 <= at - self._start < len(self._window):
+            self._start = at
+            self._window = memoryview(self._read(at, min(_WINDOW, self._size - at)))
+        return self._window[at - self._start]
+
+    def part(self, start: int, end: int) -> Buffer:
+        return self._read(start, end - start)
 
 
 def _message(
-    view: memoryview, start: int, end: int, kind: int, cuts: Cuts, depth: int
+    view: _View, start: int, end: int, kind: int, cuts: Cuts, depth: int
 ) -> list[Buffer] | None:
     """The message between `start` and `end`, in parts, with tickets in it; None if nothing was taken out."""
     if end - start < _LARGE or depth > _MAX_DEPTH:
@@ -103,31 +134,41 @@ def _message(
     parts: list[Buffer] = []
     copied = start
     children = _CHILDREN[kind]
+    met: set[int] = set()
     for number, wire, begin, first, last in _fields(view, start, end):
         child = children.get(number) if wire == _BYTES else None
+        if child is not None and number in _SINGULAR.get(kind, ()):
+            if number in met:
+                raise _MalformedError  # the parser makes one message of both
+            met.add(number)
         inner = None if child is None else _message(view, first, last, child, cuts, depth + 1)
         if inner is not None:
-            parts += [view[copied:begin], *_field(number, inner)]
+            parts += [view.part(copied, begin), *_field(number, inner)]
             copied = last
-    return [*parts, view[copied:end]] if parts else None
+    return [*parts, view.part(copied, end)] if parts else None
 
 
-def _tensor(view: memoryview, start: int, end: int, cuts: Cuts) -> list[Buffer] | None:
+def _tensor(view: _View, start: int, end: int, cuts: Cuts) -> list[Buffer] | None:
     """A tensor whose elements are one large field; as it is where they come in several."""
-    fields = list(_fields(view, start, end))
-    types = [first for number, wire, _, first, _ in fields if (number, wire) == (_DATA_TYPE, 0)]
-    own = _PACKED.get(_varint(view, types[-1], end)[0]) if types else None
-    data = [entry for entry in fields if entry[0] in (own, _RAW_DATA)]
-    if len(data) != 1 or data[0][1] != _BYTES:
+    type = 0
+    data: dict[int, tuple[int, int, int]] = {}
+    for number, wire, begin, first, last in _fields(view, start, end):
+        if (number, wire) == (_DATA_TYPE, _VARINT):
+            type = _varint(view, first, end)[0]
+        elif number in (_RAW_DATA, *_PACKED.values()):
+            if wire != _BYTES or number in data:
+                return None
+            data[number] = begin, first, last
+    own = {
+        number: place for number, place in data.items() if number in (_RAW_DATA, _PACKED.get(type))
+    }
+    if len(own) != 1:
         return None
-    _, _, begin, first, last = data[0]
+    ((begin, first, last),) = own.values()
     if last - first < _LARGE:
         return None
-    return [
-        view[start:begin],
-        *_field(_RAW_DATA, [cuts.take((first, last - first))]),
-        view[last:end],
-    ]
+    ticket = cuts.take((first, last - first))
+    return [view.part(start, begin), *_field(_RAW_DATA, [ticket]), view.part(last, end)]
 
 
 def _field(number: int, parts: list[Buffer]) -> list[Buffer]:
@@ -135,29 +176,30 @@ def _field(number: int, parts: list[Buffer]) -> list[Buffer]:
     return [_encoded(number << 3 | _BYTES) + _encoded(length), *parts]
 
 
-def _fields(view: memoryview, start: int, end: int) -> Iterator[tuple[int, int, int, int, int]]:
+def _fields(view: _View, start: int, end: int) -> Iterator[tuple[int, int, int, int, int]]:
     """Of each field its number, how it is encoded, where it begins, and from where to where its content is."""
     at = start
     while at < end:
         begin = at
         tag, at = _varint(view, at, end)
         number, wire = tag >> 3, tag & 7
+        view.count_field()
         first, at = _CONTENT.get(wire, _unknown)(view, at, end)
         if at > end:
             raise _MalformedError
         yield number, wire, begin, first, at
 
 
-def _unknown(view: memoryview, at: int, end: int) -> tuple[int, int]:
+def _unknown(view: _View, at: int, end: int) -> tuple[int, int]:
     raise _MalformedError
 
 
-def _bytes_content(view: memoryview, at: int, end: int) -> tuple[int, int]:
+def _bytes_content(view: _View, at: int, end: int) -> tuple[int, int]:
     length, first = _varint(view, at, end)
     return first, first + length
 
 
-_CONTENT: Mapping[int, Callable[[memoryview, int, int], tuple[int, int]]] = {
+_CONTENT: Mapping[int, Callable[[_View, int, int], tuple[int, int]]] = {
     _VARINT: lambda view, at, end: (at, _varint(view, at, end)[1]),
     _FIXED64: lambda view, at, end: (at, at + 8),
     _BYTES: _bytes_content,
@@ -166,11 +208,11 @@ _CONTENT: Mapping[int, Callable[[memoryview, int, int], tuple[int, int]]] = {
 """For each encoding, from where to where the content of a field is."""
 
 
-def _varint(view: memoryview, at: int, end: int) -> tuple[int, int]:
+def _varint(view: _View, at: int, end: int) -> tuple[int, int]:
     """A number in groups of seven bits, lowest first, and where it ends."""
     value = shift = 0
     while at < end and shift < 64:
-        byte = view[at]
+        byte = view.byte(at)
         at += 1
         value |= (byte & 127) << shift
         if byte < 128:

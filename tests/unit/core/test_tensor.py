@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from glowpy.core.elemkind import ElemKind
-from glowpy.core.tensor import LARGE, Array, Tensor, converted, stored
+from glowpy.core.tensor import LARGE, MAX_COST, Array, Tensor, converted, stored
 from glowpy.core.type import Type
 from glowpy.support.errors import InternalError, UserError
 
@@ -140,3 +140,18 @@ def test_a_long_chain_does_not_fill_the_stack() -> None:
     for _ in range(5000):
         tensor = Tensor.derived(tensor.type, "step", [tensor], lambda array: array + 1)
     assert tensor.array[1] == 5001
+
+
+def test_what_follows_twice_from_the_same_is_not_computed_ever_more_often() -> None:
+    calls = []
+
+    def compute(left: Array, right: Array) -> Array:
+        calls.append(left)
+        return left + right
+
+    tensor = _large()
+    for _ in range(60):
+        tensor = Tensor.derived(tensor.type, "sum", [tensor, tensor], compute)
+    assert tensor.cost <= MAX_COST
+    assert tensor.array[0] == 0
+    assert len(calls) < 60 * MAX_COST

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import gc
+import os
+import subprocess
+import sys
 import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
@@ -16,8 +19,9 @@ from onnx import TensorProto, helper, numpy_helper
 import glowpy
 from glowpy.core.tensor import Array
 from glowpy.engine import compilation
+from glowpy.importer.onnx import stored, wire
 from glowpy.importer.onnx.model import read_model
-from glowpy.importer.onnx.wire import cut
+from glowpy.importer.onnx.wire import Cuts, cut
 
 SIZE = 40_000
 
@@ -56,6 +60,10 @@ def in_function() -> onnx.ModelProto:
     return helper.make_model(graph, functions=[body], opset_imports=opsets, ir_version=8)
 
 
+def cut_bytes(content: bytes) -> tuple[bytes, Cuts]:
+    return cut(len(content), lambda start, count: content[start : start + count])
+
+
 def output(model: onnx.ModelProto | Path) -> Array:
     return glowpy.compile(glowpy.load(model), "interpreter")({})["y"]
 
@@ -65,7 +73,7 @@ def test_wherever_they_are(build: Callable[[], onnx.ModelProto], tmp_path: Path)
     model = build()
     path = tmp_path / "model.onnx"
     path.write_bytes(model.SerializeToString())
-    small, cuts = cut(path.read_bytes())
+    small, cuts = cut_bytes(path.read_bytes())
     assert len(small) < 1000
     assert [count for _, count in cuts.parts(path.stat().st_size)][1] == 4 * SIZE
     for form in (model, path):
@@ -92,7 +100,7 @@ def test_nested_graphs_are_looked_into() -> None:
     )  # fmt: skip
     node = helper.make_node("If", ["c"], ["y"], then_branch=then, else_branch=then)
     model = helper.make_model(helper.make_graph([node], "g", [], []))
-    small, cuts = cut(model.SerializeToString())
+    small, cuts = cut_bytes(model.SerializeToString())
     assert len(small) < 1000
     assert len(list(cuts.parts(len(model.SerializeToString())))) == 5
     parsed = onnx.ModelProto.FromString(small)
@@ -100,13 +108,34 @@ def test_nested_graphs_are_looked_into() -> None:
     assert all(cuts.span(tensor.raw_data) for tensor in tensors)
 
 
+def test_a_file_of_many_fields_is_left_to_the_parser(monkeypatch: pytest.MonkeyPatch) -> None:
+    content = in_field().SerializeToString()
+    assert len(cut_bytes(content)[0]) < 1000
+    monkeypatch.setattr(wire, "_MAX_FIELDS", 3)
+    assert cut_bytes(content)[0] == content
+
+
+def test_elements_that_come_one_by_one_are_left_alone() -> None:
+    model = in_field()
+    (tensor,) = model.graph.initializer
+    numbers = tensor.float_data[:]
+    del tensor.float_data[:]
+    unpacked = b"".join(b"\x25" + np.float32(number).tobytes() for number in numbers)
+    content = tensor.SerializeToString() + unpacked
+    assert onnx.TensorProto.FromString(content).float_data[:] == numbers
+    model.graph.ClearField("initializer")
+    graph = b"\x2a" + _varint(len(content)) + content
+    whole = model.SerializeToString() + b"\x3a" + _varint(len(graph)) + graph
+    assert cut_bytes(whole)[0] == whole
+
+
 def test_what_is_not_well_formed_is_left_to_the_parser() -> None:
     content = in_field().SerializeToString()
     for end in (3, 5, 100, 5000, 4 * SIZE):
-        assert cut(content[:end])[0] == content[:end]
+        assert cut_bytes(content[:end])[0] == content[:end]
     garbage = np.random.default_rng(1).bytes(10_000)
-    assert cut(garbage)[0] == garbage
-    assert cut(b"\xff" * 5000)[0] == b"\xff" * 5000
+    assert cut_bytes(garbage)[0] == garbage
+    assert cut_bytes(b"\xff" * 5000)[0] == b"\xff" * 5000
 
 
 def test_a_field_given_twice_is_left_alone() -> None:
@@ -120,7 +149,7 @@ def test_a_field_given_twice_is_left_alone() -> None:
     tail = model.SerializeToString()
     graph = b"\x2a" + _varint(len(tensor)) + tensor
     content = tail + b"\x3a" + _varint(len(graph)) + graph
-    assert cut(content)[0] == content
+    assert cut_bytes(content)[0] == content
 
 
 def _varint(number: int) -> bytes:
@@ -132,8 +161,8 @@ def _varint(number: int) -> bytes:
 
 
 def test_no_content_is_a_ticket_of_another_reading() -> None:
-    _, cuts = cut(in_field().SerializeToString())
-    small, _ = cut(in_field().SerializeToString())
+    _, cuts = cut_bytes(in_field().SerializeToString())
+    small, _ = cut_bytes(in_field().SerializeToString())
     ticket = onnx.ModelProto.FromString(small).graph.initializer[0].raw_data
     assert len(ticket) == 24
     assert cuts.span(ticket) is None
@@ -165,6 +194,89 @@ def test_a_model_may_be_changed_after_it_was_loaded() -> None:
     module = glowpy.load(model)
     model.graph.node[0].attribute[0].t.raw_data = bytes(4 * SIZE)
     np.testing.assert_array_equal(glowpy.compile(module, "interpreter")({})["y"], elements())
+
+
+@pytest.mark.parametrize("where", ["initializer", "attribute"])
+def test_external_data_belongs_to_the_model(where: str, tmp_path: Path) -> None:
+    path = tmp_path / "model.onnx"
+    digests = set()
+    for sign in (1, -1):
+        tensor = numpy_helper.from_array(sign * elements(), "w")
+        model = with_initializer(tensor)
+        if where == "attribute":
+            model = in_attribute()
+            model.graph.node[0].attribute[0].t.CopyFrom(tensor)
+        onnx.save(model, path, save_as_external_data=True, location="w.bin", convert_attribute=True)
+        loaded = read_model(path)
+        digests.add(loaded.source.stores.digest)
+        np.testing.assert_array_equal(output(path), sign * elements())
+        (tmp_path / "w.bin").unlink()
+    assert len(digests) == 2
+
+
+def test_many_files_of_external_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stored, "_MAX_OPEN", 2)
+    arrays = [elements() + index for index in range(5)]
+    kinds = [helper.make_tensor_value_info(f"y{i}", TensorProto.FLOAT, [SIZE]) for i in range(5)]
+    nodes = [helper.make_node("Identity", [f"w{i}"], [f"y{i}"]) for i in range(5)]
+    tensors = [numpy_helper.from_array(array, f"w{i}") for i, array in enumerate(arrays)]
+    model = helper.make_model(helper.make_graph(nodes, "g", [], kinds, tensors), ir_version=8)
+    path = tmp_path / "model.onnx"
+    onnx.save(model, path, save_as_external_data=True, all_tensors_to_one_file=False)
+    loaded = read_model(path)
+    files = loaded.source.stores._files.values()
+    assert [file._kept is not None for file in files].count(True) == 2
+    outputs = glowpy.compile(loaded.build(), "interpreter")({})
+    for index, array in enumerate(arrays):
+        np.testing.assert_array_equal(outputs[f"y{index}"], array)
+    for index in range(5):
+        (tmp_path / f"w{index}").write_bytes(bytes(4 * SIZE))
+    with pytest.raises(glowpy.LoadError, match="was changed while it was in use"):
+        glowpy.compile(loaded.build(), "interpreter")
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_forks_do_not_disturb_each_other(tmp_path: Path) -> None:
+    path = tmp_path / "bytes"
+    path.write_bytes(np.arange(1 << 20, dtype=np.uint32).tobytes())
+    code = (
+        "import os, sys, numpy as np\n"
+        "from pathlib import Path\n"
+        "from glowpy.importer.onnx.stored import InFile\n"
+        "file, children = InFile(Path(sys.argv[1])), []\n"
+        "for child in range(4):\n"
+        "    if not (process := os.fork()):\n"
+        "        starts = [(37 * i + child * 11) % 1000 * 1024 for i in range(300)]\n"
+        "        same = [file.read(s * 4, 4096).view(np.uint32)[0] == s for s in starts]\n"
+        "        os._exit(not all(same))\n"
+        "    children.append(process)\n"
+        "sys.exit(any([os.waitpid(child, 0)[1] for child in children]))\n"
+    )
+    subprocess.run([sys.executable, "-W", "error", "-c", code, str(path)], check=True)
+
+
+def test_a_file_that_is_cut_short_while_it_is_walked(tmp_path: Path) -> None:
+    path = tmp_path / "model.onnx"
+    onnx.save(in_field(), path)
+    file = stored.InFile(path)
+
+    def read(start: int, count: int) -> memoryview:
+        os.truncate(path, 100)
+        return file.read(start, count).data
+
+    with pytest.raises(glowpy.LoadError, match="was changed while it was in use"):
+        cut(file.size, read)
+
+
+def test_a_sparse_tensor_of_any_size() -> None:
+    values = numpy_helper.from_array(np.ones(1, np.float32), "w")
+    indices = numpy_helper.from_array(np.zeros(1, np.int64))
+    model = with_initializer(values)
+    del model.graph.initializer[:]
+    sparse = helper.make_sparse_tensor(values, indices, [1 << 36])
+    model.graph.sparse_initializer.append(sparse)
+    with pytest.raises(glowpy.UserError, match="sparse tensor 'w': expected at most"):
+        glowpy.load(model)
 
 
 def test_the_digest_of_a_model_is_that_of_its_bytes(tmp_path: Path) -> None:
