@@ -59,3 +59,27 @@ Op(
     backend="cpu",
     no_derivative=_LATE,
 )
+Op(
+    "CpuPlainConv",
+    "A 2-D convolution that computes one number after the other, for code that is to be small. filter is [O, KH, KW, I].",
+    inputs=["input", "filter", "bias"],
+    attrs=[*_CONV, integer("group")],
+    traits=["typed", "epilogue"],
+    strided=["result"],
+    rows=["input"],
+    kernel={"input": FLOATS},
+    backend="cpu",
+    no_derivative=_LATE,
+)
+Op(
+    "CpuPlainMatmul",
+    "[..., M, K] times the transposes of [..., N, K], one number after the other, for code that is to be small.",
+    inputs=["lhs", "rhs"],
+    traits=["typed", "epilogue"],
+    strided=["result"],
+    rows=["lhs"],
+    transposed=["rhs"],
+    kernel={"lhs": FLOATS},
+    backend="cpu",
+    no_derivative=_LATE,
+)

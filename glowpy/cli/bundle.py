@@ -14,7 +14,7 @@ from glowpy.backends.cpu.bundle.options import Api, BundleOptions, Emit, Weights
 from glowpy.backends.cpu.bundle.read import read_bundle
 from glowpy.backends.cpu.bundle.report import SizeReport
 from glowpy.backends.cpu.bundle.write import Bundle
-from glowpy.backends.cpu.options import CpuOptions
+from glowpy.backends.cpu.options import CpuOptions, Optimize
 from glowpy.backends.cpu.target import FLOAT_ABIS, RELOCATIONS
 from glowpy.bundling.make import bundle as make_bundle
 from glowpy.bundling.make import outdated
@@ -53,6 +53,13 @@ _ILLEGAL = re.compile(r"[^A-Za-z0-9_]")
 @click.option("--float-abi", default="", type=click.Choice(["", *FLOAT_ABIS]), help="Arm, RISC-V.")
 @click.option("--relocation", default="", type=click.Choice(["", *RELOCATIONS]))
 @click.option("--code-model", default="", help="small, medium, ...: what the target has.")
+@click.option(
+    "--optimize",
+    type=click.Choice(get_args(Optimize)),
+    default="speed",
+    show_default=True,
+    help="Make the code fast, or small.",
+)
 @click.option("--api", type=click.Choice(get_args(Api)), default="static", show_default=True)
 @click.option("--emit", type=click.Choice(get_args(Emit)), default="obj", show_default=True)
 @click.option(
@@ -92,6 +99,7 @@ def bundle(
     float_abi: str,
     relocation: str,
     code_model: str,
+    optimize: Optimize,
     **rest: Any,
 ) -> None:
     """Compiles MODELS (.onnx, .glow) ahead of time into a library that needs nothing, for C and C++.
@@ -126,7 +134,7 @@ def bundle(
         channels_last=tuple(_with_channels_last(text) for text in layouts),
         **rest,
     )
-    cpu_options = CpuOptions(target, cpu, features, float_abi, relocation, code_model)
+    cpu_options = CpuOptions(target, cpu, features, float_abi, relocation, code_model, optimize)
     bound = bound_backend(backend, cpu_options)
     if not isinstance(bound, CpuBackend):
         raise UserError(f"the {backend} backend makes no machine code", note="use --backend cpu")

@@ -60,6 +60,9 @@ _LENGTH = struct.Struct("<Q")
 _SYMBOL_TABLE, _SYMBOL_BYTES = 2, 24
 """ELF: the type of the section, and the size of an entry."""
 
+_SMALL = "libjit_small"
+"""What kernels ask for whether code is to be small."""
+
 _LOCK = threading.RLock()
 """LLVM's process-wide state (targets, contexts) is touched by one thread at a time."""
 
@@ -98,7 +101,10 @@ def host_features() -> frozenset[str]:
 
 @dataclass(frozen=True)
 class Machine:
-    """A processor to make code for: triple, LLVM cpu name, features such as `+avx2,-fma`, RISC-V ABI."""
+    """A processor to make code for: triple, LLVM cpu name, features such as `+avx2,-fma`, RISC-V ABI.
+
+    Code is `small`, or fast.
+    """
 
     triple: str
     cpu: str
@@ -106,6 +112,7 @@ class Machine:
     relocation: str = "pic"
     code_model: str = "small"
     abi: str = ""
+    small: bool = False
 
     def _create(self, *, jit: bool = False) -> Any:
         _initialize()
@@ -117,7 +124,7 @@ class Machine:
         return target.create_target_machine(
             cpu=self.cpu,
             features=self.features,
-            opt=3,
+            opt=2 if self.small else 3,
             reloc=self.relocation,
             codemodel=model,
             jit=jit,
@@ -198,9 +205,11 @@ class Compiler:
         return module
 
     def _optimize(self, text: str) -> Any:
-        """Links the text with what it needs of the libraries and runs LLVM's O3."""
+        """Links the text with what it needs of the libraries and runs LLVM's O3, or a pipeline for small code."""
         try:
-            module = binding.parse_assembly(text)
+            module = binding.parse_assembly(
+                f"{text}\n@{_SMALL} = constant i8 {self._machine.small:d}\n"
+            )
             module.verify()
         except RuntimeError as error:
             raise InvalidIRError(str(error)) from error
@@ -212,7 +221,11 @@ class Compiler:
         for function in module.functions:
             if function.linkage is binding.Linkage.linkonce_odr:
                 function.linkage = "internal"
+        module.get_global_variable(_SMALL).linkage = "internal"
         options = binding.create_pipeline_tuning_options(speed_level=3)
+        if self._machine.small:
+            options = binding.create_pipeline_tuning_options(speed_level=2)
+            options.loop_vectorization = options.slp_vectorization = options.loop_unrolling = False
         builder = binding.create_pass_builder(self._target, options)
         builder.getModulePassManager().run(module, builder)
         return module

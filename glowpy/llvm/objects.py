@@ -54,7 +54,7 @@ def compile_objects(
     takes the next text when it is done with one. Raises InternalError for texts that LLVM refuses.
     """
     digests = [hashlib.sha256(library).digest() for library in libraries]
-    where = (*astuple(machine), llvm.LLVM_VERSION, *digests)
+    where: list[str | bytes] = [*map(str, astuple(machine)), llvm.LLVM_VERSION, *digests]
     keys = [Key.of("code", text, *where) for text in texts]
     objects = {key: code for key in keys if use_cache and (code := read(key)) is not None}
     missing = {key: text for key, text in zip(keys, texts, strict=True) if key not in objects}

@@ -162,4 +162,12 @@ void libjit_cpu_matmul_f64(double *result, const double *lhs, const double *rhs,
 void libjit_cpu_pack_matrix_x32(uint32_t *result, const uint32_t *input, const ints_t *result_shape, const ints_t *input_shape, const ints_t *input_strides, dim_t block);
 void libjit_cpu_pack_matrix_x64(uint64_t *result, const uint64_t *input, const ints_t *result_shape, const ints_t *input_shape, const ints_t *input_strides, dim_t block);
 
+/* A 2-D convolution that computes one number after the other, for code that is to be small. filter is [O, KH, KW, I]. (classgen/specs/backend_cpu.py) */
+void libjit_cpu_plain_conv_f32(float *result, const float *input, const float *filter, const float *bias, const ints_t *result_shape, const ints_t *input_shape, const ints_t *filter_shape, const ints_t *bias_shape, const ints_t *result_strides, const ints_t *input_strides, const ints_t *kernels, const ints_t *strides, const ints_t *pads, const ints_t *dilation, dim_t group, const tiles_t *tiles, epilogue_t epilogue, const void *env);
+void libjit_cpu_plain_conv_f64(double *result, const double *input, const double *filter, const double *bias, const ints_t *result_shape, const ints_t *input_shape, const ints_t *filter_shape, const ints_t *bias_shape, const ints_t *result_strides, const ints_t *input_strides, const ints_t *kernels, const ints_t *strides, const ints_t *pads, const ints_t *dilation, dim_t group, const tiles_t *tiles, epilogue_t epilogue, const void *env);
+
+/* [..., M, K] times the transposes of [..., N, K], one number after the other, for code that is to be small. (classgen/specs/backend_cpu.py) */
+void libjit_cpu_plain_matmul_f32(float *result, const float *lhs, const float *rhs, const ints_t *result_shape, const ints_t *lhs_shape, const ints_t *rhs_shape, const ints_t *result_strides, const ints_t *lhs_strides, const ints_t *rhs_strides, const tiles_t *tiles, epilogue_t epilogue, const void *env);
+void libjit_cpu_plain_matmul_f64(double *result, const double *lhs, const double *rhs, const ints_t *result_shape, const ints_t *lhs_shape, const ints_t *rhs_shape, const ints_t *result_strides, const ints_t *lhs_strides, const ints_t *rhs_strides, const tiles_t *tiles, epilogue_t epilogue, const void *env);
+
 #endif

@@ -60,6 +60,13 @@ typedef double vd __attribute__((vector_size(DOUBLE_VECTOR_BYTES), aligned(8), m
 #define INLINE static inline __attribute__((always_inline))
 #define UNROLL _Pragma("clang loop unroll(full)")
 
+/// Whether code is to be small rather than fast. Whoever links the library with a network defines it as a constant, so
+/// that nothing is left of the way that is not taken; this is for who does not.
+#ifndef LIBJIT_SMALL
+#define LIBJIT_SMALL false
+#endif
+__attribute__((weak)) const bool libjit_small = LIBJIT_SMALL;
+
 /// Number of elements of a shape.
 INLINE dim_t count(const ints_t *shape) {
   dim_t n = 1;

@@ -94,6 +94,39 @@ KERNEL void OF(libjit_cpu_conv)(T *result, const T *input, const T *filter, cons
     multiply_unit(&product, decision, find_unit(&product, decision, unit), sums, start, tiles, epilogue, env);
 }
 
+/// A convolution a number at a time: the least code, where that counts.
+KERNEL void OF(libjit_cpu_plain_conv)(T *result, const T *input, const T *filter, const T *bias,
+                                      const ints_t *result_shape, const ints_t *input_shape,
+                                      const ints_t *filter_shape, const ints_t *bias_shape,
+                                      const ints_t *result_strides, const ints_t *input_strides,
+                                      const ints_t *kernels, const ints_t *strides, const ints_t *pads,
+                                      const ints_t *dilation, dim_t group, const tiles_t *tiles,
+                                      epilogue_t epilogue, const void *env) {
+  dim_t height = input_shape->at[1], width = input_shape->at[2], depth = filter_shape->at[3];
+  dim_t channels = result_shape->at[3], pixel = 0;
+  for (dim_t n = 0; n < result_shape->at[0]; n++) {
+    for (dim_t y = 0; y < result_shape->at[1]; y++) {
+      for (dim_t x = 0; x < result_shape->at[2]; x++, pixel++) {
+        const T *weights = filter;
+        for (dim_t c = 0; c < channels; c++) {
+          T total = bias[c];
+          for (dim_t h = 0; h < kernels->at[0]; h++) {
+            dim_t row = y * strides->at[0] - pads->at[0] + h * dilation->at[0];
+            for (dim_t w = 0; w < kernels->at[1]; w++, weights += depth) {
+              dim_t col = x * strides->at[1] - pads->at[1] + w * dilation->at[1];
+              if ((size_t)row >= (size_t)height || (size_t)col >= (size_t)width) continue;
+              const T *from = input + n * input_strides->at[0] + row * input_strides->at[1] +
+                              col * input_strides->at[2] + c / (channels / group) * depth;
+              for (dim_t k = 0; k < depth; k++) total += from[k] * weights[k];
+            }
+          }
+          epilogue(env, &total, 1, pixel, c, 1, 1);
+        }
+      }
+    }
+  }
+}
+
 /// `pixels` pixels of `lanes` channels. `input` is where the window of the first one begins, in column `col`.
 INLINE void OF(depthwise_tile)(T *sums, const T *input, dim_t col, dim_t channel, const depthwise_t *d,
                                dim_t pixels, dim_t lanes) {

@@ -96,4 +96,27 @@ KERNEL void OF(libjit_cpu_matmul)(T *result, const T *lhs, const T *rhs, const i
   }
 }
 
+/// Matrices of M x K times the transposes of N x K, a number at a time: the least code, where that counts.
+KERNEL void OF(libjit_cpu_plain_matmul)(T *result, const T *lhs, const T *rhs, const ints_t *result_shape,
+                                        const ints_t *lhs_shape, const ints_t *rhs_shape,
+                                        const ints_t *result_strides, const ints_t *lhs_strides,
+                                        const ints_t *rhs_strides, const tiles_t *tiles, epilogue_t epilogue,
+                                        const void *env) {
+  dim_t rank = result_shape->size, rows = result_shape->at[rank - 2], cols = result_shape->at[rank - 1];
+  dim_t batches = count_between(result_shape, 0, rank - 2), depth = lhs_shape->at[lhs_shape->size - 1];
+  dim_t row_step = lhs_strides->at[lhs_shape->size - 2], col_step = rhs_strides->at[rhs_shape->size - 2];
+  dim_t step = rhs_strides->at[rhs_shape->size - 1];
+  for (dim_t batch = 0; batch < batches; batch++) {
+    const T *left = lhs + batch_offset(batch, result_shape, lhs_shape, lhs_strides, 2);
+    const T *right = rhs + batch_offset(batch, result_shape, rhs_shape, rhs_strides, 2);
+    for (dim_t m = 0; m < rows; m++) {
+      for (dim_t n = 0; n < cols; n++) {
+        T total = 0;
+        for (dim_t k = 0; k < depth; k++) total += left[m * row_step + k] * right[n * col_step + k * step];
+        epilogue(env, &total, 1, batch * rows + m, n, 1, 1);
+      }
+    }
+  }
+}
+
 #endif

@@ -69,6 +69,22 @@ INLINE void softmax_row(float *result, const float *input, dim_t n, bool log) {
   subtract_block(result + i, input + i, shift, log_sum, n % BLOCK);
 }
 
+/// exp(x) for x of at most 0, to 1e-6 times -x, in little code; 0 where that is below 1e-37.
+INLINE float exp_below_f32(float x) { return x < -86.0f ? 0.0f : exp2_short_f32(x * 0x1.715476p+0f); }
+
+/// (log of) softmax of `n` elements that lie apart as `along` says, an element at a time.
+INLINE void softmax_line(float *result, const float *input, dim_t n, loop_t along, bool log) {
+  float shift = -__builtin_inff(), sum = 0;
+  for (dim_t i = 0; i < n; i++) shift = larger(shift, input[i * along.from]);
+  for (dim_t i = 0; i < n; i++) {
+    float power = exp_below_f32(input[i * along.from] - shift);
+    sum += power;
+    if (!log) result[i * along.to] = power;
+  }
+  float log_sum = log ? math_log_f32(sum) : 0;
+  for (dim_t i = 0; i < n; i++) result[i * along.to] = log ? input[i * along.from] - shift - log_sum : result[i * along.to] / sum;
+}
+
 /// (log of) softmax of `cols` columns of `n` elements. `along` says how far apart the elements of a column are, `across` how
 /// far apart the columns.
 INLINE void softmax_columns(float *result, const float *input, dim_t n, dim_t cols, loop_t along, loop_t across, bool log) {
@@ -112,6 +128,10 @@ INLINE void softmax(float *result, const float *input, const ints_t *shape, cons
       float *to = result + place.to + r * row.to;
       const float *from = input + place.from + r * row.from;
       dim_t c = 0;
+      if (libjit_small) {
+        for (; c < col.size; c++) softmax_line(to + c * col.to, from + c * col.from, n, along, log);
+        continue;
+      }
       if (along.to == 1 && along.from == 1) {
         for (; c < col.size; c++) softmax_row(to + c * col.to, from + c * col.from, n, log);
         continue;

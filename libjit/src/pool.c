@@ -61,6 +61,8 @@ INLINE dim_t taps_before(axis_t axis, dim_t from, dim_t limit) {
 
 INLINE taps_t range_at(axis_t axis, dim_t index) {
   dim_t from = index * axis.stride - axis.begin;
+  bool whole = axis.begin == 0 && (axis.result - 1) * axis.stride + (axis.kernel - 1) * axis.step < axis.extent;
+  if (whole) return (taps_t){from, axis.kernel, axis.kernel};
   dim_t skipped = taps_before(axis, from, 0);
   return (taps_t){from + skipped * axis.step, taps_before(axis, from, axis.extent) - skipped,
                    taps_before(axis, from, axis.extent + axis.end)};
@@ -138,7 +140,7 @@ INLINE dim_t first_tap(pool_t pool, steps_t steps, window_t window, dim_t d, dim
   INLINE dim_t NAME##_whole_##SUFFIX(T *to, const T *image, pool_t pool, steps_t into, steps_t out_of,                 \
                                      window_t window, dim_t divisor) {                                                 \
     dim_t c = 0, block = POOL_VECTORS * LANES_OF(T);                                                                   \
-    if (into.channel != 1 || out_of.channel != 1) return 0;                                                            \
+    if (libjit_small || into.channel != 1 || out_of.channel != 1) return 0;                                            \
     for (; c + block <= pool.channels; c += block)                                                                     \
       NAME##_vectors_##SUFFIX(to + c, image + c, pool, out_of, window, POOL_VECTORS, divisor);                         \
     for (; c + LANES_OF(T) <= pool.channels; c += LANES_OF(T))                                                         \
@@ -167,6 +169,15 @@ INLINE dim_t first_tap(pool_t pool, steps_t steps, window_t window, dim_t d, dim
     FOR_EACH_WINDOW(pool, first_unit, last_unit, window) {                                                             \
       const T *image = input + window.image * out_of.image;                                                            \
       T *to = result + result_offset(into, window);                                                                    \
+      for (dim_t c = 0; libjit_small && c < pool.channels; c++) {                                                      \
+        T best = LOWEST;                                                                                               \
+        FOR_EACH_TAP(pool, out_of, window, tap) {                                                                      \
+          T x = image[tap + c * out_of.channel];                                                                       \
+          best = ((x > best) | (x != x)) ? x : best;                                                                   \
+        }                                                                                                              \
+        to[c * into.channel] = best;                                                                                   \
+      }                                                                                                                \
+      if (libjit_small) continue;                                                                                      \
       dim_t done = max_pool_whole_##SUFFIX(to, image, pool, into, out_of, window, 1), rest = pool.channels - done;     \
       to += done * into.channel, image += done * out_of.channel;                                                       \
       for (dim_t c = 0; c < rest; c++) to[c * into.channel] = LOWEST;                                                  \
@@ -254,6 +265,12 @@ INLINE dim_t first_tap(pool_t pool, steps_t steps, window_t window, dim_t d, dim
       UNROLL for (dim_t a = 0; a < 3; a++)                                                                             \
           divisor *= count_include_pads ? window.ranges[a].counted : window.ranges[a].taps;                            \
       divisor = max_dim(divisor, 1);                                                                                   \
+      for (dim_t c = 0; libjit_small && c < pool.channels; c++) {                                                      \
+        T total = 0;                                                                                                   \
+        FOR_EACH_TAP(pool, out_of, window, tap) total += image[tap + c * out_of.channel];                              \
+        to[c * into.channel] = total / (T)divisor;                                                                     \
+      }                                                                                                                \
+      if (libjit_small) continue;                                                                                      \
       dim_t done = avg_pool_whole_##SUFFIX(to, image, pool, into, out_of, window, divisor);                            \
       dim_t rest = pool.channels - done;                                                                               \
       to += done * into.channel, image += done * out_of.channel;                                                       \

@@ -84,7 +84,7 @@ INLINE dim_t offset_of(const ints_t *strides, const ints_t *position) {
   INLINE void copy_walk_##suffix(type *restrict result, const type *restrict input, walk_t walk) {                             \
     plane_t plane = plane_of(walk, CONTIGUOUS_LOOP);                                                                           \
     loop_t row = plane.row, col = plane.col;                                                                                   \
-    bool transposed = row.size > 1 && col.to == 1 && row.from == 1 && col.from != 0;                                           \
+    bool transposed = !libjit_small && row.size > 1 && col.to == 1 && row.from == 1 && col.from != 0;                          \
     dim_t planes = iterations(plane.around);                                                                                   \
     for (dim_t i = 0; i < planes; i++) {                                                                                       \
       loop_t place = locate(plane.around, i);                                                                                  \

@@ -98,13 +98,7 @@ class Caller:
                         partial(self._plain, symbol, schema, case, edge, in_place=True),
                     )
             if Trait.EPILOGUE in schema.traits:
-                # The result may be strided, but it is the epilogue that stores it.
-                for number, case in enumerate(cases):
-                    check = partial(self._in_parts, symbol, schema, case)
-                    yield f"{symbol} {case} in parts", check
-                    edge = list(Edge)[number % 2]
-                    check = partial(self._product, symbol, schema, case, edge, strided=True)
-                    yield f"{symbol} {case} {edge.value}, strided", check
+                yield from self._product_checks(symbol, schema, cases)
             elif any(operand.layout is not Layout.DENSE for operand in schema.operands):
                 for number, case in enumerate(cases):
                     edge = list(Edge)[number % 2]
@@ -115,6 +109,15 @@ class Caller:
                             f"{symbol} {case} {edge.value}, strided, in place",
                             partial(check, in_place=True),
                         )
+
+    def _product_checks(self, symbol: str, schema: InstSchema, cases: list[Case]) -> Checks:
+        """In parts, where there are units, and strided: the result may be, but it is the epilogue that stores it."""
+        for number, case in enumerate(cases):
+            if Trait.UNITS in schema.traits:
+                yield f"{symbol} {case} in parts", partial(self._in_parts, symbol, schema, case)
+            edge = list(Edge)[number % 2]
+            check = partial(self._product, symbol, schema, case, edge, strided=True)
+            yield f"{symbol} {case} {edge.value}, strided", check
 
     def _plain(
         self,
@@ -151,7 +154,10 @@ class Caller:
         before = placed["result"].tobytes()
         work = self._work(schema, case, placed)
         call = partial(self._call, symbol, schema, case, placed, pointers)
-        seen, wrong = outcome(self.library, work, placed["result"], [(0, work.units)], call)
+        seen, wrong = outcome(
+            self.library, work, placed["result"], [(0, work.units)], call,
+            has_units=Trait.UNITS in schema.traits,
+        )  # fmt: skip
         if wrong:
             return wrong
         if placed["result"].tobytes() != before:

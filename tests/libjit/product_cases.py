@@ -93,6 +93,16 @@ def _cpu_matmul(suffixes: tuple[str, ...], lanes: int) -> Iterator[Case]:
     yield Case(operands, {"result": _product(lhs, rhs)}, attrs)
 
 
+def _cpu_plain_matmul(suffixes: tuple[str, ...], _: int) -> Iterator[Case]:
+    """The right side lies in memory by columns, or by rows."""
+    (suffix,) = suffixes
+    for left, right in _PRODUCTS:
+        lhs, rhs = numbers(suffix, left, 1), numbers(suffix, right, 2)
+        columns = np.ascontiguousarray(rhs.swapaxes(-1, -2))
+        for transposed in (columns, rhs.swapaxes(-1, -2)):
+            yield Case({"lhs": lhs, "rhs": transposed}, {"result": _product(lhs, rhs)})
+
+
 def _cpu_pack_matrix(suffixes: tuple[str, ...], lanes: int) -> Iterator[Case]:
     """Matrices whose rows lie in memory one after the other, or whose columns do."""
     shapes = dict.fromkeys(right for _, right in _PACKED_PRODUCTS)
@@ -225,6 +235,15 @@ def _cpu_conv(suffixes: tuple[str, ...], lanes: int) -> Iterator[Case]:
         yield _packed_case(edgy, special, lanes, (4, 1), by_rows, 0)
 
 
+def _cpu_plain_conv(suffixes: tuple[str, ...], _: int) -> Iterator[Case]:
+    (suffix,) = suffixes
+    for conv in [*_PLANE, *_depthwise_convs()]:
+        x, weights, bias = conv.arrays(suffix)
+        result = convolve(conv, x, weights, bias)
+        operands = {"input": x, "filter": weights, "bias": bias}
+        yield Case(operands, {"result": result}, {**conv.attrs, "group": conv.group})
+
+
 def _packed_case(
     conv: Conv,
     arrays: tuple[Array, Array, Array],
@@ -296,6 +315,8 @@ MAKERS: dict[str, Maker] = {
     "cpu_conv": _cpu_conv,
     "cpu_depthwise_conv": _cpu_depthwise_conv,
     "cpu_matmul": _cpu_matmul,
+    "cpu_plain_conv": _cpu_plain_conv,
+    "cpu_plain_matmul": _cpu_plain_matmul,
     "cpu_pack_matrix": _cpu_pack_matrix,
 }
 """The cases of each product, by mnemonic, for its suffixes and so many of its elements in a vector."""

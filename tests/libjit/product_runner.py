@@ -31,7 +31,7 @@ __all__ = ["Record", "Table", "outcome", "partitions", "roughened", "work_of_cas
 _INSTS = {
     inst.SCHEMA.mnemonic: inst
     for inst in (*insts_gen.INSTS, *INSTS)
-    if Trait.UNITS in inst.SCHEMA.traits
+    if inst.SCHEMA.traits & {Trait.UNITS, Trait.EPILOGUE}
 }
 
 Range = tuple[int, int]
@@ -112,10 +112,13 @@ def outcome(
     result: Array,
     ranges: Sequence[Range],
     call: Callable[[tuple[Any, ...]], None],
+    *,
+    has_units: bool = True,
 ) -> tuple[Array, str]:
     """Computes the ranges of units one after the other: what the epilogue was passed, and what is wrong with that.
 
-    `call` calls the kernel with these last arguments. `result` has the shape and the kind of what is passed.
+    `call` calls the kernel with these last arguments, units among them where it `has_units`. `result`
+    has the shape and the kind of what is passed.
     """
     seen, times = np.zeros(result.shape, result.dtype), np.zeros(result.shape, np.int32)
     rows, cols, size = int(np.prod(result.shape[:-1])), result.shape[-1], result.itemsize
@@ -126,7 +129,7 @@ def outcome(
     epilogue = ctypes.cast(library.test_epilogue, ctypes.c_void_p)
     for first, last in ranges:
         units = ctypes.c_ssize_t(first), ctypes.c_ssize_t(last)
-        call((*units, tiles, epilogue, ctypes.byref(record)))
+        call((*(units if has_units else ()), tiles, epilogue, ctypes.byref(record)))
     if record.faults:
         return seen, f"{record.faults} calls of the epilogue are not of the form that is documented"
     if (times != 1).any():

@@ -148,6 +148,17 @@ def test_kernels_that_know_of_vectors_do_without(tmp_path: Path) -> None:
         assert not answer[job]["failures"], job
 
 
+def test_small_kernels(tmp_path: Path) -> None:
+    """Those that have less code where that counts more than speed."""
+    jobs = ["max_pool", "avg_pool", "softmax", "log_softmax", "transpose", "broadcast"]
+    sources = [SOURCE / f"{name}.c" for name in ("norm", "pool", "shape", "tile")]
+    small = [*OPTIMISED, "-DLIBJIT_SMALL=true"]
+    answer = _run_jobs(_compile(tmp_path, sources, BASELINE, small), *jobs)
+    for job in jobs:
+        assert answer[job]["calls"] > 0
+        assert not answer[job]["failures"], (job, answer[job]["failures"][:5])
+
+
 @dataclass(frozen=True)
 class Fault:
     """A mistake put into a kernel, and what is then said of it."""

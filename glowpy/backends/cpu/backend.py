@@ -92,7 +92,10 @@ class CpuBackend(Backend):
 
     def post_lowering(self) -> Sequence[GraphPass]:
         """Halves are computed with in f32; products get packed weights and register tiles for the target."""
-        return (WidenHalvesPass(self._computes), PackProductsPass(self.target.variant))
+        return (
+            WidenHalvesPass(self._computes),
+            PackProductsPass(self.target.variant, small=self.target.machine.small),
+        )
 
     def emit(self, program: Program, form: str) -> str:
         """The optimized LLVM IR (`llvm`) or the assembly (`asm`) of a program, for any target, or its decisions.

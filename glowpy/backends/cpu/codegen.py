@@ -94,6 +94,8 @@ def generate_llvm(
         debug,
         by_content=chosen.separate and not chosen.visible,
     )
+    if target.machine.small:
+        module.attributes += " minsize optsize"
     if chosen.report_stack:
         # LLVM does not count what a function uses of the red zone.
         module.attributes += ' noredzone "warn-stack-size"="0"'

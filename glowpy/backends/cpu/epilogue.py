@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from glowpy.core.schema import Trait
 from glowpy.core.type import Shape
 from glowpy.ir.inst import Instruction
 from glowpy.ir.value import Value
@@ -70,7 +71,9 @@ def emit_epilogue(
         pointers.append("ptr " + function.let(f"load ptr, ptr {address}"))
         caller.line(f"store ptr {caller.pointer(value)}, ptr {_slot(caller, environment, index)}")
     function.line(f"call void @{finish}({', '.join([*pointers, 'ptr %tile', *numbers])})")
-    return f"@{module.function(function, inline=module.has_debug_info)}", environment
+    # A kernel without units is called nowhere else.
+    inline = module.has_debug_info or not head.has(Trait.UNITS)
+    return f"@{module.function(function, inline=inline)}", environment
 
 
 def _row_starts(

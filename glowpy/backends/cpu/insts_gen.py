@@ -17,6 +17,8 @@ __all__ = [
     "CpuDepthwiseConvInst",
     "CpuMatmulInst",
     "CpuPackMatrixInst",
+    "CpuPlainConvInst",
+    "CpuPlainMatmulInst",
 ]
 
 
@@ -163,10 +165,75 @@ class CpuPackMatrixInst(Instruction):
     block = AttrField[int]()
 
 
+@final
+class CpuPlainConvInst(Instruction):
+    """A 2-D convolution that computes one number after the other, for code that is to be small. filter is [O, KH, KW, I].
+
+    Declared in classgen/specs/backend_cpu.py.
+    """
+
+    __slots__ = ()
+    BACKEND: ClassVar[str] = "cpu"
+    SCHEMA: ClassVar[InstSchema] = InstSchema(
+        "cpu_plain_conv",
+        (
+            OperandSpec("result", Access.OUT, Layout.STRIDED),
+            OperandSpec("input", Access.IN, Layout.ROWS),
+            OperandSpec("filter", Access.IN),
+            OperandSpec("bias", Access.IN),
+        ),
+        (
+            AttrSpec("kernels", "ints"),
+            AttrSpec("strides", "ints"),
+            AttrSpec("pads", "ints"),
+            AttrSpec("dilation", "ints"),
+            AttrSpec("group", "int"),
+        ),
+        frozenset({Trait.TYPED, Trait.EPILOGUE}),
+    )
+
+    result = OperandField(0)
+    input = OperandField(1)
+    filter = OperandField(2)
+    bias = OperandField(3)
+    kernels = AttrField[tuple[int, ...]]()
+    strides = AttrField[tuple[int, ...]]()
+    pads = AttrField[tuple[int, ...]]()
+    dilation = AttrField[tuple[int, ...]]()
+    group = AttrField[int]()
+
+
+@final
+class CpuPlainMatmulInst(Instruction):
+    """[..., M, K] times the transposes of [..., N, K], one number after the other, for code that is to be small.
+
+    Declared in classgen/specs/backend_cpu.py.
+    """
+
+    __slots__ = ()
+    BACKEND: ClassVar[str] = "cpu"
+    SCHEMA: ClassVar[InstSchema] = InstSchema(
+        "cpu_plain_matmul",
+        (
+            OperandSpec("result", Access.OUT, Layout.STRIDED),
+            OperandSpec("lhs", Access.IN, Layout.ROWS),
+            OperandSpec("rhs", Access.IN, Layout.TRANSPOSED),
+        ),
+        (),
+        frozenset({Trait.TYPED, Trait.EPILOGUE}),
+    )
+
+    result = OperandField(0)
+    lhs = OperandField(1)
+    rhs = OperandField(2)
+
+
 INSTS: tuple[type[Instruction], ...] = (
     CpuConvInst,
     CpuDepthwiseConvInst,
     CpuMatmulInst,
     CpuPackMatrixInst,
+    CpuPlainConvInst,
+    CpuPlainMatmulInst,
 )
 """Every class of this file, in order of declaration."""

@@ -11,6 +11,8 @@ from glowpy.backends.cpu.insts_gen import (
     CpuDepthwiseConvInst,
     CpuMatmulInst,
     CpuPackMatrixInst,
+    CpuPlainConvInst,
+    CpuPlainMatmulInst,
 )
 from glowpy.backends.cpu.packing import (
     pack_matrix,
@@ -77,6 +79,14 @@ def _cpu_matmul(result: Tensor, lhs: Tensor, rhs: Tensor, **decision: int) -> No
     del decision
     plain = unpack_matrix(rhs.array, result.type.shape[-1])
     result.array[...] = np.matmul(lhs.array, plain)
+
+
+interpret(CpuPlainConvInst)(interpret[ConvolutionInst])
+
+
+@interpret(CpuPlainMatmulInst)
+def _cpu_plain_matmul(result: Tensor, lhs: Tensor, rhs: Tensor) -> None:
+    result.array[...] = np.matmul(lhs.array, np.swapaxes(rhs.array, -1, -2))
 
 
 @interpret(CpuPackMatrixInst)

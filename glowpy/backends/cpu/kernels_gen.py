@@ -142,6 +142,18 @@ KERNELS: dict[str, KernelSpec] = {
         (("input", ("x32", "x64")),),
         "classgen/specs/backend_cpu.py",
     ),
+    "cpu_plain_conv": KernelSpec(
+        "cpu_plain_conv",
+        "libjit_cpu_plain_conv",
+        (("input", ("f32", "f64")),),
+        "classgen/specs/backend_cpu.py",
+    ),
+    "cpu_plain_matmul": KernelSpec(
+        "cpu_plain_matmul",
+        "libjit_cpu_plain_matmul",
+        (("lhs", ("f32", "f64")),),
+        "classgen/specs/backend_cpu.py",
+    ),
 }
 """The kernels of instructions by mnemonic."""
 

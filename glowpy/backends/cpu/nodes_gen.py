@@ -21,10 +21,14 @@ __all__ = [
     "CpuDepthwiseConvNode",
     "CpuMatmulNode",
     "CpuPackMatrixNode",
+    "CpuPlainConvNode",
+    "CpuPlainMatmulNode",
     "create_cpu_conv",
     "create_cpu_depthwise_conv",
     "create_cpu_matmul",
     "create_cpu_pack_matrix",
+    "create_cpu_plain_conv",
+    "create_cpu_plain_matmul",
 ]
 
 
@@ -158,6 +162,62 @@ class CpuPackMatrixNode(Node):
 
     input = InputField(0)
     block = AttrField[int]()
+
+
+@final
+class CpuPlainConvNode(Node):
+    """A 2-D convolution that computes one number after the other, for code that is to be small. filter is [O, KH, KW, I].
+
+    Declared in classgen/specs/backend_cpu.py.
+    """
+
+    __slots__ = ()
+    BACKEND: ClassVar[str] = "cpu"
+    SCHEMA: ClassVar[NodeSchema] = NodeSchema(
+        "cpu_plain_conv",
+        ("input", "filter", "bias"),
+        (
+            AttrSpec("kernels", "ints"),
+            AttrSpec("strides", "ints"),
+            AttrSpec("pads", "ints"),
+            AttrSpec("dilation", "ints"),
+            AttrSpec("group", "int"),
+        ),
+        ("result",),
+        frozenset({Trait.TYPED, Trait.EPILOGUE}),
+        no_derivative="gradients are taken before the CPU backend brings it in",
+    )
+
+    input = InputField(0)
+    filter = InputField(1)
+    bias = InputField(2)
+    kernels = AttrField[tuple[int, ...]]()
+    strides = AttrField[tuple[int, ...]]()
+    pads = AttrField[tuple[int, ...]]()
+    dilation = AttrField[tuple[int, ...]]()
+    group = AttrField[int]()
+
+
+@final
+class CpuPlainMatmulNode(Node):
+    """[..., M, K] times the transposes of [..., N, K], one number after the other, for code that is to be small.
+
+    Declared in classgen/specs/backend_cpu.py.
+    """
+
+    __slots__ = ()
+    BACKEND: ClassVar[str] = "cpu"
+    SCHEMA: ClassVar[NodeSchema] = NodeSchema(
+        "cpu_plain_matmul",
+        ("lhs", "rhs"),
+        (),
+        ("result",),
+        frozenset({Trait.TYPED, Trait.EPILOGUE}),
+        no_derivative="gradients are taken before the CPU backend brings it in",
+    )
+
+    lhs = InputField(0)
+    rhs = InputField(1)
 
 
 def create_cpu_conv(
@@ -295,10 +355,72 @@ def create_cpu_pack_matrix(
     return f.create(CpuPackMatrixNode, name, (input,), attrs, result_type, loc)
 
 
+def create_cpu_plain_conv(
+    f: Function,
+    name: str,
+    result_type: Type,
+    input: Operand,
+    filter: Operand,
+    bias: Operand,
+    *,
+    kernels: tuple[int, ...],
+    strides: tuple[int, ...],
+    pads: tuple[int, ...],
+    dilation: tuple[int, ...],
+    group: int,
+    loc: Loc | None = None,
+) -> CpuPlainConvNode:
+    """A 2-D convolution that computes one number after the other, for code that is to be small. filter is [O, KH, KW, I]."""
+    attrs: dict[str, Attr] = {
+        "kernels": tuple(kernels),
+        "strides": tuple(strides),
+        "pads": tuple(pads),
+        "dilation": tuple(dilation),
+        "group": group,
+    }
+    return f.create(
+        CpuPlainConvNode,
+        name,
+        (
+            input,
+            filter,
+            bias,
+        ),
+        attrs,
+        result_type,
+        loc,
+    )
+
+
+def create_cpu_plain_matmul(
+    f: Function,
+    name: str,
+    result_type: Type,
+    lhs: Operand,
+    rhs: Operand,
+    loc: Loc | None = None,
+) -> CpuPlainMatmulNode:
+    """[..., M, K] times the transposes of [..., N, K], one number after the other, for code that is to be small."""
+    attrs: dict[str, Attr] = {}
+    return f.create(
+        CpuPlainMatmulNode,
+        name,
+        (
+            lhs,
+            rhs,
+        ),
+        attrs,
+        result_type,
+        loc,
+    )
+
+
 NODES: tuple[type[Node], ...] = (
     CpuConvNode,
     CpuDepthwiseConvNode,
     CpuMatmulNode,
     CpuPackMatrixNode,
+    CpuPlainConvNode,
+    CpuPlainMatmulNode,
 )
 """Every class of this file, in order of declaration."""

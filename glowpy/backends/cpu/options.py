@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
-__all__ = ["CpuOptions"]
+__all__ = ["CpuOptions", "Optimize"]
+
+Optimize = Literal["speed", "size"]
 
 
 @dataclass(frozen=True)
@@ -19,6 +22,7 @@ class CpuOptions:
             what the triple says. Arm and RISC-V only.
         relocation: `static` or `pic`; empty for position-independent code under an operating system, else static.
         code_model: How far code and data may be from each other, in LLVM's words; empty for `small`.
+        optimize: `speed`, or `size`: code as small as it gets, without tiles or vectors.
         debug: Folder to write the IR's text to; machine code then carries debug information about it.
         perf_map: Tell Linux's perf where the code of every instruction is, in /tmp/perf-PID.map.
         jitdump: Folder to write a jitdump to, from which `perf inject --jit` makes annotations.
@@ -32,6 +36,7 @@ class CpuOptions:
     float_abi: str = ""
     relocation: str = ""
     code_model: str = ""
+    optimize: Optimize = "speed"
     debug: str = ""
     perf_map: bool = False
     jitdump: str = ""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cache
+from typing import get_args
 
-from glowpy.backends.cpu.options import CpuOptions
+from glowpy.backends.cpu.options import CpuOptions, Optimize
 from glowpy.backends.cpu.presets import with_preset
 from glowpy.backends.cpu.variant import Variant, baseline_variant, select_variant
 from glowpy.llvm.machine import (
@@ -76,6 +77,7 @@ def resolve_target(options: CpuOptions) -> CpuTarget:
         _choice("relocation", chosen.relocation, RELOCATIONS) or _relocation(triple),
         _choice("code model", chosen.code_model, CODE_MODELS[variant.family]) or "small",
         abi,
+        _choice("optimize", chosen.optimize, get_args(Optimize)) == "size",
     )
     if (variant.family, machine.relocation, machine.code_model) == ("aarch64", "pic", "large"):
         raise UserError(

@@ -19,7 +19,15 @@ from glowpy.llvm.machine import LLVM_VERSION, Machine
 
 __all__ = ["fingerprint", "manifest_text"]
 
-_MACHINE_OPTIONS = ("target", "cpu", "features", "float_abi", "relocation", "code_model")
+_MACHINE_OPTIONS = (
+    "target",
+    "cpu",
+    "features",
+    "float_abi",
+    "relocation",
+    "code_model",
+    "optimize",
+)
 """What of the backend's options a bundle depends on."""
 
 

@@ -147,7 +147,7 @@ def _files(
     programs = {entry.name: entry.program for entry in layout.entries}
     code_options = CodeOptions(
         EntryOptions(
-            checks=True,
+            checks=options.guard or not target.machine.small,
             guard=options.guard,
             instrument="symbols" if options.instrument else "",
             bundle=name,

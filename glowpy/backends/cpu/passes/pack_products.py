@@ -16,6 +16,8 @@ from glowpy.backends.cpu.nodes_gen import (
     create_cpu_depthwise_conv,
     create_cpu_matmul,
     create_cpu_pack_matrix,
+    create_cpu_plain_conv,
+    create_cpu_plain_matmul,
 )
 from glowpy.backends.cpu.packing import (
     filter_pieces,
@@ -51,7 +53,8 @@ class PackProductsPass(RewritePass):
 
     In f32 and f64 `convolution` becomes `cpu_conv`, or `cpu_depthwise_conv` where every channel is a group
     of its own; one over volumes becomes a sum of these. `mat_mul` becomes `cpu_matmul`. A filter or right
-    side that is computed is packed by `cpu_pack_matrix`. Weights are padded with zeros to whole vectors of
+    side that is computed is packed by `cpu_pack_matrix`. Where code is to be small, they are `cpu_plain_conv` and
+    `cpu_plain_matmul`. Weights are padded with zeros to whole vectors of
     the target's, here to 8 numbers of AVX2. Products over nothing are zeros, or the bias.
 
     Before:
@@ -70,6 +73,7 @@ class PackProductsPass(RewritePass):
     """
 
     variant: Variant
+    small: bool = False
     name: ClassVar[str] = "pack-products"
 
     @rule
@@ -83,6 +87,11 @@ class PackProductsPass(RewritePass):
             return _by_planes(f, n)
         if len(n.kernels) == 1:
             return _with_row(f, n)
+        if self.small:
+            return create_cpu_plain_conv(
+                f, n.name, n.type, n.input, n.filter, n.bias,
+                kernels=n.kernels, strides=n.strides, pads=n.pads, dilation=n.dilation, group=n.group,
+            )  # fmt: skip
         if n.group == n.input.type.shape[-1] == n.type.shape[-1] and n.group > 1:
             return self._depthwise(f, n)
         machine, depth = self.variant.machine_for(n.type.kind), n.filter.type.shape[-1]
@@ -129,6 +138,8 @@ class PackProductsPass(RewritePass):
             return why.no("only f32 and f64 are packed")
         if n.type.count == 0 or n.lhs.type.count == 0:
             return f.create_splat(n.name, n.type, 0.0)
+        if self.small:
+            return create_cpu_plain_matmul(f, n.name, n.type, n.lhs, _transposed(f, n))
         if n.rhs.type.rank == MAX_RANK:
             return _with_batches_joined(f, n)
         machine = self.variant.machine_for(n.type.kind)
@@ -155,6 +166,18 @@ def _bias_alone(f: Function, n: ConvolutionNode) -> NodeValue:
     """What a convolution is where it meets no input."""
     row = n.type.with_shape((*(1,) * (n.type.rank - 1), n.type.shape[-1]))
     return f.create_broadcast(n.name, n.type, f.create_reshape(n.name, row, n.bias)).result
+
+
+def _transposed(f: Function, n: MatMulNode) -> Operand:
+    """The right side of a product, transposed."""
+    *batch, depth, columns = n.rhs.type.shape
+    if n.rhs.constant is not None:
+        type = n.rhs.type.with_shape((*batch, columns, depth))
+        return _derived(
+            f, n, "packed", type, n.rhs.constant, "pack", lambda matrix: matrix_pieces(matrix, 1)
+        )
+    rank = len(batch)
+    return f.create_transpose(n.name, n.rhs, (*range(rank), rank + 1, rank))
 
 
 def _with_batches_joined(f: Function, n: MatMulNode) -> NodeValue:

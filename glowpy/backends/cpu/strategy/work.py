@@ -9,7 +9,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from math import lcm, prod
 
-from glowpy.backends.cpu.insts_gen import CpuConvInst, CpuDepthwiseConvInst, CpuMatmulInst
+from glowpy.backends.cpu.insts_gen import (
+    CpuConvInst,
+    CpuDepthwiseConvInst,
+    CpuMatmulInst,
+    CpuPlainConvInst,
+    CpuPlainMatmulInst,
+)
 from glowpy.backends.cpu.strategy.cut import UNIT_BYTES, Cut, cut_of
 from glowpy.core.shape import ceil_div
 from glowpy.core.strides import merged_loops
@@ -168,6 +174,13 @@ def _matmul(inst: CpuMatmulInst, lanes: int) -> Work:
 @_rules(CpuDepthwiseConvInst)
 def _depthwise(inst: CpuDepthwiseConvInst, lanes: int) -> Work:
     return Work(prod(inst.result.type.shape[:2]), lanes)
+
+
+@_rules(CpuPlainConvInst, CpuPlainMatmulInst)
+def _plain(inst: CpuPlainConvInst | CpuPlainMatmulInst, lanes: int) -> Work:
+    """The epilogue is called for one number after the other."""
+    del inst, lanes
+    return Work(1, 1)
 
 
 @_rules(MaxPoolInst, MaxPoolWithArgmaxInst, AvgPoolInst)
