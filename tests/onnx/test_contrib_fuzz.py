@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -31,14 +32,27 @@ def mutated(rng: random.Random, array: Array | None) -> Array | None:
     axis = rng.randrange(max(array.ndim, 1))
     changes = [array[None], array.reshape(-1), array * 0 - rng.choice([1, 7]), None]
     if array.ndim:
-        changes += [np.repeat(array, 2, axis), array.take([0], axis) if array.size else None]
+        changes += [np.repeat(array, repeats, axis) for repeats in (0, 2)]
+        changes.append(array.take([0], axis) if array.size else None)
     change = rng.choice(changes)
     return None if change is None else np.asarray(change, array.dtype)
 
 
+def emptied(rng: random.Random, inputs: Sequence[Array | None]) -> list[Array | None]:
+    """All dimensions of one extent become empty, so that shapes which fit each other still do."""
+    extents = sorted({extent for array in inputs if array is not None for extent in array.shape})
+    gone = rng.choice(extents or [0])
+    return [
+        None if array is None else np.zeros([n * (n != gone) for n in array.shape], array.dtype)
+        for array in inputs
+    ]
+
+
 def variant(rng: random.Random, node: Case) -> Case:
-    """The node with one input or attribute changed, or two."""
+    """The node with one input or attribute changed, or two; or with empty inputs."""
     inputs, attributes = list(node.inputs), dict(node.attributes)
+    if rng.random() < 0.2:
+        return replace(node, inputs=emptied(rng, inputs))
     for _ in range(rng.choice([1, 1, 2])):
         names = [name for name, value in attributes.items() if isinstance(value, int)]
         if names and rng.random() < 0.3:

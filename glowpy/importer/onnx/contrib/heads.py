@@ -77,8 +77,10 @@ def added(n: OnnxNode, value: NodeValue, terms: Sequence[Value | None]) -> NodeV
 
 
 def scores_type(query: NodeValue, key: NodeValue) -> Type:
-    """The type of `scores`, f32 for halves. Raises UserError if the keys do not fit the queries."""
+    """The type of `scores`, f32 for halves. Raises UserError if the keys do not fit the queries, or are empty."""
     left, right = query.type.shape, key.type.shape
+    if not left[3]:
+        raise UserError(f"expected heads of at least one element, got queries of {query.type}")
     if left[:2] != right[:2] or left[3] != right[3]:
         raise UserError(f"expected keys that fit queries of {query.type}, got {key.type}")
     kind = ElemKind.F32 if query.type.kind.is_half else query.type.kind
@@ -145,10 +147,11 @@ def masked_term(n: OnnxNode, index: int, type: Type, *, starts: bool) -> Value |
         name = n.proto.input[index]
         raise n.unsupported(f"a mask of {mask.type} as input {index} ('{name}') of scores {type}")
     places = n.operand(Tensor.of(np.arange(keys, dtype=mask.type.kind.dtype)), f"{n.name}_places")
-    bounds = reshape(n, mask, (shape[0] // batch, batch, 1, 1, 1))
+    parts = 1 if shape == (batch,) else 2
+    bounds = reshape(n, mask, (parts, batch, 1, 1, 1))
     end, *start = (
         n.operand(reshape(n, slice_axis(n, bounds, 0, i, 1, 1), (batch, 1, 1, 1)))
-        for i in range(shape[0] // batch)
+        for i in range(parts)
     )
     kept = f.create_lt(n.name, places, end).result
     if start:
