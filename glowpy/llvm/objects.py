@@ -85,17 +85,19 @@ def _compile(
     needed = declarations(texts)
     others = min(usable_cores(), len(texts) // _PER_WORKER) - 1
     waiting = deque(enumerate(texts))
-    results: SimpleQueue[tuple[int, bytes] | Exception] = SimpleQueue()
+    results: SimpleQueue[tuple[int, bytes] | BaseException] = SimpleQueue()
 
     def work(compile_text: Callable[[str], bytes]) -> None:
-        try:
-            while waiting:
+        while True:
+            try:
                 index, text = waiting.popleft()
+            except IndexError:
+                return
+            try:
                 results.put((index, compile_text(text)))
-        except IndexError:  # another was faster
-            return
-        except Exception as error:  # noqa: BLE001 - raised where the results are taken
-            results.put(error)
+            except BaseException as error:  # noqa: BLE001 - raised where the results are taken
+                results.put(error)
+                return
 
     with ExitStack() as stack:
         pool = ThreadPoolExecutor(max(others, 0) + 1)
@@ -108,7 +110,7 @@ def _compile(
         objects: dict[int, bytes] = {}
         while len(objects) < len(texts):
             result = results.get()
-            if isinstance(result, Exception):
+            if isinstance(result, BaseException):
                 raise result
             objects[result[0]] = result[1]
             tell(len(objects))

@@ -80,6 +80,22 @@ def test_text_that_llvm_refuses_is_an_error_in_every_process(
         compile_objects(texts, HOST, [], use_cache=False)
 
 
+@pytest.mark.parametrize(
+    "error", [IndexError, StopIteration, MemoryError, SystemExit, KeyboardInterrupt]
+)
+@pytest.mark.parametrize("place", [objects._Here, objects._Worker])
+def test_whatever_a_thread_raises_is_raised_to_the_caller(
+    monkeypatch: pytest.MonkeyPatch, place: type, error: type[BaseException]
+) -> None:
+    def fail(*_: object) -> bytes:
+        raise error
+
+    monkeypatch.setattr(objects, "usable_cores", lambda: 2)
+    monkeypatch.setattr(place, "compile", fail)
+    with pytest.raises(error):
+        compile_objects(TEXTS, HOST, [], use_cache=False)
+
+
 def test_the_processes_refuse_text_as_well() -> None:
     with objects._worker(HOST, [], "object_code", []) as worker:
         assert worker.compile(TEXTS[0]) == worker.compile(TEXTS[0])
