@@ -35,6 +35,14 @@ MAX_VALUE = 1 << 16
 """An input of more elements is data, not a shape: compiling for each of its values is refused."""
 
 
+class _Specialisation(Future[CompiledFunction]):
+    """What its owner, the thread that creates it, compiles."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.owner = threading.get_ident()
+
+
 class InferenceSession:
     """Runs an ONNX model, with the calling conventions of onnxruntime. Safe from several threads.
 
@@ -81,7 +89,7 @@ class InferenceSession:
             self._options = replace(self._options, instrument=True)
         self._limit = limit
         self._lock = threading.Lock()
-        self._cache: OrderedDict[Hashable, Future[CompiledFunction]] = OrderedDict()
+        self._cache: OrderedDict[Hashable, _Specialisation] = OrderedDict()
         self._latest: tuple[Hashable, CompiledFunction] | None = None  # the end of the cache
         self._values: tuple[str, ...] = ()
         self._dtypes = [(info.name, info.kind.dtype) for info in self._model.inputs]
@@ -207,33 +215,49 @@ class InferenceSession:
     def _specialized(
         self, shapes: tuple[tuple[str, tuple[int, ...]], ...], values: Mapping[str, Array]
     ) -> CompiledFunction:
-        """From the cache, or compiled by this thread while others that want the same wait."""
+        """From the cache, or compiled by this thread while others that want the same wait.
+
+        A failure is this thread's own, such as Ctrl-C or what its progress callback raises: those that wait try again.
+        """
         key = (shapes, tuple([(name, array.tobytes()) for name, array in values.items()]))
         latest = self._latest
         if latest is not None and latest[0] == key:
             return latest[1]
-        with self._lock:
-            future = self._cache.get(key)
-            mine = future is None
-            if future is None:
-                future = self._cache[key] = Future()
-            self._cache.move_to_end(key)
-            self._latest = None
-            while len(self._cache) > self._limit:
-                self._cache.popitem(last=False)
-        if mine:
-            try:
-                future.set_result(self._compiled(shapes, values))
-            except BaseException as error:  # noqa: BLE001 -- whoever waits must hear of any
-                with self._lock:
-                    if self._cache.get(key) is future:
-                        del self._cache[key]
-                future.set_exception(error)
-        function = future.result()
+        while True:
+            entry, fresh = self._entry(key)
+            if fresh:
+                try:
+                    entry.set_result(self._compiled(shapes, values))
+                except BaseException as error:
+                    with self._lock:
+                        if self._cache.get(key) is entry:
+                            del self._cache[key]
+                    entry.set_exception(error)
+                    raise
+            elif entry.owner == threading.get_ident() and not entry.done():
+                raise UserError(
+                    "expected a progress callback that does not run the session that is being compiled"
+                )
+            if entry.exception() is None:
+                break
+        function = entry.result()
         with self._lock:
             if next(reversed(self._cache), None) == key:
                 self._latest = key, function
         return function
+
+    def _entry(self, key: Hashable) -> tuple[_Specialisation, bool]:
+        """What the cache has, and whether that is new: then this thread must fulfil it."""
+        with self._lock:
+            entry = self._cache.get(key)
+            fresh = entry is None
+            if entry is None:
+                entry = self._cache[key] = _Specialisation()
+            self._cache.move_to_end(key)
+            self._latest = None
+            while len(self._cache) > self._limit:
+                self._cache.popitem(last=False)
+        return entry, fresh
 
     def _compiled(
         self, shapes: tuple[tuple[str, tuple[int, ...]], ...], values: Mapping[str, Array]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import OrderedDict
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -156,6 +157,52 @@ def test_failure_that_does_not_happen_again_is_forgotten(
         patch.setattr(engine, "compile", fail)
         with pytest.raises(error):
             session.run(None, {"x": X})
+    np.testing.assert_array_equal(session.run(["y"], {"x": X})[0], np.maximum(X, 0))
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), glowpy.UserError("stop")])
+def test_callback_that_stops_one_thread_stops_no_other(error: BaseException) -> None:
+    session, begun, asked = make(symbolic()), threading.Event(), threading.Event()
+
+    class Asked(OrderedDict[Any, Any]):
+        """The session's cache, which tells when the second thread has seen the entry of the first."""
+
+        def get(self, key: object, default: object = None) -> Any:
+            entry = super().get(key, default)
+            if entry is not None:
+                asked.set()
+            return entry
+
+    def stop(*_: object) -> None:
+        begun.set()
+        assert asked.wait(60)
+        raise error
+
+    def first() -> None:
+        with glowpy.reporting(stop):
+            session.run(None, {"x": X})
+
+    session._cache = Asked()
+    with ThreadPoolExecutor(2) as pool:
+        stopped = pool.submit(first)
+        assert begun.wait(60)
+        other = pool.submit(session.run, ["y"], {"x": X})
+        assert stopped.exception(60) is error
+        np.testing.assert_array_equal(other.result(60)[0], np.maximum(X, 0))
+
+
+def test_callback_that_runs_the_session_is_an_error() -> None:
+    """It would wait for itself."""
+    session = make(symbolic())
+
+    def run(*_: object) -> None:
+        session.run(None, {"x": X})
+
+    with (
+        glowpy.reporting(run),
+        pytest.raises(glowpy.UserError, match="callback that does not run the session"),
+    ):
+        session.run(None, {"x": X})
     np.testing.assert_array_equal(session.run(["y"], {"x": X})[0], np.maximum(X, 0))
 
 
