@@ -194,6 +194,16 @@ def test_channels_are_cut_at_cache_lines() -> None:
         assert (chosen and chosen.part) == part
 
 
+def test_divisors() -> None:
+    for number in range(1, 200):
+        assert cut._divisors(number) == [n for n in range(1, number + 1) if number % n == 0]
+
+
+def test_large_primes_are_not_cut_nor_searched_through() -> None:
+    inst = insts.TransposeInst(values("f32[10000000019] f32[10000000019]"), {"shuffle": (0,)})
+    assert cut_of(inst) is None
+
+
 def test_what_has_no_gaps_is_cut_outermost_only() -> None:
     inst = insts.GatherInst(values("f32[4x512x64] f32[4x9x64] i32[512]"), {"axis": 1})
     chosen = cut_of(inst)

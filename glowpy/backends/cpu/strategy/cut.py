@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from math import prod
+from math import isqrt, prod
 
 from glowpy.backends.cpu.insts_gen import CpuPackMatrixInst
 from glowpy.core.schema import Layout
@@ -120,10 +120,16 @@ def _parts(inst: Instruction, dimension: Dimension) -> Cut | None:
         return None  # a part would have gaps
     extent = next(value.type.shape[along.axis] for value, along in moved if not along.whole)
     each = sum(value.type.size // extent for value, along in moved if not along.whole)
-    for part in range(1, extent // 2 + 1):
-        if extent % part == 0 and part * each >= UNIT_BYTES and _at_lines(moved, part):
+    for part in _divisors(extent)[:-1]:
+        if part * each >= UNIT_BYTES and _at_lines(moved, part):
             return Cut(extent // part, part, dimension)
     return None
+
+
+def _divisors(number: int) -> list[int]:
+    """All of them, ascending. Takes as many steps as the root of the number."""
+    small = [divisor for divisor in range(1, isqrt(number) + 1) if number % divisor == 0]
+    return small + [number // divisor for divisor in reversed(small) if divisor**2 != number]
 
 
 def _at_lines(moved: list[tuple[Value, Along]], part: int) -> bool:
