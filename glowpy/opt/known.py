@@ -35,7 +35,7 @@ def known(value: NodeValue) -> Array | None:
 
 
 def is_all(value: NodeValue, expected: float | Array) -> bool:
-    """Whether every element of `value` is known to be `wanted`, bit for bit; -0.0 is not 0.0."""
+    """Whether every element of `value` is known to be `expected`, bit for bit; -0.0 is not 0.0."""
     tensor = known_tensor(value)
     if tensor is None or tensor.is_deferred or not tensor.type.count:
         return False  # large tensors of one number are no deferred ones

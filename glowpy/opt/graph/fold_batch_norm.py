@@ -35,7 +35,7 @@ class FoldBatchNormPass(RewritePass):
     """Folds what is affine in each channel into the constant weights of the layer before it.
 
     The layer is a convolution, a fully connected layer or a batch normalization, and has no other
-    user. Behind it stand a batch normalization, or an addition, subtraction, multiplication or
+    user. After it comes a batch normalization, or an addition, subtraction, multiplication or
     division by a constant for each channel (ONNX models have both, one after the other). The new
     weights are computed in double precision and rounded once.
 

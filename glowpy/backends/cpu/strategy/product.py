@@ -294,7 +294,11 @@ def _cost(problem: Problem, machine: Machine, pixels: int, vectors: int, line: i
 def _tile_cycles(
     problem: Problem, machine: Machine, part: _Part, vectors: int, block: int
 ) -> float:
-    """Modelled cycles for one tile, whose weights lie `block` elements apart."""
+    """Modelled cycles for one tile of `vectors`, fewer than `block` channels at the edge.
+
+    The weights of a step lie `Decision.packed` vectors apart: `block`, the channels of a whole tile, may take several
+    packed blocks.
+    """
     pixels = part.pixels
     step = max(step_limits(problem, machine, pixels, vectors, block).values())
     pixel_bytes = problem.pixel_step * machine.element_bytes
@@ -309,7 +313,10 @@ def _tile_cycles(
 def step_limits(
     problem: Problem, machine: Machine, pixels: int, vectors: int, block: int
 ) -> dict[str, float]:
-    """The cycles that a step takes for each thing there may be too little of, in words; the largest decides."""
+    """The cycles that a step takes for each thing there may be too little of, in words; the largest decides.
+
+    The weights of a whole tile, `block` channels, are what the caches hold from one tile of pixels to the next.
+    """
     work = pixels * vectors * (1 if machine.fused else 2)
     loads = pixels + vectors
     limits = {
