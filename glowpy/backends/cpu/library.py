@@ -16,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -68,6 +68,10 @@ class KernelLibrary:
         """The functions that the bitcode for a variant defines. Raises UserError as `bitcode` does."""
         return self._content(variant).symbols
 
+    def warnings(self, variant: Variant) -> str:
+        """What the compiler said of the kernels for a variant; empty for those of a wheel."""
+        return self._content(variant).warnings
+
     def origin(self, variant: Variant) -> str:
         """Where the bitcode for a variant is from, for people: the packaged file, or the entry of the cache."""
         packaged = self._packaged_file(variant)
@@ -94,8 +98,8 @@ class KernelLibrary:
                 return _Content.of(payload)
             report("kernels")
             file = Path(scratch, f"{variant.name}.bc")
-            self._compile(variant, file)
-            content = _read_files(file)
+            warnings = self._compile(variant, file)
+            content = replace(_read_files(file), warnings=warnings)
             write(key, content.payload())
             return content
 
@@ -112,9 +116,10 @@ class KernelLibrary:
         headers = {*self.folder.glob("include/*.h"), *LIBJIT_FOLDER.glob("include/*.h")}
         files = [*settings, *sorted(headers), *sorted(self.folder.glob("src/*.c"))]
         sources = [part for file in files for part in (file.name, file.read_bytes())]
-        return Key.of("bitcode", self.name, variant.name, *compilers, *sources)
+        return Key.of("bitcode", "with warnings", self.name, variant.name, *compilers, *sources)
 
-    def _compile(self, variant: Variant, path: Path) -> None:
+    def _compile(self, variant: Variant, path: Path) -> str:
+        """Writes the bitcode; what the compiler said of it."""
         what = ["--root", str(self.folder), "--variant", variant.name, "--output", str(path)]
         command = [sys.executable, str(compile_script()), *what]
         # Its temporary files are in our folder: they go with it, whatever ends the script.
@@ -132,24 +137,27 @@ class KernelLibrary:
             raise UserError(
                 failure, context=done.stderr.strip(), note=f"mend them in {self.folder / 'src'}"
             )
+        return done.stderr.strip()
 
 
 @dataclass(frozen=True)
 class _Content:
-    """Bitcode, and the functions it defines."""
+    """Bitcode, the functions it defines, and what the compiler said of it."""
 
     bitcode: bytes
     symbols: frozenset[str]
+    warnings: str = ""
 
     @classmethod
     def of(cls, payload: bytes) -> _Content:
         """What an entry of the cache says."""
-        symbols, _, bitcode = payload.partition(b"\0")
-        return cls(bitcode, frozenset(symbols.decode().split()))
+        symbols, warnings, bitcode = payload.split(b"\0", 2)
+        return cls(bitcode, frozenset(symbols.decode().split()), warnings.decode())
 
     def payload(self) -> bytes:
         """The entry of the cache."""
-        return "\n".join(sorted(self.symbols)).encode() + b"\0" + self.bitcode
+        texts = "\n".join(sorted(self.symbols)), self.warnings.replace("\0", "")
+        return b"\0".join([*(text.encode() for text in texts), self.bitcode])
 
 
 def _read_files(file: Path) -> _Content:

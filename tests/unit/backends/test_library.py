@@ -84,10 +84,11 @@ def compiled(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
     (folder / "src" / "a.c").write_text("")
     names: list[str] = []
 
-    def compile_nothing(self: KernelLibrary, variant: Variant, path: Path) -> None:
+    def compile_nothing(self: KernelLibrary, variant: Variant, path: Path) -> str:
         names.append(variant.name)
         path.write_bytes(b"BC" + (self.folder / "src" / "a.c").read_bytes())
         path.with_suffix(".symbols").write_text("mine_a_f32\nmine_b_f32\n")
+        return "a.c:1: warning: empty"
 
     monkeypatch.setattr(KernelLibrary, "_compile", compile_nothing)
     monkeypatch.setenv("GLOWPY_CACHE_DIR", str(tmp_path / "cache"))
@@ -107,6 +108,13 @@ def test_bitcode_is_compiled_once(compiled: list[str], tmp_path: Path) -> None:
 def test_symbols_come_with_the_bitcode(compiled: list[str], tmp_path: Path) -> None:
     for _ in range(2):
         assert mine(tmp_path).symbols(WASM) == {"mine_a_f32", "mine_b_f32"}
+    assert compiled == ["wasm32"]
+
+
+def test_warnings_come_with_the_bitcode(compiled: list[str], tmp_path: Path) -> None:
+    for _ in range(2):
+        assert mine(tmp_path).warnings(WASM) == "a.c:1: warning: empty"
+        assert mine(tmp_path).bitcode(WASM) == b"BC"
     assert compiled == ["wasm32"]
 
 
