@@ -116,7 +116,6 @@ def bundle(
       glowpy bundle model.onnx -o build
       glowpy bundle model.onnx -o build --target cortex-m7 --weights embedded --max-ram 256K
       glowpy bundle a.onnx b.onnx -o build --name both --emit shared --api dynamic
-      glowpy bundle camera.onnx -o build --layout image=nhwc
       glowpy bundle model.onnx --check build
     """
     if (output is None) == (check is None):
@@ -141,8 +140,7 @@ def bundle(
     assert output is not None
     with progress(f"bundling {options.name}"):
         written = make_bundle(loaded, output, options, bound)
-    manifest = read_bundle(output).manifest
-    _print_json(written, manifest) if as_json else _print(written, manifest)
+    (_print_json if as_json else _print)(written, read_bundle(output).manifest)
 
 
 def _with_channels_last(text: str) -> str:
