@@ -76,7 +76,7 @@ def initialised(name: str, seed: int = 0) -> onnx.ModelProto:
             continue
         shape = tuple(int(size) for size in numpy_helper.to_array(stored[node.input[0]]))
         user, index = _reader(graph, node.output[0])
-        weights = _weights(user, index, shape, rng).astype(np.float32)
+        weights = _weights(user, index, shape, rng).astype(np.float32, copy=False)
         graph.initializer.append(numpy_helper.from_array(weights, node.output[0]))
     del graph.node[:]
     graph.node.extend(kept)
@@ -107,7 +107,9 @@ def _weights(
     if len(shape) < 2 or user.op_type == "Add":
         return 0.01 * rng.standard_normal(shape)
     fan_in = math.prod(shape[1:]) if user.op_type == "Conv" else max(shape)
-    return rng.standard_normal(shape) * math.sqrt(2.0 / fan_in)
+    weights = rng.standard_normal(shape, np.float32)
+    weights *= np.float32(math.sqrt(2.0 / fan_in))
+    return weights
 
 
 def _drop_unused(graph: onnx.GraphProto) -> None:
