@@ -69,6 +69,9 @@ typedef struct {
 /// Grabs in each share, so that a thread that is late holds up the others little.
 #define GRABS 8
 
+/// After so many tasks it costs nothing to ask the system once.
+#define ASK_AFTER 256
+
 INLINE void relax(void) {
 #if defined(__x86_64__)
   __builtin_ia32_pause();
@@ -162,12 +165,13 @@ void libjit_workers_destroy(void *handle) {
   free(workers);
 }
 
-/// Leaves the workers all processors that the caller may use but the one that it is on. Where there is no other, the system
-/// refuses the empty set, and they stay where they are.
+/// Leaves the workers all processors that the caller may use but the one that it is on. Which those are is asked when it moves,
+/// and now and then, since they may change while it stays. Where there is no other, the system refuses the empty set, and the
+/// workers stay where they are.
 static void keep_off(workers_t *workers) {
 #if defined(__linux__)
   int processor = sched_getcpu();
-  if (processor == workers->processor) return;
+  if (processor == workers->processor && workers->tasks % ASK_AFTER) return;
   workers->processor = processor;
   cpu_set_t usable;
   if (sched_getaffinity(0, sizeof(usable), &usable)) return;
