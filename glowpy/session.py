@@ -164,6 +164,8 @@ class InferenceSession:
         Returns new arrays that belong to the caller. Raises UserError for a name the model does not have and
         for an array that does not fit.
         """
+        if isinstance(output_names, str):
+            raise UserError(f"expected a list of outputs, got the text '{output_names}'")
         names = self._names if output_names is None else list(output_names)
         for name in names:
             if name not in self._names:
@@ -174,6 +176,8 @@ class InferenceSession:
         return [outputs[name] for name in names]
 
     def _checked(self, input_feed: Mapping[str, Array]) -> dict[str, Array]:
+        if not isinstance(input_feed, Mapping):
+            raise UserError(f"expected a dict of inputs, got {type(input_feed).__name__}")
         feeds = {}
         for name, dtype in self._dtypes:
             if name not in input_feed:

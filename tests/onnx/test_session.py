@@ -85,6 +85,15 @@ def test_run_stores_outputs_where_the_caller_wants_them() -> None:
     np.testing.assert_array_equal(memory, X + X)
 
 
+def test_what_is_no_list_of_outputs_and_no_dict_of_inputs() -> None:
+    session = make(symbolic())
+    with pytest.raises(glowpy.UserError, match="expected a list of outputs, got the text 'y'"):
+        session.run("y", {"x": X})
+    for feed in (None, [X], X):
+        with pytest.raises(glowpy.UserError, match="expected a dict of inputs, got "):
+            session.run(None, feed)  # type: ignore[arg-type]
+
+
 def test_each_shape_is_compiled_once(compiled: list[tuple[int, ...]]) -> None:
     session = make(symbolic())
     assert compiled == []
