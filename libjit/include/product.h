@@ -45,7 +45,9 @@ INLINE dim_t loop_step(const ints_t *shape, const ints_t *strides, dim_t first, 
 }
 
 /// What sums without a bias begin with; writing zeros would become a call of memset.
-static const double NO_BIAS[MAX_TILE_VECTORS * DOUBLE_LANES];
+static const double NO_BIAS[MAX_TILE_VECTORS * (LANES / 2 > DOUBLE_LANES ? LANES / 2 : DOUBLE_LANES)];
+_Static_assert(sizeof NO_BIAS >= MAX_TILE_VECTORS * LANES * sizeof(float), "a tile of floats begins with so many");
+_Static_assert(sizeof NO_BIAS >= MAX_TILE_VECTORS * DOUBLE_LANES * sizeof(double), "a tile of doubles begins with so many");
 
 INLINE dim_t ceil_div(dim_t a, dim_t b) { return (a + b - 1) / b; }
 
