@@ -814,7 +814,7 @@ class Builder(ABC):
         *,
         loc: Loc | None = None,
     ) -> nodes.ConvertNode:
-        """The value in another element kind; floats truncate to integers and saturate, NaN gives 0."""
+        """The value in another element kind; floats truncate to integers and saturate, NaN gives 0, integers wrap."""
         inputs = (input,)
         attrs: dict[str, Attr] = {}
         return self.create(nodes.ConvertNode, name, inputs, attrs, result_type, loc)

@@ -1090,7 +1090,7 @@ class SelectNode(Node):
 
 @final
 class ConvertNode(Node):
-    """The value in another element kind; floats truncate to integers and saturate, NaN gives 0.
+    """The value in another element kind; floats truncate to integers and saturate, NaN gives 0, integers wrap.
 
     Declared in classgen/specs/elementwise.py.
     """

@@ -496,7 +496,7 @@ class IRBuilder(ABC):
         result: Value,
         input: Value,
     ) -> insts.ConvertInst:
-        """The value in another element kind; floats truncate to integers and saturate, NaN gives 0."""
+        """The value in another element kind; floats truncate to integers and saturate, NaN gives 0, integers wrap."""
         attrs: dict[str, Attr] = {}
         operands = (
             result,

@@ -828,7 +828,7 @@ class SelectInst(Instruction):
 
 @final
 class ConvertInst(Instruction):
-    """The value in another element kind; floats truncate to integers and saturate, NaN gives 0.
+    """The value in another element kind; floats truncate to integers and saturate, NaN gives 0, integers wrap.
 
     Declared in classgen/specs/elementwise.py.
     """

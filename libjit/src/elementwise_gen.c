@@ -262,7 +262,7 @@ KERNEL u32_t libjit_select_u32(b_t condition, u32_t lhs, u32_t rhs) { return (u3
 KERNEL u64_t libjit_select_u64(b_t condition, u64_t lhs, u64_t rhs) { return (u64_t)(condition ? lhs : rhs); }
 KERNEL b_t libjit_select_b(b_t condition, b_t lhs, b_t rhs) { return (b_t)(condition ? lhs : rhs); }
 
-/* The value in another element kind; floats truncate to integers and saturate, NaN gives 0 (classgen/specs/elementwise.py) */
+/* The value in another element kind; floats truncate to integers and saturate, NaN gives 0, integers wrap (classgen/specs/elementwise.py) */
 KERNEL f32_t libjit_convert_f32_f32(f32_t input) { return (f32_t)input; }
 KERNEL f64_t libjit_convert_f32_f64(f32_t input) { return (f64_t)input; }
 KERNEL i8_t libjit_convert_f32_i8(f32_t input) { return input != input ? 0 : input <= -0x1p7 ? INT8_MIN : input >= 0x1p7 ? INT8_MAX : (i8_t)input; }

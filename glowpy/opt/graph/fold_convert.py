@@ -16,7 +16,9 @@ __all__ = ["FoldConvertPass"]
 
 @dataclass(frozen=True)
 class FoldConvertPass(RewritePass):
-    """Drops conversions to the same kind, and back from a kind that holds every value exactly.
+    """Drops conversions to the same kind, and those to a kind that holds every value, before another conversion.
+
+    One between integers stays if it is to a float and the last kind lacks values: floats saturate, integers wrap.
 
     Before:
         %x, %out : f16[4]
@@ -40,9 +42,12 @@ class FoldConvertPass(RewritePass):
         inner = n.input.node
         if not isinstance(inner, ConvertNode):
             return None
-        if not holds(inner.type.kind, inner.input.type.kind):
+        first, between, last = inner.input.type.kind, inner.type.kind, n.type.kind
+        if not holds(between, first):
+            return why.no(f"{between.value} does not hold every {first.value}")
+        if between.is_float and first.is_integer and last.is_integer and not holds(last, first):
             return why.no(
-                f"{inner.type.kind.value} does not hold every {inner.input.type.kind.value}"
+                f"{last.value} does not hold every {first.value}, which would wrap: {between.value} saturates"
             )
         if inner.input.type == n.type:
             return inner.input
