@@ -50,8 +50,8 @@ _ILLEGAL = re.compile(r"[^A-Za-z0-9_]")
 )
 @click.option("--cpu", default="", help="LLVM name of the processor.")
 @click.option("--features", default="", help="LLVM features, such as +avx2,-fma.")
-@click.option("--float-abi", default="", type=click.Choice(["", *FLOAT_ABIS]), help="Arm, RISC-V.")
-@click.option("--relocation", default="", type=click.Choice(["", *RELOCATIONS]))
+@click.option("--float-abi", type=click.Choice(FLOAT_ABIS), help="Arm, RISC-V.")
+@click.option("--relocation", type=click.Choice(RELOCATIONS))
 @click.option("--code-model", default="", help="small, medium, ...: what the target has.")
 @click.option(
     "--optimize",
@@ -96,8 +96,8 @@ def bundle(
     target: str,
     cpu: str,
     features: str,
-    float_abi: str,
-    relocation: str,
+    float_abi: str | None,
+    relocation: str | None,
     code_model: str,
     optimize: Optimize,
     **rest: Any,
@@ -133,7 +133,8 @@ def bundle(
         channels_last=tuple(_with_channels_last(text) for text in layouts),
         **rest,
     )
-    cpu_options = CpuOptions(target, cpu, features, float_abi, relocation, code_model, optimize)
+    choices = float_abi or "", relocation or ""
+    cpu_options = CpuOptions(target, cpu, features, *choices, code_model, optimize)
     bound = bound_backend(backend, cpu_options)
     if not isinstance(bound, CpuBackend):
         raise UserError(f"the {backend} backend makes no machine code", note="use --backend cpu")
@@ -219,7 +220,8 @@ def _print(written: Bundle, manifest: Mapping[str, Any]) -> None:
             [instruction.name, f"{instruction.text:,}", f"{instruction.stack:,}"]
             for instruction in largest
         ]
-        print_table("Most code", ["instruction", ">code", ">stack"], rows)
+        if rows:
+            print_table("Most code", ["instruction", ">code", ">stack"], rows)
     click.echo(f"{written.directory}: {', '.join(written.files)}")
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from glowpy import BundleOptions
+from glowpy import BundleOptions, Module, parse_type
 from glowpy.backends.cpu.bundle.link import runner
 from glowpy.backends.cpu.bundle.read import manifest_digest, read_bundle
 from glowpy.bundling.make import bundle
@@ -36,6 +36,23 @@ def test_bundle_takes_its_name_from_the_file(model: Path, tmp_path: Path) -> Non
     assert "my_net_2 for aarch64-unknown-linux-gnu" in printed
     assert "activations" in printed
     assert {"my_net_2.o", "my_net_2.h", "my_net_2.json", "main.c"} <= names(tmp_path / "out")
+
+
+def test_no_table_of_code_where_no_instruction_has_any(tmp_path: Path) -> None:
+    """Such as a network that only copies its input."""
+    module = Module()
+    x, y = (module.create_placeholder(name, parse_type("f32[8]")) for name in "xy")
+    module.create_function("main").create_save("save", x, y)
+    path = tmp_path / "copy.glow"
+    path.write_text(print_module(module))
+    status, printed, _ = glow("bundle", path, "-o", tmp_path / "out")
+    assert (status, "Most code" in printed) == (0, False)
+
+
+def test_help_says_what_may_be_chosen() -> None:
+    _, printed, _ = glow("bundle", "--help")
+    assert "--float-abi [soft|hard]" in printed
+    assert "--relocation [static|pic]" in printed
 
 
 def test_json(model: Path, tmp_path: Path) -> None:
