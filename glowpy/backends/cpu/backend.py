@@ -193,9 +193,9 @@ class CpuBackend(Backend):
 
     def _key(self, key: str) -> Key:
         """Everything that an image depends on: the model that `key` names, this package, its kernels, the processor."""
-        origins = [library.origin(self.target.variant) for library in self.libraries]
+        kernels = [library.identity(self.target.variant) for library in self.libraries]
         target = (self.target.variant.name, *map(str, astuple(self.target.machine)))
-        return Key.of("program", key, package_identity(), LLVM_VERSION, *target, *origins)
+        return Key.of("program", key, package_identity(), LLVM_VERSION, *target, *kernels)
 
     def close(self) -> None:
         """Ends the threads that compiled functions have begun; a function that is called again begins others."""

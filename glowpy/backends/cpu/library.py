@@ -24,6 +24,7 @@ from glowpy.backends.cpu.kernels_gen import KERNELS, SCALARS
 from glowpy.backends.cpu.variant import IS_INSTALLED, LIBJIT_FOLDER, Variant
 from glowpy.llvm.kernel import KernelSpec
 from glowpy.support.cache import Key, locked, read, write
+from glowpy.support.cache_folder import cache_folder
 from glowpy.support.errors import InternalError, UserError
 from glowpy.support.progress import report
 
@@ -72,10 +73,17 @@ class KernelLibrary:
         """What the compiler said of the kernels for a variant; empty for those of a wheel."""
         return self._content(variant).warnings
 
+    def identity(self, variant: Variant) -> str:
+        """Names the bitcode for a variant: the packaged file, or the entry of the cache, which there need not be."""
+        return str(self._packaged_file(variant) or self._key(variant))
+
     def origin(self, variant: Variant) -> str:
-        """Where the bitcode for a variant is from, for people: the packaged file, or the entry of the cache."""
-        packaged = self._packaged_file(variant)
-        return f"{self._key(variant)} of the cache" if packaged is None else str(packaged)
+        """Where the bitcode for a variant is from, for people: a packaged file, the cache, or this process."""
+        if self._packaged_file(variant) is not None:
+            return self.identity(variant)
+        if cache_folder() is None:
+            return "compiled for this process, as the cache is turned off"
+        return f"{self.identity(variant)} of the cache"
 
     def _content(self, variant: Variant) -> _Content:
         content = self._contents.get(variant)

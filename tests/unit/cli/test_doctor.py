@@ -12,6 +12,7 @@ import onnx
 import pytest
 from onnx import numpy_helper, parser
 
+from glowpy.backends.cpu.library import KernelLibrary
 from glowpy.cli import demo as demo_module
 from glowpy.cli import doctor as doctor_module
 from glowpy.cli.main import run
@@ -28,6 +29,17 @@ def test_doctor() -> None:
     report = json.loads(out.getvalue())
     assert report["self-test cpu"] == report["self-test interpreter"] == "passed"
     assert re.fullmatch(r"bitcode-[0-9a-f]{64} of the cache", report["kernel bitcode"])
+
+
+def test_doctor_where_the_cache_is_turned_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GLOWPY_CACHE_DIR", "off")
+    monkeypatch.setattr(doctor_module, "_self_test", lambda backend: "passed")
+    monkeypatch.setattr(KernelLibrary, "bitcode", lambda library, variant: b"")
+    out = io.StringIO()
+    assert run(["doctor", "--json"], io.StringIO(), out) == 0
+    report = json.loads(out.getvalue())
+    assert report["cache"] == "turned off by GLOWPY_CACHE_DIR"
+    assert report["kernel bitcode"] == "compiled for this process, as the cache is turned off"
 
 
 def test_doctor_when_a_self_test_fails(monkeypatch: pytest.MonkeyPatch) -> None:
