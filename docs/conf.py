@@ -1,6 +1,7 @@
 """Makes a site of the documentation: `sphinx-build -W --keep-going -c docs . site`, after `pip install '.[docs]'`.
 
-The sources begin at the repository's root, since pages link to files outside of `docs/`.
+The sources begin at the repository's root, since pages link to files outside of `docs/`. So the site's first page is
+`docs/index.html`, and `site_root/index.html` leads there from the site's root.
 """
 
 import re
@@ -19,6 +20,7 @@ project = "glowpy"
 html_title = "glowpy"
 html_theme = "furo"
 html_copy_source = False
+html_extra_path = ["site_root"]
 root_doc = "docs/index"
 include_patterns = ["docs/**.md", "libjit/README.md"]
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]

@@ -21,9 +21,9 @@ def test_the_api_page_has_every_public_name() -> None:
     )
 
 
-def build(source: Path, output: Path) -> subprocess.CompletedProcess[str]:
-    """Everything but writing HTML: reads pages and docstrings, and follows links."""
-    command = ["-m", "sphinx", "-q", "-W", "--keep-going", "-E", "-b", "dummy", "-c"]
+def build(source: Path, output: Path, builder: str = "dummy") -> subprocess.CompletedProcess[str]:
+    """Reads pages and docstrings, and follows links; writes HTML if `builder` is `html`."""
+    command = ["-m", "sphinx", "-q", "-W", "--keep-going", "-E", "-b", builder, "-c"]
     return subprocess.run(
         [sys.executable, *command, str(ROOT / "docs"), str(source), str(output)],
         cwd=ROOT,
@@ -55,3 +55,16 @@ def test_a_broken_link_is_an_error(tmp_path: Path) -> None:
     done = build(tmp_path, tmp_path / "site")
     assert done.returncode == 1
     assert [t for t in ("nowhere", "nothing", "none.c") if t not in done.stderr] == []
+
+
+@needs_generator
+def test_the_root_of_the_site_leads_to_its_first_page(tmp_path: Path) -> None:
+    for file in ("docs/index.md", "libjit/README.md"):
+        (tmp_path / file).parent.mkdir()
+        (tmp_path / file).write_text("# A page\n\n## Decisions\n")
+    done = build(tmp_path, tmp_path / "site", "html")
+    assert (done.returncode, done.stderr) == (0, "")
+    root = (tmp_path / "site" / "index.html").read_text("utf-8")
+    targets = set(re.findall(r"(?:url|href)=\"?([^\"]+)\"", root))
+    assert targets == {"docs/index.html"}
+    assert (tmp_path / "site" / "docs" / "index.html").is_file()
