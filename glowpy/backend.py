@@ -148,13 +148,18 @@ class Executable(ABC):
         """The type of every output by its name."""
         return {port.name: port.type for port in self.output_ports}
 
-    def __repr__(self) -> str:
+    @property
+    def signature(self) -> str:
+        """Inputs and outputs for people: `x f32[2x3] -> y f32[2]`."""
         ports = [
             ", ".join(f"{name} {type}" for name, type in types.items()) or "nothing"
             for types in (self.inputs, self.outputs)
         ]
+        return " -> ".join(ports)
+
+    def __repr__(self) -> str:
         memory = f"{self.arena_size:,} bytes of working memory"
-        return f"<{type(self).__name__}: {' -> '.join(ports)}; {memory}>"
+        return f"<{type(self).__name__}: {self.signature}; {memory}>"
 
     def _repr_html_(self) -> str:
         """What a notebook shows: inputs and outputs."""

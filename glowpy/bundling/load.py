@@ -117,6 +117,10 @@ class LoadedBundle:
         self._areas = manifest.mutable, manifest.activations
         self._constants = constants
 
+    def __repr__(self) -> str:
+        networks = [f"{network.name}: {network.signature}" for network in self.networks.values()]
+        return f"<LoadedBundle '{self.name}' of {'; '.join(networks)}>"
+
     @property
     def inputs(self) -> dict[str, Type]:
         """The type of every input of the only network by its name. Raises UserError if there are several."""

@@ -111,6 +111,12 @@ class _Options:
         self._values: dict[str, Any] = {}
         self._entries: dict[str, str] = {}
 
+    def __repr__(self) -> str:
+        """With what was set."""
+        settings = [f"{name}={value!r}" for name, value in self._values.items()]
+        entries = [f"{key!r}: {value!r}" for key, value in self._entries.items()]
+        return f"<{' '.join([type(self).__name__, ', '.join(settings + entries)]).strip()}>"
+
     def _add_entry(self, key: object, value: object) -> None:
         if not isinstance(key, str) or not isinstance(value, str):
             raise TypeError(f"expected a key and a value that are str, got {key!r} and {value!r}")

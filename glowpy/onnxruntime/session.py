@@ -110,6 +110,13 @@ class InferenceSession:
     def _event(self, name: str) -> AbstractContextManager[None]:
         return nullcontext() if self._profiler is None else self._profiler.event(name)
 
+    def __repr__(self) -> str:
+        return repr(self._session)
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: inputs and outputs."""
+        return self._session._repr_html_()
+
     # What the session knows.
 
     def get_inputs(self) -> list[NodeArg]:

@@ -113,6 +113,8 @@ def test_bundles_compute_what_the_interpreter_does(weights: WeightsPlace, tmp_pa
         "hidden": "f32[6x5]",
         "picked": "f32[3x5]",
     }
+    ports = "x f32[6x8], rows i64[3] -> hidden f32[6x5], picked f32[3x5]"
+    assert repr(bundle) == f"<LoadedBundle 'mlp' of mlp: {ports}>"
     check_mlp(bundle, mlp(), seed=1)
     check_mlp(bundle, mlp(), seed=2)
 

@@ -219,6 +219,7 @@ def wrong_feeds(s: Script) -> object:
         "tuple": {**s.feed, "c": (1, 2, 3)},
         "number": {**s.feed, "c": 1.0},
         "no feed": [X, C],
+        "none": None,
     }
     return {name: raised(s.session.run, None, feed) for name, feed in feeds.items()}
 

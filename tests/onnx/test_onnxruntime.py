@@ -223,6 +223,20 @@ def test_options_of_onnxruntime_are_none_of_glowpys() -> None:
         ort.InferenceSession(MODEL, onnxruntime.SessionOptions())
 
 
+def test_sessions_and_options_say_what_they_are() -> None:
+    session = ort.InferenceSession(MODEL)
+    ports = "x f32[N x 3], c f32[3] -> y f32[N x 3], z f32[N x 3]"
+    assert repr(session) == f"<InferenceSession of model on cpu: {ports}>"
+    assert "<td>x</td>" in session._repr_html_()
+    assert repr(ort.SessionOptions()) == "<SessionOptions>"
+    options = ignoring(intra_op_num_threads=2, logid="a")
+    options.add_session_config_entry("key", "value")
+    assert repr(options) == "<SessionOptions intra_op_num_threads=2, logid='a', 'key': 'value'>"
+    run = ort.RunOptions()
+    run.terminate = True
+    assert repr(run) == "<RunOptions terminate=True>"
+
+
 def test_what_glowpy_does_not_have() -> None:
     options = ort.SessionOptions()
     with pytest.raises(state.NotImplemented, match=r"operators from 'ops\.so'"):
