@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ctypes
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
@@ -40,6 +40,7 @@ __all__ = [
     "address_of",
     "aligned_array",
     "elements_at",
+    "input_misfit",
 ]
 
 
@@ -219,7 +220,7 @@ class Executable(ABC):
         bindings: dict[str, Array] = {}
         for port in self.input_ports:
             if port.name not in inputs:
-                raise _misfit(self, inputs)
+                raise input_misfit(self.inputs, inputs)
             array = np.asarray(inputs[port.name])
             _check(port, array)
             flags = array.flags
@@ -227,7 +228,7 @@ class Executable(ABC):
                 array = array.copy()
             bindings[port.placeholder] = array
         if len(inputs) != len(bindings):
-            raise _misfit(self, inputs)
+            raise input_misfit(self.inputs, inputs)
         return bindings
 
     def _bind_outputs(self, out: Mapping[str, Array], bindings: dict[str, Array]) -> None:
@@ -259,15 +260,13 @@ def _fresh(type: Type) -> Array:
     return np.ndarray(type.shape, type.kind.dtype, block, -address_of(block) % ALIGNMENT)
 
 
-def _misfit(function: Executable, names: Iterable[str]) -> UserError:
-    """What to say of inputs whose names are not those of the network."""
-    given, ports = list(names), function.input_ports
-    known = [port.name for port in ports]
-    for name in given:
-        if name not in known:
-            expected = ", ".join(map(repr, known)) or "none"
+def input_misfit(types: Mapping[str, object], names: Collection[str]) -> UserError:
+    """What to say of inputs with other names than those that are expected, with their types."""
+    for name in names:
+        if name not in types:
+            expected = ", ".join(map(repr, types)) or "none"
             return UserError(f"expected the inputs {expected}, got '{name}'")
-    missing = ", ".join(f"'{port.name}' ({port.type})" for port in ports if port.name not in given)
+    missing = ", ".join(f"'{name}' ({type})" for name, type in types.items() if name not in names)
     return UserError(f"missing input {missing}")
 
 

@@ -22,7 +22,15 @@ from glowpy.ir.inst import Instruction
 from glowpy.ir.insts_gen import AllocInst, DeallocInst, ViewInst
 from glowpy.ir.irfunction import IRFunction
 from glowpy.ir.liveness import lifetimes
-from glowpy.ir.plan import ALIGNMENT, Area, MemoryPlan, Slot, parse_plan, print_plan
+from glowpy.ir.plan import (
+    ALIGNMENT,
+    Area,
+    MemoryPlan,
+    Slot,
+    aligned,
+    parse_plan,
+    print_plan,
+)
 from glowpy.ir.value import Value, WeightVar
 from glowpy.support.errors import Diagnostic, VerifyError
 
@@ -58,15 +66,11 @@ def plan(f: IRFunction) -> MemoryPlan:
     return MemoryPlan(f.name, activations, _consecutive(mutables), _consecutive(constants))
 
 
-def _align(offset: int) -> int:
-    return -(-offset // ALIGNMENT) * ALIGNMENT
-
-
 def _consecutive(values: Sequence[Value]) -> Area:
     slots, offset = [], 0
     for value in values:
         slots.append(Slot(value.name, offset, value.type.size))
-        offset = _align(offset + value.type.size)
+        offset = aligned(offset + value.type.size)
     return Area(offset, tuple(slots))
 
 
@@ -82,8 +86,8 @@ class _Buffer:
 
 def _most_alive(buffers: Sequence[_Buffer]) -> int:
     """The largest sum of aligned sizes alive at one instruction: no area can be smaller."""
-    steps = [(buffer.start, _align(buffer.size)) for buffer in buffers]
-    steps += [(buffer.end + 1, -_align(buffer.size)) for buffer in buffers]
+    steps = [(buffer.start, aligned(buffer.size)) for buffer in buffers]
+    steps += [(buffer.end + 1, -aligned(buffer.size)) for buffer in buffers]
     return max(accumulate(size for _, size in sorted(steps)), default=0)
 
 
@@ -97,11 +101,11 @@ def _place(buffers: Sequence[_Buffer]) -> Area:
     slots: list[Slot] = []
     for buffer in buffers:
         first, last = bisect_left(starts, buffer.start), bisect_right(starts, buffer.end) - 1
-        offset = taken.lowest_gap(first, last, _align(buffer.size))
+        offset = taken.lowest_gap(first, last, aligned(buffer.size))
         if buffer.size:
-            taken.add(first, last, offset, offset + _align(buffer.size))
+            taken.add(first, last, offset, offset + aligned(buffer.size))
         slots.append(Slot(buffer.name, offset, buffer.size, (buffer.start, buffer.end)))
-    size = _align(max((slot.end for slot in slots), default=0))
+    size = aligned(max((slot.end for slot in slots), default=0))
     return Area(size, tuple(sorted(slots, key=lambda slot: (slot.start, slot.live))))
 
 

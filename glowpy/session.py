@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
-from glowpy.backend import Backend, CompiledFunction, CompileOptions, Observer
+from glowpy.backend import Backend, CompiledFunction, CompileOptions, Observer, input_misfit
 from glowpy.core.tensor import Array
 from glowpy.engine import backend_of, compile_or_recall
 from glowpy.graph.function import Module
@@ -190,13 +190,7 @@ class InferenceSession:
         return feeds
 
     def _misfit(self, input_feed: Mapping[str, Array]) -> UserError:
-        """What to say of a feed whose names are not those of the inputs."""
-        names = [info.name for info in self._model.inputs]
-        for name in input_feed:
-            if name not in names:
-                return UserError(f"expected the inputs {_list(names)}, got '{name}'")
-        info = next(info for info in self._model.inputs if info.name not in input_feed)
-        return UserError(f"missing input '{info.name}' ({info.type})")
+        return input_misfit({info.name: info.type for info in self._model.inputs}, input_feed)
 
     def _for(self, feeds: Mapping[str, Array]) -> CompiledFunction:
         """The specialisation for these inputs, compiled if there is none."""

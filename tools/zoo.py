@@ -2,8 +2,7 @@
 
 onnx ships AlexNet, DenseNet-121, Inception v1 and v2, ResNet-50, ShuffleNet, SqueezeNet, VGG-19 and ZFNet-512
 without their weights: each is a `ConstantOfShape`, so every output is the same number whatever the arithmetic.
-`initialised` puts random weights in their place, scaled so that activations keep their size from layer to layer
-(He et al. 2015).
+`initialised` puts random weights in their place.
 
     python -m tools.zoo FOLDER [NAME ...]        writes the networks as FOLDER/NAME.onnx
 """
@@ -21,6 +20,7 @@ import onnx.backend.test
 from onnx import numpy_helper
 
 from glowpy.core.tensor import Array
+from glowpy.importer.onnx.random_weights import with_random_weights
 
 __all__ = ["NAMES", "example_input", "initialised", "main", "packaged", "packaged_output"]
 
@@ -66,60 +66,7 @@ def example_input(model: onnx.ModelProto) -> dict[str, Array]:
 
 def initialised(name: str, seed: int = 0) -> onnx.ModelProto:
     """A network of the zoo with random weights; the same ones for the same seed."""
-    model = onnx.load(packaged(name))
-    graph, rng = model.graph, np.random.default_rng(seed)
-    stored = {tensor.name: tensor for tensor in graph.initializer}
-    kept: list[onnx.NodeProto] = []
-    for node in graph.node:
-        if node.op_type != "ConstantOfShape":
-            kept.append(node)
-            continue
-        shape = tuple(int(size) for size in numpy_helper.to_array(stored[node.input[0]]))
-        user, index = _reader(graph, node.output[0])
-        weights = _weights(user, index, shape, rng).astype(np.float32, copy=False)
-        graph.initializer.append(numpy_helper.from_array(weights, node.output[0]))
-    del graph.node[:]
-    graph.node.extend(kept)
-    _drop_unused(graph)
-    model.ir_version = max(model.ir_version, 4)  # initializers need not be inputs from here on
-    return model
-
-
-def _reader(graph: onnx.GraphProto, name: str) -> tuple[onnx.NodeProto, int]:
-    """The first node that reads `name`, looking through reshapes, and as which input."""
-    for node in graph.node:
-        for index, read in enumerate(node.input):
-            if read == name:
-                if node.op_type in ("Reshape", "Unsqueeze", "Identity"):
-                    return _reader(graph, node.output[0])
-                return node, index
-    raise ValueError(f"nothing reads '{name}'")
-
-
-def _weights(
-    user: onnx.NodeProto, index: int, shape: tuple[int, ...], rng: np.random.Generator
-) -> Array:
-    """Weights for input `index` of a node."""
-    if user.op_type == "BatchNormalization":
-        return (1.0 if index in (1, 4) else 0.0) + 0.1 * rng.random(shape)
-    if user.op_type == "Mul":
-        return 1.0 + 0.1 * rng.random(shape)
-    if len(shape) < 2 or user.op_type == "Add":
-        return 0.01 * rng.standard_normal(shape)
-    fan_in = math.prod(shape[1:]) if user.op_type == "Conv" else max(shape)
-    weights = rng.standard_normal(shape, np.float32)
-    weights *= np.float32(math.sqrt(2.0 / fan_in))
-    return weights
-
-
-def _drop_unused(graph: onnx.GraphProto) -> None:
-    read = {name for node in graph.node for name in node.input}
-    stored = [tensor for tensor in graph.initializer if tensor.name in read]
-    names = {tensor.name for tensor in stored}
-    inputs = [info for info in graph.input if info.name in read - names]
-    del graph.initializer[:], graph.input[:]
-    graph.initializer.extend(stored)
-    graph.input.extend(inputs)
+    return with_random_weights(packaged(name), seed)
 
 
 def _write(folder: Path, names: list[str]) -> Iterator[Path]:

@@ -23,7 +23,7 @@ from glowpy.backends.cpu.bundle.read import StoredBundle, read_bundle
 from glowpy.backends.cpu.host import check_host
 from glowpy.core.tensor import Array
 from glowpy.core.type import Type, parse_type
-from glowpy.ir.plan import ALIGNMENT
+from glowpy.ir.plan import ALIGNMENT, aligned
 from glowpy.support.errors import InternalError, LoadError, UserError
 from glowpy.support.loc import Loc
 
@@ -78,7 +78,7 @@ class LoadedNetwork(Executable):
         self.name = name
         self._inputs = [place for place in places if place.role in ("input", "inout")]
         self._outputs = [place for place in places if place.role in ("output", "inout")]
-        self._start = -(-manifest.activations // ALIGNMENT) * ALIGNMENT
+        self._start = aligned(manifest.activations)
         super().__init__(
             [place.port for place in self._inputs],
             [place.port for place in self._outputs],

@@ -191,6 +191,11 @@ class Tensor:
         if count != self.type.count:
             raise InternalError(f"expected {self.type.count} elements for {self.type}, got {count}")
 
+    def raw_pieces(self) -> Iterator[Array]:
+        """The same as bytes: vectors of u8."""
+        for piece in self.pieces():
+            yield np.ascontiguousarray(piece).reshape(-1).view(np.uint8)
+
     @property
     def key(self) -> str:
         """The same for tensors of which it is known, without reading much, that their elements are the same."""
@@ -222,8 +227,8 @@ class Tensor:
     def digest(self) -> str:
         """SHA-256 of the elements in row-major order."""
         digest = hashlib.sha256()
-        for piece in self.pieces():
-            digest.update(_bytes(piece).data)
+        for piece in self.raw_pieces():
+            digest.update(piece.data)
         return digest.hexdigest()
 
     def equals(self, other: Tensor) -> bool:
@@ -234,10 +239,6 @@ class Tensor:
 def _check(type: Type, array: Array) -> None:
     if array.dtype != type.kind.dtype or array.shape != type.shape:
         raise UserError(f"expected an array of type {type}, got {array.dtype}{list(array.shape)}")
-
-
-def _bytes(array: Array) -> Array:
-    return np.ascontiguousarray(array).reshape(-1).view(np.uint8)
 
 
 def stored_key(type: Type, digest: str) -> str:

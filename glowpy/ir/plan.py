@@ -28,12 +28,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import accumulate
 
+from glowpy.core.shape import ceil_div
 from glowpy.support.text import Lexer
 
-__all__ = ["ALIGNMENT", "Area", "MemoryPlan", "Slot", "parse_plan", "print_plan"]
+__all__ = ["ALIGNMENT", "Area", "MemoryPlan", "Slot", "aligned", "parse_plan", "print_plan"]
 
 ALIGNMENT = 64
 """Every buffer begins at a multiple of so many bytes: a cache line, and the widest vector."""
+
+
+def aligned(offset: int) -> int:
+    """The first offset from `offset` on at which a buffer may begin."""
+    return ceil_div(offset, ALIGNMENT) * ALIGNMENT
 
 
 @dataclass(frozen=True, slots=True)

@@ -315,11 +315,11 @@ class InferenceSession:
     ) -> list[Array]:
         if self._profiler is None and not self._always and len(feeds) == len(self._required):
             return self._session.run(names, feeds, out=out)
-        given = {**self._always, **feeds}
+        arrays = {**self._always, **feeds}
         choice = {info.name for info in self._overridable} | self._always.keys()
-        session = self._session_with(frozenset(given.keys() & choice))
+        session = self._session_with(frozenset(arrays.keys() & choice))
         with self._event("model_run"):
-            return session.run(names, given, out=out)
+            return session.run(names, arrays, out=out)
 
     # Profiles.
 

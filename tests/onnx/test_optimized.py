@@ -78,10 +78,10 @@ def test_saved_at_a_level(
 
 def test_levels_write_what_this_is_about(tmp_path: Path) -> None:
     """Otherwise the tests above would say little."""
-    found = Counter[str]()
+    written = Counter[str]()
     for name, make in MODELS.items():
         for level in ("ENABLE_EXTENDED", "ENABLE_ALL"):
-            found += operators(saved(make(), level, tmp_path / f"{name}_{level}.onnx"))
+            written += operators(saved(make(), level, tmp_path / f"{name}_{level}.onnx"))
     blocked = ["Conv", "MaxPool", "AveragePool", "GlobalAveragePool", "Upsample"]
     moved = ["ReorderInput", "ReorderOutput"]
     own = [
@@ -92,9 +92,9 @@ def test_levels_write_what_this_is_about(tmp_path: Path) -> None:
         "FastGelu",
         "SkipLayerNormalization",
     ]
-    wanted = [f"com.microsoft.nchwc.{name}" for name in blocked + moved]
-    wanted += [f"com.microsoft.{name}" for name in own]
-    assert [name for name in wanted if not found[name] and is_written(name)] == []
+    expected = [f"com.microsoft.nchwc.{name}" for name in blocked + moved]
+    expected += [f"com.microsoft.{name}" for name in own]
+    assert [name for name in expected if not written[name] and is_written(name)] == []
 
 
 IMAGE, LAST = "float[1,16,8,8]", "float[1,8,8,16]"
@@ -156,7 +156,7 @@ def test_fused_by_the_transformer_tool(
     )
     path = tmp_path / "fused.onnx"
     fused.save_model_to_file(str(path))
-    found = operators(path)
-    assert found["com.microsoft.Attention"] == 2
-    assert found["com.microsoft.EmbedLayerNormalization"] == (name == "bert")
+    counts = operators(path)
+    assert counts["com.microsoft.Attention"] == 2
+    assert counts["com.microsoft.EmbedLayerNormalization"] == (name == "bert")
     check(path, name, expected)

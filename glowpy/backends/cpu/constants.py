@@ -17,7 +17,7 @@ import numpy as np
 
 from glowpy.backend import aligned_array
 from glowpy.core.tensor import LARGE, Array, Tensor
-from glowpy.ir.plan import ALIGNMENT, MemoryPlan, Slot
+from glowpy.ir.plan import MemoryPlan, Slot, aligned
 from glowpy.support.cache import Key, mapped, writing
 from glowpy.support.cache_folder import cache_folder, cache_limit
 from glowpy.support.identity import package_identity
@@ -57,9 +57,8 @@ def block_of(plan: MemoryPlan, pointer_bytes: int) -> Block:
     small = []
     for slot in slots:
         if slot.size < LARGE:
-            start = -(-end // ALIGNMENT) * ALIGNMENT
-            small.append(replace(slot, start=start))
-            end = start + slot.size
+            small.append(replace(slot, start=aligned(end)))
+            end = small[-1].end
     return Block(large, tuple(small), end)
 
 
@@ -86,8 +85,8 @@ def weights_of(tensor: Tensor, *, use_cache: bool) -> Weights:
         return weights
     if use_cache and cache_folder() is not None and tensor.type.size < cache_limit():
         with writing(key) as file:
-            for piece in tensor.pieces():
-                file.write(np.ascontiguousarray(piece).reshape(-1).view(np.uint8).data)
+            for piece in tensor.raw_pieces():
+                file.write(piece.data)
         weights = kept_weights(key.digest, use_cache=True)
     if weights is None:
         memory = aligned_array(tensor.type.size)

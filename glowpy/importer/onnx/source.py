@@ -21,7 +21,7 @@ from onnx import external_data_helper, inliner
 from glowpy.importer.onnx.contrib.schemas import CONTRIB, NCHWC
 from glowpy.importer.onnx.stored import InFile, InMemory, Stores
 from glowpy.importer.onnx.tensor import open_external
-from glowpy.importer.onnx.wire import cut
+from glowpy.importer.onnx.wire import extract
 from glowpy.support.errors import LoadError, UnsupportedError, UserError
 from glowpy.support.loc import Loc
 
@@ -70,9 +70,9 @@ def read_source(model: str | Path | bytes | onnx.ModelProto) -> Source:
             source = _parse(model, "model")
         case _:
             source = _read(Path(model))
-    _check_texts(source)
+    external = _check_texts(source)
     _check_versions(source)
-    _open_external(source)
+    _open_external(external, source.stores)
     if source.proto.functions:
         source = _inline(source)
     if len(source.proto.graph.node) > MAX_NODES:
@@ -108,14 +108,14 @@ def _read(path: Path) -> Source:
             f"cannot read '{path}': expected at most {MAX_FILE} bytes",
             note="keep the weights in external data beside the model",
         )
-    small, cuts = cut(file.size, lambda start, count: file.read(start, count).data)
-    return _parsed(small, path.name, Stores(file, cuts, path.parent))
+    small, extracted = extract(file.size, lambda start, count: file.read(start, count).data)
+    return _parsed(small, path.name, Stores(file, extracted, path.parent))
 
 
 def _parse(content: bytes, file: str) -> Source:
     view = memoryview(content)
-    small, cuts = cut(len(content), lambda start, count: view[start : start + count])
-    return _parsed(small, file, Stores(InMemory(content), cuts))
+    small, extracted = extract(len(content), lambda start, count: view[start : start + count])
+    return _parsed(small, file, Stores(InMemory(content), extracted))
 
 
 def _parsed(content: bytes, file: str, stores: Stores) -> Source:
@@ -134,8 +134,12 @@ def _parsed(content: bytes, file: str, stores: Stores) -> Source:
     return Source(proto, file, stores)
 
 
-def _check_texts(source: Source) -> None:
-    """Raises LoadError if a name is no UTF-8: protocol buffers hand such a text out as bytes."""
+def _check_texts(source: Source) -> list[onnx.TensorProto]:
+    """Raises LoadError if a name is no UTF-8: protocol buffers hand such a text out as bytes.
+
+    Returns the tensors with external data.
+    """
+    external: list[onnx.TensorProto] = []
     work: list[Any] = [source.proto]
     while work:
         message = work.pop()
@@ -149,23 +153,16 @@ def _check_texts(source: Source) -> None:
         if isinstance(message, onnx.TensorProto):
             _check_text(message.name, source.file)
             work.extend(message.external_data)
-
-
-def _open_external(source: Source) -> None:
-    """Opens all files of external data, which belong to what the model is; `decode` says what is wrong with them."""
-    if source.stores.folder is None:
-        return
-    work: list[Any] = [source.proto]
-    while work:
-        message = work.pop()
-        if isinstance(message, onnx.TensorProto):
             if external_data_helper.uses_external_data(message):
-                with suppress(UserError):
-                    open_external(message, source.stores)
-            continue
-        for field, value in message.ListFields():
-            if field.type == FieldDescriptor.TYPE_MESSAGE:
-                work.extend([value] if isinstance(value, Message) else value)
+                external.append(message)
+    return external
+
+
+def _open_external(tensors: Iterable[onnx.TensorProto], stores: Stores) -> None:
+    """Opens their files, which belong to what the model is; `decode` says what is wrong with them."""
+    for tensor in tensors if stores.folder is not None else ():
+        with suppress(UserError):
+            open_external(tensor, stores)
 
 
 def _check_text(text: str | bytes, file: str) -> None:

@@ -20,7 +20,7 @@ from typing import final
 import numpy as np
 
 from glowpy.core.tensor import Array
-from glowpy.importer.onnx.wire import Cuts
+from glowpy.importer.onnx.wire import Extracted
 from glowpy.support.cache import Key, read, write
 from glowpy.support.errors import LoadError
 
@@ -170,12 +170,12 @@ class Stores:
 
     Attributes:
         own: The model's file.
-        cuts: What the parsed model has tickets for, and `own` holds.
+        extracted: What the parsed model has tickets for, and `own` holds.
         folder: Where the files of external data are; None for a model that was not read from a file.
     """
 
     own: Storage = field(default_factory=InMemory)
-    cuts: Cuts = field(default_factory=Cuts)
+    extracted: Extracted = field(default_factory=Extracted)
     folder: Path | None = None
     _files: dict[Path, InFile] = field(default_factory=dict)
 
@@ -197,7 +197,9 @@ class Stores:
         known = read(key) if key is not None else None
         if known is not None:
             return known.decode()
-        parts = [self.own.digest(start, count) for start, count in self.cuts.parts(self.own.size)]
+        parts = [
+            self.own.digest(start, count) for start, count in self.extracted.parts(self.own.size)
+        ]
         parts += [file.digest(0, file.size) for file in files]
         digest = hashlib.sha256("\0".join(parts).encode()).hexdigest()
         if key is not None:

@@ -101,7 +101,7 @@ def decode(proto: TensorProto, stores: Stores) -> Tensor:
     type = Type(kind_of(proto.data_type), tuple(proto.dims))
     if external_data_helper.uses_external_data(proto):
         return _stored(proto.name, type, *_external(proto, type, stores))
-    span = stores.cuts.span(proto.raw_data) if proto.HasField("raw_data") else None
+    span = stores.extracted.span(proto.raw_data) if proto.HasField("raw_data") else None
     if span is not None:
         return _stored(proto.name, type, stores.own, *span)
     if proto.HasField("raw_data"):

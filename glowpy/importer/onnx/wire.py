@@ -1,10 +1,10 @@
 """Takes the large tensors out of an ONNX file before it is parsed, so that no copy of the weights is made.
 
 A message of protocol buffers is fields one after the other: a tag with the number of the field and how it is encoded,
-then its content (https://protobuf.dev/programming-guides/encoding). `cut` walks over the messages that may hold a
+then its content (https://protobuf.dev/programming-guides/encoding). `extract` walks over the messages that may hold a
 tensor (https://github.com/onnx/onnx/blob/main/onnx/onnx.proto) and puts a *ticket* in place of the elements of every
-large one: bytes that only this reading of this file can know, and how many tickets came before. `Cuts` knows what they
-are for.
+large one: bytes that only this reading of this file can know, and how many tickets came before. `Extracted` knows what
+they are for.
 
 What is not well formed is left as it is: the parser says so better.
 """
@@ -16,7 +16,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-__all__ = ["Cuts", "Span", "cut"]
+__all__ = ["Extracted", "Span", "extract"]
 
 Buffer: TypeAlias = bytes | memoryview
 
@@ -58,7 +58,7 @@ _PACKED = {1: 4, 11: 10}
 
 
 @dataclass
-class Cuts:
+class Extracted:
     """What was taken out of a file: where it lies, by the ticket that stands for it."""
 
     _secret: bytes = field(default_factory=lambda: secrets.token_bytes(16))
@@ -89,15 +89,15 @@ class _MalformedError(Exception):
     """The content is no message."""
 
 
-def cut(size: int, read: Callable[[int, int], Buffer]) -> tuple[bytes, Cuts]:
+def extract(size: int, read: Callable[[int, int], Buffer]) -> tuple[bytes, Extracted]:
     """A model file of so many bytes without its large tensors, and these; `read` gives bytes from one on."""
-    cuts = Cuts()
+    extracted = Extracted()
     view = _View(size, read)
     try:
-        parts = _message(view, 0, size, _MODEL, cuts, 0)
+        parts = _message(view, 0, size, _MODEL, extracted, 0)
     except _MalformedError:
-        parts, cuts = None, Cuts()
-    return b"".join(parts or [view.part(0, size)]), cuts
+        parts, extracted = None, Extracted()
+    return b"".join(parts or [view.part(0, size)]), extracted
 
 
 class _View:
@@ -124,13 +124,13 @@ class _View:
 
 
 def _message(
-    view: _View, start: int, end: int, kind: int, cuts: Cuts, depth: int
+    view: _View, start: int, end: int, kind: int, extracted: Extracted, depth: int
 ) -> list[Buffer] | None:
     """The message between `start` and `end`, in parts, with tickets in it; None if nothing was taken out."""
     if end - start < _LARGE or depth > _MAX_DEPTH:
         return None
     if kind == _TENSOR:
-        return _tensor(view, start, end, cuts)
+        return _tensor(view, start, end, extracted)
     parts: list[Buffer] = []
     copied = start
     children = _CHILDREN[kind]
@@ -141,14 +141,14 @@ def _message(
             if number in met:
                 raise _MalformedError  # the parser makes one message of both
             met.add(number)
-        inner = None if child is None else _message(view, first, last, child, cuts, depth + 1)
+        inner = None if child is None else _message(view, first, last, child, extracted, depth + 1)
         if inner is not None:
             parts += [view.part(copied, begin), *_field(number, inner)]
             copied = last
     return [*parts, view.part(copied, end)] if parts else None
 
 
-def _tensor(view: _View, start: int, end: int, cuts: Cuts) -> list[Buffer] | None:
+def _tensor(view: _View, start: int, end: int, extracted: Extracted) -> list[Buffer] | None:
     """A tensor whose elements are one large field; as it is where they come in several."""
     type = 0
     data: dict[int, tuple[int, int, int]] = {}
@@ -167,7 +167,7 @@ def _tensor(view: _View, start: int, end: int, cuts: Cuts) -> list[Buffer] | Non
     ((begin, first, last),) = own.values()
     if last - first < _LARGE:
         return None
-    ticket = cuts.take((first, last - first))
+    ticket = extracted.take((first, last - first))
     return [view.part(start, begin), *_field(_RAW_DATA, [ticket]), view.part(last, end)]
 
 

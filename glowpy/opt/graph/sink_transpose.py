@@ -224,7 +224,7 @@ def _orders_before(
 ) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
     """The dimensions of `source` with those together that the reshape to `result` merges.
 
-    Behind them, the dimensions of `result` in the order they have if that is reshaped.
+    After them, the dimensions of `result` in the order they have if that is reshaped.
     """
     groups = _groups([source[axis] for axis in shuffle], result)
     if groups is None:

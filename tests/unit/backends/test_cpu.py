@@ -81,7 +81,7 @@ def test_features_have_signs(features: str) -> None:
         CpuBackend(CpuOptions(features=features))
 
 
-def test_chain_behind_a_product_is_its_epilogue() -> None:
+def test_chain_after_a_product_is_its_epilogue() -> None:
     def build(f: Function, x: Placeholder) -> Operand:
         bias = f.module.create_constant("bias", np.arange(8, dtype=np.float32))
         return f.create_relu("relu", f.create_add("biased", two_layers(f, x), bias))

@@ -147,7 +147,7 @@ def test_matrix_product(type: str, columns: int) -> None:
     check(network(type, build), CpuMatmulInst)
 
 
-def test_an_epilogue_behind_packed_products_runs_too() -> None:
+def test_an_epilogue_after_packed_products_runs_too() -> None:
     def build(f: Function, x: Placeholder) -> Operand:
         weights = f.module.create_constant("w", floats(9, 21))
         bias = f.module.create_constant("b", floats(21))

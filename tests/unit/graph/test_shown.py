@@ -41,8 +41,8 @@ def chain(length: int) -> glowpy.Function:
 
 def rectangles(drawing: str) -> list[tuple[float, ...]]:
     names = ("x", "y", "width", "height")
-    found = ElementTree.fromstring(drawing).iter(f"{SVG}rect")
-    return [tuple(float(rect.attrib[name]) for name in names) for rect in found]
+    rectangles = ElementTree.fromstring(drawing).iter(f"{SVG}rect")
+    return [tuple(float(rect.attrib[name]) for name in names) for rect in rectangles]
 
 
 def test_a_drawing_has_a_box_for_every_node_and_port_and_a_line_for_every_operand() -> None:

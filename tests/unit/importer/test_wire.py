@@ -21,7 +21,7 @@ from glowpy.core.tensor import Array
 from glowpy.engine import compilation
 from glowpy.importer.onnx import stored, wire
 from glowpy.importer.onnx.model import read_model
-from glowpy.importer.onnx.wire import Cuts, cut
+from glowpy.importer.onnx.wire import Extracted, extract
 
 SIZE = 40_000
 
@@ -60,8 +60,8 @@ def in_function() -> onnx.ModelProto:
     return helper.make_model(graph, functions=[body], opset_imports=opsets, ir_version=8)
 
 
-def cut_bytes(content: bytes) -> tuple[bytes, Cuts]:
-    return cut(len(content), lambda start, count: content[start : start + count])
+def extract_bytes(content: bytes) -> tuple[bytes, Extracted]:
+    return extract(len(content), lambda start, count: content[start : start + count])
 
 
 def output(model: onnx.ModelProto | Path) -> Array:
@@ -73,9 +73,9 @@ def test_wherever_they_are(build: Callable[[], onnx.ModelProto], tmp_path: Path)
     model = build()
     path = tmp_path / "model.onnx"
     path.write_bytes(model.SerializeToString())
-    small, cuts = cut_bytes(path.read_bytes())
+    small, extracted = extract_bytes(path.read_bytes())
     assert len(small) < 1000
-    assert [count for _, count in cuts.parts(path.stat().st_size)][1] == 4 * SIZE
+    assert [count for _, count in extracted.parts(path.stat().st_size)][1] == 4 * SIZE
     for form in (model, path):
         np.testing.assert_array_equal(output(form), elements())
 
@@ -100,19 +100,19 @@ def test_nested_graphs_are_looked_into() -> None:
     )  # fmt: skip
     node = helper.make_node("If", ["c"], ["y"], then_branch=then, else_branch=then)
     model = helper.make_model(helper.make_graph([node], "g", [], []))
-    small, cuts = cut_bytes(model.SerializeToString())
+    small, extracted = extract_bytes(model.SerializeToString())
     assert len(small) < 1000
-    assert len(list(cuts.parts(len(model.SerializeToString())))) == 5
+    assert len(list(extracted.parts(len(model.SerializeToString())))) == 5
     parsed = onnx.ModelProto.FromString(small)
     tensors = [a.g.node[0].attribute[0].t for a in parsed.graph.node[0].attribute]
-    assert all(cuts.span(tensor.raw_data) for tensor in tensors)
+    assert all(extracted.span(tensor.raw_data) for tensor in tensors)
 
 
 def test_a_file_of_many_fields_is_left_to_the_parser(monkeypatch: pytest.MonkeyPatch) -> None:
     content = in_field().SerializeToString()
-    assert len(cut_bytes(content)[0]) < 1000
+    assert len(extract_bytes(content)[0]) < 1000
     monkeypatch.setattr(wire, "_MAX_FIELDS", 3)
-    assert cut_bytes(content)[0] == content
+    assert extract_bytes(content)[0] == content
 
 
 def test_elements_that_come_one_by_one_are_left_alone() -> None:
@@ -126,16 +126,16 @@ def test_elements_that_come_one_by_one_are_left_alone() -> None:
     model.graph.ClearField("initializer")
     graph = b"\x2a" + _varint(len(content)) + content
     whole = model.SerializeToString() + b"\x3a" + _varint(len(graph)) + graph
-    assert cut_bytes(whole)[0] == whole
+    assert extract_bytes(whole)[0] == whole
 
 
 def test_what_is_not_well_formed_is_left_to_the_parser() -> None:
     content = in_field().SerializeToString()
     for end in (3, 5, 100, 5000, 4 * SIZE):
-        assert cut_bytes(content[:end])[0] == content[:end]
+        assert extract_bytes(content[:end])[0] == content[:end]
     garbage = np.random.default_rng(1).bytes(10_000)
-    assert cut_bytes(garbage)[0] == garbage
-    assert cut_bytes(b"\xff" * 5000)[0] == b"\xff" * 5000
+    assert extract_bytes(garbage)[0] == garbage
+    assert extract_bytes(b"\xff" * 5000)[0] == b"\xff" * 5000
 
 
 def test_a_field_given_twice_is_left_alone() -> None:
@@ -149,7 +149,7 @@ def test_a_field_given_twice_is_left_alone() -> None:
     tail = model.SerializeToString()
     graph = b"\x2a" + _varint(len(tensor)) + tensor
     content = tail + b"\x3a" + _varint(len(graph)) + graph
-    assert cut_bytes(content)[0] == content
+    assert extract_bytes(content)[0] == content
 
 
 def _varint(number: int) -> bytes:
@@ -161,11 +161,11 @@ def _varint(number: int) -> bytes:
 
 
 def test_no_content_is_a_ticket_of_another_reading() -> None:
-    _, cuts = cut_bytes(in_field().SerializeToString())
-    small, _ = cut_bytes(in_field().SerializeToString())
+    _, extracted = extract_bytes(in_field().SerializeToString())
+    small, _ = extract_bytes(in_field().SerializeToString())
     ticket = onnx.ModelProto.FromString(small).graph.initializer[0].raw_data
     assert len(ticket) == 24
-    assert cuts.span(ticket) is None
+    assert extracted.span(ticket) is None
 
 
 def test_a_file_that_is_changed_after_it_was_opened(tmp_path: Path) -> None:
@@ -265,7 +265,7 @@ def test_a_file_that_is_cut_short_while_it_is_walked(tmp_path: Path) -> None:
         return file.read(start, count).data
 
     with pytest.raises(glowpy.LoadError, match="was changed while it was in use"):
-        cut(file.size, read)
+        extract(file.size, read)
 
 
 def test_a_sparse_tensor_of_any_size() -> None:

@@ -16,7 +16,7 @@ from glowpy.backends.cpu.constants import fill
 from glowpy.backends.cpu.entry import GUARD_BYTES
 from glowpy.core.tensor import Array, Tensor
 from glowpy.core.type import Type
-from glowpy.ir.plan import ALIGNMENT, Area, Slot
+from glowpy.ir.plan import Area, Slot, aligned
 from glowpy.support.names import UniqueNames
 
 __all__ = ["Entry", "Layout", "Role", "Symbol", "lay_out"]
@@ -89,7 +89,7 @@ def lay_out(bundle: str, programs: Mapping[str, Program], *, guard: bool) -> Lay
             if key not in slots:
                 slots[key] = Slot(slot.name, end, slot.size)
                 tensors.append((slots[key], tensor))
-                end += -(-slot.size // ALIGNMENT) * ALIGNMENT
+                end += aligned(slot.size)
             own.append(replace(slots[key], name=slot.name))
         plan = replace(program.plan, constant=Area(end, tuple(own)))
         placed = replace(program, plan=plan)

@@ -75,8 +75,8 @@ class WidenHalvesPass(GraphPass):
 def _widened(f: Function, node: Node) -> list[Operand]:
     """The node in f32, and its results as they were."""
     inputs = [_wide(f, value) for value in node.inputs]
-    given = widened(node.type) if node.has(Trait.TYPED) else None
-    wide = f.create(type(node), node.name, inputs, node.attrs, given, node.loc)
+    result = widened(node.type) if node.has(Trait.TYPED) else None
+    wide = f.create(type(node), node.name, inputs, node.attrs, result, node.loc)
     return [
         new if new.type == old.type else f.create_convert(node.name, old.type, new)
         for old, new in zip(node.results, wide.results, strict=True)

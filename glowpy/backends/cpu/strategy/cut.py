@@ -119,9 +119,9 @@ def _parts(inst: Instruction, dimension: Dimension) -> Cut | None:
     ):
         return None  # a part would have gaps
     extent = next(value.type.shape[along.axis] for value, along in moved if not along.whole)
-    each = sum(value.type.size // extent for value, along in moved if not along.whole)
+    size = sum(value.type.size // extent for value, along in moved if not along.whole)
     for part in _divisors(extent)[:-1]:
-        if part * each >= UNIT_BYTES and _at_lines(moved, part):
+        if part * size >= UNIT_BYTES and _at_lines(moved, part):
             return Cut(extent // part, part, dimension)
     return None
 

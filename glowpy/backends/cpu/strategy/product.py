@@ -281,12 +281,12 @@ def _cost(problem: Problem, machine: Machine, pixels: int, vectors: int, line: i
     """Modelled cycles for one image."""
     block = vectors * machine.lanes
     parts = _parts(problem, pixels, line)
-    blocks = _cut(problem.channels, block)
+    blocks = _sizes(problem.channels, block)
     cycles = 0.0
     for part in parts:
         for channels, count in blocks:
-            each = _tile_cycles(problem, machine, part, ceil_div(channels, machine.lanes), block)
-            cycles += part.count * count * each
+            tile = _tile_cycles(problem, machine, part, ceil_div(channels, machine.lanes), block)
+            cycles += part.count * count * tile
     variants = len(parts) * len(blocks)
     return cycles * (1 + _PRICE_OF_A_VARIANT * (variants - 1))
 
@@ -386,7 +386,7 @@ def _fetch(problem: Problem, machine: Machine, tile: Candidate, slab: int) -> in
     return min(ceil_div(block, tiles), machine.prefetch_bytes // machine.element_bytes)
 
 
-def _cut(extent: int, step: int) -> list[tuple[int, int]]:
+def _sizes(extent: int, step: int) -> list[tuple[int, int]]:
     """The sizes that `extent` is cut into by `step`, each with how often it occurs."""
     whole, rest = divmod(extent, step)
     return [part for part in ((step, whole), (rest, 1)) if part[0] and part[1]]

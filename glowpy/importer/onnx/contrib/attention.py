@@ -124,8 +124,8 @@ def _projected(n: OnnxNode) -> tuple[NodeValue, NodeValue, NodeValue]:
         case [3, 4, 4]:
             return split(n, _plain(n), heads), n.input(1), n.input(2)
         case _:
-            given = ", ".join(str(n.type(i)) if n.has(i) else "none" for i in range(3))
-            raise n.unsupported(f"query, key and value of {given}")
+            types = ", ".join(str(n.type(i)) if n.has(i) else "none" for i in range(3))
+            raise n.unsupported(f"query, key and value of {types}")
 
 
 def _plain(n: OnnxNode) -> Value:

@@ -40,8 +40,8 @@ def _turned(n: OnnxNode, index: int, letter: str) -> Value:
 def _fused_gemm(n: OnnxNode) -> Value:
     product = standard(n, "Gemm", [n.value(0), n.value(1), n.value(2) if n.has(2) else None])
     names = ("activation_alpha", "activation_beta", "activation_gamma")
-    given = [n.real(name, 0.0) for name in names if n.has_attribute(name)]
-    return activated(n, product, given)
+    parameters = [n.real(name, 0.0) for name in names if n.has_attribute(name)]
+    return activated(n, product, parameters)
 
 
 @from_onnx("GemmFastGelu", domain=CONTRIB)
