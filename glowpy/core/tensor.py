@@ -81,7 +81,8 @@ def stored(type: Type, value: float) -> Array:
 class Tensor:
     """Elements with their type. Never changed; compared by identity.
 
-    The array has the type's shape and dtype, and may have any strides: zero strides are a splat.
+    The array has the type's shape and dtype, and may have any strides: zero strides are a splat. It is not copied, and
+    must not be changed: what was compiled is kept under the digest of its elements. `copy` is for arrays of others.
 
     Raises UserError for an array of another shape or dtype.
 
@@ -102,7 +103,7 @@ class Tensor:
 
     @classmethod
     def of(cls, array: Array) -> Tensor:
-        """A tensor of the array's own kind and shape.
+        """A tensor of the array's own kind and shape, in the array's memory.
 
         Raises UserError for what is no array, and for a dtype that is no element kind.
         """
@@ -223,6 +224,14 @@ class Tensor:
         if not (array == first).all() or array.tobytes() != first.tobytes() * array.size:
             return self
         return Tensor.splat(self.type, first)
+
+    def copy(self) -> Tensor:
+        """The same elements in memory of its own, that of one element for a splat; a deferred tensor as it is."""
+        if self._array is None:
+            return self
+        dense = tuple(slice(None if stride else 1) for stride in self._array.strides)
+        array = np.broadcast_to(self._array[dense].copy(), self.type.shape)
+        return Tensor(self.type, array)
 
     def digest(self) -> str:
         """SHA-256 of the elements in row-major order."""

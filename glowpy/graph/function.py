@@ -112,7 +112,7 @@ class Module:
         return created
 
     def create_constant(self, name: str, tensor: Tensor | Array, *, loc: Loc = UNKNOWN) -> Constant:
-        """Adds a tensor that is known now; an array must not be changed afterwards.
+        """Adds a tensor that is known now; an array is copied, so that its owner may change it afterwards.
 
         Raises UserError for a name that is no string, and for what is neither a tensor nor an array of numbers or
         booleans.
@@ -121,7 +121,7 @@ class Module:
             raise _no_name(name, loc)
         if not isinstance(tensor, Tensor):
             try:
-                tensor = Tensor.of(tensor)
+                tensor = Tensor.of(tensor).copy()
             except UserError as error:
                 first = error.diagnostics[0]
                 raise UserError(first.message, loc=loc or caller(), note=first.note) from None

@@ -68,7 +68,7 @@ def load(
         shapes: Shapes of inputs by name, for models with symbolic dimensions.
         dims: Sizes of symbolic dimensions by name.
         values: Inputs whose elements are to be known while compiling, such as shapes. They stay inputs of
-            the model, but nothing reads them.
+            the model, but nothing reads them. Copied.
 
     Raises LoadError for a file that is no ONNX model, UnsupportedError that lists everything that cannot be
     imported, ValueNeededError if an operator needs the elements of an input that is not in `values`, and
@@ -209,7 +209,7 @@ class OnnxModel:
         values: Mapping[str, Array] | None = None,
     ) -> Module:
         """A module for these shapes. The arguments and errors are those of `load`."""
-        arrays = {name: np.asarray(array) for name, array in (values or {}).items()}
+        arrays = {name: np.array(array) for name, array in (values or {}).items()}
         return _Build(self, self._types(shapes, dims, arrays), arrays).module
 
     def key(

@@ -14,13 +14,17 @@ from glowpy.core.type import Type
 from glowpy.ir.plan import Area, MemoryPlan, Slot
 
 
-def network(rows: int, weights: Array) -> glowpy.CompiledFunction:
+def product(rows: int, weights: Array) -> glowpy.Module:
     module = glowpy.Module()
     x = module.create_placeholder("x", Type(ElemKind.of(weights.dtype), (rows, len(weights))))
     f = module.create_function("main")
     product = f.create_mat_mul("p", x, module.create_constant("w", weights))
     f.create_save("save", product, module.create_placeholder("y", product.type))
-    return glowpy.compile(module)
+    return module
+
+
+def network(rows: int, weights: Array) -> glowpy.CompiledFunction:
+    return glowpy.compile(product(rows, weights))
 
 
 def test_networks_share_large_constants_as_long_as_one_is_there() -> None:
@@ -36,6 +40,19 @@ def test_networks_share_large_constants_as_long_as_one_is_there() -> None:
         np.testing.assert_allclose(function({"x": x})["y"], x @ weights, rtol=1e-4, atol=1e-4)
     del function, functions, other
     assert len(constants._shared) == before, "without the collector"
+
+
+@pytest.mark.parametrize("rows", [20, 200])
+def test_a_constant_stays_when_its_array_is_changed(rows: int) -> None:
+    """Else a large one would be packed again under the key of what it was, and others that are that would find it."""
+    weights, x = np.ones((rows, 300), np.float32), np.ones((1, rows), np.float32)
+    module, options = product(1, weights), glowpy.CompileOptions(cache=False)
+    glowpy.compile(module, options=options)
+    weights[:] = 2
+    later = glowpy.compile(module, options=options)
+    ones = glowpy.compile(product(1, np.ones((rows, 300), np.float32)), options=options)
+    np.testing.assert_array_equal(ones({"x": x})["y"], np.full((1, 300), rows))
+    np.testing.assert_array_equal(later({"x": x})["y"], np.full((1, 300), rows))
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

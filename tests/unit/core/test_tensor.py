@@ -23,6 +23,18 @@ def test_a_splat_takes_the_memory_of_one_element() -> None:
     assert tensor.digest() == dense.digest()
 
 
+def test_a_copy_has_memory_of_its_own() -> None:
+    array = np.arange(6, dtype=np.float32).reshape(2, 3)
+    for source in (array, array.T, array[:, ::-1], np.broadcast_to(array[0], (4, 3)), array[:0]):
+        expected = source.copy()
+        tensor = Tensor.of(source).copy()
+        assert tensor.equals(Tensor.of(expected))
+        assert not np.shares_memory(tensor.array, array)
+    splat = Tensor.splat(Type(ElemKind.F32, (1000, 1000)), 2.5).copy()
+    assert (splat.array.strides, splat.splat_value) == ((0, 0), 2.5)
+    assert Tensor.of(np.zeros((0, 2), np.float32)).copy().type.shape == (0, 2)
+
+
 def test_one_element_is_a_splat_and_none_is_not() -> None:
     assert Tensor.of(np.array([3], np.int8)).splat_value == 3
     assert Tensor.of(np.array(3, np.int64)).splat_value == 3
