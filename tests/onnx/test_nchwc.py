@@ -13,7 +13,7 @@ from onnx import helper
 
 from glowpy.core.tensor import Array
 from glowpy.importer.onnx.contrib import nchwc
-from glowpy.importer.onnx.contrib.nchwc import block_of
+from glowpy.importer.onnx.contrib.nchwc import channel_block
 from glowpy.importer.onnx.model import read_model
 from tests.onnx.comparison import graph_model, info
 from tests.onnx.contrib_cases import NCHWC, Case, case, f32
@@ -138,18 +138,20 @@ def reorder(x: str, channels: int) -> onnx.NodeProto:
 def test_block_is_read_off_channels(block: int) -> None:
     """24 and 40 channels cannot be in blocks of 16; 20 would not be filled up to 32 by blocks of 8."""
     assert (
-        block_of(
+        channel_block(
             graph([conv("x", "v", "y"), conv("y", "w", "z")], v=[32, 3, 3, 3], w=[40, 32, 1, 1])
         )
         == 8
     )
-    assert block_of(graph([conv("x", "w", "y")], w=[32, 24, 1, 1])) == 8
-    assert block_of(graph([conv("x", "w", "y")], w=[32, 12, 1, 1])) == block
+    assert channel_block(graph([conv("x", "w", "y")], w=[32, 24, 1, 1])) == 8
+    assert channel_block(graph([conv("x", "w", "y")], w=[32, 12, 1, 1])) == block
     relu = helper.make_node("Relu", ["y"], ["r"])
-    assert block_of(graph([conv("x", "w", "y"), relu, reorder("r", 20)], w=[32, 3, 3, 3])) == 16
-    assert block_of(graph([conv("x", "w", "y"), reorder("y", 20)], w=[24, 3, 3, 3])) == 8
-    assert block_of(graph([conv("x", "w", "y"), reorder("y", 32)], w=[32, 3, 3, 3])) == block
-    assert block_of(graph([conv("x", "w", "y"), reorder("y", 30)], w=[32, 3, 3, 3])) == block
+    assert (
+        channel_block(graph([conv("x", "w", "y"), relu, reorder("r", 20)], w=[32, 3, 3, 3])) == 16
+    )
+    assert channel_block(graph([conv("x", "w", "y"), reorder("y", 20)], w=[24, 3, 3, 3])) == 8
+    assert channel_block(graph([conv("x", "w", "y"), reorder("y", 32)], w=[32, 3, 3, 3])) == block
+    assert channel_block(graph([conv("x", "w", "y"), reorder("y", 30)], w=[32, 3, 3, 3])) == block
 
 
 @pytest.mark.parametrize(

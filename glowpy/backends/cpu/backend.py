@@ -14,7 +14,7 @@ from glowpy.backends.cpu.codegen import CodeOptions, entry_name, generate_llvm, 
 from glowpy.backends.cpu.constants import (
     Weights,
     block_of,
-    kept_weights,
+    find_weights,
     small_constants,
     weights_of,
 )
@@ -156,7 +156,7 @@ class CpuBackend(Backend):
             program.outputs,
             program.plan.peak,
             tuple(slot.name for slot in program.plan.mutable.slots),
-            tuple(kept.key for kept in weights),
+            tuple(constant.key for constant in weights),
             small_constants(block, program.constants),
             tuple(objects),
         )
@@ -184,10 +184,10 @@ class CpuBackend(Backend):
         image = Image.parse(payload)
         weights = []
         for digest in image.weights:
-            kept = kept_weights(digest, use_cache=True)
-            if kept is None:
+            constant = find_weights(digest, use_cache=True)
+            if constant is None:
                 return None
-            weights.append(kept)
+            weights.append(constant)
         code = load_objects(self.target.machine, image.codes)
         return JitFunction(image, weights, code, self._shared_workers(use_cache=True))
 

@@ -28,7 +28,7 @@ __all__ = [
     "Weights",
     "block_of",
     "fill",
-    "kept_weights",
+    "find_weights",
     "small_constants",
     "weights_of",
 ]
@@ -78,16 +78,11 @@ _lock = threading.Lock()
 
 
 def weights_of(tensor: Tensor, *, use_cache: bool) -> Weights:
-    """The elements of a tensor: those of another network with the same key, from the cache, or read or computed now."""
+    """The elements of a tensor: found, or else read or computed now, and put into the cache if it is used."""
     key = Key.of("weights", tensor.key, package_identity())
-    weights = kept_weights(key.digest, use_cache=use_cache)
-    if weights is not None:
-        return weights
-    if use_cache and cache_folder() is not None and tensor.type.size < cache_limit():
-        with writing(key) as file:
-            for piece in tensor.raw_pieces():
-                file.write(piece.data)
-        weights = kept_weights(key.digest, use_cache=True)
+    weights = find_weights(key.digest, use_cache=use_cache)
+    if weights is None and use_cache and _put(key, tensor):
+        weights = _mapped(key)
     if weights is None:
         memory = aligned_array(tensor.type.size)
         fill(memory, tensor)
@@ -95,17 +90,35 @@ def weights_of(tensor: Tensor, *, use_cache: bool) -> Weights:
     return weights
 
 
-def kept_weights(key: str, *, use_cache: bool) -> Weights | None:
-    """The weights with this key, if a network of this process has them or, mapped from there, the cache."""
+def find_weights(key: str, *, use_cache: bool) -> Weights | None:
+    """The weights with this key that a network of this process has or, if it is used, the cache."""
     with _lock:
         weights = _shared.get(key)
-    if weights is not None or not use_cache:
-        return weights
-    content = mapped(Key("weights", key))
-    return None if content is None else _share(Weights(key, np.frombuffer(content, np.uint8)))
+    if weights is None and use_cache:
+        weights = _mapped(Key("weights", key))
+    return weights
+
+
+def _mapped(key: Key) -> Weights | None:
+    """The weights in the cache, as memory that processes share."""
+    content = mapped(key)
+    if content is None:
+        return None
+    return _share(Weights(key.digest, np.frombuffer(content, np.uint8)))
+
+
+def _put(key: Key, tensor: Tensor) -> bool:
+    """Writes the elements into the cache, piece by piece; whether there is one that has room for them."""
+    if cache_folder() is None or tensor.type.size >= cache_limit():
+        return False
+    with writing(key) as file:
+        for piece in tensor.raw_pieces():
+            file.write(piece.data)
+    return True
 
 
 def _share(weights: Weights) -> Weights:
+    """These, or those that another thread was faster to make."""
     with _lock:
         return _shared.setdefault(weights.key, weights)
 

@@ -26,7 +26,7 @@ from glowpy.graph.function import Function, Module
 from glowpy.graph.node import NodeValue, Placeholder, value_of
 from glowpy.graph.verifier import verify_module, verify_nodes
 from glowpy.importer.onnx.check import check_types, structural_problems, unsupported_reason
-from glowpy.importer.onnx.contrib.nchwc import block_of
+from glowpy.importer.onnx.contrib.nchwc import channel_block
 from glowpy.importer.onnx.definition import definition_of
 from glowpy.importer.onnx.node import (
     OnnxNode,
@@ -167,7 +167,7 @@ class OnnxModel:
     @cached_property
     def block(self) -> int:
         """How many channels are a block in the NCHWc operators of onnxruntime; 0 if there are none."""
-        return block_of(self.source.proto.graph)
+        return channel_block(self.source.proto.graph)
 
     def loc(self, index: int, node: onnx.NodeProto) -> Loc:
         """Where a node is."""

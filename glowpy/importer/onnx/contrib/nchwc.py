@@ -27,13 +27,13 @@ from glowpy.importer.onnx.data_movement import (
 from glowpy.importer.onnx.node import OnnxNode, Value, from_onnx
 from glowpy.support.errors import UserError
 
-__all__ = ["block_of"]
+__all__ = ["channel_block"]
 
 WIDE, NARROW = 16, 8
 """The blocks there are: 16 channels where the writing machine has AVX-512, and on AArch64; 8 on other x86-64."""
 
 
-def block_of(graph: onnx.GraphProto) -> int:
+def channel_block(graph: onnx.GraphProto) -> int:
     """How many channels are a block in the graph, which does not say so; 0 if there are none.
 
     What is no multiple of 16 has blocks of 8, and what was filled up further than to a multiple of 8 has blocks of 16.
