@@ -36,6 +36,13 @@ def inverse_deviation(x: Array, axes: tuple[int, ...]) -> Array:
     return _plain(1 / np.sqrt(x.astype(np.float64).var(axes, keepdims=True) + 1e-5))
 
 
+def by_group(x: Array, groups: int, epsilon: float, scale: Array, bias: Array) -> Array:
+    """Every group of channels by its own mean and variance, then its own scale and bias."""
+    normal = standardized(x.reshape(len(x), groups, -1), (2,), epsilon)
+    return _plain((normal * scale[:, None] + bias[:, None]).reshape(x.shape))
+
+
+GROUPS = np.random.default_rng(18).standard_normal((2, 4, 3)).astype(np.float32)
 ROW = np.linspace(-1, 1, 4, dtype=np.float32)
 SQUARES = np.sqrt((X * X).mean((1, 2), keepdims=True) + np.float32(0.5))
 HALF = {"epsilon": 0.5}
@@ -98,6 +105,21 @@ NORM_ROWS = [
         [X / np.sqrt((X * X).mean(2, keepdims=True) + 1e-5) * ROW],
     ),
     Row("RMSNormalization", EVERY, [X, X[0]], [X / SQUARES * X[0]], {"axis": 1, **HALF}, "axis"),
+    Row(
+        "GroupNormalization",
+        (18,),
+        [GROUPS, C3[:2], C3[1:]],
+        [by_group(GROUPS, 2, 1e-5, C3[:2], C3[1:])],
+        {"num_groups": 2},
+    ),
+    Row(
+        "GroupNormalization",
+        (18,),
+        [GROUPS, C3[:1], C3[1:2]],
+        [by_group(GROUPS, 1, 0.5, C3[:1], C3[1:2])],
+        {"num_groups": 1, **HALF},
+        "epsilon",
+    ),
     Row(
         "GroupNormalization",
         (21,),

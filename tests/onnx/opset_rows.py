@@ -95,7 +95,8 @@ TWICE = IMAGE.repeat(2, axis=2).repeat(2, axis=3)
 VERSIONS: dict[str, list[int]] = {}
 """The opsets that brought a version of each operator."""
 for _schema in defs.get_all_schemas_with_history():
-    if _schema.domain == "" and not _schema.deprecated:
+    _is_read = not _schema.deprecated or _schema.name == "GroupNormalization"
+    if _schema.domain == "" and _is_read:
         VERSIONS.setdefault(_schema.name, []).append(_schema.since_version)
         VERSIONS[_schema.name].sort()
 

@@ -174,6 +174,7 @@ REFUSED: list[tuple[str, Sequence[int], list[str], dict[str, Any], str]] = [
     ("Upsample", (1, 6), ["x"], {"scales": [1.0] * 3}, "'scales' is not supported"),
     ("Upsample", (7, 8), ["x", "row"], {}, "expected 1 inputs, got 2"),
     ("Upsample", (10, 13), ["x", "row"], {}, "ended before this opset"),
+    ("GroupNormalization", (18, 20), ["x", "c", "c"], {"num_groups": 1}, "1 elements as input 1"),
     ("Resize", (10,), ["x", "row", "row"], {}, "expected 2 inputs, got 3"),
     ("Celu", (11,), ["x"], {}, "Celu (opset 11) is not supported"),
     ("GreaterOrEqual", (11,), ["x", "x"], {}, "Greater"),

@@ -9,7 +9,7 @@ from onnx import AttributeProto, defs
 
 from glowpy.core.type import Type
 from glowpy.importer.onnx.definition import is_defined, schema_of
-from glowpy.importer.onnx.registry import handler_of
+from glowpy.importer.onnx.registry import handler_of, registered
 from glowpy.importer.onnx.source import domain_of
 from glowpy.importer.onnx.tensor import type_name
 from glowpy.support.errors import UserError
@@ -33,7 +33,7 @@ def unsupported_reason(node: onnx.NodeProto, opset: int | None) -> str:
     if not known and not is_defined(node, opset):
         return f"{_spell(node, opset)} is not supported"
     schema = schema_of(node, opset)
-    if schema is not None and schema.deprecated:
+    if schema is not None and schema.deprecated and not _is_still_read(schema):
         return f"{_spell(node, opset)} is not supported: the operator ended before this opset"
     if schema is None:
         own = domain_of(node.domain) in _SCHEMA_DOMAINS
@@ -42,6 +42,11 @@ def unsupported_reason(node: onnx.NodeProto, opset: int | None) -> str:
     if unknown:
         return f"{_spell(node, opset)}: attribute '{unknown[0]}' is not supported"
     return ""
+
+
+def _is_still_read(schema: defs.OpSchema) -> bool:
+    """Whether an import function is for the very version that ONNX has withdrawn: files have it all the same."""
+    return schema.since_version in registered().get((schema.domain, schema.name), ())
 
 
 def structural_problems(node: onnx.NodeProto, opset: int) -> list[str]:

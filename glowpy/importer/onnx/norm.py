@@ -10,7 +10,7 @@ from onnx import TensorProto
 
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.shape import broadcast_shapes, normalize_axis
-from glowpy.core.type import Type
+from glowpy.core.type import Shape, Type
 from glowpy.graph.node import Node, NodeValue
 from glowpy.importer.onnx.data_movement import channels_first, channels_last, convert, reshape
 from glowpy.importer.onnx.node import OnnxNode, Value, from_onnx
@@ -134,12 +134,11 @@ def _wide(n: OnnxNode, value: Value) -> NodeValue:
     return n.operand(convert(n, value, kind))
 
 
-def _channel_vector(
-    n: OnnxNode, index: int, channels: int, kind: ElemKind, shape: Sequence[int]
-) -> Value:
-    """Input `index`, which must have one element for each channel, in a shape that broadcasts."""
-    if n.type(index).shape != (channels,):
-        raise UserError(f"expected {channels} elements as input {index}, got {n.type(index)}")
+def _vector(n: OnnxNode, index: int, kind: ElemKind, shape: Shape) -> Value:
+    """Input `index`, a vector of as many elements as `shape` has, in that shape, which broadcasts."""
+    count = math.prod(shape)
+    if n.type(index).shape != (count,):
+        raise UserError(f"expected {count} elements as input {index}, got {n.type(index)}")
     return reshape(n, convert(n, n.value(index), kind), shape)
 
 
@@ -160,18 +159,25 @@ def _instance_normalization(n: OnnxNode) -> Value:
     channels, axes = type.shape[1], range(2, type.rank)
     normal = _standardized(n, _wide(n, n.value(0)), axes)
     shape = (channels, *(1 for _ in axes))
-    scale, bias = (_channel_vector(n, i, channels, normal.type.kind, shape) for i in (1, 2))
+    scale, bias = (_vector(n, i, normal.type.kind, shape) for i in (1, 2))
     return convert(n, _scaled(n, normal, scale, bias), type.kind)
 
 
-@from_onnx("GroupNormalization")
-def _group_normalization(n: OnnxNode) -> Value:
-    """Each group of channels by its own mean and variance, then scale and bias of each channel.
+@from_onnx("GroupNormalization", since=18)
+def _group_normalization_18(n: OnnxNode) -> Value:
+    """ONNX has withdrawn this version, but files have it, and onnxruntime reads it."""
+    return _by_groups(n, per_group=True)
 
-    Below opset 21 they were of each group; ONNX has withdrawn that operator.
-    """
-    type = n.type(0)
+
+@from_onnx("GroupNormalization", since=21)
+def _group_normalization(n: OnnxNode) -> Value:
+    return _by_groups(n, per_group=False)
+
+
+def _by_groups(n: OnnxNode, *, per_group: bool) -> Value:
+    """Each group of channels by its own mean and variance, then scale and bias of each group, or of each channel."""
     groups = n.integer("num_groups", 0)
+    type = n.type(0)
     if type.rank < 2:
         raise UserError(f"expected an input of rank 2 or more, got {type}")
     channels = type.shape[1]
@@ -180,8 +186,8 @@ def _group_normalization(n: OnnxNode) -> Value:
     grouped = (type.shape[0], groups, channels // groups, math.prod(type.shape[2:]))
     x = n.operand(reshape(n, _stashed(n), grouped), n.proto.input[0])
     normal = _standardized(n, x, (2, 3))
-    shape = (groups, channels // groups, 1)
-    scale, bias = (_channel_vector(n, index, channels, x.type.kind, shape) for index in (1, 2))
+    shape = (groups, 1 if per_group else channels // groups, 1)
+    scale, bias = (_vector(n, index, x.type.kind, shape) for index in (1, 2))
     return reshape(n, convert(n, _scaled(n, normal, scale, bias), type.kind), type.shape)
 
 
