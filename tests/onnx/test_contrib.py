@@ -13,6 +13,7 @@ from onnx import TensorProto, helper
 from onnxruntime.capi import _pybind_state as capi
 
 import glowpy
+from glowpy.core.elemkind import ElemKind
 from glowpy.core.tensor import Array
 from glowpy.importer.onnx.contrib.schemas import contrib_schemas
 from glowpy.importer.onnx.registry import registered
@@ -148,6 +149,23 @@ def test_contrib_operator(node: Case) -> None:
 @pytest.mark.parametrize("node", {node.op_type: node for node in CASES}.values(), ids=str)
 def test_contrib_operator_on_cpu(node: Case) -> None:
     node.check("cpu", node.expected())
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+@pytest.mark.parametrize("stash", [TensorProto.FLOAT, TensorProto.DOUBLE])
+def test_kinds_of_outputs_that_the_model_does_not_declare(dtype: type, stash: int) -> None:
+    """That of the reciprocal of the root is an attribute's, whatever it is of."""
+    node = case("SimplifiedLayerNormalization", X.astype(dtype), SCALE.astype(dtype))
+    model = replace(node, domain="", outputs=(F, F)).model(stash_type=stash)
+    for output in model.graph.output:
+        output.ClearField("type")
+    session = glowpy.InferenceSession(model, backend="interpreter")
+    results = session.run(None, node.feeds)
+    kinds = [np.dtype(dtype), helper.tensor_dtype_to_np_dtype(stash)]
+    assert [ElemKind.of(kind) for kind in kinds] == [info.kind for info in session.get_outputs()]
+    assert [result.dtype for result in results] == kinds
+    root = np.sqrt((node.feeds["in0"].astype(np.float64) ** 2).mean(-1, keepdims=True) + 1e-5)
+    np.testing.assert_allclose(results[1], 1 / root, 1e-5)
 
 
 @pytest.mark.parametrize("op_type", ["SkipLayerNormalization", "SkipSimplifiedLayerNormalization"])

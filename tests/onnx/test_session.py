@@ -397,6 +397,13 @@ def test_type_of_an_output_is_that_of_an_input() -> None:
     assert [info.type for info in make(model).get_outputs()] == ["tensor(float)", "tensor(int64)"]
 
 
+def test_types_are_inferred_in_an_order_that_fits() -> None:
+    """Which need not be the file's; ONNX infers nothing for operators of onnxruntime's."""
+    model = untyped("(float[2,3] x) => (y) { y = Relu(t) t = com.microsoft.Gelu(x) }")
+    model.opset_import.append(helper.make_opsetid("com.microsoft", 1))
+    assert [info.type for info in make(model).get_outputs()] == ["tensor(float)"]
+
+
 def test_output_without_an_element_type_or_a_shape() -> None:
     model = untyped("(float[2,3] x) => (float[2,3] y) { y = Relu(x) }")
     model.graph.output[0].type.tensor_type.ClearField("shape")
@@ -412,8 +419,14 @@ def test_output_of_an_unknown_type_is_refused() -> None:
     with pytest.raises(glowpy.UnsupportedError) as caught:
         make(onnx.parser.parse_model(text))
     assert len(caught.value.diagnostics) == 1
-    with pytest.raises(glowpy.UserError, match="g: output 'y' has no type, and ONNX infers none"):
+    with pytest.raises(glowpy.UserError, match="g: output 'y' is computed by no node"):
         make(untyped("(float[2] x) => (y) { z = Relu(x) }"))
+    text = "(float[2] x) => (y) <int64 i = {0}>"
+    body = "{ g = com.microsoft.Gelu(x) s = SequenceConstruct(g) y = SequenceAt(s, i) }"
+    model = untyped(text + body)
+    model.opset_import.append(helper.make_opsetid("com.microsoft", 1))
+    with pytest.raises(glowpy.UserError, match="g: output 'y' has no type, and ONNX infers none"):
+        make(model)
 
 
 def test_output_listed_twice() -> None:

@@ -141,10 +141,13 @@ class OnnxModel:
     @cached_property
     def outputs(self) -> list[ValueInfo]:
         """The outputs, in the order of the model, which may list one twice."""
-        try:
-            protos = typed_outputs(self.source.proto)
-        except UserError as error:
-            raise _located(error, Loc(self.file)) from None
+        protos = list(self.source.proto.graph.output)
+        if not all(is_typed(proto) for proto in protos):
+            nodes = [node for _, node in self.order]
+            try:
+                protos = typed_outputs(self.source.proto, nodes)
+            except UserError as error:
+                raise _located(error, Loc(self.file)) from None
         return self._infos(protos)
 
     def _infos(self, protos: list[onnx.ValueInfoProto]) -> list[ValueInfo]:
@@ -186,20 +189,16 @@ class OnnxModel:
                 continue
             problems = structural_problems(node, opset)
             errors += [UserError(message, loc=loc) for message in problems]
-        readers: list[Callable[[], object]] = [
-            lambda: self.inputs,
-            lambda: self.outputs,
-            lambda: self.initializers,
-        ]
-        if errors and not all(is_typed(proto) for proto in self.source.proto.graph.output):
-            del readers[1]  # what is wrong with a node keeps the types after it from being known
+        readers: list[Callable[[], object]] = [lambda: self.inputs, lambda: self.initializers]
+        if all(is_typed(proto) for proto in self.source.proto.graph.output):
+            readers.append(lambda: self.outputs)
         for read in readers:
             try:
                 read()
             except UserError as error:
                 errors.append(error)
         _raise(errors)
-        _ = self.order
+        _ = self.order, self.outputs  # types that are not declared follow from all the others
 
     def build(
         self,

@@ -193,11 +193,16 @@ def _by_groups(n: OnnxNode, *, per_group: bool) -> Value:
 
 def _stashed(n: OnnxNode) -> NodeValue:
     """The input in the kind that `stash_type` says: f64 stays f64, and a half is computed in f32."""
+    kind, x = _stash_kind(n), n.value(0)
+    return _wide(n, x if x.type.kind is ElemKind.F64 else convert(n, x, kind))
+
+
+def _stash_kind(n: OnnxNode) -> ElemKind:
+    """The kind that `stash_type` says."""
     kind = kind_of(n.integer("stash_type", TensorProto.FLOAT))
     if not kind.is_float:
         raise n.unsupported(f"stash_type {kind.value}")
-    x = n.value(0)
-    return _wide(n, x if x.type.kind is ElemKind.F64 else convert(n, x, kind))
+    return kind
 
 
 def _trailing_axes(n: OnnxNode) -> tuple[int, ...]:
@@ -225,7 +230,7 @@ def _layer_normalization(n: OnnxNode) -> tuple[Value, ...]:
     normal = n.f.create_mul(f"{n.name}_standard", moments.centred, inverse).result
     bias = _trailing_factors(n, 2, x.type.kind) if n.has(2) else None
     result = _scaled(n, normal, _trailing_factors(n, 1, x.type.kind), bias)
-    stash = kind_of(n.integer("stash_type", TensorProto.FLOAT))
+    stash = _stash_kind(n)
     return (convert(n, result, kind), *(convert(n, v, stash) for v in (moments.mean, inverse)))
 
 
@@ -233,7 +238,8 @@ def _layer_normalization(n: OnnxNode) -> tuple[Value, ...]:
 def _rms_normalization(n: OnnxNode) -> tuple[Value, Value]:
     """Divided by the root of the mean square (Zhang and Sennrich 2019).
 
-    onnxruntime has it under another name, and with the reciprocal of that root as a result.
+    onnxruntime has it under another name, and with the reciprocal of that root as a result, of the kind that
+    `stash_type` says.
     """
     x = _stashed(n)
     square = n.f.create_mul(f"{n.name}_square", x, x)
@@ -241,7 +247,7 @@ def _rms_normalization(n: OnnxNode) -> tuple[Value, Value]:
     inverse = _inverse_root(n, mean)
     normal = n.f.create_mul(f"{n.name}_standard", x, inverse).result
     result = _scaled(n, normal, _trailing_factors(n, 1, x.type.kind), None)
-    return convert(n, result, n.type(1).kind), inverse
+    return convert(n, result, n.type(1).kind), convert(n, inverse, _stash_kind(n))
 
 
 @from_onnx("MeanVarianceNormalization")

@@ -13,7 +13,7 @@ from glowpy.core.elemkind import ElemKind
 from glowpy.core.type import Shape, Type
 from glowpy.importer.onnx.definition import schema_of
 from glowpy.importer.onnx.source import domain_of
-from glowpy.importer.onnx.tensor import kind_of, type_name
+from glowpy.importer.onnx.tensor import elem_type_of, kind_of, type_name
 from glowpy.support.errors import UnsupportedError, UserError
 
 __all__ = ["Dim", "ValueInfo", "bind", "is_typed", "typed_outputs", "value_info"]
@@ -86,17 +86,16 @@ def is_typed(proto: onnx.ValueInfoProto) -> bool:
     )
 
 
-def typed_outputs(model: onnx.ModelProto) -> list[onnx.ValueInfoProto]:
+def typed_outputs(
+    model: onnx.ModelProto, nodes: Sequence[onnx.NodeProto]
+) -> list[onnx.ValueInfoProto]:
     """The outputs of a model, with the types that ONNX infers where the model declares none.
 
-    Raises UserError where it infers none.
+    `nodes` are those of the model, each after those it needs. Raises UserError where no type is inferred.
     """
-    outputs = list(model.graph.output)
-    if all(is_typed(proto) for proto in outputs):
-        return outputs
-    inferred = _inferred(model)
+    inferred = _inferred(model, nodes)
     typed = []
-    for proto in outputs:
+    for proto in model.graph.output:
         known = proto if is_typed(proto) else inferred.get(proto.name)
         if known is None:
             raise UserError(
@@ -107,11 +106,13 @@ def typed_outputs(model: onnx.ModelProto) -> list[onnx.ValueInfoProto]:
     return typed
 
 
-def _inferred(model: onnx.ModelProto) -> dict[str, onnx.ValueInfoProto]:
+def _inferred(
+    model: onnx.ModelProto, nodes: Sequence[onnx.NodeProto]
+) -> dict[str, onnx.ValueInfoProto]:
     """What is known of the types of all values, by name; weights take part without their elements."""
     graph = model.graph
     bare = onnx.ModelProto(ir_version=model.ir_version, opset_import=model.opset_import)
-    bare.graph.CopyFrom(onnx.GraphProto(name="types", node=graph.node, output=graph.output))
+    bare.graph.CopyFrom(onnx.GraphProto(name="types", node=nodes, output=graph.output))
     inputs = {proto.name: proto for proto in graph.input}
     for name, elem_type, dims in [
         *((proto.name, proto.data_type, proto.dims) for proto in graph.initializer),
@@ -127,7 +128,7 @@ def _inferred(model: onnx.ModelProto) -> dict[str, onnx.ValueInfoProto]:
     values = [*result.input, *result.value_info, *result.output]
     types = {proto.name: proto for proto in values if is_typed(proto)}
     opsets = {domain_of(entry.domain): entry.version for entry in model.opset_import}
-    for node in graph.node:
+    for node in nodes:
         for proto in _by_schema(node, opsets, types):
             types.setdefault(proto.name, proto)
     return types
@@ -136,11 +137,13 @@ def _inferred(model: onnx.ModelProto) -> dict[str, onnx.ValueInfoProto]:
 def _by_schema(
     node: onnx.NodeProto, opsets: Mapping[str, int], types: Mapping[str, onnx.ValueInfoProto]
 ) -> Iterator[onnx.ValueInfoProto]:
-    """The outputs that are of the type of an input, for operators without an inference of their own."""
+    """The outputs of one type, or of that of an input or attribute, for operators without an inference of their own."""
     schema = schema_of(node, opsets.get(domain_of(node.domain), 0))
     if schema is None:
         return
-    known: dict[str, int] = {}
+    known = {type_name(kind): elem_type_of(kind) for kind in ElemKind}
+    stash = (attribute.i for attribute in node.attribute if attribute.name == "stash_type")
+    known["stash"] = next(stash, onnx.TensorProto.FLOAT)
     for index, name in enumerate(node.input):
         formal = schema.inputs[min(index, len(schema.inputs) - 1)]
         if name in types and types[name].type.HasField("tensor_type"):

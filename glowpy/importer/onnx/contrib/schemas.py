@@ -1,7 +1,8 @@
 """What onnxruntime's own operators take and give: the table that stands in for ONNX's for them.
 
 An operand is written `name`, `name?` if it may be left out, and `name:K` unless it is a float. All floats of a node are
-of one kind, those of `:own` perhaps of another; `:i32` and `:i64` are of that kind, `:ids` of either, `:any` of any.
+of one kind, those of `:own` perhaps of another, those of `:stash` of the one that the attribute `stash_type` says;
+`:i32` and `:i64` are of that kind, `:ids` of either, `:any` of any.
 An attribute that must be given ends in `!`.
 """
 
@@ -24,6 +25,7 @@ _INTEGERS = [f"tensor({sign}int{bits})" for sign in ("", "u") for bits in (8, 16
 _SETS = {
     "float": _FLOATS,
     "own": _FLOATS,
+    "stash": _FLOATS,
     "ids": ["tensor(int32)", "tensor(int64)"],
     "any": [*_FLOATS, *_INTEGERS, "tensor(bool)"],
 }
@@ -98,8 +100,8 @@ def _activations() -> Iterator[defs.OpSchema]:
 def _normalizations() -> Iterator[defs.OpSchema]:
     form = {"ints": "axis stash_type", "floats": "epsilon"}
     own = {**form, "domain": ""}
-    yield _schema("LayerNormalization", "X Scale B?", "Y Mean? InvStdDev?", **own)
-    yield _schema("SimplifiedLayerNormalization", "X:own scale", "Y inv_std_var?", **own)
+    yield _schema("LayerNormalization", "X Scale B?", "Y Mean?:stash InvStdDev?:stash", **own)
+    yield _schema("SimplifiedLayerNormalization", "X:own scale", "Y inv_std_var?:stash", **own)
     results = "output mean? inv_std_var? input_skip_bias_sum?"
     yield _schema(
         "SkipLayerNormalization", "input skip gamma beta? bias?", results, floats="epsilon"
