@@ -22,7 +22,7 @@ from glowpy.cli.backends import backend_option, bound_backend
 from glowpy.cli.completion import complete_file, complete_target
 from glowpy.cli.model import load_model
 from glowpy.cli.output import print_json, print_table, progress
-from glowpy.cli.verb import Bytes, OutputFolder, Verb
+from glowpy.cli.verb import Bytes, OptionalChoice, OutputFolder, Verb
 from glowpy.graph.function import Module
 from glowpy.support.errors import UserError
 
@@ -50,8 +50,8 @@ _ILLEGAL = re.compile(r"[^A-Za-z0-9_]")
 )
 @click.option("--cpu", default="", help="LLVM name of the processor.")
 @click.option("--features", default="", help="LLVM features, such as +avx2,-fma.")
-@click.option("--float-abi", type=click.Choice(FLOAT_ABIS), help="Arm, RISC-V.")
-@click.option("--relocation", type=click.Choice(RELOCATIONS))
+@click.option("--float-abi", default="", type=OptionalChoice(FLOAT_ABIS), help="Arm, RISC-V.")
+@click.option("--relocation", default="", type=OptionalChoice(RELOCATIONS))
 @click.option("--code-model", default="", help="small, medium, ...: what the target has.")
 @click.option(
     "--optimize",
@@ -96,8 +96,8 @@ def bundle(
     target: str,
     cpu: str,
     features: str,
-    float_abi: str | None,
-    relocation: str | None,
+    float_abi: str,
+    relocation: str,
     code_model: str,
     optimize: Optimize,
     **rest: Any,
@@ -133,8 +133,7 @@ def bundle(
         channels_last=tuple(_with_channels_last(text) for text in layouts),
         **rest,
     )
-    choices = float_abi or "", relocation or ""
-    cpu_options = CpuOptions(target, cpu, features, *choices, code_model, optimize)
+    cpu_options = CpuOptions(target, cpu, features, float_abi, relocation, code_model, optimize)
     bound = bound_backend(backend, cpu_options)
     if not isinstance(bound, CpuBackend):
         raise UserError(f"the {backend} backend makes no machine code", note="use --backend cpu")

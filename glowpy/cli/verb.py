@@ -13,7 +13,7 @@ from click.shell_completion import CompletionItem
 from glowpy.support.cache_folder import parse_bytes
 from glowpy.support.output_files import check_output_file, check_output_folder
 
-__all__ = ["Bytes", "OutputFile", "OutputFolder", "Verb", "VerbGroup"]
+__all__ = ["Bytes", "OptionalChoice", "OutputFile", "OutputFolder", "Verb", "VerbGroup"]
 
 
 class Verb(click.Command):
@@ -41,6 +41,14 @@ class Bytes(click.ParamType[int]):
             return parse_bytes(str(value))
         except ValueError as error:
             self.fail(str(error), param, ctx)
+
+
+class OptionalChoice(click.Choice[str]):
+    """One of some words, which help and completion name, or the empty text for none of them."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """The word; fails for anything else."""
+        return "" if value == "" else super().convert(value, param, ctx)
 
 
 class OutputFile(click.ParamType[str]):

@@ -53,6 +53,8 @@ def test_help_says_what_may_be_chosen() -> None:
     _, printed, _ = glow("bundle", "--help")
     assert "--float-abi [soft|hard]" in printed
     assert "--relocation [static|pic]" in printed
+    status, _, errors = glow("bundle", "a.glow", "-o", "out", "--float-abi", "firm")
+    assert (status, "'firm' is not one of 'soft', 'hard'" in errors) == (1, True)
 
 
 def test_json(model: Path, tmp_path: Path) -> None:
