@@ -345,6 +345,22 @@ class Builder(ABC):
         }
         return self.create(nodes.TransposedConvolutionNode, name, inputs, attrs, result_type, loc)
 
+    def create_quantization_profile(
+        self,
+        name: str,
+        input: Operand,
+        bins: int,
+        *,
+        result_type: Type | None = None,
+        loc: Loc | None = None,
+    ) -> nodes.QuantizationProfileNode:
+        """What a range for input can be chosen by, without its NaNs and infinities. A histogram of `bins` i64 counts: bin i counts the elements from (first + i) * 2**exponent on, below the next bin. The f32 `range`: the smallest and the largest element, or infinity and minus infinity if there is none. The i64 `grid`: exponent, first, how many NaNs, how many infinities. The exponent is the smallest from -126 on with which the bins hold these elements and zero."""
+        inputs = (input,)
+        attrs: dict[str, Attr] = {
+            "bins": bins,
+        }
+        return self.create(nodes.QuantizationProfileNode, name, inputs, attrs, result_type, loc)
+
     def create_add(
         self,
         name: str,

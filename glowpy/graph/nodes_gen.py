@@ -63,6 +63,7 @@ __all__ = [
     "PReluNode",
     "PadNode",
     "PowNode",
+    "QuantizationProfileNode",
     "ReciprocalNode",
     "ReduceAddNode",
     "ReduceMaxNode",
@@ -455,6 +456,29 @@ class TransposedConvolutionNode(Node):
     begins = AttrField[tuple[int, ...]]()
     dilation = AttrField[tuple[int, ...]]()
     group = AttrField[int]()
+
+
+@final
+class QuantizationProfileNode(Node):
+    """What a range for input can be chosen by, without its NaNs and infinities. A histogram of `bins` i64 counts: bin i counts the elements from (first + i) * 2**exponent on, below the next bin. The f32 `range`: the smallest and the largest element, or infinity and minus infinity if there is none. The i64 `grid`: exponent, first, how many NaNs, how many infinities. The exponent is the smallest from -126 on with which the bins hold these elements and zero.
+
+    Declared in classgen/specs/debug.py.
+    """
+
+    __slots__ = ()
+    SCHEMA: ClassVar[NodeSchema] = NodeSchema(
+        "quantization_profile",
+        ("input",),
+        (AttrSpec("bins", "int"),),
+        ("result", "range", "grid"),
+        frozenset(),
+        no_derivative="its result is no floating-point number",
+    )
+
+    input = InputField(0)
+    range = ResultField(1)
+    grid = ResultField(2)
+    bins = AttrField[int]()
 
 
 @final
@@ -1714,6 +1738,7 @@ NODES: tuple[type[Node], ...] = (
     GeluNode,
     ConvolutionNode,
     TransposedConvolutionNode,
+    QuantizationProfileNode,
     AddNode,
     SubNode,
     MulNode,

@@ -58,6 +58,26 @@ class IRBuilder(ABC):
         )
         return self.add(insts.ConvolutionInst(operands, attrs))
 
+    def create_quantization_profile(
+        self,
+        result: Value,
+        range: Value,
+        grid: Value,
+        input: Value,
+        bins: int,
+    ) -> insts.QuantizationProfileInst:
+        """What a range for input can be chosen by, without its NaNs and infinities. A histogram of `bins` i64 counts: bin i counts the elements from (first + i) * 2**exponent on, below the next bin. The f32 `range`: the smallest and the largest element, or infinity and minus infinity if there is none. The i64 `grid`: exponent, first, how many NaNs, how many infinities. The exponent is the smallest from -126 on with which the bins hold these elements and zero."""
+        attrs: dict[str, Attr] = {
+            "bins": bins,
+        }
+        operands = (
+            result,
+            range,
+            grid,
+            input,
+        )
+        return self.add(insts.QuantizationProfileInst(operands, attrs))
+
     def create_add(
         self,
         result: Value,

@@ -52,6 +52,7 @@ __all__ = [
     "NotInst",
     "OrInst",
     "PowInst",
+    "QuantizationProfileInst",
     "ReciprocalInst",
     "ReduceAddInst",
     "ReduceMaxInst",
@@ -108,6 +109,33 @@ class ConvolutionInst(Instruction):
     pads = AttrField[tuple[int, ...]]()
     dilation = AttrField[tuple[int, ...]]()
     group = AttrField[int]()
+
+
+@final
+class QuantizationProfileInst(Instruction):
+    """What a range for input can be chosen by, without its NaNs and infinities. A histogram of `bins` i64 counts: bin i counts the elements from (first + i) * 2**exponent on, below the next bin. The f32 `range`: the smallest and the largest element, or infinity and minus infinity if there is none. The i64 `grid`: exponent, first, how many NaNs, how many infinities. The exponent is the smallest from -126 on with which the bins hold these elements and zero.
+
+    Declared in classgen/specs/debug.py.
+    """
+
+    __slots__ = ()
+    SCHEMA: ClassVar[InstSchema] = InstSchema(
+        "quantization_profile",
+        (
+            OperandSpec("result", Access.OUT),
+            OperandSpec("range", Access.OUT),
+            OperandSpec("grid", Access.OUT),
+            OperandSpec("input", Access.IN),
+        ),
+        (AttrSpec("bins", "int"),),
+        frozenset(),
+    )
+
+    result = OperandField(0)
+    range = OperandField(1)
+    grid = OperandField(2)
+    input = OperandField(3)
+    bins = AttrField[int]()
 
 
 @final
@@ -1435,6 +1463,7 @@ class ExtractTensorInst(Instruction):
 
 INSTS: tuple[type[Instruction], ...] = (
     ConvolutionInst,
+    QuantizationProfileInst,
     AddInst,
     SubInst,
     MulInst,

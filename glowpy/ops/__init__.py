@@ -7,6 +7,7 @@ this package fills the rule tables.
 from glowpy.ops import (
     activation,
     conv,
+    debug,
     elementwise,
     gather,
     instructions,
@@ -20,6 +21,7 @@ from glowpy.ops import (
 __all__ = [
     "activation",
     "conv",
+    "debug",
     "elementwise",
     "gather",
     "instructions",

@@ -5,6 +5,9 @@
 
 #include "libjit.h"
 
+/* What a range for input can be chosen by, without its NaNs and infinities. A histogram of `bins` i64 counts: bin i counts the elements from (first + i) * 2**exponent on, below the next bin. The f32 `range`: the smallest and the largest element, or infinity and minus infinity if there is none. The i64 `grid`: exponent, first, how many NaNs, how many infinities. The exponent is the smallest from -126 on with which the bins hold these elements and zero. (classgen/specs/debug.py) */
+void libjit_quantization_profile_f32_i64_i64(int64_t *result, float *range, int64_t *grid, const float *input, const ints_t *result_shape, const ints_t *range_shape, const ints_t *grid_shape, const ints_t *input_shape, dim_t bins);
+
 /* Slices of input along dimension `axis`, picked by indices: negative ones count from the end, others are clamped into the range. (classgen/specs/gather.py) */
 void libjit_gather_x8_i32(uint8_t *result, const uint8_t *input, const int32_t *indices, const ints_t *result_shape, const ints_t *input_shape, const ints_t *indices_shape, dim_t axis);
 void libjit_gather_x8_i64(uint8_t *result, const uint8_t *input, const int64_t *indices, const ints_t *result_shape, const ints_t *input_shape, const ints_t *indices_shape, dim_t axis);

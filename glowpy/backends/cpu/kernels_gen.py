@@ -10,6 +10,12 @@ from glowpy.llvm.kernel import KernelSpec
 __all__ = ["KERNELS", "SCALARS"]
 
 KERNELS: dict[str, KernelSpec] = {
+    "quantization_profile": KernelSpec(
+        "quantization_profile",
+        "libjit_quantization_profile",
+        (("input", ("f32",)), ("result", ("i64",)), ("grid", ("i64",))),
+        "classgen/specs/debug.py",
+    ),
     "gather": KernelSpec(
         "gather",
         "libjit_gather",
