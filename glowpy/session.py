@@ -23,8 +23,9 @@ from glowpy.core.tensor import Array
 from glowpy.engine import backend_of, compile_or_recall
 from glowpy.graph.function import Module
 from glowpy.importer import OnnxModel, ValueInfo, ValueNeededError, read_model
-from glowpy.support.errors import UserError
+from glowpy.support.errors import GlowError, UserError
 from glowpy.support.html import html_table
+from glowpy.support.progress import noting_stops
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -36,11 +37,17 @@ MAX_VALUE = 1 << 16
 
 
 class _Specialisation(Future[CompiledFunction]):
-    """What its owner, the thread that creates it, compiles."""
+    """What its owner, the thread that creates it, compiles.
+
+    Attributes:
+        owner: The thread.
+        fails_for_all: Whether others would fail as the owner did, since it was not stopped.
+    """
 
     def __init__(self) -> None:
         super().__init__()
         self.owner = threading.get_ident()
+        self.fails_for_all = False
 
 
 class InferenceSession:
@@ -105,7 +112,7 @@ class InferenceSession:
             try:
                 self._specialized(tuple(static.items()), {})
             except ValueNeededError as error:
-                self._need(error, static)
+                self._need(error, static, {})
 
     def close(self) -> None:
         """Drops what was compiled, and ends the threads unless the backend is the caller's.
@@ -200,22 +207,28 @@ class InferenceSession:
             try:
                 return self._specialized(shapes, values)
             except ValueNeededError as error:
-                self._need(error, dict(shapes))
+                self._need(error, dict(shapes), values)
 
-    def _need(self, error: ValueNeededError, shapes: Mapping[str, tuple[int, ...]]) -> None:
-        """Notes inputs whose elements must be known. Raises the error if they were known, or are large."""
-        with self._lock:
-            fresh = [name for name in error.inputs if name not in self._values]
-            if not fresh or any(math.prod(shapes[name]) > MAX_VALUE for name in error.inputs):
-                raise error
-            self._values = (*self._values, *fresh)
+    def _need(
+        self,
+        error: ValueNeededError,
+        shapes: Mapping[str, tuple[int, ...]],
+        known: Mapping[str, Array],
+    ) -> None:
+        """Notes inputs whose elements must be known. Raises the error if they were `known`, or are large."""
+        names = [name for name in error.inputs if name not in known]
+        if not names or any(math.prod(shapes[name]) > MAX_VALUE for name in error.inputs):
+            raise error
+        with self._lock:  # another thread may have noted them
+            self._values = tuple(dict.fromkeys([*self._values, *names]))
 
     def _specialized(
         self, shapes: tuple[tuple[str, tuple[int, ...]], ...], values: Mapping[str, Array]
     ) -> CompiledFunction:
         """From the cache, or compiled by this thread while others that want the same wait.
 
-        A failure is this thread's own, such as Ctrl-C or what its progress callback raises: those that wait try again.
+        They get the error of what cannot be compiled. Where this thread alone is stopped, as by Ctrl-C or its progress
+        callback, they try again.
         """
         key = (shapes, tuple([(name, array.tobytes()) for name, array in values.items()]))
         latest = self._latest
@@ -224,25 +237,37 @@ class InferenceSession:
         while True:
             entry, fresh = self._entry(key)
             if fresh:
-                try:
-                    entry.set_result(self._compiled(shapes, values))
-                except BaseException as error:
-                    with self._lock:
-                        if self._cache.get(key) is entry:
-                            del self._cache[key]
-                    entry.set_exception(error)
-                    raise
+                self._fulfil(entry, key, shapes, values)
             elif entry.owner == threading.get_ident() and not entry.done():
                 raise UserError(
                     "expected a progress callback that does not run the session that is being compiled"
                 )
-            if entry.exception() is None:
+            if entry.exception() is None or entry.fails_for_all:
                 break
         function = entry.result()
         with self._lock:
             if next(reversed(self._cache), None) == key:
                 self._latest = key, function
         return function
+
+    def _fulfil(
+        self,
+        entry: _Specialisation,
+        key: Hashable,
+        shapes: tuple[tuple[str, tuple[int, ...]], ...],
+        values: Mapping[str, Array],
+    ) -> None:
+        """Compiles an entry of the cache, which forgets a failure. Raises what compiling raises."""
+        with noting_stops() as stops:
+            try:
+                entry.set_result(self._compiled(shapes, values))
+            except BaseException as error:
+                with self._lock:
+                    if self._cache.get(key) is entry:
+                        del self._cache[key]
+                entry.fails_for_all = isinstance(error, GlowError) and not stops
+                entry.set_exception(error)
+                raise
 
     def _entry(self, key: Hashable) -> tuple[_Specialisation, bool]:
         """What the cache has, and whether that is new: then this thread must fulfil it."""

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-__all__ = ["Progress", "report", "reporting"]
+__all__ = ["Progress", "noting_stops", "report", "reporting"]
 
 Progress = Callable[[str, int, int], None]
 """Takes the name of a stage, how much of it is done, and how much there is to do: 0 where that is not known."""
@@ -36,6 +36,26 @@ def reporting(progress: Progress) -> Iterator[None]:
         yield
     finally:
         _listener.reset(token)
+
+
+@contextmanager
+def noting_stops() -> Iterator[list[BaseException]]:
+    """Yields what the callback of the innermost `reporting` raises inside the `with`, which ends the work."""
+    stops: list[BaseException] = []
+    progress = _listener.get()
+    if progress is None:
+        yield stops
+        return
+
+    def noted(stage: str, done: int, total: int) -> None:
+        try:
+            progress(stage, done, total)
+        except BaseException as error:
+            stops.append(error)
+            raise
+
+    with reporting(noted):
+        yield stops
 
 
 def report(stage: str, done: int = 0, total: int = 0) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -152,6 +153,60 @@ def test_failure_to_compile_is_not_kept(compiled: list[tuple[int, ...]]) -> None
     assert compiled == [(2, 3)]
 
 
+class Watched(OrderedDict[Any, Any]):
+    """A session's cache, which tells when a thread sees the entry of another."""
+
+    def __init__(self, tell: Callable[[], object]) -> None:
+        super().__init__()
+        self._tell = tell
+
+    def get(self, key: object, default: object = None) -> Any:
+        entry = super().get(key, default)
+        if entry is not None:
+            self._tell()
+        return entry
+
+
+def test_threads_that_wait_for_what_fails_get_its_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """None of them compiles it again; who asks later does."""
+    session, asked = make(symbolic()), threading.Semaphore(0)
+    attempts = []
+
+    def fail(*_: object) -> glowpy.CompiledFunction:
+        attempts.append(threading.get_ident())
+        for _waiter in range(3 * (len(attempts) == 1)):
+            assert asked.acquire(timeout=60)
+        raise glowpy.UserError(f"failure {len(attempts)}")
+
+    monkeypatch.setattr(engine, "compile", fail)
+    session._cache = Watched(asked.release)
+    with ThreadPoolExecutor(4) as pool:
+        runs = [pool.submit(session.run, None, {"x": X}) for _ in range(4)]
+        errors = [str(run.exception(60)) for run in runs]
+    assert errors == ["failure 1"] * 4
+    assert len(attempts) == 1
+    with pytest.raises(glowpy.UserError, match="failure 2"):
+        session.run(None, {"x": X})
+
+
+def test_threads_that_need_the_same_values_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each would hear from the other that the values were known, with which neither had tried."""
+    model = expanding()
+    model.graph.input[0].type.tensor_type.shape.dim[0].dim_param = "n"
+    session, asked = make(model), threading.Event()
+    build, shape = session._model.build, np.array([2, 3], np.int64)
+
+    def late(**arguments: Any) -> glowpy.Module:
+        assert asked.wait(60)
+        return build(**arguments)
+
+    monkeypatch.setattr(session._model, "build", late)
+    session._cache = Watched(asked.set)
+    with ThreadPoolExecutor(2) as pool:
+        runs = [pool.submit(session.run, None, {"x": X[:1, :], "shape": shape}) for _ in range(2)]
+        assert [run.result(60)[0].shape for run in runs] == [(2, 3)] * 2
+
+
 @pytest.mark.parametrize("error", [MemoryError, KeyboardInterrupt])
 def test_failure_that_does_not_happen_again_is_forgotten(
     monkeypatch: pytest.MonkeyPatch, error: type[BaseException]
@@ -173,15 +228,6 @@ def test_failure_that_does_not_happen_again_is_forgotten(
 def test_callback_that_stops_one_thread_stops_no_other(error: BaseException) -> None:
     session, begun, asked = make(symbolic()), threading.Event(), threading.Event()
 
-    class Asked(OrderedDict[Any, Any]):
-        """The session's cache, which tells when the second thread has seen the entry of the first."""
-
-        def get(self, key: object, default: object = None) -> Any:
-            entry = super().get(key, default)
-            if entry is not None:
-                asked.set()
-            return entry
-
     def stop(*_: object) -> None:
         begun.set()
         assert asked.wait(60)
@@ -191,7 +237,7 @@ def test_callback_that_stops_one_thread_stops_no_other(error: BaseException) -> 
         with glowpy.reporting(stop):
             session.run(None, {"x": X})
 
-    session._cache = Asked()
+    session._cache = Watched(asked.set)
     with ThreadPoolExecutor(2) as pool:
         stopped = pool.submit(first)
         assert begun.wait(60)
