@@ -5,6 +5,8 @@
   this package writes there counts.
 * Files are told by their names: `KIND-DIGEST` is an entry, `KIND-DIGEST.damaged` one that was set aside, and
   `KIND-DIGEST.XXXXXXXX.part` one that is being written. Other files are somebody else's, and left alone.
+* The layout before this one had the folders `bitcode` and `code`. What glowpy wrote there is outdated: nobody reads it,
+  and it goes with the first trimming. Entries of another format are told by the version in their footers.
 * Whoever writes a part holds a lock on it, which the operating system takes away when the process ends, however it
   ends: a part that nobody holds is rubbish.
 * The time of an entry's last use is its file's modification time; what was used longest ago goes first.
@@ -18,7 +20,7 @@ import shutil
 import stat
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -53,6 +55,10 @@ _DIRECTORY, _LIMIT = "GLOWPY_CACHE_DIR", "GLOWPY_CACHE_LIMIT"
 _DEFAULT_LIMIT = 4 << 30
 _LIMIT_FILE = "limit"
 _NAME = re.compile(r"([a-z]+)-[0-9a-f]{64}(\.damaged|\.[0-9a-f]{8}\.part)?")
+_OLD_NAMES = {
+    "bitcode": re.compile(r"\w+(-\w+)?(-[0-9a-f]{16}\.(bc|symbols)|\.lock)"),
+    "code": re.compile(r"[0-9a-f]{64}\.o|tmp\w{8}\.part"),
+}
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
 _SHARE = 64
@@ -71,7 +77,8 @@ class CacheFile:
     Attributes:
         path: Where it is.
         kind: What it is an entry of: `code`, `weights`, ...
-        state: `entry`, `damaged` (set aside) or `unfinished` (being written, or left by a process that was killed).
+        state: `entry`, `damaged` (set aside), `unfinished` (being written, or left by a process that was killed) or
+            `outdated` (of the layout before this one).
         size: Its bytes.
         used: When it was used last, in seconds since 1970.
     """
@@ -148,22 +155,26 @@ def cache_files(folder: Path) -> Iterator[CacheFile]:
 
     Raises OSError where the folder cannot be read.
     """
+    for entry, status, match in _matches(folder, _NAME):
+        yield CacheFile(entry, match[1], _state(match[2]), status.st_size, status.st_mtime)
+    for kind, names in _OLD_NAMES.items():
+        for entry, status, _ in _matches(folder / kind, names):
+            yield CacheFile(entry, kind, "outdated", status.st_size, status.st_mtime)
+
+
+def _matches(
+    folder: Path, names: re.Pattern[str]
+) -> Iterator[tuple[Path, os.stat_result, re.Match[str]]]:
+    """The files of a folder, if there is one, that are named so."""
     try:
         entries = os.scandir(folder)
     except (FileNotFoundError, NotADirectoryError):
         return
     with entries:
         for entry in entries:
-            if match := _NAME.fullmatch(entry.name):
+            if match := names.fullmatch(entry.name):
                 with suppress(FileNotFoundError):  # another process has deleted it
-                    status = entry.stat(follow_symlinks=False)
-                    yield CacheFile(
-                        Path(entry.path),
-                        match[1],
-                        _state(match[2]),
-                        status.st_size,
-                        status.st_mtime,
-                    )
+                    yield Path(entry.path), entry.stat(follow_symlinks=False), match
 
 
 def _state(suffix: str | None) -> str:
@@ -235,12 +246,10 @@ def _share() -> int:
 
 
 def _trim(folder: Path) -> int:
-    """Deletes parts that nobody writes and, if all takes too much, what goes first; how many bytes may be written."""
-    files = [
-        file
-        for file in cache_files(folder)
-        if file.state != "unfinished" or is_held(file.path) or not delete(file.path)
-    ]
+    """Deletes rubbish and, if all takes too much, what goes first; how many bytes may be written."""
+    files = list(cache_files(folder))
+    deleted = set(_discard(file for file in files if _is_rubbish(file)))
+    files = [file for file in files if file not in deleted]
     room = cache_limit() - sum(file.size for file in files)
     if room >= 0:
         return room
@@ -253,9 +262,24 @@ def _trim(folder: Path) -> int:
     return room
 
 
+def _is_rubbish(file: CacheFile) -> bool:
+    """Whether nobody reads or writes a file any more."""
+    return file.state == "outdated" or (file.state == "unfinished" and not is_held(file.path))
+
+
+def _discard(files: Iterable[CacheFile]) -> list[CacheFile]:
+    """Deletes files, and the folders of the old layout with the last file in them; those that are gone."""
+    deleted = [file for file in files if delete(file.path)]
+    for folder in {file.path.parent for file in deleted if file.state == "outdated"}:
+        with suppress(OSError):  # there is more in it
+            folder.rmdir()
+    return deleted
+
+
 def clear(folder: Path) -> list[CacheFile]:
     """Deletes everything that nobody is writing; what it was. The limit stays. Raises OSError."""
-    files = [
-        file for file in cache_files(folder) if file.state != "unfinished" or not is_held(file.path)
-    ]
-    return [file for file in files if delete(file.path)]
+    return _discard(
+        file
+        for file in list(cache_files(folder))
+        if file.state != "unfinished" or _is_rubbish(file)
+    )
