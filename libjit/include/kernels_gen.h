@@ -29,9 +29,11 @@ void libjit_local_response_normalization_f32(float *result, const float *input, 
 
 /* exp(input - max) / sum of the same, along dimension `axis`. (classgen/specs/norm.py) */
 void libjit_softmax_f32(float *result, const float *input, const ints_t *result_shape, const ints_t *input_shape, const ints_t *result_strides, const ints_t *input_strides, dim_t axis);
+void libjit_softmax_f64(double *result, const double *input, const ints_t *result_shape, const ints_t *input_shape, const ints_t *result_strides, const ints_t *input_strides, dim_t axis);
 
 /* The logarithm of softmax along dimension `axis`. (classgen/specs/norm.py) */
 void libjit_log_softmax_f32(float *result, const float *input, const ints_t *result_shape, const ints_t *input_shape, const ints_t *result_strides, const ints_t *input_strides, dim_t axis);
+void libjit_log_softmax_f64(double *result, const double *input, const ints_t *result_shape, const ints_t *input_shape, const ints_t *result_strides, const ints_t *input_strides, dim_t axis);
 
 /* The largest element of each window; pads never win. (classgen/specs/pool.py) */
 void libjit_max_pool_f32(float *result, const float *input, const ints_t *result_shape, const ints_t *input_shape, const ints_t *result_strides, const ints_t *input_strides, const ints_t *kernels, const ints_t *strides, const ints_t *pads, const ints_t *dilation, bool ceil, dim_t first_unit, dim_t last_unit);

@@ -1,4 +1,6 @@
 /// Normalisation along one dimension. Softmax may run in place, so every block is read as a whole before it is written.
+/// Softmax is of floats and of doubles: this file reads itself once for each.
+#ifndef T
 #include "kernels_gen.h"
 #include "libjit.h"
 #include "math.h"
@@ -7,153 +9,9 @@
 /// Elements that go through a function at once: their loop has a constant length and no aliases, so it vectorises.
 #define BLOCK 64
 
-typedef int32_t vi __attribute__((vector_size(VECTOR_BYTES)));
-
-INLINE float larger(float a, float b) { return a > b ? a : b; }
-
-INLINE vf larger_lanes(vf a, vf b) {
-  vi take = a > b;
-  return (vf)((take & (vi)a) | (~take & (vi)b));
-}
-
-/// The largest of `n` neighbours; anything if one is NaN, which makes the sum NaN and with it all results.
-INLINE float largest(const float *input, dim_t n) {
-  float top = -__builtin_inff();
-  dim_t i = 0;
-  if (n >= LANES) {
-    vf lanes = *(const vf *)input;
-    for (i = LANES; i + LANES <= n; i += LANES) lanes = larger_lanes(lanes, *(const vf *)(input + i));
-    UNROLL for (int half = LANES / 2; half > 0; half /= 2) {
-      vf others = lanes;
-      UNROLL for (int lane = 0; lane < half; lane++) others[lane] = lanes[lane + half];
-      lanes = larger_lanes(lanes, others);
-    }
-    top = lanes[0];
-  }
-  for (; i < n; i++) top = larger(top, input[i]);
-  return top;
-}
-
-/// result = exp(input - shift), in place or not; returns the sum. `result` may be NULL.
-INLINE float exp_block(float *result, const float *input, float shift, dim_t n) {
-  float block[BLOCK], sum = 0;
-  for (dim_t i = 0; i < n; i++) block[i] = input[i];
-  for (dim_t i = 0; i < n; i++) {
-#pragma clang fp reassociate(on)
-    block[i] = math_exp_f32(block[i] - shift);
-    sum += block[i];
-  }
-  if (result)
-    for (dim_t i = 0; i < n; i++) result[i] = block[i];
-  return sum;
-}
-
-INLINE void subtract_block(float *result, const float *input, float shift, float log_sum, dim_t n) {
-  float block[BLOCK];
-  for (dim_t i = 0; i < n; i++) block[i] = input[i] - shift - log_sum;
-  for (dim_t i = 0; i < n; i++) result[i] = block[i];
-}
-
-/// (log of) softmax of `n` neighbours.
-INLINE void softmax_row(float *result, const float *input, dim_t n, bool log) {
-  float shift = largest(input, n), sum = 0;
-  dim_t i = 0;
-  for (; i + BLOCK <= n; i += BLOCK) sum += exp_block(log ? NULL : result + i, input + i, shift, BLOCK);
-  sum += exp_block(log ? NULL : result + i, input + i, shift, n % BLOCK);
-  if (!log) {
-    for (i = 0; i < n; i++) result[i] /= sum;
-    return;
-  }
-  float log_sum = math_log_f32(sum);
-  for (i = 0; i + BLOCK <= n; i += BLOCK) subtract_block(result + i, input + i, shift, log_sum, BLOCK);
-  subtract_block(result + i, input + i, shift, log_sum, n % BLOCK);
-}
-
 /// exp(x) for x of at most 0, to 1e-6 times -x, in little code; 0 where that is below 1e-37.
 INLINE float exp_below_f32(float x) { return x < -86.0f ? 0.0f : exp2_short_f32(x * 0x1.715476p+0f); }
-
-/// (log of) softmax of `n` elements that lie apart as `along` says, an element at a time.
-INLINE void softmax_line(float *result, const float *input, dim_t n, loop_t along, bool log) {
-  float shift = -__builtin_inff(), sum = 0;
-  for (dim_t i = 0; i < n; i++) shift = larger(shift, input[i * along.from]);
-  for (dim_t i = 0; i < n; i++) {
-    float power = exp_below_f32(input[i * along.from] - shift);
-    sum += power;
-    if (!log) result[i * along.to] = power;
-  }
-  float log_sum = log ? math_log_f32(sum) : 0;
-  for (dim_t i = 0; i < n; i++) result[i * along.to] = log ? input[i * along.from] - shift - log_sum : result[i * along.to] / sum;
-}
-
-/// (log of) softmax of `cols` columns of `n` elements. `along` says how far apart the elements of a column are, `across` how
-/// far apart the columns.
-INLINE void softmax_columns(float *result, const float *input, dim_t n, dim_t cols, loop_t along, loop_t across, bool log) {
-  float shift[BLOCK], sum[BLOCK], block[BLOCK];
-  for (dim_t c = 0; c < cols; c++) shift[c] = -__builtin_inff(), sum[c] = 0;
-  for (dim_t i = 0; i < n; i++)
-    for (dim_t c = 0; c < cols; c++) shift[c] = larger(shift[c], input[i * along.from + c * across.from]);
-  for (dim_t i = 0; i < n; i++) {
-    for (dim_t c = 0; c < cols; c++) block[c] = input[i * along.from + c * across.from];
-    for (dim_t c = 0; c < cols; c++) block[c] = math_exp_f32(block[c] - shift[c]);
-    for (dim_t c = 0; c < cols; c++) sum[c] += block[c];
-    if (log) continue;
-    for (dim_t c = 0; c < cols; c++) result[i * along.to + c * across.to] = block[c];
-  }
-  if (log)
-    for (dim_t c = 0; c < cols; c++) sum[c] = math_log_f32(sum[c]);
-  for (dim_t i = 0; i < n; i++) {
-    const float *from = log ? input + i * along.from : result + i * along.to;
-    dim_t step = log ? across.from : across.to;
-    for (dim_t c = 0; c < cols; c++) block[c] = from[c * step];
-    for (dim_t c = 0; c < cols; c++) block[c] = log ? block[c] - shift[c] - sum[c] : block[c] / sum[c];
-    for (dim_t c = 0; c < cols; c++) result[i * along.to + c * across.to] = block[c];
-  }
-}
-
-/// Elements along `axis` that are neighbours in memory are a row; otherwise the innermost of the other loops is the columns.
-INLINE void softmax(float *result, const float *input, const ints_t *shape, const ints_t *result_strides,
-                    const ints_t *input_strides, dim_t axis, bool log) {
-  dim_t n = shape->at[axis], others = count_between(shape, 0, axis) * count_between(shape, axis + 1, shape->size);
-  walk_t walk = walk_over(shape, result_strides, input_strides);
-  loop_t along = {n, result_strides->at[axis], input_strides->at[axis]};
-  UNROLL for (dim_t i = 0; i <= MAX_RANK; i++)
-      walk.loop[i].size = i == MAX_RANK - (shape->size - 1 - axis) ? 1 : walk.loop[i].size;
-  if (others == 0 || n == 0) return;
-  plane_t plane = plane_of(walk, ANY_LOOP);
-  loop_t row = plane.row, col = plane.col;
-  dim_t planes = iterations(plane.around);
-  for (dim_t i = 0; i < planes; i++) {
-    loop_t place = locate(plane.around, i);
-    for (dim_t r = 0; r < row.size; r++) {
-      float *to = result + place.to + r * row.to;
-      const float *from = input + place.from + r * row.from;
-      dim_t c = 0;
-      if (libjit_small) {
-        for (; c < col.size; c++) softmax_line(to + c * col.to, from + c * col.from, n, along, log);
-        continue;
-      }
-      if (along.to == 1 && along.from == 1) {
-        for (; c < col.size; c++) softmax_row(to + c * col.to, from + c * col.from, n, log);
-        continue;
-      }
-      for (; c + BLOCK <= col.size; c += BLOCK)
-        softmax_columns(to + c * col.to, from + c * col.from, n, BLOCK, along, col, log);
-      softmax_columns(to + c * col.to, from + c * col.from, n, col.size % BLOCK, along, col, log);
-    }
-  }
-}
-
-KERNEL void libjit_softmax_f32(float *result, const float *input, const ints_t *result_shape,
-                               const ints_t *input_shape, const ints_t *result_strides, const ints_t *input_strides,
-                               dim_t axis) {
-  softmax(result, input, input_shape, result_strides, input_strides, axis, false);
-}
-
-KERNEL void libjit_log_softmax_f32(float *result, const float *input, const ints_t *result_shape,
-                                   const ints_t *input_shape, const ints_t *result_strides,
-                                   const ints_t *input_strides, dim_t axis) {
-  softmax(result, input, input_shape, result_strides, input_strides, axis, true);
-}
+INLINE double exp_below_f64(double x) { return math_exp_f64(x); }
 
 /// x / s^beta; the exponents that networks use need no pow.
 INLINE float divide_by_power(float x, float s, float beta) {
@@ -194,3 +52,150 @@ KERNEL void libjit_local_response_normalization_f32(float *result, const float *
     normalize_edge(to, from, channels, inside, channels, size, factor, beta, k);
   }
 }
+
+#include "as_f32.h"
+#include "norm.c"
+#include "as_f64.h"
+#include "norm.c"
+#else
+INLINE T OF(larger)(T a, T b) { return a > b ? a : b; }
+
+INLINE V OF(larger_lanes)(V a, V b) {
+  __typeof__(a > b) take = a > b;
+  return (V)((take & (__typeof__(take))a) | (~take & (__typeof__(take))b));
+}
+
+/// The largest of `n` neighbours; anything if one is NaN, which makes the sum NaN and with it all results.
+INLINE T OF(largest)(const T *input, dim_t n) {
+  T top = -(T)__builtin_inf();
+  dim_t i = 0;
+  if (n >= W) {
+    V lanes = *(const V *)input;
+    for (i = W; i + W <= n; i += W) lanes = OF(larger_lanes)(lanes, *(const V *)(input + i));
+    UNROLL for (int half = W / 2; half > 0; half /= 2) {
+      V others = lanes;
+      UNROLL for (int lane = 0; lane < half; lane++) others[lane] = lanes[lane + half];
+      lanes = OF(larger_lanes)(lanes, others);
+    }
+    top = lanes[0];
+  }
+  for (; i < n; i++) top = OF(larger)(top, input[i]);
+  return top;
+}
+
+/// result = exp(input - shift), in place or not; returns the sum. `result` may be NULL.
+INLINE T OF(exp_block)(T *result, const T *input, T shift, dim_t n) {
+  T block[BLOCK], sum = 0;
+  for (dim_t i = 0; i < n; i++) block[i] = input[i];
+  for (dim_t i = 0; i < n; i++) {
+#pragma clang fp reassociate(on)
+    block[i] = OF(math_exp)(block[i] - shift);
+    sum += block[i];
+  }
+  if (result)
+    for (dim_t i = 0; i < n; i++) result[i] = block[i];
+  return sum;
+}
+
+INLINE void OF(subtract_block)(T *result, const T *input, T shift, T log_sum, dim_t n) {
+  T block[BLOCK];
+  for (dim_t i = 0; i < n; i++) block[i] = input[i] - shift - log_sum;
+  for (dim_t i = 0; i < n; i++) result[i] = block[i];
+}
+
+/// (log of) softmax of `n` neighbours.
+INLINE void OF(softmax_row)(T *result, const T *input, dim_t n, bool log) {
+  T shift = OF(largest)(input, n), sum = 0;
+  dim_t i = 0;
+  for (; i + BLOCK <= n; i += BLOCK) sum += OF(exp_block)(log ? NULL : result + i, input + i, shift, BLOCK);
+  sum += OF(exp_block)(log ? NULL : result + i, input + i, shift, n % BLOCK);
+  if (!log) {
+    for (i = 0; i < n; i++) result[i] /= sum;
+    return;
+  }
+  T log_sum = OF(math_log)(sum);
+  for (i = 0; i + BLOCK <= n; i += BLOCK) OF(subtract_block)(result + i, input + i, shift, log_sum, BLOCK);
+  OF(subtract_block)(result + i, input + i, shift, log_sum, n % BLOCK);
+}
+
+/// (log of) softmax of `n` elements that lie apart as `along` says, an element at a time.
+INLINE void OF(softmax_line)(T *result, const T *input, dim_t n, loop_t along, bool log) {
+  T shift = -(T)__builtin_inf(), sum = 0;
+  for (dim_t i = 0; i < n; i++) shift = OF(larger)(shift, input[i * along.from]);
+  for (dim_t i = 0; i < n; i++) {
+    T power = OF(exp_below)(input[i * along.from] - shift);
+    sum += power;
+    if (!log) result[i * along.to] = power;
+  }
+  T log_sum = log ? OF(math_log)(sum) : 0;
+  for (dim_t i = 0; i < n; i++) result[i * along.to] = log ? input[i * along.from] - shift - log_sum : result[i * along.to] / sum;
+}
+
+/// (log of) softmax of `cols` columns of `n` elements. `along` says how far apart the elements of a column are, `across` how
+/// far apart the columns.
+INLINE void OF(softmax_columns)(T *result, const T *input, dim_t n, dim_t cols, loop_t along, loop_t across, bool log) {
+  T shift[BLOCK], sum[BLOCK], block[BLOCK];
+  for (dim_t c = 0; c < cols; c++) shift[c] = -(T)__builtin_inf(), sum[c] = 0;
+  for (dim_t i = 0; i < n; i++)
+    for (dim_t c = 0; c < cols; c++) shift[c] = OF(larger)(shift[c], input[i * along.from + c * across.from]);
+  for (dim_t i = 0; i < n; i++) {
+    for (dim_t c = 0; c < cols; c++) block[c] = input[i * along.from + c * across.from];
+    for (dim_t c = 0; c < cols; c++) block[c] = OF(math_exp)(block[c] - shift[c]);
+    for (dim_t c = 0; c < cols; c++) sum[c] += block[c];
+    if (log) continue;
+    for (dim_t c = 0; c < cols; c++) result[i * along.to + c * across.to] = block[c];
+  }
+  if (log)
+    for (dim_t c = 0; c < cols; c++) sum[c] = OF(math_log)(sum[c]);
+  for (dim_t i = 0; i < n; i++) {
+    const T *from = log ? input + i * along.from : result + i * along.to;
+    dim_t step = log ? across.from : across.to;
+    for (dim_t c = 0; c < cols; c++) block[c] = from[c * step];
+    for (dim_t c = 0; c < cols; c++) block[c] = log ? block[c] - shift[c] - sum[c] : block[c] / sum[c];
+    for (dim_t c = 0; c < cols; c++) result[i * along.to + c * across.to] = block[c];
+  }
+}
+
+/// Elements along `axis` that are neighbours in memory are a row; otherwise the innermost of the other loops is the columns.
+INLINE void OF(softmax)(T *result, const T *input, const ints_t *shape, const ints_t *result_strides,
+                        const ints_t *input_strides, dim_t axis, bool log) {
+  dim_t n = shape->at[axis], others = count_between(shape, 0, axis) * count_between(shape, axis + 1, shape->size);
+  walk_t walk = walk_over(shape, result_strides, input_strides);
+  loop_t along = {n, result_strides->at[axis], input_strides->at[axis]};
+  UNROLL for (dim_t i = 0; i <= MAX_RANK; i++)
+      walk.loop[i].size = i == MAX_RANK - (shape->size - 1 - axis) ? 1 : walk.loop[i].size;
+  if (others == 0 || n == 0) return;
+  plane_t plane = plane_of(walk, ANY_LOOP);
+  loop_t row = plane.row, col = plane.col;
+  dim_t planes = iterations(plane.around);
+  for (dim_t i = 0; i < planes; i++) {
+    loop_t place = locate(plane.around, i);
+    for (dim_t r = 0; r < row.size; r++) {
+      T *to = result + place.to + r * row.to;
+      const T *from = input + place.from + r * row.from;
+      dim_t c = 0;
+      if (libjit_small) {
+        for (; c < col.size; c++) OF(softmax_line)(to + c * col.to, from + c * col.from, n, along, log);
+        continue;
+      }
+      if (along.to == 1 && along.from == 1) {
+        for (; c < col.size; c++) OF(softmax_row)(to + c * col.to, from + c * col.from, n, log);
+        continue;
+      }
+      for (; c + BLOCK <= col.size; c += BLOCK)
+        OF(softmax_columns)(to + c * col.to, from + c * col.from, n, BLOCK, along, col, log);
+      OF(softmax_columns)(to + c * col.to, from + c * col.from, n, col.size % BLOCK, along, col, log);
+    }
+  }
+}
+
+KERNEL void OF(libjit_softmax)(T *result, const T *input, const ints_t *result_shape, const ints_t *input_shape,
+                               const ints_t *result_strides, const ints_t *input_strides, dim_t axis) {
+  OF(softmax)(result, input, input_shape, result_strides, input_strides, axis, false);
+}
+
+KERNEL void OF(libjit_log_softmax)(T *result, const T *input, const ints_t *result_shape, const ints_t *input_shape,
+                                   const ints_t *result_strides, const ints_t *input_strides, dim_t axis) {
+  OF(softmax)(result, input, input_shape, result_strides, input_strides, axis, true);
+}
+#endif

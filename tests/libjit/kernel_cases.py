@@ -357,24 +357,25 @@ _HARD_ROWS = [
 
 
 def _softmax(*, log: bool) -> Callable[[tuple[str, ...], int], Iterator[Case]]:
-    def make(_: tuple[str, ...], __: int) -> Iterator[Case]:
+    def make(suffixes: tuple[str, ...], _: int) -> Iterator[Case]:
+        dtype = DTYPES[suffixes[0]]
+        is_wide = dtype == np.float64
         rng = np.random.default_rng(5)
-        hard = np.array(_HARD_ROWS, np.float32)
-        arrays = [
-            ((3 * rng.standard_normal(s)).astype(np.float32), axis) for s, axis in _NORMALISED
-        ]
+        hard = np.array(_HARD_ROWS, dtype)
+        arrays = [((3 * rng.standard_normal(s)).astype(dtype), axis) for s, axis in _NORMALISED]
         wide_row = np.tile(hard, (1, 40))  # 120 elements: whole vectors, blocks and a rest
         arrays += [(hard, 1), (hard.T.copy(), 0), (wide_row, 1), (wide_row.T.copy(), 0)]
         # The largest element in every place: without it in the maximum, its exponential overflows.
-        peaks = [200 * np.eye(n, dtype=np.float32) for n in (3, 131)]
+        peaks = [(1000 if is_wide else 200) * np.eye(n, dtype=dtype) for n in (3, 131)]
         arrays += [(peak, axis) for peak in peaks for axis in (0, 1)]
         for x, axis in arrays:
             shifted = x.astype(np.longdouble)
             shifted -= shifted.max(axis=axis, keepdims=True, initial=-np.inf)
             sums = np.exp(shifted).sum(axis=axis, keepdims=True)
             result = shifted - np.log(sums) if log else np.exp(shifted) / sums
-            expected = {"result": result.astype(np.float32)}
-            yield Case({"input": x}, expected, {"axis": axis}, rtol=4e-6, atol=4e-6 * log)
+            expected = {"result": result.astype(dtype)}
+            tolerance = 1e-14 if is_wide else 4e-6
+            yield Case({"input": x}, expected, {"axis": axis}, tolerance, tolerance * log)
 
     return make
 

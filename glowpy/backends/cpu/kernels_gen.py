@@ -35,10 +35,10 @@ KERNELS: dict[str, KernelSpec] = {
         "classgen/specs/norm.py",
     ),
     "softmax": KernelSpec(
-        "softmax", "libjit_softmax", (("input", ("f32",)),), "classgen/specs/norm.py"
+        "softmax", "libjit_softmax", (("input", ("f32", "f64")),), "classgen/specs/norm.py"
     ),
     "log_softmax": KernelSpec(
-        "log_softmax", "libjit_log_softmax", (("input", ("f32",)),), "classgen/specs/norm.py"
+        "log_softmax", "libjit_log_softmax", (("input", ("f32", "f64")),), "classgen/specs/norm.py"
     ),
     "max_pool": KernelSpec(
         "max_pool",

@@ -172,12 +172,14 @@ def test_machine_code_is_cached(cache_folder: Path) -> None:
 
 def test_kind_without_kernel_is_refused_with_every_place() -> None:
     def build(f: Function, x: Placeholder) -> Operand:
-        return f.create_softmax("second", f.create_softmax("first", x, 0), 0)
+        lists = 3, 1.0, 0.5, 1.0
+        first = f.create_local_response_normalization("first", x, *lists)
+        return f.create_local_response_normalization("second", first, *lists)
 
     with pytest.raises(glowpy.UnsupportedError) as caught:
         glowpy.compile(network("f64[4]", build), "cpu")
     assert len(caught.value.diagnostics) == 2
-    assert "no kernel for softmax on f64[4]" in str(caught.value)
+    assert "no kernel for local_response_normalization on f64[4]" in str(caught.value)
 
 
 def test_code_for_another_machine_cannot_run_here() -> None:

@@ -65,6 +65,9 @@ def test_node_and_its_instruction_are_one_operation() -> None:
     assert Operation.of_node(module.main.nodes[0]) == Operation.of_inst(inst) == expected
 
 
+LRN = "local_response_normalization {alpha=1.0, beta=0.5, k=1.0, size=3}"
+
+
 @pytest.mark.parametrize(
     ("op", "type", "reasons"),
     [
@@ -72,7 +75,8 @@ def test_node_and_its_instruction_are_one_operation() -> None:
         ("relu", "f64[4]", []),  # lowered
         ("exp", "f16[4]", []),  # in f32
         ("relu", "bf16[4]", []),  # lowered, and in f32
-        ("softmax {axis=0}", "f64[4]", ["no kernel for softmax on f64[4], f64[4]"]),
+        ("softmax {axis=0}", "f64[4]", []),
+        (LRN, "f64[4]", ["no kernel for local_response_normalization on f64[4], f64[4]"]),
     ],
 )
 def test_nodes_are_answered_for_before_they_are_lowered(
