@@ -35,7 +35,7 @@ INDICES = ("i32", "i64")
 
 DISCRETE = "its result is no floating-point number"
 """Why an operator has no derivative whose result is bool, an integer or an index."""
-QUANTIZED = ("refused", "same", "rule")
+QUANTIZED = ("refused", "same", "numbers", "rule")
 TRAITS = (
     "elementwise", "commutative", "bool_result", "inplace", "side_effect", "typed", "shape_only", "axes",
     "dimensionwise", "memory", "units", "epilogue",
@@ -124,6 +124,8 @@ class Operator:
     """Kind class (`float`, `int`, `unsigned`, `bool`, `any`) -> C expression of the scalar kernel."""
     numpy: str = ""
     kinds: tuple[str, ...] = ()
+    result_kinds: tuple[str, ...] = ()
+    """Kinds that the result of a typed element-wise operator may have, whatever its inputs are; empty: `kinds`."""
     derivative: tuple[str, ...] = ()
     """What flows into each input, as an expression; of other operators a rule in `ops/` says it."""
     no_derivative: str = ""
@@ -132,7 +134,7 @@ class Operator:
     """The ONNX operator that means the same, with the same inputs in order, from opset `onnx_since` on."""
     onnx_since: int = 1
     quant: str = "refused"
-    """What quantized operands mean: `refused`, `same` or `rule` (see `Quantized` in glowpy/core/schema.py)."""
+    """What quantized operands mean: `refused`, `same`, `numbers` or `rule`, as `Quantized` in glowpy/core/schema.py."""
     algebra: Algebra = field(default_factory=Algebra)
     """Algebraic facts about an element-wise operator."""
     channels: tuple[str, int, str] | tuple[str, int, str, str] | None = None
@@ -266,7 +268,7 @@ def _check_words(operator: Operator) -> None:
 def _check_kinds(operator: Operator) -> None:
     """Raises SpecError for an unknown kind, a kind without C, or an `Op` of a backend without a kernel."""
     kernels = [kind for kinds in (operator.kernel or {}).values() for kind in kinds]
-    for kind in (*kernels, *operator.kinds):
+    for kind in (*kernels, *operator.kinds, *operator.result_kinds):
         known = (*ALL, *HALVES)
         if kind not in (known if operator.scalar else (*known, *WIDTHS)):
             raise SpecError(f"{operator.name}: expected an element kind, got '{kind}'")
@@ -435,6 +437,7 @@ def Elementwise(  # noqa: N802
     numpy: str,
     kinds: Sequence[str],
     *,
+    result_kinds: Sequence[str] = (),
     derivative: Sequence[str] = (),
     no_derivative: str = "",
     onnx: str = "",
@@ -448,8 +451,9 @@ def Elementwise(  # noqa: N802
 
     In `c` (one expression, or one for each of float, int, unsigned, bool) and `numpy` (an
     expression in `np` and `numeric`) the inputs are called as in `_ARGUMENTS`. `{s}` in `c` is the
-    kind's suffix. `derivative` has one expression for each input, in mnemonics, the inputs, `y`
-    (the result), `g` (its gradient) and numbers; "0" says that nothing flows. `no_derivative` says why there
+    kind's suffix, and `{r}` that of the result, which is one of `result_kinds` where these are given.
+    `derivative` has one expression for each input, in mnemonics, the inputs, `y` (the result), `g` (its
+    gradient) and numbers; "0" says that nothing flows. `no_derivative` says why there
     is none. Raises SpecError if neither is given, or if a kind has no C expression.
     """
     if arity not in _ARGUMENTS:
@@ -458,6 +462,7 @@ def Elementwise(  # noqa: N802
         Operator(
             name, doc, _ARGUMENTS[arity], ("result",), (), ("elementwise", "inplace", *traits), True, True, _source(),
             scalar={"any": c} if isinstance(c, str) else c, numpy=numpy, kinds=tuple(kinds),
+            result_kinds=tuple(result_kinds),
             algebra=algebra or Algebra(),
             derivative=tuple(derivative), no_derivative=no_derivative,
             onnx=onnx, onnx_since=onnx_since, quant=quant, plain=tuple(plain), strided=("result", *_ARGUMENTS[arity]),

@@ -255,9 +255,13 @@ def _attrs(op: Operator) -> str:
     )
 
 
-def _quant(op: Operator) -> list[str]:
-    """The arguments of a schema about quantized operands, where they are not the default."""
-    parts = [f"quant=Quantized.{op.quant.upper()}"] if op.quant != "refused" else []
+def _quant(op: Operator, *, inst: bool = False) -> list[str]:
+    """The arguments of a schema about quantized operands, where they are not the default.
+
+    Element-wise arithmetic on the numbers they stand for is never an instruction: `lower-quantized` writes it out.
+    """
+    refused = op.quant == "refused" or (inst and op.elementwise and op.quant == "numbers")
+    parts = [] if refused else [f"quant=Quantized.{op.quant.upper()}"]
     names = ", ".join(f'"{name}"' for name in sorted(op.plain))
     return [*parts, f"plain=frozenset({{{names}}})"] if op.plain else parts
 
@@ -307,14 +311,14 @@ def _inst_schema(op: Operator) -> str:
         for name, access in op.operands
     )
     parts = [f'"{op.mnemonic}"', operands, _attrs(op), _traits(op)]
-    return f"InstSchema({', '.join([*parts, *_quant(op)])})"
+    return f"InstSchema({', '.join([*parts, *_quant(op, inst=True)])})"
 
 
 def _kernel_spec(op: Operator, library: str) -> str:
-    """The kernel of a conversion is named by both kinds, that of another element-wise operator by its last input's."""
+    """The kernel of a typed element-wise operator is named by both kinds, that of another one by its last input's."""
     named = dict(op.kernel or {op.inputs[-1]: op.kinds})
     if op.elementwise and op.typed:
-        named["result"] = op.kinds
+        named["result"] = op.result_kinds or op.kinds
     kinds = _tuple(
         f'("{name}", {_tuple(repr(kind) for kind in known)})' for name, known in named.items()
     )
@@ -351,17 +355,18 @@ def _prototypes(op: Operator, library: str) -> Iterator[str]:
 
 def _scalar_kernels(op: Operator) -> Iterator[str]:
     """`KERNEL f32_t libjit_add_f32(f32_t lhs, f32_t rhs) { return lhs + rhs; }` for every kind."""
-    if op.typed:
+    if op.typed and not op.result_kinds:
         yield from _conversions(op.kinds)
         return
-    for kind in op.kinds:
+    for kind, given in itertools.product(op.kinds, op.result_kinds or ("",)):
         body = op.scalar.get("any") or op.scalar[kind_class(kind)]
-        result = "b_t" if "bool_result" in op.traits else f"{kind}_t"
+        result = "b_t" if "bool_result" in op.traits else f"{given or kind}_t"
         arguments = ", ".join(
             f"{'b_t' if name == 'condition' else f'{kind}_t'} {name}" for name in op.inputs
         )
-        expression = body.replace("{s}", kind)
-        yield f"KERNEL {result} libjit_{op.mnemonic}_{kind}({arguments}) {{ return ({result})({expression}); }}"
+        expression = body.replace("{s}", kind).replace("{r}", given)
+        symbol = "_".join(filter(None, ("libjit", op.mnemonic, kind, given)))
+        yield f"KERNEL {result} {symbol}({arguments}) {{ return ({result})({expression}); }}"
 
 
 def _conversions(kinds: tuple[str, ...]) -> Iterator[str]:

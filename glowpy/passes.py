@@ -171,6 +171,8 @@ class RewritePass(GraphPass, is_named=False):
     """
 
     rules: ClassVar[tuple[Rule, ...]] = ()
+    rewrites_quantized: ClassVar[bool] = False
+    """Whether the rules hold for arithmetic on quantized types too, whose results have a type of their own."""
 
     def __init_subclass__(cls, *, is_named: bool = True) -> None:
         super().__init_subclass__(is_named=is_named)

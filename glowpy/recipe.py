@@ -31,6 +31,7 @@ from glowpy.ir.verifier import verify_irfunction
 from glowpy.irgen import generate
 from glowpy.lower import LowerPass
 from glowpy.memory import check, plan
+from glowpy.opt.graph.lower_quantized import LowerQuantizedPass
 from glowpy.opt.pipelines import GRAPH_DEFAULT, IR_DEFAULT
 from glowpy.passes import PassContext, Pipeline
 from glowpy.schedule import schedule
@@ -174,6 +175,7 @@ def graph_recipe(backend: Backend) -> Pipeline[Function]:
         "graph",
         (
             optimize,
+            LowerQuantizedPass(),
             LowerPass(backend.keeps),
             optimize,
             *backend.post_lowering(),

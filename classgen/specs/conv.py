@@ -7,6 +7,7 @@ Op(
     "Cross-correlation with a filter, plus a bias for each output channel. pads are the begins, then the ends, of the spatial dimensions.",
     inputs=["input", "filter", "bias"],
     attrs=[ints("kernels"), ints("strides"), ints("pads"), ints("dilation"), integer("group")],
+    quant="numbers",
     channels=("filter", 0, "bias"),
     no_derivative="not written yet",
 )

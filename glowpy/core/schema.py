@@ -74,6 +74,11 @@ class Quantized(StrEnum):
     Operands and results are all quantized, with equal parameters, or none is; the channel axis moves along.
     Scales are positive, so that the larger of two elements is the larger of the numbers they stand for.
     """
+    NUMBERS = "numbers"
+    """The operator computes on the numbers that the elements stand for, and rounds what comes out to the result's type.
+
+    Which that is cannot be inferred. Data operands and the result are all quantized, or none is.
+    """
     RULE = "rule"
     """What the operator's own inference and verification say."""
 
@@ -181,6 +186,8 @@ def _check_quantized(schema: NodeSchema | InstSchema, operands: Sequence[tuple[s
         raise UserError(
             f"expected operands that are all quantized or none of them, got {_named(data)}"
         )
+    if schema.quant is Quantized.NUMBERS:
+        return
     whole = all(type.quant is not None and type.quant.axis is None for _, type in data)
     if whole and len({type.quant for _, type in data}) > 1:
         raise UserError(f"expected equal quantization parameters, got {_named(data)}")

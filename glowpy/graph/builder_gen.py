@@ -1049,6 +1049,113 @@ class Builder(ABC):
         }
         return self.create(nodes.AvgPoolNode, name, inputs, attrs, result_type, loc)
 
+    def create_quantize(
+        self,
+        name: str,
+        result_type: Type,
+        input: Operand,
+        *,
+        loc: Loc | None = None,
+    ) -> nodes.QuantizeNode:
+        """The stored integers nearest to the floats of input: input / scale, rounded to the nearest integer, halves to even, plus the offset, limited to the kind."""
+        inputs = (input,)
+        attrs: dict[str, Attr] = {}
+        return self.create(nodes.QuantizeNode, name, inputs, attrs, result_type, loc)
+
+    def create_dequantize(
+        self,
+        name: str,
+        result_type: Type,
+        input: Operand,
+        *,
+        loc: Loc | None = None,
+    ) -> nodes.DequantizeNode:
+        """The floats that stored integers stand for: (input - offset) * scale."""
+        inputs = (input,)
+        attrs: dict[str, Attr] = {}
+        return self.create(nodes.DequantizeNode, name, inputs, attrs, result_type, loc)
+
+    def create_rescale(
+        self,
+        name: str,
+        result_type: Type,
+        input: Operand,
+        *,
+        loc: Loc | None = None,
+    ) -> nodes.RescaleNode:
+        """The same numbers in another quantized type: input - offset times the ratio of both scales, rounded, plus the other offset, limited to the kind."""
+        inputs = (input,)
+        attrs: dict[str, Attr] = {}
+        return self.create(nodes.RescaleNode, name, inputs, attrs, result_type, loc)
+
+    def create_steps(
+        self,
+        name: str,
+        result_type: Type,
+        lhs: Operand,
+        rhs: Operand,
+        *,
+        loc: Loc | None = None,
+    ) -> nodes.StepsNode:
+        """How many steps the stored integer lhs lies above the offset rhs, as a float."""
+        inputs = (
+            lhs,
+            rhs,
+        )
+        attrs: dict[str, Attr] = {}
+        return self.create(nodes.StepsNode, name, inputs, attrs, result_type, loc)
+
+    def create_saturate(
+        self,
+        name: str,
+        result_type: Type,
+        lhs: Operand,
+        rhs: Operand,
+        *,
+        loc: Loc | None = None,
+    ) -> nodes.SaturateNode:
+        """The nearest integer to lhs, halves to even, plus the offset rhs, limited to the result's kind; NaN gives the lowest."""
+        inputs = (
+            lhs,
+            rhs,
+        )
+        attrs: dict[str, Attr] = {}
+        return self.create(nodes.SaturateNode, name, inputs, attrs, result_type, loc)
+
+    def create_scale(
+        self,
+        name: str,
+        lhs: Operand,
+        rhs: Operand,
+        *,
+        result_type: Type | None = None,
+        loc: Loc | None = None,
+    ) -> nodes.ScaleNode:
+        """lhs * rhs, rounded: never one step with an addition, as Mul may be."""
+        inputs = (
+            lhs,
+            rhs,
+        )
+        attrs: dict[str, Attr] = {}
+        return self.create(nodes.ScaleNode, name, inputs, attrs, result_type, loc)
+
+    def create_lookup_table(
+        self,
+        name: str,
+        result_type: Type,
+        input: Operand,
+        table: Operand,
+        *,
+        loc: Loc | None = None,
+    ) -> nodes.LookupTableNode:
+        """The element of a table of 256 for each stored integer of 8 bits: the first is for the lowest integer."""
+        inputs = (
+            input,
+            table,
+        )
+        attrs: dict[str, Attr] = {}
+        return self.create(nodes.LookupTableNode, name, inputs, attrs, result_type, loc)
+
     def create_reduce_add(
         self,
         name: str,

@@ -13,7 +13,7 @@ from typing import Any
 
 from glowpy.core.channel_axis import broadcast
 from glowpy.core.elemkind import ElemKind
-from glowpy.core.schema import NodeSchema, Trait
+from glowpy.core.schema import NodeSchema, Quantized, Trait
 from glowpy.core.shape import broadcast_shapes
 from glowpy.core.type import Type
 from glowpy.graph.node import Node
@@ -51,6 +51,8 @@ def _inferred(
         if result_type is None:
             raise UserError("a result type is required")
         return (result_type,)
+    if schema.quant is Quantized.NUMBERS and any(type.quant is not None for type in inputs):
+        return (_of_numbers(cls, inputs, attrs, result_type),)
     if Trait.ELEMENTWISE in schema.traits:
         inferred: Type | tuple[Type, ...] = _elementwise(schema, inputs)
     elif schema.variadic:
@@ -59,6 +61,20 @@ def _inferred(
         inferred = infer[cls](*inputs, **attrs)
     types = inferred if isinstance(inferred, tuple) else (inferred,)
     return types if result_type is None else (result_type, *types[1:])
+
+
+def _of_numbers(
+    cls: type[Node], inputs: Sequence[Type], attrs: Mapping[str, Any], result_type: Type | None
+) -> Type:
+    """`result_type`, if it has the shape that the operator gives numbers."""
+    if result_type is None or result_type.quant is None:
+        raise UserError("expected the quantized type of the result, which its inputs do not tell")
+    numbers = [Type(ElemKind.F32, type.shape) if type.quant else type for type in inputs]
+    (expected,) = _inferred(cls, numbers, attrs, None)
+    if result_type.shape != expected.shape:
+        shape = "x".join(map(str, expected.shape))
+        raise UserError(f"expected a result of shape [{shape}], got {result_type}")
+    return result_type
 
 
 def _elementwise(schema: NodeSchema, inputs: Sequence[Type]) -> Type:

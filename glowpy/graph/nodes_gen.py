@@ -32,6 +32,7 @@ __all__ = [
     "ConvolutionNode",
     "CosNode",
     "CumSumNode",
+    "DequantizeNode",
     "DivNode",
     "EluNode",
     "EqNode",
@@ -49,6 +50,7 @@ __all__ = [
     "LocalResponseNormalizationNode",
     "LogNode",
     "LogSoftmaxNode",
+    "LookupTableNode",
     "LtNode",
     "MatMulNode",
     "MaxNode",
@@ -64,6 +66,7 @@ __all__ = [
     "PadNode",
     "PowNode",
     "QuantizationProfileNode",
+    "QuantizeNode",
     "ReciprocalNode",
     "ReduceAddNode",
     "ReduceMaxNode",
@@ -71,9 +74,12 @@ __all__ = [
     "ReduceMinNode",
     "ReduceMulNode",
     "ReluNode",
+    "RescaleNode",
     "ReshapeNode",
     "RoundNode",
+    "SaturateNode",
     "SaveNode",
+    "ScaleNode",
     "SelectNode",
     "SeluNode",
     "ShrinkNode",
@@ -86,6 +92,7 @@ __all__ = [
     "SoftsignNode",
     "SplatNode",
     "SqrtNode",
+    "StepsNode",
     "SubNode",
     "SwishNode",
     "TanhNode",
@@ -105,7 +112,7 @@ class ReluNode(Node):
 
     __slots__ = ()
     SCHEMA: ClassVar[NodeSchema] = NodeSchema(
-        "relu", ("input",), (), ("result",), frozenset({Trait.ELEMENTWISE})
+        "relu", ("input",), (), ("result",), frozenset({Trait.ELEMENTWISE}), quant=Quantized.NUMBERS
     )
 
     input = InputField(0)
@@ -125,6 +132,7 @@ class LeakyReluNode(Node):
         (AttrSpec("alpha", "float"),),
         ("result",),
         frozenset({Trait.ELEMENTWISE}),
+        quant=Quantized.NUMBERS,
     )
 
     input = InputField(0)
@@ -140,7 +148,12 @@ class PReluNode(Node):
 
     __slots__ = ()
     SCHEMA: ClassVar[NodeSchema] = NodeSchema(
-        "prelu", ("input", "slope"), (), ("result",), frozenset({Trait.ELEMENTWISE})
+        "prelu",
+        ("input", "slope"),
+        (),
+        ("result",),
+        frozenset({Trait.ELEMENTWISE}),
+        quant=Quantized.NUMBERS,
     )
 
     input = InputField(0)
@@ -161,6 +174,7 @@ class ThresholdedReluNode(Node):
         (AttrSpec("alpha", "float"),),
         ("result",),
         frozenset({Trait.ELEMENTWISE}),
+        quant=Quantized.NUMBERS,
     )
 
     input = InputField(0)
@@ -181,6 +195,7 @@ class ClipNode(Node):
         (AttrSpec("min", "float"), AttrSpec("max", "float")),
         ("result",),
         frozenset({Trait.ELEMENTWISE}),
+        quant=Quantized.NUMBERS,
     )
 
     input = InputField(0)
@@ -202,6 +217,7 @@ class ShrinkNode(Node):
         (AttrSpec("lambd", "float"), AttrSpec("bias", "float")),
         ("result",),
         frozenset({Trait.ELEMENTWISE}),
+        quant=Quantized.NUMBERS,
     )
 
     input = InputField(0)
@@ -223,6 +239,7 @@ class EluNode(Node):
         (AttrSpec("alpha", "float"),),
         ("result",),
         frozenset({Trait.ELEMENTWISE}),
+        quant=Quantized.NUMBERS,
     )
 
     input = InputField(0)
@@ -243,6 +260,7 @@ class SeluNode(Node):
         (AttrSpec("alpha", "float"), AttrSpec("gamma", "float")),
         ("result",),
         frozenset({Trait.ELEMENTWISE}),
+        quant=Quantized.NUMBERS,
     )
 
     input = InputField(0)
@@ -264,6 +282,7 @@ class CeluNode(Node):
         (AttrSpec("alpha", "float"),),
         ("result",),
         frozenset({Trait.ELEMENTWISE}),
+        quant=Quantized.NUMBERS,
     )
 
     input = InputField(0)
@@ -279,7 +298,12 @@ class SoftplusNode(Node):
 
     __slots__ = ()
     SCHEMA: ClassVar[NodeSchema] = NodeSchema(
-        "softplus", ("input",), (), ("result",), frozenset({Trait.ELEMENTWISE})
+        "softplus",
+        ("input",),
+        (),
+        ("result",),
+        frozenset({Trait.ELEMENTWISE}),
+        quant=Quantized.NUMBERS,
     )
 
     input = InputField(0)
@@ -294,7 +318,12 @@ class SoftsignNode(Node):
 
     __slots__ = ()
     SCHEMA: ClassVar[NodeSchema] = NodeSchema(
-        "softsign", ("input",), (), ("result",), frozenset({Trait.ELEMENTWISE})
+        "softsign",
+        ("input",),
+        (),
+        ("result",),
+        frozenset({Trait.ELEMENTWISE}),
+        quant=Quantized.NUMBERS,
     )
 
     input = InputField(0)
@@ -314,6 +343,7 @@ class HardSigmoidNode(Node):
         (AttrSpec("alpha", "float"), AttrSpec("beta", "float")),
         ("result",),
         frozenset({Trait.ELEMENTWISE}),
+        quant=Quantized.NUMBERS,
     )
 
     input = InputField(0)
@@ -330,7 +360,12 @@ class HardSwishNode(Node):
 
     __slots__ = ()
     SCHEMA: ClassVar[NodeSchema] = NodeSchema(
-        "hard_swish", ("input",), (), ("result",), frozenset({Trait.ELEMENTWISE})
+        "hard_swish",
+        ("input",),
+        (),
+        ("result",),
+        frozenset({Trait.ELEMENTWISE}),
+        quant=Quantized.NUMBERS,
     )
 
     input = InputField(0)
@@ -350,6 +385,7 @@ class SwishNode(Node):
         (AttrSpec("alpha", "float"),),
         ("result",),
         frozenset({Trait.ELEMENTWISE}),
+        quant=Quantized.NUMBERS,
     )
 
     input = InputField(0)
@@ -365,7 +401,7 @@ class MishNode(Node):
 
     __slots__ = ()
     SCHEMA: ClassVar[NodeSchema] = NodeSchema(
-        "mish", ("input",), (), ("result",), frozenset({Trait.ELEMENTWISE})
+        "mish", ("input",), (), ("result",), frozenset({Trait.ELEMENTWISE}), quant=Quantized.NUMBERS
     )
 
     input = InputField(0)
@@ -385,6 +421,7 @@ class GeluNode(Node):
         (AttrSpec("approximate", "flag"),),
         ("result",),
         frozenset({Trait.ELEMENTWISE}),
+        quant=Quantized.NUMBERS,
     )
 
     input = InputField(0)
@@ -412,6 +449,7 @@ class ConvolutionNode(Node):
         ("result",),
         frozenset(),
         no_derivative="not written yet",
+        quant=Quantized.NUMBERS,
         channels=Channels("filter", 0, "bias"),
     )
 
@@ -495,6 +533,7 @@ class AddNode(Node):
         (),
         ("result",),
         frozenset({Trait.ELEMENTWISE, Trait.INPLACE, Trait.COMMUTATIVE}),
+        quant=Quantized.NUMBERS,
         algebra=Algebra(
             neutral={"float": -0.0, "int": 0}, associative=("int",), affine=(0, 1), combine=np.add
         ),
@@ -518,6 +557,7 @@ class SubNode(Node):
         (),
         ("result",),
         frozenset({Trait.ELEMENTWISE, Trait.INPLACE}),
+        quant=Quantized.NUMBERS,
         algebra=Algebra(neutral={"float": 0.0, "int": 0}, affine=(0, -1)),
     )
 
@@ -539,6 +579,7 @@ class MulNode(Node):
         (),
         ("result",),
         frozenset({Trait.ELEMENTWISE, Trait.INPLACE, Trait.COMMUTATIVE}),
+        quant=Quantized.NUMBERS,
         algebra=Algebra(
             neutral={"float": 1.0, "int": 1},
             absorbing={"int": 0},
@@ -566,6 +607,7 @@ class DivNode(Node):
         (),
         ("result",),
         frozenset({Trait.ELEMENTWISE, Trait.INPLACE}),
+        quant=Quantized.NUMBERS,
         algebra=Algebra(neutral={"float": 1.0, "int": 1}, affine=(-1, 0)),
     )
 
@@ -664,6 +706,7 @@ class NegNode(Node):
         (),
         ("result",),
         frozenset({Trait.ELEMENTWISE, Trait.INPLACE}),
+        quant=Quantized.NUMBERS,
         algebra=Algebra(involution=True),
     )
 
@@ -684,6 +727,7 @@ class AbsNode(Node):
         (),
         ("result",),
         frozenset({Trait.ELEMENTWISE, Trait.INPLACE}),
+        quant=Quantized.NUMBERS,
         algebra=Algebra(idempotent=True),
     )
 
@@ -704,6 +748,7 @@ class SignNode(Node):
         (),
         ("result",),
         frozenset({Trait.ELEMENTWISE, Trait.INPLACE}),
+        quant=Quantized.NUMBERS,
         algebra=Algebra(idempotent=True),
     )
 
@@ -724,6 +769,7 @@ class FloorNode(Node):
         (),
         ("result",),
         frozenset({Trait.ELEMENTWISE, Trait.INPLACE}),
+        quant=Quantized.NUMBERS,
         algebra=Algebra(idempotent=True),
     )
 
@@ -744,6 +790,7 @@ class CeilNode(Node):
         (),
         ("result",),
         frozenset({Trait.ELEMENTWISE, Trait.INPLACE}),
+        quant=Quantized.NUMBERS,
         algebra=Algebra(idempotent=True),
     )
 
@@ -764,6 +811,7 @@ class RoundNode(Node):
         (),
         ("result",),
         frozenset({Trait.ELEMENTWISE, Trait.INPLACE}),
+        quant=Quantized.NUMBERS,
         algebra=Algebra(idempotent=True),
     )
 
@@ -779,7 +827,12 @@ class SqrtNode(Node):
 
     __slots__ = ()
     SCHEMA: ClassVar[NodeSchema] = NodeSchema(
-        "sqrt", ("input",), (), ("result",), frozenset({Trait.ELEMENTWISE, Trait.INPLACE})
+        "sqrt",
+        ("input",),
+        (),
+        ("result",),
+        frozenset({Trait.ELEMENTWISE, Trait.INPLACE}),
+        quant=Quantized.NUMBERS,
     )
 
     input = InputField(0)
@@ -794,7 +847,12 @@ class ReciprocalNode(Node):
 
     __slots__ = ()
     SCHEMA: ClassVar[NodeSchema] = NodeSchema(
-        "reciprocal", ("input",), (), ("result",), frozenset({Trait.ELEMENTWISE, Trait.INPLACE})
+        "reciprocal",
+        ("input",),
+        (),
+        ("result",),
+        frozenset({Trait.ELEMENTWISE, Trait.INPLACE}),
+        quant=Quantized.NUMBERS,
     )
 
     input = InputField(0)
@@ -809,7 +867,12 @@ class ExpNode(Node):
 
     __slots__ = ()
     SCHEMA: ClassVar[NodeSchema] = NodeSchema(
-        "exp", ("input",), (), ("result",), frozenset({Trait.ELEMENTWISE, Trait.INPLACE})
+        "exp",
+        ("input",),
+        (),
+        ("result",),
+        frozenset({Trait.ELEMENTWISE, Trait.INPLACE}),
+        quant=Quantized.NUMBERS,
     )
 
     input = InputField(0)
@@ -824,7 +887,12 @@ class LogNode(Node):
 
     __slots__ = ()
     SCHEMA: ClassVar[NodeSchema] = NodeSchema(
-        "log", ("input",), (), ("result",), frozenset({Trait.ELEMENTWISE, Trait.INPLACE})
+        "log",
+        ("input",),
+        (),
+        ("result",),
+        frozenset({Trait.ELEMENTWISE, Trait.INPLACE}),
+        quant=Quantized.NUMBERS,
     )
 
     input = InputField(0)
@@ -839,7 +907,12 @@ class TanhNode(Node):
 
     __slots__ = ()
     SCHEMA: ClassVar[NodeSchema] = NodeSchema(
-        "tanh", ("input",), (), ("result",), frozenset({Trait.ELEMENTWISE, Trait.INPLACE})
+        "tanh",
+        ("input",),
+        (),
+        ("result",),
+        frozenset({Trait.ELEMENTWISE, Trait.INPLACE}),
+        quant=Quantized.NUMBERS,
     )
 
     input = InputField(0)
@@ -854,7 +927,12 @@ class SigmoidNode(Node):
 
     __slots__ = ()
     SCHEMA: ClassVar[NodeSchema] = NodeSchema(
-        "sigmoid", ("input",), (), ("result",), frozenset({Trait.ELEMENTWISE, Trait.INPLACE})
+        "sigmoid",
+        ("input",),
+        (),
+        ("result",),
+        frozenset({Trait.ELEMENTWISE, Trait.INPLACE}),
+        quant=Quantized.NUMBERS,
     )
 
     input = InputField(0)
@@ -869,7 +947,12 @@ class ErfNode(Node):
 
     __slots__ = ()
     SCHEMA: ClassVar[NodeSchema] = NodeSchema(
-        "erf", ("input",), (), ("result",), frozenset({Trait.ELEMENTWISE, Trait.INPLACE})
+        "erf",
+        ("input",),
+        (),
+        ("result",),
+        frozenset({Trait.ELEMENTWISE, Trait.INPLACE}),
+        quant=Quantized.NUMBERS,
     )
 
     input = InputField(0)
@@ -884,7 +967,12 @@ class SinNode(Node):
 
     __slots__ = ()
     SCHEMA: ClassVar[NodeSchema] = NodeSchema(
-        "sin", ("input",), (), ("result",), frozenset({Trait.ELEMENTWISE, Trait.INPLACE})
+        "sin",
+        ("input",),
+        (),
+        ("result",),
+        frozenset({Trait.ELEMENTWISE, Trait.INPLACE}),
+        quant=Quantized.NUMBERS,
     )
 
     input = InputField(0)
@@ -899,7 +987,12 @@ class CosNode(Node):
 
     __slots__ = ()
     SCHEMA: ClassVar[NodeSchema] = NodeSchema(
-        "cos", ("input",), (), ("result",), frozenset({Trait.ELEMENTWISE, Trait.INPLACE})
+        "cos",
+        ("input",),
+        (),
+        ("result",),
+        frozenset({Trait.ELEMENTWISE, Trait.INPLACE}),
+        quant=Quantized.NUMBERS,
     )
 
     input = InputField(0)
@@ -1164,7 +1257,7 @@ class MatMulNode(Node):
 
     __slots__ = ()
     SCHEMA: ClassVar[NodeSchema] = NodeSchema(
-        "mat_mul", ("lhs", "rhs"), (), ("result",), frozenset()
+        "mat_mul", ("lhs", "rhs"), (), ("result",), frozenset(), quant=Quantized.NUMBERS
     )
 
     lhs = InputField(0)
@@ -1185,6 +1278,7 @@ class FullyConnectedNode(Node):
         (),
         ("result",),
         frozenset(),
+        quant=Quantized.NUMBERS,
         channels=Channels("weights", 1, "bias"),
     )
 
@@ -1385,6 +1479,156 @@ class AvgPoolNode(Node):
     dilation = AttrField[tuple[int, ...]]()
     ceil = AttrField[bool]()
     count_include_pads = AttrField[bool]()
+
+
+@final
+class QuantizeNode(Node):
+    """The stored integers nearest to the floats of input: input / scale, rounded to the nearest integer, halves to even, plus the offset, limited to the kind.
+
+    Declared in classgen/specs/quant.py.
+    """
+
+    __slots__ = ()
+    SCHEMA: ClassVar[NodeSchema] = NodeSchema(
+        "quantize",
+        ("input",),
+        (),
+        ("result",),
+        frozenset({Trait.ELEMENTWISE, Trait.TYPED}),
+        no_derivative="a stored integer moves in steps",
+        quant=Quantized.RULE,
+    )
+
+    input = InputField(0)
+
+
+@final
+class DequantizeNode(Node):
+    """The floats that stored integers stand for: (input - offset) * scale.
+
+    Declared in classgen/specs/quant.py.
+    """
+
+    __slots__ = ()
+    SCHEMA: ClassVar[NodeSchema] = NodeSchema(
+        "dequantize",
+        ("input",),
+        (),
+        ("result",),
+        frozenset({Trait.ELEMENTWISE, Trait.TYPED}),
+        no_derivative="a stored integer moves in steps",
+        quant=Quantized.RULE,
+    )
+
+    input = InputField(0)
+
+
+@final
+class RescaleNode(Node):
+    """The same numbers in another quantized type: input - offset times the ratio of both scales, rounded, plus the other offset, limited to the kind.
+
+    Declared in classgen/specs/quant.py.
+    """
+
+    __slots__ = ()
+    SCHEMA: ClassVar[NodeSchema] = NodeSchema(
+        "rescale",
+        ("input",),
+        (),
+        ("result",),
+        frozenset({Trait.ELEMENTWISE, Trait.TYPED}),
+        no_derivative="a stored integer moves in steps",
+        quant=Quantized.RULE,
+    )
+
+    input = InputField(0)
+
+
+@final
+class StepsNode(Node):
+    """How many steps the stored integer lhs lies above the offset rhs, as a float.
+
+    Declared in classgen/specs/quant.py.
+    """
+
+    __slots__ = ()
+    SCHEMA: ClassVar[NodeSchema] = NodeSchema(
+        "steps",
+        ("lhs", "rhs"),
+        (),
+        ("result",),
+        frozenset({Trait.ELEMENTWISE, Trait.INPLACE, Trait.TYPED}),
+        no_derivative="a stored integer moves in steps",
+        quant=Quantized.RULE,
+        plain=frozenset({"rhs"}),
+    )
+
+    lhs = InputField(0)
+    rhs = InputField(1)
+
+
+@final
+class SaturateNode(Node):
+    """The nearest integer to lhs, halves to even, plus the offset rhs, limited to the result's kind; NaN gives the lowest.
+
+    Declared in classgen/specs/quant.py.
+    """
+
+    __slots__ = ()
+    SCHEMA: ClassVar[NodeSchema] = NodeSchema(
+        "saturate",
+        ("lhs", "rhs"),
+        (),
+        ("result",),
+        frozenset({Trait.ELEMENTWISE, Trait.INPLACE, Trait.TYPED}),
+        no_derivative="a stored integer moves in steps",
+        quant=Quantized.RULE,
+    )
+
+    lhs = InputField(0)
+    rhs = InputField(1)
+
+
+@final
+class ScaleNode(Node):
+    """lhs * rhs, rounded: never one step with an addition, as Mul may be.
+
+    Declared in classgen/specs/quant.py.
+    """
+
+    __slots__ = ()
+    SCHEMA: ClassVar[NodeSchema] = NodeSchema(
+        "scale",
+        ("lhs", "rhs"),
+        (),
+        ("result",),
+        frozenset({Trait.ELEMENTWISE, Trait.INPLACE, Trait.COMMUTATIVE}),
+    )
+
+    lhs = InputField(0)
+    rhs = InputField(1)
+
+
+@final
+class LookupTableNode(Node):
+    """The element of a table of 256 for each stored integer of 8 bits: the first is for the lowest integer.
+
+    Declared in classgen/specs/quant.py.
+    """
+
+    __slots__ = ()
+    SCHEMA: ClassVar[NodeSchema] = NodeSchema(
+        "lookup_table",
+        ("input", "table"),
+        (),
+        ("result",),
+        frozenset({Trait.TYPED}),
+        no_derivative="a stored integer moves in steps",
+        quant=Quantized.RULE,
+    )
+
+    input = InputField(0)
+    table = InputField(1)
 
 
 @final
@@ -1781,6 +2025,13 @@ NODES: tuple[type[Node], ...] = (
     MaxPoolNode,
     MaxPoolWithArgmaxNode,
     AvgPoolNode,
+    QuantizeNode,
+    DequantizeNode,
+    RescaleNode,
+    StepsNode,
+    SaturateNode,
+    ScaleNode,
+    LookupTableNode,
     ReduceAddNode,
     ReduceMulNode,
     ReduceMaxNode,

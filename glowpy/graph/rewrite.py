@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar, Protocol, TypeAlias, get_args, get_type_hints
 
-from glowpy.core.schema import NodeSchema
+from glowpy.core.schema import NodeSchema, Quantized
 from glowpy.graph.function import Function
 from glowpy.graph.node import Node, NodeValue, value_of
 from glowpy.support.errors import InternalError
@@ -104,6 +104,7 @@ class RuleOwner(Protocol):
 
     name: ClassVar[str]
     rules: ClassVar[tuple[Rule, ...]]
+    rewrites_quantized: ClassVar[bool]
 
 
 _Bound: TypeAlias = tuple[int, RuleOwner, Callable[..., Replacement]]
@@ -190,7 +191,10 @@ class Rewriter:
         """Tries `rules` in order and applies the first that fits; returns the time when that is done."""
         f, why = self._f, self._why
         before = f.num_nodes, f.module.num_constants
+        quantized = node.SCHEMA.quant is Quantized.NUMBERS and node.result.type.quant is not None
         for position, (index, owner, function) in enumerate(rules):
+            if quantized and not owner.rewrites_quantized:
+                continue
             replacement = function(owner, f, node, why)
             self.tried[index] += 1
             if why.reasons or self._refusals:

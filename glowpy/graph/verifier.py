@@ -20,7 +20,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 
 from glowpy.core.elemkind import ElemKind
-from glowpy.core.schema import Trait, check_attrs
+from glowpy.core.schema import Quantized, Trait, check_attrs
+from glowpy.core.type import Type
 from glowpy.graph.function import Function, Module
 from glowpy.graph.infer import infer_types
 from glowpy.graph.node import Node, Placeholder
@@ -137,10 +138,18 @@ def _rules(node: Node) -> Iterator[str]:
 
 
 def _types(node: Node) -> Iterator[str]:
-    inferred = infer_types(type(node), [value.type for value in node.inputs], node.attrs)
+    inferred = infer_types(
+        type(node), [value.type for value in node.inputs], node.attrs, _stated_type(node)
+    )
     for result, expected in zip(node.results, inferred, strict=True):
         if result.type != expected:
             yield f"result %{result.name} has type {result.type}, expected {expected}"
+
+
+def _stated_type(node: Node) -> Type | None:
+    """The type of a result that is quantized as nothing but the node says."""
+    stated = node.SCHEMA.quant is Quantized.NUMBERS and node.results[0].type.quant is not None
+    return node.results[0].type if stated else None
 
 
 def _save(node: SaveNode) -> Iterator[str]:

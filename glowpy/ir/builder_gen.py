@@ -687,6 +687,66 @@ class IRBuilder(ABC):
         )
         return self.add(insts.AvgPoolInst(operands, attrs))
 
+    def create_steps(
+        self,
+        result: Value,
+        lhs: Value,
+        rhs: Value,
+    ) -> insts.StepsInst:
+        """How many steps the stored integer lhs lies above the offset rhs, as a float."""
+        attrs: dict[str, Attr] = {}
+        operands = (
+            result,
+            lhs,
+            rhs,
+        )
+        return self.add(insts.StepsInst(operands, attrs))
+
+    def create_saturate(
+        self,
+        result: Value,
+        lhs: Value,
+        rhs: Value,
+    ) -> insts.SaturateInst:
+        """The nearest integer to lhs, halves to even, plus the offset rhs, limited to the result's kind; NaN gives the lowest."""
+        attrs: dict[str, Attr] = {}
+        operands = (
+            result,
+            lhs,
+            rhs,
+        )
+        return self.add(insts.SaturateInst(operands, attrs))
+
+    def create_scale(
+        self,
+        result: Value,
+        lhs: Value,
+        rhs: Value,
+    ) -> insts.ScaleInst:
+        """lhs * rhs, rounded: never one step with an addition, as Mul may be."""
+        attrs: dict[str, Attr] = {}
+        operands = (
+            result,
+            lhs,
+            rhs,
+        )
+        return self.add(insts.ScaleInst(operands, attrs))
+
+    def create_lookup_table(
+        self,
+        result: Value,
+        input: Value,
+        table: Value,
+    ) -> insts.LookupTableInst:
+        """The element of a table of 256 for each stored integer of 8 bits: the first is for the lowest integer."""
+        attrs: dict[str, Attr] = {}
+        operands = (
+            result,
+            input,
+            table,
+        )
+        return self.add(insts.LookupTableInst(operands, attrs))
+
     def create_reduce_add(
         self,
         result: Value,

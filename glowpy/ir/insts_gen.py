@@ -41,6 +41,7 @@ __all__ = [
     "LocalResponseNormalizationInst",
     "LogInst",
     "LogSoftmaxInst",
+    "LookupTableInst",
     "LtInst",
     "MatMulInst",
     "MaxInst",
@@ -59,6 +60,8 @@ __all__ = [
     "ReduceMinInst",
     "ReduceMulInst",
     "RoundInst",
+    "SaturateInst",
+    "ScaleInst",
     "SelectInst",
     "SigmoidInst",
     "SignInst",
@@ -66,6 +69,7 @@ __all__ = [
     "SoftmaxInst",
     "SplatInst",
     "SqrtInst",
+    "StepsInst",
     "SubInst",
     "TanhInst",
     "TransposeInst",
@@ -98,6 +102,7 @@ class ConvolutionInst(Instruction):
             AttrSpec("group", "int"),
         ),
         frozenset(),
+        quant=Quantized.NUMBERS,
     )
 
     result = OperandField(0)
@@ -920,6 +925,7 @@ class MatMulInst(Instruction):
         ),
         (),
         frozenset(),
+        quant=Quantized.NUMBERS,
     )
 
     result = OperandField(0)
@@ -1105,6 +1111,106 @@ class AvgPoolInst(Instruction):
     dilation = AttrField[tuple[int, ...]]()
     ceil = AttrField[bool]()
     count_include_pads = AttrField[bool]()
+
+
+@final
+class StepsInst(Instruction):
+    """How many steps the stored integer lhs lies above the offset rhs, as a float.
+
+    Declared in classgen/specs/quant.py.
+    """
+
+    __slots__ = ()
+    SCHEMA: ClassVar[InstSchema] = InstSchema(
+        "steps",
+        (
+            OperandSpec("result", Access.OUT, Layout.STRIDED),
+            OperandSpec("lhs", Access.IN, Layout.STRIDED),
+            OperandSpec("rhs", Access.IN, Layout.STRIDED),
+        ),
+        (),
+        frozenset({Trait.ELEMENTWISE, Trait.INPLACE, Trait.TYPED}),
+        quant=Quantized.RULE,
+        plain=frozenset({"rhs"}),
+    )
+
+    result = OperandField(0)
+    lhs = OperandField(1)
+    rhs = OperandField(2)
+
+
+@final
+class SaturateInst(Instruction):
+    """The nearest integer to lhs, halves to even, plus the offset rhs, limited to the result's kind; NaN gives the lowest.
+
+    Declared in classgen/specs/quant.py.
+    """
+
+    __slots__ = ()
+    SCHEMA: ClassVar[InstSchema] = InstSchema(
+        "saturate",
+        (
+            OperandSpec("result", Access.OUT, Layout.STRIDED),
+            OperandSpec("lhs", Access.IN, Layout.STRIDED),
+            OperandSpec("rhs", Access.IN, Layout.STRIDED),
+        ),
+        (),
+        frozenset({Trait.ELEMENTWISE, Trait.INPLACE, Trait.TYPED}),
+        quant=Quantized.RULE,
+    )
+
+    result = OperandField(0)
+    lhs = OperandField(1)
+    rhs = OperandField(2)
+
+
+@final
+class ScaleInst(Instruction):
+    """lhs * rhs, rounded: never one step with an addition, as Mul may be.
+
+    Declared in classgen/specs/quant.py.
+    """
+
+    __slots__ = ()
+    SCHEMA: ClassVar[InstSchema] = InstSchema(
+        "scale",
+        (
+            OperandSpec("result", Access.OUT, Layout.STRIDED),
+            OperandSpec("lhs", Access.IN, Layout.STRIDED),
+            OperandSpec("rhs", Access.IN, Layout.STRIDED),
+        ),
+        (),
+        frozenset({Trait.ELEMENTWISE, Trait.INPLACE, Trait.COMMUTATIVE}),
+    )
+
+    result = OperandField(0)
+    lhs = OperandField(1)
+    rhs = OperandField(2)
+
+
+@final
+class LookupTableInst(Instruction):
+    """The element of a table of 256 for each stored integer of 8 bits: the first is for the lowest integer.
+
+    Declared in classgen/specs/quant.py.
+    """
+
+    __slots__ = ()
+    SCHEMA: ClassVar[InstSchema] = InstSchema(
+        "lookup_table",
+        (
+            OperandSpec("result", Access.OUT),
+            OperandSpec("input", Access.IN),
+            OperandSpec("table", Access.IN),
+        ),
+        (),
+        frozenset({Trait.TYPED}),
+        quant=Quantized.RULE,
+    )
+
+    result = OperandField(0)
+    input = OperandField(1)
+    table = OperandField(2)
 
 
 @final
@@ -1504,6 +1610,10 @@ INSTS: tuple[type[Instruction], ...] = (
     MaxPoolInst,
     MaxPoolWithArgmaxInst,
     AvgPoolInst,
+    StepsInst,
+    SaturateInst,
+    ScaleInst,
+    LookupTableInst,
     ReduceAddInst,
     ReduceMulInst,
     ReduceMaxInst,

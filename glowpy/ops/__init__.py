@@ -14,6 +14,7 @@ from glowpy.ops import (
     matmul,
     norm,
     pool,
+    quant,
     reduce,
     shape,
 )
@@ -28,6 +29,7 @@ __all__ = [
     "matmul",
     "norm",
     "pool",
+    "quant",
     "reduce",
     "shape",
 ]

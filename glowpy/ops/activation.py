@@ -64,7 +64,7 @@ def _verify_numbers(n: Node) -> Iterator[str]:
     ThresholdedReluNode,
 )
 def _verify_floats(n: Node) -> Iterator[str]:
-    if not n.type.kind.is_float:
+    if not (n.type.kind.is_float or n.type.quant):
         yield f"expected a floating-point kind, got {n.type}"
 
 

@@ -19,7 +19,7 @@ from glowpy.graph.nodes_gen import ConvolutionNode, TransposedConvolutionNode
 from glowpy.graph.verifier import verify
 from glowpy.ir.insts_gen import ConvolutionInst
 from glowpy.lower import lower
-from glowpy.ops.operands import expect_numbers, expect_same_kind, multipliable
+from glowpy.ops.operands import as_stored, expect_numbers, expect_same_kind, factors
 from glowpy.ops.window import Windows, windowed_shape
 from glowpy.support.errors import UserError
 
@@ -207,12 +207,13 @@ def _convolution(
     windows = Windows(kernels, strides, pads, dilation)
     counts, outputs = result.type.shape[1:-1], result.type.shape[-1]
     pixels, taps, own = math.prod(counts), math.prod(kernels), filter.type.shape[-1]
-    weights = multipliable(filter.array).reshape(group, outputs // group, taps * own)
+    data = factors(input)
+    weights = factors(filter).reshape(group, outputs // group, taps * own)
     for image in range(input.type.shape[0]):
-        view = windows.view(multipliable(input.array[image : image + 1]), 0, counts)[0]
+        view = windows.view(data[image : image + 1], 0, counts)[0]
         # Channels last, so that the copy reads and writes runs of them.
         columns = np.moveaxis(view, len(counts), -1).reshape(pixels, taps, group, own)
         columns = columns.transpose(2, 0, 1, 3).reshape(group, pixels, taps * own)
         product = np.matmul(columns, weights.transpose(0, 2, 1))
-        sums = product.transpose(1, 0, 2).reshape(*counts, outputs) + multipliable(bias.array)
-        result.array[image] = sums.astype(result.array.dtype)
+        sums = product.transpose(1, 0, 2).reshape(*counts, outputs) + factors(bias)
+        result.array[image] = as_stored(sums, result.type.kind)

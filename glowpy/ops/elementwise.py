@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from glowpy.core.schema import Quantized, Trait
 from glowpy.core.type import Type
 from glowpy.graph.function import Function
 from glowpy.graph.node import Node, Operand
@@ -25,9 +26,11 @@ def _verify_convert(n: ConvertNode) -> Iterator[str]:
         yield f"result has shape {n.type}, expected that of {n.input.type}"
 
 
-@verify(*(cls for cls in KINDS if cls is not ConvertNode))
+@verify(*(cls for cls in KINDS if Trait.TYPED not in cls.SCHEMA.traits))
 def _verify_kind(n: Node) -> Iterator[str]:
     operand = n.inputs[-1].type
+    if n.SCHEMA.quant is Quantized.NUMBERS and operand.quant is not None:
+        return
     suffix = "f32" if operand.kind.is_float else operand.kind.suffix
     if suffix not in KINDS[type(n)].split():
         yield f"expected a kind of {KINDS[type(n)]}, got {operand}"

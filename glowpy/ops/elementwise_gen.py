@@ -88,6 +88,9 @@ KINDS: dict[type[Node], str] = {
     nodes.XorNode: "i8 i16 i32 i64 u8 u16 u32 u64 b",
     nodes.SelectNode: "f32 f64 i8 i16 i32 i64 u8 u16 u32 u64 b",
     nodes.ConvertNode: "f32 f64 i8 i16 i32 i64 u8 u16 u32 u64 b f16 bf16",
+    nodes.StepsNode: "i8 u8 i16 u16 i32",
+    nodes.SaturateNode: "f32",
+    nodes.ScaleNode: "f32",
 }
 """Node class -> the suffixes of the kinds its last input may have; where f32 is, the halves are too."""
 
@@ -507,4 +510,27 @@ def _interpret_convert(result: Tensor, input: Tensor) -> None:
 def _differentiate_convert(f: Function, n: nodes.ConvertNode, g: NodeValue) -> list[Operand | None]:
     return [
         f.create_convert(n.name, n.input.type, g),
+    ]
+
+
+@interpret(insts.StepsInst)
+def _interpret_steps(result: Tensor, lhs: Tensor, rhs: Tensor) -> None:
+    numeric.store(result, lambda lhs, rhs: numeric.steps(lhs, rhs), lhs, rhs)
+
+
+@interpret(insts.SaturateInst)
+def _interpret_saturate(result: Tensor, lhs: Tensor, rhs: Tensor) -> None:
+    numeric.store(result, lambda lhs, rhs: numeric.saturate(lhs, rhs, result.type), lhs, rhs)
+
+
+@interpret(insts.ScaleInst)
+def _interpret_scale(result: Tensor, lhs: Tensor, rhs: Tensor) -> None:
+    numeric.store(result, lambda lhs, rhs: np.multiply(lhs, rhs), lhs, rhs)
+
+
+@differentiate(nodes.ScaleNode)
+def _differentiate_scale(f: Function, n: nodes.ScaleNode, g: NodeValue) -> list[Operand | None]:
+    return [
+        f.create_mul(n.name, g, n.rhs),
+        f.create_mul(n.name, g, n.lhs),
     ]

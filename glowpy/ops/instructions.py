@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 
 from glowpy.core.channel_axis import resized, sliced
-from glowpy.core.schema import Access, Trait
+from glowpy.core.schema import Access, Quantized, Trait
 from glowpy.core.shape import broadcast_shapes
 from glowpy.core.tensor import stored
 from glowpy.core.type import Shape, Type
@@ -34,7 +34,10 @@ def _inferred(node: type[Node], inst: Instruction) -> Iterator[str]:
     """Raises UserError where the inputs do not fit together."""
     read = [ref.value.type for ref in inst.operands if ref.access is Access.IN]
     written = [ref.value for ref in inst.operands if ref.access is Access.OUT]
-    for value, expected in zip(written, infer_types(node, read, inst.attrs), strict=True):
+    stated = inst.SCHEMA.quant is Quantized.NUMBERS and written[0].type.quant is not None
+    result_type = written[0].type if stated else None
+    types = infer_types(node, read, inst.attrs, result_type)
+    for value, expected in zip(written, types, strict=True):
         if value.type != expected:
             yield f"%{value.name} has type {value.type}, expected {expected}"
 

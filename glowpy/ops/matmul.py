@@ -15,7 +15,7 @@ from glowpy.graph.node import NodeValue, Operand
 from glowpy.graph.nodes_gen import FullyConnectedNode, MatMulNode
 from glowpy.ir.insts_gen import MatMulInst
 from glowpy.lower import lower
-from glowpy.ops.operands import expect_numbers, expect_same_kind, multipliable
+from glowpy.ops.operands import as_stored, expect_numbers, expect_same_kind, factors
 from glowpy.support.errors import UserError
 
 __all__: list[str] = []
@@ -38,8 +38,8 @@ def _infer_mat_mul(lhs: Type, rhs: Type) -> Type:
 
 @interpret(MatMulInst)
 def _mat_mul(result: Tensor, lhs: Tensor, rhs: Tensor) -> None:
-    product = np.matmul(multipliable(lhs.array), multipliable(rhs.array))
-    result.array[...] = product.astype(result.array.dtype)
+    product = np.matmul(factors(lhs), factors(rhs))
+    result.array[...] = as_stored(product, result.type.kind)
 
 
 def _transposed(f: Function, name: str, value: NodeValue) -> Operand:

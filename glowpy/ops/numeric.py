@@ -10,7 +10,7 @@ import numpy as np
 from glowpy.core.tensor import Array, Tensor, converted
 from glowpy.core.type import Type
 
-__all__ = ["convert", "divide", "erf", "power", "select", "sigmoid", "store"]
+__all__ = ["convert", "divide", "erf", "power", "saturate", "select", "sigmoid", "steps", "store"]
 
 
 def store(result: Tensor, function: Callable[..., Array], *inputs: Tensor) -> None:
@@ -57,3 +57,17 @@ def erf(input: Array) -> Array:
 def convert(input: Array, type: Type) -> Array:
     """`input` in another kind, as `converted` says."""
     return converted(input, type.kind)
+
+
+def steps(lhs: Array, rhs: Array) -> Array:
+    """The difference of stored integers, which wraps as i32, in f32."""
+    with np.errstate(over="ignore"):
+        difference: Array = (lhs.astype(np.int32) - rhs.astype(np.int32)).astype(np.float32)
+    return difference
+
+
+def saturate(lhs: Array, rhs: Array, type: Type) -> Array:
+    """The nearest integer to `lhs`, halves to even, plus the offset `rhs`, limited to the kind; NaN is the lowest."""
+    low, high = type.kind.limits
+    rounded = np.rint(lhs).astype(np.float64) + rhs
+    return np.clip(np.where(np.isnan(rounded), low, rounded), low, high).astype(type.kind.dtype)

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from glowpy.core.elemkind import ElemKind
-from glowpy.core.tensor import Array
+from glowpy.core.quantized import steps_of
+from glowpy.core.tensor import Array, Tensor
 from glowpy.core.type import Type
 from glowpy.graph.function import Function
 from glowpy.graph.node import Operand, value_of
@@ -16,13 +17,14 @@ from glowpy.support.errors import UserError
 
 __all__ = [
     "accumulable",
+    "as_stored",
     "bounds",
     "expect_axes",
     "expect_axis",
     "expect_floats",
     "expect_numbers",
     "expect_same_kind",
-    "multipliable",
+    "factors",
     "widened",
 ]
 
@@ -69,9 +71,17 @@ def accumulable(array: Array) -> Array:
     return array.astype(np.float64) if ElemKind.of(dtype).is_float else array
 
 
-def multipliable(array: Array) -> Array:
-    """The elements as products accumulate: f16 and bf16 in f32, everything else as it is."""
-    return array.astype(np.float32) if ElemKind.of(array.dtype).is_half else array
+def factors(tensor: Tensor) -> Array:
+    """The elements as products accumulate: f16 and bf16 in f32, steps of quantized ones in f64, all else as it is."""
+    if tensor.type.quant is not None:
+        return steps_of(tensor.type, tensor.array)
+    return tensor.array.astype(np.float32) if tensor.type.kind.is_half else tensor.array
+
+
+def as_stored(sums: Array, kind: ElemKind) -> Array:
+    """Sums of products in another kind; those of steps wrap."""
+    steps = kind.is_integer and ElemKind.of(sums.dtype).is_float
+    return (sums.astype(np.int64) if steps else sums).astype(kind.dtype)
 
 
 def bounds(kind: ElemKind) -> tuple[float, float]:

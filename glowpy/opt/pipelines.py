@@ -18,6 +18,7 @@ from glowpy.opt.graph.fold_select import FoldSelectPass
 from glowpy.opt.graph.fold_slice import FoldSlicePass
 from glowpy.opt.graph.fold_splat import FoldSplatPass
 from glowpy.opt.graph.fold_transpose import FoldTransposePass
+from glowpy.opt.graph.lower_quantized import LowerQuantizedPass
 from glowpy.opt.graph.merge_pad import MergePadPass
 from glowpy.opt.graph.sink_transpose import SinkTransposePass
 from glowpy.opt.ir.dead_store import DeadStorePass
@@ -80,7 +81,9 @@ transposed in place, as one buffer.
 """
 
 GRAPH_PASSES: dict[str, GraphPass] = {
-    member.name: member for step in GRAPH_DEFAULT for member in step.flattened()
+    member.name: member
+    for step in (*GRAPH_DEFAULT, LowerQuantizedPass())
+    for member in step.flattened()
 }
 """Every graph pass by its name, for `glowpy opt`."""
 

@@ -3,6 +3,7 @@
 #include "libjit.h"
 #include "halves.h"
 #include "math.h"
+#include "saturate.h"
 
 typedef bool b_t;
 typedef float f32_t;
@@ -432,3 +433,20 @@ KERNEL u64_t libjit_convert_bf16_u64(bf16_t input) { return f32_of_bf16(input) !
 KERNEL b_t libjit_convert_bf16_b(bf16_t input) { return f32_of_bf16(input) != 0; }
 KERNEL f16_t libjit_convert_bf16_f16(bf16_t input) { return f16_of_f32(f32_of_bf16(input)); }
 KERNEL bf16_t libjit_convert_bf16_bf16(bf16_t input) { return (bf16_t)input; }
+
+/* How many steps the stored integer lhs lies above the offset rhs, as a float (classgen/specs/quant.py) */
+KERNEL f32_t libjit_steps_i8_f32(i8_t lhs, i8_t rhs) { return (f32_t)((float)(int32_t)((uint32_t)lhs - (uint32_t)rhs)); }
+KERNEL f32_t libjit_steps_u8_f32(u8_t lhs, u8_t rhs) { return (f32_t)((float)(int32_t)((uint32_t)lhs - (uint32_t)rhs)); }
+KERNEL f32_t libjit_steps_i16_f32(i16_t lhs, i16_t rhs) { return (f32_t)((float)(int32_t)((uint32_t)lhs - (uint32_t)rhs)); }
+KERNEL f32_t libjit_steps_u16_f32(u16_t lhs, u16_t rhs) { return (f32_t)((float)(int32_t)((uint32_t)lhs - (uint32_t)rhs)); }
+KERNEL f32_t libjit_steps_i32_f32(i32_t lhs, i32_t rhs) { return (f32_t)((float)(int32_t)((uint32_t)lhs - (uint32_t)rhs)); }
+
+/* The nearest integer to lhs, halves to even, plus the offset rhs, limited to the result's kind; NaN gives the lowest (classgen/specs/quant.py) */
+KERNEL i8_t libjit_saturate_f32_i8(f32_t lhs, f32_t rhs) { return (i8_t)(saturate_i8(lhs, rhs)); }
+KERNEL u8_t libjit_saturate_f32_u8(f32_t lhs, f32_t rhs) { return (u8_t)(saturate_u8(lhs, rhs)); }
+KERNEL i16_t libjit_saturate_f32_i16(f32_t lhs, f32_t rhs) { return (i16_t)(saturate_i16(lhs, rhs)); }
+KERNEL u16_t libjit_saturate_f32_u16(f32_t lhs, f32_t rhs) { return (u16_t)(saturate_u16(lhs, rhs)); }
+KERNEL i32_t libjit_saturate_f32_i32(f32_t lhs, f32_t rhs) { return (i32_t)(saturate_i32(lhs, rhs)); }
+
+/* lhs * rhs, rounded: never one step with an addition, as Mul may be (classgen/specs/quant.py) */
+KERNEL f32_t libjit_scale_f32(f32_t lhs, f32_t rhs) { return (f32_t)(product_f32(lhs, rhs)); }

@@ -509,9 +509,23 @@ def _avg_pool(suffixes: tuple[str, ...], _: int) -> Iterator[Case]:
         yield Case({"input": x}, {"result": result}, attrs)
 
 
+def _lookup_table(suffixes: tuple[str, ...], _: int) -> Iterator[Case]:
+    dtype = DTYPES[suffixes[0]]
+    rng = np.random.default_rng(8)
+    table = rng.permutation(256).astype(np.uint8).view(dtype)
+    for shape in ((256,), (0,), (3, 5), *((n,) for n in LENGTHS)):
+        x = rng.integers(0, 256, shape).astype(np.uint8).view(dtype)
+        x.flat[: min(2, x.size)] = np.array([np.iinfo(dtype).min, np.iinfo(dtype).max], dtype)[
+            : x.size
+        ]
+        place = x.astype(np.int64) - np.iinfo(dtype).min
+        yield Case({"input": x, "table": table}, {"result": table[place]}, {})
+
+
 Maker = Callable[[tuple[str, ...], int], Iterator[Case]]
 MAKERS: dict[str, Maker] = {
     "gather": _gather,
+    "lookup_table": _lookup_table,
     "transpose": _transpose,
     "broadcast": _broadcast,
     "insert_tensor": _insert_tensor,

@@ -46,11 +46,11 @@ def scalars_of(schema: InstSchema) -> Iterator[Scalar]:
     """Every scalar kernel of an instruction."""
     mnemonic = schema.mnemonic
     inputs = sum(operand.access is Access.IN for operand in schema.operands)
-    kinds_of_kernel = SCALARS[mnemonic].kinds[0][1]
+    kinds_of_kernel, *kinds_of_result = (kinds for _, kinds in SCALARS[mnemonic].kinds)
     for kind in kinds_of_kernel:
-        if mnemonic == "convert":
-            for result in kinds_of_kernel:
-                yield Scalar(mnemonic, f"convert_{kind}_{result}", (kind,), result)
+        for result in kinds_of_result[0] if kinds_of_result else ():
+            yield Scalar(mnemonic, f"{mnemonic}_{kind}_{result}", (kind,) * inputs, result)
+        if kinds_of_result:
             continue
         kinds = (*(["b"] if mnemonic == "select" else []), *[kind] * inputs)[:inputs]
         yield Scalar(
@@ -97,6 +97,9 @@ def arguments(scalar: Scalar) -> list[Array]:
     pools = [values(kind) for kind in scalar.inputs]
     if len(pools) == 1:
         return pools
+    if scalar.mnemonic == "saturate":
+        offsets = values(scalar.result).astype(np.float32)
+        pools[1] = offsets[np.abs(offsets) <= (1 << 15)]
     rng = np.random.default_rng(12)
     return [rng.choice(pool, _SAMPLES) for pool in pools]
 
@@ -139,6 +142,26 @@ def _select(condition: Array, lhs: Array, rhs: Array) -> Array:
     return np.asarray(np.where(condition, lhs, rhs))
 
 
+def _steps(lhs: Array, rhs: Array) -> Array:
+    differences = [a - b for a, b in zip(lhs.tolist(), rhs.tolist(), strict=True)]
+    wrapped = [(number + (1 << 31)) % (1 << 32) - (1 << 31) for number in differences]
+    return np.array(wrapped, np.int64).astype(np.float32)
+
+
+def _saturate(lhs: Array, rhs: Array, dtype: np.dtype[Any]) -> Array:
+    limits = np.iinfo(dtype)
+
+    def nearest(number: float, offset: float) -> int:
+        if math.isnan(number):
+            return int(limits.min)
+        if math.isinf(number):
+            return int(limits.max if number > 0 else limits.min)
+        return min(max(round(number) + int(offset), limits.min), limits.max)
+
+    pairs = zip(lhs.tolist(), rhs.tolist(), strict=True)
+    return np.array([nearest(*pair) for pair in pairs], dtype)
+
+
 def _wide(function: Callable[..., Array]) -> Callable[..., Array]:
     """In extended precision."""
     return lambda *inputs: np.asarray(function(*[x.astype(np.longdouble) for x in inputs]))
@@ -177,6 +200,8 @@ EXACT: dict[str, Callable[..., Array]] = {
     "or": np.bitwise_or,
     "xor": np.bitwise_xor,
     "select": _select,
+    "scale": np.multiply,
+    "steps": _steps,
 }
 """What must come out to the last bit."""
 
@@ -208,8 +233,8 @@ def mismatch(scalar: Scalar, inputs: list[Array], result: Array) -> str:
             distance = np.abs(np.clip(result, -top, top) - np.clip(exact, -top, top))
             wrong = ~(distance <= _ULPS * step)
         else:
-            convert = partial(_convert, dtype=result.dtype)
-            expected = EXACT.get(mnemonic, convert)(*inputs)
+            rounding = _saturate if mnemonic == "saturate" else _convert
+            expected = EXACT.get(mnemonic, partial(rounding, dtype=result.dtype))(*inputs)
             if result.dtype in HALVES.values():
                 expected, result = expected.astype(np.float32), result.astype(np.float32)
             wrong = expected != result

@@ -124,7 +124,7 @@ def test_every_kernel_has_cases(mnemonic: str) -> None:
 
 
 def test_every_scalar_kernel_has_cases() -> None:
-    known = {*scalar_cases.EXACT, *scalar_cases.ROUNDED, "convert"}
+    known = {*scalar_cases.EXACT, *scalar_cases.ROUNDED, "convert", "saturate"}
     assert known == set(SCALARS)
 
 

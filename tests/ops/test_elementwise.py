@@ -73,6 +73,7 @@ FLOATING: dict[str, tuple[Callable[..., Array], Tolerance]] = {
     "sub": (lambda a, b: a - b, EXACT),
     "mul": (lambda a, b: a * b, EXACT),
     "div": (lambda a, b: a / b, EXACT),
+    "scale": (lambda a, b: a * b, EXACT),
     "pow": (lambda a, b: a**b, MATH),
     "max": (_maximum, Tolerance(zero_sign=False)),
     "min": (lambda a, b: -_maximum(-a, -b), Tolerance(zero_sign=False)),
@@ -209,7 +210,10 @@ def _row(mnemonic: str) -> Row:
     return Row(cls, (*declared, *halves), lambda kind: cases(cls, kind))
 
 
-ROWS = [_row(mnemonic) for mnemonic in SCALARS if mnemonic != "convert"]
+TYPED = {"convert", "saturate", "steps"}
+"""Their results have a kind of their own: test_convert.py and test_quantized_arithmetic.py have them."""
+
+ROWS = [_row(mnemonic) for mnemonic in SCALARS if mnemonic not in TYPED]
 
 
 @on_every_backend(ROWS)
@@ -217,7 +221,7 @@ def test_elementwise(row: Row, backend: str) -> None:
     check_row(row, backend)
 
 
-@pytest.mark.parametrize("mnemonic", sorted(set(SCALARS) - {"convert"}))
+@pytest.mark.parametrize("mnemonic", sorted(set(SCALARS) - TYPED))
 def test_reference_exists_for_every_kind(mnemonic: str) -> None:
     suffixes = set(scalar_suffixes(mnemonic))
     if suffixes & {"f32", "f64"}:

@@ -29,12 +29,18 @@ from glowpy.graph.nodes_gen import (
     NODES,
     BroadcastNode,
     ConcatNode,
+    DequantizeNode,
+    LookupTableNode,
     MaxNode,
     PadNode,
+    QuantizeNode,
     ReduceMaxNode,
+    RescaleNode,
     ReshapeNode,
+    SaturateNode,
     SaveNode,
     SliceNode,
+    StepsNode,
     TransposeNode,
 )
 from glowpy.graph.verifier import verify_function
@@ -50,7 +56,21 @@ WHOLE = parse_type("i8[2x3](s=0.5,o=3)")
 CHANNELS = parse_type("i8[2x3](s=[0.5,0.25],o=[3,0],axis=0)")
 REFUSED = "expected operands that are not quantized, got .*i8"
 
-KEPT = [cls for cls in NODES if cls.SCHEMA.quant is not Quantized.REFUSED and cls is not SaveNode]
+CONVERTING = (
+    DequantizeNode,
+    LookupTableNode,
+    QuantizeNode,
+    RescaleNode,
+    SaturateNode,
+    StepsNode,
+)
+"""Between stored integers and numbers; test_quantized_arithmetic.py has them, and all arithmetic."""
+
+KEPT = [
+    cls
+    for cls in NODES
+    if cls.SCHEMA.quant in (Quantized.SAME, Quantized.RULE) and cls not in (*CONVERTING, SaveNode)
+]
 
 
 def _id(cls: type[object]) -> str:

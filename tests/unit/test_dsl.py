@@ -109,7 +109,7 @@ MISSPELLED: dict[str, tuple[Callable[[], None], str]] = {
     ),
     "quant": (
         lambda: NodeOnly("Foo", "foo", inputs=["input"], quant="samee"),
-        "Foo: expected quant of refused, same, rule, got samee",
+        "Foo: expected quant of refused, same, numbers, rule, got samee",
     ),
     "keyword": (
         lambda: Op("Foo", "foo", inputs=["input"], kernal={"input": FLOATS}),  # type: ignore[call-arg]

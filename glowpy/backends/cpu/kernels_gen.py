@@ -55,6 +55,9 @@ KERNELS: dict[str, KernelSpec] = {
     "avg_pool": KernelSpec(
         "avg_pool", "libjit_avg_pool", (("input", ("f32", "f64")),), "classgen/specs/pool.py"
     ),
+    "lookup_table": KernelSpec(
+        "lookup_table", "libjit_lookup_table", (("input", ("i8", "u8")),), "classgen/specs/quant.py"
+    ),
     "reduce_add": KernelSpec(
         "reduce_add",
         "libjit_reduce_add",
@@ -349,5 +352,18 @@ SCALARS: dict[str, KernelSpec] = {
         ),
         "classgen/specs/elementwise.py",
     ),
+    "steps": KernelSpec(
+        "steps",
+        "libjit_steps",
+        (("rhs", ("i8", "u8", "i16", "u16", "i32")), ("result", ("f32",))),
+        "classgen/specs/quant.py",
+    ),
+    "saturate": KernelSpec(
+        "saturate",
+        "libjit_saturate",
+        (("rhs", ("f32",)), ("result", ("i8", "u8", "i16", "u16", "i32"))),
+        "classgen/specs/quant.py",
+    ),
+    "scale": KernelSpec("scale", "libjit_scale", (("rhs", ("f32",)),), "classgen/specs/quant.py"),
 }
 """The kernels of element-wise instructions: functions of one element, which the code generator writes the loop around."""

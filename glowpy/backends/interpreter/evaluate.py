@@ -18,6 +18,7 @@ from glowpy.ir.irfunction import IRFunction
 from glowpy.ir.value import Mutability, Value
 from glowpy.irgen import IRGen
 from glowpy.lower import LowerPass, lower
+from glowpy.opt.graph.lower_quantized import LowerQuantizedPass, is_quantized_arithmetic
 from glowpy.passes import PassContext
 from glowpy.support.errors import InternalError
 
@@ -85,7 +86,7 @@ class _Program:
     def of(cls, values: Sequence[NodeValue]) -> _Program:
         """The program that computes `values`."""
         nodes = _needed(values)
-        if any(type(node) in lower for node in nodes):
+        if any(type(node) in lower or is_quantized_arithmetic(node) for node in nodes):
             values = _lowered(values, nodes)
             nodes = _needed(values)
         ir = IRFunction("constants")
@@ -186,7 +187,9 @@ def _lowered(values: Sequence[NodeValue], nodes: Sequence[Node]) -> list[NodeVal
         twins.update(zip(node.results, twin.results, strict=True))
     for value in values:
         f.create_save("save", twins[value], module.create_placeholder("result", value.type))
-    LowerPass(lambda node: False).run(f, PassContext(evaluate))
+    ctx = PassContext(evaluate)
+    LowerQuantizedPass().run(f, ctx)
+    LowerPass(lambda node: False).run(f, ctx)
     return [save.input for save in f.saves]
 
 

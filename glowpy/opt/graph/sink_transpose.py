@@ -54,6 +54,7 @@ class SinkTransposePass(RewritePass):
     """
 
     name: ClassVar[str] = "sink-transpose"
+    rewrites_quantized: ClassVar[bool] = True
 
     @rule
     def meet(self, f: Function, n: TransposeNode, why: Why) -> Replacement:

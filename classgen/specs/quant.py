@@ -1,0 +1,45 @@
+"""Quantization: from numbers to stored integers and back."""
+
+from classgen.dsl import Elementwise, NodeOnly, Op
+
+_STORED = ("i8", "u8", "i16", "u16", "i32")
+_NO_DERIVATIVE = "a stored integer moves in steps"
+
+NodeOnly(
+    "Quantize",
+    "The stored integers nearest to the floats of input: input / scale, rounded to the nearest integer, halves to even, plus the offset, limited to the kind.",
+    inputs=["input"],
+    traits=["elementwise", "typed"],
+    quant="rule",
+    no_derivative=_NO_DERIVATIVE,
+)
+NodeOnly(
+    "Dequantize",
+    "The floats that stored integers stand for: (input - offset) * scale.",
+    inputs=["input"],
+    traits=["elementwise", "typed"],
+    quant="rule",
+    no_derivative=_NO_DERIVATIVE,
+)
+NodeOnly(
+    "Rescale",
+    "The same numbers in another quantized type: input - offset times the ratio of both scales, rounded, plus the other offset, limited to the kind.",
+    inputs=["input"],
+    traits=["elementwise", "typed"],
+    quant="rule",
+    no_derivative=_NO_DERIVATIVE,
+)
+
+Elementwise("Steps", 2, "How many steps the stored integer lhs lies above the offset rhs, as a float", "(float)(int32_t)((uint32_t)lhs - (uint32_t)rhs)", "numeric.steps(lhs, rhs)", _STORED, result_kinds=("f32",), no_derivative=_NO_DERIVATIVE, traits=("typed",), quant="rule", plain=["rhs"])
+Elementwise("Saturate", 2, "The nearest integer to lhs, halves to even, plus the offset rhs, limited to the result's kind; NaN gives the lowest", "saturate_{r}(lhs, rhs)", "numeric.saturate(lhs, rhs, result.type)", ("f32",), result_kinds=_STORED, no_derivative=_NO_DERIVATIVE, traits=("typed",), quant="rule")
+Elementwise("Scale", 2, "lhs * rhs, rounded: never one step with an addition, as Mul may be", "product_f32(lhs, rhs)", "np.multiply(lhs, rhs)", ("f32",), derivative=("mul(g, rhs)", "mul(g, lhs)"), traits=("commutative",))
+
+Op(
+    "LookupTable",
+    "The element of a table of 256 for each stored integer of 8 bits: the first is for the lowest integer.",
+    inputs=["input", "table"],
+    traits=["typed"],
+    kernel={"input": ("i8", "u8")},
+    quant="rule",
+    no_derivative=_NO_DERIVATIVE,
+)

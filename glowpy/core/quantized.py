@@ -1,0 +1,70 @@
+"""What quantization parameters mean for arithmetic: scales and offsets as arrays, and the types of exact sums.
+
+Scales are doubles in a type. Arithmetic has each number, or each ratio of scales, rounded once to f32.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from glowpy.core.elemkind import ElemKind
+from glowpy.core.tensor import Array
+from glowpy.core.type import Quant, Type
+from glowpy.support.errors import InternalError, UserError
+
+__all__ = ["along_axis", "offsets_of", "parameters", "scales_of", "steps_of", "sum_type"]
+
+
+def parameters(type: Type) -> Quant:
+    """The parameters of a type that is known to be quantized."""
+    if type.quant is None:
+        raise InternalError(f"expected a quantized type, got {type}")
+    return type.quant
+
+
+def along_axis(type: Type, values: Array) -> Array:
+    """One value for each channel in a shape that broadcasts to the type's; a scalar where there are no channels."""
+    axis = parameters(type).axis
+    return (
+        values.reshape(()) if axis is None else values.reshape(-1, *(1,) * (type.rank - axis - 1))
+    )
+
+
+def scales_of(type: Type) -> Array:
+    """The scales in f64, in a shape that broadcasts to the type's."""
+    return along_axis(type, np.array(parameters(type).scales, np.float64))
+
+
+def offsets_of(type: Type) -> Array:
+    """The offsets in the type's kind, in a shape that broadcasts to the type's."""
+    return along_axis(type, np.array(parameters(type).offsets, type.kind.dtype))
+
+
+def steps_of(type: Type, stored: Array) -> Array:
+    """How many steps stored integers lie above their offsets, in f64, which is exact; other numbers stay."""
+    if type.quant is None:
+        return stored
+    return stored.astype(np.float64) - offsets_of(type).astype(np.float64)
+
+
+def sum_type(input: Type, weights: Type, axis: int, shape: Sequence[int]) -> Type:
+    """The type of exact sums of products, in i32: one step is the product of both steps.
+
+    Args:
+        input: Quantized as a whole.
+        weights: Quantized as a whole, or for each index of `axis`: the columns of the sums, their last dimension.
+        axis: See above.
+        shape: Of the sums.
+
+    Raises UserError where the parameters differ along another dimension.
+    """
+    left, right = parameters(input), parameters(weights)
+    if left.axis is not None:
+        raise UserError(f"expected an input quantized as a whole, got {input}")
+    if right.axis not in (None, axis):
+        raise UserError(f"expected weights quantized as a whole or along {axis}, got {weights}")
+    scales = tuple(left.scales[0] * scale for scale in right.scales)
+    columns = None if right.axis is None else len(shape) - 1
+    return Type(ElemKind.I32, tuple(shape), Quant(scales, (0,) * len(scales), columns))

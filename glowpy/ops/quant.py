@@ -1,0 +1,161 @@
+"""Rules of quantization, and what products of quantized operands ask of them.
+
+What quantized arithmetic means is in `glowpy.opt.graph.lower_quantized`, which writes it out in plain nodes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+
+from glowpy.backends.interpreter.interpret import interpret
+from glowpy.core.elemkind import ElemKind
+from glowpy.core.quantized import parameters, sum_type
+from glowpy.core.shape import broadcast_shapes
+from glowpy.core.tensor import Tensor
+from glowpy.core.type import Type
+from glowpy.graph.nodes_gen import (
+    ConvolutionNode,
+    DequantizeNode,
+    FullyConnectedNode,
+    LookupTableNode,
+    MatMulNode,
+    QuantizeNode,
+    RescaleNode,
+    SaturateNode,
+    StepsNode,
+)
+from glowpy.graph.verifier import verify
+from glowpy.ir.insts_gen import LookupTableInst, SaturateInst, StepsInst
+from glowpy.ir.verifier import verify_inst
+
+__all__: list[str] = []
+
+_TABLE = 256
+_BYTES = (ElemKind.I8, ElemKind.U8)
+_SAME_SCALE = 1e-6
+"""A bias's scale may differ by so much from that of the sums it is added to: files say it in f32."""
+
+
+@verify(QuantizeNode, DequantizeNode, RescaleNode)
+def _verify_conversion(n: QuantizeNode | DequantizeNode | RescaleNode) -> Iterator[str]:
+    if n.type.shape != n.input.type.shape:
+        yield f"result has shape {n.type}, expected that of {n.input.type}"
+    for name, type, numbers in (
+        ("input", n.input.type, isinstance(n, QuantizeNode)),
+        ("result", n.type, isinstance(n, DequantizeNode)),
+    ):
+        if numbers and type.kind is not ElemKind.F32:
+            yield f"expected {name} of kind f32, got {type}"
+        if not numbers and type.quant is None:
+            yield f"expected a quantized {name}, got {type}"
+
+
+def _conversion_types(stored: Type, offset: Type, numbers: Type, result: Type) -> Iterator[str]:
+    if numbers.kind is not ElemKind.F32:
+        yield f"expected numbers of kind f32, got {numbers}"
+    if not stored.kind.is_integer or stored.kind.size > 4 or stored.kind is ElemKind.U32:
+        yield f"expected stored integers of i8, i16, i32, u8 or u16, got {stored}"
+    expected = broadcast_shapes(result.shape, offset.shape)
+    if expected != result.shape:
+        yield f"{offset} does not broadcast to {result}"
+
+
+def _steps_types(lhs: Type, rhs: Type, result: Type) -> Iterator[str]:
+    if lhs.kind is not rhs.kind:
+        yield f"expected offsets of kind {lhs.kind.value}, got {rhs}"
+    yield from _conversion_types(lhs, rhs, result, result)
+    yield from _same_shape(result, lhs, rhs)
+
+
+def _saturate_types(lhs: Type, rhs: Type, result: Type) -> Iterator[str]:
+    if rhs.kind is not ElemKind.F32:
+        yield f"expected offsets of kind f32, got {rhs}"
+    yield from _conversion_types(result, rhs, lhs, result)
+    yield from _same_shape(result, lhs, rhs)
+
+
+def _same_shape(result: Type, lhs: Type, rhs: Type) -> Iterator[str]:
+    shape = broadcast_shapes(lhs.shape, rhs.shape)
+    if result.shape != shape:
+        yield f"result has shape {result}, expected [{'x'.join(map(str, shape))}]"
+
+
+def _table_types(input: Type, table: Type, result: Type) -> Iterator[str]:
+    if input.kind not in _BYTES or result.kind not in _BYTES:
+        yield f"expected stored integers of 8 bits, got {input} and {result}"
+    if input.quant is not None and input.quant.axis is not None:
+        yield f"expected an input quantized as a whole, got {input}"
+    if table.shape != (_TABLE,) or (table.kind, table.quant) != (result.kind, result.quant):
+        yield f"expected a table of {_TABLE} elements as the result's, got {table}"
+    if result.shape != input.shape:
+        yield f"result has shape {result}, expected that of {input}"
+
+
+@verify(StepsNode)
+def _verify_steps(n: StepsNode) -> Iterator[str]:
+    yield from _steps_types(n.lhs.type, n.rhs.type, n.type)
+
+
+@verify(SaturateNode)
+def _verify_saturate(n: SaturateNode) -> Iterator[str]:
+    yield from _saturate_types(n.lhs.type, n.rhs.type, n.type)
+
+
+@verify(LookupTableNode)
+def _verify_table(n: LookupTableNode) -> Iterator[str]:
+    yield from _table_types(n.input.type, n.table.type, n.type)
+
+
+@verify_inst(StepsInst)
+def _steps_inst(inst: StepsInst) -> Iterator[str]:
+    yield from _steps_types(inst.lhs.type, inst.rhs.type, inst.result.type)
+
+
+@verify_inst(SaturateInst)
+def _saturate_inst(inst: SaturateInst) -> Iterator[str]:
+    yield from _saturate_types(inst.lhs.type, inst.rhs.type, inst.result.type)
+
+
+@verify_inst(LookupTableInst)
+def _table_inst(inst: LookupTableInst) -> Iterator[str]:
+    yield from _table_types(inst.input.type, inst.table.type, inst.result.type)
+
+
+@interpret(LookupTableInst)
+def _lookup_table(result: Tensor, input: Tensor, table: Tensor) -> None:
+    lowest, _ = input.type.kind.limits
+    result.array[...] = table.array[input.array.astype(np.int64) - lowest]
+
+
+@verify(ConvolutionNode, FullyConnectedNode, MatMulNode)
+def _verify_product(n: ConvolutionNode | FullyConnectedNode | MatMulNode) -> Iterator[str]:
+    """Of quantized operands: parameters for each output channel at most, and a bias in steps of the sums."""
+    data, weights = n.inputs[0].type, n.inputs[1].type
+    if data.quant is None:
+        return
+    axis = 0 if isinstance(n, ConvolutionNode) else weights.rank - 1
+    sums = sum_type(data, weights, axis, n.type.shape)
+    if n.type.kind is ElemKind.I32 and not _close(n.type, sums):
+        yield f"expected sums of type {sums}, got {n.type}"
+    if len(n.inputs) == 3:
+        bias = n.inputs[2].type
+        if bias.kind is not ElemKind.I32 or not _close(bias, sums):
+            yield f"expected a bias of kind i32 in steps of {sums}, got {bias}"
+
+
+def _close(type: Type, sums: Type) -> bool:
+    """Whether the parameters of two types, whose channels are their last dimension, are the same."""
+    own, expected = parameters(type), parameters(sums)
+    whole = own.axis is None and expected.axis is None
+    channels = own.axis == type.rank - 1 and expected.axis is not None
+    return (
+        (whole or channels)
+        and not any(own.offsets)
+        and all(
+            math.isclose(a, b, rel_tol=_SAME_SCALE)
+            for a, b in zip(own.scales, expected.scales, strict=True)
+        )
+    )

@@ -1,0 +1,200 @@
+"""Quantized arithmetic, written out: this is what it means, on every backend.
+
+See docs/adr/0020-quantized-arithmetic.md. Every rounding is one of IEEE 754 in f32: all targets give the same bits.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from glowpy.core.elemkind import ElemKind
+from glowpy.core.quantized import along_axis, parameters, scales_of, sum_type
+from glowpy.core.schema import Quantized, Trait
+from glowpy.core.tensor import Array
+from glowpy.core.type import Type
+from glowpy.graph.function import Function
+from glowpy.graph.node import Node, NodeValue, Operand
+from glowpy.graph.nodes_gen import (
+    AbsNode,
+    AddNode,
+    ClipNode,
+    ConvolutionNode,
+    DequantizeNode,
+    DivNode,
+    FullyConnectedNode,
+    MatMulNode,
+    MulNode,
+    NegNode,
+    QuantizeNode,
+    ReluNode,
+    RescaleNode,
+    SubNode,
+)
+from glowpy.graph.rewrite import Replacement, Why, rule, rule_where
+from glowpy.passes import RewritePass
+from glowpy.support.errors import UserError
+
+__all__ = ["LowerQuantizedPass", "is_quantized_arithmetic"]
+
+_PRODUCTS = (ConvolutionNode, FullyConnectedNode, MatMulNode)
+
+_EXACT = (AbsNode, AddNode, ClipNode, DivNode, MulNode, NegNode, ReluNode, SubNode)
+"""What IEEE 754 defines to the last bit; of others a table is made, once, when the network is compiled."""
+
+
+def is_quantized_arithmetic(node: Node) -> bool:
+    """Whether `LowerQuantizedPass` writes a node out."""
+    if isinstance(node, QuantizeNode | DequantizeNode | RescaleNode):
+        return True
+    if node.SCHEMA.quant is not Quantized.NUMBERS or node.result.type.quant is None:
+        return False
+    return not (isinstance(node, _PRODUCTS) and node.result.type.kind is ElemKind.I32)
+
+
+@dataclass(frozen=True)
+class LowerQuantizedPass(RewritePass):
+    """Writes arithmetic on quantized types out, in plain nodes over stored integers and f32.
+
+    * `quantize` divides by the scale and rounds, `dequantize` multiplies by it, `rescale` multiplies by the ratio.
+    * Convolutions and matrix products are exact sums in i32, which are rescaled.
+    * Element-wise operators compute on dequantized operands what IEEE 754 defines exactly, and multiply by the
+      reciprocal of the result's scale. Other functions of 8-bit integers become tables of all their results.
+
+    Before:
+        %x : i8[4](s=0.5,o=3)
+        %out : i8[4](s=0.25,o=0)
+        %y = rescale(%x) : i8[4](s=0.25,o=0)
+        save(%y, %out)
+    After:
+        %x : i8[4](s=0.5,o=3)
+        %out : i8[4](s=0.25,o=0)
+        %y_offset = splat() {value=3.0} : i8[]
+        %y_steps = steps(%x, %y_offset) : f32[4]
+        %y_ratio = splat() {value=2.0} : f32[]
+        %y_scaled = scale(%y_steps, %y_ratio) : f32[4]
+        %y_offset_1 = splat() {value=0.0} : f32[]
+        %y = saturate(%y_scaled, %y_offset_1) : i8[4](s=0.25,o=0)
+        save(%y, %out)
+    """
+
+    name: ClassVar[str] = "lower-quantized"
+    rewrites_quantized: ClassVar[bool] = True
+
+    @rule
+    def quantize(self, f: Function, n: QuantizeNode, why: Why) -> Replacement:
+        """Divides, as ONNX does: a product with the reciprocal would be rounded twice."""
+        del why
+        scale = _floats(f, n, n.type, "scale", scales_of(n.type).reshape(-1))
+        return _saturated(f, n, f.create_div(f"{n.name}_steps", n.input, scale))
+
+    @rule
+    def dequantize(self, f: Function, n: DequantizeNode, why: Why) -> Replacement:
+        """Steps above the offset times the scale."""
+        del why
+        return _numbers(f, n, n.input)
+
+    @rule
+    def rescale(self, f: Function, n: RescaleNode, why: Why) -> Replacement:
+        """Steps above the offset times the ratio of the scales, which may differ by channel."""
+        del why
+        steps = _steps(f, n, n.input)
+        ratios = scales_of(n.input.type) / scales_of(n.type)
+        if np.all(ratios == 1):
+            return _saturated(f, n, steps)
+        wide = n.type if parameters(n.type).axis is not None else n.input.type
+        ratio = _floats(f, n, wide, "ratio", ratios.reshape(-1))
+        return _saturated(f, n, f.create_scale(f"{n.name}_scaled", steps, ratio))
+
+    @rule
+    def product(
+        self, f: Function, n: ConvolutionNode | FullyConnectedNode | MatMulNode, why: Why
+    ) -> Replacement:
+        """Exact sums, rescaled."""
+        if not is_quantized_arithmetic(n):
+            return why.no("it is not quantized, or the sums themselves are wanted")
+        data, weights = n.inputs[0].type, n.inputs[1].type
+        axis = 0 if isinstance(n, ConvolutionNode) else weights.rank - 1
+        sums = f.create(
+            type(n), n.name, n.inputs, n.attrs, sum_type(data, weights, axis, n.type.shape)
+        )
+        return f.create_rescale(n.name, n.type, sums)
+
+    @rule_where(
+        lambda schema: Trait.ELEMENTWISE in schema.traits and schema.quant is Quantized.NUMBERS
+    )
+    def elementwise(self, f: Function, n: Node, why: Why) -> Replacement:
+        """Dequantized operands, the operator, the reciprocal of the result's scale; or a table."""
+        if n.type.quant is None:
+            return why.no("it is not quantized")
+        if not isinstance(n, _EXACT):
+            return _looked_up(f, n)
+        numbers = [_numbers(f, n, value) for value in n.inputs]
+        result = f.create(type(n), n.name, numbers, n.attrs)
+        return _rounded(f, n, n.type, result)
+
+
+def _floats(f: Function, n: Node, type: Type, part: str, values: Array) -> Operand:
+    """Numbers in f32: one, or one for each channel of `type`."""
+    narrow = values.astype(np.float32)
+    if narrow.size == 1:
+        return f.create_splat(f"{n.name}_{part}", Type(ElemKind.F32, ()), float(narrow[0]))
+    return f.module.create_constant(f"{n.name}_{part}", along_axis(type, narrow), loc=n.loc)
+
+
+def _steps(f: Function, n: Node, value: NodeValue) -> NodeValue:
+    """How many steps stored integers lie above their offsets."""
+    quant = parameters(value.type)
+    offset: Operand
+    if len(set(quant.offsets)) == 1:
+        scalar = Type(value.type.kind, ())
+        offset = f.create_splat(f"{n.name}_offset", scalar, float(quant.offsets[0]))
+    else:
+        offsets = along_axis(value.type, np.array(quant.offsets, value.type.kind.dtype))
+        offset = f.module.create_constant(f"{n.name}_offset", offsets, loc=n.loc)
+    type = Type(ElemKind.F32, value.type.shape)
+    return f.create_steps(f"{n.name}_steps", type, value, offset).result
+
+
+def _numbers(f: Function, n: Node, value: NodeValue) -> NodeValue:
+    """What stored integers stand for."""
+    scale = _floats(f, n, value.type, "scale", scales_of(value.type).reshape(-1))
+    return f.create_scale(f"{n.name}_number", _steps(f, n, value), scale).result
+
+
+def _saturated(f: Function, n: Node, steps: Operand, type: Type | None = None) -> NodeValue:
+    """Stored integers of `type`, or of the type of `n`, from steps above their offsets."""
+    wanted = type or n.type
+    offsets = np.array(parameters(wanted).offsets, np.float32)
+    unique = offsets[:1] if len(set(offsets.tolist())) == 1 else offsets
+    offset = _floats(f, n, wanted, "offset", unique)
+    return f.create_saturate(n.name, wanted, steps, offset).result
+
+
+def _rounded(f: Function, n: Node, type: Type, numbers: Operand) -> NodeValue:
+    """Numbers that were computed, in `type`."""
+    reciprocal = _floats(f, n, type, "reciprocal", 1 / scales_of(type).reshape(-1))
+    scaled = f.create_scale(f"{n.name}_scaled", numbers, reciprocal)
+    return _saturated(f, n, scaled, type)
+
+
+def _looked_up(f: Function, n: Node) -> NodeValue:
+    """A function of stored integers of 8 bits, as a table of what it is for all of them."""
+    (value,) = n.inputs if len(n.inputs) == 1 else (None,)
+    if value is None or value.type.kind.size != 1 or parameters(value.type).axis is not None:
+        raise UserError(
+            f"{n.SCHEMA.mnemonic}: expected one operand of 8 bits, quantized as a whole, got "
+            f"{', '.join(str(operand.type) for operand in n.inputs)}",
+            loc=n.loc,
+            note="only functions of 256 numbers become tables; compute this one on floats",
+        )
+    low, high = value.type.kind.limits
+    integers = np.arange(low, high + 1).astype(value.type.kind.dtype)
+    steps = integers.astype(np.float32) - np.float32(parameters(value.type).offsets[0])
+    scale = np.float32(parameters(value.type).scales[0])
+    numbers = f.module.create_constant(f"{n.name}_numbers", steps * scale, loc=n.loc)
+    results = f.create(type(n), n.name, [numbers], n.attrs)
+    table = _rounded(f, n, n.type.with_shape(integers.shape), results)
+    return f.create_lookup_table(n.name, n.type, value, table).result

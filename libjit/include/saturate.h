@@ -1,0 +1,37 @@
+/// Rounding to stored integers: the nearest one, halves to even, plus an offset, limited to the kind; NaN is the lowest.
+///
+/// The limits come first, so that what is rounded is small: adding 1.5 * 2^23 then leaves the integer in the low bits.
+/// That is the same on every target, needs no instruction for rounding, and is about four of a vector unit.
+#ifndef LIBJIT_SATURATE_H
+#define LIBJIT_SATURATE_H
+
+#include "math.h"
+
+/// The product, rounded by itself: an addition that follows does not become one step with it.
+INLINE float product_f32(float lhs, float rhs) {
+#pragma clang fp contract(off)
+  return lhs * rhs;
+}
+
+/// Bits of 1.5 * 2^23.
+#define ROUNDING_BITS 0x4b400000
+
+INLINE int32_t saturate(float x, float offset, int32_t lowest, int32_t highest) {
+  float low = (float)lowest - offset, high = (float)highest - offset;
+  float limited = x > low ? x : low;
+  limited = limited < high ? limited : high;
+  return (int32_t)bits_f32(limited + 0x1.8p23f) - ROUNDING_BITS + (int32_t)offset;
+}
+
+INLINE int8_t saturate_i8(float x, float offset) { return (int8_t)saturate(x, offset, INT8_MIN, INT8_MAX); }
+INLINE uint8_t saturate_u8(float x, float offset) { return (uint8_t)saturate(x, offset, 0, UINT8_MAX); }
+INLINE int16_t saturate_i16(float x, float offset) { return (int16_t)saturate(x, offset, INT16_MIN, INT16_MAX); }
+INLINE uint16_t saturate_u16(float x, float offset) { return (uint16_t)saturate(x, offset, 0, UINT16_MAX); }
+
+/// Integers of 32 bits: in double, which holds all of them.
+INLINE int32_t saturate_i32(float x, float offset) {
+  double sum = (double)math_round_f32(x) + (double)offset;
+  return !(sum > INT32_MIN) ? INT32_MIN : sum >= INT32_MAX ? INT32_MAX : (int32_t)sum;
+}
+
+#endif
