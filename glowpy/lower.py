@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -11,10 +11,30 @@ from glowpy.graph.node import Node, Operand
 from glowpy.passes import GraphPass, PassContext
 from glowpy.support.rules import Rules
 
-__all__ = ["LowerPass", "lower"]
+__all__ = ["LowerPass", "lower", "lowering"]
 
 lower: Rules[Callable[..., Operand | tuple[Operand, ...]]] = Rules("lower")
 """`@lower(XNode)` functions take function and node, and return what replaces the node's results."""
+
+
+def lowering(f: Function, keeps: Callable[[Node], bool]) -> Iterator[tuple[Node, Sequence[Node]]]:
+    """Lowers a function to the end. Yields every node that was lowered, and the nodes that were created for it.
+
+    Of these the one that computes the result has the name of the node, which is in no function any more.
+    """
+    work = f.topological()
+    while work:
+        node = work.pop()
+        rule = lower.get(type(node))
+        if rule is None or node not in f or keeps(node):
+            continue
+        before = f.num_nodes
+        with f.replacing(node):
+            replaced = rule(f, node)
+        created = f.newest(f.num_nodes - before)
+        work.extend(created)
+        f.replace(node, replaced if isinstance(replaced, tuple) else (replaced,), created)
+        yield node, created
 
 
 @dataclass(frozen=True)
@@ -41,18 +61,4 @@ class LowerPass(GraphPass):
     def run(self, f: Function, ctx: PassContext) -> bool:
         """Lowers to the end; True iff anything was."""
         del ctx
-        changed = False
-        work = f.topological()
-        while work:
-            node = work.pop()
-            rule = lower.get(type(node))
-            if rule is None or node not in f or self.keeps(node):
-                continue
-            before = f.num_nodes
-            with f.replacing(node):
-                replaced = rule(f, node)
-            created = f.newest(f.num_nodes - before)
-            work.extend(created)
-            f.replace(node, replaced if isinstance(replaced, tuple) else (replaced,), created)
-            changed = True
-        return changed
+        return sum(1 for _ in lowering(f, self.keeps)) > 0

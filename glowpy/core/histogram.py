@@ -73,6 +73,8 @@ class Histogram:
 
     def on(self, exponent: int, first: int) -> Histogram:
         """The same numbers in bins that are not narrower, and which hold them all."""
+        if (exponent, first) == (self.exponent, self.first):
+            return self
         doublings = min(exponent - self.exponent, 63)
         places = np.arange(self.first, self.first + len(self.counts)) >> doublings
         counted = self.counts > 0

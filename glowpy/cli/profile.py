@@ -1,0 +1,189 @@
+"""`glowpy profile`: what the values of a network are like over some inputs, for quantization to choose ranges by."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import click
+
+from glowpy.cli.backends import backend_option
+from glowpy.cli.completion import complete_file
+from glowpy.cli.model import Source
+from glowpy.cli.output import print_json, progress
+from glowpy.cli.samples import Samples, read_samples
+from glowpy.cli.verb import OutputFile, Verb
+from glowpy.quantization.profile import Profile
+from glowpy.quantization.profiling import GROWTH, RECENT, Profiler, located
+from glowpy.support.errors import LoadError, UserError
+from glowpy.support.progress import report
+
+__all__ = ["profile"]
+
+_SAVE_EVERY = 60.0
+"""Seconds after which the file is written although there are more inputs."""
+
+_NAMED = 3
+"""Values that a warning names."""
+
+
+@click.command(cls=Verb)
+@click.argument("files", nargs=-1, required=True, shell_complete=complete_file)
+@click.option("--inputs", default="", help="A folder, a .npz file, or module:name of a reader.")
+@click.option(
+    *("-o", "--output", "output"),
+    type=OutputFile(binary=True),
+    default="profile.yaml",
+    show_default=True,
+    help="The profile.",
+)
+@click.option("--resume", is_flag=True, help="Add inputs to the profile in the output file.")
+@click.option("--merge", is_flag=True, help="Make one profile of those in FILES.")
+@click.option("--shape", "shapes", multiple=True, help="NAME=1x3x224x224 or DIMENSION=1.")
+@click.option("--constants", default="", help="A .npz file with the constants of a .glow file.")
+@click.option("--function", "name", default="", help="Which function of a module with several.")
+@backend_option("cpu")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def profile(
+    files: tuple[str, ...],
+    inputs: str,
+    output: str,
+    resume: bool,
+    merge: bool,
+    shapes: tuple[str, ...],
+    constants: str,
+    name: str,
+    backend: str,
+    as_json: bool,
+) -> None:
+    """Runs the model FILES (.onnx, or .glow text) over inputs, and writes what its values are like.
+
+    The inputs are those that users of the model have, some hundreds of them. They are read from --inputs:
+
+      FOLDER       a .npz file for each, with arrays named after the model's inputs;
+                   or a folder for each, with files NAME.npy or NAME.pb;
+                   or a .npy or .pb file for each, if the model has one input
+      FILE.npz     arrays named after the inputs: all samples one after the other
+      MODULE:NAME  an iterable of dicts, an object with get_next as onnxruntime's
+                   CalibrationDataReader has it, or a function that returns one
+
+    An input that was seen counts once. With --merge, FILES are profiles of one model over different inputs.
+
+    Examples:
+      glowpy profile model.onnx --inputs samples -o profile.yaml
+      glowpy profile model.onnx --inputs more --resume
+      glowpy profile model.onnx --inputs calibration:reader --shape batch=1
+      glowpy profile --merge a.yaml b.yaml -o both.yaml
+    """
+    if merge:
+        _refuse_with_merge(inputs=inputs, resume=resume, shape=shapes, function=name)
+        _merge(files, output, as_json=as_json)
+        return
+    if len(files) > 1:
+        raise UserError(f"expected one model, got {len(files)} files", note="or --merge profiles")
+    if not inputs:
+        raise UserError(
+            "expected inputs to profile the model with",
+            note="--inputs FOLDER, FILE.npz or MODULE:NAME",
+        )
+    source = Source(files[0], shapes, constants, name, backend)
+    start = Profile.load(output) if resume and Path(output).exists() else None
+    begin = time.perf_counter()
+    samples = read_samples(inputs, source.ports)
+    with progress(f"profiling {files[0]}"):
+        try:
+            profiler = Profiler(source.function, start, backend)
+        except UserError as error:
+            raise located(error, output) if start is not None else error from None
+        seen = _run(profiler, samples, output)
+    _print(profiler, seen, output, time.perf_counter() - begin, as_json=as_json)
+
+
+def _refuse_with_merge(**options: object) -> None:
+    for option, value in options.items():
+        if value:
+            raise UserError(f"--merge reads profiles only, got --{option}", note="leave it out")
+
+
+def _run(profiler: Profiler, samples: Samples, output: str) -> int:
+    """Runs all samples, and writes the profile every now and then; how many were seen before."""
+    seen, saved = 0, time.monotonic()
+    try:
+        for index, (place, sample) in enumerate(samples.all):
+            report("inputs", index, samples.total)
+            try:
+                seen += not profiler.add(sample)
+            except UserError as error:
+                raise located(error, place) from None
+            if time.monotonic() - saved > _SAVE_EVERY:
+                profiler.profile.save(output)
+                saved = time.monotonic()
+    except KeyboardInterrupt:
+        if profiler.runs:
+            profiler.profile.save(output)
+            click.echo(f"{output} has {profiler.runs} inputs more; --resume adds others", err=True)
+        raise
+    result = profiler.profile
+    if not result.samples:
+        raise UserError("--inputs: expected at least one input to profile with, got none")
+    result.save(output)
+    return seen
+
+
+def _print(profiler: Profiler, seen: int, output: str, seconds: float, *, as_json: bool) -> None:
+    result = profiler.profile
+    growing = profiler.growing if profiler.runs else []
+    odd = [
+        value.name
+        for value in result.values.values()
+        if value.statistics.nans or value.statistics.infinities
+    ]
+    if as_json:
+        print_json(
+            {
+                **_figures(result, output),
+                "added": profiler.runs,
+                "seen_before": seen,
+                "growing": growing,
+                "not_finite": odd,
+                "seconds": seconds,
+            }
+        )
+    else:
+        click.echo(_line(result, output))
+        again = f", {seen} were seen before" if seen else ""
+        click.echo(f"{profiler.runs} inputs were added in {seconds:.1f} s{again}")
+    if odd:
+        _warn(f"{len(odd)} values had NaNs or infinities, which do not count", odd)
+    if growing:
+        _warn(
+            f"the ranges of {len(growing)} values grew by more than {GROWTH:.0%} in the last "
+            f"{RECENT:.0%} of the inputs: more are needed",
+            growing,
+        )
+
+
+def _warn(message: str, names: list[str]) -> None:
+    some = ", ".join(f"%{name}" for name in names[:_NAMED])
+    click.echo(f"warning: {message} ({some}{', ...' if len(names) > _NAMED else ''})", err=True)
+
+
+def _merge(files: tuple[str, ...], output: str, *, as_json: bool) -> None:
+    result = Profile.load(files[0])
+    for file in files[1:]:
+        try:
+            result = result.merge(Profile.load(file))
+        except LoadError:
+            raise
+        except UserError as error:
+            raise located(error, file) from None
+    result.save(output)
+    print_json(_figures(result, output)) if as_json else click.echo(_line(result, output))
+
+
+def _figures(result: Profile, output: str) -> dict[str, object]:
+    return {"file": output, "inputs": len(result.samples), "values": len(result.values)}
+
+
+def _line(result: Profile, output: str) -> str:
+    return f"{output}: {len(result.values)} values over {len(result.samples)} inputs"

@@ -1,0 +1,108 @@
+"""Has a function count the elements of its values while it runs.
+
+Values are those of the graph that is quantized, optimized and not lowered, and those that its nodes are lowered to. The
+former have the names that dumps show; the latter say whose part they are, whatever backend lowers the node or keeps it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from glowpy.core.elemkind import ElemKind
+from glowpy.core.histogram import BINS
+from glowpy.graph.function import Function
+from glowpy.graph.node import Node, NodeValue, Placeholder
+from glowpy.lower import lowering
+
+__all__ = ["Watched", "instrument"]
+
+
+@dataclass(frozen=True)
+class Watched:
+    """A value whose elements are counted.
+
+    Attributes:
+        name: As dumps show it.
+        type: Of the value.
+        origin: Where it comes from in the user's model.
+        part_of: The value that it is a step on the way to, of a node that was lowered; empty for a value of the graph
+            that is quantized.
+        outputs: The names of the outputs with the results of its `quantization_profile`.
+    """
+
+    name: str
+    type: str
+    origin: str
+    part_of: str
+    outputs: tuple[str, str, str]
+
+
+def instrument(f: Function) -> list[Watched]:
+    """Lowers a function to the end, and gives it outputs that say where the elements of its values are.
+
+    Every value of a floating-point kind is counted that depends on an input and has elements. Halves and doubles are
+    counted as f32.
+    """
+    watched = _Watch(f)
+    for value in _varying(f):
+        watched.add(value, "")
+    parts: dict[Node, str] = {}
+    for lowered, created in lowering(f, lambda node: False):
+        parts.update(dict.fromkeys(created, parts.get(lowered, lowered.name)))
+    known = watched.values
+    for value in _varying(f):
+        if value.node in parts and value not in known:
+            watched.add(value, parts[value.node])
+    return watched.all
+
+
+class _Watch:
+    """What is counted, and the nodes that count it."""
+
+    def __init__(self, f: Function) -> None:
+        self.all: list[Watched] = []
+        self._f = f
+        self._readers: list[Node] = []
+
+    @property
+    def values(self) -> set[NodeValue]:
+        """What is counted, which after lowering is computed by other nodes."""
+        return {reader.inputs[0] for reader in self._readers}
+
+    def add(self, value: NodeValue, part_of: str) -> None:
+        """Counts the elements of `value`, if it has any and they are floats."""
+        if not value.type.kind.is_float or not value.type.count:
+            return
+        f, stem = self._f, f"{value.name}_profile"
+        name, place = value.name, _origin(value)
+        with f.at(value.producer.loc):
+            readers: list[Node] = []
+            if value.type.kind is not ElemKind.F32:
+                type = value.type.with_kind(ElemKind.F32)
+                readers.append(f.create_convert(stem, type, value))
+            node = f.create_quantization_profile(stem, readers[0] if readers else value, BINS)
+            outputs = []
+            for index, result in enumerate(node.results):
+                port = f"profile {len(self.all)}.{index}"
+                f.create_save("save", result, f.module.create_placeholder(port, result.type))
+                outputs.append(port)
+        self._readers.append(readers[0] if readers else node)
+        histogram, range, grid = outputs
+        watched = Watched(name, str(value.type), place, part_of, (histogram, range, grid))
+        self.all.append(watched)
+
+
+def _varying(f: Function) -> list[NodeValue]:
+    """The inputs and what depends on them, each value after those it is computed from."""
+    values = dict.fromkeys(placeholder.value for placeholder in f.inputs)
+    for node in f.topological():
+        if any(value in values for value in node.inputs):
+            values.update(dict.fromkeys(node.results))
+    return list(values)
+
+
+def _origin(value: NodeValue) -> str:
+    """Where a value comes from, without the name of a file."""
+    if isinstance(value.producer, Placeholder):
+        return f"input '{value.producer.original}'"
+    return str(replace(value.producer.loc, file="")) if value.producer.loc.node else ""

@@ -1,0 +1,207 @@
+"""Runs a network over inputs, and keeps statistics of all its values."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sized
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+from xxhash import xxh3_128
+
+from glowpy.backend import Backend, CompileOptions
+from glowpy.core.tensor import Array
+from glowpy.engine import compile, context
+from glowpy.graph.function import Function, Module
+from glowpy.graph.verifier import verify_module
+from glowpy.opt.pipelines import GRAPH_DEFAULT
+from glowpy.passes import Pipeline
+from glowpy.quantization.instrument import instrument
+from glowpy.quantization.profile import Profile, ProfiledValue
+from glowpy.quantization.signature import Signature
+from glowpy.quantization.statistics import Statistics
+from glowpy.support.errors import Diagnostic, UserError
+from glowpy.support.progress import report
+
+__all__ = ["DataReader", "Inputs", "Profiler", "optimized", "profile", "samples_of"]
+
+Sample = Mapping[str, Array]
+"""An array for each input of a network."""
+
+
+@runtime_checkable
+class DataReader(Protocol):
+    """What onnxruntime's quantization tools call a CalibrationDataReader."""
+
+    def get_next(self) -> Mapping[str, Array] | None:
+        """The next sample, or None after the last."""
+
+
+Inputs = Iterable[Sample] | DataReader
+
+GROWTH = 0.05
+"""A range grows if it becomes larger by more than this part of itself."""
+
+RECENT = 0.1
+"""The part of the inputs that a range should not grow in any more: the last ones."""
+
+
+def optimized(model: Module | Function) -> Function:
+    """A copy of a function in a module of its own, optimized for no backend: what is profiled, and quantized.
+
+    Raises VerifyError for a malformed graph, UserError for a module without a function or with several.
+    """
+    f = model.main if isinstance(model, Module) else model
+    work = f.module.clone().function(f.name)
+    verify_module(work.module)
+    Pipeline("optimize", GRAPH_DEFAULT, fixpoint=True).run(work, context(CompileOptions()))
+    return work
+
+
+def samples_of(inputs: Inputs) -> Iterator[Sample]:
+    """The samples of an iterable or of a reader. Raises UserError for what is neither."""
+    if isinstance(inputs, DataReader):
+        return iter(inputs.get_next, None)
+    if isinstance(inputs, Mapping) or not hasattr(inputs, "__iter__"):
+        got = "one dict" if isinstance(inputs, Mapping) else type(inputs).__name__
+        raise UserError(
+            f"expected an iterable of dicts, or an object with get_next, as inputs, got {got}"
+        )
+    return iter(inputs)
+
+
+@dataclass
+class _Growth:
+    """When a range, which zero is in, last grew by much, and how large it was then."""
+
+    size: float
+    run: int = 0
+
+    def note(self, run: int, size: float) -> None:
+        """Looks at the size after a run; they are counted from 1."""
+        if size > self.size * (1 + GROWTH):
+            self.size, self.run = size, run
+
+
+class Profiler:
+    """A network that is run over one sample after another. Its memory does not grow with their number.
+
+    Args:
+        model: The function, or a module with one; not changed.
+        start: What was found out about other samples.
+        backend: What runs it: a name, or a backend with options.
+
+    Raises UserError if `start` is not a profile of this model, and what `glowpy.compile` raises.
+    """
+
+    def __init__(
+        self,
+        model: Module | Function,
+        start: Profile | None = None,
+        backend: str | Backend = "cpu",
+    ) -> None:
+        work = optimized(model)
+        self._signature = Signature.of(work)
+        if start is not None:
+            start.check_signature(self._signature)
+        self._watched = instrument(work)
+        if not self._watched:
+            raise UserError("the model computes nothing with floating-point numbers")
+        self._samples = set(start.samples) if start is not None else set()
+        self._statistics = [
+            Statistics.none() if start is None else start[watched.name] for watched in self._watched
+        ]
+        self._growth = [_Growth(known.size) for known in self._statistics]
+        self.runs = 0
+        """How many samples were run."""
+        self._function = compile(work, backend)
+        work.module.forget()
+
+    def add(self, sample: Sample) -> bool:
+        """Runs a sample; False if an equal one was run before, which counts once.
+
+        Raises UserError for a missing or unknown name, and for an array of another type or shape.
+        """
+        if not isinstance(sample, Mapping):
+            raise UserError(f"expected a dict of inputs, got {type(sample).__name__}")
+        digest = _digest(sample)
+        if digest in self._samples:
+            return False
+        outputs = self._function(sample)
+        self._samples.add(digest)
+        self.runs += 1
+        for index, watched in enumerate(self._watched):
+            counted = Statistics.of_run(*(outputs[name] for name in watched.outputs))
+            known = self._statistics[index] = self._statistics[index].merged(counted)
+            self._growth[index].note(self.runs, known.size)
+        return True
+
+    @property
+    def profile(self) -> Profile:
+        """Of all samples so far."""
+        values = [
+            ProfiledValue(w.name, w.type, w.origin, w.part_of, statistics)
+            for w, statistics in zip(self._watched, self._statistics, strict=True)
+        ]
+        return Profile(
+            self._signature, frozenset(self._samples), {value.name: value for value in values}
+        )
+
+    @property
+    def growing(self) -> list[str]:
+        """The values whose ranges grew by more than GROWTH in the last RECENT part of the samples."""
+        settled = self.runs - math.ceil(self.runs * RECENT)
+        return [
+            watched.name
+            for watched, growth in zip(self._watched, self._growth, strict=True)
+            if growth.run > settled
+        ]
+
+
+def profile(
+    model: Module | Function,
+    inputs: Inputs,
+    *,
+    start: Profile | None = None,
+    backend: str | Backend = "cpu",
+) -> Profile:
+    """What the values of a network are like over some inputs.
+
+    Args:
+        model: The function, or a module with one; not changed.
+        inputs: Dicts with an array for each input, or an object with onnxruntime's `get_next`. Equal ones count once.
+        start: A profile of other inputs of this model, to which these are added.
+        backend: What runs the network. The profile serves any other as well.
+
+    Raises UserError if there are no inputs, for inputs that do not fit, and for a `start` of another model.
+    """
+    profiler = Profiler(model, start, backend)
+    total = len(inputs) if isinstance(inputs, Sized) else 0
+    for index, sample in enumerate(samples_of(inputs)):
+        report("profile", index, total)
+        try:
+            profiler.add(sample)
+        except UserError as error:
+            raise located(error, f"input {index}") from None
+    result = profiler.profile
+    if not result.samples:
+        raise UserError("expected at least one input to profile with, got none")
+    return result
+
+
+def located(error: UserError, place: str) -> UserError:
+    """The error, with the sample that it is about."""
+    return UserError.of(
+        Diagnostic(f"{place}: {d.message}", d.loc, d.context, d.note) for d in error.diagnostics
+    )
+
+
+def _digest(sample: Sample) -> str:
+    """Of names, types and elements."""
+    digest = xxh3_128()
+    for name in sorted(sample):
+        array = np.ascontiguousarray(sample[name])
+        digest.update(f"{name} {array.dtype} {array.shape} ".encode())
+        digest.update(array.tobytes())
+    return digest.hexdigest()
