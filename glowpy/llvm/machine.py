@@ -49,7 +49,7 @@ EXTERNAL = '"glowpy-external"'
 LLVM_VERSION = ".".join(map(str, binding.llvm_version_info)) + f" (llvmlite {llvmlite.__version__})"
 """The version of everything here; part of the key of cached code."""
 
-Form = Literal["object_code", "assembly", "optimized", "unlinked"]
+Form = Literal["object_code", "measured", "assembly", "optimized", "unlinked"]
 """What a module can be made into: the names of Compiler's methods."""
 
 _DECLARATION = re.compile(r"^declare .*$", re.MULTILINE)
@@ -59,6 +59,12 @@ _LENGTH = struct.Struct("<Q")
 
 _SYMBOL_TABLE, _SYMBOL_BYTES = 2, 24
 """ELF: the type of the section, and the size of an entry."""
+
+_ATTRIBUTES = re.compile(r"^attributes #[0-9]+ = \{", re.MULTILINE)
+"""Where the attributes of some functions begin in the text of a module."""
+
+_MEASURED = ' noredzone "warn-stack-size"="0"'
+"""LLVM warns about frames of more than no bytes, and does not count what a function uses of the red zone."""
 
 _SMALL = "libjit_small"
 """What kernels ask for whether code is to be small."""
@@ -189,8 +195,13 @@ class Compiler:
         with _LOCK:
             return bytes(self._target.emit_object(self._optimize(text)))
 
+    def measured(self, text: str) -> bytes:
+        """The same, while LLVM writes the stack frame of every function to standard error."""
+        with _LOCK:
+            return bytes(self._target.emit_object(self._optimize(text, _MEASURED)))
+
     def assembly(self, text: str) -> str:
-        """The same as assembly text."""
+        """Assembly of the text linked with the libraries. Raises InvalidIRError."""
         with _LOCK:
             return str(self._target.emit_assembly(self._optimize(text)))
 
@@ -204,8 +215,11 @@ class Compiler:
         module.triple, module.data_layout = self._machine.triple, str(self._target.target_data)
         return module
 
-    def _optimize(self, text: str) -> Any:
-        """Links the text with what it needs of the libraries and runs LLVM's O3, or a pipeline for small code."""
+    def _optimize(self, text: str, attributes: str = "") -> Any:
+        """Links the text with what it needs of the libraries and runs LLVM's O3, or a pipeline for small code.
+
+        All functions, those of the libraries too, get these attributes.
+        """
         try:
             module = binding.parse_assembly(
                 f"{text}\n@{_SMALL} = constant i8 {self._machine.small:d}\n"
@@ -222,6 +236,9 @@ class Compiler:
             if function.linkage is binding.Linkage.linkonce_odr:
                 function.linkage = "internal"
         module.get_global_variable(_SMALL).linkage = "internal"
+        attributes += " minsize optsize" if self._machine.small else ""
+        if attributes:
+            module = binding.parse_assembly(_ATTRIBUTES.sub(rf"\g<0>{attributes}", str(module)))
         options = binding.create_pipeline_tuning_options(speed_level=3)
         if self._machine.small:
             options = binding.create_pipeline_tuning_options(speed_level=2)

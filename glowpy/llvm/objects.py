@@ -191,10 +191,7 @@ def _worker(
 def compile_whole(
     text: str, machine: Machine, libraries: Sequence[bytes], form: Form
 ) -> tuple[bytes, dict[str, int]]:
-    """One module as object code, assembly or LLVM IR, with the stack frame of every function in bytes.
-
-    The frames are only known for functions with the attribute `"warn-stack-size"="0"`: LLVM then warns about each.
-    """
+    """One module as object code, assembly or LLVM IR; as `measured` with the stack frame of every function in bytes."""
     with _worker(machine, libraries, form, declarations([text])) as worker:
         result = worker.compile(text)
         return result, {name: int(size) for size, name in _STACK.findall(worker.messages())}

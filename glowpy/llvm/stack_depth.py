@@ -20,11 +20,16 @@ def stack_depths(text: str, frames: Mapping[str, int], address: int) -> dict[str
 
     That is its frame, with the `address` to return to, and what the deepest of its own calls takes. A function that is
     handed others, by name or in a table, may call each of these, and they another one if they call by pointer. What a
-    function does inline has no frame.
+    function does inline has no frame. Frames of functions that the module does not define are those of a library, which
+    call no others: whatever the module calls outside itself may be the largest of them.
     """
     tables = {name: _SYMBOL.findall(items) for name, items in _TABLE.findall(text)}
     bodies = dict(_FUNCTION.findall(text))
-    called = {name: set(_CALL.findall(body)) & bodies.keys() for name, body in bodies.items()}
+    calls = {name: set(_CALL.findall(body)) for name, body in bodies.items()}
+    called = {name: callees & bodies.keys() for name, callees in calls.items()}
+    library = max(
+        (size + address for name, size in frames.items() if name not in bodies), default=0
+    )
 
     def handed(name: str) -> set[str]:
         symbols = set(_SYMBOL.findall(bodies[name]))
@@ -43,7 +48,7 @@ def stack_depths(text: str, frames: Mapping[str, int], address: int) -> dict[str
         deepest = max(
             (max(depth(callee), own(callee) + beyond) for callee in callees), default=beyond
         )
-        return own(name) + deepest
+        return own(name) + max(deepest, library if calls[name] - callees else 0)
 
     def own(name: str) -> int:
         return frames.get(name, 0) + address

@@ -68,7 +68,8 @@ class ModuleWriter:
     """The functions of one or more networks with what they use: types, constants, declarations.
 
     With `by_content`, functions are named after what they are made of, not after the instruction they were first
-    written for. Where debug information tells them apart they keep their names.
+    written for. Where debug information tells them apart they keep their names. With `merge`, functions may become
+    part of those that call them.
     """
 
     def __init__(
@@ -78,12 +79,14 @@ class ModuleWriter:
         debug: DebugInfo | None,
         *,
         by_content: bool = False,
+        merge: bool = False,
     ) -> None:
         self.dim = f"i{pointer_bits}"
         self.pointer_bytes = pointer_bits // 8
         self.attributes = f'nounwind "prefer-vector-width"="{8 * vector_bytes}"'
         self._debug = debug
         self._by_content = by_content and debug is None
+        self._merge = merge and debug is None
         self._globals: dict[str, str] = {}
         self._functions: dict[str, _Function] = {}
         self._by_name: dict[str, _Function] = {}
@@ -163,7 +166,8 @@ class ModuleWriter:
                 scope = self.subprogram(stem, body.first_line)
                 entry = self._debug.entry(body.first_line, scope)
                 text = entry + text.replace(_SCOPE, scope)
-            function = _Function(name, body.parameters, text, inline, self.attached(scope), work)
+            inlining = "alwaysinline" if inline else "" if self._merge else "noinline"
+            function = _Function(name, body.parameters, text, inlining, self.attached(scope), work)
             self._functions[key] = self._by_name[name] = function
         return self._functions[key].name
 
@@ -222,22 +226,26 @@ def _digest(text: str) -> str:
 
 @dataclass(frozen=True)
 class _Function:
-    """A private function: its body, whether it is inlined into its callers, and how long LLVM takes for it."""
+    """A private function: its body, LLVM's word for whether callers inline it, and how long LLVM takes for it."""
 
     name: str
     parameters: str
     body: str
-    inline: bool
+    inlining: str
     debug: str
     work: int
+
+    @property
+    def inline(self) -> bool:
+        """Whether all callers have it inlined."""
+        return self.inlining == "alwaysinline"
 
     @property
     def declaration(self) -> str:
         return f"declare hidden void @{self.name}({self.parameters}) {EXTERNAL}"
 
     def text(self, linkage: str, attributes: str) -> str:
-        inlining = "alwaysinline" if self.inline else "noinline"
-        head = f"define {linkage} void @{self.name}({self.parameters}) {inlining} {attributes}{self.debug}"
+        head = f"define {linkage} void @{self.name}({self.parameters}) {self.inlining} {attributes}{self.debug}"
         return f"{head} {{\nentry:\n{self.body}}}\n"
 
 

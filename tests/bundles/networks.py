@@ -16,6 +16,7 @@ import pytest
 import glowpy
 from glowpy import BundleOptions, Constant, CpuBackend, CpuOptions, Module
 from glowpy.backends.cpu.bundle.write import Bundle
+from glowpy.backends.cpu.options import Optimize
 from glowpy.bundling.make import bundle
 from glowpy.cli.main import run
 from glowpy.importer.onnx.reference import packaged_network
@@ -103,10 +104,18 @@ def network(name: str) -> Module:
     return own[name]() if name in own else light(name)
 
 
-def make(folder: Path, target: str = "", name: str = "mlp", **options: object) -> Bundle:
+def make(
+    folder: Path,
+    target: str = "",
+    name: str = "mlp",
+    *,
+    optimize: Optimize = "speed",
+    **options: object,
+) -> Bundle:
     """A bundle of a network called `net`."""
     settings = BundleOptions("net", **options)  # type: ignore[arg-type]
-    return bundle(network(name), folder, settings, CpuBackend(CpuOptions(target)))
+    backend = CpuBackend(CpuOptions(target, optimize=optimize))
+    return bundle(network(name), folder, settings, backend)
 
 
 def need(*programs: str) -> None:

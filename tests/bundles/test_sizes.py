@@ -11,6 +11,7 @@ from glowpy import BundleOptions, CpuBackend, CpuOptions, UserError, bundle
 from glowpy.backends.cpu.bundle.report import SizeReport
 from glowpy.backends.cpu.bundle.wasm_file import read_wasm_sections
 from glowpy.backends.cpu.object_file import is_elf, read_sections
+from glowpy.backends.cpu.options import Optimize
 from glowpy.llvm.machine import Machine
 from glowpy.llvm.objects import compile_whole
 from tests.bundles.networks import command, make, mlp, need, relu
@@ -81,20 +82,32 @@ def test_sections_of_an_object_file(triple: str) -> None:
     assert sections.undefined == ("other",)
 
 
-def report(folder: Path, target: str, name: str = "mlp") -> SizeReport:
-    sizes = make(folder, target, name, weights="embedded").report
+def report(
+    folder: Path, target: str, name: str = "mlp", optimize: Optimize = "speed"
+) -> SizeReport:
+    sizes = make(folder, target, name, optimize=optimize, weights="embedded").report
     assert sizes is not None
     return sizes
 
 
 @NATIVE
-@pytest.mark.parametrize("target", ["x86-64-v2", "x86-64-v3"])
-@pytest.mark.parametrize("name", ["mlp", "squeezenet"])
-def test_the_stack_is_used_as_far_as_reported(target: str, name: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("target", "name", "optimize"),
+    [
+        ("x86-64-v2", "mlp", "speed"),
+        ("x86-64-v2", "mlp", "size"),
+        ("x86-64-v2", "squeezenet", "speed"),
+        ("x86-64-v3", "mlp", "speed"),
+        ("x86-64-v3", "squeezenet", "speed"),
+    ],
+)
+def test_the_stack_is_used_as_far_as_reported(
+    target: str, name: str, optimize: Optimize, tmp_path: Path
+) -> None:
     need("gcc")
     if target == "x86-64-v3" and "avx2" not in Path("/proc/cpuinfo").read_text():
         pytest.skip("this machine has no AVX2")
-    limit = report(tmp_path, target, name).stack
+    limit = report(tmp_path, target, name, optimize).stack
     (tmp_path / "watermark.c").write_text(WATERMARK)
     done = command(tmp_path, "gcc", "-O1", "watermark.c", "net.o", "-o", "watermark")
     assert done.returncode == 0, done.stderr

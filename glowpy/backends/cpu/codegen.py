@@ -63,7 +63,6 @@ class CodeOptions:
         debug: File name and folder of the IR's text, for DWARF; None for no debug information.
         separate: Make a module of each function, which does not depend on the others, and one of the entry points.
         visible: Every function can be found by its name in the loaded code.
-        report_stack: Have LLVM report the stack frame of every function.
         support: Writes what else is visible in the module of the entry points.
     """
 
@@ -71,7 +70,6 @@ class CodeOptions:
     debug: tuple[str, str] | None = None
     separate: bool = False
     visible: bool = False
-    report_stack: bool = False
     support: Callable[[ModuleWriter], list[str]] | None = None
 
 
@@ -93,12 +91,8 @@ def generate_llvm(
         target.variant.vector_bytes,
         debug,
         by_content=chosen.separate and not chosen.visible,
+        merge=target.machine.small,
     )
-    if target.machine.small:
-        module.attributes += " minsize optsize"
-    if chosen.report_stack:
-        # LLVM does not count what a function uses of the red zone.
-        module.attributes += ' noredzone "warn-stack-size"="0"'
     entries = [description_types()] if chosen.entry.instrument == "symbols" else []
     for name, (program, first_line) in zip(programs, _placed(programs), strict=True):
         lines = instruction_lines(program.ir, first_line)

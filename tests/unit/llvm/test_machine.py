@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 
 import pytest
+from llvmlite.binding import parse_assembly
 
 from glowpy.llvm.machine import (
     Compiler,
@@ -56,6 +57,26 @@ def test_another_process_says_no_more_than_that() -> None:
     with pytest.raises(InternalError, match="no library defines missing") as caught:
         compile_whole(calling("missing"), HOST, (), "optimized")
     assert "Traceback" not in str(caught.value)
+
+
+def test_functions_of_libraries_are_measured() -> None:
+    library = parse_assembly("""
+define linkonce_odr void @deep(ptr %x) noinline nounwind {
+  %big = alloca [400 x i8]
+  store volatile ptr %big, ptr %x
+  ret void
+}
+""").as_bitcode()
+    text = """
+declare void @deep(ptr)
+define void @main(ptr %x) nounwind {
+  call void @deep(ptr %x)
+  ret void
+}
+"""
+    _, frames = compile_whole(text, HOST, [library], "measured")
+    assert frames["deep"] >= 400
+    assert frames.keys() <= {"main", "deep"}
 
 
 def test_external_functions_are_left_to_whoever_links() -> None:

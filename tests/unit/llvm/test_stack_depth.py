@@ -51,6 +51,12 @@ def test_a_function_that_is_handed_others_may_call_each_of_them() -> None:
     assert depths["small"] == 0
 
 
+def test_what_is_called_outside_may_be_the_largest_function_of_a_library() -> None:
+    depths = stack_depths(TEXT, {**FRAMES, "dot": 300, "round": 9000}, 4)
+    assert depths["walk"] == 100 + 4 + 9000 + 4
+    assert depths["small"] == 4
+
+
 def test_every_call_leaves_an_address() -> None:
     assert stack_depths(TEXT, FRAMES, 8)["entry"] == 1 + 10 + 100 + 5000 + 4 * 8
 

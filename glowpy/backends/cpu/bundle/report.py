@@ -38,7 +38,7 @@ class SizeReport:
         stack: The deepest chain of calls: self-test, entry point, network, instruction, what that calls. What memcpy
             and memset use is not in it.
         data: Writable and zero-initialised data in the object.
-        instructions: The instructions, the largest first.
+        instructions: The instructions with a function of their own, the largest first.
     """
 
     text: int
@@ -132,7 +132,8 @@ def _heaviest(report: SizeReport, layout: Layout) -> str:
                     constants, key=lambda constant: (-constant.type.size, constant.name)
                 )
                 parts = [f"%{constant.name} ({constant.type.size})" for constant in largest]
-                parts.append(f"code ({code.get(inst.name, 0)})")
+                if inst.name in code:
+                    parts.append(f"code ({code[inst.name]})")
                 where = (
                     f"{inst.SCHEMA.mnemonic} '{inst.name}' takes {total} bytes: {', '.join(parts)}"
                 )

@@ -155,7 +155,6 @@ def _files(
         ),
         # GNU as takes no folder beside the file.
         (f"{name}.ir", "" if options.emit == "asm" else ".") if options.debug else None,
-        report_stack=True,
         support=lambda module: support_texts(layout, options, module, golden),
     )
     (text,) = generate_llvm(programs, target, backend.kernels, code_options)
@@ -171,7 +170,7 @@ def _files(
         suffix = "s" if options.emit == "asm" else "ll"
         files[f"{name}.{suffix}"], _ = compile_whole(placed, target.machine, libraries, form)
     else:
-        code, frames = compile_whole(placed, target.machine, libraries, "object_code")
+        code, frames = compile_whole(placed, target.machine, libraries, "measured")
         if options.weights == "embedded":
             code = embed(code, layout.constants)
         if is_elf(code) or is_wasm(code):
