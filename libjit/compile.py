@@ -64,7 +64,7 @@ FLAGS = (
 
 # What ties a function to the processor it was compiled for, or to a caller compiled alike.
 _TARGET_ATTRIBUTES = re.compile(
-    r' "(?:target-cpu|target-features|tune-cpu|min-legal-vector-width|no-builtins)"(?:="[^"]*")?'
+    r' "(?:target-cpu|target-features|tune-cpu|min-legal-vector-width|no-builtins|use-soft-float)"(?:="[^"]*")?'
 )
 _ORIGIN = re.compile(r"^(?:source_filename = .*|!llvm\.ident = .*)\n", re.MULTILINE)
 _MACHINE_FLAG = re.compile(

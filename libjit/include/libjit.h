@@ -55,10 +55,23 @@ typedef struct tiles tiles_t;
 typedef float vf __attribute__((vector_size(VECTOR_BYTES), aligned(4), may_alias));
 typedef double vd __attribute__((vector_size(DOUBLE_VECTOR_BYTES), aligned(8), may_alias));
 
+/// Which formats the processor computes with. Elsewhere each operation is a call.
+#if defined(__arm__)
+#define F32_IN_HARDWARE (__ARM_FP & 4)
+#define F64_IN_HARDWARE (__ARM_FP & 8)
+#elif defined(__riscv)
+#define F32_IN_HARDWARE (__riscv_flen >= 32)
+#define F64_IN_HARDWARE (__riscv_flen >= 64)
+#else
+#define F32_IN_HARDWARE 1
+#define F64_IN_HARDWARE 1
+#endif
+
 /// Kernels are inlined into the specialised function that calls them with constants.
 #define KERNEL __attribute__((always_inline))
 #define INLINE static inline __attribute__((always_inline))
 #define UNROLL _Pragma("clang loop unroll(full)")
+#define ROLLED _Pragma("clang loop unroll(disable)")
 
 /// Whether code is to be small rather than fast. Whoever links the library with a network defines it as a constant, so
 /// that nothing is left of the way that is not taken; this is for who does not.

@@ -23,19 +23,11 @@
 
 /// Which formats the processor has square roots for; set from outside to test what is done without.
 #ifndef SQRT_F32_IN_HARDWARE
-#if (defined(__arm__) && !(__ARM_FP & 4)) || (defined(__riscv) && !(__riscv_flen >= 32))
-#define SQRT_F32_IN_HARDWARE 0
-#else
-#define SQRT_F32_IN_HARDWARE 1
-#endif
+#define SQRT_F32_IN_HARDWARE F32_IN_HARDWARE
 #endif
 
 #ifndef SQRT_F64_IN_HARDWARE
-#if (defined(__arm__) && !(__ARM_FP & 8)) || (defined(__riscv) && !(__riscv_flen >= 64))
-#define SQRT_F64_IN_HARDWARE 0
-#else
-#define SQRT_F64_IN_HARDWARE 1
-#endif
+#define SQRT_F64_IN_HARDWARE F64_IN_HARDWARE
 #endif
 
 /// Whether the processor multiplies and adds doubles with one rounding.

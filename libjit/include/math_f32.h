@@ -191,12 +191,22 @@ INLINE float math_sigmoid_f32(float x) {
   return quotient - quotient * (lost * inverse);
 }
 
+/// A polynomial from the coefficient of its highest power down, a loop where code is to be small.
+INLINE float polynomial_f32(float x, const float *coefficients, int count) {
+  float sum = coefficients[0];
+  if (libjit_small)
+    ROLLED for (int i = 1; i < count; i++) sum = sum * x + coefficients[i];
+  else
+    UNROLL for (int i = 1; i < count; i++) sum = sum * x + coefficients[i];
+  return sum;
+}
+
 /// 2^x for -100 < x < 100, to 2 ULP: for what is subtracted from something larger.
 INLINE float exp2_short_f32(float x) {
+  static const float powers[] = {0x1.41d334p-13f, 0x1.5f456ap-10f, 0x1.3b2dbcp-7f, 0x1.c6aed4p-5f,
+                                 0x1.ebfbdap-3f,  0x1.62e43p-1f,   1.0f};
   float shifted = x + ROUNDER_F32;
-  float f = x - (shifted - ROUNDER_F32);
-  float power = (((((0x1.41d334p-13f * f + 0x1.5f456ap-10f) * f + 0x1.3b2dbcp-7f) * f + 0x1.c6aed4p-5f) * f
-      + 0x1.ebfbdap-3f) * f + 0x1.62e43p-1f) * f + 1.0f;
+  float power = polynomial_f32(x - (shifted - ROUNDER_F32), powers, 7);
   return power * float_of_bits((bits_f32(shifted) - 0x4b400000u + 127) << 23);
 }
 

@@ -10,6 +10,9 @@
 
 #include "tile.h"
 
+float libjit_dot_f32(float total, const float *left, const float *right, dim_t count);
+double libjit_dot_f64(double total, const double *left, const double *right, dim_t count);
+
 /// What the strategy decided: see glowpy/backends/cpu/strategy.
 typedef struct {
   dim_t pixels, vectors; ///< of a tile

@@ -116,8 +116,8 @@ KERNEL void OF(libjit_cpu_plain_conv)(T *result, const T *input, const T *filter
               dim_t col = x * strides->at[1] - pads->at[1] + w * dilation->at[1];
               if ((size_t)row >= (size_t)height || (size_t)col >= (size_t)width) continue;
               const T *from = input + n * input_strides->at[0] + row * input_strides->at[1] +
-                              col * input_strides->at[2] + c / (channels / group) * depth;
-              for (dim_t k = 0; k < depth; k++) total += from[k] * weights[k];
+                              col * input_strides->at[2] + (group == 1 ? 0 : c / (channels / group) * depth);
+              total = OF(libjit_dot)(total, from, weights, depth);
             }
           }
           epilogue(env, &total, 1, pixel, c, 1, 1);

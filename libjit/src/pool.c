@@ -11,7 +11,7 @@ typedef struct {
 
 /// The geometry of a pool, always with three dimensions.
 typedef struct {
-  dim_t channels;
+  dim_t images, channels;
   axis_t axes[3];
 } pool_t;
 
@@ -35,7 +35,7 @@ typedef struct {
 INLINE pool_t pool_of(const ints_t *result_shape, const ints_t *input_shape, const ints_t *kernels,
                       const ints_t *strides, const ints_t *pads, const ints_t *dilation) {
   dim_t rank = kernels->size;
-  pool_t pool = {.channels = result_shape->at[rank + 1]};
+  pool_t pool = {.images = result_shape->at[0], .channels = result_shape->at[rank + 1]};
   UNROLL for (dim_t i = 0; i < 3; i++) {
     dim_t own = i - (3 - rank);
     pool.axes[i] = own < 0 ? (axis_t){1, 1, 1, 1, 0, 0, 1}
@@ -82,7 +82,7 @@ INLINE window_t row_at(pool_t pool, dim_t row) {
     window.ranges[i] = range_at(pool.axes[i], window.place[i]);
     row /= pool.axes[i].result;
   }
-  window.image = row;
+  window.image = pool.images == 1 ? 0 : row;
   move_to(&window, pool, 0);
   return window;
 }

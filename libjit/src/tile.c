@@ -3,9 +3,8 @@
 #ifndef T
 #include "tile.h"
 
-// LLVM would unroll the loops over taps for some processors (Cortex-A53 by eight, Zen by two), each time with the loop
+// Loops are ROLLED: LLVM would unroll those over taps for some processors (Cortex-A53 by eight, Zen by two), each time with the loop
 // over a run inside, which is the one that takes the time.
-#define ROLLED _Pragma("clang loop unroll(disable)")
 
 /// sum + x * y, rounded once where the target can. LLVM joins the two by itself, but not where it takes both together to
 /// be slower: on 32-bit Arm it only has chains of sums in mind, and a tile has none.
