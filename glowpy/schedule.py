@@ -2,12 +2,14 @@
 
 The order is a post-order walk from the saves in which the operand whose computation needs the most
 memory beyond its own result is computed first (Glow's child-memory scheduler; the idea is Sethi and
-Ullman's). Saves come last, so a placeholder is read before it is written.
+Ullman's). An operand that other nodes read as well comes before those: it lives on for them in any
+case, and what is computed after it, such as a product whose scores a mask is added to, is used at once.
+Saves come last, so a placeholder is read before it is written.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from glowpy.core.schema import Trait
 from glowpy.graph.function import Function
@@ -36,7 +38,7 @@ def schedule(f: Function) -> list[Node]:
 
 
 def _walk(root: Node | None, beyond: dict[Node, int], done: set[Node], order: list[Node]) -> None:
-    """Post-order from `root`, the hungriest operand first."""
+    """Post-order from `root`."""
     stack: list[tuple[Node, bool]] = [(root, False)] if root is not None else []
     while stack:
         node, expanded = stack.pop()
@@ -50,17 +52,26 @@ def _walk(root: Node | None, beyond: dict[Node, int], done: set[Node], order: li
         operands = {
             v.node: None for v in node.operand_values if v.node is not None and v.node not in done
         }
-        stack.extend((operand, False) for operand in sorted(operands, key=beyond.__getitem__))
+        stack.extend((operand, False) for operand in reversed(_first_to_last(operands, beyond)))
+
+
+def _first_to_last(operands: Iterable[Node], beyond: Mapping[Node, int]) -> list[Node]:
+    """Those that other nodes read as well, then the hungriest."""
+
+    def rank(node: Node) -> tuple[bool, int]:
+        return sum(result.num_users for result in node.results) < 2, -beyond[node]
+
+    return sorted(operands, key=rank)
 
 
 def _beyond_results(nodes: Sequence[Node]) -> dict[Node, int]:
-    """Bytes alive beyond its results at the worst moment while a node and all it needs is computed, hungriest first."""
+    """Bytes alive beyond its results at the worst moment while a node and all it needs is computed."""
     size = {node: sum(result.type.size for result in node.results) for node in nodes}
     beyond: dict[Node, int] = {}
     for node in nodes:
         operands = {v.node: None for v in node.operand_values if v.node is not None}
         held = worst = 0
-        for operand in sorted(operands, key=lambda operand: -beyond[operand]):
+        for operand in _first_to_last(operands, beyond):
             worst = max(worst, held + beyond[operand] + size[operand])
             held += size[operand]
         beyond[node] = max(worst - size[node], held)

@@ -66,6 +66,23 @@ def test_the_hungry_operand_comes_first() -> None:
     assert names == ["huge", "heavy", "light", "sum", "s"]
 
 
+def test_what_several_nodes_read_comes_before_the_hungry() -> None:
+    """Such as a mask, which is added to the scores of every layer at once, and not after the scores have waited."""
+    module = Module()
+    f = module.create_function("main")
+    x = module.create_placeholder("x", Type(ElemKind.F32, (8, 8)))
+    given = module.create_placeholder("given", Type(ElemKind.F32, (1, 8)))
+    mask: Node = f.create_neg("mask", f.create_exp("raised", given))
+    value: Node = f.create_relu("value", x)
+    for layer in range(2):
+        scores = f.create_mat_mul(f"scores{layer}", value, f.create_exp(f"keys{layer}", value))
+        value = f.create_add(f"masked{layer}", scores, mask)
+    f.create_save("s", value, module.create_placeholder("out", value.results[0].type))
+    names = [node.name for node in schedule(f)]
+    for layer in range(2):
+        assert names.index(f"masked{layer}") == names.index(f"scores{layer}") + 1
+
+
 def tree(rng: random.Random) -> Function:
     """A tree of at most eleven concats and slices, in which every value has one user, over splats of random sizes."""
     module = Module()
