@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import os
 import sys
+import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence, Sized
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
+from itertools import count
 from pathlib import Path
 
 from glowpy.backend import Port
@@ -145,18 +148,52 @@ def _of_reader(module: str, name: str) -> Samples:
     """What code of the user's gives, which may lie in the current folder."""
     sys.path.insert(0, os.getcwd())
     try:
-        found: object = import_module(module)
-    except ImportError as error:
-        raise UserError(f"--inputs: cannot import '{module}': {error}") from None
+        with _users_code(f"the module '{module}'"):
+            named: object = _imported(module)
     finally:
         sys.path.pop(0)
     for part in name.split("."):
-        if not hasattr(found, part):
+        if not hasattr(named, part):
             raise UserError(f"--inputs: the module '{module}' has no '{name}'")
-        found = getattr(found, part)
-    if callable(found):
-        found = found()
-    inputs: Inputs = found  # type: ignore[assignment]  # samples_of says if it is none
-    total = len(inputs) if isinstance(inputs, Sized) else 0
-    places = ((f"input {index}", sample) for index, sample in enumerate(samples_of(inputs)))
-    return Samples(total, places)
+        named = getattr(named, part)
+    with _users_code(name):
+        inputs: Inputs = named() if callable(named) else named  # type: ignore[assignment] # samples_of checks it
+        total = len(inputs) if isinstance(inputs, Sized) else 0
+        samples = samples_of(inputs)
+    return Samples(total, _numbered(samples, name))
+
+
+def _imported(module: str) -> object:
+    try:
+        return import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name != module.partition(".")[0]:
+            raise
+        note = "the current folder is searched first, then where Python looks"
+        raise UserError(f"--inputs: there is no module '{error.name}'", note=note) from None
+
+
+def _numbered(
+    samples: Iterator[Mapping[str, Array]], name: str
+) -> Iterator[tuple[str, Mapping[str, Array]]]:
+    for index in count():
+        with _users_code(name):
+            sample = next(samples, None)
+        if sample is None:
+            return
+        yield f"input {index}", sample
+
+
+@contextmanager
+def _users_code(name: str) -> Iterator[None]:
+    """Makes whatever code of the user's raises a UserError, with the line."""
+    try:
+        yield
+    except UserError:
+        raise
+    except Exception as error:
+        frame = traceback.extract_tb(error.__traceback__)[-1]
+        raise UserError(
+            f"--inputs: {name} raised {type(error).__name__}: {error}",
+            loc=Loc(frame.filename, frame.lineno or 0),
+        ) from error

@@ -13,6 +13,7 @@ from glowpy.core.histogram import BINS
 from glowpy.graph.function import Function
 from glowpy.graph.node import Node, NodeValue, Placeholder
 from glowpy.lower import lowering
+from glowpy.opt.graph.lower_quantized import is_quantized_arithmetic
 
 __all__ = ["Watched", "instrument"]
 
@@ -41,13 +42,13 @@ def instrument(f: Function) -> list[Watched]:
     """Lowers a function to the end, and gives it outputs that say where the elements of its values are.
 
     Every value of a floating-point kind is counted that depends on an input and has elements. Halves and doubles are
-    counted as f32.
+    counted as f32. What is quantized already stays as it is.
     """
     watched = _Watch(f)
     for value in _varying(f):
         watched.add(value, "")
     parts: dict[Node, str] = {}
-    for lowered, created in lowering(f, lambda node: False):
+    for lowered, created in lowering(f, is_quantized_arithmetic):
         parts.update(dict.fromkeys(created, parts.get(lowered, lowered.name)))
     known = watched.values
     for value in _varying(f):

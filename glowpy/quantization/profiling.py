@@ -179,7 +179,7 @@ def profile(
     profiler = Profiler(model, start, backend)
     total = len(inputs) if isinstance(inputs, Sized) else 0
     for index, sample in enumerate(samples_of(inputs)):
-        report("profile", index, total)
+        report("inputs", index, total)
         try:
             profiler.add(sample)
         except UserError as error:

@@ -24,7 +24,8 @@ def reporting(progress: Progress) -> Iterator[None]:
 
     Stages are `import` (nodes), the names of passes and stages in `PassContext.times`, `compile` (functions that
     become machine code; begins with those that the cache has), `weights` (large constants that are packed),
-    `kernels` and `recall`. The callback is called in the thread that works, and what it raises ends the work.
+    `kernels`, `recall`, and `inputs` (that a network is profiled with). The callback is called in the thread that
+    works, and what it raises ends the work.
 
     ```python
     with glowpy.reporting(lambda stage, done, total: print(stage, done, total)):

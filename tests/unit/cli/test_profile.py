@@ -141,6 +141,15 @@ def generate():
     yield from inputs
 
 
+def broken():
+    return {}["x"]
+
+
+def late():
+    yield from inputs
+    raise ValueError("later")
+
+
 number = 5
 """
 
@@ -153,6 +162,16 @@ def test_module(folder: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> Non
     profiled("one.onnx", "--inputs", f"readers:{name}", "--shape", "N=2")
     assert Path("profile.yaml").read_text() == right_text("one.onnx", one_samples(4), N=2)
     assert sys.path == path
+
+
+def test_text_is_profiled_as_well(folder: Path) -> None:
+    inputs = two_samples(2)
+    text = str(load("two.onnx"))
+    (folder / "two.glow").write_text(text)
+    a, b = (np.stack([sample[name] for sample in inputs]) for name in "ab")
+    np.savez(folder / "all.npz", a=a, b=b)
+    out, _ = profiled("two.glow", "--inputs", "all.npz", "--backend", "interpreter")
+    assert out.startswith("profile.yaml: 3 values over 2 inputs\n")
 
 
 def test_resume_and_merge(folder: Path) -> None:
@@ -234,7 +253,18 @@ def _arrange(folder: Path) -> None:
         ),
         ("one.onnx --inputs one.onnx", "got 'one.onnx': it is none of them"),
         ("one.onnx --inputs none.npz", "none.npz: cannot read the file"),
-        ("one.onnx --inputs nowhere:reader", "cannot import 'nowhere'"),
+        (
+            "one.onnx --inputs nowhere:reader",
+            "error: --inputs: there is no module 'nowhere'\nnote: the current",
+        ),
+        (
+            "one.onnx --inputs readers:broken",
+            f"{os.sep}readers.py:25: --inputs: broken raised KeyError: 'x'",
+        ),
+        (
+            "one.onnx --inputs readers:late",
+            f"{os.sep}readers.py:30: --inputs: late raised ValueError: later",
+        ),
         ("one.onnx --inputs readers:other", "the module 'readers' has no 'other'"),
         ("one.onnx --inputs readers:number", "expected an iterable of dicts"),
         ("two.onnx --inputs short.npz -o one.yaml --resume", "expected as many of each input"),

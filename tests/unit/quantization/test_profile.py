@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+import tracemalloc
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from fractions import Fraction
@@ -20,6 +21,7 @@ import glowpy
 from glowpy import quantization
 from glowpy.core.histogram import Histogram
 from glowpy.core.tensor import Array
+from glowpy.graph.nodes_gen import ReluNode
 from glowpy.quantization import Profile, Profiler, Statistics
 from glowpy.quantization.profiling import Inputs
 from glowpy.quantization.signature import Signature
@@ -172,6 +174,13 @@ def test_takes_readers_and_generators(whole: Profile) -> None:
 
     for inputs in (Reader(EIGHT), generate(), tuple(EIGHT)):
         assert quantization.profile(network(), inputs).text() == whole.text()
+
+
+def test_reports_how_far_it_is() -> None:
+    reports = []
+    with glowpy.reporting(lambda *progress: reports.append(progress)):
+        quantization.profile(network(), EIGHT[:3])
+    assert [r for r in reports if r[0] == "inputs"] == [("inputs", index, 3) for index in range(3)]
 
 
 @pytest.mark.parametrize(
@@ -341,3 +350,41 @@ def test_says_what_it_is(whole: Profile) -> None:
     assert repr(whole).startswith("<Profile of main: ")
     assert repr(whole).endswith(" values over 8 inputs>")
     assert "an_input" in whole._repr_html_()
+
+
+# ------------------------------------------------------------------------------------------- partly done
+
+
+@pytest.mark.parametrize("backend", ["cpu", "interpreter"])
+def test_what_is_quantized_already_stays_so(backend: str) -> None:
+    """Its floats are counted, as they are after rounding to integers."""
+    module = glowpy.Module()
+    f = module.create_function("main")
+    type = glowpy.parse_type("f32[4]")
+    stored = glowpy.parse_type("i8[4](s=0.5,o=3)")
+    x, y = (module.create_placeholder(name, type) for name in "xy")
+    q = f.create_quantize("q", stored, x)
+    relu = f.create(ReluNode, "relu", [q], {}, stored)
+    f.create_save("save", f.create_dequantize("d", type, relu), y)
+    inputs = np.array([-2, 0.3, 1.24, 100], np.float32)
+    profile = quantization.profile(module, [{"x": inputs}], backend=backend)
+    assert set(profile.values) == {"x", "d"}
+    check_same(profile["d"], Statistics.of(np.array([0, 0.5, 1, 62], np.float32)))
+
+
+def test_memory_does_not_grow_with_the_inputs() -> None:
+    profiler = Profiler(network())
+    for sample in samples(20):
+        profiler.add(sample)
+    more = samples(200, seed=1)
+    tracemalloc.start()
+    try:
+        for sample in more[:100]:
+            profiler.add(sample)
+        before, _ = tracemalloc.get_traced_memory()
+        for sample in more[100:]:
+            profiler.add(sample)
+        after, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert after - before < 100 * 1024  # digests of the inputs; one histogram takes 16 KiB
