@@ -14,14 +14,16 @@ import numpy as np
 import pytest
 
 import glowpy
-from glowpy import BundleOptions, Constant, CpuBackend, CpuOptions, Module
+from glowpy import BundleOptions, Constant, CpuBackend, CpuOptions, Module, NodeValue
 from glowpy.backends.cpu.bundle.write import Bundle
 from glowpy.backends.cpu.options import Optimize
 from glowpy.bundling.make import bundle
 from glowpy.cli.main import run
+from glowpy.graph.node import Operand
 from glowpy.importer.onnx.reference import packaged_network
 
-ZIG = [sys.executable, "-m", "ziglang", "cc"]
+ZIG = [sys.executable, "-m", "ziglang", "cc", "-fsanitize-trap=undefined"]
+"""As `c_compiler` has it, so that both use the same libraries of zig's cache."""
 
 
 def mlp(extra: int = 0, rows: int = 2) -> Module:
@@ -78,6 +80,39 @@ def doubles() -> Module:
     return module
 
 
+def residual() -> Module:
+    """What ResNet-50 has besides convolutions of every size and stride: two blocks around which its values go, one of
+    them through a convolution, and the mean of all pixels."""
+    module = Module()
+    rng = np.random.default_rng(3)
+    x = module.create_placeholder("x", glowpy.parse_type("f32[1x33x33x3]"))
+    f = module.create_function("main")
+
+    def conv(name: str, value: Operand, channels: int, size: int, stride: int = 1) -> NodeValue:
+        depth = value.type.shape[-1]
+        filter = rng.normal(0, np.sqrt(2 / (size * size * depth)), (channels, size, size, depth))
+        weights = module.create_constant(f"{name}_w", filter.astype(np.float32))
+        bias = module.create_constant(f"{name}_b", rng.normal(0, 0.1, channels).astype(np.float32))
+        lists = (size, size), (stride, stride), (size // 2,) * 4, (1, 1)
+        return f.create_convolution(name, value, weights, bias, *lists, 1).result
+
+    stem = f.create_relu("stem", conv("conv", x, 24, 7, 2))
+    value = f.create_max_pool("pool", stem, (3, 3), (2, 2), (1,) * 4, (1, 1), False).result
+    for name, stride in (("first", 2), ("second", 1)):
+        inner = f.create_relu(f"{name}_in", conv(f"{name}_reduce", value, 20, 1))
+        inner = f.create_relu(f"{name}_mid", conv(f"{name}_conv", inner.result, 20, 3, stride))
+        around = conv("around", value, 72, 1, stride) if stride > 1 else value
+        outer = f.create_add(f"{name}_sum", conv(f"{name}_expand", inner.result, 72, 1), around)
+        value = f.create_relu(f"{name}_out", outer).result
+    mean = f.create_avg_pool("mean", value, (5, 5), (1, 1), (0,) * 4, (1, 1))
+    flat = f.create_reshape("flat", glowpy.parse_type("f32[1x72]"), mean)
+    last = module.create_constant("last", rng.normal(0, 0.3, (72, 10)).astype(np.float32))
+    offset = module.create_constant("offset", np.zeros(10, np.float32))
+    y = f.create_softmax("y", f.create_fully_connected("scores", flat, last, offset), 1)
+    f.create_save("save", y, module.create_placeholder("result", y.result.type))
+    return module
+
+
 def light(name: str) -> Module:
     """A network of the onnx package, with random weights: its own are all alike."""
     module = glowpy.load(packaged_network(name))
@@ -99,8 +134,8 @@ def light(name: str) -> Module:
 
 @cache
 def network(name: str) -> Module:
-    """`mlp`, `doubles`, or a network of the onnx package. Not to be changed."""
-    own = {"mlp": mlp, "doubles": doubles}
+    """`mlp`, `doubles`, `residual`, or a network of the onnx package. Not to be changed."""
+    own = {"mlp": mlp, "doubles": doubles, "residual": residual}
     return own[name]() if name in own else light(name)
 
 

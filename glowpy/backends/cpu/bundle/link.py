@@ -31,6 +31,10 @@ _ZIG_TARGETS = {
 }
 """How zig calls the target of a family, for programs that run under an operating system or emulator."""
 
+_TRAPS = "-fsanitize-trap=undefined"
+"""Undefined behaviour, which zig checks for unless it optimizes, ends the program. To describe it, zig would compile a
+library for the target first, which takes longer than all else that it needs once."""
+
 _STATIC = "-static"
 """What Debian and others add to the names of emulators that need no libraries, which run programs as well."""
 
@@ -84,7 +88,7 @@ def c_compiler(triple: str, *, system: bool = True) -> list[str]:
     target = _ZIG_TARGETS[family]
     if triple.endswith("eabi"):
         target = target.removesuffix("hf")
-    return [sys.executable, "-m", "ziglang", "cc", "-target", target]
+    return [sys.executable, "-m", "ziglang", "cc", "-target", target, _TRAPS]
 
 
 def runner(triple: str) -> list[str]:
