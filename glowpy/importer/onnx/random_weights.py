@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -27,20 +27,21 @@ def with_random_weights(file: Path, seed: int) -> onnx.ModelProto:
     model.ir_version = max(model.ir_version, 4)  # before, an initializer had to be an input as well
     graph, rng = model.graph, np.random.default_rng(seed)
     transposed = {node.input[1] for node in graph.node if _is_transposed(node)}
+    weights = list(_weights(graph))
+    _remove_constants(graph, [name for name, _ in weights])  # first: it copies what stays
     stored = {tensor.name: tensor for tensor in graph.initializer}
-    for name, shape in _weights(graph):
-        array = _random(shape, name in transposed, rng)
+    for name, shape in weights:
+        tensor = numpy_helper.from_array(_random(shape, name in transposed, rng), name)
         if name in stored:
-            stored[name].CopyFrom(numpy_helper.from_array(array, name))
+            stored[name].CopyFrom(tensor)
         else:
-            graph.initializer.append(numpy_helper.from_array(array, name))
-    _remove_constants(graph)
+            graph.initializer.append(tensor)
     return model
 
 
-def _remove_constants(graph: onnx.GraphProto) -> None:
-    """Removes the nodes whose results are initializers now, and the shapes that only they read."""
-    stored = {tensor.name for tensor in graph.initializer}
+def _remove_constants(graph: onnx.GraphProto, weights: Iterable[str]) -> None:
+    """Removes the nodes whose results become initializers, and the shapes that only they read."""
+    stored = {*weights, *(tensor.name for tensor in graph.initializer)}
     kept = [node for node in graph.node if node.output[0] not in stored]
     shapes = {name for node in graph.node if node.output[0] in stored for name in node.input}
     shapes -= {name for node in kept for name in node.input}
@@ -75,4 +76,6 @@ def _random(shape: Shape, transposed: bool, rng: np.random.Generator) -> Array:
         return np.asarray(0.1 + 0.1 * rng.random(shape), np.float32)
     outputs = shape[-1] if len(shape) == 2 and not transposed else shape[0]
     deviation = np.float32(np.sqrt(2 * outputs / count))
-    return rng.standard_normal(shape, np.float32) * deviation
+    array = rng.standard_normal(shape, np.float32)
+    array *= deviation
+    return array
