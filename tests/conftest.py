@@ -42,6 +42,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--bless", action="store_true", help="write what is printed as expected")
 
 
+@pytest.fixture(scope="session", autouse=True)
+def zig_objects(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """What zig makes of the tests' files goes with the run: its cache, which only grows, keeps C libraries alone."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("ZIG_LOCAL_CACHE_DIR", str(tmp_path_factory.mktemp("zig")))
+        yield
+
+
 @pytest.fixture
 def cache_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """An empty cache of the test's own; this process knows the kernels for this machine already."""
