@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import get_context
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +12,7 @@ import pytest
 import glowpy
 from glowpy.core.tensor import Array
 from glowpy.importer import ValueInfo
+from tests.alone import run_alone
 from tests.onnx.comparison import assert_same
 from tools import zoo
 
@@ -75,9 +74,8 @@ def error_with_weights(name: str, folder: Path) -> float:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", zoo.NAMES)
 def test_light_network_with_weights_matches_onnxruntime(name: str, tmp_path: Path) -> None:
-    """In a process of its own, whose memory ends with it: the weights of VGG-19 are 575 MB, and packed once more."""
-    with ProcessPoolExecutor(1, get_context("spawn")) as alone:
-        assert alone.submit(error_with_weights, name, tmp_path).result() < 1e-4
+    """In a process of its own: the weights of VGG-19 are 575 MB, and packed once more."""
+    assert run_alone(error_with_weights, name, tmp_path) < 1e-4
 
 
 @pytest.mark.parametrize("name", ["squeezenet", "shufflenet"])

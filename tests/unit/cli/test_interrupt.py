@@ -104,8 +104,10 @@ run_to_end(lambda: work() or 0)
 def started(program: str, *argv: str) -> Iterator[subprocess.Popen[str]]:
     """A process that ends with the `with`."""
     pipe = subprocess.PIPE
+    command = [sys.executable, "-c", program, *argv]
+    environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}  # its threads wait by turning
     with subprocess.Popen(
-        [sys.executable, "-c", program, *argv], cwd=ROOT, stdout=pipe, stderr=pipe, text=True
+        command, cwd=ROOT, env=environment, stdout=pipe, stderr=pipe, text=True
     ) as process:
         try:
             yield process
