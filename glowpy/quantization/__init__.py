@@ -10,7 +10,7 @@ from glowpy.quantization.calibration import (
 )
 from glowpy.quantization.profile import Profile, ProfiledValue
 from glowpy.quantization.profiling import Profiler, optimized, profile
-from glowpy.quantization.schema import Schema, quant_of_range, quant_of_weights
+from glowpy.quantization.schema import Schema, quant_of_bias, quant_of_range, quant_of_weights
 from glowpy.quantization.statistics import Statistics
 
 __all__ = [
@@ -27,6 +27,7 @@ __all__ = [
     "Statistics",
     "optimized",
     "profile",
+    "quant_of_bias",
     "quant_of_range",
     "quant_of_weights",
 ]

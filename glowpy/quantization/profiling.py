@@ -116,6 +116,8 @@ class Profiler:
         self.runs = 0
         """How many samples were run."""
         self._function = compile(work, backend)
+        given = (model.main if isinstance(model, Module) else model).parameters
+        self._unread = {p.original for p in given} - set(self._function.inputs)
         work.module.forget()
 
     def add(self, sample: Sample) -> bool:
@@ -128,7 +130,7 @@ class Profiler:
         digest = _digest(sample)
         if digest in self._samples:
             return False
-        outputs = self._function(sample)
+        outputs = self._function({k: v for k, v in sample.items() if k not in self._unread})
         self._samples.add(digest)
         self.runs += 1
         for index, watched in enumerate(self._watched):

@@ -16,9 +16,12 @@ from glowpy.core.tensor import Array
 from glowpy.core.type import Quant
 from glowpy.support.errors import UserError
 
-__all__ = ["Schema", "quant_of_range", "quant_of_weights"]
+__all__ = ["Schema", "quant_of_bias", "quant_of_range", "quant_of_weights"]
 
 _KINDS = (ElemKind.I8, ElemKind.U8, ElemKind.I16, ElemKind.I32)
+_BIAS_STEPS = 2.0**30
+"""A bias has at most so many steps: as many are left for the sum that it is added to."""
+
 _LOWEST_SCALE = 2.0**-126
 
 
@@ -104,6 +107,50 @@ def quant_of_weights(
     ]
     scales = tuple(quant.scales[0] for quant in quants)
     return Quant(scales, tuple(quant.offsets[0] for quant in quants), axis)
+
+
+def quant_of_bias(
+    bias: Array, input: Quant, weights: Quant, kind: ElemKind = ElemKind.I32
+) -> tuple[Quant, Quant]:
+    """The parameters of a bias, and those of the weights with it.
+
+    A bias in i32 counts in the steps of the sums that it is added to: one of the input times one of the weights. Where
+    that is so little that i32 would not hold the bias and the sums, the steps of the weights become larger. In i8 and
+    i16 it has a symmetric range of its own.
+
+    Args:
+        bias: One number for each channel, of any kind of float.
+        input: Of the layer's input, quantized as a whole.
+        weights: Of its weights, as a whole or for each channel.
+        kind: i8, i16 or i32.
+
+    Raises UserError for a bias that is not finite, of another kind, or not one number for each channel, and for an
+    input with channels.
+    """
+    numbers = np.asarray(bias, np.float64)
+    if input.axis is not None:
+        raise UserError("expected an input quantized as a whole, got one with channels")
+    if numbers.ndim != 1 or len(weights.scales) not in (1, numbers.size):
+        raise UserError(
+            f"expected a bias of one number for each channel, got shape {numbers.shape}",
+            note=f"the weights have {len(weights.scales)} scales",
+        )
+    if not np.isfinite(numbers).all():
+        raise UserError("expected a finite bias to quantize, got NaNs or infinities")
+    if kind not in (ElemKind.I8, ElemKind.I16, ElemKind.I32):
+        raise UserError(f"expected one of the kinds i8, i16, i32 for a bias, got {kind.value}")
+    own = quant_of_weights(numbers, kind)
+    if kind is not ElemKind.I32:
+        return own, weights
+    reach = np.abs(numbers) if weights.axis is not None else np.abs(numbers).max(initial=0.0)
+    least = np.broadcast_to(reach / (input.scales[0] * _BIAS_STEPS), (len(weights.scales),))
+    scales = tuple(
+        scale if scale >= enough else _in_f32(enough)
+        for scale, enough in zip(weights.scales, least.tolist(), strict=True)
+    )
+    axis = None if weights.axis is None else 0
+    steps = tuple(input.scales[0] * scale for scale in scales)
+    return Quant(steps, (0,) * len(steps), axis), Quant(scales, weights.offsets, weights.axis)
 
 
 def _in_f32(scale: float) -> float:

@@ -218,6 +218,21 @@ def test_nans_and_infinities_are_counted_apart() -> None:
     assert known.count == 2
 
 
+def test_an_input_that_only_the_optimizer_leaves_unread_is_given_all_the_same() -> None:
+    module = glowpy.Module()
+    f = module.create_function("main")
+    x, y = (module.create_placeholder(name, glowpy.parse_type("f32[2]")) for name in "xy")
+    state = module.create_placeholder("state", glowpy.parse_type("i32[2]"))
+    zero = module.create_constant("zero", np.zeros(2, np.int32))
+    f.create_save("save", f.create_neg("n", x), y)
+    f.create_save("keep", f.create_mul("nothing", state, zero), state)
+    sample = {"x": np.ones(2, np.float32), "state": np.ones(2, np.int32)}
+    profile = quantization.profile(module, [sample])
+    assert profile["n"].low == -1
+    with pytest.raises(glowpy.UserError, match="got 'other'"):
+        quantization.profile(module, [{**sample, "other": sample["x"]}])
+
+
 def test_a_network_without_floats_is_refused() -> None:
     module = glowpy.Module()
     f = module.create_function("main")

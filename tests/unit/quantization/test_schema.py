@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from glowpy import ElemKind, Type, UserError
 from glowpy.core.tensor import Array
 from glowpy.core.type import Quant
-from glowpy.quantization import Schema, quant_of_range, quant_of_weights
+from glowpy.quantization import Schema, quant_of_bias, quant_of_range, quant_of_weights
 
 KINDS = st.sampled_from([ElemKind.I8, ElemKind.U8, ElemKind.I16, ElemKind.I32])
 ENDS = st.floats(-(2.0**100), 2.0**100, width=32).filter(lambda end: not 0 < abs(end) < 2.0**-80)
@@ -152,3 +152,54 @@ def test_odd_weights_are_refused() -> None:
 
 def test_no_weights() -> None:
     assert quant_of_weights(np.empty((2, 0), np.float32), ElemKind.I8) == Quant((1.0,), (0,))
+
+
+# -------------------------------------------------------------------------------------------------- bias
+
+INPUT = Quant((0.02,), (5,))
+CHANNELS = Quant((0.5, 0.25, 2.0**-40), (0, 0, 0), 3)
+
+
+def test_a_bias_counts_in_the_steps_of_the_sums() -> None:
+    bias = np.array([1.0, -100.0, 0.0], np.float32)
+    steps, weights = quant_of_bias(bias, INPUT, CHANNELS)
+    assert weights == CHANNELS
+    assert steps == Quant((0.02 * 0.5, 0.02 * 0.25, 0.02 * 2.0**-40), (0, 0, 0), 0)
+    whole = Quant((0.5,), (0,))
+    assert quant_of_bias(bias, INPUT, whole) == (Quant((0.02 * 0.5,), (0,)), whole)
+
+
+@pytest.mark.parametrize("bias", [1.0, -1.0, 12345.678, -1e20])
+def test_weights_get_larger_steps_where_a_bias_has_too_many(bias: float) -> None:
+    numbers = np.array([1.0, 1.0, bias], np.float32)
+    steps, weights = quant_of_bias(numbers, INPUT, CHANNELS)
+    assert weights.scales[:2] == CHANNELS.scales[:2]
+    assert weights.axis == 3
+    assert weights.scales[2] > CHANNELS.scales[2]
+    assert steps.scales == tuple(0.02 * scale for scale in weights.scales)
+    count = abs(numbers[2]) / steps.scales[2]
+    assert 0.99 * 2**30 < count <= 2**30 * (1 + 2**-23)
+
+
+def test_a_small_bias_has_a_range_of_its_own() -> None:
+    bias = np.array([1.0, -100.0, 0.0], np.float32)
+    for kind in (ElemKind.I8, ElemKind.I16):
+        assert quant_of_bias(bias, INPUT, CHANNELS, kind) == (
+            quant_of_weights(bias, kind),
+            CHANNELS,
+        )
+
+
+@pytest.mark.parametrize(
+    ("bias", "input", "kind", "message"),
+    [
+        ([1.0, 2.0], INPUT, "i32", r"one number for each channel, got shape \(2,\)"),
+        ([[1.0, 2.0, 3.0]], INPUT, "i32", r"for each channel, got shape \(1, 3\)"),
+        ([1.0, 2.0, math.nan], INPUT, "i32", "expected a finite bias"),
+        ([1.0, 2.0, 3.0], INPUT, "u8", "one of the kinds i8, i16, i32 for a bias, got u8"),
+        ([1.0, 2.0, 3.0], Quant((1.0, 2.0), (0, 0), 0), "i32", "an input quantized as a whole"),
+    ],
+)
+def test_a_bias_is_refused(bias: list[float], input: Quant, kind: str, message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        quant_of_bias(np.array(bias), input, CHANNELS, ElemKind(kind))
