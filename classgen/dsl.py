@@ -120,6 +120,8 @@ class Operator:
     """Operand name -> the kinds (or widths) the kernel exists for; None: no kernel of its own.
 
     The first operand's kind is that of all operands that are not named."""
+    mixed: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """Kind of a kernel -> operand name -> another kind than the kernel's that this operand then has."""
     scalar: Mapping[str, str] = field(default_factory=dict)
     """Kind class (`float`, `int`, `unsigned`, `bool`, `any`) -> C expression of the scalar kernel."""
     numpy: str = ""
@@ -251,6 +253,8 @@ def _check_words(operator: Operator) -> None:
     _expect(operator.name, "quant", QUANTIZED, [operator.quant])
     _expect(operator.name, "traits", TRAITS, operator.traits)
     _expect(operator.name, "operands in kernel", operands, operator.kernel or ())
+    for kinds in operator.mixed.values():
+        _expect(operator.name, "operands in mixed", operands, kinds)
     lists = {
         "plain": operator.plain,
         "strided": operator.strided,
@@ -268,7 +272,9 @@ def _check_words(operator: Operator) -> None:
 def _check_kinds(operator: Operator) -> None:
     """Raises SpecError for an unknown kind, a kind without C, or an `Op` of a backend without a kernel."""
     kernels = [kind for kinds in (operator.kernel or {}).values() for kind in kinds]
-    for kind in (*kernels, *operator.kinds, *operator.result_kinds):
+    _expect(operator.name, "kinds of a kernel in mixed", kernels, operator.mixed)
+    mixed = [kind for kinds in operator.mixed.values() for kind in kinds.values()]
+    for kind in (*kernels, *mixed, *operator.kinds, *operator.result_kinds):
         known = (*ALL, *HALVES)
         if kind not in (known if operator.scalar else (*known, *WIDTHS)):
             raise SpecError(f"{operator.name}: expected an element kind, got '{kind}'")
@@ -339,6 +345,7 @@ def Op(  # noqa: N802 - the specs read as declarations
     traits: Sequence[str] = (),
     scratches: Sequence[str] = (),
     kernel: Mapping[str, Sequence[str]] | None = None,
+    mixed: Mapping[str, Mapping[str, str]] | None = None,
     backend: str = "",
     quant: str = "refused",
     plain: Sequence[str] = (),
@@ -354,7 +361,7 @@ def Op(  # noqa: N802 - the specs read as declarations
             name, doc, tuple(inputs), tuple(results), tuple(attrs), tuple(traits), True, True, _source(),
             backend=backend, scratches=tuple(scratches), kernel=kernel, quant=quant, plain=tuple(plain),
             channels=channels, strided=tuple(strided), rows=tuple(rows), transposed=tuple(transposed),
-            no_derivative=no_derivative,
+            mixed=mixed or {}, no_derivative=no_derivative,
         )
     )  # fmt: skip
 

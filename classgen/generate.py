@@ -335,10 +335,10 @@ def _prototypes(op: Operator, library: str) -> Iterator[str]:
     kernel = op.kernel or {}
     for kinds in itertools.product(*kernel.values()):
         kind_of = dict(zip(kernel, kinds, strict=True))
-        main = _C_TYPES[kinds[0]]
+        kind_of |= op.mixed.get(kinds[0], {})
         buffers = []
         for name, access in op.operands:
-            c_type = _C_TYPES[kind_of[name]] if name in kind_of else main
+            c_type = _C_TYPES[kind_of.get(name, kinds[0])]
             buffers.append(f"{'const ' if access == 'IN' else ''}{c_type} *{name}")
         shapes = [f"const ints_t *{name}_shape" for name, _ in op.operands]
         shapes += [f"const ints_t *{name}_strides" for name, _ in op.operands if name in op.layouts]

@@ -1,4 +1,7 @@
-"""Nodes and instructions that only the CPU backend knows: products over repacked weights."""
+"""Nodes and instructions that only the CPU backend knows: products over repacked weights.
+
+Those of 8-bit integers multiply what is stored, whatever it stands for: weights of i8, sums of i32, which wrap.
+"""
 
 from classgen.dsl import FLOATS, Op, integer, ints, library
 
@@ -7,67 +10,83 @@ library("cpu", "libjit", "libjit", core=True)
 _CONV = [ints("kernels"), ints("strides"), ints("pads"), ints("dilation")]
 _TILE = [integer("tile_pixels"), integer("tile_vectors")]
 _WALK = [integer("slab"), integer("fetch")]
+_PRODUCTS = (*FLOATS, "i8", "u8")
+_CONV_KINDS = {kind: {"result": "i32", "filter": "i8", "bias": "i32"} for kind in ("i8", "u8")}
+_MATMUL_KINDS = {kind: {"result": "i32", "rhs": "i8"} for kind in ("i8", "u8")}
 _LATE = "gradients are taken before the CPU backend brings it in"
 
 Op(
     "CpuConv",
-    "A 2-D convolution with register tiles of tile_pixels pixels by tile_vectors vectors. filter is [G, blocks, KH, KW, I, NR]; "
-    "zeros has I of them where there are pads. Lines of so many pixels are tiled by themselves; slab lines are computed for one "
-    "block of channels before the next, and fetch elements of weights are fetched ahead at each step.",
+    "A 2-D convolution with register tiles of tile_pixels pixels by tile_vectors vectors. filter is [G, blocks, KH, KW, I, NR], "
+    "of integers [G, blocks, KH, KW, I / 4, 4 NR]; zeros has I elements, which lie outside the image, where there are pads. "
+    "Lines of so many pixels are tiled by themselves; slab lines are computed for one block of channels before the next, and "
+    "fetch elements of weights are fetched ahead at each step.",
     inputs=["input", "filter", "bias", "zeros"],
     attrs=[*_CONV, integer("group"), *_TILE, integer("line"), *_WALK],
     traits=["typed", "units", "epilogue"],
     strided=["result"],
     rows=["input"],
-    kernel={"input": FLOATS},
+    kernel={"input": _PRODUCTS},
+    mixed=_CONV_KINDS,
+    quant="rule",
     backend="cpu",
     no_derivative=_LATE,
 )
 Op(
     "CpuDepthwiseConv",
-    "A 2-D convolution with one filter for each channel, of tile_pixels pixels at a time. filter is [KH, KW, C].",
+    "A 2-D convolution with one filter for each channel, of tile_pixels pixels at a time. filter is [KH, KW, C]; "
+    "outside is what lies outside the image.",
     inputs=["input", "filter", "bias"],
-    attrs=[*_CONV, integer("tile_pixels")],
+    attrs=[*_CONV, integer("outside"), integer("tile_pixels")],
     traits=["typed", "units", "epilogue"],
     strided=["result"],
     rows=["input"],
-    kernel={"input": FLOATS},
+    kernel={"input": _PRODUCTS},
+    mixed=_CONV_KINDS,
+    quant="rule",
     backend="cpu",
     no_derivative=_LATE,
 )
 Op(
     "CpuMatmul",
-    "[..., M, K] times right sides packed to [..., blocks, K, NR], with register tiles of tile_pixels rows by tile_vectors vectors; "
-    "slab tiles of rows are computed for one block of columns before the next, and fetch elements of weights are fetched ahead.",
+    "[..., M, K] times right sides packed to [..., blocks, K, NR], of integers to [..., blocks, K / 4, 4 NR], with register "
+    "tiles of tile_pixels rows by tile_vectors vectors; slab tiles of rows are computed for one block of columns before the next, and fetch elements of weights are fetched ahead.",
     inputs=["lhs", "rhs"],
     attrs=[*_TILE, *_WALK],
     traits=["typed", "units", "epilogue"],
     strided=["result"],
     rows=["lhs"],
-    kernel={"lhs": FLOATS},
+    kernel={"lhs": _PRODUCTS},
+    mixed=_MATMUL_KINDS,
+    quant="rule",
     backend="cpu",
     no_derivative=_LATE,
 )
 Op(
     "CpuPackMatrix",
-    "Packs matrices [..., K, N] as right sides of products: [..., ceil(N / block), K, block], filled with zeros.",
+    "Packs matrices [..., K, N] as right sides of products: [..., ceil(N / block), K, block], of bytes [..., ceil(N / block), "
+    "ceil(K / 4), 4 block], filled with zeros.",
     inputs=["input"],
     attrs=[integer("block")],
     traits=["typed"],
     transposed=["input"],
-    kernel={"input": ("x32", "x64")},
+    kernel={"input": ("x8", "x32", "x64")},
+    quant="rule",
     backend="cpu",
     no_derivative=_LATE,
 )
 Op(
     "CpuPlainConv",
-    "A 2-D convolution that computes one number after the other, for code that is to be small. filter is [O, KH, KW, I].",
+    "A 2-D convolution that computes one number after the other, for code that is to be small. "
+    "filter is [O, KH, KW, I]; outside is what lies outside the image.",
     inputs=["input", "filter", "bias"],
-    attrs=[*_CONV, integer("group")],
+    attrs=[*_CONV, integer("group"), integer("outside")],
     traits=["typed", "epilogue"],
     strided=["result"],
     rows=["input"],
-    kernel={"input": FLOATS},
+    kernel={"input": _PRODUCTS},
+    mixed=_CONV_KINDS,
+    quant="rule",
     backend="cpu",
     no_derivative=_LATE,
 )
@@ -79,7 +98,9 @@ Op(
     strided=["result"],
     rows=["lhs"],
     transposed=["rhs"],
-    kernel={"lhs": FLOATS},
+    kernel={"lhs": _PRODUCTS},
+    mixed=_MATMUL_KINDS,
+    quant="rule",
     backend="cpu",
     no_derivative=_LATE,
 )

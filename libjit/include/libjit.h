@@ -54,6 +54,7 @@ typedef struct tiles tiles_t;
 /// Vectors that may lie at any element's address.
 typedef float vf __attribute__((vector_size(VECTOR_BYTES), aligned(4), may_alias));
 typedef double vd __attribute__((vector_size(DOUBLE_VECTOR_BYTES), aligned(8), may_alias));
+typedef int32_t vi __attribute__((vector_size(VECTOR_BYTES), aligned(4), may_alias));
 
 /// Which formats the processor computes with. Elsewhere each operation is a call.
 #if defined(__arm__)

@@ -12,6 +12,8 @@
 
 float libjit_dot_f32(float total, const float *left, const float *right, dim_t count);
 double libjit_dot_f64(double total, const double *left, const double *right, dim_t count);
+int32_t libjit_dot_i8(int32_t total, const int8_t *left, const int8_t *right, dim_t count);
+int32_t libjit_dot_u8(int32_t total, const uint8_t *left, const int8_t *right, dim_t count);
 
 /// What the strategy decided: see glowpy/backends/cpu/strategy.
 typedef struct {
@@ -23,7 +25,8 @@ typedef struct {
 /// One product. One walk serves all products of a network, so nothing here is a constant.
 typedef struct {
   const void *input, *weights, *bias, *zeros; ///< bias may be NULL
-  dim_t size, lanes;                  ///< bytes of an element, elements of a vector; these two are constants
+  dim_t size, sum_size;               ///< bytes of an element of input or weights, and of a sum or bias
+  dim_t lanes, dot;                   ///< sums of a vector, elements of input in a step; these four are constants
   dim_t images, groups;
   dim_t pixels, width;                ///< output pixels of an image, and of a line, which are tiled by themselves
   dim_t channels, depth;              ///< output and input channels of a group
@@ -92,11 +95,15 @@ INLINE bool find_reach(const product_t *p, reach_t *reach, const void **input, c
   dim_t out_row = first / p->out_width, col = first % p->out_width;
   dim_t row = out_row * p->stride_h - p->top;
   bool one_row = col + pixels <= p->out_width;
-  range_t rows = one_row ? rows_inside(row, p->in_height, p->kernel_h, p->dilation_h) : (range_t){0, p->kernel_h};
+  range_t all = {0, p->kernel_h};
+  range_t rows = one_row ? rows_inside(row, p->in_height, p->kernel_h, p->dilation_h) : all;
+  // Rows outside the image are left out where they are zeros, as those of floats are.
+  bool complete = p->dot == 1 || rows.last - rows.first == p->kernel_h;
+  if (!complete) rows = all;
   row += rows.first * p->dilation_h;
   reach->tap_rows = rows.last - rows.first;
   *weights = element(p, *weights, rows.first * p->kernel_w * p->depth * p->block);
-  if (one_row && is_inside(p, col, pixels)) {
+  if (one_row && complete && is_inside(p, col, pixels)) {
     // Neighbouring taps of a row are neighbours in memory, so they join into one run.
     bool joined = p->depth == p->step && p->dilation_w == 1;
     reach->tap_row_step = p->dilation_h * p->row_step;
@@ -135,12 +142,12 @@ INLINE unit_t find_unit(const product_t *p, decision_t decision, dim_t unit) {
                   .valid = min_dim(block, p->channels - channel)};
 }
 
-/// Half of an element, or all of it: what is copied as it stands.
+/// Half of a sum, or all of it: what is copied as it stands.
 typedef uint32_t __attribute__((may_alias)) word_t;
 
-/// Copies `valid` of `block` elements, and fills the others with zeros.
+/// Copies `valid` of `block` sums, and fills the others with zeros.
 INLINE void copy_bias(const product_t *p, word_t *to, const word_t *from, dim_t valid, dim_t block) {
-  dim_t words = p->size / (dim_t)sizeof(word_t);
+  dim_t words = p->sum_size / (dim_t)sizeof(word_t);
   for (dim_t i = 0; i < block * words; i++) to[i] = i < valid * words ? from[i] : 0;
 }
 
@@ -154,11 +161,11 @@ INLINE void multiply_unit(const product_t *p, decision_t decision, unit_t unit, 
   const void *image = element(p, p->input, unit.image * p->image_step + unit.group * p->depth);
   const void *start = NO_BIAS;
   if (p->bias) {
-    copy_bias(p, bias, element(p, p->bias, col), unit.valid, block);
+    copy_bias(p, bias, (const word_t *)p->bias + col * p->sum_size / (dim_t)sizeof(word_t), unit.valid, block);
     start = bias;
   }
   bool last = unit.channel + block >= p->channels;
-  dim_t vectors = ceil_div(unit.valid, p->lanes), fetched = 0, steps = size / block;
+  dim_t vectors = ceil_div(unit.valid, p->lanes), fetched = 0, steps = size / block / p->dot;
   reach_t reach = {.tap_rows = 1,
                    .taps = 1,
                    .run = p->depth,

@@ -1,5 +1,4 @@
-/// Convolutions over NHWC images of floats and of doubles: this file reads itself once for each. pads = top, left,
-/// bottom, right.
+/// Convolutions over NHWC images, once for each kind of product: this file reads itself. pads = top, left, bottom, right.
 #ifndef T
 #include "kernels_gen.h"
 #include "libjit.h"
@@ -10,8 +9,9 @@ typedef struct {
   const void *filter, *bias;
   dim_t channels, line, step;  ///< input: channels of a pixel, elements of a row, and of a pixel
   dim_t width;                 ///< of the input
-  dim_t kernel_w, stride_w, dilation_h, dilation_w;
+  dim_t kernel_h, kernel_w, stride_w, dilation_h, dilation_w;
   range_t taps;                ///< the rows of the kernel that lie inside the image
+  int32_t outside;             ///< what lies outside; of floats, zero
   dim_t row;                   ///< the first of the result's pixels
   epilogue_t epilogue;
   const void *env;
@@ -21,11 +21,14 @@ typedef struct {
 #include "conv.c"
 #include "as_f64.h"
 #include "conv.c"
+#include "as_i8.h"
+#include "conv.c"
+#include "as_u8.h"
+#include "conv.c"
 #else
 
 typedef int32_t OF(lanes_t) __attribute__((vector_size(4 * W)));
 typedef bool OF(mask_t) __attribute__((ext_vector_type(W)));
-typedef T OF(masked_t) __attribute__((ext_vector_type(W)));
 
 /// Lanes [0, lanes) set.
 INLINE OF(mask_t) OF(first_lanes)(dim_t lanes) {
@@ -34,15 +37,24 @@ INLINE OF(mask_t) OF(first_lanes)(dim_t lanes) {
   return __builtin_convertvector(lane < (int32_t)lanes, OF(mask_t));
 }
 
-/// The first `lanes` elements at `pointer`, zeros after them; reads nothing beyond.
-INLINE V OF(load_first)(const T *pointer, dim_t lanes) {
-  if (lanes <= 0) return (V){};
-  if (lanes >= W) return *(const V *)pointer;
-  return (V)__builtin_masked_load(OF(first_lanes)(lanes), pointer, (OF(masked_t))(V){});
-}
+/// A function that reads the first `lanes` elements at `pointer`, zeros after them, as numbers of the sums' kind. It
+/// reads nothing beyond.
+#define LOAD_FIRST(NAME, E)                                                                                            \
+  typedef E OF(NAME##_t) __attribute__((ext_vector_type(W), aligned(sizeof(E)), may_alias));                           \
+  INLINE V OF(NAME)(const E *pointer, dim_t lanes) {                                                                   \
+    if (lanes <= 0) return (V){};                                                                                      \
+    OF(NAME##_t) elements = lanes >= W ? *(const OF(NAME##_t) *)pointer                                                \
+                                       : __builtin_masked_load(OF(first_lanes)(lanes), pointer, (OF(NAME##_t)){});     \
+    return __builtin_convertvector(elements, V);                                                                       \
+  }
+
+LOAD_FIRST(load_input, T)
+LOAD_FIRST(load_filter, F)
+LOAD_FIRST(load_bias, S)
+#undef LOAD_FIRST
 
 /// A convolution with a packed filter. Nothing is padded: what lies outside the image is read from `zeros`.
-KERNEL void OF(libjit_cpu_conv)(T *result, const T *input, const T *filter, const T *bias,
+KERNEL void OF(libjit_cpu_conv)(S *result, const T *input, const F *filter, const S *bias,
                                 const T *zeros, const ints_t *result_shape, const ints_t *input_shape,
                                 const ints_t *filter_shape, const ints_t *bias_shape, const ints_t *zeros_shape,
                                 const ints_t *result_strides, const ints_t *input_strides, const ints_t *kernels,
@@ -58,14 +70,16 @@ KERNEL void OF(libjit_cpu_conv)(T *result, const T *input, const T *filter, cons
                        .bias = bias,
                        .zeros = zeros,
                        .size = sizeof(T),
+                       .sum_size = sizeof(S),
                        .lanes = W,
+                       .dot = D,
                        .images = result_shape->at[0],
                        .groups = group,
                        .pixels = result_shape->at[1] * result_shape->at[2],
                        .width = line,
                        .channels = result_shape->at[3] / group,
                        .depth = input_shape->at[3] / group,
-                       .block = filter_shape->at[filter_shape->size - 1],
+                       .block = filter_shape->at[filter_shape->size - 1] / D,
                        .in_height = input_shape->at[1],
                        .in_width = input_shape->at[2],
                        .image_step = input_strides->at[0],
@@ -89,35 +103,38 @@ KERNEL void OF(libjit_cpu_conv)(T *result, const T *input, const T *filter, cons
     product.images = 1;
   }
   decision_t decision = {tile_pixels, tile_vectors, slab, fetch};
-  T sums[MAX_TILE_SUMS * W], start[MAX_TILE_VECTORS * W];
+  S sums[MAX_TILE_SUMS * W], start[MAX_TILE_VECTORS * W];
   for (dim_t unit = first_unit; unit < last_unit; unit++)
     multiply_unit(&product, decision, find_unit(&product, decision, unit), sums, start, tiles, epilogue, env);
 }
 
 /// A convolution a number at a time: the least code, where that counts.
-KERNEL void OF(libjit_cpu_plain_conv)(T *result, const T *input, const T *filter, const T *bias,
+KERNEL void OF(libjit_cpu_plain_conv)(S *result, const T *input, const F *filter, const S *bias,
                                       const ints_t *result_shape, const ints_t *input_shape,
                                       const ints_t *filter_shape, const ints_t *bias_shape,
                                       const ints_t *result_strides, const ints_t *input_strides,
                                       const ints_t *kernels, const ints_t *strides, const ints_t *pads,
-                                      const ints_t *dilation, dim_t group, const tiles_t *tiles,
-                                      epilogue_t epilogue, const void *env) {
+                                      const ints_t *dilation, dim_t group, dim_t outside,
+                                      const tiles_t *tiles, epilogue_t epilogue, const void *env) {
   dim_t height = input_shape->at[1], width = input_shape->at[2], depth = filter_shape->at[3];
   dim_t channels = result_shape->at[3], pixel = 0;
   for (dim_t n = 0; n < result_shape->at[0]; n++) {
     for (dim_t y = 0; y < result_shape->at[1]; y++) {
       for (dim_t x = 0; x < result_shape->at[2]; x++, pixel++) {
-        const T *weights = filter;
+        const F *weights = filter;
         for (dim_t c = 0; c < channels; c++) {
-          T total = bias[c];
+          S total = bias[c];
           for (dim_t h = 0; h < kernels->at[0]; h++) {
             dim_t row = y * strides->at[0] - pads->at[0] + h * dilation->at[0];
             for (dim_t w = 0; w < kernels->at[1]; w++, weights += depth) {
               dim_t col = x * strides->at[1] - pads->at[1] + w * dilation->at[1];
-              if ((size_t)row >= (size_t)height || (size_t)col >= (size_t)width) continue;
+              bool inside = (size_t)row < (size_t)height && (size_t)col < (size_t)width;
+              if (D == 1 && !inside) continue;
               const T *from = input + n * input_strides->at[0] + row * input_strides->at[1] +
                               col * input_strides->at[2] + (group == 1 ? 0 : c / (channels / group) * depth);
-              total = OF(libjit_dot)(total, from, weights, depth);
+              if (D == 1 || inside) total = OF(libjit_dot)(total, from, weights, depth);
+              else
+                for (dim_t k = 0; k < depth; k++) total += (T)outside * weights[k];
             }
           }
           epilogue(env, &total, 1, pixel, c, 1, 1);
@@ -127,20 +144,27 @@ KERNEL void OF(libjit_cpu_plain_conv)(T *result, const T *input, const T *filter
   }
 }
 
-/// `pixels` pixels of `lanes` channels. `input` is where the window of the first one begins, in column `col`.
-INLINE void OF(depthwise_tile)(T *sums, const T *input, dim_t col, dim_t channel, const depthwise_t *d,
+/// `pixels` pixels of `lanes` channels. `input` is where the window of the first one begins, in column `col`. What lies
+/// outside the image is added unless it is zero.
+INLINE void OF(depthwise_tile)(S *sums, const T *input, dim_t col, dim_t channel, const depthwise_t *d,
                                dim_t pixels, dim_t lanes) {
-  const T *filter = d->filter, *bias = d->bias;
+  const F *filter = d->filter;
+  const S *bias = d->bias;
   V sum[MAX_DEPTHWISE_PIXELS];
-  UNROLL for (dim_t p = 0; p < pixels; p++) sum[p] = OF(load_first)(bias + channel, lanes);
-  for (dim_t h = d->taps.first; h < d->taps.last; h++) {
+  UNROLL for (dim_t p = 0; p < pixels; p++) sum[p] = OF(load_bias)(bias + channel, lanes);
+  dim_t first = D == 1 ? d->taps.first : 0, last = D == 1 ? d->taps.last : d->kernel_h;
+  for (dim_t h = first; h < last; h++) {
+    bool in_row = D == 1 || (h >= d->taps.first && h < d->taps.last);
     // Unrolled, so that an input vector under several windows is loaded once.
     UNROLL for (dim_t w = 0; w < d->kernel_w; w++) {
       const T *from = input + h * d->dilation_h * d->line + w * d->dilation_w * d->step;
-      V weight = OF(load_first)(filter + (h * d->kernel_w + w) * d->channels + channel, lanes);
+      V weight = OF(load_filter)(filter + (h * d->kernel_w + w) * d->channels + channel, lanes);
       UNROLL for (dim_t p = 0; p < pixels; p++) {
         dim_t x = col + w * d->dilation_w + p * d->stride_w;
-        if (x >= 0 && x < d->width) sum[p] += OF(load_first)(from + p * d->stride_w * d->step, lanes) * weight;
+        if (in_row && x >= 0 && x < d->width)
+          sum[p] += OF(load_input)(from + p * d->stride_w * d->step, lanes) * weight;
+        else if (D > 1)
+          sum[p] += (S)d->outside * weight;
       }
     }
   }
@@ -149,7 +173,7 @@ INLINE void OF(depthwise_tile)(T *sums, const T *input, dim_t col, dim_t channel
 
 /// `pixels` pixels from `first` of the line on, all channels.
 INLINE void OF(depthwise_pixels)(const T *input, dim_t col, dim_t first, const depthwise_t *d, dim_t pixels) {
-  T sums[MAX_DEPTHWISE_PIXELS * W];
+  S sums[MAX_DEPTHWISE_PIXELS * W];
   dim_t channel = 0, rest = d->channels % W;
   for (; channel + W <= d->channels; channel += W) {
     OF(depthwise_tile)(sums, input + channel, col, channel, d, pixels, W);
@@ -163,14 +187,14 @@ INLINE void OF(depthwise_pixels)(const T *input, dim_t col, dim_t first, const d
 
 /// One filter per channel, laid out [KH][KW][C]. A unit is a line of an image. The tiles at the left and the right
 /// edge leave out what lies outside; those between are code of their own, which never asks.
-KERNEL void OF(libjit_cpu_depthwise_conv)(T *result, const T *input, const T *filter, const T *bias,
+KERNEL void OF(libjit_cpu_depthwise_conv)(S *result, const T *input, const F *filter, const S *bias,
                                           const ints_t *result_shape, const ints_t *input_shape,
                                           const ints_t *filter_shape, const ints_t *bias_shape,
                                           const ints_t *result_strides, const ints_t *input_strides,
                                           const ints_t *kernels, const ints_t *strides, const ints_t *pads,
-                                          const ints_t *dilation, dim_t tile_pixels, dim_t first_unit,
-                                          dim_t last_unit, const tiles_t *tiles, epilogue_t epilogue,
-                                          const void *env) {
+                                          const ints_t *dilation, dim_t outside, dim_t tile_pixels,
+                                          dim_t first_unit, dim_t last_unit, const tiles_t *tiles,
+                                          epilogue_t epilogue, const void *env) {
   dim_t height = result_shape->at[1], width = result_shape->at[2], rows = input_shape->at[1];
   dim_t cols = input_shape->at[2], line = input_strides->at[1], step = input_strides->at[2];
   dim_t tiles_of_row = ceil_div(width, tile_pixels), last = (tiles_of_row - 1) * tile_pixels;
@@ -187,11 +211,13 @@ KERNEL void OF(libjit_cpu_depthwise_conv)(T *result, const T *input, const T *fi
                      .line = line,
                      .step = step,
                      .width = cols,
+                     .kernel_h = kernels->at[0],
                      .kernel_w = kernels->at[1],
                      .stride_w = strides->at[1],
                      .dilation_h = dilation->at[0],
                      .dilation_w = dilation->at[1],
                      .taps = taps,
+                     .outside = (int32_t)outside,
                      .row = unit * width,
                      .epilogue = epilogue,
                      .env = env};

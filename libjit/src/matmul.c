@@ -1,4 +1,4 @@
-/// Matrix products, those with tiles of floats and of doubles: this file reads itself once for each.
+/// Matrix products, those with tiles once for each kind of them: this file reads itself.
 #ifndef T
 #include "kernels_gen.h"
 #include "libjit.h"
@@ -57,11 +57,15 @@ MATMUL(u64, uint64_t)
 #include "matmul.c"
 #include "as_f64.h"
 #include "matmul.c"
+#include "as_i8.h"
+#include "matmul.c"
+#include "as_u8.h"
+#include "matmul.c"
 #else
 
 /// Matrices of M x K times matrices of K x N, the right side packed (see libjit/README.md). Matrices on the left that
 /// all meet the same one are one long matrix, where their rows are at equal distances.
-KERNEL void OF(libjit_cpu_matmul)(T *result, const T *lhs, const T *rhs, const ints_t *result_shape,
+KERNEL void OF(libjit_cpu_matmul)(S *result, const T *lhs, const F *rhs, const ints_t *result_shape,
                                   const ints_t *lhs_shape, const ints_t *rhs_shape, const ints_t *result_strides,
                                   const ints_t *lhs_strides, dim_t tile_pixels, dim_t tile_vectors, dim_t slab,
                                   dim_t fetch, dim_t first_unit, dim_t last_unit, const tiles_t *tiles,
@@ -71,14 +75,16 @@ KERNEL void OF(libjit_cpu_matmul)(T *result, const T *lhs, const T *rhs, const i
   bool joined = step >= 0 && count_between(rhs_shape, 0, rhs_shape->size - 3) == 1;
   dim_t rows = joined ? count_between(result_shape, 0, rank - 1) : result_shape->at[rank - 2];
   product_t product = {.size = sizeof(T),
+                       .sum_size = sizeof(S),
                        .lanes = W,
+                       .dot = D,
                        .images = joined ? 1 : count_between(result_shape, 0, rank - 2),
                        .groups = 1,
                        .pixels = rows,
                        .width = tile_pixels,
                        .channels = cols,
                        .depth = depth,
-                       .block = rhs_shape->at[rhs_shape->size - 1],
+                       .block = rhs_shape->at[rhs_shape->size - 1] / D,
                        .step = joined ? step : lhs_strides->at[inner - 1],
                        .kernel_h = 1,
                        .kernel_w = 1,
@@ -86,7 +92,7 @@ KERNEL void OF(libjit_cpu_matmul)(T *result, const T *lhs, const T *rhs, const i
                        .stride_w = 1,
                        .pointwise = true};
   decision_t decision = {tile_pixels, tile_vectors, slab, fetch};
-  T sums[MAX_TILE_SUMS * W];
+  S sums[MAX_TILE_SUMS * W];
   dim_t rhs_size = count_between(rhs_shape, rhs_shape->size - 3, rhs_shape->size);
   for (dim_t unit = first_unit; unit < last_unit; unit++) {
     unit_t at = find_unit(&product, decision, unit);
@@ -101,14 +107,14 @@ KERNEL void OF(libjit_cpu_matmul)(T *result, const T *lhs, const T *rhs, const i
 #if IN_HARDWARE
 KERNEL
 #endif
-T OF(libjit_dot)(T total, const T *left, const T *right, dim_t count) {
+S OF(libjit_dot)(S total, const T *left, const F *right, dim_t count) {
   do total += *left++ * *right++;
   while (--count);
   return total;
 }
 
 /// Matrices of M x K times the transposes of N x K, a number at a time: the least code, where that counts.
-KERNEL void OF(libjit_cpu_plain_matmul)(T *result, const T *lhs, const T *rhs, const ints_t *result_shape,
+KERNEL void OF(libjit_cpu_plain_matmul)(S *result, const T *lhs, const F *rhs, const ints_t *result_shape,
                                         const ints_t *lhs_shape, const ints_t *rhs_shape,
                                         const ints_t *result_strides, const ints_t *lhs_strides,
                                         const ints_t *rhs_strides, const tiles_t *tiles, epilogue_t epilogue,
@@ -119,10 +125,10 @@ KERNEL void OF(libjit_cpu_plain_matmul)(T *result, const T *lhs, const T *rhs, c
   dim_t step = rhs_strides->at[rhs_shape->size - 1];
   for (dim_t batch = 0; batch < batches; batch++) {
     const T *left = lhs + batch_offset(batch, result_shape, lhs_shape, lhs_strides, 2);
-    const T *right = rhs + batch_offset(batch, result_shape, rhs_shape, rhs_strides, 2);
+    const F *right = rhs + batch_offset(batch, result_shape, rhs_shape, rhs_strides, 2);
     for (dim_t m = 0; m < rows; m++) {
       for (dim_t n = 0; n < cols; n++) {
-        T total = 0;
+        S total = 0;
         if (step == 1) total = OF(libjit_dot)(total, left + m * row_step, right + n * col_step, depth);
         else
           for (dim_t k = 0; k < depth; k++) total += left[m * row_step + k] * right[n * col_step + k * step];

@@ -1,7 +1,42 @@
-/// Packs the right sides of products, elements of 4 and of 8 bytes: this file reads itself once for each.
+/// Packs the right sides of products; elements of 4 and of 8 bytes: this file reads itself once for each.
 #ifndef T
 #include "kernels_gen.h"
 #include "libjit.h"
+
+/// Where matrix number `matrix` of a stack begins.
+INLINE dim_t matrix_offset(dim_t matrix, const ints_t *shape, const ints_t *strides) {
+  dim_t offset = 0;
+  for (dim_t i = shape->size - 3; i >= 0; i--) {
+    offset += matrix % shape->at[i] * strides->at[i];
+    matrix /= shape->at[i];
+  }
+  return offset;
+}
+
+/// Packs matrices K x N of bytes: four neighbours of a column lie together (see libjit/README.md).
+KERNEL void libjit_cpu_pack_matrix_x8(uint8_t *result, const uint8_t *input, const ints_t *result_shape,
+                                      const ints_t *input_shape, const ints_t *input_strides, dim_t block) {
+  dim_t rank = input_shape->size, depth = input_shape->at[rank - 2], cols = input_shape->at[rank - 1];
+  dim_t matrices = count_between(input_shape, 0, rank - 2);
+  dim_t row_step = input_strides->at[rank - 2], col_step = input_strides->at[rank - 1];
+  for (dim_t matrix = 0; matrix < matrices; matrix++) {
+    const uint8_t *from = input + matrix_offset(matrix, input_shape, input_strides);
+    for (dim_t first = 0; first < cols; first += block) {
+      dim_t valid = min_dim(block, cols - first);
+      for (dim_t k = 0; k < depth; k += 4, result += 4 * block) {
+        const uint8_t *rows = from + k * row_step + first * col_step;
+        dim_t whole = depth - k < 4 ? 0 : valid;
+        for (dim_t c = 0; c < whole; c++) {
+          for (dim_t i = 0; i < 4; i++) result[4 * c + i] = rows[i * row_step + c * col_step];
+        }
+        for (dim_t c = whole; c < block; c++) {
+          for (dim_t i = 0; i < 4; i++)
+            result[4 * c + i] = c < valid && k + i < depth ? rows[i * row_step + c * col_step] : 0;
+        }
+      }
+    }
+  }
+}
 
 #define T uint32_t
 #define OF(NAME) NAME##_x32
@@ -59,11 +94,7 @@ KERNEL void OF(libjit_cpu_pack_matrix)(T *result, const T *input, const ints_t *
   dim_t rank = input_shape->size, depth = input_shape->at[rank - 2], cols = input_shape->at[rank - 1];
   dim_t matrices = count_between(input_shape, 0, rank - 2);
   for (dim_t matrix = 0; matrix < matrices; matrix++) {
-    const T *from = input;
-    for (dim_t i = rank - 3, rest = matrix; i >= 0; i--) {
-      from += rest % input_shape->at[i] * input_strides->at[i];
-      rest /= input_shape->at[i];
-    }
+    const T *from = input + matrix_offset(matrix, input_shape, input_strides);
     for (dim_t col = 0; col < cols; col += block) {
       OF(pack_block)(result, from + col * input_strides->at[rank - 1], depth, min_dim(block, cols - col), block,
                  input_strides->at[rank - 2], input_strides->at[rank - 1]);

@@ -2,16 +2,18 @@
 /// record of what it is called with.
 #include "tile.h"
 
-#define TILES(SUFFIX, T)                                                                                               \
-  void libjit_tile_regular_##SUFFIX(T *to, const T *start, const T *input, const T *weights, const reach_t *reach,     \
+#define TILES(SUFFIX, S, T, F)                                                                                         \
+  void libjit_tile_regular_##SUFFIX(S *to, const S *start, const T *input, const F *weights, const reach_t *reach,     \
                                     dim_t pixels, dim_t vectors, dim_t block);                                         \
-  void libjit_tile_scattered_##SUFFIX(T *to, const T *start, const T *input, const T *weights, const reach_t *reach,   \
+  void libjit_tile_scattered_##SUFFIX(S *to, const S *start, const T *input, const F *weights, const reach_t *reach,   \
                                       dim_t pixels, dim_t vectors, dim_t block);
 
-TILES(f32, float)
-TILES(f64, double)
+TILES(f32, float, float, float)
+TILES(f64, double, double, double)
+TILES(i8, int32_t, int8_t, int8_t)
+TILES(u8, int32_t, uint8_t, int8_t)
 
-/// Elements of `size` bytes in a vector.
+/// Sums of `size` bytes in a vector.
 dim_t test_lanes(dim_t size) { return size == 8 ? DOUBLE_LANES : LANES; }
 
 /// One entry of a `tiles_t`: the only size that it may be called with, and how often it was.
@@ -22,7 +24,8 @@ typedef struct {
 /// A table of inner loops, in the order of `tiles_t`.
 typedef struct {
   tiles_t tiles;
-  dim_t block, size; ///< of an element, in bytes
+  dim_t block;
+  dim_t kind;        ///< of the input: bytes of an element, negative where it has a sign that others lack
   loop_t loops[8];
 } table_t;
 
@@ -35,10 +38,12 @@ static table_t *table;
     loop_t *loop = &table->loops[NUMBER];                                                                              \
     loop->calls++;                                                                                                     \
     loop->faults += pixels != loop->pixels || vectors != loop->vectors;                                                \
-    if (table->size == 8)                                                                                              \
-      libjit_tile_##KIND##_f64(sums, start, input, weights, reach, pixels, vectors, table->block);                     \
-    else                                                                                                               \
-      libjit_tile_##KIND##_f32(sums, start, input, weights, reach, pixels, vectors, table->block);                     \
+    switch (table->kind) {                                                                                             \
+    case 8: libjit_tile_##KIND##_f64(sums, start, input, weights, reach, pixels, vectors, table->block); break;        \
+    case 4: libjit_tile_##KIND##_f32(sums, start, input, weights, reach, pixels, vectors, table->block); break;        \
+    case 1: libjit_tile_##KIND##_u8(sums, start, input, weights, reach, pixels, vectors, table->block); break;         \
+    case -1: libjit_tile_##KIND##_i8(sums, start, input, weights, reach, pixels, vectors, table->block); break;        \
+    }                                                                                                                  \
   }
 
 LOOP(regular, 0)

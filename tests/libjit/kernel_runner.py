@@ -155,7 +155,7 @@ class Caller:
         work = self._work(schema, case, placed)
         call = partial(self._call, symbol, schema, case, placed, pointers)
         seen, wrong = outcome(
-            self.library, work, placed["result"], [(0, work.units)], call,
+            self.library, work, _input(schema, placed), placed["result"], [(0, work.units)], call,
             has_units=Trait.UNITS in schema.traits,
         )  # fmt: skip
         if wrong:
@@ -177,6 +177,7 @@ class Caller:
             outcome,
             self.library,
             work,
+            _input(schema, placed),
             placed["result"],
             call=partial(self._call, symbol, schema, case, placed, pointers),
         )
@@ -267,6 +268,11 @@ class Caller:
             elif placed[name].tobytes() != case.operands[name].tobytes():
                 return f"{name}, which is only to be read, was written"
         return ""
+
+
+def _input(schema: InstSchema, placed: dict[str, Array]) -> np.dtype[Any]:
+    """The kind that inner loops are named by: of what is read first."""
+    return placed[schema.operands[1].name].dtype
 
 
 def _steps(content: Array, edge: Edge, layout: Layout) -> list[int]:

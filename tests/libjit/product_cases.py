@@ -8,13 +8,14 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
 
 import numpy as np
 
 from glowpy.core.tensor import Array
 from glowpy.core.type import MAX_RANK
-from tests.libjit.kernel_cases import LENGTHS, Attr, Case, Maker, Shape, numbers, specials
+from tests.libjit.kernel_cases import DTYPES, LENGTHS, Attr, Case, Maker, Shape, numbers, specials
 
 # ------------------------------------------------------------------------------------ matrix products
 
@@ -38,12 +39,39 @@ _SLABS = (300, 256), (256, 20)
 """Large enough that the left side is walked in slabs."""
 
 
+_SUMS = {"i8": np.dtype(np.int32), "u8": np.dtype(np.int32)}
+"""What products are sums of, where that is another kind than the input's."""
+_WEIGHTS = {"u8": "i8"}
+"""The kind of the weights, where that is another one."""
+
+
 def _product(lhs: Array, rhs: Array) -> Array:
     """In f64, or modulo 2**64."""
-    wide = np.float64 if lhs.dtype.kind == "f" else np.uint64
+    wide = np.float64 if lhs.dtype.kind == "f" else np.int64
     left, right = lhs.astype(wide), rhs.astype(wide)
     # Not matmul: its BLAS may have threads, which do not survive a fork.
-    return np.asarray(np.einsum("...mk,...kn->...mn", left, right)).astype(lhs.dtype)
+    sums = np.asarray(np.einsum("...mk,...kn->...mn", left, right))
+    return sums.astype(_SUMS.get(suffix_of(lhs), lhs.dtype))
+
+
+def suffix_of(array: Array) -> str:
+    """How kernels spell the kind of an array: f32, i8."""
+    return f"{array.dtype.kind}{8 * array.itemsize}"
+
+
+def _word(dtype: np.dtype[Any]) -> int:
+    """How many neighbours in depth lie together."""
+    return 4 if dtype.itemsize == 1 else 1
+
+
+def _whole_words(*sides: tuple[Array, int]) -> list[Array]:
+    """Arrays with zeros at the end of the axes that are summed over, up to whole words."""
+    whole = []
+    for array, axis in sides:
+        more = [(0, 0)] * array.ndim
+        more[axis] = (0, -array.shape[axis] % _word(array.dtype))
+        whole.append(np.pad(array, more))
+    return whole
 
 
 def _mat_mul(suffixes: tuple[str, ...], _: int) -> Iterator[Case]:
@@ -55,12 +83,15 @@ def _mat_mul(suffixes: tuple[str, ...], _: int) -> Iterator[Case]:
 
 
 def _pack_matrix(matrix: Array, block: int) -> Array:
-    """[..., K, N] to [..., ceil(N / NR), K, NR], where NR is `block`."""
+    """[..., K, N] to [..., ceil(N / NR), ceil(K / D), NR * D]: NR is `block`, D the elements of a word."""
+    word = _word(matrix.dtype)
+    (matrix,) = _whole_words((matrix, -2))
     *batch, depth, cols = matrix.shape
-    packed = np.zeros((*batch, math.ceil(cols / block), depth, block), matrix.dtype)
+    steps = depth // word
+    packed = np.zeros((*batch, math.ceil(cols / block), steps, block, word), matrix.dtype)
     for col in range(cols):
-        packed[..., col // block, :, col % block] = matrix[..., col]
-    return packed
+        packed[..., col // block, :, col % block, :] = matrix[..., col].reshape(*batch, steps, word)
+    return packed.reshape(*packed.shape[:-2], block * word)
 
 
 _FETCHED = (9, 700), (700, 100)
@@ -79,25 +110,49 @@ def _cpu_matmul(suffixes: tuple[str, ...], lanes: int) -> Iterator[Case]:
     (suffix,) = suffixes
     runs = [(pair, tile) for pair in _PACKED_PRODUCTS for tile in _TILES]
     runs += [(_SLABS, (7, 1)), (_SLABS, (12, 2)), (_FETCHED, (4, 1))]
+    runs = _share(runs, suffix)
     for number, ((left, right), (rows, vectors)) in enumerate(runs):
-        lhs, rhs = numbers(suffix, left, 1), numbers(suffix, right, 2)
+        lhs, rhs = _sides(suffix, left, right)
         operands = {"lhs": lhs, "rhs": _pack_matrix(rhs, vectors * lanes)}
         result = _product(lhs, rhs)
         walk = _walk(number, math.ceil(math.prod(result.shape[:-1]) / rows))
         yield Case(
             operands, {"result": result}, {"tile_pixels": rows, "tile_vectors": vectors, **walk}
         )
-    lhs, rhs = specials(suffix, (7, 5), 1), specials(suffix, (5, 19), 2)
+    lhs, rhs = specials(suffix, (7, 8), 1), specials(_WEIGHTS.get(suffix, suffix), (8, 19), 2)
     operands = {"lhs": lhs, "rhs": _pack_matrix(rhs, lanes)}
     attrs: dict[str, Attr] = {"tile_pixels": 3, "tile_vectors": 1, "slab": 2, "fetch": 0}
     yield Case(operands, {"result": _product(lhs, rhs)}, attrs)
+    if suffix in _SUMS:
+        # The largest products there are, so many that their sum is beyond i32.
+        limits = np.iinfo(lhs.dtype)
+        for extreme in (limits.min, limits.max):
+            lhs = np.full((3, 1 << 18), extreme, lhs.dtype)
+            rhs = np.full((1 << 18, 3), -128, np.int8)
+            operands = {"lhs": lhs, "rhs": _pack_matrix(rhs, lanes)}
+            yield Case(operands, {"result": _product(lhs, rhs)}, attrs)
+
+
+Run = TypeVar("Run")
+
+
+def _share(runs: list[Run], suffix: str) -> list[Run]:
+    """All of them; of 8-bit integers, with and without a sign, two thirds each, all in turns."""
+    kind = {"i8": 0, "u8": 1}.get(suffix)
+    return [run for number, run in enumerate(runs) if kind is None or number % 3 != kind]
+
+
+def _sides(suffix: str, left: Shape, right: Shape) -> list[Array]:
+    """Both sides of a product, in whole words."""
+    lhs, rhs = numbers(suffix, left, 1), numbers(_WEIGHTS.get(suffix, suffix), right, 2)
+    return _whole_words((lhs, -1), (rhs, -2))
 
 
 def _cpu_plain_matmul(suffixes: tuple[str, ...], _: int) -> Iterator[Case]:
     """The right side lies in memory by columns, or by rows."""
     (suffix,) = suffixes
     for left, right in _PRODUCTS:
-        lhs, rhs = numbers(suffix, left, 1), numbers(suffix, right, 2)
+        lhs, rhs = numbers(suffix, left, 1), numbers(_WEIGHTS.get(suffix, suffix), right, 2)
         columns = np.ascontiguousarray(rhs.swapaxes(-1, -2))
         for transposed in (columns, rhs.swapaxes(-1, -2)):
             yield Case({"lhs": lhs, "rhs": transposed}, {"result": _product(lhs, rhs)})
@@ -141,10 +196,12 @@ class Conv:
 
     def arrays(self, suffix: str) -> tuple[Array, Array, Array]:
         """Input, filter, bias."""
+        filter = (self.outputs, *self.kernels, self.channels // self.group)
+        bias = "i32" if suffix in _SUMS else suffix
         return (
             numbers(suffix, (self.batch, *self.image, self.channels), 1),
-            numbers(suffix, (self.outputs, *self.kernels, self.channels // self.group), 2),
-            numbers(suffix, (self.outputs,), 3),
+            numbers(_WEIGHTS.get(suffix, suffix), filter, 2),
+            numbers(bias, (self.outputs,), 3),
         )
 
     @property
@@ -153,13 +210,13 @@ class Conv:
         return self.channels // self.group if any(self.pads) else 0
 
 
-def convolve(conv: Conv, x: Array, weights: Array, bias: Array) -> Array:
-    """Tap by tap in f64."""
+def convolve(conv: Conv, x: Array, weights: Array, bias: Array, outside: int = 0) -> Array:
+    """Tap by tap in f64; integers wrap."""
     rank, group = len(conv.image), conv.group
     pads = conv.pads or (0,) * (2 * rank)
     strides, dilation = conv.strides or (1,) * rank, conv.dilation or (1,) * rank
     around = [(0, 0), *zip(pads[:rank], pads[rank:], strict=True), (0, 0)]
-    padded = np.pad(x.astype(np.float64), around)
+    padded = np.pad(x.astype(np.float64), around, constant_values=outside)
     axes = list(zip(padded.shape[1:-1], conv.kernels, strides, dilation, strict=True))
     counts = [(size - (k - 1) * d - 1) // s + 1 for size, k, s, d in axes]
     depth, per_group = conv.channels // group, conv.outputs // group
@@ -173,7 +230,10 @@ def convolve(conv: Conv, x: Array, weights: Array, bias: Array) -> Array:
         seen = seen.reshape(conv.batch, *counts, group, depth)
         with_ = weights[(slice(None), *tap, slice(None))].astype(np.float64)
         total += np.einsum("...gi,goi->...go", seen, with_.reshape(group, per_group, depth))
-    return np.asarray(total.reshape(conv.batch, *counts, conv.outputs) + bias).astype(x.dtype)
+    result = np.asarray(total.reshape(conv.batch, *counts, conv.outputs) + bias)
+    if bias.dtype.kind == "i":
+        result = result.astype(np.int64)
+    return result.astype(bias.dtype)
 
 
 _PLANE = [
@@ -202,46 +262,60 @@ _PIXELS = [Conv((3, n), 3, 5, (1, 1)) for n in LENGTHS if n]
 
 
 def _pack_filter(weights: Array, group: int, block: int) -> Array:
-    """O x KH x KW x I to [G][ceil(O/G / NR)][KH][KW][I][NR], where NR is `block`."""
+    """O x KH x KW x I to [G][ceil(O/G / NR)][KH][KW][I / D][NR * D]: NR is `block`, D the elements of a word."""
     outputs, height, width, inputs = weights.shape
-    per_group = outputs // group
-    packed = np.zeros(
-        (group, math.ceil(per_group / block), height, width, inputs, block), weights.dtype
-    )
+    per_group, word = outputs // group, _word(weights.dtype)
+    steps = inputs // word
+    blocks = math.ceil(per_group / block)
+    packed = np.zeros((group, blocks, height, width, steps, block, word), weights.dtype)
     for o in range(outputs):
-        packed[o // per_group, o % per_group // block, :, :, :, o % per_group % block] = weights[o]
-    return packed
+        column = weights[o].reshape(height, width, steps, word)
+        packed[o // per_group, o % per_group // block, :, :, :, o % per_group % block] = column
+    return packed.reshape(*packed.shape[:-2], block * word)
+
+
+_OUTSIDE = 7
+"""What lies outside of an image of integers."""
+
+
+def _outside(x: Array) -> int:
+    return 0 if x.dtype.kind == "f" else _OUTSIDE
 
 
 def _cpu_conv(suffixes: tuple[str, ...], lanes: int) -> Iterator[Case]:
     (suffix,) = suffixes
-    convs = [*_PLANE, *_CHANNELS, *_PIXELS]
-    number = 0
-    for conv, (pixels, vectors) in itertools.product(convs, _TILES):
-        arrays = conv.arrays(suffix)
-        for by_rows in (True, False):
-            yield _packed_case(conv, arrays, lanes, (pixels, vectors), by_rows, number)
-            number += 1
+    convs = [_in_words(conv, suffix) for conv in (*_PLANE, *_CHANNELS, *_PIXELS)]
+    runs = list(itertools.product(convs, _TILES, (True, False)))
+    for number, (conv, tile, by_rows) in enumerate(_share(runs, suffix)):
+        yield _packed_case(conv, conv.arrays(suffix), lanes, tile, by_rows, number)
     # Slabs of rows, slabs of pixels, and weights that are fetched ahead.
     large = Conv((32, 41), 8, 20, (3, 3), strides=(2, 2))
     yield _packed_case(large, large.arrays(suffix), lanes, (6, 1), True, 2)
     long = Conv((33, 34), 64, 20, (1, 1))
     yield _packed_case(long, long.arrays(suffix), lanes, (5, 1), False, 2)
-    deep = Conv((4, 4), 90, 90, (3, 3))
+    deep = Conv((4, 4), 88, 90, (3, 3))
     yield _packed_case(deep, deep.arrays(suffix), lanes, (1, 1), True, 3)
-    edgy = Conv((5, 9), 2, 3, (3, 3), pads=(1, 1, 1, 1), batch=2)
-    special = specials(suffix, (2, 5, 9, 2)), *edgy.arrays(suffix)[1:]
+    edgy = Conv((5, 9), 4, 3, (3, 3), pads=(1, 1, 1, 1), batch=2)
+    special = specials(suffix, (2, 5, 9, 4)), *edgy.arrays(suffix)[1:]
     for by_rows in (True, False):
         yield _packed_case(edgy, special, lanes, (4, 1), by_rows, 0)
+
+
+def _in_words(conv: Conv, suffix: str) -> Conv:
+    """With as many channels as are whole words in every group."""
+    word = _word(DTYPES[suffix])
+    depth = -(-conv.channels // conv.group // word) * word
+    return replace(conv, channels=depth * conv.group)
 
 
 def _cpu_plain_conv(suffixes: tuple[str, ...], _: int) -> Iterator[Case]:
     (suffix,) = suffixes
     for conv in [*_PLANE, *_depthwise_convs()]:
         x, weights, bias = conv.arrays(suffix)
-        result = convolve(conv, x, weights, bias)
+        result = convolve(conv, x, weights, bias, _outside(x))
         operands = {"input": x, "filter": weights, "bias": bias}
-        yield Case(operands, {"result": result}, {**conv.attrs, "group": conv.group})
+        attrs: dict[str, Attr] = {**conv.attrs, "group": conv.group, "outside": _outside(x)}
+        yield Case(operands, {"result": result}, attrs)
 
 
 def _packed_case(
@@ -255,14 +329,14 @@ def _packed_case(
     """Rows of the image are tiled by themselves, or all pixels one after the other."""
     x, weights, bias = arrays
     pixels, vectors = tile
-    result = convolve(conv, x, weights, bias)
+    result = convolve(conv, x, weights, bias, _outside(x))
     _, height, width, _ = result.shape
     line = max(width, 1) if by_rows else pixels
     operands = {
         "input": x,
         "filter": _pack_filter(weights, conv.group, vectors * lanes),
         "bias": bias,
-        "zeros": np.zeros(conv.zeros, x.dtype),
+        "zeros": np.full(conv.zeros, _outside(x), x.dtype),
     }
     decision = {"tile_pixels": pixels, "tile_vectors": vectors, "line": line}
     walk = _walk(number, math.ceil(height * width / line))
@@ -305,9 +379,10 @@ def _depthwise_cases(conv: Conv, x: Array, weights: Array, bias: Array) -> Itera
     for channel in range(conv.channels):
         packed[:, :, channel] = weights[channel, :, :, 0]
     operands = {"input": x, "filter": packed, "bias": bias}
-    result = convolve(conv, x, weights, bias)
+    result = convolve(conv, x, weights, bias, _outside(x))
     for pixels in range(1, 9):
-        yield Case(operands, {"result": result}, {**conv.attrs, "tile_pixels": pixels})
+        attrs: dict[str, Attr] = {**conv.attrs, "outside": _outside(x), "tile_pixels": pixels}
+        yield Case(operands, {"result": result}, attrs)
 
 
 MAKERS: dict[str, Maker] = {

@@ -50,14 +50,14 @@ class Table(ctypes.Structure):
     _fields_ = [
         ("tiles", ctypes.c_void_p * 8),
         ("block", ctypes.c_ssize_t),
-        ("size", ctypes.c_ssize_t),
+        ("kind", ctypes.c_ssize_t),
         ("loops", Loop * 8),
     ]
 
     @classmethod
-    def of(cls, work: Work, size: int) -> Table:
-        """The table for elements of so many bytes."""
-        table = cls(size=size)
+    def of(cls, work: Work, input: np.dtype[Any]) -> Table:
+        """The table for an input of a kind."""
+        table = cls(kind=-1 if input == np.int8 else input.itemsize)
         for loop, tile in zip(table.loops, work.tiles, strict=False):
             if tile is not None:
                 table.block, loop.pixels, loop.vectors = tile.block, tile.pixels, tile.vectors
@@ -109,6 +109,7 @@ def _value(f: IRFunction, array: Array) -> Value:
 def outcome(
     library: ctypes.CDLL,
     work: Work,
+    input: np.dtype[Any],
     result: Array,
     ranges: Sequence[Range],
     call: Callable[[tuple[Any, ...]], None],
@@ -118,12 +119,12 @@ def outcome(
     """Computes the ranges of units one after the other: what the epilogue was passed, and what is wrong with that.
 
     `call` calls the kernel with these last arguments, units among them where it `has_units`. `result`
-    has the shape and the kind of what is passed.
+    has the shape and the kind of what is passed, `input` is the kind of the input.
     """
     seen, times = np.zeros(result.shape, result.dtype), np.zeros(result.shape, np.int32)
     rows, cols, size = int(np.prod(result.shape[:-1])), result.shape[-1], result.itemsize
     record = Record(seen.ctypes.data, times.ctypes.data, rows, cols, work.block, size, 0)
-    table = Table.of(work, size)
+    table = Table.of(work, input)
     library.test_tiles.restype = ctypes.c_void_p
     tiles = ctypes.c_void_p(library.test_tiles(ctypes.byref(table)))
     epilogue = ctypes.cast(library.test_epilogue, ctypes.c_void_p)

@@ -37,7 +37,7 @@ CHECKED = ["-O0", "-fsanitize=undefined,float-cast-overflow", "-fsanitize-trap=a
 
 
 def _widths() -> dict[str, Variant]:
-    """The first variant of each vector width of this machine's family: no source tells those of one width apart."""
+    """The first variant of each vector width of this machine's family: only dot.h tells those of one width apart."""
     names = host_variants(platform.machine())
     by_width: dict[int, Variant] = {}
     for variant in VARIANTS:
@@ -47,6 +47,12 @@ def _widths() -> dict[str, Variant]:
 
 
 WIDTHS = _widths()
+DOTS = {
+    variant.name: variant
+    for variant in VARIANTS
+    if variant.name in host_variants(platform.machine()) and variant.name not in WIDTHS
+}
+"""The others of this machine's family."""
 BASELINE = next(iter(WIDTHS.values()), VARIANTS[0])
 SOURCE = ROOT / "src"
 BUILDS = [*WIDTHS, "checked"]
@@ -146,6 +152,19 @@ def test_kernels_that_know_of_vectors_do_without(tmp_path: Path) -> None:
     for job in jobs:
         assert answer[job]["calls"] > 0
         assert not answer[job]["failures"], job
+
+
+@pytest.mark.parametrize("name", DOTS)
+def test_products_in_one_instruction(name: str, tmp_path: Path) -> None:
+    """Those that differ between variants of one vector width."""
+    if missing := _missing(DOTS[name]):
+        pytest.skip(f"this processor lacks {', '.join(sorted(missing))}")
+    sources = [SOURCE / f"{name}.c" for name in ("conv", "matmul", "tile")]
+    jobs = ["cpu_conv", "cpu_matmul"]
+    answer = _run_jobs(_compile(tmp_path, sources, DOTS[name], OPTIMISED), *jobs)
+    for job in jobs:
+        assert answer[job]["calls"] > 0
+        assert not answer[job]["failures"], (job, answer[job]["failures"][:5])
 
 
 def test_small_kernels(tmp_path: Path) -> None:

@@ -270,7 +270,7 @@ def _emit_kernel(
     if not inst.has(Trait.EPILOGUE):
         _call_kernel(body, symbol, arguments)
         return
-    kind = inst.operands[0].value.type.kind
+    kind = inst.operands[1].value.type.kind  # of the input: sums may be of another
     tiles = module.pointers([tile_function(body, tile, kind) for tile in work.tiles])
     function, environment = emit_epilogue(inst, following, context, body, work.block)
     arguments += [f"ptr {tiles}", f"ptr {function}", f"ptr {environment}"]

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import ClassVar, final
 
 from glowpy.core.fields import AttrField
-from glowpy.core.schema import Access, AttrSpec, InstSchema, Layout, OperandSpec, Trait
+from glowpy.core.schema import Access, AttrSpec, InstSchema, Layout, OperandSpec, Quantized, Trait
 from glowpy.ir.inst import Instruction, OperandField
 
 __all__ = [
@@ -24,7 +24,7 @@ __all__ = [
 
 @final
 class CpuConvInst(Instruction):
-    """A 2-D convolution with register tiles of tile_pixels pixels by tile_vectors vectors. filter is [G, blocks, KH, KW, I, NR]; zeros has I of them where there are pads. Lines of so many pixels are tiled by themselves; slab lines are computed for one block of channels before the next, and fetch elements of weights are fetched ahead at each step.
+    """A 2-D convolution with register tiles of tile_pixels pixels by tile_vectors vectors. filter is [G, blocks, KH, KW, I, NR], of integers [G, blocks, KH, KW, I / 4, 4 NR]; zeros has I elements, which lie outside the image, where there are pads. Lines of so many pixels are tiled by themselves; slab lines are computed for one block of channels before the next, and fetch elements of weights are fetched ahead at each step.
 
     Declared in classgen/specs/backend_cpu.py.
     """
@@ -53,6 +53,7 @@ class CpuConvInst(Instruction):
             AttrSpec("fetch", "int"),
         ),
         frozenset({Trait.TYPED, Trait.UNITS, Trait.EPILOGUE}),
+        quant=Quantized.RULE,
     )
 
     result = OperandField(0)
@@ -74,7 +75,7 @@ class CpuConvInst(Instruction):
 
 @final
 class CpuDepthwiseConvInst(Instruction):
-    """A 2-D convolution with one filter for each channel, of tile_pixels pixels at a time. filter is [KH, KW, C].
+    """A 2-D convolution with one filter for each channel, of tile_pixels pixels at a time. filter is [KH, KW, C]; outside is what lies outside the image.
 
     Declared in classgen/specs/backend_cpu.py.
     """
@@ -94,9 +95,11 @@ class CpuDepthwiseConvInst(Instruction):
             AttrSpec("strides", "ints"),
             AttrSpec("pads", "ints"),
             AttrSpec("dilation", "ints"),
+            AttrSpec("outside", "int"),
             AttrSpec("tile_pixels", "int"),
         ),
         frozenset({Trait.TYPED, Trait.UNITS, Trait.EPILOGUE}),
+        quant=Quantized.RULE,
     )
 
     result = OperandField(0)
@@ -107,12 +110,13 @@ class CpuDepthwiseConvInst(Instruction):
     strides = AttrField[tuple[int, ...]]()
     pads = AttrField[tuple[int, ...]]()
     dilation = AttrField[tuple[int, ...]]()
+    outside = AttrField[int]()
     tile_pixels = AttrField[int]()
 
 
 @final
 class CpuMatmulInst(Instruction):
-    """[..., M, K] times right sides packed to [..., blocks, K, NR], with register tiles of tile_pixels rows by tile_vectors vectors; slab tiles of rows are computed for one block of columns before the next, and fetch elements of weights are fetched ahead.
+    """[..., M, K] times right sides packed to [..., blocks, K, NR], of integers to [..., blocks, K / 4, 4 NR], with register tiles of tile_pixels rows by tile_vectors vectors; slab tiles of rows are computed for one block of columns before the next, and fetch elements of weights are fetched ahead.
 
     Declared in classgen/specs/backend_cpu.py.
     """
@@ -133,6 +137,7 @@ class CpuMatmulInst(Instruction):
             AttrSpec("fetch", "int"),
         ),
         frozenset({Trait.TYPED, Trait.UNITS, Trait.EPILOGUE}),
+        quant=Quantized.RULE,
     )
 
     result = OperandField(0)
@@ -146,7 +151,7 @@ class CpuMatmulInst(Instruction):
 
 @final
 class CpuPackMatrixInst(Instruction):
-    """Packs matrices [..., K, N] as right sides of products: [..., ceil(N / block), K, block], filled with zeros.
+    """Packs matrices [..., K, N] as right sides of products: [..., ceil(N / block), K, block], of bytes [..., ceil(N / block), ceil(K / 4), 4 block], filled with zeros.
 
     Declared in classgen/specs/backend_cpu.py.
     """
@@ -158,6 +163,7 @@ class CpuPackMatrixInst(Instruction):
         (OperandSpec("result", Access.OUT), OperandSpec("input", Access.IN, Layout.TRANSPOSED)),
         (AttrSpec("block", "int"),),
         frozenset({Trait.TYPED}),
+        quant=Quantized.RULE,
     )
 
     result = OperandField(0)
@@ -167,7 +173,7 @@ class CpuPackMatrixInst(Instruction):
 
 @final
 class CpuPlainConvInst(Instruction):
-    """A 2-D convolution that computes one number after the other, for code that is to be small. filter is [O, KH, KW, I].
+    """A 2-D convolution that computes one number after the other, for code that is to be small. filter is [O, KH, KW, I]; outside is what lies outside the image.
 
     Declared in classgen/specs/backend_cpu.py.
     """
@@ -188,8 +194,10 @@ class CpuPlainConvInst(Instruction):
             AttrSpec("pads", "ints"),
             AttrSpec("dilation", "ints"),
             AttrSpec("group", "int"),
+            AttrSpec("outside", "int"),
         ),
         frozenset({Trait.TYPED, Trait.EPILOGUE}),
+        quant=Quantized.RULE,
     )
 
     result = OperandField(0)
@@ -201,6 +209,7 @@ class CpuPlainConvInst(Instruction):
     pads = AttrField[tuple[int, ...]]()
     dilation = AttrField[tuple[int, ...]]()
     group = AttrField[int]()
+    outside = AttrField[int]()
 
 
 @final
@@ -221,6 +230,7 @@ class CpuPlainMatmulInst(Instruction):
         ),
         (),
         frozenset({Trait.TYPED, Trait.EPILOGUE}),
+        quant=Quantized.RULE,
     )
 
     result = OperandField(0)

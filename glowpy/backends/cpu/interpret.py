@@ -1,8 +1,12 @@
-"""What the CPU backend's own instructions mean: the plain product over unpacked weights."""
+"""What the CPU backend's own instructions mean: the plain product over unpacked weights.
+
+Products of 8-bit integers are those of what is stored, and what lies outside an image is a number of theirs.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
@@ -15,13 +19,14 @@ from glowpy.backends.cpu.insts_gen import (
     CpuPlainMatmulInst,
 )
 from glowpy.backends.cpu.packing import (
+    dot_of,
     pack_matrix,
     unpack_depthwise_filter,
     unpack_filter,
     unpack_matrix,
 )
 from glowpy.backends.interpreter.interpret import interpret
-from glowpy.core.tensor import Tensor
+from glowpy.core.tensor import Array, Tensor
 from glowpy.ir.insts_gen import ConvolutionInst
 
 __all__: list[str] = []
@@ -35,60 +40,85 @@ def _cpu_conv(
     bias: Tensor,
     zeros: Tensor,
     *,
-    kernels: Sequence[int],
-    strides: Sequence[int],
-    pads: Sequence[int],
-    dilation: Sequence[int],
     group: int,
-    **decision: int,
+    **attrs: Any,
 ) -> None:
-    """The decision and the zeros are how the kernel goes about it, not what it computes."""
-    del zeros, decision
-    plain = Tensor.of(unpack_filter(filter.array, result.type.shape[-1]))
-    interpret[ConvolutionInst](
-        result, input, plain, bias,
-        kernels=kernels, strides=strides, pads=pads, dilation=dilation, group=group,
-    )  # fmt: skip
+    """The decision is how the kernel goes about it, not what it computes."""
+    plain = unpack_filter(filter.array, result.type.shape[-1], dot_of(filter.type.kind))
+    _convolve(result, input, plain, bias, np.tile(zeros.array, group), {**attrs, "group": group})
 
 
 @interpret(CpuDepthwiseConvInst)
 def _cpu_depthwise_conv(
-    result: Tensor,
-    input: Tensor,
-    filter: Tensor,
-    bias: Tensor,
-    *,
-    kernels: Sequence[int],
-    strides: Sequence[int],
-    pads: Sequence[int],
-    dilation: Sequence[int],
-    tile_pixels: int,
+    result: Tensor, input: Tensor, filter: Tensor, bias: Tensor, *, outside: int, **attrs: Any
 ) -> None:
     """A convolution with as many groups as there are channels."""
-    del tile_pixels
-    plain = Tensor.of(unpack_depthwise_filter(filter.array))
-    interpret[ConvolutionInst](
-        result, input, plain, bias,
-        kernels=kernels, strides=strides, pads=pads, dilation=dilation,
-        group=input.type.shape[-1],
-    )  # fmt: skip
+    plain, group = unpack_depthwise_filter(filter.array), input.type.shape[-1]
+    _convolve(result, input, plain, bias, outside, {**attrs, "group": group})
+
+
+@interpret(CpuPlainConvInst)
+def _cpu_plain_conv(
+    result: Tensor, input: Tensor, filter: Tensor, bias: Tensor, *, outside: int, **attrs: Any
+) -> None:
+    _convolve(result, input, filter.array, bias, outside, attrs)
+
+
+def _convolve(
+    result: Tensor,
+    input: Tensor,
+    filter: Array,
+    bias: Tensor,
+    outside: Array | int,
+    attrs: Mapping[str, Any],
+) -> None:
+    """A convolution with an unpacked filter; where integers, `outside`, one or one for each channel, lies around."""
+    lists = {name: attrs[name] for name in ("kernels", "strides", "pads", "dilation", "group")}
+    if input.type.kind.is_float:
+        interpret[ConvolutionInst](result, input, Tensor.of(filter), bias, **lists)
+        return
+    array, pads = input.array, lists["pads"]
+    if any(pads):
+        top, left, bottom, right = pads
+        images, height, width, channels = array.shape
+        whole = np.empty(
+            (images, top + height + bottom, left + width + right, channels), array.dtype
+        )
+        whole[...] = outside
+        whole[:, top : top + height, left : left + width] = array
+        array = whole
+    # Sums of fewer than 2**37 products of bytes are exact in f64.
+    operands = [Tensor.of(part.astype(np.float64)) for part in (array, filter, bias.array)]
+    sums = Tensor.of(np.empty(result.type.shape))
+    interpret[ConvolutionInst](sums, *operands, **{**lists, "pads": (0,) * len(pads)})
+    result.array[...] = _wrapped(sums.array)
+
+
+def _wrapped(sums: Array) -> Array:
+    """Whole numbers as i32, modulo 2**32."""
+    return sums.astype(np.int64).astype(np.int32)
 
 
 @interpret(CpuMatmulInst)
 def _cpu_matmul(result: Tensor, lhs: Tensor, rhs: Tensor, **decision: int) -> None:
     del decision
-    plain = unpack_matrix(rhs.array, result.type.shape[-1])
-    result.array[...] = np.matmul(lhs.array, plain)
-
-
-interpret(CpuPlainConvInst)(interpret[ConvolutionInst])
+    _multiply(result, lhs, unpack_matrix(rhs.array, result.type.shape[-1], dot_of(rhs.type.kind)))
 
 
 @interpret(CpuPlainMatmulInst)
 def _cpu_plain_matmul(result: Tensor, lhs: Tensor, rhs: Tensor) -> None:
-    result.array[...] = np.matmul(lhs.array, np.swapaxes(rhs.array, -1, -2))
+    _multiply(result, lhs, np.swapaxes(rhs.array, -1, -2))
+
+
+def _multiply(result: Tensor, lhs: Tensor, rhs: Array) -> None:
+    if lhs.type.kind.is_float:
+        result.array[...] = np.matmul(lhs.array, rhs)
+    else:
+        result.array[...] = _wrapped(
+            np.matmul(lhs.array.astype(np.float64), rhs.astype(np.float64))
+        )
 
 
 @interpret(CpuPackMatrixInst)
 def _cpu_pack_matrix(result: Tensor, input: Tensor, *, block: int) -> None:
-    result.array[...] = pack_matrix(input.array, block)
+    result.array[...] = pack_matrix(input.array, block, dot_of(input.type.kind))

@@ -131,36 +131,39 @@ KERNELS: dict[str, KernelSpec] = {
         "classgen/specs/shape.py",
     ),
     "cpu_conv": KernelSpec(
-        "cpu_conv", "libjit_cpu_conv", (("input", ("f32", "f64")),), "classgen/specs/backend_cpu.py"
+        "cpu_conv",
+        "libjit_cpu_conv",
+        (("input", ("f32", "f64", "i8", "u8")),),
+        "classgen/specs/backend_cpu.py",
     ),
     "cpu_depthwise_conv": KernelSpec(
         "cpu_depthwise_conv",
         "libjit_cpu_depthwise_conv",
-        (("input", ("f32", "f64")),),
+        (("input", ("f32", "f64", "i8", "u8")),),
         "classgen/specs/backend_cpu.py",
     ),
     "cpu_matmul": KernelSpec(
         "cpu_matmul",
         "libjit_cpu_matmul",
-        (("lhs", ("f32", "f64")),),
+        (("lhs", ("f32", "f64", "i8", "u8")),),
         "classgen/specs/backend_cpu.py",
     ),
     "cpu_pack_matrix": KernelSpec(
         "cpu_pack_matrix",
         "libjit_cpu_pack_matrix",
-        (("input", ("x32", "x64")),),
+        (("input", ("x8", "x32", "x64")),),
         "classgen/specs/backend_cpu.py",
     ),
     "cpu_plain_conv": KernelSpec(
         "cpu_plain_conv",
         "libjit_cpu_plain_conv",
-        (("input", ("f32", "f64")),),
+        (("input", ("f32", "f64", "i8", "u8")),),
         "classgen/specs/backend_cpu.py",
     ),
     "cpu_plain_matmul": KernelSpec(
         "cpu_plain_matmul",
         "libjit_cpu_plain_matmul",
-        (("lhs", ("f32", "f64")),),
+        (("lhs", ("f32", "f64", "i8", "u8")),),
         "classgen/specs/backend_cpu.py",
     ),
 }

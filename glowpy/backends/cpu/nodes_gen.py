@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import ClassVar, final
 
 from glowpy.core.fields import AttrField
-from glowpy.core.schema import AttrSpec, NodeSchema, Trait
+from glowpy.core.schema import AttrSpec, NodeSchema, Quantized, Trait
 from glowpy.core.type import Type
 from glowpy.graph.function import Function
 from glowpy.graph.node import InputField, Node, Operand
@@ -34,7 +34,7 @@ __all__ = [
 
 @final
 class CpuConvNode(Node):
-    """A 2-D convolution with register tiles of tile_pixels pixels by tile_vectors vectors. filter is [G, blocks, KH, KW, I, NR]; zeros has I of them where there are pads. Lines of so many pixels are tiled by themselves; slab lines are computed for one block of channels before the next, and fetch elements of weights are fetched ahead at each step.
+    """A 2-D convolution with register tiles of tile_pixels pixels by tile_vectors vectors. filter is [G, blocks, KH, KW, I, NR], of integers [G, blocks, KH, KW, I / 4, 4 NR]; zeros has I elements, which lie outside the image, where there are pads. Lines of so many pixels are tiled by themselves; slab lines are computed for one block of channels before the next, and fetch elements of weights are fetched ahead at each step.
 
     Declared in classgen/specs/backend_cpu.py.
     """
@@ -59,6 +59,7 @@ class CpuConvNode(Node):
         ("result",),
         frozenset({Trait.TYPED, Trait.UNITS, Trait.EPILOGUE}),
         no_derivative="gradients are taken before the CPU backend brings it in",
+        quant=Quantized.RULE,
     )
 
     input = InputField(0)
@@ -79,7 +80,7 @@ class CpuConvNode(Node):
 
 @final
 class CpuDepthwiseConvNode(Node):
-    """A 2-D convolution with one filter for each channel, of tile_pixels pixels at a time. filter is [KH, KW, C].
+    """A 2-D convolution with one filter for each channel, of tile_pixels pixels at a time. filter is [KH, KW, C]; outside is what lies outside the image.
 
     Declared in classgen/specs/backend_cpu.py.
     """
@@ -94,11 +95,13 @@ class CpuDepthwiseConvNode(Node):
             AttrSpec("strides", "ints"),
             AttrSpec("pads", "ints"),
             AttrSpec("dilation", "ints"),
+            AttrSpec("outside", "int"),
             AttrSpec("tile_pixels", "int"),
         ),
         ("result",),
         frozenset({Trait.TYPED, Trait.UNITS, Trait.EPILOGUE}),
         no_derivative="gradients are taken before the CPU backend brings it in",
+        quant=Quantized.RULE,
     )
 
     input = InputField(0)
@@ -108,12 +111,13 @@ class CpuDepthwiseConvNode(Node):
     strides = AttrField[tuple[int, ...]]()
     pads = AttrField[tuple[int, ...]]()
     dilation = AttrField[tuple[int, ...]]()
+    outside = AttrField[int]()
     tile_pixels = AttrField[int]()
 
 
 @final
 class CpuMatmulNode(Node):
-    """[..., M, K] times right sides packed to [..., blocks, K, NR], with register tiles of tile_pixels rows by tile_vectors vectors; slab tiles of rows are computed for one block of columns before the next, and fetch elements of weights are fetched ahead.
+    """[..., M, K] times right sides packed to [..., blocks, K, NR], of integers to [..., blocks, K / 4, 4 NR], with register tiles of tile_pixels rows by tile_vectors vectors; slab tiles of rows are computed for one block of columns before the next, and fetch elements of weights are fetched ahead.
 
     Declared in classgen/specs/backend_cpu.py.
     """
@@ -132,6 +136,7 @@ class CpuMatmulNode(Node):
         ("result",),
         frozenset({Trait.TYPED, Trait.UNITS, Trait.EPILOGUE}),
         no_derivative="gradients are taken before the CPU backend brings it in",
+        quant=Quantized.RULE,
     )
 
     lhs = InputField(0)
@@ -144,7 +149,7 @@ class CpuMatmulNode(Node):
 
 @final
 class CpuPackMatrixNode(Node):
-    """Packs matrices [..., K, N] as right sides of products: [..., ceil(N / block), K, block], filled with zeros.
+    """Packs matrices [..., K, N] as right sides of products: [..., ceil(N / block), K, block], of bytes [..., ceil(N / block), ceil(K / 4), 4 block], filled with zeros.
 
     Declared in classgen/specs/backend_cpu.py.
     """
@@ -158,6 +163,7 @@ class CpuPackMatrixNode(Node):
         ("result",),
         frozenset({Trait.TYPED}),
         no_derivative="gradients are taken before the CPU backend brings it in",
+        quant=Quantized.RULE,
     )
 
     input = InputField(0)
@@ -166,7 +172,7 @@ class CpuPackMatrixNode(Node):
 
 @final
 class CpuPlainConvNode(Node):
-    """A 2-D convolution that computes one number after the other, for code that is to be small. filter is [O, KH, KW, I].
+    """A 2-D convolution that computes one number after the other, for code that is to be small. filter is [O, KH, KW, I]; outside is what lies outside the image.
 
     Declared in classgen/specs/backend_cpu.py.
     """
@@ -182,10 +188,12 @@ class CpuPlainConvNode(Node):
             AttrSpec("pads", "ints"),
             AttrSpec("dilation", "ints"),
             AttrSpec("group", "int"),
+            AttrSpec("outside", "int"),
         ),
         ("result",),
         frozenset({Trait.TYPED, Trait.EPILOGUE}),
         no_derivative="gradients are taken before the CPU backend brings it in",
+        quant=Quantized.RULE,
     )
 
     input = InputField(0)
@@ -196,6 +204,7 @@ class CpuPlainConvNode(Node):
     pads = AttrField[tuple[int, ...]]()
     dilation = AttrField[tuple[int, ...]]()
     group = AttrField[int]()
+    outside = AttrField[int]()
 
 
 @final
@@ -214,6 +223,7 @@ class CpuPlainMatmulNode(Node):
         ("result",),
         frozenset({Trait.TYPED, Trait.EPILOGUE}),
         no_derivative="gradients are taken before the CPU backend brings it in",
+        quant=Quantized.RULE,
     )
 
     lhs = InputField(0)
@@ -241,7 +251,7 @@ def create_cpu_conv(
     fetch: int,
     loc: Loc | None = None,
 ) -> CpuConvNode:
-    """A 2-D convolution with register tiles of tile_pixels pixels by tile_vectors vectors. filter is [G, blocks, KH, KW, I, NR]; zeros has I of them where there are pads. Lines of so many pixels are tiled by themselves; slab lines are computed for one block of channels before the next, and fetch elements of weights are fetched ahead at each step."""
+    """A 2-D convolution with register tiles of tile_pixels pixels by tile_vectors vectors. filter is [G, blocks, KH, KW, I, NR], of integers [G, blocks, KH, KW, I / 4, 4 NR]; zeros has I elements, which lie outside the image, where there are pads. Lines of so many pixels are tiled by themselves; slab lines are computed for one block of channels before the next, and fetch elements of weights are fetched ahead at each step."""
     attrs: dict[str, Attr] = {
         "kernels": tuple(kernels),
         "strides": tuple(strides),
@@ -281,15 +291,17 @@ def create_cpu_depthwise_conv(
     strides: tuple[int, ...],
     pads: tuple[int, ...],
     dilation: tuple[int, ...],
+    outside: int,
     tile_pixels: int,
     loc: Loc | None = None,
 ) -> CpuDepthwiseConvNode:
-    """A 2-D convolution with one filter for each channel, of tile_pixels pixels at a time. filter is [KH, KW, C]."""
+    """A 2-D convolution with one filter for each channel, of tile_pixels pixels at a time. filter is [KH, KW, C]; outside is what lies outside the image."""
     attrs: dict[str, Attr] = {
         "kernels": tuple(kernels),
         "strides": tuple(strides),
         "pads": tuple(pads),
         "dilation": tuple(dilation),
+        "outside": outside,
         "tile_pixels": tile_pixels,
     }
     return f.create(
@@ -319,7 +331,7 @@ def create_cpu_matmul(
     fetch: int,
     loc: Loc | None = None,
 ) -> CpuMatmulNode:
-    """[..., M, K] times right sides packed to [..., blocks, K, NR], with register tiles of tile_pixels rows by tile_vectors vectors; slab tiles of rows are computed for one block of columns before the next, and fetch elements of weights are fetched ahead."""
+    """[..., M, K] times right sides packed to [..., blocks, K, NR], of integers to [..., blocks, K / 4, 4 NR], with register tiles of tile_pixels rows by tile_vectors vectors; slab tiles of rows are computed for one block of columns before the next, and fetch elements of weights are fetched ahead."""
     attrs: dict[str, Attr] = {
         "tile_pixels": tile_pixels,
         "tile_vectors": tile_vectors,
@@ -348,7 +360,7 @@ def create_cpu_pack_matrix(
     block: int,
     loc: Loc | None = None,
 ) -> CpuPackMatrixNode:
-    """Packs matrices [..., K, N] as right sides of products: [..., ceil(N / block), K, block], filled with zeros."""
+    """Packs matrices [..., K, N] as right sides of products: [..., ceil(N / block), K, block], of bytes [..., ceil(N / block), ceil(K / 4), 4 block], filled with zeros."""
     attrs: dict[str, Attr] = {
         "block": block,
     }
@@ -368,15 +380,17 @@ def create_cpu_plain_conv(
     pads: tuple[int, ...],
     dilation: tuple[int, ...],
     group: int,
+    outside: int,
     loc: Loc | None = None,
 ) -> CpuPlainConvNode:
-    """A 2-D convolution that computes one number after the other, for code that is to be small. filter is [O, KH, KW, I]."""
+    """A 2-D convolution that computes one number after the other, for code that is to be small. filter is [O, KH, KW, I]; outside is what lies outside the image."""
     attrs: dict[str, Attr] = {
         "kernels": tuple(kernels),
         "strides": tuple(strides),
         "pads": tuple(pads),
         "dilation": tuple(dilation),
         "group": group,
+        "outside": outside,
     }
     return f.create(
         CpuPlainConvNode,

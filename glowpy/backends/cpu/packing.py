@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import prod
 
 import numpy as np
 
+from glowpy.core.elemkind import ElemKind
 from glowpy.core.shape import ceil_div
 from glowpy.core.tensor import Array
 from glowpy.core.type import Shape
 
 __all__ = [
+    "dot_of",
     "filter_pieces",
     "matrix_pieces",
     "pack_depthwise_filter",
@@ -27,46 +30,58 @@ _PIECE = 1 << 22
 """Bytes of weights that are packed at a time."""
 
 
-def packed_shape(shape: Shape, block: int) -> Shape:
-    """The shape that matrices [..., K, N] have when they are packed: [..., ceil(N / block), K, block]."""
+def dot_of(kind: ElemKind) -> int:
+    """How many neighbours in depth are packed together: four 8-bit integers, which are a word, or one float."""
+    return 4 if kind in (ElemKind.I8, ElemKind.U8) else 1
+
+
+def packed_shape(shape: Shape, block: int, dot: int = 1) -> Shape:
+    """What matrices [..., K, N] are when they are packed: [..., ceil(N / block), ceil(K / dot), block * dot]."""
     *batch, depth, columns = shape
-    return (*batch, ceil_div(columns, block), depth, block)
+    return (*batch, ceil_div(columns, block), ceil_div(depth, dot), block * dot)
 
 
-def pack_matrix(matrix: Array, block: int) -> Array:
-    """[..., K, N] to [..., ceil(N / block), K, block]."""
-    flat = [piece.reshape(-1) for piece in matrix_pieces(matrix, block)]
+def pack_matrix(matrix: Array, block: int, dot: int = 1) -> Array:
+    """[..., K, N] to [..., ceil(N / block), ceil(K / dot), block * dot]."""
+    flat = [piece.reshape(-1) for piece in matrix_pieces(matrix, block, dot)]
     empty = np.empty(0, matrix.dtype)
-    return np.concatenate(flat or [empty]).reshape(packed_shape(matrix.shape, block))
+    return np.concatenate(flat or [empty]).reshape(packed_shape(matrix.shape, block, dot))
 
 
-def matrix_pieces(matrix: Array, block: int) -> Iterator[Array]:
+def matrix_pieces(matrix: Array, block: int, dot: int = 1) -> Iterator[Array]:
     """`pack_matrix` in parts that follow each other: some blocks each, so that large weights are never there twice."""
     *batch, depth, columns = matrix.shape
     step = max(_PIECE // max(depth * block * matrix.itemsize, 1), 1) * block
+    steps = ceil_div(depth, dot)
     for index in np.ndindex(*batch):
         for first in range(0, columns, step):
             part = matrix[index][:, first : first + step]
             blocks = ceil_div(part.shape[1], block)
-            if part.shape[1] < blocks * block:
-                part = np.pad(part, ((0, 0), (0, blocks * block - part.shape[1])))
-            yield np.ascontiguousarray(part.reshape(depth, blocks, block).transpose(1, 0, 2))
+            rest = steps * dot - depth, blocks * block - part.shape[1]
+            if any(rest):
+                part = np.pad(part, ((0, rest[0]), (0, rest[1])))
+            words = part.reshape(steps, dot, blocks, block).transpose(2, 0, 3, 1)
+            yield np.ascontiguousarray(words.reshape(blocks, steps, block * dot))
 
 
-def pack_filter(filter: Array, group: int, block: int) -> Array:
-    """O x KH x KW x I to [group][ceil(O / group / block)][KH][KW][I][block]."""
-    packed = pack_matrix(_matrices(filter, group), block)
-    return packed.reshape(*packed.shape[:2], *filter.shape[1:], block)
+def pack_filter(filter: Array, group: int, block: int, dot: int = 1) -> Array:
+    """O x KH x KW x I to [group][ceil(O / group / block)][KH][KW][ceil(I / dot)][block * dot]."""
+    *taps, depth = filter.shape[1:]
+    packed = pack_matrix(_matrices(filter, group, dot), block, dot)
+    return packed.reshape(*packed.shape[:2], *taps, ceil_div(depth, dot), block * dot)
 
 
-def filter_pieces(filter: Array, group: int, block: int) -> Iterator[Array]:
+def filter_pieces(filter: Array, group: int, block: int, dot: int = 1) -> Iterator[Array]:
     """`pack_filter` in parts that follow each other."""
-    return matrix_pieces(_matrices(filter, group), block)
+    return matrix_pieces(_matrices(filter, group, dot), block, dot)
 
 
-def _matrices(filter: Array, group: int) -> Array:
-    """For each group the matrix whose columns are its outputs."""
-    return filter.reshape(group, len(filter) // group, -1).transpose(0, 2, 1)
+def _matrices(filter: Array, group: int, dot: int) -> Array:
+    """For each group the matrix whose columns are its outputs; the words of each tap are whole."""
+    rest = -filter.shape[-1] % dot
+    whole = np.pad(filter, ((0, 0),) * (filter.ndim - 1) + ((0, rest),)) if rest else filter
+    outputs, depth = len(filter) // group, prod(whole.shape[1:])
+    return whole.reshape(group, outputs, depth).transpose(0, 2, 1)
 
 
 def pack_depthwise_filter(filter: Array) -> Array:
@@ -74,19 +89,21 @@ def pack_depthwise_filter(filter: Array) -> Array:
     return np.ascontiguousarray(filter[..., 0].transpose(1, 2, 0))
 
 
-def unpack_matrix(packed: Array, columns: int) -> Array:
-    """[..., ceil(N / block), K, block] to [..., K, N], where N is `columns`."""
-    *batch, blocks, depth, block = packed.shape
-    return np.moveaxis(packed, -3, -2).reshape(*batch, depth, blocks * block)[..., :columns]
+def unpack_matrix(packed: Array, columns: int, dot: int = 1) -> Array:
+    """[..., ceil(N / block), K / dot, block * dot] to [..., K, N], where N is `columns`."""
+    *batch, blocks, steps, words = packed.shape
+    rank, block = len(batch), words // dot
+    apart = packed.reshape(*batch, blocks, steps, block, dot)
+    matrix = apart.transpose(*range(rank), rank + 1, rank + 3, rank, rank + 2)
+    return matrix.reshape(*batch, steps * dot, blocks * block)[..., :columns]
 
 
-def unpack_filter(packed: Array, outputs: int) -> Array:
-    """[group][ceil(O / group / block)][KH][KW][I][block] to O x KH x KW x I, where O is `outputs`."""
-    group, blocks, height, width, inputs, block = packed.shape
-    padded = packed.transpose(0, 1, 5, 2, 3, 4).reshape(
-        group, blocks * block, height, width, inputs
-    )
-    return padded[:, : outputs // group].reshape(outputs, height, width, inputs)
+def unpack_filter(packed: Array, outputs: int, dot: int = 1) -> Array:
+    """[group][ceil(O / group / block)][KH][KW][I / dot][block * dot] to O x KH x KW x I, where O is `outputs`."""
+    group, blocks, height, width, steps, words = packed.shape
+    rows = packed.reshape(group, blocks, height * width * steps, words)
+    matrix = unpack_matrix(rows, outputs // group, dot)
+    return matrix.transpose(0, 2, 1).reshape(outputs, height, width, steps * dot)
 
 
 def unpack_depthwise_filter(packed: Array) -> Array:

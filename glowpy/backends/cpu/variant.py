@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from glowpy.backends.cpu.packing import dot_of
 from glowpy.backends.cpu.presets import similar_preset
 from glowpy.backends.cpu.strategy.machine import Machine
 from glowpy.core.elemkind import ElemKind
@@ -51,9 +52,15 @@ class Variant:
     """The model of its processors, as they compute with floats."""
     double_machine: Machine
     """The same of doubles."""
+    byte_machine: Machine
+    """The same of 8-bit integers."""
+    activations: ElemKind | None
+    """The kind of 8-bit integers, i8 or u8, that products are fast for as input; None where both are alike."""
 
     def machine_for(self, kind: ElemKind) -> Machine:
-        """The model for products of a kind, f32 or f64."""
+        """The model for products whose input is of a kind: f32, f64, i8 or u8."""
+        if kind in (ElemKind.I8, ElemKind.U8):
+            return self.byte_machine
         return self.double_machine if kind is ElemKind.F64 else self.machine
 
     @property
@@ -74,6 +81,8 @@ def _read_variants() -> tuple[tuple[Variant, ...], dict[str, str]]:
             cpus=frozenset(entry.get("cpus", ())),
             machine=_machine(table, entry, ElemKind.F32),
             double_machine=_machine(table, {**entry, **entry.get("doubles", {})}, ElemKind.F64),
+            byte_machine=_machine(table, {**entry, **entry["bytes"]}, ElemKind.I8),
+            activations=_kind(entry["bytes"].get("activations")),
         )
         for entry in table["variant"]
     )
@@ -82,13 +91,21 @@ def _read_variants() -> tuple[tuple[Variant, ...], dict[str, str]]:
 
 
 def _machine(table: dict[str, Any], entry: dict[str, Any], kind: ElemKind) -> Machine:
-    """The model for products of a kind. A vector is one element at least."""
+    """The model for products of a kind. A vector is one sum at least; a field of the entry is that of the model."""
+    dot = dot_of(kind)
+    model = table["machine"][entry["machine"]]
     return Machine(
         element_bytes=kind.size,
-        lanes=max(entry["vector_bytes"] // kind.size, 1),
+        dot=dot,
+        parts=entry.get("parts", 1),
+        lanes=max(entry["vector_bytes"] // (kind.size * dot), 1),
         vector_registers=entry["vector_registers"],
-        **table["machine"][entry["machine"]],
+        **{name: entry.get(name, value) for name, value in model.items()},
     )
+
+
+def _kind(spelling: str | None) -> ElemKind | None:
+    return None if spelling is None else ElemKind(spelling)
 
 
 VARIANTS, _FAMILY_OF = _read_variants()

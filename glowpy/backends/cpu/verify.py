@@ -3,25 +3,49 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Protocol
 
 from glowpy.backend import Operation
-from glowpy.backends.cpu.insts_gen import CpuConvInst, CpuDepthwiseConvInst, CpuMatmulInst
-from glowpy.backends.cpu.nodes_gen import CpuConvNode, CpuDepthwiseConvNode, CpuMatmulNode
+from glowpy.backends.cpu.insts_gen import (
+    CpuConvInst,
+    CpuDepthwiseConvInst,
+    CpuMatmulInst,
+    CpuPlainConvInst,
+    CpuPlainMatmulInst,
+)
+from glowpy.backends.cpu.nodes_gen import (
+    CpuConvNode,
+    CpuDepthwiseConvNode,
+    CpuMatmulNode,
+    CpuPlainConvNode,
+    CpuPlainMatmulNode,
+)
+from glowpy.backends.cpu.packing import dot_of
 from glowpy.backends.cpu.strategy.depthwise import MAX_DEPTHWISE_PIXELS
 from glowpy.backends.cpu.strategy.product import MAX_PIXELS, MAX_SUMS, MAX_VECTORS
 from glowpy.backends.cpu.variant import Variant
-from glowpy.core.type import Shape
+from glowpy.core.elemkind import ElemKind
+from glowpy.core.shape import ceil_div
+from glowpy.core.type import Type
 from glowpy.graph.verifier import verify
 from glowpy.ir.verifier import verify_inst
 
 __all__ = ["misfit"]
 
 
+class _Typed(Protocol):
+    """A value of either level."""
+
+    @property
+    def type(self) -> Type: ...
+
+
 @verify(CpuConvNode)
 @verify_inst(CpuConvInst)
 def _conv(n: CpuConvNode | CpuConvInst) -> Iterator[str]:
+    yield from _kinds(n.input, n.result, filter=n.filter, bias=n.bias)
     yield from _tile(n)
-    result, filter = n.result.type.shape, n.filter.type.shape
+    result = n.result.type.shape
     if n.line not in (result[2], n.tile_pixels):
         yield (
             f"expected a line of {result[2]} pixels (a row of the result) or {n.tile_pixels} (tile_pixels), "
@@ -30,24 +54,63 @@ def _conv(n: CpuConvNode | CpuConvInst) -> Iterator[str]:
     elif n.tile_pixels > n.line:
         yield f"expected tile_pixels of at most a line, {n.line}, got {n.tile_pixels}"
     depth, channels = n.input.type.shape[3] // n.group, result[3] // n.group
-    yield from _packed("filter", filter, (n.group,), channels, (*n.kernels, depth))
+    yield from _packed("filter", n.filter.type, (n.group,), channels, (*n.kernels, depth))
     if any(n.pads) and n.zeros.type.count < depth:
         yield f"expected {depth} zeros for what lies outside the image, got {n.zeros.type.count}"
+    if n.zeros.type.kind is not n.input.type.kind:
+        yield f"expected zeros of {n.input.type.kind.value} as the input, got {n.zeros.type}"
 
 
 @verify(CpuMatmulNode)
 @verify_inst(CpuMatmulInst)
 def _matmul(n: CpuMatmulNode | CpuMatmulInst) -> Iterator[str]:
+    yield from _kinds(n.lhs, n.result, rhs=n.rhs)
     yield from _tile(n)
-    rhs, depth = n.rhs.type.shape, n.lhs.type.shape[-1]
-    yield from _packed("rhs", rhs, rhs[:-3], n.result.type.shape[-1], (depth,))
+    rhs, depth = n.rhs.type, n.lhs.type.shape[-1]
+    yield from _packed("rhs", rhs, rhs.shape[:-3], n.result.type.shape[-1], (depth,))
 
 
 @verify(CpuDepthwiseConvNode)
 @verify_inst(CpuDepthwiseConvInst)
 def _depthwise(n: CpuDepthwiseConvNode | CpuDepthwiseConvInst) -> Iterator[str]:
+    yield from _kinds(n.input, n.result, filter=n.filter, bias=n.bias)
+    yield from _outside(n)
     if not 1 <= n.tile_pixels <= MAX_DEPTHWISE_PIXELS:
         yield f"expected tile_pixels from 1 to {MAX_DEPTHWISE_PIXELS}, got {n.tile_pixels}"
+
+
+@verify(CpuPlainConvNode)
+@verify_inst(CpuPlainConvInst)
+def _plain_conv(n: CpuPlainConvNode | CpuPlainConvInst) -> Iterator[str]:
+    yield from _kinds(n.input, n.result, filter=n.filter, bias=n.bias)
+    yield from _outside(n)
+
+
+@verify(CpuPlainMatmulNode)
+@verify_inst(CpuPlainMatmulInst)
+def _plain_matmul(n: CpuPlainMatmulNode | CpuPlainMatmulInst) -> Iterator[str]:
+    yield from _kinds(n.lhs, n.result, rhs=n.rhs)
+
+
+def _kinds(input: _Typed, result: _Typed, **weights: _Typed) -> Iterator[str]:
+    """The kinds that there are kernels for: one float kind, or 8-bit integers, weights of i8 and sums of i32."""
+    kind = input.type.kind
+    of_bytes = kind in (ElemKind.I8, ElemKind.U8)
+    for name, operand in {**weights, "result": result}.items():
+        expected = (
+            (ElemKind.I32 if name in ("bias", "result") else ElemKind.I8) if of_bytes else kind
+        )
+        if operand.type.kind is not expected:
+            yield f"expected {name} of {expected.value} for an input of {kind.value}, got {operand.type}"
+
+
+def _outside(
+    n: CpuDepthwiseConvNode | CpuDepthwiseConvInst | CpuPlainConvNode | CpuPlainConvInst,
+) -> Iterator[str]:
+    kind = n.input.type.kind
+    low, high = (0, 0) if kind.is_float else kind.limits
+    if not low <= n.outside <= high:
+        yield f"expected outside from {low} to {high}, got {n.outside}"
 
 
 def _tile(n: CpuConvNode | CpuConvInst | CpuMatmulNode | CpuMatmulInst) -> Iterator[str]:
@@ -67,16 +130,20 @@ def _tile(n: CpuConvNode | CpuConvInst | CpuMatmulNode | CpuMatmulInst) -> Itera
 
 
 def _packed(
-    name: str, shape: Shape, before: Sequence[int], columns: int, inside: Sequence[int]
+    name: str, type: Type, before: Sequence[int], columns: int, inside: Sequence[int]
 ) -> Iterator[str]:
-    """Weights for so many columns in blocks, as long as the last dimension says."""
-    block = shape[-1]
-    if not block:
-        yield f"expected a {name} packed in blocks, got {list(shape)}"
+    """Weights for so many columns in blocks, as long as the last dimension says; `inside` ends with the depth."""
+    dot = dot_of(type.kind)
+    block, rest = divmod(type.shape[-1], dot)
+    if not block or rest:
+        yield f"expected a {name} packed in blocks, got {list(type.shape)}"
         return
-    expected = (*before, -(-columns // block), *inside, block)
-    if shape != expected:
-        yield f"expected a {name} packed to {list(expected)}, got {list(shape)}"
+    *taps, depth = inside
+    if depth % dot:
+        yield f"expected a depth that is a multiple of {dot}, got {depth}"
+    expected = (*before, ceil_div(columns, block), *taps, ceil_div(depth, dot), block * dot)
+    if type.shape != expected:
+        yield f"expected a {name} packed to {list(expected)}, got {list(type.shape)}"
 
 
 def misfit(operation: Operation, variant: Variant) -> str:
@@ -86,7 +153,7 @@ def misfit(operation: Operation, variant: Variant) -> str:
         return ""
     packed = next(name for name in ("filter", "rhs") if name in operation.types)
     type = operation.types[packed]
-    lanes, block = variant.machine_for(type.kind).lanes, type.shape[-1]
+    lanes, block = variant.machine_for(type.kind).lanes, type.shape[-1] // dot_of(type.kind)
     if block and block % lanes == 0 and vectors * lanes % block == 0:
         return ""
     return (

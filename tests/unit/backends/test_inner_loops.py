@@ -45,7 +45,10 @@ _APART = re.compile(
 
 @dataclass(frozen=True)
 class Code:
-    """What the inner loop of a target is made of: the instruction for a multiply-add, or for the multiplication."""
+    """What the inner loop of a target is made of: the instruction for a multiply-add, or for the multiplication.
+
+    Of bytes it is the one that multiplies, and may add, as many as it can.
+    """
 
     preset: str
     operation: str
@@ -91,6 +94,19 @@ CODES = [
     Code("wasm", r"f64\.mul", fused=False, kind=ElemKind.F64),
     Code("wasm-simd", r"f64x2\.mul", fused=False, kind=ElemKind.F64),
     Code("wasm-relaxed", r"f64x2\.relaxed_madd", kind=ElemKind.F64),
+    Code("x86-64-v2", r"pmaddwd", fused=False, kind=ElemKind.U8),
+    Code("x86-64-v3", r"vpmaddwd", fused=False, kind=ElemKind.U8),
+    Code("x86-64-v4", r"vpmaddwd", fused=False, kind=ElemKind.U8),
+    Code("icelake-server", r"vpdpbusd", kind=ElemKind.U8),
+    Code("znver4", r"vpdpbusd", kind=ElemKind.U8),
+    Code("rpi4", r"s?mul\W", fused=False, kind=ElemKind.I8),
+    Code("graviton2", r"sdot", kind=ElemKind.I8),
+    Code("rpi2", r"vmul\.i16", fused=False, kind=ElemKind.I8),
+    Code("cortex-m4", r"smlad", kind=ElemKind.I8),
+    Code("riscv64", r"mul\W", fused=False, kind=ElemKind.I8),
+    Code("riscv64-v", r"vm(acc|add)\.v[vx]", kind=ElemKind.I8),
+    Code("powerpc64le", r"vmsummbm", kind=ElemKind.U8),
+    Code("wasm-simd", r"i32x4\.dot_i16x8_s", fused=False, kind=ElemKind.U8),
 ]
 # fmt: on
 
@@ -163,7 +179,8 @@ def test_sums_stay_in_registers(code: Code, tmp_path: Path) -> None:
             for loop in steps:
                 shown = f"{name}, {kind}, {decision}:\n" + "\n".join(loop)
                 operations = sum(bool(re.match(code.operation, line)) for line in loop)
-                assert operations == decision.pixels * decision.vectors, shown
+                sums = decision.pixels * decision.vectors
+                assert operations == sums * machine.parts, shown
                 assert not any(map(_STACK.search, loop)), shown
                 assert not any(map(_STORE.match, loop)), shown
                 if code.fused:

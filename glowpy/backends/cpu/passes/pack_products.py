@@ -91,6 +91,7 @@ class PackProductsPass(RewritePass):
             return create_cpu_plain_conv(
                 f, n.name, n.type, n.input, n.filter, n.bias,
                 kernels=n.kernels, strides=n.strides, pads=n.pads, dilation=n.dilation, group=n.group,
+                outside=0,
             )  # fmt: skip
         if n.group == n.input.type.shape[-1] == n.type.shape[-1] and n.group > 1:
             return self._depthwise(f, n)
@@ -128,7 +129,7 @@ class PackProductsPass(RewritePass):
         return create_cpu_depthwise_conv(
             f, n.name, n.type, n.input, packed, n.bias,
             kernels=n.kernels, strides=n.strides, pads=n.pads, dilation=n.dilation,
-            tile_pixels=choose_pixels(n.type.shape[2], self.variant.machine_for(n.type.kind)),
+            outside=0, tile_pixels=choose_pixels(n.type.shape[2], self.variant.machine_for(n.type.kind)),
         )  # fmt: skip
 
     @rule

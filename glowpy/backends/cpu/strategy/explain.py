@@ -99,9 +99,9 @@ def explain(f: IRFunction, machine_for: Callable[[ElemKind], Machine]) -> Iterat
     """An explanation for every product of a program, in order, by the models of a variant for each kind."""
     for inst in f.instructions:
         if isinstance(inst, CpuDepthwiseConvInst):
-            yield _depthwise(inst, machine_for(inst.result.type.kind))
+            yield _depthwise(inst, machine_for(inst.input.type.kind))
         elif type(inst) in _problem_of:
-            machine = machine_for(inst.operands[0].value.type.kind)
+            machine = machine_for(inst.operands[1].value.type.kind)
             yield _product(inst, _problem_of[type(inst)](inst), machine)
 
 

@@ -9,13 +9,16 @@ __all__ = ["Machine"]
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """One model for all processors of a variant, as they compute with one kind of element: floats, or doubles.
+    """One model for all processors of a variant, as they compute with one kind of element: floats, doubles, or bytes.
 
     Times are in cycles, sizes in bytes.
 
     Attributes:
-        element_bytes: Of one element.
-        lanes: Elements in a vector.
+        element_bytes: Of one element of the input, or of the weights.
+        dot: Neighbouring elements of the input that a step multiplies for each lane, and adds: 1 of floats, 4 of bytes.
+        parts: Registers that the weights of a step take for each vector, and so does an element of the input. More than
+            one: they are taken apart first, and multiplied part by part.
+        lanes: Sums in a vector.
         vector_registers: How many vectors fit into registers at a time.
         pointer_registers: How many pointers the inner loop of a tile may hold beside its own variables.
         fused: Multiplication and addition are one instruction; a product needs no register of its own.
@@ -33,6 +36,8 @@ class Machine:
     """
 
     element_bytes: int
+    dot: int
+    parts: int
     lanes: int
     vector_registers: int
     pointer_registers: int
@@ -48,3 +53,8 @@ class Machine:
     third_rate: float
     slab_bytes: int
     prefetch_bytes: int
+
+    @property
+    def lane_bytes(self) -> int:
+        """The weights of a lane in a step."""
+        return self.element_bytes * self.dot

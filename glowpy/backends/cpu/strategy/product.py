@@ -4,9 +4,11 @@ libjit/include/product.h walks the result by *lines* of neighbouring pixels, whi
 convolution is a row of the image, or just one tile, wherever rows end. The rows of a matrix product are pixels,
 and so are those of a whole batch of images where a convolution looks at one pixel at a time.
 
-The model counts processor cycles. For one step of the reduction a tile of p pixels and v vectors takes the largest of
+The model counts processor cycles. For one step of the reduction, an element of input or four 8-bit integers for each
+pixel, a tile of p pixels and v vectors takes the largest of
 
-* p * v multiply-adds, at `Machine.multiplies` in a cycle;
+* p * v multiply-adds, at `Machine.multiplies` in a cycle; where p words of input and v vectors of weights are taken
+  apart into `Machine.parts`, so many times more, and what that takes;
 * p + v loads, at `Machine.loads` in a cycle: v vectors of weights, p elements of input;
 * both, and what counts the steps, at `Machine.issue` in a cycle;
 * `Machine.latency`: small tiles wait for themselves;
@@ -20,8 +22,8 @@ is *scattered* (it spans rows, or reaches over the edge of the image) looks up a
 tiles at the end of a line and of the channels are smaller; they are counted as what they are, and each is code of
 its own, hence a small price on each.
 
-* p * v sums, v weights and one element of input have to fit into the registers and leave one free, or LLVM does not
-  manage without the stack: a tile that spills is slower than any that does not.
+* p * v sums, the parts of v weights and of one element of input have to fit into the registers and leave one free, or
+  LLVM does not manage without the stack: a tile that spills is slower than any that does not.
 * The choice depends on nothing but the arguments.
 """
 
@@ -108,10 +110,9 @@ class Problem:
         """Output pixels of an image."""
         return self.height * self.width
 
-    @property
-    def steps(self) -> int:
+    def steps(self, machine: Machine) -> int:
         """Of the inner loop, for one tile."""
-        return self.taps * self.depth
+        return self.taps * ceil_div(self.depth, machine.dot)
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,10 +203,10 @@ def candidates(problem: Problem, machine: Machine) -> Iterator[Candidate]:
     Where weights are laid out for a usual number of pixels, a tile takes some of those blocks.
     """
     most = max(min(MAX_VECTORS, ceil_div(problem.channels, machine.lanes)), 1)
-    spare = 2 if machine.fused else 3
+    spare = machine.parts + (1 if machine.fused else 2)
     packed = _packed_vectors(problem, machine) or 1
     for vectors in range(packed, most + 1, packed):
-        fitting = (machine.vector_registers - spare) // vectors - 1
+        fitting = (machine.vector_registers - spare) // vectors - machine.parts
         fitting = min(fitting, MAX_PIXELS, MAX_SUMS // vectors)
         for pixels in range(1, max(fitting, 1 if vectors == 1 else 0) + 1):
             if pixels > max(problem.pixels, 1):
@@ -304,7 +305,7 @@ def _tile_cycles(
     pixel_bytes = problem.pixel_step * machine.element_bytes
     crowded = max(_lines_in_one_set(pixels, pixel_bytes) - _LINES_IN_A_SET, 0)
     step *= 1 + _PRICE_OF_A_LINE * crowded
-    cycles = problem.steps * step + pixels * vectors + machine.tile_overhead
+    cycles = problem.steps(machine) * step + pixels * vectors + machine.tile_overhead
     if part.scattered:
         cycles += problem.taps * (_CYCLES_PER_TAP + _CYCLES_PER_POINTER * pixels) + 2 * pixels
     return cycles
@@ -317,8 +318,10 @@ def step_limits(
 
     The weights of a whole tile, `block` channels, are what the caches hold from one tile of pixels to the next.
     """
-    work = pixels * vectors * (1 if machine.fused else 2)
+    work = pixels * vectors * machine.parts * (1 if machine.fused else 2)
     loads = pixels + vectors
+    if machine.parts > 1:
+        work += loads * machine.parts
     limits = {
         "multiplications": work / machine.multiplies,
         "loads": loads / machine.loads,
@@ -326,9 +329,9 @@ def step_limits(
         "latency": machine.latency,
     }
     if problem.pixels > pixels:  # else weights are read once, and no tile changes that
-        size = machine.element_bytes
+        size = machine.lane_bytes
         weights = vectors * machine.lanes * size
-        limits["weights"] = _weight_cycles(machine, weights, problem.steps * block * size)
+        limits["weights"] = _weight_cycles(machine, weights, problem.steps(machine) * block * size)
     return limits
 
 
@@ -355,18 +358,21 @@ def _slab(problem: Problem, machine: Machine, tile: Candidate) -> int:
     Weights that stay in cache cost nothing to pass over: then there are slabs enough for threads to share.
     """
     lines = max(ceil_div(problem.pixels, tile.line), 1)
-    size = machine.element_bytes
-    data = problem.pixels * min(problem.pixel_step, problem.steps) * size
-    weights = problem.steps * problem.channels * size
+    window = problem.taps * problem.depth
+    data = problem.pixels * min(problem.pixel_step, window) * machine.element_bytes
+    channel = problem.steps(machine) * machine.lane_bytes
+    weights = channel * problem.channels
     slabs = data // machine.slab_bytes + 1
     block = tile.vectors * machine.lanes
     blocks = max(ceil_div(problem.channels, block), 1)
     if weights <= machine.slab_bytes:
         units = ceil_div(_UNITS, blocks * max(problem.images, 1))
-        pixels = max(_PIXELS_PER_UNIT, ceil_div(_WORK_PER_UNIT, max(problem.steps * block, 1)))
+        pixels = max(
+            _PIXELS_PER_UNIT, ceil_div(_WORK_PER_UNIT, max(problem.steps(machine) * block, 1))
+        )
         slabs = max(slabs, min(units, problem.pixels // pixels))
         return max(ceil_div(lines, slabs), 1)
-    stays = data + problem.steps * block * size <= machine.second_cache
+    stays = data + channel * block <= machine.second_cache
     whole = weights + (data if stays else blocks * data)
     sliced = data + slabs * weights
     return max(ceil_div(lines, slabs), 1) if sliced < whole else lines
@@ -380,10 +386,12 @@ def _fetch(problem: Problem, machine: Machine, tile: Candidate, slab: int) -> in
     block = tile.vectors * machine.lanes
     lines = max(ceil_div(problem.pixels, tile.line), 1)
     tiles = lines * ceil_div(tile.line, tile.pixels)
-    weights = problem.steps * problem.channels * machine.element_bytes
+    weights = problem.steps(machine) * problem.channels * machine.lane_bytes
     if not machine.prefetch_bytes or slab < lines or weights <= machine.slab_bytes or tiles < 2:
         return 0
-    return min(ceil_div(block, tiles), machine.prefetch_bytes // machine.element_bytes)
+    return min(
+        ceil_div(block * machine.dot, tiles), machine.prefetch_bytes // machine.element_bytes
+    )
 
 
 def _sizes(extent: int, step: int) -> list[tuple[int, int]]:

@@ -16,6 +16,7 @@ from glowpy.backends.cpu.insts_gen import (
     CpuPlainConvInst,
     CpuPlainMatmulInst,
 )
+from glowpy.backends.cpu.packing import dot_of
 from glowpy.backends.cpu.strategy.cut import UNIT_BYTES, Cut, cut_of
 from glowpy.core.shape import ceil_div
 from glowpy.core.strides import merged_loops
@@ -85,7 +86,7 @@ def _conv(inst: CpuConvInst, lanes: int) -> Work:
     tiles = _tiles(
         sizes,
         inst.tile_pixels,
-        _Blocks(inst.tile_vectors, channels, lanes, inst.filter.type.shape[-1]),
+        _Blocks(inst.tile_vectors, channels, lanes, _packed_block(inst.filter)),
     )
     slabs = ceil_div(ceil_div(pixels, inst.line), inst.slab)
     block = inst.tile_vectors * lanes
@@ -93,12 +94,16 @@ def _conv(inst: CpuConvInst, lanes: int) -> Work:
 
 
 def _kinds(inst: CpuConvInst, pixels: int) -> set[tuple[str, int]]:
-    """The kind and the pixels of every tile: regular where all lie in one row, with windows between the edges."""
+    """The kind and the pixels of every tile: regular where all lie in one row, with windows between the edges.
+
+    Floats are zeros above and below the image, so that rows of a window there do not matter.
+    """
     width, stride, left = inst.result.type.shape[2], inst.strides[1], inst.pads[1]
     span = (inst.kernels[1] - 1) * inst.dilation[1]
+    rows = _rows_inside(inst)
     sizes = set()
     # Rows and tiles begin together again after so many pixels.
-    period = min(pixels, lcm(width, inst.line))
+    period = min(pixels, lcm(width, inst.line)) if inst.input.type.kind.is_float else pixels
     lines = [*range(0, period, inst.line), pixels // inst.line * inst.line]
     for line in lines:
         length = min(inst.line, pixels - line)
@@ -107,8 +112,18 @@ def _kinds(inst: CpuConvInst, pixels: int) -> set[tuple[str, int]]:
             begin = col * stride - left
             end = begin + (count - 1) * stride + span
             regular = col + count <= width and begin >= 0 and end < inst.input.type.shape[2]
+            regular &= first // width in rows
             sizes.add(("regular" if regular else "scattered", count))
     return sizes
+
+
+def _rows_inside(inst: CpuConvInst) -> range:
+    """The rows of the result whose windows lie between the upper and the lower edge, as far as that matters."""
+    height, stride, top = inst.result.type.shape[1], inst.strides[0], inst.pads[0]
+    if inst.input.type.kind.is_float:
+        return range(height)
+    span = (inst.kernels[0] - 1) * inst.dilation[0]
+    return range(ceil_div(top, stride), (inst.input.type.shape[1] - 1 - span + top) // stride + 1)
 
 
 @dataclass(frozen=True)
@@ -131,6 +146,11 @@ class _Blocks:
         last = ceil_div(self.channels % self.size, self.lanes)
         whole = self.channels >= self.size or last == self.vectors
         return self.vectors if whole else 0, last if last != self.vectors else 0
+
+
+def _packed_block(weights: Value) -> int:
+    """The channels of a packed block."""
+    return weights.type.shape[-1] // dot_of(weights.type.kind)
 
 
 def _lengths(pixels: int, line: int, tile: int) -> set[int]:
@@ -164,7 +184,7 @@ def _matmul(inst: CpuMatmulInst, lanes: int) -> Work:
     tiles = _tiles(
         sizes,
         inst.tile_pixels,
-        _Blocks(inst.tile_vectors, channels, lanes, inst.rhs.type.shape[-1]),
+        _Blocks(inst.tile_vectors, channels, lanes, _packed_block(inst.rhs)),
     )
     slabs = ceil_div(ceil_div(rows, inst.tile_pixels), inst.slab)
     block = inst.tile_vectors * lanes

@@ -1,0 +1,151 @@
+/// One step of the inner loops of products, by kind of element: what it reads, and how that is multiplied.
+///
+/// A step multiplies D neighbouring elements of the input by as many weights for every lane, and adds all of it to the
+/// lane's sum. Floats are one element. 8-bit integers are four, a *word*: their weights lie together for each lane, and
+/// there are processors with an instruction for just that. Others have one for two products of 16 bits, so that a word
+/// is taken apart into its even and its odd bytes; the rest multiplies byte by byte. All of them give the same sums.
+///
+/// PARTS_<kind> says into how many parts, each a vector, words and weights are taken apart. For each kind,
+///
+///     broadcast_<kind>(parts, from)       D elements of the input, in every lane
+///     load_weights_<kind>(parts, from)    the weights of a vector of sums
+///     add_products_<kind>(sum, x, weight) the sum and the products of one part
+#ifndef LIBJIT_DOT_H
+#define LIBJIT_DOT_H
+
+#include "libjit.h"
+
+#ifdef __ARM_NEON
+#include <arm_neon.h>
+#endif
+
+/// A vector X in every lane of type TYPE.
+#define SPLAT(X, TYPE) ((X) - (TYPE){})
+
+/// sum + x * y, rounded once where the target can. LLVM joins the two by itself, but not where it takes both together to
+/// be slower: on 32-bit Arm it only has chains of sums in mind, and a tile has none.
+#if defined(__ARM_NEON) && defined(__ARM_FEATURE_FMA)
+#define MULTIPLY_ADD(SUM, X, Y) __builtin_elementwise_fma(X, Y, SUM)
+#else
+#define MULTIPLY_ADD(SUM, X, Y) ((SUM) + (X) * (Y))
+#endif
+
+#define FLOATS(SUFFIX, T, V)                                                                                           \
+  INLINE void broadcast_##SUFFIX(V parts[1], const T *from) { parts[0] = SPLAT(*from, V); }                            \
+  INLINE void load_weights_##SUFFIX(V parts[1], const T *from) { parts[0] = *(const V *)from; }                        \
+  INLINE V add_products_##SUFFIX(V sum, V x, V weight) { return MULTIPLY_ADD(sum, x, weight); }
+
+#define PARTS_f32 1
+#define PARTS_f64 1
+FLOATS(f32, float, vf)
+FLOATS(f64, double, vd)
+
+/// The bytes of the words of a vector, and two such bytes side by side as numbers of 16 bits.
+typedef uint8_t bytes_t __attribute__((vector_size(VECTOR_BYTES)));
+typedef int8_t signed_bytes_t __attribute__((vector_size(VECTOR_BYTES)));
+typedef int16_t pairs_t __attribute__((vector_size(VECTOR_BYTES)));
+typedef uint16_t unsigned_pairs_t __attribute__((vector_size(VECTOR_BYTES)));
+
+/// Four elements of the input, which may lie anywhere.
+typedef int32_t word_at_t __attribute__((aligned(1), may_alias));
+
+INLINE vi broadcast_word(const void *from) { return SPLAT(*(const word_at_t *)from, vi); }
+
+// ------------------------------------------------------------------- four products and a sum, in one instruction
+
+#if defined(__AVX512VNNI__) && VECTOR_BYTES == 64
+#define DOT_u8(SUM, X, WEIGHT) (vi)__builtin_ia32_vpdpbusd512(SUM, X, WEIGHT)
+#elif defined(__AVXVNNI__) && VECTOR_BYTES == 32
+#define DOT_u8(SUM, X, WEIGHT) (vi)__builtin_ia32_vpdpbusd256(SUM, X, WEIGHT)
+#elif defined(__VSX__) && VECTOR_BYTES == 16
+#define DOT_u8(SUM, X, WEIGHT) (vi)__builtin_altivec_vmsummbm((__vector signed char)(WEIGHT), (__vector unsigned char)(X), SUM)
+#elif defined(__ARM_FEATURE_DOTPROD) && defined(__aarch64__)
+#define DOT_i8(SUM, X, WEIGHT) (vi)vdotq_s32((int32x4_t)(SUM), (int8x16_t)(WEIGHT), (int8x16_t)(X))
+#endif
+
+#define DOT(SUFFIX)                                                                                                    \
+  INLINE void broadcast_##SUFFIX(vi parts[1], const void *from) { parts[0] = broadcast_word(from); }                   \
+  INLINE void load_weights_##SUFFIX(vi parts[1], const int8_t *from) { parts[0] = *(const vi *)from; }                 \
+  INLINE vi add_products_##SUFFIX(vi sum, vi x, vi weight) { return DOT_##SUFFIX(sum, x, weight); }
+
+// -------------------------------------------------------------------------------------- two products and a sum
+
+/// sum + the products of both numbers of 16 bits in each lane. One factor is a byte with a sign, the other a byte.
+#if VECTOR_BYTES == 64 && defined(__AVX512BW__)
+#define ADD_PAIRS(SUM, X, Y) ((SUM) + (vi)__builtin_ia32_pmaddwd512(X, Y))
+#elif VECTOR_BYTES == 32 && defined(__AVX2__)
+#define ADD_PAIRS(SUM, X, Y) ((SUM) + (vi)__builtin_ia32_pmaddwd256(X, Y))
+#elif VECTOR_BYTES == 16 && defined(__SSE2__)
+#define ADD_PAIRS(SUM, X, Y) ((SUM) + (vi)__builtin_ia32_pmaddwd128(X, Y))
+#elif VECTOR_BYTES == 16 && defined(__ARM_NEON)
+#define ADD_PAIRS(SUM, X, Y) (vi)vpadalq_s16((int32x4_t)(SUM), (int16x8_t)((X) * (Y)))
+#elif VECTOR_BYTES == 16 && defined(__wasm_simd128__)
+#define ADD_PAIRS(SUM, X, Y) ((SUM) + (vi)__builtin_wasm_dot_s_i32x4_i16x8(X, Y))
+#elif VECTOR_BYTES == 16 && defined(__VSX__)
+#define ADD_PAIRS(SUM, X, Y) (vi)__builtin_altivec_vmsumshm((__vector short)(X), (__vector short)(Y), SUM)
+#elif VECTOR_BYTES == 4 && defined(__ARM_FEATURE_DSP)
+#define ADD_PAIRS(SUM, X, Y) ((vi){__builtin_arm_smlad(((vi)(X))[0], ((vi)(Y))[0], (SUM)[0])})
+#endif
+
+#define PAIRS(SUFFIX, EVEN, ODD)                                                                                       \
+  INLINE void broadcast_##SUFFIX(vi parts[2], const void *from) {                                                      \
+    vi word = broadcast_word(from);                                                                                    \
+    parts[0] = EVEN(word);                                                                                             \
+    parts[1] = ODD(word);                                                                                              \
+  }                                                                                                                    \
+  INLINE void load_weights_##SUFFIX(vi parts[2], const int8_t *from) {                                                 \
+    vi words = *(const vi *)from;                                                                                      \
+    parts[0] = EVEN_SIGNED(words);                                                                                     \
+    parts[1] = ODD_SIGNED(words);                                                                                      \
+  }                                                                                                                    \
+  INLINE vi add_products_##SUFFIX(vi sum, vi x, vi weight) { return ADD_PAIRS(sum, (pairs_t)x, (pairs_t)weight); }
+
+#if VECTOR_BYTES == 4 && defined(__ARM_FEATURE_DSP)
+#define ROTATED(X) __builtin_rotateright32((X)[0], 8)
+#define EVEN_SIGNED(X) ((vi){__builtin_arm_sxtb16((X)[0])})
+#define ODD_SIGNED(X) ((vi){__builtin_arm_sxtb16(ROTATED(X))})
+#define EVEN_UNSIGNED(X) ((vi){__builtin_arm_uxtb16((X)[0])})
+#define ODD_UNSIGNED(X) ((vi){__builtin_arm_uxtb16(ROTATED(X))})
+#else
+#define EVEN_SIGNED(X) (vi)(((pairs_t)(X) << 8) >> 8)
+#define ODD_SIGNED(X) (vi)((pairs_t)(X) >> 8)
+#define EVEN_UNSIGNED(X) (vi)((unsigned_pairs_t)(X) & 0xFF)
+#define ODD_UNSIGNED(X) (vi)((unsigned_pairs_t)(X) >> 8)
+#endif
+
+// ---------------------------------------------------------------------------------------- one product and a sum
+
+/// Without vectors, or where nobody adds neighbours up: each byte in a lane of its own, of 32 bits.
+#define SINGLES(SUFFIX, T)                                                                                             \
+  INLINE void broadcast_##SUFFIX(vi parts[4], const T *from) {                                                         \
+    UNROLL for (int i = 0; i < 4; i++) parts[i] = SPLAT((int32_t)from[i], vi);                                         \
+  }                                                                                                                    \
+  INLINE void load_weights_##SUFFIX(vi parts[4], const int8_t *from) {                                                 \
+    UNROLL for (int i = 0; i < 4; i++)                                                                                 \
+      parts[i] = LANES == 1 ? (vi){} + from[i] : *(const vi *)from << (24 - 8 * i) >> 24;                              \
+  }                                                                                                                    \
+  INLINE vi add_products_##SUFFIX(vi sum, vi x, vi weight) { return sum + x * weight; }
+
+#if defined(DOT_i8)
+#define PARTS_i8 1
+DOT(i8)
+#elif defined(ADD_PAIRS)
+#define PARTS_i8 2
+PAIRS(i8, EVEN_SIGNED, ODD_SIGNED)
+#else
+#define PARTS_i8 4
+SINGLES(i8, int8_t)
+#endif
+
+#if defined(DOT_u8)
+#define PARTS_u8 1
+DOT(u8)
+#elif defined(ADD_PAIRS)
+#define PARTS_u8 2
+PAIRS(u8, EVEN_UNSIGNED, ODD_UNSIGNED)
+#else
+#define PARTS_u8 4
+SINGLES(u8, uint8_t)
+#endif
+
+#endif
