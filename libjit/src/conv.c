@@ -132,8 +132,8 @@ KERNEL void OF(libjit_cpu_plain_conv)(S *result, const T *input, const F *filter
               if (D == 1 && !inside) continue;
               const T *from = input + n * input_strides->at[0] + row * input_strides->at[1] +
                               col * input_strides->at[2] + (group == 1 ? 0 : c / (channels / group) * depth);
-              if (D == 1 || inside) total = OF(libjit_dot)(total, from, weights, depth);
-              else
+              if (inside && depth) total = OF(libjit_dot)(total, from, weights, depth);
+              if (!inside)
                 for (dim_t k = 0; k < depth; k++) total += (T)outside * weights[k];
             }
           }

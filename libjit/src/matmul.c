@@ -129,7 +129,7 @@ KERNEL void OF(libjit_cpu_plain_matmul)(S *result, const T *lhs, const F *rhs, c
     for (dim_t m = 0; m < rows; m++) {
       for (dim_t n = 0; n < cols; n++) {
         S total = 0;
-        if (step == 1) total = OF(libjit_dot)(total, left + m * row_step, right + n * col_step, depth);
+        if (step == 1 && depth) total = OF(libjit_dot)(total, left + m * row_step, right + n * col_step, depth);
         else
           for (dim_t k = 0; k < depth; k++) total += left[m * row_step + k] * right[n * col_step + k * step];
         epilogue(env, &total, 1, batch * rows + m, n, 1, 1);

@@ -10,6 +10,7 @@ from glowpy.backends.cpu.insts_gen import (
     CpuConvInst,
     CpuDepthwiseConvInst,
     CpuMatmulInst,
+    CpuPackMatrixInst,
     CpuPlainConvInst,
     CpuPlainMatmulInst,
 )
@@ -17,10 +18,11 @@ from glowpy.backends.cpu.nodes_gen import (
     CpuConvNode,
     CpuDepthwiseConvNode,
     CpuMatmulNode,
+    CpuPackMatrixNode,
     CpuPlainConvNode,
     CpuPlainMatmulNode,
 )
-from glowpy.backends.cpu.packing import dot_of
+from glowpy.backends.cpu.packing import dot_of, packed_shape
 from glowpy.backends.cpu.strategy.depthwise import MAX_DEPTHWISE_PIXELS
 from glowpy.backends.cpu.strategy.product import MAX_PIXELS, MAX_SUMS, MAX_VECTORS
 from glowpy.backends.cpu.variant import Variant
@@ -90,6 +92,18 @@ def _plain_conv(n: CpuPlainConvNode | CpuPlainConvInst) -> Iterator[str]:
 @verify_inst(CpuPlainMatmulInst)
 def _plain_matmul(n: CpuPlainMatmulNode | CpuPlainMatmulInst) -> Iterator[str]:
     yield from _kinds(n.lhs, n.result, rhs=n.rhs)
+
+
+@verify(CpuPackMatrixNode)
+@verify_inst(CpuPackMatrixInst)
+def _pack_matrix(n: CpuPackMatrixNode | CpuPackMatrixInst) -> Iterator[str]:
+    input, result = n.input.type, n.result.type
+    if n.block < 1:
+        yield f"expected a block of at least 1 column, got {n.block}"
+        return
+    shape = packed_shape(input.shape, n.block, dot_of(input.kind))
+    if result.kind is not input.kind or result.shape != shape:
+        yield f"expected a result of {input.kind.value}{list(shape)}, got {result}"
 
 
 def _kinds(input: _Typed, result: _Typed, **weights: _Typed) -> Iterator[str]:

@@ -189,6 +189,25 @@ def test_what_there_is_no_kernel_for_is_refused(types: Mapping[str, str], messag
     assert message in str(raised.value)
 
 
+@pytest.mark.parametrize(
+    ("packed", "block", "message"),
+    [
+        ("i8[1x2x32]", 8, "expected a result of i8[1, 5, 32], got i8[1x2x32]"),
+        ("u8[1x5x32]", 8, "expected a result of i8[1, 5, 32], got u8[1x5x32]"),
+        ("i8[1x5x32]", 0, "expected a block of at least 1 column, got 0"),
+    ],
+)
+def test_what_cannot_be_packed_so_is_refused(packed: str, block: int, message: str) -> None:
+    module = Module()
+    f = module.create_function("main")
+    x = module.create_placeholder("x", parse_type("i8[20x3]"))
+    pack = create_cpu_pack_matrix(f, "pack", parse_type(packed), x, block=block)
+    f.create_save("save", pack, module.create_placeholder("y", pack.result.type))
+    with pytest.raises(UserError) as raised:
+        compilation(module, "cpu").program  # noqa: B018
+    assert message in str(raised.value)
+
+
 def test_every_variant_sums_words() -> None:
     for variant in VARIANTS:
         machine = variant.byte_machine
