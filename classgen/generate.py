@@ -315,10 +315,10 @@ def _inst_schema(op: Operator) -> str:
 
 
 def _kernel_spec(op: Operator, library: str) -> str:
-    """The kernel of a typed element-wise operator is named by both kinds, that of another one by its last input's."""
+    """An element-wise kernel is named by the kind of its last input, and of its result where it may have several."""
     named = dict(op.kernel or {op.inputs[-1]: op.kinds})
-    if op.elementwise and op.typed:
-        named["result"] = op.result_kinds or op.kinds
+    if op.elementwise and op.result_kinds:
+        named["result"] = op.result_kinds
     kinds = _tuple(
         f'("{name}", {_tuple(repr(kind) for kind in known)})' for name, known in named.items()
     )
@@ -355,7 +355,7 @@ def _prototypes(op: Operator, library: str) -> Iterator[str]:
 
 def _scalar_kernels(op: Operator) -> Iterator[str]:
     """`KERNEL f32_t libjit_add_f32(f32_t lhs, f32_t rhs) { return lhs + rhs; }` for every kind."""
-    if op.typed and not op.result_kinds:
+    if op.scalar.get("any") == "":
         yield from _conversions(op.kinds)
         return
     for kind, given in itertools.product(op.kinds, op.result_kinds or ("",)):

@@ -52,4 +52,4 @@ Elementwise("Or", 2, "Logical or; bitwise for integers", "lhs | rhs", "np.bitwis
 Elementwise("Xor", 2, "Logical exclusive or; bitwise for integers", "lhs ^ rhs", "np.bitwise_xor(lhs, rhs)", INTS + BOOL, no_derivative=DISCRETE, onnx="Xor", traits=("commutative",), algebra=Algebra(neutral={"int": 0, "bool": 0}, associative=("int", "bool")))
 Elementwise("Select", 3, "lhs where the bool condition holds, else rhs", "condition ? lhs : rhs", "numeric.select(condition, lhs, rhs)", ALL, derivative=("0", "select(condition, g, 0)", "select(condition, 0, g)"), onnx="Where", quant="same", plain=["condition"])
 
-Elementwise("Convert", 1, "The value in another element kind; floats truncate to integers and saturate, NaN gives 0, integers wrap", "", "numeric.convert(input, result.type)", (*ALL, *HALVES), derivative=("convert(g)",), traits=("typed",))
+Elementwise("Convert", 1, "The value in another element kind; floats truncate to integers and saturate, NaN gives 0, integers wrap", "", "numeric.convert(input, result.type)", (*ALL, *HALVES), result_kinds=(*ALL, *HALVES), derivative=("convert(g)",), traits=("typed",))

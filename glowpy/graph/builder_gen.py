@@ -1122,6 +1122,19 @@ class Builder(ABC):
         attrs: dict[str, Attr] = {}
         return self.create(nodes.SaturateNode, name, inputs, attrs, result_type, loc)
 
+    def create_relabel(
+        self,
+        name: str,
+        result_type: Type,
+        input: Operand,
+        *,
+        loc: Loc | None = None,
+    ) -> nodes.RelabelNode:
+        """The same stored integers, which stand for other numbers, or for themselves."""
+        inputs = (input,)
+        attrs: dict[str, Attr] = {}
+        return self.create(nodes.RelabelNode, name, inputs, attrs, result_type, loc)
+
     def create_scale(
         self,
         name: str,

@@ -73,6 +73,7 @@ __all__ = [
     "ReduceMeanNode",
     "ReduceMinNode",
     "ReduceMulNode",
+    "RelabelNode",
     "ReluNode",
     "RescaleNode",
     "ReshapeNode",
@@ -1590,6 +1591,27 @@ class SaturateNode(Node):
 
 
 @final
+class RelabelNode(Node):
+    """The same stored integers, which stand for other numbers, or for themselves.
+
+    Declared in classgen/specs/quant.py.
+    """
+
+    __slots__ = ()
+    SCHEMA: ClassVar[NodeSchema] = NodeSchema(
+        "relabel",
+        ("input",),
+        (),
+        ("result",),
+        frozenset({Trait.ELEMENTWISE, Trait.INPLACE, Trait.TYPED}),
+        no_derivative="a stored integer moves in steps",
+        quant=Quantized.RULE,
+    )
+
+    input = InputField(0)
+
+
+@final
 class ScaleNode(Node):
     """lhs * rhs, rounded: never one step with an addition, as Mul may be.
 
@@ -2030,6 +2052,7 @@ NODES: tuple[type[Node], ...] = (
     RescaleNode,
     StepsNode,
     SaturateNode,
+    RelabelNode,
     ScaleNode,
     LookupTableNode,
     ReduceAddNode,

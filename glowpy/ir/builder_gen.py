@@ -717,6 +717,19 @@ class IRBuilder(ABC):
         )
         return self.add(insts.SaturateInst(operands, attrs))
 
+    def create_relabel(
+        self,
+        result: Value,
+        input: Value,
+    ) -> insts.RelabelInst:
+        """The same stored integers, which stand for other numbers, or for themselves."""
+        attrs: dict[str, Attr] = {}
+        operands = (
+            result,
+            input,
+        )
+        return self.add(insts.RelabelInst(operands, attrs))
+
     def create_scale(
         self,
         result: Value,

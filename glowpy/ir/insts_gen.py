@@ -59,6 +59,7 @@ __all__ = [
     "ReduceMaxInst",
     "ReduceMinInst",
     "ReduceMulInst",
+    "RelabelInst",
     "RoundInst",
     "SaturateInst",
     "ScaleInst",
@@ -1165,6 +1166,29 @@ class SaturateInst(Instruction):
 
 
 @final
+class RelabelInst(Instruction):
+    """The same stored integers, which stand for other numbers, or for themselves.
+
+    Declared in classgen/specs/quant.py.
+    """
+
+    __slots__ = ()
+    SCHEMA: ClassVar[InstSchema] = InstSchema(
+        "relabel",
+        (
+            OperandSpec("result", Access.OUT, Layout.STRIDED),
+            OperandSpec("input", Access.IN, Layout.STRIDED),
+        ),
+        (),
+        frozenset({Trait.ELEMENTWISE, Trait.INPLACE, Trait.TYPED}),
+        quant=Quantized.RULE,
+    )
+
+    result = OperandField(0)
+    input = OperandField(1)
+
+
+@final
 class ScaleInst(Instruction):
     """lhs * rhs, rounded: never one step with an addition, as Mul may be.
 
@@ -1612,6 +1636,7 @@ INSTS: tuple[type[Instruction], ...] = (
     AvgPoolInst,
     StepsInst,
     SaturateInst,
+    RelabelInst,
     ScaleInst,
     LookupTableInst,
     ReduceAddInst,

@@ -90,6 +90,7 @@ KINDS: dict[type[Node], str] = {
     nodes.ConvertNode: "f32 f64 i8 i16 i32 i64 u8 u16 u32 u64 b f16 bf16",
     nodes.StepsNode: "i8 u8 i16 u16 i32",
     nodes.SaturateNode: "f32",
+    nodes.RelabelNode: "i8 u8 i16 u16 i32",
     nodes.ScaleNode: "f32",
 }
 """Node class -> the suffixes of the kinds its last input may have; where f32 is, the halves are too."""
@@ -521,6 +522,11 @@ def _interpret_steps(result: Tensor, lhs: Tensor, rhs: Tensor) -> None:
 @interpret(insts.SaturateInst)
 def _interpret_saturate(result: Tensor, lhs: Tensor, rhs: Tensor) -> None:
     numeric.store(result, lambda lhs, rhs: numeric.saturate(lhs, rhs, result.type), lhs, rhs)
+
+
+@interpret(insts.RelabelInst)
+def _interpret_relabel(result: Tensor, input: Tensor) -> None:
+    numeric.store(result, lambda input: np.copy(input), input)
 
 
 @interpret(insts.ScaleInst)

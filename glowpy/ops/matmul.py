@@ -75,7 +75,18 @@ def _infer_fully_connected(input: Type, weights: Type, bias: Type) -> Type:
 
 @lower(FullyConnectedNode)
 def _lower_fully_connected(f: Function, n: FullyConnectedNode) -> Operand:
+    if n.type.quant is not None:
+        return _sums_with_bias(f, n)
     return f.create_add(n.name, f.create_mat_mul(n.name, n.input, n.weights), n.bias)
+
+
+def _sums_with_bias(f: Function, n: FullyConnectedNode) -> Operand:
+    """Exact sums of quantized operands: what is added counts in the same steps."""
+    sums = f.create_mat_mul(n.name, n.input, n.weights, result_type=n.type)
+    plain = Type(n.type.kind, n.type.shape)
+    steps = f.create_relabel(n.name, plain, sums)
+    bias = f.create_relabel(n.name, plain.with_shape(n.bias.type.shape), n.bias)
+    return f.create_relabel(n.name, n.type, f.create_add(n.name, steps, bias))
 
 
 @differentiate(FullyConnectedNode)

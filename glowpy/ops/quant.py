@@ -23,12 +23,13 @@ from glowpy.graph.nodes_gen import (
     LookupTableNode,
     MatMulNode,
     QuantizeNode,
+    RelabelNode,
     RescaleNode,
     SaturateNode,
     StepsNode,
 )
 from glowpy.graph.verifier import verify
-from glowpy.ir.insts_gen import LookupTableInst, SaturateInst, StepsInst
+from glowpy.ir.insts_gen import LookupTableInst, RelabelInst, SaturateInst, StepsInst
 from glowpy.ir.verifier import verify_inst
 
 __all__: list[str] = []
@@ -107,6 +108,21 @@ def _verify_saturate(n: SaturateNode) -> Iterator[str]:
 @verify(LookupTableNode)
 def _verify_table(n: LookupTableNode) -> Iterator[str]:
     yield from _table_types(n.input.type, n.table.type, n.type)
+
+
+def _label_types(input: Type, result: Type) -> Iterator[str]:
+    if (result.kind, result.shape) != (input.kind, input.shape):
+        yield f"expected kind and shape of {input}, got {result}"
+
+
+@verify(RelabelNode)
+def _verify_relabel(n: RelabelNode) -> Iterator[str]:
+    yield from _label_types(n.input.type, n.type)
+
+
+@verify_inst(RelabelInst)
+def _relabel_inst(inst: RelabelInst) -> Iterator[str]:
+    yield from _label_types(inst.input.type, inst.result.type)
 
 
 @verify_inst(StepsInst)

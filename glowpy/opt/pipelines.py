@@ -13,6 +13,8 @@ from glowpy.opt.graph.fold_clip import FoldClipPass
 from glowpy.opt.graph.fold_concat import FoldConcatPass
 from glowpy.opt.graph.fold_convert import FoldConvertPass
 from glowpy.opt.graph.fold_power import FoldPowerPass
+from glowpy.opt.graph.fold_quantize import FoldQuantizePass
+from glowpy.opt.graph.fold_relabel import FoldRelabelPass
 from glowpy.opt.graph.fold_reshape import FoldReshapePass
 from glowpy.opt.graph.fold_select import FoldSelectPass
 from glowpy.opt.graph.fold_slice import FoldSlicePass
@@ -47,6 +49,8 @@ LOCAL_REWRITES: tuple[RewritePass, ...] = (
     FoldSelectPass(),
     FoldConvertPass(),
     FoldClipPass(),
+    FoldRelabelPass(),
+    FoldQuantizePass(),
     FoldArithmeticPass(),
     FoldPowerPass(),
     MergePadPass(),

@@ -448,5 +448,12 @@ KERNEL i16_t libjit_saturate_f32_i16(f32_t lhs, f32_t rhs) { return (i16_t)(satu
 KERNEL u16_t libjit_saturate_f32_u16(f32_t lhs, f32_t rhs) { return (u16_t)(saturate_u16(lhs, rhs)); }
 KERNEL i32_t libjit_saturate_f32_i32(f32_t lhs, f32_t rhs) { return (i32_t)(saturate_i32(lhs, rhs)); }
 
+/* The same stored integers, which stand for other numbers, or for themselves (classgen/specs/quant.py) */
+KERNEL i8_t libjit_relabel_i8(i8_t input) { return (i8_t)(input); }
+KERNEL u8_t libjit_relabel_u8(u8_t input) { return (u8_t)(input); }
+KERNEL i16_t libjit_relabel_i16(i16_t input) { return (i16_t)(input); }
+KERNEL u16_t libjit_relabel_u16(u16_t input) { return (u16_t)(input); }
+KERNEL i32_t libjit_relabel_i32(i32_t input) { return (i32_t)(input); }
+
 /* lhs * rhs, rounded: never one step with an addition, as Mul may be (classgen/specs/quant.py) */
 KERNEL f32_t libjit_scale_f32(f32_t lhs, f32_t rhs) { return (f32_t)(product_f32(lhs, rhs)); }

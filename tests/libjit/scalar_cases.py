@@ -200,6 +200,7 @@ EXACT: dict[str, Callable[..., Array]] = {
     "or": np.bitwise_or,
     "xor": np.bitwise_xor,
     "select": _select,
+    "relabel": np.copy,
     "scale": np.multiply,
     "steps": _steps,
 }

@@ -210,7 +210,7 @@ def _row(mnemonic: str) -> Row:
     return Row(cls, (*declared, *halves), lambda kind: cases(cls, kind))
 
 
-TYPED = {"convert", "saturate", "steps"}
+TYPED = {"convert", "relabel", "saturate", "steps"}
 """Their results have a kind of their own: test_convert.py and test_quantized_arithmetic.py have them."""
 
 ROWS = [_row(mnemonic) for mnemonic in SCALARS if mnemonic not in TYPED]

@@ -367,6 +367,12 @@ SCALARS: dict[str, KernelSpec] = {
         (("rhs", ("f32",)), ("result", ("i8", "u8", "i16", "u16", "i32"))),
         "classgen/specs/quant.py",
     ),
+    "relabel": KernelSpec(
+        "relabel",
+        "libjit_relabel",
+        (("input", ("i8", "u8", "i16", "u16", "i32")),),
+        "classgen/specs/quant.py",
+    ),
     "scale": KernelSpec("scale", "libjit_scale", (("rhs", ("f32",)),), "classgen/specs/quant.py"),
 }
 """The kernels of element-wise instructions: functions of one element, which the code generator writes the loop around."""

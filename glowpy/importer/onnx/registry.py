@@ -14,6 +14,7 @@ from glowpy.importer.onnx import (
     matmul,
     norm,
     pool,
+    quant,
     reduce,
     shape,
 )
@@ -32,6 +33,7 @@ FAMILIES = (
     matmul,
     norm,
     pool,
+    quant,
     reduce,
     shape,
     *contrib.FAMILIES,

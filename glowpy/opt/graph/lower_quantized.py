@@ -5,6 +5,7 @@ See docs/adr/0020-quantized-arithmetic.md. Every rounding is one of IEEE 754 in 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -37,12 +38,19 @@ from glowpy.graph.rewrite import Replacement, Why, rule, rule_where
 from glowpy.passes import RewritePass
 from glowpy.support.errors import UserError
 
-__all__ = ["LowerQuantizedPass", "is_quantized_arithmetic"]
+__all__ = ["LowerQuantizedPass", "has_integer_form", "is_quantized_arithmetic"]
 
 _PRODUCTS = (ConvolutionNode, FullyConnectedNode, MatMulNode)
 
 _EXACT = (AbsNode, AddNode, ClipNode, DivNode, MulNode, NegNode, ReluNode, SubNode)
 """What IEEE 754 defines to the last bit; of others a table is made, once, when the network is compiled."""
+
+
+def has_integer_form(node: Node, operands: Sequence[Type]) -> bool:
+    """Whether an element-wise operator can be computed on quantized operands of these types, as a whole each."""
+    whole = all(type.quant is not None and type.quant.axis is None for type in operands)
+    table = len(operands) == 1 and operands[0].kind.size == 1
+    return whole and (isinstance(node, _EXACT) or table)
 
 
 def is_quantized_arithmetic(node: Node) -> bool:

@@ -18,9 +18,9 @@ from glowpy.importer.onnx.contrib.heads import (
     split,
 )
 from glowpy.importer.onnx.contrib.schemas import CONTRIB
-from glowpy.importer.onnx.contrib.standard import standard
 from glowpy.importer.onnx.data_movement import concat, convert, reshape, slice_axis
 from glowpy.importer.onnx.node import OnnxNode, Result, Value, from_onnx
+from glowpy.importer.onnx.standard import standard
 from glowpy.support.errors import UserError
 
 __all__: list[str] = []

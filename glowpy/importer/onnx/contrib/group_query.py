@@ -21,7 +21,6 @@ from glowpy.importer.onnx.contrib.heads import (
 )
 from glowpy.importer.onnx.contrib.rotary import gathered, rotated
 from glowpy.importer.onnx.contrib.schemas import CONTRIB
-from glowpy.importer.onnx.contrib.standard import standard
 from glowpy.importer.onnx.data_movement import (
     broadcast,
     concat,
@@ -31,6 +30,7 @@ from glowpy.importer.onnx.data_movement import (
     slice_axis,
 )
 from glowpy.importer.onnx.node import OnnxNode, Result, Value, from_onnx
+from glowpy.importer.onnx.standard import standard
 from glowpy.support.errors import UserError
 
 __all__: list[str] = []

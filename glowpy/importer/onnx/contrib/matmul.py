@@ -6,9 +6,9 @@ from glowpy.core.type import Type
 from glowpy.graph.node import NodeValue
 from glowpy.importer.onnx.contrib.activation import activated
 from glowpy.importer.onnx.contrib.schemas import CONTRIB
-from glowpy.importer.onnx.contrib.standard import standard
 from glowpy.importer.onnx.data_movement import transpose
 from glowpy.importer.onnx.node import OnnxNode, Value, from_onnx
+from glowpy.importer.onnx.standard import standard
 from glowpy.support.errors import UserError
 
 __all__: list[str] = []

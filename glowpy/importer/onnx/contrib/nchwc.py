@@ -15,7 +15,6 @@ import onnx
 from glowpy.core.tensor import Tensor
 from glowpy.importer.onnx.contrib.conv import fused
 from glowpy.importer.onnx.contrib.schemas import NCHWC
-from glowpy.importer.onnx.contrib.standard import standard
 from glowpy.importer.onnx.data_movement import (
     channels_first,
     channels_last,
@@ -25,6 +24,7 @@ from glowpy.importer.onnx.data_movement import (
     transpose,
 )
 from glowpy.importer.onnx.node import OnnxNode, Value, from_onnx
+from glowpy.importer.onnx.standard import standard
 from glowpy.support.errors import UserError
 
 __all__ = ["channel_block"]

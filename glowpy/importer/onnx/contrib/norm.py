@@ -11,7 +11,6 @@ from glowpy.core.type import Type
 from glowpy.graph.node import NodeValue
 from glowpy.importer.onnx.contrib.heads import check_type
 from glowpy.importer.onnx.contrib.schemas import CONTRIB
-from glowpy.importer.onnx.contrib.standard import standard
 from glowpy.importer.onnx.data_movement import (
     channels_first,
     channels_last,
@@ -20,6 +19,7 @@ from glowpy.importer.onnx.data_movement import (
     reshape,
 )
 from glowpy.importer.onnx.node import OnnxNode, Result, Value, from_onnx
+from glowpy.importer.onnx.standard import standard
 from glowpy.support.errors import UserError
 
 __all__: list[str] = []

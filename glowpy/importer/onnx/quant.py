@@ -1,0 +1,317 @@
+"""Import of quantized operators: conversions, and operators on stored integers with their scales as inputs.
+
+Stored integers are plain ones in ONNX. What reads them labels them with the parameters that it is told (`relabel`),
+and an operator on them is taken as that of the numbers they stand for, between `dequantize` and `quantize`: the
+pass `fold-quantize` computes on the integers.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from glowpy.core.elemkind import ElemKind
+from glowpy.core.quantized import parameters, sum_type
+from glowpy.core.shape import ceil_div, normalize_axis
+from glowpy.core.tensor import Array, Tensor
+from glowpy.core.type import Quant, Type
+from glowpy.graph.node import NodeValue
+from glowpy.importer.onnx.data_movement import broadcast, convert, reshape, slice_axis
+from glowpy.importer.onnx.node import OnnxNode, Value, from_onnx
+from glowpy.importer.onnx.standard import standard
+from glowpy.importer.onnx.tensor import kind_of
+from glowpy.support.errors import UserError
+
+__all__ = ["dequantized", "labelled", "quantized"]
+
+_TYPED = (ElemKind.I8, ElemKind.U8, ElemKind.I16, ElemKind.I32)
+"""Kinds of which there are quantized types; others are converted with scale and offset as operands."""
+
+
+def labelled(n: OnnxNode, value: Value, type: Type) -> Value:
+    """Stored integers, called elements of `type`."""
+    if value.type == type:
+        return value
+    if isinstance(value, Tensor):
+        return Tensor.derived(type, "relabel", [value], lambda array: array)
+    return n.f.create_relabel(n.name, type, value).result
+
+
+def _plain(n: OnnxNode, value: NodeValue) -> Value:
+    return labelled(n, value, Type(value.type.kind, value.type.shape))
+
+
+def _typed(
+    kind: ElemKind, like: Type, scale: Value, zero: Value | None, axis: int | None
+) -> Type | None:
+    """The quantized type of `kind` that known parameters say, for each index along `axis` if they are a vector."""
+    known = isinstance(scale, Tensor) and (zero is None or isinstance(zero, Tensor))
+    if not known or kind not in _TYPED or scale.type.rank > 1:
+        return None
+    assert isinstance(scale, Tensor)
+    scales = scale.array.reshape(-1).astype(np.float64)
+    offsets = np.zeros(scales.size, np.int64)
+    if isinstance(zero, Tensor):
+        if zero.type.count != scales.size:
+            raise UserError(
+                f"expected as many zero points as scales, got {zero.type}, {scale.type}"
+            )
+        offsets = zero.array.reshape(-1).astype(np.int64)
+    along = axis if scale.type.rank == 1 and scales.size > 1 else None
+    return Type(kind, like.shape, Quant(tuple(scales.tolist()), tuple(offsets.tolist()), along))
+
+
+def _spread(n: OnnxNode, value: Value, type: Type, axis: int, block: int) -> Value:
+    """Parameters in a shape that broadcasts to `type`: of all elements, of indices along `axis`, or of blocks there."""
+    if value.type.count == 1 and not block:
+        return reshape(n, value, ())
+    if not block:
+        if value.type.rank != 1 or value.type.shape[0] != type.shape[axis]:
+            raise UserError(
+                f"expected a parameter for each index of dimension {axis}, got {value.type}"
+            )
+        return reshape(n, value, (value.type.shape[0], *(1,) * (type.rank - axis - 1)))
+    count = ceil_div(type.shape[axis], block)
+    expected = (*type.shape[:axis], count, *type.shape[axis + 1 :])
+    if value.type.shape != expected:
+        raise UserError(f"expected parameters of shape {list(expected)}, got {value.type}")
+    each = reshape(n, value, (*expected[: axis + 1], 1, *expected[axis + 1 :]))
+    wide = broadcast(n, each, (*expected[: axis + 1], block, *expected[axis + 1 :]))
+    whole = reshape(n, wide, (*type.shape[:axis], count * block, *type.shape[axis + 1 :]))
+    return slice_axis(n, whole, axis, 0, type.shape[axis], 1)
+
+
+def dequantized(
+    n: OnnxNode,
+    value: Value,
+    scale: Value,
+    zero: Value | None,
+    axis: int | None = None,
+    block: int = 0,
+) -> NodeValue:
+    """The floats, in f32, that stored integers stand for."""
+    floats = Type(ElemKind.F32, value.type.shape)
+    scale = convert(n, scale, ElemKind.F32)
+    typed = None if block else _typed(value.type.kind, value.type, scale, zero, axis)
+    if typed is not None:
+        stored = n.operand(labelled(n, value, typed))
+        return n.f.create_dequantize(n.name, floats, stored).result
+    place = axis or 0
+    offset: Value = Tensor.splat(Type(value.type.kind, ()), 0)
+    if zero is not None:
+        offset = _spread(n, zero, value.type, place, block)
+    steps = n.f.create_steps(n.name, floats, n.operand(value), n.operand(offset, f"{n.name}_zero"))
+    factor = _spread(n, scale, value.type, place, block)
+    return n.f.create_scale(n.name, steps, n.operand(factor, f"{n.name}_scale")).result
+
+
+def quantized(
+    n: OnnxNode,
+    value: Value,
+    kind: ElemKind,
+    scale: Value,
+    zero: Value | None,
+    axis: int | None = None,
+    block: int = 0,
+) -> Value:
+    """Floats as stored integers, plain ones."""
+    floats, scale = n.operand(convert(n, value, ElemKind.F32)), convert(n, scale, ElemKind.F32)
+    typed = None if block else _typed(kind, value.type, scale, zero, axis)
+    if typed is not None:
+        return _plain(n, n.f.create_quantize(n.name, typed, floats).result)
+    place = axis or 0
+    divisor = _spread(n, scale, value.type, place, block)
+    steps = n.f.create_div(n.name, floats, n.operand(divisor, f"{n.name}_scale"))
+    offset: Value = Tensor.splat(Type(ElemKind.F32, ()), 0.0)
+    if zero is not None:
+        offset = convert(n, _spread(n, zero, value.type, place, block), ElemKind.F32)
+    type = Type(kind, value.type.shape)
+    return n.f.create_saturate(n.name, type, steps, n.operand(offset, f"{n.name}_zero")).result
+
+
+def _optional(n: OnnxNode, index: int) -> Value | None:
+    return n.value(index) if n.has(index) else None
+
+
+def _axis(n: OnnxNode, rank: int) -> int | None:
+    """The axis of parameters that are a vector; below opset 13 there is none."""
+    vector = n.type(1).rank > 0 and (n.type(1).count > 1 or n.integer("block_size", 0) > 0)
+    return normalize_axis(n.integer("axis", 1), rank) if vector else None
+
+
+@from_onnx("QuantizeLinear", since=10)
+def _quantize_linear(n: OnnxNode) -> Value:
+    """X / scale, rounded to the nearest integer, halves to even, plus the zero point, limited to its kind."""
+    zero, stated = _optional(n, 2), n.integer("output_dtype", 0)
+    kind = zero.type.kind if zero is not None else kind_of(stated) if stated else ElemKind.U8
+    if not kind.is_integer:
+        raise n.unsupported(f"quantization to {kind.value}")
+    axis = _axis(n, n.type(0).rank)
+    return quantized(n, n.value(0), kind, n.value(1), zero, axis, n.integer("block_size", 0))
+
+
+@from_onnx("DequantizeLinear", since=10)
+def _dequantize_linear(n: OnnxNode) -> Value:
+    """(x - zero point) * scale, in the scale's kind."""
+    axis, stated = _axis(n, n.type(0).rank), n.integer("output_dtype", 0)
+    numbers = dequantized(
+        n, n.value(0), n.value(1), _optional(n, 2), axis, n.integer("block_size", 0)
+    )
+    return convert(n, numbers, kind_of(stated) if stated else n.type(1).kind)
+
+
+@from_onnx("DynamicQuantizeLinear", since=11)
+def _dynamic_quantize_linear(n: OnnxNode) -> tuple[Value, ...]:
+    """Unsigned integers for the range of x, widened to hold 0; scale and zero point are computed at run time."""
+    f, x = n.f, n.input(0)
+    axes = tuple(range(x.type.rank))
+    scalar = Type(ElemKind.F32, ())
+    nothing = f.create_splat(f"{n.name}_nothing", scalar, 0.0)
+
+    def extreme(node: NodeValue) -> NodeValue:
+        return f.create_reshape(n.name, scalar, node).result
+
+    low = f.create_min(n.name, extreme(f.create_reduce_min(n.name, x, axes).result), nothing)
+    high = f.create_max(n.name, extreme(f.create_reduce_max(n.name, x, axes).result), nothing)
+    steps = f.create_splat(f"{n.name}_range", scalar, 255.0)
+    scale = f.create_div(f"{n.name}_scale", f.create_sub(n.name, high, low), steps)
+    below = f.create_sub(n.name, nothing, f.create_div(n.name, low, scale))
+    zero = f.create_saturate(f"{n.name}_zero", Type(ElemKind.U8, ()), below, nothing)
+    offset = f.create_convert(n.name, scalar, zero)
+    type = Type(ElemKind.U8, x.type.shape)
+    stored = f.create_saturate(n.name, type, f.create_div(n.name, x, scale), offset)
+    return stored.result, scale.result, zero.result
+
+
+@from_onnx("QLinearConv", since=10)
+def _qlinear_conv(n: OnnxNode) -> Value:
+    """The convolution of the numbers; the bias counts in steps of input times filter."""
+    data = dequantized(n, n.value(0), n.value(1), n.value(2))
+    filter = dequantized(n, n.value(3), n.value(4), n.value(5), 0)
+    bias: Value | None = None
+    if n.has(8):
+        bias = dequantized(n, n.value(8), _product(n, n.value(1), n.value(4)), None, 0)
+    result = standard(n, "Conv", [data, filter, bias])
+    return quantized(n, result, n.type(7).kind, n.value(6), n.value(7))
+
+
+def _product(n: OnnxNode, a: Value, b: Value) -> Value:
+    """The product of two scales."""
+    if isinstance(a, Tensor) and isinstance(b, Tensor):
+        return Tensor.of((a.array * b.array).astype(np.float32).reshape(b.type.shape))
+    one = reshape(n, a, ())
+    return n.f.create_mul(n.name, n.operand(one), n.operand(b)).result
+
+
+@from_onnx("QLinearMatMul", since=10)
+def _qlinear_matmul(n: OnnxNode) -> Value:
+    """The matrix product of the numbers; parameters of rows and of columns may be vectors."""
+    a, b = n.type(0), n.type(3)
+    left = dequantized(n, n.value(0), n.value(1), n.value(2), max(a.rank - 2, 0))
+    right = dequantized(n, n.value(3), n.value(4), n.value(5), max(b.rank - 1, 0))
+    result = standard(n, "MatMul", [left, right])
+    return quantized(n, result, n.type(7).kind, n.value(6), n.value(7))
+
+
+@from_onnx("MatMulInteger", since=10)
+def _matmul_integer(n: OnnxNode) -> Value:
+    """The product in i32 of integers above their zero points, which may be computed, or differ by row and by column."""
+    a, b = n.value(0), n.value(1)
+    if a.type.rank < 2 or b.type.rank < 2:
+        raise UserError(f"expected matrices, got {a.type} and {b.type}")
+    left, row = _centred(n, a, _optional(n, 2), None)
+    right, column = _centred(n, b, _optional(n, 3), b.type.rank - 1)
+    shape = np.broadcast_shapes(a.type.shape[:-2], b.type.shape[:-2])
+    type = sum_type(
+        left.type, right.type, b.type.rank - 1, (*shape, a.type.shape[-2], b.type.shape[-1])
+    )
+    product: Value = _plain(n, n.f.create_mat_mul(n.name, left, right, result_type=type).result)
+    # (a - row) * b is a * b - row * b, and so for columns of what is left.
+    if row is not None:
+        sums = _sum(n, right, right.type.rank - 2)
+        product = _less(n, product, _as_rows(n, row, a.type), sums)
+    if column is not None:
+        exact = _numbers(n, left)
+        if row is not None:
+            exact = n.f.create_sub(n.name, exact, _as_rows(n, row, a.type)).result
+        sums = n.f.create_reduce_add(n.name, exact, (a.type.rank - 1,)).result
+        product = _less(n, product, sums, _wide(n, column))
+    return product
+
+
+def _centred(
+    n: OnnxNode, value: Value, zero: Value | None, axis: int | None
+) -> tuple[NodeValue, Value | None]:
+    """Integers with a scale of 1 and a known zero point; and a zero point that cannot be part of a type."""
+    scale = Tensor.splat(Type(ElemKind.F32, ()), 1.0)
+    known = zero is None or isinstance(zero, Tensor)
+    vector = zero is not None and zero.type.count > 1
+    inside = known and (not vector or axis is not None)
+    if vector and inside:
+        assert zero is not None
+        scale = Tensor.splat(Type(ElemKind.F32, zero.type.shape), 1.0)
+    offset = zero if inside else None
+    type = _typed(value.type.kind, value.type, scale, offset, axis)
+    assert type is not None
+    return n.operand(labelled(n, value, type)), None if inside else zero
+
+
+def _numbers(n: OnnxNode, value: NodeValue) -> NodeValue:
+    """Integers above their zero points, in i32."""
+    plain = n.operand(labelled(n, value, Type(value.type.kind, value.type.shape)))
+    wide = n.f.create_convert(n.name, Type(ElemKind.I32, value.type.shape), plain).result
+    quant = parameters(value.type)
+    offsets: Array = np.array(quant.offsets, np.int32)
+    if quant.axis is None:
+        offsets = offsets.reshape(())
+    if not offsets.any():
+        return wide
+    return n.f.create_sub(n.name, wide, n.operand(Tensor.of(offsets), f"{n.name}_zero")).result
+
+
+def _sum(n: OnnxNode, value: NodeValue, axis: int) -> NodeValue:
+    """The sum along a dimension, which stays as one of 1, of integers above their zero points."""
+    return n.f.create_reduce_add(n.name, _numbers(n, value), (axis,)).result
+
+
+def _wide(n: OnnxNode, value: Value) -> NodeValue:
+    return n.operand(convert(n, value, ElemKind.I32))
+
+
+def _as_rows(n: OnnxNode, zero: Value, type: Type) -> NodeValue:
+    """Zero points of rows as a column."""
+    wide = convert(n, zero, ElemKind.I32)
+    return n.operand(wide if wide.type.count == 1 else reshape(n, wide, (type.shape[-2], 1)))
+
+
+def _less(n: OnnxNode, product: Value, factor: NodeValue, sums: NodeValue) -> Value:
+    """The product less a factor times sums."""
+    correction = n.f.create_mul(n.name, factor, sums)
+    return n.f.create_sub(n.name, n.operand(product), correction).result
+
+
+@from_onnx("ConvInteger", since=10)
+def _conv_integer(n: OnnxNode) -> Value:
+    """The convolution in i32 of integers above their zero points; pads count as the zero point.
+
+    One that is computed is taken off afterwards: it is a factor of the sums of the filter, without what meets pads.
+    """
+    data, computed = _centred(n, n.value(0), _optional(n, 2), None)
+    filter, _ = _centred(n, n.value(1), n.known(3) if n.has(3) else None, 0)
+    sums = _integer_sums(n, data, filter)
+    if computed is None:
+        return sums
+    image = Type(ElemKind.U8, (1, *data.type.shape[1:]), Quant((1.0,), (0,)))
+    ones = n.operand(Tensor.splat(image, 1), f"{n.name}_ones")
+    factor = n.operand(reshape(n, convert(n, computed, ElemKind.I32), ()))
+    return _less(n, sums, factor, n.operand(_integer_sums(n, ones, filter)))
+
+
+def _integer_sums(n: OnnxNode, data: NodeValue, filter: NodeValue) -> Value:
+    """The convolution of integers, exact in i32: `fold-quantize` makes that of it, for steps of 1 are the numbers."""
+    floats: list[Value | None] = [
+        n.f.create_dequantize(n.name, Type(ElemKind.F32, value.type.shape), value).result
+        for value in (data, filter)
+    ]
+    result = n.operand(standard(n, "Conv", floats))
+    type = Type(ElemKind.I32, result.type.shape, Quant((1.0,), (0,)))
+    return _plain(n, n.f.create_quantize(n.name, type, result).result)

@@ -1,0 +1,284 @@
+"""Floats between stored integers: what can be computed on integers is."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from glowpy.core.channel_axis import permuted, reshaped
+from glowpy.core.elemkind import ElemKind
+from glowpy.core.quantized import parameters, sum_type
+from glowpy.core.schema import Quantized, Trait
+from glowpy.core.tensor import Tensor, stored
+from glowpy.core.type import Type
+from glowpy.graph.function import Function
+from glowpy.graph.node import Node, NodeValue, Operand
+from glowpy.graph.nodes_gen import (
+    ClipNode,
+    ConcatNode,
+    ConvolutionNode,
+    DequantizeNode,
+    FullyConnectedNode,
+    MatMulNode,
+    QuantizeNode,
+    ReluNode,
+    RescaleNode,
+    ReshapeNode,
+    TransposeNode,
+)
+from glowpy.graph.rewrite import Replacement, Why, rule, rule_where
+from glowpy.opt.graph.lower_quantized import has_integer_form
+from glowpy.opt.known import is_known
+from glowpy.passes import RewritePass
+from glowpy.support.errors import UserError
+
+__all__ = ["FoldQuantizePass"]
+
+_BYTES = (ElemKind.I8, ElemKind.U8)
+_LONGEST = (1 << 31) // (255 * 255)
+"""Sums of so many products of 8 bits cannot overflow."""
+
+
+@dataclass(frozen=True)
+class FoldQuantizePass(RewritePass):
+    """Turns floats between `dequantize` and `quantize` into integers: the form in which files say what is quantized.
+
+    * A product of dequantized operands is the dequantized exact sum; a bias in floats is rounded to its steps.
+    * What moves or chooses elements does so before they are dequantized; operands of `concat` get one scale.
+    * Element-wise arithmetic between `dequantize` and `quantize` is that of quantized types.
+    * `quantize` of what was dequantized is `rescale`, and limits become those of the stored integers.
+
+    Before:
+        %x : u8[1x2](s=0.5,o=128)
+        %out : u8[1x1](s=0.5,o=0)
+        %w : i8[2x1](s=0.25,o=0) = [3, -4]
+        %a = dequantize(%x) : f32[1x2]
+        %b = dequantize(%w) : f32[2x1]
+        %c = mat_mul(%a, %b) : f32[1x1]
+        %d = relu(%c) : f32[1x1]
+        %e = quantize(%d) : u8[1x1](s=0.5,o=0)
+        save(%e, %out)
+    After:
+        %x : u8[1x2](s=0.5,o=128)
+        %out : u8[1x1](s=0.5,o=0)
+        %w : i8[2x1](s=0.25,o=0) = [3, -4]
+        %c_1 = mat_mul(%x, %w) : i32[1x1](s=0.125,o=0)
+        %e = rescale(%c_1) : u8[1x1](s=0.5,o=0)
+        save(%e, %out)
+    """
+
+    name: ClassVar[str] = "fold-quantize"
+    rewrites_quantized: ClassVar[bool] = True
+
+    @rule
+    def product(
+        self, f: Function, n: ConvolutionNode | FullyConnectedNode | MatMulNode, why: Why
+    ) -> Replacement:
+        """The exact sum of stored integers."""
+        if n.type.kind is not ElemKind.F32:
+            return None
+        data, weights = _stored_type(n.inputs[0]), _stored_type(n.inputs[1])
+        if data is None or weights is None:
+            return None
+        if data.kind not in _BYTES or weights.kind not in _BYTES:
+            return why.no("only integers of 8 bits have exact sums in 32")
+        filters = isinstance(n, ConvolutionNode)
+        axis = 0 if filters else weights.rank - 1
+        depth = math.prod(weights.shape[1:]) if filters else weights.shape[-2]
+        if depth > _LONGEST:
+            return why.no(f"{depth} products could overflow")
+        if parameters(data).axis is not None or parameters(weights).axis not in (None, axis):
+            return why.no("parameters differ along a dimension that is summed")
+        sums = sum_type(data, weights, axis, n.type.shape)
+        inputs: list[Operand] = []
+        if len(n.inputs) == 3:
+            bias = _bias(f, n.inputs[2], sums)
+            if bias is None:
+                return why.no("the bias is computed")
+            inputs.append(bias)
+        inputs = [_taken(f, n.inputs[0], data), _taken(f, n.inputs[1], weights), *inputs]
+        exact = f.create(type(n), n.name, inputs, n.attrs, sums)
+        return f.create_dequantize(n.name, n.type, exact)
+
+    @rule
+    def transposed(self, f: Function, n: TransposeNode, why: Why) -> Replacement:
+        """Transposes stored weights, whose channels move along; what is computed is left to `sink-transpose`."""
+        value = _stored(n.input)
+        if value is None or value.constant is None:
+            return why.no("no stored weights are transposed")
+        tensor = Tensor.derived(
+            permuted(value.type, n.shuffle), f"transpose {n.shuffle}", [value.constant.tensor],
+            lambda array: array.transpose(n.shuffle),
+        )  # fmt: skip
+        weights = f.module.create_constant(value.name, tensor, loc=n.loc)
+        return f.create_dequantize(n.name, n.type, weights)
+
+    @rule_where(
+        lambda schema: (
+            schema.quant is Quantized.SAME
+            and bool(schema.results)
+            and schema is not TransposeNode.SCHEMA
+        )
+    )
+    def moved(self, f: Function, n: Node, why: Why) -> Replacement:
+        """Stored integers are moved or chosen, for they are smaller."""
+        names = n.SCHEMA.inputs * len(n.inputs) if n.SCHEMA.variadic else n.SCHEMA.inputs
+        plain = n.SCHEMA.plain
+        operands = [
+            value if name in plain else _stored(value)
+            for name, value in zip(names, n.inputs, strict=False)
+        ]
+        data = [v for name, v in zip(names, operands, strict=False) if name not in plain]
+        if not data or any(value is None for value in data):
+            return None
+        labels = {(value.type.kind, value.type.quant) for value in data if value is not None}
+        if len(labels) > 1:
+            return why.no("stored integers have several scales, offsets or kinds")
+        if len(n.results) > 1 or set(n.SCHEMA.results) & plain:
+            return why.no("it says where elements are, too")
+        if any(value.node is not None and value.num_users > 1 for value in n.inputs):
+            return why.no("what is dequantized is read by others")
+        integers = [value for value in operands if value is not None]
+        type = _moved_type(n, next(value.type for value in data if value is not None))
+        if type is None:
+            return why.no("the dimension of the channels does not stay one")
+        moved = f.create(n.__class__, n.name, integers, n.attrs, type)
+        return f.create_dequantize(n.name, n.type, moved)
+
+    @rule
+    def quantize(self, f: Function, n: QuantizeNode, why: Why) -> Replacement:
+        """Folds into what computes the floats."""
+        source = n.input.node
+        if isinstance(source, DequantizeNode):
+            same = source.input.type == n.type
+            return source.input if same else f.create_rescale(n.name, n.type, source.input)
+        if source is None or n.input.num_users > 1:
+            return why.no("others read the floats")
+        if isinstance(source, ReluNode | ClipNode):
+            return _limited(f, n, source)
+        values = [_stored(value) for value in source.inputs]
+        operands = [value for value in values if value is not None]
+        if not operands or len(operands) < len(values):
+            return None
+        if isinstance(source, ConcatNode):
+            return _concatenated(f, n, source, operands)
+        numbers = source.SCHEMA.quant is Quantized.NUMBERS and source.has(Trait.ELEMENTWISE)
+        if not numbers or not has_integer_form(source, [value.type for value in operands]):
+            return None
+        return f.create(source.__class__, n.name, operands, source.attrs, n.type)
+
+    @rule
+    def rescale(self, f: Function, n: RescaleNode, why: Why) -> Replacement:
+        """Folds into the arithmetic that computes what is rescaled, which rounds once less."""
+        if n.input.type == n.type:
+            return n.input
+        source = n.input.node
+        if source is None or n.input.num_users > 1:
+            return why.no("others read what is rescaled")
+        if not _reaches(n.input.type, n.type):
+            return why.no("limits of what is rescaled are limits of the result")
+        if isinstance(source, QuantizeNode):
+            return f.create_quantize(n.name, n.type, source.input)
+        if isinstance(source, RescaleNode) and source.input.type.kind is ElemKind.I32:
+            return f.create_rescale(n.name, n.type, source.input)
+        computed = source.SCHEMA.quant is Quantized.NUMBERS and source.has(Trait.ELEMENTWISE)
+        if not computed:
+            return None
+        return f.create(source.__class__, n.name, source.inputs, source.attrs, n.type)
+
+
+def _stored(value: NodeValue) -> NodeValue | None:
+    """The stored integers that `value` stands for."""
+    return value.node.input if isinstance(value.node, DequantizeNode) else None
+
+
+def _stored_type(value: NodeValue) -> Type | None:
+    """The type of the stored integers that `value` stands for, perhaps transposed."""
+    node = value.node
+    if isinstance(node, TransposeNode):
+        inner = _stored(node.input)
+        return None if inner is None else permuted(inner.type, node.shuffle)
+    stored = _stored(value)
+    return None if stored is None else stored.type
+
+
+def _taken(f: Function, value: NodeValue, type: Type) -> Operand:
+    """The stored integers that `value` stands for."""
+    stored = _stored(value)
+    if stored is not None:
+        return stored
+    assert isinstance(value.node, TransposeNode)
+    inner = _stored(value.node.input)
+    assert inner is not None
+    return f.create_transpose(value.name, inner, value.node.shuffle, result_type=type)
+
+
+def _moved_type(n: Node, stored: Type) -> Type | None:
+    """The type of what `n` moves, if it moves stored integers; None where channels have no dimension of their own."""
+    quant = stored.quant
+    if quant is None or quant.axis is None:
+        return Type(stored.kind, n.type.shape, quant)
+    if not isinstance(n, ReshapeNode):
+        return None
+    try:
+        return reshaped(stored, n.type.shape)
+    except UserError:
+        return None
+
+
+def _bias(f: Function, bias: NodeValue, sums: Type) -> NodeValue | None:
+    """A known bias in steps of the sums; None if it is computed."""
+    quant = parameters(sums)
+    axis = None if quant.axis is None else 0
+    type = Type(ElemKind.I32, bias.type.shape, replace(quant, axis=axis))
+    value = _stored(bias)
+    if value is not None and value.type.kind is ElemKind.I32:
+        given = parameters(value.type)
+        alike = (given.axis is None) == (axis is None) and not any(given.offsets)
+        pairs = zip(given.scales, quant.scales, strict=False)
+        if alike and all(abs(a - b) <= 1e-6 * b for a, b in pairs):
+            return value
+    if not is_known(bias if value is None else value):
+        return None
+    return f.create_quantize("bias", type, bias).result
+
+
+def _reaches(wide: Type, narrow: Type) -> bool:
+    """Whether every number that `narrow` stands for lies within the limits of `wide`."""
+    outer, inner = _limits(wide), _limits(narrow)
+    return outer[0] <= inner[0] and inner[1] <= outer[1]
+
+
+def _limits(type: Type) -> tuple[float, float]:
+    """The lowest and the highest number; of channels, what all reach."""
+    quant, (low, high) = parameters(type), type.kind.limits
+    pairs = list(zip(quant.scales, quant.offsets, strict=True))
+    return max(s * (low - o) for s, o in pairs), min(s * (high - o) for s, o in pairs)
+
+
+def _limited(f: Function, n: QuantizeNode, source: ReluNode | ClipNode) -> NodeValue:
+    """Limits as those of stored integers; none where the kind has them anyway."""
+    limits = (0.0, math.inf) if isinstance(source, ReluNode) else (source.min, source.max)
+    result = f.create_quantize(n.name, n.type, source.input).result
+    lowest, highest = n.type.kind.limits
+    scalar = replace(n.type, shape=())
+    if stored(scalar, limits[0]) > lowest:
+        bound = f.create_splat(f"{n.name}_low", scalar, limits[0])
+        result = f.create_max(n.name, result, bound, result_type=n.type).result
+    if stored(scalar, limits[1]) < highest:
+        bound = f.create_splat(f"{n.name}_high", scalar, limits[1])
+        result = f.create_min(n.name, result, bound, result_type=n.type).result
+    return result
+
+
+def _concatenated(
+    f: Function, n: QuantizeNode, source: ConcatNode, operands: Sequence[NodeValue]
+) -> NodeValue:
+    """Parts in the result's scale."""
+    parts: list[Operand] = []
+    for value in operands:
+        type = replace(n.type, shape=value.type.shape)
+        parts.append(value if value.type == type else f.create_rescale(n.name, type, value))
+    return f.create_concat(n.name, parts, source.axis, result_type=n.type).result
