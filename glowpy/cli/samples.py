@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence, Sized
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -17,7 +17,7 @@ from glowpy.backend import Port
 from glowpy.cli.files import read_array, read_arrays
 from glowpy.core.tensor import Array
 from glowpy.core.type import Shape
-from glowpy.quantization.profiling import Inputs, samples_of
+from glowpy.quantization.profiling import Inputs, number_of, samples_of
 from glowpy.support.errors import LoadError, UserError
 from glowpy.support.loc import Loc
 
@@ -158,8 +158,7 @@ def _of_reader(module: str, name: str) -> Samples:
         named = getattr(named, part)
     with _users_code(name):
         inputs: Inputs = named() if callable(named) else named  # type: ignore[assignment] # samples_of checks it
-        total = len(inputs) if isinstance(inputs, Sized) else 0
-        samples = samples_of(inputs)
+        total, samples = number_of(inputs), samples_of(inputs)
     return Samples(total, _numbered(samples, name))
 
 

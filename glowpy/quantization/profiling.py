@@ -24,7 +24,7 @@ from glowpy.quantization.statistics import Statistics
 from glowpy.support.errors import Diagnostic, UserError
 from glowpy.support.progress import report
 
-__all__ = ["DataReader", "Inputs", "Profiler", "optimized", "profile", "samples_of"]
+__all__ = ["DataReader", "Inputs", "Profiler", "number_of", "optimized", "profile", "samples_of"]
 
 Sample = Mapping[str, Array]
 """An array for each input of a network."""
@@ -69,6 +69,11 @@ def samples_of(inputs: Inputs) -> Iterator[Sample]:
             f"expected an iterable of dicts, or an object with get_next, as inputs, got {got}"
         )
     return iter(inputs)
+
+
+def number_of(inputs: Inputs) -> int:
+    """How many samples there are; 0 where that is not known, as of readers: their `len` raises an error."""
+    return len(inputs) if isinstance(inputs, Sized) and not isinstance(inputs, DataReader) else 0
 
 
 @dataclass
@@ -179,7 +184,7 @@ def profile(
     Raises UserError if there are no inputs, for inputs that do not fit, and for a `start` of another model.
     """
     profiler = Profiler(model, start, backend)
-    total = len(inputs) if isinstance(inputs, Sized) else 0
+    total = number_of(inputs)
     for index, sample in enumerate(samples_of(inputs)):
         report("inputs", index, total)
         try:

@@ -120,12 +120,13 @@ def test_archive_of_one_input(folder: Path) -> None:
 
 READERS = """
 import numpy as np
+from onnxruntime.quantization import CalibrationDataReader
 
 rng = np.random.default_rng(0)
 inputs = [{"x": rng.normal(size=(2, 3)).astype(np.float32)} for _ in range(4)]
 
 
-class Reader:
+class Reader(CalibrationDataReader):
     def __init__(self):
         self.rest = iter(inputs)
 
@@ -259,11 +260,11 @@ def _arrange(folder: Path) -> None:
         ),
         (
             "one.onnx --inputs readers:broken",
-            f"{os.sep}readers.py:25: --inputs: broken raised KeyError: 'x'",
+            f"{os.sep}readers.py:26: --inputs: broken raised KeyError: 'x'",
         ),
         (
             "one.onnx --inputs readers:late",
-            f"{os.sep}readers.py:30: --inputs: late raised ValueError: later",
+            f"{os.sep}readers.py:31: --inputs: late raised ValueError: later",
         ),
         ("one.onnx --inputs readers:other", "the module 'readers' has no 'other'"),
         ("one.onnx --inputs readers:number", "expected an iterable of dicts"),
