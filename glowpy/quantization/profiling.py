@@ -89,6 +89,16 @@ class _Growth:
             self.size, self.run = size, run
 
 
+@dataclass(frozen=True)
+class _State:
+    """What a profiler knows after a sample, which it learns in one step: an interrupted sample has not been."""
+
+    statistics: list[Statistics]
+    runs: int
+    digest: str
+    """Of the sample; those before it are remembered apart."""
+
+
 class Profiler:
     """A network that is run over one sample after another. Its memory does not grow with their number.
 
@@ -114,12 +124,11 @@ class Profiler:
         if not self._watched:
             raise UserError("the model computes nothing with floating-point numbers")
         self._samples = set(start.samples) if start is not None else set()
-        self._statistics = [
+        statistics = [
             Statistics.none() if start is None else start[watched.name] for watched in self._watched
         ]
-        self._growth = [_Growth(known.size) for known in self._statistics]
-        self.runs = 0
-        """How many samples were run."""
+        self._state = _State(statistics, 0, "")
+        self._growth = [_Growth(known.size) for known in statistics]
         self._function = compile(work, backend)
         given = (model.main if isinstance(model, Module) else model).parameters
         self._unread = {p.original for p in given} - set(self._function.inputs)
@@ -132,28 +141,37 @@ class Profiler:
         """
         if not isinstance(sample, Mapping):
             raise UserError(f"expected a dict of inputs, got {type(sample).__name__}")
+        before = self._state
+        if before.runs:
+            self._samples.add(before.digest)
         digest = _digest(sample)
         if digest in self._samples:
             return False
         outputs = self._function({k: v for k, v in sample.items() if k not in self._unread})
-        self._samples.add(digest)
-        self.runs += 1
-        for index, watched in enumerate(self._watched):
-            counted = Statistics.of_run(*(outputs[name] for name in watched.outputs))
-            known = self._statistics[index] = self._statistics[index].merged(counted)
-            self._growth[index].note(self.runs, known.size)
+        statistics = [
+            known.merged(Statistics.of_run(*(outputs[name] for name in watched.outputs)))
+            for known, watched in zip(before.statistics, self._watched, strict=True)
+        ]
+        self._state = _State(statistics, before.runs + 1, digest)
+        for growth, known in zip(self._growth, statistics, strict=True):
+            growth.note(self.runs, known.size)
         return True
+
+    @property
+    def runs(self) -> int:
+        """How many samples were run."""
+        return self._state.runs
 
     @property
     def profile(self) -> Profile:
         """Of all samples so far."""
-        values = [
-            ProfiledValue(w.name, w.type, w.origin, w.part_of, statistics)
-            for w, statistics in zip(self._watched, self._statistics, strict=True)
-        ]
-        return Profile(
-            self._signature, frozenset(self._samples), {value.name: value for value in values}
-        )
+        state = self._state
+        values = {
+            w.name: ProfiledValue(w.name, w.type, w.origin, w.part_of, statistics)
+            for w, statistics in zip(self._watched, state.statistics, strict=True)
+        }
+        latest = {state.digest} if state.runs else set()
+        return Profile(self._signature, frozenset(self._samples | latest), values)
 
     @property
     def growing(self) -> list[str]:

@@ -4,8 +4,11 @@
 
 #define LARGEST 3.402823466e+38f
 
-/// Elements that are compared side by side; as constant as the length of the loop over them, which vectorises.
+/// Elements that are looked at side by side; as constant as the length of the loops over them, which vectorise.
 enum { ABREAST = 4 * LANES };
+
+/// The bin of what is not finite.
+enum { NOWHERE = -1 };
 
 /// The largest integer that is not larger than x, where both fit.
 INLINE int32_t floor_of(double x) {
@@ -55,14 +58,17 @@ KERNEL void libjit_quantization_profile_f32_i64_i64(int64_t *result, float *rang
   int32_t first = floor_of(low * per_width);
   int64_t nans = 0, infinities = 0;
   for (dim_t i = 0; i < bins; i++) result[i] = 0;
-  for (dim_t i = 0; i < n; i++) {
-    float x = input[i];
-    if (__builtin_fabsf(x) <= LARGEST) {
-      result[floor_of(x * per_width) - first]++;
-    } else if (x != x) {
-      nans++;
-    } else {
-      infinities++;
+  for (dim_t at = 0; at < n; at += ABREAST) {
+    int32_t bin[ABREAST];
+    for (int k = 0; k < min_dim(ABREAST, n - at); k++) {
+      float x = input[at + k];
+      bool finite = __builtin_fabsf(x) <= LARGEST;
+      nans += x != x;
+      infinities += !finite & (x == x);
+      bin[k] = finite ? floor_of((finite ? x : 0.0f) * per_width) - first : NOWHERE;
+    }
+    for (int k = 0; k < min_dim(ABREAST, n - at); k++) {
+      if (bin[k] != NOWHERE) result[bin[k]]++;
     }
   }
   grid[0] = exponent;

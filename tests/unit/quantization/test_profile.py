@@ -388,6 +388,30 @@ def test_what_is_quantized_already_stays_so(backend: str) -> None:
     check_same(profile["d"], Statistics.of(np.array([0, 0.5, 1, 62], np.float32)))
 
 
+def test_an_interrupted_input_has_not_been(whole: Profile, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not even in part: what Ctrl-C leaves is written to the file."""
+    profiler = Profiler(network())
+    for sample in EIGHT[:2]:
+        profiler.add(sample)
+    before = profiler.profile.text()
+    steps = iter(range(3))
+    merged = Statistics.merged
+
+    def interrupted(self: Statistics, other: Statistics) -> Statistics:
+        if next(steps, None) is None:
+            raise KeyboardInterrupt
+        return merged(self, other)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Statistics, "merged", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            profiler.add(EIGHT[2])
+    assert profiler.profile.text() == before
+    assert profiler.runs == 2
+    assert [profiler.add(sample) for sample in EIGHT] == [False] * 2 + [True] * 6
+    assert profiler.profile.text() == whole.text()
+
+
 def test_memory_does_not_grow_with_the_inputs() -> None:
     profiler = Profiler(network())
     for sample in samples(20):
