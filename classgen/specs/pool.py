@@ -24,6 +24,19 @@ Op(
     attrs=[*_WINDOW, flag("count_include_pads")],
     traits=["units"],
     kernel={"input": FLOATS},
+    quant="numbers",
     strided=["result", "input"],
     no_derivative="not written yet",
+)
+Op(
+    "SumPool",
+    "The sum of each window's stored integers, as i32, which wraps; pads add nothing.",
+    inputs=["input"],
+    attrs=_WINDOW,
+    traits=["units"],
+    kernel={"result": ("i32",), "input": ("i8", "u8", "i16", "u16")},
+    quant="rule",
+    plain=["result"],
+    strided=["result", "input"],
+    no_derivative="a stored integer moves in steps",
 )

@@ -8,7 +8,7 @@ Op("ReduceAdd", "The sum over `axes`, which stay as dimensions of 1.", inputs=["
 Op("ReduceMul", "The product over `axes`, which stay as dimensions of 1.", inputs=["input"], attrs=[ints("axes")], traits=["axes"], kernel={"input": _KINDS}, no_derivative="not written yet", strided=["result", "input"])
 Op("ReduceMax", "The maximum over `axes`, which stay as dimensions of 1; NaN if one is NaN.", inputs=["input"], attrs=[ints("axes")], traits=["axes"], kernel={"input": _KINDS}, quant="same", strided=["result", "input"])
 Op("ReduceMin", "The minimum over `axes`, which stay as dimensions of 1; NaN if one is NaN.", inputs=["input"], attrs=[ints("axes")], traits=["axes"], kernel={"input": _KINDS}, quant="same", strided=["result", "input"])
-NodeOnly("ReduceMean", "The mean over `axes`, which stay as dimensions of 1; integers are summed in 64 bits, and the mean is truncated towards zero.", inputs=["input"], attrs=[ints("axes")], traits=["axes"])
+NodeOnly("ReduceMean", "The mean over `axes`, which stay as dimensions of 1; integers are summed in 64 bits, and the mean is truncated towards zero.", inputs=["input"], attrs=[ints("axes")], traits=["axes"], quant="numbers")
 
 _INDEX = {"input": NUMBERS, "result": ("i64",)}
 Op("ArgMax", "The i64 index of the largest element along dimension `axis`: of equal ones the first, or the `last`; NaN is larger than all numbers.", inputs=["input"], attrs=[integer("axis"), flag("last")], traits=["axes"], kernel=_INDEX, quant="same", plain=["result"], no_derivative=DISCRETE)

@@ -1049,6 +1049,30 @@ class Builder(ABC):
         }
         return self.create(nodes.AvgPoolNode, name, inputs, attrs, result_type, loc)
 
+    def create_sum_pool(
+        self,
+        name: str,
+        input: Operand,
+        kernels: tuple[int, ...],
+        strides: tuple[int, ...],
+        pads: tuple[int, ...],
+        dilation: tuple[int, ...],
+        ceil: bool = False,
+        *,
+        result_type: Type | None = None,
+        loc: Loc | None = None,
+    ) -> nodes.SumPoolNode:
+        """The sum of each window's stored integers, as i32, which wraps; pads add nothing."""
+        inputs = (input,)
+        attrs: dict[str, Attr] = {
+            "kernels": tuple(kernels),
+            "strides": tuple(strides),
+            "pads": tuple(pads),
+            "dilation": tuple(dilation),
+            "ceil": bool(ceil),
+        }
+        return self.create(nodes.SumPoolNode, name, inputs, attrs, result_type, loc)
+
     def create_quantize(
         self,
         name: str,

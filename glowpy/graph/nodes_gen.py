@@ -95,6 +95,7 @@ __all__ = [
     "SqrtNode",
     "StepsNode",
     "SubNode",
+    "SumPoolNode",
     "SwishNode",
     "TanhNode",
     "ThresholdedReluNode",
@@ -1471,6 +1472,7 @@ class AvgPoolNode(Node):
         ("result",),
         frozenset({Trait.UNITS}),
         no_derivative="not written yet",
+        quant=Quantized.NUMBERS,
     )
 
     input = InputField(0)
@@ -1480,6 +1482,39 @@ class AvgPoolNode(Node):
     dilation = AttrField[tuple[int, ...]]()
     ceil = AttrField[bool]()
     count_include_pads = AttrField[bool]()
+
+
+@final
+class SumPoolNode(Node):
+    """The sum of each window's stored integers, as i32, which wraps; pads add nothing.
+
+    Declared in classgen/specs/pool.py.
+    """
+
+    __slots__ = ()
+    SCHEMA: ClassVar[NodeSchema] = NodeSchema(
+        "sum_pool",
+        ("input",),
+        (
+            AttrSpec("kernels", "ints"),
+            AttrSpec("strides", "ints"),
+            AttrSpec("pads", "ints"),
+            AttrSpec("dilation", "ints"),
+            AttrSpec("ceil", "flag"),
+        ),
+        ("result",),
+        frozenset({Trait.UNITS}),
+        no_derivative="a stored integer moves in steps",
+        quant=Quantized.RULE,
+        plain=frozenset({"result"}),
+    )
+
+    input = InputField(0)
+    kernels = AttrField[tuple[int, ...]]()
+    strides = AttrField[tuple[int, ...]]()
+    pads = AttrField[tuple[int, ...]]()
+    dilation = AttrField[tuple[int, ...]]()
+    ceil = AttrField[bool]()
 
 
 @final
@@ -1741,7 +1776,12 @@ class ReduceMeanNode(Node):
 
     __slots__ = ()
     SCHEMA: ClassVar[NodeSchema] = NodeSchema(
-        "reduce_mean", ("input",), (AttrSpec("axes", "ints"),), ("result",), frozenset({Trait.AXES})
+        "reduce_mean",
+        ("input",),
+        (AttrSpec("axes", "ints"),),
+        ("result",),
+        frozenset({Trait.AXES}),
+        quant=Quantized.NUMBERS,
     )
 
     input = InputField(0)
@@ -2047,6 +2087,7 @@ NODES: tuple[type[Node], ...] = (
     MaxPoolNode,
     MaxPoolWithArgmaxNode,
     AvgPoolNode,
+    SumPoolNode,
     QuantizeNode,
     DequantizeNode,
     RescaleNode,

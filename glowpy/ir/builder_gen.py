@@ -687,6 +687,30 @@ class IRBuilder(ABC):
         )
         return self.add(insts.AvgPoolInst(operands, attrs))
 
+    def create_sum_pool(
+        self,
+        result: Value,
+        input: Value,
+        kernels: tuple[int, ...],
+        strides: tuple[int, ...],
+        pads: tuple[int, ...],
+        dilation: tuple[int, ...],
+        ceil: bool,
+    ) -> insts.SumPoolInst:
+        """The sum of each window's stored integers, as i32, which wraps; pads add nothing."""
+        attrs: dict[str, Attr] = {
+            "kernels": tuple(kernels),
+            "strides": tuple(strides),
+            "pads": tuple(pads),
+            "dilation": tuple(dilation),
+            "ceil": bool(ceil),
+        }
+        operands = (
+            result,
+            input,
+        )
+        return self.add(insts.SumPoolInst(operands, attrs))
+
     def create_steps(
         self,
         result: Value,

@@ -72,6 +72,7 @@ __all__ = [
     "SqrtInst",
     "StepsInst",
     "SubInst",
+    "SumPoolInst",
     "TanhInst",
     "TransposeInst",
     "ViewInst",
@@ -1102,6 +1103,7 @@ class AvgPoolInst(Instruction):
             AttrSpec("count_include_pads", "flag"),
         ),
         frozenset({Trait.UNITS}),
+        quant=Quantized.NUMBERS,
     )
 
     result = OperandField(0)
@@ -1112,6 +1114,41 @@ class AvgPoolInst(Instruction):
     dilation = AttrField[tuple[int, ...]]()
     ceil = AttrField[bool]()
     count_include_pads = AttrField[bool]()
+
+
+@final
+class SumPoolInst(Instruction):
+    """The sum of each window's stored integers, as i32, which wraps; pads add nothing.
+
+    Declared in classgen/specs/pool.py.
+    """
+
+    __slots__ = ()
+    SCHEMA: ClassVar[InstSchema] = InstSchema(
+        "sum_pool",
+        (
+            OperandSpec("result", Access.OUT, Layout.STRIDED),
+            OperandSpec("input", Access.IN, Layout.STRIDED),
+        ),
+        (
+            AttrSpec("kernels", "ints"),
+            AttrSpec("strides", "ints"),
+            AttrSpec("pads", "ints"),
+            AttrSpec("dilation", "ints"),
+            AttrSpec("ceil", "flag"),
+        ),
+        frozenset({Trait.UNITS}),
+        quant=Quantized.RULE,
+        plain=frozenset({"result"}),
+    )
+
+    result = OperandField(0)
+    input = OperandField(1)
+    kernels = AttrField[tuple[int, ...]]()
+    strides = AttrField[tuple[int, ...]]()
+    pads = AttrField[tuple[int, ...]]()
+    dilation = AttrField[tuple[int, ...]]()
+    ceil = AttrField[bool]()
 
 
 @final
@@ -1634,6 +1671,7 @@ INSTS: tuple[type[Instruction], ...] = (
     MaxPoolInst,
     MaxPoolWithArgmaxInst,
     AvgPoolInst,
+    SumPoolInst,
     StepsInst,
     SaturateInst,
     RelabelInst,

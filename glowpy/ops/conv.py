@@ -12,6 +12,7 @@ from glowpy.backends.interpreter.interpret import interpret
 from glowpy.core.shape import ceil_div
 from glowpy.core.tensor import Tensor
 from glowpy.core.type import Type
+from glowpy.core.window import Windows, windowed_shape
 from glowpy.graph.function import Function
 from glowpy.graph.infer import infer
 from glowpy.graph.node import Operand
@@ -20,7 +21,6 @@ from glowpy.graph.verifier import verify
 from glowpy.ir.insts_gen import ConvolutionInst
 from glowpy.lower import lower
 from glowpy.ops.operands import as_stored, expect_numbers, expect_same_kind, factors
-from glowpy.ops.window import Windows, windowed_shape
 from glowpy.support.errors import UserError
 
 __all__: list[str] = []

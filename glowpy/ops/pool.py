@@ -11,11 +11,11 @@ from glowpy.core.channel_axis import resized
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.tensor import Array, Tensor
 from glowpy.core.type import Type
+from glowpy.core.window import Windows, windowed_shape
 from glowpy.graph.infer import infer
-from glowpy.graph.nodes_gen import AvgPoolNode, MaxPoolNode, MaxPoolWithArgmaxNode
-from glowpy.ir.insts_gen import AvgPoolInst, MaxPoolInst, MaxPoolWithArgmaxInst
+from glowpy.graph.nodes_gen import AvgPoolNode, MaxPoolNode, MaxPoolWithArgmaxNode, SumPoolNode
+from glowpy.ir.insts_gen import AvgPoolInst, MaxPoolInst, MaxPoolWithArgmaxInst, SumPoolInst
 from glowpy.ops.operands import accumulable, bounds, expect_floats, expect_numbers
-from glowpy.ops.window import Windows, windowed_shape
 from glowpy.support.errors import UserError
 
 __all__: list[str] = []
@@ -64,6 +64,22 @@ def _infer_avg_pool(
     del count_include_pads
     expect_floats("input", input)
     return _pooled(input, Windows(kernels, strides, pads, dilation), ceil=ceil)
+
+
+@infer(SumPoolNode)
+def _infer_sum_pool(
+    input: Type,
+    *,
+    kernels: Sequence[int],
+    strides: Sequence[int],
+    pads: Sequence[int],
+    dilation: Sequence[int],
+    ceil: bool,
+) -> Type:
+    if not input.kind.is_integer or input.kind.size > 2:
+        raise UserError(f"expected input of i8, u8, i16 or u16, got {input}")
+    counts = windowed_shape(input, Windows(kernels, strides, pads, dilation), ceil=ceil)
+    return Type(ElemKind.I32, (input.shape[0], *counts, input.shape[-1]))
 
 
 def _pooled(input: Type, windows: Windows, *, ceil: bool) -> Type:
@@ -157,3 +173,21 @@ def _avg_pool(
     divisor = windows.counted(input.type.shape[1:-1], counts, pads=count_include_pads)
     sums = view.sum(axis=_tap_axes(windows))
     result.array[...] = (sums / np.maximum(divisor, 1)[..., None]).astype(result.array.dtype)
+
+
+@interpret(SumPoolInst)
+def _sum_pool(
+    result: Tensor,
+    input: Tensor,
+    *,
+    kernels: Sequence[int],
+    strides: Sequence[int],
+    pads: Sequence[int],
+    dilation: Sequence[int],
+    ceil: bool,
+) -> None:
+    del ceil
+    if result.array.size:
+        windows = Windows(kernels, strides, pads, dilation)
+        view = windows.view(input.array, 0, result.type.shape[1:-1])
+        result.array[...] = view.sum(axis=_tap_axes(windows), dtype=np.int32)

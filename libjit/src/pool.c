@@ -118,26 +118,26 @@ INLINE dim_t first_tap(pool_t pool, steps_t steps, window_t window, dim_t d, dim
 #define POOL_VECTORS 4
 
 /// What a pool does with neighbouring channels, `VECTORS` vectors at a time: FIRST for a window without taps, COMBINE of
-/// the vectors `best` and `x` for each tap, FINISH of the result.
-#define POOL_VECTORS_OF(NAME, SUFFIX, T, FIRST, COMBINE, FINISH)                                                       \
-  INLINE void NAME##_vectors_##SUFFIX(T *to, const T *image, pool_t pool, steps_t steps, window_t window,              \
+/// the vectors `best` and `x` for each tap, FINISH of the result. Elements are loaded as VX and computed on as V, of T.
+#define POOL_VECTORS_OF(NAME, SUFFIX, T, V, X, VX, FIRST, COMBINE, FINISH)                                             \
+  INLINE void NAME##_vectors_##SUFFIX(T *to, const X *image, pool_t pool, steps_t steps, window_t window,              \
                                       dim_t vectors, dim_t divisor) {                                                  \
-    v_##SUFFIX sums[POOL_VECTORS];                                                                                     \
-    UNROLL for (dim_t v = 0; v < vectors; v++) sums[v] = (FIRST) - (v_##SUFFIX){};                                     \
+    V sums[POOL_VECTORS];                                                                                              \
+    UNROLL for (dim_t v = 0; v < vectors; v++) sums[v] = (FIRST) - (V){};                                              \
     FOR_EACH_TAP(pool, steps, window, tap) {                                                                           \
       UNROLL for (dim_t v = 0; v < vectors; v++) {                                                                     \
-        v_##SUFFIX best = sums[v], x = *(const v_##SUFFIX *)(image + tap + v * LANES_OF(T));                           \
+        V best = sums[v], x = __builtin_convertvector(*(const VX *)(image + tap + v * LANES_OF(T)), V);                \
         sums[v] = COMBINE;                                                                                             \
       }                                                                                                                \
     }                                                                                                                  \
     UNROLL for (dim_t v = 0; v < vectors; v++) {                                                                       \
-      v_##SUFFIX best = sums[v];                                                                                       \
-      *(v_##SUFFIX *)(to + v * LANES_OF(T)) = FINISH;                                                                  \
+      V best = sums[v];                                                                                                \
+      *(V *)(to + v * LANES_OF(T)) = FINISH;                                                                           \
     }                                                                                                                  \
   }                                                                                                                    \
                                                                                                                        \
   /* All whole vectors of channels, where they are neighbours; how many channels these are. */                         \
-  INLINE dim_t NAME##_whole_##SUFFIX(T *to, const T *image, pool_t pool, steps_t into, steps_t out_of,                 \
+  INLINE dim_t NAME##_whole_##SUFFIX(T *to, const X *image, pool_t pool, steps_t into, steps_t out_of,                 \
                                      window_t window, dim_t divisor) {                                                 \
     dim_t c = 0, block = POOL_VECTORS * LANES_OF(T);                                                                   \
     if (libjit_small || into.channel != 1 || out_of.channel != 1) return 0;                                            \
@@ -150,7 +150,7 @@ INLINE dim_t first_tap(pool_t pool, steps_t steps, window_t window, dim_t d, dim
 
 /// The larger element of each pair; NaN wins over every number. `x != x` is false for integers.
 #define MAX_POOL(SUFFIX, T, LOWEST)                                                                                    \
-  POOL_VECTORS_OF(max_pool, SUFFIX, T, LOWEST, ((x > best) | (x != x)) ? x : best, best)                               \
+  POOL_VECTORS_OF(max_pool, SUFFIX, T, v_##SUFFIX, T, v_##SUFFIX, LOWEST, ((x > best) | (x != x)) ? x : best, best)    \
                                                                                                                        \
   INLINE void raise_##SUFFIX(T *restrict result, const T *restrict input, dim_t channels, dim_t to, dim_t from) {      \
     for (dim_t c = 0; c < channels; c++) {                                                                             \
@@ -200,7 +200,7 @@ INLINE dim_t first_tap(pool_t pool, steps_t steps, window_t window, dim_t d, dim
     FOR_EACH_TAP(pool, numbers, window, tap) {                                                                         \
       UNROLL for (dim_t v = 0; v < vectors; v++) {                                                                     \
         V x = *(const V *)(image + tap * pool.channels + v * WIDTH);                                                   \
-        __auto_type higher = ~(x <= best[v]) & (best[v] == best[v]);                                                 \
+        __auto_type higher = ~(x <= best[v]) & (best[v] == best[v]);                                                   \
         best[v] = higher ? x : best[v];                                                                                \
         places[v] = __builtin_convertvector(higher, P) ? tap - (P){} : places[v];                                      \
       }                                                                                                                \
@@ -244,12 +244,46 @@ INLINE dim_t first_tap(pool_t pool, steps_t steps, window_t window, dim_t d, dim
     }                                                                                                                  \
   }
 
-#define AVG_POOL(SUFFIX, T)                                                                                            \
-  POOL_VECTORS_OF(avg_pool, SUFFIX, T, 0, best + x, best / (T)divisor)                                                 \
+/// Rows of windows whose taps are added up in T, and FINISH of `best`, such a sum. A mean knows its `divisor`: how many
+/// taps lie in the image, or in its pads as well.
+#define SUM_ROWS(NAME, SUFFIX, T, V, X, VX, FINISH)                                                                    \
+  POOL_VECTORS_OF(NAME, SUFFIX, T, V, X, VX, 0, best + x, FINISH)                                                      \
                                                                                                                        \
-  INLINE void accumulate_##SUFFIX(T *restrict result, const T *restrict input, dim_t channels, dim_t to, dim_t from) { \
-    for (dim_t c = 0; c < channels; c++) result[c * to] += input[c * from];                                            \
+  INLINE void NAME##_accumulate_##SUFFIX(T *restrict result, const X *restrict input, dim_t channels, dim_t to,        \
+                                         dim_t from) {                                                                 \
+    for (dim_t c = 0; c < channels; c++) result[c * to] += (T)input[c * from];                                         \
   }                                                                                                                    \
+                                                                                                                       \
+  INLINE void NAME##_rows_##SUFFIX(T *result, const X *input, pool_t pool, steps_t into, steps_t out_of,               \
+                                   bool count_include_pads, dim_t first_unit, dim_t last_unit) {                       \
+    FOR_EACH_WINDOW(pool, first_unit, last_unit, window) {                                                             \
+      const X *image = input + window.image * out_of.image;                                                            \
+      T *to = result + result_offset(into, window);                                                                    \
+      dim_t divisor = 1;                                                                                               \
+      UNROLL for (dim_t a = 0; a < 3; a++)                                                                             \
+          divisor *= count_include_pads ? window.ranges[a].counted : window.ranges[a].taps;                            \
+      divisor = max_dim(divisor, 1);                                                                                   \
+      for (dim_t c = 0; libjit_small && c < pool.channels; c++) {                                                      \
+        T best = 0;                                                                                                    \
+        FOR_EACH_TAP(pool, out_of, window, tap) best += (T)image[tap + c * out_of.channel];                            \
+        to[c * into.channel] = FINISH;                                                                                 \
+      }                                                                                                                \
+      if (libjit_small) continue;                                                                                      \
+      dim_t done = NAME##_whole_##SUFFIX(to, image, pool, into, out_of, window, divisor);                              \
+      dim_t rest = pool.channels - done;                                                                               \
+      to += done * into.channel, image += done * out_of.channel;                                                       \
+      for (dim_t c = 0; c < rest; c++) to[c * into.channel] = 0;                                                       \
+      FOR_EACH_TAP(pool, out_of, window, tap)                                                                          \
+      NAME##_accumulate_##SUFFIX(to, image + tap, rest, into.channel, out_of.channel);                                 \
+      for (dim_t c = 0; c < rest; c++) {                                                                               \
+        T best = to[c * into.channel];                                                                                 \
+        to[c * into.channel] = FINISH;                                                                                 \
+      }                                                                                                                \
+    }                                                                                                                  \
+  }
+
+#define AVG_POOL(SUFFIX, T)                                                                                            \
+  SUM_ROWS(avg_pool, SUFFIX, T, v_##SUFFIX, T, v_##SUFFIX, best / (T)divisor)                                          \
                                                                                                                        \
   KERNEL void libjit_avg_pool_##SUFFIX(T *result, const T *input, const ints_t *result_shape,                          \
                                        const ints_t *input_shape, const ints_t *result_strides,                        \
@@ -257,28 +291,23 @@ INLINE dim_t first_tap(pool_t pool, steps_t steps, window_t window, dim_t d, dim
                                        const ints_t *pads, const ints_t *dilation, bool ceil,                          \
                                        bool count_include_pads, dim_t first_unit, dim_t last_unit) {                   \
     pool_t pool = pool_of(result_shape, input_shape, kernels, strides, pads, dilation);                                \
-    steps_t into = steps_of(result_strides), out_of = steps_of(input_strides);                                         \
-    FOR_EACH_WINDOW(pool, first_unit, last_unit, window) {                                                             \
-      const T *image = input + window.image * out_of.image;                                                            \
-      T *to = result + result_offset(into, window);                                                                    \
-      dim_t divisor = 1;                                                                                               \
-      UNROLL for (dim_t a = 0; a < 3; a++)                                                                             \
-          divisor *= count_include_pads ? window.ranges[a].counted : window.ranges[a].taps;                            \
-      divisor = max_dim(divisor, 1);                                                                                   \
-      for (dim_t c = 0; libjit_small && c < pool.channels; c++) {                                                      \
-        T total = 0;                                                                                                   \
-        FOR_EACH_TAP(pool, out_of, window, tap) total += image[tap + c * out_of.channel];                              \
-        to[c * into.channel] = total / (T)divisor;                                                                     \
-      }                                                                                                                \
-      if (libjit_small) continue;                                                                                      \
-      dim_t done = avg_pool_whole_##SUFFIX(to, image, pool, into, out_of, window, divisor);                            \
-      dim_t rest = pool.channels - done;                                                                               \
-      to += done * into.channel, image += done * out_of.channel;                                                       \
-      for (dim_t c = 0; c < rest; c++) to[c * into.channel] = 0;                                                       \
-      FOR_EACH_TAP(pool, out_of, window, tap)                                                                          \
-      accumulate_##SUFFIX(to, image + tap, rest, into.channel, out_of.channel);                                        \
-      for (dim_t c = 0; c < rest; c++) to[c * into.channel] /= (T)divisor;                                             \
-    }                                                                                                                  \
+    avg_pool_rows_##SUFFIX(result, input, pool, steps_of(result_strides), steps_of(input_strides),                     \
+                           count_include_pads, first_unit, last_unit);                                                 \
+  }
+
+/// Sums wrap, which only unsigned ones may in C.
+#define SUM_POOL(SUFFIX, X)                                                                                            \
+  typedef X part_##SUFFIX __attribute__((ext_vector_type(LANES_OF(uint32_t)), aligned(sizeof(X))));                    \
+  SUM_ROWS(sum_pool, SUFFIX, uint32_t, v_u32, X, part_##SUFFIX, best)                                                  \
+                                                                                                                       \
+  KERNEL void libjit_sum_pool_i32_##SUFFIX(int32_t *result, const X *input, const ints_t *result_shape,                \
+                                           const ints_t *input_shape, const ints_t *result_strides,                    \
+                                           const ints_t *input_strides, const ints_t *kernels, const ints_t *strides,  \
+                                           const ints_t *pads, const ints_t *dilation, bool ceil, dim_t first_unit,    \
+                                           dim_t last_unit) {                                                          \
+    pool_t pool = pool_of(result_shape, input_shape, kernels, strides, pads, dilation);                                \
+    sum_pool_rows_##SUFFIX((uint32_t *)result, input, pool, steps_of(result_strides), steps_of(input_strides), false,  \
+                           first_unit, last_unit);                                                                     \
   }
 
 #define LANES_OF(T) (VECTOR_BYTES > (dim_t)sizeof(T) ? VECTOR_BYTES / (dim_t)sizeof(T) : 1)
@@ -288,6 +317,7 @@ typedef int64_t v_i64 __attribute__((ext_vector_type(LANES_OF(int64_t)), aligned
 typedef int64_t one_i64 __attribute__((ext_vector_type(1), aligned(8)));
 typedef int8_t v_i8 __attribute__((ext_vector_type(VECTOR_BYTES), aligned(1)));
 typedef uint8_t v_u8 __attribute__((ext_vector_type(VECTOR_BYTES), aligned(1)));
+typedef uint32_t v_u32 __attribute__((ext_vector_type(LANES_OF(uint32_t)), aligned(4)));
 
 MAX_POOL(f32, float, -__builtin_inff())
 MAX_POOL(f64, double, -__builtin_inf())
@@ -301,3 +331,8 @@ MAX_POOL_WITH_ARGMAX(u8, uint8_t, 0)
 
 AVG_POOL(f32, float)
 AVG_POOL(f64, double)
+
+SUM_POOL(i8, int8_t)
+SUM_POOL(u8, uint8_t)
+SUM_POOL(i16, int16_t)
+SUM_POOL(u16, uint16_t)

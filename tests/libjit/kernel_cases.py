@@ -509,6 +509,16 @@ def _avg_pool(suffixes: tuple[str, ...], _: int) -> Iterator[Case]:
         yield Case({"input": x}, {"result": result}, attrs)
 
 
+def _sum_pool(suffixes: tuple[str, ...], _: int) -> Iterator[Case]:
+    dtype = DTYPES[suffixes[1]]
+    low, high = np.iinfo(dtype).min, np.iinfo(dtype).max
+    for pool in _POOLS:
+        shape = (pool.batch, *pool.image, pool.channels)
+        x = np.random.default_rng(9).integers(low, high, shape, endpoint=True).astype(dtype)
+        sums = pool.taps(x.astype(np.int32), 0).sum(axis=-1, dtype=np.int32)
+        yield Case({"input": x}, {"result": sums}, {**pool.attrs, "ceil": True})
+
+
 def _lookup_table(suffixes: tuple[str, ...], _: int) -> Iterator[Case]:
     dtype = DTYPES[suffixes[0]]
     rng = np.random.default_rng(8)
@@ -543,5 +553,6 @@ MAKERS: dict[str, Maker] = {
     "max_pool": _max_pool(argmax=False),
     "max_pool_with_argmax": _max_pool(argmax=True),
     "avg_pool": _avg_pool,
+    "sum_pool": _sum_pool,
 }
 """The cases of each kernel that is no product, by mnemonic, for its suffixes and so many floats in a vector."""

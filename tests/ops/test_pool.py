@@ -13,7 +13,7 @@ import pytest
 
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.tensor import Array
-from glowpy.graph.nodes_gen import AvgPoolNode, MaxPoolNode, MaxPoolWithArgmaxNode
+from glowpy.graph.nodes_gen import AvgPoolNode, MaxPoolNode, MaxPoolWithArgmaxNode, SumPoolNode
 from glowpy.ops.operands import bounds
 from tests.ops.harness import (
     FLOATS,
@@ -169,11 +169,22 @@ def _avg_cases(kind: ElemKind) -> Iterator[Case]:
         )
 
 
+def _sum_cases(kind: ElemKind) -> Iterator[Case]:
+    for pool in (*POOLS, *EMPTY, NO_TAPS):
+        for x in _inputs(kind, pool):
+            sums = np.zeros((x.shape[0], *pool.counts, x.shape[-1]), np.int32)
+            for index, taps in pool.windows():
+                for n, tap in itertools.product(range(x.shape[0]), filter(pool.inside, taps)):
+                    sums[(n, *index)] += x[(n, *tap)]
+            yield Case([x], [sums], pool.attrs)
+
+
 ORDERED = (*FLOATS, ElemKind.I8, ElemKind.I64, ElemKind.U8, ElemKind.U64)
 ROWS = [
     Row(MaxPoolNode, ORDERED, _max_cases),
     Row(MaxPoolWithArgmaxNode, ORDERED, _argmax_cases),
     Row(AvgPoolNode, FLOATS, _avg_cases),
+    Row(SumPoolNode, (ElemKind.I8, ElemKind.U8, ElemKind.I16, ElemKind.U16), _sum_cases),
 ]
 
 

@@ -42,6 +42,7 @@ from glowpy.graph.nodes_gen import (
     SaveNode,
     SliceNode,
     StepsNode,
+    SumPoolNode,
     TransposeNode,
 )
 from glowpy.graph.verifier import verify_function
@@ -65,6 +66,7 @@ CONVERTING = (
     RescaleNode,
     SaturateNode,
     StepsNode,
+    SumPoolNode,
 )
 """Between stored integers and numbers; test_quantized_arithmetic.py has them, and all arithmetic."""
 

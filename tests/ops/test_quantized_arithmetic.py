@@ -342,3 +342,77 @@ def test_convolution_is_an_exact_sum(
     f, stored, expected = product(kind, kernels, group, weights)
     got = glowpy.compile(f, bound("interpreter"))({"x": stored})["y"]
     np.testing.assert_array_equal(got, expected)
+
+
+def _means(type: Type, stored: Array, result: Type, counts: Array, sums: Array) -> Array:
+    """Sums of stored integers, of `counts` pixels of `type`, in steps of the result."""
+    offsets = shaped(type, parameters(type).offsets).astype(np.int64)
+    scales = shaped(type, parameters(type).scales)
+    divisors = np.float64(counts[1])
+    ratio = (scales / (np.float64(parameters(result).scales[0]) * divisors)).astype(F32)
+    return rounded(result, (sums - offsets * counts[0]).astype(F32) * ratio)
+
+
+POOLED = [
+    ("u8[2x5x6x17](s=0.03,o=131)", "u8[2x5x6x17](s=0.05,o=3)"),
+    ("i8[2x5x6x17](s=0.03,o=-9)", "i8[2x5x6x17](s=0.01,o=-100)"),
+    ("i16[2x5x6x3](s=[0.1,0.3,0.007],o=[1,0,5],axis=3)", "u8[2x5x6x3](s=9.0,o=128)"),
+]
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("count_pads", [False, True])
+@pytest.mark.parametrize(("source", "target"), POOLED)
+def test_average_pool_is_an_exact_sum(
+    source: str, target: str, count_pads: bool, backend: str
+) -> None:
+    """Pads are zero; whether they count is seen at the edges alone."""
+    type, result = parse_type(source), parse_type(target)
+    stored = integers(type, 8)
+    sums, inside = np.zeros(type.shape, np.int64), np.zeros((5, 6, 1), np.int64)
+    for h, w in np.ndindex(5, 6):
+        window = (slice(max(h - 1, 0), h + 2), slice(max(w - 1, 0), w + 2))
+        part = stored[:, *window].astype(np.int64)
+        inside[h, w], sums[:, h, w] = part.shape[1] * part.shape[2], part.sum(axis=(1, 2))
+    counted = np.full_like(inside, 9) if count_pads else inside
+    got = run(
+        backend,
+        lambda f, v: f.create_avg_pool(
+            "p", v[0], (3, 3), (1, 1), (1, 1, 1, 1), (1, 1), False, count_pads, result_type=result
+        ),
+        (type, stored),
+    )
+    expected = _means(type, stored, result, np.array([inside, counted]), sums)
+    np.testing.assert_array_equal(got, expected)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("axes", [(1,), (0, 2), ()])
+@pytest.mark.parametrize(("source", "target"), POOLED)
+def test_mean_is_an_exact_sum(
+    source: str, target: str, axes: tuple[int, ...], backend: str
+) -> None:
+    type = parse_type(source)
+    shape = tuple(1 if i in axes else size for i, size in enumerate(type.shape))
+    result = parse_type(target).with_shape(shape)
+    stored = integers(type, 9)
+    sums = stored.astype(np.int64).sum(axis=axes, keepdims=True)
+    count = np.array(math.prod(type.shape[axis] for axis in axes))
+    got = run(
+        backend,
+        lambda f, v: f.create_reduce_mean("m", v[0], axes, result_type=result),
+        (type, stored),
+    )
+    np.testing.assert_array_equal(got, _means(type, stored, result, np.array([count, count]), sums))
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_mean_of_nothing_is_the_lowest(backend: str) -> None:
+    """It is no number."""
+    type, result = parse_type("u8[3x0](s=0.5,o=9)"), parse_type("i8[3x1](s=0.5,o=9)")
+    got = run(
+        backend,
+        lambda f, v: f.create_reduce_mean("m", v[0], (1,), result_type=result),
+        (type, integers(type)),
+    )
+    assert got.tolist() == [[-128]] * 3

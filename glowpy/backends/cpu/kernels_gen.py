@@ -55,6 +55,12 @@ KERNELS: dict[str, KernelSpec] = {
     "avg_pool": KernelSpec(
         "avg_pool", "libjit_avg_pool", (("input", ("f32", "f64")),), "classgen/specs/pool.py"
     ),
+    "sum_pool": KernelSpec(
+        "sum_pool",
+        "libjit_sum_pool",
+        (("result", ("i32",)), ("input", ("i8", "u8", "i16", "u16"))),
+        "classgen/specs/pool.py",
+    ),
     "lookup_table": KernelSpec(
         "lookup_table", "libjit_lookup_table", (("input", ("i8", "u8")),), "classgen/specs/quant.py"
     ),

@@ -10,7 +10,7 @@ from typing import ClassVar
 from glowpy.core.channel_axis import permuted, reshaped
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.quantized import parameters, sum_type
-from glowpy.core.schema import Quantized, Trait
+from glowpy.core.schema import Quantized
 from glowpy.core.tensor import Tensor, stored
 from glowpy.core.type import Type
 from glowpy.graph.function import Function
@@ -36,6 +36,7 @@ from glowpy.support.errors import UserError
 
 __all__ = ["FoldQuantizePass"]
 
+_PRODUCTS = (ConvolutionNode, FullyConnectedNode, MatMulNode)
 _BYTES = (ElemKind.I8, ElemKind.U8)
 _LONGEST = (1 << 31) // (255 * 255)
 """Sums of so many products of 8 bits cannot overflow."""
@@ -47,7 +48,7 @@ class FoldQuantizePass(RewritePass):
 
     * A product of dequantized operands is the dequantized exact sum; a bias in floats is rounded to its steps.
     * What moves or chooses elements does so before they are dequantized; operands of `concat` get one scale.
-    * Element-wise arithmetic between `dequantize` and `quantize` is that of quantized types.
+    * Element-wise arithmetic and means between `dequantize` and `quantize` are those of quantized types.
     * `quantize` of what was dequantized is `rescale`, and limits become those of the stored integers.
 
     Before:
@@ -158,14 +159,17 @@ class FoldQuantizePass(RewritePass):
             return why.no("others read the floats")
         if isinstance(source, ReluNode | ClipNode):
             return _limited(f, n, source)
+        if isinstance(source, ReshapeNode) and parameters(n.type).axis is None:
+            inner = n.type.with_shape(source.input.type.shape)
+            integers = f.create_quantize(n.name, inner, source.input)
+            return f.create_reshape(source.name, n.type, integers)
         values = [_stored(value) for value in source.inputs]
         operands = [value for value in values if value is not None]
         if not operands or len(operands) < len(values):
             return None
         if isinstance(source, ConcatNode):
             return _concatenated(f, n, source, operands)
-        numbers = source.SCHEMA.quant is Quantized.NUMBERS and source.has(Trait.ELEMENTWISE)
-        if not numbers or not has_integer_form(source, [value.type for value in operands]):
+        if not has_integer_form(source, [value.type for value in operands]):
             return None
         return f.create(source.__class__, n.name, operands, source.attrs, n.type)
 
@@ -183,8 +187,7 @@ class FoldQuantizePass(RewritePass):
             return f.create_quantize(n.name, n.type, source.input)
         if isinstance(source, RescaleNode) and source.input.type.kind is ElemKind.I32:
             return f.create_rescale(n.name, n.type, source.input)
-        computed = source.SCHEMA.quant is Quantized.NUMBERS and source.has(Trait.ELEMENTWISE)
-        if not computed:
+        if source.SCHEMA.quant is not Quantized.NUMBERS or isinstance(source, _PRODUCTS):
             return None
         return f.create(source.__class__, n.name, source.inputs, source.attrs, n.type)
 

@@ -5,6 +5,7 @@ See docs/adr/0020-quantized-arithmetic.md. Every rounding is one of IEEE 754 in 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
@@ -12,15 +13,17 @@ from typing import ClassVar
 import numpy as np
 
 from glowpy.core.elemkind import ElemKind
-from glowpy.core.quantized import along_axis, parameters, scales_of, sum_type
+from glowpy.core.quantized import offsets_of, parameters, scales_of, sum_type
 from glowpy.core.schema import Quantized, Trait
 from glowpy.core.tensor import Array
 from glowpy.core.type import Type
+from glowpy.core.window import Windows
 from glowpy.graph.function import Function
 from glowpy.graph.node import Node, NodeValue, Operand
 from glowpy.graph.nodes_gen import (
     AbsNode,
     AddNode,
+    AvgPoolNode,
     ClipNode,
     ConvolutionNode,
     DequantizeNode,
@@ -30,6 +33,7 @@ from glowpy.graph.nodes_gen import (
     MulNode,
     NegNode,
     QuantizeNode,
+    ReduceMeanNode,
     ReluNode,
     RescaleNode,
     SubNode,
@@ -47,10 +51,23 @@ _EXACT = (AbsNode, AddNode, ClipNode, DivNode, MulNode, NegNode, ReluNode, SubNo
 
 
 def has_integer_form(node: Node, operands: Sequence[Type]) -> bool:
-    """Whether an element-wise operator can be computed on quantized operands of these types, as a whole each."""
+    """Whether arithmetic other than products can be computed on quantized operands of these types, as a whole each."""
+    if node.SCHEMA.quant is not Quantized.NUMBERS or isinstance(node, _PRODUCTS):
+        return False
     whole = all(type.quant is not None and type.quant.axis is None for type in operands)
+    if isinstance(node, AvgPoolNode | ReduceMeanNode):
+        low, high = operands[0].kind.limits
+        narrow = operands[0].kind.size < ElemKind.I32.size
+        return whole and narrow and 0 < _count(node) * (high - low) < 1 << 31
     table = len(operands) == 1 and operands[0].kind.size == 1
     return whole and (isinstance(node, _EXACT) or table)
+
+
+def _count(node: AvgPoolNode | ReduceMeanNode) -> int:
+    """How many elements a mean is of, at most."""
+    if isinstance(node, AvgPoolNode):
+        return math.prod(node.kernels)
+    return math.prod(node.input.type.shape[axis] for axis in node.axes)
 
 
 def is_quantized_arithmetic(node: Node) -> bool:
@@ -68,6 +85,7 @@ class LowerQuantizedPass(RewritePass):
 
     * `quantize` divides by the scale and rounds, `dequantize` multiplies by it, `rescale` multiplies by the ratio.
     * Convolutions and matrix products are exact sums in i32, which are rescaled.
+    * Means are exact sums in i32, rescaled by how many elements there are.
     * Element-wise operators compute on dequantized operands what IEEE 754 defines exactly, and multiply by the
       reciprocal of the result's scale. Other functions of 8-bit integers become tables of all their results.
 
@@ -95,7 +113,7 @@ class LowerQuantizedPass(RewritePass):
     def quantize(self, f: Function, n: QuantizeNode, why: Why) -> Replacement:
         """Divides, as ONNX does: a product with the reciprocal would be rounded twice."""
         del why
-        scale = _floats(f, n, n.type, "scale", scales_of(n.type).reshape(-1))
+        scale = _known(f, n, "scale", scales_of(n.type).astype(np.float32))
         return _saturated(f, n, f.create_div(f"{n.name}_steps", n.input, scale))
 
     @rule
@@ -112,8 +130,7 @@ class LowerQuantizedPass(RewritePass):
         ratios = scales_of(n.input.type) / scales_of(n.type)
         if np.all(ratios == 1):
             return _saturated(f, n, steps)
-        wide = n.type if parameters(n.type).axis is not None else n.input.type
-        ratio = _floats(f, n, wide, "ratio", ratios.reshape(-1))
+        ratio = _known(f, n, "ratio", ratios.astype(np.float32))
         return _saturated(f, n, f.create_scale(f"{n.name}_scaled", steps, ratio))
 
     @rule
@@ -130,6 +147,20 @@ class LowerQuantizedPass(RewritePass):
         )
         return f.create_rescale(n.name, n.type, sums)
 
+    @rule
+    def mean(self, f: Function, n: AvgPoolNode | ReduceMeanNode, why: Why) -> Replacement:
+        """Exact sums, rescaled by the number of elements: fewer at the edges of an image."""
+        if n.type.quant is None:
+            return why.no("it is not quantized")
+        sums, taps, divisor = _summed(f, n) if isinstance(n, ReduceMeanNode) else _pooled(f, n)
+        offset = _known(f, n, "offset", offsets_of(n.input.type).astype(np.int32) * taps)
+        type = Type(ElemKind.F32, n.type.shape)
+        steps = f.create_steps(f"{n.name}_steps", type, sums, offset)
+        with np.errstate(divide="ignore"):  # the mean of nothing is no number
+            ratios = scales_of(n.input.type) / (scales_of(n.type) * divisor)
+        ratio = _known(f, n, "ratio", ratios.astype(np.float32))
+        return _saturated(f, n, f.create_scale(f"{n.name}_scaled", steps, ratio))
+
     @rule_where(
         lambda schema: Trait.ELEMENTWISE in schema.traits and schema.quant is Quantized.NUMBERS
     )
@@ -144,48 +175,61 @@ class LowerQuantizedPass(RewritePass):
         return _rounded(f, n, n.type, result)
 
 
-def _floats(f: Function, n: Node, type: Type, part: str, values: Array) -> Operand:
-    """Numbers in f32: one, or one for each channel of `type`."""
-    narrow = values.astype(np.float32)
-    if narrow.size == 1:
-        return f.create_splat(f"{n.name}_{part}", Type(ElemKind.F32, ()), float(narrow[0]))
-    return f.module.create_constant(f"{n.name}_{part}", along_axis(type, narrow), loc=n.loc)
+def _known(f: Function, n: Node, part: str, array: Array) -> Operand:
+    """Known parameters in a shape that broadcasts: one, if all are the same."""
+    if array.size and (array == array.flat[0]).all():
+        scalar = Type(ElemKind.of(array.dtype), ())
+        return f.create_splat(f"{n.name}_{part}", scalar, float(array.flat[0]))
+    return f.module.create_constant(f"{n.name}_{part}", array, loc=n.loc)
 
 
 def _steps(f: Function, n: Node, value: NodeValue) -> NodeValue:
     """How many steps stored integers lie above their offsets."""
-    quant = parameters(value.type)
-    offset: Operand
-    if len(set(quant.offsets)) == 1:
-        scalar = Type(value.type.kind, ())
-        offset = f.create_splat(f"{n.name}_offset", scalar, float(quant.offsets[0]))
-    else:
-        offsets = along_axis(value.type, np.array(quant.offsets, value.type.kind.dtype))
-        offset = f.module.create_constant(f"{n.name}_offset", offsets, loc=n.loc)
+    offset = _known(f, n, "offset", offsets_of(value.type))
     type = Type(ElemKind.F32, value.type.shape)
     return f.create_steps(f"{n.name}_steps", type, value, offset).result
 
 
 def _numbers(f: Function, n: Node, value: NodeValue) -> NodeValue:
     """What stored integers stand for."""
-    scale = _floats(f, n, value.type, "scale", scales_of(value.type).reshape(-1))
+    scale = _known(f, n, "scale", scales_of(value.type).astype(np.float32))
     return f.create_scale(f"{n.name}_number", _steps(f, n, value), scale).result
 
 
 def _saturated(f: Function, n: Node, steps: Operand, type: Type | None = None) -> NodeValue:
     """Stored integers of `type`, or of the type of `n`, from steps above their offsets."""
     wanted = type or n.type
-    offsets = np.array(parameters(wanted).offsets, np.float32)
-    unique = offsets[:1] if len(set(offsets.tolist())) == 1 else offsets
-    offset = _floats(f, n, wanted, "offset", unique)
+    offset = _known(f, n, "offset", offsets_of(wanted).astype(np.float32))
     return f.create_saturate(n.name, wanted, steps, offset).result
 
 
 def _rounded(f: Function, n: Node, type: Type, numbers: Operand) -> NodeValue:
     """Numbers that were computed, in `type`."""
-    reciprocal = _floats(f, n, type, "reciprocal", 1 / scales_of(type).reshape(-1))
+    reciprocal = _known(f, n, "reciprocal", (1 / scales_of(type)).astype(np.float32))
     scaled = f.create_scale(f"{n.name}_scaled", numbers, reciprocal)
     return _saturated(f, n, scaled, type)
+
+
+def _pooled(f: Function, n: AvgPoolNode) -> tuple[NodeValue, Array, Array]:
+    """The sums of windows, how many elements of the image each has, and what it is divided by."""
+    sums = f.create_sum_pool(
+        f"{n.name}_sums", n.input, n.kernels, n.strides, n.pads, n.dilation, n.ceil
+    ).result
+    windows = Windows(n.kernels, n.strides, n.pads, n.dilation)
+    image, counts = n.input.type.shape[1:-1], n.type.shape[1:-1]
+    taps = windows.counted(image, counts, pads=False)[..., None]
+    divisor = windows.counted(image, counts, pads=n.count_include_pads)[..., None]
+    return sums, taps.astype(np.int32), np.maximum(divisor, 1)
+
+
+def _summed(f: Function, n: ReduceMeanNode) -> tuple[NodeValue, Array, Array]:
+    """The sums over dimensions, and twice the number of elements that each is of."""
+    type = n.input.type
+    integers = f.create_relabel(f"{n.name}_integers", Type(type.kind, type.shape), n.input)
+    wide = f.create_convert(f"{n.name}_wide", Type(ElemKind.I32, type.shape), integers)
+    sums = f.create_reduce_add(f"{n.name}_sums", wide, n.axes).result
+    count = np.array(_count(n), np.int32)
+    return sums, count, count
 
 
 def _looked_up(f: Function, n: Node) -> NodeValue:

@@ -53,6 +53,7 @@ ROWS = [
     Row(insts.MaxPoolInst, "f32[2x4x4x9] f32[2x7x4x9]", _POOL),
     Row(insts.MaxPoolWithArgmaxInst, "f32[2x4x4x37] i64[2x4x4x37] f32[2x7x4x37]", _POOL),
     Row(insts.AvgPoolInst, "f32[2x4x4x9] f32[2x7x4x9]", {**_POOL, "count_include_pads": False}),
+    Row(insts.SumPoolInst, "i32[2x4x4x37] u8[2x7x4x37]", _POOL),
     Row(insts.ReduceAddInst, "f32[6x1x5] f32[6x70x5]", {"axes": (1,)}),
     Row(insts.ReduceMulInst, "f32[1x4x64] f32[3x4x64]", {"axes": (0,)}),
     Row(insts.ReduceMaxInst, "f32[1x1x64] f32[5x3x64]", {"axes": (0, 1)}),

@@ -57,6 +57,7 @@ ROWS = [
     Row(insts.MaxPoolInst, "f32[2x4x4x9] f32[2x7x4x9]", _POOL),
     Row(insts.MaxPoolInst, "u8[2x4x4x9] u8[2x7x4x9]", _POOL),
     Row(insts.AvgPoolInst, "f32[2x4x4x9] f32[2x7x4x9]", {**_POOL, "count_include_pads": False}),
+    Row(insts.SumPoolInst, "i32[2x4x4x37] u8[2x7x4x37]", _POOL),
     Row(insts.ReduceAddInst, "f32[3x1x5] f32[3x70x5]", {"axes": (1,)}),
     Row(insts.ReduceAddInst, "f32[3x4x1] f32[3x4x150]", {"axes": (2,)}),
     Row(insts.ReduceAddInst, "i32[1x4x1] i32[3x4x5]", {"axes": (0, 2)}),

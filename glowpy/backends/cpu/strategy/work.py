@@ -21,7 +21,7 @@ from glowpy.backends.cpu.strategy.cut import UNIT_BYTES, Cut, cut_of
 from glowpy.core.shape import ceil_div
 from glowpy.core.strides import merged_loops
 from glowpy.ir.inst import Instruction
-from glowpy.ir.insts_gen import AvgPoolInst, MaxPoolInst, MaxPoolWithArgmaxInst
+from glowpy.ir.insts_gen import AvgPoolInst, MaxPoolInst, MaxPoolWithArgmaxInst, SumPoolInst
 from glowpy.ir.value import Value
 from glowpy.support.rules import Rules
 
@@ -203,8 +203,10 @@ def _plain(inst: CpuPlainConvInst | CpuPlainMatmulInst, lanes: int) -> Work:
     return Work(1, 1)
 
 
-@_rules(MaxPoolInst, MaxPoolWithArgmaxInst, AvgPoolInst)
-def _pool(inst: MaxPoolInst | MaxPoolWithArgmaxInst | AvgPoolInst, lanes: int) -> Work:
+@_rules(MaxPoolInst, MaxPoolWithArgmaxInst, AvgPoolInst, SumPoolInst)
+def _pool(
+    inst: MaxPoolInst | MaxPoolWithArgmaxInst | AvgPoolInst | SumPoolInst, lanes: int
+) -> Work:
     rows = prod(inst.result.type.shape[:-2])
     row = sum(ref.value.type.size for ref in inst.operands) // rows
     return Work(rows, lanes, together=ceil_div(UNIT_BYTES, max(row, 1)))
