@@ -10,6 +10,7 @@ from typing import ClassVar
 import numpy as np
 
 from glowpy.backend import Operation
+from glowpy.backends.cpu.byte_products import ByteProducts, multiplies_bytes
 from glowpy.backends.cpu.nodes_gen import (
     CpuDepthwiseConvNode,
     create_cpu_conv,
@@ -42,9 +43,11 @@ __all__ = ["PackProductsPass", "is_packed"]
 
 
 def is_packed(operation: Operation) -> bool:
-    """Whether the pass turns an operation into one of the backend's own: all products of floats, and of doubles."""
-    product = operation.mnemonic in ("convolution", "mat_mul")
-    return product and operation.types["result"].kind in (ElemKind.F32, ElemKind.F64)
+    """Whether the pass turns an operation into one of the backend's own: products of floats, doubles, and bytes."""
+    if operation.mnemonic not in ("convolution", "mat_mul"):
+        return False
+    floats = operation.types["result"].kind in (ElemKind.F32, ElemKind.F64)
+    return floats or multiplies_bytes(operation)
 
 
 @dataclass(frozen=True)
@@ -55,7 +58,8 @@ class PackProductsPass(RewritePass):
     of its own; one over volumes becomes a sum of these. `mat_mul` becomes `cpu_matmul`. A filter or right
     side that is computed is packed by `cpu_pack_matrix`. Where code is to be small, they are `cpu_plain_conv` and
     `cpu_plain_matmul`. Weights are padded with zeros to whole vectors of
-    the target's, here to 8 numbers of AVX2. Products over nothing are zeros, or the bias.
+    the target's, here to 8 numbers of AVX2. Products over nothing are zeros, or the bias. Those of quantized 8-bit
+    integers are the same nodes on what is stored; see `glowpy.backends.cpu.byte_products`.
 
     Before:
         %x : f32[2x1]
@@ -75,12 +79,15 @@ class PackProductsPass(RewritePass):
     variant: Variant
     small: bool = False
     name: ClassVar[str] = "pack-products"
+    rewrites_quantized: ClassVar[bool] = True
 
     @rule
     def convolution(self, f: Function, n: ConvolutionNode, why: Why) -> Replacement:
         """The packed convolution."""
+        if multiplies_bytes(Operation.of_node(n)):
+            return ByteProducts(self.variant, self.small).convolution(f, n)
         if not is_packed(Operation.of_node(n)):
-            return why.no("only f32 and f64 are packed")
+            return why.no("only f32, f64 and quantized 8-bit integers are packed")
         if n.type.count == 0 or n.input.type.count == 0:
             return _bias_alone(f, n)
         if len(n.kernels) == 3:
@@ -135,8 +142,10 @@ class PackProductsPass(RewritePass):
     @rule
     def mat_mul(self, f: Function, n: MatMulNode, why: Why) -> Replacement:
         """The packed matrix product."""
+        if multiplies_bytes(Operation.of_node(n)):
+            return ByteProducts(self.variant, self.small).mat_mul(f, n)
         if not is_packed(Operation.of_node(n)):
-            return why.no("only f32 and f64 are packed")
+            return why.no("only f32, f64 and quantized 8-bit integers are packed")
         if n.type.count == 0 or n.lhs.type.count == 0:
             return f.create_splat(n.name, n.type, 0.0)
         if self.small:

@@ -1,0 +1,494 @@
+"""Products of quantized operands as products of what is stored, whose kernels know of no offsets.
+
+Sums of (a - oa) * (w - ow) over K pairs are those of a * w, less oa times the sum of w and ow times that of a, plus
+K * oa * ow:
+
+* oa and the sums of constant weights go into the bias, or into one row that is subtracted. What lies outside an
+  image counts as oa, and zeros in packed weights add nothing.
+* Weights with an offset take the sums of a as well, which are a product with ones.
+* The input is brought into the kind that the processor multiplies, with the offset moved by 128; weights are i8.
+
+Sums are plain integers on the way, and labelled with their type at the end. See docs/adr/0020-quantized-arithmetic.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from glowpy.backend import Operation
+from glowpy.backends.cpu.nodes_gen import (
+    create_cpu_conv,
+    create_cpu_depthwise_conv,
+    create_cpu_matmul,
+    create_cpu_pack_matrix,
+    create_cpu_plain_conv,
+    create_cpu_plain_matmul,
+)
+from glowpy.backends.cpu.packing import (
+    filter_pieces,
+    matrix_pieces,
+    pack_depthwise_filter,
+    pack_matrix,
+    packed_shape,
+)
+from glowpy.backends.cpu.strategy.depthwise import choose_pixels
+from glowpy.backends.cpu.strategy.product import choose, conv_problem, matmul_problem
+from glowpy.backends.cpu.variant import Variant
+from glowpy.core.elemkind import ElemKind
+from glowpy.core.quantized import along_axis, parameters
+from glowpy.core.shape import ceil_div
+from glowpy.core.tensor import Array, Tensor
+from glowpy.core.type import Quant, Shape, Type
+from glowpy.graph.function import Function
+from glowpy.graph.node import Node, NodeValue, Operand, value_of
+from glowpy.graph.nodes_gen import (
+    ConvolutionNode,
+    MatMulNode,
+    SaturateNode,
+)
+
+__all__ = ["ByteProducts", "multiplies_bytes"]
+
+_BYTES = (ElemKind.I8, ElemKind.U8)
+_WORD = 4
+_HALF_RANGE = 128
+
+
+def multiplies_bytes(operation: Operation) -> bool:
+    """Whether a product is one of quantized integers of 8 bits, with sums of i32."""
+    names = ("input", "filter") if operation.mnemonic == "convolution" else ("lhs", "rhs")
+    operands = [operation.types[name] for name in names]
+    return operation.types["result"].kind is ElemKind.I32 and all(
+        type.kind in _BYTES and type.quant is not None for type in operands
+    )
+
+
+@dataclass(frozen=True)
+class _Images:
+    """A convolution in the plane: its input, its lists of height and width, and the shape of its result."""
+
+    input: NodeValue
+    kernels: Shape
+    strides: Shape
+    pads: Shape
+    dilation: Shape
+    group: int
+    shape: Shape
+
+    @property
+    def offset(self) -> int:
+        """What lies outside the images."""
+        return parameters(self.input.type).offsets[0]
+
+
+@dataclass(frozen=True)
+class _Weights:
+    """Constant weights, computed from some tensors: O x KH x KW x I, or [..., K, N], in i8."""
+
+    shape: Shape
+    text: str
+    sources: Sequence[Tensor]
+    stored: Callable[..., Array]
+
+    def constant(
+        self,
+        f: Function,
+        n: Node,
+        part: str,
+        shape: Shape,
+        change: Callable[[Array], Array | Iterable[Array]],
+    ) -> Operand:
+        """The weights in another layout."""
+        tensor = Tensor.derived(
+            Type(ElemKind.I8, shape), f"{part} {self.text}", self.sources,
+            lambda *arrays: change(self.stored(*arrays)),
+        )  # fmt: skip
+        return f.module.create_constant(f"{n.name}_{part}", tensor, loc=n.loc)
+
+
+@dataclass(frozen=True)
+class ByteProducts:
+    """Rewrites products of quantized 8-bit integers for a variant; `small` is for code that is to be small."""
+
+    variant: Variant
+    small: bool
+
+    def convolution(self, f: Function, n: ConvolutionNode) -> NodeValue:
+        """A convolution with sums of i32."""
+        if n.type.count == 0:
+            return f.create_splat(n.name, n.type, 0.0).result
+        images = _images(f, n, self._activations(f, n, n.input))
+        offsets = _signed_offsets(n.filter.type)
+        type = Type(ElemKind.I32, images.shape)
+        if n.filter.constant is None:
+            sums = self._computed_convolution(f, n, images, type)
+        else:
+            filter = n.filter.constant.tensor
+            weights = _Weights(_plane_shape(filter.type.shape), "filter", [filter], _taps)
+            bias = _bias(f, n, filter, images.offset, offsets)
+            sums = self._convolve(f, n, type, images, weights, bias)
+        if offsets.any():
+            sums = _less(f, n, sums, self._window_sums(f, n, images, type), offsets)
+        if len(n.kernels) != 2:
+            sums = f.create_reshape(n.name, Type(ElemKind.I32, n.type.shape), sums).result
+        return f.create_relabel(n.name, n.type, sums).result
+
+    def mat_mul(self, f: Function, n: MatMulNode) -> NodeValue:
+        """A matrix product with sums of i32."""
+        if n.type.count == 0 or n.lhs.type.count == 0:
+            return f.create_splat(n.name, n.type, 0.0).result
+        lhs = self._activations(f, n, n.lhs)
+        offset, offsets = parameters(lhs.type).offsets[0], _signed_offsets(n.rhs.type)
+        depth = lhs.type.shape[-1]
+        if not self.small:
+            lhs = _padded(f, n, lhs, -depth % _WORD)
+        right = self._right_side(f, n)
+        sums = self._multiply(f, n, n.type.shape, lhs, right)
+        if offset:
+            share = self._column_sums(f, n, offset, offsets, lhs, right)
+            sums = f.create_sub(n.name, sums, share).result
+        if offsets.any():
+            shape = (*lhs.type.shape[:-1], 1)
+            rows = self._multiply(f, n, shape, lhs, self._ones_column(f, n, depth))
+            sums = _less(f, n, sums, rows, offsets)
+        return f.create_relabel(n.name, n.type, sums).result
+
+    def _activations(self, f: Function, n: Node, value: NodeValue) -> NodeValue:
+        """The input in the kind that products are fast for."""
+        return value if self.variant.activations in (None, value.type.kind) else _moved(f, n, value)
+
+    def _convolve(
+        self,
+        f: Function,
+        n: ConvolutionNode,
+        type: Type,
+        images: _Images,
+        weights: _Weights,
+        bias: Operand,
+    ) -> NodeValue:
+        """The sums of stored integers, and the bias."""
+        group, taps = images.group, images.kernels
+        lists: dict[str, Any] = {
+            "kernels": taps, "strides": images.strides, "pads": images.pads, "dilation": images.dilation
+        }  # fmt: skip
+        outputs, depth = weights.shape[0], weights.shape[-1]
+        if self.small:
+            filter = weights.constant(f, n, "taps", weights.shape, lambda taps: taps)
+            return create_cpu_plain_conv(
+                f, n.name, type, images.input, filter, bias, **lists, group=group, outside=images.offset
+            ).result  # fmt: skip
+        machine = self.variant.machine_for(images.input.type.kind)
+        if depth == 1 and group == outputs == images.input.type.shape[-1] and group > 1:
+            filter = weights.constant(
+                f, n, "packed_depthwise", (*taps, outputs), pack_depthwise_filter
+            )
+            return create_cpu_depthwise_conv(
+                f, n.name, type, images.input, filter, bias, **lists, outside=images.offset,
+                tile_pixels=choose_pixels(type.shape[2], machine),
+            ).result  # fmt: skip
+        words = ceil_div(depth, _WORD)
+        input = _padded(f, n, images.input, -depth % _WORD, group)
+        problem = conv_problem(
+            type.shape, input.type.shape, taps, images.strides, images.pads, images.dilation, group
+        )
+        decision = choose(problem, machine)
+        block = decision.packed * machine.lanes
+        shape = (group, ceil_div(outputs // group, block), *taps, words, block * _WORD)
+        filter = weights.constant(
+            f, n, "packed", shape, lambda taps: filter_pieces(taps, group, block, _WORD)
+        )
+        outside = np.full(words * _WORD if any(images.pads) else 0, images.offset)
+        zeros = f.module.create_constant(
+            f"{n.name}_zeros", outside.astype(input.type.kind.dtype), loc=n.loc
+        )
+        return create_cpu_conv(
+            f, n.name, type, input, filter, bias, zeros, **lists, group=group,
+            tile_pixels=decision.pixels, tile_vectors=decision.vectors,
+            line=decision.line, slab=decision.slab, fetch=decision.fetch,
+        ).result  # fmt: skip
+
+    def _window_sums(
+        self, f: Function, n: ConvolutionNode, images: _Images, type: Type
+    ) -> NodeValue:
+        """The sums of all that each window of each group sees, once for every output channel."""
+        group, outputs = images.group, type.shape[-1]
+        depth = images.input.type.shape[-1] // group
+        shape = (group, *images.kernels, depth)
+        ones = _Weights(shape, "ones", [], lambda: np.ones(shape, np.int8))
+        bias = _constant(f, n, "none", np.zeros(group, np.int32))
+        sums_type = type.with_shape((*type.shape[:-1], group))
+        sums = self._convolve(f, n, sums_type, images, ones, bias)
+        if group == 1 or group == outputs:
+            return sums
+        apart = sums.type.with_shape((*sums.type.shape, 1))
+        wide = apart.with_shape((*sums.type.shape, outputs // group))
+        copies = f.create_broadcast(n.name, wide, f.create_reshape(n.name, apart, sums))
+        return f.create_reshape(n.name, sums.type.with_shape(type.shape), copies).result
+
+    def _computed_convolution(
+        self, f: Function, n: ConvolutionNode, images: _Images, type: Type
+    ) -> NodeValue:
+        """With a filter that is computed: rare, so a number at a time. Its sums are a product with ones."""
+        filter = _plain(f, n, _in_i8(f, n, n.filter))
+        if len(n.kernels) == 3:
+            filter = f.create_transpose(n.name, filter, (0, 2, 3, 1, 4)).result
+        taps = f.create_reshape(
+            n.name, filter.type.with_shape(_plane_shape(n.filter.type.shape)), filter
+        )
+        outputs, depth = n.filter.type.shape[0], prod(n.filter.type.shape[1:])
+        bias = _plain(f, n, n.bias)
+        if images.offset:
+            rows = f.create_reshape(n.name, filter.type.with_shape((outputs, depth)), filter)
+            ones = _constant(f, n, "ones", np.ones((1, depth), np.int8))
+            sums = create_cpu_plain_matmul(f, n.name, Type(ElemKind.I32, (outputs, 1)), rows, ones)
+            totals = f.create_reshape(n.name, bias.type, sums)
+            less = f.create_sub(
+                n.name, totals, _integers(f, n, depth * _signed_offsets(n.filter.type))
+            )
+            share = f.create_mul(n.name, less, _integers(f, n, np.array([images.offset])))
+            bias = f.create_sub(n.name, bias, share).result
+        return create_cpu_plain_conv(
+            f, n.name, type, images.input, taps, bias,
+            kernels=images.kernels, strides=images.strides, pads=images.pads,
+            dilation=images.dilation, group=images.group, outside=images.offset,
+        ).result  # fmt: skip
+
+    def _right_side(self, f: Function, n: MatMulNode) -> Operand:
+        """The right side in i8, packed, or as rows of columns where code is to be small."""
+        shape = n.rhs.type.shape
+        constant = n.rhs.constant
+        if self.small:
+            if constant is not None:
+                weights = _Weights(shape, "matrix", [constant.tensor], _in_i8_array)
+                turned = (*shape[:-2], shape[-1], shape[-2])
+                return weights.constant(f, n, "turned", turned, lambda m: matrix_pieces(m, 1))
+            rank = len(shape) - 2
+            return f.create_transpose(n.name, _in_i8(f, n, n.rhs), (*range(rank), rank + 1, rank))
+        machine = self.variant.machine_for(ElemKind.I8)
+        problem = matmul_problem(n.type.shape, n.lhs.type.shape[-1], prod(shape[:-2]))
+        block = choose(problem, machine).packed * machine.lanes
+        packed = packed_shape(shape, block, _WORD)
+        if constant is not None:
+            weights = _Weights(shape, "matrix", [constant.tensor], _in_i8_array)
+            return weights.constant(
+                f, n, "packed", packed, lambda m: matrix_pieces(m, block, _WORD)
+            )
+        type = Type(ElemKind.I8, packed)
+        return create_cpu_pack_matrix(f, n.rhs.name, type, _in_i8(f, n, n.rhs), block=block)
+
+    def _ones_column(self, f: Function, n: Node, depth: int) -> Operand:
+        """A right side of one column, of ones."""
+        column = np.ones((depth, 1), np.int8)
+        lanes = self.variant.machine_for(ElemKind.I8).lanes
+        array = column.T if self.small else pack_matrix(column, lanes, _WORD)
+        return _constant(f, n, "ones", array)
+
+    def _multiply(
+        self, f: Function, n: Node, shape: Shape, lhs: Operand, right: Operand
+    ) -> NodeValue:
+        """The sums of stored integers."""
+        type = Type(ElemKind.I32, shape)
+        if self.small:
+            return create_cpu_plain_matmul(f, n.name, type, lhs, right).result
+        left, packed = value_of(lhs).type.shape, value_of(right).type.shape
+        machine = self.variant.machine_for(ElemKind.I8)
+        decision = choose(matmul_problem(type.shape, left[-1], prod(packed[:-3])), machine)
+        pixels, vectors = decision.pixels, decision.vectors
+        if vectors % (block := packed[-1] // _WORD // machine.lanes):
+            pixels, vectors = 1, block  # packed for a product of more rows
+        return create_cpu_matmul(
+            f, n.name, type, lhs, right,
+            tile_pixels=pixels, tile_vectors=vectors, slab=decision.slab, fetch=decision.fetch,
+        ).result  # fmt: skip
+
+    def _column_sums(
+        self,
+        f: Function,
+        n: MatMulNode,
+        offset: int,
+        offsets: Array,
+        lhs: NodeValue,
+        right: Operand,
+    ) -> Operand:
+        """What the offset of the left side adds to each column: it times the sum of the column's weights."""
+        *batch, depth, columns = n.rhs.type.shape
+        shape = (*batch, 1, columns)
+        common = offset * depth * offsets
+        constant = n.rhs.constant
+        if constant is not None:
+
+            def compute(matrix: Array) -> Array:
+                sums = _in_i8_array(matrix).astype(np.int64).sum(axis=-2, keepdims=True)
+                return _wrapped(offset * sums - common)
+
+            type = Type(ElemKind.I32, shape)
+            tensor = Tensor.derived(type, f"columns times {offset}", [constant.tensor], compute)
+            return f.module.create_constant(f"{n.name}_columns", tensor, loc=n.loc)
+        row = _constant(f, n, "ones", np.ones((1, lhs.type.shape[-1]), np.int8))
+        sums = self._multiply(f, n, shape, row, right)
+        scaled = f.create_mul(n.name, sums, _integers(f, n, np.array([offset])))
+        return f.create_sub(n.name, scaled, _integers(f, n, common))
+
+
+def _plain(f: Function, n: Node, value: NodeValue) -> NodeValue:
+    """What is stored, as integers."""
+    if value.type.quant is None:
+        return value
+    return f.create_relabel(n.name, Type(value.type.kind, value.type.shape), value).result
+
+
+def _constant(f: Function, n: Node, part: str, array: Array) -> Operand:
+    return f.module.create_constant(f"{n.name}_{part}", array, loc=n.loc)
+
+
+def _integers(f: Function, n: Node, values: Array) -> Operand:
+    """A constant of i32."""
+    return _constant(f, n, "factor", _wrapped(values))
+
+
+def _signed_offsets(type: Type) -> Array:
+    """The offsets of weights once they are in i8: one, or one for each channel."""
+    offsets = np.array(parameters(type).offsets, np.int64)
+    return offsets - _HALF_RANGE if type.kind is ElemKind.U8 else offsets
+
+
+def _in_i8_array(array: Array) -> Array:
+    """Stored integers in i8; an offset that goes with them is 128 less where they were in u8."""
+    if array.dtype == np.int8:
+        return array
+    return (array.astype(np.int16) - _HALF_RANGE).astype(np.int8)
+
+
+def _plane_shape(filter: Shape) -> Shape:
+    """The shape of `_taps`."""
+    outputs, *taps, depth = filter
+    if len(taps) == 3:
+        return (outputs, *taps[1:], taps[0] * depth)
+    return (outputs, *(1,) * (2 - len(taps)), *taps, depth)
+
+
+def _taps(filter: Array) -> Array:
+    """A filter in i8 and in the plane: the planes of one for volumes are channels."""
+    stored = _in_i8_array(filter)
+    if stored.ndim == 5:
+        stored = stored.transpose(0, 2, 3, 1, 4)
+    return stored.reshape(_plane_shape(filter.shape))
+
+
+def _wrapped(sums: Array) -> Array:
+    return sums.astype(np.int64).astype(np.int32)
+
+
+def _images(f: Function, n: ConvolutionNode, input: NodeValue) -> _Images:
+    """A convolution of 1 to 3 dimensions in the plane."""
+    rank = len(n.kernels)
+    if rank == 3:
+        return _volumes(f, n, input)
+    images, *area, channels = input.type.shape
+    more = (1,) * (2 - rank)
+    if rank == 1:
+        flat = input.type.with_shape((images, 1, *area, channels))
+        input = f.create_reshape(n.name, flat, input).result
+    pads = n.pads if rank == 2 else (0, n.pads[0], 0, n.pads[1])
+    return _Images(
+        input, (*more, *n.kernels), (*more, *n.strides), pads, (*more, *n.dilation), n.group,
+        (images, *more, *n.type.shape[1:]),
+    )  # fmt: skip
+
+
+def _volumes(f: Function, n: ConvolutionNode, input: NodeValue) -> _Images:
+    """Volumes as images whose channels are those of all planes that the kernel sees at a time."""
+    pads = (0, n.pads[0], 0, 0, 0, 0, n.pads[3], 0, 0, 0)
+    whole = f.create_pad(n.name, input, pads, 0.0).result if any(pads) else input
+    images, _, *area, channels = input.type.shape
+    planes, depth = n.type.shape[1], channels // n.group
+    parts = []
+    for plane in range(n.kernels[0]):
+        seen = f.create_slice(
+            n.name, input.type.with_shape((images, planes, *area, channels)), whole,
+            (0, plane * n.dilation[0], 0, 0, 0), (1, n.strides[0], 1, 1, 1),
+        )  # fmt: skip
+        groups = input.type.with_shape((images * planes, *area, n.group, depth))
+        parts.append(f.create_reshape(n.name, groups, seen).result)
+    joined = f.create_concat(n.name, parts, 4) if len(parts) > 1 else parts[0]
+    flat = input.type.with_shape((images * planes, *area, n.kernels[0] * channels))
+    return _Images(
+        f.create_reshape(n.name, flat, joined).result, n.kernels[1:], n.strides[1:],
+        (*n.pads[1:3], *n.pads[4:]), n.dilation[1:], n.group, (images * planes, *n.type.shape[2:]),
+    )  # fmt: skip
+
+
+def _padded(f: Function, n: Node, value: NodeValue, more: int, group: int = 1) -> NodeValue:
+    """With so many more channels at the end of each group, which stand for zero."""
+    if not more:
+        return value
+    *outer, channels = value.type.shape
+    split = value.type.with_shape((*outer, group, channels // group)) if group > 1 else value.type
+    apart = f.create_reshape(n.name, split, value) if group > 1 else value
+    pads = (0,) * (2 * split.rank - 1) + (more,)
+    padded = f.create_pad(n.name, apart, pads, 0.0)
+    if group == 1:
+        return padded.result
+    return f.create_reshape(
+        n.name, value.type.with_shape((*outer, channels + group * more)), padded
+    ).result
+
+
+def _in_i8(f: Function, n: Node, value: NodeValue) -> NodeValue:
+    return value if value.type.kind is ElemKind.I8 else _moved(f, n, value)
+
+
+def _moved(f: Function, n: Node, value: NodeValue) -> NodeValue:
+    """The same numbers in the other kind of 8 bits: integers and offsets are 128 more, or less.
+
+    What is rounded just before is rounded to the other kind, which gives the same.
+    """
+    quant, to_i8 = parameters(value.type), value.type.kind is ElemKind.U8
+    moved = tuple(offset + (-_HALF_RANGE if to_i8 else _HALF_RANGE) for offset in quant.offsets)
+    kind = ElemKind.I8 if to_i8 else ElemKind.U8
+    type = Type(kind, value.type.shape, Quant(quant.scales, moved, quant.axis))
+
+    def offsets(part: str, kind: ElemKind, values: tuple[int, ...]) -> Operand:
+        name = f"{n.name}_{part}"
+        if len(set(values)) == 1:
+            return f.create_splat(name, Type(kind, ()), float(values[0]))
+        array = along_axis(value.type, np.array(values, kind.dtype))
+        return f.module.create_constant(name, array, loc=n.loc)
+
+    node = value.node
+    steps: Operand
+    if isinstance(node, SaturateNode):
+        steps = node.lhs
+    else:
+        floats = Type(ElemKind.F32, value.type.shape)
+        own = offsets("offset", value.type.kind, quant.offsets)
+        steps = f.create_steps(f"{n.name}_steps", floats, value, own)
+    return f.create_saturate(n.name, type, steps, offsets("moved", ElemKind.F32, moved)).result
+
+
+def _bias(f: Function, n: ConvolutionNode, filter: Tensor, offset: int, offsets: Array) -> Operand:
+    """The bias, less what the offset of the input adds to every sum."""
+    bias = _plain(f, n, n.bias)
+    if not offset:
+        return bias
+
+    def share(filter: Array) -> Array:
+        taps = _in_i8_array(filter).astype(np.int64).reshape(len(filter), -1)
+        return _wrapped(offset * (taps.sum(axis=1) - taps.shape[1] * offsets))
+
+    tensor = Tensor.derived(bias.type, f"filter times {offset}", [filter], share)
+    return f.create_sub(
+        n.name, bias, f.module.create_constant(f"{n.name}_share", tensor, loc=n.loc)
+    )
+
+
+def _less(f: Function, n: Node, sums: NodeValue, elements: NodeValue, offsets: Array) -> NodeValue:
+    """Sums less those of the input's elements times the offsets of the weights."""
+    return f.create_sub(
+        n.name, sums, f.create_mul(n.name, elements, _integers(f, n, offsets))
+    ).result
