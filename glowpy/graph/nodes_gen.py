@@ -1660,6 +1660,7 @@ class ScaleNode(Node):
         (),
         ("result",),
         frozenset({Trait.ELEMENTWISE, Trait.INPLACE, Trait.COMMUTATIVE}),
+        no_derivative="a stored integer moves in steps",
     )
 
     lhs = InputField(0)

@@ -532,11 +532,3 @@ def _interpret_relabel(result: Tensor, input: Tensor) -> None:
 @interpret(insts.ScaleInst)
 def _interpret_scale(result: Tensor, lhs: Tensor, rhs: Tensor) -> None:
     numeric.store(result, lambda lhs, rhs: np.multiply(lhs, rhs), lhs, rhs)
-
-
-@differentiate(nodes.ScaleNode)
-def _differentiate_scale(f: Function, n: nodes.ScaleNode, g: NodeValue) -> list[Operand | None]:
-    return [
-        f.create_mul(n.name, g, n.rhs),
-        f.create_mul(n.name, g, n.lhs),
-    ]
