@@ -336,11 +336,65 @@ def product(
 @pytest.mark.parametrize("weights", ["whole", "channels", "offset"])
 @pytest.mark.parametrize(("kernels", "group"), [((1, 1), 1), ((3, 3), 1), ((3, 1), 2)])
 @pytest.mark.parametrize("kind", ["u8", "i8"])
+@pytest.mark.parametrize("backend", BACKENDS)
 def test_convolution_is_an_exact_sum(
-    kind: str, kernels: tuple[int, int], group: int, weights: str
+    backend: str, kind: str, kernels: tuple[int, int], group: int, weights: str
 ) -> None:
     f, stored, expected = product(kind, kernels, group, weights)
-    got = glowpy.compile(f, bound("interpreter"))({"x": stored})["y"]
+    got = glowpy.compile(f, bound(backend))({"x": stored})["y"]
+    np.testing.assert_array_equal(got, expected)
+
+
+PRODUCTS = [
+    ("u8[7x13](s=0.1,o=140)", "i8[13x5](s=[0.1,0.2,0.3,0.4,0.5],o=[0,0,0,0,0],axis=1)"),
+    ("i8[2x1x3x65](s=0.1,o=-20)", "i8[4x65x9](s=0.02,o=0)"),
+    ("u8[1x300](s=0.1,o=0)", "u8[300x33](s=0.02,o=121)"),
+    ("i8[3x4](s=0.1,o=127)", "u8[4x1](s=[0.7],o=[9],axis=1)"),
+]
+
+
+@pytest.mark.parametrize("known", [True, False], ids=["constant", "computed"])
+@pytest.mark.parametrize(("left", "right"), PRODUCTS)
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_matrix_product_is_an_exact_sum(backend: str, left: str, right: str, known: bool) -> None:
+    """Of the right side, whether it is known or computed."""
+    lhs, rhs = parse_type(left), parse_type(right)
+    a, b = integers(lhs, 11), integers(rhs, 12)
+    offsets = shaped(rhs, parameters(rhs).offsets).astype(np.int64)
+    sums = (a.astype(np.int64) - parameters(lhs).offsets[0]) @ (b.astype(np.int64) - offsets)
+    shape = "x".join(map(str, sums.shape))
+    result = parse_type(f"u8[{shape}](s=2.5,o=117)")
+
+    def build(f: Function, v: list[NodeValue]) -> Node:
+        weights = f.module.create_constant("w", Tensor(rhs, b)) if known else v[1]
+        return f.create_mat_mul("p", v[0], weights, result_type=result)
+
+    inputs = [(lhs, a)] if known else [(lhs, a), (rhs, b)]
+    scales = np.float64(0.1) * np.array(parameters(rhs).scales)
+    ratio = (scales / np.float64(2.5)).astype(F32)
+    expected = rounded(result, sums.astype(F32) * ratio)
+    np.testing.assert_array_equal(run(backend, build, *inputs), expected)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_fully_connected_layer_adds_its_bias_to_the_sum(backend: str) -> None:
+    lhs, rhs = parse_type("u8[3x9](s=0.1,o=7)"), parse_type("i8[9x4](s=0.2,o=0)")
+    bias, result = parse_type(f"i32[4](s={0.1 * 0.2!r},o=0)"), parse_type("i8[3x4](s=4.0,o=-3)")
+    a, w = integers(lhs, 13), integers(rhs, 14)
+    b = np.array([1 << 20, -(1 << 20), 3, 0], np.int32)
+    got = run(
+        backend,
+        lambda f, v: f.create_fully_connected(
+            "y",
+            v[0],
+            f.module.create_constant("w", Tensor(rhs, w)),
+            f.module.create_constant("b", Tensor(bias, b)),
+            result_type=result,
+        ),
+        (lhs, a),
+    )
+    sums = (a.astype(np.int64) - 7) @ w.astype(np.int64) + b
+    expected = rounded(result, sums.astype(F32) * F32(np.float64(0.1) * 0.2 / 4.0))
     np.testing.assert_array_equal(got, expected)
 
 
