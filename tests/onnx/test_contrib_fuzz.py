@@ -14,6 +14,7 @@ from glowpy.core.tensor import Array
 from tests.onnx.contrib_cases import Case
 from tests.onnx.test_contrib import CASES
 from tests.onnx.test_contrib_attention import CASES as ATTENTION
+from tests.onnx.test_contrib_quant import ARITHMETIC, ATTENDED, DYNAMIC, PRODUCTS
 from tests.onnx.test_nchwc import POOL, WIDE, own
 
 BLOCKED = [
@@ -30,7 +31,8 @@ def mutated(rng: random.Random, array: Array | None) -> Array | None:
         shape = rng.choice([(), (1,), (2,), (2, 5, 8)])
         return np.zeros(shape, rng.choice([np.float32, np.int32, np.int64]))
     axis = rng.randrange(max(array.ndim, 1))
-    changes = [array[None], array.reshape(-1), array * 0 - rng.choice([1, 7]), None]
+    below = np.full(array.shape, -rng.choice([1, 7])).astype(array.dtype)
+    changes = [array[None], array.reshape(-1), below, None]
     if array.ndim:
         changes += [np.repeat(array, repeats, axis) for repeats in (0, 2)]
         changes.append(array.take([0], axis) if array.size else None)
@@ -67,7 +69,7 @@ def variant(rng: random.Random, node: Case) -> Case:
 @pytest.mark.parametrize("seed", range(4))
 def test_misfits(seed: int) -> None:
     rng = random.Random(seed)
-    nodes = [*CASES, *ATTENTION, *BLOCKED]
+    nodes = [*CASES, *ATTENTION, *BLOCKED, *ARITHMETIC, *PRODUCTS, *DYNAMIC, *ATTENDED]
     refused = 0
     for _ in range(200):
         node = variant(rng, rng.choice(nodes))

@@ -106,14 +106,15 @@ def floats_left(f: Function) -> list[str]:
     ]
 
 
+@pytest.mark.parametrize("form", ["QDQ", "QOperator"])
 @pytest.mark.parametrize(
     ("activations", "weights", "per_channel"),
     [("u8", "i8", True), ("i8", "i8", True), ("u8", "u8", False), ("i8", "i8", False)],
 )
-def test_qdq_file_becomes_integer(
-    tmp_path: Path, activations: str, weights: str, per_channel: bool
+def test_file_becomes_integer(
+    tmp_path: Path, form: str, activations: str, weights: str, per_channel: bool
 ) -> None:
-    path = written(tmp_path, "QDQ", activations, weights, per_channel=per_channel)
+    path = written(tmp_path, form, activations, weights, per_channel=per_channel)
     assert floats_left(glowpy.load(str(path)).main) == []
     reference = ort.InferenceSession(str(path), providers=["CPUExecutionProvider"])
     session = glowpy.InferenceSession(str(path), backend="interpreter")

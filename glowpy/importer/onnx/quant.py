@@ -15,13 +15,31 @@ from glowpy.core.shape import ceil_div, normalize_axis
 from glowpy.core.tensor import Array, Tensor
 from glowpy.core.type import Quant, Type
 from glowpy.graph.node import NodeValue
-from glowpy.importer.onnx.data_movement import broadcast, convert, reshape, slice_axis
+from glowpy.importer.onnx.data_movement import (
+    broadcast,
+    channels_first,
+    channels_last,
+    convert,
+    reshape,
+    slice_axis,
+)
 from glowpy.importer.onnx.node import OnnxNode, Value, from_onnx
 from glowpy.importer.onnx.standard import standard
 from glowpy.importer.onnx.tensor import kind_of
 from glowpy.support.errors import UserError
 
-__all__ = ["dequantized", "labelled", "quantized"]
+__all__ = [
+    "dequantize_linear",
+    "dequantized",
+    "dynamically_quantized",
+    "integer_product",
+    "labelled",
+    "optional",
+    "product_of_scales",
+    "qlinear_conv",
+    "quantize_linear",
+    "quantized",
+]
 
 _TYPED = (ElemKind.I8, ElemKind.U8, ElemKind.I16, ElemKind.I32)
 """Kinds of which there are quantized types; others are converted with scale and offset as operands."""
@@ -128,7 +146,8 @@ def quantized(
     return n.f.create_saturate(n.name, type, steps, n.operand(offset, f"{n.name}_zero")).result
 
 
-def _optional(n: OnnxNode, index: int) -> Value | None:
+def optional(n: OnnxNode, index: int) -> Value | None:
+    """Input `index`, if it is given."""
     return n.value(index) if n.has(index) else None
 
 
@@ -139,9 +158,9 @@ def _axis(n: OnnxNode, rank: int) -> int | None:
 
 
 @from_onnx("QuantizeLinear", since=10)
-def _quantize_linear(n: OnnxNode) -> Value:
+def quantize_linear(n: OnnxNode) -> Value:
     """X / scale, rounded to the nearest integer, halves to even, plus the zero point, limited to its kind."""
-    zero, stated = _optional(n, 2), n.integer("output_dtype", 0)
+    zero, stated = optional(n, 2), n.integer("output_dtype", 0)
     kind = zero.type.kind if zero is not None else kind_of(stated) if stated else ElemKind.U8
     if not kind.is_integer:
         raise n.unsupported(f"quantization to {kind.value}")
@@ -150,19 +169,23 @@ def _quantize_linear(n: OnnxNode) -> Value:
 
 
 @from_onnx("DequantizeLinear", since=10)
-def _dequantize_linear(n: OnnxNode) -> Value:
+def dequantize_linear(n: OnnxNode) -> Value:
     """(x - zero point) * scale, in the scale's kind."""
     axis, stated = _axis(n, n.type(0).rank), n.integer("output_dtype", 0)
     numbers = dequantized(
-        n, n.value(0), n.value(1), _optional(n, 2), axis, n.integer("block_size", 0)
+        n, n.value(0), n.value(1), optional(n, 2), axis, n.integer("block_size", 0)
     )
     return convert(n, numbers, kind_of(stated) if stated else n.type(1).kind)
 
 
 @from_onnx("DynamicQuantizeLinear", since=11)
 def _dynamic_quantize_linear(n: OnnxNode) -> tuple[Value, ...]:
-    """Unsigned integers for the range of x, widened to hold 0; scale and zero point are computed at run time."""
-    f, x = n.f, n.input(0)
+    return dynamically_quantized(n, n.input(0))
+
+
+def dynamically_quantized(n: OnnxNode, x: NodeValue) -> tuple[NodeValue, NodeValue, NodeValue]:
+    """Unsigned integers for the range of x, widened to hold 0; then scale and zero point, computed at run time."""
+    f = n.f
     axes = tuple(range(x.type.rank))
     scalar = Type(ElemKind.F32, ())
     nothing = f.create_splat(f"{n.name}_nothing", scalar, 0.0)
@@ -183,19 +206,26 @@ def _dynamic_quantize_linear(n: OnnxNode) -> tuple[Value, ...]:
 
 
 @from_onnx("QLinearConv", since=10)
-def _qlinear_conv(n: OnnxNode) -> Value:
-    """The convolution of the numbers; the bias counts in steps of input times filter."""
-    data = dequantized(n, n.value(0), n.value(1), n.value(2))
+def qlinear_conv(n: OnnxNode) -> Value:
+    """The convolution of the numbers; the bias counts in steps of input times filter.
+
+    onnxruntime's own form may have the channels of input and result in the last dimension.
+    """
+    last = n.flag("channels_last")
+    image = channels_first(n, n.value(0)) if last else n.value(0)
+    data = dequantized(n, image, n.value(1), n.value(2))
     filter = dequantized(n, n.value(3), n.value(4), n.value(5), 0)
     bias: Value | None = None
     if n.has(8):
-        bias = dequantized(n, n.value(8), _product(n, n.value(1), n.value(4)), None, 0)
+        bias = dequantized(n, n.value(8), product_of_scales(n, n.value(1), n.value(4)), None, 0)
     result = standard(n, "Conv", [data, filter, bias])
+    if last:
+        result = channels_last(n, result)
     return quantized(n, result, n.type(7).kind, n.value(6), n.value(7))
 
 
-def _product(n: OnnxNode, a: Value, b: Value) -> Value:
-    """The product of two scales."""
+def product_of_scales(n: OnnxNode, a: Value, b: Value) -> Value:
+    """The product of two scales, the first of which is one number."""
     if isinstance(a, Tensor) and isinstance(b, Tensor):
         return Tensor.of((a.array * b.array).astype(np.float32).reshape(b.type.shape))
     one = reshape(n, a, ())
@@ -214,12 +244,17 @@ def _qlinear_matmul(n: OnnxNode) -> Value:
 
 @from_onnx("MatMulInteger", since=10)
 def _matmul_integer(n: OnnxNode) -> Value:
+    return integer_product(n, n.value(0), n.value(1), optional(n, 2), optional(n, 3))
+
+
+def integer_product(
+    n: OnnxNode, a: Value, b: Value, a_zero: Value | None, b_zero: Value | None
+) -> Value:
     """The product in i32 of integers above their zero points, which may be computed, or differ by row and by column."""
-    a, b = n.value(0), n.value(1)
     if a.type.rank < 2 or b.type.rank < 2:
         raise UserError(f"expected matrices, got {a.type} and {b.type}")
-    left, row = _centred(n, a, _optional(n, 2), None)
-    right, column = _centred(n, b, _optional(n, 3), b.type.rank - 1)
+    left, row = _centred(n, a, a_zero, None)
+    right, column = _centred(n, b, b_zero, b.type.rank - 1)
     shape = np.broadcast_shapes(a.type.shape[:-2], b.type.shape[:-2])
     type = sum_type(
         left.type, right.type, b.type.rank - 1, (*shape, a.type.shape[-2], b.type.shape[-1])
@@ -295,7 +330,7 @@ def _conv_integer(n: OnnxNode) -> Value:
 
     One that is computed is taken off afterwards: it is a factor of the sums of the filter, without what meets pads.
     """
-    data, computed = _centred(n, n.value(0), _optional(n, 2), None)
+    data, computed = _centred(n, n.value(0), optional(n, 2), None)
     filter, _ = _centred(n, n.value(1), n.known(3) if n.has(3) else None, 0)
     sums = _integer_sums(n, data, filter)
     if computed is None:

@@ -1,8 +1,8 @@
-"""`standard`: a contrib operator as ONNX's own operator that it extends."""
+"""`standard`: an operator as another one that it extends, most often one of ONNX's own."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import onnx
@@ -10,10 +10,10 @@ from onnx import helper
 
 from glowpy.core.tensor import Tensor
 from glowpy.graph.node import NodeValue, value_of
-from glowpy.importer.onnx.node import OnnxNode, TensorSequence, Value, handler_of
+from glowpy.importer.onnx.node import OnnxNode, Result, TensorSequence, Value, handler_of
 from glowpy.support.errors import InternalError
 
-__all__ = ["standard"]
+__all__ = ["OPSET", "results_as", "standard"]
 
 OPSET = 23
 """The opset of the operators that contrib operators are taken for."""
@@ -21,20 +21,32 @@ OPSET = 23
 
 def standard(n: OnnxNode, op_type: str, values: Sequence[Value | None], **attributes: Any) -> Value:
     """The first result of ONNX's `op_type` on other values, with the attributes of the node and those given here."""
-    handler = handler_of("", op_type, OPSET)
+    first, *_ = results_as(n, "", op_type, OPSET, values, attributes)
+    if isinstance(first, TensorSequence):
+        raise InternalError(f"{op_type} gives a sequence")
+    return first if isinstance(first, Tensor | NodeValue) else value_of(first)
+
+
+def results_as(
+    n: OnnxNode,
+    domain: str,
+    op_type: str,
+    opset: int,
+    values: Sequence[Value | None],
+    attributes: Mapping[str, Any],
+) -> tuple[Result, ...]:
+    """All results of another operator on other values, with the attributes of the node and those given here."""
+    handler = handler_of(domain, op_type, opset)
     if handler is None:
-        raise InternalError(f"no import function for {op_type} (opset {OPSET})")
+        raise InternalError(f"no import function for {op_type} (opset {opset})")
     proto = onnx.NodeProto()
     proto.CopyFrom(n.proto)
-    proto.op_type, proto.domain = op_type, ""
+    proto.op_type, proto.domain = op_type, domain
     names = [*n.proto.input, *[""] * len(values)]
     proto.input[:] = names[: len(values)]
     kept = [attribute for attribute in n.proto.attribute if attribute.name not in attributes]
     del proto.attribute[:]
     proto.attribute.extend(kept)
     proto.attribute.extend(helper.make_attribute(*item) for item in attributes.items())
-    result = handler(OnnxNode(proto, n.loc, OPSET, values, n.scope))
-    first = result[0] if isinstance(result, tuple) else result
-    if isinstance(first, TensorSequence):
-        raise InternalError(f"{op_type} gives a sequence")
-    return first if isinstance(first, Tensor | NodeValue) else value_of(first)
+    result = handler(OnnxNode(proto, n.loc, opset, values, n.scope))
+    return result if isinstance(result, tuple) else (result,)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -163,14 +162,12 @@ class FoldQuantizePass(RewritePass):
             inner = n.type.with_shape(source.input.type.shape)
             integers = f.create_quantize(n.name, inner, source.input)
             return f.create_reshape(source.name, n.type, integers)
-        values = [_stored(value) for value in source.inputs]
-        operands = [value for value in values if value is not None]
-        if not operands or len(operands) < len(values):
+        if isinstance(source, ConcatNode) or source.SCHEMA.quant is Quantized.SAME:
+            return _aligned(f, n, source)
+        types = [type for type in map(_stored_type, source.inputs) if type is not None]
+        if len(types) < len(source.inputs) or not has_integer_form(source, types):
             return None
-        if isinstance(source, ConcatNode):
-            return _concatenated(f, n, source, operands)
-        if not has_integer_form(source, [value.type for value in operands]):
-            return None
+        operands = [_taken(f, *pair) for pair in zip(source.inputs, types, strict=True)]
         return f.create(source.__class__, n.name, operands, source.attrs, n.type)
 
     @rule
@@ -276,12 +273,19 @@ def _limited(f: Function, n: QuantizeNode, source: ReluNode | ClipNode) -> NodeV
     return result
 
 
-def _concatenated(
-    f: Function, n: QuantizeNode, source: ConcatNode, operands: Sequence[NodeValue]
-) -> NodeValue:
-    """Parts in the result's scale."""
-    parts: list[Operand] = []
-    for value in operands:
-        type = replace(n.type, shape=value.type.shape)
-        parts.append(value if value.type == type else f.create_rescale(n.name, type, value))
-    return f.create_concat(n.name, parts, source.axis, result_type=n.type).result
+def _aligned(f: Function, n: QuantizeNode, source: Node) -> Replacement:
+    """What moves or chooses elements of several operands, all in the result's scale."""
+    schema = source.SCHEMA
+    names = schema.inputs * len(source.inputs) if schema.variadic else schema.inputs
+    operands: list[Operand] = []
+    for name, value in zip(names, source.inputs, strict=True):
+        if name in schema.plain:
+            operands.append(value)
+            continue
+        integers = _stored(value)
+        if integers is None or len(source.inputs) - len(schema.plain) == 1:
+            return None
+        type = n.type.with_shape(value.type.shape)
+        same = integers.type == type
+        operands.append(integers if same else f.create_rescale(n.name, type, integers))
+    return f.create(source.__class__, n.name, operands, source.attrs, n.type)

@@ -52,7 +52,8 @@ _EXACT = (AbsNode, AddNode, ClipNode, DivNode, MulNode, NegNode, ReluNode, SubNo
 
 def has_integer_form(node: Node, operands: Sequence[Type]) -> bool:
     """Whether arithmetic other than products can be computed on quantized operands of these types, as a whole each."""
-    if node.SCHEMA.quant is not Quantized.NUMBERS or isinstance(node, _PRODUCTS):
+    other = node.SCHEMA.quant is Quantized.NUMBERS and not isinstance(node, _PRODUCTS)
+    if not other or not operands:
         return False
     whole = all(type.quant is not None and type.quant.axis is None for type in operands)
     if isinstance(node, AvgPoolNode | ReduceMeanNode):

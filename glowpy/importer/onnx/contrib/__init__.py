@@ -15,6 +15,7 @@ from glowpy.importer.onnx.contrib import (
     matmul,
     nchwc,
     norm,
+    quant,
     rotary,
     shape,
 )
@@ -30,6 +31,7 @@ FAMILIES = (
     matmul,
     nchwc,
     norm,
+    quant,
     rotary,
     shape,
 )

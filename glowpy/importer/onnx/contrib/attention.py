@@ -23,7 +23,7 @@ from glowpy.importer.onnx.node import OnnxNode, Result, Value, from_onnx
 from glowpy.importer.onnx.standard import standard
 from glowpy.support.errors import UserError
 
-__all__: list[str] = []
+__all__ = ["attended"]
 
 
 def _parts(n: OnnxNode, value: Value, sizes: Sequence[int]) -> list[Value]:
@@ -39,31 +39,52 @@ def _parts(n: OnnxNode, value: Value, sizes: Sequence[int]) -> list[Value]:
 @from_onnx("Attention", domain=CONTRIB)
 def _attention(n: OnnxNode) -> tuple[Result, ...]:
     """Query, key and value are one product of the input with weights that stand side by side."""
-    for name in ("do_rotary", "past_present_share_buffer"):
-        if n.flag(name):
-            raise n.unsupported(f"{name} {n.integer(name, 0)}")
     if n.has(6):
         raise n.unsupported(f"input 6 ('{n.proto.input[6]}', past_sequence_length)")
     if n.type(0).rank != 3 or n.type(1).rank != 2:
         raise UserError(
             f"expected [batch, length, width] and weights, got {n.type(0)}, {n.type(1)}"
         )
-    width, heads = n.type(1).shape[1], n.integer("num_heads", 0)
-    sizes = n.integers("qkv_hidden_sizes") or (width // 3,) * 3
-    if len(sizes) != 3 or sum(sizes) != width or sizes[0] != sizes[1]:
-        raise UserError(f"expected the sizes of query, key and value in {width}, got {list(sizes)}")
     product = n.operand(standard(n, "MatMul", [n.value(0), n.value(1)]))
     if n.has(2):
-        check_type(n, 2, (width,))
+        check_type(n, 2, product.type.shape[-1:])
         product = n.f.create_add(n.name, product, n.input(2)).result
+    return attended(n, product, n.integers("qkv_hidden_sizes"), 3, 4, 5)
+
+
+def attended(
+    n: OnnxNode,
+    product: NodeValue,
+    sizes: Sequence[int] | None,
+    mask: int,
+    past: int,
+    bias: int | None,
+) -> tuple[Result, ...]:
+    """Attention of query, key and value side by side, of `sizes`, equal if None; then all keys and values if wanted.
+
+    `mask`, `past` and `bias` are the inputs that may say what is masked, earlier keys and values, and what is added
+    to the scores.
+    """
+    for name in ("do_rotary", "past_present_share_buffer"):
+        if n.flag(name):
+            raise n.unsupported(f"{name} {n.integer(name, 0)}")
+    width, heads = product.type.shape[-1], n.integer("num_heads", 0)
+    sizes = sizes or (width // 3,) * 3
+    if len(sizes) != 3 or sum(sizes) != width or sizes[0] != sizes[1]:
+        raise UserError(f"expected the sizes of query, key and value in {width}, got {list(sizes)}")
     query, key, value = (split(n, part, heads) for part in _parts(n, product, sizes))
-    past = 0
-    if n.has(4):
-        old_key, old_value = _stacked(n, 4)
-        past = old_key.type.shape[2]
+    before = 0
+    if n.has(past):
+        old_key, old_value = _stacked(n, past)
+        before = old_key.type.shape[2]
         key, value = extended(n, old_key, key), extended(n, old_value, value)
-    mask = masked_term(n, 3, scores_type(query, key), starts=True)
-    weights, _ = _weights(n, query, key, mask, past)
+    type = scores_type(query, key)
+    terms = [
+        None if bias is None else bias_term(n, bias, type),
+        masked_term(n, mask, type, starts=True),
+        causal_term(n, type, before),
+    ]
+    weights, _ = _weights(n, query, key, terms)
     result = mixed(n, weights, value)
     return (result, _stack(n, key, value)) if n.wants(1) else (result,)
 
@@ -84,11 +105,9 @@ def _stack(n: OnnxNode, key: NodeValue, value: NodeValue) -> Value:
 
 
 def _weights(
-    n: OnnxNode, query: NodeValue, key: NodeValue, mask: Value | None, past: int
+    n: OnnxNode, query: NodeValue, key: NodeValue, terms: Sequence[Value | None]
 ) -> tuple[NodeValue, NodeValue]:
     """How much each key counts for each query, which is the softmax of the scores with all terms, and those scores."""
-    type = scores_type(query, key)
-    terms = [bias_term(n, 5, type), mask, causal_term(n, type, past)]
     total = added(n, scores(n, query, key), terms)
     return n.f.create_softmax(n.name, total, 3).result, total
 
@@ -105,8 +124,10 @@ def _multi_head_attention(n: OnnxNode) -> tuple[Result, ...]:
     new = key.type.shape[2]
     if n.has(6):
         key, value = extended(n, n.value(6), key), extended(n, n.value(7), value)
-    mask = masked_term(n, 4, scores_type(query, key), starts=False)
-    weights, total = _weights(n, query, key, mask, key.type.shape[2] - new)
+    type = scores_type(query, key)
+    mask = masked_term(n, 4, type, starts=False)
+    terms = [bias_term(n, 5, type), mask, causal_term(n, type, key.type.shape[2] - new)]
+    weights, total = _weights(n, query, key, terms)
     return mixed(n, weights, value), key, value, convert(n, total, query.type.kind)
 
 

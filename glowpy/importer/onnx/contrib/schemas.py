@@ -1,8 +1,10 @@
 """What onnxruntime's own operators take and give: the table that stands in for ONNX's for them.
 
-An operand is written `name`, `name?` if it may be left out, and `name:K` unless it is a float. All floats of a node are
-of one kind, those of `:own` perhaps of another, those of `:stash` of the one that the attribute `stash_type` says;
-`:i32` and `:i64` are of that kind, `:ids` of either, `:any` of any.
+An operand is written `name`, `name?` if it may be left out, `name*` if there may be any number of it, and `name:K`
+unless it is a float. All floats of a node are of one kind, those of `:own` perhaps of another, those of `:stash` of the
+one that the attribute `stash_type` says. Stored integers of `:bytes` are of one kind, and so are those of `:weights`,
+of `:steps` and of `:codes`; a `:part` may be a float as well.
+`:f32`, `:i32`, `:i64` and `:bool` are of that kind, `:ids` of either of two, `:any` of any.
 An attribute that must be given ends in `!`.
 """
 
@@ -22,24 +24,36 @@ _Kinds = defs.OpSchema.AttrType
 
 _FLOATS = ["tensor(float16)", "tensor(bfloat16)", "tensor(float)", "tensor(double)"]
 _INTEGERS = [f"tensor({sign}int{bits})" for sign in ("", "u") for bits in (8, 16, 32, 64)]
+_BYTES = ["tensor(int8)", "tensor(uint8)"]
 _SETS = {
     "float": _FLOATS,
     "own": _FLOATS,
     "stash": _FLOATS,
     "ids": ["tensor(int32)", "tensor(int64)"],
     "any": [*_FLOATS, *_INTEGERS, "tensor(bool)"],
+    "bytes": _BYTES,
+    "weights": _BYTES,
+    "steps": _BYTES,
+    "codes": [*_BYTES, "tensor(int16)", "tensor(uint16)", "tensor(int32)"],
+    "part": [*_BYTES, "tensor(float)"],
 }
-_PLAIN = {"i32": "tensor(int32)", "i64": "tensor(int64)"}
+_PLAIN = {
+    "f32": "tensor(float)",
+    "i32": "tensor(int32)",
+    "i64": "tensor(int64)",
+    "bool": "tensor(bool)",
+}
 
 
 def _operands(text: str) -> Iterator[defs.OpSchema.FormalParameter]:
     for word in text.split():
         name, _, kind = word.partition(":")
-        option = "Optional" if name.endswith("?") else "Single"
+        option = {"?": "Optional", "*": "Variadic"}.get(name[-1], "Single")
         yield _Parameter(
-            name.removesuffix("?"),
+            name.rstrip("?*"),
             _PLAIN.get(kind, kind or "float"),
             param_option=getattr(defs.OpSchema.FormalParameterOption, option),
+            is_homogeneous=option != "Variadic",
         )
 
 
@@ -186,6 +200,100 @@ def _moves() -> Iterator[defs.OpSchema]:
     yield _schema("Range", "start:any limit:any delta?:any", "Y:any")
 
 
+def _quantized() -> Iterator[defs.OpSchema]:
+    yield _schema("QuantizeLinear", "x y_scale y_zero_point?:codes", "y:codes", ints="axis")
+    yield _schema("DequantizeLinear", "x:codes x_scale x_zero_point?:codes", "y", ints="axis")
+    x = "X:bytes X_scale:f32 X_zero_point?:bytes"
+    sums = f"{x.replace('X', 'A')} {x.replace('X', 'B')} C_scale:f32 C_zero_point?:bytes"
+    yield _schema("QLinearAdd", sums, "C:bytes")
+    yield _schema("QLinearMul", sums, "C:bytes")
+    y = "Y_scale:f32 Y_zero_point?:bytes"
+    yield _schema("QLinearSigmoid", f"{x} {y}", "Y:bytes")
+    yield _schema("QLinearLeakyRelu", f"{x} {y}", "Y:bytes", floats="alpha")
+    softmax = "X:bytes X_scale:f32 x_zero_point?:bytes y_scale:f32 y_zero_point:bytes"
+    yield _schema("QLinearSoftmax", softmax, "Y:bytes", ints="axis opset!")
+    means = "X:bytes x_scale:f32 x_zero_point{0}:bytes y_scale:f32 y_zero_point{0}:bytes"
+    ints = "ceil_mode channels_last count_include_pad"
+    lists = "kernel_shape! pads strides"
+    texts = "auto_pad"
+    yield _schema(
+        *("QLinearAveragePool", means.format("?"), "Y:bytes"),
+        ints=ints,
+        texts=texts,
+        int_lists=lists,
+    )
+    yield _schema("QLinearGlobalAveragePool", means.format(""), "Y:bytes", ints="channels_last")
+    yield _schema(
+        "QLinearReduceMean",
+        "data:bytes data_scale:f32 data_zero_point?:bytes reduced_scale:f32 reduced_zero_point?:bytes",
+        "reduced:bytes",
+        ints="keepdims!",
+        int_lists="axes!",
+    )
+    yield _schema("NhwcMaxPool", "x:bytes", "y:bytes", **_POOL, ints="ceil_mode")
+    yield _schema(
+        "QLinearConcat", "Y_scale:f32 Y_zero_point:bytes inputs*:part", "Y:bytes", ints="axis!"
+    )
+    yield _schema(
+        "QLinearWhere",
+        "condition:bool X:bytes x_scale:f32 x_zero_point:bytes Y:bytes y_scale:f32 y_zero_point:bytes "
+        "z_scale:f32 z_zero_point:bytes",
+        "Z:bytes",
+    )
+
+
+def _integer_products() -> Iterator[defs.OpSchema]:
+    conv = {**_CONV, "ints": "group channels_last", "texts": "auto_pad", "float_lists": ""}
+    yield _schema(
+        "QLinearConv",
+        "x:bytes x_scale:f32 x_zero_point:bytes w:weights w_scale:f32 w_zero_point:weights y_scale:f32 "
+        "y_zero_point:steps B?:i32",
+        "y:steps",
+        **conv,
+    )
+    yield _schema(
+        "QGemm",
+        "A:bytes a_scale:f32 a_zero_point:bytes B:weights b_scale:f32 b_zero_point:weights C?:i32 "
+        "y_scale?:f32 y_zero_point?:steps",
+        "Y:part",
+        ints="transA transB",
+        floats="alpha",
+    )
+    yield _schema(
+        "MatMulIntegerToFloat",
+        "A:bytes B:weights a_scale b_scale a_zero_point?:bytes b_zero_point?:weights bias?",
+        "Y",
+    )
+    dynamic = "A:f32 B:weights b_scale:f32 b_zero_point?:weights bias?:f32"
+    yield _schema("DynamicQuantizeMatMul", dynamic, "Y:f32")
+    yield _schema(
+        "QAttention",
+        "input:bytes weight:weights bias input_scale weight_scale mask_index?:i32 "
+        "input_zero_point?:bytes weight_zero_point?:weights past?",
+        "output present?",
+        ints="num_heads! unidirectional do_rotary past_present_share_buffer",
+        floats="scale mask_filter_value",
+    )
+    tables = ("word_embedding{}", "position_embedding{}", "segment_embedding?", "gamma{}", "beta{}")
+    parts = [
+        " ".join(f"{name.format('_quant')}:bytes" for name in tables),
+        " ".join(_with(name, "_scale") + ":f32" for name in tables),
+        " ".join(_with(name, "_zero_point") + ":bytes" for name in tables),
+    ]
+    yield _schema(
+        "QEmbedLayerNormalization",
+        f"input_ids:i32 segment_ids?:i32 {parts[0]} mask?:i32 {parts[1]} {parts[2]}",
+        "layernorm_out:f32 mask_index_out:i32",
+        floats="epsilon",
+    )
+
+
+def _with(name: str, ending: str) -> str:
+    """A table's name with an ending, and `?` after it if it has one."""
+    plain = name.format("")
+    return plain.replace("?", f"{ending}?") if "?" in plain else plain + ending
+
+
 def _blocked() -> Iterator[defs.OpSchema]:
     yield _schema("ReorderInput", "X", "Y", ints="channels_last", domain=NCHWC)
     yield _schema("ReorderOutput", "X", "Y", ints="channels channels_last", domain=NCHWC)
@@ -202,7 +310,10 @@ def _blocked() -> Iterator[defs.OpSchema]:
 @cache
 def contrib_schemas() -> tuple[defs.OpSchema, ...]:
     """The whole table."""
-    families = (_activations, _normalizations, _products, _attentions, _moves, _blocked)
+    families = (
+        *(_activations, _normalizations, _products, _attentions, _moves, _blocked),
+        *(_quantized, _integer_products),
+    )
     return tuple(schema for family in families for schema in family())
 
 
