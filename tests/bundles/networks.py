@@ -19,6 +19,7 @@ from glowpy.backends.cpu.bundle.write import Bundle
 from glowpy.backends.cpu.options import Optimize
 from glowpy.bundling.make import bundle
 from glowpy.cli.main import run
+from glowpy.core.tensor import Tensor
 from glowpy.graph.node import Operand
 from glowpy.importer.onnx.reference import packaged_network
 
@@ -113,6 +114,40 @@ def residual() -> Module:
     return module
 
 
+def integers() -> Module:
+    """Products of quantized 8-bit integers: a padded convolution, a depthwise one, and one of matrices."""
+    module = Module()
+    rng = np.random.default_rng(4)
+    x = module.create_placeholder("x", glowpy.parse_type("f32[1x9x7x3]"))
+    f = module.create_function("main")
+
+    def stored(name: str, type: str) -> Constant:
+        parsed = glowpy.parse_type(type)
+        low, high = (-9999, 9999) if parsed.kind.size == 4 else parsed.kind.limits
+        array = rng.integers(low, high, parsed.shape).astype(parsed.kind.dtype)
+        return module.create_constant(name, Tensor(parsed, array))
+
+    lists = (3, 3), (1, 1), (1,) * 4, (1, 1)
+    first = f.create_convolution(
+        "first", f.create_quantize("q", glowpy.parse_type("u8[1x9x7x3](s=0.0078125,o=128)"), x),
+        stored("w", "i8[20x3x3x3](s=0.015625,o=0)"), stored("b", "i32[20](s=0.0001220703125,o=0)"),
+        *lists, 1, result_type=glowpy.parse_type("u8[1x9x7x20](s=0.0625,o=90)"),
+    )  # fmt: skip
+    deep = f.create_convolution(
+        "deep", first, stored("dw", "i8[20x3x3x1](s=0.03125,o=0)"),
+        stored("db", "i32[20](s=0.001953125,o=0)"), *lists, 20,
+        result_type=glowpy.parse_type("i8[1x9x7x20](s=0.25,o=-3)"),
+    )  # fmt: skip
+    rows = f.create_reshape("rows", glowpy.parse_type("i8[18x70](s=0.25,o=-3)"), deep)
+    product = f.create_mat_mul(
+        "product", rows, stored("p", "u8[70x9](s=0.5,o=120)"),
+        result_type=glowpy.parse_type("u8[18x9](s=128.0,o=128)"),
+    )  # fmt: skip
+    y = f.create_dequantize("y", glowpy.parse_type("f32[18x9]"), product)
+    f.create_save("save", y, module.create_placeholder("result", y.result.type))
+    return module
+
+
 def light(name: str) -> Module:
     """A network of the onnx package, with random weights: its own are all alike."""
     module = glowpy.load(packaged_network(name))
@@ -134,8 +169,8 @@ def light(name: str) -> Module:
 
 @cache
 def network(name: str) -> Module:
-    """`mlp`, `doubles`, `residual`, or a network of the onnx package. Not to be changed."""
-    own = {"mlp": mlp, "doubles": doubles, "residual": residual}
+    """`mlp`, `doubles`, `residual`, `integers`, or a network of the onnx package. Not to be changed."""
+    own = {"mlp": mlp, "doubles": doubles, "residual": residual, "integers": integers}
     return own[name]() if name in own else light(name)
 
 

@@ -102,7 +102,7 @@ def test_operands_with_gaps_are_dumped_without_them(tmp_path: Path) -> None:
 
 
 @first_use_of_zig
-@pytest.mark.parametrize("name", ["mlp", "squeezenet", "doubles", "residual"])
+@pytest.mark.parametrize("name", ["mlp", "squeezenet", "doubles", "residual", "integers"])
 @pytest.mark.parametrize("target", list(QEMU))
 def test_under_qemu(target: str, name: str, tmp_path: Path) -> None:
     need(QEMU[target])
@@ -143,6 +143,7 @@ def test_resnet50_under_qemu(tmp_path: Path) -> None:
         ("wasm-simd", "mlp"),
         ("wasm-simd", "squeezenet"),
         ("wasm-simd", "doubles"),
+        ("wasm-simd", "integers"),
         ("wasm-simd", "residual"),
     ],
 )

@@ -77,12 +77,17 @@ class Caller:
         """How many elements of so many bytes a vector has."""
         return int(self.library.test_lanes(ctypes.c_ssize_t(size)))
 
-    def checks(self, mnemonic: str) -> Checks:
-        """Every case of a kernel: at either edge; strided, in place, or in several parts, where it can be."""
+    def checks(self, mnemonic: str, only: str = "") -> Checks:
+        """Every case of a kernel: at either edge; strided, in place, or in several parts, where it can be.
+
+        Of one kind only, if that is given.
+        """
         schema = SCHEMAS[mnemonic]
         spec = KERNELS[mnemonic]
         choices = itertools.product(*(known for _, known in spec.kinds))
         for suffixes, symbol in zip(choices, spec.symbols(), strict=True):
+            if only not in ("", suffixes[0]):
+                continue
             with np.errstate(all="ignore"):
                 lanes = self.lanes(8 if suffixes[0] in ("f64", "x64") else 4)
                 cases = list(cases_of(mnemonic)(suffixes, lanes))
@@ -495,10 +500,15 @@ def run_forked(checks: Callable[[], Checks]) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Runs some jobs, or all, on one library."""
+    """Runs some jobs, or all, on one library. A kernel's job may be of one kind: `cpu_conv u8`."""
     path, *names = sys.argv[1:]
-    every = jobs(ctypes.CDLL(path))
-    json.dump({name: run_forked(every[name]) for name in names or every}, sys.stdout)
+    library = ctypes.CDLL(path)
+    wanted = jobs(library)
+    caller = Caller(library)
+    for name in names:
+        if name not in wanted:
+            wanted[name] = partial(caller.checks, *name.split())
+    json.dump({name: run_forked(wanted[name]) for name in names or wanted}, sys.stdout)
 
 
 if __name__ == "__main__":

@@ -160,7 +160,7 @@ def test_products_in_one_instruction(name: str, tmp_path: Path) -> None:
     if missing := _missing(DOTS[name]):
         pytest.skip(f"this processor lacks {', '.join(sorted(missing))}")
     sources = [SOURCE / f"{name}.c" for name in ("conv", "matmul", "tile")]
-    jobs = ["cpu_conv", "cpu_matmul"]
+    jobs = [f"{kernel} {kind}" for kernel in ("cpu_conv", "cpu_matmul") for kind in ("i8", "u8")]
     answer = _run_jobs(_compile(tmp_path, sources, DOTS[name], OPTIMISED), *jobs)
     for job in jobs:
         assert answer[job]["calls"] > 0
@@ -230,6 +230,6 @@ def test_a_kernel_that_is_found_out(name: str, tmp_path: Path) -> None:
     mutant = tmp_path / fault.file
     mutant.write_text(text.replace(fault.right, fault.wrong), encoding="utf-8")
     flags = CHECKED if fault.checked else ["-O0", "-fno-sanitize=all"]
-    sources = [mutant, SOURCE / "tile.c"]
+    sources = [mutant, SOURCE / "tile.c", SOURCE / "matmul.c"]
     answer = _run_jobs(_compile(tmp_path, sources, BASELINE, flags), fault.job)
     assert any(fault.said in failure for failure in answer[fault.job]["failures"])

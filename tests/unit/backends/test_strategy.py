@@ -31,6 +31,7 @@ from glowpy.backends.cpu.variant import LIBJIT_FOLDER, VARIANTS, variant_named
 _MODELS = [
     *((variant.machine, variant.name) for variant in VARIANTS),
     *((variant.double_machine, f"{variant.name} in f64") for variant in VARIANTS),
+    *((variant.byte_machine, f"{variant.name} in bytes") for variant in VARIANTS),
 ]
 _FIRST = dict(reversed(_MODELS))
 MACHINES = {name: machine for machine, name in reversed(_FIRST.items())}
@@ -79,10 +80,14 @@ on_every_machine = pytest.mark.parametrize("machine", MACHINES.values(), ids=MAC
 
 @on_every_machine
 def test_tiles_fit_into_registers(machine: Machine) -> None:
-    """The sums, the weights of a step, one input and, where multiplication is apart, a product; one is left over."""
+    """The sums, the weights of a step, one input and, where multiplication is apart, a product; one is left over.
+
+    Weights and input take as many as they are taken apart into.
+    """
     for name, problem in PROBLEMS.items():
         for tile in candidates(problem, machine):
-            used = (tile.pixels + 1) * tile.vectors + (1 if machine.fused else 2)
+            used = (tile.pixels + machine.parts) * tile.vectors + machine.parts
+            used += 0 if machine.fused else 1
             assert used < machine.vector_registers, (name, tile)
 
 
@@ -140,7 +145,7 @@ def test_what_is_fetched_ahead_is_the_next_block(machine: Machine) -> None:
         if not decision.fetch:
             continue
         assert machine.prefetch_bytes, name
-        block = decision.vectors * machine.lanes
+        block = decision.vectors * machine.lanes * machine.dot
         lines = -(-problem.pixels // decision.line)
         assert decision.slab == lines, f"{name}: a block comes again with the next slab"
         tiles = lines * -(-decision.line // decision.pixels)
@@ -292,7 +297,7 @@ def test_depthwise_tiles_of_a_row_are_about_equal(machine: Machine) -> None:
 def choices() -> Iterator[str]:
     """What is decided for layers of networks, on every machine."""
     for name, machine in MACHINES.items():
-        kind = {4: "floats", 8: "doubles"}[machine.element_bytes]
+        kind = {4: "floats", 8: "doubles", 1: "sums of bytes"}[machine.element_bytes]
         yield f"{name}: {machine.vector_registers} registers of {machine.lanes} {kind}"
         for title, problem in PROBLEMS.items():
             best = choose(problem, machine)
