@@ -33,9 +33,10 @@ from glowpy.opt.known import is_known
 from glowpy.passes import RewritePass
 from glowpy.support.errors import UserError
 
-__all__ = ["FoldQuantizePass"]
+__all__ = ["FoldQuantizePass", "Product", "no_exact_sum"]
 
-_PRODUCTS = (ConvolutionNode, FullyConnectedNode, MatMulNode)
+Product = ConvolutionNode | FullyConnectedNode | MatMulNode
+
 _BYTES = (ElemKind.I8, ElemKind.U8)
 _LONGEST = (1 << 31) // (255 * 255)
 """Sums of so many products of 8 bits cannot overflow."""
@@ -82,21 +83,13 @@ class FoldQuantizePass(RewritePass):
         data, weights = _stored_type(n.inputs[0]), _stored_type(n.inputs[1])
         if data is None or weights is None:
             return None
-        if data.kind not in _BYTES or weights.kind not in _BYTES:
-            return why.no("only integers of 8 bits have exact sums in 32")
-        filters = isinstance(n, ConvolutionNode)
-        axis = 0 if filters else weights.rank - 1
-        depth = math.prod(weights.shape[1:]) if filters else weights.shape[-2]
-        if depth > _LONGEST:
-            return why.no(f"{depth} products could overflow")
-        if parameters(data).axis is not None or parameters(weights).axis not in (None, axis):
-            return why.no("parameters differ along a dimension that is summed")
+        if reason := no_exact_sum(n, data, weights):
+            return why.no(reason)
+        axis = _columns(n)
         sums = sum_type(data, weights, axis, n.type.shape)
         inputs: list[Operand] = []
         if len(n.inputs) == 3:
             bias = _bias(f, n.inputs[2], sums)
-            if bias is None:
-                return why.no("the bias is computed")
             inputs.append(bias)
         inputs = [_taken(f, n.inputs[0], data), _taken(f, n.inputs[1], weights), *inputs]
         exact = f.create(type(n), n.name, inputs, n.attrs, sums)
@@ -124,27 +117,20 @@ class FoldQuantizePass(RewritePass):
     )
     def moved(self, f: Function, n: Node, why: Why) -> Replacement:
         """Stored integers are moved or chosen, for they are smaller."""
-        names = n.SCHEMA.inputs * len(n.inputs) if n.SCHEMA.variadic else n.SCHEMA.inputs
-        plain = n.SCHEMA.plain
-        operands = [
-            value if name in plain else _stored(value)
-            for name, value in zip(names, n.inputs, strict=False)
-        ]
-        data = [v for name, v in zip(names, operands, strict=False) if name not in plain]
-        if not data or any(value is None for value in data):
+        operands = _stored_data(n)
+        if operands is None:
             return None
-        labels = {(value.type.kind, value.type.quant) for value in data if value is not None}
-        if len(labels) > 1:
+        data = [value.type for value in operands if value.type.quant is not None]
+        if len({(type.kind, type.quant) for type in data}) > 1:
             return why.no("stored integers have several scales, offsets or kinds")
-        if len(n.results) > 1 or set(n.SCHEMA.results) & plain:
+        if len(n.results) > 1:
             return why.no("it says where elements are, too")
-        if any(value.node is not None and value.num_users > 1 for value in n.inputs):
-            return why.no("what is dequantized is read by others")
-        integers = [value for value in operands if value is not None]
-        type = _moved_type(n, next(value.type for value in data if value is not None))
+        if n.SCHEMA.results[0] in n.SCHEMA.plain:
+            return f.create(n.__class__, n.name, operands, n.attrs, n.type).result
+        type = _moved_type(n, data[0])
         if type is None:
             return why.no("the dimension of the channels does not stay one")
-        moved = f.create(n.__class__, n.name, integers, n.attrs, type)
+        moved = f.create(n.__class__, n.name, operands, n.attrs, type)
         return f.create_dequantize(n.name, n.type, moved)
 
     @rule
@@ -184,14 +170,46 @@ class FoldQuantizePass(RewritePass):
             return f.create_quantize(n.name, n.type, source.input)
         if isinstance(source, RescaleNode) and source.input.type.kind is ElemKind.I32:
             return f.create_rescale(n.name, n.type, source.input)
-        if source.SCHEMA.quant is not Quantized.NUMBERS or isinstance(source, _PRODUCTS):
+        if source.SCHEMA.quant is not Quantized.NUMBERS or isinstance(source, Product):
             return None
         return f.create(source.__class__, n.name, source.inputs, source.attrs, n.type)
+
+
+def no_exact_sum(n: Product, data: Type, weights: Type) -> str:
+    """Why a product of stored integers of these types has no exact sum in i32; empty if it has."""
+    if data.kind not in _BYTES or weights.kind not in _BYTES:
+        return "only integers of 8 bits have exact sums in 32"
+    axis = _columns(n)
+    depth = math.prod(weights.shape[1:]) if axis == 0 else weights.shape[-2]
+    if depth > _LONGEST:
+        return f"{depth} products could overflow"
+    if parameters(data).axis is not None or parameters(weights).axis not in (None, axis):
+        return "parameters differ along a dimension that is summed"
+    if len(n.inputs) == 3 and not is_known(_stored(n.inputs[2]) or n.inputs[2]):
+        return "the bias is computed"
+    return ""
+
+
+def _columns(n: Product) -> int:
+    """The dimension of the weights that is the last one of the sums."""
+    return 0 if isinstance(n, ConvolutionNode) else n.inputs[1].type.rank - 1
 
 
 def _stored(value: NodeValue) -> NodeValue | None:
     """The stored integers that `value` stands for."""
     return value.node.input if isinstance(value.node, DequantizeNode) else None
+
+
+def _stored_data(n: Node) -> list[NodeValue] | None:
+    """The operands, stored integers in place of data; None if some are not."""
+    names = n.SCHEMA.inputs * len(n.inputs) if n.SCHEMA.variadic else n.SCHEMA.inputs
+    operands = [
+        value if name in n.SCHEMA.plain else _stored(value)
+        for name, value in zip(names, n.inputs, strict=False)
+    ]
+    integers = [value for value in operands if value is not None]
+    is_data = any(value.type.quant is not None for value in integers)
+    return integers if is_data and len(integers) == len(operands) else None
 
 
 def _stored_type(value: NodeValue) -> Type | None:
@@ -228,8 +246,8 @@ def _moved_type(n: Node, stored: Type) -> Type | None:
         return None
 
 
-def _bias(f: Function, bias: NodeValue, sums: Type) -> NodeValue | None:
-    """A known bias in steps of the sums; None if it is computed."""
+def _bias(f: Function, bias: NodeValue, sums: Type) -> NodeValue:
+    """A known bias in steps of the sums."""
     quant = parameters(sums)
     axis = None if quant.axis is None else 0
     type = Type(ElemKind.I32, bias.type.shape, replace(quant, axis=axis))
@@ -240,8 +258,6 @@ def _bias(f: Function, bias: NodeValue, sums: Type) -> NodeValue | None:
         pairs = zip(given.scales, quant.scales, strict=False)
         if alike and all(abs(a - b) <= 1e-6 * b for a, b in pairs):
             return value
-    if not is_known(bias if value is None else value):
-        return None
     return f.create_quantize("bias", type, bias).result
 
 
@@ -275,17 +291,13 @@ def _limited(f: Function, n: QuantizeNode, source: ReluNode | ClipNode) -> NodeV
 
 def _aligned(f: Function, n: QuantizeNode, source: Node) -> Replacement:
     """What moves or chooses elements of several operands, all in the result's scale."""
-    schema = source.SCHEMA
-    names = schema.inputs * len(source.inputs) if schema.variadic else schema.inputs
+    stored, plain = _stored_data(source), source.SCHEMA.plain
+    whole = parameters(n.type).axis is None and len(source.results) == 1
+    if stored is None or not whole or len(source.inputs) - len(plain) == 1:
+        return None
     operands: list[Operand] = []
-    for name, value in zip(names, source.inputs, strict=True):
-        if name in schema.plain:
-            operands.append(value)
-            continue
-        integers = _stored(value)
-        if integers is None or len(source.inputs) - len(schema.plain) == 1:
-            return None
+    for value in stored:
         type = n.type.with_shape(value.type.shape)
-        same = integers.type == type
-        operands.append(integers if same else f.create_rescale(n.name, type, integers))
+        same = value.type == type or value.type.quant is None
+        operands.append(value if same else f.create_rescale(n.name, type, value))
     return f.create(source.__class__, n.name, operands, source.attrs, n.type)

@@ -42,7 +42,7 @@ from glowpy.graph.rewrite import Replacement, Why, rule, rule_where
 from glowpy.passes import RewritePass
 from glowpy.support.errors import UserError
 
-__all__ = ["LowerQuantizedPass", "has_integer_form", "is_quantized_arithmetic"]
+__all__ = ["LowerQuantizedPass", "has_integer_form", "is_exact", "is_quantized_arithmetic"]
 
 _PRODUCTS = (ConvolutionNode, FullyConnectedNode, MatMulNode)
 
@@ -51,17 +51,23 @@ _EXACT = (AbsNode, AddNode, ClipNode, DivNode, MulNode, NegNode, ReluNode, SubNo
 
 
 def has_integer_form(node: Node, operands: Sequence[Type]) -> bool:
-    """Whether arithmetic other than products can be computed on quantized operands of these types, as a whole each."""
+    """Whether arithmetic other than products can be computed on operands of these types, which are quantized."""
     other = node.SCHEMA.quant is Quantized.NUMBERS and not isinstance(node, _PRODUCTS)
     if not other or not operands:
         return False
-    whole = all(type.quant is not None and type.quant.axis is None for type in operands)
+    if is_exact(node):
+        return True
+    whole = all(parameters(type).axis is None for type in operands)
     if isinstance(node, AvgPoolNode | ReduceMeanNode):
         low, high = operands[0].kind.limits
         narrow = operands[0].kind.size < ElemKind.I32.size
         return whole and narrow and 0 < _count(node) * (high - low) < 1 << 31
-    table = len(operands) == 1 and operands[0].kind.size == 1
-    return whole and (isinstance(node, _EXACT) or table)
+    return whole and len(operands) == 1 and operands[0].kind.size == 1
+
+
+def is_exact(node: Node) -> bool:
+    """Whether IEEE 754 says to the last bit what an element-wise operator gives; of others a table can be made."""
+    return isinstance(node, _EXACT)
 
 
 def _count(node: AvgPoolNode | ReduceMeanNode) -> int:
