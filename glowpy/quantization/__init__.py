@@ -8,6 +8,8 @@ from glowpy.quantization.calibration import (
     MovingAverage,
     Percentile,
 )
+from glowpy.quantization.convert import Conversion, Outcome, convert, quantize
+from glowpy.quantization.options import Options
 from glowpy.quantization.profile import Profile, ProfiledValue
 from glowpy.quantization.profiling import Profiler, optimized, profile
 from glowpy.quantization.schema import Schema, quant_of_bias, quant_of_range, quant_of_weights
@@ -15,19 +17,24 @@ from glowpy.quantization.statistics import Statistics
 
 __all__ = [
     "Calibration",
+    "Conversion",
     "Entropy",
     "MeanSquaredError",
     "MinMax",
     "MovingAverage",
+    "Options",
+    "Outcome",
     "Percentile",
     "Profile",
     "ProfiledValue",
     "Profiler",
     "Schema",
     "Statistics",
+    "convert",
     "optimized",
     "profile",
     "quant_of_bias",
     "quant_of_range",
     "quant_of_weights",
+    "quantize",
 ]

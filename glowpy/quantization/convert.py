@@ -1,0 +1,352 @@
+"""From a network in floats and its profile to one that computes with integers.
+
+What is written here is the form that files have, too: floats that are quantized and dequantized again around each node
+that is to be integer, and weights that are stored integers, dequantized. What follows from it is the same for both: the
+optimizer makes nodes on integers of it (`fold-quantize`).
+
+Each value has one type, and all that read it read the same integers. What a ReLU, a limit, or a sum with what is
+there already takes from a product is not rounded in between: these become part of the product's loop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from glowpy.backend import Backend, CompileOptions
+from glowpy.core.elemkind import ElemKind
+from glowpy.core.quantized import offsets_of, parameters, scales_of
+from glowpy.core.tensor import Array, Tensor
+from glowpy.core.type import Quant, Type
+from glowpy.engine import backend_of, context, unsupported
+from glowpy.graph.function import Function, Module
+from glowpy.graph.node import Node, NodeValue
+from glowpy.graph.nodes_gen import (
+    ClipNode,
+    ConcatNode,
+    ConvolutionNode,
+    ReluNode,
+    SaveNode,
+)
+from glowpy.opt.graph.fold_quantize import Product
+from glowpy.opt.graph.lower_quantized import is_exact
+from glowpy.opt.known import is_known, known_tensor
+from glowpy.opt.pipelines import GRAPH_DEFAULT
+from glowpy.passes import Pipeline
+from glowpy.quantization.islands import data_of, islands, moves
+from glowpy.quantization.options import Options
+from glowpy.quantization.profile import Profile
+from glowpy.quantization.profiling import optimized
+from glowpy.quantization.schema import quant_of_bias, quant_of_range, quant_of_weights
+from glowpy.support.errors import Diagnostic, UserError
+from glowpy.support.loc import Loc
+from glowpy.support.text import print_attrs
+
+__all__ = ["Conversion", "Outcome", "convert", "quantize"]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of one node.
+
+    Attributes:
+        name: In the optimized graph.
+        kind: Its mnemonic.
+        origin: Where it is from in the user's model; empty if that is not known.
+        reason: Why it stays in floats; empty if it became integer.
+    """
+
+    name: str
+    kind: str
+    origin: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Conversion:
+    """A quantized network, and what became of the nodes of the one in floats.
+
+    Attributes:
+        module: The network: optimized, with nodes on integers.
+        nodes: The nodes that computed with floats.
+        bytes_before: Of all constants of the optimized network in floats.
+        bytes_after: Of those of the quantized one.
+    """
+
+    module: Module
+    nodes: tuple[Outcome, ...]
+    bytes_before: int
+    bytes_after: int
+
+    @property
+    def floats(self) -> list[Outcome]:
+        """What stayed in floats."""
+        return [node for node in self.nodes if node.reason]
+
+
+def quantize(model: Module | Function, profile: Profile, options: Options | None = None) -> Module:
+    """A network that computes on integers where it can, and gives nearly what the one in floats does.
+
+    Args:
+        model: The function, or a module with one; not changed.
+        profile: What its values are like.
+        options: What is quantized, and how.
+
+    Raises as `convert` does, which also says what became of each node.
+    """
+    return convert(model, profile, options).module
+
+
+def convert(
+    model: Module | Function, profile: Profile, options: Options | None = None
+) -> Conversion:
+    """The same as `quantize`, and what became of each node.
+
+    Raises UserError for a profile of another model, for options that name what is not there, and for nodes that stay in
+    floats if there are to be none.
+    """
+    chosen = options or Options()
+    original = optimized(model)
+    profile.check(original)
+    for name in chosen.calibrations:
+        profile[name]  # one to calibrate in another way, which has to be there
+    backend = backend_of(chosen.backend) if isinstance(chosen.backend, str) else chosen.backend
+    refused: dict[Loc, str] = {}
+    while True:
+        f = original.module.clone().function(original.name)
+        reasons = islands(f, profile, chosen, refused)
+        nodes = [_outcome(node, reason) for node, reason in reasons.items()]
+        if chosen.assert_all:
+            _expect_no_floats(reasons)
+        integer = {node for node, reason in reasons.items() if not reason}
+        places = {node.loc for node in integer}
+        _Converter(f, profile, chosen, integer).run()
+        Pipeline("optimize", GRAPH_DEFAULT, fixpoint=True).run(f, context(CompileOptions()))
+        new = {loc: why for loc, why in _refusals(f, backend) if loc in places}
+        if not new:
+            return Conversion(f.module, tuple(nodes), _bytes(original), _bytes(f))
+        refused |= new
+
+
+def _refusals(f: Function, backend: Backend) -> Iterator[tuple[Loc, str]]:
+    """Where the nodes on integers are from that a backend cannot run, and why."""
+    known: dict[Hashable, list[str]] = {}
+    for node in f.nodes:
+        values = (*node.inputs, *node.results)
+        if isinstance(node, SaveNode) or all(value.type.quant is None for value in values):
+            continue
+        types = tuple((v.type.kind, v.type.shape, v.constant is None) for v in values)
+        key = type(node), print_attrs(node.attrs), types
+        if key not in known:
+            known[key] = unsupported(node, backend)
+        if known[key]:
+            yield node.loc, f"the {backend.name} backend: {known[key][0]}"
+
+
+def _bytes(f: Function) -> int:
+    return sum(constant.type.size for constant in f.constants)
+
+
+def _outcome(node: Node, reason: str) -> Outcome:
+    origin = str(replace(node.loc, file="")) if node.loc.node else ""
+    return Outcome(node.name, node.SCHEMA.mnemonic, origin, reason)
+
+
+def _expect_no_floats(reasons: Mapping[Node, str]) -> None:
+    """Raises UserError that names all nodes that stay in floats."""
+    floats = [
+        Diagnostic(f"%{node.name} stays in floats: {reason}", node.loc)
+        for node, reason in reasons.items()
+        if reason
+    ]
+    if floats:
+        raise UserError.of(floats)
+
+
+class _Converter:
+    """Chooses the types of values, and puts conversions around the nodes that become integer."""
+
+    def __init__(self, f: Function, profile: Profile, options: Options, integer: set[Node]) -> None:
+        self._f = f
+        self._profile = profile
+        self._options = options
+        self._integer = integer
+        self._order = [node for node in f.topological() if node in integer]
+        self._types: dict[NodeValue, Type] = {}
+        self._weights: dict[tuple[NodeValue, Quant], NodeValue] = {}
+
+    def run(self) -> None:
+        """Converts."""
+        self._choose_types()
+        for node in self._order:
+            with self._f.replacing(node):
+                if isinstance(node, Product):
+                    self._convert_weights(node)
+                else:
+                    self._convert_numbers(node)
+        for value, type in self._types.items():
+            self._convert_value(value, type)
+
+    # -------------------------------------------------------------------------------------------- types
+
+    def _choose_types(self) -> None:
+        """The type of every value that is quantized.
+
+        Parts of a concatenation that nothing else reads have its type at once; what only moves elements keeps theirs.
+        """
+        wanted: dict[NodeValue, Quant] = {}
+        for node in reversed(self._order):
+            if not isinstance(node, ConcatNode):
+                continue
+            quant = wanted.setdefault(node.result, self._quant_of(node.result))
+            for value in node.inputs:
+                if value.node in self._integer and value.num_users == 1:
+                    wanted[value] = quant
+        for node in self._order:
+            for _, value in data_of(node):
+                if value not in self._types and value.node not in self._integer:
+                    self._choose(value, wanted)
+            if node.result.type.kind.is_float and not self._flows_on(node):
+                self._choose(node.result, wanted)
+
+    def _choose(self, value: NodeValue, wanted: Mapping[NodeValue, Quant]) -> None:
+        if is_known(value):
+            return
+        node = value.node
+        if node is not None and node in self._integer and moves(node):
+            ((_, source),) = data_of(node)
+            known = is_known(source)
+            quant = self._constant(source) if known else parameters(self._types[source])
+        else:
+            quant = wanted.get(value) or self._quant_of(value)
+        self._types[value] = Type(self._options.activations, value.type.shape, quant)
+
+    def _quant_of(self, value: NodeValue) -> Quant:
+        """Of the range that the value had."""
+        options = self._options
+        calibration = options.calibrations.get(value.name, options.calibration)
+        low, high = calibration.range(self._profile[value.name])
+        return quant_of_range(low, high, options.activations, options.schema)
+
+    def _constant(self, value: NodeValue) -> Quant:
+        """Of the elements of a constant, of which some are chosen."""
+        array = _elements(value)
+        low, high = float(array.min(initial=0)), float(array.max(initial=0))
+        return quant_of_range(low, high, self._options.activations, self._options.schema)
+
+    def _flows_on(self, node: Node) -> bool:
+        """Whether what a node computes is not rounded: sums of which floats are made, or that one other node takes."""
+        users = node.result.users
+        if isinstance(node, Product) and self._integer.isdisjoint(users):
+            return True
+        if node.result.num_users != 1 or users[0] not in self._integer or not is_exact(users[0]):
+            return False
+        if isinstance(users[0], ReluNode | ClipNode):
+            return isinstance(node, Product) or is_exact(node)
+        others = [value for value in users[0].inputs if value is not node.result]
+        rounded = all(v in self._types or v.node not in self._integer for v in others)
+        return isinstance(node, Product) and rounded
+
+    # -------------------------------------------------------------------------------------------- nodes
+
+    def _convert_value(self, value: NodeValue, type: Type) -> None:
+        """Puts a conversion and its inverse after a value: for all that read it, if it is computed on integers."""
+        f = self._f
+        uses = [
+            (user, index)
+            for user, index in value.uses
+            if value.node in self._integer or user in self._integer
+        ]
+        with f.at(value.producer.loc):
+            stored = f.create_quantize(f"{value.name}_quantized", type, value)
+            numbers = f.create_dequantize(f"{value.name}_numbers", value.type, stored)
+        for user, index in uses:
+            user.set_input(index, numbers.result)
+
+    def _convert_weights(self, node: Node) -> None:
+        """Makes stored integers of weights and bias."""
+        options, data = self._options, node.inputs[0]
+        axis = 0 if isinstance(node, ConvolutionNode) else node.inputs[1].type.rank - 1
+        if is_known(data):
+            self._store(node, 0, self._types_of_weights(data, None))
+        weights = node.inputs[1]
+        if not is_known(weights):
+            return
+        quant = self._types_of_weights(weights, axis if options.per_channel else None)
+        bias = node.inputs[2] if len(node.inputs) == 3 else None
+        if bias is None or is_known(data):
+            self._store(node, 1, quant)
+            return
+        input = parameters(self._types[data])
+        if options.bias is ElemKind.F32:
+            self._store(node, 1, quant)
+            self._add_bias(node, bias)
+            return
+        steps, quant = quant_of_bias(_elements(bias), input, quant, options.bias)
+        self._store(node, 1, quant)
+        self._store(node, 2, steps, options.bias)
+
+    def _types_of_weights(self, weights: NodeValue, axis: int | None) -> Quant:
+        return quant_of_weights(_elements(weights), ElemKind.I8, self._options.weights_schema, axis)
+
+    def _add_bias(self, node: Node, bias: NodeValue) -> None:
+        """Adds the bias to the sums, in floats."""
+        f = self._f
+        nothing = f.create_splat(f"{node.name}_nothing", bias.type, 0.0)
+        node.set_input(2, nothing.result)
+        uses = node.result.uses
+        total = f.create_add(f"{node.name}_biased", node, bias)
+        for user, index in uses:
+            user.set_input(index, total.result)
+        self._integer.add(total)
+        if node.result in self._types:
+            self._types[total.result] = self._types.pop(node.result)
+
+    def _convert_numbers(self, node: Node) -> None:
+        """Makes stored integers of the known operands of another node.
+
+        Those of element-wise nodes are numbers in the program, so i16 costs nothing.
+        """
+        for index, value in data_of(node):
+            if not is_known(value):
+                continue
+            if moves(node) or isinstance(node, ConcatNode):
+                self._store(node, index, self._constant(value), self._options.activations)
+            else:
+                quant = quant_of_weights(_elements(value), ElemKind.I16)
+                self._store(node, index, quant, ElemKind.I16)
+
+    def _store(self, node: Node, index: int, quant: Quant, kind: ElemKind = ElemKind.I8) -> None:
+        """Makes stored integers of a known operand."""
+        f, value = self._f, node.inputs[index]
+        if (value, quant) not in self._weights:
+            type = Type(kind, value.type.shape, quant)
+            tensor = Tensor.derived(
+                type, "quantize", [_tensor(value)], lambda numbers: _integers(type, numbers)
+            )
+            constant = f.module.create_constant(f"{value.name}_{kind.value}", tensor)
+            numbers = f.create_dequantize(value.name, value.type, constant)
+            self._weights[value, quant] = numbers.result
+        node.set_input(index, self._weights[value, quant])
+
+
+def _tensor(value: NodeValue) -> Tensor:
+    """The elements of a value that is known."""
+    tensor = known_tensor(value)
+    assert tensor is not None
+    return tensor
+
+
+def _elements(value: NodeValue) -> Array:
+    return _tensor(value).array
+
+
+def _integers(type: Type, numbers: Array) -> Array:
+    """The nearest stored integers, divided in f32 as ONNX does."""
+    with np.errstate(over="ignore"):
+        steps = np.rint(numbers.astype(np.float32) / scales_of(type).astype(np.float32))
+    steps += offsets_of(type).astype(np.float32)
+    integers: Array = np.clip(steps, *type.kind.limits).astype(type.kind.dtype)
+    return integers

@@ -1,0 +1,162 @@
+"""Which nodes of a network are computed on integers: islands that begin at matrix products and convolutions.
+
+A product is worth a conversion of its operands. What follows it is computed on integers where its operands are there as
+integers anyway. What only moves elements, or looks them up in a table, is so in front of a product as well. Everything
+else stays as it is: converting floats in order to add two of them would cost time and accuracy.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+
+from glowpy.core.elemkind import ElemKind
+from glowpy.core.schema import Quantized, Trait
+from glowpy.core.type import Quant, Type
+from glowpy.graph.function import Function
+from glowpy.graph.node import Node, NodeValue
+from glowpy.graph.nodes_gen import (
+    ConcatNode,
+    DequantizeNode,
+    DivNode,
+    QuantizeNode,
+    SaveNode,
+    SplatNode,
+)
+from glowpy.opt.graph.fold_quantize import Product, no_exact_sum
+from glowpy.opt.graph.lower_quantized import has_integer_form, is_exact
+from glowpy.opt.known import is_known
+from glowpy.quantization.options import Options
+from glowpy.quantization.profile import Profile
+from glowpy.support.errors import UserError
+from glowpy.support.loc import Loc
+
+__all__ = ["data_of", "islands", "moves"]
+
+_SOME = Quant((1.0,), (0,))
+_IGNORED = (DequantizeNode, QuantizeNode, SaveNode, SplatNode)
+
+
+def islands(
+    f: Function, profile: Profile, options: Options, refused: Mapping[Loc, str]
+) -> dict[Node, str]:
+    """Why each node of an optimized function that computes with floats stays so; empty for one that becomes integer.
+
+    Args:
+        f: The function.
+        profile: Of it.
+        options: What is to stay in floats.
+        refused: Places in the user's model whose integers a backend cannot run, and why.
+
+    Raises UserError for a node to keep that is not there.
+    """
+    nodes = [node for node in f.topological() if _has_floats(node)]
+    kept = _kept(nodes, options)
+    reasons = {
+        node: kept.get(node)
+        or refused.get(node.loc)
+        or _refusal(node, profile, options.activations)
+        for node in nodes
+    }
+    possible = {node for node, reason in reasons.items() if not reason}
+    integer: set[Node] = {node for node in possible if isinstance(node, Product)}
+
+    def is_there(value: NodeValue) -> bool:
+        users = (user for user in value.users if isinstance(user, Product))
+        return value.node in integer or is_known(value) or any(user in integer for user in users)
+
+    for node in nodes:
+        if node in possible and all(is_there(value) for _, value in data_of(node)):
+            integer.add(node)
+    for node in reversed(nodes):
+        is_table = node.has(Trait.ELEMENTWISE) and not is_exact(node)
+        in_front = node in possible and (moves(node) or is_table)
+        if in_front and any(user in integer for user in node.result.users):
+            integer.add(node)
+    for node in possible - integer:
+        reasons[node] = "no matrix product or convolution is beside it"
+    return reasons
+
+
+def data_of(node: Node) -> list[tuple[int, NodeValue]]:
+    """The operands of a node that are floats, with their indices."""
+    return [(i, value) for i, value in enumerate(node.inputs) if value.type.kind.is_float]
+
+
+def moves(node: Node) -> bool:
+    """Whether a node moves or chooses elements of one operand, and its result has their type."""
+    return node.SCHEMA.quant is Quantized.SAME and len(data_of(node)) == 1
+
+
+def _has_floats(node: Node) -> bool:
+    floats = [value for value in (*node.inputs, *node.results) if value.type.kind.is_float]
+    return bool(floats) and not isinstance(node, _IGNORED)
+
+
+def _kept(nodes: Collection[Node], options: Options) -> dict[Node, str]:
+    """The nodes that the user wants in floats, and why."""
+    wanted = Counter(options.keep)
+    kept: dict[Node, str] = {}
+    unknown = set(wanted)
+    for node in nodes:
+        names = {node.name, node.SCHEMA.mnemonic, node.loc.node} & wanted.keys()
+        unknown -= names
+        if names:
+            kept[node] = f"'{min(names)}' is to be kept"
+    if unknown:
+        raise UserError(
+            f"expected a name or a kind of a node to keep, got '{min(unknown)}'",
+            note="--json lists them" if nodes else "the model has no floats",
+        )
+    layers = [node for node in nodes if isinstance(node, Product)]
+    if options.skip_first:
+        kept.update(dict.fromkeys(layers[:1], "the first layer is to be kept"))
+    if options.skip_last:
+        kept.update(dict.fromkeys(layers[-1:], "the last layer is to be kept"))
+    return kept
+
+
+def _refusal(node: Node, profile: Profile, activations: ElemKind) -> str:
+    """Why a node cannot be computed on integers; empty if it can."""
+    values = [*node.results, *(value for _, value in data_of(node))]
+    floats = [value for value in values if value.type.kind.is_float and not is_known(value)]
+    odd = [value for value in floats if value.type.kind is not ElemKind.F32]
+    if odd:
+        return f"it computes with {odd[0].type.kind.value}"
+    if any(not value.type.count for value in floats):
+        return "it has no elements"
+    if reason := _no_form(node, activations):
+        return reason
+    for value in floats:
+        statistics = profile[value.name]
+        if not statistics.count:
+            return f"%{value.name} never had a finite element"
+        if statistics.nans or statistics.infinities:
+            return f"%{value.name} had NaNs or infinities"
+    return ""
+
+
+def _no_form(node: Node, activations: ElemKind) -> str:
+    """Why there is no form of a node on integers of the kind of activations; empty if there is."""
+    types = [Type(activations, value.type.shape, _SOME) for value in node.inputs]
+    if isinstance(node, Product):
+        weights = (
+            types[1] if node.inputs[1].constant is None else replace(types[1], kind=ElemKind.I8)
+        )
+        return no_exact_sum(node, types[0], weights)
+    none = f"there is no {node.SCHEMA.mnemonic} of integers"
+    if isinstance(node, ConcatNode):
+        return ""
+    if node.SCHEMA.quant is Quantized.SAME:
+        return "" if len(node.results) == 1 and data_of(node) else none
+    if isinstance(node, DivNode) and not _is_one_number(node.rhs):
+        return "its divisor might be rounded to 0"
+    if has_integer_form(node, types):
+        return ""
+    is_table = len(types) == 1 and node.has(Trait.ELEMENTWISE) and activations.size > 1
+    return f"there is no table of {activations.value}" if is_table else none
+
+
+def _is_one_number(value: NodeValue) -> bool:
+    return is_known(value) and (isinstance(value.node, SplatNode) or value.type.count == 1)

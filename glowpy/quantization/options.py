@@ -1,0 +1,68 @@
+"""`Options`: what of a network is quantized, and how."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from glowpy.backend import Backend
+from glowpy.core.elemkind import ElemKind
+from glowpy.quantization.calibration import Calibration, MinMax
+from glowpy.quantization.schema import Schema
+from glowpy.support.errors import UserError
+
+__all__ = ["Options"]
+
+_ACTIVATIONS = (ElemKind.U8, ElemKind.I8, ElemKind.I16)
+_BIASES = (ElemKind.I8, ElemKind.I16, ElemKind.I32, ElemKind.F32)
+
+
+@dataclass(frozen=True)
+class Options:
+    """What of a network is quantized, and how.
+
+    Attributes:
+        schema: How integers stand for the range of an activation. Weights are symmetric, with scales that are powers of
+            two if the schema says so.
+        activations: The kind of the integers that values are computed in: u8, i8 or i16. Matrix products and
+            convolutions of i16 stay in floats, because their sums would not fit into i32.
+        per_channel: Whether each output channel of the weights has a scale of its own; else a tensor has one.
+        bias: i32: in steps of the sums that it is added to. i8, i16: rounded to a scale of its own before that. f32: it
+            is added in floats.
+        calibration: How the range of an activation follows from its profile.
+        calibrations: Other ways for some values, by their names in the profile.
+        keep: Nodes that stay in floats: their names in the optimized graph or in the user's model, or their kinds.
+        skip_first: Whether the first layer stays in floats: the first matrix product or convolution.
+        skip_last: Whether the last one does.
+        assert_all: Whether a node that stays in floats is an error.
+        backend: What is to run the network: a name, or a backend with options. What it cannot run stays in floats.
+
+    Raises UserError for kinds other than these.
+    """
+
+    schema: Schema = Schema.ASYMMETRIC
+    activations: ElemKind = ElemKind.U8
+    per_channel: bool = True
+    bias: ElemKind = ElemKind.I32
+    calibration: Calibration = field(default_factory=MinMax)
+    calibrations: Mapping[str, Calibration] = field(default_factory=dict)
+    keep: tuple[str, ...] = ()
+    skip_first: bool = False
+    skip_last: bool = False
+    assert_all: bool = False
+    backend: str | Backend = "cpu"
+
+    def __post_init__(self) -> None:
+        for what, kind, kinds in (
+            ("activations", self.activations, _ACTIVATIONS),
+            ("biases", self.bias, _BIASES),
+        ):
+            if kind not in kinds:
+                expected = ", ".join(known.value for known in kinds)
+                raise UserError(f"expected {what} of kind {expected}, got {kind.value}")
+
+    @property
+    def weights_schema(self) -> Schema:
+        """How integers stand for weights: zero is 0, so that sums need no correction."""
+        power = self.schema is Schema.POWER_OF_TWO
+        return Schema.POWER_OF_TWO if power else Schema.SYMMETRIC

@@ -1,0 +1,96 @@
+"""Handwritten digits: what quantization costs networks that were trained, and that all backends agree on it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import glowpy
+from glowpy import quantization
+from glowpy.core.elemkind import ElemKind
+from glowpy.core.tensor import Array
+from glowpy.quantization import Conversion, Entropy, MeanSquaredError, Options, Profile, Schema
+from tests.unit.quantization.digits import accuracy, cnn, digits, mlp
+
+BATCH = 100
+LOST = 0.3
+"""Percentage points of accuracy."""
+
+Network = Callable[[int], glowpy.Module]
+
+
+@cache
+def profiled(network: Network) -> Profile:
+    known, _ = digits()
+    batches = [known.images[start : start + BATCH] for start in range(0, 8 * BATCH, BATCH)]
+    return quantization.profile(network(BATCH), [{"x": batch} for batch in batches])
+
+
+@cache
+def converted(network: Network) -> Conversion:
+    """With the defaults: asymmetric activations, symmetric weights with a scale for each channel."""
+    return quantization.convert(network(BATCH), profiled(network))
+
+
+def scores(module: glowpy.Module, backend: str | glowpy.Backend) -> Array:
+    """Of the digits to test with."""
+    _, unseen = digits()
+    function = glowpy.compile(module, backend)
+    batches = np.split(unseen.images, len(unseen.images) // BATCH)
+    return np.concatenate([function({"x": batch})["y"] for batch in batches])
+
+
+@cache
+def accuracy_in_floats(network: Network) -> float:
+    return accuracy(scores(network(BATCH), "cpu"))
+
+
+@cache
+def reference(network: Network) -> Array:
+    return scores(converted(network).module, "interpreter")
+
+
+@pytest.mark.parametrize("network", [mlp, cnn])
+def test_accuracy(network: Network) -> None:
+    before, after = accuracy_in_floats(network), accuracy(reference(network))
+    assert before > 95
+    assert before - after <= LOST
+    assert not converted(network).floats
+    assert converted(network).bytes_after < 0.3 * converted(network).bytes_before
+
+
+@pytest.mark.parametrize("processor", ["", "x86-64", "x86-64-v2", "x86-64-v3", "x86-64-v4"])
+@pytest.mark.parametrize("network", [mlp, cnn])
+def test_the_same_bits(network: Network, processor: str) -> None:
+    """Of the interpreter and of every kind of kernels that this machine runs."""
+    needed = {"x86-64-v2": "sse4_2", "x86-64-v3": "avx2", "x86-64-v4": "avx512bw"}
+    if processor and needed.get(processor, "sse2") not in Path("/proc/cpuinfo").read_text():
+        pytest.skip(f"this machine is no {processor}")
+    backend = glowpy.CpuBackend(glowpy.CpuOptions(cpu=processor))
+    expected = reference(network)
+    assert scores(converted(network).module, backend).tobytes() == expected.tobytes()
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        Options(schema=Schema.SYMMETRIC, activations=ElemKind.I8),
+        Options(schema=Schema.SYMMETRIC_U8),
+        Options(schema=Schema.POWER_OF_TWO),
+        Options(per_channel=False),
+        Options(bias=ElemKind.I16),
+        Options(bias=ElemKind.F32),
+        Options(calibration=Entropy()),
+        Options(calibration=MeanSquaredError()),
+        Options(skip_first=True, skip_last=True),
+    ],
+    ids=repr,
+)
+def test_other_options(options: Options) -> None:
+    """Some are worse than the defaults, none by much."""
+    module = quantization.quantize(cnn(BATCH), profiled(cnn), options)
+    assert accuracy(scores(module, "cpu")) >= accuracy_in_floats(cnn) - 3 * LOST
