@@ -26,6 +26,7 @@ from glowpy.cli.dump import dump
 from glowpy.cli.interrupt import INTERRUPTED
 from glowpy.cli.opt import opt
 from glowpy.cli.profile import profile
+from glowpy.cli.quantize import quantize
 from glowpy.cli.run import run_model
 from glowpy.cli.targets import targets
 from glowpy.cli.verify import verify
@@ -63,7 +64,19 @@ def _glowpy() -> None:
 
 VERBS = {
     str(verb.name): verb
-    for verb in (demo, run_model, profile, bundle, verify, targets, dump, opt, cache, doctor)
+    for verb in (
+        demo,
+        run_model,
+        profile,
+        quantize,
+        bundle,
+        verify,
+        targets,
+        dump,
+        opt,
+        cache,
+        doctor,
+    )
 }
 """Every verb by its name."""
 

@@ -1,0 +1,209 @@
+"""`glowpy quantize`: a network in floats and its profile become one that computes on integers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from glowpy.backends.cpu.options import CpuOptions
+from glowpy.cli.backends import backend_option, bound_backend
+from glowpy.cli.completion import complete_file
+from glowpy.cli.files import write_constants, write_text
+from glowpy.cli.model import Source
+from glowpy.cli.output import print_json, progress
+from glowpy.cli.verb import OutputFile, Verb
+from glowpy.core.elemkind import ElemKind
+from glowpy.graph.printer import print_module
+from glowpy.quantization.calibration import (
+    Calibration,
+    Entropy,
+    MeanSquaredError,
+    MinMax,
+    MovingAverage,
+    Percentile,
+)
+from glowpy.quantization.convert import Conversion, convert
+from glowpy.quantization.options import Options
+from glowpy.quantization.profile import Profile
+from glowpy.quantization.schema import Schema
+from glowpy.support.errors import UserError
+
+__all__ = ["quantize"]
+
+_SHOWN = 12
+"""Nodes that stay in floats and are named on a terminal."""
+
+_CALIBRATIONS = ("min-max", "average", "percentile", "entropy", "squared-error")
+
+
+def _calibration(text: str, activations: ElemKind, schema: Schema) -> Calibration:
+    """What --calibration says. Raises UserError."""
+    name, separator, number = text.partition(":")
+    if name not in _CALIBRATIONS or (separator and name != "percentile"):
+        known = ", ".join(_CALIBRATIONS)
+        raise UserError(
+            f"--calibration: expected one of {known}, got '{text}'",
+            note="percentile takes a number: percentile:99.9",
+        )
+    levels, symmetric = 1 << 8 * activations.size, schema is not Schema.ASYMMETRIC
+    simple = {"min-max": MinMax(), "average": MovingAverage(), "percentile": Percentile()}
+    searches = {"entropy": Entropy, "squared-error": MeanSquaredError}
+    if name in searches:
+        return searches[name](levels, symmetric)
+    try:
+        return Percentile(float(number)) if separator else simple[name]
+    except ValueError:
+        raise UserError(f"--calibration: expected a number, got '{number}'") from None
+
+
+def _constants_file(output: str) -> str:
+    """The file beside `output` for its constants. Raises UserError for an output of another form."""
+    if not output.endswith(".glow"):
+        raise UserError(
+            f"-o: expected a file that ends in .glow, got '{output}'",
+            note="its constants are written to a .npz file beside it",
+        )
+    return str(Path(output).with_suffix(".npz"))
+
+
+@click.command(cls=Verb)
+@click.argument("model", shell_complete=complete_file)
+@click.option("--profile", "profile_file", required=True, help="What glowpy profile wrote.")
+@click.option(
+    *("-o", "--output", "output"),
+    type=OutputFile(binary=True),
+    help="The network as text; its constants are in a .npz file beside it.",
+)
+@click.option(
+    "--schema",
+    type=click.Choice([schema.value for schema in Schema]),
+    default=Schema.ASYMMETRIC.value,
+    show_default=True,
+    help="How integers stand for the range of a value.",
+)
+@click.option(
+    "--activations",
+    type=click.Choice(["u8", "i8", "i16"]),
+    default="u8",
+    show_default=True,
+    help="The integers that values are.",
+)
+@click.option(
+    "--weights",
+    type=click.Choice(["channel", "tensor"]),
+    default="channel",
+    show_default=True,
+    help="What of the weights has a scale of its own.",
+)
+@click.option(
+    "--bias",
+    type=click.Choice(["i8", "i16", "i32", "float"]),
+    default="i32",
+    show_default=True,
+    help="What a bias is rounded to.",
+)
+@click.option(
+    "--calibration",
+    default="min-max",
+    show_default=True,
+    metavar="NAME",
+    help="How ranges are chosen: min-max, average, percentile, percentile:99.9, entropy, squared-error.",
+)
+@click.option("--keep", multiple=True, metavar="NODE", help="A node or kind to keep in floats.")
+@click.option("--skip-first", is_flag=True, help="Keep the first product in floats.")
+@click.option("--skip-last", is_flag=True, help="Keep the last product in floats.")
+@click.option("--assert-all", is_flag=True, help="Fail if a node stays in floats.")
+@click.option("--shape", "shapes", multiple=True, help="NAME=1x3x224x224 or DIMENSION=1.")
+@click.option("--constants", default="", help="A .npz file with the constants of a .glow file.")
+@click.option("--function", "name", default="", help="Which function of a module with several.")
+@backend_option("cpu", "Whose integers: what it cannot run stays in floats.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def quantize(
+    model: str,
+    profile_file: str,
+    output: str | None,
+    schema: str,
+    activations: str,
+    weights: str,
+    bias: str,
+    calibration: str,
+    keep: tuple[str, ...],
+    skip_first: bool,
+    skip_last: bool,
+    assert_all: bool,
+    shapes: tuple[str, ...],
+    constants: str,
+    name: str,
+    backend: str,
+    as_json: bool,
+) -> None:
+    """Makes integers of MODEL (.onnx, or .glow text) where its profile says how, and says what stays in floats.
+
+    Without -o it only says so. What -o names, every other verb reads.
+
+    Examples:
+      glowpy quantize model.onnx --profile profile.yaml
+      glowpy quantize model.onnx --profile profile.yaml -o quantized.glow
+      glowpy run quantized.glow --constants quantized.npz
+      glowpy quantize model.onnx --profile profile.yaml --keep softmax --skip-last --json
+    """
+    blobs = None if output is None else _constants_file(output)
+    kind, chosen = ElemKind(activations), Schema(schema)
+    options = Options(
+        schema=chosen,
+        activations=kind,
+        per_channel=weights == "channel",
+        bias=ElemKind.F32 if bias == "float" else ElemKind(bias),
+        calibration=_calibration(calibration, kind, chosen),
+        keep=keep,
+        skip_first=skip_first,
+        skip_last=skip_last,
+        assert_all=assert_all,
+        backend=bound_backend(backend, CpuOptions()),
+    )
+    known = Profile.load(profile_file)
+    source = Source(model, shapes, constants, name, backend)
+    with progress(f"quantizing {model}"):
+        result = convert(source.function, known, options)
+    if output is not None and blobs is not None:
+        write_constants(blobs, result.module.constants)
+        write_text(output, print_module(result.module))
+    if as_json:
+        print_json(_figures(result, output, blobs))
+    else:
+        _print(result, output, blobs)
+
+
+def _figures(result: Conversion, output: str | None, blobs: str | None) -> dict[str, object]:
+    return {
+        "file": output,
+        "constants": blobs,
+        "integer": len(result.nodes) - len(result.floats),
+        "floats": len(result.floats),
+        "bytes_before": result.bytes_before,
+        "bytes_after": result.bytes_after,
+        "nodes": [
+            {
+                "name": node.name,
+                "kind": node.kind,
+                "origin": node.origin,
+                "integer": not node.reason,
+                "reason": node.reason,
+            }
+            for node in result.nodes
+        ],
+    }
+
+
+def _print(result: Conversion, output: str | None, blobs: str | None) -> None:
+    if output is not None:
+        click.echo(f"{output}: read it with --constants {blobs}")
+    count = len(result.nodes) - len(result.floats)
+    click.echo(f"{count} of {len(result.nodes)} nodes compute on integers")
+    click.echo(f"constants take {result.bytes_after:,} bytes, {result.bytes_before:,} in floats")
+    for node in result.floats[:_SHOWN]:
+        place = f", {node.origin}" if node.origin else ""
+        click.echo(f"%{node.name} ({node.kind}{place}) stays in floats: {node.reason}")
+    if len(result.floats) > _SHOWN:
+        click.echo(f"... and {len(result.floats) - _SHOWN} others; --json lists all")

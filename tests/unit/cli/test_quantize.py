@@ -1,0 +1,149 @@
+"""`glowpy quantize`: what it writes and says, and that other verbs read it."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from glowpy.cli.main import run
+
+RNG = np.random.default_rng(0)
+
+
+def model() -> onnx.ModelProto:
+    weights = [
+        numpy_helper.from_array(RNG.normal(size=shape).astype(np.float32), name)
+        for name, shape in (("w", (4, 3, 3, 3)), ("b", (4,)), ("v", (4, 2)))
+    ]
+    nodes = [
+        helper.make_node("Conv", ["x", "w", "b"], ["c"], name="the/conv", pads=[1, 1, 1, 1]),
+        helper.make_node("Relu", ["c"], ["r"], name="the/relu"),
+        helper.make_node("GlobalAveragePool", ["r"], ["p"], name="the/pool"),
+        helper.make_node("Flatten", ["p"], ["f"], name="flat"),
+        helper.make_node("MatMul", ["f", "v"], ["m"], name="matmul"),
+        helper.make_node("Round", ["m"], ["y"], name="round"),
+    ]
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["N", 3, 5, 5])
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, ["N", 2])
+    graph = helper.make_graph(nodes, "net", [x], [y], weights)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model and its profile."""
+    path = tmp_path_factory.mktemp("quantize")
+    onnx.save(model(), path / "net.onnx")
+    np.savez(path / "in.npz", x=RNG.standard_t(3, (60, 3, 5, 5)).astype(np.float32))
+    np.savez(path / "one.npz", x=RNG.normal(size=(1, 3, 5, 5)).astype(np.float32))
+    argv = ["net.onnx", "--shape", "N=1", "--inputs", "in.npz", "-o", "p.yaml"]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(path)
+        said(["profile", *argv])
+    return path
+
+
+@pytest.fixture(autouse=True)
+def inside(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folder)
+
+
+def said(argv: list[str], status: int = 0) -> str:
+    out = io.StringIO()
+    assert run(argv, io.StringIO(), out) == status, out.getvalue()
+    return out.getvalue()
+
+
+def quantized(*argv: str, status: int = 0) -> str:
+    """What is printed."""
+    return said(["quantize", "net.onnx", "--shape", "N=1", "--profile", "p.yaml", *argv], status)
+
+
+def figures(*argv: str) -> dict[str, Any]:
+    report: dict[str, Any] = json.loads(quantized(*argv, "--json"))
+    return report
+
+
+def test_says_what_became_integer() -> None:
+    text = quantized()
+    assert "of 7 nodes compute on integers" in text
+    assert "bytes, " in text
+
+
+def test_other_verbs_read_what_it_writes() -> None:
+    assert "q.glow: read it with --constants q.npz" in quantized("-o", "q.glow")
+    argv = ["run", "q.glow", "--constants", "q.npz", "--input", "one.npz", "--backend"]
+    said([*argv, "interpreter", "--output", "a"])
+    said([*argv, "cpu", "--output", "b"])
+    said(["run", "net.onnx", "--shape", "N=1", "--input", "one.npz", "--output", "c"])
+    a, b, c = (np.load(next(Path(name).glob("*.npy"))) for name in "abc")
+    assert a.tobytes() == b.tobytes()
+    assert np.abs(a - c).max() <= 1
+    assert "u8[" in said(["dump", "q.glow", "--constants", "q.npz", "--stage", "lowered"])
+
+
+def test_json() -> None:
+    report = figures("--keep", "the/relu", "--skip-last", "-o", "k.glow")
+    assert (report["file"], report["constants"]) == ("k.glow", "k.npz")
+    assert report["integer"] + report["floats"] == len(report["nodes"]) == 7
+    nodes = {
+        node["origin"].split("'")[1]: node
+        for node in report["nodes"]
+        if node["kind"] != "transpose"
+    }
+    assert nodes["the/conv"]["integer"]
+    assert nodes["the/conv"]["reason"] == ""
+    assert nodes["the/relu"]["reason"] == "'the/relu' is to be kept"
+    assert nodes["matmul"]["reason"] == "the last layer is to be kept"
+    assert report["bytes_after"] < report["bytes_before"]
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ["--schema", "symmetric", "--activations", "i8"],
+        ["--schema", "power-of-two", "--weights", "tensor"],
+        ["--bias", "float"],
+        ["--bias", "i16", "--calibration", "percentile:99"],
+        ["--calibration", "entropy"],
+        ["--calibration", "squared-error"],
+        ["--calibration", "average"],
+        ["--calibration", "percentile:90", "--backend", "interpreter"],
+    ],
+)
+def test_options_change_the_network(argv: list[str]) -> None:
+    quantized("-o", "default.glow")
+    quantized("-o", "other.glow", *argv)
+    assert Path("default.glow").read_text() != Path("other.glow").read_text()
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        (["--calibration", "magic"], "--calibration: expected one of min-max, .* got 'magic'"),
+        (["--calibration", "entropy:3"], "--calibration: expected one of .* got 'entropy:3'"),
+        (["--calibration", "percentile:x"], "--calibration: expected a number, got 'x'"),
+        (["--calibration", "percentile:0"], "expected a percentile above 0"),
+        (["-o", "q.onnx"], "-o: expected a file that ends in .glow, got 'q.onnx'"),
+        (["--keep", "nothing"], "expected a name or a kind of a node to keep, got 'nothing'"),
+        (["--skip-first", "--assert-all"], "stays in floats: the first layer is to be kept"),
+        (["--shape", "N=1"], "--shape: 'N' is given twice"),
+        (["--profile", "none.yaml"], "none.yaml: cannot read the file"),
+        (["--activations", "i4"], "'i4' is not one of"),
+    ],
+)
+def test_refuses(argv: list[str], message: str) -> None:
+    assert re.search(message, quantized(*argv, status=1))
+
+
+def test_refuses_a_profile_of_another_shape() -> None:
+    text = said(["quantize", "net.onnx", "--shape", "N=2", "--profile", "p.yaml"], 1)
+    assert "the profile is not of the model: input 'x'" in text
