@@ -162,6 +162,16 @@ class Operator:
         return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", self.name).lower()
 
     @property
+    def node_class(self) -> str:
+        """The name of the node's class."""
+        return f"{self.name}Node"
+
+    @property
+    def inst_class(self) -> str:
+        """The name of the instruction's class."""
+        return f"{self.name}Inst"
+
+    @property
     def elementwise(self) -> bool:
         """Whether the operator has a scalar kernel."""
         return "elementwise" in self.traits

@@ -13,8 +13,25 @@ _WALK = [integer("slab"), integer("fetch")]
 _PRODUCTS = (*FLOATS, "i8", "u8")
 _CONV_KINDS = {kind: {"result": "i32", "filter": "i8", "bias": "i32"} for kind in ("i8", "u8")}
 _MATMUL_KINDS = {kind: {"result": "i32", "rhs": "i8"} for kind in ("i8", "u8")}
+_BLOCK_KINDS = {
+    kind: {"result": "f32", "lhs": "f32", "scales": "f32", "zeros": "i8"} for kind in ("i8", "u32")
+}
 _LATE = "gradients are taken before the CPU backend brings it in"
 
+Op(
+    "CpuBlockMatmul",
+    "[..., M, K] in f32 times a right side of stored integers, (rhs - zeros) * scales for each `block` neighbours in depth. rhs is "
+    "[blocks, K, NR], of 4 bits [blocks, ceil(K / 8), NR] of words; scales and zeros, which may be missing, are [blocks, ceil(K / block), NR].",
+    inputs=["lhs", "rhs", "scales", "zeros"],
+    attrs=[integer("block")],
+    traits=["typed", "units", "epilogue"],
+    strided=["result"],
+    rows=["lhs"],
+    kernel={"rhs": ("i8", "u32")},
+    mixed=_BLOCK_KINDS,
+    backend="cpu",
+    no_derivative=_LATE,
+)
 Op(
     "CpuConv",
     "A 2-D convolution with register tiles of tile_pixels pixels by tile_vectors vectors. filter is [G, blocks, KH, KW, I, NR], "

@@ -1,6 +1,6 @@
 """Quantization: from numbers to stored integers and back."""
 
-from classgen.dsl import Elementwise, NodeOnly, Op
+from classgen.dsl import Elementwise, NodeOnly, Op, integer
 
 _STORED = ("i8", "u8", "i16", "u16", "i32")
 _NO_DERIVATIVE = "a stored integer moves in steps"
@@ -27,6 +27,15 @@ NodeOnly(
     inputs=["input"],
     traits=["elementwise", "typed"],
     quant="rule",
+    no_derivative=_NO_DERIVATIVE,
+)
+
+NodeOnly(
+    "DequantizeBlocks",
+    "The floats that stored integers stand for, (input - zero) * scale, with a scale and a zero for each `block` neighbours along `axis`. "
+    "Integers and zeros are numbers of `bits` bits, 4 or 8.",
+    inputs=["input", "scale", "zero"],
+    attrs=[integer("axis"), integer("block"), integer("bits")],
     no_derivative=_NO_DERIVATIVE,
 )
 

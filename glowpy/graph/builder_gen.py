@@ -1112,6 +1112,32 @@ class Builder(ABC):
         attrs: dict[str, Attr] = {}
         return self.create(nodes.RescaleNode, name, inputs, attrs, result_type, loc)
 
+    def create_dequantize_blocks(
+        self,
+        name: str,
+        input: Operand,
+        scale: Operand,
+        zero: Operand,
+        axis: int,
+        block: int,
+        bits: int,
+        *,
+        result_type: Type | None = None,
+        loc: Loc | None = None,
+    ) -> nodes.DequantizeBlocksNode:
+        """The floats that stored integers stand for, (input - zero) * scale, with a scale and a zero for each `block` neighbours along `axis`. Integers and zeros are numbers of `bits` bits, 4 or 8."""
+        inputs = (
+            input,
+            scale,
+            zero,
+        )
+        attrs: dict[str, Attr] = {
+            "axis": axis,
+            "block": block,
+            "bits": bits,
+        }
+        return self.create(nodes.DequantizeBlocksNode, name, inputs, attrs, result_type, loc)
+
     def create_steps(
         self,
         name: str,

@@ -32,6 +32,7 @@ __all__ = [
     "ConvolutionNode",
     "CosNode",
     "CumSumNode",
+    "DequantizeBlocksNode",
     "DequantizeNode",
     "DivNode",
     "EluNode",
@@ -1581,6 +1582,31 @@ class RescaleNode(Node):
 
 
 @final
+class DequantizeBlocksNode(Node):
+    """The floats that stored integers stand for, (input - zero) * scale, with a scale and a zero for each `block` neighbours along `axis`. Integers and zeros are numbers of `bits` bits, 4 or 8.
+
+    Declared in classgen/specs/quant.py.
+    """
+
+    __slots__ = ()
+    SCHEMA: ClassVar[NodeSchema] = NodeSchema(
+        "dequantize_blocks",
+        ("input", "scale", "zero"),
+        (AttrSpec("axis", "int"), AttrSpec("block", "int"), AttrSpec("bits", "int")),
+        ("result",),
+        frozenset(),
+        no_derivative="a stored integer moves in steps",
+    )
+
+    input = InputField(0)
+    scale = InputField(1)
+    zero = InputField(2)
+    axis = AttrField[int]()
+    block = AttrField[int]()
+    bits = AttrField[int]()
+
+
+@final
 class StepsNode(Node):
     """How many steps the stored integer lhs lies above the offset rhs, as a float.
 
@@ -2092,6 +2118,7 @@ NODES: tuple[type[Node], ...] = (
     QuantizeNode,
     DequantizeNode,
     RescaleNode,
+    DequantizeBlocksNode,
     StepsNode,
     SaturateNode,
     RelabelNode,

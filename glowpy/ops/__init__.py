@@ -6,6 +6,7 @@ this package fills the rule tables.
 
 from glowpy.ops import (
     activation,
+    blocks,
     conv,
     debug,
     elementwise,
@@ -21,6 +22,7 @@ from glowpy.ops import (
 
 __all__ = [
     "activation",
+    "blocks",
     "conv",
     "debug",
     "elementwise",

@@ -8,6 +8,7 @@ from glowpy.opt.graph.cse import CsePass
 from glowpy.opt.graph.dce import DcePass
 from glowpy.opt.graph.fold_arithmetic import FoldArithmeticPass
 from glowpy.opt.graph.fold_batch_norm import FoldBatchNormPass
+from glowpy.opt.graph.fold_blocks import FoldBlocksPass
 from glowpy.opt.graph.fold_broadcast import FoldBroadcastPass
 from glowpy.opt.graph.fold_clip import FoldClipPass
 from glowpy.opt.graph.fold_concat import FoldConcatPass
@@ -42,6 +43,7 @@ LOCAL_REWRITES: tuple[RewritePass, ...] = (
     FoldBroadcastPass(),
     FoldSplatPass(),
     FoldReshapePass(),
+    FoldBlocksPass(),
     FoldTransposePass(),
     SinkTransposePass(),
     FoldConcatPass(),

@@ -133,6 +133,49 @@ def _cpu_matmul(suffixes: tuple[str, ...], lanes: int) -> Iterator[Case]:
             yield Case(operands, {"result": _product(lhs, rhs)}, attrs)
 
 
+def _cpu_block_matmul(suffixes: tuple[str, ...], lanes: int) -> Iterator[Case]:
+    """Integers of 8 bits, or of 4 bits in words of eight; with and without zeros. All sums are exact."""
+    (suffix,) = suffixes
+    word, columns = {"i8": 1, "u32": 8}[suffix], 4 * lanes
+    pairs = [pair for pair in _PRODUCTS if len(pair[1]) == 2 and 0 not in pair[0] + pair[1]]
+    for number, (left, right) in enumerate([*pairs, ((2, 9, 70), (70, 67)), ((5, 64), (64, 65))]):
+        block = (16, 1 << 20, 32)[number % 3]
+        parameters = math.ceil(right[0] / block), right[1]
+        lhs = numbers("f32", left, 1)
+        stored = numbers("i8", right, 2) >> (4 if suffix == "u32" else 0)
+        scales, zeros = numbers("f32", parameters, 3), numbers("i8", parameters, 4) >> 4
+        has_zeros = number % 2 == 0
+        if not has_zeros:
+            zeros[...] = 0
+        places = np.arange(right[0]) // block
+        weights = (stored.astype(np.float64) - zeros[places]) * scales[places]
+        result = np.einsum("...mk,kn->...mn", lhs.astype(np.float64), weights).astype(np.float32)
+        rhs = _rows_in_columns(stored if word == 1 else _nibbles(stored), columns)
+        operands = {
+            "lhs": lhs,
+            "rhs": rhs,
+            "scales": _rows_in_columns(scales, columns),
+            "zeros": _rows_in_columns(zeros, columns) if has_zeros else np.zeros(0, np.int8),
+        }
+        yield Case(operands, {"result": result}, {"block": block})
+
+
+def _nibbles(stored: Array) -> Array:
+    """Words with eight neighbours of a column, the first in the lowest bits."""
+    words = np.zeros((math.ceil(len(stored) / 8), stored.shape[1]), np.uint32)
+    for k, row in enumerate(stored):
+        words[k // 8] |= (row & 15).astype(np.uint32) << np.uint32(4 * (k % 8))
+    return words
+
+
+def _rows_in_columns(matrix: Array, columns: int) -> Array:
+    """[K, N] to [ceil(N / columns), K, columns], filled with zeros."""
+    packed = np.zeros((math.ceil(matrix.shape[1] / columns), len(matrix), columns), matrix.dtype)
+    for col in range(matrix.shape[1]):
+        packed[col // columns, :, col % columns] = matrix[:, col]
+    return packed
+
+
 Run = TypeVar("Run")
 
 
@@ -387,6 +430,7 @@ def _depthwise_cases(conv: Conv, x: Array, weights: Array, bias: Array) -> Itera
 
 MAKERS: dict[str, Maker] = {
     "mat_mul": _mat_mul,
+    "cpu_block_matmul": _cpu_block_matmul,
     "cpu_conv": _cpu_conv,
     "cpu_depthwise_conv": _cpu_depthwise_conv,
     "cpu_matmul": _cpu_matmul,

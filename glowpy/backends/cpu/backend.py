@@ -10,6 +10,7 @@ from typing import ClassVar
 import glowpy.backends.cpu.interpret  # noqa: F401 - fills the tables of rules
 from glowpy.backend import Backend, CompiledFunction, CompileOptions, Operation, Program
 from glowpy.backends.cpu import insts_gen, nodes_gen
+from glowpy.backends.cpu.block_weights import is_read_in_blocks
 from glowpy.backends.cpu.codegen import CodeOptions, entry_name, generate_llvm, ir_text
 from glowpy.backends.cpu.constants import (
     Weights,
@@ -81,10 +82,13 @@ class CpuBackend(Backend):
     def keeps(self, node: Node) -> bool:
         """Where a kernel is declared, whether or not the bitcode defines it; for halves, a kernel in f32.
 
+        So are weights that products read as they are stored.
+
         A node whose kernel has been forgotten is refused with the kernel's name: lowering it would hide that.
         """
         operation = Operation.of_node(node)
-        return self._computes(operation) or self._computes(in_f32(operation))
+        kernel = self._computes(operation) or self._computes(in_f32(operation))
+        return kernel or is_read_in_blocks(node)
 
     def _computes(self, operation: Operation) -> bool:
         """Whether there is a kernel, or will be once products are packed."""

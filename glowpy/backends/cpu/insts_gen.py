@@ -13,6 +13,7 @@ from glowpy.ir.inst import Instruction, OperandField
 
 __all__ = [
     "INSTS",
+    "CpuBlockMatmulInst",
     "CpuConvInst",
     "CpuDepthwiseConvInst",
     "CpuMatmulInst",
@@ -20,6 +21,36 @@ __all__ = [
     "CpuPlainConvInst",
     "CpuPlainMatmulInst",
 ]
+
+
+@final
+class CpuBlockMatmulInst(Instruction):
+    """[..., M, K] in f32 times a right side of stored integers, (rhs - zeros) * scales for each `block` neighbours in depth. rhs is [blocks, K, NR], of 4 bits [blocks, ceil(K / 8), NR] of words; scales and zeros, which may be missing, are [blocks, ceil(K / block), NR].
+
+    Declared in classgen/specs/backend_cpu.py.
+    """
+
+    __slots__ = ()
+    BACKEND: ClassVar[str] = "cpu"
+    SCHEMA: ClassVar[InstSchema] = InstSchema(
+        "cpu_block_matmul",
+        (
+            OperandSpec("result", Access.OUT, Layout.STRIDED),
+            OperandSpec("lhs", Access.IN, Layout.ROWS),
+            OperandSpec("rhs", Access.IN),
+            OperandSpec("scales", Access.IN),
+            OperandSpec("zeros", Access.IN),
+        ),
+        (AttrSpec("block", "int"),),
+        frozenset({Trait.TYPED, Trait.UNITS, Trait.EPILOGUE}),
+    )
+
+    result = OperandField(0)
+    lhs = OperandField(1)
+    rhs = OperandField(2)
+    scales = OperandField(3)
+    zeros = OperandField(4)
+    block = AttrField[int]()
 
 
 @final
@@ -239,6 +270,7 @@ class CpuPlainMatmulInst(Instruction):
 
 
 INSTS: tuple[type[Instruction], ...] = (
+    CpuBlockMatmulInst,
     CpuConvInst,
     CpuDepthwiseConvInst,
     CpuMatmulInst,

@@ -10,7 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from glowpy.backends.cpu.block_weights import unpack_integers
 from glowpy.backends.cpu.insts_gen import (
+    CpuBlockMatmulInst,
     CpuConvInst,
     CpuDepthwiseConvInst,
     CpuMatmulInst,
@@ -103,6 +105,18 @@ def _wrapped(sums: Array) -> Array:
 def _cpu_matmul(result: Tensor, lhs: Tensor, rhs: Tensor, **decision: int) -> None:
     del decision
     _multiply(result, lhs, unpack_matrix(rhs.array, result.type.shape[-1], dot_of(rhs.type.kind)))
+
+
+@interpret(CpuBlockMatmulInst)
+def _cpu_block_matmul(
+    result: Tensor, lhs: Tensor, rhs: Tensor, scales: Tensor, zeros: Tensor, *, block: int
+) -> None:
+    depth, columns = lhs.type.shape[-1], result.type.shape[-1]
+    steps = unpack_integers(rhs.array, depth, columns).astype(np.float32)
+    places = np.arange(depth) // block
+    if zeros.type.count:
+        steps -= unpack_matrix(zeros.array, columns)[places]
+    result.array[...] = np.matmul(lhs.array, steps * unpack_matrix(scales.array, columns)[places])
 
 
 @interpret(CpuPlainMatmulInst)

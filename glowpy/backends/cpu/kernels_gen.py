@@ -136,6 +136,12 @@ KERNELS: dict[str, KernelSpec] = {
         (("input", ("x8", "x16", "x32", "x64")),),
         "classgen/specs/shape.py",
     ),
+    "cpu_block_matmul": KernelSpec(
+        "cpu_block_matmul",
+        "libjit_cpu_block_matmul",
+        (("rhs", ("i8", "u32")),),
+        "classgen/specs/backend_cpu.py",
+    ),
     "cpu_conv": KernelSpec(
         "cpu_conv",
         "libjit_cpu_conv",

@@ -17,12 +17,14 @@ from glowpy.support.text import Attr
 
 __all__ = [
     "NODES",
+    "CpuBlockMatmulNode",
     "CpuConvNode",
     "CpuDepthwiseConvNode",
     "CpuMatmulNode",
     "CpuPackMatrixNode",
     "CpuPlainConvNode",
     "CpuPlainMatmulNode",
+    "create_cpu_block_matmul",
     "create_cpu_conv",
     "create_cpu_depthwise_conv",
     "create_cpu_matmul",
@@ -30,6 +32,31 @@ __all__ = [
     "create_cpu_plain_conv",
     "create_cpu_plain_matmul",
 ]
+
+
+@final
+class CpuBlockMatmulNode(Node):
+    """[..., M, K] in f32 times a right side of stored integers, (rhs - zeros) * scales for each `block` neighbours in depth. rhs is [blocks, K, NR], of 4 bits [blocks, ceil(K / 8), NR] of words; scales and zeros, which may be missing, are [blocks, ceil(K / block), NR].
+
+    Declared in classgen/specs/backend_cpu.py.
+    """
+
+    __slots__ = ()
+    BACKEND: ClassVar[str] = "cpu"
+    SCHEMA: ClassVar[NodeSchema] = NodeSchema(
+        "cpu_block_matmul",
+        ("lhs", "rhs", "scales", "zeros"),
+        (AttrSpec("block", "int"),),
+        ("result",),
+        frozenset({Trait.TYPED, Trait.UNITS, Trait.EPILOGUE}),
+        no_derivative="gradients are taken before the CPU backend brings it in",
+    )
+
+    lhs = InputField(0)
+    rhs = InputField(1)
+    scales = InputField(2)
+    zeros = InputField(3)
+    block = AttrField[int]()
 
 
 @final
@@ -228,6 +255,37 @@ class CpuPlainMatmulNode(Node):
 
     lhs = InputField(0)
     rhs = InputField(1)
+
+
+def create_cpu_block_matmul(
+    f: Function,
+    name: str,
+    result_type: Type,
+    lhs: Operand,
+    rhs: Operand,
+    scales: Operand,
+    zeros: Operand,
+    *,
+    block: int,
+    loc: Loc | None = None,
+) -> CpuBlockMatmulNode:
+    """[..., M, K] in f32 times a right side of stored integers, (rhs - zeros) * scales for each `block` neighbours in depth. rhs is [blocks, K, NR], of 4 bits [blocks, ceil(K / 8), NR] of words; scales and zeros, which may be missing, are [blocks, ceil(K / block), NR]."""
+    attrs: dict[str, Attr] = {
+        "block": block,
+    }
+    return f.create(
+        CpuBlockMatmulNode,
+        name,
+        (
+            lhs,
+            rhs,
+            scales,
+            zeros,
+        ),
+        attrs,
+        result_type,
+        loc,
+    )
 
 
 def create_cpu_conv(
@@ -430,6 +488,7 @@ def create_cpu_plain_matmul(
 
 
 NODES: tuple[type[Node], ...] = (
+    CpuBlockMatmulNode,
     CpuConvNode,
     CpuDepthwiseConvNode,
     CpuMatmulNode,

@@ -6,7 +6,9 @@ from collections.abc import Iterator, Sequence
 from typing import Protocol
 
 from glowpy.backend import Operation
+from glowpy.backends.cpu.block_weights import WORD, block_columns
 from glowpy.backends.cpu.insts_gen import (
+    CpuBlockMatmulInst,
     CpuConvInst,
     CpuDepthwiseConvInst,
     CpuMatmulInst,
@@ -15,6 +17,7 @@ from glowpy.backends.cpu.insts_gen import (
     CpuPlainMatmulInst,
 )
 from glowpy.backends.cpu.nodes_gen import (
+    CpuBlockMatmulNode,
     CpuConvNode,
     CpuDepthwiseConvNode,
     CpuMatmulNode,
@@ -70,6 +73,47 @@ def _matmul(n: CpuMatmulNode | CpuMatmulInst) -> Iterator[str]:
     yield from _tile(n)
     rhs, depth = n.rhs.type, n.lhs.type.shape[-1]
     yield from _packed("rhs", rhs, rhs.shape[:-3], n.result.type.shape[-1], (depth,))
+
+
+@verify(CpuBlockMatmulNode)
+@verify_inst(CpuBlockMatmulInst)
+def _block_matmul(n: CpuBlockMatmulNode | CpuBlockMatmulInst) -> Iterator[str]:
+    yield from _block_kinds(n)
+    lhs, rhs = n.lhs.type.shape, n.rhs.type.shape
+    if n.block < 1:
+        yield f"expected a block of at least 1, got {n.block}"
+        return
+    if len(rhs) != 3 or not rhs[-1] or len(lhs) < 2:
+        yield f"expected matrices and a rhs packed in blocks, got {n.lhs.type} and {n.rhs.type}"
+        return
+    word, depth, columns = (WORD if n.rhs.type.kind is ElemKind.U32 else 1), lhs[-1], rhs[-1]
+    if n.block % word and n.block < depth:
+        yield f"expected a block that is a multiple of {word}, got {n.block}"
+    blocks = ceil_div(n.result.type.shape[-1], columns)
+    expected = (blocks, ceil_div(depth, word), columns)
+    if rhs != expected:
+        yield f"expected a rhs packed to {list(expected)}, got {list(rhs)}"
+    expected = (blocks, ceil_div(depth, n.block), columns)
+    if n.scales.type.shape != expected:
+        yield f"expected scales packed to {list(expected)}, got {list(n.scales.type.shape)}"
+    if n.zeros.type.count and n.zeros.type.shape != expected:
+        yield f"expected zeros packed to {list(expected)}, or none, got {list(n.zeros.type.shape)}"
+    shape = (*lhs[:-1], n.result.type.shape[-1])
+    if n.result.type.shape != shape:
+        yield f"expected a result of shape {list(shape)}, got {n.result.type}"
+
+
+def _block_kinds(n: CpuBlockMatmulNode | CpuBlockMatmulInst) -> Iterator[str]:
+    for name, operand, kinds in (
+        ("lhs", n.lhs, (ElemKind.F32,)),
+        ("rhs", n.rhs, (ElemKind.I8, ElemKind.U32)),
+        ("scales", n.scales, (ElemKind.F32,)),
+        ("zeros", n.zeros, (ElemKind.I8,)),
+        ("result", n.result, (ElemKind.F32,)),
+    ):
+        if operand.type.kind not in kinds:
+            expected = " or ".join(kind.value for kind in kinds)
+            yield f"expected {name} of {expected}, got {operand.type}"
 
 
 @verify(CpuDepthwiseConvNode)
@@ -162,6 +206,8 @@ def _packed(
 
 def misfit(operation: Operation, variant: Variant) -> str:
     """Why a product cannot use its weights, packed for other vectors or other tiles; empty if it can."""
+    if operation.mnemonic == CpuBlockMatmulInst.SCHEMA.mnemonic:
+        return _block_misfit(operation, variant)
     vectors = operation.attrs.get("tile_vectors")
     if not isinstance(vectors, int):
         return ""
@@ -173,4 +219,17 @@ def misfit(operation: Operation, variant: Variant) -> str:
     return (
         f"{packed}: expected blocks whose multiple {vectors} x {lanes} = {vectors * lanes} numbers are "
         f"(tile_vectors, and the vectors of {variant.name}), got {block}: lower the model for this processor"
+    )
+
+
+def _block_misfit(operation: Operation, variant: Variant) -> str:
+    columns, packed = (
+        block_columns(variant.machine_for(ElemKind.F32).lanes),
+        operation.types["rhs"].shape[-1],
+    )
+    if packed == columns:
+        return ""
+    return (
+        f"rhs: expected blocks of {columns} columns (the vectors of {variant.name}), got {packed}: "
+        "lower the model for this processor"
     )

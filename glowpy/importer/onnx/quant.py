@@ -114,12 +114,41 @@ def dequantized(
         stored = n.operand(labelled(n, value, typed))
         return n.f.create_dequantize(n.name, floats, stored).result
     place = axis or 0
+    if block and value.type.kind in (ElemKind.I8, ElemKind.U8):
+        return _in_blocks(n, value, scale, zero, place, block)
     offset: Value = Tensor.splat(Type(value.type.kind, ()), 0)
     if zero is not None:
         offset = _spread(n, zero, value.type, place, block)
     steps = n.f.create_steps(n.name, floats, n.operand(value), n.operand(offset, f"{n.name}_zero"))
     factor = _spread(n, scale, value.type, place, block)
     return n.f.create_scale(n.name, steps, n.operand(factor, f"{n.name}_scale")).result
+
+
+def _in_blocks(
+    n: OnnxNode, value: Value, scale: Value, zero: Value | None, axis: int, block: int
+) -> NodeValue:
+    """Integers with a scale for each block of neighbours; known ones may turn out to be of 4 bits."""
+    if zero is None:
+        zero = Tensor.splat(Type(value.type.kind, scale.type.shape), 0)
+    return n.f.create_dequantize_blocks(
+        n.name,
+        n.operand(value),
+        n.operand(scale, f"{n.name}_scale"),
+        n.operand(zero, f"{n.name}_zero"),
+        axis=axis,
+        block=block,
+        bits=4 if _has_4_bits(value) and _has_4_bits(zero) else 8,
+    ).result
+
+
+def _has_4_bits(value: Value) -> bool:
+    """Whether integers are known, and none of them needs more."""
+    if not isinstance(value, Tensor):
+        return False
+    low = -8 if value.type.kind is ElemKind.I8 else 0
+    return all(
+        low <= piece.min(initial=0) and piece.max(initial=0) < low + 16 for piece in value.pieces()
+    )
 
 
 def quantized(

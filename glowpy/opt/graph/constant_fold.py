@@ -9,7 +9,7 @@ from glowpy.core.schema import Trait
 from glowpy.core.tensor import Tensor
 from glowpy.graph.function import Function
 from glowpy.graph.node import Constant, Node, NodeValue
-from glowpy.graph.nodes_gen import DequantizeNode, SplatNode
+from glowpy.graph.nodes_gen import DequantizeBlocksNode, DequantizeNode, SplatNode
 from glowpy.opt.known import is_known
 from glowpy.passes import GraphPass, PassContext
 
@@ -67,7 +67,7 @@ class ConstantFoldPass(GraphPass):
     def _folds(self, node: Node, foldable: dict[Node, None]) -> bool:
         if node.has(Trait.SIDE_EFFECT) or node.BACKEND or not node.results:
             return False
-        if isinstance(node, DequantizeNode):
+        if isinstance(node, DequantizeNode | DequantizeBlocksNode):
             return False  # products take the stored integers; what is left is lowered, and computed then
         if isinstance(node, SplatNode):
             return node.type.count == 1

@@ -5,14 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from math import prod
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
 from glowpy.backend import Operation
+from glowpy.backends.cpu.block_weights import (
+    block_columns,
+    pack_integers,
+    packed_blocks,
+    packs_blocks,
+    signed,
+)
 from glowpy.backends.cpu.byte_products import ByteProducts, multiplies_bytes
 from glowpy.backends.cpu.nodes_gen import (
+    CpuBlockMatmulNode,
     CpuDepthwiseConvNode,
+    create_cpu_block_matmul,
     create_cpu_conv,
     create_cpu_depthwise_conv,
     create_cpu_matmul,
@@ -24,6 +33,7 @@ from glowpy.backends.cpu.packing import (
     filter_pieces,
     matrix_pieces,
     pack_depthwise_filter,
+    pack_matrix,
     packed_shape,
 )
 from glowpy.backends.cpu.strategy.depthwise import choose_pixels
@@ -35,8 +45,9 @@ from glowpy.core.tensor import Array, Tensor
 from glowpy.core.type import MAX_RANK, Type
 from glowpy.graph.function import Function
 from glowpy.graph.node import Constant, Node, NodeValue, Operand
-from glowpy.graph.nodes_gen import ConvolutionNode, MatMulNode
+from glowpy.graph.nodes_gen import ConvolutionNode, DequantizeBlocksNode, MatMulNode
 from glowpy.graph.rewrite import Replacement, Why, rule
+from glowpy.opt.known import known, known_tensor
 from glowpy.passes import RewritePass
 
 __all__ = ["PackProductsPass", "is_packed"]
@@ -56,7 +67,8 @@ class PackProductsPass(RewritePass):
 
     In f32 and f64 `convolution` becomes `cpu_conv`, or `cpu_depthwise_conv` where every channel is a group
     of its own; one over volumes becomes a sum of these. `mat_mul` becomes `cpu_matmul`. A filter or right
-    side that is computed is packed by `cpu_pack_matrix`. Where code is to be small, they are `cpu_plain_conv` and
+    side that is computed is packed by `cpu_pack_matrix`; one that is dequantized in blocks is read as it is stored, by
+    `cpu_block_matmul`. Where code is to be small, they are `cpu_plain_conv` and
     `cpu_plain_matmul`. Weights are padded with zeros to whole vectors of
     the target's, here to 8 numbers of AVX2. Products over nothing are zeros, or the bias. Those of quantized 8-bit
     integers are the same nodes on what is stored; see `glowpy.backends.cpu.byte_products`.
@@ -148,6 +160,8 @@ class PackProductsPass(RewritePass):
             return why.no("only f32, f64 and quantized 8-bit integers are packed")
         if n.type.count == 0 or n.lhs.type.count == 0:
             return f.create_splat(n.name, n.type, 0.0)
+        if packs_blocks(n):
+            return self._in_blocks(f, n)
         if self.small:
             return create_cpu_plain_matmul(f, n.name, n.type, n.lhs, _transposed(f, n))
         if n.rhs.type.rank == MAX_RANK:
@@ -169,6 +183,36 @@ class PackProductsPass(RewritePass):
             f, n.name, n.type, n.lhs, packed,
             tile_pixels=decision.pixels, tile_vectors=decision.vectors,
             slab=decision.slab, fetch=decision.fetch,
+        )  # fmt: skip
+
+    def _in_blocks(self, f: Function, n: MatMulNode) -> CpuBlockMatmulNode:
+        """The product with a right side that is read as it is stored."""
+        source = n.rhs.node
+        assert isinstance(source, DequantizeBlocksNode)
+        bits, columns = source.bits, block_columns(self.variant.machine_for(ElemKind.F32).lanes)
+        type = packed_blocks(n.rhs.type.shape, bits, columns)
+        several = packed_shape(source.scale.type.shape, columns)
+
+        def packed(
+            part: str, type: Type, value: NodeValue, pack: Callable[[Array], Any]
+        ) -> Constant:
+            tensor = known_tensor(value)
+            assert tensor is not None
+            derived = Tensor.derived(type, f"pack {part} of {bits} bits", [tensor], pack)
+            return f.module.create_constant(f"{n.name}_{part}", derived, loc=n.loc)
+
+        def zeros(array: Array) -> Array:
+            return pack_matrix(signed(array, bits), columns)
+
+        zero = known(source.zero)
+        has_zeros = zero is not None and signed(zero, bits).any()
+        nothing = f.module.create_constant(f"{n.name}_zeros", np.zeros(0, np.int8), loc=n.loc)
+        return create_cpu_block_matmul(
+            f, n.name, n.type, n.lhs,
+            packed("packed", type, source.input, lambda a: pack_integers(a, bits, columns)),
+            packed("scales", Type(ElemKind.F32, several), source.scale, lambda a: pack_matrix(a, columns)),
+            packed("zeros", Type(ElemKind.I8, several), source.zero, zeros) if has_zeros else nothing,
+            block=source.block,
         )  # fmt: skip
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from math import lcm, prod
 
 from glowpy.backends.cpu.insts_gen import (
+    CpuBlockMatmulInst,
     CpuConvInst,
     CpuDepthwiseConvInst,
     CpuMatmulInst,
@@ -189,6 +190,17 @@ def _matmul(inst: CpuMatmulInst, lanes: int) -> Work:
     slabs = ceil_div(ceil_div(rows, inst.tile_pixels), inst.slab)
     block = inst.tile_vectors * lanes
     return Work(prod(batch) * slabs * ceil_div(channels, block), block, tiles)
+
+
+@_rules(CpuBlockMatmulInst)
+def _block_matmul(inst: CpuBlockMatmulInst, lanes: int) -> Work:
+    """A unit is a block of columns of all rows that meet it."""
+    del lanes
+    joined = _is_one_loop(inst.lhs, 0, inst.lhs.type.rank - 1)
+    images = 1 if joined else prod(inst.result.type.shape[:-2])
+    blocks, steps, columns = inst.rhs.type.shape
+    size = steps * columns * inst.rhs.type.kind.size
+    return Work(images * blocks, columns, together=ceil_div(UNIT_BYTES, size))
 
 
 @_rules(CpuDepthwiseConvInst)

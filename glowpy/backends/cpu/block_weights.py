@@ -1,0 +1,106 @@
+"""Right sides of 4 or 8 bits with a scale for each block, as `cpu_block_matmul` reads them.
+
+Integers have a sign when they are packed: those without lose half of their range, and so do their zeros. Of 4 bits,
+eight neighbours in depth are a word, the first of them its lowest bits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from glowpy.backends.cpu.packing import pack_matrix
+from glowpy.core.elemkind import ElemKind
+from glowpy.core.shape import ceil_div
+from glowpy.core.tensor import Array
+from glowpy.core.type import Shape, Type
+from glowpy.graph.node import Node
+from glowpy.graph.nodes_gen import DequantizeBlocksNode, MatMulNode
+from glowpy.opt.known import is_known
+
+__all__ = [
+    "WORD",
+    "block_columns",
+    "is_read_in_blocks",
+    "pack_integers",
+    "packed_blocks",
+    "packs_blocks",
+    "signed",
+    "unpack_integers",
+]
+
+WORD = 8
+"""Integers of 4 bits in a word. As in libjit/src/weights.c."""
+
+_VECTORS = 4
+"""Vectors of columns that are packed together. As there."""
+
+_PIECE = 1 << 22
+"""Integers that are packed at a time."""
+
+
+def block_columns(lanes: int) -> int:
+    """How many columns are packed together where a vector has so many floats."""
+    return _VECTORS * lanes
+
+
+def packs_blocks(n: MatMulNode) -> bool:
+    """Whether the right side of a product is read as it is stored."""
+    source = n.rhs.node
+    if not isinstance(source, DequantizeBlocksNode) or n.rhs.type.rank != 2:
+        return False
+    words = source.bits == 8 or source.block % WORD == 0 or source.block >= n.rhs.type.shape[0]
+    known = all(is_known(value) for value in source.inputs)
+    return known and words and source.axis == 0 and n.lhs.node is not source
+
+
+def is_read_in_blocks(node: Node) -> bool:
+    """Whether a node is a right side that all who read it take as it is stored."""
+    users = node.result.users if isinstance(node, DequantizeBlocksNode) else []
+    return bool(users) and all(
+        isinstance(user, MatMulNode) and user.rhs.node is node and packs_blocks(user)
+        for user in users
+    )
+
+
+def signed(integers: Array, bits: int) -> Array:
+    """Integers of so many bits as i8: those without a sign lose half of their range."""
+    if integers.dtype == np.int8:
+        return integers
+    return (integers.astype(np.int16) - (1 << (bits - 1))).astype(np.int8)
+
+
+def packed_blocks(shape: Shape, bits: int, block: int) -> Type:
+    """The type of packed integers of a matrix, `block` columns together."""
+    depth, columns = shape
+    steps = depth if bits == 8 else ceil_div(depth, WORD)
+    kind = ElemKind.I8 if bits == 8 else ElemKind.U32
+    return Type(kind, (ceil_div(columns, block), steps, block))
+
+
+def pack_integers(matrix: Array, bits: int, block: int) -> Iterator[Array]:
+    """[K, N] to [ceil(N / block), K, block], or to words of 4 bits; in parts that follow each other."""
+    depth, columns = matrix.shape
+    step = max(_PIECE // max(depth * block, 1), 1) * block
+    for first in range(0, columns, step):
+        part = signed(matrix[:, first : first + step], bits)
+        if bits == 8:
+            yield pack_matrix(part, block)
+            continue
+        part = np.pad(part, ((0, -depth % WORD), (0, 0)))
+        places = (part & 15).astype(np.uint32).reshape(-1, WORD, part.shape[1])
+        shifts = np.arange(0, 32, 4, dtype=np.uint32).reshape(1, WORD, 1)
+        words = np.bitwise_or.reduce(places << shifts, axis=1)
+        yield pack_matrix(words, block)
+
+
+def unpack_integers(packed: Array, depth: int, columns: int) -> Array:
+    """What `pack_integers` packed, [K, N] in i8."""
+    blocks, steps, block = packed.shape
+    rows = packed.transpose(1, 0, 2).reshape(steps, blocks * block)[:, :columns]
+    if packed.dtype == np.int8:
+        return rows
+    # Up to the highest bits and down again, which brings the sign.
+    places = [(rows << np.uint32(28 - 4 * place)).view(np.int32) >> 28 for place in range(WORD)]
+    return np.stack(places, axis=1).reshape(-1, columns)[:depth].astype(np.int8)

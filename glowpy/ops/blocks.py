@@ -1,0 +1,63 @@
+"""Stored integers with a scale and a zero for each block of neighbours: what they stand for."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from glowpy.core.elemkind import ElemKind
+from glowpy.core.shape import ceil_div
+from glowpy.core.tensor import Array, Tensor
+from glowpy.core.type import Type
+from glowpy.graph.function import Function
+from glowpy.graph.infer import infer
+from glowpy.graph.node import Operand
+from glowpy.graph.nodes_gen import DequantizeBlocksNode
+from glowpy.lower import lower
+from glowpy.ops.operands import expect_axis
+from glowpy.opt.known import known_tensor
+from glowpy.support.errors import UserError
+
+__all__: list[str] = []
+
+_BITS = (4, 8)
+
+
+@infer(DequantizeBlocksNode)
+def _infer(input: Type, scale: Type, zero: Type, *, axis: int, block: int, bits: int) -> Type:
+    if input.kind not in (ElemKind.I8, ElemKind.U8):
+        raise UserError(f"expected an input of kind i8 or u8, got {input}")
+    place = expect_axis(axis, input.rank)
+    if block < 1:
+        raise UserError(f"expected a block of at least 1, got {block}")
+    if bits not in _BITS:
+        raise UserError(f"expected 4 or 8 bits, got {bits}")
+    blocks = ceil_div(input.shape[place], block)
+    shape = (*input.shape[:place], blocks, *input.shape[place + 1 :])
+    if scale != Type(ElemKind.F32, shape):
+        raise UserError(f"expected a scale of type {Type(ElemKind.F32, shape)}, got {scale}")
+    if zero != Type(input.kind, shape):
+        raise UserError(f"expected a zero of type {Type(input.kind, shape)}, got {zero}")
+    return Type(ElemKind.F32, input.shape)
+
+
+@lower(DequantizeBlocksNode)
+def _lower(f: Function, n: DequantizeBlocksNode) -> Operand:
+    """Floats, where all is known; else steps above the zero of each element's block, times its scale."""
+    axis, block, size = n.axis, n.block, n.type.shape[n.axis]
+
+    def numbers(input: Array, scale: Array, zero: Array) -> Array:
+        places = np.arange(size) // block
+        steps = input.astype(np.float32) - np.take(zero, places, axis).astype(np.float32)
+        steps *= np.take(scale, places, axis)
+        return steps
+
+    tensors = [tensor for value in n.inputs if (tensor := known_tensor(value)) is not None]
+    if len(tensors) == len(n.inputs):
+        operation = f"dequantize blocks of {block} along {axis}"
+        tensor = Tensor.derived(n.type, operation, tensors, numbers)
+        return f.module.create_constant(n.name, tensor, loc=n.loc)
+    places = f.module.create_constant(f"{n.name}_block", np.arange(size) // block, loc=n.loc)
+    zero = f.create_gather(f"{n.name}_zero", n.zero, places, axis)
+    scale = f.create_gather(f"{n.name}_scale", n.scale, places, axis)
+    steps = f.create_steps(f"{n.name}_steps", n.type, n.input, zero)
+    return f.create_scale(n.name, steps, scale)

@@ -1,0 +1,196 @@
+"""Stored integers with a scale for each block, as numbers and as right sides of products."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import product
+
+import numpy as np
+import pytest
+
+import glowpy
+from glowpy.core.elemkind import ElemKind
+from glowpy.core.tensor import Array
+from glowpy.core.type import Type
+from glowpy.engine import BACKENDS, compilation
+from glowpy.graph.nodes_gen import DequantizeBlocksNode
+from glowpy.support.errors import UserError
+from tests.ops.harness import bound
+
+TESTED = (DequantizeBlocksNode,)
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """Stored integers [K, N] with their parameters, or along another axis."""
+
+    integers: Array
+    scales: Array
+    zeros: Array
+    block: int
+    bits: int
+    axis: int = 0
+
+    def numbers(self) -> Array:
+        """What they stand for, in f64."""
+        places = np.arange(self.integers.shape[self.axis]) // self.block
+        steps = self.integers.astype(np.float64) - np.take(self.zeros, places, self.axis)
+        return np.asarray(steps * np.take(self.scales, places, self.axis))
+
+    def node(self, f: glowpy.Function, *, known: bool = True) -> glowpy.NodeValue:
+        """The node, of constants or of inputs."""
+        values: list[glowpy.NodeValue] = []
+        for name, array in zip("qsz", (self.integers, self.scales, self.zeros), strict=True):
+            if known:
+                values.append(f.module.create_constant(name, array).value)
+            else:
+                type = Type(ElemKind.of(array.dtype), array.shape)
+                values.append(f.module.create_placeholder(name, type).value)
+        input, scale, zero = values
+        return f.create_dequantize_blocks(
+            "w", input, scale, zero, axis=self.axis, block=self.block, bits=self.bits
+        ).result
+
+
+def blocks_of(
+    shape: tuple[int, ...], block: int, bits: int, dtype: type, *, axis: int = 0, zeros: bool = True
+) -> Blocks:
+    """Random integers over the whole of their range."""
+    rng = np.random.default_rng([*shape, block, bits])
+    half = 1 << (bits - 1)
+    low = -half if dtype is np.int8 else 0
+    count = -(-shape[axis] // block)
+    parameters = (*shape[:axis], count, *shape[axis + 1 :])
+    middle = low + half
+    offsets = (
+        rng.integers(low, low + 2 * half, parameters) if zeros else np.full(parameters, middle)
+    )
+    return Blocks(
+        rng.integers(low, low + 2 * half, shape).astype(dtype),
+        rng.uniform(0.01, 0.1, parameters).astype(np.float32),
+        offsets.astype(dtype),
+        block,
+        bits,
+        axis,
+    )
+
+
+def multiplied(lhs: Array, blocks: Blocks, backend: str) -> Array:
+    """lhs times the weights, as a network."""
+    module = glowpy.Module()
+    f = module.create_function("main")
+    x = module.create_placeholder("x", Type(ElemKind.F32, lhs.shape))
+    result = f.create_mat_mul("y", x, blocks.node(f))
+    output = module.create_placeholder("out", result.result.type)
+    f.create_save("save", result, output)
+    return np.asarray(glowpy.compile(f, bound(backend))({"x": lhs})["out"])
+
+
+SHAPES = [
+    ((1, 96), 70),
+    ((3, 40), 5),
+    ((7, 77), 129),
+    ((2, 3, 33), 64),
+    ((5, 1), 1),
+    ((4, 300), 16),
+]
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize(
+    ("bits", "dtype"), [(4, np.int8), (4, np.uint8), (8, np.int8), (8, np.uint8)]
+)
+def test_products_with_stored_weights(bits: int, dtype: type, backend: str) -> None:
+    for number, ((shape, columns), block) in enumerate(product(SHAPES, (32, 128))):
+        blocks = blocks_of((shape[-1], columns), block, bits, dtype, zeros=number % 3 > 0)
+        lhs = np.random.default_rng(number).normal(size=shape).astype(np.float32)
+        numbers = blocks.numbers()
+        result = multiplied(lhs, blocks, backend)
+        bound_of_error = 1e-5 * (np.abs(lhs) @ np.abs(numbers)) + 1e-5 * bits * np.abs(lhs).sum()
+        assert np.all(np.abs(result - lhs @ numbers) <= bound_of_error), (shape, columns, block)
+
+
+@pytest.mark.parametrize("known", [True, False])
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize(
+    ("shape", "axis", "block"), [((5, 3), 0, 2), ((2, 3, 9), 2, 4), ((4, 2), 1, 8)]
+)
+def test_numbers(shape: tuple[int, ...], axis: int, block: int, backend: str, known: bool) -> None:
+    """Bit for bit: both operations are rounded once."""
+    blocks = blocks_of(shape, block, 8, np.uint8, axis=axis)
+    module = glowpy.Module()
+    f = module.create_function("main")
+    numbers = blocks.node(f, known=known)
+    f.create_save("save", numbers, module.create_placeholder("out", numbers.type))
+    arrays = {"q": blocks.integers, "s": blocks.scales, "z": blocks.zeros}
+    result = glowpy.compile(f, bound(backend))({} if known else arrays)["out"]
+    assert np.array_equal(result, blocks.numbers().astype(np.float32))
+
+
+def instructions_of(f: glowpy.Function) -> list[str]:
+    """Mnemonics of what the CPU runs."""
+    return [inst.SCHEMA.mnemonic for inst in compilation(f, bound("cpu")).ir.instructions]
+
+
+def test_weights_stay_stored_where_products_read_them() -> None:
+    """A table of which rows are gathered, and whose transpose is a right side: integers are in memory."""
+    module = glowpy.Module()
+    f = module.create_function("main")
+    table = blocks_of((50, 64), 32, 4, np.int8, axis=1, zeros=False)
+    numbers = table.node(f)
+    rows = module.create_placeholder("rows", Type(ElemKind.I64, (2,)))
+    x = f.create_gather("x", numbers, rows, 0)
+    y = f.create_mat_mul("y", x, f.create_transpose("t", numbers, (1, 0))).result
+    f.create_save("save", y, module.create_placeholder("out", y.type))
+    program = compilation(f, bound("cpu")).program
+    sizes = sorted(tensor.type.size for tensor in program.constants.values())
+    assert sum(sizes) < 50 * 64 * 4
+    assert "cpu_block_matmul" in instructions_of(f)
+    picked = np.array([3, 49])
+    result = glowpy.compile(f, bound("cpu"))({"rows": picked})["out"]
+    expected = table.numbers()[picked] @ table.numbers().T
+    np.testing.assert_allclose(result, expected, rtol=1e-4, atol=1e-4)
+
+
+def test_what_no_product_reads_as_stored_becomes_floats() -> None:
+    """Blocks that are no whole words of 4 bits, and those along columns: the product is one of floats."""
+    for block, axis in ((12, 0), (32, 1)):
+        blocks = blocks_of((64, 40), block, 4, np.uint8, axis=axis)
+        module = glowpy.Module()
+        f = module.create_function("main")
+        x = module.create_placeholder("x", Type(ElemKind.F32, (2, 64)))
+        y = f.create_mat_mul("y", x, blocks.node(f)).result
+        f.create_save("save", y, module.create_placeholder("out", y.type))
+        assert instructions_of(f) == ["cpu_matmul"]
+        lhs = np.random.default_rng(0).normal(size=(2, 64)).astype(np.float32)
+        result = glowpy.compile(f, bound("cpu"))({"x": lhs})["out"]
+        np.testing.assert_allclose(result, lhs @ blocks.numbers(), rtol=1e-4, atol=1e-4)
+
+
+def test_a_row_is_computed_as_it_is_among_others() -> None:
+    blocks = blocks_of((160, 70), 32, 4, np.uint8)
+    lhs = np.random.default_rng(0).normal(size=(7, 160)).astype(np.float32)
+    together = multiplied(lhs, blocks, "cpu")
+    for index, row in enumerate(lhs):
+        assert np.array_equal(multiplied(row[np.newaxis], blocks, "cpu")[0], together[index])
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"block": 0}, "expected a block of at least 1, got 0"),
+        ({"bits": 5}, "expected 4 or 8 bits, got 5"),
+        ({"axis": 2}, "axis"),
+        ({"block": 1}, r"expected a scale of type f32\[64x3\], got f32\[2x3\]"),
+    ],
+)
+def test_what_does_not_fit_is_refused(change: dict[str, int], message: str) -> None:
+    blocks = blocks_of((64, 3), 32, 4, np.int8)
+    f = glowpy.Module().create_function("main")
+    input, scale, zero = (
+        f.module.create_constant("c", array)
+        for array in (blocks.integers, blocks.scales, blocks.zeros)
+    )
+    attrs = {"axis": 0, "block": 32, "bits": 4, **change}
+    with pytest.raises(UserError, match=message):
+        f.create(DequantizeBlocksNode, "w", [input, scale, zero], attrs)
