@@ -22,9 +22,10 @@ from tests.onnx.comparison import assert_same, graph_model, info
 from tests.onnx.norm_rows import NORM_ROWS
 from tests.onnx.opset_rows import RNG, VERSIONS, Row, X
 from tests.onnx.opset_rows import ROWS as OPERATOR_ROWS
+from tests.onnx.quant_rows import QUANT_ROWS
 from tests.onnx.reduction_rows import REDUCTION_ROWS
 
-ROWS = [*OPERATOR_ROWS, *NORM_ROWS, *REDUCTION_ROWS]
+ROWS = [*OPERATOR_ROWS, *NORM_ROWS, *REDUCTION_ROWS, *QUANT_ROWS]
 
 BATCH = ["x", *["c"] * 4]
 STORED: dict[str, Array] = {

@@ -26,7 +26,12 @@ ort = pytest.importorskip("onnxruntime")
 quantization = pytest.importorskip("onnxruntime.quantization")
 
 SHAPE = (1, 3, 11, 9)
-KINDS = {"u8": quantization.QuantType.QUInt8, "i8": quantization.QuantType.QInt8}
+KINDS = {
+    "u8": quantization.QuantType.QUInt8,
+    "i8": quantization.QuantType.QInt8,
+    "u16": quantization.QuantType.QUInt16,
+    "i16": quantization.QuantType.QInt16,
+}
 
 
 @cache
@@ -116,6 +121,11 @@ def test_file_becomes_integer(
 ) -> None:
     path = written(tmp_path, form, activations, weights, per_channel=per_channel)
     assert floats_left(glowpy.load(str(path)).main) == []
+    assert_within_a_step(path)
+
+
+def assert_within_a_step(path: Path) -> None:
+    """Of the last layer, from what onnxruntime computes."""
     reference = ort.InferenceSession(str(path), providers=["CPUExecutionProvider"])
     session = glowpy.InferenceSession(str(path), backend="interpreter")
     step = max(
@@ -127,3 +137,87 @@ def test_file_becomes_integer(
         (expected,) = reference.run(None, {"x": array})
         (got,) = session.run(None, {"x": array})
         assert np.abs(got - expected).max() <= 1.01 * step
+
+
+@pytest.mark.parametrize("activations", ["u16", "i16"])
+def test_wide_activations(tmp_path: Path, activations: str) -> None:
+    """Products of 16 bits are computed as floats between the conversions: their sums do not fit."""
+    path = written(tmp_path, "QDQ", activations, "i8", per_channel=False)
+    assert_within_a_step(path)
+
+
+def layers(nodes: list[onnx.NodeProto], stored: dict[str, Array]) -> onnx.ModelProto:
+    """A network of [batch, 6] without convolutions."""
+    graph = helper.make_graph(
+        nodes, "layers",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, (4, 6))],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
+        [numpy_helper.from_array(array, name) for name, array in stored.items()],
+    )  # fmt: skip
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+
+
+def assert_same_numbers(model: onnx.ModelProto | Path, atol: float) -> None:
+    content = model.read_bytes() if isinstance(model, Path) else model.SerializeToString()
+    reference = ort.InferenceSession(content, providers=["CPUExecutionProvider"])
+    x = np.random.default_rng(11).normal(0, 1, (4, 6)).astype(np.float32)
+    (expected,) = reference.run(None, {"x": x})
+    assert len(np.unique(expected)) > 8
+    for backend in ("interpreter", "cpu"):
+        (got,) = glowpy.InferenceSession(content, backend=backend).run(None, {"x": x})
+        np.testing.assert_allclose(got, expected, rtol=0, atol=atol)
+
+
+@pytest.mark.parametrize("weights", ["i8", "u8"])
+@pytest.mark.parametrize("per_channel", [False, True])
+def test_ranges_of_run_time(tmp_path: Path, weights: str, per_channel: bool) -> None:
+    """Dynamic quantization of a layer with a bias, an activation, and a product with softmax in between."""
+    rng = np.random.default_rng(12)
+    shapes = {"w1": (6, 16), "b1": (16,), "w2": (16, 9), "w3": (9, 5)}
+    stored = {name: rng.normal(0, 0.4, shape).astype(np.float32) for name, shape in shapes.items()}
+    nodes = [
+        helper.make_node("Gemm", ["x", "w1", "b1"], ["h"], name="h"),
+        helper.make_node("Tanh", ["h"], ["t"], name="t"),
+        helper.make_node("MatMul", ["t", "w2"], ["m"], name="m"),
+        helper.make_node("Softmax", ["m"], ["s"], name="s"),
+        helper.make_node("MatMul", ["s", "w3"], ["y"], name="y"),
+    ]
+    source, target = tmp_path / "float.onnx", tmp_path / "dynamic.onnx"
+    onnx.save(layers(nodes, stored), source)
+    quantization.quantize_dynamic(
+        source, target, weight_type=KINDS[weights], per_channel=per_channel
+    )
+    assert [node.op_type for node in onnx.load(target).graph.node].count("MatMulInteger") == 3
+    assert_same_numbers(target, 2e-3)
+
+
+def test_clipped_integers_and_shared_weights() -> None:
+    """What quantization-aware training exports: integers of 4 bits, limited after they are stored in 8."""
+    rng = np.random.default_rng(13)
+    stored: dict[str, Array] = {
+        "s": np.array(0.25, np.float32), "z": np.array(0, np.int8),
+        "low": np.array(-8, np.int8), "high": np.array(7, np.int8),
+        "w": rng.integers(-7, 8, (6, 6)).astype(np.int8),
+        "ws": rng.uniform(0.01, 0.1, 6).astype(np.float32), "wz": np.zeros(6, np.int8),
+    }  # fmt: skip
+
+    def narrowed(name: str) -> list[onnx.NodeProto]:
+        return [
+            helper.make_node("QuantizeLinear", [name, "s", "z"], [f"{name}_q"]),
+            helper.make_node("Clip", [f"{name}_q", "low", "high"], [f"{name}_c"]),
+            helper.make_node("DequantizeLinear", [f"{name}_c", "s", "z"], [f"{name}_d"]),
+        ]
+
+    nodes = [
+        *narrowed("x"),
+        helper.make_node("DequantizeLinear", ["w", "ws", "wz"], ["v"], axis=1),
+        helper.make_node("MatMul", ["x_d", "v"], ["h"]),
+        helper.make_node("Relu", ["h"], ["r"]),
+        *narrowed("r"),
+        helper.make_node("MatMul", ["r_d", "v"], ["m"]),
+        *narrowed("m"),
+        helper.make_node("Identity", ["m_d"], ["y"]),
+    ]
+    model = layers(nodes, stored)
+    assert floats_left(glowpy.load(model).main) == []
+    assert_same_numbers(model, 0.2501)
