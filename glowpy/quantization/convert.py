@@ -18,6 +18,7 @@ import numpy as np
 from glowpy.backend import Backend, CompileOptions
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.quantized import offsets_of, parameters, scales_of
+from glowpy.core.schema import Trait
 from glowpy.core.tensor import Array, Tensor
 from glowpy.core.type import Quant, Type
 from glowpy.engine import backend_of, context, unsupported
@@ -70,7 +71,7 @@ class Conversion:
 
     Attributes:
         module: The network: optimized, with nodes on integers.
-        nodes: The nodes that computed with floats.
+        nodes: The nodes that computed with floats; not those that only move them.
         bytes_before: Of all constants of the optimized network in floats.
         bytes_after: Of those of the quantized one.
     """
@@ -117,9 +118,10 @@ def convert(
     while True:
         f = original.module.clone().function(original.name)
         reasons = islands(f, profile, chosen, refused)
-        nodes = [_outcome(node, reason) for node, reason in reasons.items()]
+        computing = {n: why for n, why in reasons.items() if not n.has(Trait.SHAPE_ONLY)}
         if chosen.assert_all:
-            _expect_no_floats(reasons)
+            _expect_no_floats(computing)
+        nodes = [_outcome(node, reason) for node, reason in computing.items()]
         integer = {node for node, reason in reasons.items() if not reason}
         places = {node.loc for node in integer}
         _Converter(f, profile, chosen, integer).run()
@@ -347,6 +349,5 @@ def _integers(type: Type, numbers: Array) -> Array:
     """The nearest stored integers, divided in f32 as ONNX does."""
     with np.errstate(over="ignore"):
         steps = np.rint(numbers.astype(np.float32) / scales_of(type).astype(np.float32))
-    steps += offsets_of(type).astype(np.float32)
-    integers: Array = np.clip(steps, *type.kind.limits).astype(type.kind.dtype)
-    return integers
+    steps = np.clip(steps + offsets_of(type).astype(np.float32), *type.kind.limits)
+    return np.asarray(steps, type.kind.dtype)

@@ -1,8 +1,10 @@
 """Which nodes of a network are computed on integers: islands that begin at matrix products and convolutions.
 
 A product is worth a conversion of its operands. What follows it is computed on integers where its operands are there as
-integers anyway. What only moves elements, or looks them up in a table, is so in front of a product as well. Everything
-else stays as it is: converting floats in order to add two of them would cost time and accuracy.
+integers anyway, and somebody reads integers. What only moves elements, or looks them up in a table, is so in front of a
+product as well. Everything else stays as it is: converting floats in order to add two of them would cost time and
+accuracy, and so would rounding what a layer norm, for example, computes with: its root and its reciprocal are steep
+where numbers are small, of which 8 bits tell too little.
 """
 
 from __future__ import annotations
@@ -20,9 +22,12 @@ from glowpy.graph.nodes_gen import (
     ConcatNode,
     DequantizeNode,
     DivNode,
+    LogNode,
     QuantizeNode,
+    ReciprocalNode,
     SaveNode,
     SplatNode,
+    SqrtNode,
 )
 from glowpy.opt.graph.fold_quantize import Product, no_exact_sum
 from glowpy.opt.graph.lower_quantized import has_integer_form, is_exact
@@ -34,6 +39,7 @@ from glowpy.support.loc import Loc
 
 __all__ = ["data_of", "islands", "moves"]
 
+_STEEP = (LogNode, ReciprocalNode, SqrtNode)
 _SOME = Quant((1.0,), (0,))
 _IGNORED = (DequantizeNode, QuantizeNode, SaveNode, SplatNode)
 
@@ -76,7 +82,19 @@ def islands(
             integer.add(node)
     for node in possible - integer:
         reasons[node] = "no matrix product or convolution is beside it"
+    for node in reversed(nodes):
+        if node in integer and _only_floats_read(node, integer):
+            integer.remove(node)
+            reasons[node] = "only floats are computed from it"
     return reasons
+
+
+def _only_floats_read(node: Node, integer: Collection[Node]) -> bool:
+    """Whether nodes in floats read what a node gives, and no others; an output of the network may be rounded."""
+    if isinstance(node, Product) or not node.result.type.kind.is_float:
+        return False
+    users = [user for user in node.result.users if moves(node) or not isinstance(user, SaveNode)]
+    return bool(users) and not any(user in integer for user in users)
 
 
 def data_of(node: Node) -> list[tuple[int, NodeValue]]:
@@ -152,6 +170,8 @@ def _no_form(node: Node, activations: ElemKind) -> str:
         return "" if len(node.results) == 1 and data_of(node) else none
     if isinstance(node, DivNode) and not _is_one_number(node.rhs):
         return "its divisor might be rounded to 0"
+    if isinstance(node, _STEEP):
+        return "8 bits are too few for its operand near 0"
     if has_integer_form(node, types):
         return ""
     is_table = len(types) == 1 and node.has(Trait.ELEMENTWISE) and activations.size > 1

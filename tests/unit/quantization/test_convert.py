@@ -171,7 +171,10 @@ def test_operators_without_integers_are_islands_of_floats() -> None:
         "odd", f.create_abs("size", hidden), f.create_splat("two", Type(ElemKind.F32, ()), 1.5)
     )
     module = saved(f, f.create_mat_mul("last", odd, weights[1]))
-    assert floats_of(module) == {"odd": "there is no pow of integers"}
+    assert floats_of(module) == {
+        "size": "only floats are computed from it",
+        "odd": "there is no pow of integers",
+    }
 
 
 def test_additions_away_from_products_stay() -> None:
@@ -190,6 +193,72 @@ def test_moves_and_tables_before_a_product_are_integer() -> None:
     module = saved(f, f.create_mat_mul("product", turned, f.module.create_constant("w", weights)))
     assert floats_of(module) == {}
     assert kinds(quantization.quantize(module, profile_of(module)))["tanh"] == 1
+
+
+def test_a_layer_norm_stays_and_what_it_reads_is_not_rounded() -> None:
+    f, x = started((4, 8))
+    rng = np.random.default_rng(0)
+    u, v = (f.module.create_constant(n, rng.normal(size=(8, 8)).astype(np.float32)) for n in "uv")
+    total = f.create_add("residual", f.create_mat_mul("first", x, u), x)
+    mean = f.create_reduce_mean("mean", total, (1,))
+    apart = f.create_sub("apart", total, mean)
+    spread = f.create_reduce_mean("spread", f.create_mul("square", apart, apart), (1,))
+    norm = f.create_mul(
+        "norm", apart, f.create_reciprocal("inverse", f.create_sqrt("root", spread))
+    )
+    module = saved(f, f.create_mat_mul("second", norm, v))
+    reasons = floats_of(module)
+    below = "only floats are computed from it"
+    assert reasons == {
+        **dict.fromkeys(("residual", "mean", "apart", "square", "spread"), below),
+        **dict.fromkeys(("root", "inverse"), "8 bits are too few for its operand near 0"),
+        "norm": "no matrix product or convolution is beside it",
+    }
+    quantized = quantization.quantize(module, profile_of(module))
+    assert kinds(quantized)["quantize"] == 2
+    assert kinds(quantized)["rescale"] == 0
+
+
+def test_what_leaves_the_network_is_rounded_only_after_arithmetic() -> None:
+    """A reshape after the last product would round it for nothing; it is in no list, because it computes nothing."""
+    f, x = started((2, 8))
+    weights = np.random.default_rng(0).normal(size=(8, 8)).astype(np.float32)
+    product = f.create_mat_mul("product", x, f.module.create_constant("w", weights))
+    module = saved(f, f.create_reshape("flat", Type(ElemKind.F32, (16,)), product))
+    result = quantization.convert(module, profile_of(module), Options(assert_all=True))
+    assert [node.name for node in result.nodes] == ["product"]
+    counts = kinds(result.module)
+    assert (counts["quantize"], counts["rescale"]) == (1, 0)
+
+
+def test_the_largest_of_integers_is_found() -> None:
+    f, x = started((2, 8))
+    weights = np.random.default_rng(0).normal(size=(8, 8)).astype(np.float32)
+    hidden = f.create_relu(
+        "hidden", f.create_mat_mul("product", x, f.module.create_constant("w", weights))
+    )
+    place = f.create_arg_max("place", hidden, 1, False)
+    module = saved(f, place)
+    result = quantization.convert(module, profile_of(module), Options(assert_all=True))
+    assert kinds(result.module)["dequantize"] == 0
+    sample = samples((2, 8))[0]
+    assert np.array_equal(run(result.module, sample), run(module, sample))
+
+
+def test_operands_of_several_scales_are_compared() -> None:
+    f, x = started((2, 8))
+    rng = np.random.default_rng(0)
+    u, v, w = (
+        f.module.create_constant(n, rng.normal(size=(8, 8)).astype(np.float32)) for n in "uvw"
+    )
+    larger = f.create_max("larger", f.create_mat_mul("a", x, u), f.create_mat_mul("b", x, v))
+    limit = f.create_splat("limit", Type(ElemKind.F32, (1, 1)), 0.7)
+    module = saved(f, f.create_mat_mul("c", f.create_min("smaller", larger, limit), w))
+    result = quantization.convert(module, profile_of(module), Options(assert_all=True))
+    assert kinds(result.module)["max"] == kinds(result.module)["min"] == 1
+    sample = samples((2, 8))[0]
+    expected = run(module, sample)
+    assert np.abs(run(result.module, sample) - expected).max() < 0.03 * np.abs(expected).max()
 
 
 def test_division_by_what_might_become_zero_stays() -> None:
