@@ -27,6 +27,7 @@ from glowpy.quantization.convert import Conversion, convert
 from glowpy.quantization.options import Options
 from glowpy.quantization.profile import Profile
 from glowpy.quantization.schema import Schema
+from glowpy.quantization.weights import quantize_weights
 from glowpy.support.errors import UserError
 
 __all__ = ["quantize"]
@@ -69,7 +70,19 @@ def _constants_file(output: str) -> str:
 
 @click.command(cls=Verb)
 @click.argument("model", shell_complete=complete_file)
-@click.option("--profile", "profile_file", required=True, help="What glowpy profile wrote.")
+@click.option("--profile", "profile_file", help="What glowpy profile wrote.")
+@click.option(
+    "--weight-only",
+    type=click.Choice(["4", "8"]),
+    help="Store weights in so many bits, and compute in floats: no profile is needed.",
+)
+@click.option(
+    "--block",
+    type=click.Choice(["32", "64", "128"]),
+    default="32",
+    show_default=True,
+    help="With --weight-only: how many weights have a scale in common.",
+)
 @click.option(
     *("-o", "--output", "output"),
     type=OutputFile(binary=True),
@@ -121,7 +134,9 @@ def _constants_file(output: str) -> str:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def quantize(
     model: str,
-    profile_file: str,
+    profile_file: str | None,
+    weight_only: str | None,
+    block: str,
     output: str | None,
     schema: str,
     activations: str,
@@ -147,7 +162,10 @@ def quantize(
       glowpy quantize model.onnx --profile profile.yaml -o quantized.glow
       glowpy run quantized.glow --constants quantized.npz
       glowpy quantize model.onnx --profile profile.yaml --keep softmax --skip-last --json
+      glowpy quantize decoder.onnx --weight-only 4 --block 32 -o small.glow
     """
+    if (profile_file is None) == (weight_only is None):
+        raise UserError("expected either --profile or --weight-only")
     blobs = None if output is None else _constants_file(output)
     kind, chosen = ElemKind(activations), Schema(schema)
     options = Options(
@@ -162,17 +180,21 @@ def quantize(
         assert_all=assert_all,
         backend=bound_backend(backend, CpuOptions()),
     )
-    known = Profile.load(profile_file)
+    known = None if profile_file is None else Profile.load(profile_file)
     source = Source(model, shapes, constants, name, backend)
     with progress(f"quantizing {model}"):
-        result = convert(source.function, known, options)
+        if known is not None:
+            result = convert(source.function, known, options)
+        else:
+            bits = int(weight_only or 0)
+            result = quantize_weights(source.function, bits=bits, block=int(block), keep=keep)
     if output is not None and blobs is not None:
         write_constants(blobs, result.module.constants)
         write_text(output, print_module(result.module))
     if as_json:
         print_json(_figures(result, output, blobs))
     else:
-        _print(result, output, blobs)
+        _print(result, output, blobs, "compute on integers" if known else "read stored integers")
 
 
 def _figures(result: Conversion, output: str | None, blobs: str | None) -> dict[str, object]:
@@ -196,11 +218,11 @@ def _figures(result: Conversion, output: str | None, blobs: str | None) -> dict[
     }
 
 
-def _print(result: Conversion, output: str | None, blobs: str | None) -> None:
+def _print(result: Conversion, output: str | None, blobs: str | None, what: str) -> None:
     if output is not None:
         click.echo(f"{output}: read it with --constants {blobs}")
     count = len(result.nodes) - len(result.floats)
-    click.echo(f"{count} of {len(result.nodes)} nodes compute on integers")
+    click.echo(f"{count} of {len(result.nodes)} nodes {what}")
     click.echo(f"constants take {result.bytes_after:,} bytes, {result.bytes_before:,} in floats")
     for node in result.floats[:_SHOWN]:
         place = f", {node.origin}" if node.origin else ""

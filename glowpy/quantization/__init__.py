@@ -14,6 +14,7 @@ from glowpy.quantization.profile import Profile, ProfiledValue
 from glowpy.quantization.profiling import Profiler, optimized, profile
 from glowpy.quantization.schema import Schema, quant_of_bias, quant_of_range, quant_of_weights
 from glowpy.quantization.statistics import Statistics
+from glowpy.quantization.weights import quantize_weights
 
 __all__ = [
     "Calibration",
@@ -37,4 +38,5 @@ __all__ = [
     "quant_of_range",
     "quant_of_weights",
     "quantize",
+    "quantize_weights",
 ]

@@ -45,7 +45,7 @@ from glowpy.support.errors import Diagnostic, UserError
 from glowpy.support.loc import Loc
 from glowpy.support.text import print_attrs
 
-__all__ = ["Conversion", "Outcome", "convert", "quantize"]
+__all__ = ["Conversion", "Outcome", "convert", "outcome_of", "quantize"]
 
 
 @dataclass(frozen=True)
@@ -121,7 +121,7 @@ def convert(
         computing = {n: why for n, why in reasons.items() if not n.has(Trait.SHAPE_ONLY)}
         if chosen.assert_all:
             _expect_no_floats(computing)
-        nodes = [_outcome(node, reason) for node, reason in computing.items()]
+        nodes = [outcome_of(node, reason) for node, reason in computing.items()]
         integer = {node for node, reason in reasons.items() if not reason}
         places = {node.loc for node in integer}
         _Converter(f, profile, chosen, integer).run()
@@ -151,7 +151,8 @@ def _bytes(f: Function) -> int:
     return sum(constant.type.size for constant in f.constants)
 
 
-def _outcome(node: Node, reason: str) -> Outcome:
+def outcome_of(node: Node, reason: str) -> Outcome:
+    """What became of a node, which stays in floats if there is a reason."""
     origin = str(replace(node.loc, file="")) if node.loc.node else ""
     return Outcome(node.name, node.SCHEMA.mnemonic, origin, reason)
 

@@ -9,7 +9,6 @@ where numbers are small, of which 8 bits tell too little.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 
@@ -37,7 +36,7 @@ from glowpy.quantization.profile import Profile
 from glowpy.support.errors import UserError
 from glowpy.support.loc import Loc
 
-__all__ = ["data_of", "islands", "moves"]
+__all__ = ["chosen_to_keep", "data_of", "islands", "moves"]
 
 _STEEP = (LogNode, ReciprocalNode, SqrtNode)
 _SOME = Quant((1.0,), (0,))
@@ -112,21 +111,26 @@ def _has_floats(node: Node) -> bool:
     return bool(floats) and not isinstance(node, _IGNORED)
 
 
-def _kept(nodes: Collection[Node], options: Options) -> dict[Node, str]:
-    """The nodes that the user wants in floats, and why."""
-    wanted = Counter(options.keep)
+def chosen_to_keep(nodes: Collection[Node], names: Collection[str]) -> dict[Node, str]:
+    """The nodes that the user wants in floats by name or kind, and why. Raises UserError for what no node is called."""
     kept: dict[Node, str] = {}
-    unknown = set(wanted)
+    unknown = set(names)
     for node in nodes:
-        names = {node.name, node.SCHEMA.mnemonic, node.loc.node} & wanted.keys()
-        unknown -= names
-        if names:
-            kept[node] = f"'{min(names)}' is to be kept"
+        own = {node.name, node.SCHEMA.mnemonic, node.loc.node} & set(names)
+        unknown -= own
+        if own:
+            kept[node] = f"'{min(own)}' is to be kept"
     if unknown:
         raise UserError(
             f"expected a name or a kind of a node to keep, got '{min(unknown)}'",
             note="--json lists them" if nodes else "the model has no floats",
         )
+    return kept
+
+
+def _kept(nodes: Collection[Node], options: Options) -> dict[Node, str]:
+    """The nodes that the user wants in floats, and why."""
+    kept = chosen_to_keep(nodes, options.keep)
     layers = [node for node in nodes if isinstance(node, Product)]
     if options.skip_first:
         kept.update(dict.fromkeys(layers[:1], "the first layer is to be kept"))

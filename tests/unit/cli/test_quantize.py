@@ -143,3 +143,13 @@ def test_refuses(argv: list[str], message: str) -> None:
 def test_refuses_a_profile_of_another_shape() -> None:
     text = said(["quantize", "net.onnx", "--shape", "N=2", "--profile", "p.yaml"], 1)
     assert "the profile is not of the model: input 'x'" in text
+
+
+def test_weights_alone_need_no_profile() -> None:
+    argv = ["quantize", "net.onnx", "--shape", "N=1"]
+    text = said([*argv, "--weight-only", "8", "--block", "64", "-o", "w.glow"])
+    assert "1 of 1 nodes read stored integers" in text
+    assert "dequantize_blocks" in Path("w.glow").read_text()
+    said(["run", "w.glow", "--constants", "w.npz", "--input", "one.npz", "--output", "d"])
+    assert "expected either --profile or --weight-only" in said(argv, 1)
+    assert "expected either --profile or --weight-only" in quantized("--weight-only", "4", status=1)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from glowpy.importer.onnx.contrib import (
     activation,
     attention,
+    blocks,
     conv,
     group_query,
     inverse,
@@ -25,6 +26,7 @@ __all__ = ["FAMILIES"]
 FAMILIES = (
     activation,
     attention,
+    blocks,
     conv,
     group_query,
     inverse,

@@ -264,6 +264,12 @@ def _integer_products() -> Iterator[defs.OpSchema]:
         "A:bytes B:weights a_scale b_scale a_zero_point?:bytes b_zero_point?:weights bias?",
         "Y",
     )
+    yield _schema(
+        "MatMulNBits",
+        "A B:bytes scales zero_points?:any g_idx?:i32 bias?",
+        "Y",
+        ints="K! N! block_size! bits accuracy_level",
+    )
     dynamic = "A:f32 B:weights b_scale:f32 b_zero_point?:weights bias?:f32"
     yield _schema("DynamicQuantizeMatMul", dynamic, "Y:f32")
     yield _schema(

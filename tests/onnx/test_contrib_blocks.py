@@ -1,0 +1,87 @@
+"""Products with weights of few bits: what onnxruntime computes, on integers that stay stored."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+import glowpy
+from glowpy.core.tensor import Array
+from glowpy.engine import compilation
+from tests.onnx.contrib_cases import RNG, Case, f32, i32
+
+
+def packed(rows: int, columns: int, bits: int) -> Array:
+    """Random bytes for rows of so many integers, each of which begins with a byte."""
+    return RNG.integers(0, 256, (rows, -(-columns * bits // 8)), np.uint8, endpoint=False)
+
+
+def product(bits: int, block: int, depth: int, columns: int, *, zeros: bool, bias: bool) -> Case:
+    blocks = -(-depth // block)
+    weights = packed(columns, blocks * block, bits).reshape(columns, blocks, block * bits // 8)
+    inputs: list[Array | None] = [
+        f32(2, 3, depth),
+        weights,
+        np.abs(f32(columns * blocks)) / 20,
+        packed(columns, blocks, bits).reshape(-1) if zeros else None,
+        None,
+        f32(columns) if bias else None,
+    ]
+    given = [i for i, array in enumerate(inputs) if i and array is not None]
+    attributes = {"K": depth, "N": columns, "bits": bits, "block_size": block, "accuracy_level": 0}
+    title = f"{bits} bits in {block} of {depth}x{columns}, zeros {zeros}, bias {bias}"
+    return Case("MatMulNBits", inputs[: max(given) + 1], attributes, title, known=given)
+
+
+def cases() -> Iterator[Case]:
+    yield product(4, 32, 96, 40, zeros=False, bias=False)
+    yield product(4, 32, 96, 40, zeros=True, bias=False)
+    yield product(4, 16, 77, 7, zeros=True, bias=True)
+    yield product(4, 128, 256, 65, zeros=False, bias=True)
+    yield product(8, 32, 96, 40, zeros=True, bias=False)
+    yield product(8, 64, 70, 33, zeros=False, bias=False)
+
+
+CASES = list(cases())
+
+
+@pytest.mark.parametrize("backend", ["interpreter", "cpu"])
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_product(case: Case, backend: str) -> None:
+    (expected,) = case.expected()
+    x = case.inputs[0]
+    assert x is not None
+    result = glowpy.InferenceSession(case.model(), backend=backend).run(None, case.feeds)[0]
+    np.testing.assert_allclose(result, expected, rtol=1e-4, atol=1e-5 * np.abs(expected).max())
+
+
+def test_weights_stay_stored() -> None:
+    program = compilation(glowpy.load(CASES[0].model())).program
+    assert [inst.SCHEMA.mnemonic for inst in program.ir.instructions] == ["cpu_block_matmul"]
+    sizes = sum(tensor.type.size for tensor in program.constants.values())
+    assert sizes < 96 * 40 * 4 / 2
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"bits": 2}, "2 bits is not supported"),
+        ({"block_size": 0}, "expected K, N and blocks of whole bytes, got 96, 40, 0"),
+        ({"N": 41}, "expected 41 x 48 bytes as 'in1'"),
+    ],
+)
+def test_what_does_not_fit_is_refused(change: dict[str, int], message: str) -> None:
+    case = CASES[0]
+    model = Case(case.op_type, case.inputs, {**case.attributes, **change}, known=case.known).model()
+    with pytest.raises(glowpy.GlowError, match=message):
+        glowpy.load(model)
+
+
+def test_an_index_of_groups_is_refused() -> None:
+    case = CASES[0]
+    inputs = [*case.inputs, None, i32(*range(96))]
+    model = Case(case.op_type, inputs, case.attributes, known=[1, 2, 4]).model()
+    with pytest.raises(glowpy.GlowError, match="g_idx is not supported"):
+        glowpy.load(model)

@@ -1,0 +1,104 @@
+"""Weights of few bits, and networks that compute with them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import glowpy
+from glowpy.core.elemkind import ElemKind
+from glowpy.core.tensor import Array
+from glowpy.core.type import Type
+from glowpy.engine import compilation
+from glowpy.quantization import quantize_weights
+from glowpy.support.errors import UserError
+
+WORDS, WIDTH = 40, 72
+
+
+def language_model() -> tuple[glowpy.Module, Array]:
+    """Gathers rows of a table, multiplies twice, and compares with the table; and the table."""
+    rng = np.random.default_rng(3)
+    module = glowpy.Module()
+    f = module.create_function("main")
+    table = rng.normal(size=(WORDS, WIDTH)).astype(np.float32)
+    table[5, :32] = 0
+    words = module.create_constant("words", table)
+    ids = module.create_placeholder("ids", Type(ElemKind.I64, (3,)))
+    x = f.create_gather("rows", words, ids, 0)
+    weights = module.create_constant("w", rng.normal(size=(WIDTH, WIDTH)).astype(np.float32) / 9)
+    bias = module.create_constant("b", rng.normal(size=WIDTH).astype(np.float32))
+    h = f.create_relu("relu", f.create_fully_connected("dense", x, weights, bias))
+    turned = f.create_transpose("turned", words, (1, 0))
+    y = f.create_mat_mul("head", h, turned).result
+    f.create_save("save", y, module.create_placeholder("y", y.type))
+    return module, table
+
+
+IDS = np.array([3, 39, 0])
+
+
+@pytest.mark.parametrize(
+    ("bits", "symmetric", "error"),
+    [(4, True, 0.2), (4, False, 0.2), (8, True, 0.012), (8, False, 0.012)],
+)
+def test_networks_compute_nearly_the_same(bits: int, symmetric: bool, error: float) -> None:
+    module, _ = language_model()
+    expected = glowpy.compile(module)({"ids": IDS})["y"]
+    result = quantize_weights(module, bits=bits, block=64, symmetric=symmetric)
+    assert [(node.kind, node.reason) for node in result.nodes] == [
+        ("gather", ""), ("fully_connected", ""), ("mat_mul", ""),
+    ]  # fmt: skip
+    assert result.bytes_after < result.bytes_before / 2
+    reference, answer = (
+        glowpy.compile(result.module, backend)({"ids": IDS})["y"]
+        for backend in ("interpreter", "cpu")
+    )
+    np.testing.assert_allclose(answer, reference, rtol=1e-4, atol=1e-4)
+    distance = np.linalg.norm(answer - expected) / np.linalg.norm(expected)
+    assert 0 < distance < error
+    kernels = [i.SCHEMA.mnemonic for i in compilation(result.module).ir.instructions]
+    assert kernels.count("cpu_block_matmul") == 2
+
+
+def test_scales_have_the_least_error_of_what_is_tried() -> None:
+    """Better than scales for which nothing is cut off; a block of zeros is stored exactly."""
+    module, table = language_model()
+    result = quantize_weights(module, bits=4, block=32, keep=("fully_connected", "mat_mul"))
+    arrays = [constant.tensor.array for constant in result.module.constants]
+    (integers,) = (a for a in arrays if a.dtype == np.int8 and a.shape == (WORDS, WIDTH))
+    (scales,) = (a for a in arrays if a.dtype == np.float32 and a.shape == (WORDS, 3))
+    assert integers.min() >= -8
+    assert integers.max() <= 7
+    blocks = np.pad(table, ((0, 0), (0, 24))).reshape(WORDS, 3, 32)
+    whole = np.abs(blocks).max(-1, keepdims=True) / 7
+    plain = np.rint(blocks / np.where(whole == 0, 1, whole)) * whole
+    steps = np.pad(integers, ((0, 0), (0, 24))).reshape(WORDS, 3, 32)
+    own = steps * scales[..., np.newaxis]
+    assert not own[5, 0].any()
+    errors = [np.square(form - blocks).sum(-1) for form in (own, plain)]
+    assert np.all(errors[0] <= errors[1] + 1e-5)
+    assert errors[0].sum() < 0.95 * errors[1].sum()
+
+
+def test_what_is_kept_stays_in_floats() -> None:
+    module, _ = language_model()
+    result = quantize_weights(module, keep=("dense", "gather"))
+    assert [node.reason for node in result.floats] == [
+        "'gather' is to be kept",
+        "'dense' is to be kept",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"bits": 3}, "expected bits of 4, 8, got 3"),
+        ({"block": 31}, "expected a block of 32, 64, 128, got 31"),
+        ({"keep": ("nothing",)}, "expected a name or a kind of a node to keep, got 'nothing'"),
+    ],
+)
+def test_what_there_is_not_is_refused(arguments: dict[str, object], message: str) -> None:
+    module, _ = language_model()
+    with pytest.raises(UserError, match=message):
+        quantize_weights(module, **arguments)  # type: ignore[arg-type]
