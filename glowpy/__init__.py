@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from glowpy.core.tensor import Tensor
     from glowpy.core.type import Type, parse_type
     from glowpy.engine import compile
+    from glowpy.exporter import save
     from glowpy.graph.channels_last import channels_last
     from glowpy.graph.function import Function, Module
     from glowpy.graph.node import Constant, Node, NodeValue, Placeholder
@@ -67,6 +68,7 @@ __all__ = [
     "load_bundle",
     "parse_type",
     "reporting",
+    "save",
 ]
 
 _HOMES = {
@@ -80,6 +82,7 @@ _HOMES = {
     "glowpy.core.tensor": ("Tensor",),
     "glowpy.core.type": ("Type", "parse_type"),
     "glowpy.engine": ("compile",),
+    "glowpy.exporter": ("save",),
     "glowpy.graph.channels_last": ("channels_last",),
     "glowpy.graph.function": ("Function", "Module"),
     "glowpy.graph.node": ("Constant", "Node", "NodeValue", "Placeholder"),

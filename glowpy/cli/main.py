@@ -23,6 +23,7 @@ from glowpy.cli.cache import cache
 from glowpy.cli.demo import demo
 from glowpy.cli.doctor import doctor
 from glowpy.cli.dump import dump
+from glowpy.cli.export import export
 from glowpy.cli.interrupt import INTERRUPTED
 from glowpy.cli.opt import opt
 from glowpy.cli.profile import profile
@@ -71,6 +72,7 @@ VERBS = {
         quantize,
         bundle,
         verify,
+        export,
         targets,
         dump,
         opt,

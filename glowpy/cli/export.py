@@ -1,0 +1,39 @@
+"""`glowpy export`: a model as an ONNX file."""
+
+from __future__ import annotations
+
+import click
+
+from glowpy.cli.completion import complete_file
+from glowpy.cli.model import choose_function, load_model
+from glowpy.cli.output import progress
+from glowpy.cli.verb import OutputFile, Verb
+from glowpy.exporter import save
+
+__all__ = ["export"]
+
+
+@click.command(cls=Verb)
+@click.argument("model", shell_complete=complete_file)
+@click.option(
+    "-o", "--output", type=OutputFile(binary=True), required=True, help="Write this .onnx file."
+)
+@click.option("--shape", "shapes", multiple=True, help="NAME=1x3x224x224 or DIMENSION=1.")
+@click.option("--constants", default="", help="A .npz file with the constants of a .glow file.")
+@click.option("--function", "name", default="", help="Which function of a module with several.")
+@click.option("--optimize", is_flag=True, help="Write what the optimizer makes of the model.")
+def export(
+    model: str, output: str, shapes: tuple[str, ...], constants: str, name: str, optimize: bool
+) -> None:
+    """Writes MODEL (.onnx, .glow text, or - for text on standard input) as an ONNX file of opset 21.
+
+    Quantized arithmetic is written between DequantizeLinear and QuantizeLinear. A model of more than 2 GiB has its
+    weights in a second file, FILE.data.
+
+    Examples:
+      glowpy export net.glow -o net.onnx
+      glowpy export model.onnx --optimize --shape batch=1 -o small.onnx
+    """
+    module = load_model(model, shapes, constants)
+    with progress(f"writing {output}"):
+        save(choose_function(module, name), output, optimize=optimize)

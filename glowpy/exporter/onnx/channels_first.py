@@ -1,0 +1,229 @@
+"""Channels come second in ONNX, and last in our nodes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from glowpy.core.channel_axis import permuted
+from glowpy.core.shape import permute
+from glowpy.core.tensor import Tensor
+from glowpy.core.type import Type
+from glowpy.exporter.onnx.operator import OnnxOperatorNode
+from glowpy.graph.function import Function
+from glowpy.graph.node import Node, NodeValue, Operand
+from glowpy.graph.nodes_gen import (
+    AvgPoolNode,
+    BatchNormalizationNode,
+    ConvolutionNode,
+    DequantizeNode,
+    LocalResponseNormalizationNode,
+    MaxPoolNode,
+    SplatNode,
+    TransposedConvolutionNode,
+    TransposeNode,
+)
+from glowpy.graph.rewrite import Replacement, Why, rule
+from glowpy.passes import RewritePass
+from glowpy.support.text import Attr
+
+__all__ = ["ChannelsFirstPass", "first", "moved"]
+
+
+@dataclass(frozen=True)
+class ChannelsFirstPass(RewritePass):
+    """Writes convolutions, pools and normalizations as ONNX operators on N, C, spatial..., with transposes around them.
+
+    Before:
+        %x : f32[1x6x6x3]
+        %out : f32[1x6x6x3]
+        %a = local_response_normalization(%x) {size=3, alpha=0.5, beta=0.75, k=1.0} : f32[1x6x6x3]
+        save(%a, %out)
+    After:
+        %x : f32[1x6x6x3]
+        %out : f32[1x6x6x3]
+        %x_1 = transpose(%x) {shuffle=[0,3,1,2]} : f32[1x3x6x6]
+        %a = onnx_operator(%x_1) {alpha=0.5, beta=0.75, bias=1.0, op_type="LRN", size=3} : f32[1x3x6x6]
+        %a_2 = transpose(%a) {shuffle=[0,2,3,1]} : f32[1x6x6x3]
+        save(%a_2, %out)
+    """
+
+    name: ClassVar[str] = "channels-first"
+    rewrites_quantized: ClassVar[bool] = True
+
+    @rule
+    def weights(self, f: Function, n: TransposeNode, why: Why) -> Replacement:
+        """Weights are transposed now, stored integers too."""
+        source = n.input.node.input if isinstance(n.input.node, DequantizeNode) else n.input
+        if source.constant is None:
+            return why.no("its input is computed")
+        return moved(f, n.input, n.shuffle)
+
+    @rule
+    def convolution(self, f: Function, n: ConvolutionNode, why: Why) -> Replacement:
+        """`Conv`; a bias of zeros is left out."""
+        del why
+        bias = [] if _is_zero(n.bias) else [n.bias]
+        inputs = [first(f, n.input), first(f, n.filter), *bias]
+        return _operator(f, n, "Conv", inputs, {**_window(n), "group": n.group})
+
+    @rule
+    def transposed_convolution(
+        self, f: Function, n: TransposedConvolutionNode, why: Why
+    ) -> Replacement:
+        """`ConvTranspose`, whose filter is I, O / group, spatial..., and which is told what is cut off the ends."""
+        if min(n.begins) < 0:
+            return why.no("its result begins before the first element")
+        group, outputs, inputs = n.group, n.filter.type.shape[0], n.filter.type.shape[-1]
+        parts = (group, outputs // group, math.prod(n.kernels), inputs)
+        swapped = moved(f, reshaped(f, n.filter, parts), (0, 3, 1, 2))
+        filter = reshaped(f, swapped, (group * inputs, outputs // group, *n.kernels))
+        ends, extra = [], []
+        for axis, begin in enumerate(n.begins):
+            reach = (n.kernels[axis] - 1) * n.dilation[axis] + 1
+            whole = n.strides[axis] * (n.input.type.shape[1 + axis] - 1) + reach
+            cut = whole - begin - n.type.shape[1 + axis]
+            ends.append(max(cut, 0))
+            extra.append(max(-cut, 0))
+        attributes: dict[str, Attr] = {
+            "kernel_shape": n.kernels, "strides": n.strides, "dilations": n.dilation,
+            "pads": (*n.begins, *ends), "output_padding": tuple(extra), "group": group,
+        }  # fmt: skip
+        bias = [] if _is_zero(n.bias) else [n.bias]
+        return _operator(f, n, "ConvTranspose", [first(f, n.input), filter, *bias], attributes)
+
+    @rule
+    def max_pool(self, f: Function, n: MaxPoolNode, why: Why) -> Replacement:
+        """`MaxPool`."""
+        ceil = _ceil_mode(n)
+        if ceil is None:
+            return why.no("ONNX gives it another shape")
+        attributes = {**_window(n), "ceil_mode": ceil}
+        return _operator(f, n, "MaxPool", [first(f, n.input)], attributes)
+
+    @rule
+    def avg_pool(self, f: Function, n: AvgPoolNode, why: Why) -> Replacement:
+        """`AveragePool`, or `GlobalAveragePool` of what is one window."""
+        whole = n.kernels == n.input.type.shape[1:-1] and not any(n.pads)
+        if whole and math.prod(n.type.shape[1:-1]) == 1:
+            return _operator(f, n, "GlobalAveragePool", [first(f, n.input)], {})
+        ceil = _ceil_mode(n)
+        if ceil is None:
+            return why.no("ONNX gives it another shape")
+        include = int(n.count_include_pads)
+        attributes = {**_window(n), "ceil_mode": ceil, "count_include_pad": include}
+        return _operator(f, n, "AveragePool", [first(f, n.input)], attributes)
+
+    @rule
+    def local_response(
+        self, f: Function, n: LocalResponseNormalizationNode, why: Why
+    ) -> Replacement:
+        """`LRN`."""
+        del why
+        attributes = {"size": n.size, "alpha": n.alpha, "beta": n.beta, "bias": n.k}
+        return _operator(f, n, "LRN", [first(f, n.input)], attributes)
+
+    @rule
+    def batch_normalization(self, f: Function, n: BatchNormalizationNode, why: Why) -> Replacement:
+        """`BatchNormalization`, whose channels are dimension 1, of at least two."""
+        del why
+        rank, axis, input = n.type.rank, n.axis, n.input
+        if rank == 1:
+            input = reshaped(f, input, (1, *n.type.shape))
+            rank, axis = 2, 1
+        order = [place for place in range(rank) if place != axis]
+        shuffle = (order[0], axis, *order[1:])
+        data = moved(f, input, shuffle)
+        inputs = [data, n.scale, n.bias, n.mean, n.variance]
+        node = _create(f, n, "BatchNormalization", inputs, {"epsilon": n.epsilon}, data.type)
+        back = tuple(int(place) for place in np.argsort(shuffle))
+        return reshaped(f, moved(f, node.result, back), n.type.shape)
+
+
+def _window(n: ConvolutionNode | MaxPoolNode | AvgPoolNode) -> dict[str, Attr]:
+    return {
+        "kernel_shape": n.kernels, "strides": n.strides, "pads": n.pads, "dilations": n.dilation,
+    }  # fmt: skip
+
+
+def _ceil_mode(n: MaxPoolNode | AvgPoolNode) -> int | None:
+    """1 where windows begin within the image that end outside of its pads, else 0; None if no mode gives the shape.
+
+    No window begins in the pads after the image, but ONNX's own shape inference counts those, too.
+    """
+    rests, rank = [], len(n.kernels)
+    for axis, size in enumerate(n.input.type.shape[1:-1]):
+        reach = (n.kernels[axis] - 1) * n.dilation[axis] + 1
+        length = size + n.pads[axis] + n.pads[rank + axis] - reach
+        rests.append(length - (n.type.shape[1 + axis] - 1) * n.strides[axis])
+    if all(rest >= 0 for rest in rests):
+        return 0
+    return 1 if all(rest <= 0 for rest in rests) else None
+
+
+def first(f: Function, value: NodeValue) -> NodeValue:
+    """N, spatial..., C as N, C, spatial..."""
+    rank = value.type.rank
+    return moved(f, value, (0, rank - 1, *range(1, rank - 1)))
+
+
+def moved(f: Function, value: NodeValue, shuffle: Sequence[int]) -> NodeValue:
+    """Dimension i of the result is dimension shuffle[i] of `value`; weights and stored integers are moved at once."""
+    if tuple(shuffle) == tuple(range(value.type.rank)):
+        return value
+    if isinstance(value.node, DequantizeNode):
+        type = Type(value.type.kind, permute(value.type.shape, shuffle))
+        inner = moved(f, value.node.input, shuffle)
+        return f.create_dequantize(value.name, type, inner).result
+    constant = value.constant
+    if constant is None:
+        type = permuted(value.type, shuffle)
+        return f.create_transpose(value.name, value, tuple(shuffle), result_type=type).result
+    order, type = tuple(shuffle), permuted(value.type, shuffle)
+    tensor = Tensor.derived(
+        type, f"transpose {order}", [constant.tensor], lambda array: array.transpose(order)
+    )
+    return f.module.create_constant(constant.name, tensor, loc=constant.loc).value
+
+
+def reshaped(f: Function, value: NodeValue, shape: Sequence[int]) -> NodeValue:
+    """The same elements in another shape; of floats."""
+    type = Type(value.type.kind, tuple(shape))
+    if type == value.type:
+        return value
+    constant = value.constant
+    if constant is None:
+        return f.create_reshape(value.name, type, value).result
+    tensor = Tensor.derived(
+        type, "reshape", [constant.tensor], lambda array: array.reshape(type.shape)
+    )
+    return f.module.create_constant(constant.name, tensor, loc=constant.loc).value
+
+
+def _operator(
+    f: Function, n: Node, op_type: str, inputs: Sequence[Operand], attributes: Mapping[str, Attr]
+) -> Node:
+    """The operator on channels that come second, and its result with channels last."""
+    rank = n.type.rank
+    order = (0, rank - 1, *range(1, rank - 1))
+    node = _create(f, n, op_type, inputs, attributes, permuted(n.type, order))
+    last = (0, *range(2, rank), 1)
+    return f.create_transpose(n.name, node, last, result_type=n.type)
+
+
+def _create(
+    f: Function, n: Node, op_type: str, inputs: Sequence[Operand],
+    attributes: Mapping[str, Attr], type: Type,
+) -> Node:  # fmt: skip
+    return f.create(OnnxOperatorNode, n.name, inputs, {"op_type": op_type, **attributes}, type)
+
+
+def _is_zero(value: NodeValue) -> bool:
+    if isinstance(value.node, SplatNode):
+        return value.node.value == 0 and value.type.quant is None
+    constant = value.constant
+    return constant is not None and constant.tensor.splat_value == 0 and value.type.quant is None

@@ -1,0 +1,196 @@
+"""`OnnxGraph`: the ONNX graph under construction, and `to_onnx`, the table of what each node becomes.
+
+A rule writes one node. It names the operands with `graph.operand`, adds operators for what lies between with
+`graph.add`, and ends with `graph.result`, whose operator computes the node's first result. What ONNX cannot say goes
+to `graph.refuse`; all refusals are reported at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import NodeProto, helper
+
+from glowpy.core.elemkind import ElemKind
+from glowpy.core.tensor import LARGE, Array, Tensor
+from glowpy.core.type import Type
+from glowpy.graph.function import Function
+from glowpy.graph.node import Constant, Node, NodeValue, Placeholder
+from glowpy.graph.nodes_gen import RelabelNode
+from glowpy.support.errors import Diagnostic
+from glowpy.support.rules import Rules
+
+__all__ = ["OPSET", "OnnxGraph", "elem_type_of", "to_onnx"]
+
+OPSET = 21
+"""The first with 16-bit integers in QuantizeLinear and DequantizeLinear."""
+
+_FEW = 1024
+"""Bytes of equal elements that are written one by one; more are one ConstantOfShape."""
+
+
+class OnnxGraph:
+    """Operators and tensors, in the order in which they were added.
+
+    Attributes:
+        nodes: The operators.
+        origins: For each operator, the node it was written for.
+        tensors: The constants, by name.
+        refusals: What ONNX cannot say.
+    """
+
+    def __init__(self, f: Function) -> None:
+        self.nodes: list[NodeProto] = []
+        self.origins: list[Node] = []
+        self.tensors: dict[str, Tensor] = {}
+        self.refusals: list[Diagnostic] = []
+        self._names: dict[NodeValue, str] = {}
+        self._shared: dict[tuple[Type, bytes], str] = {}
+        self._node: Node | None = None
+        self._taken: set[str] = set()
+        for placeholder in f.module.placeholders:
+            self._names[placeholder.value] = placeholder.original
+            self._taken.add(placeholder.original)
+        for save in f.saves:
+            value, output = _computed(save.input), save.output.producer
+            if value.node is not None and value not in self._names:
+                assert isinstance(output, Placeholder)
+                self._names[value] = output.original
+
+    def write(self, node: Node, rule: Callable[[OnnxGraph, Any], None]) -> None:
+        """Adds the operators of a node."""
+        self._node = node
+        rule(self, node)
+
+    def operand(self, value: NodeValue) -> str:
+        """The name of a value that is there already, or is a constant."""
+        value = _computed(value)
+        if value not in self._names:
+            constant = value.constant
+            if constant is None:  # of a node that was refused
+                return self._name_of(value)
+            self._names[value] = self._of_constant(constant)
+        return self._names[value]
+
+    def _of_constant(self, constant: Constant) -> str:
+        tensor = constant.tensor
+        splat = tensor.splat_value
+        if splat is not None and tensor.type.size > _FEW:
+            return self.filled(constant.name, constant.type, splat)
+        name = self._unique(constant.name)
+        self.tensors[name] = tensor
+        return name
+
+    def filled(self, name: str, type: Type, value: float) -> str:
+        """The same stored element everywhere."""
+        element = np.asarray(value, type.kind.dtype)
+        if type.size <= _FEW:
+            return self.constant(name, np.broadcast_to(element, type.shape))
+        proto = onnx.numpy_helper.from_array(element.reshape(1))
+        shape = self.ints("shape", type.shape)
+        return self.add("ConstantOfShape", shape, name=name, value=proto)
+
+    def constant(self, name: str, array: Array) -> str:
+        """A small tensor; equal ones are written once."""
+        tensor = Tensor.of(np.ascontiguousarray(array).reshape(array.shape))
+        key = tensor.type, tensor.array.tobytes()
+        if key not in self._shared:
+            self._shared[key] = self._unique(name)
+            self.tensors[self._shared[key]] = tensor
+        return self._shared[key]
+
+    def ints(self, name: str, values: Iterable[int]) -> str:
+        """A vector of i64."""
+        return self.constant(name, np.array([*values], np.int64))
+
+    def scalar(self, name: str, kind: ElemKind, value: float) -> str:
+        """One number, without dimensions."""
+        return self.constant(name, np.asarray(value, kind.dtype))
+
+    def add(self, op_type: str, *inputs: str, name: str = "", **attributes: Any) -> str:
+        """Adds an operator with one result, which is named after the node that is written if not by `name`."""
+        hint = name or f"{self._current.name}_{op_type.lower()}"
+        return self.add_all(op_type, *inputs, outputs=[self._unique(hint)], **attributes)[0]
+
+    def add_all(
+        self, op_type: str, *inputs: str, outputs: Sequence[str], **attributes: Any
+    ) -> Sequence[str]:
+        """Adds an operator with the results `outputs`, which it returns."""
+        self.nodes.append(helper.make_node(op_type, inputs, outputs, name=outputs[0], **attributes))
+        self.origins.append(self._current)
+        return outputs
+
+    def result(self, op_type: str, *inputs: str, index: int = 0, **attributes: Any) -> None:
+        """Adds the operator that computes result `index` of the node that is written."""
+        output = self._name_of(self._current.results[index])
+        self.add_all(op_type, *inputs, outputs=[output], **attributes)
+
+    def be(self, name: str) -> None:
+        """Makes the result of the node that is written a tensor that is there already."""
+        value = self._current.result
+        if value in self._names:  # an output, which no other tensor can be
+            self.result("Identity", name)
+        else:
+            self._names[value] = name
+
+    def names(self, hint: str, count: int) -> list[str]:
+        """New names, for results that are no values of the graph."""
+        return [self._unique(f"{self._current.name}_{hint}") for _ in range(count)]
+
+    @property
+    def _current(self) -> Node:
+        assert self._node is not None
+        return self._node
+
+    def refuse(self, reason: str, node: Node | None = None) -> None:
+        """Notes why a node, the one that is written if none is given, cannot be."""
+        node = node or self._current
+        self.refusals.append(
+            Diagnostic(f"%{node.name} ({node.SCHEMA.mnemonic}): {reason}", node.loc)
+        )
+
+    def _name_of(self, value: NodeValue) -> str:
+        if value not in self._names:
+            self._names[value] = self._unique(value.name)
+        return self._names[value]
+
+    def _unique(self, hint: str) -> str:
+        name, count = hint, 0
+        while name in self._taken:
+            count += 1
+            name = f"{hint}_{count}"
+        self._taken.add(name)
+        return name
+
+    def values(self) -> list[tuple[str, Type]]:
+        """Name and type of every computed value that is no output, in the order in which they were named."""
+        ports = {
+            name for value, name in self._names.items() if isinstance(value.producer, Placeholder)
+        }
+        return [
+            (name, value.type)
+            for value, name in self._names.items()
+            if value.node is not None and name not in ports and name not in self.tensors
+        ]
+
+    def is_stored_apart(self, name: str) -> bool:
+        """Whether a tensor is so large that its elements are only read while the file is written."""
+        return self.tensors[name].type.size >= LARGE
+
+
+def elem_type_of(kind: ElemKind) -> int:
+    """The ONNX element type of a kind."""
+    return helper.np_dtype_to_tensor_dtype(np.dtype(kind.dtype))
+
+
+def _computed(value: NodeValue) -> NodeValue:
+    """The value whose stored integers `value` has: in ONNX these are plain, whatever they stand for."""
+    while isinstance(value.node, RelabelNode):
+        value = value.node.input
+    return value
+
+
+to_onnx: Rules[Callable[[OnnxGraph, Any], None]] = Rules("to_onnx")

@@ -1,0 +1,170 @@
+"""`save`: a function of a module as an ONNX file.
+
+What is written is a copy, on which some rewrite passes have run: arithmetic on stored integers is put between
+conversions, operators on channels are those of ONNX, and transposes meet and vanish.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import onnx
+from onnx import ModelProto, helper, numpy_helper
+
+from glowpy.backend import CompileOptions
+from glowpy.core.tensor import Tensor
+from glowpy.core.type import Type
+from glowpy.engine import context
+from glowpy.exporter.onnx.channels_first import ChannelsFirstPass
+from glowpy.exporter.onnx.file import LIMIT, write_model
+from glowpy.exporter.onnx.graph import OPSET, OnnxGraph, elem_type_of
+from glowpy.exporter.onnx.qdq import QdqPass
+from glowpy.exporter.onnx.registry import to_onnx
+from glowpy.graph.function import Function, Module
+from glowpy.graph.verifier import verify_module
+from glowpy.opt.graph.fold_reshape import FoldReshapePass
+from glowpy.opt.graph.fold_transpose import FoldTransposePass
+from glowpy.opt.graph.sink_transpose import SinkTransposePass
+from glowpy.opt.pipelines import GRAPH_DEFAULT
+from glowpy.passes import PassContext, Pipeline, Rewrites
+from glowpy.support.errors import Diagnostic, InternalError, UnsupportedError
+from glowpy.support.output_files import check_output_file
+
+__all__ = ["save"]
+
+_IR_VERSION = 10
+"""The one that came with the opset."""
+
+
+def save(
+    model: Module | Function,
+    path: str | Path,
+    *,
+    optimize: bool = False,
+    external_above: int = LIMIT,
+) -> None:
+    """Writes a network as an ONNX file (opset 21).
+
+    Inputs and outputs have the names of the user's model. Channels come second, as in ONNX, and quantized arithmetic
+    becomes operators on floats between DequantizeLinear and QuantizeLinear, which runtimes compute on the integers.
+    Weights stay integers. Inputs and outputs that are quantized are plain integers in ONNX.
+
+    Args:
+        model: The function, or a module with one: as loaded or built, optimized, or quantized. It is not changed.
+        path: The file. It is written whole or not at all.
+        optimize: Write what the optimizer makes of the function.
+        external_above: A file of more bytes has its large tensors in a second one, `<path>.data`; none can have more
+            than 2 GiB.
+
+    Raises UnsupportedError that lists every node that has no form in ONNX, VerifyError for a malformed graph, and
+    UserError for a file that cannot be written.
+    """
+    check_output_file(str(path))
+    f = model.main if isinstance(model, Module) else model
+    work = f.module.clone().function(f.name)
+    verify_module(work.module)
+    ctx = context(CompileOptions())
+    if optimize:
+        Pipeline("optimize", GRAPH_DEFAULT, fixpoint=True).run(work, ctx)
+    _prepare(work, ctx)
+    graph = _written(work)
+    large = {name: t for name, t in graph.tensors.items() if graph.is_stored_apart(name)}
+    proto = _proto(work, graph, large)
+    _check_kinds(graph, proto, large)
+    _check(proto, large)
+    write_model(path, proto, large, limit=min(external_above, LIMIT))
+
+
+def _prepare(f: Function, ctx: PassContext) -> None:
+    """Rewrites a function so that each node has a form of its own in ONNX."""
+    QdqPass().run(f, ctx)
+    layout = ChannelsFirstPass(), FoldReshapePass(), FoldTransposePass(), SinkTransposePass()
+    Rewrites(layout).run(f, ctx)
+    f.erase_dead()
+
+
+def _written(f: Function) -> OnnxGraph:
+    """Every node as operators. Raises UnsupportedError for those that have no form in ONNX."""
+    graph = OnnxGraph(f)
+    for node in f.topological():
+        rule = to_onnx.get(type(node))
+        if rule is None:
+            graph.refuse("ONNX has no operator for it", node)
+        else:
+            graph.write(node, rule)
+    both = set(f.parameters) & set(f.outputs)
+    graph.refusals += [
+        Diagnostic(f"'{p.original}': expected an input or an output, got both", p.loc) for p in both
+    ]
+    if graph.refusals:
+        raise UnsupportedError.of(graph.refusals)
+    return graph
+
+
+def _proto(f: Function, graph: OnnxGraph, large: dict[str, Tensor]) -> ModelProto:
+    """The model without its large tensors, with the types of all values."""
+    small = [
+        numpy_helper.from_array(np.ascontiguousarray(t.array).reshape(t.type.shape), name)
+        for name, t in graph.tensors.items()
+        if name not in large
+    ]
+    proto = helper.make_graph(
+        graph.nodes, f.name,
+        [_info(p.original, p.type) for p in f.parameters],
+        [_info(p.original, p.type) for p in dict.fromkeys(f.outputs)],
+        small,
+        value_info=[_info(name, type) for name, type in graph.values()],
+    )  # fmt: skip
+    return helper.make_model(
+        proto, producer_name="glowpy", ir_version=_IR_VERSION,
+        opset_imports=[helper.make_opsetid("", OPSET)],
+    )  # fmt: skip
+
+
+def _info(name: str, type: Type) -> onnx.ValueInfoProto:
+    return helper.make_tensor_value_info(name, elem_type_of(type.kind), type.shape)
+
+
+def _with_inputs(proto: ModelProto, large: dict[str, Tensor]) -> ModelProto:
+    """The model with inputs in place of large tensors, for what needs only their types."""
+    light = ModelProto()
+    light.CopyFrom(proto)
+    light.graph.input.extend(_info(name, tensor.type) for name, tensor in large.items())
+    return light
+
+
+def _check_kinds(graph: OnnxGraph, proto: ModelProto, large: dict[str, Tensor]) -> None:
+    """Raises UnsupportedError for every operator that ONNX does not define for the kinds of its operands."""
+    inferred = onnx.shape_inference.infer_shapes(_with_inputs(proto, large))
+    kinds = {t.name: t.data_type for t in inferred.graph.initializer}
+    for infos in (inferred.graph.input, inferred.graph.value_info, inferred.graph.output):
+        kinds |= {info.name: info.type.tensor_type.elem_type for info in infos}
+    refusals = [
+        Diagnostic(f"%{node.name} ({node.SCHEMA.mnemonic}): {reason}", node.loc)
+        for operator, node in zip(graph.nodes, graph.origins, strict=True)
+        for reason in _misfits(operator, kinds)
+    ]
+    if refusals:
+        raise UnsupportedError.of(refusals)
+
+
+def _misfits(operator: onnx.NodeProto, kinds: dict[str, int]) -> Iterator[str]:
+    schema = onnx.defs.get_schema(operator.op_type, OPSET)
+    for index, name in enumerate(operator.input):
+        formal = schema.inputs[min(index, len(schema.inputs) - 1)]
+        known = kinds.get(name, 0)
+        spelled = f"tensor({onnx.TensorProto.DataType.Name(known).lower()})"
+        if known and spelled not in formal.types:
+            yield f"{operator.op_type} of ONNX does not take {spelled} as {formal.name}"
+            return
+
+
+def _check(proto: ModelProto, large: dict[str, Tensor]) -> None:
+    """Raises InternalError for a model that is no valid one, or whose shapes are others than ours."""
+    light = _with_inputs(proto, large)
+    try:
+        onnx.checker.check_model(light, full_check=True)
+    except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError) as error:
+        raise InternalError(f"the exported model is not valid: {error}") from error

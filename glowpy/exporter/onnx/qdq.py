@@ -1,0 +1,182 @@
+"""Quantized arithmetic as ONNX files say it: floats between DequantizeLinear and QuantizeLinear.
+
+Runtimes recognise the pattern and compute on the integers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from glowpy.core.elemkind import ElemKind
+from glowpy.core.quantized import parameters
+from glowpy.core.schema import Quantized, Trait
+from glowpy.core.type import Type
+from glowpy.exporter.onnx.operator import OnnxOperatorNode
+from glowpy.graph.function import Function
+from glowpy.graph.node import Node, NodeValue, Operand
+from glowpy.graph.nodes_gen import (
+    ConcatNode,
+    ConvolutionNode,
+    DequantizeNode,
+    FullyConnectedNode,
+    GatherNode,
+    MatMulNode,
+    QuantizeNode,
+    RelabelNode,
+    RescaleNode,
+)
+from glowpy.graph.rewrite import Replacement, Why, rule, rule_where
+from glowpy.passes import RewritePass
+
+__all__ = ["QdqPass"]
+
+
+def _moves(node: Node) -> bool:
+    """Whether a node only moves elements: stored integers as they are."""
+    return node.has(Trait.SHAPE_ONLY) or isinstance(node, GatherNode)
+
+
+@dataclass(frozen=True)
+class QdqPass(RewritePass):
+    """Writes arithmetic on stored integers as arithmetic on floats between `dequantize` and `quantize`.
+
+    Sums in i32 are floats too, unless the integers themselves are wanted: ONNX has no quantization to 32 bits.
+
+    Before:
+        %x : u8[1x2](s=0.5,o=128)
+        %out : u8[1x1](s=0.5,o=0)
+        %w : i8[2x1](s=0.25,o=0) = [3, -4]
+        %c = mat_mul(%x, %w) : i32[1x1](s=0.125,o=0)
+        %e = rescale(%c) : u8[1x1](s=0.5,o=0)
+        save(%e, %out)
+    After:
+        %x : u8[1x2](s=0.5,o=128)
+        %out : u8[1x1](s=0.5,o=0)
+        %w : i8[2x1](s=0.25,o=0) = [3, -4]
+        %c_number = dequantize(%x) : f32[1x2]
+        %c_number_1 = dequantize(%w) : f32[2x1]
+        %c_1 = mat_mul(%c_number, %c_number_1) : f32[1x1]
+        %e = quantize(%c_1) : u8[1x1](s=0.5,o=0)
+        save(%e, %out)
+    """
+
+    name: ClassVar[str] = "qdq"
+    rewrites_quantized: ClassVar[bool] = True
+
+    @rule
+    def integer_product(self, f: Function, n: MatMulNode, why: Why) -> Replacement:
+        """`MatMulInteger`, where the sums themselves are wanted."""
+        if n.type.kind is not ElemKind.I32 or n.type.quant is None:
+            return None
+        if not all(isinstance(user, RelabelNode) for user in n.result.users):
+            return why.no("what the sums stand for is wanted")
+        zeros = [_zero(f, n, value) for value in n.inputs]
+        inputs = [n.lhs, n.rhs, *zeros]
+        return f.create(OnnxOperatorNode, n.name, inputs, {"op_type": "MatMulInteger"}, n.type)
+
+    @rule
+    def product(
+        self, f: Function, n: ConvolutionNode | FullyConnectedNode | MatMulNode, why: Why
+    ) -> Replacement:
+        """The product of the numbers."""
+        del why
+        return _on_numbers(f, n) if n.type.quant is not None else None
+
+    @rule_where(
+        lambda schema: Trait.ELEMENTWISE in schema.traits and schema.quant is Quantized.NUMBERS
+    )
+    def elementwise(self, f: Function, n: Node, why: Why) -> Replacement:
+        """The operator on the numbers."""
+        del why
+        return _on_numbers(f, n) if n.type.quant is not None else None
+
+    @rule_where(lambda schema: schema.quant is Quantized.SAME and len(schema.results) == 1)
+    def chosen(self, f: Function, n: Node, why: Why) -> Replacement:
+        """Elements are chosen among numbers, as runtimes expect it; what only moves them stays, but for sums."""
+        data = [value for name, value in _named(n) if name not in n.SCHEMA.plain]
+        if not data or data[0].type.quant is None:
+            return None
+        if _moves(n) and not all(_floats_of_sums(value) for value in data):
+            return why.no("stored integers are moved as they are")
+        return _on_numbers(f, n)
+
+    @rule
+    def concat(self, f: Function, n: ConcatNode, why: Why) -> Replacement:
+        """Numbers side by side, which are rounded once: parts with scales of their own need no conversion before."""
+        quant = n.type.quant
+        if quant is None:
+            return None
+        if quant.axis is not None:
+            return why.no("its parts keep their parameters, as channels")
+        inputs = [_number(f, n, _unrounded(value, n.type)) for value in n.inputs]
+        type = Type(ElemKind.F32, n.type.shape)
+        result = f.create_concat(n.name, inputs, n.axis, result_type=type)
+        return f.create_quantize(n.name, n.type, result)
+
+    @rule
+    def dequantize(self, f: Function, n: DequantizeNode, why: Why) -> Replacement:
+        """The numbers that sums were made of."""
+        del f, why
+        return _floats_of_sums(n.input)
+
+    @rule
+    def rescale(self, f: Function, n: RescaleNode, why: Why) -> Replacement:
+        """Numbers, quantized anew."""
+        del why
+        return f.create_quantize(n.name, n.type, _number(f, n, n.input))
+
+
+def _named(n: Node) -> list[tuple[str, NodeValue]]:
+    names = n.SCHEMA.inputs * len(n.inputs) if n.SCHEMA.variadic else n.SCHEMA.inputs
+    return list(zip(names, n.inputs, strict=True))
+
+
+def _floats_of_sums(value: NodeValue) -> NodeValue | None:
+    """What was quantized to 32 bits."""
+    source = value.node
+    wide = isinstance(source, QuantizeNode) and value.type.kind is ElemKind.I32
+    return source.inputs[0] if source is not None and wide else None
+
+
+def _unrounded(value: NodeValue, type: Type) -> NodeValue:
+    """The stored integers that were rescaled to the parameters of `type`, if they were."""
+    source = value.node
+    if not isinstance(source, QuantizeNode) or (value.type.kind, value.type.quant) != (
+        type.kind,
+        type.quant,
+    ):
+        return value
+    numbers = source.input.node
+    return numbers.input if isinstance(numbers, DequantizeNode) else value
+
+
+def _number(f: Function, n: Node, value: NodeValue) -> NodeValue:
+    """What stored integers stand for, computed for `n` alone: so runtimes find the pattern."""
+    floats = _floats_of_sums(value)
+    if floats is not None:
+        return floats
+    type = Type(ElemKind.F32, value.type.shape)
+    return f.create_dequantize(f"{n.name}_number", type, value).result
+
+
+def _on_numbers(f: Function, n: Node) -> NodeValue | Node:
+    """The node on numbers; its result is quantized unless it is plain."""
+    inputs: list[Operand] = [
+        value if name in n.SCHEMA.plain else _number(f, n, value) for name, value in _named(n)
+    ]
+    plain = n.SCHEMA.results[0] in n.SCHEMA.plain
+    type = n.type if plain else Type(ElemKind.F32, n.type.shape)
+    result = f.create(n.__class__, n.name, inputs, n.attrs, type)
+    return result if plain else f.create_quantize(n.name, n.type, result)
+
+
+def _zero(f: Function, n: Node, value: NodeValue) -> Operand:
+    """The offsets of a matrix: one, or one for each column."""
+    quant = parameters(value.type)
+    array = np.array(quant.offsets, value.type.kind.dtype)
+    if len(set(quant.offsets)) == 1:
+        array = array[0].reshape(())
+    return f.module.create_constant(f"{n.name}_zero", array, loc=n.loc)

@@ -1,0 +1,99 @@
+"""Conversions between numbers and stored integers."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from glowpy.core.elemkind import ElemKind
+from glowpy.core.quantized import along_axis, parameters
+from glowpy.core.type import Type
+from glowpy.exporter.onnx.graph import OnnxGraph, elem_type_of, to_onnx
+from glowpy.graph.nodes_gen import (
+    DequantizeNode,
+    LookupTableNode,
+    QuantizeNode,
+    RelabelNode,
+    SaturateNode,
+    StepsNode,
+)
+
+__all__: list[str] = []
+
+
+@to_onnx(RelabelNode)
+def _relabel(g: OnnxGraph, n: RelabelNode) -> None:
+    """Nothing: stored integers are plain ones in ONNX."""
+    del g, n
+
+
+def _scale(g: OnnxGraph, type: Type) -> tuple[str, dict[str, int]]:
+    """The scales, and the axis that they belong to."""
+    quant = parameters(type)
+    scales = np.array(quant.scales, np.float32)
+    if quant.axis is None:
+        return g.constant("scale", scales[0]), {}
+    return g.constant("scale", scales), {"axis": quant.axis}
+
+
+def _zero(g: OnnxGraph, type: Type) -> str:
+    quant = parameters(type)
+    offsets = np.array(quant.offsets, type.kind.dtype)
+    return g.constant("zero_point", offsets[0] if quant.axis is None else offsets)
+
+
+@to_onnx(QuantizeNode)
+def _quantize(g: OnnxGraph, n: QuantizeNode) -> None:
+    """`QuantizeLinear`, which has no 32 bits."""
+    if n.type.kind is not ElemKind.I32:
+        scale, axis = _scale(g, n.type)
+        g.result("QuantizeLinear", g.operand(n.input), scale, _zero(g, n.type), **axis)
+        return
+    quant = parameters(n.type)
+    scales = along_axis(n.type, np.array(quant.scales, np.float32))
+    offsets = along_axis(n.type, np.array(quant.offsets, np.float64))
+    steps = g.add("Div", g.operand(n.input), g.constant("scale", scales))
+    _saturated(g, steps, g.constant("zero_point", offsets), n.type.kind)
+
+
+@to_onnx(DequantizeNode)
+def _dequantize(g: OnnxGraph, n: DequantizeNode) -> None:
+    """`DequantizeLinear`; of 32 bits it has no zero point other than 0."""
+    type, x = n.input.type, g.operand(n.input)
+    scale, axis = _scale(g, type)
+    if type.kind is not ElemKind.I32:
+        g.result("DequantizeLinear", x, scale, _zero(g, type), **axis)
+        return
+    offsets = np.array(parameters(type).offsets, np.int32)
+    if offsets.any():
+        x = g.add("Sub", x, g.constant("zero_point", along_axis(type, offsets)))
+    g.result("DequantizeLinear", x, scale, **axis)
+
+
+@to_onnx(StepsNode)
+def _steps(g: OnnxGraph, n: StepsNode) -> None:
+    wide = [g.add("Cast", g.operand(value), to=elem_type_of(ElemKind.I32)) for value in n.inputs]
+    g.result("Cast", g.add("Sub", *wide), to=elem_type_of(ElemKind.F32))
+
+
+@to_onnx(SaturateNode)
+def _saturate(g: OnnxGraph, n: SaturateNode) -> None:
+    double = elem_type_of(ElemKind.F64)
+    offset = g.add("Cast", g.operand(n.rhs), to=double)
+    _saturated(g, g.operand(n.lhs), offset, n.type.kind)
+
+
+def _saturated(g: OnnxGraph, steps: str, offset: str, kind: ElemKind) -> None:
+    """Rounded steps plus the offset, in f64, within the limits of `kind`; NaN gives the lowest."""
+    wide = g.add("Cast", g.add("Round", steps), to=elem_type_of(ElemKind.F64))
+    low, high = (g.scalar("limit", ElemKind.F64, limit) for limit in kind.limits)
+    limited = g.add("Clip", g.add("Add", wide, offset), low, high)
+    number = g.add("Where", g.add("IsNaN", wide), low, limited)
+    g.result("Cast", number, to=elem_type_of(kind))
+
+
+@to_onnx(LookupTableNode)
+def _lookup_table(g: OnnxGraph, n: LookupTableNode) -> None:
+    """The first element of the table is for the lowest integer."""
+    index = g.add("Cast", g.operand(n.input), to=elem_type_of(ElemKind.I64))
+    lowest = g.scalar("lowest", ElemKind.I64, n.input.type.kind.limits[0])
+    g.result("Gather", g.operand(n.table), g.add("Sub", index, lowest), axis=0)

@@ -1,0 +1,24 @@
+"""All rules of `to_onnx`: importing this module fills the table."""
+
+from __future__ import annotations
+
+from glowpy.exporter.onnx import (
+    activation,
+    elementwise,
+    gather,
+    matmul,
+    norm,
+    operator,
+    pool,
+    quant,
+    reduce,
+    shape,
+)
+from glowpy.exporter.onnx.graph import to_onnx
+
+__all__ = ["FAMILIES", "to_onnx"]
+
+FAMILIES = (
+    activation, elementwise, gather, matmul, norm, operator, pool, quant, reduce, shape,
+)  # fmt: skip
+"""The modules, by the stems that operators, kernels and tests share."""

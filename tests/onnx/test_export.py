@@ -1,0 +1,332 @@
+"""Exported files: they mean what the module does, to us and to onnxruntime."""
+
+from __future__ import annotations
+
+import io
+import random
+import tempfile
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+
+import glowpy
+from glowpy.cli.main import run
+from glowpy.core.elemkind import ElemKind
+from glowpy.core.tensor import Array, Tensor
+from glowpy.core.type import parse_type
+from glowpy.engine import context
+from glowpy.exporter.onnx.channels_first import ChannelsFirstPass
+from glowpy.exporter.onnx.qdq import QdqPass
+from glowpy.exporter.onnx.registry import FAMILIES, to_onnx
+from glowpy.graph.function import Function, Module
+from glowpy.graph.nodes_gen import NODES, QuantizationProfileNode
+from glowpy.graph.printer import print_function
+from tests.onnx.comparison import array_of, check_session
+from tests.onnx.test_node import CASES, PASSING, has_halves
+from tests.unit.networks import RandomNetwork, arrays_for, execute, same_numbers, unoptimized
+from tests.unit.test_pass_docstrings import examples, graph
+
+ort = pytest.importorskip("onnxruntime")
+
+
+def on_onnxruntime(path: Path, feeds: Mapping[str, Array]) -> dict[str, Array]:
+    options = ort.SessionOptions()
+    options.log_severity_level = 4
+    options.intra_op_num_threads = 1
+    session = ort.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+    names = [output.name for output in session.get_outputs()]
+    return dict(zip(names, session.run(names, dict(feeds)), strict=True))
+
+
+def interpreted(module: Module, feeds: Mapping[str, Array]) -> dict[str, Array]:
+    return glowpy.compile(module, "interpreter")(feeds)
+
+
+def operators(path: Path) -> Counter[str]:
+    return Counter(node.op_type for node in onnx.load(path).graph.node)
+
+
+WHOLE_FAMILIES = ("Pool", "Conv", "Quantize", "QLinear", "Integer", "Pad", "Slice")
+
+
+def node_cases() -> list[str]:
+    """The first case of every operator; of those with many forms, all."""
+    names: list[str] = []
+    known: set[str] = set()
+    for name in sorted(PASSING):
+        model = CASES[name].model
+        assert model is not None
+        if len(model.graph.node) != 1 or has_halves(model):
+            continue
+        operator = model.graph.node[0].op_type
+        if operator not in known or any(part in operator for part in WHOLE_FAMILIES):
+            names.append(name)
+        known.add(operator)
+    return names
+
+
+NO_KERNEL = frozenset({"test_bitshift_left_int16"})
+"""onnxruntime has no Where of 16 bits."""
+
+
+@pytest.mark.parametrize("name", node_cases())
+def test_node_case_survives(name: str, tmp_path: Path) -> None:
+    """Exported and imported again, it gives onnx's results; and so it does on onnxruntime."""
+    case = CASES[name]
+    assert case.model is not None
+    assert case.data_sets is not None
+    try:
+        module = glowpy.load(case.model)
+    except glowpy.UserError:
+        pytest.skip("its shapes depend on the elements of an input")
+    path = tmp_path / "exported.onnx"
+    glowpy.save(module, path)
+    inputs, outputs = case.data_sets[0]
+    with np.errstate(all="ignore"):
+        session = glowpy.InferenceSession(path, backend="interpreter")
+        check_session(session, inputs, outputs, case.rtol, case.atol)
+    feeds = {
+        info.name: array_of(item) for info, item in zip(session.get_inputs(), inputs, strict=True)
+    }
+    results = {} if name in NO_KERNEL else on_onnxruntime(path, feeds)
+    for got, item in zip(results.values(), outputs, strict=False):
+        np.testing.assert_allclose(got, array_of(item), rtol=case.rtol, atol=max(case.atol, 1e-6))
+
+
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.randoms(use_true_random=False), st.booleans())
+def test_random_network_survives(rng: random.Random, optimize: bool) -> None:
+    module = RandomNetwork(rng).module
+    f = module.main
+    assume(not set(f.parameters) & set(f.outputs))
+    arrays = arrays_for(module.placeholders, 3)
+    expected = execute(unoptimized(module), arrays)
+    feeds = {p.original: arrays[p.name] for p in f.parameters}
+    with tempfile.TemporaryDirectory() as folder, np.errstate(all="ignore"):
+        path = Path(folder) / "exported.onnx"
+        glowpy.save(module, path, optimize=optimize)
+        loaded = glowpy.load(path)
+        results = interpreted(loaded, feeds)
+    originals = {p.name: p.original for p in f.outputs}
+    same_numbers(results, {originals[name]: array for name, array in expected.items()})
+
+
+def tiny_cnn(f: Function, x: glowpy.Placeholder) -> glowpy.Node:
+    """Channels last: a convolution, a residual sum, pools, a normalization, a concatenation."""
+    rng = np.random.default_rng(5)
+
+    def constant(name: str, *shape: int) -> glowpy.Constant:
+        return f.module.create_constant(name, rng.normal(0, 1, shape).astype(np.float32))
+
+    def conv(name: str, value: glowpy.Node | glowpy.Placeholder, inputs: int) -> glowpy.Node:
+        filter, bias = constant(f"{name}_w", 4, 3, 3, inputs), constant(f"{name}_b", 4)
+        window = (3, 3), (1, 1), (1, 1, 1, 1), (1, 1)
+        return f.create_convolution(name, value, filter, bias, *window, 1)
+
+    first = f.create_relu("relu", conv("first", x, 3))
+    total = f.create_add("total", conv("second", first, 4), first)
+    normal = f.create_local_response_normalization("normal", total, 3, 1e-2, 0.75, 1.0)
+    both = f.create_concat("both", [normal, first], 3)
+    pool = f.create_max_pool("pool", both, (2, 2), (2, 2), (0, 0, 0, 0), (1, 1), ceil=False)
+    vectors = [constant(name, 8) for name in ("scale", "bias", "mean")]
+    variance = f.module.create_constant("variance", np.ones(8, np.float32))
+    scaled = f.create_batch_normalization("bn", pool, *vectors, variance, 3, 1e-3)
+    return f.create_tanh("tanh", scaled)
+
+
+def test_network_with_channels_last_is_transposed_at_its_ends(tmp_path: Path) -> None:
+    module = Module()
+    f = module.create_function("main")
+    x = module.create_placeholder("x", parse_type("f32[1x6x6x3]"))
+    out = module.create_placeholder("out", parse_type("f32[1x3x3x8]"))
+    f.create_save("save", tiny_cnn(f, x), out)
+    feeds = {"x": np.random.default_rng(6).random((1, 6, 6, 3)).astype(np.float32)}
+    path = tmp_path / "cnn.onnx"
+    glowpy.save(module, path)
+    kinds = [node.op_type for node in onnx.load(path).graph.node]
+    assert (kinds[0], kinds[-1], kinds.count("Transpose")) == ("Transpose", "Transpose", 2)
+    same_numbers(on_onnxruntime(path, feeds), interpreted(module, feeds))
+
+
+def test_function_is_not_changed(tmp_path: Path) -> None:
+    module = Module()
+    f = module.create_function("main")
+    x = module.create_placeholder("x", parse_type("f32[1x6x6x3]"))
+    f.create_save(
+        "save", tiny_cnn(f, x), module.create_placeholder("y", parse_type("f32[1x3x3x8]"))
+    )
+    before = str(module)
+    glowpy.save(f, tmp_path / "a.onnx", optimize=True)
+    assert str(module) == before
+
+
+def saved(module: Module, build: glowpy.Node, output: str) -> None:
+    type = build.result.type
+    build_f = module.main
+    build_f.create_save(f"save_{output}", build, module.create_placeholder(output, type))
+
+
+def large_network() -> Module:
+    """A bias that is deferred, a splat, and weights that are stored."""
+    module = Module()
+    f = module.create_function("main")
+    x = module.create_placeholder("the input/é", parse_type("f32[4x200]"))
+    rng = np.random.default_rng(7)
+    weights = module.create_constant("w", rng.normal(0, 1, (200, 20000)).astype(np.float32))
+    type = parse_type("f32[20000]")
+    ramp = Tensor.deferred(
+        type,
+        "ramp",
+        lambda: (np.arange(i, i + 5000, dtype=np.float32) for i in range(0, 20000, 5000)),
+    )
+    product = f.create_fully_connected("fc", x, weights, module.create_constant("ramp", ramp))
+    ones = f.create_splat("ones", parse_type("f32[4x20000]"), 1.5)
+    saved(module, f.create_add("sum", product, ones), "out put")
+    return module
+
+
+@pytest.mark.parametrize("external", [False, True])
+def test_bytes_are_the_same_in_one_file_and_in_two(tmp_path: Path, external: bool) -> None:
+    module, path = large_network(), tmp_path / "net.onnx"
+    limits = {"external_above": 1 << 20} if external else {}
+    glowpy.save(module, path, **limits)
+    data = tmp_path / "net.onnx.data"
+    assert data.exists() == external
+    contents = [file.read_bytes() for file in sorted(tmp_path.iterdir())]
+    glowpy.save(module, path, **limits)
+    assert contents == [file.read_bytes() for file in sorted(tmp_path.iterdir())]
+    assert len(contents[0]) < 4000 if external else len(contents) == 1
+    onnx.checker.check_model(path, full_check=True)
+    feeds = {"the input/é": np.random.default_rng(8).random((4, 200)).astype(np.float32)}
+    expected = interpreted(module, feeds)
+    same_numbers(interpreted(glowpy.load(path), feeds), expected)
+    same_numbers(on_onnxruntime(path, feeds), expected)
+
+
+def test_file_may_be_the_one_that_weights_are_read_from(tmp_path: Path) -> None:
+    path = tmp_path / "net.onnx"
+    glowpy.save(large_network(), path, external_above=0)
+    first = [file.read_bytes() for file in sorted(tmp_path.iterdir())]
+    glowpy.save(glowpy.load(path), path, external_above=0)
+    second = [file.read_bytes() for file in sorted(tmp_path.iterdir())]
+    assert first[1:] == second[1:]
+    feeds = {"the input/é": np.ones((4, 200), np.float32)}
+    same_numbers(on_onnxruntime(path, feeds), interpreted(large_network(), feeds))
+
+
+def test_all_that_cannot_be_written_is_said_at_once(tmp_path: Path) -> None:
+    module = Module()
+    f = module.create_function("main")
+    x = module.create_placeholder("x", parse_type("f32[4]"))
+    count = module.create_placeholder("count", parse_type("u16[4]"))
+    profile = f.create_quantization_profile("profile", x, 8)
+    saved(module, f.create_relu("doubled", count), "y")
+    saved(module, profile, "bins")
+    f.create_save("back", f.create_neg("minus", x), x)
+    path = tmp_path / "no.onnx"
+    with pytest.raises(glowpy.UnsupportedError) as caught:
+        glowpy.save(module, path)
+    assert [d.message for d in caught.value.diagnostics] == [
+        "%profile (quantization_profile): ONNX has no operator for it",
+        "'x': expected an input or an output, got both",
+    ]
+    f.erase(f.saves[-1])
+    f.erase(f.saves[-1])
+    f.erase_dead()
+    with pytest.raises(
+        glowpy.UnsupportedError,
+        match=r"%doubled \(relu\): Relu of ONNX does not take tensor\(uint16\)",
+    ):
+        glowpy.save(module, path)
+    assert not path.exists()
+
+
+def test_every_node_can_be_written_but_profiles() -> None:
+    """Those that become ONNX operators before are tried by their own tests."""
+    assert FAMILIES
+    before = {rule for rewrite in ChannelsFirstPass.rules for rule in rewrite._annotated}
+    missing = {cls for cls in NODES if cls not in to_onnx and cls not in before}
+    assert {cls.__name__ for cls in missing} == {QuantizationProfileNode.__name__, "RescaleNode"}
+
+
+def test_what_two_outputs_share_and_what_is_an_input_is_written(tmp_path: Path) -> None:
+    module = Module()
+    f = module.create_function("main")
+    x = module.create_placeholder("x", parse_type("f32[3]"))
+    module.create_placeholder("unread", parse_type("i64[2]"))
+    constant = module.create_constant("c", np.arange(3, dtype=np.float32))
+    total = f.create_add("total", x, constant)
+    for index, value in enumerate((total, total, x, constant)):
+        output = module.create_placeholder(f"out{index}", parse_type("f32[3]"))
+        f.create_save(f"save{index}", value, output)
+    splat = f.create_splat("fill", parse_type("f32[2]"), 2.0)
+    saved(module, splat, "filled")
+    path = tmp_path / "shared.onnx"
+    glowpy.save(module, path)
+    feeds = {"x": np.ones(3, np.float32), "unread": np.zeros(2, np.int64)}
+    same_numbers(on_onnxruntime(path, feeds), interpreted(module, feeds))
+
+
+@pytest.mark.parametrize(
+    "text", ["i8[2x3](s=0.5,o=3)", "u8[2x3](s=0.5,o=3)", "i16[2x3](s=0.01,o=-7)"]
+)
+def test_elementwise_arithmetic_on_integers(text: str, tmp_path: Path) -> None:
+    """Sums, functions of tables, maxima, moves and pads of stored integers, which are plain in the file."""
+    module = Module()
+    f = module.create_function("main")
+    type = parse_type(text)
+    x, y = (module.create_placeholder(name, type) for name in ("x", "y"))
+    small = type.kind.size == 1
+    total = f.create_add("total", x, y, result_type=type)
+    shaped = f.create_tanh("tanh", total, result_type=type) if small else total
+    high = f.create_max("high", shaped, y)
+    # onnxruntime has no Pad of 16 bits.
+    padded = (
+        f.create_pad("padded", high, (0, 1, 0, 0), 1.0)
+        if small
+        else f.create_concat("wide", [high, x], 1)
+    )
+    saved(
+        module,
+        f.create_rescale(
+            "rescaled",
+            parse_type(f"{type.kind.value}[2x{padded.type.shape[1]}](s=0.25,o=1)"),
+            padded,
+        ),
+        "out",
+    )
+    path = tmp_path / "integers.onnx"
+    glowpy.save(module, path)
+    rng, limits = np.random.default_rng(3), (0 if type.kind is ElemKind.U8 else -100, 100)
+    feeds = {name: rng.integers(*limits, (2, 3)).astype(type.kind.dtype) for name in "xy"}
+    for got in (on_onnxruntime(path, feeds), interpreted(glowpy.load(path), feeds)):
+        np.testing.assert_array_equal(got["out"], interpreted(module, feeds)["out"])
+
+
+@pytest.mark.parametrize("rewrite", [QdqPass(), ChannelsFirstPass()])
+def test_docstring_shows_what_a_pass_does(rewrite: QdqPass | ChannelsFirstPass) -> None:
+    before, after = examples(rewrite)
+    f = graph(before).main
+    rewrite.run(f, context(glowpy.CompileOptions()))
+    lines = [line.strip() for line in print_function(f).splitlines()[1:-1]]
+    assert lines == [
+        line.strip()
+        for line in after.splitlines()
+        if " : " not in line or "(" in line.split(":")[0]
+    ]
+
+
+def test_command_line_writes_text(tmp_path: Path) -> None:
+    text = (
+        "module {\n  placeholder %x : f32[2]\n  placeholder %y : f32[2]\n"
+        "  function @main {\n    %a = relu(%x) : f32[2]\n    save(%a, %y)\n  }\n}\n"
+    )
+    path, out = tmp_path / "relu.onnx", io.StringIO()
+    assert run(["export", "-", "-o", str(path)], io.StringIO(text), out) == 0, out.getvalue()
+    assert operators(path) == {"Relu": 1}
