@@ -9,6 +9,7 @@ from glowpy.core.quantized import along_axis, parameters
 from glowpy.core.type import Type
 from glowpy.exporter.onnx.graph import OnnxGraph, elem_type_of, to_onnx
 from glowpy.graph.nodes_gen import (
+    DequantizeBlocksNode,
     DequantizeNode,
     LookupTableNode,
     QuantizeNode,
@@ -67,6 +68,12 @@ def _dequantize(g: OnnxGraph, n: DequantizeNode) -> None:
     if offsets.any():
         x = g.add("Sub", x, g.constant("zero_point", along_axis(type, offsets)))
     g.result("DequantizeLinear", x, scale, **axis)
+
+
+@to_onnx(DequantizeBlocksNode)
+def _dequantize_blocks(g: OnnxGraph, n: DequantizeBlocksNode) -> None:
+    inputs = [g.operand(value) for value in n.inputs]
+    g.result("DequantizeLinear", *inputs, axis=n.axis, block_size=n.block)
 
 
 @to_onnx(StepsNode)
