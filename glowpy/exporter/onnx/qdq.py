@@ -19,9 +19,7 @@ from glowpy.graph.function import Function
 from glowpy.graph.node import Node, NodeValue, Operand
 from glowpy.graph.nodes_gen import (
     ConcatNode,
-    ConvolutionNode,
     DequantizeNode,
-    FullyConnectedNode,
     GatherNode,
     MatMulNode,
     QuantizeNode,
@@ -77,18 +75,8 @@ class QdqPass(RewritePass):
         inputs = [n.lhs, n.rhs, *zeros]
         return f.create(OnnxOperatorNode, n.name, inputs, {"op_type": "MatMulInteger"}, n.type)
 
-    @rule
-    def product(
-        self, f: Function, n: ConvolutionNode | FullyConnectedNode | MatMulNode, why: Why
-    ) -> Replacement:
-        """The product of the numbers."""
-        del why
-        return _on_numbers(f, n) if n.type.quant is not None else None
-
-    @rule_where(
-        lambda schema: Trait.ELEMENTWISE in schema.traits and schema.quant is Quantized.NUMBERS
-    )
-    def elementwise(self, f: Function, n: Node, why: Why) -> Replacement:
+    @rule_where(lambda schema: schema.quant is Quantized.NUMBERS)
+    def arithmetic(self, f: Function, n: Node, why: Why) -> Replacement:
         """The operator on the numbers."""
         del why
         return _on_numbers(f, n) if n.type.quant is not None else None
