@@ -9,7 +9,7 @@ where numbers are small, of which 8 bits tell too little.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from glowpy.core.elemkind import ElemKind
@@ -81,19 +81,34 @@ def islands(
             integer.add(node)
     for node in possible - integer:
         reasons[node] = "no matrix product or convolution is beside it"
-    for node in reversed(nodes):
-        if node in integer and _only_floats_read(node, integer):
-            integer.remove(node)
-            reasons[node] = "only floats are computed from it"
+    for node in _read_as_floats(nodes, integer):
+        integer.remove(node)
+        reasons[node] = "only floats are computed from it"
     return reasons
 
 
-def _only_floats_read(node: Node, integer: Collection[Node]) -> bool:
-    """Whether nodes in floats read what a node gives, and no others; an output of the network may be rounded."""
-    if isinstance(node, Product) or not node.result.type.kind.is_float:
-        return False
-    users = [user for user in node.result.users if moves(node) or not isinstance(user, SaveNode)]
-    return bool(users) and not any(user in integer for user in users)
+def _read_as_floats(nodes: Sequence[Node], integer: Collection[Node]) -> set[Node]:
+    """The nodes on integers that only floats are computed from, but for products.
+
+    Outputs of the network may be rounded, but not where that is for the sake of nodes alone that move elements.
+    """
+    floats: set[Node] = set()
+    last: set[Node] = set()
+    for node in reversed(nodes):
+        if node not in integer or isinstance(node, Product) or not node.result.type.kind.is_float:
+            continue
+        users = node.result.users
+        readers = [user for user in users if user not in last and not isinstance(user, SaveNode)]
+        if readers and all(user not in integer or user in floats for user in readers):
+            floats.add(node)
+        elif not readers and moves(node):
+            last.add(node)
+    for node in nodes:
+        source = node.inputs[0].node
+        rounded = source in integer and source not in floats and not isinstance(source, Product)
+        if node in last and not rounded:
+            floats.add(node)
+    return floats
 
 
 def data_of(node: Node) -> list[tuple[int, NodeValue]]:

@@ -229,6 +229,13 @@ def test_what_leaves_the_network_is_rounded_only_after_arithmetic() -> None:
     assert [node.name for node in result.nodes] == ["product"]
     counts = kinds(result.module)
     assert (counts["quantize"], counts["rescale"]) == (1, 0)
+    f, x = started()
+    wave = f.create_sigmoid(
+        "wave", conv(f, "conv", x, (4, 2), 3)
+    )  # arithmetic, for which rounding pays
+    module = saved(f, f.create_transpose("turned", wave, (0, 3, 1, 2)))
+    result = quantization.convert(module, profile_of(module), Options(assert_all=True))
+    assert kinds(result.module)["sigmoid"] == 1
 
 
 def test_the_largest_of_integers_is_found() -> None:
