@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -19,7 +20,10 @@ from glowpy.backends.cpu.bundle.write import Bundle
 from glowpy.backends.cpu.options import Optimize
 from glowpy.bundling.make import bundle
 from glowpy.cli.main import run
+from glowpy.core.elemkind import ElemKind
+from glowpy.core.quantized import parameters, sum_type
 from glowpy.core.tensor import Tensor
+from glowpy.core.type import Quant, Type
 from glowpy.graph.node import Operand
 from glowpy.importer.onnx.reference import packaged_network
 
@@ -115,35 +119,58 @@ def residual() -> Module:
 
 
 def integers() -> Module:
-    """Products of quantized 8-bit integers: a padded convolution, a depthwise one, and one of matrices."""
+    """Stored integers from end to end: convolutions of every sort, a sum, a table, pools, a product; each rounds."""
     module = Module()
     rng = np.random.default_rng(4)
-    x = module.create_placeholder("x", glowpy.parse_type("f32[1x9x7x3]"))
+    x = module.create_placeholder("x", glowpy.parse_type("u8[1x9x9x3](s=0.02,o=120)"))
     f = module.create_function("main")
 
-    def stored(name: str, type: str) -> Constant:
-        parsed = glowpy.parse_type(type)
-        low, high = (-9999, 9999) if parsed.kind.size == 4 else parsed.kind.limits
-        array = rng.integers(low, high, parsed.shape).astype(parsed.kind.dtype)
-        return module.create_constant(name, Tensor(parsed, array))
+    def weights(name: str, scale: float, *shape: int, axis: int) -> Constant:
+        scales = tuple(scale * (1 + 0.1 * i) for i in range(shape[axis]))
+        type = Type(ElemKind.I8, shape, Quant(scales, (0,) * shape[axis], axis))
+        stored = rng.integers(-127, 128, shape).astype(np.int8)
+        return module.create_constant(name, Tensor(type, stored))
 
-    lists = (3, 3), (1, 1), (1,) * 4, (1, 1)
-    first = f.create_convolution(
-        "first", f.create_quantize("q", glowpy.parse_type("u8[1x9x7x3](s=0.0078125,o=128)"), x),
-        stored("w", "i8[20x3x3x3](s=0.015625,o=0)"), stored("b", "i32[20](s=0.0001220703125,o=0)"),
-        *lists, 1, result_type=glowpy.parse_type("u8[1x9x7x20](s=0.0625,o=90)"),
-    )  # fmt: skip
-    deep = f.create_convolution(
-        "deep", first, stored("dw", "i8[20x3x3x1](s=0.03125,o=0)"),
-        stored("db", "i32[20](s=0.001953125,o=0)"), *lists, 20,
-        result_type=glowpy.parse_type("i8[1x9x7x20](s=0.25,o=-3)"),
-    )  # fmt: skip
-    rows = f.create_reshape("rows", glowpy.parse_type("i8[18x70](s=0.25,o=-3)"), deep)
-    product = f.create_mat_mul(
-        "product", rows, stored("p", "u8[70x9](s=0.5,o=120)"),
-        result_type=glowpy.parse_type("u8[18x9](s=128.0,o=128)"),
-    )  # fmt: skip
-    y = f.create_dequantize("y", glowpy.parse_type("f32[18x9]"), product)
+    def conv(
+        name: str, value: Operand, channels: int, size: int, group: int, result: str
+    ) -> NodeValue:
+        depth = value.type.shape[-1] // group
+        filter = weights(f"{name}_w", 0.004, channels, size, size, depth, axis=0)
+        sums = sum_type(value.type, filter.type, 0, (*value.type.shape[:-1], channels))
+        steps = replace(sums, shape=(channels,), quant=replace(parameters(sums), axis=0))
+        stored = rng.integers(-3000, 3000, channels).astype(np.int32)
+        bias = module.create_constant(f"{name}_b", Tensor(steps, stored))
+        lists = (size, size), (1, 1), (size // 2,) * 4, (1, 1)
+        return f.create_convolution(
+            name, value, filter, bias, *lists, group, result_type=glowpy.parse_type(result)
+        ).result
+
+    stem = conv("stem", x, 20, 3, 1, "u8[1x9x9x20](s=0.04,o=0)")
+    middle = conv("middle", stem, 20, 3, 20, "i8[1x9x9x20](s=0.03,o=-5)")
+    point = conv("point", middle, 20, 1, 1, "u8[1x9x9x20](s=0.05,o=131)")
+    both = f.create_add(
+        "both", point, stem, result_type=glowpy.parse_type("u8[1x9x9x20](s=0.07,o=90)")
+    )
+    bent = f.create_gelu(
+        "bent", both, False, result_type=glowpy.parse_type("u8[1x9x9x20](s=0.04,o=10)")
+    )
+    pool = f.create_max_pool("pool", bent, (3, 3), (2, 2), (1,) * 4, (1, 1), False)
+    averages = glowpy.parse_type("u8[1x1x1x20](s=0.02,o=10)")
+    mean = f.create_avg_pool(
+        "mean",
+        pool.result,
+        (5, 5),
+        (1, 1),
+        (0,) * 4,
+        (1, 1),
+        result_type=averages,
+    )
+    flat = f.create_reshape("flat", glowpy.parse_type("u8[1x20](s=0.02,o=10)"), mean)
+    stored = rng.integers(0, 256, (20, 7)).astype(np.uint8)
+    last = module.create_constant(
+        "last", Tensor(glowpy.parse_type("u8[20x7](s=0.01,o=120)"), stored)
+    )
+    y = f.create_mat_mul("y", flat, last, result_type=glowpy.parse_type("i8[1x7](s=0.2,o=3)"))
     f.create_save("save", y, module.create_placeholder("result", y.result.type))
     return module
 

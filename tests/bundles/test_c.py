@@ -8,6 +8,7 @@ from string import Template
 
 import pytest
 
+import glowpy
 from tests.bundles.networks import ZIG, builds, command, make, need, network
 
 pytestmark = pytest.mark.timeout(300)
@@ -255,3 +256,33 @@ def test_gnu_as_assembles_the_text_with_debug_information(tmp_path: Path) -> Non
     done = command(tmp_path, "gcc", "-c", "net.s", "-o", "net.o")
     assert (done.returncode, done.stderr) == (0, "")
     assert "net.ir" in command(tmp_path, "readelf", "--debug-dump=decodedline", "net.o").stdout
+
+
+def test_header_says_what_stored_integers_stand_for(tmp_path: Path) -> None:
+    make(tmp_path, name="integers")
+    header = (tmp_path / "net.h").read_text()
+    for line in (
+        "NET_X_SCALE 0.02f",
+        "NET_X_ZERO 120",
+        "NET_RESULT_SCALE 0.2f",
+        "NET_RESULT_ZERO 3",
+    ):
+        assert f"#define {line}\n" in header
+
+
+def test_header_has_a_scale_for_each_channel(tmp_path: Path) -> None:
+    module = glowpy.Module()
+    type = glowpy.parse_type("i8[2x3](s=[0.5,1e-09],o=[0,7],axis=0)")
+    f = module.create_function("main")
+    x = module.create_placeholder("x", type)
+    turned = f.create_transpose("t", x, (1, 0))
+    f.create_save("save", turned, module.create_placeholder("y", turned.result.type))
+    glowpy.bundle(module, tmp_path, glowpy.BundleOptions("net"))
+    header = (tmp_path / "net.h").read_text()
+    for line in (
+        "NET_X_AXIS 0u",
+        "NET_X_SCALES {0.5f, 1e-09f}",
+        "NET_Y_AXIS 1u",
+        "NET_Y_ZEROS {0, 7}",
+    ):
+        assert f"#define {line}\n" in header

@@ -15,9 +15,10 @@ import pytest
 from glowpy import BundleOptions, CpuBackend, CpuOptions, UserError, bundle, load
 from glowpy.backends.cpu.bundle.read import read_bundle
 from glowpy.backends.cpu.object_file import read_sections
+from glowpy.backends.cpu.options import Optimize
 from glowpy.bundling.verify import verify_bundle
 from glowpy.graph.printer import print_module
-from tests.bundles.networks import ZIG, command, glow, mlp, need, network, relu
+from tests.bundles.networks import ZIG, command, glow, make, mlp, need, network, relu
 
 
 def test_command_line(tmp_path: Path) -> None:
@@ -148,6 +149,46 @@ def test_results_without_floating_point(tmp_path: Path) -> None:
     emulator = ("qemu-system-arm", "-M", "mps2-an385", "-nographic", "-semihosting")
     done = command(tmp_path, *emulator, "-kernel", "program")
     assert (done.returncode, (done.stdout + done.stderr)[:2]) == (0, "y:")
+
+
+CHECK_ITSELF = """\
+#include "net.h"
+
+static _Alignas(NET_ALIGNMENT) uint8_t mutable_area[NET_MUTABLE_SIZE], activations[NET_ACTIVATIONS_SIZE + 1];
+
+void quit(int status) {
+  register uint32_t operation __asm("r0") = 0x18;
+  register uint32_t reason __asm("r1") = status ? 0x20023 : 0x20026;
+  __asm volatile("bkpt 0xab" : "+r"(operation) : "r"(reason) : "memory");
+  for (;;) continue;
+}
+
+int main(void) { return net_selftest(net_constants, mutable_area, activations); }
+"""
+
+
+@pytest.mark.parametrize("optimize", ["speed", "size"])
+@pytest.mark.parametrize(
+    ("target", "abi", "machine"),
+    [("cortex-m7", "eabihf", "mps2-an500"), ("cortex-m0", "eabi", "mps2-an385")],
+)
+def test_stored_integers_on_microcontrollers(
+    tmp_path: Path, target: str, abi: str, machine: str, optimize: Optimize
+) -> None:
+    """The self-test compares what comes out with what the interpreter computes."""
+    need("qemu-system-arm")
+    make(tmp_path, target, "integers", optimize=optimize, weights="embedded", selftest=2)
+    (tmp_path / "main.c").write_text(CHECK_ITSELF)
+    board = Path(__file__).resolve().parents[2] / "docs" / "examples" / "cortex-m7"
+    place = ("-T", board / "mps2-an500.ld", "-Wl,--entry=reset", "-I", ".")
+    done = command(
+        tmp_path, *ZIG, "-target", f"thumb-freestanding-{abi}", f"-mcpu={target.replace('-', '_')}", "-O2",
+        *place, board / "startup.c", "main.c", "net.o", "-o", "program",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    emulator = ("qemu-system-arm", "-M", machine, "-nographic", "-semihosting")
+    done = command(tmp_path, *emulator, "-kernel", "program")
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_pointers_are_checked_on_request(tmp_path: Path) -> None:

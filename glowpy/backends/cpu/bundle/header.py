@@ -5,11 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterator
 
+import numpy as np
+
 from glowpy.backends.cpu.abi import Status
 from glowpy.backends.cpu.bundle.layout import Entry, Layout, Symbol
 from glowpy.backends.cpu.bundle.options import BundleOptions
 from glowpy.backends.cpu.instrument import HEADER_TYPES, KIND_NUMBERS
 from glowpy.core.elemkind import ElemKind
+from glowpy.core.type import Quant
 from glowpy.graph.channels_last import LAST_LAYOUTS
 from glowpy.ir.plan import ALIGNMENT
 
@@ -229,6 +232,8 @@ def _entry(
         yield f"#define {macro}_OFFSET {port.offset}u"
         yield f"#define {macro}_SIZE {port.type.size}u"
         yield f"#define {macro}_COUNT {port.type.count}u"
+        if port.type.quant is not None:
+            yield from _parameters(macro, port.type.quant)
         if port.original in channels_last:
             yield f'#define {macro}_LAYOUT "{LAST_LAYOUTS[port.type.rank]}"'
     for port in entry.ports:
@@ -242,6 +247,19 @@ def _entry(
     yield "/* Runs the network. Returns GLOWPY_OK or another status; outputs are complete only if it is GLOWPY_OK. */"
     yield f"int {entry.name}(const uint8_t *constants, uint8_t *mutable_area, uint8_t *activations);"
     yield ""
+
+
+def _parameters(macro: str, quant: Quant) -> Iterator[str]:
+    """What stored integers stand for: scale * (q - zero); of channels, one of each."""
+    scales = [f"{np.float32(scale)!s}f" for scale in quant.scales]
+    zeros = [str(offset) for offset in quant.offsets]
+    if quant.axis is None:
+        yield f"#define {macro}_SCALE {scales[0]}"
+        yield f"#define {macro}_ZERO {zeros[0]}"
+    else:
+        yield f"#define {macro}_AXIS {quant.axis}u"
+        yield f"#define {macro}_SCALES {{{', '.join(scales)}}}"
+        yield f"#define {macro}_ZEROS {{{', '.join(zeros)}}}"
 
 
 def _parallel(entry: Entry) -> Iterator[str]:
