@@ -14,6 +14,8 @@ from glowpy.cli.model import Source
 from glowpy.cli.output import print_json, progress
 from glowpy.cli.verb import OutputFile, Verb
 from glowpy.core.elemkind import ElemKind
+from glowpy.exporter import save
+from glowpy.graph.function import Module
 from glowpy.graph.printer import print_module
 from glowpy.quantization.calibration import (
     Calibration,
@@ -58,14 +60,21 @@ def _calibration(text: str, activations: ElemKind, schema: Schema) -> Calibratio
         raise UserError(f"--calibration: expected a number, got '{number}'") from None
 
 
-def _constants_file(output: str) -> str:
-    """The file beside `output` for its constants. Raises UserError for an output of another form."""
+def _constants_file(output: str) -> str | None:
+    """The file for the constants beside `output`, if that is text. Raises UserError for an output of another form."""
+    if output.endswith(".onnx"):
+        return None
     if not output.endswith(".glow"):
-        raise UserError(
-            f"-o: expected a file that ends in .glow, got '{output}'",
-            note="its constants are written to a .npz file beside it",
-        )
+        raise UserError(f"-o: expected a file that ends in .onnx or .glow, got '{output}'")
     return str(Path(output).with_suffix(".npz"))
+
+
+def _write(module: Module, output: str, blobs: str | None) -> None:
+    if blobs is None:
+        save(module, output)
+        return
+    write_constants(blobs, module.constants)
+    write_text(output, print_module(module))
 
 
 @click.command(cls=Verb)
@@ -86,7 +95,7 @@ def _constants_file(output: str) -> str:
 @click.option(
     *("-o", "--output", "output"),
     type=OutputFile(binary=True),
-    help="The network as text; its constants are in a .npz file beside it.",
+    help="An .onnx file, or .glow text with its constants in a .npz file beside it.",
 )
 @click.option(
     "--schema",
@@ -159,6 +168,7 @@ def quantize(
 
     Examples:
       glowpy quantize model.onnx --profile profile.yaml
+      glowpy quantize model.onnx --profile profile.yaml -o quantized.onnx
       glowpy quantize model.onnx --profile profile.yaml -o quantized.glow
       glowpy run quantized.glow --constants quantized.npz
       glowpy quantize model.onnx --profile profile.yaml --keep softmax --skip-last --json
@@ -188,9 +198,8 @@ def quantize(
         else:
             bits = int(weight_only or 0)
             result = quantize_weights(source.function, bits=bits, block=int(block), keep=keep)
-    if output is not None and blobs is not None:
-        write_constants(blobs, result.module.constants)
-        write_text(output, print_module(result.module))
+    if output is not None:
+        _write(result.module, output, blobs)
     if as_json:
         print_json(_figures(result, output, blobs))
     else:
@@ -219,7 +228,7 @@ def _figures(result: Conversion, output: str | None, blobs: str | None) -> dict[
 
 
 def _print(result: Conversion, output: str | None, blobs: str | None, what: str) -> None:
-    if output is not None:
+    if blobs is not None:
         click.echo(f"{output}: read it with --constants {blobs}")
     count = len(result.nodes) - len(result.floats)
     click.echo(f"{count} of {len(result.nodes)} nodes {what}")

@@ -90,6 +90,17 @@ def test_other_verbs_read_what_it_writes() -> None:
     assert "u8[" in said(["dump", "q.glow", "--constants", "q.npz", "--stage", "lowered"])
 
 
+def test_onnx() -> None:
+    """The file gives the bits of the network that was written."""
+    assert "read it" not in quantized("-o", "q.onnx")
+    quantized("-o", "q.glow")
+    said(["run", "q.glow", "--constants", "q.npz", "--input", "one.npz", "--output", "d"])
+    said(["run", "q.onnx", "--input", "one.npz", "--output", "e"])
+    d, e = (np.load(next(Path(name).glob("*.npy"))) for name in "de")
+    assert d.tobytes() == e.tobytes()
+    assert "i8[4x3x3x3](" in said(["dump", "q.onnx"])
+
+
 def test_json() -> None:
     report = figures("--keep", "the/relu", "--skip-last", "-o", "k.glow")
     assert (report["file"], report["constants"]) == ("k.glow", "k.npz")
@@ -128,7 +139,7 @@ def test_options_change_the_network(argv: list[str]) -> None:
         (["--calibration", "entropy:3"], "--calibration: expected one of .* got 'entropy:3'"),
         (["--calibration", "percentile:x"], "--calibration: expected a number, got 'x'"),
         (["--calibration", "percentile:0"], "expected a percentile above 0"),
-        (["-o", "q.onnx"], "-o: expected a file that ends in .glow, got 'q.onnx'"),
+        (["-o", "q.yaml"], "-o: expected a file that ends in .onnx or .glow, got 'q.yaml'"),
         (["--keep", "nothing"], "expected a name or a kind of a node to keep, got 'nothing'"),
         (["--skip-first", "--assert-all"], "stays in floats: the first layer is to be kept"),
         (["--shape", "N=1"], "--shape: 'N' is given twice"),
