@@ -83,6 +83,24 @@ MISSPELLED: dict[str, tuple[Callable[[], None], str]] = {
         lambda: Op("Foo", "foo", inputs=["input"], kernel={"inptu": FLOATS}),
         "Foo: expected operands in kernel of result, input, got inptu",
     ),
+    "operand of another kind": (
+        lambda: Op(
+            "Foo", "foo", inputs=["input"], kernel={"input": ("u8",)}, mixed={"u8": {"inptu": "i8"}}
+        ),
+        "Foo: expected operands in mixed of result, input, got inptu",
+    ),
+    "kernel with operands of other kinds": (
+        lambda: Op(
+            "Foo", "foo", inputs=["input"], kernel={"input": ("u8",)}, mixed={"i8": {"input": "i8"}}
+        ),
+        "Foo: expected kinds of a kernel in mixed of u8, got i8",
+    ),
+    "other kind": (
+        lambda: Op(
+            "Foo", "foo", inputs=["input"], kernel={"input": ("u8",)}, mixed={"u8": {"input": "i9"}}
+        ),
+        "Foo: expected an element kind, got 'i9'",
+    ),
     "kind": (
         lambda: Op("Foo", "foo", inputs=["input"], kernel={"input": ("f23",)}),
         "Foo: expected an element kind, got 'f23'",
