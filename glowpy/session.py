@@ -99,7 +99,8 @@ class InferenceSession:
         self._cache: OrderedDict[Hashable, _Specialisation] = OrderedDict()
         self._latest: tuple[Hashable, CompiledFunction] | None = None  # the end of the cache
         self._values: tuple[str, ...] = ()
-        self._dtypes = [(info.name, info.kind.dtype) for info in self._model.inputs]
+        self._dtypes = [(info.name, info.dtype, info.kind.dtype) for info in self._model.inputs]
+        self._narrow = {i.name: i.dtype for i in self._model.outputs if i.narrow is not None}
         self._names = [info.name for info in self._model.outputs]
         static = {
             info.name: tuple(dim for dim in info.shape if isinstance(dim, int))
@@ -177,21 +178,28 @@ class InferenceSession:
         for name in names:
             if name not in self._names:
                 raise UserError(f"expected one of the outputs {_list(self._names)}, got '{name}'")
+        for name in self._narrow.keys() & (out or {}).keys():
+            raise UserError(f"out: '{name}' is of {self._narrow[name]}, and only copied from bytes")
         feeds = self._checked(input_feed)
         function = self._for(feeds)
         outputs = function({port.name: feeds[port.name] for port in function.input_ports}, out)
-        return [outputs[name] for name in names]
+        return [
+            outputs[name].astype(self._narrow[name]) if name in self._narrow else outputs[name]
+            for name in names
+        ]
 
     def _checked(self, input_feed: Mapping[str, Array]) -> dict[str, Array]:
         if not isinstance(input_feed, Mapping):
             raise UserError(f"expected a dict of inputs, got {type(input_feed).__name__}")
         feeds = {}
-        for name, dtype in self._dtypes:
+        for name, dtype, kept in self._dtypes:
             if name not in input_feed:
                 raise self._misfit(input_feed)
             feeds[name] = array = np.asarray(input_feed[name])
             if array.dtype != dtype:
                 raise UserError(f"'{name}': expected {dtype}, got {array.dtype}")
+            if dtype != kept:  # integers of 4 bits, in bytes
+                feeds[name] = array.astype(kept)
         if len(feeds) != len(input_feed):
             raise self._misfit(input_feed)
         return feeds

@@ -84,7 +84,7 @@ class InferenceSession:
         with self._event(f"model_loading_{kind}"):
             self._model = open_model(path_or_bytes, self._options)
         self._always = {name: v.numpy() for name, v in self._options.initializers.items()}
-        self._dtypes = {info.name: info.kind.dtype for info in self._model.inputs}
+        self._dtypes = {info.name: info.dtype for info in self._model.inputs}
         self._required = frozenset(self._dtypes)
         self._overridable = overridable(self._model)
         self._dtypes |= {name: t.type.kind.dtype for name, t in self._model.initializers.items()}

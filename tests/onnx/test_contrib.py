@@ -256,7 +256,11 @@ ALLOWED = {
     "tensor(string)",
     "tensor(complex64)",
     "tensor(complex128)",
+    "tensor(float4e2m1)",
     "tensor(float8e4m3fn)",
+    "tensor(float8e4m3fnuz)",
+    "tensor(float8e5m2)",
+    "tensor(float8e5m2fnuz)",
     "tensor(int4)",
     "tensor(uint4)",
 }

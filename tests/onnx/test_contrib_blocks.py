@@ -67,7 +67,8 @@ def test_weights_stay_stored() -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"bits": 2}, "2 bits is not supported"),
+        ({"bits": 3}, "3 bits is not supported"),
+        ({"weight_prepacked": 1}, "weight_prepacked is not supported"),
         ({"block_size": 0}, "expected K, N and blocks of whole bytes, got 96, 40, 0"),
         ({"N": 41}, "expected 41 x 48 bytes as 'in1'"),
     ],

@@ -12,6 +12,7 @@ from glowpy.core.tensor import Tensor
 from glowpy.core.type import Type
 from glowpy.graph.node import Node, NodeValue
 from glowpy.importer.onnx.data_movement import convert, full, reshape
+from glowpy.importer.onnx.narrow import NARROW, Narrow
 from glowpy.importer.onnx.node import OnnxNode, Result, Value, from_onnx
 from glowpy.importer.onnx.tensor import kind_of
 from glowpy.ops.elementwise import ONNX_ELEMENTWISE
@@ -137,7 +138,23 @@ def _cast(n: OnnxNode) -> Value:
         if name not in _ELEM_TYPES:
             raise UserError(f"expected the name of an element type, got '{name}'")
         return convert(n, n.value(0), kind_of(TensorProto.DataType.Value(name)))
-    return convert(n, n.value(0), kind_of(n.integer("to", 0)))
+    to = n.integer("to", 0)
+    return _cast_to(n, kind_of(to), NARROW.get(to))
+
+
+def _cast_to(n: OnnxNode, wanted: ElemKind, narrow: Narrow | None) -> Value:
+    """Of integers that are to be narrow only the lowest bits are kept."""
+    value = n.value(0)
+    if narrow is None:
+        return convert(n, value, wanted)
+    value = convert(n, convert(n, value, ElemKind.I32), wanted)
+    kind, f = Type(narrow.kind, ()), n.f
+    mask = f.create_splat(f"{n.name}_mask", kind, float((1 << narrow.bits) - 1))
+    bits = f.create_and(n.name, n.operand(value), mask)
+    if not narrow.kind.is_signed:
+        return bits.result
+    half = f.create_splat(f"{n.name}_half", kind, float(1 << (narrow.bits - 1)))
+    return f.create_sub(n.name, f.create_xor(n.name, bits, half), half).result
 
 
 @from_onnx("BitwiseAnd", since=18)
@@ -195,7 +212,7 @@ def _mod(n: OnnxNode) -> Value:
 
 @from_onnx("CastLike", since=15)
 def _cast_like(n: OnnxNode) -> Value:
-    return convert(n, n.value(0), n.type(1).kind)
+    return _cast_to(n, n.type(1).kind, n.narrow(1))
 
 
 @from_onnx("Dropout")

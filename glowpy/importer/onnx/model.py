@@ -28,7 +28,8 @@ from glowpy.graph.nodes_gen import DequantizeNode
 from glowpy.graph.verifier import verify_module, verify_nodes
 from glowpy.importer.onnx.check import check_types, structural_problems, unsupported_reason
 from glowpy.importer.onnx.contrib.nchwc import channel_block
-from glowpy.importer.onnx.definition import definition_of
+from glowpy.importer.onnx.definition import definition_of, schema_of
+from glowpy.importer.onnx.narrow import NARROW, Narrow, narrow_results
 from glowpy.importer.onnx.node import (
     OnnxNode,
     Result,
@@ -271,6 +272,7 @@ class _Build:
     module: Module = field(default_factory=Module)
     environment: dict[str, Item] = field(default_factory=dict)
     errors: list[UserError] = field(default_factory=list)
+    narrow: dict[str, Narrow] = field(default_factory=dict)
     num_defined: int = 0
     """Nodes that stand for others by definition."""
 
@@ -281,6 +283,7 @@ class _Build:
             self.model.source.stores,
             self.environment,
             self.model.block,
+            self.narrow,
         )
         order = self.model.order
         for done, (index, node) in enumerate(order):
@@ -293,6 +296,10 @@ class _Build:
 
     def _inputs(self) -> dict[str, Placeholder]:
         self.environment.update(self.model.initializers)
+        graph = self.model.source.proto.graph
+        stored = [*graph.initializer, *(proto.values for proto in graph.sparse_initializer)]
+        self.narrow |= {p.name: NARROW[p.data_type] for p in stored if p.data_type in NARROW}
+        self.narrow |= {info.name: info.narrow for info in self.model.inputs if info.narrow}
         placeholders = {}
         for info, type in zip(self.model.inputs, self.types, strict=True):
             loc = Loc(self.model.file)
@@ -330,6 +337,7 @@ class _Build:
         """What a node computes, by the names of its outputs."""
         types = [None if v is None or isinstance(v, TensorSequence) else v.type for v in inputs]
         check_types(node, opset, types)
+        self.narrow |= narrow_results(node, schema_of(node, opset), self.narrow)
         handler = handler_of(domain_of(node.domain), node.op_type, opset)
         if handler is None:
             return self._defined(node, loc, opset, inputs)
@@ -390,7 +398,9 @@ class _Build:
             f.module.forget()
 
     def _computed(self, f: Function, imported: Callable[[Scope], list[Item]]) -> list[Item] | None:
-        results = imported(Scope(f, self.model.source.stores, block=self.model.block))
+        results = imported(
+            Scope(f, self.model.source.stores, block=self.model.block, narrow=self.narrow)
+        )
         computed = [value for value in results if isinstance(value, NodeValue)]
         if not computed:
             return None if any(_holds_nodes(value) for value in results) else results
@@ -424,6 +434,13 @@ class _Build:
             if value.type.kind is not info.kind:
                 raise UserError(
                     f"output '{info.name}' is declared as {info.kind.value}, but computed as {value.type}",
+                    loc=loc,
+                )
+            if self.narrow.get(info.name) != info.narrow:
+                computed = self.narrow.get(info.name)
+                raise UserError(
+                    f"output '{info.name}' is declared as {info.type}, but computed as "
+                    f"{computed.name if computed else value.type}",
                     loc=loc,
                 )
             target = inputs.get(info.name) or self.module.create_placeholder(

@@ -20,6 +20,7 @@ from glowpy.core.tensor import Tensor
 from glowpy.core.type import Type
 from glowpy.graph.function import Function
 from glowpy.graph.node import Node, NodeValue, Operand, Placeholder
+from glowpy.importer.onnx.narrow import Narrow
 from glowpy.importer.onnx.stored import Stores
 from glowpy.importer.onnx.tensor import decode, decode_sparse
 from glowpy.support.errors import InternalError, UnsupportedError, UserError
@@ -108,13 +109,15 @@ def registered() -> dict[tuple[str, str], list[int]]:
 class Scope:
     """Where nodes are created: a function, and the constants made from known tensors in its module.
 
-    `block` is the number of channels in a block of the NCHWc operators, if the model has any.
+    `block` is the number of channels in a block of the NCHWc operators, if the model has any; `narrow` says by name
+    what is of integers of fewer bits than a byte.
     """
 
     f: Function
     stores: Stores
     environment: Mapping[str, Value | TensorSequence] = field(default_factory=dict)
     block: int = 0
+    narrow: Mapping[str, Narrow] = field(default_factory=dict)
     _constants: dict[int, tuple[Tensor, NodeValue]] = field(default_factory=dict)
 
     def materialize(self, value: Value, name: str) -> NodeValue:
@@ -198,6 +201,10 @@ class OnnxNode:
     def type(self, index: int) -> Type:
         """The type of input `index`."""
         return self.value(index).type
+
+    def narrow(self, index: int) -> Narrow | None:
+        """What integers of fewer bits than a byte input `index` is of; None for all else."""
+        return self.scope.narrow.get(self.proto.input[index]) if self.has(index) else None
 
     def input(self, index: int) -> NodeValue:
         """Input `index` as an operand."""

@@ -23,6 +23,7 @@ from glowpy.importer.onnx.data_movement import (
     reshape,
     slice_axis,
 )
+from glowpy.importer.onnx.narrow import NARROW, Narrow
 from glowpy.importer.onnx.node import OnnxNode, Value, from_onnx
 from glowpy.importer.onnx.standard import standard
 from glowpy.importer.onnx.tensor import kind_of
@@ -39,6 +40,7 @@ __all__ = [
     "qlinear_conv",
     "quantize_linear",
     "quantized",
+    "spread",
 ]
 
 _TYPED = (ElemKind.I8, ElemKind.U8, ElemKind.I16, ElemKind.I32)
@@ -78,7 +80,7 @@ def _typed(
     return Type(kind, like.shape, Quant(tuple(scales.tolist()), tuple(offsets.tolist()), along))
 
 
-def _spread(n: OnnxNode, value: Value, type: Type, axis: int, block: int) -> Value:
+def spread(n: OnnxNode, value: Value, type: Type, axis: int, block: int) -> Value:
     """Parameters in a shape that broadcasts to `type`: of all elements, of indices along `axis`, or of blocks there."""
     if value.type.count == 1 and not block:
         return reshape(n, value, ())
@@ -118,9 +120,9 @@ def dequantized(
         return _in_blocks(n, value, scale, zero, place, block)
     offset: Value = Tensor.splat(Type(value.type.kind, ()), 0)
     if zero is not None:
-        offset = _spread(n, zero, value.type, place, block)
+        offset = spread(n, zero, value.type, place, block)
     steps = n.f.create_steps(n.name, floats, n.operand(value), n.operand(offset, f"{n.name}_zero"))
-    factor = _spread(n, scale, value.type, place, block)
+    factor = spread(n, scale, value.type, place, block)
     return n.f.create_scale(n.name, steps, n.operand(factor, f"{n.name}_scale")).result
 
 
@@ -166,11 +168,11 @@ def quantized(
     if typed is not None:
         return _plain(n, n.f.create_quantize(n.name, typed, floats).result)
     place = axis or 0
-    divisor = _spread(n, scale, value.type, place, block)
+    divisor = spread(n, scale, value.type, place, block)
     steps = n.f.create_div(n.name, floats, n.operand(divisor, f"{n.name}_scale"))
     offset: Value = Tensor.splat(Type(ElemKind.F32, ()), 0.0)
     if zero is not None:
-        offset = convert(n, _spread(n, zero, value.type, place, block), ElemKind.F32)
+        offset = convert(n, spread(n, zero, value.type, place, block), ElemKind.F32)
     type = Type(kind, value.type.shape)
     return n.f.create_saturate(n.name, type, steps, n.operand(offset, f"{n.name}_zero")).result
 
@@ -194,7 +196,18 @@ def quantize_linear(n: OnnxNode) -> Value:
     if not kind.is_integer:
         raise n.unsupported(f"quantization to {kind.value}")
     axis = _axis(n, n.type(0).rank)
-    return quantized(n, n.value(0), kind, n.value(1), zero, axis, n.integer("block_size", 0))
+    result = quantized(n, n.value(0), kind, n.value(1), zero, axis, n.integer("block_size", 0))
+    narrow = n.narrow(2) or NARROW.get(stated)
+    return result if narrow is None else _limited(n, result, narrow)
+
+
+def _limited(n: OnnxNode, value: Value, narrow: Narrow) -> NodeValue:
+    """Stored integers within the limits of narrow ones."""
+    low, high = (
+        n.f.create_splat(f"{n.name}_limit", Type(narrow.kind, ()), float(limit))
+        for limit in narrow.limits
+    )
+    return n.f.create_min(n.name, n.f.create_max(n.name, n.operand(value), low), high).result
 
 
 @from_onnx("DequantizeLinear", since=10)

@@ -6,12 +6,14 @@ import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import onnx
 from onnx import helper, shape_inference
 
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.type import Shape, Type
 from glowpy.importer.onnx.definition import schema_of
+from glowpy.importer.onnx.narrow import NARROW, Narrow
 from glowpy.importer.onnx.source import domain_of
 from glowpy.importer.onnx.tensor import elem_type_of, kind_of, type_name
 from glowpy.support.errors import UnsupportedError, UserError
@@ -30,16 +32,23 @@ class ValueInfo:
         name: Its name.
         kind: Its element kind.
         shape: Sizes, names of symbolic dimensions, None where a dimension is neither; None without a rank.
+        narrow: Which integers of fewer bits than a byte the elements are, if they are any.
     """
 
     name: str
     kind: ElemKind
     shape: list[Dim] | None
+    narrow: Narrow | None = None
 
     @property
     def type(self) -> str:
         """The type as ONNX spells it, such as `tensor(float)`."""
-        return type_name(self.kind)
+        return type_name(self.kind) if self.narrow is None else f"tensor({self.narrow.name})"
+
+    @property
+    def dtype(self) -> np.dtype[np.generic]:
+        """The numpy dtype of arrays for it; that of narrow integers is of ml_dtypes."""
+        return self.kind.dtype if self.narrow is None else self.narrow.dtype
 
     def __str__(self) -> str:
         if self.shape is None:
@@ -73,9 +82,10 @@ def value_info(proto: onnx.ValueInfoProto) -> ValueInfo:
     except UnsupportedError as error:
         first = error.diagnostics[0]
         raise UnsupportedError(f"'{proto.name}': {first.message}", note=first.note) from None
+    narrow = NARROW.get(tensor.elem_type)
     if not tensor.HasField("shape"):
-        return ValueInfo(proto.name, kind, None)
-    return ValueInfo(proto.name, kind, [_dim(dim) for dim in tensor.shape.dim])
+        return ValueInfo(proto.name, kind, None, narrow)
+    return ValueInfo(proto.name, kind, [_dim(dim) for dim in tensor.shape.dim], narrow)
 
 
 def is_typed(proto: onnx.ValueInfoProto) -> bool:

@@ -12,8 +12,10 @@ import onnx
 from onnx import TensorProto, external_data_helper, numpy_helper
 
 from glowpy.core.elemkind import ElemKind
+from glowpy.core.shape import ceil_div
 from glowpy.core.tensor import LARGE, Array, Tensor, stored_key
 from glowpy.core.type import Type
+from glowpy.importer.onnx.narrow import NARROW, Narrow, unpacked
 from glowpy.importer.onnx.stored import InFile, InMemory, Storage, Stores
 from glowpy.support.errors import LoadError, UnsupportedError, UserError
 
@@ -33,6 +35,7 @@ _KINDS: dict[int, ElemKind] = {
     TensorProto.UINT32: ElemKind.U32,
     TensorProto.UINT64: ElemKind.U64,
     TensorProto.BOOL: ElemKind.BOOL,
+    **{elem_type: narrow.kind for elem_type, narrow in NARROW.items()},
 }
 
 _NAMES = {
@@ -77,7 +80,7 @@ def kind_of(elem_type: int) -> ElemKind:
         names = {value: name for name, value in TensorProto.DataType.items()}
         raise UnsupportedError(
             f"element type {names.get(elem_type, elem_type)} is not supported",
-            note=f"supported are {', '.join(_NAMES.values())}",
+            note=f"supported are {', '.join([*_NAMES.values(), *(n.name for n in NARROW.values())])}",
         )
     return kind
 
@@ -99,17 +102,19 @@ def decode(proto: TensorProto, stores: Stores) -> Tensor:
     elements, and for external data that is missing, out of range, or not a plain file in the model's folder or below.
     """
     type = Type(kind_of(proto.data_type), tuple(proto.dims))
+    narrow = NARROW.get(proto.data_type)
     if external_data_helper.uses_external_data(proto):
-        return _stored(proto.name, type, *_external(proto, type, stores))
+        return _stored(proto.name, type, narrow, *_external(proto, type, narrow, stores))
     span = stores.extracted.span(proto.raw_data) if proto.HasField("raw_data") else None
     if span is not None:
-        return _stored(proto.name, type, stores.own, *span)
+        return _stored(proto.name, type, narrow, stores.own, *span)
     if proto.HasField("raw_data"):
-        return _stored(proto.name, type, InMemory(proto.raw_data), 0, len(proto.raw_data))
+        return _stored(proto.name, type, narrow, InMemory(proto.raw_data), 0, len(proto.raw_data))
     got = len(getattr(proto, _FIELDS.get(proto.data_type, "int32_data")))
-    if got != type.count:
+    expected = type.count if narrow is None else _size(type, narrow)
+    if got != expected:
         raise UserError(
-            f"tensor '{proto.name}': expected {type.count} elements for {type}, got {got}"
+            f"tensor '{proto.name}': expected {expected} elements for {type}, got {got}"
         )
     try:
         array: Array = numpy_helper.to_array(proto)
@@ -118,16 +123,29 @@ def decode(proto: TensorProto, stores: Stores) -> Tensor:
     return Tensor(type, np.asarray(array, dtype=type.kind.dtype).reshape(type.shape))
 
 
-def _stored(name: str, type: Type, storage: Storage, start: int, length: int) -> Tensor:
+def _size(type: Type, narrow: Narrow | None) -> int:
+    """How many bytes the elements take where they are packed."""
+    return type.size if narrow is None else ceil_div(type.count * narrow.bits, 8)
+
+
+def _stored(
+    name: str, type: Type, narrow: Narrow | None, storage: Storage, start: int, length: int
+) -> Tensor:
     """A tensor whose elements are stored as raw data: the lowest byte of each first, row by row."""
-    if length != type.size:
-        raise UserError(f"tensor '{name}': expected {type.size} bytes for {type}, got {length}")
+    if length != _size(type, narrow):
+        raise UserError(
+            f"tensor '{name}': expected {_size(type, narrow)} bytes for {type}, got {length}"
+        )
 
     def elements() -> Array:
-        return _elements(storage.read(start, length), type.kind).reshape(type.shape)
+        raw = storage.read(start, length)
+        if narrow is not None:
+            raw = unpacked(raw, narrow.bits, signed=type.kind.is_signed)[: type.count]
+        return _elements(raw, type.kind).reshape(type.shape)
 
     def key() -> str:
-        return stored_key(type, storage.digest(start, length))
+        digest = storage.digest(start, length)
+        return stored_key(type, digest if narrow is None else f"{digest} {narrow.name}")
 
     if type.size < LARGE:
         return Tensor(type, elements().copy())  # a view would keep all of a model that is in memory
@@ -167,15 +185,18 @@ def decode_sparse(proto: onnx.SparseTensorProto, stores: Stores) -> Tensor:
     return Tensor(type, dense.reshape(type.shape))
 
 
-def _external(proto: TensorProto, type: Type, stores: Stores) -> tuple[Storage, int, int]:
+def _external(
+    proto: TensorProto, type: Type, narrow: Narrow | None, stores: Stores
+) -> tuple[Storage, int, int]:
     """The file of external data, the first byte in it, and how many there are."""
+    size = _size(type, narrow)
     entries = {entry.key: entry.value for entry in proto.external_data}
     file, location = open_external(proto, stores), entries.get("location", "")
     offset = _number(proto.name, "offset", entries.get("offset", "0"))
-    length = _number(proto.name, "length", entries.get("length", str(type.size)))
-    if length != type.size:
+    length = _number(proto.name, "length", entries.get("length", str(size)))
+    if length != size:
         raise UserError(
-            f"tensor '{proto.name}': expected {type.size} bytes of external data for {type}, got {length}"
+            f"tensor '{proto.name}': expected {size} bytes of external data for {type}, got {length}"
         )
     if offset + length > file.size:
         raise UserError(

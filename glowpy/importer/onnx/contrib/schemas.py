@@ -3,8 +3,8 @@
 An operand is written `name`, `name?` if it may be left out, `name*` if there may be any number of it, and `name:K`
 unless it is a float. All floats of a node are of one kind, those of `:own` perhaps of another, those of `:stash` of the
 one that the attribute `stash_type` says. Stored integers of `:bytes` are of one kind, and so are those of `:weights`,
-of `:steps` and of `:codes`; a `:part` may be a float as well.
-`:f32`, `:i32`, `:i64` and `:bool` are of that kind, `:ids` of either of two, `:any` of any.
+of `:steps` and of `:codes`; a `:part` and `:zeros` may be floats as well.
+`:u8`, `:f32`, `:i32`, `:i64` and `:bool` are of that kind, `:ids` of either of two, `:any` of any.
 An attribute that must be given ends in `!`.
 """
 
@@ -35,9 +35,11 @@ _SETS = {
     "weights": _BYTES,
     "steps": _BYTES,
     "codes": [*_BYTES, "tensor(int16)", "tensor(uint16)", "tensor(int32)"],
+    "zeros": ["tensor(uint8)", *_FLOATS],
     "part": [*_BYTES, "tensor(float)"],
 }
 _PLAIN = {
+    "u8": "tensor(uint8)",
     "f32": "tensor(float)",
     "i32": "tensor(int32)",
     "i64": "tensor(int64)",
@@ -264,12 +266,6 @@ def _integer_products() -> Iterator[defs.OpSchema]:
         "A:bytes B:weights a_scale b_scale a_zero_point?:bytes b_zero_point?:weights bias?",
         "Y",
     )
-    yield _schema(
-        "MatMulNBits",
-        "A B:bytes scales zero_points?:any g_idx?:i32 bias?",
-        "Y",
-        ints="K! N! block_size! bits accuracy_level",
-    )
     dynamic = "A:f32 B:weights b_scale:f32 b_zero_point?:weights bias?:f32"
     yield _schema("DynamicQuantizeMatMul", dynamic, "Y:f32")
     yield _schema(
@@ -279,6 +275,18 @@ def _integer_products() -> Iterator[defs.OpSchema]:
         "output present?",
         ints="num_heads! unidirectional do_rotary past_present_share_buffer",
         floats="scale mask_filter_value",
+    )
+    yield _schema(
+        "MatMulNBits",
+        "A B:u8 scales zero_points?:zeros g_idx?:i32 bias?",
+        "Y",
+        ints="K! N! bits block_size! accuracy_level weight_prepacked",
+    )
+    yield _schema(
+        "GatherBlockQuantized",
+        "data:bytes indices:ids scales zero_points?:bytes",
+        "output",
+        ints="bits block_size gather_axis quantize_axis",
     )
     tables = ("word_embedding{}", "position_embedding{}", "segment_embedding?", "gamma{}", "beta{}")
     parts = [
