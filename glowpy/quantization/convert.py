@@ -36,7 +36,7 @@ from glowpy.opt.graph.lower_quantized import is_exact
 from glowpy.opt.known import is_known, known_tensor
 from glowpy.opt.pipelines import GRAPH_DEFAULT
 from glowpy.passes import Pipeline
-from glowpy.quantization.islands import data_of, islands, moves
+from glowpy.quantization.islands import Islands, data_of, islands, moves
 from glowpy.quantization.options import Options
 from glowpy.quantization.profile import Profile
 from glowpy.quantization.profiling import optimized
@@ -117,14 +117,13 @@ def convert(
     refused: dict[Loc, str] = {}
     while True:
         f = original.module.clone().function(original.name)
-        reasons = islands(f, profile, chosen, refused)
-        computing = {n: why for n, why in reasons.items() if not n.has(Trait.SHAPE_ONLY)}
+        choice = islands(f, profile, chosen, refused)
+        computing = {n: why for n, why in choice.reasons.items() if not n.has(Trait.SHAPE_ONLY)}
         if chosen.assert_all:
             _expect_no_floats(computing)
         nodes = [outcome_of(node, reason) for node, reason in computing.items()]
-        integer = {node for node, reason in reasons.items() if not reason}
-        places = {node.loc for node in integer}
-        _Converter(f, profile, chosen, integer).run()
+        places = {node.loc for node, reason in choice.reasons.items() if not reason}
+        _Converter(f, profile, chosen, choice).run()
         Pipeline("optimize", GRAPH_DEFAULT, fixpoint=True).run(f, context(CompileOptions()))
         new = {loc: why for loc, why in _refusals(f, backend) if loc in places}
         if not new:
@@ -171,12 +170,13 @@ def _expect_no_floats(reasons: Mapping[Node, str]) -> None:
 class _Converter:
     """Chooses the types of values, and puts conversions around the nodes that become integer."""
 
-    def __init__(self, f: Function, profile: Profile, options: Options, integer: set[Node]) -> None:
+    def __init__(self, f: Function, profile: Profile, options: Options, choice: Islands) -> None:
         self._f = f
         self._profile = profile
         self._options = options
-        self._integer = integer
-        self._order = [node for node in f.topological() if node in integer]
+        self._integer = {node for node, reason in choice.reasons.items() if not reason}
+        self._tables = choice.tables
+        self._order = [node for node in f.topological() if node in self._integer]
         self._types: dict[NodeValue, Type] = {}
         self._weights: dict[tuple[NodeValue, Quant], NodeValue] = {}
 
@@ -187,7 +187,7 @@ class _Converter:
             with self._f.replacing(node):
                 if isinstance(node, Product):
                     self._convert_weights(node)
-                else:
+                elif node not in self._tables:
                     self._convert_numbers(node)
         for value, type in self._types.items():
             self._convert_value(value, type)
@@ -240,10 +240,17 @@ class _Converter:
         return quant_of_range(low, high, self._options.activations, self._options.schema)
 
     def _flows_on(self, node: Node) -> bool:
-        """Whether what a node computes is not rounded: sums of which floats are made, or that one other node takes."""
+        """Whether what a node computes is not rounded: sums of which floats are made, or that one other node takes.
+
+        Nor is anything within the functions that become tables.
+        """
         users = node.result.users
         if isinstance(node, Product) and self._integer.isdisjoint(users):
             return True
+        if self._tables.get(node, node) is not node:
+            return True
+        if any(user in self._tables for user in users):
+            return False
         if node.result.num_users != 1 or users[0] not in self._integer or not is_exact(users[0]):
             return False
         if isinstance(users[0], ReluNode | ClipNode):

@@ -10,7 +10,7 @@ where numbers are small, of which 8 bits tell too little.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.schema import Quantized, Trait
@@ -29,24 +29,36 @@ from glowpy.graph.nodes_gen import (
     SqrtNode,
 )
 from glowpy.opt.graph.fold_quantize import Product, no_exact_sum
-from glowpy.opt.graph.lower_quantized import has_integer_form, is_exact
+from glowpy.opt.graph.lower_quantized import has_integer_form, is_exact, is_table
 from glowpy.opt.known import is_known
+from glowpy.opt.unary import unary_of
 from glowpy.quantization.options import Options
 from glowpy.quantization.profile import Profile
 from glowpy.support.errors import UserError
 from glowpy.support.loc import Loc
 
-__all__ = ["chosen_to_keep", "data_of", "islands", "moves"]
+__all__ = ["Islands", "chosen_to_keep", "data_of", "islands", "moves"]
 
 _STEEP = (LogNode, ReciprocalNode, SqrtNode)
 _SOME = Quant((1.0,), (0,))
 _IGNORED = (DequantizeNode, QuantizeNode, SaveNode, SplatNode)
 
 
-def islands(
-    f: Function, profile: Profile, options: Options, refused: Mapping[Loc, str]
-) -> dict[Node, str]:
-    """Why each node of an optimized function that computes with floats stays so; empty for one that becomes integer.
+@dataclass(frozen=True)
+class Islands:
+    """What becomes of the nodes of a function that compute with floats.
+
+    Attributes:
+        reasons: Why each stays in floats; empty for one that becomes integer.
+        tables: The nodes that become one table with others, and the one of these that gives the result.
+    """
+
+    reasons: dict[Node, str]
+    tables: dict[Node, Node]
+
+
+def islands(f: Function, profile: Profile, options: Options, refused: Mapping[Loc, str]) -> Islands:
+    """What becomes of each node of an optimized function that computes with floats.
 
     Args:
         f: The function.
@@ -58,12 +70,9 @@ def islands(
     """
     nodes = [node for node in f.topological() if _has_floats(node)]
     kept = _kept(nodes, options)
-    reasons = {
-        node: kept.get(node)
-        or refused.get(node.loc)
-        or _refusal(node, profile, options.activations)
-        for node in nodes
-    }
+    stays = {node: kept.get(node) or refused.get(node.loc, "") for node in nodes}
+    tables = _tables([node for node in nodes if not stays[node]], profile, options)
+    reasons = {node: stays[node] or _refusal(node, profile, options, tables) for node in nodes}
     possible = {node for node, reason in reasons.items() if not reason}
     integer: set[Node] = {node for node in possible if isinstance(node, Product)}
 
@@ -75,19 +84,35 @@ def islands(
         if node in possible and all(is_there(value) for _, value in data_of(node)):
             integer.add(node)
     for node in reversed(nodes):
-        is_table = node.has(Trait.ELEMENTWISE) and not is_exact(node)
-        in_front = node in possible and (moves(node) or is_table)
+        looked_up = node in tables or (node.has(Trait.ELEMENTWISE) and not is_exact(node))
+        in_front = node in possible and (moves(node) or looked_up)
         if in_front and any(user in integer for user in node.result.users):
             integer.add(node)
     for node in possible - integer:
         reasons[node] = "no matrix product or convolution is beside it"
-    for node in _read_as_floats(nodes, integer):
+    for node in _read_as_floats(nodes, integer, tables):
         integer.remove(node)
         reasons[node] = "only floats are computed from it"
-    return reasons
+    return Islands(reasons, {n: root for n, root in tables.items() if n in integer})
 
 
-def _read_as_floats(nodes: Sequence[Node], integer: Collection[Node]) -> set[Node]:
+def _tables(nodes: Sequence[Node], profile: Profile, options: Options) -> dict[Node, Node]:
+    """The nodes of functions of one value that become one table, and the one that gives the result."""
+    candidates, tables = set(nodes), dict[Node, Node]()
+    for node in reversed(nodes):
+        unary = None if node in tables or options.activations.size > 1 else unary_of(node)
+        if unary is None or not is_table(unary) or not candidates.issuperset(unary.nodes):
+            continue
+        steep = any(isinstance(part, _STEEP) for part in unary.nodes)
+        ends = (node.result, unary.operand)
+        if not steep and not any(_no_range(value, profile) for value in ends):
+            tables.update(dict.fromkeys(unary.nodes, node))
+    return tables
+
+
+def _read_as_floats(
+    nodes: Sequence[Node], integer: Collection[Node], tables: Collection[Node]
+) -> set[Node]:
     """The nodes on integers that only floats are computed from, but for products.
 
     Outputs of the network may be rounded, but not where that is for the sake of nodes alone that move elements.
@@ -95,7 +120,8 @@ def _read_as_floats(nodes: Sequence[Node], integer: Collection[Node]) -> set[Nod
     floats: set[Node] = set()
     last: set[Node] = set()
     for node in reversed(nodes):
-        if node not in integer or isinstance(node, Product) or not node.result.type.kind.is_float:
+        numbers = node.result.type.kind.is_float or node in tables
+        if node not in integer or isinstance(node, Product) or not numbers:
             continue
         users = node.result.users
         readers = [user for user in users if user not in last and not isinstance(user, SaveNode)]
@@ -154,24 +180,29 @@ def _kept(nodes: Collection[Node], options: Options) -> dict[Node, str]:
     return kept
 
 
-def _refusal(node: Node, profile: Profile, activations: ElemKind) -> str:
+def _refusal(node: Node, profile: Profile, options: Options, tables: Mapping[Node, Node]) -> str:
     """Why a node cannot be computed on integers; empty if it can."""
+    if node in tables:
+        return ""
     values = [*node.results, *(value for _, value in data_of(node))]
     floats = [value for value in values if value.type.kind.is_float and not is_known(value)]
     odd = [value for value in floats if value.type.kind is not ElemKind.F32]
     if odd:
         return f"it computes with {odd[0].type.kind.value}"
-    if any(not value.type.count for value in floats):
-        return "it has no elements"
-    if reason := _no_form(node, activations):
+    if reason := _no_form(node, options.activations):
         return reason
-    for value in floats:
-        statistics = profile[value.name]
-        if not statistics.count:
-            return f"%{value.name} never had a finite element"
-        if statistics.nans or statistics.infinities:
-            return f"%{value.name} had NaNs or infinities"
-    return ""
+    return next((reason for value in floats if (reason := _no_range(value, profile))), "")
+
+
+def _no_range(value: NodeValue, profile: Profile) -> str:
+    """Why no integers stand for what a value had; empty if some do."""
+    if not value.type.count:
+        return "it has no elements"
+    statistics = profile[value.name]
+    if not statistics.count:
+        return f"%{value.name} never had a finite element"
+    odd = statistics.nans or statistics.infinities
+    return f"%{value.name} had NaNs or infinities" if odd else ""
 
 
 def _no_form(node: Node, activations: ElemKind) -> str:

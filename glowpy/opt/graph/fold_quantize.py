@@ -28,8 +28,9 @@ from glowpy.graph.nodes_gen import (
     TransposeNode,
 )
 from glowpy.graph.rewrite import Replacement, Why, rule, rule_where
-from glowpy.opt.graph.lower_quantized import has_integer_form
-from glowpy.opt.known import is_known
+from glowpy.opt.graph.lower_quantized import all_numbers, has_integer_form, is_table
+from glowpy.opt.known import is_known, known_tensor
+from glowpy.opt.unary import Unary, unary_of
 from glowpy.passes import RewritePass
 from glowpy.support.errors import UserError
 
@@ -49,6 +50,7 @@ class FoldQuantizePass(RewritePass):
     * A product of dequantized operands is the dequantized exact sum; a bias in floats is rounded to its steps.
     * What moves or chooses elements does so before they are dequantized; operands of `concat` get one scale.
     * Element-wise arithmetic and means between `dequantize` and `quantize` are those of quantized types.
+    * A function of one value that several nodes compute, such as a GELU of its parts, is one table.
     * `quantize` of what was dequantized is `rescale`, and limits become those of the stored integers.
 
     Before:
@@ -148,6 +150,9 @@ class FoldQuantizePass(RewritePass):
             inner = n.type.with_shape(source.input.type.shape)
             integers = f.create_quantize(n.name, inner, source.input)
             return f.create_reshape(source.name, n.type, integers)
+        unary = unary_of(source)
+        if unary is not None and is_table(unary) and (stored := _stored(unary.operand)) is not None:
+            return _table(f, n, unary, stored)
         if isinstance(source, ConcatNode) or source.SCHEMA.quant is Quantized.SAME:
             return _aligned(f, n, source)
         types = [type for type in map(_stored_type, source.inputs) if type is not None]
@@ -287,6 +292,30 @@ def _limited(f: Function, n: QuantizeNode, source: ReluNode | ClipNode) -> NodeV
         bound = f.create_splat(f"{n.name}_high", scalar, limits[1])
         result = f.create_min(n.name, result, bound, result_type=n.type).result
     return result
+
+
+def _table(f: Function, n: QuantizeNode, unary: Unary, stored: NodeValue) -> Replacement:
+    """What a function gives for all integers of 8 bits, as it is computed for them."""
+    if stored.type.kind not in _BYTES or n.type.kind not in _BYTES:
+        return None
+    if parameters(stored.type).axis is not None or parameters(n.type).axis is not None:
+        return None
+    numbers = f.module.create_constant(f"{n.name}_numbers", all_numbers(stored.type), loc=n.loc)
+    twins = {unary.operand: numbers.value}
+    for node in reversed(unary.nodes):
+        inputs = [twins.get(value) or _scalar(f, value) for value in node.inputs]
+        twins[node.result] = f.create(node.__class__, node.name, inputs, node.attrs).result
+    type = n.type.with_shape(numbers.type.shape)
+    table = f.create_quantize(f"{n.name}_table", type, twins[unary.nodes[0].result])
+    return f.create_lookup_table(n.name, n.type, stored, table).result
+
+
+def _scalar(f: Function, value: NodeValue) -> NodeValue:
+    """One known number, which broadcasts to anything."""
+    tensor = known_tensor(value)
+    assert tensor is not None
+    scalar = Type(value.type.kind, ())
+    return f.create_splat(value.name, scalar, float(tensor.array.flat[0])).result
 
 
 def _aligned(f: Function, n: QuantizeNode, source: Node) -> Replacement:

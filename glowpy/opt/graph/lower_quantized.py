@@ -39,10 +39,18 @@ from glowpy.graph.nodes_gen import (
     SubNode,
 )
 from glowpy.graph.rewrite import Replacement, Why, rule, rule_where
+from glowpy.opt.unary import Unary
 from glowpy.passes import RewritePass
 from glowpy.support.errors import UserError
 
-__all__ = ["LowerQuantizedPass", "has_integer_form", "is_exact", "is_quantized_arithmetic"]
+__all__ = [
+    "LowerQuantizedPass",
+    "all_numbers",
+    "has_integer_form",
+    "is_exact",
+    "is_quantized_arithmetic",
+    "is_table",
+]
 
 _PRODUCTS = (ConvolutionNode, FullyConnectedNode, MatMulNode)
 
@@ -239,6 +247,20 @@ def _summed(f: Function, n: ReduceMeanNode) -> tuple[NodeValue, Array, Array]:
     return sums, count, count
 
 
+def all_numbers(type: Type) -> Array:
+    """What the integers of 8 bits of a type stand for, from the lowest to the highest, in f32."""
+    low, high = type.kind.limits
+    steps = np.arange(low, high + 1, dtype=np.float32) - np.float32(parameters(type).offsets[0])
+    return np.asarray(steps * np.float32(parameters(type).scales[0]))
+
+
+def is_table(unary: Unary) -> bool:
+    """Whether a function of several nodes, more than exact arithmetic, has a table as its form on integers."""
+    if len(unary.nodes) == 1 and unary.nodes[0].SCHEMA.quant is not Quantized.REFUSED:
+        return False
+    return not all(is_exact(n) or n.SCHEMA.quant is Quantized.SAME for n in unary.nodes)
+
+
 def _looked_up(f: Function, n: Node) -> NodeValue:
     """A function of stored integers of 8 bits, as a table of what it is for all of them."""
     (value,) = n.inputs if len(n.inputs) == 1 else (None,)
@@ -249,11 +271,7 @@ def _looked_up(f: Function, n: Node) -> NodeValue:
             loc=n.loc,
             note="only functions of 256 numbers become tables; compute this one on floats",
         )
-    low, high = value.type.kind.limits
-    integers = np.arange(low, high + 1).astype(value.type.kind.dtype)
-    steps = integers.astype(np.float32) - np.float32(parameters(value.type).offsets[0])
-    scale = np.float32(parameters(value.type).scales[0])
-    numbers = f.module.create_constant(f"{n.name}_numbers", steps * scale, loc=n.loc)
+    numbers = f.module.create_constant(f"{n.name}_numbers", all_numbers(value.type), loc=n.loc)
     results = f.create(type(n), n.name, [numbers], n.attrs)
-    table = _rounded(f, n, n.type.with_shape(integers.shape), results)
+    table = _rounded(f, n, n.type.with_shape(numbers.type.shape), results)
     return f.create_lookup_table(n.name, n.type, value, table).result

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 from typing import ClassVar
@@ -166,14 +167,70 @@ def test_operators_without_integers_are_islands_of_floats() -> None:
     weights = [
         f.module.create_constant(n, rng.normal(size=(8, 8)).astype(np.float32)) for n in "uv"
     ]
-    hidden = f.create_mat_mul("hidden", x, weights[0])
-    odd = f.create_pow(
-        "odd", f.create_abs("size", hidden), f.create_splat("two", Type(ElemKind.F32, ()), 1.5)
-    )
+    base = f.create_mat_mul("base", x, weights[0])
+    exponent = f.create_mat_mul("exponent", x, weights[1])
+    odd = f.create_pow("odd", f.create_abs("size", base), exponent)
     module = saved(f, f.create_mat_mul("last", odd, weights[1]))
     assert floats_of(module) == {
         "size": "only floats are computed from it",
         "odd": "there is no pow of integers",
+    }
+
+
+def gelu(f: Function, x: Operand) -> Operand:
+    """As files spell it."""
+    half, one, root = (
+        f.create_splat(name, Type(ElemKind.F32, ()), number)
+        for name, number in (("half", 0.5), ("one", 1.0), ("root", 2**0.5))
+    )
+    part = f.create_add("part", f.create_erf("erf", f.create_div("scaled", x, root)), one)
+    return f.create_mul("gelu", f.create_mul("whole", x, part), half)
+
+
+def swish(f: Function, x: Operand) -> Operand:
+    return f.create_mul("swish", x, f.create_sigmoid("likely", x))
+
+
+def chosen(f: Function, x: Operand) -> Operand:
+    """With a condition, and with an operator that has no form on integers."""
+    zero = f.create_splat("zero", Type(ElemKind.F32, ()), 0.0)
+    power = f.create_pow("power", x, f.create_splat("two", Type(ElemKind.F32, ()), 2.0))
+    return f.create_select("chosen", f.create_lt("negative", x, zero), f.create_tanh("t", x), power)
+
+
+@pytest.mark.parametrize("function", [gelu, swish, chosen])
+def test_a_function_of_several_nodes_becomes_one_table(
+    function: Callable[[Function, Operand], Operand],
+) -> None:
+    f, x = started((4, 8))
+    rng = np.random.default_rng(0)
+    u, v = (f.module.create_constant(n, rng.normal(size=(8, 8)).astype(np.float32)) for n in "uv")
+    bent = function(f, f.create_mat_mul("first", x, u))
+    module = saved(f, f.create_mat_mul("second", bent, v))
+    result = quantization.convert(module, profile_of(module), Options(assert_all=True))
+    assert kinds(result.module) == {
+        "quantize": 1,
+        "mat_mul": 2,
+        "rescale": 1,
+        "lookup_table": 1,
+        "dequantize": 1,
+        "save": 1,
+    }
+    sample = samples((4, 8))[0]
+    expected, got = run(module, sample), run(result.module, sample)
+    assert np.abs(got - expected).max() < 0.03 * np.abs(expected).max()
+    assert got.tobytes() == run(result.module, sample, "cpu").tobytes()
+
+
+def test_a_part_of_a_function_that_is_kept_is_no_part_of_a_table() -> None:
+    f, x = started((4, 8))
+    rng = np.random.default_rng(0)
+    u, v = (f.module.create_constant(n, rng.normal(size=(8, 8)).astype(np.float32)) for n in "uv")
+    module = saved(f, f.create_mat_mul("second", swish(f, f.create_mat_mul("first", x, u)), v))
+    reasons = floats_of(module, Options(keep=("sigmoid",)))
+    assert reasons == {
+        "likely": "'sigmoid' is to be kept",
+        "swish": "no matrix product or convolution is beside it",
     }
 
 
