@@ -3,6 +3,7 @@
     python libjit/compile.py --variant x86_64_v4 --output x86_64_v4.bc
     python libjit/compile.py --host --directory bitcode/
     python libjit/compile.py --root my_backend/kernels --host --directory bitcode/
+    python libjit/compile.py --variant x86_64_v4 --output x86_64_v4.bc --parts parts/
 
 Beside each file `NAME.bc` it writes `NAME.symbols`, the functions that the bitcode defines, one a line.
 
@@ -13,6 +14,8 @@ does an installed glowpy for a variant its wheel does not carry.
   that knows them. What never depends on them (helpers to inline, locals to keep in registers, loops over the
   dimensions of a shape to unroll) is done here, once, and not for every kernel of every network: it takes two
   thirds off the time that LLVM needs for a specialised kernel.
+  It is also nine tenths of the time that this script takes. So it is done for each file by itself, and a file of which
+  clang makes the same for several variants, or made the same before (`--parts`), is simplified once.
 * No function keeps a target attribute, so that any caller may inline it.
 * The bytes depend on the sources, the flags and the two compilers' versions; never on a path, or the time.
 * An output file is complete or absent; where the bitcode is, the symbols are.
@@ -21,6 +24,7 @@ does an installed glowpy for a variant its wheel does not carry.
 from __future__ import annotations
 
 import argparse
+import hashlib
 import os
 import platform
 import re
@@ -30,7 +34,7 @@ import sys
 import tempfile
 import threading
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -86,12 +90,6 @@ class Target:
     zig_cpu: str
     triple: str
     cpu: str
-    requires: tuple[str, ...]
-
-    @property
-    def features(self) -> str:
-        """The required features as LLVM wants to be told them."""
-        return ",".join(f"+{feature}" for feature in self.requires)
 
 
 class CompilerError(CompileError):
@@ -108,7 +106,6 @@ def read_targets(root: Path = ROOT) -> dict[str, Target]:
             zig_cpu=entry["zig_cpu"],
             triple=entry["triple"],
             cpu=entry["cpu"],
-            requires=tuple(entry["requires"]),
         )
         for entry in table["variant"]
     }
@@ -142,15 +139,35 @@ def check_versions() -> None:
         )
 
 
-def compile_variant(target: Target, output: Path, root: Path = ROOT, jobs: int = 2) -> None:
-    """Compiles `root/src/*.c` for a target, links the modules and writes bitcode and symbols to `output`."""
+def compile_variant(
+    target: Target,
+    output: Path,
+    root: Path = ROOT,
+    jobs: int = 2,
+    parts: Path | None = None,
+    announce: Callable[[Sequence[str]], None] | None = None,
+) -> None:
+    """Compiles `root/src/*.c` for a target, links the modules and writes bitcode and symbols to `output`.
+
+    `parts` is a folder with what became of single files, under digests of what that follows from. What is there is
+    taken, what is missing is added; `announce` is called with the digests before the folder is looked into.
+    """
     sources = sorted((root / "src").glob("*.c"))
     if not sources:
         raise CompileError(f"no kernels to compile: expected C files in {root / 'src'}")
     with tempfile.TemporaryDirectory(prefix="libjit-") as scratch:
         with ThreadPoolExecutor(jobs) as pool:
-            parts = list(pool.map(lambda s: _compile(s, target, root, Path(scratch)), sources))
-        module = _link([part.read_bytes() for part in parts], target)
+            files = list(pool.map(lambda s: _compile(s, target, root, Path(scratch)), sources))
+        texts = [_portable(file.read_bytes(), target) for file in files]
+    digests = [_digest(text, target) for text in texts]
+    if announce is not None:
+        announce(digests)
+    module = _link(
+        [
+            _part(text, target, parts and parts / digest)
+            for text, digest in zip(texts, digests, strict=True)
+        ]
+    )
     visible = [f.name for f in module.functions if f.linkage is llvm.Linkage.linkonce_odr]
     symbols = [f"{name}\n" for name in sorted(visible)]
     output.parent.mkdir(parents=True, exist_ok=True)
@@ -196,23 +213,49 @@ def _zig(arguments: Sequence[str], scratch: Path) -> subprocess.CompletedProcess
     return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
 
 
-def _link(parts: Sequence[bytes], target: Target) -> llvm.ModuleRef:
-    """One module of many, free of everything that names a processor, a file or a compiler."""
-    module = llvm.parse_bitcode(parts[0])
+def _portable(bitcode: bytes, target: Target) -> str:
+    """The text of a module, free of everything that names a processor, a file or a compiler."""
+    # Types have names, which a context makes unique among all its modules.
+    text = str(llvm.parse_bitcode(bitcode, llvm.create_context()))
+    text = _without_machine_flags(_ORIGIN.sub("", _TARGET_ATTRIBUTES.sub("", text)))
+    return _TRIPLE.sub(f'target triple = "{target.triple}"', text)
+
+
+def _digest(text: str, target: Target) -> str:
+    """Names everything that the simplified module depends on, but the compiler."""
+    return hashlib.sha256(f"{target.cpu}\n{text}".encode()).hexdigest()
+
+
+def _part(text: str, target: Target, file: Path | None) -> bytes:
+    """Bitcode of one file's module, simplified; what is in `file`, if it is there."""
+    if file is not None and file.is_file():
+        return file.read_bytes()
+    content = _simplified(text, target)
+    if file is not None:
+        _write(file, content)
+    return content
+
+
+def _simplified(text: str, target: Target) -> bytes:
+    """Bitcode of a file, simplified."""
+    module = llvm.parse_assembly(text, llvm.create_context())
+    _simplify(module, target)
+    return bytes(module.as_bitcode())
+
+
+def _link(parts: Sequence[bytes]) -> llvm.ModuleRef:
+    """One module of many."""
+    context = llvm.create_context()
+    module = llvm.parse_bitcode(parts[0], context)
     for part in parts[1:]:
-        module.link_in(llvm.parse_bitcode(part))
-    text = _ORIGIN.sub("", _TARGET_ATTRIBUTES.sub("", str(module)))
-    text = _without_machine_flags(text)
-    text = _TRIPLE.sub(f'target triple = "{target.triple}"', text)
-    clean = llvm.parse_assembly(text)
-    clean.name = "libjit"
-    _simplify(clean, target)
-    for function in clean.functions:
+        module.link_in(llvm.parse_bitcode(part, context))
+    module.name = "libjit"
+    for function in module.functions:
         if not function.is_declaration and function.linkage is llvm.Linkage.external:
             # Linking a network's module against the library then takes only what it calls.
             function.linkage = "linkonce_odr"
-    clean.verify()
-    return clean
+    module.verify()
+    return module
 
 
 def _without_machine_flags(text: str) -> str:
@@ -225,11 +268,10 @@ def _without_machine_flags(text: str) -> str:
 def _simplify(module: llvm.ModuleRef, target: Target) -> None:
     """Inlines the helpers into the kernels and simplifies.
 
-    LLVM's first level unrolls loops of a known number of rounds. It vectorises nothing and duplicates no other loop.
+    LLVM's first level unrolls loops of a known number of rounds. It vectorises nothing and duplicates no other loop: so
+    the features that a variant requires beyond its processor's have no say in it.
     """
-    machine = llvm.Target.from_triple(target.triple).create_target_machine(
-        cpu=target.cpu, features=target.features, opt=3
-    )
+    machine = llvm.Target.from_triple(target.triple).create_target_machine(cpu=target.cpu, opt=3)
     builder = llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options(speed_level=1))
     passes = llvm.create_new_module_pass_manager()
     passes.add_always_inliner_pass()
@@ -256,10 +298,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         default=ROOT,
         help="folder with src/ and include/; libjit's headers are found as well",
     )
+    parser.add_argument(
+        "--parts",
+        type=Path,
+        help="(with --variant) a folder for what becomes of single files: prints their names in it on a line, waits "
+        "for a line, takes what is there, and adds what is not",
+    )
     parser.add_argument("--jobs", type=int, default=2, help="files compiled at a time")
     options = parser.parse_args(arguments)
-    if options.host and options.output:
-        parser.error("--host writes many files: expected --directory, got --output")
+    if options.host and (options.output or options.parts):
+        parser.error("--host writes many files: expected --directory alone")
     targets = read_targets()
     names = host_variants(platform.machine()) if options.host else [options.variant]
     if unknown := [name for name in names if name not in targets]:
@@ -267,13 +315,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
     llvm.initialize_all_targets()
     try:
         check_versions()
-        for name in names:
-            output = options.output or options.directory / f"{name}.bc"
-            compile_variant(targets[name], output, options.root, options.jobs)
+        with tempfile.TemporaryDirectory(prefix="libjit-") as scratch:
+            parts = options.parts or Path(scratch)
+            announce = _ask if options.parts else None
+            for name in names:
+                output = options.output or options.directory / f"{name}.bc"
+                compile_variant(targets[name], output, options.root, options.jobs, parts, announce)
     except CompileError as error:
         sys.stderr.write(f"{error}\n")
         return 3 if isinstance(error, CompilerError) else 1
     return 0
+
+
+def _ask(digests: Sequence[str]) -> None:
+    """Says which parts are needed, and waits until whoever started this has brought those that it knows."""
+    sys.stdout.write(" ".join(digests) + "\n")
+    sys.stdout.flush()
+    sys.stdin.readline()
 
 
 def _end_with_parent() -> None:

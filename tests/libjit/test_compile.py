@@ -9,7 +9,7 @@ import llvmlite.binding as llvm
 import pytest
 
 from glowpy.backends.cpu.library import LIBJIT
-from glowpy.backends.cpu.variant import VARIANTS, Variant
+from glowpy.backends.cpu.variant import VARIANTS, Variant, variant_named
 from libjit.compile import (
     ROOT,
     CompileError,
@@ -69,8 +69,9 @@ def test_compile_variant_for_each_target(
     assert defined == {"libjit_probe_f32", "libjit_other_f32"}
     assert (tmp_path / "out.symbols").read_text() == "libjit_other_f32\nlibjit_probe_f32\n"
     assert module.triple == target.triple
+    features = ",".join(f"+{feature}" for feature in variant_named(name).requires)
     machine = llvm.Target.from_triple(target.triple).create_target_machine(
-        cpu=target.cpu, features=target.features, opt=3
+        cpu=target.cpu, features=features, opt=3
     )
     assert len(machine.emit_object(module)) > 100
     assert capfd.readouterr().err == ""
@@ -107,6 +108,38 @@ def test_bitcode_is_the_same_from_another_folder(library: Path, tmp_path: Path) 
     content = (tmp_path / "first.bc").read_bytes()
     assert content == (tmp_path / "second.bc").read_bytes()
     assert str(tmp_path).encode() not in content
+
+
+def test_parts_are_made_of_changed_files_alone(library: Path, tmp_path: Path) -> None:
+    target, parts = read_targets()["aarch64_neon"], tmp_path / "parts"
+    parts.mkdir()
+    compile_variant(target, tmp_path / "out.bc", library, parts=parts)
+    before = {file: file.stat().st_mtime_ns for file in parts.iterdir()}
+    assert len(before) == 2
+    (library / "src" / "other.c").write_text(OTHER.replace("x + x", "x * 3"))
+    compile_variant(target, tmp_path / "parts.bc", library, parts=parts)
+    after = {file: file.stat().st_mtime_ns for file in parts.iterdir()}
+    assert len(after) == 3
+    assert before.items() <= after.items()
+    compile_variant(target, tmp_path / "whole.bc", library)
+    assert (tmp_path / "parts.bc").read_bytes() == (tmp_path / "whole.bc").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "shared"),
+    [
+        ("x86_64_v4", "x86_64_v4_vnni", 2),
+        ("aarch64_neon", "aarch64_dotprod", 2),
+        ("x86_64_v3", "x86_64_v4", 0),
+    ],
+)
+def test_variants_share_what_is_the_same(
+    first: str, second: str, shared: int, library: Path, tmp_path: Path
+) -> None:
+    digests: list[str] = []
+    for name in (first, second):
+        compile_variant(read_targets()[name], tmp_path / "out.bc", library, announce=digests.extend)
+    assert len(set(digests)) == 4 - shared
 
 
 def test_wrong_c_shows_what_clang_says_and_leaves_nothing(library: Path, tmp_path: Path) -> None:

@@ -4,6 +4,8 @@
 * Any other variant is compiled when it is first asked for, by libjit's `compile.py` in a process of its own, and
   kept in the cache. This needs ziglang, which `glowpy[cross]` brings.
 * In a source checkout nothing is packaged and the sources change: every variant comes from the cache.
+* What became of single files is in the cache as well: when one is edited, the others are not simplified again.
+  Variants share the files that are the same for both.
 * An entry of the cache is named after everything its bytes depend on, so it is never out of date.
 * With `NAME.bc` comes `NAME.symbols`, the functions that the bitcode defines, one a line: what takes LLVM a tenth of a
   second to read need not be read to know what it holds. An entry has both, the symbols first, with a zero byte between.
@@ -15,15 +17,16 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from subprocess import PIPE
 
 from glowpy.backends.cpu.kernels_gen import KERNELS, SCALARS
 from glowpy.backends.cpu.variant import IS_INSTALLED, LIBJIT_FOLDER, Variant
 from glowpy.llvm.kernel import KernelSpec
-from glowpy.support.cache import Key, locked, read, write
+from glowpy.support.cache import Key, locked, read, write, write_all
 from glowpy.support.cache_folder import cache_folder
 from glowpy.support.errors import InternalError, UserError
 from glowpy.support.progress import report
@@ -129,23 +132,61 @@ class KernelLibrary:
     def _compile(self, variant: Variant, path: Path) -> str:
         """Writes the bitcode; what the compiler said of it."""
         what = ["--root", str(self.folder), "--variant", variant.name, "--output", str(path)]
-        command = [sys.executable, str(compile_script()), *what]
-        # Its temporary files are in our folder: they go with it, whatever ends the script.
-        environment = {**os.environ, "TMPDIR": str(path.parent)}
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-        if done.returncode == _COMPILERS_DO_NOT_FIT:
+        status, said = _run_script(what, path.parent)
+        if status == _COMPILERS_DO_NOT_FIT:
             raise UserError(
-                f"the kernels of {variant.name} cannot be compiled: {done.stderr.strip()}",
-                note=_REMEDY,
+                f"the kernels of {variant.name} cannot be compiled: {said}", note=_REMEDY
             )
-        if done.returncode:
+        if status:
             failure = f"the kernels of {self.name} do not compile for {variant.name}"
             if self.folder == LIBJIT_FOLDER:
-                raise InternalError(f"{failure}:\n{done.stderr.strip()}")
-            raise UserError(
-                failure, context=done.stderr.strip(), note=f"mend them in {self.folder / 'src'}"
-            )
-        return done.stderr.strip()
+                raise InternalError(f"{failure}:\n{said}")
+            raise UserError(failure, context=said, note=f"mend them in {self.folder / 'src'}")
+        return said
+
+
+def _run_script(what: Sequence[str], folder: Path) -> tuple[int, str]:
+    """The exit status of the script, and what it said. What it makes of single files is kept in the cache."""
+    parts = folder / "parts"
+    parts.mkdir()
+    command = [sys.executable, str(compile_script()), *what, "--parts", str(parts)]
+    # Its temporary files are in our folder: they go with it, whatever ends the script.
+    environment = {**os.environ, "TMPDIR": str(folder)}
+    with (
+        (folder / "said").open("w+", encoding="utf-8") as said,
+        subprocess.Popen(
+            command, env=environment, stdin=PIPE, stdout=PIPE, stderr=said, text=True
+        ) as process,
+    ):
+        try:
+            missing = _bring_parts(process, parts)
+            process.communicate("\n")
+        except BaseException:
+            process.kill()
+            raise
+        said.seek(0)
+        text = said.read().strip()
+    made = {key: parts / digest for digest, key in missing.items() if (parts / digest).is_file()}
+    write_all({key: file.read_bytes() for key, file in made.items()})
+    return process.returncode, text
+
+
+def _bring_parts(process: subprocess.Popen[str], parts: Path) -> dict[str, Key]:
+    """Puts what the script names, and the cache has, into the folder. The keys of all else, by the names."""
+    assert process.stdout is not None
+    missing = {}
+    for digest in process.stdout.readline().split():
+        key = _part_key(digest)
+        if (payload := read(key)) is None:
+            missing[digest] = key
+        else:
+            (parts / digest).write_bytes(payload)
+    return missing
+
+
+def _part_key(digest: str) -> Key:
+    """Names what the script makes of one file."""
+    return Key.of("bitcode", "part", version("llvmlite"), compile_script().read_bytes(), digest)
 
 
 @dataclass(frozen=True)

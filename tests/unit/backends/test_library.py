@@ -1,6 +1,6 @@
 """Which variant of the kernels is chosen, and when its bitcode is compiled."""
 
-import subprocess
+import importlib.util
 from collections.abc import Callable, Sequence
 from importlib.metadata import PackageNotFoundError
 from itertools import pairwise
@@ -17,6 +17,7 @@ from glowpy.backends.cpu.variant import (
     select_variant,
     variant_named,
 )
+from glowpy.support.cache import Key, read, write
 from glowpy.support.errors import InternalError, UnsupportedError, UserError
 
 V2 = {"cx16", "popcnt", "sse3", "sse4.1", "sse4.2", "ssse3"}
@@ -174,11 +175,43 @@ def test_bitcode_is_compiled_by_every_process_without_a_cache(
     assert compiled == ["wasm32", "wasm32"]
 
 
+SMALL = "float libjit_%s(float x) { return x * %sf; }\n"
+
+
+@pytest.mark.skipif(importlib.util.find_spec("ziglang") is None, reason="there is no compiler")
+def test_files_that_did_not_change_are_taken_from_the_cache(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("GLOWPY_CACHE_DIR", str(tmp_path / "cache"))
+    digests: list[str] = []
+    part_key = library._part_key
+
+    def noted(digest: str) -> Key:
+        digests.append(digest)
+        return part_key(digest)
+
+    monkeypatch.setattr(library, "_part_key", noted)
+    sources = tmp_path / "kernels" / "src"
+    sources.mkdir(parents=True)
+    for name in ("one", "two"):
+        (sources / f"{name}.c").write_text(SMALL % (name, "2.0"))
+    assert mine(tmp_path).symbols(WASM) == {"libjit_one", "libjit_two"}
+    one, two = digests
+    (sources / "two.c").write_text(SMALL % ("three", "3.0"))
+    write(part_key(one), read(part_key(two)) or b"")  # something else, so that we see it
+    assert mine(tmp_path).symbols(WASM) == {"libjit_two", "libjit_three"}
+    assert digests[2] == one
+    assert read(part_key(digests[3]))
+
+
 @pytest.fixture
-def script_fails(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
+def script_fails(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[int], None]:
     def fail(status: int) -> None:
-        done = subprocess.CompletedProcess(["python"], status, "", "what the script says\n")
-        monkeypatch.setattr(subprocess, "run", lambda *_, **__: done)
+        script = tmp_path / "fails.py"
+        script.write_text(
+            f"import sys\nprint('what the script says', file=sys.stderr)\nsys.exit({status})\n"
+        )
+        monkeypatch.setattr(library, "compile_script", lambda: script)
 
     return fail
 
@@ -188,16 +221,18 @@ def test_kernels_of_a_package_that_do_not_compile(
 ) -> None:
     script_fails(1)
     with pytest.raises(UserError, match="the kernels of mine do not compile for wasm32") as caught:
-        mine(tmp_path)._compile(WASM, Path("never.bc"))
+        mine(tmp_path)._compile(WASM, tmp_path / "never.bc")
     (diagnostic,) = caught.value.diagnostics
     assert diagnostic.context == "what the script says"
     assert diagnostic.note == f"mend them in {tmp_path / 'kernels' / 'src'}"
 
 
-def test_kernels_of_libjit_that_do_not_compile(script_fails: Callable[[int], None]) -> None:
+def test_kernels_of_libjit_that_do_not_compile(
+    script_fails: Callable[[int], None], tmp_path: Path
+) -> None:
     script_fails(1)
     with pytest.raises(InternalError, match=r"libjit do not compile for wasm32:\nwhat the script"):
-        library.LIBJIT._compile(WASM, Path("never.bc"))
+        library.LIBJIT._compile(WASM, tmp_path / "never.bc")
 
 
 def test_kernels_that_the_compiler_does_not_fit(
@@ -206,4 +241,4 @@ def test_kernels_that_the_compiler_does_not_fit(
     script_fails(3)
     message = "the kernels of wasm32 cannot be compiled: what the script says"
     with pytest.raises(UserError, match=message):
-        mine(tmp_path)._compile(WASM, Path("never.bc"))
+        mine(tmp_path)._compile(WASM, tmp_path / "never.bc")
