@@ -136,7 +136,7 @@ class Tree:
 
     def test(self, *argv: str) -> str:
         """The output of some tests of the copy."""
-        done = self.python("-m", "pytest", "-q", "-p", "no:cacheprovider", *argv)
+        done = self.python("-m", "pytest", "-q", "-n0", "-p", "no:cacheprovider", *argv)
         assert done.returncode in (0, 1), done.stdout + done.stderr
         return done.stdout
 
