@@ -25,6 +25,7 @@ from glowpy.ir.insts_gen import (
     InsertTensorInst,
     LocalResponseNormalizationInst,
     LogSoftmaxInst,
+    LookupTableInst,
     MatMulInst,
     ReduceAddInst,
     ReduceMaxInst,
@@ -198,6 +199,12 @@ def _gather(inst: GatherInst) -> Iterator[Dimension]:
         yield Along(inst.axis + axis), None, Along(axis)
     for axis in range(inst.axis + 1, inst.input.type.rank):
         yield Along(axis + inst.indices.type.rank - 1), Along(axis), None
+
+
+@_rules(LookupTableInst)
+def _lookup(inst: LookupTableInst) -> Iterator[Dimension]:
+    for axis in range(inst.result.type.rank):
+        yield Along(axis), Along(axis), None
 
 
 @_rules(CpuPackMatrixInst)
