@@ -3,13 +3,15 @@
 The order is a post-order walk from the saves in which the operand whose computation needs the most
 memory beyond its own result is computed first (Glow's child-memory scheduler; the idea is Sethi and
 Ullman's). An operand that other nodes read as well comes before those: it lives on for them in any
-case, and what is computed after it, such as a product whose scores a mask is added to, is used at once.
+case, and what is computed after it, such as a product whose scores a mask is added to, is used at once. A
+product comes after operands that take no more memory than it gives, such as scales of its columns: what it is
+multiplied by them for becomes its epilogue only if nothing comes between.
 Saves come last, so a placeholder is read before it is written.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from glowpy.core.schema import Trait
 from glowpy.graph.function import Function
@@ -22,7 +24,8 @@ __all__ = ["schedule"]
 def schedule(f: Function) -> list[Node]:
     """All nodes of `f` in the order of execution. Deterministic; linear but for sorting the operands of each node."""
     nodes = f.topological()
-    beyond = _beyond_results(nodes)
+    products = _products(nodes)
+    beyond = _beyond_results(nodes, products)
     saves = [node for node in nodes if isinstance(node, SaveNode)]
     effects = {node: None for node in nodes if node.has(Trait.SIDE_EFFECT)}
     unused = {node: None for node in nodes if not any(r.num_users for r in node.results)}
@@ -32,12 +35,18 @@ def schedule(f: Function) -> list[Node]:
     for root in roots:
         first = [v.node for _, v in root.operands()] if isinstance(root, SaveNode) else [root]
         for node in first:
-            _walk(node, beyond, done, order)
+            _walk(node, beyond, products, done, order)
     order += [node for node in roots if node not in done]
     return order
 
 
-def _walk(root: Node | None, beyond: dict[Node, int], done: set[Node], order: list[Node]) -> None:
+def _walk(
+    root: Node | None,
+    beyond: Mapping[Node, int],
+    products: Collection[Node],
+    done: set[Node],
+    order: list[Node],
+) -> None:
     """Post-order from `root`."""
     stack: list[tuple[Node, bool]] = [(root, False)] if root is not None else []
     while stack:
@@ -52,27 +61,52 @@ def _walk(root: Node | None, beyond: dict[Node, int], done: set[Node], order: li
         operands = {
             v.node: None for v in node.operand_values if v.node is not None and v.node not in done
         }
-        stack.extend((operand, False) for operand in reversed(_first_to_last(operands, beyond)))
+        stack.extend(
+            (operand, False) for operand in reversed(_first_to_last(operands, beyond, products))
+        )
 
 
-def _first_to_last(operands: Iterable[Node], beyond: Mapping[Node, int]) -> list[Node]:
-    """Those that other nodes read as well, then the hungriest."""
+def _first_to_last(
+    operands: Collection[Node], beyond: Mapping[Node, int], products: Collection[Node]
+) -> list[Node]:
+    """Those that other nodes read as well, then small ones beside a product, then the hungriest."""
+    most = max((_size(node) for node in operands if node in products), default=0)
 
-    def rank(node: Node) -> tuple[bool, int]:
-        return sum(result.num_users for result in node.results) < 2, -beyond[node]
+    def rank(node: Node) -> tuple[bool, bool, int]:
+        alone = sum(result.num_users for result in node.results) < 2
+        large = node in products or beyond[node] + _size(node) > most
+        return alone, large, -beyond[node]
 
     return sorted(operands, key=rank)
 
 
-def _beyond_results(nodes: Sequence[Node]) -> dict[Node, int]:
+def _size(node: Node) -> int:
+    return sum(result.type.size for result in node.results)
+
+
+def _products(nodes: Sequence[Node]) -> set[Node]:
+    """Nodes with an epilogue, and element-wise ones that may be part of it."""
+    products: set[Node] = set()
+    for node in nodes:
+        follows = node.has(Trait.ELEMENTWISE) and any(
+            value.node in products
+            and value.num_users == 1
+            and value.type.shape == node.result.type.shape
+            for value in node.inputs
+        )
+        if follows or node.has(Trait.EPILOGUE):
+            products.add(node)
+    return products
+
+
+def _beyond_results(nodes: Sequence[Node], products: Collection[Node]) -> dict[Node, int]:
     """Bytes alive beyond its results at the worst moment while a node and all it needs is computed."""
-    size = {node: sum(result.type.size for result in node.results) for node in nodes}
     beyond: dict[Node, int] = {}
     for node in nodes:
         operands = {v.node: None for v in node.operand_values if v.node is not None}
         held = worst = 0
-        for operand in _first_to_last(operands, beyond):
-            worst = max(worst, held + beyond[operand] + size[operand])
-            held += size[operand]
-        beyond[node] = max(worst - size[node], held)
+        for operand in _first_to_last(operands, beyond, products):
+            worst = max(worst, held + beyond[operand] + _size(operand))
+            held += _size(operand)
+        beyond[node] = max(worst - _size(node), held)
     return beyond

@@ -15,7 +15,7 @@ from glowpy.cli.output import print_json, progress
 from glowpy.cli.verb import OutputFile, Verb
 from glowpy.core.elemkind import ElemKind
 from glowpy.exporter import save
-from glowpy.graph.function import Module
+from glowpy.graph.function import Function, Module
 from glowpy.graph.printer import print_module
 from glowpy.quantization.calibration import (
     Calibration,
@@ -26,6 +26,7 @@ from glowpy.quantization.calibration import (
     Percentile,
 )
 from glowpy.quantization.convert import Conversion, convert
+from glowpy.quantization.dynamic import quantize_dynamic
 from glowpy.quantization.options import Options
 from glowpy.quantization.profile import Profile
 from glowpy.quantization.schema import Schema
@@ -84,6 +85,11 @@ def _write(module: Module, output: str, blobs: str | None) -> None:
     "--weight-only",
     type=click.Choice(["4", "8"]),
     help="Store weights in so many bits, and compute in floats: no profile is needed.",
+)
+@click.option(
+    "--dynamic",
+    is_flag=True,
+    help="Find the ranges of what products with weights read when the network runs: no profile is needed.",
 )
 @click.option(
     "--block",
@@ -145,6 +151,7 @@ def quantize(
     model: str,
     profile_file: str | None,
     weight_only: str | None,
+    dynamic: bool,
     block: str,
     output: str | None,
     schema: str,
@@ -168,14 +175,14 @@ def quantize(
 
     Examples:
       glowpy quantize model.onnx --profile profile.yaml
-      glowpy quantize model.onnx --profile profile.yaml -o quantized.onnx
       glowpy quantize model.onnx --profile profile.yaml -o quantized.glow
       glowpy run quantized.glow --constants quantized.npz
       glowpy quantize model.onnx --profile profile.yaml --keep softmax --skip-last --json
       glowpy quantize decoder.onnx --weight-only 4 --block 32 -o small.glow
+      glowpy quantize encoder.onnx --dynamic -o encoder.glow
     """
-    if (profile_file is None) == (weight_only is None):
-        raise UserError("expected either --profile or --weight-only")
+    if (profile_file is not None) + (weight_only is not None) + dynamic != 1:
+        raise UserError("expected one of --profile, --weight-only and --dynamic")
     blobs = None if output is None else _constants_file(output)
     kind, chosen = ElemKind(activations), Schema(schema)
     options = Options(
@@ -193,17 +200,24 @@ def quantize(
     known = None if profile_file is None else Profile.load(profile_file)
     source = Source(model, shapes, constants, name, backend)
     with progress(f"quantizing {model}"):
-        if known is not None:
-            result = convert(source.function, known, options)
-        else:
-            bits = int(weight_only or 0)
-            result = quantize_weights(source.function, bits=bits, block=int(block), keep=keep)
+        result = _converted(source.function, known, options, weight_only, int(block))
     if output is not None:
         _write(result.module, output, blobs)
     if as_json:
         print_json(_figures(result, output, blobs))
     else:
-        _print(result, output, blobs, "compute on integers" if known else "read stored integers")
+        _print(result, output, blobs, "read stored" if weight_only else "compute on")
+
+
+def _converted(
+    f: Function, profile: Profile | None, options: Options, bits: str | None, block: int
+) -> Conversion:
+    """What --profile, --weight-only or --dynamic makes of a function."""
+    if profile is not None:
+        return convert(f, profile, options)
+    if bits is not None:
+        return quantize_weights(f, bits=int(bits), block=block, keep=options.keep)
+    return quantize_dynamic(f, keep=options.keep)
 
 
 def _figures(result: Conversion, output: str | None, blobs: str | None) -> dict[str, object]:
@@ -231,7 +245,7 @@ def _print(result: Conversion, output: str | None, blobs: str | None, what: str)
     if blobs is not None:
         click.echo(f"{output}: read it with --constants {blobs}")
     count = len(result.nodes) - len(result.floats)
-    click.echo(f"{count} of {len(result.nodes)} nodes {what}")
+    click.echo(f"{count} of {len(result.nodes)} nodes {what} integers")
     click.echo(f"constants take {result.bytes_after:,} bytes, {result.bytes_before:,} in floats")
     for node in result.floats[:_SHOWN]:
         place = f", {node.origin}" if node.origin else ""

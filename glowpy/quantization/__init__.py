@@ -9,6 +9,7 @@ from glowpy.quantization.calibration import (
     Percentile,
 )
 from glowpy.quantization.convert import Conversion, Outcome, convert, quantize
+from glowpy.quantization.dynamic import quantize_dynamic
 from glowpy.quantization.options import Options
 from glowpy.quantization.profile import Profile, ProfiledValue
 from glowpy.quantization.profiling import Profiler, optimized, profile
@@ -38,5 +39,6 @@ __all__ = [
     "quant_of_range",
     "quant_of_weights",
     "quantize",
+    "quantize_dynamic",
     "quantize_weights",
 ]

@@ -45,7 +45,7 @@ from glowpy.support.errors import Diagnostic, UserError
 from glowpy.support.loc import Loc
 from glowpy.support.text import print_attrs
 
-__all__ = ["Conversion", "Outcome", "convert", "outcome_of", "quantize"]
+__all__ = ["Conversion", "Outcome", "convert", "integers_of", "outcome_of", "quantize"]
 
 
 @dataclass(frozen=True)
@@ -334,7 +334,7 @@ class _Converter:
         if (value, quant) not in self._weights:
             type = Type(kind, value.type.shape, quant)
             tensor = Tensor.derived(
-                type, "quantize", [_tensor(value)], lambda numbers: _integers(type, numbers)
+                type, "quantize", [_tensor(value)], lambda numbers: integers_of(type, numbers)
             )
             constant = f.module.create_constant(f"{value.name}_{kind.value}", tensor)
             numbers = f.create_dequantize(value.name, value.type, constant)
@@ -353,7 +353,7 @@ def _elements(value: NodeValue) -> Array:
     return _tensor(value).array
 
 
-def _integers(type: Type, numbers: Array) -> Array:
+def integers_of(type: Type, numbers: Array) -> Array:
     """The nearest stored integers, divided in f32 as ONNX does."""
     with np.errstate(over="ignore"):
         steps = np.rint(numbers.astype(np.float32) / scales_of(type).astype(np.float32))

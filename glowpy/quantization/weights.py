@@ -81,7 +81,8 @@ def quantize_weights(
         symmetric: Whether zero is stored as 0; else each block has a zero of its own, too.
         keep: Nodes that stay as they are: their names in the optimized graph or in the user's model, or their kinds.
 
-    Raises UserError for other numbers of bits or blocks, and for names in `keep` that no node has.
+    Raises UserError for other numbers of bits or blocks, for names in `keep` that no node has, and for weights that
+    are not finite.
     """
     for what, number, known in (("bits", bits, _BITS), ("a block", block, _BLOCKS)):
         if number not in known:
@@ -106,7 +107,7 @@ def quantize_weights(
 
 
 def _weights(f: Function) -> Iterator[tuple[Node, int, int]]:
-    """Every node that reads a matrix of weights, as which input, and the dimension that is summed, or not gathered."""
+    """Every node that reads a matrix of weights, as which input, and the dimension along which blocks lie."""
     for node in f.topological():
         if isinstance(node, MatMulNode | FullyConnectedNode):
             index, axis = 1, 0
@@ -124,6 +125,12 @@ def _stored(f: Function, value: NodeValue, axis: int, form: _Form) -> NodeValue:
     """The same weights as integers."""
     assert value.constant is not None
     matrix = value.constant.tensor.array
+    if not np.isfinite(matrix).all():
+        raise UserError(
+            f"expected finite weights to quantize, got NaNs or infinities in '{value.name}'",
+            loc=value.constant.loc,
+            note="keep the node that reads them as it is",
+        )
     columns = matrix if axis == 0 else matrix.T
     integers, scales, zeros = _rounded(columns, form)
     parts = [

@@ -6,6 +6,7 @@ import random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from glowpy.backends.cpu.nodes_gen import create_cpu_matmul, create_cpu_pack_matrix
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.type import Type
 from glowpy.graph.function import Function, Module
@@ -158,3 +159,21 @@ def test_a_result_that_nobody_uses_does_not_bring_its_node_forward() -> None:
     f.create_save("s", early, module.create_placeholder("a", early.type))
     f.create_save("s", late, module.create_placeholder("b", late.type))
     assert [node.name for node in schedule(f)[:2]] == ["early", "late"]
+
+
+def test_small_operands_come_before_a_product() -> None:
+    """The scales of columns, computed, do not come between a product and its multiplication with them."""
+    module = Module()
+    f = module.create_function("main")
+    x = module.create_placeholder("x", Type(ElemKind.F32, (1, 64)))
+    row = module.create_placeholder("row", Type(ElemKind.F32, (64,)))
+    weights = module.create_placeholder("w", Type(ElemKind.F32, (64, 64)))
+    packed = create_cpu_pack_matrix(f, "packed", Type(ElemKind.F32, (4, 64, 16)), weights, block=16)
+    product = create_cpu_matmul(
+        f, "product", x.type, x, packed, tile_pixels=1, tile_vectors=1, slab=1, fetch=0
+    )
+    scales = f.create_mul("scales", row, row)
+    total = f.create_mul("total", f.create_relu("relu", product), scales)
+    f.create_save("s", total, module.create_placeholder("out", total.type))
+    order = schedule(f)
+    assert order.index(total) == order.index(product) + 2

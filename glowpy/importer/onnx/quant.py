@@ -14,6 +14,7 @@ from glowpy.core.quantized import parameters, sum_type
 from glowpy.core.shape import ceil_div, normalize_axis
 from glowpy.core.tensor import Array, Tensor
 from glowpy.core.type import Quant, Type
+from glowpy.graph.dynamic_range import dynamically_quantized
 from glowpy.graph.node import NodeValue
 from glowpy.importer.onnx.data_movement import (
     broadcast,
@@ -32,7 +33,6 @@ from glowpy.support.errors import UserError
 __all__ = [
     "dequantize_linear",
     "dequantized",
-    "dynamically_quantized",
     "integer_product",
     "labelled",
     "optional",
@@ -222,29 +222,8 @@ def dequantize_linear(n: OnnxNode) -> Value:
 
 @from_onnx("DynamicQuantizeLinear", since=11)
 def _dynamic_quantize_linear(n: OnnxNode) -> tuple[Value, ...]:
-    return dynamically_quantized(n, n.input(0))
-
-
-def dynamically_quantized(n: OnnxNode, x: NodeValue) -> tuple[NodeValue, NodeValue, NodeValue]:
-    """Unsigned integers for the range of x, widened to hold 0; then scale and zero point, computed at run time."""
-    f = n.f
-    axes = tuple(range(x.type.rank))
-    scalar = Type(ElemKind.F32, ())
-    nothing = f.create_splat(f"{n.name}_nothing", scalar, 0.0)
-
-    def extreme(node: NodeValue) -> NodeValue:
-        return f.create_reshape(n.name, scalar, node).result
-
-    low = f.create_min(n.name, extreme(f.create_reduce_min(n.name, x, axes).result), nothing)
-    high = f.create_max(n.name, extreme(f.create_reduce_max(n.name, x, axes).result), nothing)
-    steps = f.create_splat(f"{n.name}_range", scalar, 255.0)
-    scale = f.create_div(f"{n.name}_scale", f.create_sub(n.name, high, low), steps)
-    below = f.create_sub(n.name, nothing, f.create_div(n.name, low, scale))
-    zero = f.create_saturate(f"{n.name}_zero", Type(ElemKind.U8, ()), below, nothing)
-    offset = f.create_convert(n.name, scalar, zero)
-    type = Type(ElemKind.U8, x.type.shape)
-    stored = f.create_saturate(n.name, type, f.create_div(n.name, x, scale), offset)
-    return stored.result, scale.result, zero.result
+    """Integers, scale and zero point."""
+    return dynamically_quantized(n.f, n.name, n.input(0))
 
 
 @from_onnx("QLinearConv", since=10)

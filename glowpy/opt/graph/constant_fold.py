@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -21,7 +22,7 @@ class ConstantFoldPass(GraphPass):
     """Computes nodes whose inputs are all known, and makes constants of their results.
 
     The constants keep the nodes' names. All of them run at once on the interpreter. A result that
-    needs much more memory than its inputs, such as a broadcast, stays a node.
+    needs much more memory than its inputs, such as a broadcast, stays a node where others read it.
 
     Before:
         %x, %out : f32[2]
@@ -46,11 +47,8 @@ class ConstantFoldPass(GraphPass):
     name: ClassVar[str] = "constant-fold"
 
     def run(self, f: Function, ctx: PassContext) -> bool:
-        """Finds what can be folded in one walk, and evaluates it in one call."""
-        foldable: dict[Node, None] = {}
-        for node in f.topological():
-            if self._folds(node, foldable):
-                foldable[node] = None
+        """Finds what can be folded in two walks, and evaluates it in one call."""
+        foldable = self._foldable(f)
         results = [
             result
             for node in foldable
@@ -64,23 +62,42 @@ class ConstantFoldPass(GraphPass):
         f.erase_dead(list(foldable))
         return True
 
-    def _folds(self, node: Node, foldable: dict[Node, None]) -> bool:
+    def _foldable(self, f: Function) -> dict[Node, None]:
+        """What is known, but for results that are too large and read by what is not."""
+        memory: dict[Node, int] = {}
+        large: set[Node] = set()
+        for node in f.topological():
+            if not self._is_known(node, memory):
+                continue
+            size = sum(result.type.size for result in node.results)
+            known = sum(_memory(value, memory) for value in node.inputs)
+            if not isinstance(node, SplatNode) and size > max(self.small, self.growth * known):
+                large.add(node)
+                size = known
+            memory[node] = size
+        foldable = dict.fromkeys(memory)
+        for node in reversed(memory):
+            users = (user for result in node.results for user in result.users)
+            if node in large and not all(user in foldable for user in users):
+                del foldable[node]
+        return foldable
+
+    def _is_known(self, node: Node, known: Collection[Node]) -> bool:
+        """Whether a node could be computed now."""
         if node.has(Trait.SIDE_EFFECT) or node.BACKEND or not node.results:
             return False
         if isinstance(node, DequantizeNode | DequantizeBlocksNode):
             return False  # products take the stored integers; what is left is lowered, and computed then
         if isinstance(node, SplatNode):
             return node.type.count == 1
-        for value in node.inputs:
-            if value.node not in foldable and not is_known(value):
-                return False
-        size = sum(result.type.size for result in node.results)
-        return size <= max(self.small, self.growth * sum(map(_memory, node.inputs)))
+        return all(value.node in known or is_known(value) for value in node.inputs)
 
 
-def _memory(value: NodeValue) -> int:
-    splat = isinstance(value.node, SplatNode)
-    return value.type.kind.size if splat else value.type.size
+def _memory(value: NodeValue, known: Mapping[Node, int]) -> int:
+    """The memory of a known input; of a result that is too large, that of what it is computed from."""
+    if isinstance(value.node, SplatNode):
+        return value.type.kind.size
+    return value.type.size if value.node is None else known[value.node]
 
 
 def _replace(f: Function, result: NodeValue, tensor: Tensor) -> None:

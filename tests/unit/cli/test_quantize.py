@@ -156,11 +156,16 @@ def test_refuses_a_profile_of_another_shape() -> None:
     assert "the profile is not of the model: input 'x'" in text
 
 
-def test_weights_alone_need_no_profile() -> None:
+def test_weights_alone_and_ranges_at_run_time_need_no_profile() -> None:
     argv = ["quantize", "net.onnx", "--shape", "N=1"]
     text = said([*argv, "--weight-only", "8", "--block", "64", "-o", "w.glow"])
     assert "1 of 1 nodes read stored integers" in text
     assert "dequantize_blocks" in Path("w.glow").read_text()
     said(["run", "w.glow", "--constants", "w.npz", "--input", "one.npz", "--output", "d"])
-    assert "expected either --profile or --weight-only" in said(argv, 1)
-    assert "expected either --profile or --weight-only" in quantized("--weight-only", "4", status=1)
+    text = said([*argv, "--dynamic", "-o", "d.glow"])
+    assert "1 of 1 nodes compute on integers" in text
+    assert "mat_mul" in Path("d.glow").read_text()
+    said(["run", "d.glow", "--constants", "d.npz", "--input", "one.npz", "--output", "d"])
+    message = "expected one of --profile, --weight-only and --dynamic"
+    assert message in said(argv, 1)
+    assert message in quantized("--weight-only", "4", status=1)

@@ -10,6 +10,7 @@ import numpy as np
 
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.tensor import Tensor
+from glowpy.graph.dynamic_range import dynamically_quantized
 from glowpy.graph.node import NodeValue
 from glowpy.importer.onnx.contrib.attention import attended
 from glowpy.importer.onnx.contrib.heads import check_type
@@ -19,7 +20,6 @@ from glowpy.importer.onnx.node import OnnxNode, Result, Value, from_onnx
 from glowpy.importer.onnx.quant import (
     dequantize_linear,
     dequantized,
-    dynamically_quantized,
     integer_product,
     optional,
     product_of_scales,
@@ -134,7 +134,7 @@ def _matmul_integer_to_float(n: OnnxNode) -> Value:
 @from_onnx("DynamicQuantizeMatMul", domain=CONTRIB)
 def _dynamic_quantize_matmul(n: OnnxNode) -> Value:
     """The left side is quantized by the range that it has at run time."""
-    stored, scale, zero = dynamically_quantized(n, n.input(0))
+    stored, scale, zero = dynamically_quantized(n.f, n.name, n.input(0))
     sums = integer_product(n, stored, n.value(1), zero, optional(n, 3))
     return _biased(n, _scaled(n, sums, scale, n.value(2)), 4)
 

@@ -1,0 +1,112 @@
+"""Matrix products on integers without a profile: activations get the range that they have when the network runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from glowpy.backend import CompileOptions
+from glowpy.core.elemkind import ElemKind
+from glowpy.core.quantized import sum_type
+from glowpy.core.tensor import Tensor
+from glowpy.core.type import Quant, Type
+from glowpy.engine import context
+from glowpy.graph.dynamic_range import dynamically_quantized
+from glowpy.graph.function import Function, Module
+from glowpy.graph.node import Node, NodeValue
+from glowpy.graph.nodes_gen import FullyConnectedNode, MatMulNode
+from glowpy.opt.graph.fold_quantize import no_exact_sum
+from glowpy.opt.pipelines import GRAPH_DEFAULT
+from glowpy.passes import Pipeline
+from glowpy.quantization.convert import Conversion, integers_of, outcome_of
+from glowpy.quantization.islands import chosen_to_keep
+from glowpy.quantization.profiling import optimized
+from glowpy.quantization.schema import quant_of_weights
+
+__all__ = ["quantize_dynamic"]
+
+_ONE = Quant((1.0,), (0,))
+
+Product = MatMulNode | FullyConnectedNode
+Range = tuple[NodeValue, NodeValue, NodeValue]
+
+
+def quantize_dynamic(model: Module | Function, *, keep: tuple[str, ...] = ()) -> Conversion:
+    """A network whose matrix products with known weights are exact sums of integers.
+
+    The left side is quantized to u8 by the range that all of it has at run time, as ONNX's DynamicQuantizeLinear does;
+    products that read the same value share that. Weights are i8, symmetric, with a scale for each column. All else
+    stays in f32.
+
+    Args:
+        model: The function, or a module with one; not changed.
+        keep: Products that stay in floats: their names in the optimized graph or in the user's model, or their kinds.
+
+    Raises UserError for names in `keep` that no product has, and for weights that are not finite.
+    """
+    f = optimized(model)
+    before = sum(constant.type.size for constant in f.constants)
+    products = list(_products(f))
+    reasons: dict[Node, str] = {node: reason for node in products if (reason := _refusal(node))}
+    reasons |= chosen_to_keep(products, keep)
+    ranges: dict[NodeValue, Range] = {}
+    for node in products:
+        if node in reasons:
+            continue
+        value = node.inputs[0]
+        with f.replacing(node):
+            if value not in ranges:
+                ranges[value] = dynamically_quantized(f, f"{value.name}_stored", value)
+            result = _product(f, node, ranges[value])
+        node.result.replace_all_uses_with(result)
+    nodes = tuple(outcome_of(node, reasons.get(node, "")) for node in products)
+    f.erase_dead([node for node in products if node not in reasons])
+    Pipeline("optimize", GRAPH_DEFAULT, fixpoint=True).run(f, context(CompileOptions()))
+    after = sum(constant.type.size for constant in f.constants)
+    return Conversion(f.module, nodes, before, after)
+
+
+def _refusal(n: Product) -> str:
+    """Why a product stays in floats, whatever its weights are; empty if it need not."""
+    data = Type(ElemKind.U8, n.inputs[0].type.shape, _ONE)
+    return no_exact_sum(n, data, Type(ElemKind.I8, n.inputs[1].type.shape, _ONE))
+
+
+def _products(f: Function) -> Iterator[Product]:
+    """Products in f32 of what is computed and a known matrix."""
+    for node in f.topological():
+        if not isinstance(node, Product) or node.type.kind is not ElemKind.F32:
+            continue
+        left, weights = node.inputs[0], node.inputs[1]
+        known = weights.constant is not None and weights.constant.has_elements
+        if known and left.constant is None and weights.type.rank == 2 and node.type.count:
+            yield node
+
+
+def _product(f: Function, n: Product, range: Range) -> NodeValue:
+    """Sums of stored integers, less the zero point times the sums of the weights, times both scales."""
+    integers, scale, zero = range
+    weights = n.inputs[1].constant
+    assert weights is not None
+    matrix, columns = weights.tensor.array, n.type.shape[-1]
+    quant = quant_of_weights(matrix, ElemKind.I8, axis=1)
+    array = integers_of(Type(ElemKind.I8, matrix.shape, quant), matrix)
+    wide = Type(ElemKind.I32, n.type.shape)
+
+    left = f.create_relabel(n.name, Type(ElemKind.U8, integers.type.shape, _ONE), integers)
+    right = f.module.create_constant(
+        weights.name, Tensor(Type(ElemKind.I8, matrix.shape, _ONE), array)
+    )
+    sums = sum_type(left.type, right.type, 1, n.type.shape)
+    product = f.create_mat_mul(n.name, left, right, result_type=sums)
+    totals = f.module.create_constant(f"{n.name}_sums", array.sum(0, dtype=np.int32))
+    excess = f.create_mul(n.name, totals, f.create_convert(n.name, Type(ElemKind.I32, ()), zero))
+    exact = f.create_sub(n.name, f.create_relabel(n.name, wide, product), excess)
+    scales = np.broadcast_to(np.array(quant.scales, np.float32), columns)
+    steps = f.create_mul(n.name, f.module.create_constant(f"{n.name}_scales", scales), scale)
+    floats = f.create_convert(n.name, Type(ElemKind.F32, n.type.shape), exact)
+    result = f.create_mul(n.name, floats, steps).result
+    if isinstance(n, FullyConnectedNode):
+        return f.create_add(n.name, result, n.bias).result
+    return result
