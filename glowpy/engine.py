@@ -18,6 +18,7 @@ from glowpy.support.progress import report
 
 __all__ = [
     "BACKENDS",
+    "alone",
     "backend_class",
     "backend_of",
     "compilation",
@@ -82,12 +83,8 @@ def known_instructions(backend: type[Backend]) -> tuple[type[Instruction], ...]:
     return tuple(dict.fromkeys([*own, *backend.instructions]))
 
 
-def unsupported(node: Node, backend: Backend) -> list[str]:
-    """Why a backend cannot run a node, whatever lowering and optimizing make of it; empty if it can.
-
-    The node need not be lowered, and nothing is done to it: what is tried is a network of this node alone, with the
-    same inputs constant. A caller with many equal nodes had better remember the answer.
-    """
+def alone(node: Node) -> Module:
+    """A network of one node: its constants are the same, everything else that it reads is an input."""
     module = Module()
     f = module.create_function("alone")
     twins: dict[NodeValue, NodeValue] = {}
@@ -101,9 +98,18 @@ def unsupported(node: Node, backend: Backend) -> list[str]:
     for index, result in enumerate(twin.results):
         output = module.create_placeholder(f"output{index}", result.type)
         f.create_save("save", result, output)
+    return module
+
+
+def unsupported(node: Node, backend: Backend) -> list[str]:
+    """Why a backend cannot run a node, whatever lowering and optimizing make of it; empty if it can.
+
+    The node need not be lowered, and nothing is done to it: what is tried is a network of this node alone, with the
+    same inputs constant. A caller with many equal nodes had better remember the answer.
+    """
     options = CompileOptions()
     try:
-        ir = Compilation(f, backend, options, context(options)).ir
+        ir = Compilation(alone(node).main, backend, options, context(options)).ir
     except UnsupportedError as error:
         return [diagnostic.message for diagnostic in error.diagnostics]
     return [reason for _, reason in refusals(ir, backend)]

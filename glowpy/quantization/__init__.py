@@ -13,7 +13,10 @@ from glowpy.quantization.dynamic import quantize_dynamic
 from glowpy.quantization.options import Options
 from glowpy.quantization.profile import Profile, ProfiledValue
 from glowpy.quantization.profiling import Profiler, optimized, profile
+from glowpy.quantization.report import Report, report
+from glowpy.quantization.report_page import report_page
 from glowpy.quantization.schema import Schema, quant_of_bias, quant_of_range, quant_of_weights
+from glowpy.quantization.search import Searched, SearchState, search
 from glowpy.quantization.statistics import Statistics
 from glowpy.quantization.weights import quantize_weights
 
@@ -30,7 +33,10 @@ __all__ = [
     "Profile",
     "ProfiledValue",
     "Profiler",
+    "Report",
     "Schema",
+    "SearchState",
+    "Searched",
     "Statistics",
     "convert",
     "optimized",
@@ -41,4 +47,7 @@ __all__ = [
     "quantize",
     "quantize_dynamic",
     "quantize_weights",
+    "report",
+    "report_page",
+    "search",
 ]

@@ -11,7 +11,7 @@ there already takes from a product is not rounded in between: these become part 
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -45,7 +45,10 @@ from glowpy.support.errors import Diagnostic, UserError
 from glowpy.support.loc import Loc
 from glowpy.support.text import print_attrs
 
-__all__ = ["Conversion", "Outcome", "convert", "integers_of", "outcome_of", "quantize"]
+__all__ = ["WATCHED", "Conversion", "Outcome", "convert", "integers_of", "outcome_of", "quantize"]
+
+WATCHED = "value {}"
+"""What the output is called that shows a value, by the value's name."""
 
 
 @dataclass(frozen=True)
@@ -74,12 +77,14 @@ class Conversion:
         nodes: The nodes that computed with floats; not those that only move them.
         bytes_before: Of all constants of the optimized network in floats.
         bytes_after: Of those of the quantized one.
+        types: Of the values that are stored integers, by the names that the profile has.
     """
 
     module: Module
     nodes: tuple[Outcome, ...]
     bytes_before: int
     bytes_after: int
+    types: Mapping[str, Type] = field(default_factory=dict)
 
     @property
     def floats(self) -> list[Outcome]:
@@ -101,9 +106,16 @@ def quantize(model: Module | Function, profile: Profile, options: Options | None
 
 
 def convert(
-    model: Module | Function, profile: Profile, options: Options | None = None
+    model: Module | Function,
+    profile: Profile,
+    options: Options | None = None,
+    *,
+    watched: bool = False,
 ) -> Conversion:
     """The same as `quantize`, and what became of each node.
+
+    If `watched`, the network has outputs that show its values in floats, named as `WATCHED` says: those that are
+    rounded to integers, and those that are computed in floats. The integers are the same with them and without.
 
     Raises UserError for a profile of another model, for options that name what is not there, and for nodes that stay in
     floats if there are to be none.
@@ -123,11 +135,15 @@ def convert(
             _expect_no_floats(computing)
         nodes = [outcome_of(node, reason) for node, reason in computing.items()]
         places = {node.loc for node, reason in choice.reasons.items() if not reason}
-        _Converter(f, profile, chosen, choice).run()
+        converter = _Converter(f, profile, chosen, choice)
+        converter.run()
+        if watched:
+            converter.watch()
         Pipeline("optimize", GRAPH_DEFAULT, fixpoint=True).run(f, context(CompileOptions()))
         new = {loc: why for loc, why in _refusals(f, backend) if loc in places}
         if not new:
-            return Conversion(f.module, tuple(nodes), _bytes(original), _bytes(f))
+            sizes = _bytes(original), _bytes(f)
+            return Conversion(f.module, tuple(nodes), *sizes, converter.types)
         refused |= new
 
 
@@ -179,6 +195,13 @@ class _Converter:
         self._order = [node for node in f.topological() if node in self._integer]
         self._types: dict[NodeValue, Type] = {}
         self._weights: dict[tuple[NodeValue, Quant], NodeValue] = {}
+        self._originals = list(f.topological())
+        self._numbers: dict[str, NodeValue] = {}
+
+    @property
+    def types(self) -> dict[str, Type]:
+        """Of the values that are stored integers."""
+        return {value.name: type for value, type in self._types.items()}
 
     def run(self) -> None:
         """Converts."""
@@ -274,6 +297,19 @@ class _Converter:
             numbers = f.create_dequantize(f"{value.name}_numbers", value.type, stored)
         for user, index in uses:
             user.set_input(index, numbers.result)
+        self._numbers[value.name] = numbers.result
+
+    def watch(self) -> None:
+        """Gives the function outputs that show its values; not those that flow on, which nothing would compute."""
+        shown = dict(self._numbers)
+        for node in self._originals:
+            if node not in self._integer or self._integer.isdisjoint(node.result.users):
+                for value in node.results:
+                    if value.type.kind is ElemKind.F32:
+                        shown.setdefault(value.name, value)
+        for name, value in shown.items():
+            output = self._f.module.create_placeholder(WATCHED.format(name), value.type)
+            self._f.create_save("save", value, output)
 
     def _convert_weights(self, node: Node) -> None:
         """Makes stored integers of weights and bias."""

@@ -157,7 +157,7 @@ def chosen_to_keep(nodes: Collection[Node], names: Collection[str]) -> dict[Node
     kept: dict[Node, str] = {}
     unknown = set(names)
     for node in nodes:
-        own = {node.name, node.SCHEMA.mnemonic, node.loc.node} & set(names)
+        own = {node.name, f"%{node.name}", node.SCHEMA.mnemonic, node.loc.node} & set(names)
         unknown -= own
         if own:
             kept[node] = f"'{min(own)}' is to be kept"

@@ -31,7 +31,8 @@ class Options:
             is added in floats.
         calibration: How the range of an activation follows from its profile.
         calibrations: Other ways for some values, by their names in the profile.
-        keep: Nodes that stay in floats: their names in the optimized graph or in the user's model, or their kinds.
+        keep: Nodes that stay in floats: their names in the optimized graph or in the user's model, or their kinds;
+            `%NAME` is the one node with this name in the graph.
         skip_first: Whether the first layer stays in floats: the first matrix product or convolution.
         skip_last: Whether the last one does.
         assert_all: Whether a node that stays in floats is an error.

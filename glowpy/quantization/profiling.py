@@ -24,7 +24,17 @@ from glowpy.quantization.statistics import Statistics
 from glowpy.support.errors import Diagnostic, UserError
 from glowpy.support.progress import report
 
-__all__ = ["DataReader", "Inputs", "Profiler", "number_of", "optimized", "profile", "samples_of"]
+__all__ = [
+    "DataReader",
+    "Inputs",
+    "Profiler",
+    "Sample",
+    "number_of",
+    "optimized",
+    "profile",
+    "sample_digest",
+    "samples_of",
+]
 
 Sample = Mapping[str, Array]
 """An array for each input of a network."""
@@ -144,7 +154,7 @@ class Profiler:
         before = self._state
         if before.runs:
             self._samples.add(before.digest)
-        digest = _digest(sample)
+        digest = sample_digest(sample)
         if digest in self._samples:
             return False
         outputs = self._function({k: v for k, v in sample.items() if k not in self._unread})
@@ -222,7 +232,7 @@ def located(error: UserError, place: str) -> UserError:
     )
 
 
-def _digest(sample: Sample) -> str:
+def sample_digest(sample: Sample) -> str:
     """Of names, types and elements."""
     digest = xxh3_128()
     for name in sorted(sample):

@@ -1,0 +1,236 @@
+"""How near a quantized network is to the one in floats, on inputs of users: value by value, and layer by layer.
+
+Both are compiled and run side by side, so memory does not grow with the inputs. What is said of a value is the ratio of
+signal to noise in decibels, 10 * log10(sum of squares / sum of squared differences): 20 dB is an error of a tenth,
+40 dB of a hundredth. Elements that are no finite number in floats do not count.
+
+Noise comes from everything before a value. What a layer itself costs shows when it is the only one on integers: the
+fewer decibels the network's outputs then have, the more sensitive the layer is.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import get_args
+
+import numpy as np
+
+from glowpy.backend import Backend
+from glowpy.core.tensor import Array
+from glowpy.core.type import Type
+from glowpy.engine import compile
+from glowpy.graph.function import Function, Module
+from glowpy.graph.node import NodeValue
+from glowpy.opt.graph.fold_quantize import Product
+from glowpy.quantization.convert import WATCHED, Conversion, convert
+from glowpy.quantization.options import Options
+from glowpy.quantization.profile import Profile
+from glowpy.quantization.profiling import Sample, optimized
+from glowpy.support.errors import UserError
+from glowpy.support.progress import report
+
+__all__ = [
+    "Fidelity",
+    "Model",
+    "decibels_text",
+    "fidelities",
+    "layers_of",
+    "range_of",
+    "runner",
+    "sensitivity",
+    "worst",
+]
+
+Model = Callable[[Sample], Mapping[str, Array]]
+"""Runs a network: gives an array for each output."""
+
+_LAYERS = {cls.SCHEMA.mnemonic for cls in get_args(Product)}
+
+
+@dataclass(frozen=True)
+class Fidelity:
+    """How near a value is to what it is in floats.
+
+    Attributes:
+        count: How many elements were compared.
+        signal: The sum of their squares.
+        noise: The sum of the squares of the differences.
+        outside: How many lay outside the range of their integers, by more than half a step, and were limited to it.
+    """
+
+    count: int = 0
+    signal: float = 0.0
+    noise: float = 0.0
+    outside: int = 0
+
+    @property
+    def decibels(self) -> float:
+        """Signal to noise; infinite if there is no noise, minus infinity if there is nothing else."""
+        if not self.noise:
+            return math.inf
+        return 10 * math.log10(self.signal / self.noise) if self.signal else -math.inf
+
+    @property
+    def saturation(self) -> float:
+        """The share of the elements that were limited, from 0 to 1."""
+        return self.outside / self.count if self.count else 0.0
+
+    def plus(self, expected: Array, got: Array, type: Type | None) -> Fidelity:
+        """With the elements of one run more, which are stored as `type` if there is one."""
+        finite = np.isfinite(expected)
+        if not finite.all():
+            expected, got = expected[finite], got[finite]
+        numbers = expected.astype(np.float64)
+        outside = 0
+        if type is not None:
+            low, high, step = range_of(type)
+            limited = (numbers < low - step / 2) | (numbers > high + step / 2)
+            outside = int(np.count_nonzero(limited))
+        return Fidelity(
+            self.count + numbers.size,
+            self.signal + float(np.sum(numbers**2)),
+            self.noise + float(np.sum((got - numbers) ** 2)),
+            self.outside + outside,
+        )
+
+
+def range_of(type: Type) -> tuple[float, float, float]:
+    """What the integers of a type with one scale stand for: the lowest and the highest number, and the step."""
+    assert type.quant is not None
+    (step,), (offset,) = type.quant.scales, type.quant.offsets
+    lowest, highest = type.kind.limits
+    return (lowest - offset) * step, (highest - offset) * step, step
+
+
+def decibels_text(decibels: float) -> str:
+    """Decibels for people."""
+    if math.isinf(decibels):
+        return "exact" if decibels > 0 else "nothing but noise"
+    return f"{decibels:.1f} dB"
+
+
+def runner(model: Function, backend: str | Backend, names: Sequence[str]) -> Model:
+    """The compiled function, which takes an array for each of `names`, whether it reads it or not."""
+    function = compile(model, backend)
+    unread = set(names) - set(function.inputs)
+    return lambda sample: function({k: v for k, v in sample.items() if k not in unread})
+
+
+def layers_of(conversion: Conversion) -> list[str]:
+    """The layers that became integer, by their names in the optimized graph: matrix products and convolutions."""
+    return [node.name for node in conversion.nodes if node.kind in _LAYERS and not node.reason]
+
+
+def fidelities(
+    model: Module | Function,
+    profile: Profile,
+    options: Options,
+    samples: Sequence[Sample],
+) -> dict[str, Fidelity]:
+    """How near each value of the quantized network is to what it is in floats; the outputs, by `output NAME`.
+
+    Args:
+        model: The network in floats.
+        profile: Of it.
+        options: How it is quantized.
+        samples: What both are run with.
+
+    Raises as `convert` does, and UserError for samples that do not fit.
+    """
+    original = optimized(model)
+    quantized = convert(original, profile, options, watched=True)
+    shown = [p.original for p in quantized.module.main.outputs]
+    outputs = {p.original for p in original.outputs}
+    _show(original, [name for name in shown if name not in outputs])
+    names = [p.original for p in original.parameters]
+    expected, got = (runner(f, options.backend, names) for f in (original, quantized.module.main))
+    types = {WATCHED.format(name): type for name, type in quantized.types.items()}
+    state = _Comparison({name: types.get(name) for name in shown})
+    for index, sample in enumerate(samples):
+        report("inputs compared", index, len(samples))
+        state.add(expected(sample), got(sample))
+    return {
+        f"output {name}" if name in outputs else name.removeprefix(WATCHED.format("")): fidelity
+        for name, fidelity in state.fidelities.items()
+    }
+
+
+def _show(f: Function, names: Sequence[str]) -> None:
+    """Gives a function outputs with these names that show its values."""
+    values: dict[str, NodeValue] = {p.name: p.value for p in f.inputs}
+    values |= {value.name: value for node in f.nodes for value in node.results}
+    for name in names:
+        value = values[name.removeprefix(WATCHED.format(""))]
+        f.create_save("save", value, f.module.create_placeholder(name, value.type))
+
+
+@dataclass
+class _Comparison:
+    """What is known of each output that is a number, after some runs."""
+
+    types: Mapping[str, Type | None]
+    fidelities: dict[str, Fidelity] = field(default_factory=dict)
+
+    def add(self, expected: Mapping[str, Array], got: Mapping[str, Array]) -> None:
+        """Compares one run more."""
+        for name, type in self.types.items():
+            if np.issubdtype(expected[name].dtype, np.floating):
+                known = self.fidelities.get(name, Fidelity())
+                self.fidelities[name] = known.plus(expected[name], got[name], type)
+
+
+def _alone(options: Options, layers: Sequence[str], name: str) -> Options:
+    """The options that keep all layers in floats but one."""
+    others = tuple(f"%{other}" for other in layers if other != name)
+    return replace(options, keep=(*options.keep, *others), assert_all=False)
+
+
+def sensitivity(
+    model: Module | Function,
+    profile: Profile,
+    options: Options,
+    samples: Sequence[Sample],
+    known: Mapping[str, float] | None = None,
+    note: Callable[[str, float], None] = lambda layer, decibels: None,
+) -> dict[str, float]:
+    """For each layer that becomes integer: the decibels of the worst output if it alone does; the lowest first.
+
+    Args:
+        model: The network in floats.
+        profile: Of it.
+        options: How it is quantized.
+        samples: What it is run with.
+        known: What was found out before.
+        note: Is told of each layer that was not known.
+
+    Raises as `fidelities` does.
+    """
+    original = optimized(model)
+    names = [p.original for p in original.parameters]
+    layers = layers_of(convert(original, profile, options))
+    decibels = dict(known or {})
+    missing = [layer for layer in layers if layer not in decibels]
+    expected = runner(original, options.backend, names) if missing else None
+    for index, layer in enumerate(missing):
+        report("layers alone", index, len(missing))
+        assert expected is not None
+        single = convert(original, profile, _alone(options, layers, layer))
+        got = runner(single.module.main, options.backend, names)
+        state = _Comparison({p.original: None for p in original.outputs})
+        for sample in samples:
+            state.add(expected(sample), got(sample))
+        decibels[layer] = worst(state.fidelities.values())
+        note(layer, decibels[layer])
+    return dict(sorted(((layer, decibels[layer]) for layer in layers), key=lambda pair: pair[1]))
+
+
+def worst(fidelities: Iterable[Fidelity]) -> float:
+    """The lowest decibels. Raises UserError if nothing was compared."""
+    known = [fidelity.decibels for fidelity in fidelities if fidelity.count]
+    if not known:
+        raise UserError(
+            "expected an output of floats, and inputs for which it is finite, to compare"
+        )
+    return min(known)

@@ -1,0 +1,224 @@
+"""A report as one HTML file that needs no other: tables, and a drawing of each value's elements with its range.
+
+It is built as a tree of elements, so that every text is escaped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from xml.etree.ElementTree import Element, indent, tostring
+
+import numpy as np
+
+from glowpy.core.type import Type
+from glowpy.quantization.fidelity import decibels_text, range_of
+from glowpy.quantization.report import Report, Row
+from glowpy.quantization.search import Searched
+from glowpy.quantization.statistics import Statistics
+
+__all__ = ["report_page"]
+
+_STYLE = """
+:root { color-scheme: light dark; font: 15px/1.45 system-ui, sans-serif; }
+body { margin: 2rem auto; max-width: 84rem; padding: 0 1rem; }
+table { border-collapse: collapse; margin: 1rem 0; }
+th, td { padding: .25rem .7rem; text-align: left; border-bottom: 1px solid #8884; vertical-align: middle; }
+th { position: sticky; top: 0; background: Canvas; }
+.number { text-align: right; font-variant-numeric: tabular-nums; }
+.floats { color: #b45f06; }
+.range { fill: #3b82f633; stroke: #3b82f6; }
+.bars { fill: currentColor; }
+p { max-width: 60rem; }
+"""
+
+_WIDTH, _HEIGHT, _BARS = 240, 36, 80
+
+Content = Element | str
+
+
+def report_page(title: str, report: Report) -> str:
+    """The page.
+
+    Args:
+        title: What the network is called.
+        report: On it.
+    """
+    page = _element(
+        "html",
+        _element(
+            "head",
+            _element("meta", charset="utf-8"),
+            _element("title", f"{title}, quantized"),
+            _element("style", _STYLE),
+        ),
+        _element(
+            "body",
+            _element("h1", f"{title}, quantized"),
+            *_summary(report),
+            *_search(report.searched),
+            *_ranking(report),
+            *_values(report),
+        ),
+        lang="en",
+    )
+    indent(page)
+    return f"<!DOCTYPE html>\n{tostring(page, encoding='unicode', method='html')}\n"
+
+
+def _element(tag: str, *content: Content, **attributes: str) -> Element:
+    """An element with texts and elements in it; `class_` is its class."""
+    element = Element(tag, {name.rstrip("_"): text for name, text in attributes.items()})
+    for item in content:
+        if isinstance(item, Element):
+            element.append(item)
+        elif len(element):
+            element[-1].tail = (element[-1].tail or "") + item
+        else:
+            element.text = (element.text or "") + item
+    return element
+
+
+def _table(columns: Sequence[str], rows: Iterable[Sequence[Content]]) -> Element:
+    """A column whose name begins with `>` is of numbers."""
+    classes = [{"class_": "number"} if column.startswith(">") else {} for column in columns]
+    head = [
+        _element("th", column.removeprefix(">"), **style)
+        for column, style in zip(columns, classes, strict=True)
+    ]
+    body = [
+        _element(
+            "tr",
+            *(_element("td", cell, **style) for cell, style in zip(row, classes, strict=True)),
+        )
+        for row in rows
+    ]
+    return _element("table", _element("thead", _element("tr", *head)), _element("tbody", *body))
+
+
+def _summary(report: Report) -> list[Element]:
+    nodes, floats = report.conversion.nodes, report.conversion.floats
+    counts = (
+        f"{len(nodes) - len(floats)} of {len(nodes)} nodes compute on integers. Constants take "
+        f"{report.conversion.bytes_after:,} bytes, {report.conversion.bytes_before:,} in floats. "
+        f"Compared with the network in floats on {report.samples} inputs."
+    )
+    rows = [(name, decibels_text(known.decibels)) for name, known in report.outputs.items()]
+    return [_element("p", counts), _table(["output", ">signal to noise"], rows)]
+
+
+def _search(searched: Searched | None) -> list[Element]:
+    if searched is None:
+        return []
+    kept = ", ".join(searched.layers) or "none"
+    scores = (
+        f"The metric says {searched.in_floats:.6g} of the network in floats, and {searched.score:.6g} "
+        f"of the quantized one. Layers that the search keeps in floats: {kept}."
+    )
+    rows = [
+        (
+            decision.layer or "the network",
+            "in floats" if decision.keeps else "on integers",
+            f"{decision.score:.6g}",
+            decision.reason,
+        )
+        for decision in searched.decisions
+    ]
+    return [
+        _element("h2", "The search for the budget"),
+        _element("p", scores),
+        _table(["layer", "is then", ">metric", "reason"], rows),
+    ]
+
+
+def _ranking(report: Report) -> list[Element]:
+    reasons = {node.name: node.reason for node in report.conversion.nodes}
+    origins = {node.name: node.origin for node in report.conversion.nodes}
+    text = (
+        "How near the outputs stay to what they are in floats if one layer alone, with what follows it, "
+        "computes on integers. 20 dB is an error of a tenth, 40 dB of a hundredth."
+    )
+    rows = [
+        (str(place), name, origins[name], decibels_text(decibels), _reason(reasons[name]))
+        for place, (name, decibels) in enumerate(report.ranking.items(), 1)
+    ]
+    columns = [">", "layer", "in the model", ">alone", ""]
+    return [
+        _element("h2", "Layers, the most sensitive first"),
+        _element("p", text),
+        _table(columns, rows),
+    ]
+
+
+def _values(report: Report) -> list[Element]:
+    text = (
+        "In the order in which they are computed. Signal to noise is that of the whole quantized network: "
+        "it has the noise of everything before. What has none is not rounded: it flows into the next node as it is. "
+        "Limited is the share of elements outside the range. Bars are the elements of the profile, by the logarithm of "
+        "their number; the range that the integers cover is blue."
+    )
+    columns = [
+        *("value", "kind", "in the model", "type", ">scale", ">offset"),
+        *(">signal to noise", ">limited", "elements and range"),
+    ]
+    return [
+        _element("h2", "Values"),
+        _element("p", text),
+        _table(columns, (_cells(row) for row in report.rows)),
+    ]
+
+
+def _cells(row: Row) -> list[Content]:
+    known, type = row.fidelity, row.type
+    scale = offset = ""
+    if type is not None and type.quant is not None:
+        scale, offset = f"{type.quant.scales[0]:.6g}", str(type.quant.offsets[0])
+    limited = known is not None and type is not None
+    return [
+        *(row.name, row.kind, row.origin),
+        type.kind.value if type is not None else _reason(row.reason),
+        *(scale, offset),
+        decibels_text(known.decibels) if known is not None else "",
+        f"{known.saturation:.2%}" if known is not None and limited else "",
+        _drawing(row.statistics, type) if row.statistics is not None else "",
+    ]
+
+
+def _reason(reason: str) -> Content:
+    return _element("span", f"floats: {reason}", class_="floats") if reason else ""
+
+
+def _drawing(statistics: Statistics, type: Type | None) -> Content:
+    """The elements as bars, and the range of the integers, if there are any."""
+    if not statistics.count:
+        return ""
+    low, high = min(statistics.low, 0.0), max(statistics.high, 0.0)
+    ends = range_of(type)[:2] if type is not None else (low, high)
+    left, right = min(low, ends[0]), max(high, ends[1])
+    right = right if right > left else left + 1.0
+    histogram = statistics.histogram
+    middles = (histogram.first + np.arange(len(histogram.counts)) + 0.5) * histogram.width
+    counts, _ = np.histogram(
+        np.clip(middles, left, right), _BARS, (left, right), weights=histogram.counts
+    )
+    heights = np.log1p(counts) / np.log1p(counts.max()) * _HEIGHT
+    wide = _WIDTH / _BARS
+    bars = "".join(
+        f"M{index * wide:g} {_HEIGHT}v{-height:.1f}h{wide:g}V{_HEIGHT}z"
+        for index, height in enumerate(heights)
+        if height
+    )
+    shapes = [_element("path", d=bars, class_="bars")]
+    text = f"elements from {statistics.low:.6g} to {statistics.high:.6g}"
+    if type is not None:
+        start, end = ((place - left) / (right - left) * _WIDTH for place in ends)
+        box = {"x": f"{start:.1f}", "y": "0", "width": f"{end - start:.1f}"}
+        shapes.append(_element("rect", class_="range", height=str(_HEIGHT), **box))
+        text += f", range from {ends[0]:.6g} to {ends[1]:.6g}"
+    return _element(
+        "svg",
+        _element("title", text),
+        *shapes,
+        width=str(_WIDTH),
+        height=str(_HEIGHT),
+        viewBox=f"0 0 {_WIDTH} {_HEIGHT}",
+    )

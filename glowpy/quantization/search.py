@@ -1,0 +1,283 @@
+"""Which layers have to stay in floats so that a network meets a budget of accuracy.
+
+The user's metric is computed of the network in floats and of the one that is quantized entirely. If that loses too
+much, layers go back into floats, the most sensitive ones first, until the loss is within the budget. Then each of them,
+the least sensitive first, becomes integer again if the budget allows it.
+
+Everything that was measured is in the state, so that a search which was interrupted does not measure it again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+
+import numpy as np
+
+from glowpy.core.tensor import Array
+from glowpy.graph.function import Function, Module
+from glowpy.quantization.convert import Conversion, convert
+from glowpy.quantization.fidelity import Model, decibels_text, layers_of, runner, sensitivity
+from glowpy.quantization.options import Options
+from glowpy.quantization.profile import Profile
+from glowpy.quantization.profiling import Sample, optimized
+from glowpy.support.errors import LoadError, UserError
+from glowpy.support.loc import Loc
+from glowpy.support.output_files import write_output_file
+from glowpy.support.progress import report
+
+__all__ = ["SAMPLES", "Decision", "Metric", "SearchState", "Searched", "digest_of", "search"]
+
+Metric = Callable[[Model], float]
+"""How good a network is; higher is better. It runs the network as often as it likes: arrays in, arrays out, by name."""
+
+SAMPLES = 32
+"""Inputs that layers are compared on."""
+
+
+@dataclass(frozen=True)
+class Decision:
+    """A step of the search.
+
+    Attributes:
+        layer: The layer that it is about; empty for the whole network.
+        keeps: Whether the layer stays in floats.
+        score: What the metric says after the step.
+        reason: Why.
+    """
+
+    layer: str
+    keeps: bool
+    score: float
+    reason: str
+
+
+@dataclass(frozen=True)
+class Searched:
+    """What a search found.
+
+    Attributes:
+        conversion: The quantized network.
+        options: With which it was quantized: they keep `layers` in floats.
+        layers: What the search keeps in floats, the most sensitive first.
+        in_floats: What the metric says of the network in floats.
+        score: What it says of the quantized one.
+        sensitivity: The decibels of the outputs if a layer alone is on integers; the most sensitive first. Empty if no
+            layer had to go back.
+        decisions: What was tried, in order.
+    """
+
+    conversion: Conversion
+    options: Options
+    layers: tuple[str, ...]
+    in_floats: float
+    score: float
+    sensitivity: dict[str, float]
+    decisions: tuple[Decision, ...]
+
+
+@dataclass
+class SearchState:
+    """What was measured: in memory, and in a file if one is named.
+
+    Attributes:
+        path: The file; None for none.
+        search: Names everything the figures depend on.
+        scores: What the metric says, by the layers in floats, joined by spaces; `floats` for all of the network.
+        sensitivity: By layer.
+    """
+
+    path: Path | None = None
+    search: str = ""
+    scores: dict[str, float] = field(default_factory=dict)
+    sensitivity: dict[str, float] = field(default_factory=dict)
+
+    @classmethod
+    def open(cls, path: str | Path, search: str) -> SearchState:
+        """What is in a file, or nothing if it is not there. Raises LoadError for that of another search."""
+        file = Path(path)
+        if not file.exists():
+            return cls(file, search)
+        try:
+            content = json.loads(file.read_text(encoding="utf-8"))
+            known, scores, alone = (content[key] for key in ("search", "scores", "sensitivity"))
+            state = cls(file, str(known), _numbers(scores), _numbers(alone))
+        except OSError as error:
+            raise LoadError(f"cannot read the file: {error.strerror}", loc=Loc(str(path))) from None
+        except (ValueError, KeyError, TypeError, AttributeError):
+            raise LoadError("not the state of a search", loc=Loc(str(path))) from None
+        if state.search != search:
+            raise LoadError(
+                "the state is of a search with another model, profile, metric, inputs or options",
+                loc=Loc(str(path)),
+                note="delete the file, or name another with --state",
+            )
+        return state
+
+    def save(self) -> None:
+        """Writes the file, whole or not at all."""
+        if self.path is not None:
+            content = {k: v for k, v in asdict(self).items() if k != "path"}
+            text = json.dumps(content, indent=1) + "\n"
+            write_output_file(self.path, lambda file: file.write(text.encode()))
+
+    def note(self, layer: str, decibels: float) -> None:
+        """Remembers what a layer costs."""
+        self.sensitivity[layer] = decibels
+        self.save()
+
+
+def _numbers(figures: dict[str, float]) -> dict[str, float]:
+    return {str(name): float(figure) for name, figure in figures.items()}
+
+
+def digest_of(*texts: str) -> str:
+    """Names a search by what its figures depend on."""
+    return hashlib.sha256("\0".join(texts).encode()).hexdigest()
+
+
+def search(
+    model: Module | Function,
+    profile: Profile,
+    metric: Metric,
+    max_drop: float,
+    options: Options | None = None,
+    *,
+    inputs: Sequence[Sample] = (),
+    state: SearchState | None = None,
+) -> Searched:
+    """Quantizes as many layers as a budget of accuracy allows.
+
+    Args:
+        model: The network in floats.
+        profile: Of it.
+        metric: How good a network is; higher is better.
+        max_drop: How much worse than in floats the quantized network may be, in the unit of the metric.
+        options: How it is quantized; what they keep in floats stays so.
+        inputs: What layers are compared on, to rank them; the first SAMPLES that the metric runs if there are none.
+        state: What was measured before, and where to remember what is measured.
+
+    Raises as `convert` does, and UserError for a negative budget and for a metric that is no number.
+    """
+    if not max_drop >= 0:
+        raise UserError(f"expected a drop of 0 or more, got {max_drop}")
+    work = _Search(optimized(model), profile, metric, options or Options(), state or SearchState())
+    return work.run(max_drop, inputs)
+
+
+class _Search:
+    def __init__(
+        self,
+        original: Function,
+        profile: Profile,
+        metric: Metric,
+        options: Options,
+        state: SearchState,
+    ) -> None:
+        self._original = original
+        self._profile = profile
+        self._metric = metric
+        self._options = options
+        self._state = state
+        self._names = [p.original for p in original.parameters]
+        self._tried = 0
+
+    def run(self, max_drop: float, inputs: Sequence[Sample]) -> Searched:
+        """Searches."""
+        in_floats = self._score_in_floats()
+        everything = self._converted(())
+        score = self._score(())
+        decisions = [Decision("", False, score, _budget(in_floats - score, max_drop))]
+        kept: list[str] = []
+        ranking: dict[str, float] = {}
+        if in_floats - score > max_drop:
+            ranking = self._ranking(everything, inputs)
+        for layer, decibels in ranking.items():
+            kept.append(layer)
+            score = self._score(kept)
+            reason = f"alone on integers it leaves {decibels_text(decibels)}: {_budget(in_floats - score, max_drop)}"
+            decisions.append(Decision(layer, True, score, reason))
+            if in_floats - score <= max_drop:
+                break
+        for layer in kept[-2::-1]:
+            others = [other for other in kept if other != layer]
+            less = self._score(others)
+            fits = in_floats - less <= max_drop
+            verdict = "integer again" if fits else "needed in floats"
+            reason = f"{verdict}: without it {_budget(in_floats - less, max_drop)}"
+            decisions.append(Decision(layer, not fits, less if fits else score, reason))
+            if fits:
+                kept, score = others, less
+        final = self._final(kept)
+        conversion = convert(self._original, self._profile, final)
+        return Searched(
+            *(conversion, final, tuple(kept), in_floats, score),
+            *(ranking, tuple(decisions)),
+        )
+
+    def _final(self, kept: Collection[str]) -> Options:
+        """The options that keep these layers in floats too."""
+        keep = (*self._options.keep, *(f"%{layer}" for layer in kept))
+        return replace(self._options, keep=keep)
+
+    def _converted(self, kept: Collection[str]) -> Conversion:
+        return convert(self._original, self._profile, self._final(kept))
+
+    def _ranking(self, everything: Conversion, inputs: Sequence[Sample]) -> dict[str, float]:
+        state = self._state
+        samples = inputs
+        if not samples and not set(layers_of(everything)) <= state.sensitivity.keys():
+            samples = self._recorded()
+        return sensitivity(
+            *(self._original, self._profile, self._options, samples),
+            *(state.sensitivity, state.note),
+        )
+
+    def _recorded(self) -> list[Sample]:
+        """What the metric runs first. Raises UserError if it runs nothing."""
+        samples: list[Sample] = []
+        model = runner(self._original, self._options.backend, self._names)
+
+        def record(sample: Sample) -> dict[str, Array]:
+            if len(samples) < SAMPLES:
+                samples.append({name: np.array(array) for name, array in sample.items()})
+            return dict(model(sample))
+
+        self._metric(record)
+        if not samples:
+            raise UserError("expected a metric that runs the network, got one that never does")
+        return samples
+
+    def _score_in_floats(self) -> float:
+        return self._remembered("floats", lambda: self._original)
+
+    def _score(self, kept: Collection[str]) -> float:
+        key = " ".join(["integer", *sorted(kept)])
+        return self._remembered(key, lambda: self._converted(kept).module.main)
+
+    def _remembered(self, key: str, network: Callable[[], Function]) -> float:
+        """What the metric says of a network."""
+        scores = self._state.scores
+        if key not in scores:
+            self._tried += 1
+            report("networks scored", self._tried, 0)
+            score = self._metric(runner(network(), self._options.backend, self._names))
+            try:
+                number = float(score)
+            except (TypeError, ValueError):
+                number = math.nan
+            if not math.isfinite(number):
+                raise UserError(f"expected a finite number from the metric, got {score!r}")
+            scores[key] = number
+            self._state.save()
+        return scores[key]
+
+
+def _budget(drop: float, max_drop: float) -> str:
+    """How a drop compares with what is allowed."""
+    relation = "within" if drop <= max_drop else "more than"
+    return f"the drop is {drop:.6g}, {relation} {max_drop:.6g}"

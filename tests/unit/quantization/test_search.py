@@ -1,0 +1,193 @@
+"""What quantization costs, layer by layer, and which layers a budget of accuracy keeps in floats."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import glowpy
+from glowpy import quantization
+from glowpy.core.tensor import Array
+from glowpy.quantization import Options, Profile, SearchState, search
+from glowpy.quantization.convert import convert
+from glowpy.quantization.fidelity import Fidelity, Model, fidelities
+from glowpy.quantization.report import report
+from glowpy.quantization.report_page import report_page
+from glowpy.support.errors import UserError
+from tests.unit.quantization.digits import accuracy, cnn, digits
+
+BATCH = 100
+DEAD = 6
+"""A channel of the first layer that few digits need."""
+
+
+@cache
+def damaged() -> glowpy.Module:
+    """The digits' network, whose second layer has huge weights for a channel that is always 0.
+
+    In floats they have no effect. As integers they leave no steps to the other weights of an output.
+    """
+    module = cnn(BATCH).clone()
+    for constant in list(module.constants):
+        array = constant.array.copy()
+        if constant.name in ("filter0", "bias0"):
+            array[DEAD] = 0
+        elif constant.name == "filter1":
+            array[..., DEAD] = 1e4
+        other = module.create_constant(f"{constant.name}_damaged", array)
+        constant.value.replace_all_uses_with(other.value)
+    return module
+
+
+@cache
+def samples() -> list[dict[str, Array]]:
+    known, _ = digits()
+    return [{"x": known.images[start : start + BATCH]} for start in range(0, 3 * BATCH, BATCH)]
+
+
+@cache
+def profile() -> Profile:
+    return quantization.profile(damaged(), samples())
+
+
+def score(model: Model) -> float:
+    """Per cent of the digits to test with."""
+    _, unseen = digits()
+    batches = np.split(unseen.images, len(unseen.images) // BATCH)
+    return accuracy(np.concatenate([model({"x": batch})["y"] for batch in batches]))
+
+
+def counting(limit: float = math.inf) -> tuple[Callable[[Model], float], list[float]]:
+    """The metric, which is interrupted after so many calls; and what it said."""
+    said: list[float] = []
+
+    def metric(model: Model) -> float:
+        if len(said) >= limit:
+            raise KeyboardInterrupt
+        said.append(score(model))
+        return said[-1]
+
+    return metric, said
+
+
+def test_finds_the_damaged_layer() -> None:
+    result = search(damaged(), profile(), score, 0.3)
+    assert result.in_floats > 90
+    assert result.decisions[0].score < 50
+    assert next(iter(result.sensitivity)) == "conv1"
+    assert result.layers == ("conv1",)
+    assert result.score >= result.in_floats - 0.3
+    reasons = {node.name: node.reason for node in result.conversion.nodes}
+    assert reasons["conv1"] == "'%conv1' is to be kept"
+    assert reasons["conv0"] == reasons["dense2"] == ""
+    page = report_page("digits", report(damaged(), profile(), Options(), samples(), result))
+    ranked = page[page.index("the most sensitive first") :]
+    assert ranked.index("conv1") < min(ranked.index("conv0"), ranked.index("dense2"))
+    assert "more than 0.3" in page
+
+
+def test_a_network_within_the_budget_is_quantized_whole() -> None:
+    metric, said = counting()
+    result = search(damaged(), profile(), metric, 100)
+    assert (result.layers, result.sensitivity, len(said)) == ((), {}, 2)
+
+
+def test_gives_back_what_is_not_needed() -> None:
+    """The metric wants the second layer in floats: the first goes back in vain, and becomes integer again."""
+    scores = iter([1.0, 0.0, 0.5, 1.0, 0.9])
+    options = Options(keep=("%conv1",))
+    result = search(
+        damaged(), profile(), lambda model: next(scores), 0.2, options, inputs=samples()
+    )
+    first, second = result.sensitivity
+    assert (result.layers, result.score) == ((second,), 0.9)
+    decisions = [(decision.layer, decision.keeps, decision.score) for decision in result.decisions]
+    expected = [("", False, 0.0), (first, True, 0.5), (second, True, 1.0), (first, False, 0.9)]
+    assert decisions == expected
+    assert result.decisions[-1].reason.startswith("integer again: without it the drop is 0.1")
+    assert result.options.keep == ("%conv1", f"%{second}")
+
+
+def test_goes_on_where_it_was_interrupted(tmp_path: Path) -> None:
+    file = tmp_path / "state.json"
+    whole = search(damaged(), profile(), score, 0.3, inputs=samples())
+    metric, said = counting(limit=2)
+    state = SearchState.open(file, "digits")
+    with pytest.raises(KeyboardInterrupt):
+        search(damaged(), profile(), metric, 0.3, inputs=samples(), state=state)
+    assert len(said) == 2
+    known = json.loads(file.read_text())
+    assert len(known["scores"]) == 2
+    assert known["sensitivity"].keys() == {"conv0", "conv1", "dense2"}
+    metric, said = counting()
+    state = SearchState.open(file, "digits")
+    again = search(damaged(), profile(), metric, 0.3, inputs=samples(), state=state)
+    assert len(said) == 1
+    assert (again.layers, again.decisions) == (whole.layers, whole.decisions)
+
+
+def test_refuses_the_state_of_another_search(tmp_path: Path) -> None:
+    file = tmp_path / "state.json"
+    SearchState.open(file, "one").save()
+    with pytest.raises(UserError, match="the state is of a search with another model"):
+        SearchState.open(file, "other")
+    for text in ("[]", "{", '{"search": "one", "scores": [], "sensitivity": {}}'):
+        file.write_text(text)
+        with pytest.raises(UserError, match=r"state.json: not the state of a search"):
+            SearchState.open(file, "one")
+
+
+@pytest.mark.parametrize(
+    ("metric", "drop", "message"),
+    [
+        (lambda model: math.nan, 1.0, "expected a finite number from the metric, got nan"),
+        (lambda model: "good", 1.0, "expected a finite number from the metric, got 'good'"),
+        (score, -1.0, "expected a drop of 0 or more, got -1.0"),
+        (score, math.nan, "expected a drop of 0 or more, got nan"),
+    ],
+)
+def test_refuses(metric: Callable[[Model], float], drop: float, message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        search(damaged(), profile(), metric, drop)
+
+
+def test_refuses_a_metric_that_runs_nothing() -> None:
+    numbers = iter([1.0, 0.0, 0.0])
+    with pytest.raises(UserError, match="expected a metric that runs the network"):
+        search(damaged(), profile(), lambda model: next(numbers), 0.5)
+
+
+def test_values_are_compared_by_their_names() -> None:
+    """What is shown of the quantized network is what it computes: outputs with and without are the same bits."""
+    known = fidelities(damaged(), profile(), Options(keep=("%conv1",)), samples())
+    assert {"x", "pool0", "pool1", "dense2", "output y"} <= known.keys()
+    assert all(fidelity.decibels > 25 for fidelity in known.values())
+    ruined = fidelities(damaged(), profile(), Options(), samples())
+    assert ruined["pool0"].decibels > 25 > 1 > ruined["pool1"].decibels
+    plain = convert(damaged(), profile()).module
+    shown = convert(damaged(), profile(), watched=True).module
+    outputs = [glowpy.compile(module)(samples()[0])["y"] for module in (plain, shown)]
+    assert outputs[0].tobytes() == outputs[1].tobytes()
+
+
+def test_elements_outside_the_range_are_counted() -> None:
+    options = Options(calibration=quantization.Percentile(90))
+    known = fidelities(damaged(), profile(), options, samples())
+    assert 0.01 < known["pool0"].saturation < 0.2
+    exact = fidelities(damaged(), profile(), Options(), samples())
+    assert exact["pool0"].saturation == 0
+
+
+def test_decibels() -> None:
+    numbers = np.array([3, 4, math.inf, math.nan], np.float32)
+    known = Fidelity().plus(numbers, numbers * np.float32(1.1), None)
+    assert known.count == 2
+    assert known.decibels == pytest.approx(20, abs=1e-4)
+    assert Fidelity().decibels == math.inf
+    assert Fidelity(1, 0.0, 1.0).decibels == -math.inf
