@@ -6,30 +6,19 @@ from pathlib import Path
 
 import click
 
-from glowpy.backends.cpu.options import CpuOptions
-from glowpy.cli.backends import backend_option, bound_backend
+from glowpy.cli.accuracy import Accuracy, Quantized, accuracy_options
 from glowpy.cli.completion import complete_file
 from glowpy.cli.files import write_constants, write_text
 from glowpy.cli.model import Source
 from glowpy.cli.output import print_json, progress
+from glowpy.cli.quantization_options import quantization_options
 from glowpy.cli.verb import OutputFile, Verb
-from glowpy.core.elemkind import ElemKind
 from glowpy.exporter import save
 from glowpy.graph.function import Function, Module
 from glowpy.graph.printer import print_module
-from glowpy.quantization.calibration import (
-    Calibration,
-    Entropy,
-    MeanSquaredError,
-    MinMax,
-    MovingAverage,
-    Percentile,
-)
-from glowpy.quantization.convert import Conversion, convert
+from glowpy.quantization.convert import Conversion
 from glowpy.quantization.dynamic import quantize_dynamic
 from glowpy.quantization.options import Options
-from glowpy.quantization.profile import Profile
-from glowpy.quantization.schema import Schema
 from glowpy.quantization.weights import quantize_weights
 from glowpy.support.errors import UserError
 
@@ -37,28 +26,6 @@ __all__ = ["quantize"]
 
 _SHOWN = 12
 """Nodes that stay in floats and are named on a terminal."""
-
-_CALIBRATIONS = ("min-max", "average", "percentile", "entropy", "squared-error")
-
-
-def _calibration(text: str, activations: ElemKind, schema: Schema) -> Calibration:
-    """What --calibration says. Raises UserError."""
-    name, separator, number = text.partition(":")
-    if name not in _CALIBRATIONS or (separator and name != "percentile"):
-        known = ", ".join(_CALIBRATIONS)
-        raise UserError(
-            f"--calibration: expected one of {known}, got '{text}'",
-            note="percentile takes a number: percentile:99.9",
-        )
-    levels, symmetric = 1 << 8 * activations.size, schema is not Schema.ASYMMETRIC
-    simple = {"min-max": MinMax(), "average": MovingAverage(), "percentile": Percentile()}
-    searches = {"entropy": Entropy, "squared-error": MeanSquaredError}
-    if name in searches:
-        return searches[name](levels, symmetric)
-    try:
-        return Percentile(float(number)) if separator else simple[name]
-    except ValueError:
-        raise UserError(f"--calibration: expected a number, got '{number}'") from None
 
 
 def _constants_file(output: str) -> str | None:
@@ -103,49 +70,11 @@ def _write(module: Module, output: str, blobs: str | None) -> None:
     type=OutputFile(binary=True),
     help="An .onnx file, or .glow text with its constants in a .npz file beside it.",
 )
-@click.option(
-    "--schema",
-    type=click.Choice([schema.value for schema in Schema]),
-    default=Schema.ASYMMETRIC.value,
-    show_default=True,
-    help="How integers stand for the range of a value.",
-)
-@click.option(
-    "--activations",
-    type=click.Choice(["u8", "i8", "i16"]),
-    default="u8",
-    show_default=True,
-    help="The integers that values are.",
-)
-@click.option(
-    "--weights",
-    type=click.Choice(["channel", "tensor"]),
-    default="channel",
-    show_default=True,
-    help="What of the weights has a scale of its own.",
-)
-@click.option(
-    "--bias",
-    type=click.Choice(["i8", "i16", "i32", "float"]),
-    default="i32",
-    show_default=True,
-    help="What a bias is rounded to.",
-)
-@click.option(
-    "--calibration",
-    default="min-max",
-    show_default=True,
-    metavar="NAME",
-    help="How ranges are chosen: min-max, average, percentile, percentile:99.9, entropy, squared-error.",
-)
-@click.option("--keep", multiple=True, metavar="NODE", help="A node or kind to keep in floats.")
-@click.option("--skip-first", is_flag=True, help="Keep the first product in floats.")
-@click.option("--skip-last", is_flag=True, help="Keep the last product in floats.")
-@click.option("--assert-all", is_flag=True, help="Fail if a node stays in floats.")
+@quantization_options
+@accuracy_options
 @click.option("--shape", "shapes", multiple=True, help="NAME=1x3x224x224 or DIMENSION=1.")
 @click.option("--constants", default="", help="A .npz file with the constants of a .glow file.")
 @click.option("--function", "name", default="", help="Which function of a module with several.")
-@backend_option("cpu", "Whose integers: what it cannot run stays in floats.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def quantize(
     model: str,
@@ -154,15 +83,8 @@ def quantize(
     dynamic: bool,
     block: str,
     output: str | None,
-    schema: str,
-    activations: str,
-    weights: str,
-    bias: str,
-    calibration: str,
-    keep: tuple[str, ...],
-    skip_first: bool,
-    skip_last: bool,
-    assert_all: bool,
+    options: Options,
+    accuracy: Accuracy,
     shapes: tuple[str, ...],
     constants: str,
     name: str,
@@ -173,48 +95,44 @@ def quantize(
 
     Without -o it only says so. What -o names, every other verb reads.
 
+    With --inputs, the quantized network is compared with the one in floats, by value and by layer: --report
+    writes it as a page, --json prints it. With --max-drop, layers go back into floats until the metric is at
+    most that much lower than in floats. The metric is a function of the network, which takes a dict of arrays
+    and gives one; it returns a number, of which higher is better. An interrupted search goes on where it was.
+
     Examples:
       glowpy quantize model.onnx --profile profile.yaml
       glowpy quantize model.onnx --profile profile.yaml -o quantized.glow
       glowpy run quantized.glow --constants quantized.npz
       glowpy quantize model.onnx --profile profile.yaml --keep softmax --skip-last --json
+      glowpy quantize model.onnx --profile profile.yaml --inputs samples --report report.html
+      glowpy quantize model.onnx --profile profile.yaml --max-drop 0.5 --metric score:accuracy
       glowpy quantize decoder.onnx --weight-only 4 --block 32 -o small.glow
       glowpy quantize encoder.onnx --dynamic -o encoder.glow
     """
     if (profile_file is not None) + (weight_only is not None) + dynamic != 1:
         raise UserError("expected one of --profile, --weight-only and --dynamic")
     blobs = None if output is None else _constants_file(output)
-    kind, chosen = ElemKind(activations), Schema(schema)
-    options = Options(
-        schema=chosen,
-        activations=kind,
-        per_channel=weights == "channel",
-        bias=ElemKind.F32 if bias == "float" else ElemKind(bias),
-        calibration=_calibration(calibration, kind, chosen),
-        keep=keep,
-        skip_first=skip_first,
-        skip_last=skip_last,
-        assert_all=assert_all,
-        backend=bound_backend(backend, CpuOptions()),
-    )
-    known = None if profile_file is None else Profile.load(profile_file)
     source = Source(model, shapes, constants, name, backend)
     with progress(f"quantizing {model}"):
-        result = _converted(source.function, known, options, weight_only, int(block))
+        if profile_file is not None:
+            quantized = accuracy.quantized(source, profile_file, options)
+        else:
+            accuracy.refuse()
+            quantized = Quantized(_of_weights(source.function, options, weight_only, int(block)))
+    result = quantized.conversion
     if output is not None:
         _write(result.module, output, blobs)
+    accuracy.write_page(quantized, Path(model).name)
     if as_json:
-        print_json(_figures(result, output, blobs))
-    else:
-        _print(result, output, blobs, "read stored" if weight_only else "compute on")
+        print_json({**_figures(result, output, blobs), **quantized.figures})
+        return
+    _print(result, output, blobs, "read stored" if weight_only else "compute on")
+    accuracy.print(quantized)
 
 
-def _converted(
-    f: Function, profile: Profile | None, options: Options, bits: str | None, block: int
-) -> Conversion:
-    """What --profile, --weight-only or --dynamic makes of a function."""
-    if profile is not None:
-        return convert(f, profile, options)
+def _of_weights(f: Function, options: Options, bits: str | None, block: int) -> Conversion:
+    """What --weight-only or --dynamic makes of a function."""
     if bits is not None:
         return quantize_weights(f, bits=int(bits), block=block, keep=options.keep)
     return quantize_dynamic(f, keep=options.keep)

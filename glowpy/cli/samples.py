@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import os
-import sys
-import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from importlib import import_module
 from itertools import count
 from pathlib import Path
 
 from glowpy.backend import Port
 from glowpy.cli.files import read_array, read_arrays
+from glowpy.cli.users_code import names_object, users_code, users_object
 from glowpy.core.tensor import Array
 from glowpy.core.type import Shape
 from glowpy.quantization.profiling import Inputs, number_of, samples_of
@@ -54,11 +50,10 @@ def read_samples(text: str, ports: Sequence[Port]) -> Samples:
     path = Path(text)
     if path.is_dir():
         return _of_folder(path, ports)
-    module, separator, name = text.partition(":")
-    if path.suffix == ".npz" and (path.exists() or not separator):
+    if path.suffix == ".npz" and (path.exists() or ":" not in text):
         return _of_archive(text, ports)
-    if separator and all(part.isidentifier() for part in [*module.split("."), *name.split(".")]):
-        return _of_reader(module, name)
+    if names_object(text):
+        return _of_reader(text)
     reason = "no such folder" if not path.exists() else "it is none of them"
     raise UserError(
         f"--inputs: expected a folder, a .npz file, or module:name, got '{text}': {reason}"
@@ -144,55 +139,21 @@ def _count(port: Port, array: Array, path: str) -> int:
     )
 
 
-def _of_reader(module: str, name: str) -> Samples:
-    """What code of the user's gives, which may lie in the current folder."""
-    sys.path.insert(0, os.getcwd())
-    try:
-        with _users_code(f"the module '{module}'"):
-            named: object = _imported(module)
-    finally:
-        sys.path.pop(0)
-    for part in name.split("."):
-        if not hasattr(named, part):
-            raise UserError(f"--inputs: the module '{module}' has no '{name}'")
-        named = getattr(named, part)
-    with _users_code(name):
+def _of_reader(text: str) -> Samples:
+    """What code of the user's gives."""
+    named, name = users_object(text, "--inputs"), text.partition(":")[2]
+    with users_code(name, "--inputs"):
         inputs: Inputs = named() if callable(named) else named  # type: ignore[assignment] # samples_of checks it
         total, samples = number_of(inputs), samples_of(inputs)
     return Samples(total, _numbered(samples, name))
-
-
-def _imported(module: str) -> object:
-    try:
-        return import_module(module)
-    except ModuleNotFoundError as error:
-        if error.name != module.partition(".")[0]:
-            raise
-        note = "the current folder is searched first, then where Python looks"
-        raise UserError(f"--inputs: there is no module '{error.name}'", note=note) from None
 
 
 def _numbered(
     samples: Iterator[Mapping[str, Array]], name: str
 ) -> Iterator[tuple[str, Mapping[str, Array]]]:
     for index in count():
-        with _users_code(name):
+        with users_code(name, "--inputs"):
             sample = next(samples, None)
         if sample is None:
             return
         yield f"input {index}", sample
-
-
-@contextmanager
-def _users_code(name: str) -> Iterator[None]:
-    """Makes whatever code of the user's raises a UserError, with the line."""
-    try:
-        yield
-    except UserError:
-        raise
-    except Exception as error:
-        frame = traceback.extract_tb(error.__traceback__)[-1]
-        raise UserError(
-            f"--inputs: {name} raised {type(error).__name__}: {error}",
-            loc=Loc(frame.filename, frame.lineno or 0),
-        ) from error

@@ -169,3 +169,86 @@ def test_weights_alone_and_ranges_at_run_time_need_no_profile() -> None:
     message = "expected one of --profile, --weight-only and --dynamic"
     assert message in said(argv, 1)
     assert message in quantized("--weight-only", "4", status=1)
+
+
+def test_report() -> None:
+    text = quantized("--inputs", "in.npz", "--report", "report.html")
+    assert "output 'y': " in text
+    assert "report.html: " in text
+    page = Path("report.html").read_text()
+    assert page.startswith("<!DOCTYPE html>")
+    assert "the/conv" in page
+    assert page.count("<svg") > 3
+    assert "http" not in page
+    figures_of = figures("--inputs", "in.npz")["accuracy"]
+    assert figures_of["samples"] == 32
+    assert figures_of["outputs"]["y"] > 5
+    names = {entry["name"] for entry in figures_of["ranking"]}
+    values = {entry["name"]: entry for entry in figures_of["values"]}
+    assert names == {name for name, entry in values.items() if "sensitivity" in entry}
+    assert values["x"]["type"] == "u8"
+    assert values["x"]["low"] < 0 < values["x"]["high"]
+    assert 0 <= values["x"]["saturation"] < 0.5
+
+
+METRIC = """
+import numpy as np
+
+def fails(model):
+    return 1 / 0
+
+def likeness(model):
+    x = np.load("in.npz")["x"]
+    rows = [model({"x": sample[None]})["y"] for sample in x[:8]]
+    return float(np.concatenate(rows).std())
+
+number = 3
+"""
+
+
+def test_search() -> None:
+    Path("metric_of_tests.py").write_text(METRIC)
+    argv = ["--max-drop", "1e9", "--metric", "metric_of_tests:likeness"]
+    text = quantized(*argv)
+    assert "the metric is " in text
+    assert "all layers on integers: the drop is " in text
+    state = json.loads(Path("p.search.json").read_text())
+    assert state["scores"].keys() == {"floats", "integer"}
+    other = ["--inputs", "in.npz", "--state", "other.json"]
+    result = figures(*argv, *other)
+    assert result["search"]["layers_in_floats"] == []
+    assert len(result["accuracy"]["ranking"]) == 2
+    refusal = quantized(*argv, "--inputs", "in.npz", status=1)
+    assert "p.search.json: the state is of a search with another model" in refusal
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        (["--report", "r.html"], "--report: expected --inputs to compare the networks on"),
+        (["--max-drop", "1"], "--max-drop: expected --metric MODULE:FUNCTION with it"),
+        (["--metric", "metric_of_tests:likeness"], "--metric: expected --max-drop with it"),
+        (["--state", "s.json"], "--state: expected --max-drop with it"),
+        (["--inputs", "none"], "--inputs: expected a folder"),
+        (["--max-drop", "1", "--metric", "x"], "--metric: expected module:name, got 'x'"),
+        (["--max-drop", "1", "--metric", "none:x"], "--metric: there is no module 'none'"),
+        (
+            ["--max-drop", "1", "--metric", "metric_of_tests:x"],
+            "the module 'metric_of_tests' has no 'x'",
+        ),
+        (["--max-drop", "1", "--metric", "metric_of_tests:number"], "expected a function, got int"),
+        (
+            ["--max-drop", "1", "--metric", "metric_of_tests:fails", "--state", "f.json"],
+            r"metric_of_tests.py:5: --metric: fails raised ZeroDivisionError",
+        ),
+    ],
+)
+def test_refuses_to_compare(argv: list[str], message: str) -> None:
+    Path("metric_of_tests.py").write_text(METRIC)
+    assert re.search(message, quantized(*argv, status=1))
+
+
+def test_only_what_has_a_profile_is_compared() -> None:
+    argv = ["quantize", "net.onnx", "--shape", "N=1", "--inputs", "in.npz"]
+    for other in (["--weight-only", "8"], ["--dynamic"]):
+        assert "--inputs: expected --profile with it" in said([*argv, *other], 1)

@@ -1,0 +1,216 @@
+"""How accurate a quantized network is, as options of the command line: reports, and searches for a budget."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import wraps
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import click
+
+from glowpy.backend import Port
+from glowpy.cli.files import write_text
+from glowpy.cli.model import Source
+from glowpy.cli.samples import read_samples
+from glowpy.cli.users_code import users_code, users_object
+from glowpy.cli.verb import OutputFile
+from glowpy.quantization.convert import Conversion, convert
+from glowpy.quantization.fidelity import Model, decibels_text
+from glowpy.quantization.options import Options
+from glowpy.quantization.profile import Profile
+from glowpy.quantization.profiling import Sample, sample_digest
+from glowpy.quantization.report import Report, decisions_of, report
+from glowpy.quantization.report_page import report_page
+from glowpy.quantization.search import SAMPLES, Searched, SearchState, digest_of, search
+from glowpy.support.errors import UserError
+
+__all__ = ["Accuracy", "Quantized", "accuracy_options"]
+
+_RANKED = 3
+"""The most sensitive layers: as many are named on a terminal."""
+
+
+@dataclass(frozen=True)
+class Quantized:
+    """A quantized network, and what was found out about it.
+
+    Attributes:
+        conversion: The network.
+        searched: How a search for a budget went; None if there was none.
+        report: How it compares with the network in floats; None if it was not compared.
+    """
+
+    conversion: Conversion
+    searched: Searched | None = None
+    report: Report | None = None
+
+    @property
+    def figures(self) -> dict[str, object]:
+        """For JSON."""
+        figures: dict[str, object] = {}
+        if self.searched is not None:
+            figures["search"] = decisions_of(self.searched)
+        if self.report is not None:
+            figures["accuracy"] = self.report.figures
+        return figures
+
+
+@dataclass(frozen=True)
+class Accuracy:
+    """What the options say.
+
+    Attributes:
+        page: The file for a report; None for none.
+        inputs: What is compared on, as `glowpy profile` takes it; empty for no comparison.
+        max_drop: How much worse the network may be, in the unit of the metric; None for no search.
+        metric: `module:function`.
+        state: The file with what a search measured; empty for one beside the profile.
+    """
+
+    page: str | None
+    inputs: str
+    max_drop: float | None
+    metric: str
+    state: str
+
+    def __post_init__(self) -> None:
+        """Raises UserError for options that lack others."""
+        if self.page is not None and not self.inputs:
+            raise UserError("--report: expected --inputs to compare the networks on")
+        if self.max_drop is not None and not self.metric:
+            raise UserError("--max-drop: expected --metric MODULE:FUNCTION with it")
+        for option, text in (("--metric", self.metric), ("--state", self.state)):
+            if text and self.max_drop is None:
+                raise UserError(f"{option}: expected --max-drop with it")
+
+    def refuse(self) -> None:
+        """Raises UserError if one of the options is given: there is no profile."""
+        if self.inputs or self.max_drop is not None:
+            option = "--inputs" if self.inputs else "--max-drop"
+            raise UserError(f"{option}: expected --profile with it")
+
+    def quantized(self, source: Source, profile_file: str, options: Options) -> Quantized:
+        """Converts; searches and compares if that is asked for. Raises as these do."""
+        profile = Profile.load(profile_file)
+        samples = _some_samples(self.inputs, source.ports) if self.inputs else []
+        if self.max_drop is None:
+            searched, conversion = None, convert(source.function, profile, options)
+        else:
+            searched = self._searched(source, profile, options, samples, profile_file)
+            conversion = searched.conversion
+        if not samples:
+            return Quantized(conversion, searched)
+        written = report(source.function, profile, options, samples, searched)
+        return Quantized(conversion, searched, written)
+
+    def _searched(
+        self,
+        source: Source,
+        profile: Profile,
+        options: Options,
+        samples: Sequence[Sample],
+        profile_file: str,
+    ) -> Searched:
+        function = users_object(self.metric, "--metric")
+        if not callable(function):
+            raise UserError(f"--metric: expected a function, got {type(function).__name__}")
+        texts = [profile.text(), repr(replace(options, backend=source.backend)), self.metric]
+        texts += [_source_of(function), *map(sample_digest, samples)]
+        file = Path(self.state or Path(profile_file).with_suffix(".search.json"))
+        state = SearchState.open(file, digest_of(*texts))
+        name = self.metric.partition(":")[2]
+
+        def metric(network: Model) -> float:
+            with users_code(name, "--metric"):
+                score: float = function(network)
+                return score
+
+        assert self.max_drop is not None
+        budget = self.max_drop
+        try:
+            return search(
+                *(source.function, profile, metric, budget, options), inputs=samples, state=state
+            )
+        except KeyboardInterrupt:
+            click.echo(f"{file} has what was measured: run it again to go on", err=True)
+            raise
+
+    def write_page(self, quantized: Quantized, title: str) -> None:
+        """Writes the report, if one is wanted."""
+        if self.page is not None and quantized.report is not None:
+            write_text(self.page, report_page(title, quantized.report))
+
+    def print(self, quantized: Quantized) -> None:
+        """Prints the most important for people."""
+        if (searched := quantized.searched) is not None:
+            click.echo(f"the metric is {searched.score:.6g}, {searched.in_floats:.6g} in floats")
+            for decision in searched.decisions:
+                layer = f"%{decision.layer}" if decision.layer else "all layers"
+                click.echo(
+                    f"{layer} {'in floats' if decision.keeps else 'on integers'}: {decision.reason}"
+                )
+        if (written := quantized.report) is None:
+            return
+        for name, fidelity in written.outputs.items():
+            click.echo(f"output '{name}': {decibels_text(fidelity.decibels)}")
+        for layer, decibels in list(written.ranking.items())[:_RANKED]:
+            click.echo(f"%{layer} alone on integers: {decibels_text(decibels)}")
+        if self.page is not None:
+            click.echo(f"{self.page}: {len(written.rows)} values over {written.samples} inputs")
+
+
+def accuracy_options(command: Callable[..., None]) -> Callable[..., None]:
+    """The options of a command that compares networks. It gets them as `accuracy`."""
+
+    @wraps(command)
+    def with_options(
+        *,
+        page: str | None,
+        inputs: str,
+        max_drop: float | None,
+        metric: str,
+        state: str,
+        **others: Any,
+    ) -> None:
+        command(accuracy=Accuracy(page, inputs, max_drop, metric, state), **others)
+
+    decorated: Callable[..., None] = with_options
+    for option in reversed(_OPTIONS):
+        decorated = option(decorated)
+    return decorated
+
+
+_OPTIONS: tuple[Callable[[Callable[..., None]], Callable[..., None]], ...] = (
+    click.option("--inputs", default="", help="What to compare on, as glowpy profile takes it."),
+    click.option(
+        "--report", "page", type=OutputFile(binary=True), help="An HTML file on the accuracy."
+    ),
+    click.option("--max-drop", type=float, help="How much lower than in floats the metric may be."),
+    click.option("--metric", default="", help="MODULE:FUNCTION that says how good a network is."),
+    click.option(
+        "--state",
+        default="",
+        help="What a search measured; a file beside the profile if not given.",
+    ),
+)
+
+
+def _some_samples(inputs: str, ports: Sequence[Port]) -> list[Sample]:
+    """The first SAMPLES of --inputs. Raises as `read_samples` does, and UserError if there are none."""
+    samples = [sample for _, sample in islice(read_samples(inputs, ports).all, SAMPLES)]
+    if not samples:
+        raise UserError("--inputs: expected at least one input to compare on, got none")
+    return samples
+
+
+def _source_of(function: object) -> str:
+    """The file that a function is written in: another text is another metric."""
+    try:
+        file = inspect.getsourcefile(function)  # type: ignore[arg-type] # it says so with an error
+    except TypeError:
+        return ""
+    return Path(file).read_text(encoding="utf-8") if file and Path(file).exists() else ""

@@ -1,0 +1,131 @@
+"""How a network is quantized, as options of the command line."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+import click
+
+from glowpy.backends.cpu.options import CpuOptions
+from glowpy.cli.backends import backend_option, bound_backend
+from glowpy.core.elemkind import ElemKind
+from glowpy.quantization.calibration import (
+    Calibration,
+    Entropy,
+    MeanSquaredError,
+    MinMax,
+    MovingAverage,
+    Percentile,
+)
+from glowpy.quantization.options import Options
+from glowpy.quantization.schema import Schema
+from glowpy.support.errors import UserError
+
+__all__ = ["quantization_options"]
+
+_CALIBRATIONS = ("min-max", "average", "percentile", "entropy", "squared-error")
+
+
+def _calibration(text: str, activations: ElemKind, schema: Schema) -> Calibration:
+    """What --calibration says. Raises UserError."""
+    name, separator, number = text.partition(":")
+    if name not in _CALIBRATIONS or (separator and name != "percentile"):
+        known = ", ".join(_CALIBRATIONS)
+        raise UserError(
+            f"--calibration: expected one of {known}, got '{text}'",
+            note="percentile takes a number: percentile:99.9",
+        )
+    levels, symmetric = 1 << 8 * activations.size, schema is not Schema.ASYMMETRIC
+    simple = {"min-max": MinMax(), "average": MovingAverage(), "percentile": Percentile()}
+    searches = {"entropy": Entropy, "squared-error": MeanSquaredError}
+    if name in searches:
+        return searches[name](levels, symmetric)
+    try:
+        return Percentile(float(number)) if separator else simple[name]
+    except ValueError:
+        raise UserError(f"--calibration: expected a number, got '{number}'") from None
+
+
+_OPTIONS: tuple[Callable[[Callable[..., None]], Callable[..., None]], ...] = (
+    click.option(
+        "--schema",
+        type=click.Choice([schema.value for schema in Schema]),
+        default=Schema.ASYMMETRIC.value,
+        show_default=True,
+        help="How integers stand for the range of a value.",
+    ),
+    click.option(
+        "--activations",
+        type=click.Choice(["u8", "i8", "i16"]),
+        default="u8",
+        show_default=True,
+        help="The integers that values are.",
+    ),
+    click.option(
+        "--weights",
+        type=click.Choice(["channel", "tensor"]),
+        default="channel",
+        show_default=True,
+        help="What of the weights has a scale of its own.",
+    ),
+    click.option(
+        "--bias",
+        type=click.Choice(["i8", "i16", "i32", "float"]),
+        default="i32",
+        show_default=True,
+        help="What a bias is rounded to.",
+    ),
+    click.option(
+        "--calibration",
+        default="min-max",
+        show_default=True,
+        metavar="NAME",
+        help="How ranges are chosen: min-max, average, percentile, percentile:99.9, entropy, squared-error.",
+    ),
+    click.option("--keep", multiple=True, metavar="NODE", help="A node or kind to keep in floats."),
+    click.option("--skip-first", is_flag=True, help="Keep the first product in floats."),
+    click.option("--skip-last", is_flag=True, help="Keep the last product in floats."),
+    click.option("--assert-all", is_flag=True, help="Fail if a node stays in floats."),
+    backend_option("cpu", "Whose integers: what it cannot run stays in floats."),
+)
+
+
+def quantization_options(command: Callable[..., None]) -> Callable[..., None]:
+    """The options of a command that quantizes. It gets `options`, and the name of the `backend`."""
+
+    @wraps(command)
+    def with_options(
+        *,
+        schema: str,
+        activations: str,
+        weights: str,
+        bias: str,
+        calibration: str,
+        keep: tuple[str, ...],
+        skip_first: bool,
+        skip_last: bool,
+        assert_all: bool,
+        backend: str,
+        **others: Any,
+    ) -> None:
+        kind, chosen = ElemKind(activations), Schema(schema)
+        options = Options(
+            schema=chosen,
+            activations=kind,
+            per_channel=weights == "channel",
+            bias=ElemKind.F32 if bias == "float" else ElemKind(bias),
+            calibration=_calibration(calibration, kind, chosen),
+            keep=keep,
+            skip_first=skip_first,
+            skip_last=skip_last,
+            assert_all=assert_all,
+            backend=bound_backend(backend, CpuOptions()),
+        )
+        command(options=options, backend=backend, **others)
+
+    decorated: Callable[..., None] = with_options
+    for option in reversed(_OPTIONS):
+        decorated = option(decorated)
+    return decorated
