@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import Any
 
@@ -37,7 +37,8 @@ def _calibration(text: str, activations: ElemKind, schema: Schema) -> Calibratio
             f"--calibration: expected one of {known}, got '{text}'",
             note="percentile takes a number: percentile:99.9",
         )
-    levels, symmetric = 1 << 8 * activations.size, schema is not Schema.ASYMMETRIC
+    levels = 1 << 8 * activations.size
+    symmetric = schema in (Schema.SYMMETRIC, Schema.POWER_OF_TWO)
     simple = {"min-max": MinMax(), "average": MovingAverage(), "percentile": Percentile()}
     searches = {"entropy": Entropy, "squared-error": MeanSquaredError}
     if name in searches:
@@ -46,6 +47,20 @@ def _calibration(text: str, activations: ElemKind, schema: Schema) -> Calibratio
         return Percentile(float(number)) if separator else simple[name]
     except ValueError:
         raise UserError(f"--calibration: expected a number, got '{number}'") from None
+
+
+def _calibrations(
+    texts: Sequence[str], activations: ElemKind, schema: Schema
+) -> dict[str, Calibration]:
+    """What every --calibration says, by the value it is for; by the empty name for all others. Raises UserError."""
+    ways: dict[str, Calibration] = {}
+    for text in texts:
+        value, _, name = text.rpartition("=")
+        if value in ways:
+            what = f"the way for '{value}'" if value else "the way for all values"
+            raise UserError(f"--calibration: {what} is given twice")
+        ways[value] = _calibration(name, activations, schema)
+    return ways
 
 
 _OPTIONS: tuple[Callable[[Callable[..., None]], Callable[..., None]], ...] = (
@@ -79,10 +94,11 @@ _OPTIONS: tuple[Callable[[Callable[..., None]], Callable[..., None]], ...] = (
     ),
     click.option(
         "--calibration",
-        default="min-max",
-        show_default=True,
+        "calibrations",
+        multiple=True,
         metavar="NAME",
-        help="How ranges are chosen: min-max, average, percentile, percentile:99.9, entropy, squared-error.",
+        help="How ranges are chosen: min-max (default), average, percentile, percentile:99.9, entropy, "
+        "squared-error. VALUE=NAME is for one value of the profile.",
     ),
     click.option("--keep", multiple=True, metavar="NODE", help="A node or kind to keep in floats."),
     click.option("--skip-first", is_flag=True, help="Keep the first product in floats."),
@@ -102,7 +118,7 @@ def quantization_options(command: Callable[..., None]) -> Callable[..., None]:
         activations: str,
         weights: str,
         bias: str,
-        calibration: str,
+        calibrations: tuple[str, ...],
         keep: tuple[str, ...],
         skip_first: bool,
         skip_last: bool,
@@ -111,12 +127,14 @@ def quantization_options(command: Callable[..., None]) -> Callable[..., None]:
         **others: Any,
     ) -> None:
         kind, chosen = ElemKind(activations), Schema(schema)
+        ways = _calibrations(calibrations, kind, chosen)
         options = Options(
             schema=chosen,
             activations=kind,
             per_channel=weights == "channel",
             bias=ElemKind.F32 if bias == "float" else ElemKind(bias),
-            calibration=_calibration(calibration, kind, chosen),
+            calibration=ways.pop("", MinMax()),
+            calibrations=ways,
             keep=keep,
             skip_first=skip_first,
             skip_last=skip_last,

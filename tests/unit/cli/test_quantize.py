@@ -123,6 +123,7 @@ def test_json() -> None:
         ["--calibration", "entropy"],
         ["--calibration", "squared-error"],
         ["--calibration", "average"],
+        ["--calibration", "x=percentile:90"],
         ["--calibration", "percentile:90", "--backend", "interpreter"],
     ],
 )
@@ -132,10 +133,24 @@ def test_options_change_the_network(argv: list[str]) -> None:
     assert Path("default.glow").read_text() != Path("other.glow").read_text()
 
 
+def test_a_search_leaves_symmetric_u8_its_range() -> None:
+    """What is never negative has all integers: a search for a symmetric range would take half of them away."""
+    quantized("-o", "u8.glow", "--schema", "symmetric-u8", "--calibration", "entropy")
+    lines = Path("u8.glow").read_text().splitlines()
+    assert any("_quantized = rescale" in line and ",o=0)" in line for line in lines)
+
+
 @pytest.mark.parametrize(
     ("argv", "message"),
     [
         (["--calibration", "magic"], "--calibration: expected one of min-max, .* got 'magic'"),
+        (
+            ["--calibration", "x=entropy", "--calibration", "x=average"],
+            "the way for 'x' is given twice",
+        ),
+        (["--calibration", "entropy", "--calibration", "average"], "all values is given twice"),
+        (["--calibration", "nothing=entropy"], "the profile has no value 'nothing'"),
+        (["--calibration", "x=magic"], "--calibration: expected one of .* got 'magic'"),
         (["--calibration", "entropy:3"], "--calibration: expected one of .* got 'entropy:3'"),
         (["--calibration", "percentile:x"], "--calibration: expected a number, got 'x'"),
         (["--calibration", "percentile:0"], "expected a percentile above 0"),
