@@ -22,11 +22,12 @@ from glowpy.core.tensor import Array, Tensor
 from glowpy.core.type import parse_type
 from glowpy.engine import context
 from glowpy.exporter.onnx.channels_first import ChannelsFirstPass
-from glowpy.exporter.onnx.qdq import QdqPass
+from glowpy.exporter.onnx.qdq import EncloseMovesPass, QdqPass
 from glowpy.exporter.onnx.registry import FAMILIES, to_onnx
 from glowpy.graph.function import Function, Module
 from glowpy.graph.nodes_gen import NODES
 from glowpy.graph.printer import print_function
+from glowpy.passes import RewritePass
 from tests.onnx.comparison import array_of, check_session
 from tests.onnx.test_node import CASES, PASSING, has_halves
 from tests.unit.networks import RandomNetwork, arrays_for, execute, same_numbers, unoptimized
@@ -313,8 +314,8 @@ def test_elementwise_arithmetic_on_integers(text: str, tmp_path: Path) -> None:
         np.testing.assert_array_equal(got["out"], interpreted(module, feeds)["out"])
 
 
-@pytest.mark.parametrize("rewrite", [QdqPass(), ChannelsFirstPass()])
-def test_docstring_shows_what_a_pass_does(rewrite: QdqPass | ChannelsFirstPass) -> None:
+@pytest.mark.parametrize("rewrite", [QdqPass(), ChannelsFirstPass(), EncloseMovesPass()])
+def test_docstring_shows_what_a_pass_does(rewrite: RewritePass) -> None:
     before, after = examples(rewrite)
     f = graph(before).main
     rewrite.run(f, context(glowpy.CompileOptions()))

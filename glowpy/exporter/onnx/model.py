@@ -20,7 +20,7 @@ from glowpy.engine import context
 from glowpy.exporter.onnx.channels_first import ChannelsFirstPass
 from glowpy.exporter.onnx.file import LIMIT, write_model
 from glowpy.exporter.onnx.graph import OPSET, OnnxGraph, elem_type_of
-from glowpy.exporter.onnx.qdq import QdqPass
+from glowpy.exporter.onnx.qdq import EncloseMovesPass, QdqPass
 from glowpy.exporter.onnx.registry import to_onnx
 from glowpy.graph.function import Function, Module
 from glowpy.graph.verifier import verify_module
@@ -82,6 +82,7 @@ def _prepare(f: Function, ctx: PassContext) -> None:
     QdqPass().run(f, ctx)
     layout = ChannelsFirstPass(), FoldReshapePass(), FoldTransposePass(), SinkTransposePass()
     Rewrites(layout).run(f, ctx)
+    EncloseMovesPass().run(f, ctx)
     f.erase_dead()
 
 

@@ -5,6 +5,7 @@ Runtimes recognise the pattern and compute on the integers.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -13,6 +14,7 @@ import numpy as np
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.quantized import parameters
 from glowpy.core.schema import Quantized, Trait
+from glowpy.core.tensor import stored
 from glowpy.core.type import Type
 from glowpy.exporter.onnx.operator import OnnxOperatorNode
 from glowpy.graph.function import Function
@@ -22,14 +24,19 @@ from glowpy.graph.nodes_gen import (
     DequantizeNode,
     GatherNode,
     MatMulNode,
+    MaxNode,
+    MinNode,
     QuantizeNode,
     RelabelNode,
     RescaleNode,
+    ReshapeNode,
+    SplatNode,
+    TransposeNode,
 )
 from glowpy.graph.rewrite import Replacement, Why, rule, rule_where
 from glowpy.passes import RewritePass
 
-__all__ = ["QdqPass"]
+__all__ = ["EncloseMovesPass", "QdqPass"]
 
 
 def _moves(node: Node) -> bool:
@@ -81,6 +88,28 @@ class QdqPass(RewritePass):
         del why
         return _on_numbers(f, n) if n.type.quant is not None else None
 
+    @rule
+    def limit(self, f: Function, n: MaxNode | MinNode, why: Why) -> Replacement:
+        """Limits of stored integers are those of numbers, before these are rounded."""
+        if n.type.quant is None or n.type.quant.axis is not None:
+            return None
+        value, bound = (n.rhs, n.lhs) if isinstance(n.lhs.node, SplatNode) else (n.lhs, n.rhs)
+        if not isinstance(bound.node, SplatNode) or n.result.type != value.type:
+            return why.no("its bound is computed, or stretches the result")
+        quant = n.type.quant
+        steps = int(stored(bound.type, bound.node.value)) - quant.offsets[0]
+        limit = float(np.float32(steps) * np.float32(quant.scales[0]))
+        source = value.node
+        single = isinstance(source, QuantizeNode) and value.num_users == 1
+        numbers = source.inputs[0] if source is not None and single else _number(f, n, value)
+        if isinstance(n, MinNode):
+            limited: Node = f.create_clip(n.name, numbers, -math.inf, limit)
+        elif limit == 0:
+            limited = f.create_relu(n.name, numbers)
+        else:
+            limited = f.create_clip(n.name, numbers, limit, math.inf)
+        return f.create_quantize(n.name, n.type, limited)
+
     @rule_where(lambda schema: schema.quant is Quantized.SAME and len(schema.results) == 1)
     def chosen(self, f: Function, n: Node, why: Why) -> Replacement:
         """Elements are chosen among numbers, as runtimes expect it; what only moves them stays, but for sums."""
@@ -115,6 +144,75 @@ class QdqPass(RewritePass):
         """Numbers, quantized anew."""
         del why
         return f.create_quantize(n.name, n.type, _number(f, n, n.input))
+
+
+@dataclass(frozen=True)
+class EncloseMovesPass(RewritePass):
+    """Puts what reshapes or transposes stored integers between conversions too.
+
+    Nothing else may be between the conversions around a product: runtimes would not find them. And what gives them
+    another kind, as onnxruntime does with i8, would end at integers that are moved.
+
+    Before:
+        %x : f32[2x3]
+        %out : u8[3x2](s=0.5,o=0)
+        %a = transpose(%x) {shuffle=[1,0]} : f32[3x2]
+        %b = quantize(%a) : u8[3x2](s=0.5,o=0)
+        save(%b, %out)
+    After:
+        %x : f32[2x3]
+        %out : u8[3x2](s=0.5,o=0)
+        %b_1 = quantize(%x) : u8[2x3](s=0.5,o=0)
+        %b_2 = dequantize(%b_1) : f32[2x3]
+        %b_3 = transpose(%b_2) {shuffle=[1,0]} : f32[3x2]
+        %b = quantize(%b_3) : u8[3x2](s=0.5,o=0)
+        save(%b, %out)
+    """
+
+    name: ClassVar[str] = "enclose-moves"
+    rewrites_quantized: ClassVar[bool] = True
+
+    @rule
+    def move(self, f: Function, n: ReshapeNode | TransposeNode, why: Why) -> Replacement:
+        """Stored integers that were computed; or numbers that are not quantized next."""
+        if _is_whole(n.type):
+            return _enclosed(f, n, n.input) if n.input.node is not None else None
+        source = n.input.node
+        if not isinstance(source, DequantizeNode) or not _is_whole(source.input.type):
+            return why.no("no stored integers, of one scale, are moved")
+        type = source.input.type.with_shape(n.type.shape)
+        if all(isinstance(user, QuantizeNode) and user.type == type for user in n.result.users):
+            return why.no("they are enclosed")
+        return f.create_dequantize(n.name, n.type, _enclosed(f, n, source.input))
+
+    @rule
+    def quantize(self, f: Function, n: QuantizeNode, why: Why) -> Replacement:
+        """Stored integers again, or numbers before they are moved."""
+        source = n.input.node
+        if isinstance(source, DequantizeNode) and source.input.type == n.type:
+            return source.input
+        if not isinstance(source, ReshapeNode | TransposeNode) or not _is_whole(n.type):
+            return None
+        if isinstance(source.input.node, DequantizeNode) or n.input.num_users > 1:
+            return why.no("the move is enclosed, or others read what it gives")
+        type = n.type.with_shape(source.input.type.shape)
+        return _enclosed(f, source, f.create_quantize(n.name, type, source.input).result, n.name)
+
+
+def _is_whole(type: Type) -> bool:
+    """Whether it is quantized as a whole, to what ONNX can quantize to."""
+    quant = type.quant
+    return quant is not None and quant.axis is None and type.kind is not ElemKind.I32
+
+
+def _enclosed(f: Function, move: Node, integers: NodeValue, name: str = "") -> Node:
+    """`move`, of the numbers that integers stand for, as integers."""
+    name = name or move.name
+    before = Type(ElemKind.F32, integers.type.shape)
+    numbers = f.create_dequantize(name, before, integers)
+    after = Type(ElemKind.F32, move.type.shape)
+    moved = f.create(move.__class__, name, [numbers], move.attrs, after)
+    return f.create_quantize(name, integers.type.with_shape(after.shape), moved)
 
 
 def _named(n: Node) -> list[tuple[str, NodeValue]]:

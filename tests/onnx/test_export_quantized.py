@@ -1,0 +1,124 @@
+"""Quantized networks as files: onnxruntime computes them on integers, to the answers that we give."""
+
+from __future__ import annotations
+
+from collections import Counter
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+
+import glowpy
+from glowpy import quantization
+from glowpy.core.elemkind import ElemKind
+from glowpy.core.tensor import Array
+from glowpy.graph.nodes_gen import DequantizeNode
+from glowpy.quantization import Options, Profile, Schema
+from tests.onnx.test_export import interpreted, on_onnxruntime, operators
+from tests.onnx.test_quantized_models import inputs, written
+from tests.unit.quantization.digits import cnn, digits, mlp
+
+ort = pytest.importorskip("onnxruntime")
+
+COUNT = 1000
+
+
+@cache
+def profiled(name: str) -> Profile:
+    known, _ = digits()
+    sample = {"x": np.resize(known.images, (COUNT, *known.images.shape[1:]))}
+    return quantization.profile(network(name), [sample], backend="interpreter")
+
+
+def network(name: str) -> glowpy.Module:
+    return {"cnn": cnn, "mlp": mlp}[name](COUNT)
+
+
+def last_step(module: glowpy.Module) -> float:
+    """The scale of what is dequantized as the network's output."""
+    (save,) = module.main.saves
+    assert isinstance(save.input.node, DequantizeNode)
+    quant = save.input.node.input.type.quant
+    assert quant is not None
+    return max(quant.scales)
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("cnn", Options()),
+        ("mlp", Options()),
+        ("cnn", Options(activations=ElemKind.I8)),
+        ("cnn", Options(schema=Schema.SYMMETRIC)),
+        ("cnn", Options(per_channel=False)),
+        ("mlp", Options(bias=ElemKind.I16)),
+    ],
+)
+def test_digits_are_told_alike(name: str, options: Options, tmp_path: Path) -> None:
+    """On 1,000 random images: the same digit, and scores within two steps of what they are sums of."""
+    module = quantization.quantize(network(name), profiled(name), options)
+    path = tmp_path / "quantized.onnx"
+    glowpy.save(module, path)
+    feeds = {"x": np.random.default_rng(1).random((COUNT, 8, 8, 1)).astype(np.float32)}
+    got, expected = on_onnxruntime(path, feeds)["y"], interpreted(module, feeds)["y"]
+    np.testing.assert_array_equal(got.argmax(1), expected.argmax(1))
+    assert np.abs(got - expected).max() <= 2 * last_step(module)
+    kinds = {t.name: t.data_type for t in onnx.load(path).graph.initializer}
+    weights = [name for name in kinds if name.startswith(("filter", "weights"))]
+    assert len(weights) == {"cnn": 3, "mlp": 2}[name]
+    assert {kinds[name] for name in weights} == {onnx.TensorProto.INT8}
+
+
+def run_on_integers(path: Path, folder: Path) -> Counter[str]:
+    """The operators that onnxruntime makes of a file."""
+    options = ort.SessionOptions()
+    options.log_severity_level = 4
+    options.optimized_model_filepath = str(folder / "optimized.onnx")
+    ort.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+    return operators(folder / "optimized.onnx")
+
+
+@pytest.mark.parametrize("optimize", [False, True])
+@pytest.mark.parametrize(
+    ("form", "activations", "weights", "per_channel"),
+    [
+        ("QDQ", "u8", "i8", True),
+        ("QDQ", "i8", "i8", False),
+        ("QDQ", "u8", "u8", False),
+        ("QOperator", "u8", "i8", True),
+    ],
+)
+def test_files_of_onnxruntime_survive(
+    form: str, activations: str, weights: str, per_channel: bool, optimize: bool, tmp_path: Path
+) -> None:
+    """As many products are integer as in the first file, and results are within a step of those of the first file."""
+    source = written(tmp_path, form, activations, weights, per_channel=per_channel)
+    path = tmp_path / "exported.onnx"
+    module = glowpy.load(source)
+    glowpy.save(module, path, optimize=optimize)
+    theirs, ours = run_on_integers(source, tmp_path), run_on_integers(path, tmp_path)
+    assert theirs["QLinearConv"] >= 2  # of i8, which onnxruntime turns into u8 here and there
+    assert ours["QLinearConv"] == theirs["QLinearConv"]
+    assert ours["QGemm"] == theirs["QGemm"] == 1
+    assert "Transpose" not in operators(path)
+    scale = max_scale(source)
+    for array in inputs(4):
+        feeds: dict[str, Array] = {"x": array}
+        (got,) = on_onnxruntime(path, feeds).values()
+        (first,) = on_onnxruntime(source, feeds).values()
+        (expected,) = interpreted(module, feeds).values()
+        for other in (first, expected):
+            assert np.abs(got - other).max() <= 2.01 * scale
+        assert got.argmax() == expected.argmax()
+
+
+def max_scale(path: Path) -> float:
+    """One step of the output."""
+    graph = onnx.load(path).graph
+    return max(
+        float(onnx.numpy_helper.to_array(tensor))
+        for tensor in graph.initializer
+        if tensor.name == "y_scale"
+    )
