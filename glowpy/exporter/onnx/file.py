@@ -13,8 +13,7 @@ from typing import IO
 
 from onnx import GraphProto, ModelProto, TensorProto
 
-from glowpy.core.tensor import Tensor
-from glowpy.exporter.onnx.graph import elem_type_of
+from glowpy.exporter.onnx.graph import StoredTensor
 from glowpy.support.output_files import write_output_file
 
 __all__ = ["LIMIT", "write_model"]
@@ -31,7 +30,7 @@ _RAW_DATA = TensorProto.RAW_DATA_FIELD_NUMBER
 
 
 def write_model(
-    path: str | Path, model: ModelProto, tensors: Mapping[str, Tensor], *, limit: int = LIMIT
+    path: str | Path, model: ModelProto, tensors: Mapping[str, StoredTensor], *, limit: int = LIMIT
 ) -> None:
     """Writes a model whole or not at all, and next to it, if it is larger than `limit`, `<path>.data`.
 
@@ -49,7 +48,7 @@ def write_model(
     head = envelope.SerializeToString(deterministic=True)
     heads = {name: _head(name, tensor) for name, tensor in tensors.items()}
     graph = model.graph.SerializeToString(deterministic=True)
-    size = len(head) + len(graph) + sum(tensor.type.size for tensor in tensors.values())
+    size = len(head) + len(graph) + sum(tensor.size for tensor in tensors.values())
     if size > limit:
         data = Path(f"{path}.data")
         write_output_file(data, lambda file: _write_data(file, tensors))
@@ -62,25 +61,26 @@ def write_model(
     write_output_file(path, lambda file: _write(file, head, graph, heads, tensors))
 
 
-def _head(name: str, tensor: Tensor) -> bytes:
+def _head(name: str, tensor: StoredTensor) -> bytes:
     """A tensor without its elements, up to where they begin."""
-    proto = TensorProto(dims=tensor.type.shape, data_type=elem_type_of(tensor.type.kind), name=name)
-    return bytes(proto.SerializeToString(deterministic=True)) + _field(_RAW_DATA, tensor.type.size)
+    return bytes(tensor.head(name).SerializeToString(deterministic=True)) + _field(
+        _RAW_DATA, tensor.size
+    )
 
 
 def _write(
     file: IO[bytes], head: bytes, graph: bytes, heads: Mapping[str, bytes],
-    tensors: Mapping[str, Tensor],
+    tensors: Mapping[str, StoredTensor],
 ) -> None:  # fmt: skip
     starts = {
-        name: _field(_INITIALIZER, len(heads[name]) + tensor.type.size) + heads[name]
+        name: _field(_INITIALIZER, len(heads[name]) + tensor.size) + heads[name]
         for name, tensor in tensors.items()
     }
-    size = sum(len(starts[name]) + tensor.type.size for name, tensor in tensors.items())
+    size = sum(len(starts[name]) + tensor.size for name, tensor in tensors.items())
     file.write(head + _field(_GRAPH, len(graph) + size) + graph)
     for name, tensor in tensors.items():
         file.write(starts[name])
-        for piece in tensor.raw_pieces():
+        for piece in tensor.content.raw_pieces():
             file.write(piece.data)
 
 
@@ -99,24 +99,22 @@ def _varint(value: int) -> bytes:
     return bytes(content)
 
 
-def _write_data(file: IO[bytes], tensors: Mapping[str, Tensor]) -> None:
+def _write_data(file: IO[bytes], tensors: Mapping[str, StoredTensor]) -> None:
     for tensor in tensors.values():
-        for piece in tensor.raw_pieces():
+        for piece in tensor.content.raw_pieces():
             file.write(piece.data)
-        file.write(bytes(-tensor.type.size % _PAGE))
+        file.write(bytes(-tensor.size % _PAGE))
 
 
-def _external(tensors: Mapping[str, Tensor], location: str) -> list[TensorProto]:
+def _external(tensors: Mapping[str, StoredTensor], location: str) -> list[TensorProto]:
     """Tensors whose elements are in the file `location`, in this order."""
     protos, offset = [], 0
     for name, tensor in tensors.items():
-        proto = TensorProto(
-            dims=tensor.type.shape, data_type=elem_type_of(tensor.type.kind), name=name,
-            data_location=TensorProto.EXTERNAL,
-        )  # fmt: skip
-        entries = {"location": location, "offset": offset, "length": tensor.type.size}
+        proto = tensor.head(name)
+        proto.data_location = TensorProto.EXTERNAL
+        entries = {"location": location, "offset": offset, "length": tensor.size}
         for key, value in entries.items():
             proto.external_data.add(key=key, value=str(value))
         protos.append(proto)
-        offset += tensor.type.size + -tensor.type.size % _PAGE
+        offset += tensor.size + -tensor.size % _PAGE
     return protos

@@ -8,28 +8,74 @@ to `graph.refuse`; all refusals are reported at once.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import onnx
-from onnx import NodeProto, helper
+from onnx import NodeProto, TensorProto, helper
 
 from glowpy.core.elemkind import ElemKind
+from glowpy.core.shape import ceil_div
 from glowpy.core.tensor import LARGE, Array, Tensor
-from glowpy.core.type import Type
+from glowpy.core.type import Shape, Type
 from glowpy.graph.function import Function
 from glowpy.graph.node import Constant, Node, NodeValue, Placeholder
 from glowpy.graph.nodes_gen import RelabelNode
 from glowpy.support.errors import Diagnostic
 from glowpy.support.rules import Rules
 
-__all__ = ["OPSET", "OnnxGraph", "elem_type_of", "to_onnx"]
+__all__ = ["OPSET", "OnnxGraph", "StoredTensor", "elem_type_of", "to_onnx"]
 
 OPSET = 21
 """The first with 16-bit integers in QuantizeLinear and DequantizeLinear."""
 
 _FEW = 1024
 """Bytes of equal elements that are written one by one; more are one ConstantOfShape."""
+
+
+@dataclass(frozen=True)
+class StoredTensor:
+    """A tensor of the file: its elements are the bytes of `content`, as they are, whose own type does not matter."""
+
+    elem_type: int
+    dims: Shape
+    content: Tensor
+
+    @classmethod
+    def of(cls, tensor: Tensor) -> StoredTensor:
+        """The same elements."""
+        return cls(elem_type_of(tensor.type.kind), tensor.type.shape, tensor)
+
+    @classmethod
+    def packed(cls, tensor: Tensor) -> StoredTensor:
+        """Integers of 8 bits that need 4: two in a byte, the first in its lower half."""
+        signed = tensor.type.kind is ElemKind.I8
+        elem_type = TensorProto.INT4 if signed else TensorProto.UINT4
+        type = Type(ElemKind.U8, (ceil_div(tensor.type.count, 2),))
+        return cls(elem_type, tensor.type.shape, Tensor.derived(type, "pack 4", [tensor], _packed))
+
+    @property
+    def size(self) -> int:
+        """How many bytes."""
+        return self.content.type.size
+
+    def head(self, name: str) -> TensorProto:
+        """All but the elements."""
+        return TensorProto(dims=self.dims, data_type=self.elem_type, name=name)
+
+    def proto(self, name: str) -> TensorProto:
+        """The whole tensor."""
+        proto = self.head(name)
+        proto.raw_data = b"".join(piece.tobytes() for piece in self.content.raw_pieces())
+        return proto
+
+
+def _packed(array: Array) -> Array:
+    flat = array.reshape(-1).view(np.uint8) & 15
+    low, high = flat[0::2], np.zeros((flat.size + 1) // 2, np.uint8)
+    high[: flat.size // 2] = flat[1::2]
+    return low | high << 4
 
 
 class OnnxGraph:
@@ -45,9 +91,10 @@ class OnnxGraph:
     def __init__(self, f: Function) -> None:
         self.nodes: list[NodeProto] = []
         self.origins: list[Node] = []
-        self.tensors: dict[str, Tensor] = {}
+        self.tensors: dict[str, StoredTensor] = {}
         self.refusals: list[Diagnostic] = []
         self._names: dict[NodeValue, str] = {}
+        self._packed: dict[Constant, str] = {}
         self._shared: dict[tuple[Type, bytes], str] = {}
         self._node: Node | None = None
         self._taken: set[str] = set()
@@ -81,8 +128,15 @@ class OnnxGraph:
         if splat is not None and tensor.type.size > _FEW:
             return self.filled(constant.name, constant.type, splat)
         name = self._unique(constant.name)
-        self.tensors[name] = tensor
+        self.tensors[name] = StoredTensor.of(tensor)
         return name
+
+    def packed(self, constant: Constant) -> str:
+        """A tensor of integers of 4 bits, which are a constant of 8."""
+        if constant not in self._packed:
+            self._packed[constant] = self._unique(constant.name)
+            self.tensors[self._packed[constant]] = StoredTensor.packed(constant.tensor)
+        return self._packed[constant]
 
     def filled(self, name: str, type: Type, value: float) -> str:
         """The same stored element everywhere."""
@@ -99,7 +153,7 @@ class OnnxGraph:
         key = tensor.type, tensor.array.tobytes()
         if key not in self._shared:
             self._shared[key] = self._unique(name)
-            self.tensors[self._shared[key]] = tensor
+            self.tensors[self._shared[key]] = StoredTensor.of(tensor)
         return self._shared[key]
 
     def ints(self, name: str, values: Iterable[int]) -> str:
@@ -178,7 +232,7 @@ class OnnxGraph:
 
     def is_stored_apart(self, name: str) -> bool:
         """Whether a tensor is so large that its elements are only read while the file is written."""
-        return self.tensors[name].type.size >= LARGE
+        return self.tensors[name].size >= LARGE
 
 
 def elem_type_of(kind: ElemKind) -> int:

@@ -9,17 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-import numpy as np
 import onnx
-from onnx import ModelProto, helper, numpy_helper
+from onnx import ModelProto, helper
 
 from glowpy.backend import CompileOptions
-from glowpy.core.tensor import Tensor
 from glowpy.core.type import Type
 from glowpy.engine import context
 from glowpy.exporter.onnx.channels_first import ChannelsFirstPass
 from glowpy.exporter.onnx.file import LIMIT, write_model
-from glowpy.exporter.onnx.graph import OPSET, OnnxGraph, elem_type_of
+from glowpy.exporter.onnx.graph import OPSET, OnnxGraph, StoredTensor, elem_type_of
 from glowpy.exporter.onnx.qdq import EncloseMovesPass, QdqPass
 from glowpy.exporter.onnx.registry import to_onnx
 from glowpy.graph.function import Function, Module
@@ -104,13 +102,9 @@ def _written(f: Function) -> OnnxGraph:
     return graph
 
 
-def _proto(f: Function, graph: OnnxGraph, large: dict[str, Tensor]) -> ModelProto:
+def _proto(f: Function, graph: OnnxGraph, large: dict[str, StoredTensor]) -> ModelProto:
     """The model without its large tensors, with the types of all values."""
-    small = [
-        numpy_helper.from_array(np.ascontiguousarray(t.array).reshape(t.type.shape), name)
-        for name, t in graph.tensors.items()
-        if name not in large
-    ]
+    small = [t.proto(name) for name, t in graph.tensors.items() if name not in large]
     proto = helper.make_graph(
         graph.nodes, f.name,
         [_info(p.original, p.type) for p in f.parameters],
@@ -128,15 +122,18 @@ def _info(name: str, type: Type) -> onnx.ValueInfoProto:
     return helper.make_tensor_value_info(name, elem_type_of(type.kind), type.shape)
 
 
-def _with_inputs(proto: ModelProto, large: dict[str, Tensor]) -> ModelProto:
+def _with_inputs(proto: ModelProto, large: dict[str, StoredTensor]) -> ModelProto:
     """The model with inputs in place of large tensors, for what needs only their types."""
     light = ModelProto()
     light.CopyFrom(proto)
-    light.graph.input.extend(_info(name, tensor.type) for name, tensor in large.items())
+    light.graph.input.extend(
+        helper.make_tensor_value_info(name, tensor.elem_type, tensor.dims)
+        for name, tensor in large.items()
+    )
     return light
 
 
-def _check_kinds(graph: OnnxGraph, proto: ModelProto, large: dict[str, Tensor]) -> None:
+def _check_kinds(graph: OnnxGraph, proto: ModelProto, large: dict[str, StoredTensor]) -> None:
     """Raises UnsupportedError for every operator that ONNX does not define for the kinds of its operands."""
     inferred = onnx.shape_inference.infer_shapes(_with_inputs(proto, large))
     kinds = {t.name: t.data_type for t in inferred.graph.initializer}
@@ -162,7 +159,7 @@ def _misfits(operator: onnx.NodeProto, kinds: dict[str, int]) -> Iterator[str]:
             return
 
 
-def _check(proto: ModelProto, large: dict[str, Tensor]) -> None:
+def _check(proto: ModelProto, large: dict[str, StoredTensor]) -> None:
     """Raises InternalError for a model that is no valid one, or whose shapes are others than ours."""
     light = _with_inputs(proto, large)
     try:

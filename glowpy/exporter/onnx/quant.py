@@ -72,8 +72,13 @@ def _dequantize(g: OnnxGraph, n: DequantizeNode) -> None:
 
 @to_onnx(DequantizeBlocksNode)
 def _dequantize_blocks(g: OnnxGraph, n: DequantizeBlocksNode) -> None:
-    inputs = [g.operand(value) for value in n.inputs]
-    g.result("DequantizeLinear", *inputs, axis=n.axis, block_size=n.block)
+    """Integers of 4 bits are two in a byte of the file, if they are known."""
+    integers, zero = n.input.constant, n.zero.constant
+    if n.bits == 4 and integers is not None and zero is not None:
+        names = [g.packed(integers), g.operand(n.scale), g.packed(zero)]
+    else:
+        names = [g.operand(value) for value in n.inputs]
+    g.result("DequantizeLinear", *names, axis=n.axis, block_size=n.block)
 
 
 @to_onnx(StepsNode)
