@@ -37,8 +37,12 @@ from tests.unit.test_pass_docstrings import examples, graph
 ort = pytest.importorskip("onnxruntime")
 
 
-def on_onnxruntime(path: Path, feeds: Mapping[str, Array]) -> dict[str, Array]:
+def on_onnxruntime(
+    path: Path, feeds: Mapping[str, Array], *, optimize: bool = True
+) -> dict[str, Array]:
     options = ort.SessionOptions()
+    if not optimize:
+        options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
     options.log_severity_level = 4
     options.intra_op_num_threads = 1
     session = ort.InferenceSession(path, options, providers=["CPUExecutionProvider"])
@@ -121,7 +125,13 @@ def test_random_network_survives(rng: random.Random, optimize: bool) -> None:
     feeds = {p.original: arrays[p.name] for p in f.parameters}
     with tempfile.TemporaryDirectory() as folder, np.errstate(all="ignore"):
         path = Path(folder) / "exported.onnx"
-        glowpy.save(module, path, optimize=optimize)
+        try:
+            glowpy.save(module, path, optimize=optimize)
+        except (
+            glowpy.UnsupportedError
+        ) as error:  # a mean whose shape is rounded up along one dimension of two
+            assume("(avg_pool): ONNX has no operator for it" not in str(error))
+            raise
         loaded = glowpy.load(path)
         results = interpreted(loaded, feeds)
     originals = {p.name: p.original for p in f.outputs}
@@ -345,7 +355,8 @@ def test_weights_of_4_bits_take_half_a_byte(kind: ElemKind, tmp_path: Path) -> N
     assert (stored["weights"], stored["zero"]) == (1155, 50)
     feeds = {"x": rng.random((2, 70)).astype(np.float32)}
     expected = interpreted(module, feeds)
-    same_numbers(on_onnxruntime(path, feeds), expected)
+    # Where onnxruntime multiplies by 4 bits as they are, it rounds the other factor to 8.
+    same_numbers(on_onnxruntime(path, feeds, optimize=False), expected)
     same_numbers(interpreted(glowpy.load(path), feeds), expected)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, TypeAlias
 
 import numpy as np
 
@@ -23,6 +23,7 @@ from glowpy.graph.nodes_gen import (
     DequantizeNode,
     LocalResponseNormalizationNode,
     MaxPoolNode,
+    MaxPoolWithArgmaxNode,
     SplatNode,
     TransposedConvolutionNode,
     TransposeNode,
@@ -31,7 +32,7 @@ from glowpy.graph.rewrite import Replacement, Why, rule
 from glowpy.passes import RewritePass
 from glowpy.support.text import Attr
 
-__all__ = ["ChannelsFirstPass", "first", "moved"]
+__all__ = ["ChannelsFirstPass", "padded_window"]
 
 
 @dataclass(frozen=True)
@@ -61,14 +62,14 @@ class ChannelsFirstPass(RewritePass):
         source = n.input.node.input if isinstance(n.input.node, DequantizeNode) else n.input
         if source.constant is None:
             return why.no("its input is computed")
-        return moved(f, n.input, n.shuffle)
+        return _moved(f, n.input, n.shuffle)
 
     @rule
     def convolution(self, f: Function, n: ConvolutionNode, why: Why) -> Replacement:
         """`Conv`; a bias of zeros is left out."""
         del why
         bias = [] if _is_zero(n.bias) else [n.bias]
-        inputs = [first(f, n.input), first(f, n.filter), *bias]
+        inputs = [_first(f, n.input), _first(f, n.filter), *bias]
         return _operator(f, n, "Conv", inputs, {**_window(n), "group": n.group})
 
     @rule
@@ -80,8 +81,8 @@ class ChannelsFirstPass(RewritePass):
             return why.no("its result begins before the first element")
         group, outputs, inputs = n.group, n.filter.type.shape[0], n.filter.type.shape[-1]
         parts = (group, outputs // group, math.prod(n.kernels), inputs)
-        swapped = moved(f, reshaped(f, n.filter, parts), (0, 3, 1, 2))
-        filter = reshaped(f, swapped, (group * inputs, outputs // group, *n.kernels))
+        swapped = _moved(f, _reshaped(f, n.filter, parts), (0, 3, 1, 2))
+        filter = _reshaped(f, swapped, (group * inputs, outputs // group, *n.kernels))
         ends, extra = [], []
         for axis, begin in enumerate(n.begins):
             reach = (n.kernels[axis] - 1) * n.dilation[axis] + 1
@@ -94,29 +95,27 @@ class ChannelsFirstPass(RewritePass):
             "pads": (*n.begins, *ends), "output_padding": tuple(extra), "group": group,
         }  # fmt: skip
         bias = [] if _is_zero(n.bias) else [n.bias]
-        return _operator(f, n, "ConvTranspose", [first(f, n.input), filter, *bias], attributes)
+        return _operator(f, n, "ConvTranspose", [_first(f, n.input), filter, *bias], attributes)
 
     @rule
     def max_pool(self, f: Function, n: MaxPoolNode, why: Why) -> Replacement:
         """`MaxPool`."""
-        ceil = _ceil_mode(n)
-        if ceil is None:
-            return why.no("ONNX gives it another shape")
-        attributes = {**_window(n), "ceil_mode": ceil}
-        return _operator(f, n, "MaxPool", [first(f, n.input)], attributes)
+        del why
+        return _operator(f, n, "MaxPool", [_first(f, n.input)], padded_window(n))
 
     @rule
     def avg_pool(self, f: Function, n: AvgPoolNode, why: Why) -> Replacement:
         """`AveragePool`, or `GlobalAveragePool` of what is one window."""
         whole = n.kernels == n.input.type.shape[1:-1] and not any(n.pads)
         if whole and math.prod(n.type.shape[1:-1]) == 1:
-            return _operator(f, n, "GlobalAveragePool", [first(f, n.input)], {})
-        ceil = _ceil_mode(n)
-        if ceil is None:
-            return why.no("ONNX gives it another shape")
-        include = int(n.count_include_pads)
-        attributes = {**_window(n), "ceil_mode": ceil, "count_include_pad": include}
-        return _operator(f, n, "AveragePool", [first(f, n.input)], attributes)
+            return _operator(f, n, "GlobalAveragePool", [_first(f, n.input)], {})
+        attributes = padded_window(n)
+        if n.count_include_pads and attributes["pads"] != n.pads:
+            if any(rest > 0 for rest in _rests(n)):
+                return why.no("ONNX rounds the shape up along all dimensions or none")
+            attributes = {**_window(n), "ceil_mode": 1}
+        attributes["count_include_pad"] = int(n.count_include_pads)
+        return _operator(f, n, "AveragePool", [_first(f, n.input)], attributes)
 
     @rule
     def local_response(
@@ -125,7 +124,7 @@ class ChannelsFirstPass(RewritePass):
         """`LRN`."""
         del why
         attributes = {"size": n.size, "alpha": n.alpha, "beta": n.beta, "bias": n.k}
-        return _operator(f, n, "LRN", [first(f, n.input)], attributes)
+        return _operator(f, n, "LRN", [_first(f, n.input)], attributes)
 
     @rule
     def batch_normalization(self, f: Function, n: BatchNormalizationNode, why: Why) -> Replacement:
@@ -133,51 +132,59 @@ class ChannelsFirstPass(RewritePass):
         del why
         rank, axis, input = n.type.rank, n.axis, n.input
         if rank == 1:
-            input = reshaped(f, input, (1, *n.type.shape))
+            input = _reshaped(f, input, (1, *n.type.shape))
             rank, axis = 2, 1
         order = [place for place in range(rank) if place != axis]
         shuffle = (order[0], axis, *order[1:])
-        data = moved(f, input, shuffle)
+        data = _moved(f, input, shuffle)
         inputs = [data, n.scale, n.bias, n.mean, n.variance]
         node = _create(f, n, "BatchNormalization", inputs, {"epsilon": n.epsilon}, data.type)
         back = tuple(int(place) for place in np.argsort(shuffle))
-        return reshaped(f, moved(f, node.result, back), n.type.shape)
+        return _reshaped(f, _moved(f, node.result, back), n.type.shape)
 
 
-def _window(n: ConvolutionNode | MaxPoolNode | AvgPoolNode) -> dict[str, Attr]:
+_Pool: TypeAlias = AvgPoolNode | MaxPoolNode | MaxPoolWithArgmaxNode
+
+
+def _window(n: ConvolutionNode | _Pool) -> dict[str, Attr]:
     return {
         "kernel_shape": n.kernels, "strides": n.strides, "pads": n.pads, "dilations": n.dilation,
     }  # fmt: skip
 
 
-def _ceil_mode(n: MaxPoolNode | AvgPoolNode) -> int | None:
-    """1 where windows begin within the image that end outside of its pads, else 0; None if no mode gives the shape.
-
-    No window begins in the pads after the image, but ONNX's own shape inference counts those, too.
-    """
+def _rests(n: _Pool) -> list[int]:
+    """How many elements, pads included, follow the last window along each dimension; below 0 if it ends outside."""
     rests, rank = [], len(n.kernels)
     for axis, size in enumerate(n.input.type.shape[1:-1]):
         reach = (n.kernels[axis] - 1) * n.dilation[axis] + 1
         length = size + n.pads[axis] + n.pads[rank + axis] - reach
         rests.append(length - (n.type.shape[1 + axis] - 1) * n.strides[axis])
-    if all(rest >= 0 for rest in rests):
-        return 0
-    return 1 if all(rest <= 0 for rest in rests) else None
+    return rests
 
 
-def first(f: Function, value: NodeValue) -> NodeValue:
+def padded_window(n: _Pool) -> dict[str, Attr]:
+    """The window with as many pads as it needs, which neither win nor count.
+
+    `ceil_mode` would do so, but ONNX's own shape inference then counts windows that begin after the image.
+    """
+    rank, rests = len(n.kernels), _rests(n)
+    ends = (pad + max(-rest, 0) for pad, rest in zip(n.pads[rank:], rests, strict=True))
+    return {**_window(n), "pads": (*n.pads[:rank], *ends)}
+
+
+def _first(f: Function, value: NodeValue) -> NodeValue:
     """N, spatial..., C as N, C, spatial..."""
     rank = value.type.rank
-    return moved(f, value, (0, rank - 1, *range(1, rank - 1)))
+    return _moved(f, value, (0, rank - 1, *range(1, rank - 1)))
 
 
-def moved(f: Function, value: NodeValue, shuffle: Sequence[int]) -> NodeValue:
+def _moved(f: Function, value: NodeValue, shuffle: Sequence[int]) -> NodeValue:
     """Dimension i of the result is dimension shuffle[i] of `value`; weights and stored integers are moved at once."""
     if tuple(shuffle) == tuple(range(value.type.rank)):
         return value
     if isinstance(value.node, DequantizeNode):
         type = Type(value.type.kind, permute(value.type.shape, shuffle))
-        inner = moved(f, value.node.input, shuffle)
+        inner = _moved(f, value.node.input, shuffle)
         return f.create_dequantize(value.name, type, inner).result
     constant = value.constant
     if constant is None:
@@ -190,7 +197,7 @@ def moved(f: Function, value: NodeValue, shuffle: Sequence[int]) -> NodeValue:
     return f.module.create_constant(constant.name, tensor, loc=constant.loc).value
 
 
-def reshaped(f: Function, value: NodeValue, shape: Sequence[int]) -> NodeValue:
+def _reshaped(f: Function, value: NodeValue, shape: Sequence[int]) -> NodeValue:
     """The same elements in another shape; of floats."""
     type = Type(value.type.kind, tuple(shape))
     if type == value.type:

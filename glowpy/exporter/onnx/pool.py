@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from glowpy.exporter.onnx.channels_first import padded_window
 from glowpy.exporter.onnx.graph import OnnxGraph, to_onnx
 from glowpy.graph.nodes_gen import MaxPoolWithArgmaxNode
 
@@ -12,9 +13,6 @@ __all__: list[str] = []
 def _max_pool_with_argmax(g: OnnxGraph, n: MaxPoolWithArgmaxNode) -> None:
     rank = n.type.rank
     first = g.add("Transpose", g.operand(n.input), perm=(0, rank - 1, *range(1, rank - 1)))
-    results = g.add_all(
-        "MaxPool", first, outputs=g.names("maxpool", 2), kernel_shape=n.kernels, strides=n.strides, pads=n.pads,
-        dilations=n.dilation, ceil_mode=int(n.ceil),
-    )  # fmt: skip
+    results = g.add_all("MaxPool", first, outputs=g.names("maxpool", 2), **padded_window(n))
     for index, name in enumerate(results):
         g.result("Transpose", name, index=index, perm=(0, *range(2, rank), 1))
