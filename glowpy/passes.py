@@ -19,7 +19,7 @@ from typing import ClassVar, Generic, TypeVar
 
 from glowpy.core.tensor import Tensor
 from glowpy.graph.function import Function
-from glowpy.graph.node import NodeValue
+from glowpy.graph.node import Node, NodeValue
 from glowpy.graph.rewrite import Rewriter, Rule
 from glowpy.graph.verifier import verify_function, verify_nodes
 from glowpy.ir.irfunction import IRFunction
@@ -173,6 +173,8 @@ class RewritePass(GraphPass, is_named=False):
     rules: ClassVar[tuple[Rule, ...]] = ()
     rewrites_quantized: ClassVar[bool] = False
     """Whether the rules hold for arithmetic on quantized types too, whose results have a type of their own."""
+    concerns: ClassVar[tuple[type[Node], ...]] = ()
+    """Nodes without any of which in a function the rules have nothing to do; empty: they always may have."""
 
     def __init_subclass__(cls, *, is_named: bool = True) -> None:
         super().__init_subclass__(is_named=is_named)

@@ -105,6 +105,7 @@ class RuleOwner(Protocol):
     name: ClassVar[str]
     rules: ClassVar[tuple[Rule, ...]]
     rewrites_quantized: ClassVar[bool]
+    concerns: ClassVar[tuple[type[Node], ...]]
 
 
 _Bound: TypeAlias = tuple[int, RuleOwner, Callable[..., Replacement]]
@@ -139,6 +140,7 @@ class Rewriter:
         self._pending: set[Node] = set()
         self._why = Why()
         self._refusals: dict[tuple[Node, int], list[str]] = {}
+        self._concerned: list[bool] = []
         self._budget = 0
         self.tried = [0] * len(owners)
         self.applied = [0] * len(owners)
@@ -150,6 +152,10 @@ class Rewriter:
         Raises InternalError if the rules do not come to an end.
         """
         f, stack, pending = self._f, self._stack, self._pending
+        present = {type(node) for node in f.nodes}
+        self._concerned = [
+            not owner.concerns or not present.isdisjoint(owner.concerns) for owner in self._owners
+        ]
         self._push(f.topological())
         self._budget = _LIMIT * (f.num_nodes + 1)
         with f.replacing_each() as replacing:
@@ -181,6 +187,7 @@ class Rewriter:
         chosen: list[_Bound] = [
             (index, owner, rule.function)
             for index, owner in enumerate(self._owners)
+            if self._concerned[index]
             for rule in owner.rules
             if rule.is_for(cls)
         ]

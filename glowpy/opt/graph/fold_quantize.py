@@ -74,6 +74,7 @@ class FoldQuantizePass(RewritePass):
 
     name: ClassVar[str] = "fold-quantize"
     rewrites_quantized: ClassVar[bool] = True
+    concerns: ClassVar[tuple[type[Node], ...]] = (QuantizeNode, DequantizeNode, RescaleNode)
 
     @rule
     def product(

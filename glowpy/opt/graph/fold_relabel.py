@@ -37,6 +37,7 @@ class FoldRelabelPass(RewritePass):
     """
 
     name: ClassVar[str] = "fold-relabel"
+    concerns: ClassVar[tuple[type[Node], ...]] = (RelabelNode,)
 
     @rule
     def relabel(self, f: Function, n: RelabelNode, why: Why) -> Replacement:
