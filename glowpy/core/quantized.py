@@ -10,11 +10,19 @@ from collections.abc import Sequence
 import numpy as np
 
 from glowpy.core.elemkind import ElemKind
-from glowpy.core.tensor import Array
+from glowpy.core.tensor import Array, Tensor
 from glowpy.core.type import Quant, Type
 from glowpy.support.errors import InternalError, UserError
 
-__all__ = ["along_axis", "offsets_of", "parameters", "scales_of", "steps_of", "sum_type"]
+__all__ = [
+    "along_axis",
+    "fits_4_bits",
+    "offsets_of",
+    "parameters",
+    "scales_of",
+    "steps_of",
+    "sum_type",
+]
 
 
 def parameters(type: Type) -> Quant:
@@ -68,3 +76,12 @@ def sum_type(input: Type, weights: Type, axis: int, shape: Sequence[int]) -> Typ
     scales = tuple(left.scales[0] * scale for scale in right.scales)
     columns = None if right.axis is None else len(shape) - 1
     return Type(ElemKind.I32, tuple(shape), Quant(scales, (0,) * len(scales), columns))
+
+
+def fits_4_bits(integers: Tensor) -> bool:
+    """Whether no stored integer of i8 or u8 needs more than 4 bits. Reads all of them."""
+    low = -8 if integers.type.kind is ElemKind.I8 else 0
+    return all(
+        low <= piece.min(initial=0) and piece.max(initial=0) < low + 16
+        for piece in integers.pieces()
+    )

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
+from onnx import TensorProto, helper, numpy_helper
 
 import glowpy
 from glowpy.core.tensor import Array
@@ -86,3 +87,25 @@ def test_an_index_of_groups_is_refused() -> None:
     model = Case(case.op_type, inputs, case.attributes, known=[1, 2, 4]).model()
     with pytest.raises(glowpy.GlowError, match="g_idx is not supported"):
         glowpy.load(model)
+
+
+def test_weights_of_4_bits_in_blocks_stay_stored() -> None:
+    """Small ones, too, which would be computed while the file is read."""
+    integers, scales = RNG.integers(0, 16, (40, 64)), np.abs(f32(40, 2))
+    nodes = [
+        helper.make_node("DequantizeLinear", ["w", "s"], ["d"], axis=1, block_size=32),
+        helper.make_node("Gemm", ["x", "d"], ["y"], transB=1),
+    ]
+    weights = helper.make_tensor("w", TensorProto.UINT4, [40, 64], integers.reshape(-1).tolist())
+    known = [weights, numpy_helper.from_array(scales, "s")]
+    inputs = [helper.make_tensor_value_info("x", TensorProto.FLOAT, [3, 64])]
+    outputs = [helper.make_tensor_value_info("y", TensorProto.FLOAT, [3, 40])]
+    graph = helper.make_graph(nodes, "blocks", inputs, outputs, known)
+    opset = [helper.make_opsetid("", 21)]
+    module = glowpy.load(helper.make_model(graph, opset_imports=opset, ir_version=10))
+    instructions = compilation(module).program.ir.instructions
+    assert [inst.SCHEMA.mnemonic for inst in instructions] == ["cpu_block_matmul"]
+    x = f32(3, 64)
+    expected = x @ (integers * np.repeat(scales, 32, 1)).T
+    result = glowpy.compile(module)({"x": x})["y"]
+    np.testing.assert_allclose(result, expected, rtol=1e-4, atol=1e-3)

@@ -10,8 +10,9 @@ import pytest
 
 import glowpy
 from glowpy.core.elemkind import ElemKind
-from glowpy.core.tensor import Array
-from glowpy.core.type import Type
+from glowpy.core.quantized import offsets_of, scales_of
+from glowpy.core.tensor import Array, Tensor
+from glowpy.core.type import Quant, Type
 from glowpy.engine import BACKENDS, compilation
 from glowpy.graph.nodes_gen import DequantizeBlocksNode
 from glowpy.support.errors import UserError
@@ -173,6 +174,36 @@ def test_a_row_is_computed_as_it_is_among_others() -> None:
     together = multiplied(lhs, blocks, "cpu")
     for index, row in enumerate(lhs):
         assert np.array_equal(multiplied(row[np.newaxis], blocks, "cpu")[0], together[index])
+
+
+KNOWN = [
+    (Quant((0.25, 0.5, 0.125), (0, 3, -2), 1), "i8", ["cpu_block_matmul"]),
+    (Quant((0.25,), (130,)), "u8", ["cpu_block_matmul"]),
+    (Quant(tuple(np.linspace(0.1, 1, 64)), (0,) * 64, 0), "i8", ["cpu_matmul"]),
+    (Quant((0.25,), (7,)), "i16", ["cpu_matmul"]),
+]
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize(("quant", "kind", "expected"), KNOWN)
+def test_known_integers_are_not_dequantized_at_run_time(
+    quant: Quant, kind: str, expected: list[str], backend: str
+) -> None:
+    """Of weights with a scale for each column the depth is one block; others are floats when it runs."""
+    type = Type(ElemKind(kind), (64, 3), quant)
+    integers = np.random.default_rng(1).integers(0, 100, (64, 3)).astype(type.kind.dtype)
+    module = glowpy.Module()
+    f = module.create_function("main")
+    x = module.create_placeholder("x", Type(ElemKind.F32, (2, 64)))
+    weights = module.create_constant("w", Tensor(type, integers))
+    numbers = f.create_dequantize("d", Type(ElemKind.F32, (64, 3)), weights)
+    y = f.create_mat_mul("y", x, numbers).result
+    f.create_save("save", y, module.create_placeholder("out", y.type))
+    assert instructions_of(f) == expected
+    lhs = np.random.default_rng(0).normal(size=(2, 64)).astype(np.float32)
+    steps = integers.astype(np.float64) - offsets_of(type)
+    result = glowpy.compile(f, bound(backend))({"x": lhs})["out"]
+    np.testing.assert_allclose(result, lhs @ (steps * scales_of(type)), rtol=1e-4, atol=1e-2)
 
 
 @pytest.mark.parametrize(

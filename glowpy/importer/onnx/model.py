@@ -24,7 +24,7 @@ from glowpy.core.type import Shape, Type
 from glowpy.engine import evaluate
 from glowpy.graph.function import Function, Module
 from glowpy.graph.node import NodeValue, Placeholder, value_of
-from glowpy.graph.nodes_gen import DequantizeNode
+from glowpy.graph.nodes_gen import DequantizeBlocksNode, DequantizeNode
 from glowpy.graph.verifier import verify_module, verify_nodes
 from glowpy.importer.onnx.check import check_types, structural_problems, unsupported_reason
 from glowpy.importer.onnx.contrib.nchwc import channel_block
@@ -404,7 +404,7 @@ class _Build:
         computed = [value for value in results if isinstance(value, NodeValue)]
         if not computed:
             return None if any(_holds_nodes(value) for value in results) else results
-        if any(isinstance(value.node, DequantizeNode) for value in computed):
+        if any(isinstance(value.node, DequantizeNode | DequantizeBlocksNode) for value in computed):
             return None  # products take the stored integers
         size = sum(result.type.size for node in f.nodes for result in node.results)
         read = sum(constant.type.size for constant in f.module.constants)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from glowpy.core.elemkind import ElemKind
-from glowpy.core.quantized import parameters, sum_type
+from glowpy.core.quantized import fits_4_bits, parameters, sum_type
 from glowpy.core.shape import ceil_div, normalize_axis
 from glowpy.core.tensor import Array, Tensor
 from glowpy.core.type import Quant, Type
@@ -139,18 +139,8 @@ def _in_blocks(
         n.operand(zero, f"{n.name}_zero"),
         axis=axis,
         block=block,
-        bits=4 if _has_4_bits(value) and _has_4_bits(zero) else 8,
+        bits=4 if all(isinstance(v, Tensor) and fits_4_bits(v) for v in (value, zero)) else 8,
     ).result
-
-
-def _has_4_bits(value: Value) -> bool:
-    """Whether integers are known, and none of them needs more."""
-    if not isinstance(value, Tensor):
-        return False
-    low = -8 if value.type.kind is ElemKind.I8 else 0
-    return all(
-        low <= piece.min(initial=0) and piece.max(initial=0) < low + 16 for piece in value.pieces()
-    )
 
 
 def quantized(

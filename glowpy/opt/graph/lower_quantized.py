@@ -39,6 +39,7 @@ from glowpy.graph.nodes_gen import (
     SubNode,
 )
 from glowpy.graph.rewrite import Replacement, Why, rule, rule_where
+from glowpy.opt.graph.stored_weights import known_numbers
 from glowpy.opt.unary import Unary
 from glowpy.passes import RewritePass
 from glowpy.support.errors import UserError
@@ -133,9 +134,9 @@ class LowerQuantizedPass(RewritePass):
 
     @rule
     def dequantize(self, f: Function, n: DequantizeNode, why: Why) -> Replacement:
-        """Steps above the offset times the scale."""
+        """Steps above the offset times the scale; of known integers what `known_numbers` says."""
         del why
-        return _numbers(f, n, n.input)
+        return known_numbers(f, n) or _numbers(f, n, n.input)
 
     @rule
     def rescale(self, f: Function, n: RescaleNode, why: Why) -> Replacement:
