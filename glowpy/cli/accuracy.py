@@ -87,11 +87,12 @@ class Accuracy:
             if text and self.max_drop is None:
                 raise UserError(f"{option}: expected --max-drop with it")
 
-    def refuse(self) -> None:
-        """Raises UserError if one of the options is given: there is no profile."""
-        if self.inputs or self.max_drop is not None:
-            option = "--inputs" if self.inputs else "--max-drop"
-            raise UserError(f"{option}: expected --profile with it")
+    def refuse(self, output: str | None = None) -> None:
+        """Raises UserError if one of the options, or an output, is given: there is no profile."""
+        given = {"-o": output, "--inputs": self.inputs, "--max-drop": self.max_drop is not None}
+        for option, value in given.items():
+            if value:
+                raise UserError(f"{option}: expected --profile with it")
 
     def quantized(self, source: Source, profile_file: str, options: Options) -> Quantized:
         """Converts; searches and compares if that is asked for. Raises as these do."""

@@ -26,6 +26,7 @@ from glowpy.importer.onnx.random_weights import with_random_weights
 from glowpy.importer.onnx.reference import packaged_network, packaged_networks
 from glowpy.recipe import Compilation, Stage
 from glowpy.support.output_files import make_output_folder, write_output_file
+from glowpy.support.timing import fastest
 
 __all__ = ["demo"]
 
@@ -154,7 +155,7 @@ def _run(
     session = _onnxruntime(model)
     if session is not None:
         runs["onnxruntime"] = lambda: session(inputs)
-    best = _best(runs)
+    best = fastest(runs, _SECONDS)
     clock.seconds["run"] = best[""]
     outputs = {name: instance[name].copy() for name in stages.compiled.outputs}
     with clock.time("check"):
@@ -179,18 +180,6 @@ def _onnxruntime(model: Path) -> Callable[[Mapping[str, Array]], dict[str, Array
     session = onnxruntime.InferenceSession(str(model), options, providers=["CPUExecutionProvider"])
     names = [output.name for output in session.get_outputs()]
     return lambda inputs: dict(zip(names, session.run(names, dict(inputs)), strict=True))
-
-
-def _best(runs: Mapping[str, Callable[[], object]]) -> dict[str, float]:
-    """The seconds of the fastest run of each, by turns, so that what else the machine does hits all of them."""
-    best = dict.fromkeys(runs, float("inf"))
-    end = time.perf_counter() + _SECONDS * len(runs)
-    while not all(map(np.isfinite, best.values())) or time.perf_counter() < end:
-        for name, run in runs.items():
-            start = time.perf_counter()
-            run()
-            best[name] = min(best[name], time.perf_counter() - start)
-    return best
 
 
 def _largest(outputs: Mapping[str, Array], expected: Mapping[str, Array]) -> Difference:

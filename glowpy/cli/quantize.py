@@ -8,6 +8,7 @@ import click
 
 from glowpy.cli.accuracy import Accuracy, Quantized, accuracy_options
 from glowpy.cli.completion import complete_file
+from glowpy.cli.estimate import print_estimate
 from glowpy.cli.files import write_constants, write_text
 from glowpy.cli.model import Source
 from glowpy.cli.output import print_json, progress
@@ -59,6 +60,9 @@ def _write(module: Module, output: str, blobs: str | None) -> None:
     help="Find the ranges of what products with weights read when the network runs: no profile is needed.",
 )
 @click.option(
+    "--estimate", is_flag=True, help="Measure whether it will be faster here; no profile is needed."
+)
+@click.option(
     "--block",
     type=click.Choice(["32", "64", "128"]),
     default="32",
@@ -81,6 +85,7 @@ def quantize(
     profile_file: str | None,
     weight_only: str | None,
     dynamic: bool,
+    estimate: bool,
     block: str,
     output: str | None,
     options: Options,
@@ -101,6 +106,7 @@ def quantize(
     and gives one; it returns a number, of which higher is better. An interrupted search goes on where it was.
 
     Examples:
+      glowpy quantize model.onnx --estimate
       glowpy quantize model.onnx --profile profile.yaml
       glowpy quantize model.onnx --profile profile.yaml -o quantized.glow
       glowpy run quantized.glow --constants quantized.npz
@@ -110,10 +116,14 @@ def quantize(
       glowpy quantize decoder.onnx --weight-only 4 --block 32 -o small.glow
       glowpy quantize encoder.onnx --dynamic -o encoder.glow
     """
-    if (profile_file is not None) + (weight_only is not None) + dynamic != 1:
-        raise UserError("expected one of --profile, --weight-only and --dynamic")
+    if (profile_file is not None) + (weight_only is not None) + dynamic + estimate != 1:
+        raise UserError("expected one of --profile, --weight-only, --dynamic and --estimate")
     blobs = None if output is None else _constants_file(output)
     source = Source(model, shapes, constants, name, backend)
+    if estimate:
+        accuracy.refuse(output)
+        print_estimate(source, options, as_json=as_json)
+        return
     with progress(f"quantizing {model}"):
         if profile_file is not None:
             quantized = accuracy.quantized(source, profile_file, options)

@@ -10,6 +10,7 @@ from glowpy.quantization.calibration import (
 )
 from glowpy.quantization.convert import Conversion, Outcome, convert, quantize
 from glowpy.quantization.dynamic import quantize_dynamic
+from glowpy.quantization.estimate import Estimate, LayerEstimate, estimate
 from glowpy.quantization.options import Options
 from glowpy.quantization.profile import Profile, ProfiledValue
 from glowpy.quantization.profiling import Profiler, optimized, profile
@@ -24,6 +25,8 @@ __all__ = [
     "Calibration",
     "Conversion",
     "Entropy",
+    "Estimate",
+    "LayerEstimate",
     "MeanSquaredError",
     "MinMax",
     "MovingAverage",
@@ -39,6 +42,7 @@ __all__ = [
     "Searched",
     "Statistics",
     "convert",
+    "estimate",
     "optimized",
     "profile",
     "quant_of_bias",

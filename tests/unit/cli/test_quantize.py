@@ -181,7 +181,7 @@ def test_weights_alone_and_ranges_at_run_time_need_no_profile() -> None:
     assert "1 of 1 nodes compute on integers" in text
     assert "mat_mul" in Path("d.glow").read_text()
     said(["run", "d.glow", "--constants", "d.npz", "--input", "one.npz", "--output", "d"])
-    message = "expected one of --profile, --weight-only and --dynamic"
+    message = "expected one of --profile, --weight-only, --dynamic and --estimate"
     assert message in said(argv, 1)
     assert message in quantized("--weight-only", "4", status=1)
 
@@ -267,3 +267,19 @@ def test_only_what_has_a_profile_is_compared() -> None:
     argv = ["quantize", "net.onnx", "--shape", "N=1", "--inputs", "in.npz"]
     for other in (["--weight-only", "8"], ["--dynamic"]):
         assert "--inputs: expected --profile with it" in said([*argv, *other], 1)
+
+
+def test_estimate() -> None:
+    argv = ["quantize", "net.onnx", "--shape", "N=1", "--estimate"]
+    text = said(argv)
+    assert "the whole network" in text
+    assert "on this machine" in text
+    found = json.loads(said([*argv, "--json", "--keep", "matmul"]))
+    first, last = found["layers"]
+    assert first["integers"] > 0
+    assert (last["integers"], last["reason"]) == (None, "'matmul' is to be kept")
+    assert found["bytes_after"] < found["bytes_before"]
+    assert found["ratio"] == pytest.approx(found["integers"] / found["floats"])
+    for option in (["-o", "e.glow"], ["--inputs", "in.npz"]):
+        assert f"{option[0]}: expected --profile with it" in said([*argv, *option], 1)
+    assert "expected one of --profile" in quantized("--estimate", status=1)

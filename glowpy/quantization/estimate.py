@@ -1,0 +1,213 @@
+"""Whether a network will be faster on integers, and how much smaller: measured here, before there is a profile.
+
+Ranges are those of one input, which may be random, because how long integers take does not depend on them. Each layer
+is a network of its own, once in floats and once on integers from end to end; networks run by turns. The whole network
+is measured in the same way, with all conversions that it needs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import get_args
+
+import numpy as np
+
+from glowpy.backend import Backend
+from glowpy.core.tensor import Array
+from glowpy.core.type import Type
+from glowpy.engine import alone, compile
+from glowpy.graph.function import Function, Module
+from glowpy.graph.node import Node, Placeholder
+from glowpy.graph.nodes_gen import DequantizeNode, QuantizeNode
+from glowpy.opt.graph.fold_quantize import Product
+from glowpy.opt.known import is_known, known_tensor
+from glowpy.quantization.convert import convert
+from glowpy.quantization.fidelity import runner
+from glowpy.quantization.options import Options
+from glowpy.quantization.profiling import Sample, optimized, profile
+from glowpy.quantization.schema import quant_of_range
+from glowpy.support.progress import report
+from glowpy.support.text import print_attrs
+from glowpy.support.timing import fastest
+
+__all__ = ["Estimate", "LayerEstimate", "estimate"]
+
+_SECONDS_OF_LAYER = 0.05
+_SECONDS = 0.5
+"""That are spent on a form of a layer, and of the network."""
+
+_NOTICEABLE = 0.05
+"""Networks that differ by less are equally fast: as much do two measurements of one differ."""
+
+
+@dataclass(frozen=True)
+class LayerEstimate:
+    """A matrix product or convolution.
+
+    Attributes:
+        name: In the optimized graph.
+        kind: Its mnemonic.
+        origin: Where it is from in the user's model; empty if that is not known.
+        result: The type of its result.
+        floats: Its seconds in floats.
+        integers: Its seconds on integers; None if it stays in floats.
+        reason: Why it stays so.
+    """
+
+    name: str
+    kind: str
+    origin: str
+    result: str
+    floats: float
+    integers: float | None
+    reason: str
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What quantization brings on this machine.
+
+    Attributes:
+        layers: The matrix products and convolutions, in the order in which they are computed.
+        floats: The seconds of the network in floats.
+        integers: Those of the quantized one.
+        bytes_before: Of all constants in floats.
+        bytes_after: Of those of the quantized network.
+    """
+
+    layers: tuple[LayerEstimate, ...]
+    floats: float
+    integers: float
+    bytes_before: int
+    bytes_after: int
+
+    @property
+    def ratio(self) -> float:
+        """The time on integers, in parts of that in floats."""
+        return self.integers / self.floats
+
+    @property
+    def verdict(self) -> str:
+        """A sentence on whether it is worth it."""
+        if all(layer.integers is None for layer in self.layers):
+            return "no layer becomes integer: quantization brings nothing"
+        parts = (
+            f"{self.ratio:.2f} of the time in floats, "
+            f"{self.bytes_after / max(self.bytes_before, 1):.2f} of the bytes"
+        )
+        if self.ratio < 1 - _NOTICEABLE:
+            return f"integers are faster on this machine: {parts}"
+        if self.ratio <= 1 + _NOTICEABLE:
+            return f"integers are as fast as floats on this machine, and only smaller: {parts}"
+        return f"integers are slower on this machine: {parts}"
+
+
+def estimate(model: Module | Function, sample: Sample, options: Options | None = None) -> Estimate:
+    """Measures a network in floats and quantized, as a whole and layer by layer.
+
+    Args:
+        model: The network in floats; not changed.
+        sample: An array for each input. Any will do that the network accepts.
+        options: How it is quantized, and for which backend.
+
+    Raises as `profile` and `convert` do.
+    """
+    chosen = options or Options()
+    original = optimized(model)
+    conversion = convert(original, profile(original, [sample], backend=chosen.backend), chosen)
+    outcomes = {node.name: node for node in conversion.nodes}
+    layers = [node for node in original.topological() if isinstance(node, get_args(Product))]
+    known: dict[Hashable, tuple[float, float | None]] = {}
+    estimates = []
+    for index, node in enumerate(layers):
+        report("layers", index, len(layers))
+        outcome = outcomes.get(node.name)
+        if outcome is None:  # it computes with integers already
+            continue
+        integer = not outcome.reason
+        values = tuple((value.type, is_known(value)) for value in node.inputs)
+        key = type(node), print_attrs(node.attrs), values, integer
+        if key not in known:
+            known[key] = _measured(node, chosen, integer=integer)
+        place = (node.name, outcome.kind, outcome.origin, str(node.result.type))
+        estimates.append(LayerEstimate(*place, *known[key], outcome.reason))
+    report("the whole network", 0, 0)
+    names = [p.original for p in original.parameters]
+    networks = {"floats": original, "integers": conversion.module.main}
+    models = {name: runner(f, chosen.backend, names) for name, f in networks.items()}
+    seconds = fastest({name: partial(model, sample) for name, model in models.items()}, _SECONDS)
+    return Estimate(
+        *(tuple(estimates), seconds["floats"], seconds["integers"]),
+        *(conversion.bytes_before, conversion.bytes_after),
+    )
+
+
+def _measured(node: Node, options: Options, *, integer: bool) -> tuple[float, float | None]:
+    """The seconds of a layer alone in floats, and on integers if it becomes so."""
+    f = _layer(node)
+    networks = {"floats": f}
+    if integer:
+        known = profile(f, [_random(f)], backend=options.backend)
+        simple = replace(options, keep=(), skip_first=False, skip_last=False, calibrations={})
+        result = f.saves[0].input
+        low, high = simple.calibration.range(known[result.name])
+        quant = quant_of_range(low, high, simple.activations, simple.schema)
+        type = Type(simple.activations, result.type.shape, quant)
+        networks["integers"] = _from_end_to_end(convert(f, known, simple).module.main, type)
+    runs = {name: _run(network, options.backend) for name, network in networks.items()}
+    seconds = fastest(runs, _SECONDS_OF_LAYER)
+    return seconds["floats"], seconds.get("integers")
+
+
+def _layer(node: Node) -> Function:
+    """A network of this layer alone, with all that is known of its operands."""
+    module = alone(node)
+    for index, value in enumerate(node.inputs):
+        storage = module.storage(f"input{index}")
+        if isinstance(storage, Placeholder) and is_known(value):
+            tensor = known_tensor(value)
+            assert tensor is not None
+            constant = module.create_constant(f"known{index}", tensor)
+            storage.value.replace_all_uses_with(constant.value)
+            module.erase(storage)
+    return optimized(module)
+
+
+def _from_end_to_end(f: Function, type: Type) -> Function:
+    """A quantized layer whose inputs and result are stored integers, as they are within a network."""
+    module = f.module
+    for node in f.nodes:
+        if isinstance(node, QuantizeNode) and isinstance(node.input.producer, Placeholder):
+            stored = module.create_placeholder("stored", node.result.type)
+            node.result.replace_all_uses_with(stored.value)
+    (save,) = f.saves
+    if isinstance(save.input.node, DequantizeNode):
+        rescaled = f.create_rescale("rescaled", type, save.input.node.input)
+        f.create_save("save", rescaled, module.create_placeholder("result", type))
+        f.erase(save)
+    f.erase_dead()
+    for placeholder in module.placeholders:
+        if not placeholder.value.num_users:
+            module.erase(placeholder)
+    return f
+
+
+def _run(f: Function, backend: str | Backend) -> Callable[[], object]:
+    """Runs a network on random elements."""
+    function, sample = compile(f, backend), _random(f)
+    return lambda: function(sample)
+
+
+def _random(f: Function) -> dict[str, Array]:
+    """An array for each input."""
+    rng = np.random.default_rng(0)
+    return {p.original: _array(p.type, rng) for p in f.parameters}
+
+
+def _array(type: Type, rng: np.random.Generator) -> Array:
+    if type.kind.is_float:
+        return np.asarray(rng.normal(size=type.shape), type.kind.dtype)
+    lowest, highest = type.kind.limits
+    return rng.integers(lowest, highest + 1, type.shape).astype(type.kind.dtype)
