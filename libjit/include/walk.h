@@ -10,6 +10,12 @@
 
 #define MAX_RANK 8
 
+/// What looks for the best loops of a walk is inlined like all else, and disappears. In kernels that are compiled as ordinary
+/// functions it would be most of the code: whoever does that may say that it is not to be inlined.
+#ifndef WALK
+#define WALK INLINE
+#endif
+
 /// A loop that runs `size` times and advances by `to` elements in the result and by `from` in the input.
 typedef struct {
   dim_t size, to, from;
@@ -91,7 +97,7 @@ INLINE loop_t take_loop(walk_t *walk, choice_t choice) {
 /// The innermost loop, and the next one of a kind that suits it. Unless that is ANY_LOOP, the order of the loops must not
 /// matter: to move elements, the loop that is contiguous in the input where the innermost is not; to reduce them, one that
 /// does not advance in the result where the innermost does.
-INLINE plane_t plane_of(walk_t walk, choice_t choice) {
+WALK plane_t plane_of(walk_t walk, choice_t choice) {
   plane_t plane = {.around = merge_loops(walk)};
   plane.col = take_loop(&plane.around, ANY_LOOP);
   plane.row = take_loop(&plane.around, is_chosen(plane.col, choice) ? ANY_LOOP : choice);
@@ -105,7 +111,7 @@ INLINE dim_t iterations(walk_t walk) {
 }
 
 /// Where iteration number `at` of all loops together is: offsets in both buffers.
-INLINE loop_t locate(walk_t walk, dim_t at) {
+WALK loop_t locate(walk_t walk, dim_t at) {
   loop_t place = {0, 0, 0};
   UNROLL for (dim_t i = MAX_RANK; i >= 0; i--) {
     loop_t loop = walk.loop[i];
