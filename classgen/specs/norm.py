@@ -19,5 +19,5 @@ Op(
     kernel={"input": ("f32",)},
     no_derivative="not written yet",
 )
-Op("Softmax", "exp(input - max) / sum of the same, along dimension `axis`.", inputs=["input"], attrs=[integer("axis")], traits=["inplace", "axes"], kernel={"input": ("f32", "f64")}, strided=["result", "input"])
+Op("Softmax", "exp(input - max) / sum of the same, along dimension `axis`.", inputs=["input"], attrs=[integer("axis")], traits=["inplace", "axes"], kernel={"input": ("f32", "f64")}, quant="numbers", strided=["result", "input"])
 Op("LogSoftmax", "The logarithm of softmax along dimension `axis`.", inputs=["input"], attrs=[integer("axis")], traits=["inplace", "axes"], kernel={"input": ("f32", "f64")}, strided=["result", "input"])

@@ -49,7 +49,7 @@ Op(
     "The element of a table of 256 for each stored integer of 8 bits: the first is for the lowest integer.",
     inputs=["input", "table"],
     traits=["typed"],
-    kernel={"input": ("i8", "u8")},
+    kernel={"result": ("i8", "u8", "i32"), "input": ("i8", "u8")},
     quant="rule",
     no_derivative=_NO_DERIVATIVE,
 )

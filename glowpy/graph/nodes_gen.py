@@ -1359,6 +1359,7 @@ class SoftmaxNode(Node):
         (AttrSpec("axis", "int"),),
         ("result",),
         frozenset({Trait.INPLACE, Trait.AXES}),
+        quant=Quantized.NUMBERS,
     )
 
     input = InputField(0)

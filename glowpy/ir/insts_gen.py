@@ -979,6 +979,7 @@ class SoftmaxInst(Instruction):
         ),
         (AttrSpec("axis", "int"),),
         frozenset({Trait.INPLACE, Trait.AXES}),
+        quant=Quantized.NUMBERS,
     )
 
     result = OperandField(0)

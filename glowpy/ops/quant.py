@@ -85,8 +85,8 @@ def _same_shape(result: Type, lhs: Type, rhs: Type) -> Iterator[str]:
 
 
 def _table_types(input: Type, table: Type, result: Type) -> Iterator[str]:
-    if input.kind not in _BYTES or result.kind not in _BYTES:
-        yield f"expected stored integers of 8 bits, got {input} and {result}"
+    if input.kind not in _BYTES or result.kind not in (*_BYTES, ElemKind.I32):
+        yield f"expected stored integers of 8 bits, and results of 8 or i32, got {input} and {result}"
     if input.quant is not None and input.quant.axis is not None:
         yield f"expected an input quantized as a whole, got {input}"
     if table.shape != (_TABLE,) or (table.kind, table.quant) != (result.kind, result.quant):

@@ -58,8 +58,12 @@ void libjit_sum_pool_i32_i16(int32_t *result, const int16_t *input, const ints_t
 void libjit_sum_pool_i32_u16(int32_t *result, const uint16_t *input, const ints_t *result_shape, const ints_t *input_shape, const ints_t *result_strides, const ints_t *input_strides, const ints_t *kernels, const ints_t *strides, const ints_t *pads, const ints_t *dilation, bool ceil, dim_t first_unit, dim_t last_unit);
 
 /* The element of a table of 256 for each stored integer of 8 bits: the first is for the lowest integer. (classgen/specs/quant.py) */
-void libjit_lookup_table_i8(int8_t *result, const int8_t *input, const int8_t *table, const ints_t *result_shape, const ints_t *input_shape, const ints_t *table_shape);
-void libjit_lookup_table_u8(uint8_t *result, const uint8_t *input, const uint8_t *table, const ints_t *result_shape, const ints_t *input_shape, const ints_t *table_shape);
+void libjit_lookup_table_i8_i8(int8_t *result, const int8_t *input, const int8_t *table, const ints_t *result_shape, const ints_t *input_shape, const ints_t *table_shape);
+void libjit_lookup_table_i8_u8(int8_t *result, const uint8_t *input, const int8_t *table, const ints_t *result_shape, const ints_t *input_shape, const ints_t *table_shape);
+void libjit_lookup_table_u8_i8(uint8_t *result, const int8_t *input, const uint8_t *table, const ints_t *result_shape, const ints_t *input_shape, const ints_t *table_shape);
+void libjit_lookup_table_u8_u8(uint8_t *result, const uint8_t *input, const uint8_t *table, const ints_t *result_shape, const ints_t *input_shape, const ints_t *table_shape);
+void libjit_lookup_table_i32_i8(int32_t *result, const int8_t *input, const int32_t *table, const ints_t *result_shape, const ints_t *input_shape, const ints_t *table_shape);
+void libjit_lookup_table_i32_u8(int32_t *result, const uint8_t *input, const int32_t *table, const ints_t *result_shape, const ints_t *input_shape, const ints_t *table_shape);
 
 /* The sum over `axes`, which stay as dimensions of 1. (classgen/specs/reduce.py) */
 void libjit_reduce_add_f32(float *result, const float *input, const ints_t *result_shape, const ints_t *input_shape, const ints_t *result_strides, const ints_t *input_strides, const ints_t *axes);

@@ -65,14 +65,12 @@ def same(node: Case, kind: int) -> Case:
 
 
 ARITHMETIC = [same(node, kind) for kind in (U8, I8) for node in cases(kind)]
-FLOATS = {"QLinearSoftmax": ["softmax"]}
-"""What is computed on floats, between dequantize and quantize."""
 
 
 @pytest.mark.parametrize("node", ARITHMETIC, ids=str)
 def test_arithmetic(node: Case) -> None:
     left = [name for name in floats_left(glowpy.load(node.model()).main) if name != "reshape"]
-    assert left == FLOATS.get(node.op_type, [])
+    assert left == []
     expected = node.expected()
     node.check("interpreter", expected)
     assert len(np.unique(expected[0])) > 5

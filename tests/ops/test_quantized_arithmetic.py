@@ -470,3 +470,43 @@ def test_mean_of_nothing_is_the_lowest(backend: str) -> None:
         (type, integers(type)),
     )
     assert got.tolist() == [[-128]] * 3
+
+
+SOFTMAX = [
+    ("u8[3x7x5](s=0.05,o=131)", "u8[3x7x5](s=0.00390625,o=0)", 1),
+    ("i8[3x200](s=0.11,o=-9)", "i8[3x200](s=0.00390625,o=-128)", 1),
+    ("u8[2x4096](s=0.003,o=3)", "i16[2x4096](s=0.00001,o=0)", 1),
+    ("i8[0x4](s=0.1,o=0)", "u8[0x4](s=0.1,o=0)", 0),
+]
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize(("source", "target", "axis"), SOFTMAX)
+def test_softmax_divides_by_an_exact_sum(source: str, target: str, axis: int, backend: str) -> None:
+    """Of powers in fixed point: 23 bits, or as many as a sum in 31 leaves."""
+    type, result = parse_type(source), parse_type(target)
+    stored = integers(type, 12)
+    got = run(
+        backend, lambda f, v: f.create_softmax("s", v[0], axis, result_type=result), (type, stored)
+    )
+    wide = stored.astype(np.int64)
+    below = wide - wide.max(axis=axis, keepdims=True, initial=-128)
+    powers = np.exp(below * parameters(type).scales[0])
+    bits = min(23, 30 - max(type.shape[axis] - 1, 0).bit_length())
+    fixed = np.rint(powers * 2.0**bits).astype(np.int64)
+    sums = fixed.sum(axis=axis, keepdims=True)
+    expected = quantized(result, fixed.astype(F32) / sums.astype(F32))
+    np.testing.assert_array_equal(got, expected)
+    exact = powers / powers.sum(axis=axis, keepdims=True)
+    assert np.abs(numbers(result, got) - exact).max(initial=0) <= parameters(result).scales[0]
+
+
+def test_long_softmax_is_refused() -> None:
+    """Its sums would leave too few bits; in a file it stays one of floats."""
+    type = parse_type("u8[4097](s=0.1,o=0)")
+    with pytest.raises(glowpy.UserError, match="softmax: expected at most 4096 elements of 8 bits"):
+        run(
+            "interpreter",
+            lambda f, v: f.create_softmax("s", v[0], 0, result_type=type),
+            (type, integers(type)),
+        )

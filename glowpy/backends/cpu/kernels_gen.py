@@ -62,7 +62,10 @@ KERNELS: dict[str, KernelSpec] = {
         "classgen/specs/pool.py",
     ),
     "lookup_table": KernelSpec(
-        "lookup_table", "libjit_lookup_table", (("input", ("i8", "u8")),), "classgen/specs/quant.py"
+        "lookup_table",
+        "libjit_lookup_table",
+        (("result", ("i8", "u8", "i32")), ("input", ("i8", "u8"))),
+        "classgen/specs/quant.py",
     ),
     "reduce_add": KernelSpec(
         "reduce_add",

@@ -36,6 +36,7 @@ from glowpy.graph.nodes_gen import (
     ReduceMeanNode,
     ReluNode,
     RescaleNode,
+    SoftmaxNode,
     SubNode,
 )
 from glowpy.graph.rewrite import Replacement, Why, rule, rule_where
@@ -59,6 +60,10 @@ _EXACT = (AbsNode, AddNode, ClipNode, DivNode, MulNode, NegNode, ReluNode, SubNo
 """What IEEE 754 defines to the last bit; of others a table is made, once, when the network is compiled."""
 
 
+_LONGEST_SOFTMAX = 1 << 12
+"""Sums of so many powers in i32 leave 18 bits to each, which is enough for results of 8."""
+
+
 def has_integer_form(node: Node, operands: Sequence[Type]) -> bool:
     """Whether arithmetic other than products can be computed on operands of these types, which are quantized."""
     other = node.SCHEMA.quant is Quantized.NUMBERS and not isinstance(node, _PRODUCTS)
@@ -71,7 +76,10 @@ def has_integer_form(node: Node, operands: Sequence[Type]) -> bool:
         low, high = operands[0].kind.limits
         narrow = operands[0].kind.size < ElemKind.I32.size
         return whole and narrow and 0 < _count(node) * (high - low) < 1 << 31
-    return whole and len(operands) == 1 and operands[0].kind.size == 1
+    table = whole and len(operands) == 1 and operands[0].kind.size == 1
+    if isinstance(node, SoftmaxNode):
+        return table and operands[0].shape[node.axis] <= _LONGEST_SOFTMAX
+    return table
 
 
 def is_exact(node: Node) -> bool:
@@ -102,6 +110,7 @@ class LowerQuantizedPass(RewritePass):
     * `quantize` divides by the scale and rounds, `dequantize` multiplies by it, `rescale` multiplies by the ratio.
     * Convolutions and matrix products are exact sums in i32, which are rescaled.
     * Means are exact sums in i32, rescaled by how many elements there are.
+    * Softmax takes powers from a table, whose exact sums it divides by.
     * Element-wise operators compute on dequantized operands what IEEE 754 defines exactly, and multiply by the
       reciprocal of the result's scale. Other functions of 8-bit integers become tables of all their results.
 
@@ -176,6 +185,33 @@ class LowerQuantizedPass(RewritePass):
             ratios = scales_of(n.input.type) / (scales_of(n.type) * divisor)
         ratio = _known(f, n, "ratio", ratios.astype(np.float32))
         return _saturated(f, n, f.create_scale(f"{n.name}_scaled", steps, ratio))
+
+    @rule
+    def softmax(self, f: Function, n: SoftmaxNode, why: Why) -> Replacement:
+        """Powers of the distances below the largest element, as integers from a table, over their exact sum."""
+        if n.type.quant is None:
+            return why.no("it is not quantized")
+        if not has_integer_form(n, [n.input.type]):
+            raise UserError(
+                f"softmax: expected at most {_LONGEST_SOFTMAX} elements of 8 bits along its dimension, quantized as a "
+                f"whole, got {n.input.type}",
+                loc=n.loc,
+                note="compute this one on floats",
+            )
+        shape, kind = n.type.shape, n.input.type.kind
+        integers = f.create_relabel(f"{n.name}_integers", Type(kind, shape), n.input)
+        largest = f.create_reduce_max(f"{n.name}_largest", integers, (n.axis,))
+        below = f.create_sub(f"{n.name}_below", largest, integers)  # it wraps
+        table = f.module.create_constant(f"{n.name}_table", _powers(n), loc=n.loc)
+        wide, floats = Type(ElemKind.I32, shape), Type(ElemKind.F32, shape)
+        powers = f.create_lookup_table(f"{n.name}_powers", wide, below, table)
+        sums = f.create_reduce_add(f"{n.name}_sums", powers, (n.axis,))
+        zero = f.create_splat(f"{n.name}_zero", Type(ElemKind.I32, ()), 0.0)
+        power = f.create_steps(f"{n.name}_power", floats, powers, zero)
+        total = f.create_steps(
+            f"{n.name}_total", floats.with_shape(sums.result.type.shape), sums, zero
+        )
+        return _rounded(f, n, n.type, f.create_div(f"{n.name}_quotient", power, total))
 
     @rule_where(
         lambda schema: Trait.ELEMENTWISE in schema.traits and schema.quant is Quantized.NUMBERS
@@ -260,6 +296,16 @@ def is_table(unary: Unary) -> bool:
     if len(unary.nodes) == 1 and unary.nodes[0].SCHEMA.quant is not Quantized.REFUSED:
         return False
     return not all(is_exact(n) or n.SCHEMA.quant is Quantized.SAME for n in unary.nodes)
+
+
+def _powers(n: SoftmaxNode) -> Array:
+    """Exp of minus 0 to 255 steps, in fixed point of as many bits as sums leave; in order of the integers that wrap."""
+    type = n.input.type
+    low, high = type.kind.limits
+    distances = np.arange(low, high + 1) & 255
+    bits = min(23, 30 - (type.shape[n.axis] - 1).bit_length())
+    powers = np.exp(-parameters(type).scales[0] * distances.astype(np.float64))
+    return np.asarray(np.rint(powers * (1 << bits)), np.int32)
 
 
 def _looked_up(f: Function, n: Node) -> NodeValue:
