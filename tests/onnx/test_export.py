@@ -33,6 +33,7 @@ from tests.onnx.comparison import array_of, check_session
 from tests.onnx.test_node import CASES, PASSING, has_halves
 from tests.unit.networks import RandomNetwork, arrays_for, execute, same_numbers, unoptimized
 from tests.unit.test_pass_docstrings import examples, graph
+from tools import zoo
 
 ort = pytest.importorskip("onnxruntime")
 
@@ -173,6 +174,26 @@ def test_network_with_channels_last_is_transposed_at_its_ends(tmp_path: Path) ->
     kinds = [node.op_type for node in onnx.load(path).graph.node]
     assert (kinds[0], kinds[-1], kinds.count("Transpose")) == ("Transpose", "Transpose", 2)
     same_numbers(on_onnxruntime(path, feeds), interpreted(module, feeds))
+
+
+@pytest.mark.parametrize("name", zoo.NAMES)
+def test_light_network_keeps_its_operators(name: str, tmp_path: Path) -> None:
+    """Nothing is transposed that was not before."""
+    path = tmp_path / "light.onnx"
+    glowpy.save(glowpy.load(zoo.packaged(name)), path)
+    before, after = operators(zoo.packaged(name)), operators(path)
+    kinds = [
+        "Conv",
+        "BatchNormalization",
+        "MaxPool",
+        "Relu",
+        "LRN",
+        "Softmax",
+        "Concat",
+        "Transpose",
+        "Gemm",
+    ]
+    assert {kind: after[kind] for kind in kinds} == {kind: before[kind] for kind in kinds}
 
 
 def test_function_is_not_changed(tmp_path: Path) -> None:
