@@ -18,6 +18,7 @@ from glowpy.graph.nodes_gen import DequantizeNode
 from glowpy.quantization import Options, Profile, Schema
 from tests.onnx.test_export import interpreted, on_onnxruntime, operators
 from tests.onnx.test_quantized_models import inputs, written
+from tests.unit.quantization import test_convert
 from tests.unit.quantization.digits import cnn, digits, mlp
 
 ort = pytest.importorskip("onnxruntime")
@@ -69,6 +70,20 @@ def test_digits_are_told_alike(name: str, options: Options, tmp_path: Path) -> N
     weights = [name for name in kinds if name.startswith(("filter", "weights"))]
     assert len(weights) == {"cnn": 3, "mlp": 2}[name]
     assert {kinds[name] for name in weights} == {onnx.TensorProto.INT8}
+
+
+@pytest.mark.parametrize("options", [Options(), Options(schema=Schema.POWER_OF_TWO)])
+def test_all_that_is_quantized_is_written(options: Options, tmp_path: Path) -> None:
+    """Tables, residual sums, means, limits and concatenations: the very numbers, from onnxruntime and from the file."""
+    module = quantization.quantize(test_convert.network(), test_convert.profiled(), options)
+    path = tmp_path / "quantized.onnx"
+    glowpy.save(module, path)
+    assert not {"Max", "Min"} & operators(path).keys()
+    loaded, step = glowpy.load(path), last_step(module)
+    for sample in test_convert.samples(count=4):
+        expected = interpreted(module, sample)["y"]
+        assert np.abs(on_onnxruntime(path, sample)["y"] - expected).max() <= 2 * step
+        np.testing.assert_array_equal(interpreted(loaded, sample)["y"], expected)
 
 
 def run_on_integers(path: Path, folder: Path) -> Counter[str]:

@@ -93,12 +93,13 @@ class QdqPass(RewritePass):
         """Limits of stored integers are those of numbers, before these are rounded."""
         if n.type.quant is None or n.type.quant.axis is not None:
             return None
-        value, bound = (n.rhs, n.lhs) if isinstance(n.lhs.node, SplatNode) else (n.lhs, n.rhs)
-        if not isinstance(bound.node, SplatNode) or n.result.type != value.type:
+        value, known = n.lhs, _integer(n.rhs)
+        if known is None:
+            value, known = n.rhs, _integer(n.lhs)
+        if known is None or n.type != value.type:
             return why.no("its bound is computed, or stretches the result")
-        quant = n.type.quant
-        steps = int(stored(bound.type, bound.node.value)) - quant.offsets[0]
-        limit = float(np.float32(steps) * np.float32(quant.scales[0]))
+        steps = known - n.type.quant.offsets[0]
+        limit = float(np.float32(steps) * np.float32(n.type.quant.scales[0]))
         source = value.node
         single = isinstance(source, QuantizeNode) and value.num_users == 1
         numbers = source.inputs[0] if source is not None and single else _number(f, n, value)
@@ -213,6 +214,15 @@ def _enclosed(f: Function, move: Node, integers: NodeValue, name: str = "") -> N
     after = Type(ElemKind.F32, move.type.shape)
     moved = f.create(move.__class__, name, [numbers], move.attrs, after)
     return f.create_quantize(name, integers.type.with_shape(after.shape), moved)
+
+
+def _integer(value: NodeValue) -> int | None:
+    """The stored integer that all elements are, if that is known."""
+    if isinstance(value.node, SplatNode):
+        return int(stored(value.type, value.node.value))
+    constant = value.constant
+    splat = constant.tensor.splat_value if constant is not None else None
+    return None if splat is None else int(splat)
 
 
 def _named(n: Node) -> list[tuple[str, NodeValue]]:
