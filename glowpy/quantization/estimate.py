@@ -180,7 +180,8 @@ def _from_end_to_end(f: Function, type: Type) -> Function:
     module = f.module
     for node in f.nodes:
         if isinstance(node, QuantizeNode) and isinstance(node.input.producer, Placeholder):
-            stored = module.create_placeholder("stored", node.result.type)
+            name = f"{node.input.producer.name}_stored"
+            stored = module.create_placeholder(name, node.result.type)
             node.result.replace_all_uses_with(stored.value)
     (save,) = f.saves
     if isinstance(save.input.node, DequantizeNode):

@@ -67,10 +67,11 @@ class Fidelity:
 
     @property
     def decibels(self) -> float:
-        """Signal to noise; infinite if there is no noise, minus infinity if there is nothing else."""
+        """Signal to noise; infinite if there is no noise, minus infinity if there is nothing else, or it has no end."""
         if not self.noise:
             return math.inf
-        return 10 * math.log10(self.signal / self.noise) if self.signal else -math.inf
+        ratio = self.signal / self.noise
+        return 10 * math.log10(ratio) if ratio > 0 else -math.inf
 
     @property
     def saturation(self) -> float:

@@ -73,3 +73,18 @@ def test_equal_layers_are_measured_once() -> None:
     layers = estimate(module, {"x": np.ones((4, 16), np.float32)}).layers
     assert len(layers) == 3
     assert len({(layer.floats, layer.integers) for layer in layers}) == 1
+
+
+def test_a_product_of_two_inputs() -> None:
+    """As attention has it: neither side is a weight."""
+    module = glowpy.Module()
+    f = module.create_function("main")
+    type = glowpy.parse_type("f32[16x16]")
+    lhs, rhs = (module.create_placeholder(name, type) for name in "ab")
+    f.create_save(
+        "save", f.create_mat_mul("product", lhs, rhs), module.create_placeholder("y", type)
+    )
+    ones = np.ones((16, 16), np.float32)
+    (layer,) = estimate(module, {"a": ones, "b": ones}).layers
+    assert layer.integers is not None
+    assert layer.integers > 0

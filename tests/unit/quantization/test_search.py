@@ -190,4 +190,5 @@ def test_decibels() -> None:
     assert known.count == 2
     assert known.decibels == pytest.approx(20, abs=1e-4)
     assert Fidelity().decibels == math.inf
-    assert Fidelity(1, 0.0, 1.0).decibels == -math.inf
+    for signal, noise in ((0.0, 1.0), (1.0, math.inf), (1.0, math.nan)):
+        assert Fidelity(1, signal, noise).decibels == -math.inf
