@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import io
 import json
 import os
@@ -159,6 +160,7 @@ number = 5
 def test_module(folder: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     (folder / "readers.py").write_text(READERS)
     monkeypatch.delitem(sys.modules, "readers", raising=False)
+    importlib.import_module("onnxruntime.quantization")  # which makes paths of its own
     path = list(sys.path)
     profiled("one.onnx", "--inputs", f"readers:{name}", "--shape", "N=2")
     assert Path("profile.yaml").read_text() == right_text("one.onnx", one_samples(4), N=2)
