@@ -283,16 +283,17 @@ def operands(formals: Any) -> list[tuple[str, str]]:
 @pytest.mark.parametrize("schema", contrib_schemas(), ids=lambda s: f"{s.domain}.{s.name}")
 def test_table_agrees_with_onnxruntime(schema: onnx.defs.OpSchema) -> None:
     theirs = THEIRS[schema.domain, schema.name]
-    assert operands(schema.inputs) == operands(theirs.inputs)
+    inputs = schema.inputs[: len(theirs.inputs)]  # older versions lack the last ones
+    assert operands(inputs) == operands(theirs.inputs)
     assert operands(schema.outputs) == operands(theirs.outputs)
     kinds = [
         {name: (str(a.type).rpartition(".")[2], a.required) for name, a in s.attributes.items()}
         for s in (schema, theirs)
     ]
-    assert kinds[0] == kinds[1]
+    assert kinds[0].items() >= kinds[1].items()  # older versions lack some
     allowed = {c.type_param_str: set(c.allowed_type_strs) for c in schema.type_constraints}
     needed = {c.type_param_str: set(c.allowed_type_strs) for c in theirs.type_constraints}
-    formals = [*schema.inputs, *schema.outputs]
+    formals = [*inputs, *schema.outputs]
     for ours, other in zip(formals, [*theirs.inputs, *theirs.outputs], strict=True):
         missing = needed.get(other.typeStr, {other.typeStr}) - ALLOWED
         missing -= allowed.get(ours.type_str, {ours.type_str})

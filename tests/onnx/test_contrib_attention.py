@@ -298,6 +298,9 @@ def test_normalized_queries_and_keys() -> None:
     rest = [*TABLES, *[None] * 5, *NORMS]
     node = group("", [query, key, value, *FRESH], *rest, do_rotary=1, qk_norm_epsilon=0.1)
     same(replace(node, rtol=1e-4, atol=1e-5), plain)
+    own: dict[str, Any] = {"qk_norm_epsilon": 9.0, "q_norm_epsilon": 0.1, "k_norm_epsilon": 0.1}
+    node = group("", [query, key, value, *FRESH], *rest, do_rotary=1, **own)
+    same(replace(node, rtol=1e-4, atol=1e-5), plain)
 
 
 # What is refused.
@@ -342,6 +345,7 @@ REFUSED = [
     (group("", FIRST, kv_cache_bit_width=8), "kv_cache_bit_width 8 is not supported"),
     (group("", FIRST, k_quant_type="PER_TENSOR"), "k_quant_type PER_TENSOR is not supported"),
     (group("", FIRST, *[None] * 5, f32(1)), "input 12 ('in12', k_scale) is not supported"),
+    (group("", FIRST, *[None] * 9, np.ones(2, np.int32)), "input 16 ('in16', query_seqlens) is not supported"),
     (group("", FIRST, qk_output=1), "a fourth output iff qk_output is 1 or 2, got 1"),
     (group("", FIRST, causal=0, local_window_size=2), "'local_window_size': expected -1 without"),
     (group("", FIRST, local_window_size=0), "'local_window_size': expected -1, or at least 1, got 0"),

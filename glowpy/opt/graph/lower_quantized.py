@@ -40,7 +40,7 @@ from glowpy.graph.nodes_gen import (
     SubNode,
 )
 from glowpy.graph.rewrite import Replacement, Why, rule, rule_where
-from glowpy.opt.graph.stored_weights import known_numbers
+from glowpy.opt.stored_weights import known_numbers
 from glowpy.opt.unary import Unary
 from glowpy.passes import RewritePass
 from glowpy.support.errors import UserError

@@ -96,7 +96,7 @@ def _refuse(n: OnnxNode) -> None:
     for name in ("k_quant_type", "v_quant_type"):
         if n.text(name, "NONE") != "NONE":
             raise n.unsupported(f"{name} {n.text(name, 'NONE')}")
-    for index, name in ((12, "k_scale"), (13, "v_scale")):
+    for index, name in ((12, "k_scale"), (13, "v_scale"), (16, "query_seqlens")):
         if n.has(index):
             raise n.unsupported(f"input {index} ('{n.proto.input[index]}', {name})")
     for first, second in ((1, 2), (3, 4), (7, 8), (14, 15)):
@@ -135,10 +135,11 @@ def _normalized(
     """Queries and keys divided by the root of their mean squares, if there are weights for that."""
     if not n.has(14):
         return query, key, value
-    epsilon = n.real("qk_norm_epsilon", 1e-6)
+    both = n.real("qk_norm_epsilon", 1e-6)
     results = []
-    for index, x in ((14, query), (15, key)):
+    for index, x, own in ((14, query, "q_norm_epsilon"), (15, key, "k_norm_epsilon")):
         check_type(n, index, x.type.shape[3:])
+        epsilon = n.real(own, both)
         normal = standard(n, "RMSNormalization", [x, n.value(index)], axis=-1, epsilon=epsilon)
         results.append(n.operand(normal))
     return results[0], results[1], value

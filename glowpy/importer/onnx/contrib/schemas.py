@@ -178,11 +178,11 @@ def _attentions() -> Iterator[defs.OpSchema]:
         "GroupQueryAttention",
         "query key? value? past_key? past_value? seqlens_k:i32 total_sequence_length:i32 "
         "cos_cache? sin_cache? position_ids?:i64 attention_bias? head_sink? k_scale?:own v_scale?:own "
-        "q_norm_weight? k_norm_weight?",
+        "q_norm_weight? k_norm_weight? query_seqlens?:i32",
         "output present_key? present_value? output_qk?",
         ints="num_heads! kv_num_heads! do_rotary rotary_interleaved causal local_window_size "
         "smooth_softmax qk_output kv_cache_bit_width sliding_window_cache",
-        floats="scale softcap qk_norm_epsilon",
+        floats="scale softcap qk_norm_epsilon q_norm_epsilon k_norm_epsilon",
         texts="k_quant_type v_quant_type",
     )
     yield _schema(
