@@ -5,6 +5,7 @@ Scales are doubles in a type. Arithmetic has each number, or each ratio of scale
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -17,12 +18,17 @@ from glowpy.support.errors import InternalError, UserError
 __all__ = [
     "along_axis",
     "fits_4_bits",
+    "has_steps_of",
     "offsets_of",
     "parameters",
     "scales_of",
     "steps_of",
     "sum_type",
 ]
+
+
+_SAME_SCALE = 1e-6
+"""A bias's scale may differ by so much from that of the sums it is added to: files say it in f32."""
 
 
 def parameters(type: Type) -> Quant:
@@ -76,6 +82,21 @@ def sum_type(input: Type, weights: Type, axis: int, shape: Sequence[int]) -> Typ
     scales = tuple(left.scales[0] * scale for scale in right.scales)
     columns = None if right.axis is None else len(shape) - 1
     return Type(ElemKind.I32, tuple(shape), Quant(scales, (0,) * len(scales), columns))
+
+
+def has_steps_of(type: Type, sums: Type) -> bool:
+    """Whether integers, channels in their last dimension, count in the steps of sums, as exactly as files say."""
+    own, expected = parameters(type), parameters(sums)
+    whole = own.axis is None and expected.axis is None
+    channels = own.axis == type.rank - 1 and expected.axis is not None
+    return (
+        (whole or channels)
+        and not any(own.offsets)
+        and all(
+            math.isclose(a, b, rel_tol=_SAME_SCALE)
+            for a, b in zip(own.scales, expected.scales, strict=True)
+        )
+    )
 
 
 def fits_4_bits(integers: Tensor) -> bool:

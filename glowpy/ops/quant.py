@@ -5,14 +5,13 @@ What quantized arithmetic means is in `glowpy.opt.graph.lower_quantized`, which 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 
 import numpy as np
 
 from glowpy.backends.interpreter.interpret import interpret
 from glowpy.core.elemkind import ElemKind
-from glowpy.core.quantized import parameters, sum_type
+from glowpy.core.quantized import has_steps_of, sum_type
 from glowpy.core.shape import broadcast_shapes
 from glowpy.core.tensor import Tensor
 from glowpy.core.type import Type
@@ -31,13 +30,12 @@ from glowpy.graph.nodes_gen import (
 from glowpy.graph.verifier import verify
 from glowpy.ir.insts_gen import LookupTableInst, RelabelInst, SaturateInst, StepsInst
 from glowpy.ir.verifier import verify_inst
+from glowpy.opt.products import Product, columns_of
 
 __all__: list[str] = []
 
 _TABLE = 256
 _BYTES = (ElemKind.I8, ElemKind.U8)
-_SAME_SCALE = 1e-6
-"""A bias's scale may differ by so much from that of the sums it is added to: files say it in f32."""
 
 
 @verify(QuantizeNode, DequantizeNode, RescaleNode)
@@ -147,31 +145,15 @@ def _lookup_table(result: Tensor, input: Tensor, table: Tensor) -> None:
 
 
 @verify(ConvolutionNode, FullyConnectedNode, MatMulNode)
-def _verify_product(n: ConvolutionNode | FullyConnectedNode | MatMulNode) -> Iterator[str]:
+def _verify_product(n: Product) -> Iterator[str]:
     """Of quantized operands: parameters for each output channel at most, and a bias in steps of the sums."""
     data, weights = n.inputs[0].type, n.inputs[1].type
     if data.quant is None:
         return
-    axis = 0 if isinstance(n, ConvolutionNode) else weights.rank - 1
-    sums = sum_type(data, weights, axis, n.type.shape)
-    if n.type.kind is ElemKind.I32 and not _close(n.type, sums):
+    sums = sum_type(data, weights, columns_of(n), n.type.shape)
+    if n.type.kind is ElemKind.I32 and not has_steps_of(n.type, sums):
         yield f"expected sums of type {sums}, got {n.type}"
     if len(n.inputs) == 3:
         bias = n.inputs[2].type
-        if bias.kind is not ElemKind.I32 or not _close(bias, sums):
+        if bias.kind is not ElemKind.I32 or not has_steps_of(bias, sums):
             yield f"expected a bias of kind i32 in steps of {sums}, got {bias}"
-
-
-def _close(type: Type, sums: Type) -> bool:
-    """Whether the parameters of two types, whose channels are their last dimension, are the same."""
-    own, expected = parameters(type), parameters(sums)
-    whole = own.axis is None and expected.axis is None
-    channels = own.axis == type.rank - 1 and expected.axis is not None
-    return (
-        (whole or channels)
-        and not any(own.offsets)
-        and all(
-            math.isclose(a, b, rel_tol=_SAME_SCALE)
-            for a, b in zip(own.scales, expected.scales, strict=True)
-        )
-    )

@@ -31,10 +31,10 @@ from glowpy.graph.nodes_gen import (
     ReluNode,
     SaveNode,
 )
-from glowpy.opt.graph.fold_quantize import Product
 from glowpy.opt.graph.lower_quantized import is_exact
 from glowpy.opt.known import is_known, known_tensor
 from glowpy.opt.pipelines import GRAPH_DEFAULT
+from glowpy.opt.products import Product
 from glowpy.passes import Pipeline
 from glowpy.quantization.islands import Islands, data_of, islands, moves
 from glowpy.quantization.options import Options

@@ -28,7 +28,7 @@ __all__ = ["quantize_dynamic"]
 
 _ONE = Quant((1.0,), (0,))
 
-Product = MatMulNode | FullyConnectedNode
+_MatrixProduct = MatMulNode | FullyConnectedNode
 Range = tuple[NodeValue, NodeValue, NodeValue]
 
 
@@ -67,16 +67,16 @@ def quantize_dynamic(model: Module | Function, *, keep: tuple[str, ...] = ()) ->
     return Conversion(f.module, nodes, before, after)
 
 
-def _refusal(n: Product) -> str:
+def _refusal(n: _MatrixProduct) -> str:
     """Why a product stays in floats, whatever its weights are; empty if it need not."""
     data = Type(ElemKind.U8, n.inputs[0].type.shape, _ONE)
     return no_exact_sum(n, data, Type(ElemKind.I8, n.inputs[1].type.shape, _ONE))
 
 
-def _products(f: Function) -> Iterator[Product]:
+def _products(f: Function) -> Iterator[_MatrixProduct]:
     """Products in f32 of what is computed and a known matrix."""
     for node in f.topological():
-        if not isinstance(node, Product) or node.type.kind is not ElemKind.F32:
+        if not isinstance(node, _MatrixProduct) or node.type.kind is not ElemKind.F32:
             continue
         left, weights = node.inputs[0], node.inputs[1]
         known = weights.constant is not None and weights.constant.has_elements
@@ -84,7 +84,7 @@ def _products(f: Function) -> Iterator[Product]:
             yield node
 
 
-def _product(f: Function, n: Product, range: Range) -> NodeValue:
+def _product(f: Function, n: _MatrixProduct, range: Range) -> NodeValue:
     """Sums of stored integers, less the zero point times the sums of the weights, times both scales."""
     integers, scale, zero = range
     weights = n.inputs[1].constant

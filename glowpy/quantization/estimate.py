@@ -21,8 +21,8 @@ from glowpy.engine import alone, compile
 from glowpy.graph.function import Function, Module
 from glowpy.graph.node import Node, Placeholder
 from glowpy.graph.nodes_gen import DequantizeNode, QuantizeNode
-from glowpy.opt.graph.fold_quantize import Product
 from glowpy.opt.known import is_known, known_tensor
+from glowpy.opt.products import Product
 from glowpy.quantization.convert import convert
 from glowpy.quantization.fidelity import runner
 from glowpy.quantization.options import Options

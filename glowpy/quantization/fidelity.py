@@ -23,7 +23,7 @@ from glowpy.core.type import Type
 from glowpy.engine import compile
 from glowpy.graph.function import Function, Module
 from glowpy.graph.node import NodeValue
-from glowpy.opt.graph.fold_quantize import Product
+from glowpy.opt.products import Product
 from glowpy.quantization.convert import WATCHED, Conversion, convert
 from glowpy.quantization.options import Options
 from glowpy.quantization.profile import Profile

@@ -28,9 +28,10 @@ from glowpy.graph.nodes_gen import (
     SplatNode,
     SqrtNode,
 )
-from glowpy.opt.graph.fold_quantize import Product, no_exact_sum
+from glowpy.opt.graph.fold_quantize import no_exact_sum
 from glowpy.opt.graph.lower_quantized import has_integer_form, is_exact, is_table
 from glowpy.opt.known import is_known
+from glowpy.opt.products import Product
 from glowpy.opt.unary import unary_of
 from glowpy.quantization.options import Options
 from glowpy.quantization.profile import Profile

@@ -229,6 +229,34 @@ def command(folder: Path, *words: str | Path) -> subprocess.CompletedProcess[str
     )
 
 
+BOARD = Path(__file__).resolve().parents[2] / "docs" / "examples" / "cortex-m7"
+BOARDS = {"cortex-m0": ("eabi", "mps2-an385"), "cortex-m7": ("eabihf", "mps2-an500")}
+"""How programs for a processor call each other, and a board that QEMU has with one like it."""
+
+QUIT = """\
+void quit(int status) {
+  register uint32_t operation __asm("r0") = 0x18;
+  register uint32_t reason __asm("r1") = status ? 0x20023 : 0x20026;
+  __asm volatile("bkpt 0xab" : "+r"(operation) : "r"(reason) : "memory");
+  for (;;) continue;
+}
+"""
+"""Ends a program on a board with what `main` returns."""
+
+
+def on_board(folder: Path, target: str, *files: Path | str) -> subprocess.CompletedProcess[str]:
+    """The outcome of a program of these files, and of the example's startup code, on a board under QEMU."""
+    need("qemu-system-arm")
+    abi, board = BOARDS[target]
+    machine = ("-target", f"thumb-freestanding-{abi}", f"-mcpu={target.replace('-', '_')}", "-O2")
+    place = ("-T", BOARD / "mps2-an500.ld", "-Wl,--entry=reset", "-I", ".")
+    startup = BOARD / "startup.c"
+    done = command(folder, *ZIG, *machine, *place, startup, *files, "-o", "program")
+    assert done.returncode == 0, done.stderr
+    emulator = ("qemu-system-arm", "-M", board, "-nographic", "-semihosting")
+    return command(folder, *emulator, "-kernel", "program")
+
+
 def undefined(folder: Path, file: str = "net.o") -> set[str]:
     """The symbols an object file wants from others, as nm sees them."""
     need("nm")

@@ -12,7 +12,7 @@ import glowpy
 from glowpy import BundleOptions, CpuBackend, CpuOptions, Module, quantization
 from glowpy.bundling.make import bundle
 from glowpy.bundling.verify import verify_bundle
-from tests.bundles.networks import ZIG, command, need
+from tests.bundles.networks import QUIT, need, on_board
 from tests.unit.quantization.digits import cnn, digits, mlp
 
 NETWORKS = {"mlp": mlp, "cnn": cnn}
@@ -26,13 +26,7 @@ CHECK = """\
 
 static _Alignas(NET_ALIGNMENT) uint8_t mutable_area[NET_MUTABLE_SIZE], activations[NET_ACTIVATIONS_SIZE + 1];
 
-void quit(int status) {
-  register uint32_t operation __asm("r0") = 0x18;
-  register uint32_t reason __asm("r1") = status ? 0x20023 : 0x20026;
-  __asm volatile("bkpt 0xab" : "+r"(operation) : "r"(reason) : "memory");
-  for (;;) continue;
-}
-
+@QUIT@
 int main(void) {
   for (int i = 0; i < SEEN; i++) {
     volatile uint32_t *x = (uint32_t *)(mutable_area + NET_X_OFFSET), *y = (uint32_t *)(mutable_area + NET_Y_OFFSET);
@@ -43,7 +37,7 @@ int main(void) {
   }
   return 0;
 }
-"""
+""".replace("@QUIT@", QUIT)
 
 
 @cache
@@ -86,13 +80,5 @@ def test_on_a_cortex_m7(name: str, tmp_path: Path) -> None:
     arrays = _words("images", [image.tobytes() for image in images]) + _words("scores", scores)
     (tmp_path / "digits.h").write_text(f"#define SEEN {SEEN}\n{arrays}")
     (tmp_path / "main.c").write_text(CHECK)
-    board = Path(__file__).resolve().parents[2] / "docs" / "examples" / "cortex-m7"
-    place = ("-T", board / "mps2-an500.ld", "-Wl,--entry=reset", "-I", ".")
-    done = command(
-        tmp_path, *ZIG, "-target", "thumb-freestanding-eabihf", "-mcpu=cortex_m7", "-O2",
-        *place, board / "startup.c", "main.c", "net.o", "-o", "program",
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    emulator = ("qemu-system-arm", "-M", "mps2-an500", "-nographic", "-semihosting")
-    done = command(tmp_path, *emulator, "-kernel", "program")
+    done = on_board(tmp_path, "cortex-m7", "main.c", "net.o")
     assert done.returncode == 0, done.stdout + done.stderr

@@ -18,7 +18,18 @@ from glowpy.backends.cpu.object_file import read_sections
 from glowpy.backends.cpu.options import Optimize
 from glowpy.bundling.verify import verify_bundle
 from glowpy.graph.printer import print_module
-from tests.bundles.networks import ZIG, command, glow, make, mlp, need, network, relu
+from tests.bundles.networks import (
+    BOARD,
+    BOARDS,
+    QUIT,
+    glow,
+    make,
+    mlp,
+    need,
+    network,
+    on_board,
+    relu,
+)
 
 
 def test_command_line(tmp_path: Path) -> None:
@@ -140,54 +151,30 @@ def test_results_without_floating_point(tmp_path: Path) -> None:
         options,
         CpuBackend(CpuOptions("cortex-m0", optimize="size")),
     )
-    board = Path(__file__).resolve().parents[2] / "docs" / "examples" / "cortex-m7"
-    machine = ("-target", "thumb-freestanding-eabi", "-mcpu=cortex_m0")
-    files = (board / "startup.c", board / "main.c", "mlp.o")
-    place = ("-T", board / "mps2-an500.ld", "-Wl,--entry=reset", "-I", ".")
-    done = command(tmp_path, *ZIG, *machine, "-O2", *place, *files, "-o", "program")
-    assert done.returncode == 0, done.stderr
-    emulator = ("qemu-system-arm", "-M", "mps2-an385", "-nographic", "-semihosting")
-    done = command(tmp_path, *emulator, "-kernel", "program")
+    done = on_board(tmp_path, "cortex-m0", BOARD / "main.c", "mlp.o")
     assert (done.returncode, (done.stdout + done.stderr)[:2]) == (0, "y:")
 
 
-CHECK_ITSELF = """\
+CHECK_ITSELF = f"""\
 #include "net.h"
 
 static _Alignas(NET_ALIGNMENT) uint8_t mutable_area[NET_MUTABLE_SIZE], activations[NET_ACTIVATIONS_SIZE + 1];
 
-void quit(int status) {
-  register uint32_t operation __asm("r0") = 0x18;
-  register uint32_t reason __asm("r1") = status ? 0x20023 : 0x20026;
-  __asm volatile("bkpt 0xab" : "+r"(operation) : "r"(reason) : "memory");
-  for (;;) continue;
-}
-
-int main(void) { return net_selftest(net_constants, mutable_area, activations); }
+{QUIT}
+int main(void) {{ return net_selftest(net_constants, mutable_area, activations); }}
 """
 
 
 @pytest.mark.parametrize("optimize", ["speed", "size"])
-@pytest.mark.parametrize(
-    ("target", "abi", "machine"),
-    [("cortex-m7", "eabihf", "mps2-an500"), ("cortex-m0", "eabi", "mps2-an385")],
-)
+@pytest.mark.parametrize("target", list(BOARDS))
 def test_stored_integers_on_microcontrollers(
-    tmp_path: Path, target: str, abi: str, machine: str, optimize: Optimize
+    tmp_path: Path, target: str, optimize: Optimize
 ) -> None:
     """The self-test compares what comes out with what the interpreter computes."""
     need("qemu-system-arm")
     make(tmp_path, target, "integers", optimize=optimize, weights="embedded", selftest=2)
     (tmp_path / "main.c").write_text(CHECK_ITSELF)
-    board = Path(__file__).resolve().parents[2] / "docs" / "examples" / "cortex-m7"
-    place = ("-T", board / "mps2-an500.ld", "-Wl,--entry=reset", "-I", ".")
-    done = command(
-        tmp_path, *ZIG, "-target", f"thumb-freestanding-{abi}", f"-mcpu={target.replace('-', '_')}", "-O2",
-        *place, board / "startup.c", "main.c", "net.o", "-o", "program",
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    emulator = ("qemu-system-arm", "-M", machine, "-nographic", "-semihosting")
-    done = command(tmp_path, *emulator, "-kernel", "program")
+    done = on_board(tmp_path, target, "main.c", "net.o")
     assert done.returncode == 0, done.stdout + done.stderr
 
 

@@ -40,7 +40,7 @@ from glowpy.backends.cpu.strategy.depthwise import choose_pixels
 from glowpy.backends.cpu.strategy.product import choose, conv_problem, matmul_problem
 from glowpy.backends.cpu.variant import Variant
 from glowpy.core.elemkind import ElemKind
-from glowpy.core.quantized import along_axis, parameters
+from glowpy.core.quantized import offsets_of, parameters
 from glowpy.core.shape import ceil_div
 from glowpy.core.tensor import Array, Tensor
 from glowpy.core.type import Quant, Shape, Type
@@ -51,6 +51,7 @@ from glowpy.graph.nodes_gen import (
     MatMulNode,
     SaturateNode,
 )
+from glowpy.opt.graph.lower_quantized import known_parameter
 
 __all__ = ["ByteProducts", "multiplies_bytes"]
 
@@ -453,22 +454,16 @@ def _moved(f: Function, n: Node, value: NodeValue) -> NodeValue:
     kind = ElemKind.I8 if to_i8 else ElemKind.U8
     type = Type(kind, value.type.shape, Quant(quant.scales, moved, quant.axis))
 
-    def offsets(part: str, kind: ElemKind, values: tuple[int, ...]) -> Operand:
-        name = f"{n.name}_{part}"
-        if len(set(values)) == 1:
-            return f.create_splat(name, Type(kind, ()), float(values[0]))
-        array = along_axis(value.type, np.array(values, kind.dtype))
-        return f.module.create_constant(name, array, loc=n.loc)
-
     node = value.node
     steps: Operand
     if isinstance(node, SaturateNode):
         steps = node.lhs
     else:
         floats = Type(ElemKind.F32, value.type.shape)
-        own = offsets("offset", value.type.kind, quant.offsets)
+        own = known_parameter(f, n, "offset", offsets_of(value.type))
         steps = f.create_steps(f"{n.name}_steps", floats, value, own)
-    return f.create_saturate(n.name, type, steps, offsets("moved", ElemKind.F32, moved)).result
+    offset = known_parameter(f, n, "moved", offsets_of(type).astype(np.float32))
+    return f.create_saturate(n.name, type, steps, offset).result
 
 
 def _bias(f: Function, n: ConvolutionNode, filter: Tensor, offset: int, offsets: Array) -> Operand:

@@ -166,8 +166,8 @@ def _run_script(what: Sequence[str], folder: Path) -> tuple[int, str]:
             raise
         said.seek(0)
         text = said.read().strip()
-    made = {key: parts / digest for digest, key in missing.items() if (parts / digest).is_file()}
-    write_all({key: file.read_bytes() for key, file in made.items()})
+    files = {key: parts / digest for digest, key in missing.items() if (parts / digest).is_file()}
+    write_all({key: file.read_bytes() for key, file in files.items()})
     return process.returncode, text
 
 

@@ -15,6 +15,7 @@ from onnx import GraphProto, ModelProto, TensorProto
 
 from glowpy.exporter.onnx.graph import StoredTensor
 from glowpy.support.output_files import write_output_file
+from glowpy.support.protobuf import field_header
 
 __all__ = ["LIMIT", "write_model"]
 
@@ -63,7 +64,7 @@ def write_model(
 
 def _head(name: str, tensor: StoredTensor) -> bytes:
     """A tensor without its elements, up to where they begin."""
-    return bytes(tensor.head(name).SerializeToString(deterministic=True)) + _field(
+    return bytes(tensor.head(name).SerializeToString(deterministic=True)) + field_header(
         _RAW_DATA, tensor.size
     )
 
@@ -73,30 +74,15 @@ def _write(
     tensors: Mapping[str, StoredTensor],
 ) -> None:  # fmt: skip
     starts = {
-        name: _field(_INITIALIZER, len(heads[name]) + tensor.size) + heads[name]
+        name: field_header(_INITIALIZER, len(heads[name]) + tensor.size) + heads[name]
         for name, tensor in tensors.items()
     }
     size = sum(len(starts[name]) + tensor.size for name, tensor in tensors.items())
-    file.write(head + _field(_GRAPH, len(graph) + size) + graph)
+    file.write(head + field_header(_GRAPH, len(graph) + size) + graph)
     for name, tensor in tensors.items():
         file.write(starts[name])
         for piece in tensor.content.raw_pieces():
             file.write(piece.data)
-
-
-def _field(number: int, length: int) -> bytes:
-    """What a field of so many bytes begins with."""
-    return _varint(number << 3 | 2) + _varint(length)
-
-
-def _varint(value: int) -> bytes:
-    """Seven bits in each byte, the lowest first; all but the last have the highest bit set."""
-    content = bytearray()
-    while value > 127:
-        content.append(value & 127 | 128)
-        value >>= 7
-    content.append(value)
-    return bytes(content)
 
 
 def _write_data(file: IO[bytes], tensors: Mapping[str, StoredTensor]) -> None:

@@ -16,6 +16,8 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from glowpy.support.protobuf import field_header
+
 __all__ = ["Extracted", "Span", "extract"]
 
 Buffer: TypeAlias = bytes | memoryview
@@ -173,7 +175,7 @@ def _tensor(view: _View, start: int, end: int, extracted: Extracted) -> list[Buf
 
 def _field(number: int, parts: list[Buffer]) -> list[Buffer]:
     length = sum(len(part) for part in parts)
-    return [_encoded(number << 3 | _BYTES) + _encoded(length), *parts]
+    return [field_header(number, length), *parts]
 
 
 def _fields(view: _View, start: int, end: int) -> Iterator[tuple[int, int, int, int, int]]:
@@ -219,12 +221,3 @@ def _varint(view: _View, at: int, end: int) -> tuple[int, int]:
             return value, at
         shift += 7
     raise _MalformedError
-
-
-def _encoded(value: int) -> bytes:
-    groups = bytearray()
-    while value > 127:
-        groups.append(value & 127 | 128)
-        value >>= 7
-    groups.append(value)
-    return bytes(groups)

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from glowpy.core.channel_axis import permuted, reshaped
 from glowpy.core.elemkind import ElemKind
-from glowpy.core.quantized import parameters, sum_type
+from glowpy.core.quantized import has_steps_of, parameters, sum_type
 from glowpy.core.schema import Quantized
 from glowpy.core.tensor import Tensor, stored
 from glowpy.core.type import Type
@@ -17,10 +17,7 @@ from glowpy.graph.node import Node, NodeValue, Operand
 from glowpy.graph.nodes_gen import (
     ClipNode,
     ConcatNode,
-    ConvolutionNode,
     DequantizeNode,
-    FullyConnectedNode,
-    MatMulNode,
     QuantizeNode,
     ReluNode,
     RescaleNode,
@@ -30,13 +27,12 @@ from glowpy.graph.nodes_gen import (
 from glowpy.graph.rewrite import Replacement, Why, rule, rule_where
 from glowpy.opt.graph.lower_quantized import all_numbers, has_integer_form, is_table
 from glowpy.opt.known import is_known, known_tensor
+from glowpy.opt.products import Product, columns_of
 from glowpy.opt.unary import Unary, unary_of
 from glowpy.passes import RewritePass
 from glowpy.support.errors import UserError
 
-__all__ = ["FoldQuantizePass", "Product", "no_exact_sum"]
-
-Product = ConvolutionNode | FullyConnectedNode | MatMulNode
+__all__ = ["FoldQuantizePass", "no_exact_sum"]
 
 _BYTES = (ElemKind.I8, ElemKind.U8)
 _LONGEST = (1 << 31) // (255 * 255)
@@ -77,9 +73,7 @@ class FoldQuantizePass(RewritePass):
     concerns: ClassVar[tuple[type[Node], ...]] = (QuantizeNode, DequantizeNode, RescaleNode)
 
     @rule
-    def product(
-        self, f: Function, n: ConvolutionNode | FullyConnectedNode | MatMulNode, why: Why
-    ) -> Replacement:
+    def product(self, f: Function, n: Product, why: Why) -> Replacement:
         """The exact sum of stored integers."""
         if n.type.kind is not ElemKind.F32:
             return None
@@ -88,13 +82,9 @@ class FoldQuantizePass(RewritePass):
             return None
         if reason := no_exact_sum(n, data, weights):
             return why.no(reason)
-        axis = _columns(n)
-        sums = sum_type(data, weights, axis, n.type.shape)
-        inputs: list[Operand] = []
-        if len(n.inputs) == 3:
-            bias = _bias(f, n.inputs[2], sums)
-            inputs.append(bias)
-        inputs = [_taken(f, n.inputs[0], data), _taken(f, n.inputs[1], weights), *inputs]
+        sums = sum_type(data, weights, columns_of(n), n.type.shape)
+        inputs = [_taken(f, n.inputs[0], data), _taken(f, n.inputs[1], weights)]
+        inputs += [_bias(f, bias, sums) for bias in n.inputs[2:]]
         exact = f.create(type(n), n.name, inputs, n.attrs, sums)
         return f.create_dequantize(n.name, n.type, exact)
 
@@ -185,7 +175,7 @@ def no_exact_sum(n: Product, data: Type, weights: Type) -> str:
     """Why a product of stored integers of these types has no exact sum in i32; empty if it has."""
     if data.kind not in _BYTES or weights.kind not in _BYTES:
         return "only integers of 8 bits have exact sums in 32"
-    axis = _columns(n)
+    axis = columns_of(n)
     depth = math.prod(weights.shape[1:]) if axis == 0 else weights.shape[-2]
     if depth > _LONGEST:
         return f"{depth} products could overflow"
@@ -194,11 +184,6 @@ def no_exact_sum(n: Product, data: Type, weights: Type) -> str:
     if len(n.inputs) == 3 and not is_known(_stored(n.inputs[2]) or n.inputs[2]):
         return "the bias is computed"
     return ""
-
-
-def _columns(n: Product) -> int:
-    """The dimension of the weights that is the last one of the sums."""
-    return 0 if isinstance(n, ConvolutionNode) else n.inputs[1].type.rank - 1
 
 
 def _stored(value: NodeValue) -> NodeValue | None:
@@ -258,12 +243,8 @@ def _bias(f: Function, bias: NodeValue, sums: Type) -> NodeValue:
     axis = None if quant.axis is None else 0
     type = Type(ElemKind.I32, bias.type.shape, replace(quant, axis=axis))
     value = _stored(bias)
-    if value is not None and value.type.kind is ElemKind.I32:
-        given = parameters(value.type)
-        alike = (given.axis is None) == (axis is None) and not any(given.offsets)
-        pairs = zip(given.scales, quant.scales, strict=False)
-        if alike and all(abs(a - b) <= 1e-6 * b for a, b in pairs):
-            return value
+    if value is not None and value.type.kind is ElemKind.I32 and has_steps_of(value.type, sums):
+        return value
     return f.create_quantize("bias", type, bias).result
 
 

@@ -25,11 +25,8 @@ from glowpy.graph.nodes_gen import (
     AddNode,
     AvgPoolNode,
     ClipNode,
-    ConvolutionNode,
     DequantizeNode,
     DivNode,
-    FullyConnectedNode,
-    MatMulNode,
     MulNode,
     NegNode,
     QuantizeNode,
@@ -40,6 +37,7 @@ from glowpy.graph.nodes_gen import (
     SubNode,
 )
 from glowpy.graph.rewrite import Replacement, Why, rule, rule_where
+from glowpy.opt.products import Product, columns_of
 from glowpy.opt.stored_weights import known_numbers
 from glowpy.opt.unary import Unary
 from glowpy.passes import RewritePass
@@ -52,9 +50,8 @@ __all__ = [
     "is_exact",
     "is_quantized_arithmetic",
     "is_table",
+    "known_parameter",
 ]
-
-_PRODUCTS = (ConvolutionNode, FullyConnectedNode, MatMulNode)
 
 _EXACT = (AbsNode, AddNode, ClipNode, DivNode, MulNode, NegNode, ReluNode, SubNode)
 """What IEEE 754 defines to the last bit; of others a table is made, once, when the network is compiled."""
@@ -66,7 +63,7 @@ _LONGEST_SOFTMAX = 1 << 12
 
 def has_integer_form(node: Node, operands: Sequence[Type]) -> bool:
     """Whether arithmetic other than products can be computed on operands of these types, which are quantized."""
-    other = node.SCHEMA.quant is Quantized.NUMBERS and not isinstance(node, _PRODUCTS)
+    other = node.SCHEMA.quant is Quantized.NUMBERS and not isinstance(node, Product)
     if not other or not operands:
         return False
     if is_exact(node):
@@ -100,7 +97,7 @@ def is_quantized_arithmetic(node: Node) -> bool:
         return True
     if node.SCHEMA.quant is not Quantized.NUMBERS or node.result.type.quant is None:
         return False
-    return not (isinstance(node, _PRODUCTS) and node.result.type.kind is ElemKind.I32)
+    return not (isinstance(node, Product) and node.result.type.kind is ElemKind.I32)
 
 
 @dataclass(frozen=True)
@@ -138,7 +135,7 @@ class LowerQuantizedPass(RewritePass):
     def quantize(self, f: Function, n: QuantizeNode, why: Why) -> Replacement:
         """Divides, as ONNX does: a product with the reciprocal would be rounded twice."""
         del why
-        scale = _known(f, n, "scale", scales_of(n.type).astype(np.float32))
+        scale = known_parameter(f, n, "scale", scales_of(n.type).astype(np.float32))
         return _saturated(f, n, f.create_div(f"{n.name}_steps", n.input, scale))
 
     @rule
@@ -155,21 +152,17 @@ class LowerQuantizedPass(RewritePass):
         ratios = scales_of(n.input.type) / scales_of(n.type)
         if np.all(ratios == 1):
             return _saturated(f, n, steps)
-        ratio = _known(f, n, "ratio", ratios.astype(np.float32))
+        ratio = known_parameter(f, n, "ratio", ratios.astype(np.float32))
         return _saturated(f, n, f.create_scale(f"{n.name}_scaled", steps, ratio))
 
     @rule
-    def product(
-        self, f: Function, n: ConvolutionNode | FullyConnectedNode | MatMulNode, why: Why
-    ) -> Replacement:
+    def product(self, f: Function, n: Product, why: Why) -> Replacement:
         """Exact sums, rescaled."""
         if not is_quantized_arithmetic(n):
             return why.no("it is not quantized, or the sums themselves are wanted")
         data, weights = n.inputs[0].type, n.inputs[1].type
-        axis = 0 if isinstance(n, ConvolutionNode) else weights.rank - 1
-        sums = f.create(
-            type(n), n.name, n.inputs, n.attrs, sum_type(data, weights, axis, n.type.shape)
-        )
+        exact = sum_type(data, weights, columns_of(n), n.type.shape)
+        sums = f.create(type(n), n.name, n.inputs, n.attrs, exact)
         return f.create_rescale(n.name, n.type, sums)
 
     @rule
@@ -178,12 +171,12 @@ class LowerQuantizedPass(RewritePass):
         if n.type.quant is None:
             return why.no("it is not quantized")
         sums, taps, divisor = _summed(f, n) if isinstance(n, ReduceMeanNode) else _pooled(f, n)
-        offset = _known(f, n, "offset", offsets_of(n.input.type).astype(np.int32) * taps)
+        offset = known_parameter(f, n, "offset", offsets_of(n.input.type).astype(np.int32) * taps)
         type = Type(ElemKind.F32, n.type.shape)
         steps = f.create_steps(f"{n.name}_steps", type, sums, offset)
         with np.errstate(divide="ignore"):  # the mean of nothing is no number
             ratios = scales_of(n.input.type) / (scales_of(n.type) * divisor)
-        ratio = _known(f, n, "ratio", ratios.astype(np.float32))
+        ratio = known_parameter(f, n, "ratio", ratios.astype(np.float32))
         return _saturated(f, n, f.create_scale(f"{n.name}_scaled", steps, ratio))
 
     @rule
@@ -227,8 +220,8 @@ class LowerQuantizedPass(RewritePass):
         return _rounded(f, n, n.type, result)
 
 
-def _known(f: Function, n: Node, part: str, array: Array) -> Operand:
-    """Known parameters in a shape that broadcasts: one, if all are the same."""
+def known_parameter(f: Function, n: Node, part: str, array: Array) -> Operand:
+    """Known scales or offsets in a shape that broadcasts: one number, if all are the same."""
     if array.size and (array == array.flat[0]).all():
         scalar = Type(ElemKind.of(array.dtype), ())
         return f.create_splat(f"{n.name}_{part}", scalar, float(array.flat[0]))
@@ -237,27 +230,27 @@ def _known(f: Function, n: Node, part: str, array: Array) -> Operand:
 
 def _steps(f: Function, n: Node, value: NodeValue) -> NodeValue:
     """How many steps stored integers lie above their offsets."""
-    offset = _known(f, n, "offset", offsets_of(value.type))
+    offset = known_parameter(f, n, "offset", offsets_of(value.type))
     type = Type(ElemKind.F32, value.type.shape)
     return f.create_steps(f"{n.name}_steps", type, value, offset).result
 
 
 def _numbers(f: Function, n: Node, value: NodeValue) -> NodeValue:
     """What stored integers stand for."""
-    scale = _known(f, n, "scale", scales_of(value.type).astype(np.float32))
+    scale = known_parameter(f, n, "scale", scales_of(value.type).astype(np.float32))
     return f.create_scale(f"{n.name}_number", _steps(f, n, value), scale).result
 
 
 def _saturated(f: Function, n: Node, steps: Operand, type: Type | None = None) -> NodeValue:
     """Stored integers of `type`, or of the type of `n`, from steps above their offsets."""
-    wanted = type or n.type
-    offset = _known(f, n, "offset", offsets_of(wanted).astype(np.float32))
-    return f.create_saturate(n.name, wanted, steps, offset).result
+    stored = type or n.type
+    offset = known_parameter(f, n, "offset", offsets_of(stored).astype(np.float32))
+    return f.create_saturate(n.name, stored, steps, offset).result
 
 
 def _rounded(f: Function, n: Node, type: Type, numbers: Operand) -> NodeValue:
     """Numbers that were computed, in `type`."""
-    reciprocal = _known(f, n, "reciprocal", (1 / scales_of(type)).astype(np.float32))
+    reciprocal = known_parameter(f, n, "reciprocal", (1 / scales_of(type)).astype(np.float32))
     scaled = f.create_scale(f"{n.name}_scaled", numbers, reciprocal)
     return _saturated(f, n, scaled, type)
 

@@ -274,12 +274,12 @@ def test_estimate() -> None:
     text = said(argv)
     assert "the whole network" in text
     assert "on this machine" in text
-    found = json.loads(said([*argv, "--json", "--keep", "matmul"]))
-    first, last = found["layers"]
+    estimate = json.loads(said([*argv, "--json", "--keep", "matmul"]))
+    first, last = estimate["layers"]
     assert first["integers"] > 0
     assert (last["integers"], last["reason"]) == (None, "'matmul' is to be kept")
-    assert found["bytes_after"] < found["bytes_before"]
-    assert found["ratio"] == pytest.approx(found["integers"] / found["floats"])
+    assert estimate["bytes_after"] < estimate["bytes_before"]
+    assert estimate["ratio"] == pytest.approx(estimate["integers"] / estimate["floats"])
     for option in (["-o", "e.glow"], ["--inputs", "in.npz"]):
         assert f"{option[0]}: expected --profile with it" in said([*argv, *option], 1)
     assert "expected one of --profile" in quantized("--estimate", status=1)
