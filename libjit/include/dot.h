@@ -61,6 +61,9 @@ INLINE vi broadcast_word(const void *from) { return SPLAT(*(const word_at_t *)fr
 #define DOT_u8(SUM, X, WEIGHT) (vi)__builtin_altivec_vmsummbm((__vector signed char)(WEIGHT), (__vector unsigned char)(X), SUM)
 #elif defined(__ARM_FEATURE_DOTPROD) && defined(__aarch64__)
 #define DOT_i8(SUM, X, WEIGHT) (vi)vdotq_s32((int32x4_t)(SUM), (int8x16_t)(WEIGHT), (int8x16_t)(X))
+#ifdef __ARM_FEATURE_MATMUL_INT8
+#define DOT_u8(SUM, X, WEIGHT) (vi)vusdotq_s32((int32x4_t)(SUM), (uint8x16_t)(X), (int8x16_t)(WEIGHT))
+#endif
 #endif
 
 #define DOT(SUFFIX)                                                                                                    \

@@ -71,7 +71,8 @@ def test_features_choose_on_top_of_the_processor() -> None:
 
 def test_what_is_said_beside_a_preset_wins() -> None:
     target = resolved("cortex-m7", cpu="cortex-m4", features="-fp64")
-    assert (target.machine.cpu, target.machine.features) == ("cortex-m4", "-fp64")
+    assert target.machine.cpu == "cortex-m4"
+    assert target.machine.features.endswith(",-fp64")
 
 
 @pytest.mark.parametrize(

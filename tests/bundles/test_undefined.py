@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from glowpy import BundleOptions, CpuBackend, CpuOptions, Module, bundle, parse_type
+from glowpy.engine import compilation
 from tests.bundles.networks import undefined
 from tests.bundles.test_programs import EABI, LIBRARY
 
@@ -59,3 +60,10 @@ def test_only_what_a_processor_lacks_is_left_to_the_compilers_library(
     symbols = undefined(tmp_path) - LIBRARY - EABI
     assert [symbol for symbol in sorted(symbols) if not re.fullmatch(allowed, symbol)] == []
     assert bool(symbols) == (allowed not in (r"$^", "__aeabi_idiv"))
+
+
+@pytest.mark.parametrize("target", ["cortex-m4", "cortex-m7", "cortex-m33"])
+def test_what_an_fpu_has_is_an_instruction(target: str) -> None:
+    backend = CpuBackend(CpuOptions(target))
+    assembly = backend.emit(compilation(elementwise("f32", "sqrt"), backend).program, "asm")
+    assert "vsqrt.f32" in assembly

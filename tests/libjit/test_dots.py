@@ -55,6 +55,7 @@ class Processor:
 PROCESSORS = [
     Processor("aarch64_neon", "aarch64-linux-musl", "qemu-aarch64"),
     Processor("aarch64_dotprod", "aarch64-linux-musl", "qemu-aarch64"),
+    Processor("aarch64_i8mm", "aarch64-linux-musl", "qemu-aarch64", "max"),
     Processor("armv7_neon", "arm-linux-musleabihf", "qemu-arm", cpu="cortex_a15"),
     Processor("thumbv7em", "arm-linux-musleabihf", "qemu-arm", cpu="cortex_a15-neon"),
     Processor("riscv64", "riscv64-linux-musl", "qemu-riscv64"),

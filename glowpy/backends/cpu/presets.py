@@ -58,6 +58,7 @@ PRESETS: Mapping[str, Preset] = {
         Preset("cortex-m0", "thumbv6m-none-eabi", "cortex-m0", "", "no FPU, also M0+ and M1"),
         Preset("cortex-m3", "thumbv7m-none-eabi", "cortex-m3", "", "no FPU"),
         Preset("cortex-m4", _THUMB, "cortex-m4", "", "single-precision FPU"),
+        Preset("cortex-m4-nofpu", "thumbv7em-none-eabi", "", "+dsp", "no FPU"),
         Preset("cortex-m7", _THUMB, "cortex-m7", "", "double-precision FPU"),
         Preset("cortex-m7-sp", _THUMB, "cortex-m7", "-fp64", "single-precision FPU"),
         Preset(

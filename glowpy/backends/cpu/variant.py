@@ -147,13 +147,16 @@ def select_variant(triple: str, features: Collection[str]) -> Variant:
 def baseline_variant(triple: str, cpu: str = "") -> Variant:
     """The variant for a target of which only this is known; what it `requires` is then assumed.
 
-    That is the one made for the processor; the first of the architecture where no variant speaks of the processor.
+    That is the one made for the processor; where no variant speaks of the processor, the first of the architecture
+    whose programs pass floats as the triple's do.
 
     Raises UnsupportedError for an architecture without kernels.
     """
     members = _family_members(triple)
-    named = (variant for variant in members if cpu == variant.cpu or cpu in variant.cpus)
-    return next(named, members[0])
+    named = [variant for variant in members if cpu == variant.cpu or cpu in variant.cpus]
+    hard = triple.endswith("eabihf")
+    alike = [variant for variant in members if variant.triple.endswith("eabihf") == hard]
+    return next(iter(named or alike or members))
 
 
 def _family_members(triple: str) -> list[Variant]:

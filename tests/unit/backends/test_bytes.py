@@ -214,4 +214,4 @@ def test_every_variant_sums_words() -> None:
         assert machine.dot == dot_of(ElemKind.I8) == 4
         assert machine.lanes == variant.machine.lanes
         assert machine.parts in (1, 2, 4)
-        assert (variant.activations is not None) == (machine.parts == 1)
+        assert variant.activations is None or machine.parts == 1

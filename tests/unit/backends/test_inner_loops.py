@@ -101,6 +101,7 @@ CODES = [
     Code("znver4", r"vpdpbusd", kind=ElemKind.U8),
     Code("rpi4", r"s?mul\W", fused=False, kind=ElemKind.I8),
     Code("graviton2", r"sdot", kind=ElemKind.I8),
+    Code("graviton3", r"usdot", kind=ElemKind.U8),
     Code("rpi2", r"vmul\.i16", fused=False, kind=ElemKind.I8),
     Code("cortex-m4", r"smlad", kind=ElemKind.I8),
     Code("riscv64", r"mul\W", fused=False, kind=ElemKind.I8),

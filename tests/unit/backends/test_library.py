@@ -36,8 +36,11 @@ V4 = V3 | {"avx512bw", "avx512cd", "avx512dq", "avx512f", "avx512vl"}
         ("x86_64-unknown-linux-gnu", V4 | {"avx512vnni", "avxvnni"}, "x86_64_v4_vnni"),
         ("arm64-apple-darwin", {"neon"}, "aarch64_neon"),
         ("aarch64-linux-gnu", {"neon", "dotprod"}, "aarch64_dotprod"),
+        ("aarch64-linux-gnu", {"neon", "dotprod", "i8mm"}, "aarch64_i8mm"),
         ("armv7-unknown-linux-gnueabihf", {"neon"}, "armv7_neon"),
-        ("thumbv7em-none-eabihf", (), "thumbv7em"),
+        ("thumbv7em-none-eabihf", {"dsp", "vfp4d16sp"}, "thumbv7em"),
+        ("thumbv8m.main-none-eabi", {"dsp"}, "thumbv7em_dsp"),
+        ("thumbv7m-none-eabi", (), "thumbv7m"),
         ("riscv64-unknown-linux-gnu", {"a", "c", "d", "f", "m"}, "riscv64"),
         ("wasm32-unknown-unknown", (), "wasm32"),
         ("powerpc64le-unknown-linux-gnu", (), "powerpc64le"),
@@ -61,6 +64,12 @@ def test_select_variant_when_there_is_no_such_family() -> None:
 
 def test_baseline_variant_is_the_first_of_its_family() -> None:
     assert baseline_variant("x86_64-unknown-linux-gnu") == variant_named("x86_64_v2")
+
+
+def test_baseline_variant_passes_floats_as_the_triple_does() -> None:
+    assert baseline_variant("thumbv7em-none-eabi") == variant_named("thumbv7m")
+    assert baseline_variant("thumbv7em-none-eabihf") == variant_named("thumbv7em")
+    assert baseline_variant("thumbv7em-none-eabi", "cortex-m4") == variant_named("thumbv7em")
 
 
 def test_variant_named_when_there_is_none() -> None:
