@@ -1,6 +1,6 @@
 """What quantization parameters mean for arithmetic: scales and offsets as arrays, and the types of exact sums.
 
-Scales are doubles in a type. Arithmetic has each number, or each ratio of scales, rounded once to f32.
+Scales are doubles in a type. Arithmetic is in f32: it has each of them rounded, and ratios are quotients of these.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ __all__ = [
     "has_steps_of",
     "offsets_of",
     "parameters",
+    "range_of",
+    "ratio_of",
     "scales_of",
     "steps_of",
     "sum_type",
@@ -49,6 +51,26 @@ def along_axis(type: Type, values: Array) -> Array:
 def scales_of(type: Type) -> Array:
     """The scales in f64, in a shape that broadcasts to the type's."""
     return along_axis(type, np.array(parameters(type).scales, np.float64))
+
+
+def ratio_of(type: Type, other: Type) -> Array:
+    """By what steps of `type` are multiplied to count in steps of `other`, in f32.
+
+    It is the quotient of scales in f32, as onnxruntime has it: if it were rounded in any other way, one result in some
+    ten thousand would differ by a step. Where scales are too large or too small for f32, they are divided in f64.
+    """
+    scales, others = scales_of(type), scales_of(other)
+    with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+        ratio = scales.astype(np.float32) / others.astype(np.float32)
+        usable = np.isfinite(ratio) & (ratio > 0)
+        return np.where(usable, ratio, (scales / others).astype(np.float32))
+
+
+def range_of(type: Type) -> tuple[float, float, float]:
+    """What the integers of a type with one scale stand for: the lowest and the highest number, and the step."""
+    (step,), (offset,) = parameters(type).scales, parameters(type).offsets
+    lowest, highest = type.kind.limits
+    return (lowest - offset) * step, (highest - offset) * step, step
 
 
 def offsets_of(type: Type) -> Array:

@@ -18,6 +18,7 @@ from typing import get_args
 import numpy as np
 
 from glowpy.backend import Backend
+from glowpy.core.quantized import range_of
 from glowpy.core.tensor import Array
 from glowpy.core.type import Type
 from glowpy.engine import compile
@@ -37,7 +38,6 @@ __all__ = [
     "decibels_text",
     "fidelities",
     "layers_of",
-    "range_of",
     "runner",
     "sensitivity",
     "worst",
@@ -95,14 +95,6 @@ class Fidelity:
             self.noise + float(np.sum((got - numbers) ** 2)),
             self.outside + outside,
         )
-
-
-def range_of(type: Type) -> tuple[float, float, float]:
-    """What the integers of a type with one scale stand for: the lowest and the highest number, and the step."""
-    assert type.quant is not None
-    (step,), (offset,) = type.quant.scales, type.quant.offsets
-    lowest, highest = type.kind.limits
-    return (lowest - offset) * step, (highest - offset) * step, step
 
 
 def decibels_text(decibels: float) -> str:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 
+from glowpy.core.quantized import range_of
 from glowpy.core.type import Type
 from glowpy.graph.function import Function, Module
 from glowpy.quantization.convert import Conversion, convert
-from glowpy.quantization.fidelity import Fidelity, fidelities, range_of, sensitivity
+from glowpy.quantization.fidelity import Fidelity, fidelities, sensitivity
 from glowpy.quantization.options import Options
 from glowpy.quantization.profile import Profile
 from glowpy.quantization.profiling import Sample, optimized

@@ -10,8 +10,9 @@ from xml.etree.ElementTree import Element, indent, tostring
 
 import numpy as np
 
+from glowpy.core.quantized import range_of
 from glowpy.core.type import Type
-from glowpy.quantization.fidelity import decibels_text, range_of
+from glowpy.quantization.fidelity import decibels_text
 from glowpy.quantization.report import Report, Row
 from glowpy.quantization.search import Searched
 from glowpy.quantization.statistics import Statistics

@@ -88,6 +88,11 @@ def numbers(type: Type, stored: Array) -> Array:
     return steps(type, stored) * shaped(type, parameters(type).scales).astype(F32)
 
 
+def quotient(scale: Array, other: float) -> Array:
+    """A ratio as it is defined: of scales in f32, in f32."""
+    return scale.astype(F32) / F32(other)
+
+
 def rounded(type: Type, steps: Array) -> Array:
     """Steps as stored integers. What is no number is the lowest."""
     low, high = type.kind.limits
@@ -154,15 +159,15 @@ def test_channels_have_their_own_parameters(kind: str, shape: str, axis: int, ba
         ("i16[5x13](s=0.3,o=5)", "u8[5x13](s=7.0,o=3)"),
         ("i32[5x13](s=0.001,o=0)", "i8[5x13](s=0.9,o=1)"),
         ("i32[5x3](s=[0.001,0.1,0.02],o=[0,0,0],axis=1)", "u8[5x3](s=0.9,o=1)"),
+        ("i32[5x13](s=1e-60,o=0)", "i8[5x13](s=1e-58,o=1)"),
     ],
 )
 def test_rescale_multiplies_by_one_ratio(source: str, target: str, backend: str) -> None:
     old, new = parse_type(source), parse_type(target)
     stored = integers(old)
     got = run(backend, lambda f, v: f.create_rescale("r", new, v[0]), (old, stored))
-    ratio = (shaped(old, parameters(old).scales) / np.float64(parameters(new).scales[0])).astype(
-        F32
-    )
+    scale, other = shaped(old, parameters(old).scales), parameters(new).scales[0]
+    ratio = quotient(scale, other) if other > 1e-30 else F32(scale / other)
     np.testing.assert_array_equal(got, rounded(new, steps(old, stored) * ratio))
 
 
@@ -329,7 +334,7 @@ def product(
                 sums[..., g * out : (g + 1) * out] += (
                     window @ lifted[g * out : (g + 1) * out, h, w].T
                 )
-    ratio = (own / np.float64(0.7)).astype(F32)
+    ratio = quotient(own, 0.7)
     return f, stored, rounded(result, sums.astype(F32) * ratio)
 
 
@@ -371,7 +376,7 @@ def test_matrix_product_is_an_exact_sum(backend: str, left: str, right: str, kno
 
     inputs = [(lhs, a)] if known else [(lhs, a), (rhs, b)]
     scales = np.float64(0.1) * np.array(parameters(rhs).scales)
-    ratio = (scales / np.float64(2.5)).astype(F32)
+    ratio = quotient(scales, 2.5)
     expected = rounded(result, sums.astype(F32) * ratio)
     np.testing.assert_array_equal(run(backend, build, *inputs), expected)
 

@@ -13,7 +13,7 @@ from typing import ClassVar
 import numpy as np
 
 from glowpy.core.elemkind import ElemKind
-from glowpy.core.quantized import offsets_of, parameters, scales_of, sum_type
+from glowpy.core.quantized import offsets_of, parameters, ratio_of, scales_of, sum_type
 from glowpy.core.schema import Quantized, Trait
 from glowpy.core.tensor import Array
 from glowpy.core.type import Type
@@ -149,10 +149,10 @@ class LowerQuantizedPass(RewritePass):
         """Steps above the offset times the ratio of the scales, which may differ by channel."""
         del why
         steps = _steps(f, n, n.input)
-        ratios = scales_of(n.input.type) / scales_of(n.type)
+        ratios = ratio_of(n.input.type, n.type)
         if np.all(ratios == 1):
             return _saturated(f, n, steps)
-        ratio = known_parameter(f, n, "ratio", ratios.astype(np.float32))
+        ratio = known_parameter(f, n, "ratio", ratios)
         return _saturated(f, n, f.create_scale(f"{n.name}_scaled", steps, ratio))
 
     @rule
