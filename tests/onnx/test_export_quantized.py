@@ -13,9 +13,10 @@ import pytest
 import glowpy
 from glowpy import quantization
 from glowpy.core.elemkind import ElemKind
-from glowpy.core.tensor import Array
+from glowpy.core.tensor import Array, Tensor
+from glowpy.core.type import parse_type
 from glowpy.graph.nodes_gen import DequantizeNode
-from glowpy.quantization import Options, Profile, Schema
+from glowpy.quantization import Options, Profile, Schema, quant_of_range
 from tests.onnx.test_export import interpreted, on_onnxruntime, operators
 from tests.onnx.test_quantized_models import inputs, written
 from tests.unit.quantization import test_convert
@@ -74,16 +75,46 @@ def test_digits_are_told_alike(name: str, options: Options, tmp_path: Path) -> N
 
 @pytest.mark.parametrize("options", [Options(), Options(schema=Schema.POWER_OF_TWO)])
 def test_all_that_is_quantized_is_written(options: Options, tmp_path: Path) -> None:
-    """Tables, residual sums, means, limits and concatenations: the very numbers, from onnxruntime and from the file."""
+    """Tables, residual sums, means, limits and concatenations.
+
+    The file gives the same numbers in onnxruntime and here, within two steps of 8 bits of those of the network: what
+    something is added to is rounded before.
+    """
     module = quantization.quantize(test_convert.network(), test_convert.profiled(), options)
     path = tmp_path / "quantized.onnx"
     glowpy.save(module, path)
     assert not {"Max", "Min"} & operators(path).keys()
-    loaded, step = glowpy.load(path), last_step(module)
+    fused = run_on_integers(path, tmp_path)
+    assert (fused["QLinearConv"], fused["QLinearAdd"]) == (4, 1)
+    assert not {"Conv", "FusedConv", "Add"} & fused.keys()
+    known, loaded = test_convert.profiled()["dense"], glowpy.load(path)
+    (step,) = quant_of_range(known.low, known.high, ElemKind.U8, options.schema).scales
     for sample in test_convert.samples(count=4):
-        expected = interpreted(module, sample)["y"]
-        assert np.abs(on_onnxruntime(path, sample)["y"] - expected).max() <= 2 * step
-        np.testing.assert_array_equal(interpreted(loaded, sample)["y"], expected)
+        expected, got = interpreted(loaded, sample)["y"], on_onnxruntime(path, sample)["y"]
+        assert np.abs(got - expected).max() <= 2 * last_step(module)
+        assert np.abs(got - interpreted(module, sample)["y"]).max() <= 2 * step
+
+
+def test_sums_are_rounded_as_onnxruntime_does(tmp_path: Path) -> None:
+    """Where a result lies in the middle between two integers, the last bit of the ratio of scales decides."""
+    module = glowpy.Module()
+    f = module.create_function("main")
+    step, weight, rounded = (float(np.float32(scale)) for scale in (0.05, 0.1, 0.01))
+    x = module.create_placeholder("x", parse_type(f"u8[1x16x16x1](s={step},o=0)"))
+    one = Tensor(parse_type(f"i8[1x1x1x1](s={weight},o=0)"), np.ones((1, 1, 1, 1), np.int8))
+    bias = Tensor(parse_type(f"i32[1](s={step * weight},o=0)"), np.zeros(1, np.int32))
+    result = parse_type(f"u8[1x16x16x1](s={rounded},o=0)")
+    node = f.create_convolution(
+        "c", x, module.create_constant("w", one), module.create_constant("b", bias),
+        (1, 1), (1, 1), (0, 0, 0, 0), (1, 1), 1, result_type=result,
+    )  # fmt: skip
+    f.create_save("save", node, module.create_placeholder("y", result))
+    path = tmp_path / "quantized.onnx"
+    glowpy.save(module, path)
+    assert run_on_integers(path, tmp_path)["QLinearConv"] == 1
+    feeds: dict[str, Array] = {"x": np.arange(256).astype(np.uint8).reshape(1, 16, 16, 1)}
+    expected = interpreted(module, feeds)["y"]
+    np.testing.assert_array_equal(on_onnxruntime(path, feeds)["y"], expected)
 
 
 def run_on_integers(path: Path, folder: Path) -> Counter[str]:

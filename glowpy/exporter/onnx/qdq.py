@@ -12,7 +12,7 @@ from typing import ClassVar
 import numpy as np
 
 from glowpy.core.elemkind import ElemKind
-from glowpy.core.quantized import parameters
+from glowpy.core.quantized import parameters, range_of
 from glowpy.core.schema import Quantized, Trait
 from glowpy.core.tensor import stored
 from glowpy.core.type import Type
@@ -20,6 +20,8 @@ from glowpy.exporter.onnx.operator import OnnxOperatorNode
 from glowpy.graph.function import Function
 from glowpy.graph.node import Node, NodeValue, Operand
 from glowpy.graph.nodes_gen import (
+    AddNode,
+    ClipNode,
     ConcatNode,
     DequantizeNode,
     GatherNode,
@@ -28,6 +30,7 @@ from glowpy.graph.nodes_gen import (
     MinNode,
     QuantizeNode,
     RelabelNode,
+    ReluNode,
     RescaleNode,
     ReshapeNode,
     SplatNode,
@@ -35,6 +38,7 @@ from glowpy.graph.nodes_gen import (
 )
 from glowpy.graph.rewrite import Replacement, Why, rule, rule_where
 from glowpy.passes import RewritePass
+from glowpy.quantization.schema import quant_of_range
 
 __all__ = ["EncloseMovesPass", "QdqPass"]
 
@@ -82,6 +86,17 @@ class QdqPass(RewritePass):
         inputs = [n.lhs, n.rhs, *zeros]
         return f.create(OnnxOperatorNode, n.name, inputs, {"op_type": "MatMulInteger"}, n.type)
 
+    @rule
+    def total(self, f: Function, n: AddNode, why: Why) -> Replacement:
+        """Sums in i32 that something is added to are rounded before: else runtimes compute their product in floats."""
+        sums = [value for value in n.inputs if _floats_of_sums(value) is not None]
+        others = [value for value in n.inputs if value.type.kind is n.type.kind]
+        if n.type.kind.size > 1 or not (len(sums) == len(others) == 1):
+            return why.no("it does not add integers of 8 bits to sums in i32")
+        rounded = _rounded(f, n, sums[0], others[0].type)
+        values = [rounded if value is sums[0] else value for value in n.inputs]
+        return f.create_add(n.name, *values, result_type=n.type)
+
     @rule_where(lambda schema: schema.quant is Quantized.NUMBERS)
     def arithmetic(self, f: Function, n: Node, why: Why) -> Replacement:
         """The operator on the numbers."""
@@ -90,7 +105,10 @@ class QdqPass(RewritePass):
 
     @rule
     def limit(self, f: Function, n: MaxNode | MinNode, why: Why) -> Replacement:
-        """Limits of stored integers are those of numbers, before these are rounded."""
+        """Limits of stored integers are those of numbers.
+
+        What a product or a sum gives is rounded before, as the integers were: runtimes would not find it otherwise.
+        """
         if n.type.quant is None or n.type.quant.axis is not None:
             return None
         value, known = n.lhs, _integer(n.rhs)
@@ -101,8 +119,9 @@ class QdqPass(RewritePass):
         steps = known - n.type.quant.offsets[0]
         limit = float(np.float32(steps) * np.float32(n.type.quant.scales[0]))
         source = value.node
-        single = isinstance(source, QuantizeNode) and value.num_users == 1
-        numbers = source.inputs[0] if source is not None and single else _number(f, n, value)
+        numbers = _number(f, n, value)
+        if isinstance(source, QuantizeNode) and isinstance(source.input.node, ClipNode | ReluNode):
+            numbers = source.input
         if isinstance(n, MinNode):
             limited: Node = f.create_clip(n.name, numbers, -math.inf, limit)
         elif limit == 0:
@@ -235,6 +254,19 @@ def _floats_of_sums(value: NodeValue) -> NodeValue | None:
     source = value.node
     wide = isinstance(source, QuantizeNode) and value.type.kind is ElemKind.I32
     return source.inputs[0] if source is not None and wide else None
+
+
+def _rounded(f: Function, n: AddNode, sums: NodeValue, other: Type) -> NodeValue:
+    """Sums in i32 as integers of the kind that the total has.
+
+    They cover all sums that count: beyond these the total is at one of its limits, whatever is added.
+    """
+    floats = _floats_of_sums(sums)
+    assert floats is not None
+    (low, high, _), (lowest, highest, _) = range_of(n.type), range_of(other)
+    quant = quant_of_range(low - highest, high - lowest, n.type.kind)
+    type = Type(n.type.kind, sums.type.shape, quant)
+    return f.create_quantize(f"{n.name}_rounded", type, floats).result
 
 
 def _unrounded(value: NodeValue, type: Type) -> NodeValue:
