@@ -22,6 +22,7 @@ from glowpy.engine import backend_class, compilation, context, package_of
 from glowpy.engine import compile as compile_function
 from glowpy.graph.channels_last import channels_last, unknown_port
 from glowpy.graph.function import Function, Module
+from glowpy.graph.integer_ports import integer_ports
 from glowpy.graph.printer import print_module
 from glowpy.passes import PassContext
 from glowpy.support.errors import LoadError, UserError
@@ -48,8 +49,8 @@ def bundle(
         backend: For which machine; this one if absent.
         ctx: Where times go.
 
-    Raises VerifyError, UnsupportedError as `compile` does, UserError for an exceeded budget and for channels last of
-    what is no input or output, or of a wrong rank.
+    Raises VerifyError, UnsupportedError as `compile` does, UserError for an exceeded budget, for channels last of
+    what is no input or output, or of a wrong rank, and for integer ports of a model that is not quantized.
     """
     chosen = backend or CpuBackend()
     passes = ctx or context(CompileOptions())
@@ -124,6 +125,8 @@ def _entry_points(
 ) -> dict[str, Function]:
     name, parallel = options.name, options.parallel
     modules = _laid_out({"": model} if isinstance(model, Module) else model, options)
+    if options.integer_ports:
+        modules = {key: integer_ports(module) for key, module in modules.items()}
     functions: dict[str, Function] = {}
     for prefix, module in modules.items():
         for f in module.functions:

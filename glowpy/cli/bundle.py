@@ -79,6 +79,11 @@ _ILLEGAL = re.compile(r"[^A-Za-z0-9_]")
 @click.option(
     "--layout", "layouts", multiple=True, help="NAME=nhwc: an input or output with channels last."
 )
+@click.option(
+    "--integer-ports",
+    is_flag=True,
+    help="Take and give the integers of a quantized model in place of floats.",
+)
 @click.option("--constants", default="", help="A .npz file with the constants of a .glow file.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def bundle(

@@ -1172,6 +1172,23 @@ class Builder(ABC):
         attrs: dict[str, Attr] = {}
         return self.create(nodes.SaturateNode, name, inputs, attrs, result_type, loc)
 
+    def create_scale_rounded(
+        self,
+        name: str,
+        lhs: Operand,
+        rhs: Operand,
+        *,
+        result_type: Type | None = None,
+        loc: Loc | None = None,
+    ) -> nodes.ScaleRoundedNode:
+        """The integer nearest to lhs * rhs, halves to even, where the bits of rhs are a float: lhs, and the product, are rounded to f32 before. It is at most 2^22 on either side, and -2^22 if the product is NaN."""
+        inputs = (
+            lhs,
+            rhs,
+        )
+        attrs: dict[str, Attr] = {}
+        return self.create(nodes.ScaleRoundedNode, name, inputs, attrs, result_type, loc)
+
     def create_relabel(
         self,
         name: str,

@@ -82,6 +82,7 @@ __all__ = [
     "SaturateNode",
     "SaveNode",
     "ScaleNode",
+    "ScaleRoundedNode",
     "SelectNode",
     "SeluNode",
     "ShrinkNode",
@@ -1653,6 +1654,27 @@ class SaturateNode(Node):
 
 
 @final
+class ScaleRoundedNode(Node):
+    """The integer nearest to lhs * rhs, halves to even, where the bits of rhs are a float: lhs, and the product, are rounded to f32 before. It is at most 2^22 on either side, and -2^22 if the product is NaN.
+
+    Declared in classgen/specs/quant.py.
+    """
+
+    __slots__ = ()
+    SCHEMA: ClassVar[NodeSchema] = NodeSchema(
+        "scale_rounded",
+        ("lhs", "rhs"),
+        (),
+        ("result",),
+        frozenset({Trait.ELEMENTWISE, Trait.INPLACE}),
+        no_derivative="a stored integer moves in steps",
+    )
+
+    lhs = InputField(0)
+    rhs = InputField(1)
+
+
+@final
 class RelabelNode(Node):
     """The same stored integers, which stand for other numbers, or for themselves.
 
@@ -2122,6 +2144,7 @@ NODES: tuple[type[Node], ...] = (
     DequantizeBlocksNode,
     StepsNode,
     SaturateNode,
+    ScaleRoundedNode,
     RelabelNode,
     ScaleNode,
     LookupTableNode,

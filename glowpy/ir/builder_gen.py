@@ -741,6 +741,21 @@ class IRBuilder(ABC):
         )
         return self.add(insts.SaturateInst(operands, attrs))
 
+    def create_scale_rounded(
+        self,
+        result: Value,
+        lhs: Value,
+        rhs: Value,
+    ) -> insts.ScaleRoundedInst:
+        """The integer nearest to lhs * rhs, halves to even, where the bits of rhs are a float: lhs, and the product, are rounded to f32 before. It is at most 2^22 on either side, and -2^22 if the product is NaN."""
+        attrs: dict[str, Attr] = {}
+        operands = (
+            result,
+            lhs,
+            rhs,
+        )
+        return self.add(insts.ScaleRoundedInst(operands, attrs))
+
     def create_relabel(
         self,
         result: Value,

@@ -63,6 +63,7 @@ __all__ = [
     "RoundInst",
     "SaturateInst",
     "ScaleInst",
+    "ScaleRoundedInst",
     "SelectInst",
     "SigmoidInst",
     "SignInst",
@@ -1204,6 +1205,30 @@ class SaturateInst(Instruction):
 
 
 @final
+class ScaleRoundedInst(Instruction):
+    """The integer nearest to lhs * rhs, halves to even, where the bits of rhs are a float: lhs, and the product, are rounded to f32 before. It is at most 2^22 on either side, and -2^22 if the product is NaN.
+
+    Declared in classgen/specs/quant.py.
+    """
+
+    __slots__ = ()
+    SCHEMA: ClassVar[InstSchema] = InstSchema(
+        "scale_rounded",
+        (
+            OperandSpec("result", Access.OUT, Layout.STRIDED),
+            OperandSpec("lhs", Access.IN, Layout.STRIDED),
+            OperandSpec("rhs", Access.IN, Layout.STRIDED),
+        ),
+        (),
+        frozenset({Trait.ELEMENTWISE, Trait.INPLACE}),
+    )
+
+    result = OperandField(0)
+    lhs = OperandField(1)
+    rhs = OperandField(2)
+
+
+@final
 class RelabelInst(Instruction):
     """The same stored integers, which stand for other numbers, or for themselves.
 
@@ -1675,6 +1700,7 @@ INSTS: tuple[type[Instruction], ...] = (
     SumPoolInst,
     StepsInst,
     SaturateInst,
+    ScaleRoundedInst,
     RelabelInst,
     ScaleInst,
     LookupTableInst,

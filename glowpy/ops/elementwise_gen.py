@@ -89,7 +89,8 @@ KINDS: dict[type[Node], str] = {
     nodes.SelectNode: "f32 f64 i8 i16 i32 i64 u8 u16 u32 u64 b",
     nodes.ConvertNode: "f32 f64 i8 i16 i32 i64 u8 u16 u32 u64 b f16 bf16",
     nodes.StepsNode: "i8 u8 i16 u16 i32",
-    nodes.SaturateNode: "f32",
+    nodes.SaturateNode: "f32 i32",
+    nodes.ScaleRoundedNode: "i32",
     nodes.RelabelNode: "i8 u8 i16 u16 i32",
     nodes.ScaleNode: "f32",
 }
@@ -522,6 +523,11 @@ def _interpret_steps(result: Tensor, lhs: Tensor, rhs: Tensor) -> None:
 @interpret(insts.SaturateInst)
 def _interpret_saturate(result: Tensor, lhs: Tensor, rhs: Tensor) -> None:
     numeric.store(result, lambda lhs, rhs: numeric.saturate(lhs, rhs, result.type), lhs, rhs)
+
+
+@interpret(insts.ScaleRoundedInst)
+def _interpret_scale_rounded(result: Tensor, lhs: Tensor, rhs: Tensor) -> None:
+    numeric.store(result, lambda lhs, rhs: numeric.scale_rounded(lhs, rhs), lhs, rhs)
 
 
 @interpret(insts.RelabelInst)

@@ -10,7 +10,20 @@ import numpy as np
 from glowpy.core.tensor import Array, Tensor, converted
 from glowpy.core.type import Type
 
-__all__ = ["convert", "divide", "erf", "power", "saturate", "select", "sigmoid", "steps", "store"]
+__all__ = [
+    "convert",
+    "divide",
+    "erf",
+    "power",
+    "saturate",
+    "scale_rounded",
+    "select",
+    "sigmoid",
+    "steps",
+    "store",
+]
+
+_SCALED_LIMIT = 1 << 22
 
 
 def store(result: Tensor, function: Callable[..., Array], *inputs: Tensor) -> None:
@@ -71,3 +84,11 @@ def saturate(lhs: Array, rhs: Array, type: Type) -> Array:
     low, high = type.kind.limits
     rounded = np.rint(lhs).astype(np.float64) + rhs
     return np.clip(np.where(np.isnan(rounded), low, rounded), low, high).astype(type.kind.dtype)
+
+
+def scale_rounded(lhs: Array, rhs: Array) -> Array:
+    """The nearest integer to a product in f32, halves to even, with the floats whose bits `rhs` has."""
+    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+        product = lhs.astype(np.float32) * np.ascontiguousarray(rhs).view(np.float32)
+    limited = np.clip(product, -_SCALED_LIMIT, _SCALED_LIMIT)
+    return np.rint(np.where(np.isnan(product), -_SCALED_LIMIT, limited)).astype(np.int32)

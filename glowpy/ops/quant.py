@@ -70,9 +70,10 @@ def _steps_types(lhs: Type, rhs: Type, result: Type) -> Iterator[str]:
 
 
 def _saturate_types(lhs: Type, rhs: Type, result: Type) -> Iterator[str]:
-    if rhs.kind is not ElemKind.F32:
-        yield f"expected offsets of kind f32, got {rhs}"
-    yield from _conversion_types(result, rhs, lhs, result)
+    if rhs.kind is not lhs.kind:
+        yield f"expected offsets of kind {lhs.kind.value}, got {rhs}"
+    numbers = lhs.with_kind(ElemKind.F32) if lhs.kind is ElemKind.I32 else lhs
+    yield from _conversion_types(result, rhs, numbers, result)
     yield from _same_shape(result, lhs, rhs)
 
 

@@ -56,7 +56,8 @@ typedef float vf __attribute__((vector_size(VECTOR_BYTES), aligned(4), may_alias
 typedef double vd __attribute__((vector_size(DOUBLE_VECTOR_BYTES), aligned(8), may_alias));
 typedef int32_t vi __attribute__((vector_size(VECTOR_BYTES), aligned(4), may_alias));
 
-/// Which formats the processor computes with. Elsewhere each operation is a call.
+/// Which formats the processor computes with; set from outside to test what is done without. Elsewhere each operation is a call.
+#ifndef F32_IN_HARDWARE
 #if defined(__arm__)
 #define F32_IN_HARDWARE (__ARM_FP & 4)
 #define F64_IN_HARDWARE (__ARM_FP & 8)
@@ -66,6 +67,7 @@ typedef int32_t vi __attribute__((vector_size(VECTOR_BYTES), aligned(4), may_ali
 #else
 #define F32_IN_HARDWARE 1
 #define F64_IN_HARDWARE 1
+#endif
 #endif
 
 /// Kernels are inlined into the specialised function that calls them with constants.

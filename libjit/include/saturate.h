@@ -28,6 +28,19 @@ INLINE uint8_t saturate_u8(float x, float offset) { return (uint8_t)saturate(x, 
 INLINE int16_t saturate_i16(float x, float offset) { return (int16_t)saturate(x, offset, INT16_MIN, INT16_MAX); }
 INLINE uint16_t saturate_u16(float x, float offset) { return (uint16_t)saturate(x, offset, 0, UINT16_MAX); }
 
+/// Integers are rounded already. An offset is one of the kind's numbers.
+INLINE int32_t limit(int32_t x, int32_t offset, int32_t lowest, int32_t highest) {
+  int32_t low = lowest - offset, high = highest - offset;
+  int32_t limited = x > low ? x : low;
+  return (limited < high ? limited : high) + offset;
+}
+
+INLINE int8_t limit_i8(int32_t x, int32_t offset) { return (int8_t)limit(x, offset, INT8_MIN, INT8_MAX); }
+INLINE uint8_t limit_u8(int32_t x, int32_t offset) { return (uint8_t)limit(x, offset, 0, UINT8_MAX); }
+INLINE int16_t limit_i16(int32_t x, int32_t offset) { return (int16_t)limit(x, offset, INT16_MIN, INT16_MAX); }
+INLINE uint16_t limit_u16(int32_t x, int32_t offset) { return (uint16_t)limit(x, offset, 0, UINT16_MAX); }
+INLINE int32_t limit_i32(int32_t x, int32_t offset) { return __builtin_elementwise_add_sat(x, offset); }
+
 /// Integers of 32 bits: in double, which holds all of them.
 INLINE int32_t saturate_i32(float x, float offset) {
   double sum = (double)math_round_f32(x) + (double)offset;

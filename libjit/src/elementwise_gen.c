@@ -4,6 +4,7 @@
 #include "halves.h"
 #include "math.h"
 #include "saturate.h"
+#include "scale_rounded.h"
 
 typedef bool b_t;
 typedef float f32_t;
@@ -447,6 +448,14 @@ KERNEL u8_t libjit_saturate_f32_u8(f32_t lhs, f32_t rhs) { return (u8_t)(saturat
 KERNEL i16_t libjit_saturate_f32_i16(f32_t lhs, f32_t rhs) { return (i16_t)(saturate_i16(lhs, rhs)); }
 KERNEL u16_t libjit_saturate_f32_u16(f32_t lhs, f32_t rhs) { return (u16_t)(saturate_u16(lhs, rhs)); }
 KERNEL i32_t libjit_saturate_f32_i32(f32_t lhs, f32_t rhs) { return (i32_t)(saturate_i32(lhs, rhs)); }
+KERNEL i8_t libjit_saturate_i32_i8(i32_t lhs, i32_t rhs) { return (i8_t)(limit_i8(lhs, rhs)); }
+KERNEL u8_t libjit_saturate_i32_u8(i32_t lhs, i32_t rhs) { return (u8_t)(limit_u8(lhs, rhs)); }
+KERNEL i16_t libjit_saturate_i32_i16(i32_t lhs, i32_t rhs) { return (i16_t)(limit_i16(lhs, rhs)); }
+KERNEL u16_t libjit_saturate_i32_u16(i32_t lhs, i32_t rhs) { return (u16_t)(limit_u16(lhs, rhs)); }
+KERNEL i32_t libjit_saturate_i32_i32(i32_t lhs, i32_t rhs) { return (i32_t)(limit_i32(lhs, rhs)); }
+
+/* The integer nearest to lhs * rhs, halves to even, where the bits of rhs are a float: lhs, and the product, are rounded to f32 before. It is at most 2^22 on either side, and -2^22 if the product is NaN (classgen/specs/quant.py) */
+KERNEL i32_t libjit_scale_rounded_i32(i32_t lhs, i32_t rhs) { return (i32_t)(scale_rounded(lhs, rhs)); }
 
 /* The same stored integers, which stand for other numbers, or for themselves (classgen/specs/quant.py) */
 KERNEL i8_t libjit_relabel_i8(i8_t input) { return (i8_t)(input); }

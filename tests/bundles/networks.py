@@ -230,7 +230,11 @@ def command(folder: Path, *words: str | Path) -> subprocess.CompletedProcess[str
 
 
 BOARD = Path(__file__).resolve().parents[2] / "docs" / "examples" / "cortex-m7"
-BOARDS = {"cortex-m0": ("eabi", "mps2-an385"), "cortex-m7": ("eabihf", "mps2-an500")}
+BOARDS = {
+    "cortex-m0": ("eabi", "mps2-an385"),
+    "cortex-m3": ("eabi", "mps2-an385"),
+    "cortex-m7": ("eabihf", "mps2-an500"),
+}
 """How programs for a processor call each other, and a board that QEMU has with one like it."""
 
 QUIT = """\

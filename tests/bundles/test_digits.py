@@ -9,10 +9,13 @@ import numpy as np
 import pytest
 
 import glowpy
-from glowpy import BundleOptions, CpuBackend, CpuOptions, Module, quantization
+from glowpy import BundleOptions, CpuBackend, CpuOptions, Module, integer_ports, quantization
 from glowpy.bundling.make import bundle
 from glowpy.bundling.verify import verify_bundle
-from tests.bundles.networks import QUIT, need, on_board
+from glowpy.core.quantized import parameters
+from glowpy.core.tensor import Array
+from tests.bundles.networks import QUIT, need, on_board, undefined
+from tests.bundles.test_programs import EABI, LIBRARY
 from tests.unit.quantization.digits import cnn, digits, mlp
 
 NETWORKS = {"mlp": mlp, "cnn": cnn}
@@ -29,10 +32,10 @@ static _Alignas(NET_ALIGNMENT) uint8_t mutable_area[NET_MUTABLE_SIZE], activatio
 @QUIT@
 int main(void) {
   for (int i = 0; i < SEEN; i++) {
-    volatile uint32_t *x = (uint32_t *)(mutable_area + NET_X_OFFSET), *y = (uint32_t *)(mutable_area + NET_Y_OFFSET);
-    for (uint32_t k = 0; k < NET_X_COUNT; k++) x[k] = images[i][k];
+    volatile uint8_t *x = mutable_area + NET_X_OFFSET, *y = mutable_area + NET_Y_OFFSET;
+    for (uint32_t k = 0; k < sizeof images[i]; k++) x[k] = images[i][k];
     if (net(net_constants, mutable_area, activations)) return 1;
-    for (uint32_t k = 0; k < NET_Y_COUNT; k++)
+    for (uint32_t k = 0; k < sizeof scores[i]; k++)
       if (y[k] != scores[i][k]) return 1;
   }
   return 0;
@@ -60,25 +63,40 @@ def test_under_qemu(target: str, name: str, tmp_path: Path) -> None:
     assert check.error == 0
 
 
-def _words(name: str, rows: list[bytes]) -> str:
-    """An array of C with the bits of numbers, row by row."""
-    lines = [", ".join(f"0x{word:08x}" for word in np.frombuffer(row, "<u4")) for row in rows]
-    body = "},\n  {".join(lines)
-    return f"static const uint32_t {name}[SEEN][{len(rows[0]) // 4}] = {{\n  {{{body}}},\n}};\n"
+def _bytes(name: str, rows: list[bytes]) -> str:
+    """An array of C with the bytes of numbers, row by row."""
+    body = "},\n  {".join(", ".join(map(str, row)) for row in rows)
+    return f"static const uint8_t {name}[SEEN][{len(rows[0])}] = {{\n  {{{body}}},\n}};\n"
+
+
+def _integers(module: Module, image: Array) -> tuple[Array, Array]:
+    """What an image and its scores are with integer ports, from those in floats on the interpreter."""
+    stored, scores = (parameters(port.type) for port in integer_ports(module).placeholders)
+    steps = np.rint(image / np.float32(stored.scales[0])) + stored.offsets[0]
+    numbers = glowpy.compile(module, "interpreter")({"x": image})["y"]
+    return steps.astype(np.uint8), np.rint(numbers / np.array(scores.scales)).astype(np.int32)
 
 
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("name", list(NETWORKS))
-def test_on_a_cortex_m7(name: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("target", ["cortex-m7", "cortex-m3", "cortex-m0"])
+def test_on_a_microcontroller(target: str, name: str, tmp_path: Path) -> None:
+    """Those without floating point compute nothing in floats, and give what the others do."""
     need("qemu-system-arm")
     _, unseen = digits()
-    reference = glowpy.compile(quantized(name), "interpreter")
-    images = unseen.images[:SEEN]
-    scores = [reference({"x": image[None]})["y"].tobytes() for image in images]
-    backend = CpuBackend(CpuOptions("cortex-m7"))
-    bundle(quantized(name), tmp_path, BundleOptions("net", weights="embedded"), backend)
-    arrays = _words("images", [image.tobytes() for image in images]) + _words("scores", scores)
+    integers = target != "cortex-m7"
+    module = quantized(name)
+    reference = glowpy.compile(module, "interpreter")
+    runs = [
+        _integers(module, image[None]) if integers else (image, reference({"x": image[None]})["y"])
+        for image in unseen.images[:SEEN]
+    ]
+    options = BundleOptions("net", weights="embedded", integer_ports=integers)
+    bundle(module, tmp_path, options, CpuBackend(CpuOptions(target)))
+    assert undefined(tmp_path) <= LIBRARY | EABI | {"__aeabi_idiv"}
+    images, scores = ([array.tobytes() for array in arrays] for arrays in zip(*runs, strict=True))
+    arrays = _bytes("images", images) + _bytes("scores", scores)
     (tmp_path / "digits.h").write_text(f"#define SEEN {SEEN}\n{arrays}")
     (tmp_path / "main.c").write_text(CHECK)
-    done = on_board(tmp_path, "cortex-m7", "main.c", "net.o")
+    done = on_board(tmp_path, target, "main.c", "net.o")
     assert done.returncode == 0, done.stdout + done.stderr

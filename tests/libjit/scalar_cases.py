@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -61,9 +61,9 @@ def scalars_of(schema: InstSchema) -> Iterator[Scalar]:
         )
 
 
-def loops(schemas: dict[str, InstSchema]) -> str:
-    """C: a loop for every scalar kernel."""
-    parts = [scalar.loop for mnemonic in SCALARS for scalar in scalars_of(schemas[mnemonic])]
+def loops(schemas: dict[str, InstSchema], mnemonics: Iterable[str] = SCALARS) -> str:
+    """C: a loop for every scalar kernel of some mnemonics."""
+    parts = [scalar.loop for mnemonic in mnemonics for scalar in scalars_of(schemas[mnemonic])]
     return '#include "elementwise_gen.c"\n' + "".join(parts)
 
 
@@ -99,9 +99,25 @@ def arguments(scalar: Scalar) -> list[Array]:
         return pools
     if scalar.mnemonic == "saturate":
         offsets = values(scalar.result).astype(np.float32)
-        pools[1] = offsets[np.abs(offsets) <= (1 << 15)]
+        pools[1] = offsets[np.abs(offsets) <= (1 << 15)].astype(pools[0].dtype)
     rng = np.random.default_rng(12)
+    if scalar.mnemonic == "scale_rounded":
+        return _scaled_pairs(rng)
     return [rng.choice(pool, _SAMPLES) for pool in pools]
+
+
+def _scaled_pairs(rng: np.random.Generator) -> list[Array]:
+    """Sums and the bits of scales: any of them, and such whose product is next to the middle between two integers."""
+    scales = np.concatenate([values("f32"), 2.0 ** rng.uniform(-24, 2, 2000)]).astype(np.float32)
+    scale = rng.choice(scales, 10 * _SAMPLES)
+    middle = np.exp2(rng.uniform(0, 23, scale.size)).astype(np.int32) + 0.5
+    with np.errstate(all="ignore"):
+        near = np.rint(middle / scale.astype(np.float64)) + rng.integers(-2, 3, scale.size)
+    fits = np.abs(near) < 1 << 31
+    lhs = np.where(fits, near, rng.choice(values("i32"), scale.size))
+    power = rng.random(scale.size) < 0.25
+    scale[power] = np.exp2(rng.integers(-24, 4, int(power.sum())))
+    return [lhs.astype(np.int32), scale.view(np.int32)]
 
 
 def _divide(lhs: Array, rhs: Array) -> Array:
@@ -162,6 +178,15 @@ def _saturate(lhs: Array, rhs: Array, dtype: np.dtype[Any]) -> Array:
     return np.array([nearest(*pair) for pair in pairs], dtype)
 
 
+def _scale_rounded(lhs: Array, rhs: Array) -> Array:
+    """Without numpy's roundings to integers, which are not those of floats beyond 2^22."""
+    scaled = lhs.astype(np.float32) * rhs.view(np.float32)
+    limited = [max(-(1 << 22), min(number, 1 << 22)) for number in scaled.tolist()]
+    return np.array(
+        [round(number) if number == number else -(1 << 22) for number in limited], np.int32
+    )
+
+
 def _wide(function: Callable[..., Array]) -> Callable[..., Array]:
     """In extended precision."""
     return lambda *inputs: np.asarray(function(*[x.astype(np.longdouble) for x in inputs]))
@@ -202,6 +227,7 @@ EXACT: dict[str, Callable[..., Array]] = {
     "select": _select,
     "relabel": np.copy,
     "scale": np.multiply,
+    "scale_rounded": _scale_rounded,
     "steps": _steps,
 }
 """What must come out to the last bit."""

@@ -168,6 +168,18 @@ def test_products_in_one_instruction(name: str, tmp_path: Path) -> None:
         assert not answer[job]["failures"], (job, answer[job]["failures"][:5])
 
 
+def test_rounding_without_floating_point(tmp_path: Path) -> None:
+    """As on a Cortex-M0, which has no products of 64 bits either."""
+    scalars = tmp_path / "scalars.c"
+    scalars.write_text(scalar_cases.loops(SCHEMAS, ["scale_rounded"]), encoding="utf-8")
+    lacking = ("F32_IN_HARDWARE", "F64_IN_HARDWARE", "LONG_PRODUCT_IN_HARDWARE")
+    flags = [*OPTIMISED, *(f"-D{name}=0" for name in lacking)]
+    answer = _run_jobs(
+        _compile(tmp_path, [scalars, SOURCE / "tile.c"], BASELINE, flags), "scalar scale_rounded"
+    )
+    assert answer["scalar scale_rounded"] == {"calls": 1, "failures": []}
+
+
 def test_small_kernels(tmp_path: Path) -> None:
     """Those that have less code where that counts more than speed."""
     jobs = ["max_pool", "avg_pool", "softmax", "log_softmax", "transpose", "broadcast"]

@@ -38,6 +38,13 @@ def _truncated(a: int, b: int) -> int:
     return 0 if b == 0 else int(math.copysign(1, a) * math.copysign(1, b)) * (abs(a) // abs(b))
 
 
+def _scale_rounded(number: int, bits: int) -> int:
+    """The factor is the float with these bits."""
+    factor = np.array(bits, np.int32).view(np.float32)
+    product = float(np.float32(number) * factor)
+    return -(1 << 22) if math.isnan(product) else round(min(max(product, -(1 << 22)), 1 << 22))
+
+
 INTEGERS: dict[str, Callable[..., int]] = {
     "add": lambda a, b: a + b,
     "sub": lambda a, b: a - b,
@@ -55,6 +62,7 @@ INTEGERS: dict[str, Callable[..., int]] = {
     "and": lambda a, b: a & b,
     "or": lambda a, b: a | b,
     "xor": lambda a, b: a ^ b,
+    "scale_rounded": _scale_rounded,
     "select": lambda c, a, b: a if c else b,
 }
 """What operators mean for integers, in Python's unbounded ones; the result wraps."""

@@ -20,7 +20,11 @@ from glowpy.ir.verifier import verify_irfunction
 from glowpy.passes import GraphPass, IRPass, PassContext
 from glowpy.recipe import graph_recipe, ir_recipe
 
-_BOUND = (CpuBackend(CpuOptions("x86-64-v3")), InterpreterBackend())
+_BOUND = (
+    CpuBackend(CpuOptions("cortex-m0")),
+    CpuBackend(CpuOptions("x86-64-v3")),
+    InterpreterBackend(),
+)
 GRAPH_PASSES: dict[str, GraphPass] = {
     p.name: p for backend in _BOUND for p in graph_recipe(backend).flattened()
 }

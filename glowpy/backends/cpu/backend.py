@@ -27,6 +27,7 @@ from glowpy.backends.cpu.kernels import Kernels
 from glowpy.backends.cpu.library import LIBJIT, KernelLibrary
 from glowpy.backends.cpu.options import CpuOptions
 from glowpy.backends.cpu.passes.pack_products import PackProductsPass, is_packed
+from glowpy.backends.cpu.passes.round_in_integers import RoundInIntegersPass
 from glowpy.backends.cpu.passes.widen_halves import WidenHalvesPass, in_f32
 from glowpy.backends.cpu.perf_map import write_perf_map
 from glowpy.backends.cpu.strategy.explain import explain, explanations_text
@@ -95,11 +96,16 @@ class CpuBackend(Backend):
         return self.kernels.declares(operation) or is_packed(operation)
 
     def post_lowering(self) -> Sequence[GraphPass]:
-        """Halves are computed with in f32; products get packed weights and register tiles for the target."""
-        return (
+        """Halves are computed with in f32; products get packed weights and register tiles for the target.
+
+        Without floating point, stored integers are rounded in integers.
+        """
+        variant = self.target.variant
+        passes = (
             WidenHalvesPass(self._computes),
-            PackProductsPass(self.target.variant, small=self.target.machine.small),
+            PackProductsPass(variant, small=self.target.machine.small),
         )
+        return passes if variant.has_floats else (*passes, RoundInIntegersPass())
 
     def emit(self, program: Program, form: str) -> str:
         """The optimized LLVM IR (`llvm`) or the assembly (`asm`) of a program, for any target, or its decisions.

@@ -462,7 +462,7 @@ def _moved(f: Function, n: Node, value: NodeValue) -> NodeValue:
         floats = Type(ElemKind.F32, value.type.shape)
         own = known_parameter(f, n, "offset", offsets_of(value.type))
         steps = f.create_steps(f"{n.name}_steps", floats, value, own)
-    offset = known_parameter(f, n, "moved", offsets_of(type).astype(np.float32))
+    offset = known_parameter(f, n, "moved", offsets_of(type).astype(steps.type.kind.dtype))
     return f.create_saturate(n.name, type, steps, offset).result
 
 

@@ -379,8 +379,11 @@ SCALARS: dict[str, KernelSpec] = {
     "saturate": KernelSpec(
         "saturate",
         "libjit_saturate",
-        (("rhs", ("f32",)), ("result", ("i8", "u8", "i16", "u16", "i32"))),
+        (("rhs", ("f32", "i32")), ("result", ("i8", "u8", "i16", "u16", "i32"))),
         "classgen/specs/quant.py",
+    ),
+    "scale_rounded": KernelSpec(
+        "scale_rounded", "libjit_scale_rounded", (("rhs", ("i32",)),), "classgen/specs/quant.py"
     ),
     "relabel": KernelSpec(
         "relabel",

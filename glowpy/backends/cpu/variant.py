@@ -54,6 +54,8 @@ class Variant:
     """The same of doubles."""
     byte_machine: Machine
     """The same of 8-bit integers."""
+    has_floats: bool
+    """Whether its processors compute with floats; elsewhere the compiler's library does."""
     activations: ElemKind | None
     """The kind of 8-bit integers, i8 or u8, that products are fast for as input; None where both are alike."""
 
@@ -82,6 +84,7 @@ def _read_variants() -> tuple[tuple[Variant, ...], dict[str, str]]:
             machine=_machine(table, entry, ElemKind.F32),
             double_machine=_machine(table, {**entry, **entry.get("doubles", {})}, ElemKind.F64),
             byte_machine=_machine(table, {**entry, **entry["bytes"]}, ElemKind.I8),
+            has_floats=entry["machine"] != "soft_float",
             activations=_kind(entry["bytes"].get("activations")),
         )
         for entry in table["variant"]

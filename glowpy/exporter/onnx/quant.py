@@ -53,7 +53,7 @@ def _quantize(g: OnnxGraph, n: QuantizeNode) -> None:
     scales = along_axis(n.type, np.array(quant.scales, np.float32))
     offsets = along_axis(n.type, np.array(quant.offsets, np.float64))
     steps = g.add("Div", g.operand(n.input), g.constant("scale", scales))
-    _saturated(g, steps, g.constant("zero_point", offsets), n.type.kind)
+    _saturated(g, g.add("Round", steps), g.constant("zero_point", offsets), n.type.kind)
 
 
 @to_onnx(DequantizeNode)
@@ -91,12 +91,15 @@ def _steps(g: OnnxGraph, n: StepsNode) -> None:
 def _saturate(g: OnnxGraph, n: SaturateNode) -> None:
     double = elem_type_of(ElemKind.F64)
     offset = g.add("Cast", g.operand(n.rhs), to=double)
-    _saturated(g, g.operand(n.lhs), offset, n.type.kind)
+    rounded = g.operand(n.lhs)
+    if n.lhs.type.kind.is_float:
+        rounded = g.add("Round", rounded)
+    _saturated(g, rounded, offset, n.type.kind)
 
 
-def _saturated(g: OnnxGraph, steps: str, offset: str, kind: ElemKind) -> None:
+def _saturated(g: OnnxGraph, rounded: str, offset: str, kind: ElemKind) -> None:
     """Rounded steps plus the offset, in f64, within the limits of `kind`; NaN gives the lowest."""
-    wide = g.add("Cast", g.add("Round", steps), to=elem_type_of(ElemKind.F64))
+    wide = g.add("Cast", rounded, to=elem_type_of(ElemKind.F64))
     low, high = (g.scalar("limit", ElemKind.F64, limit) for limit in kind.limits)
     limited = g.add("Clip", g.add("Add", wide, offset), low, high)
     number = g.add("Where", g.add("IsNaN", wide), low, limited)

@@ -33,6 +33,8 @@ class BundleOptions:
         parallel: Every network has a second entry point, NETWORK_parallel, which takes the caller's `parallel_for`.
         channels_last: Inputs and outputs, as the model calls them, that are [N, ..., C] where they are [N, C, ...] in
             the model: see `glowpy.channels_last`.
+        integer_ports: Inputs and outputs that a quantized model has in floats are stored integers: see
+            `glowpy.integer_ports`.
         max_ram: Largest sum of the mutable area, activations, stack and writable data in bytes; None for no limit.
         max_flash: Largest sum of code, read-only data and weights in bytes; None for no limit.
 
@@ -49,6 +51,7 @@ class BundleOptions:
     instrument: InstrumentKind = ""
     parallel: bool = False
     channels_last: tuple[str, ...] = ()
+    integer_ports: bool = False
     max_ram: int | None = None
     max_flash: int | None = None
 
