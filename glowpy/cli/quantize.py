@@ -15,10 +15,11 @@ from glowpy.cli.output import print_json, progress
 from glowpy.cli.quantization_options import quantization_options
 from glowpy.cli.verb import OutputFile, Verb
 from glowpy.exporter import save
-from glowpy.graph.function import Function, Module
+from glowpy.graph.function import Module
 from glowpy.graph.printer import print_module
 from glowpy.quantization.convert import Conversion
 from glowpy.quantization.dynamic import quantize_dynamic
+from glowpy.quantization.inspect import inspect
 from glowpy.quantization.options import Options
 from glowpy.quantization.weights import quantize_weights
 from glowpy.support.errors import UserError
@@ -98,7 +99,8 @@ def quantize(
 ) -> None:
     """Makes integers of MODEL (.onnx, or .glow text) where its profile says how, and says what stays in floats.
 
-    Without -o it only says so. What -o names, every other verb reads.
+    Without -o it only says so. What -o names, every other verb reads. Of a model that is quantized already,
+    it says what computes on integers.
 
     With --inputs, the quantized network is compared with the one in floats, by value and by layer: --report
     writes it as a page, --json prints it. With --max-drop, layers go back into floats until the metric is at
@@ -107,6 +109,7 @@ def quantize(
 
     Examples:
       glowpy quantize model.onnx --estimate
+      glowpy quantize quantized.onnx
       glowpy quantize model.onnx --profile profile.yaml
       glowpy quantize model.onnx --profile profile.yaml -o quantized.glow
       glowpy run quantized.glow --constants quantized.npz
@@ -116,7 +119,7 @@ def quantize(
       glowpy quantize decoder.onnx --weight-only 4 --block 32 -o small.glow
       glowpy quantize encoder.onnx --dynamic -o encoder.glow
     """
-    if (profile_file is not None) + (weight_only is not None) + dynamic + estimate != 1:
+    if (profile_file is not None) + (weight_only is not None) + dynamic + estimate > 1:
         raise UserError("expected one of --profile, --weight-only, --dynamic and --estimate")
     blobs = None if output is None else _constants_file(output)
     source = Source(model, shapes, constants, name, backend)
@@ -129,7 +132,9 @@ def quantize(
             quantized = accuracy.quantized(source, profile_file, options)
         else:
             accuracy.refuse()
-            quantized = Quantized(_of_weights(source.function, options, weight_only, int(block)))
+            quantized = Quantized(
+                _without_profile(source, options, weight_only, int(block), dynamic=dynamic)
+            )
     result = quantized.conversion
     if output is not None:
         _write(result.module, output, blobs)
@@ -141,11 +146,22 @@ def quantize(
     accuracy.print(quantized)
 
 
-def _of_weights(f: Function, options: Options, bits: str | None, block: int) -> Conversion:
-    """What --weight-only or --dynamic makes of a function."""
+def _without_profile(
+    source: Source, options: Options, bits: str | None, block: int, *, dynamic: bool
+) -> Conversion:
+    """What --weight-only or --dynamic makes of a function; or the function as it is, if it is quantized."""
+    f = source.function
     if bits is not None:
         return quantize_weights(f, bits=int(bits), block=block, keep=options.keep)
-    return quantize_dynamic(f, keep=options.keep)
+    if dynamic:
+        return quantize_dynamic(f, keep=options.keep)
+    result = inspect(f)
+    if len(result.floats) == len(result.nodes):
+        raise UserError(
+            f"{source.path}: nothing in the model is computed on integers",
+            note="say how with --profile, --weight-only or --dynamic, or --estimate what it brings",
+        )
+    return result
 
 
 def _figures(result: Conversion, output: str | None, blobs: str | None) -> dict[str, object]:

@@ -11,6 +11,7 @@ from glowpy.quantization.calibration import (
 from glowpy.quantization.convert import Conversion, Outcome, convert, quantize
 from glowpy.quantization.dynamic import quantize_dynamic
 from glowpy.quantization.estimate import Estimate, LayerEstimate, estimate
+from glowpy.quantization.inspect import inspect
 from glowpy.quantization.options import Options
 from glowpy.quantization.profile import Profile, ProfiledValue
 from glowpy.quantization.profiling import Profiler, optimized, profile
@@ -43,6 +44,7 @@ __all__ = [
     "Statistics",
     "convert",
     "estimate",
+    "inspect",
     "optimized",
     "profile",
     "quant_of_bias",

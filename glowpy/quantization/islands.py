@@ -38,7 +38,7 @@ from glowpy.quantization.profile import Profile
 from glowpy.support.errors import UserError
 from glowpy.support.loc import Loc
 
-__all__ = ["Islands", "chosen_to_keep", "data_of", "islands", "moves"]
+__all__ = ["Islands", "chosen_to_keep", "computes_with_floats", "data_of", "islands", "moves"]
 
 _STEEP = (LogNode, ReciprocalNode, SqrtNode)
 _SOME = Quant((1.0,), (0,))
@@ -69,7 +69,7 @@ def islands(f: Function, profile: Profile, options: Options, refused: Mapping[Lo
 
     Raises UserError for a node to keep that is not there.
     """
-    nodes = [node for node in f.topological() if _has_floats(node)]
+    nodes = [node for node in f.topological() if computes_with_floats(node)]
     kept = _kept(nodes, options)
     stays = {node: kept.get(node) or refused.get(node.loc, "") for node in nodes}
     tables = _tables([node for node in nodes if not stays[node]], profile, options)
@@ -148,7 +148,8 @@ def moves(node: Node) -> bool:
     return node.SCHEMA.quant is Quantized.SAME and len(data_of(node)) == 1
 
 
-def _has_floats(node: Node) -> bool:
+def computes_with_floats(node: Node) -> bool:
+    """Whether a node has floats as operands or results, other than conversions and what nothing computes."""
     floats = [value for value in (*node.inputs, *node.results) if value.type.kind.is_float]
     return bool(floats) and not isinstance(node, _IGNORED)
 

@@ -182,8 +182,23 @@ def test_weights_alone_and_ranges_at_run_time_need_no_profile() -> None:
     assert "mat_mul" in Path("d.glow").read_text()
     said(["run", "d.glow", "--constants", "d.npz", "--input", "one.npz", "--output", "d"])
     message = "expected one of --profile, --weight-only, --dynamic and --estimate"
-    assert message in said(argv, 1)
     assert message in quantized("--weight-only", "4", status=1)
+
+
+def test_says_what_a_quantized_model_computes_on_integers() -> None:
+    quantized("-o", "q.onnx", "--keep", "the/pool", "--keep", "matmul")
+    report = json.loads(said(["quantize", "q.onnx", "--json", "-o", "again.glow"]))
+    reasons = {node["kind"]: node["reason"] for node in report["nodes"]}
+    assert reasons["convolution"] == ""
+    assert reasons["relu"] == "its result is not quantized"
+    assert reasons["mat_mul"] == "what it reads is not quantized"
+    assert report["bytes_after"] < report["bytes_before"]
+    said(["run", "again.glow", "--constants", "again.npz", "--input", "one.npz"])
+    text = said(["quantize", "w.glow", "--constants", "w.npz"], 1)
+    assert "w.glow: nothing in the model is computed on integers" in text
+    refusal = said(["quantize", "net.onnx", "--shape", "N=1"], 1)
+    assert "net.onnx: nothing in the model is computed on integers" in refusal
+    assert "say how with --profile, --weight-only or --dynamic" in refusal
 
 
 def test_report() -> None:
