@@ -64,7 +64,7 @@ def users_code(name: str, option: str) -> Iterator[None]:
         yield
     except UserError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         frame = traceback.extract_tb(error.__traceback__)[-1]
         raise UserError(
             f"{option}: {name} raised {type(error).__name__}: {error}",

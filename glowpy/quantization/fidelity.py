@@ -28,7 +28,7 @@ from glowpy.opt.products import Product
 from glowpy.quantization.convert import WATCHED, Conversion, convert
 from glowpy.quantization.options import Options
 from glowpy.quantization.profile import Profile
-from glowpy.quantization.profiling import Sample, optimized
+from glowpy.quantization.profiling import Sample, located, optimized
 from glowpy.support.errors import UserError
 from glowpy.support.progress import report
 
@@ -143,7 +143,10 @@ def fidelities(
     state = _Comparison({name: types.get(name) for name in shown})
     for index, sample in enumerate(samples):
         report("inputs compared", index, len(samples))
-        state.add(expected(sample), got(sample))
+        try:
+            state.add(expected(sample), got(sample))
+        except UserError as error:
+            raise located(error, f"input {index}") from None
     return {
         f"output {name}" if name in outputs else name.removeprefix(WATCHED.format("")): fidelity
         for name, fidelity in state.fidelities.items()

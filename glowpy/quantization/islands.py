@@ -166,7 +166,7 @@ def chosen_to_keep(nodes: Collection[Node], names: Collection[str]) -> dict[Node
     if unknown:
         raise UserError(
             f"expected a name or a kind of a node to keep, got '{min(unknown)}'",
-            note="--json lists them" if nodes else "the model has no floats",
+            note="--json lists them" if nodes else "there is nothing to quantize",
         )
     return kept
 

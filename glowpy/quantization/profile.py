@@ -26,6 +26,7 @@ Floats and sums are read back as exactly what was written. Samples are named by 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from fractions import Fraction
@@ -49,6 +50,13 @@ __all__ = ["Profile", "ProfiledValue"]
 
 _FORMAT = "glowpy profile 1"
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_DEEPEST = 4
+"""How deep in others the values of a profile are."""
+
+_SHOWN = 200
+"""Characters of what is not expected that an error shows."""
+
+_SUM = re.compile(r"-?[0-9]{1,200}(/[1-9][0-9]{0,200})?")
 _DUMPER = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 
 
@@ -163,24 +171,24 @@ class Profile:
         """The profile in a file. Raises LoadError for a file that cannot be read or is none."""
         place = Loc(str(path))
         try:
-            content = yaml.load(Path(path).read_bytes(), Loader=_LOADER)
+            content = _content(Path(path).read_bytes())
         except OSError as error:
             raise LoadError(f"cannot read the file: {error.strerror}", loc=place) from None
-        except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
+        except (yaml.YAMLError, UnicodeDecodeError, ValueError) as error:
             reason = " ".join(str(error).split())
             raise LoadError(f"not a YAML file: {reason}", loc=place) from None
         if not isinstance(content, dict) or content.get("format") != _FORMAT:
             got = content.get("format") if isinstance(content, dict) else type(content).__name__
             raise LoadError(
-                f"expected a file of the format '{_FORMAT}', got {got}",
+                f"expected a file of the format '{_FORMAT}', got {str(got)[:_SHOWN]}",
                 loc=place,
                 note="glowpy profile writes it",
             )
         try:
             return cls._of(content)
-        except (KeyError, TypeError, ValueError, ArithmeticError) as error:
+        except (KeyError, TypeError, ValueError, ArithmeticError, AttributeError) as error:
             reason = f"no {error}" if isinstance(error, KeyError) else str(error)
-            raise LoadError(f"not a whole profile: {reason}", loc=place) from None
+            raise LoadError(f"not a whole profile: {reason[:_SHOWN]}", loc=place) from None
 
     @classmethod
     def _of(cls, content: dict[str, Any]) -> Profile:
@@ -189,9 +197,31 @@ class Profile:
             *(str(model["digest"]), str(model["function"])),
             *(dict(model["inputs"]), dict(model["outputs"]), dict(model["operators"])),
         )
-        values = [_value(entry) for entry in content["values"]]
         samples = frozenset(map(str, content["samples"]))
-        return cls(signature, samples, {value.name: value for value in values})
+        values: dict[str, ProfiledValue] = {}
+        for entry in content["values"]:
+            value = _value(entry)
+            runs = value.statistics.runs
+            if value.name in values:
+                raise ValueError(f"'{value.name}': it is there twice")
+            if runs > len(samples):
+                raise ValueError(f"'{value.name}': of {runs} runs, and {len(samples)} samples")
+            values[value.name] = value
+        return cls(signature, samples, values)
+
+
+def _content(data: bytes) -> object:
+    """What a YAML file says. Raises ValueError for what no profile has: aliases, and values deep in others.
+
+    Either can take more memory than there is, however small a file is.
+    """
+    depth = 0
+    for event in yaml.parse(data, Loader=_LOADER):
+        depth += isinstance(event, yaml.CollectionStartEvent)
+        depth -= isinstance(event, yaml.CollectionEndEvent)
+        if depth > _DEEPEST or isinstance(event, yaml.AliasEvent):
+            raise ValueError("aliases and nested values are not expected")
+    return yaml.load(data, Loader=_LOADER)
 
 
 def _marking_last(texts: list[str]) -> Iterator[tuple[str, bool]]:
@@ -230,17 +260,32 @@ def _value(entry: dict[str, Any]) -> ProfiledValue:
     name, low, high = str(entry["name"]), float(entry["min"]), float(entry["max"])
     counts = np.array([int(count) for count in str(entry["histogram"]).split()], np.int64)
     exponent, first = int(entry["exponent"]), int(entry["first"])
-    if counts.shape != (BINS,) or counts.min() < 0 or counts.sum() != entry["count"]:
-        raise ValueError(f"'{name}': expected {BINS} counts with the sum {entry['count']}")
+    total = entry["count"]
+    if counts.shape != (BINS,) or counts.min() < 0 or sum(counts.tolist()) != total:
+        raise ValueError(f"'{name}': expected {BINS} counts with the sum {total}")
     is_range = low <= high and math.isfinite(high - low)
-    if not (is_range if entry["count"] else (low, high) == (math.inf, -math.inf)):
+    if not (is_range if total else (low, high) == (math.inf, -math.inf)):
         raise ValueError(f"'{name}': a range from {low} to {high}")
     if grid_of(low, high) != (exponent, first):
         raise ValueError(f"'{name}': bins of 2**{exponent} from {first} on")
+    nans, infinities, runs = (int(entry[key]) for key in ("nans", "infinities", "runs"))
+    if min(nans, infinities, runs) < 0 or bool(runs) != bool(total):
+        raise ValueError(f"'{name}': {nans} NaNs and {infinities} infinities in {runs} runs")
+    lows, highs = (_sum(str(entry[key])) for key in ("sum_of_lows", "sum_of_highs"))
+    means = [total / runs for total in (lows, highs)] if runs else []
+    if not all(low <= mean <= high for mean in means) or (not runs and (lows or highs)):
+        raise ValueError(f"'{name}': sums of extremes that are beyond the range")
     statistics = Statistics(
         *(low, high, Histogram(exponent, first, counts)),
-        *(int(entry["nans"]), int(entry["infinities"]), int(entry["runs"])),
-        *(Fraction(entry["sum_of_lows"]), Fraction(entry["sum_of_highs"])),
+        *(nans, infinities, runs),
+        *(lows, highs),
     )
     type, origin, part_of = (str(entry[key]) for key in ("type", "origin", "part_of"))
     return ProfiledValue(name, type, origin, part_of, statistics)
+
+
+def _sum(text: str) -> Fraction:
+    """An exact sum. Raises ValueError for another text, such as a power of ten that no memory holds."""
+    if not _SUM.fullmatch(text):
+        raise ValueError(f"expected an exact sum, got '{text[:_SHOWN]}'")
+    return Fraction(text)

@@ -108,7 +108,7 @@ class SearchState:
             state = cls(file, str(known), _numbers(scores), _numbers(alone))
         except OSError as error:
             raise LoadError(f"cannot read the file: {error.strerror}", loc=Loc(str(path))) from None
-        except (ValueError, KeyError, TypeError, AttributeError):
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             raise LoadError("not the state of a search", loc=Loc(str(path))) from None
         if state.search != search:
             raise LoadError(
@@ -266,15 +266,20 @@ class _Search:
             self._tried += 1
             report("networks scored", self._tried, 0)
             score = self._metric(runner(network(), self._options.backend, self._names))
-            try:
-                number = float(score)
-            except (TypeError, ValueError):
-                number = math.nan
-            if not math.isfinite(number):
-                raise UserError(f"expected a finite number from the metric, got {score!r}")
-            scores[key] = number
+            scores[key] = _finite(score)
             self._state.save()
         return scores[key]
+
+
+def _finite(score: object) -> float:
+    """What a metric says, if that is a number. Raises UserError."""
+    try:
+        number = math.nan if isinstance(score, str | bytes) else float(score)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        number = math.nan
+    if not math.isfinite(number):
+        raise UserError(f"expected a finite number from the metric, got {score!r}")
+    return number
 
 
 def _budget(drop: float, max_drop: float) -> str:

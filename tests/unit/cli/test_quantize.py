@@ -194,6 +194,7 @@ def test_says_what_a_quantized_model_computes_on_integers() -> None:
     assert reasons["mat_mul"] == "what it reads is not quantized"
     assert report["bytes_after"] < report["bytes_before"]
     said(["run", "again.glow", "--constants", "again.npz", "--input", "one.npz"])
+    said(["quantize", "net.onnx", "--shape", "N=1", "--weight-only", "8", "-o", "w.glow"])
     text = said(["quantize", "w.glow", "--constants", "w.npz"], 1)
     assert "w.glow: nothing in the model is computed on integers" in text
     refusal = said(["quantize", "net.onnx", "--shape", "N=1"], 1)
@@ -226,6 +227,12 @@ import numpy as np
 
 def fails(model):
     return 1 / 0
+
+def text(model):
+    return "0.5"
+
+def leaves(model):
+    raise SystemExit(3)
 
 def likeness(model):
     x = np.load("in.npz")["x"]
@@ -271,10 +278,25 @@ def test_search() -> None:
             ["--max-drop", "1", "--metric", "metric_of_tests:fails", "--state", "f.json"],
             r"metric_of_tests.py:5: --metric: fails raised ZeroDivisionError",
         ),
+        (
+            ["--max-drop", "1", "--metric", "metric_of_tests:leaves", "--state", "l.json"],
+            r"metric_of_tests.py:11: --metric: leaves raised SystemExit: 3",
+        ),
+        (
+            ["--max-drop", "1", "--metric", "metric_of_tests:text", "--state", "t.json"],
+            "expected a finite number from the metric, got '0.5'",
+        ),
+        (
+            ["--max-drop", "1", "--metric", "metric_of_tests:likeness", "--state", "deep.json"],
+            "deep.json: not the state of a search",
+        ),
+        (["--inputs", "wide.npz"], "input 0: 'x': expected an array of type .*, got float64"),
     ],
 )
 def test_refuses_to_compare(argv: list[str], message: str) -> None:
     Path("metric_of_tests.py").write_text(METRIC)
+    Path("deep.json").write_text("[" * 100_000)
+    np.savez("wide.npz", x=np.zeros((1, 3, 5, 5)))
     assert re.search(message, quantized(*argv, status=1))
 
 

@@ -310,6 +310,17 @@ def test_numbers_are_read_back(
         ("min: -", "min: -.inf #", "not a whole profile: 'an_input': a range from -inf to"),
         ("min: -", "min: 99", "not a whole profile: 'an_input': a range from 99"),
         ("runs: 8", "runs: eight", "not a whole profile: "),
+        ("runs: 8", "runs: -8", "not a whole profile: 'an_input': 0 NaNs and 0 infinities in -8"),
+        ("runs: 8", "runs: 0", "not a whole profile: 'an_input': 0 NaNs and 0 infinities in 0"),
+        ("runs: 8", "runs: 9", "not a whole profile: 'an_input': of 9 runs, and 8 samples"),
+        ("nans: 0", "nans: -1", "not a whole profile: 'an_input': -1 NaNs"),
+        ("sum_of_lows: ", "sum_of_lows: 900 #", "'an_input': sums of extremes that are beyond"),
+        ("sum_of_lows: ", "sum_of_lows: 1e999999999 #", "expected an exact sum, got '1e999999999'"),
+        ("sum_of_lows: ", "sum_of_lows: 1/0 #", "expected an exact sum, got '1/0'"),
+        ("- name: an_input", "- name: relu", "'relu': it is there twice"),
+        ("samples:", "samples: 5\nothers:", "not a whole profile: "),
+        ("values:", "values: {a: 1}\nothers:", "not a whole profile: "),
+        ("min: ", "min: !!python/name:os.system #", "not a YAML file: could not determine"),
     ],
 )
 def test_damaged_files_are_refused(
@@ -322,7 +333,15 @@ def test_damaged_files_are_refused(
         Profile.load(tmp_path / "p.yaml")
 
 
-@pytest.mark.parametrize("content", [b"", b"\xff\xfe\x00", b"[1, 2]", b"{}", b"[" * 5000])
+BOMB = b"a: &a [x]\n" + b"".join(
+    b"%c: &%c [%s]\n" % (i + 1, i + 1, b"*%c," % i * 9) for i in range(97, 121)
+)
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"\xff\xfe\x00", b"[1, 2]", b"{}", b"[" * 5000, b"[" * 200_000, BOMB],
+    ids=range(7),
+)  # fmt: skip
 def test_other_files_are_refused(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "p.yaml").write_bytes(content)
     with pytest.raises(glowpy.LoadError, match=r"p\.yaml"):
