@@ -31,8 +31,7 @@ from glowpy.ir.verifier import verify_irfunction
 from glowpy.irgen import generate
 from glowpy.lower import LowerPass
 from glowpy.memory import check, plan
-from glowpy.opt.graph.lower_quantized import LowerQuantizedPass
-from glowpy.opt.pipelines import GRAPH_DEFAULT, IR_DEFAULT
+from glowpy.opt.pipelines import GRAPH_DEFAULT, IR_DEFAULT, QUANTIZED
 from glowpy.passes import PassContext, Pipeline
 from glowpy.schedule import schedule
 from glowpy.support.errors import Diagnostic, UnsupportedError, UserError
@@ -175,7 +174,7 @@ def graph_recipe(backend: Backend) -> Pipeline[Function]:
         "graph",
         (
             optimize,
-            LowerQuantizedPass(),
+            *QUANTIZED,
             LowerPass(backend.keeps),
             optimize,
             *backend.post_lowering(),

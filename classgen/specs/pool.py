@@ -4,7 +4,7 @@ from classgen.dsl import FLOATS, Op, flag, ints
 
 _WINDOW = [ints("kernels"), ints("strides"), ints("pads"), ints("dilation"), flag("ceil")]
 
-Op("MaxPool", "The largest element of each window; pads never win.", inputs=["input"], attrs=_WINDOW, traits=["units"], kernel={"input": (*FLOATS, "i8", "u8")}, quant="same", strided=["result", "input"], no_derivative="not written yet")
+Op("MaxPool", "The largest element of each window; pads never win.", inputs=["input"], attrs=_WINDOW, traits=["units"], kernel={"input": (*FLOATS, "i8", "u8", "i16")}, quant="same", strided=["result", "input"], no_derivative="not written yet")
 Op(
     "MaxPoolWithArgmax",
     "The largest element of each window and where it is: the i64 index of the first one in the input as if that were N, C, spatial.",

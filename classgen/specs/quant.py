@@ -44,13 +44,14 @@ Elementwise("Saturate", 2, "The nearest integer to lhs, halves to even, plus the
 Elementwise("ScaleRounded", 2, "The integer nearest to lhs * rhs, halves to even, where the bits of rhs are a float: lhs, and the product, are rounded to f32 before. It is at most 2^22 on either side, and -2^22 if the product is NaN", "scale_rounded(lhs, rhs)", "numeric.scale_rounded(lhs, rhs)", ("i32",), no_derivative=_NO_DERIVATIVE)
 Elementwise("Relabel", 1, "The same stored integers, which stand for other numbers, or for themselves", "input", "np.copy(input)", _STORED, no_derivative=_NO_DERIVATIVE, traits=("typed",), quant="rule")
 Elementwise("Scale", 2, "lhs * rhs, rounded: never one step with an addition, as Mul may be", "product_f32(lhs, rhs)", "np.multiply(lhs, rhs)", ("f32",), no_derivative=_NO_DERIVATIVE, traits=("commutative",))
+Elementwise("HighByte", 1, "The upper half of an integer of 16 bits, input / 256 rounded down; the lower half is what converting it to u8 gives", "input >> 8", "np.right_shift(input, 8)", ("i16",), result_kinds=("i8",), no_derivative=_NO_DERIVATIVE, traits=("typed",))
 
 Op(
     "LookupTable",
     "The element of a table of 256 for each stored integer of 8 bits: the first is for the lowest integer.",
     inputs=["input", "table"],
     traits=["typed"],
-    kernel={"result": ("i8", "u8", "i32"), "input": ("i8", "u8")},
+    kernel={"result": ("i8", "u8", "i32", "f32"), "input": ("i8", "u8")},
     quant="rule",
     no_derivative=_NO_DERIVATIVE,
 )

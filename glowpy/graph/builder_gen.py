@@ -1219,6 +1219,19 @@ class Builder(ABC):
         attrs: dict[str, Attr] = {}
         return self.create(nodes.ScaleNode, name, inputs, attrs, result_type, loc)
 
+    def create_high_byte(
+        self,
+        name: str,
+        result_type: Type,
+        input: Operand,
+        *,
+        loc: Loc | None = None,
+    ) -> nodes.HighByteNode:
+        """The upper half of an integer of 16 bits, input / 256 rounded down; the lower half is what converting it to u8 gives."""
+        inputs = (input,)
+        attrs: dict[str, Attr] = {}
+        return self.create(nodes.HighByteNode, name, inputs, attrs, result_type, loc)
+
     def create_lookup_table(
         self,
         name: str,

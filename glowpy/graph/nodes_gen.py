@@ -45,6 +45,7 @@ __all__ = [
     "GeluNode",
     "HardSigmoidNode",
     "HardSwishNode",
+    "HighByteNode",
     "IsNanNode",
     "LeNode",
     "LeakyReluNode",
@@ -1717,6 +1718,26 @@ class ScaleNode(Node):
 
 
 @final
+class HighByteNode(Node):
+    """The upper half of an integer of 16 bits, input / 256 rounded down; the lower half is what converting it to u8 gives.
+
+    Declared in classgen/specs/quant.py.
+    """
+
+    __slots__ = ()
+    SCHEMA: ClassVar[NodeSchema] = NodeSchema(
+        "high_byte",
+        ("input",),
+        (),
+        ("result",),
+        frozenset({Trait.ELEMENTWISE, Trait.INPLACE, Trait.TYPED}),
+        no_derivative="a stored integer moves in steps",
+    )
+
+    input = InputField(0)
+
+
+@final
 class LookupTableNode(Node):
     """The element of a table of 256 for each stored integer of 8 bits: the first is for the lowest integer.
 
@@ -2147,6 +2168,7 @@ NODES: tuple[type[Node], ...] = (
     ScaleRoundedNode,
     RelabelNode,
     ScaleNode,
+    HighByteNode,
     LookupTableNode,
     ReduceAddNode,
     ReduceMulNode,

@@ -784,6 +784,19 @@ class IRBuilder(ABC):
         )
         return self.add(insts.ScaleInst(operands, attrs))
 
+    def create_high_byte(
+        self,
+        result: Value,
+        input: Value,
+    ) -> insts.HighByteInst:
+        """The upper half of an integer of 16 bits, input / 256 rounded down; the lower half is what converting it to u8 gives."""
+        attrs: dict[str, Attr] = {}
+        operands = (
+            result,
+            input,
+        )
+        return self.add(insts.HighByteInst(operands, attrs))
+
     def create_lookup_table(
         self,
         result: Value,

@@ -35,6 +35,7 @@ __all__ = [
     "ExtractTensorInst",
     "FloorInst",
     "GatherInst",
+    "HighByteInst",
     "InsertTensorInst",
     "IsNanInst",
     "LeInst",
@@ -1276,6 +1277,28 @@ class ScaleInst(Instruction):
 
 
 @final
+class HighByteInst(Instruction):
+    """The upper half of an integer of 16 bits, input / 256 rounded down; the lower half is what converting it to u8 gives.
+
+    Declared in classgen/specs/quant.py.
+    """
+
+    __slots__ = ()
+    SCHEMA: ClassVar[InstSchema] = InstSchema(
+        "high_byte",
+        (
+            OperandSpec("result", Access.OUT, Layout.STRIDED),
+            OperandSpec("input", Access.IN, Layout.STRIDED),
+        ),
+        (),
+        frozenset({Trait.ELEMENTWISE, Trait.INPLACE, Trait.TYPED}),
+    )
+
+    result = OperandField(0)
+    input = OperandField(1)
+
+
+@final
 class LookupTableInst(Instruction):
     """The element of a table of 256 for each stored integer of 8 bits: the first is for the lowest integer.
 
@@ -1703,6 +1726,7 @@ INSTS: tuple[type[Instruction], ...] = (
     ScaleRoundedInst,
     RelabelInst,
     ScaleInst,
+    HighByteInst,
     LookupTableInst,
     ReduceAddInst,
     ReduceMulInst,

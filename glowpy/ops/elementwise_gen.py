@@ -93,6 +93,7 @@ KINDS: dict[type[Node], str] = {
     nodes.ScaleRoundedNode: "i32",
     nodes.RelabelNode: "i8 u8 i16 u16 i32",
     nodes.ScaleNode: "f32",
+    nodes.HighByteNode: "i16",
 }
 """Node class -> the suffixes of the kinds its last input may have; where f32 is, the halves are too."""
 
@@ -538,3 +539,8 @@ def _interpret_relabel(result: Tensor, input: Tensor) -> None:
 @interpret(insts.ScaleInst)
 def _interpret_scale(result: Tensor, lhs: Tensor, rhs: Tensor) -> None:
     numeric.store(result, lambda lhs, rhs: np.multiply(lhs, rhs), lhs, rhs)
+
+
+@interpret(insts.HighByteInst)
+def _interpret_high_byte(result: Tensor, input: Tensor) -> None:
+    numeric.store(result, lambda input: np.right_shift(input, 8), input)

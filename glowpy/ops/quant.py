@@ -36,6 +36,7 @@ __all__: list[str] = []
 
 _TABLE = 256
 _BYTES = (ElemKind.I8, ElemKind.U8)
+_LOOKED_UP = (*_BYTES, ElemKind.I32, ElemKind.F32)
 
 
 @verify(QuantizeNode, DequantizeNode, RescaleNode)
@@ -84,8 +85,8 @@ def _same_shape(result: Type, lhs: Type, rhs: Type) -> Iterator[str]:
 
 
 def _table_types(input: Type, table: Type, result: Type) -> Iterator[str]:
-    if input.kind not in _BYTES or result.kind not in (*_BYTES, ElemKind.I32):
-        yield f"expected stored integers of 8 bits, and results of 8 or i32, got {input} and {result}"
+    if input.kind not in _BYTES or result.kind not in _LOOKED_UP:
+        yield f"expected stored integers of 8 bits, and results of 8, i32 or f32, got {input} and {result}"
     if input.quant is not None and input.quant.axis is not None:
         yield f"expected an input quantized as a whole, got {input}"
     if table.shape != (_TABLE,) or (table.kind, table.quant) != (result.kind, result.quant):

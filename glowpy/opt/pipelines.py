@@ -24,6 +24,7 @@ from glowpy.opt.graph.fold_transpose import FoldTransposePass
 from glowpy.opt.graph.lower_quantized import LowerQuantizedPass
 from glowpy.opt.graph.merge_pad import MergePadPass
 from glowpy.opt.graph.sink_transpose import SinkTransposePass
+from glowpy.opt.graph.split_products import SplitProductsPass
 from glowpy.opt.ir.dead_store import DeadStorePass
 from glowpy.opt.ir.elide_copy import ElideCopyPass
 from glowpy.opt.ir.peephole import PeepholePass
@@ -36,7 +37,14 @@ from glowpy.opt.ir.view_transpose import ViewTransposePass
 from glowpy.opt.ir.write_transposed import WriteTransposedPass
 from glowpy.passes import GraphPass, IRPass, RewritePass, Rewrites
 
-__all__ = ["GRAPH_DEFAULT", "GRAPH_PASSES", "IR_DEFAULT", "IR_PASSES", "LOCAL_REWRITES"]
+__all__ = [
+    "GRAPH_DEFAULT",
+    "GRAPH_PASSES",
+    "IR_DEFAULT",
+    "IR_PASSES",
+    "LOCAL_REWRITES",
+    "QUANTIZED",
+]
 
 LOCAL_REWRITES: tuple[RewritePass, ...] = (
     CanonicalOrderPass(),
@@ -68,6 +76,9 @@ GRAPH_DEFAULT: tuple[GraphPass, ...] = (
 )
 """What the recipe runs before and after lowering, round and round until nothing changes."""
 
+QUANTIZED: tuple[GraphPass, ...] = (SplitProductsPass(), LowerQuantizedPass())
+"""What writes quantized arithmetic out, once, after the first round of optimizing and before lowering."""
+
 IR_DEFAULT: tuple[IRPass, ...] = (
     PeepholePass(),
     DeadStorePass(),
@@ -87,9 +98,7 @@ transposed in place, as one buffer.
 """
 
 GRAPH_PASSES: dict[str, GraphPass] = {
-    member.name: member
-    for step in (*GRAPH_DEFAULT, LowerQuantizedPass())
-    for member in step.flattened()
+    member.name: member for step in (*GRAPH_DEFAULT, *QUANTIZED) for member in step.flattened()
 }
 """Every graph pass by its name, for `glowpy opt`."""
 

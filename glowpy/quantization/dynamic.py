@@ -16,8 +16,8 @@ from glowpy.graph.dynamic_range import dynamically_quantized
 from glowpy.graph.function import Function, Module
 from glowpy.graph.node import Node, NodeValue
 from glowpy.graph.nodes_gen import FullyConnectedNode, MatMulNode
-from glowpy.opt.graph.fold_quantize import no_exact_sum
 from glowpy.opt.pipelines import GRAPH_DEFAULT
+from glowpy.opt.products import no_exact_sum
 from glowpy.passes import Pipeline
 from glowpy.quantization.convert import Conversion, integers_of, outcome_of
 from glowpy.quantization.islands import chosen_to_keep

@@ -28,10 +28,10 @@ from glowpy.graph.nodes_gen import (
     SplatNode,
     SqrtNode,
 )
-from glowpy.opt.graph.fold_quantize import no_exact_sum
 from glowpy.opt.graph.lower_quantized import has_integer_form, is_exact, is_table
+from glowpy.opt.interpolated import is_smooth
 from glowpy.opt.known import is_known
-from glowpy.opt.products import Product
+from glowpy.opt.products import BYTES, Product, no_exact_sum, no_sum_of_bytes
 from glowpy.opt.unary import unary_of
 from glowpy.quantization.options import Options
 from glowpy.quantization.profile import Profile
@@ -214,7 +214,8 @@ def _no_form(node: Node, activations: ElemKind) -> str:
         weights = (
             types[1] if node.inputs[1].constant is None else replace(types[1], kind=ElemKind.I8)
         )
-        return no_exact_sum(node, types[0], weights)
+        no_sum = no_exact_sum if activations in BYTES else no_sum_of_bytes
+        return no_sum(node, types[0], weights)
     none = f"there is no {node.SCHEMA.mnemonic} of integers"
     if isinstance(node, ConcatNode):
         return ""
@@ -223,11 +224,11 @@ def _no_form(node: Node, activations: ElemKind) -> str:
     if isinstance(node, DivNode) and not _is_one_number(node.rhs):
         return "its divisor might be rounded to 0"
     if isinstance(node, _STEEP):
-        return "8 bits are too few for its operand near 0"
+        return f"{8 * activations.size} bits are too few for its operand near 0"
     if has_integer_form(node, types):
         return ""
-    is_table = len(types) == 1 and node.has(Trait.ELEMENTWISE) and activations.size > 1
-    return f"there is no table of {activations.value}" if is_table else none
+    jumps = activations is ElemKind.I16 and node.has(Trait.ELEMENTWISE) and not is_smooth(node)
+    return "no parabolas follow its jumps" if jumps else none
 
 
 def _is_one_number(value: NodeValue) -> bool:

@@ -24,8 +24,8 @@ class Options:
     Attributes:
         schema: How integers stand for the range of an activation. Weights are symmetric, with scales that are powers of
             two if the schema says so.
-        activations: The kind of the integers that values are computed in: u8, i8 or i16. Matrix products and
-            convolutions of i16 stay in floats, because their sums would not fit into i32.
+        activations: The kind of the integers that values are computed in: u8, i8 or i16. Products of i16 with i8 are
+            two products of bytes.
         per_channel: Whether each output channel of the weights has a scale of its own; else a tensor has one.
         bias: i32: in steps of the sums that it is added to. i8, i16: rounded to a scale of its own before that. f32: it
             is added in floats.

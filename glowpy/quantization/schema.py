@@ -28,7 +28,8 @@ _LOWEST_SCALE = 2.0**-126
 class Schema(StrEnum):
     """Which integers stand for a range.
 
-    * `asymmetric`: the lowest stands for the lower end and the highest for the upper one; zero is where it falls.
+    * `asymmetric`: the lowest stands for the lower end and the highest for the upper one; zero is where it falls, which
+      in i16 is a multiple of 256.
     * `symmetric`: zero is the middle of the kind, 0 for signed ones, and the range reaches as far on either side; the
       lowest integer of a signed kind is not used.
     * `symmetric-u8`: as `asymmetric` for a range without negative numbers, whose zero is then the lowest integer; as
@@ -69,6 +70,8 @@ def quant_of_range(
     if low == high:
         return Quant((1.0,), (0 if asymmetric else middle,))
     if asymmetric:
+        if kind is ElemKind.I16:
+            return _whole_bytes(low, high)
         scale = _in_f32(high / (highest - lowest) - low / (highest - lowest))
         offset = round(lowest - low / scale)
         return Quant((scale,), (min(max(offset, lowest), highest),))
@@ -77,6 +80,18 @@ def quant_of_range(
         mantissa, exponent = math.frexp(scale)
         scale = 2.0 ** (exponent - 1 if mantissa == 0.5 else exponent)
     return Quant((_in_f32(scale),), (middle,))
+
+
+def _whole_bytes(low: float, high: float) -> Quant:
+    """An asymmetric range in i16, whose offset is a multiple of 256.
+
+    So the lower byte has none in products, and a function that bends at zero does so where two parabolas meet.
+    """
+    lowest, highest = ElemKind.I16.limits
+    share = low / (low - high) if math.isfinite(low - high) else 1 / (1 - high / low)
+    offset = lowest + 256 * min(max(round(256 * share), low < 0), 255)
+    scale = max(low / (lowest - offset) if low else 0.0, high / (highest - offset))
+    return Quant((_in_f32(scale),), (offset,))
 
 
 def quant_of_weights(

@@ -40,6 +40,7 @@ void libjit_max_pool_f32(float *result, const float *input, const ints_t *result
 void libjit_max_pool_f64(double *result, const double *input, const ints_t *result_shape, const ints_t *input_shape, const ints_t *result_strides, const ints_t *input_strides, const ints_t *kernels, const ints_t *strides, const ints_t *pads, const ints_t *dilation, bool ceil, dim_t first_unit, dim_t last_unit);
 void libjit_max_pool_i8(int8_t *result, const int8_t *input, const ints_t *result_shape, const ints_t *input_shape, const ints_t *result_strides, const ints_t *input_strides, const ints_t *kernels, const ints_t *strides, const ints_t *pads, const ints_t *dilation, bool ceil, dim_t first_unit, dim_t last_unit);
 void libjit_max_pool_u8(uint8_t *result, const uint8_t *input, const ints_t *result_shape, const ints_t *input_shape, const ints_t *result_strides, const ints_t *input_strides, const ints_t *kernels, const ints_t *strides, const ints_t *pads, const ints_t *dilation, bool ceil, dim_t first_unit, dim_t last_unit);
+void libjit_max_pool_i16(int16_t *result, const int16_t *input, const ints_t *result_shape, const ints_t *input_shape, const ints_t *result_strides, const ints_t *input_strides, const ints_t *kernels, const ints_t *strides, const ints_t *pads, const ints_t *dilation, bool ceil, dim_t first_unit, dim_t last_unit);
 
 /* The largest element of each window and where it is: the i64 index of the first one in the input as if that were N, C, spatial. (classgen/specs/pool.py) */
 void libjit_max_pool_with_argmax_f32_i64(float *result, int64_t *argmax, const float *input, const ints_t *result_shape, const ints_t *argmax_shape, const ints_t *input_shape, const ints_t *kernels, const ints_t *strides, const ints_t *pads, const ints_t *dilation, bool ceil, dim_t first_unit, dim_t last_unit);
@@ -64,11 +65,14 @@ void libjit_lookup_table_u8_i8(uint8_t *result, const int8_t *input, const uint8
 void libjit_lookup_table_u8_u8(uint8_t *result, const uint8_t *input, const uint8_t *table, const ints_t *result_shape, const ints_t *input_shape, const ints_t *table_shape);
 void libjit_lookup_table_i32_i8(int32_t *result, const int8_t *input, const int32_t *table, const ints_t *result_shape, const ints_t *input_shape, const ints_t *table_shape);
 void libjit_lookup_table_i32_u8(int32_t *result, const uint8_t *input, const int32_t *table, const ints_t *result_shape, const ints_t *input_shape, const ints_t *table_shape);
+void libjit_lookup_table_f32_i8(float *result, const int8_t *input, const float *table, const ints_t *result_shape, const ints_t *input_shape, const ints_t *table_shape);
+void libjit_lookup_table_f32_u8(float *result, const uint8_t *input, const float *table, const ints_t *result_shape, const ints_t *input_shape, const ints_t *table_shape);
 
 /* The sum over `axes`, which stay as dimensions of 1. (classgen/specs/reduce.py) */
 void libjit_reduce_add_f32(float *result, const float *input, const ints_t *result_shape, const ints_t *input_shape, const ints_t *result_strides, const ints_t *input_strides, const ints_t *axes);
 void libjit_reduce_add_f64(double *result, const double *input, const ints_t *result_shape, const ints_t *input_shape, const ints_t *result_strides, const ints_t *input_strides, const ints_t *axes);
 void libjit_reduce_add_i8(int8_t *result, const int8_t *input, const ints_t *result_shape, const ints_t *input_shape, const ints_t *result_strides, const ints_t *input_strides, const ints_t *axes);
+void libjit_reduce_add_i16(int16_t *result, const int16_t *input, const ints_t *result_shape, const ints_t *input_shape, const ints_t *result_strides, const ints_t *input_strides, const ints_t *axes);
 void libjit_reduce_add_i32(int32_t *result, const int32_t *input, const ints_t *result_shape, const ints_t *input_shape, const ints_t *result_strides, const ints_t *input_strides, const ints_t *axes);
 void libjit_reduce_add_i64(int64_t *result, const int64_t *input, const ints_t *result_shape, const ints_t *input_shape, const ints_t *result_strides, const ints_t *input_strides, const ints_t *axes);
 void libjit_reduce_add_u8(uint8_t *result, const uint8_t *input, const ints_t *result_shape, const ints_t *input_shape, const ints_t *result_strides, const ints_t *input_strides, const ints_t *axes);
@@ -79,6 +83,7 @@ void libjit_reduce_add_u64(uint64_t *result, const uint64_t *input, const ints_t
 void libjit_reduce_mul_f32(float *result, const float *input, const ints_t *result_shape, const ints_t *input_shape, const ints_t *result_strides, const ints_t *input_strides, const ints_t *axes);
 void libjit_reduce_mul_f64(double *result, const double *input, const ints_t *result_shape, const ints_t *input_shape, const ints_t *result_strides, const ints_t *input_strides, const ints_t *axes);
 void libjit_reduce_mul_i8(int8_t *result, const int8_t *input, const ints_t *result_shape, const ints_t *input_shape, const ints_t *result_strides, const ints_t *input_strides, const ints_t *axes);
+void libjit_reduce_mul_i16(int16_t *result, const int16_t *input, const ints_t *result_shape, const ints_t *input_shape, const ints_t *result_strides, const ints_t *input_strides, const ints_t *axes);
 void libjit_reduce_mul_i32(int32_t *result, const int32_t *input, const ints_t *result_shape, const ints_t *input_shape, const ints_t *result_strides, const ints_t *input_strides, const ints_t *axes);
 void libjit_reduce_mul_i64(int64_t *result, const int64_t *input, const ints_t *result_shape, const ints_t *input_shape, const ints_t *result_strides, const ints_t *input_strides, const ints_t *axes);
 void libjit_reduce_mul_u8(uint8_t *result, const uint8_t *input, const ints_t *result_shape, const ints_t *input_shape, const ints_t *result_strides, const ints_t *input_strides, const ints_t *axes);
@@ -89,6 +94,7 @@ void libjit_reduce_mul_u64(uint64_t *result, const uint64_t *input, const ints_t
 void libjit_reduce_max_f32(float *result, const float *input, const ints_t *result_shape, const ints_t *input_shape, const ints_t *result_strides, const ints_t *input_strides, const ints_t *axes);
 void libjit_reduce_max_f64(double *result, const double *input, const ints_t *result_shape, const ints_t *input_shape, const ints_t *result_strides, const ints_t *input_strides, const ints_t *axes);
 void libjit_reduce_max_i8(int8_t *result, const int8_t *input, const ints_t *result_shape, const ints_t *input_shape, const ints_t *result_strides, const ints_t *input_strides, const ints_t *axes);
+void libjit_reduce_max_i16(int16_t *result, const int16_t *input, const ints_t *result_shape, const ints_t *input_shape, const ints_t *result_strides, const ints_t *input_strides, const ints_t *axes);
 void libjit_reduce_max_i32(int32_t *result, const int32_t *input, const ints_t *result_shape, const ints_t *input_shape, const ints_t *result_strides, const ints_t *input_strides, const ints_t *axes);
 void libjit_reduce_max_i64(int64_t *result, const int64_t *input, const ints_t *result_shape, const ints_t *input_shape, const ints_t *result_strides, const ints_t *input_strides, const ints_t *axes);
 void libjit_reduce_max_u8(uint8_t *result, const uint8_t *input, const ints_t *result_shape, const ints_t *input_shape, const ints_t *result_strides, const ints_t *input_strides, const ints_t *axes);
@@ -99,6 +105,7 @@ void libjit_reduce_max_u64(uint64_t *result, const uint64_t *input, const ints_t
 void libjit_reduce_min_f32(float *result, const float *input, const ints_t *result_shape, const ints_t *input_shape, const ints_t *result_strides, const ints_t *input_strides, const ints_t *axes);
 void libjit_reduce_min_f64(double *result, const double *input, const ints_t *result_shape, const ints_t *input_shape, const ints_t *result_strides, const ints_t *input_strides, const ints_t *axes);
 void libjit_reduce_min_i8(int8_t *result, const int8_t *input, const ints_t *result_shape, const ints_t *input_shape, const ints_t *result_strides, const ints_t *input_strides, const ints_t *axes);
+void libjit_reduce_min_i16(int16_t *result, const int16_t *input, const ints_t *result_shape, const ints_t *input_shape, const ints_t *result_strides, const ints_t *input_strides, const ints_t *axes);
 void libjit_reduce_min_i32(int32_t *result, const int32_t *input, const ints_t *result_shape, const ints_t *input_shape, const ints_t *result_strides, const ints_t *input_strides, const ints_t *axes);
 void libjit_reduce_min_i64(int64_t *result, const int64_t *input, const ints_t *result_shape, const ints_t *input_shape, const ints_t *result_strides, const ints_t *input_strides, const ints_t *axes);
 void libjit_reduce_min_u8(uint8_t *result, const uint8_t *input, const ints_t *result_shape, const ints_t *input_shape, const ints_t *result_strides, const ints_t *input_strides, const ints_t *axes);

@@ -316,6 +316,7 @@ typedef double v_f64 __attribute__((ext_vector_type(LANES_OF(double)), aligned(8
 typedef int64_t v_i64 __attribute__((ext_vector_type(LANES_OF(int64_t)), aligned(8)));
 typedef int64_t one_i64 __attribute__((ext_vector_type(1), aligned(8)));
 typedef int8_t v_i8 __attribute__((ext_vector_type(VECTOR_BYTES), aligned(1)));
+typedef int16_t v_i16 __attribute__((ext_vector_type(LANES_OF(int16_t)), aligned(2)));
 typedef uint8_t v_u8 __attribute__((ext_vector_type(VECTOR_BYTES), aligned(1)));
 typedef uint32_t v_u32 __attribute__((ext_vector_type(LANES_OF(uint32_t)), aligned(4)));
 
@@ -323,6 +324,7 @@ MAX_POOL(f32, float, -__builtin_inff())
 MAX_POOL(f64, double, -__builtin_inf())
 MAX_POOL(i8, int8_t, INT8_MIN)
 MAX_POOL(u8, uint8_t, 0)
+MAX_POOL(i16, int16_t, INT16_MIN)
 
 MAX_POOL_WITH_ARGMAX(f32, float, -__builtin_inff())
 MAX_POOL_WITH_ARGMAX(f64, double, -__builtin_inf())

@@ -18,3 +18,4 @@
 LOOKUPS(i8, int8_t)
 LOOKUPS(u8, uint8_t)
 LOOKUPS(i32, int32_t)
+LOOKUPS(f32, float)

@@ -183,6 +183,7 @@ WALK plane_t reduce_plane(const ints_t *result_shape, const ints_t *input_shape,
 FLOAT_REDUCTIONS(f32, float)
 FLOAT_REDUCTIONS(f64, double)
 INTEGER_REDUCTIONS(i8, int8_t, uint8_t, INT8_MIN, INT8_MAX)
+INTEGER_REDUCTIONS(i16, int16_t, uint16_t, INT16_MIN, INT16_MAX)
 INTEGER_REDUCTIONS(i32, int32_t, uint32_t, INT32_MIN, INT32_MAX)
 INTEGER_REDUCTIONS(i64, int64_t, uint64_t, INT64_MIN, INT64_MAX)
 INTEGER_REDUCTIONS(u8, uint8_t, uint8_t, 0, UINT8_MAX)

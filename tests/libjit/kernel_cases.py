@@ -522,7 +522,7 @@ def _sum_pool(suffixes: tuple[str, ...], _: int) -> Iterator[Case]:
 def _lookup_table(suffixes: tuple[str, ...], _: int) -> Iterator[Case]:
     kind, dtype = (DTYPES[suffix] for suffix in suffixes)
     rng = np.random.default_rng(8)
-    table = (rng.permutation(256) * (1 << 8 * (kind.itemsize - 1))).astype(kind)
+    table = (rng.permutation(256) * 2.0 ** (8 * (kind.itemsize - 1))).astype(kind)
     for shape in ((256,), (0,), (3, 5), *((n,) for n in LENGTHS)):
         x = rng.integers(0, 256, shape).astype(np.uint8).view(dtype)
         x.flat[: min(2, x.size)] = np.array([np.iinfo(dtype).min, np.iinfo(dtype).max], dtype)[

@@ -226,6 +226,7 @@ EXACT: dict[str, Callable[..., Array]] = {
     "xor": np.bitwise_xor,
     "select": _select,
     "relabel": np.copy,
+    "high_byte": lambda x: np.floor(x / 256).astype(np.int8),
     "scale": np.multiply,
     "scale_rounded": _scale_rounded,
     "steps": _steps,

@@ -181,7 +181,7 @@ def _sum_cases(kind: ElemKind) -> Iterator[Case]:
 
 ORDERED = (*FLOATS, ElemKind.I8, ElemKind.I64, ElemKind.U8, ElemKind.U64)
 ROWS = [
-    Row(MaxPoolNode, ORDERED, _max_cases),
+    Row(MaxPoolNode, (*ORDERED, ElemKind.I16), _max_cases),
     Row(MaxPoolWithArgmaxNode, ORDERED, _argmax_cases),
     Row(AvgPoolNode, FLOATS, _avg_cases),
     Row(SumPoolNode, (ElemKind.I8, ElemKind.U8, ElemKind.I16, ElemKind.U16), _sum_cases),

@@ -43,7 +43,7 @@ KERNELS: dict[str, KernelSpec] = {
     "max_pool": KernelSpec(
         "max_pool",
         "libjit_max_pool",
-        (("input", ("f32", "f64", "i8", "u8")),),
+        (("input", ("f32", "f64", "i8", "u8", "i16")),),
         "classgen/specs/pool.py",
     ),
     "max_pool_with_argmax": KernelSpec(
@@ -64,31 +64,31 @@ KERNELS: dict[str, KernelSpec] = {
     "lookup_table": KernelSpec(
         "lookup_table",
         "libjit_lookup_table",
-        (("result", ("i8", "u8", "i32")), ("input", ("i8", "u8"))),
+        (("result", ("i8", "u8", "i32", "f32")), ("input", ("i8", "u8"))),
         "classgen/specs/quant.py",
     ),
     "reduce_add": KernelSpec(
         "reduce_add",
         "libjit_reduce_add",
-        (("input", ("f32", "f64", "i8", "i32", "i64", "u8", "u32", "u64")),),
+        (("input", ("f32", "f64", "i8", "i16", "i32", "i64", "u8", "u32", "u64")),),
         "classgen/specs/reduce.py",
     ),
     "reduce_mul": KernelSpec(
         "reduce_mul",
         "libjit_reduce_mul",
-        (("input", ("f32", "f64", "i8", "i32", "i64", "u8", "u32", "u64")),),
+        (("input", ("f32", "f64", "i8", "i16", "i32", "i64", "u8", "u32", "u64")),),
         "classgen/specs/reduce.py",
     ),
     "reduce_max": KernelSpec(
         "reduce_max",
         "libjit_reduce_max",
-        (("input", ("f32", "f64", "i8", "i32", "i64", "u8", "u32", "u64")),),
+        (("input", ("f32", "f64", "i8", "i16", "i32", "i64", "u8", "u32", "u64")),),
         "classgen/specs/reduce.py",
     ),
     "reduce_min": KernelSpec(
         "reduce_min",
         "libjit_reduce_min",
-        (("input", ("f32", "f64", "i8", "i32", "i64", "u8", "u32", "u64")),),
+        (("input", ("f32", "f64", "i8", "i16", "i32", "i64", "u8", "u32", "u64")),),
         "classgen/specs/reduce.py",
     ),
     "arg_max": KernelSpec(
@@ -392,5 +392,11 @@ SCALARS: dict[str, KernelSpec] = {
         "classgen/specs/quant.py",
     ),
     "scale": KernelSpec("scale", "libjit_scale", (("rhs", ("f32",)),), "classgen/specs/quant.py"),
+    "high_byte": KernelSpec(
+        "high_byte",
+        "libjit_high_byte",
+        (("input", ("i16",)), ("result", ("i8",))),
+        "classgen/specs/quant.py",
+    ),
 }
 """The kernels of element-wise instructions: functions of one element, which the code generator writes the loop around."""

@@ -11,6 +11,7 @@ from glowpy.exporter.onnx.graph import OnnxGraph, elem_type_of, to_onnx
 from glowpy.graph.nodes_gen import (
     DequantizeBlocksNode,
     DequantizeNode,
+    HighByteNode,
     LookupTableNode,
     QuantizeNode,
     RelabelNode,
@@ -104,6 +105,13 @@ def _saturated(g: OnnxGraph, rounded: str, offset: str, kind: ElemKind) -> None:
     limited = g.add("Clip", g.add("Add", wide, offset), low, high)
     number = g.add("Where", g.add("IsNaN", wide), low, limited)
     g.result("Cast", number, to=elem_type_of(kind))
+
+
+@to_onnx(HighByteNode)
+def _high_byte(g: OnnxGraph, n: HighByteNode) -> None:
+    wide = g.add("Cast", g.operand(n.input), to=elem_type_of(ElemKind.F32))
+    parts = g.add("Mul", wide, g.scalar("byte", ElemKind.F32, 1 / 256))
+    g.result("Cast", g.add("Floor", parts), to=elem_type_of(ElemKind.I8))
 
 
 @to_onnx(LookupTableNode)

@@ -25,18 +25,15 @@ from glowpy.graph.nodes_gen import (
     TransposeNode,
 )
 from glowpy.graph.rewrite import Replacement, Why, rule, rule_where
+from glowpy.opt.dequantized import stored_integers, stored_type, taken
 from glowpy.opt.graph.lower_quantized import all_numbers, has_integer_form, is_table
-from glowpy.opt.known import is_known, known_tensor
-from glowpy.opt.products import Product, columns_of
+from glowpy.opt.known import known_tensor
+from glowpy.opt.products import BYTES, Product, columns_of, no_exact_sum
 from glowpy.opt.unary import Unary, unary_of
 from glowpy.passes import RewritePass
 from glowpy.support.errors import UserError
 
-__all__ = ["FoldQuantizePass", "no_exact_sum"]
-
-_BYTES = (ElemKind.I8, ElemKind.U8)
-_LONGEST = (1 << 31) // (255 * 255)
-"""Sums of so many products of 8 bits cannot overflow."""
+__all__ = ["FoldQuantizePass"]
 
 
 @dataclass(frozen=True)
@@ -77,13 +74,13 @@ class FoldQuantizePass(RewritePass):
         """The exact sum of stored integers."""
         if n.type.kind is not ElemKind.F32:
             return None
-        data, weights = _stored_type(n.inputs[0]), _stored_type(n.inputs[1])
+        data, weights = stored_type(n.inputs[0]), stored_type(n.inputs[1])
         if data is None or weights is None:
             return None
         if reason := no_exact_sum(n, data, weights):
             return why.no(reason)
         sums = sum_type(data, weights, columns_of(n), n.type.shape)
-        inputs = [_taken(f, n.inputs[0], data), _taken(f, n.inputs[1], weights)]
+        inputs = [taken(f, n.inputs[0], data), taken(f, n.inputs[1], weights)]
         inputs += [_bias(f, bias, sums) for bias in n.inputs[2:]]
         exact = f.create(type(n), n.name, inputs, n.attrs, sums)
         return f.create_dequantize(n.name, n.type, exact)
@@ -91,7 +88,7 @@ class FoldQuantizePass(RewritePass):
     @rule
     def transposed(self, f: Function, n: TransposeNode, why: Why) -> Replacement:
         """Transposes stored weights, whose channels move along; what is computed is left to `sink-transpose`."""
-        value = _stored(n.input)
+        value = stored_integers(n.input)
         if value is None or value.constant is None:
             return why.no("no stored weights are transposed")
         tensor = Tensor.derived(
@@ -142,14 +139,18 @@ class FoldQuantizePass(RewritePass):
             integers = f.create_quantize(n.name, inner, source.input)
             return f.create_reshape(source.name, n.type, integers)
         unary = unary_of(source)
-        if unary is not None and is_table(unary) and (stored := _stored(unary.operand)) is not None:
+        if (
+            unary is not None
+            and is_table(unary)
+            and (stored := stored_integers(unary.operand)) is not None
+        ):
             return _table(f, n, unary, stored)
         if isinstance(source, ConcatNode) or source.SCHEMA.quant is Quantized.SAME:
             return _aligned(f, n, source)
-        types = [type for type in map(_stored_type, source.inputs) if type is not None]
+        types = [type for type in map(stored_type, source.inputs) if type is not None]
         if len(types) < len(source.inputs) or not has_integer_form(source, types):
             return None
-        operands = [_taken(f, *pair) for pair in zip(source.inputs, types, strict=True)]
+        operands = [taken(f, *pair) for pair in zip(source.inputs, types, strict=True)]
         return f.create(source.__class__, n.name, operands, source.attrs, n.type)
 
     @rule
@@ -171,57 +172,16 @@ class FoldQuantizePass(RewritePass):
         return f.create(source.__class__, n.name, source.inputs, source.attrs, n.type)
 
 
-def no_exact_sum(n: Product, data: Type, weights: Type) -> str:
-    """Why a product of stored integers of these types has no exact sum in i32; empty if it has."""
-    if data.kind not in _BYTES or weights.kind not in _BYTES:
-        return "only integers of 8 bits have exact sums in 32"
-    axis = columns_of(n)
-    depth = math.prod(weights.shape[1:]) if axis == 0 else weights.shape[-2]
-    if depth > _LONGEST:
-        return f"{depth} products could overflow"
-    if parameters(data).axis is not None or parameters(weights).axis not in (None, axis):
-        return "parameters differ along a dimension that is summed"
-    if len(n.inputs) == 3 and not is_known(_stored(n.inputs[2]) or n.inputs[2]):
-        return "the bias is computed"
-    return ""
-
-
-def _stored(value: NodeValue) -> NodeValue | None:
-    """The stored integers that `value` stands for."""
-    return value.node.input if isinstance(value.node, DequantizeNode) else None
-
-
 def _stored_data(n: Node) -> list[NodeValue] | None:
     """The operands, stored integers in place of data; None if some are not."""
     names = n.SCHEMA.inputs * len(n.inputs) if n.SCHEMA.variadic else n.SCHEMA.inputs
     operands = [
-        value if name in n.SCHEMA.plain else _stored(value)
+        value if name in n.SCHEMA.plain else stored_integers(value)
         for name, value in zip(names, n.inputs, strict=False)
     ]
     integers = [value for value in operands if value is not None]
     is_data = any(value.type.quant is not None for value in integers)
     return integers if is_data and len(integers) == len(operands) else None
-
-
-def _stored_type(value: NodeValue) -> Type | None:
-    """The type of the stored integers that `value` stands for, perhaps transposed."""
-    node = value.node
-    if isinstance(node, TransposeNode):
-        inner = _stored(node.input)
-        return None if inner is None else permuted(inner.type, node.shuffle)
-    stored = _stored(value)
-    return None if stored is None else stored.type
-
-
-def _taken(f: Function, value: NodeValue, type: Type) -> Operand:
-    """The stored integers that `value` stands for."""
-    stored = _stored(value)
-    if stored is not None:
-        return stored
-    assert isinstance(value.node, TransposeNode)
-    inner = _stored(value.node.input)
-    assert inner is not None
-    return f.create_transpose(value.name, inner, value.node.shuffle, result_type=type)
 
 
 def _moved_type(n: Node, stored: Type) -> Type | None:
@@ -242,7 +202,7 @@ def _bias(f: Function, bias: NodeValue, sums: Type) -> NodeValue:
     quant = parameters(sums)
     axis = None if quant.axis is None else 0
     type = Type(ElemKind.I32, bias.type.shape, replace(quant, axis=axis))
-    value = _stored(bias)
+    value = stored_integers(bias)
     if value is not None and value.type.kind is ElemKind.I32 and has_steps_of(value.type, sums):
         return value
     return f.create_quantize("bias", type, bias).result
@@ -278,7 +238,7 @@ def _limited(f: Function, n: QuantizeNode, source: ReluNode | ClipNode) -> NodeV
 
 def _table(f: Function, n: QuantizeNode, unary: Unary, stored: NodeValue) -> Replacement:
     """What a function gives for all integers of 8 bits, as it is computed for them."""
-    if stored.type.kind not in _BYTES or n.type.kind not in _BYTES:
+    if stored.type.kind not in BYTES or n.type.kind not in BYTES:
         return None
     if parameters(stored.type).axis is not None or parameters(n.type).axis is not None:
         return None

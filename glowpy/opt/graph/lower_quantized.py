@@ -37,6 +37,8 @@ from glowpy.graph.nodes_gen import (
     SubNode,
 )
 from glowpy.graph.rewrite import Replacement, Why, rule, rule_where
+from glowpy.opt.dequantized import bytes_of
+from glowpy.opt.interpolated import interpolated, is_smooth, knots
 from glowpy.opt.products import Product, columns_of
 from glowpy.opt.stored_weights import known_numbers
 from glowpy.opt.unary import Unary
@@ -60,6 +62,9 @@ _EXACT = (AbsNode, AddNode, ClipNode, DivNode, MulNode, NegNode, ReluNode, SubNo
 _LONGEST_SOFTMAX = 1 << 12
 """Sums of so many powers in i32 leave 18 bits to each, which is enough for results of 8."""
 
+_WIDE_BITS = 30
+"""Of powers for results of 16."""
+
 
 def has_integer_form(node: Node, operands: Sequence[Type]) -> bool:
     """Whether arithmetic other than products can be computed on operands of these types, which are quantized."""
@@ -73,10 +78,12 @@ def has_integer_form(node: Node, operands: Sequence[Type]) -> bool:
         low, high = operands[0].kind.limits
         narrow = operands[0].kind.size < ElemKind.I32.size
         return whole and narrow and 0 < _count(node) * (high - low) < 1 << 31
-    table = whole and len(operands) == 1 and operands[0].kind.size == 1
+    kind = operands[0].kind
+    if not whole or len(operands) != 1 or kind.size > ElemKind.I16.size:
+        return False
     if isinstance(node, SoftmaxNode):
-        return table and operands[0].shape[node.axis] <= _LONGEST_SOFTMAX
-    return table
+        return kind is ElemKind.I16 or operands[0].shape[node.axis] <= _LONGEST_SOFTMAX
+    return kind is not ElemKind.I16 or is_smooth(node)
 
 
 def is_exact(node: Node) -> bool:
@@ -186,24 +193,16 @@ class LowerQuantizedPass(RewritePass):
             return why.no("it is not quantized")
         if not has_integer_form(n, [n.input.type]):
             raise UserError(
-                f"softmax: expected at most {_LONGEST_SOFTMAX} elements of 8 bits along its dimension, quantized as a "
-                f"whole, got {n.input.type}",
+                f"softmax: expected integers of 16 bits, or at most {_LONGEST_SOFTMAX} of 8, quantized as a whole, "
+                f"got {n.input.type}",
                 loc=n.loc,
                 note="compute this one on floats",
             )
         shape, kind = n.type.shape, n.input.type.kind
         integers = f.create_relabel(f"{n.name}_integers", Type(kind, shape), n.input)
         largest = f.create_reduce_max(f"{n.name}_largest", integers, (n.axis,))
-        below = f.create_sub(f"{n.name}_below", largest, integers)  # it wraps
-        table = f.module.create_constant(f"{n.name}_table", _powers(n), loc=n.loc)
-        wide, floats = Type(ElemKind.I32, shape), Type(ElemKind.F32, shape)
-        powers = f.create_lookup_table(f"{n.name}_powers", wide, below, table)
-        sums = f.create_reduce_add(f"{n.name}_sums", powers, (n.axis,))
-        zero = f.create_splat(f"{n.name}_zero", Type(ElemKind.I32, ()), 0.0)
-        power = f.create_steps(f"{n.name}_power", floats, powers, zero)
-        total = f.create_steps(
-            f"{n.name}_total", floats.with_shape(sums.result.type.shape), sums, zero
-        )
+        below = f.create_sub(f"{n.name}_below", largest, integers).result  # it wraps
+        power, total = (_wide_powers if kind is ElemKind.I16 else _powers)(f, n, below)
         return _rounded(f, n, n.type, f.create_div(f"{n.name}_quotient", power, total))
 
     @rule_where(
@@ -291,26 +290,61 @@ def is_table(unary: Unary) -> bool:
     return not all(is_exact(n) or n.SCHEMA.quant is Quantized.SAME for n in unary.nodes)
 
 
-def _powers(n: SoftmaxNode) -> Array:
-    """Exp of minus 0 to 255 steps, in fixed point of as many bits as sums leave; in order of the integers that wrap."""
-    type = n.input.type
-    low, high = type.kind.limits
-    distances = np.arange(low, high + 1) & 255
+def _distances(kind: ElemKind) -> Array:
+    """0 to 255, in the order of the integers of 8 bits that differences wrap to."""
+    low, high = kind.limits
+    return np.arange(low, high + 1) & 255
+
+
+def _powers(f: Function, n: SoftmaxNode, below: NodeValue) -> tuple[NodeValue, NodeValue]:
+    """Powers of distances of 8 bits, and their sums: integers in fixed point, of as many bits as sums leave, in f32."""
+    type, floats = n.input.type, Type(ElemKind.F32, n.type.shape)
     bits = min(23, 30 - (type.shape[n.axis] - 1).bit_length())
-    powers = np.exp(-parameters(type).scales[0] * distances.astype(np.float64))
-    return np.asarray(np.rint(powers * (1 << bits)), np.int32)
+    exact = np.exp(-parameters(type).scales[0] * _distances(type.kind).astype(np.float64))
+    array = np.rint(exact * (1 << bits)).astype(np.int32)
+    table = f.module.create_constant(f"{n.name}_table", array, loc=n.loc)
+    wide = Type(ElemKind.I32, n.type.shape)
+    powers = f.create_lookup_table(f"{n.name}_powers", wide, below, table)
+    sums = f.create_reduce_add(f"{n.name}_sums", powers, (n.axis,)).result
+    zero = f.create_splat(f"{n.name}_zero", Type(ElemKind.I32, ()), 0.0)
+    power = f.create_steps(f"{n.name}_power", floats, powers, zero)
+    total = f.create_steps(f"{n.name}_total", floats.with_shape(sums.type.shape), sums, zero)
+    return power.result, total.result
+
+
+def _wide_powers(f: Function, n: SoftmaxNode, below: NodeValue) -> tuple[NodeValue, NodeValue]:
+    """Powers of distances of 16 bits: one for each byte, their product in fixed point, and exact sums in i64."""
+    scale, floats = parameters(n.input.type).scales[0], Type(ElemKind.F32, n.type.shape)
+    high, low = bytes_of(f, n.name, below)
+    factors = []
+    for byte, weight, unit in ((high, 256, 1 << _WIDE_BITS), (low, 1, 1)):
+        distances = _distances(byte.type.kind).astype(np.float64)
+        array = (unit * np.exp(-scale * weight * distances)).astype(np.float32)
+        table = f.module.create_constant(f"{n.name}_table", array, loc=n.loc)
+        factors.append(f.create_lookup_table(f"{n.name}_factor", floats, byte, table))
+    product = f.create_scale(f"{n.name}_product", *factors)
+    zero = f.create_splat(f"{n.name}_zero", Type(ElemKind.F32, ()), 0.0)
+    powers = f.create_saturate(f"{n.name}_powers", Type(ElemKind.I32, n.type.shape), product, zero)
+    wide = f.create_convert(f"{n.name}_wide", Type(ElemKind.I64, n.type.shape), powers)
+    sums = f.create_reduce_add(f"{n.name}_sums", wide, (n.axis,)).result
+    total = f.create_convert(f"{n.name}_total", floats.with_shape(sums.type.shape), sums)
+    return product.result, total.result
 
 
 def _looked_up(f: Function, n: Node) -> NodeValue:
-    """A function of stored integers of 8 bits, as a table of what it is for all of them."""
-    (value,) = n.inputs if len(n.inputs) == 1 else (None,)
-    if value is None or value.type.kind.size != 1 or parameters(value.type).axis is not None:
+    """A function of stored integers of 8 bits, as a table of what it is for all of them; of 16 bits, interpolated."""
+    value = n.inputs[0]
+    if len(n.inputs) != 1 or not has_integer_form(n, [value.type]):
         raise UserError(
-            f"{n.SCHEMA.mnemonic}: expected one operand of 8 bits, quantized as a whole, got "
-            f"{', '.join(str(operand.type) for operand in n.inputs)}",
+            f"{n.SCHEMA.mnemonic}: expected one operand of 8 bits, or of 16 if it never jumps, quantized as a whole, "
+            f"got {', '.join(str(operand.type) for operand in n.inputs)}",
             loc=n.loc,
-            note="only functions of 256 numbers become tables; compute this one on floats",
+            note="only functions of few numbers become tables; compute this one on floats",
         )
+    if value.type.kind is ElemKind.I16:
+        numbers = f.module.create_constant(f"{n.name}_knots", knots(value.type), loc=n.loc)
+        results = f.create(type(n), n.name, [numbers], n.attrs)
+        return _rounded(f, n, n.type, interpolated(f, n.name, value, results))
     numbers = f.module.create_constant(f"{n.name}_numbers", all_numbers(value.type), loc=n.loc)
     results = f.create(type(n), n.name, [numbers], n.attrs)
     table = _rounded(f, n, n.type.with_shape(numbers.type.shape), results)

@@ -94,6 +94,29 @@ def test_onnxruntime_agrees(network: Network, tmp_path: Path) -> None:
         assert np.abs(ours - theirs).max() <= 2 * size / 255
 
 
+@pytest.mark.parametrize("network", [mlp, cnn])
+def test_sixteen_bits(network: Network, tmp_path: Path) -> None:
+    """The same bits everywhere; onnxruntime agrees if it computes as the file says, and fuses nothing."""
+    options = Options(activations=ElemKind.I16, assert_all=True)
+    module = quantization.quantize(network(BATCH), profiled(network), options)
+    expected = scores(module, "interpreter")
+    assert accuracy(expected) >= accuracy_in_floats(network) - LOST / 3
+    for processor in ("", "x86-64", "x86-64-v2"):
+        backend = glowpy.CpuBackend(glowpy.CpuOptions(cpu=processor))
+        assert scores(module, backend).tobytes() == expected.tobytes()
+    path = tmp_path / "quantized.onnx"
+    glowpy.save(module, path)
+    plain = onnxruntime.SessionOptions()
+    plain.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    session = onnxruntime.InferenceSession(path, plain, providers=["CPUExecutionProvider"])
+    x = digits()[1].images[:BATCH]
+    (theirs,) = session.run(None, {"x": x})
+    size = profiled(network)["dense1" if network is mlp else "dense2"].size
+    assert np.abs(expected[:BATCH] - theirs).max() <= 2 * size / 65535
+    again = glowpy.compile(glowpy.load(path))({"x": x})["y"]
+    assert again.tobytes() == expected[:BATCH].tobytes()
+
+
 @pytest.mark.parametrize(
     "options",
     [
@@ -101,6 +124,8 @@ def test_onnxruntime_agrees(network: Network, tmp_path: Path) -> None:
         Options(schema=Schema.SYMMETRIC_U8),
         Options(schema=Schema.POWER_OF_TWO),
         Options(per_channel=False),
+        Options(activations=ElemKind.I16),
+        Options(activations=ElemKind.I16, schema=Schema.SYMMETRIC, bias=ElemKind.I16),
         Options(bias=ElemKind.I16),
         Options(bias=ElemKind.F32),
         Options(calibration=Entropy()),
