@@ -36,6 +36,17 @@ WALK plane_t reduce_plane(const ints_t *result_shape, const ints_t *input_shape,
   return plane_of(walk, REDUCED_LOOP);
 }
 
+/// The elements of the result, once each.
+INLINE plane_t kept_plane(plane_t plane) {
+  UNROLL for (dim_t i = 0; i <= MAX_RANK; i++) {
+    loop_t *loop = &plane.around.loop[i];
+    loop->size = loop->to == 0 ? 1 : loop->size;
+  }
+  plane.row.size = plane.row.to == 0 ? 1 : plane.row.size;
+  plane.col.size = plane.col.to == 0 ? 1 : plane.col.size;
+  return plane;
+}
+
 /// What is folded at a time: a vector, or several scalars where there are no vectors.
 #define PARTS_BYTES MAX(VECTOR_BYTES, 16)
 
@@ -132,8 +143,7 @@ WALK plane_t reduce_plane(const ints_t *result_shape, const ints_t *input_shape,
     }                                                                                                                          \
   }                                                                                                                            \
                                                                                                                                \
-  INLINE void fill_##name(lane *restrict result, const ints_t *shape, const ints_t *strides) {                                 \
-    plane_t plane = plane_of(walk_over(shape, strides, strides), ANY_LOOP);                                                    \
+  INLINE void fill_##name(lane *restrict result, plane_t plane) {                                                              \
     dim_t planes = iterations(plane.around);                                                                                   \
     for (dim_t i = 0; i < planes; i++) {                                                                                       \
       lane *restrict into = result + locate(plane.around, i).to;                                                               \
@@ -150,7 +160,7 @@ WALK plane_t reduce_plane(const ints_t *result_shape, const ints_t *input_shape,
     plane_t plane = reduce_plane(result_shape, input_shape, result_strides, input_strides);                                    \
     loop_t row = plane.row, col = plane.col;                                                                                   \
     dim_t planes = iterations(plane.around), block = row.to == 0 ? BLOCK : 1;                                                  \
-    fill_##name(folded, result_shape, result_strides);                                                                         \
+    fill_##name(folded, kept_plane(plane));                                                                                    \
     for (dim_t i = 0; i < planes; i++) {                                                                                       \
       loop_t place = locate(plane.around, i);                                                                                  \
       lane *restrict into = folded + place.to;                                                                                 \
