@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import io
 import shutil
 import subprocess
@@ -16,6 +17,8 @@ import pytest
 
 import glowpy
 from glowpy import BundleOptions, Constant, CpuBackend, CpuOptions, Module, NodeValue
+from glowpy.backends.cpu.bundle import example
+from glowpy.backends.cpu.bundle.link import c_compiler
 from glowpy.backends.cpu.bundle.write import Bundle
 from glowpy.backends.cpu.options import Optimize
 from glowpy.bundling.make import bundle
@@ -220,6 +223,28 @@ def need(*programs: str) -> None:
     for program in programs:
         if shutil.which(program) is None:
             pytest.skip(f"{program} is not installed")
+
+
+_LITTLE_LIBC = Path(__file__).with_name("little_libc.c")
+_MUSL = {"aarch64": "aarch64", "armv7": "arm", "riscv64": "riscv64"}
+
+
+def link_little_libc(monkeypatch: pytest.MonkeyPatch) -> None:
+    """From now on, examples for another processor are linked with little_libc.c: zig then compiles no C library."""
+
+    def compiler(triple: str, *, system: bool = True) -> list[str]:
+        words = c_compiler(triple, system=system)
+        if "ziglang" not in words:
+            return words
+        package = importlib.util.find_spec("ziglang")
+        assert package is not None
+        assert package.origin is not None
+        headers = Path(package.origin).parent / "lib" / "libc" / "include"
+        machine = f"{_MUSL[triple.split('-')[0]]}-linux-musl"
+        include = [f"-isystem{headers / name}" for name in (machine, "generic-musl")]
+        return [*words, "-nostdlib", "-fno-stack-protector", *include, str(_LITTLE_LIBC)]
+
+    monkeypatch.setattr(example, "c_compiler", compiler)
 
 
 def command(folder: Path, *words: str | Path) -> subprocess.CompletedProcess[str]:

@@ -14,7 +14,7 @@ from glowpy.bundling.make import bundle
 from glowpy.bundling.verify import verify_bundle
 from glowpy.core.quantized import parameters
 from glowpy.core.tensor import Array
-from tests.bundles.networks import QUIT, need, on_board, undefined
+from tests.bundles.networks import QUIT, link_little_libc, need, on_board, undefined
 from tests.bundles.test_programs import EABI, LIBRARY
 from tests.unit.quantization.digits import cnn, digits, mlp
 
@@ -52,11 +52,13 @@ def quantized(name: str) -> Module:
     return quantization.quantize(module, quantization.profile(module, samples))
 
 
-@pytest.mark.timeout(600)
 @pytest.mark.parametrize("name", list(NETWORKS))
 @pytest.mark.parametrize("target", list(QEMU))
-def test_under_qemu(target: str, name: str, tmp_path: Path) -> None:
+def test_under_qemu(
+    target: str, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     need(QEMU[target])
+    link_little_libc(monkeypatch)
     bundle(quantized(name), tmp_path, BundleOptions("net"), CpuBackend(CpuOptions(target)))
     (check,) = verify_bundle(tmp_path).checks
     assert check.scale > 1

@@ -15,7 +15,7 @@ from glowpy import BundleOptions, CpuBackend, CpuOptions, Module
 from glowpy.bundling.make import bundle
 from glowpy.bundling.verify import Verification, verify_bundle
 from glowpy.core.type import parse_type
-from tests.bundles.networks import make, need, network, undefined
+from tests.bundles.networks import link_little_libc, make, need, network, undefined
 
 NATIVE = pytest.mark.skipif(
     platform.machine() not in ("x86_64", "AMD64"), reason="needs an x86-64 machine"
@@ -101,11 +101,13 @@ def test_operands_with_gaps_are_dumped_without_them(tmp_path: Path) -> None:
     np.testing.assert_array_equal(negated, -read)
 
 
-@first_use_of_zig
 @pytest.mark.parametrize("name", ["mlp", "squeezenet", "doubles", "residual", "integers"])
 @pytest.mark.parametrize("target", list(QEMU))
-def test_under_qemu(target: str, name: str, tmp_path: Path) -> None:
+def test_under_qemu(
+    target: str, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     need(QEMU[target])
+    link_little_libc(monkeypatch)
     make(tmp_path, target, name, weights="embedded", selftest=1)
     verification = verify_bundle(tmp_path)
     check(verification, 1, {"zig cc"})
@@ -114,12 +116,12 @@ def test_under_qemu(target: str, name: str, tmp_path: Path) -> None:
     assert undefined(tmp_path) <= LIBRARY
 
 
-@first_use_of_zig
 @pytest.mark.parametrize(("features", "length"), [("", 128), ("+zvl256b", 256)])
 def test_vectors_of_riscv_under_qemu(
     features: str, length: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     need("qemu-riscv64")
+    link_little_libc(monkeypatch)
     monkeypatch.setenv("QEMU_CPU", f"rv64,v=true,vlen={length}")
     backend = CpuBackend(CpuOptions("riscv64-v", features=features))
     bundle(network("squeezenet"), tmp_path, BundleOptions("net"), backend)
@@ -129,7 +131,8 @@ def test_vectors_of_riscv_under_qemu(
 @pytest.mark.slow
 @first_use_of_zig
 def test_resnet50_under_qemu(tmp_path: Path) -> None:
-    """Once in its whole size, where the emulator is fastest: what it consists of runs on all targets above."""
+    """Once in its whole size, where the emulator is fastest, and with zig's C library: what it consists of runs on all
+    targets above."""
     need(QEMU["rpi4"])
     make(tmp_path, "rpi4", "resnet50")
     check(verify_bundle(tmp_path), 1, {"zig cc"})
