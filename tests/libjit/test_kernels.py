@@ -34,6 +34,8 @@ OPTIMISED = ["-O1", "-fno-sanitize=all", "-DWALK=static __attribute__((noinline)
 """Inlined into ordinary functions, walks would be most of the code, and of the time that it takes to compile."""
 SCALAR = [*OPTIMISED, "-DVECTOR_BYTES=4"]
 """What every target without vector instructions is compiled with."""
+ALONE = ["-shared", "-nostdlib"]
+"""What is missing comes from this process. zig would compile a library of its own for every processor."""
 CHECKED = ["-O0", "-fsanitize=undefined,float-cast-overflow", "-fsanitize-trap=all"]
 
 
@@ -106,7 +108,7 @@ def _compile(folder: Path, sources: Sequence[Path], variant: Variant, flags: lis
     with ThreadPoolExecutor(2) as pool:
         objects = list(pool.map(compile_one, [*sources, driver]))
     library = folder / "kernels.so"
-    _run([*cc, "-shared", *map(str, objects), "-o", str(library)])
+    _run([*cc, *ALONE, *map(str, objects), "-o", str(library)])
     return library
 
 

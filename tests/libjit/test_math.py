@@ -62,7 +62,16 @@ def call(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     library = tmp_path_factory.mktemp("math") / "math_driver.so"
     driver = Path(__file__).with_name("math_driver.c")
     command = [sys.executable, "-m", "ziglang", "cc", *FLAGS, *BUILDS[request.param]]
-    command += ["-shared", "-fPIC", "-I", str(INCLUDE), str(driver), "-o", str(library)]
+    command += [
+        "-shared",
+        "-nostdlib",
+        "-fPIC",
+        "-I",
+        str(INCLUDE),
+        str(driver),
+        "-o",
+        str(library),
+    ]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     driver_library = ctypes.CDLL(str(library))
