@@ -42,6 +42,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--bless", action="store_true", help="write what is printed as expected")
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Files with slow tests begin: what comes last is short then, and no process waits long for the other."""
+    slow = {item.path for item in items if item.get_closest_marker("slow")}
+    items.sort(key=lambda item: item.path not in slow)
+
+
 @pytest.fixture(scope="session", autouse=True)
 def zig_objects(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """What zig makes of the tests' files goes with the run: its cache, which only grows, keeps C libraries alone."""
