@@ -23,6 +23,8 @@ from typing import ParamSpec
 FLOATS = ("f32", "f64")
 HALVES = ("f16", "bf16")
 """Kinds that are stored and converted; nothing else has kernels for them."""
+CODES = ("f8e4m3fn", "f8e4m3fnuz", "f8e5m2", "f8e5m2fnuz", "f8e8m0", "f4e2m1")
+"""Floats of at most 8 bits, which are encoded and decoded."""
 SIGNED = ("i8", "i16", "i32", "i64")
 UNSIGNED = ("u8", "u16", "u32", "u64")
 INTS = SIGNED + UNSIGNED
@@ -38,7 +40,7 @@ DISCRETE = "its result is no floating-point number"
 QUANTIZED = ("refused", "same", "numbers", "rule")
 TRAITS = (
     "elementwise", "commutative", "bool_result", "inplace", "side_effect", "typed", "shape_only", "axes",
-    "dimensionwise", "memory", "units", "epilogue",
+    "dimensionwise", "memory", "codes", "units", "epilogue",
 )  # fmt: skip
 """Those of `Trait` in glowpy/core/schema.py, which is not imported here; a test compares them."""
 
@@ -285,7 +287,7 @@ def _check_kinds(operator: Operator) -> None:
     _expect(operator.name, "kinds of a kernel in mixed", kernels, operator.mixed)
     mixed = [kind for kinds in operator.mixed.values() for kind in kinds.values()]
     for kind in (*kernels, *mixed, *operator.kinds, *operator.result_kinds):
-        known = (*ALL, *HALVES)
+        known = (*ALL, *HALVES, *CODES)
         if kind not in (known if operator.scalar else (*known, *WIDTHS)):
             raise SpecError(f"{operator.name}: expected an element kind, got '{kind}'")
     _expect(operator.name, "C expressions", ("any", *_FAMILIES), operator.scalar)

@@ -19,7 +19,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 import classgen.specs
 from classgen import dsl
-from classgen.dsl import HALVES, Attr, Library, Operator, SpecError, kind_class
+from classgen.dsl import CODES, HALVES, Attr, Library, Operator, SpecError, kind_class
 
 __all__ = ["ROOT", "render_all", "render_package"]
 
@@ -32,7 +32,7 @@ Job = tuple[str, Path, View]
 _C_TYPES = {
     "f32": "float", "f64": "double", "i8": "int8_t", "i16": "int16_t", "i32": "int32_t", "i64": "int64_t",
     "u8": "uint8_t", "u16": "uint16_t", "u32": "uint32_t", "u64": "uint64_t", "b": "bool",
-    "f16": "f16_t", "bf16": "bf16_t",
+    "f16": "f16_t", "bf16": "bf16_t", **{code: f"{code}_t" for code in CODES},
     "x8": "uint8_t", "x16": "uint16_t", "x32": "uint32_t", "x64": "uint64_t",
 }  # fmt: skip
 _PY_TYPES = {

@@ -110,7 +110,7 @@ def random_inputs(ports: tuple[Port, ...], seed: int) -> dict[str, Array]:
     arrays: dict[str, Array] = {}
     for port in ports:
         dtype = port.type.kind.dtype
-        if port.type.kind.is_float:
+        if port.type.kind.has_fractions:
             arrays[port.placeholder] = generator.standard_normal(
                 port.type.shape, np.float32
             ).astype(dtype)

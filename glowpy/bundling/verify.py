@@ -14,6 +14,7 @@ from glowpy.backend import CompileOptions, Port, Program
 from glowpy.backends.cpu.bundle.example import build_examples, stored_ports, stored_programs
 from glowpy.backends.cpu.bundle.read import read_bundle
 from glowpy.bundling.make import random_inputs
+from glowpy.core.elemkind import ElemKind
 from glowpy.core.tensor import Array
 from glowpy.engine import backend_class, backend_of
 from glowpy.support.errors import LoadError
@@ -124,8 +125,8 @@ def _compare(
     results: Mapping[str, Array],
     expected: Mapping[str, Array],
 ) -> OutputCheck:
-    """Floats agree within the tolerance, quantized elements within one step, all others exactly."""
-    got, want = (arrays[port.placeholder].astype(np.float64) for arrays in (results, expected))
+    """Floats agree within the tolerance, quantized elements and codes within one step, all others exactly."""
+    got, want = (_numbers(arrays[port.placeholder]) for arrays in (results, expected))
     same = (got == want) | (np.isnan(got) & np.isnan(want))
     with np.errstate(invalid="ignore"):
         error = float(
@@ -135,5 +136,15 @@ def _compare(
     if port.type.kind.is_float:
         limit = _TOLERANCE * max(scale, _SMALLEST)
     else:
-        limit = 1.0 if port.type.quant is not None else 0.0
+        limit = 1.0 if port.type.quant is not None or port.type.kind.is_code else 0.0
     return OutputCheck(build, network, port.name, error, scale, error <= limit)
+
+
+def _numbers(array: Array) -> Array:
+    """Elements in f64; of codes their places in the order of all codes, one apart."""
+    numbers = array.astype(np.float64)
+    if not ElemKind.of(array.dtype).is_code:
+        return numbers
+    codes = np.arange(256, dtype=np.uint8).view(array.dtype).astype(np.float64)
+    places = np.searchsorted(np.unique(codes[~np.isnan(codes)]), numbers)
+    return np.where(np.isnan(numbers), np.nan, places)

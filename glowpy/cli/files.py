@@ -20,6 +20,7 @@ from glowpy.support.loc import Loc
 from glowpy.support.output_files import write_output_file
 
 __all__ = [
+    "as_codes",
     "read_array",
     "read_arrays",
     "read_constants",
@@ -104,6 +105,16 @@ def _named(array: Array) -> Array:
     return array.view(ElemKind.BF16.dtype) if array.dtype.str == "|V2" else array
 
 
+def _plain(array: Array) -> Array:
+    """Codes as bytes, for numpy saves some of them so that it cannot read them back."""
+    return array.view(np.uint8) if ElemKind.of(array.dtype).is_code else array
+
+
+def as_codes(array: Array, kind: ElemKind) -> Array:
+    """Bytes as the codes that they were saved of, if `kind` is one of codes; any other array as it is."""
+    return array.view(kind.dtype) if kind.is_code and array.dtype.str in ("|u1", "|V1") else array
+
+
 def write_text(path: str | Path, text: str) -> None:
     """Writes a file, or standard output for `-`. Raises UserError where that is impossible."""
     if path == "-":
@@ -114,7 +125,7 @@ def write_text(path: str | Path, text: str) -> None:
 
 def write_array(path: str | Path, array: Array) -> None:
     """Writes a .npy file. Raises UserError where that is impossible."""
-    write_output_file(path, lambda file: np.save(file, array, allow_pickle=False))
+    write_output_file(path, lambda file: np.save(file, _plain(array), allow_pickle=False))
 
 
 def write_constants(path: str | Path, constants: Iterable[Constant]) -> None:
@@ -122,7 +133,7 @@ def write_constants(path: str | Path, constants: Iterable[Constant]) -> None:
 
     Raises UserError where that is impossible.
     """
-    arrays = {constant.digest: constant.array for constant in constants}
+    arrays = {constant.digest: _plain(constant.array) for constant in constants}
     write_output_file(path, lambda file: np.savez(file, allow_pickle=False, **arrays))
 
 

@@ -11,7 +11,7 @@ from functools import cached_property
 import numpy as np
 
 from glowpy.backend import Port
-from glowpy.cli.files import read_array, read_arrays, read_constants, read_text
+from glowpy.cli.files import as_codes, read_array, read_arrays, read_constants, read_text
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.tensor import Array
 from glowpy.core.type import Shape, Type
@@ -175,7 +175,7 @@ def random_array(type: Type, rng: np.random.Generator) -> Array:
 
     So small an integer is a legal index nearly everywhere.
     """
-    if type.kind.is_float:
+    if type.kind.has_fractions:
         return np.asarray(rng.random(type.shape), type.kind.dtype)
     return rng.integers(0, 2, type.shape).astype(type.kind.dtype)
 
@@ -206,7 +206,8 @@ def read_inputs(
             raise UserError(
                 f"--input: expected one of the inputs {', '.join(known) or '(there are none)'}, got '{name}'"
             )
-        _check_array(known[name], array, sources[name], model)
+        arrays_by_name[name] = as_codes(array, known[name].type.kind)
+        _check_array(known[name], arrays_by_name[name], sources[name], model)
     rng = np.random.default_rng(seed)
     return {
         port.name: arrays_by_name[port.name]
@@ -245,8 +246,9 @@ def _shape_remedy(port: Port, shape: Shape, model: str) -> str:
 
 
 def _spelled_kind(kind: ElemKind) -> str:
-    """An element kind as numpy takes it in Python, which knows bf16 from another package only."""
-    return "ml_dtypes.bfloat16" if kind is ElemKind.BF16 else f"'{kind.dtype}'"
+    """An element kind as numpy takes it in Python, which knows bf16 and codes from another package only."""
+    foreign = kind is ElemKind.BF16 or kind.is_code
+    return f"ml_dtypes.{kind.dtype}" if foreign else f"'{kind.dtype}'"
 
 
 def _spell(shape: Shape) -> str:

@@ -24,11 +24,23 @@ _DTYPES: dict[str, type[np.generic]] = {
     "u32": np.uint32,
     "u64": np.uint64,
     "bool": np.bool_,
+    "f8e4m3fn": ml_dtypes.float8_e4m3fn,
+    "f8e4m3fnuz": ml_dtypes.float8_e4m3fnuz,
+    "f8e5m2": ml_dtypes.float8_e5m2,
+    "f8e5m2fnuz": ml_dtypes.float8_e5m2fnuz,
+    "f8e8m0": ml_dtypes.float8_e8m0fnu,
+    "f4e2m1": ml_dtypes.float4_e2m1fn,
 }
+
+_CODES = ("f8e4m3fn", "f8e4m3fnuz", "f8e5m2", "f8e5m2fnuz", "f8e8m0", "f4e2m1")
 
 
 class ElemKind(Enum):
-    """The kind of one element. The value is its spelling in every text form."""
+    """The kind of one element. The value is its spelling in every text form.
+
+    *Codes* are floats of at most 8 bits, each in a byte. `f8e4m3` has 4 bits of exponent and 3 of mantissa; `fn` says
+    that all are finite, `uz` that zero has no sign. `f8e8m0` are powers of two. `f4e2m1` is in the low bits of a byte.
+    """
 
     F16 = "f16"
     BF16 = "bf16"
@@ -43,13 +55,19 @@ class ElemKind(Enum):
     U32 = "u32"
     U64 = "u64"
     BOOL = "bool"
+    F8E4M3FN = "f8e4m3fn"
+    F8E4M3FNUZ = "f8e4m3fnuz"
+    F8E5M2 = "f8e5m2"
+    F8E5M2FNUZ = "f8e5m2fnuz"
+    F8E8M0 = "f8e8m0"
+    F4E2M1 = "f4e2m1"
 
     dtype: np.dtype[np.generic]
     """The numpy dtype that stores one element."""
     size: int
     """Bytes per element."""
     is_float: bool
-    """Whether elements are floating point."""
+    """Whether elements are floating point, to be computed with; codes are not."""
 
     def __init__(self, spelling: str) -> None:
         self.dtype = np.dtype(_DTYPES[spelling])
@@ -62,19 +80,32 @@ class ElemKind(Enum):
         return self in (ElemKind.F16, ElemKind.BF16)
 
     @property
+    def is_code(self) -> bool:
+        """Whether elements are floats of at most 8 bits, which are moved and converted, and never computed with."""
+        return self.value in _CODES
+
+    @property
     def is_integer(self) -> bool:
         """Whether elements are integers; bool is not."""
-        return not self.is_float and self is not ElemKind.BOOL
+        return not (self.is_float or self.is_code or self is ElemKind.BOOL)
 
     @property
     def family(self) -> str:
-        """`float`, `int` (signed or not) or `bool`: kinds for which the same algebra holds."""
+        """`float`, `int` (signed or not), `bool` or `code`: kinds for which the same algebra holds."""
+        if self.is_code:
+            return "code"
         return "float" if self.is_float else "int" if self.is_integer else "bool"
+
+    @property
+    def has_fractions(self) -> bool:
+        """Whether elements are numbers between integers as well: floats and codes."""
+        return self.is_float or self.is_code
 
     @property
     def is_signed(self) -> bool:
         """Whether elements have a sign."""
-        return self.is_float or (self.is_integer and self.value[0] == "i")
+        unsigned = self.value[0] == "u" or self in (ElemKind.BOOL, ElemKind.F8E8M0)
+        return not unsigned
 
     @property
     def limits(self) -> tuple[int, int]:

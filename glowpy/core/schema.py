@@ -6,7 +6,7 @@ and common verification are written once over schemas.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, StrEnum
 from typing import Literal
@@ -57,6 +57,8 @@ class Trait(StrEnum):
     the attributes that have a number for each dimension."""
     MEMORY = "memory"
     """Says where memory is, and touches no element."""
+    CODES = "codes"
+    """Operands and results may be codes, floats of at most 8 bits: it moves elements, or codes are what it is about."""
     UNITS = "units"
     """The kernel computes a range of units of work, whose number follows from shapes and attributes."""
     EPILOGUE = "epilogue"
@@ -166,6 +168,16 @@ def _is_kind(value: Attr, kind: AttrKind) -> bool:
             return isinstance(value, str)
 
 
+def _check_codes(schema: NodeSchema | InstSchema, types: Iterable[Type]) -> None:
+    """Raises UserError unless there are no codes, or the schema allows them."""
+    if Trait.CODES not in schema.traits:
+        for type in types:
+            if type.kind.is_code:
+                raise UserError(
+                    f"expected operands of kinds to compute with, got {type}", note=_DECODE
+                )
+
+
 def _check_quantized(schema: NodeSchema | InstSchema, operands: Sequence[tuple[str, Type]]) -> None:
     """Raises UserError unless operands and results, some of them quantized, are so as `schema.quant` allows.
 
@@ -194,6 +206,7 @@ def _check_quantized(schema: NodeSchema | InstSchema, operands: Sequence[tuple[s
 
 
 _REMEDY = "only operators that move or choose elements take quantized ones; compute on floats"
+_DECODE = "decode makes floats of 32 bits of codes, and encode makes codes of these"
 
 
 def _named(operands: Sequence[tuple[str, Type]]) -> str:
@@ -221,8 +234,9 @@ class NodeSchema:
     channels: Channels | None = None
     no_derivative: str = ""
 
-    def check_quantized(self, inputs: Sequence[Type], results: Sequence[Type] = ()) -> None:
-        """Raises UserError that names the operands unless these types are quantized as `quant` allows."""
+    def check_stored(self, inputs: Sequence[Type], results: Sequence[Type] = ()) -> None:
+        """Raises UserError that names the operands unless these types are quantized, or codes, as the schema allows."""
+        _check_codes(self, (*inputs, *results))
         if any(type.quant is not None for type in (*inputs, *results)):
             names = self.inputs * len(inputs) if self.variadic else self.inputs
             operands = [
@@ -255,8 +269,9 @@ class InstSchema:
     quant: Quantized = Quantized.REFUSED
     plain: frozenset[str] = frozenset()
 
-    def check_quantized(self, types: Sequence[Type]) -> None:
-        """Raises UserError that names the operands unless these types are quantized as `quant` allows."""
+    def check_stored(self, types: Sequence[Type]) -> None:
+        """Raises UserError that names the operands unless these types are quantized, or codes, as the schema allows."""
+        _check_codes(self, types)
         if any(type.quant is not None for type in types):
             names = (spec.name for spec in self.operands)
             _check_quantized(self, list(zip(names, types, strict=True)))

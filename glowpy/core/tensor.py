@@ -213,7 +213,7 @@ class Tensor:
         if array is None or array.size == 0 or (array.size > 1 and any(array.strides)):
             return None
         item = array.reshape(-1)[0] if array.size == 1 else array[(0,) * array.ndim]
-        return float(item) if self.type.kind.is_float else int(item)
+        return float(item) if self.type.kind.has_fractions else int(item)
 
     def compact(self) -> Tensor:
         """The same tensor, in the memory of one element where all have the same bits; a deferred one as it is."""

@@ -1232,6 +1232,32 @@ class Builder(ABC):
         attrs: dict[str, Attr] = {}
         return self.create(nodes.HighByteNode, name, inputs, attrs, result_type, loc)
 
+    def create_encode(
+        self,
+        name: str,
+        result_type: Type,
+        input: Operand,
+        *,
+        loc: Loc | None = None,
+    ) -> nodes.EncodeNode:
+        """The code nearest to a float, ties to even; beyond the range infinity, NaN, or in f4e2m1 the largest, whichever there is. In f8e8m0 ties go up, and what is not between the first and the last is NaN."""
+        inputs = (input,)
+        attrs: dict[str, Attr] = {}
+        return self.create(nodes.EncodeNode, name, inputs, attrs, result_type, loc)
+
+    def create_decode(
+        self,
+        name: str,
+        result_type: Type,
+        input: Operand,
+        *,
+        loc: Loc | None = None,
+    ) -> nodes.DecodeNode:
+        """The float that a code stands for."""
+        inputs = (input,)
+        attrs: dict[str, Attr] = {}
+        return self.create(nodes.DecodeNode, name, inputs, attrs, result_type, loc)
+
     def create_lookup_table(
         self,
         name: str,

@@ -37,9 +37,9 @@ def infer_types(
     cannot be inferred) and none is given.
     """
     schema = cls.SCHEMA
-    schema.check_quantized(inputs)
+    schema.check_stored(inputs)
     types = _inferred(cls, inputs, attrs, result_type) if schema.results else ()
-    schema.check_quantized(inputs, types)
+    schema.check_stored(inputs, types)
     return types
 
 

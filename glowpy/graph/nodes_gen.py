@@ -32,10 +32,12 @@ __all__ = [
     "ConvolutionNode",
     "CosNode",
     "CumSumNode",
+    "DecodeNode",
     "DequantizeBlocksNode",
     "DequantizeNode",
     "DivNode",
     "EluNode",
+    "EncodeNode",
     "EqNode",
     "ErfNode",
     "ExpNode",
@@ -1242,7 +1244,7 @@ class GatherNode(Node):
         ("input", "indices"),
         (AttrSpec("axis", "int"),),
         ("result",),
-        frozenset(),
+        frozenset({Trait.CODES}),
         no_derivative="there is no operator yet that adds up elements by index",
         quant=Quantized.SAME,
         plain=frozenset({"indices"}),
@@ -1738,6 +1740,46 @@ class HighByteNode(Node):
 
 
 @final
+class EncodeNode(Node):
+    """The code nearest to a float, ties to even; beyond the range infinity, NaN, or in f4e2m1 the largest, whichever there is. In f8e8m0 ties go up, and what is not between the first and the last is NaN.
+
+    Declared in classgen/specs/quant.py.
+    """
+
+    __slots__ = ()
+    SCHEMA: ClassVar[NodeSchema] = NodeSchema(
+        "encode",
+        ("input",),
+        (),
+        ("result",),
+        frozenset({Trait.ELEMENTWISE, Trait.INPLACE, Trait.TYPED, Trait.CODES}),
+        no_derivative="a stored integer moves in steps",
+    )
+
+    input = InputField(0)
+
+
+@final
+class DecodeNode(Node):
+    """The float that a code stands for.
+
+    Declared in classgen/specs/quant.py.
+    """
+
+    __slots__ = ()
+    SCHEMA: ClassVar[NodeSchema] = NodeSchema(
+        "decode",
+        ("input",),
+        (),
+        ("result",),
+        frozenset({Trait.ELEMENTWISE, Trait.INPLACE, Trait.TYPED, Trait.CODES}),
+        no_derivative="a stored integer moves in steps",
+    )
+
+    input = InputField(0)
+
+
+@final
 class LookupTableNode(Node):
     """The element of a table of 256 for each stored integer of 8 bits: the first is for the lowest integer.
 
@@ -1938,7 +1980,12 @@ class SaveNode(Node):
 
     __slots__ = ()
     SCHEMA: ClassVar[NodeSchema] = NodeSchema(
-        "save", ("input", "output"), (), (), frozenset({Trait.SIDE_EFFECT}), quant=Quantized.SAME
+        "save",
+        ("input", "output"),
+        (),
+        (),
+        frozenset({Trait.SIDE_EFFECT, Trait.CODES}),
+        quant=Quantized.SAME,
     )
 
     input = InputField(0)
@@ -1958,7 +2005,7 @@ class ReshapeNode(Node):
         ("input",),
         (),
         ("result",),
-        frozenset({Trait.TYPED, Trait.SHAPE_ONLY}),
+        frozenset({Trait.TYPED, Trait.SHAPE_ONLY, Trait.CODES}),
         quant=Quantized.SAME,
     )
 
@@ -1978,7 +2025,7 @@ class ConcatNode(Node):
         ("inputs",),
         (AttrSpec("axis", "int"),),
         ("result",),
-        frozenset({Trait.AXES, Trait.SHAPE_ONLY}),
+        frozenset({Trait.AXES, Trait.SHAPE_ONLY, Trait.CODES}),
         variadic=True,
         quant=Quantized.RULE,
     )
@@ -2004,7 +2051,7 @@ class SliceNode(Node):
         ("input",),
         (AttrSpec("starts", "ints", dimensions=True), AttrSpec("steps", "ints", dimensions=True)),
         ("result",),
-        frozenset({Trait.TYPED, Trait.SHAPE_ONLY, Trait.DIMENSIONWISE}),
+        frozenset({Trait.TYPED, Trait.SHAPE_ONLY, Trait.DIMENSIONWISE, Trait.CODES}),
         quant=Quantized.SAME,
     )
 
@@ -2026,7 +2073,7 @@ class PadNode(Node):
         ("input",),
         (AttrSpec("pads", "ints", dimensions=True), AttrSpec("value", "float")),
         ("result",),
-        frozenset({Trait.DIMENSIONWISE}),
+        frozenset({Trait.DIMENSIONWISE, Trait.CODES}),
         quant=Quantized.RULE,
     )
 
@@ -2048,7 +2095,7 @@ class SplatNode(Node):
         (),
         (AttrSpec("value", "float"),),
         ("result",),
-        frozenset({Trait.TYPED}),
+        frozenset({Trait.TYPED, Trait.CODES}),
         quant=Quantized.RULE,
     )
 
@@ -2068,7 +2115,7 @@ class TransposeNode(Node):
         ("input",),
         (AttrSpec("shuffle", "ints"),),
         ("result",),
-        frozenset({Trait.SHAPE_ONLY}),
+        frozenset({Trait.SHAPE_ONLY, Trait.CODES}),
         quant=Quantized.SAME,
     )
 
@@ -2089,7 +2136,7 @@ class BroadcastNode(Node):
         ("input",),
         (),
         ("result",),
-        frozenset({Trait.TYPED, Trait.SHAPE_ONLY, Trait.DIMENSIONWISE}),
+        frozenset({Trait.TYPED, Trait.SHAPE_ONLY, Trait.DIMENSIONWISE, Trait.CODES}),
         quant=Quantized.SAME,
     )
 
@@ -2169,6 +2216,8 @@ NODES: tuple[type[Node], ...] = (
     RelabelNode,
     ScaleNode,
     HighByteNode,
+    EncodeNode,
+    DecodeNode,
     LookupTableNode,
     ReduceAddNode,
     ReduceMulNode,

@@ -95,6 +95,8 @@ def _read_constant(
         if not isinstance(digest, str) or not digest.startswith("sha256:"):
             raise lexer.error('expected a digest such as "sha256:..."', token)
         array = blobs.get(digest.removeprefix("sha256:"))
+        if array is not None and type.kind.is_code and array.dtype == np.uint8:
+            array = array.view(type.kind.dtype)  # saved as bytes
         tensor = Tensor(type, array.reshape(type.shape)) if array is not None else None
         module.add_constant(
             Constant(name, tensor, loc, type=type, digest=digest.removeprefix("sha256:"))

@@ -63,7 +63,7 @@ def _elements(constant: Constant) -> str:
 
 def _number(value: float | int, kind: ElemKind) -> str:
     """The shortest text that reads back as the same element."""
-    if not kind.is_float:
+    if not kind.has_fractions:
         return str(int(value))
     short = kind in (ElemKind.F16, ElemKind.F32)  # numpy knows the shortest text of these
     return print_float(float(str(kind.dtype.type(value))) if short else float(value))

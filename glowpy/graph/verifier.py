@@ -127,7 +127,7 @@ def _rules(node: Node) -> Iterator[str]:
     """What schema, inference and the class's own rule say. Raises UserError where nothing more can be said."""
     check_attrs(node.SCHEMA.attrs, node.attrs)
     inputs, results = [v.type for v in node.inputs], [v.type for v in node.results]
-    node.SCHEMA.check_quantized(inputs, results)
+    node.SCHEMA.check_stored(inputs, results)
     if node.SCHEMA.results and not node.has(Trait.TYPED):
         yield from _types(node)
     if isinstance(node, SaveNode):

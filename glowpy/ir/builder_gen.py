@@ -797,6 +797,32 @@ class IRBuilder(ABC):
         )
         return self.add(insts.HighByteInst(operands, attrs))
 
+    def create_encode(
+        self,
+        result: Value,
+        input: Value,
+    ) -> insts.EncodeInst:
+        """The code nearest to a float, ties to even; beyond the range infinity, NaN, or in f4e2m1 the largest, whichever there is. In f8e8m0 ties go up, and what is not between the first and the last is NaN."""
+        attrs: dict[str, Attr] = {}
+        operands = (
+            result,
+            input,
+        )
+        return self.add(insts.EncodeInst(operands, attrs))
+
+    def create_decode(
+        self,
+        result: Value,
+        input: Value,
+    ) -> insts.DecodeInst:
+        """The float that a code stands for."""
+        attrs: dict[str, Attr] = {}
+        operands = (
+            result,
+            input,
+        )
+        return self.add(insts.DecodeInst(operands, attrs))
+
     def create_lookup_table(
         self,
         result: Value,

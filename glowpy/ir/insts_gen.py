@@ -28,7 +28,9 @@ __all__ = [
     "CosInst",
     "CumSumInst",
     "DeallocInst",
+    "DecodeInst",
     "DivInst",
+    "EncodeInst",
     "EqInst",
     "ErfInst",
     "ExpInst",
@@ -901,7 +903,7 @@ class GatherInst(Instruction):
             OperandSpec("indices", Access.IN),
         ),
         (AttrSpec("axis", "int"),),
-        frozenset(),
+        frozenset({Trait.CODES}),
         quant=Quantized.SAME,
         plain=frozenset({"indices"}),
     )
@@ -1299,6 +1301,50 @@ class HighByteInst(Instruction):
 
 
 @final
+class EncodeInst(Instruction):
+    """The code nearest to a float, ties to even; beyond the range infinity, NaN, or in f4e2m1 the largest, whichever there is. In f8e8m0 ties go up, and what is not between the first and the last is NaN.
+
+    Declared in classgen/specs/quant.py.
+    """
+
+    __slots__ = ()
+    SCHEMA: ClassVar[InstSchema] = InstSchema(
+        "encode",
+        (
+            OperandSpec("result", Access.OUT, Layout.STRIDED),
+            OperandSpec("input", Access.IN, Layout.STRIDED),
+        ),
+        (),
+        frozenset({Trait.ELEMENTWISE, Trait.INPLACE, Trait.TYPED, Trait.CODES}),
+    )
+
+    result = OperandField(0)
+    input = OperandField(1)
+
+
+@final
+class DecodeInst(Instruction):
+    """The float that a code stands for.
+
+    Declared in classgen/specs/quant.py.
+    """
+
+    __slots__ = ()
+    SCHEMA: ClassVar[InstSchema] = InstSchema(
+        "decode",
+        (
+            OperandSpec("result", Access.OUT, Layout.STRIDED),
+            OperandSpec("input", Access.IN, Layout.STRIDED),
+        ),
+        (),
+        frozenset({Trait.ELEMENTWISE, Trait.INPLACE, Trait.TYPED, Trait.CODES}),
+    )
+
+    result = OperandField(0)
+    input = OperandField(1)
+
+
+@final
 class LookupTableInst(Instruction):
     """The element of a table of 256 for each stored integer of 8 bits: the first is for the lowest integer.
 
@@ -1497,7 +1543,7 @@ class SplatInst(Instruction):
         "splat",
         (OperandSpec("result", Access.OUT, Layout.STRIDED),),
         (AttrSpec("value", "float"),),
-        frozenset({Trait.TYPED}),
+        frozenset({Trait.TYPED, Trait.CODES}),
         quant=Quantized.RULE,
     )
 
@@ -1520,7 +1566,7 @@ class TransposeInst(Instruction):
             OperandSpec("input", Access.IN, Layout.STRIDED),
         ),
         (AttrSpec("shuffle", "ints"),),
-        frozenset({Trait.SHAPE_ONLY}),
+        frozenset({Trait.SHAPE_ONLY, Trait.CODES}),
         quant=Quantized.SAME,
     )
 
@@ -1544,7 +1590,7 @@ class BroadcastInst(Instruction):
             OperandSpec("input", Access.IN, Layout.STRIDED),
         ),
         (),
-        frozenset({Trait.TYPED, Trait.SHAPE_ONLY, Trait.DIMENSIONWISE}),
+        frozenset({Trait.TYPED, Trait.SHAPE_ONLY, Trait.DIMENSIONWISE, Trait.CODES}),
         quant=Quantized.SAME,
     )
 
@@ -1561,7 +1607,7 @@ class AllocInst(ValueInstruction):
 
     __slots__ = ()
     SCHEMA: ClassVar[InstSchema] = InstSchema(
-        "alloc", (), (), frozenset({Trait.MEMORY}), quant=Quantized.SAME
+        "alloc", (), (), frozenset({Trait.MEMORY, Trait.CODES}), quant=Quantized.SAME
     )
 
 
@@ -1577,7 +1623,7 @@ class DeallocInst(Instruction):
         "dealloc",
         (OperandSpec("buffer", Access.OUT),),
         (),
-        frozenset({Trait.MEMORY}),
+        frozenset({Trait.MEMORY, Trait.CODES}),
         quant=Quantized.SAME,
     )
 
@@ -1596,7 +1642,7 @@ class ViewInst(ValueInstruction):
         "view",
         (OperandSpec("source", Access.IN, Layout.STRIDED),),
         (AttrSpec("offset", "int"), AttrSpec("strides", "ints", optional=True)),
-        frozenset({Trait.MEMORY}),
+        frozenset({Trait.MEMORY, Trait.CODES}),
         quant=Quantized.SAME,
     )
 
@@ -1620,7 +1666,7 @@ class CopyInst(Instruction):
             OperandSpec("input", Access.IN, Layout.STRIDED),
         ),
         (),
-        frozenset({Trait.INPLACE, Trait.SHAPE_ONLY}),
+        frozenset({Trait.INPLACE, Trait.SHAPE_ONLY, Trait.CODES}),
         quant=Quantized.SAME,
     )
 
@@ -1643,7 +1689,7 @@ class InsertTensorInst(Instruction):
             OperandSpec("input", Access.IN, Layout.STRIDED),
         ),
         (AttrSpec("offsets", "ints"),),
-        frozenset({Trait.SHAPE_ONLY}),
+        frozenset({Trait.SHAPE_ONLY, Trait.CODES}),
         quant=Quantized.SAME,
     )
 
@@ -1667,7 +1713,7 @@ class ExtractTensorInst(Instruction):
             OperandSpec("input", Access.IN, Layout.STRIDED),
         ),
         (AttrSpec("offsets", "ints"), AttrSpec("steps", "ints")),
-        frozenset({Trait.SHAPE_ONLY}),
+        frozenset({Trait.SHAPE_ONLY, Trait.CODES}),
         quant=Quantized.SAME,
     )
 
@@ -1727,6 +1773,8 @@ INSTS: tuple[type[Instruction], ...] = (
     RelabelInst,
     ScaleInst,
     HighByteInst,
+    EncodeInst,
+    DecodeInst,
     LookupTableInst,
     ReduceAddInst,
     ReduceMulInst,

@@ -133,7 +133,7 @@ def _own(inst: Instruction) -> Iterator[Diagnostic]:
 def _rules(inst: Instruction) -> Iterator[str]:
     """What schema and the class's own rule say. Raises UserError where nothing more can be said."""
     check_attrs(inst.SCHEMA.attrs, inst.attrs)
-    inst.SCHEMA.check_quantized([ref.value.type for ref in inst.operands])
+    inst.SCHEMA.check_stored([ref.value.type for ref in inst.operands])
     for ref in inst.operands:
         if not (ref.value.is_contiguous or ref.layout.takes(ref.value.strides)):
             expected = "rows" if ref.layout is Layout.ROWS else "elements"

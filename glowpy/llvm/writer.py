@@ -27,7 +27,7 @@ from glowpy.support.names import UniqueNames
 __all__ = ["Body", "ModuleWriter", "literal", "memory_type", "register_type"]
 
 _TYPES = {ElemKind.F32: "float", ElemKind.F64: "double"}
-"""Of floats; halves are integers here, to be converted by a kernel: not every target has instructions for them."""
+"""Of floats; halves and codes are integers here, which kernels convert: not every target has instructions for that."""
 
 _MAX_INTS = 16
 _SCOPE = "!scope"
@@ -49,12 +49,12 @@ def register_type(kind: ElemKind) -> str:
 
 
 def literal(kind: ElemKind, value: float | int) -> str:
-    """`value` as an LLVM constant of the register type of `kind`: floats exactly, halves as their bits."""
+    """`value` as an LLVM constant of the register type of `kind`: floats exactly, halves and codes as their bits."""
     if kind is ElemKind.BOOL:
         return "true" if value else "false"
-    if kind.is_half:
+    if kind.is_half or kind.is_code:
         with np.errstate(over="ignore"):
-            bits = np.array(value).astype(kind.dtype).view(np.uint16)
+            bits = np.array(value).astype(kind.dtype).view(f"u{kind.size}")
         return str(int(bits))
     if kind.is_float:
         rounded = (

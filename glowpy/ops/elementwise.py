@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from glowpy.core.elemkind import ElemKind
 from glowpy.core.schema import Quantized, Trait
 from glowpy.core.type import Type
 from glowpy.graph.function import Function
 from glowpy.graph.node import Node, Operand
-from glowpy.graph.nodes_gen import ConvertNode
+from glowpy.graph.nodes_gen import ConvertNode, DecodeNode, EncodeNode
 from glowpy.graph.verifier import verify
 from glowpy.ops.elementwise_gen import KINDS, ONNX_ELEMENTWISE
 
@@ -22,6 +23,17 @@ def scalar(f: Function, name: str, like: Type, value: float) -> Operand:
 
 @verify(ConvertNode)
 def _verify_convert(n: ConvertNode) -> Iterator[str]:
+    if n.type.shape != n.input.type.shape:
+        yield f"result has shape {n.type}, expected that of {n.input.type}"
+
+
+@verify(EncodeNode, DecodeNode)
+def _verify_code(n: EncodeNode | DecodeNode) -> Iterator[str]:
+    floats, codes = n.input.type, n.type
+    if isinstance(n, DecodeNode):
+        floats, codes = codes, floats
+    if floats.kind is not ElemKind.F32 or not codes.kind.is_code:
+        yield f"expected floats of kind f32 and codes, got {floats} and {codes}"
     if n.type.shape != n.input.type.shape:
         yield f"result has shape {n.type}, expected that of {n.input.type}"
 

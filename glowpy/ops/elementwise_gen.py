@@ -94,6 +94,8 @@ KINDS: dict[type[Node], str] = {
     nodes.RelabelNode: "i8 u8 i16 u16 i32",
     nodes.ScaleNode: "f32",
     nodes.HighByteNode: "i16",
+    nodes.EncodeNode: "f32",
+    nodes.DecodeNode: "f8e4m3fn f8e4m3fnuz f8e5m2 f8e5m2fnuz f8e8m0 f4e2m1",
 }
 """Node class -> the suffixes of the kinds its last input may have; where f32 is, the halves are too."""
 
@@ -544,3 +546,13 @@ def _interpret_scale(result: Tensor, lhs: Tensor, rhs: Tensor) -> None:
 @interpret(insts.HighByteInst)
 def _interpret_high_byte(result: Tensor, input: Tensor) -> None:
     numeric.store(result, lambda input: np.right_shift(input, 8), input)
+
+
+@interpret(insts.EncodeInst)
+def _interpret_encode(result: Tensor, input: Tensor) -> None:
+    numeric.store(result, lambda input: numeric.encode(input, result.type), input)
+
+
+@interpret(insts.DecodeInst)
+def _interpret_decode(result: Tensor, input: Tensor) -> None:
+    numeric.store(result, lambda input: numeric.decode(input), input)

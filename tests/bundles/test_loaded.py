@@ -211,7 +211,7 @@ def test_a_placeholder_can_be_input_and_output(tmp_path: Path) -> None:
     np.testing.assert_array_equal(outputs["state"], [2, 4, 6])
 
 
-@pytest.mark.parametrize("type", ["f32[]", "f32[0x3]", "bf16[5]", "bool[7]", "i8[3]"])
+@pytest.mark.parametrize("type", ["f32[]", "f32[0x3]", "bf16[5]", "bool[7]", "i8[3]", "f8e5m2[3]"])
 def test_networks_without_weights_of_every_shape(type: str, tmp_path: Path) -> None:
     module = Module()
     x = module.create_placeholder("x", parse_type(type))

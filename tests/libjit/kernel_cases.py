@@ -17,6 +17,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from glowpy.core.elemkind import ElemKind
 from glowpy.core.tensor import Array
 
 Attr = int | float | bool | tuple[int, ...]
@@ -28,6 +29,7 @@ DTYPES: dict[str, np.dtype[Any]] = {
     "f32": np.dtype(np.float32),
     "f64": np.dtype(np.float64),
     "b": np.dtype(np.bool_),
+    **{kind.suffix: kind.dtype for kind in ElemKind if kind.is_code},
     **{f"i{bits}": np.dtype(f"int{bits}") for bits in (8, 16, 32, 64)},
     **{f"{sort}{bits}": np.dtype(f"uint{bits}") for sort in "ux" for bits in (8, 16, 32, 64)},
 }

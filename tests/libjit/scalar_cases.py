@@ -11,8 +11,10 @@ from typing import Any
 import numpy as np
 
 from glowpy.backends.cpu.kernels_gen import SCALARS
+from glowpy.core.elemkind import ElemKind
 from glowpy.core.schema import Access, InstSchema, Trait
 from glowpy.core.tensor import Array
+from tests.libjit.code_cases import FORMATS, floats_to_encode
 from tests.libjit.kernel_cases import DTYPES
 
 HALVES = {kind: DTYPES[kind] for kind in ("f16", "bf16")}
@@ -73,6 +75,8 @@ def values(kind: str) -> Array:
     rng = np.random.default_rng(11)
     if kind == "b":
         return np.array([False, True])
+    if kind in FORMATS:
+        return np.arange(1 << 8, dtype=np.uint8).view(dtype)
     if kind in HALVES:
         return np.arange(1 << 16, dtype=np.uint16).view(dtype)
     if dtype.kind != "f":
@@ -94,6 +98,8 @@ def values(kind: str) -> Array:
 
 def arguments(scalar: Scalar) -> list[Array]:
     """Every value of one input, or a sample of all combinations of two and more."""
+    if scalar.mnemonic == "encode":
+        return [floats_to_encode(scalar.result)]
     pools = [values(kind) for kind in scalar.inputs]
     if len(pools) == 1:
         return pools
@@ -201,6 +207,18 @@ def _erf(x: Array) -> Array:
     return np.array([math.erf(number) for number in x.tolist()])
 
 
+def _decode(codes: Array) -> Array:
+    format = FORMATS[ElemKind.of(codes.dtype).suffix]
+    return np.array([format.number(code) for code in codes.view(np.uint8).tolist()], np.float32)
+
+
+def _encode(x: Array, dtype: np.dtype[Any]) -> Array:
+    return FORMATS[ElemKind.of(dtype).suffix].nearest(x).view(dtype)
+
+
+TO_ANOTHER_KIND: dict[str, Callable[..., Array]] = {"saturate": _saturate, "encode": _encode}
+"""Of other operators with a result of a given kind it is `_convert`."""
+
 EXACT: dict[str, Callable[..., Array]] = {
     "add": np.add,
     "sub": np.subtract,
@@ -230,6 +248,7 @@ EXACT: dict[str, Callable[..., Array]] = {
     "scale": np.multiply,
     "scale_rounded": _scale_rounded,
     "steps": _steps,
+    "decode": _decode,
 }
 """What must come out to the last bit."""
 
@@ -261,8 +280,10 @@ def mismatch(scalar: Scalar, inputs: list[Array], result: Array) -> str:
             distance = np.abs(np.clip(result, -top, top) - np.clip(exact, -top, top))
             wrong = ~(distance <= _ULPS * step)
         else:
-            rounding = _saturate if mnemonic == "saturate" else _convert
+            rounding = TO_ANOTHER_KIND.get(mnemonic, _convert)
             expected = EXACT.get(mnemonic, partial(rounding, dtype=result.dtype))(*inputs)
+            if mnemonic == "encode":
+                expected, result = expected.view(np.uint8), result.view(np.uint8)
             if result.dtype in HALVES.values():
                 expected, result = expected.astype(np.float32), result.astype(np.float32)
             wrong = expected != result

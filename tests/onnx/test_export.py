@@ -84,9 +84,18 @@ NARROW = {TensorProto.INT4, TensorProto.UINT4, TensorProto.INT2, TensorProto.UIN
 
 
 def has_narrow_ports(model: onnx.ModelProto) -> bool:
-    """Whether inputs or outputs are of 4 bits or 2: in a module, and in what is written of it, they are of 8."""
+    """Whether inputs or outputs are of 4 bits or 2.
+
+    In a module, and in what is written of it, integers are of 8; floats of 4 are newer than the opset that is written.
+    """
+    float4 = dict(TensorProto.DataType.items()).get("FLOAT4E2M1")
     infos = (*model.graph.input, *model.graph.output)
-    return any(info.type.tensor_type.elem_type in NARROW for info in infos)
+    return any(info.type.tensor_type.elem_type in {*NARROW, float4} for info in infos)
+
+
+def is_code(array: Array) -> bool:
+    """Whether it is an array that onnxruntime does not take in Python."""
+    return ElemKind.of(array.dtype).is_code
 
 
 NO_KERNEL = frozenset({"test_bitshift_left_int16"})
@@ -122,7 +131,8 @@ def test_node_case_survives(name: str, tmp_path: Path) -> None:
     feeds = {
         info.name: array_of(item) for info, item in zip(session.get_inputs(), inputs, strict=True)
     }
-    results = {} if name in NO_KERNEL else on_onnxruntime(path, feeds)
+    is_run = name not in NO_KERNEL and not any(map(is_code, feeds.values()))
+    results = on_onnxruntime(path, feeds) if is_run else {}
     for got, item in zip(results.values(), outputs, strict=False):
         np.testing.assert_allclose(got, array_of(item), rtol=case.rtol, atol=max(case.atol, 1e-6))
 

@@ -179,7 +179,9 @@ def difference(actual: Array, expected: Array, tolerance: Tolerance = EXACT) -> 
         return f"expected shape {expected.shape}, got {actual.shape}"
     with np.errstate(all="ignore"):
         rounded = np.asarray(expected).astype(actual.dtype)
-        if not ElemKind.of(actual.dtype).is_float:
+        if ElemKind.of(actual.dtype).is_code:
+            wrong = actual.view(np.uint8) != rounded.view(np.uint8)
+        elif not ElemKind.of(actual.dtype).is_float:
             wrong = actual != rounded
         else:
             wrong = _far(actual, rounded, np.asarray(expected), tolerance)
@@ -235,7 +237,7 @@ def random_array(kind: ElemKind, shape: Sequence[int], seed: int = 0) -> Array:
         return np.asarray(rng.integers(0, 2, shape)).astype(np.bool_)
     low = -8 if kind.is_signed else 0
     whole = np.asarray(rng.integers(low, 9, shape))
-    return (whole / 4 if kind.is_float else whole).astype(kind.dtype)
+    return (whole / 4 if kind.has_fractions else whole).astype(kind.dtype)
 
 
 def normal_array(kind: ElemKind, shape: Sequence[int], seed: int = 0) -> Array:

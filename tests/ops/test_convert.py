@@ -12,7 +12,7 @@ from glowpy.core.tensor import Array
 from glowpy.core.type import Type
 from glowpy.graph.nodes_gen import ConvertNode
 from glowpy.ops.operands import bounds
-from tests.ops.harness import HALVES, Case, Row, check_row, on_every_backend, scalar_suffixes
+from tests.ops.harness import ALL, HALVES, Case, Row, check_row, on_every_backend, scalar_suffixes
 from tests.ops.test_elementwise import special_values
 
 
@@ -55,8 +55,8 @@ def _converted(array: Array, to: ElemKind) -> Array:
 
 def _cases(source: ElemKind) -> Iterator[Case]:
     array = _values(source)
-    supported = [kind for kind in ElemKind if kind.suffix in scalar_suffixes("convert")]
-    targets = supported if source in supported else list(reversed(ElemKind))
+    supported = [kind for kind in ALL if kind.suffix in scalar_suffixes("convert")]
+    targets = supported if source in supported else list(reversed(ALL))
     for target in targets:
         type = Type(target, array.shape)
         yield Case([array], [_converted(array, target)], result_type=type)
@@ -71,8 +71,8 @@ def _to_halves(source: ElemKind) -> Iterator[Case]:
 
 
 ROWS = [
-    Row(ConvertNode, tuple(ElemKind), _cases, title="convert", thinned=False),
-    Row(ConvertNode, tuple(ElemKind), _to_halves, title="convert to halves"),
+    Row(ConvertNode, ALL, _cases, title="convert", thinned=False),
+    Row(ConvertNode, ALL, _to_halves, title="convert to halves"),
 ]
 
 

@@ -218,8 +218,8 @@ def _row(mnemonic: str) -> Row:
     return Row(cls, (*declared, *halves), lambda kind: cases(cls, kind))
 
 
-TYPED = {"convert", "high_byte", "relabel", "saturate", "steps"}
-"""Their results have a kind of their own: see test_convert.py, test_quantized_arithmetic.py, test_wide_integers.py."""
+TYPED = {"convert", "decode", "encode", "high_byte", "relabel", "saturate", "steps"}
+"""Their results have a kind of their own: test_codes.py, test_convert.py and test_quantized_arithmetic.py have them."""
 
 ROWS = [_row(mnemonic) for mnemonic in SCALARS if mnemonic not in TYPED]
 

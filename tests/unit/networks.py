@@ -43,6 +43,7 @@ __all__ = [
 ]
 
 _SHAPES = ((2, 3), (1, 2, 3, 4), (2, 3, 4), (6,), (1, 3, 3, 2), (4, 1, 2), (0, 3), ())
+_CONVERTIBLE = [kind for kind in ElemKind if not kind.is_code]
 _KINDS = (ElemKind.F32, ElemKind.F32, ElemKind.F32, ElemKind.I32, ElemKind.U8)
 
 
@@ -184,9 +185,7 @@ def _convert(net: RandomNetwork, x: NodeValue) -> NodeValue | None:
     last = net.rng.choice((x.type.kind, x.type.kind, ElemKind.F32, ElemKind.I32))
     wide = ElemKind.F64 if x.type.kind.is_float else ElemKind.I64
     for _ in range(net.rng.randint(1, 2)):
-        between = (
-            net.rng.choice((wide, net.rng.choice(list(ElemKind)))) if net.is_exact(x) else wide
-        )
+        between = net.rng.choice((wide, net.rng.choice(_CONVERTIBLE))) if net.is_exact(x) else wide
         x = net.f.create_convert("there", x.type.with_kind(between), x).result
     if not net.is_exact(x) and last is not ElemKind.F32:
         last = ElemKind.F32

@@ -160,7 +160,7 @@ def _stack_context(
         if isinstance(value, WeightVar):
             if value.is_constant:
                 item = program.constants[value.name].array.reshape(-1)[0]
-                immediates[value] = float(item) if value.type.kind.is_float else int(item)
+                immediates[value] = float(item) if value.type.kind.has_fractions else int(item)
         elif len(life.writes) == 1:
             writer = program.ir.instructions[life.writes[0]]
             readers = [program.ir.instructions[index] for index in life.reads]

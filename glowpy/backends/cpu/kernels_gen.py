@@ -398,5 +398,23 @@ SCALARS: dict[str, KernelSpec] = {
         (("input", ("i16",)), ("result", ("i8",))),
         "classgen/specs/quant.py",
     ),
+    "encode": KernelSpec(
+        "encode",
+        "libjit_encode",
+        (
+            ("input", ("f32",)),
+            ("result", ("f8e4m3fn", "f8e4m3fnuz", "f8e5m2", "f8e5m2fnuz", "f8e8m0", "f4e2m1")),
+        ),
+        "classgen/specs/quant.py",
+    ),
+    "decode": KernelSpec(
+        "decode",
+        "libjit_decode",
+        (
+            ("input", ("f8e4m3fn", "f8e4m3fnuz", "f8e5m2", "f8e5m2fnuz", "f8e8m0", "f4e2m1")),
+            ("result", ("f32",)),
+        ),
+        "classgen/specs/quant.py",
+    ),
 }
 """The kernels of element-wise instructions: functions of one element, which the code generator writes the loop around."""

@@ -8,6 +8,8 @@ from glowpy.graph.node import Node
 from glowpy.graph.nodes_gen import (
     AndNode,
     ConvertNode,
+    DecodeNode,
+    EncodeNode,
     MaxNode,
     MinNode,
     OrNode,
@@ -42,6 +44,11 @@ def _logic(g: OnnxGraph, n: Node) -> None:
     g.result(f"{prefix}{name}", *[g.operand(value) for value in n.inputs])
 
 
-@to_onnx(ConvertNode)
-def _convert(g: OnnxGraph, n: ConvertNode) -> None:
+@to_onnx(ConvertNode, DecodeNode)
+def _convert(g: OnnxGraph, n: ConvertNode | DecodeNode) -> None:
     g.result("Cast", g.operand(n.input), to=elem_type_of(n.type.kind))
+
+
+@to_onnx(EncodeNode)
+def _encode(g: OnnxGraph, n: EncodeNode) -> None:
+    g.result("Cast", g.operand(n.input), to=elem_type_of(n.type.kind), saturate=0)

@@ -150,13 +150,17 @@ def _check_kinds(graph: OnnxGraph, proto: ModelProto, large: dict[str, StoredTen
 
 def _misfits(operator: onnx.NodeProto, kinds: dict[str, int]) -> Iterator[str]:
     schema = onnx.defs.get_schema(operator.op_type, OPSET)
-    for index, name in enumerate(operator.input):
-        formal = schema.inputs[min(index, len(schema.inputs) - 1)]
-        known = kinds.get(name, 0)
-        spelled = f"tensor({onnx.TensorProto.DataType.Name(known).lower()})"
-        if known and spelled not in formal.types:
-            yield f"{operator.op_type} of ONNX does not take {spelled} as {formal.name}"
-            return
+    for verb, names, formals in (
+        ("take", operator.input, schema.inputs),
+        ("give", operator.output, schema.outputs),
+    ):
+        for index, name in enumerate(names):
+            formal = formals[min(index, len(formals) - 1)]
+            known = kinds.get(name, 0)
+            spelled = f"tensor({onnx.TensorProto.DataType.Name(known).lower()})"
+            if known and spelled not in formal.types:
+                yield f"{operator.op_type} of ONNX does not {verb} {spelled} as {formal.name}"
+                return
 
 
 def _check(proto: ModelProto, large: dict[str, StoredTensor]) -> None:

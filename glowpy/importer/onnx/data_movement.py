@@ -132,13 +132,31 @@ def concat(n: OnnxNode, values: Sequence[Value], axis: int) -> Value:
 
 
 def convert(n: OnnxNode, value: Value, kind: ElemKind) -> Value:
-    """The value in another element kind."""
-    if value.type.kind is kind:
+    """The value in another element kind; from codes and to them by way of f32, without limits."""
+    own = value.type.kind
+    if own is kind:
         return value
+    if own.is_code and kind is not ElemKind.F32:
+        return convert(n, convert(n, value, ElemKind.F32), kind)
+    if kind.is_code and own is not ElemKind.F32:
+        return convert(n, convert(n, value, ElemKind.F32), kind)
     type = value.type.with_kind(kind)
     if isinstance(value, NodeValue):
-        return n.f.create_convert(n.name, type, value).result
+        create = (
+            n.f.create_decode
+            if own.is_code
+            else n.f.create_encode
+            if kind.is_code
+            else n.f.create_convert
+        )
+        return create(n.name, type, value).result
+    compute = _decoded if own.is_code else numeric.encode if kind.is_code else numeric.convert
     if value.splat_value is not None:
-        single = numeric.convert(value.array[(slice(0, 1),) * type.rank], type)
+        single = compute(value.array[(slice(0, 1),) * type.rank], type)
         return Tensor(type, np.broadcast_to(single, type.shape))
-    return Tensor.derived(type, "convert", [value], lambda array: numeric.convert(array, type))
+    return Tensor.derived(type, "convert", [value], lambda array: compute(array, type))
+
+
+def _decoded(array: Array, type: Type) -> Array:
+    del type
+    return numeric.decode(array)

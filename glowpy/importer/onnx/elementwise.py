@@ -11,6 +11,7 @@ from glowpy.core.elemkind import ElemKind
 from glowpy.core.tensor import Tensor
 from glowpy.core.type import Type
 from glowpy.graph.node import Node, NodeValue
+from glowpy.importer.onnx.codes import to_codes
 from glowpy.importer.onnx.data_movement import convert, full, reshape
 from glowpy.importer.onnx.narrow import NARROW, Narrow
 from glowpy.importer.onnx.node import OnnxNode, Result, Value, from_onnx
@@ -132,7 +133,7 @@ def _power(n: OnnxNode, base: NodeValue, exponent: int) -> Value:
 
 @from_onnx("Cast")
 def _cast(n: OnnxNode) -> Value:
-    """To another kind. `saturate` and `round_mode` concern only 8-bit floats, which are not supported."""
+    """To another kind. `saturate` and `round_mode` concern only 8-bit floats."""
     if n.opset < 6:
         name = n.text("to", "")
         if name not in _ELEM_TYPES:
@@ -145,6 +146,8 @@ def _cast(n: OnnxNode) -> Value:
 def _cast_to(n: OnnxNode, wanted: ElemKind, narrow: Narrow | None) -> Value:
     """Of integers that are to be narrow only the lowest bits are kept."""
     value = n.value(0)
+    if wanted.is_code:
+        return to_codes(n, value, wanted)
     if narrow is None:
         return convert(n, value, wanted)
     value = convert(n, convert(n, value, ElemKind.I32), wanted)

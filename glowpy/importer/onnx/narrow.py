@@ -17,7 +17,7 @@ from onnx import TensorProto, defs
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.tensor import Array
 
-__all__ = ["NARROW", "Narrow", "narrow_results", "unpacked"]
+__all__ = ["NARROW", "PACKED", "Narrow", "narrow_results", "unpacked"]
 
 
 @dataclass(frozen=True)
@@ -55,6 +55,13 @@ NARROW: dict[int, Narrow] = {
     if (number := dict(TensorProto.DataType.items()).get(name)) is not None
 }
 """By the number of the element type, as far as the onnx package has it."""
+
+_FLOAT4 = dict(TensorProto.DataType.items()).get("FLOAT4E2M1")
+PACKED: dict[int, int] = {
+    **{number: narrow.bits for number, narrow in NARROW.items()},
+    **({} if _FLOAT4 is None else {_FLOAT4: 4}),
+}
+"""How many bits an element has in files, of types with several elements in a byte."""
 
 
 def unpacked(bytes: Array, bits: int, *, signed: bool = False) -> Array:

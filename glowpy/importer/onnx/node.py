@@ -248,7 +248,7 @@ class OnnxNode:
         if tensor.type.count != 1:
             raise UserError(f"expected one element as input {index}, got {tensor.type}")
         item = tensor.array.reshape(-1)[0]
-        return float(item) if tensor.type.kind.is_float else int(item)
+        return float(item) if tensor.type.kind.has_fractions else int(item)
 
     def axis(self, rank: int, default: int, name: str = "axis") -> int:
         """The attribute `axis`, counted from the front."""

@@ -8,6 +8,7 @@ pass `fold-quantize` computes on the integers.
 from __future__ import annotations
 
 import numpy as np
+from onnx import TensorProto
 
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.quantized import fits_4_bits, parameters, sum_type
@@ -16,6 +17,7 @@ from glowpy.core.tensor import Array, Tensor
 from glowpy.core.type import Quant, Type
 from glowpy.graph.dynamic_range import dynamically_quantized
 from glowpy.graph.node import NodeValue
+from glowpy.importer.onnx.codes import to_codes
 from glowpy.importer.onnx.data_movement import (
     broadcast,
     channels_first,
@@ -108,11 +110,11 @@ def dequantized(
     axis: int | None = None,
     block: int = 0,
 ) -> NodeValue:
-    """The floats, in f32, that stored integers stand for."""
-    floats = Type(ElemKind.F32, value.type.shape)
+    """The floats, in f32, that stored integers or codes stand for."""
     scale = convert(n, scale, ElemKind.F32)
     typed = None if block else _typed(value.type.kind, value.type, scale, zero, axis)
     if typed is not None:
+        floats = Type(ElemKind.F32, value.type.shape)
         stored = n.operand(labelled(n, value, typed))
         return n.f.create_dequantize(n.name, floats, stored).result
     place = axis or 0
@@ -121,9 +123,18 @@ def dequantized(
     offset: Value = Tensor.splat(Type(value.type.kind, ()), 0)
     if zero is not None:
         offset = spread(n, zero, value.type, place, block)
-    steps = n.f.create_steps(n.name, floats, n.operand(value), n.operand(offset, f"{n.name}_zero"))
+    steps = _above(n, value, offset)
     factor = spread(n, scale, value.type, place, block)
     return n.f.create_scale(n.name, steps, n.operand(factor, f"{n.name}_scale")).result
+
+
+def _above(n: OnnxNode, value: Value, offset: Value) -> NodeValue:
+    """The difference of stored integers, or of codes, in f32."""
+    if value.type.kind.is_code:
+        lhs, rhs = (n.operand(convert(n, side, ElemKind.F32)) for side in (value, offset))
+        return n.f.create_sub(n.name, lhs, rhs).result
+    lhs, rhs = n.operand(value), n.operand(offset, f"{n.name}_zero")
+    return n.f.create_steps(n.name, Type(ElemKind.F32, value.type.shape), lhs, rhs).result
 
 
 def _in_blocks(
@@ -151,20 +162,26 @@ def quantized(
     zero: Value | None,
     axis: int | None = None,
     block: int = 0,
+    precision: ElemKind = ElemKind.F32,
 ) -> Value:
-    """Floats as stored integers, plain ones."""
-    floats, scale = n.operand(convert(n, value, ElemKind.F32)), convert(n, scale, ElemKind.F32)
-    typed = None if block else _typed(kind, value.type, scale, zero, axis)
+    """Floats as stored integers, plain ones, or as codes; the quotient with the scale is rounded to `precision`."""
+    floats, scale = n.operand(convert(n, value, precision)), convert(n, scale, precision)
+    typed = None
+    if not block and precision is ElemKind.F32:
+        typed = _typed(kind, value.type, scale, zero, axis)
     if typed is not None:
         return _plain(n, n.f.create_quantize(n.name, typed, floats).result)
     place = axis or 0
     divisor = spread(n, scale, value.type, place, block)
-    steps = n.f.create_div(n.name, floats, n.operand(divisor, f"{n.name}_scale"))
+    quotient = n.f.create_div(n.name, floats, n.operand(divisor, f"{n.name}_scale"))
+    steps = n.operand(convert(n, quotient.result, ElemKind.F32))
     offset: Value = Tensor.splat(Type(ElemKind.F32, ()), 0.0)
     if zero is not None:
         offset = convert(n, spread(n, zero, value.type, place, block), ElemKind.F32)
-    type = Type(kind, value.type.shape)
-    return n.f.create_saturate(n.name, type, steps, n.operand(offset, f"{n.name}_zero")).result
+    zeros = n.operand(offset, f"{n.name}_zero")
+    if kind.is_code:
+        return to_codes(n, n.f.create_add(n.name, steps, zeros).result, kind)
+    return n.f.create_saturate(n.name, Type(kind, value.type.shape), steps, zeros).result
 
 
 def optional(n: OnnxNode, index: int) -> Value | None:
@@ -180,13 +197,14 @@ def _axis(n: OnnxNode, rank: int) -> int | None:
 
 @from_onnx("QuantizeLinear", since=10)
 def quantize_linear(n: OnnxNode) -> Value:
-    """X / scale, rounded to the nearest integer, halves to even, plus the zero point, limited to its kind."""
+    """X / scale, rounded half to even, plus the zero point, limited to its kind; or the nearest code."""
     zero, stated = optional(n, 2), n.integer("output_dtype", 0)
     kind = zero.type.kind if zero is not None else kind_of(stated) if stated else ElemKind.U8
-    if not kind.is_integer:
+    if not (kind.is_integer or kind.is_code):
         raise n.unsupported(f"quantization to {kind.value}")
-    axis = _axis(n, n.type(0).rank)
-    result = quantized(n, n.value(0), kind, n.value(1), zero, axis, n.integer("block_size", 0))
+    axis, block = _axis(n, n.type(0).rank), n.integer("block_size", 0)
+    precision = kind_of(n.integer("precision", 0) or TensorProto.FLOAT)
+    result = quantized(n, n.value(0), kind, n.value(1), zero, axis, block, precision)
     narrow = n.narrow(2) or NARROW.get(stated)
     return result if narrow is None else _limited(n, result, narrow)
 
@@ -202,8 +220,10 @@ def _limited(n: OnnxNode, value: Value, narrow: Narrow) -> NodeValue:
 
 @from_onnx("DequantizeLinear", since=10)
 def dequantize_linear(n: OnnxNode) -> Value:
-    """(x - zero point) * scale, in the scale's kind."""
+    """(x - zero point) * scale, in the scale's kind unless another is stated; powers of two as scales need that."""
     axis, stated = _axis(n, n.type(0).rank), n.integer("output_dtype", 0)
+    if not stated and n.type(1).kind.is_code:
+        raise UserError(f"expected the attribute 'output_dtype' with a scale of {n.type(1)}")
     numbers = dequantized(
         n, n.value(0), n.value(1), optional(n, 2), axis, n.integer("block_size", 0)
     )

@@ -15,11 +15,17 @@ from glowpy.core.elemkind import ElemKind
 from glowpy.core.shape import ceil_div
 from glowpy.core.tensor import LARGE, Array, Tensor, stored_key
 from glowpy.core.type import Type
-from glowpy.importer.onnx.narrow import NARROW, Narrow, unpacked
+from glowpy.importer.onnx.narrow import NARROW, PACKED, unpacked
 from glowpy.importer.onnx.stored import InFile, InMemory, Storage, Stores
 from glowpy.support.errors import LoadError, UnsupportedError, UserError
 
 __all__ = ["decode", "decode_sparse", "elem_type_of", "kind_of", "open_external", "type_name"]
+
+
+def _code_name(kind: ElemKind) -> str:
+    """`float8e4m3fn` for f8e4m3fn."""
+    return f"float{kind.suffix[1:]}"
+
 
 _KINDS: dict[int, ElemKind] = {
     TensorProto.FLOAT16: ElemKind.F16,
@@ -36,7 +42,15 @@ _KINDS: dict[int, ElemKind] = {
     TensorProto.UINT64: ElemKind.U64,
     TensorProto.BOOL: ElemKind.BOOL,
     **{elem_type: narrow.kind for elem_type, narrow in NARROW.items()},
+    **{
+        elem_type: kind
+        for kind in ElemKind
+        if kind.is_code
+        and (elem_type := dict(TensorProto.DataType.items()).get(_code_name(kind).upper()))
+        is not None
+    },
 }
+"""Of those that the onnx package has."""
 
 _NAMES = {
     ElemKind.F16: "float16",
@@ -52,6 +66,7 @@ _NAMES = {
     ElemKind.U32: "uint32",
     ElemKind.U64: "uint64",
     ElemKind.BOOL: "bool",
+    **{kind: _code_name(kind) for kind in ElemKind if kind.is_code},
 }
 
 _FIELDS: dict[int, str] = {
@@ -73,7 +88,7 @@ _SAMPLE = 512
 def kind_of(elem_type: int) -> ElemKind:
     """The element kind of an ONNX element type.
 
-    Raises UnsupportedError for strings, complex numbers, 8-bit floats and the like.
+    Raises UnsupportedError for strings, complex numbers and the like.
     """
     kind = _KINDS.get(elem_type)
     if kind is None:
@@ -102,16 +117,16 @@ def decode(proto: TensorProto, stores: Stores) -> Tensor:
     elements, and for external data that is missing, out of range, or not a plain file in the model's folder or below.
     """
     type = Type(kind_of(proto.data_type), tuple(proto.dims))
-    narrow = NARROW.get(proto.data_type)
+    bits = PACKED.get(proto.data_type, 8 * type.kind.size)
     if external_data_helper.uses_external_data(proto):
-        return _stored(proto.name, type, narrow, *_external(proto, type, narrow, stores))
+        return _stored(proto.name, type, bits, *_external(proto, type, bits, stores))
     span = stores.extracted.span(proto.raw_data) if proto.HasField("raw_data") else None
     if span is not None:
-        return _stored(proto.name, type, narrow, stores.own, *span)
+        return _stored(proto.name, type, bits, stores.own, *span)
     if proto.HasField("raw_data"):
-        return _stored(proto.name, type, narrow, InMemory(proto.raw_data), 0, len(proto.raw_data))
+        return _stored(proto.name, type, bits, InMemory(proto.raw_data), 0, len(proto.raw_data))
     got = len(getattr(proto, _FIELDS.get(proto.data_type, "int32_data")))
-    expected = type.count if narrow is None else _size(type, narrow)
+    expected = type.count if bits >= 8 else _size(type, bits)
     if got != expected:
         raise UserError(
             f"tensor '{proto.name}': expected {expected} elements for {type}, got {got}"
@@ -123,29 +138,27 @@ def decode(proto: TensorProto, stores: Stores) -> Tensor:
     return Tensor(type, np.asarray(array, dtype=type.kind.dtype).reshape(type.shape))
 
 
-def _size(type: Type, narrow: Narrow | None) -> int:
-    """How many bytes the elements take where they are packed."""
-    return type.size if narrow is None else ceil_div(type.count * narrow.bits, 8)
+def _size(type: Type, bits: int) -> int:
+    """How many bytes elements of so many bits take."""
+    return ceil_div(type.count * bits, 8)
 
 
-def _stored(
-    name: str, type: Type, narrow: Narrow | None, storage: Storage, start: int, length: int
-) -> Tensor:
+def _stored(name: str, type: Type, bits: int, storage: Storage, start: int, length: int) -> Tensor:
     """A tensor whose elements are stored as raw data: the lowest byte of each first, row by row."""
-    if length != _size(type, narrow):
+    if length != _size(type, bits):
         raise UserError(
-            f"tensor '{name}': expected {_size(type, narrow)} bytes for {type}, got {length}"
+            f"tensor '{name}': expected {_size(type, bits)} bytes for {type}, got {length}"
         )
 
     def elements() -> Array:
         raw = storage.read(start, length)
-        if narrow is not None:
-            raw = unpacked(raw, narrow.bits, signed=type.kind.is_signed)[: type.count]
+        if bits < 8:
+            raw = unpacked(raw, bits, signed=type.kind is ElemKind.I8)[: type.count]
         return _elements(raw, type.kind).reshape(type.shape)
 
     def key() -> str:
         digest = storage.digest(start, length)
-        return stored_key(type, digest if narrow is None else f"{digest} {narrow.name}")
+        return stored_key(type, digest if bits >= 8 else f"{digest} {bits} bits")
 
     if type.size < LARGE:
         return Tensor(type, elements().copy())  # a view would keep all of a model that is in memory
@@ -186,10 +199,10 @@ def decode_sparse(proto: onnx.SparseTensorProto, stores: Stores) -> Tensor:
 
 
 def _external(
-    proto: TensorProto, type: Type, narrow: Narrow | None, stores: Stores
+    proto: TensorProto, type: Type, bits: int, stores: Stores
 ) -> tuple[Storage, int, int]:
     """The file of external data, the first byte in it, and how many there are."""
-    size = _size(type, narrow)
+    size = _size(type, bits)
     entries = {entry.key: entry.value for entry in proto.external_data}
     file, location = open_external(proto, stores), entries.get("location", "")
     offset = _number(proto.name, "offset", entries.get("offset", "0"))

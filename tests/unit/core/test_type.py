@@ -39,8 +39,10 @@ def test_types_read_back_as_they_were(type: Type) -> None:
 def test_kinds_agree_with_their_numpy_dtype(kind: ElemKind) -> None:
     assert ElemKind.of(kind.dtype) is kind
     assert kind.size == np.zeros(1, kind.dtype).nbytes
-    assert kind.is_float + kind.is_integer + (kind is ElemKind.BOOL) == 1
-    assert kind.is_signed == (kind.value[0] in "fi" or kind is ElemKind.BF16)
+    assert kind.is_float + kind.is_integer + kind.is_code + (kind is ElemKind.BOOL) == 1
+    assert kind.is_signed == (kind.value[0] in "fi" or kind is ElemKind.BF16) - (
+        kind is ElemKind.F8E8M0
+    )
 
 
 def test_one_channel_is_the_whole_tensor() -> None:

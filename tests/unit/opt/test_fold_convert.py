@@ -49,9 +49,12 @@ def differs(first: ElemKind, wide: ElemKind, last: ElemKind) -> bool:
     return straight.tobytes() != around.tobytes()
 
 
-@pytest.mark.parametrize("narrow", ElemKind)
+KINDS = [kind for kind in ElemKind if not kind.is_code]
+
+
+@pytest.mark.parametrize("narrow", KINDS)
 def test_a_conversion_goes_iff_it_loses_and_changes_nothing(narrow: ElemKind) -> None:
-    for wide, last in itertools.product(ElemKind, ElemKind):
+    for wide, last in itertools.product(KINDS, KINDS):
         module = Module()
         f = module.create_function("main")
         x = module.create_placeholder("x", Type(narrow, (2,))).value

@@ -22,7 +22,7 @@ C_TYPES = {
     ElemKind.F16: "uint16_t", ElemKind.BF16: "uint16_t", ElemKind.F32: "float", ElemKind.F64: "double",
     ElemKind.I8: "int8_t", ElemKind.I16: "int16_t", ElemKind.I32: "int32_t", ElemKind.I64: "int64_t",
     ElemKind.U8: "uint8_t", ElemKind.U16: "uint16_t", ElemKind.U32: "uint32_t", ElemKind.U64: "uint64_t",
-    ElemKind.BOOL: "uint8_t",
+    ElemKind.BOOL: "uint8_t", **{kind: "uint8_t" for kind in ElemKind if kind.is_code},
 }  # fmt: skip
 """How C spells an element in memory."""
 

@@ -1,0 +1,271 @@
+"""Floats of at most 8 bits in ONNX: casts as its tables say, quantization to them and from them, and files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+from onnx.reference import ReferenceEvaluator
+
+import glowpy
+from glowpy.core.elemkind import ElemKind
+from glowpy.core.tensor import Array, converted
+from glowpy.engine import BACKENDS
+from glowpy.importer.onnx.tensor import elem_type_of
+from tests.libjit.code_cases import FORMATS, Format, floats_to_encode
+from tests.onnx.comparison import graph_model, info
+from tests.onnx.test_narrow import stored_forms
+
+FLOATS_8 = (ElemKind.F8E4M3FN, ElemKind.F8E4M3FNUZ, ElemKind.F8E5M2, ElemKind.F8E5M2FNUZ)
+OPSET = 25
+E8M0 = getattr(TensorProto, "FLOAT8E8M0", None)
+
+newest = pytest.mark.skipif(E8M0 is None, reason="this onnx has no powers of two")
+
+
+def cast_model(x: Array, casts: list[tuple[ElemKind, dict[str, Any]]]) -> onnx.ModelProto:
+    """Casts of one input; output i is of the i-th."""
+    nodes = [
+        helper.make_node("Cast", ["x"], [f"y{i}"], to=elem_type_of(kind), **attributes)
+        for i, (kind, attributes) in enumerate(casts)
+    ]
+    outputs = [
+        helper.make_tensor_value_info(f"y{i}", elem_type_of(kind), x.shape)
+        for i, (kind, _) in enumerate(casts)
+    ]
+    return graph_model(nodes, [info("x", x)], outputs, OPSET)
+
+
+def run(model: onnx.ModelProto, backend: str, **feeds: Array) -> list[Array]:
+    return glowpy.InferenceSession(model, backend=backend).run(None, feeds)
+
+
+def assert_same_codes(got: Array, expected: Array, where: str = "") -> None:
+    np.testing.assert_array_equal(got.view(np.uint8), expected.view(np.uint8), where)
+
+
+def every(kind: ElemKind) -> Array:
+    count = 16 if kind is ElemKind.F4E2M1 else 256
+    return np.arange(count, dtype=np.uint8).view(kind.dtype)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_casts_saturate_unless_they_are_told_not_to(backend: str) -> None:
+    x = np.concatenate([floats_to_encode(kind.value) for kind in FLOATS_8])
+    casts = [(kind, {"saturate": saturate}) for kind in FLOATS_8 for saturate in (0, 1)]
+    for got, (kind, attributes) in zip(run(cast_model(x, casts), backend, x=x), casts, strict=True):
+        numbers, format = x, FORMATS[kind.value]
+        if attributes["saturate"]:
+            assert isinstance(format, Format)
+            limit = np.float32(format.number(format.greatest))
+            numbers = np.clip(x, -limit, limit)
+        assert got.dtype == kind.dtype
+        assert_same_codes(got, format.nearest(numbers), f"{kind} {attributes}")
+
+
+@newest
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_powers_of_two_are_rounded_as_asked_for(backend: str) -> None:
+    x = np.abs(floats_to_encode("f8e8m0"))
+    x = x[(x >= 2.0**-126) | (x == 0) | np.isnan(x)]  # of the smallest, powers are no normal floats
+    kind = ElemKind.F8E8M0
+    modes = [(mode, saturate) for mode in ("up", "down", "nearest") for saturate in (0, 1)]
+    casts = [(kind, {"round_mode": mode, "saturate": saturate}) for mode, saturate in modes]
+    casts.append((kind, {}))
+    with np.errstate(all="ignore"):
+        wide = x.astype(np.float64)
+        fraction, exponent = np.frexp(wide)
+        steps = {
+            "down": exponent - 1,
+            "up": exponent - (fraction == 0.5),
+            "nearest": exponent - (fraction < 0.75),
+        }
+    for got, (mode, saturate) in zip(
+        run(cast_model(x, casts), backend, x=x), [*modes, ("up", 1)], strict=True
+    ):
+        codes = np.where(wide > 2.0**127, 999, np.where(wide < 2.0**-127, -999, steps[mode] + 127))
+        codes = (
+            np.clip(codes, 0, 254)
+            if saturate
+            else np.where((codes < 0) | (codes > 254), 255, codes)
+        )
+        codes = np.where(np.isnan(x), 255, codes)
+        assert_same_codes(got, codes.astype(np.uint8), f"{mode} {saturate}")
+
+
+COMPUTED = [kind for kind in ElemKind if not kind.is_code]
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_codes_become_any_kind(backend: str) -> None:
+    """Each by way of f32, which holds them all."""
+    kinds = [*FLOATS_8, *([] if E8M0 is None else [ElemKind.F4E2M1])]
+    for kind in kinds[:: 1 if backend == "interpreter" else 3]:
+        x = every(kind)
+        model = cast_model(x, [(to, {}) for to in COMPUTED])
+        for got, to in zip(run(model, backend, x=x), COMPUTED, strict=True):
+            expected = converted(x.astype(np.float32), to)
+            if to is ElemKind.BF16:  # of which numpy does not know its NaN
+                got, expected = got.astype(np.float32), expected.astype(np.float32)
+            np.testing.assert_array_equal(got, expected, f"{kind} {to}")
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_any_kind_becomes_codes(backend: str) -> None:
+    to = ElemKind.F8E4M3FN
+    nodes, inputs, outputs, feeds = [], [], [], {}
+    for kind in COMPUTED:
+        low = -9 if kind.is_signed else 0
+        x = np.arange(low, 120).astype(kind.dtype)
+        feeds[kind.value] = x
+        inputs.append(info(kind.value, x))
+        nodes.append(
+            helper.make_node("Cast", [kind.value], [f"y_{kind.value}"], to=elem_type_of(to))
+        )
+        outputs.append(helper.make_tensor_value_info(f"y_{kind.value}", elem_type_of(to), x.shape))
+    results = run(graph_model(nodes, inputs, outputs, OPSET), backend, **feeds)
+    for got, kind in zip(results, COMPUTED, strict=True):
+        codes = FORMATS[to.value].nearest(feeds[kind.value].astype(np.float32))
+        assert_same_codes(got, codes, str(kind))
+
+
+# Quantization, against ONNX's reference.
+
+RNG = np.random.default_rng(9)
+X = (RNG.standard_normal((4, 6)) * 40).astype(np.float32)
+AXIS = RNG.uniform(0.1, 2, 6).astype(np.float32)
+BLOCKS = RNG.uniform(0.1, 2, (4, 3)).astype(np.float32)
+
+
+def quantizations() -> Iterator[tuple[str, list[Array], dict[str, Any]]]:
+    for kind in (*FLOATS_8, *([] if E8M0 is None else [ElemKind.F4E2M1])):
+        to = elem_type_of(kind)
+        yield kind.value, [X, np.array(0.25, np.float32)], {"output_dtype": to}
+    zero = np.zeros(6, ml_dtypes.float8_e5m2)
+    yield "axis", [X, AXIS, zero], {"axis": 1}
+    to = TensorProto.FLOAT8E4M3FN
+    yield "blocks", [X, BLOCKS], {"axis": 1, "block_size": 2, "output_dtype": to}
+    yield "overflow", [X * 99, AXIS], {"axis": 1, "output_dtype": to, "saturate": 0}
+    yield "precision", [X, AXIS], {"output_dtype": to, "precision": TensorProto.FLOAT16}
+    integers = {"output_dtype": TensorProto.INT8, "precision": TensorProto.BFLOAT16}
+    yield "precision of integers", [X, AXIS], integers
+    yield "halves", [X.astype(np.float16), AXIS.astype(np.float16)], {"output_dtype": to}
+
+
+QUANTIZATIONS = list(quantizations())
+
+
+def reference(op_type: str, inputs: list[Array], attributes: dict[str, Any]) -> tuple[Any, Array]:
+    """A model of one node, and what ONNX's own implementation gives."""
+    names = [f"i{index}" for index in range(len(inputs))]
+    node = helper.make_node(op_type, names, ["y"], **attributes)
+    infos = [info(name, array) for name, array in zip(names, inputs, strict=True)]
+    untyped = graph_model([node], infos, [helper.make_empty_tensor_value_info("y")], OPSET)
+    with np.errstate(all="ignore"):
+        (y,) = ReferenceEvaluator(untyped).run(None, dict(zip(names, inputs, strict=True)))
+    return graph_model([node], infos, [info("y", np.asarray(y))], OPSET), np.asarray(y)
+
+
+def check(op_type: str, inputs: list[Array], attributes: dict[str, Any], backend: str) -> None:
+    model, expected = reference(op_type, inputs, attributes)
+    feeds = {f"i{index}": array for index, array in enumerate(inputs)}
+    (got,) = run(model, backend, **feeds)
+    assert got.dtype == expected.dtype
+    np.testing.assert_array_equal(got.astype(np.float32), expected.astype(np.float32))
+
+
+@pytest.mark.parametrize(
+    ("title", "inputs", "attributes"), QUANTIZATIONS, ids=[title for title, *_ in QUANTIZATIONS]
+)
+def test_quantize(title: str, inputs: list[Array], attributes: dict[str, Any]) -> None:
+    del title
+    check("QuantizeLinear", inputs, attributes, "interpreter")
+
+
+def dequantizations() -> Iterator[tuple[str, list[Array], dict[str, Any]]]:
+    x = X.astype(ml_dtypes.float8_e4m3fn)
+    yield "tensor", [x, np.array(0.5, np.float32)], {}
+    yield "axis", [x, AXIS, np.zeros(6, x.dtype)], {"axis": 1}
+    yield "blocks", [x, BLOCKS], {"axis": 1, "block_size": 2}
+    yield "halves", [x, AXIS.astype(np.float16)], {"axis": 1}
+    yield "another kind", [x, AXIS], {"axis": 1, "output_dtype": TensorProto.FLOAT16}
+    if E8M0 is not None:
+        codes = every(ElemKind.F4E2M1)
+        pick = RNG.integers(0, 16, (4, 6))
+        powers = np.array([[0.5, 1, 2]] * 4).astype(ml_dtypes.float8_e8m0fnu)
+        stated = {"axis": 1, "block_size": 2, "output_dtype": TensorProto.FLOAT}
+        yield "microscaling", [codes[pick], powers], stated
+
+
+DEQUANTIZATIONS = list(dequantizations())
+
+
+@pytest.mark.parametrize(
+    ("title", "inputs", "attributes"), DEQUANTIZATIONS, ids=[title for title, *_ in DEQUANTIZATIONS]
+)
+def test_dequantize(title: str, inputs: list[Array], attributes: dict[str, Any]) -> None:
+    del title
+    check("DequantizeLinear", inputs, attributes, "interpreter")
+
+
+@pytest.mark.parametrize("op_type", ["QuantizeLinear", "DequantizeLinear"])
+def test_quantization_on_the_cpu(op_type: str) -> None:
+    """Blocks are the most general form."""
+    table = QUANTIZATIONS if op_type == "QuantizeLinear" else DEQUANTIZATIONS
+    for title, inputs, attributes in table:
+        if title in ("blocks", "microscaling", "precision", "precision of integers"):
+            check(op_type, inputs, attributes, "cpu")
+
+
+def test_powers_as_scales_need_a_kind_for_the_result() -> None:
+    x, scale = every(ElemKind.F8E5M2)[:4], np.ones((), ml_dtypes.float8_e8m0fnu)
+    node = helper.make_node("DequantizeLinear", ["x", "s"], ["y"])
+    outputs = [info("y", np.zeros(4, np.float32))]
+    model = graph_model([node], [info("x", x), info("s", scale)], outputs, OPSET)
+    with pytest.raises(glowpy.UserError, match="'output_dtype' with a scale of f8e8m0"):
+        glowpy.load(model)
+
+
+def test_an_unknown_rounding_is_refused() -> None:
+    x = np.ones(3, np.float32)
+    model = cast_model(x, [(ElemKind.F8E8M0, {"round_mode": "sideways"})])
+    with pytest.raises(glowpy.UserError, match="'round_mode': expected up, down or nearest, got"):
+        glowpy.load(model)
+
+
+@newest
+def test_weights_of_4_bits(tmp_path: Any) -> None:
+    """Two in a byte, in every form in which files have them; large ones are read when they are needed."""
+    weights = every(ElemKind.F4E2M1)[RNG.integers(0, 16, (5, 7))]
+    node = helper.make_node("Cast", ["w"], ["y"], to=TensorProto.FLOAT)
+    x = np.zeros((5, 7), np.float32)
+    for form in stored_forms(weights, tmp_path):
+        model = graph_model([node], [], [info("y", x)], OPSET)
+        model.graph.initializer.append(form)
+        (tmp_path / "m.onnx").write_bytes(model.SerializeToString())
+        (got,) = glowpy.InferenceSession(tmp_path / "m.onnx", backend="interpreter").run(None, {})
+        np.testing.assert_array_equal(got, weights.astype(np.float32))
+    large = every(ElemKind.F4E2M1)[RNG.integers(0, 16, (300, 301))]
+    model = graph_model([node], [], [info("y", np.zeros((300, 301), np.float32))], OPSET)
+    model.graph.initializer.append(numpy_helper.from_array(large, "w"))
+    (got,) = run(model, "interpreter")
+    np.testing.assert_array_equal(got, large.astype(np.float32))
+
+
+def test_sessions_take_and_give_codes() -> None:
+    x = every(ElemKind.F8E5M2)[:6].reshape(2, 3)
+    node = helper.make_node("Transpose", ["x"], ["y"])
+    session = glowpy.InferenceSession(
+        graph_model([node], [info("x", x)], [info("y", x.T)], OPSET), backend="interpreter"
+    )
+    assert [port.type for port in (*session.get_inputs(), *session.get_outputs())] == [
+        "tensor(float8e5m2)"
+    ] * 2
+    assert_same_codes(session.run(None, {"x": x})[0], np.ascontiguousarray(x.T))
+    with pytest.raises(glowpy.UserError, match="'x': expected float8_e5m2, got uint8"):
+        session.run(None, {"x": x.view(np.uint8)})
