@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
 import click
@@ -16,6 +17,7 @@ from glowpy.cli.verb import OutputFile, Verb
 from glowpy.quantization.profile import Profile
 from glowpy.quantization.profiling import GROWTH, RECENT, Profiler, located
 from glowpy.support.errors import LoadError, UserError
+from glowpy.support.memory import peak_memory
 from glowpy.support.progress import report
 
 __all__ = ["profile"]
@@ -95,8 +97,8 @@ def profile(
             profiler = Profiler(source.function, start, backend)
         except UserError as error:
             raise located(error, output) if start is not None else error from None
-        seen = _run(profiler, samples, output)
-    _print(profiler, seen, output, time.perf_counter() - begin, as_json=as_json)
+        outcome = _run(profiler, samples, output)
+    _print(profiler, outcome, output, time.perf_counter() - begin, as_json=as_json)
 
 
 def _refuse_with_merge(**options: object) -> None:
@@ -105,16 +107,32 @@ def _refuse_with_merge(**options: object) -> None:
             raise UserError(f"--merge reads profiles only, got --{option}", note="leave it out")
 
 
-def _run(profiler: Profiler, samples: Samples, output: str) -> int:
-    """Runs all samples, and writes the profile every now and then; how many were seen before."""
-    seen, saved = 0, time.monotonic()
+@dataclass
+class _Outcome:
+    """How a run over all samples went.
+
+    Attributes:
+        seen: How many were seen before.
+        first: The most bytes of memory that were taken until after the first sample; None if that is not known.
+        peak: Until after the last.
+    """
+
+    seen: int = 0
+    first: int | None = None
+    peak: int | None = None
+
+
+def _run(profiler: Profiler, samples: Samples, output: str) -> _Outcome:
+    """Runs all samples, and writes the profile every now and then."""
+    outcome, saved = _Outcome(), time.monotonic()
     try:
         for index, (place, sample) in enumerate(samples.all):
             report("inputs", index, samples.total)
             try:
-                seen += not profiler.add(sample)
+                outcome.seen += not profiler.add(sample)
             except UserError as error:
                 raise located(error, place) from None
+            outcome.first = outcome.first or peak_memory()
             if time.monotonic() - saved > _SAVE_EVERY:
                 profiler.profile.save(output)
                 saved = time.monotonic()
@@ -127,10 +145,13 @@ def _run(profiler: Profiler, samples: Samples, output: str) -> int:
     if not result.samples:
         raise UserError("--inputs: expected at least one input to profile with, got none")
     result.save(output)
-    return seen
+    outcome.peak = peak_memory()
+    return outcome
 
 
-def _print(profiler: Profiler, seen: int, output: str, seconds: float, *, as_json: bool) -> None:
+def _print(
+    profiler: Profiler, outcome: _Outcome, output: str, seconds: float, *, as_json: bool
+) -> None:
     result = profiler.profile
     growing = profiler.growing if profiler.runs else []
     odd = [
@@ -143,16 +164,21 @@ def _print(profiler: Profiler, seen: int, output: str, seconds: float, *, as_jso
             {
                 **_figures(result, output),
                 "added": profiler.runs,
-                "seen_before": seen,
+                "seen_before": outcome.seen,
                 "growing": growing,
                 "not_finite": odd,
                 "seconds": seconds,
+                "peak_bytes_after_first": outcome.first,
+                "peak_bytes": outcome.peak,
             }
         )
     else:
         click.echo(_line(result, output))
-        again = f", {seen} were seen before" if seen else ""
+        again = f", {outcome.seen} were seen before" if outcome.seen else ""
         click.echo(f"{profiler.runs} inputs were added in {seconds:.1f} s{again}")
+        if outcome.first is not None and outcome.peak is not None:
+            first, peak = (f"{number / 1e6:,.0f} MB" for number in (outcome.first, outcome.peak))
+            click.echo(f"memory was at most {peak}, {first} of it after the first input")
     if odd:
         _warn(f"{len(odd)} values had NaNs or infinities, which do not count", odd)
     if growing:

@@ -4,7 +4,7 @@
 |---|---|
 | ```` ```python ```` | runs; names live on in later blocks of the page |
 | ```` ```text ```` right after python | is what that block printed |
-| ```` ```console ```` | each `$ glowpy ...` runs here; what it prints is compared; `...` is any lines |
+| ```` ```console ```` | each `$ glowpy ...` runs here; what it prints is compared; `...` is any lines, or any text |
 | ```` ```glow FILE ```` | parses; is written to FILE, if one is named, for later blocks |
 | ```` ```sh ```` and others | are for people |
 """
@@ -51,9 +51,11 @@ def blocks(page: str) -> Iterator[Block]:
 
 
 def matches(expected: str, got: str) -> bool:
-    """Whether the lines are the same, where a line `...` stands for any number of lines."""
+    """Whether the lines are the same, where a line `...` stands for any lines, and `...` in one for any text."""
     pattern = "".join(
-        r"(?:.*\n)*?" if line.strip() == "..." else re.escape(line) + r"\n"
+        r"(?:.*\n)*?"
+        if line.strip() == "..."
+        else re.escape(line).replace(re.escape("..."), ".*") + r"\n"
         for line in expected.splitlines()
     )
     return re.fullmatch(pattern, got) is not None

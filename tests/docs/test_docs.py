@@ -69,6 +69,8 @@ def test_every_page_is_reached_from_the_index() -> None:
         ("a\n...\nc\n", "a\nb\nd\n", False),
         ("...\n", "", True),
         ("a.c\n", "abc\n", False),
+        ("a ... c\n", "a b c\n", True),
+        ("a ... c\n", "a b\nc\n", False),
     ],
 )
 def test_matches(expected: str, got: str, same: bool) -> None:

@@ -6,6 +6,7 @@ import importlib
 import io
 import json
 import os
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -77,6 +78,7 @@ def test_folder_of_archives(folder: Path) -> None:
         np.savez(folder / "in" / f"{index}.npz", allow_pickle=False, **sample)
     report = figures("two.onnx", "--inputs", "in", "-o", "p.yaml")
     assert (report["inputs"], report["added"], report["seen_before"]) == (3, 3, 0)
+    assert 1e7 < report["peak_bytes_after_first"] <= report["peak_bytes"]
     assert (report["file"], report["not_finite"]) == ("p.yaml", [])
     assert Path("p.yaml").read_text() == right_text("two.onnx", inputs)
 
@@ -203,6 +205,7 @@ def test_warns_of_ranges_that_grow_and_of_nans(folder: Path) -> None:
     np.savez(folder / "all.npz", x=inputs)
     out, err = profiled("one.onnx", "--inputs", "all.npz", "--shape", "N=2")
     assert out.startswith("profile.yaml: 3 values over 20 inputs\n20 inputs were added in ")
+    assert re.search(r"^memory was at most [0-9,]+ MB, [0-9,]+ MB of it after the first", out, re.M)
     assert err == (
         "warning: 3 values had NaNs or infinities, which do not count (%x, %s, %y)\n"
         "warning: the ranges of 3 values grew by more than 5% in the last 10% of the inputs: more are"
