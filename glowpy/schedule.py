@@ -6,12 +6,15 @@ Ullman's). An operand that other nodes read as well comes before those: it lives
 case, and what is computed after it, such as a product whose scores a mask is added to, is used at once. A
 product comes after operands that take no more memory than it gives, such as scales of its columns: what it is
 multiplied by them for becomes its epilogue only if nothing comes between.
+What gives more than it takes, element by element and for one reader, such as the floats that 8-bit integers stand for, is
+computed just before its reader: until then it is smaller to keep what it is computed from.
 Saves come last, so a placeholder is read before it is written.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 
 from glowpy.core.schema import Trait
 from glowpy.graph.function import Function
@@ -20,12 +23,16 @@ from glowpy.graph.nodes_gen import SaveNode
 
 __all__ = ["schedule"]
 
+_MOST_LATE = 16
+"""More nodes do not wait for one reader: they are no conversion, but work of their own."""
+
 
 def schedule(f: Function) -> list[Node]:
     """All nodes of `f` in the order of execution. Deterministic; linear but for sorting the operands of each node."""
     nodes = f.topological()
     products = _products(nodes)
-    beyond = _beyond_results(nodes, products)
+    needs = _needs(nodes)
+    beyond = _beyond_results(nodes, needs, products)
     saves = [node for node in nodes if isinstance(node, SaveNode)]
     effects = {node: None for node in nodes if node.has(Trait.SIDE_EFFECT)}
     unused = {node: None for node in nodes if not any(r.num_users for r in node.results)}
@@ -35,13 +42,14 @@ def schedule(f: Function) -> list[Node]:
     for root in roots:
         first = [v.node for _, v in root.operands()] if isinstance(root, SaveNode) else [root]
         for node in first:
-            _walk(node, beyond, products, done, order)
+            _walk(node, needs, beyond, products, done, order)
     order += [node for node in roots if node not in done]
     return order
 
 
 def _walk(
     root: Node | None,
+    needs: Mapping[Node, _Needs],
     beyond: Mapping[Node, int],
     products: Collection[Node],
     done: set[Node],
@@ -54,13 +62,12 @@ def _walk(
         if node in done:
             continue
         if expanded:
-            done.add(node)
-            order.append(node)
+            group = [*needs[node].late, node]
+            done.update(group)
+            order += group
             continue
         stack.append((node, True))
-        operands = {
-            v.node: None for v in node.operand_values if v.node is not None and v.node not in done
-        }
+        operands = [operand for operand in needs[node].first if operand not in done]
         stack.extend(
             (operand, False) for operand in reversed(_first_to_last(operands, beyond, products))
         )
@@ -99,14 +106,52 @@ def _products(nodes: Sequence[Node]) -> set[Node]:
     return products
 
 
-def _beyond_results(nodes: Sequence[Node], products: Collection[Node]) -> dict[Node, int]:
+@dataclass(frozen=True)
+class _Needs:
+    """What a node needs: `first` come other nodes, in any order, then `late`, in theirs, and the node itself."""
+
+    first: tuple[Node, ...]
+    late: tuple[Node, ...] = ()
+
+
+def _needs(nodes: Sequence[Node]) -> dict[Node, _Needs]:
+    """What each node needs. Linear: a node that comes late does so for one other, after at most `_MOST_LATE`."""
+    needs: dict[Node, _Needs] = {}
+    for node in nodes:
+        first: dict[Node, None] = {}
+        late: list[Node] = []
+        for operand in dict.fromkeys(v.node for v in node.operand_values if v.node is not None):
+            if _comes_late(operand, needs[operand]):
+                first.update(dict.fromkeys(needs[operand].first))
+                late += [*needs[operand].late, operand]
+            else:
+                first[operand] = None
+        needs[node] = _Needs(tuple(first), tuple(late))
+    return needs
+
+
+def _comes_late(node: Node, needs: _Needs) -> bool:
+    """Whether an element-wise node with one reader takes more memory than all it is computed from."""
+    return (
+        node.has(Trait.ELEMENTWISE)
+        and 0 < len(needs.first) <= _MOST_LATE
+        and len(needs.late) < _MOST_LATE
+        and sum(result.num_users for result in node.results) == 1
+        and sum(map(_size, needs.first)) < _size(node)
+    )
+
+
+def _beyond_results(
+    nodes: Sequence[Node], needs: Mapping[Node, _Needs], products: Collection[Node]
+) -> dict[Node, int]:
     """Bytes alive beyond its results at the worst moment while a node and all it needs is computed."""
     beyond: dict[Node, int] = {}
     for node in nodes:
-        operands = {v.node: None for v in node.operand_values if v.node is not None}
         held = worst = 0
-        for operand in _first_to_last(operands, beyond, products):
+        for operand in _first_to_last(needs[node].first, beyond, products):
             worst = max(worst, held + beyond[operand] + _size(operand))
+            held += _size(operand)
+        for operand in needs[node].late:
             held += _size(operand)
         beyond[node] = max(worst - _size(node), held)
     return beyond

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import ClassVar
@@ -26,21 +26,23 @@ def runs(f: IRFunction) -> list[list[Instruction]]:
     """Every instruction that is not about memory, in program order, in runs that may be one loop.
 
     A run is a head and, directly after it with no alloc, dealloc or view between, the element-wise
-    instructions that `Run.admits`. An instruction that is neither element-wise nor able to run an
-    epilogue is a run of its own. Linear time.
+    instructions that `Run.admits`, up to the last one that is settled. An instruction that is neither element-wise
+    nor able to run an epilogue is a run of its own. Linear time: what is not settled is tried once more.
     """
-    stacks: list[Run] = []
-    contiguous = False
-    for inst in f.instructions:
-        if inst.has(Trait.MEMORY):
-            contiguous = False
+    stacks: list[list[Instruction]] = []
+    start = 0
+    while start < len(f.instructions):
+        if f.instructions[start].has(Trait.MEMORY):
+            start += 1
             continue
-        if contiguous and stacks[-1].admits(inst):
-            stacks[-1].add(inst)
-        else:
-            stacks.append(Run(inst))
-        contiguous = True
-    return [run.members for run in stacks]
+        run = Run(f.instructions[start])
+        end = start + 1
+        while end < len(f.instructions) and run.admits(f.instructions[end]):
+            run.add(f.instructions[end])
+            end += 1
+        stacks.append(run.settled)
+        start += len(run.settled)
+    return stacks
 
 
 class Run:
@@ -48,8 +50,9 @@ class Run:
 
     - The head has the trait `epilogue` or `elementwise`. Other members are element-wise, and their
       results have as many elements as the head's.
-    - An input that the run writes is read as exactly the elements written, in the same order. After a
-      product every member has at least one such input.
+    - An input that the run writes is read as exactly the elements written, in the same order.
+    - What follows a product and does not depend on it is a member, such as the steps of an image that is added to it, if
+      a later member needs both. So members after the last one that depends on the product are not settled.
     - Shapes need not be equal where an operand's elements are taken in order: all without gaps, or one
       for all. Other operands, which broadcast or are strided, belong to one shape only, the run's `shape`;
       after a product its last dimension is that of the product's result.
@@ -71,14 +74,29 @@ class Run:
         self._touched: dict[Value, dict[Value, None]] = {}
         """By base; what a product at the head reads or scratches is apart, in `_reserved`."""
         self._reserved: list[Value] = []
+        self._dependent: dict[Value, dict[Value, None]] = {}
+        """What a product at the head writes, and what is computed from that; by base."""
+        self._num_settled = 0
         self.add(head)
+
+    @property
+    def settled(self) -> list[Instruction]:
+        """The members that stay in the run whatever follows."""
+        return self.members[: self._num_settled]
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether all members stay in the run."""
+        return self._num_settled == len(self.members)
 
     def add(self, inst: Instruction) -> None:
         """Makes `inst` the last member."""
         self.members.append(inst)
         if not self._opens:
+            self._num_settled = 1
             return
         is_product = self._is_product and inst is self.members[0]
+        self._settle(inst, is_product)
         result = next(inst.writes())
         shape = result.type.shape
         streams = [result] if is_product else [ref.value for ref in inst.operands]
@@ -93,8 +111,21 @@ class Run:
             else:
                 self._touched.setdefault(base, {})[ref.value] = None
 
+    def _settle(self, inst: Instruction, is_product: bool) -> None:
+        """Settles all members if the last one, `inst`, depends on the head."""
+        depends = is_product or any(
+            source.overlaps(value)
+            for value in inst.reads()
+            for source in self._dependent.get(value.base, ())
+        )
+        if depends or not self._is_product:
+            self._num_settled = len(self.members)
+        if depends:
+            for value in inst.writes():
+                self._dependent.setdefault(value.base, {})[value] = None
+
     def admits(self, inst: Instruction) -> bool:
-        """Whether `inst` may be the next member.
+        """Whether `inst` may be the next member, if only until it turns out that nothing joins it with a product.
 
         Linear in the values of the run that lie in the buffers of `inst`.
         """
@@ -103,16 +134,12 @@ class Run:
         result = next(inst.writes())
         if not self._fits(result.type.shape, [ref.value for ref in inst.operands]):
             return False
-        chained = False
         for value in (ref.value for ref in inst.operands if ref.access is Access.IN):
             sources = [
                 source for source in self._written.get(value.base, ()) if source.overlaps(value)
             ]
             if not all(_same_elements(source, value) for source in sources):
                 return False
-            chained |= bool(sources)
-        if self._is_product and not chained:
-            return False
         return not any(result.overlaps(value) for value in self._reserved) and all(
             _same_elements(value, result) or not result.overlaps(value)
             for value in self._touched.get(result.base, ())
@@ -186,46 +213,50 @@ class StackPass(IRPass):
         """Lays the program out run by run."""
         del ctx
         program: list[Instruction] = []
-        stacked = _Layout()
-        for inst in f.instructions:
-            if stacked.takes(inst):
-                continue
-            program += stacked.done()
-            stacked = _Layout(inst)
-        program += stacked.done()
+        start = 0
+        while start < len(f.instructions):
+            layout = _Layout(f.instructions[start])
+            end = start + 1
+            while end < len(f.instructions) and layout.takes(f.instructions[end]):
+                end += 1
+            program += layout.program
+            start += len(layout.program)
         changed = program != f.instructions
         f.replace_instructions(program)
         return changed
 
 
 class _Layout:
-    """One run under construction, and the instructions met after its last member."""
+    """One run under construction, and the instructions met after the last member that is settled."""
 
-    def __init__(self, head: Instruction | None = None) -> None:
-        self._run = Run(head) if head is not None else None
+    def __init__(self, head: Instruction) -> None:
+        self._run = None if head.has(Trait.MEMORY) else Run(head)
+        self._alone = [head]
         self._above: list[Instruction] = []
         self._below: list[Instruction] = []
-        self._after_run: list[Instruction] = []
+        self._others: list[Instruction] = []
+        """Allocs, views, splats and deallocs of which it is not known yet whether a member follows."""
 
     def takes(self, inst: Instruction) -> bool:
-        """Takes in what may be part of this run or after it; False if `inst` begins the next."""
-        if inst.has(Trait.MEMORY):
-            self._after_run.append(inst)
-            return True
+        """Takes in what may be part of this run or after it; False if `inst` ends it."""
         if self._run is None:
             return False
-        if isinstance(inst, SplatInst) and not self._run.touches(inst.result):
-            self._after_run.append(inst)
+        if inst.has(Trait.MEMORY) or (
+            isinstance(inst, SplatInst) and not self._run.touches(inst.result)
+        ):
+            self._others.append(inst)
             return True
         if not self._run.admits(inst):
             return False
-        self._above += [inst for inst in self._after_run if not isinstance(inst, DeallocInst)]
-        self._below += [inst for inst in self._after_run if isinstance(inst, DeallocInst)]
-        self._after_run = []
         self._run.add(inst)
+        if self._run.is_settled:
+            self._above += [other for other in self._others if not isinstance(other, DeallocInst)]
+            self._below += [other for other in self._others if isinstance(other, DeallocInst)]
+            self._others = []
         return True
 
-    def done(self) -> Iterable[Instruction]:
-        """The run in its final order."""
-        members = self._run.members if self._run is not None else []
-        return (*self._above, *members, *self._below, *self._after_run)
+    @property
+    def program(self) -> list[Instruction]:
+        """The run in its final order, which is as many instructions of the old program."""
+        members = self._run.settled if self._run is not None else self._alone
+        return [*self._above, *members, *self._below]
