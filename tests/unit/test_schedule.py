@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from glowpy.backends.cpu.nodes_gen import create_cpu_matmul, create_cpu_pack_matrix
 from glowpy.core.elemkind import ElemKind
-from glowpy.core.type import Type
+from glowpy.core.type import Quant, Type
 from glowpy.graph.function import Function, Module
 from glowpy.graph.node import Node
 from glowpy.schedule import schedule
@@ -177,3 +177,26 @@ def test_small_operands_come_before_a_product() -> None:
     f.create_save("s", total, module.create_placeholder("out", total.type))
     order = schedule(f)
     assert order.index(total) == order.index(product) + 2
+
+
+def test_what_widens_is_computed_just_before_its_reader() -> None:
+    """Such as the floats of 8-bit integers, so that a residual sum is part of the product's loop."""
+    module = Module()
+    f = module.create_function("main")
+    quantized = Type(ElemKind.U8, (64, 64), Quant((0.5,), (0,)))
+    floats = Type(ElemKind.F32, (64, 64))
+    offset = module.create_placeholder("offset", Type(ElemKind.U8, ()))
+    x = module.create_placeholder("x", floats)
+    lowest = module.create_placeholder("lowest", Type(ElemKind.F32, ()))
+    images = [
+        f.create_saturate(f"image{i}", quantized, f.create_mat_mul(f"product{i}", x, x), lowest)
+        for i in range(2)
+    ]
+    steps = [f.create_steps(f"steps{i}", floats, images[i], offset) for i in range(2)]
+    negatives = [f.create_neg(f"negative{i}", steps[i]) for i in range(2)]
+    total = f.create_saturate("total", quantized, f.create_add("sum", *negatives), lowest)
+    f.create_save("s", total, module.create_placeholder("out", quantized))
+    assert [node.name for node in schedule(f)] == [
+        "product0", "image0", "product1", "image1",
+        "steps0", "negative0", "steps1", "negative1", "sum", "total", "s",
+    ]  # fmt: skip
