@@ -6,8 +6,8 @@ Ullman's). An operand that other nodes read as well comes before those: it lives
 case, and what is computed after it, such as a product whose scores a mask is added to, is used at once. A
 product comes after operands that take no more memory than it gives, such as scales of its columns: what it is
 multiplied by them for becomes its epilogue only if nothing comes between.
-What gives more than it takes, element by element and for one reader, such as the floats that 8-bit integers stand for, is
-computed just before its reader: until then it is smaller to keep what it is computed from.
+What gives more than it takes, element by element and for one reader, such as the floats that 8-bit integers
+stand for, is computed just before its reader: until then it is smaller to keep what it is computed from.
 Saves come last, so a placeholder is read before it is written.
 """
 

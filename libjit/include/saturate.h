@@ -1,7 +1,8 @@
 /// Rounding to stored integers: the nearest one, halves to even, plus an offset, limited to the kind; NaN is the lowest.
 ///
-/// The limits come first, so that what is rounded is small: adding 1.5 * 2^23 then leaves the integer in the low bits.
-/// That is the same on every target, needs no instruction for rounding, and is about four of a vector unit.
+/// The limits come first, so that what is rounded is small. Then one instruction makes the nearest integer of it, where
+/// there is such; elsewhere, adding 1.5 * 2^23 leaves the integer in the low bits. LLVM is told the limits of the result as
+/// well: where its steps are counted at once, nothing is left of its 8 bits, nor of the offset.
 #ifndef LIBJIT_SATURATE_H
 #define LIBJIT_SATURATE_H
 
@@ -16,11 +17,23 @@ INLINE float product_f32(float lhs, float rhs) {
 /// Bits of 1.5 * 2^23.
 #define ROUNDING_BITS 0x4b400000
 
+/// The nearest integer, halves to even, of a small number.
+INLINE int32_t nearest(float x) {
+#if defined(__SSE4_1__) || defined(__aarch64__)
+  return (int32_t)math_round_f32(x);
+#else
+  return (int32_t)bits_f32(x + 0x1.8p23f) - ROUNDING_BITS;
+#endif
+}
+
 INLINE int32_t saturate(float x, float offset, int32_t lowest, int32_t highest) {
   float low = (float)lowest - offset, high = (float)highest - offset;
   float limited = x > low ? x : low;
   limited = limited < high ? limited : high;
-  return (int32_t)bits_f32(limited + 0x1.8p23f) - ROUNDING_BITS + (int32_t)offset;
+  int32_t steps = nearest(limited);
+  __builtin_assume(steps >= lowest - (int32_t)offset);
+  __builtin_assume(steps <= highest - (int32_t)offset);
+  return steps + (int32_t)offset;
 }
 
 INLINE int8_t saturate_i8(float x, float offset) { return (int8_t)saturate(x, offset, INT8_MIN, INT8_MAX); }

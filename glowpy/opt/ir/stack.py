@@ -51,8 +51,8 @@ class Run:
     - The head has the trait `epilogue` or `elementwise`. Other members are element-wise, and their
       results have as many elements as the head's.
     - An input that the run writes is read as exactly the elements written, in the same order.
-    - What follows a product and does not depend on it is a member, such as the steps of an image that is added to it, if
-      a later member needs both. So members after the last one that depends on the product are not settled.
+    - What follows a product and does not depend on it is a member, such as the steps of an image that is added to it,
+      if a later member needs both. So members after the last one that depends on the product are not settled.
     - Shapes need not be equal where an operand's elements are taken in order: all without gaps, or one
       for all. Other operands, which broadcast or are strided, belong to one shape only, the run's `shape`;
       after a product its last dimension is that of the product's result.
