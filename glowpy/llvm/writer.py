@@ -32,7 +32,7 @@ _TYPES = {ElemKind.F32: "float", ElemKind.F64: "double"}
 _MAX_INTS = 16
 _SCOPE = "!scope"
 _ROLLED = 1_000_000
-"""Metadata number, above all of the debug information's, of the hint not to unroll a loop."""
+"""Metadata number, above all of the debug information's, of the hint not to unroll a loop before it is vectorised."""
 _SYMBOL = re.compile(r"@([-\w.]+)")
 _DIGEST = 32
 """Hexadecimal digits that tell contents apart."""
@@ -214,8 +214,10 @@ class ModuleWriter:
         lines += [self._globals[symbol] for symbol in symbols if symbol in self._globals]
         metadata = self._debug.render("".join(texts)) if self._debug is not None else []
         metadata += [
-            f"!{_ROLLED} = distinct !{{!{_ROLLED}, !{_ROLLED + 1}}}",
+            f"!{_ROLLED} = distinct !{{!{_ROLLED}, !{_ROLLED + 1}, !{_ROLLED + 2}}}",
             f'!{_ROLLED + 1} = !{{!"llvm.loop.unroll.disable"}}',
+            f'!{_ROLLED + 2} = !{{!"llvm.loop.vectorize.followup_vectorized", !{_ROLLED + 3}}}',
+            f'!{_ROLLED + 3} = !{{!"llvm.loop.unroll.full"}}',
         ]
         return "\n".join([*lines, *texts, *metadata]) + "\n"
 
@@ -371,7 +373,8 @@ class Body:
     def loop(self, count: int | str, *, unroll: bool = True) -> Iterator[str]:
         """A loop of `count` (at least 1) rounds around what is written inside the `with`; yields the index.
 
-        A loop that must not be unrolled is vectorised itself, not the loop around it.
+        A loop that must not be unrolled is vectorised itself, not the loop around it. Rounds of vectors that are left
+        of a constant count are unrolled.
         """
         self._count += 1
         number, before, dim = self._count, self._label, self.module.dim
