@@ -32,7 +32,8 @@ _TYPES = {ElemKind.F32: "float", ElemKind.F64: "double"}
 _MAX_INTS = 16
 _SCOPE = "!scope"
 _ROLLED = 1_000_000
-"""Metadata number, above all of the debug information's, of the hint not to unroll a loop before it is vectorised."""
+"""Metadata number, above all of the debug information's, of the hint not to unroll a loop. The next is that of the hint
+not to do so before it is vectorised."""
 _SYMBOL = re.compile(r"@([-\w.]+)")
 _DIGEST = 32
 """Hexadecimal digits that tell contents apart."""
@@ -214,10 +215,11 @@ class ModuleWriter:
         lines += [self._globals[symbol] for symbol in symbols if symbol in self._globals]
         metadata = self._debug.render("".join(texts)) if self._debug is not None else []
         metadata += [
-            f"!{_ROLLED} = distinct !{{!{_ROLLED}, !{_ROLLED + 1}, !{_ROLLED + 2}}}",
-            f'!{_ROLLED + 1} = !{{!"llvm.loop.unroll.disable"}}',
-            f'!{_ROLLED + 2} = !{{!"llvm.loop.vectorize.followup_vectorized", !{_ROLLED + 3}}}',
-            f'!{_ROLLED + 3} = !{{!"llvm.loop.unroll.full"}}',
+            f"!{_ROLLED} = distinct !{{!{_ROLLED}, !{_ROLLED + 2}}}",
+            f"!{_ROLLED + 1} = distinct !{{!{_ROLLED + 1}, !{_ROLLED + 2}, !{_ROLLED + 3}}}",
+            f'!{_ROLLED + 2} = !{{!"llvm.loop.unroll.disable"}}',
+            f'!{_ROLLED + 3} = !{{!"llvm.loop.vectorize.followup_vectorized", !{_ROLLED + 4}}}',
+            f'!{_ROLLED + 4} = !{{!"llvm.loop.unroll.full"}}',
         ]
         return "\n".join([*lines, *texts, *metadata]) + "\n"
 
@@ -389,7 +391,7 @@ class Body:
         self._lines.append(f"{latch}:")
         self.line(f"{index}.next = add nuw nsw {dim} {index}, 1")
         self.line(f"{index}.more = icmp ult {dim} {index}.next, {count}")
-        hint = "" if unroll else f", !llvm.loop !{_ROLLED}"
+        hint = "" if unroll else f", !llvm.loop !{_ROLLED + isinstance(count, int)}"
         self.line(f"br i1 {index}.more, label %{head}, label %{out}{hint}")
         self._lines.append(f"{out}:")
         self._label = out

@@ -56,6 +56,9 @@ typedef float vf __attribute__((vector_size(VECTOR_BYTES), aligned(4), may_alias
 typedef double vd __attribute__((vector_size(DOUBLE_VECTOR_BYTES), aligned(8), may_alias));
 typedef int32_t vi __attribute__((vector_size(VECTOR_BYTES), aligned(4), may_alias));
 
+/// Of an array of sums: no vector of it lies in two lines of the cache.
+#define ALIGNED __attribute__((aligned(VECTOR_BYTES < 8 ? 8 : VECTOR_BYTES)))
+
 /// Which formats the processor computes with; set from outside to test what is done without. Elsewhere each operation is a call.
 #ifndef F32_IN_HARDWARE
 #if defined(__arm__)

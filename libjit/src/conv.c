@@ -103,7 +103,7 @@ KERNEL void OF(libjit_cpu_conv)(S *result, const T *input, const F *filter, cons
     product.images = 1;
   }
   decision_t decision = {tile_pixels, tile_vectors, slab, fetch};
-  S sums[MAX_TILE_SUMS * W], start[MAX_TILE_VECTORS * W];
+  S sums[MAX_TILE_SUMS * W] ALIGNED, start[MAX_TILE_VECTORS * W] ALIGNED;
   for (dim_t unit = first_unit; unit < last_unit; unit++)
     multiply_unit(&product, decision, find_unit(&product, decision, unit), sums, start, tiles, epilogue, env);
 }
@@ -173,7 +173,7 @@ INLINE void OF(depthwise_tile)(S *sums, const T *input, dim_t col, dim_t channel
 
 /// `pixels` pixels from `first` of the line on, all channels.
 INLINE void OF(depthwise_pixels)(const T *input, dim_t col, dim_t first, const depthwise_t *d, dim_t pixels) {
-  S sums[MAX_DEPTHWISE_PIXELS * W];
+  S sums[MAX_DEPTHWISE_PIXELS * W] ALIGNED;
   dim_t channel = 0, rest = d->channels % W;
   for (; channel + W <= d->channels; channel += W) {
     OF(depthwise_tile)(sums, input + channel, col, channel, d, pixels, W);

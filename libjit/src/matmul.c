@@ -92,7 +92,7 @@ KERNEL void OF(libjit_cpu_matmul)(S *result, const T *lhs, const F *rhs, const i
                        .stride_w = 1,
                        .pointwise = true};
   decision_t decision = {tile_pixels, tile_vectors, slab, fetch};
-  S sums[MAX_TILE_SUMS * W];
+  S sums[MAX_TILE_SUMS * W] ALIGNED;
   dim_t rhs_size = count_between(rhs_shape, rhs_shape->size - 3, rhs_shape->size);
   for (dim_t unit = first_unit; unit < last_unit; unit++) {
     unit_t at = find_unit(&product, decision, unit);

@@ -39,7 +39,7 @@ def emit_epilogue(
     values = [result, *(ref.value for inst in members for ref in inst.operands)]
     steps = {value: element_steps(value, shape) for value in values}
 
-    def loops(columns: str, ld: str) -> None:
+    def loops(columns: int | str, ld: str) -> None:
         with body.loop("%rows") as row:
             at = body.let(f"mul nuw nsw {dim} {row}, {ld}")
             starts = _row_starts(body, body.let(f"add nuw nsw {dim} %row, {row}"), shape, steps)
@@ -56,7 +56,7 @@ def emit_epilogue(
 
     if result.type.shape[-1] >= block:
         with body.returning_if(body.let(f"icmp eq {dim} %cols, {block}")):
-            loops(str(block), str(block))
+            loops(block, str(block))
     loops("%cols", "%ld")
     finish = module.function(body, inline=True)
 
