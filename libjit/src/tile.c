@@ -75,7 +75,8 @@ KERNEL void OF(libjit_tile_regular)(S *to, const S *start, const T *input, const
 KERNEL void OF(libjit_tile_scattered)(S *to, const S *start, const T *input, const F *weights, const reach_t *reach,
                                       dim_t pixels, dim_t vectors, dim_t block) {
   V sums[MAX_TILE_PIXELS][MAX_TILE_VECTORS];
-  dim_t run = reach->run, block_step = reach->block_step;
+  dim_t run = reach->run, block_step = reach->block_step, ahead_step = reach->ahead_step;
+  const F *ahead = reach->ahead;
   dim_t row[MAX_TILE_PIXELS], col[MAX_TILE_PIXELS];
   dim_t out_col = reach->out_col, next_row = reach->row, next_col = reach->col;
   UNROLL for (dim_t p = 0; p < pixels; p++) {
@@ -96,6 +97,8 @@ KERNEL void OF(libjit_tile_scattered)(S *to, const S *start, const T *input, con
         from[p] = inside ? input + y * reach->tap_row_step + x * reach->tap_step : reach->zeros;
       }
       ROLLED for (dim_t k = 0; k < run; k += D) {
+        if (LANES > 1) __builtin_prefetch(ahead, 0, 2);
+        ahead += ahead_step;
         V weight[MAX_TILE_VECTORS][OF(PARTS)];
         OF(load_step)(weight, weights, vectors, block, block_step);
         weights += block * D;
