@@ -39,7 +39,7 @@ NodeOnly(
     no_derivative=_NO_DERIVATIVE,
 )
 
-Elementwise("Steps", 2, "How many steps the stored integer lhs lies above the offset rhs, as a float", "(float)(int32_t)((uint32_t)lhs - (uint32_t)rhs)", "numeric.steps(lhs, rhs)", _STORED, result_kinds=("f32",), no_derivative=_NO_DERIVATIVE, traits=("typed",), quant="rule", plain=["rhs"])
+Elementwise("Steps", 2, "How many steps the stored integer lhs lies above the offset rhs, as a float", "float_of_i32((int32_t)((uint32_t)lhs - (uint32_t)rhs))", "numeric.steps(lhs, rhs)", _STORED, result_kinds=("f32",), no_derivative=_NO_DERIVATIVE, traits=("typed",), quant="rule", plain=["rhs"])
 Elementwise("Saturate", 2, "The nearest integer to lhs, halves to even, plus the offset rhs, limited to the result's kind; NaN gives the lowest", {"float": "saturate_{r}(lhs, rhs)", "int": "limit_{r}(lhs, rhs)"}, "numeric.saturate(lhs, rhs, result.type)", ("f32", "i32"), result_kinds=_STORED, no_derivative=_NO_DERIVATIVE, traits=("typed",), quant="rule")
 Elementwise("ScaleRounded", 2, "The integer nearest to lhs * rhs, halves to even, where the bits of rhs are a float: lhs, and the product, are rounded to f32 before. It is at most 2^22 on either side, and -2^22 if the product is NaN", "scale_rounded(lhs, rhs)", "numeric.scale_rounded(lhs, rhs)", ("i32",), no_derivative=_NO_DERIVATIVE)
 Elementwise("Relabel", 1, "The same stored integers, which stand for other numbers, or for themselves", "input", "np.copy(input)", _STORED, no_derivative=_NO_DERIVATIVE, traits=("typed",), quant="rule")

@@ -6,12 +6,13 @@
 #ifndef LIBJIT_SATURATE_H
 #define LIBJIT_SATURATE_H
 
-#include "math.h"
+#include "floats.h"
 
-/// The product, rounded by itself: an addition that follows does not become one step with it.
-INLINE float product_f32(float lhs, float rhs) {
-#pragma clang fp contract(off)
-  return lhs * rhs;
+/// Integers are rounded already. An offset is one of the kind's numbers.
+INLINE int32_t limit(int32_t x, int32_t offset, int32_t lowest, int32_t highest) {
+  int32_t low = lowest - offset, high = highest - offset;
+  int32_t limited = x > low ? x : low;
+  return (limited < high ? limited : high) + offset;
 }
 
 /// Bits of 1.5 * 2^23.
@@ -27,6 +28,7 @@ INLINE int32_t nearest(float x) {
 }
 
 INLINE int32_t saturate(float x, float offset, int32_t lowest, int32_t highest) {
+  if (!IN_FLOATS) return limit(soft_rounded(bits_f32(x)), soft_rounded(bits_f32(offset)), lowest, highest);
   float low = (float)lowest - offset, high = (float)highest - offset;
   float limited = x > low ? x : low;
   limited = limited < high ? limited : high;
@@ -40,13 +42,6 @@ INLINE int8_t saturate_i8(float x, float offset) { return (int8_t)saturate(x, of
 INLINE uint8_t saturate_u8(float x, float offset) { return (uint8_t)saturate(x, offset, 0, UINT8_MAX); }
 INLINE int16_t saturate_i16(float x, float offset) { return (int16_t)saturate(x, offset, INT16_MIN, INT16_MAX); }
 INLINE uint16_t saturate_u16(float x, float offset) { return (uint16_t)saturate(x, offset, 0, UINT16_MAX); }
-
-/// Integers are rounded already. An offset is one of the kind's numbers.
-INLINE int32_t limit(int32_t x, int32_t offset, int32_t lowest, int32_t highest) {
-  int32_t low = lowest - offset, high = highest - offset;
-  int32_t limited = x > low ? x : low;
-  return (limited < high ? limited : high) + offset;
-}
 
 INLINE int8_t limit_i8(int32_t x, int32_t offset) { return (int8_t)limit(x, offset, INT8_MIN, INT8_MAX); }
 INLINE uint8_t limit_u8(int32_t x, int32_t offset) { return (uint8_t)limit(x, offset, 0, UINT8_MAX); }

@@ -20,8 +20,8 @@ typedef uint32_t u32_t;
 typedef uint64_t u64_t;
 
 /* lhs + rhs (classgen/specs/elementwise.py) */
-KERNEL f32_t libjit_add_f32(f32_t lhs, f32_t rhs) { return (f32_t)(lhs + rhs); }
-KERNEL f64_t libjit_add_f64(f64_t lhs, f64_t rhs) { return (f64_t)(lhs + rhs); }
+KERNEL f32_t libjit_add_f32(f32_t lhs, f32_t rhs) { return (f32_t)(sum_f32(lhs, rhs)); }
+KERNEL f64_t libjit_add_f64(f64_t lhs, f64_t rhs) { return (f64_t)(sum_f64(lhs, rhs)); }
 KERNEL i8_t libjit_add_i8(i8_t lhs, i8_t rhs) { return (i8_t)(lhs + rhs); }
 KERNEL i16_t libjit_add_i16(i16_t lhs, i16_t rhs) { return (i16_t)(lhs + rhs); }
 KERNEL i32_t libjit_add_i32(i32_t lhs, i32_t rhs) { return (i32_t)(lhs + rhs); }
@@ -32,8 +32,8 @@ KERNEL u32_t libjit_add_u32(u32_t lhs, u32_t rhs) { return (u32_t)(lhs + rhs); }
 KERNEL u64_t libjit_add_u64(u64_t lhs, u64_t rhs) { return (u64_t)(lhs + rhs); }
 
 /* lhs - rhs (classgen/specs/elementwise.py) */
-KERNEL f32_t libjit_sub_f32(f32_t lhs, f32_t rhs) { return (f32_t)(lhs - rhs); }
-KERNEL f64_t libjit_sub_f64(f64_t lhs, f64_t rhs) { return (f64_t)(lhs - rhs); }
+KERNEL f32_t libjit_sub_f32(f32_t lhs, f32_t rhs) { return (f32_t)(difference_f32(lhs, rhs)); }
+KERNEL f64_t libjit_sub_f64(f64_t lhs, f64_t rhs) { return (f64_t)(difference_f64(lhs, rhs)); }
 KERNEL i8_t libjit_sub_i8(i8_t lhs, i8_t rhs) { return (i8_t)(lhs - rhs); }
 KERNEL i16_t libjit_sub_i16(i16_t lhs, i16_t rhs) { return (i16_t)(lhs - rhs); }
 KERNEL i32_t libjit_sub_i32(i32_t lhs, i32_t rhs) { return (i32_t)(lhs - rhs); }
@@ -44,8 +44,8 @@ KERNEL u32_t libjit_sub_u32(u32_t lhs, u32_t rhs) { return (u32_t)(lhs - rhs); }
 KERNEL u64_t libjit_sub_u64(u64_t lhs, u64_t rhs) { return (u64_t)(lhs - rhs); }
 
 /* lhs * rhs (classgen/specs/elementwise.py) */
-KERNEL f32_t libjit_mul_f32(f32_t lhs, f32_t rhs) { return (f32_t)(lhs * rhs); }
-KERNEL f64_t libjit_mul_f64(f64_t lhs, f64_t rhs) { return (f64_t)(lhs * rhs); }
+KERNEL f32_t libjit_mul_f32(f32_t lhs, f32_t rhs) { return (f32_t)(times_f32(lhs, rhs)); }
+KERNEL f64_t libjit_mul_f64(f64_t lhs, f64_t rhs) { return (f64_t)(times_f64(lhs, rhs)); }
 KERNEL i8_t libjit_mul_i8(i8_t lhs, i8_t rhs) { return (i8_t)(lhs * rhs); }
 KERNEL i16_t libjit_mul_i16(i16_t lhs, i16_t rhs) { return (i16_t)(lhs * rhs); }
 KERNEL i32_t libjit_mul_i32(i32_t lhs, i32_t rhs) { return (i32_t)(lhs * rhs); }
@@ -56,8 +56,8 @@ KERNEL u32_t libjit_mul_u32(u32_t lhs, u32_t rhs) { return (u32_t)(lhs * rhs); }
 KERNEL u64_t libjit_mul_u64(u64_t lhs, u64_t rhs) { return (u64_t)(lhs * rhs); }
 
 /* lhs / rhs; integers truncate, and give 0 where rhs is 0 (classgen/specs/elementwise.py) */
-KERNEL f32_t libjit_div_f32(f32_t lhs, f32_t rhs) { return (f32_t)(lhs / rhs); }
-KERNEL f64_t libjit_div_f64(f64_t lhs, f64_t rhs) { return (f64_t)(lhs / rhs); }
+KERNEL f32_t libjit_div_f32(f32_t lhs, f32_t rhs) { return (f32_t)(quotient_f32(lhs, rhs)); }
+KERNEL f64_t libjit_div_f64(f64_t lhs, f64_t rhs) { return (f64_t)(quotient_f64(lhs, rhs)); }
 KERNEL i8_t libjit_div_i8(i8_t lhs, i8_t rhs) { return (i8_t)(rhs == 0 ? 0 : rhs == -1 ? -lhs : lhs / rhs); }
 KERNEL i16_t libjit_div_i16(i16_t lhs, i16_t rhs) { return (i16_t)(rhs == 0 ? 0 : rhs == -1 ? -lhs : lhs / rhs); }
 KERNEL i32_t libjit_div_i32(i32_t lhs, i32_t rhs) { return (i32_t)(rhs == 0 ? 0 : rhs == -1 ? -lhs : lhs / rhs); }
@@ -72,8 +72,8 @@ KERNEL f32_t libjit_pow_f32(f32_t lhs, f32_t rhs) { return (f32_t)(math_pow_f32(
 KERNEL f64_t libjit_pow_f64(f64_t lhs, f64_t rhs) { return (f64_t)(math_pow_f64(lhs, rhs)); }
 
 /* The larger of both; NaN if one is NaN (classgen/specs/elementwise.py) */
-KERNEL f32_t libjit_max_f32(f32_t lhs, f32_t rhs) { return (f32_t)(lhs > rhs || lhs != lhs ? lhs : rhs); }
-KERNEL f64_t libjit_max_f64(f64_t lhs, f64_t rhs) { return (f64_t)(lhs > rhs || lhs != lhs ? lhs : rhs); }
+KERNEL f32_t libjit_max_f32(f32_t lhs, f32_t rhs) { return (f32_t)(greater_f32(lhs, rhs) || is_nan_f32(lhs) ? lhs : rhs); }
+KERNEL f64_t libjit_max_f64(f64_t lhs, f64_t rhs) { return (f64_t)(greater_f64(lhs, rhs) || is_nan_f64(lhs) ? lhs : rhs); }
 KERNEL i8_t libjit_max_i8(i8_t lhs, i8_t rhs) { return (i8_t)(lhs > rhs ? lhs : rhs); }
 KERNEL i16_t libjit_max_i16(i16_t lhs, i16_t rhs) { return (i16_t)(lhs > rhs ? lhs : rhs); }
 KERNEL i32_t libjit_max_i32(i32_t lhs, i32_t rhs) { return (i32_t)(lhs > rhs ? lhs : rhs); }
@@ -84,8 +84,8 @@ KERNEL u32_t libjit_max_u32(u32_t lhs, u32_t rhs) { return (u32_t)(lhs > rhs ? l
 KERNEL u64_t libjit_max_u64(u64_t lhs, u64_t rhs) { return (u64_t)(lhs > rhs ? lhs : rhs); }
 
 /* The smaller of both; NaN if one is NaN (classgen/specs/elementwise.py) */
-KERNEL f32_t libjit_min_f32(f32_t lhs, f32_t rhs) { return (f32_t)(lhs < rhs || lhs != lhs ? lhs : rhs); }
-KERNEL f64_t libjit_min_f64(f64_t lhs, f64_t rhs) { return (f64_t)(lhs < rhs || lhs != lhs ? lhs : rhs); }
+KERNEL f32_t libjit_min_f32(f32_t lhs, f32_t rhs) { return (f32_t)(less_f32(lhs, rhs) || is_nan_f32(lhs) ? lhs : rhs); }
+KERNEL f64_t libjit_min_f64(f64_t lhs, f64_t rhs) { return (f64_t)(less_f64(lhs, rhs) || is_nan_f64(lhs) ? lhs : rhs); }
 KERNEL i8_t libjit_min_i8(i8_t lhs, i8_t rhs) { return (i8_t)(lhs < rhs ? lhs : rhs); }
 KERNEL i16_t libjit_min_i16(i16_t lhs, i16_t rhs) { return (i16_t)(lhs < rhs ? lhs : rhs); }
 KERNEL i32_t libjit_min_i32(i32_t lhs, i32_t rhs) { return (i32_t)(lhs < rhs ? lhs : rhs); }
@@ -437,11 +437,11 @@ KERNEL f16_t libjit_convert_bf16_f16(bf16_t input) { return f16_of_f32(f32_of_bf
 KERNEL bf16_t libjit_convert_bf16_bf16(bf16_t input) { return (bf16_t)input; }
 
 /* How many steps the stored integer lhs lies above the offset rhs, as a float (classgen/specs/quant.py) */
-KERNEL f32_t libjit_steps_i8_f32(i8_t lhs, i8_t rhs) { return (f32_t)((float)(int32_t)((uint32_t)lhs - (uint32_t)rhs)); }
-KERNEL f32_t libjit_steps_u8_f32(u8_t lhs, u8_t rhs) { return (f32_t)((float)(int32_t)((uint32_t)lhs - (uint32_t)rhs)); }
-KERNEL f32_t libjit_steps_i16_f32(i16_t lhs, i16_t rhs) { return (f32_t)((float)(int32_t)((uint32_t)lhs - (uint32_t)rhs)); }
-KERNEL f32_t libjit_steps_u16_f32(u16_t lhs, u16_t rhs) { return (f32_t)((float)(int32_t)((uint32_t)lhs - (uint32_t)rhs)); }
-KERNEL f32_t libjit_steps_i32_f32(i32_t lhs, i32_t rhs) { return (f32_t)((float)(int32_t)((uint32_t)lhs - (uint32_t)rhs)); }
+KERNEL f32_t libjit_steps_i8_f32(i8_t lhs, i8_t rhs) { return (f32_t)(float_of_i32((int32_t)((uint32_t)lhs - (uint32_t)rhs))); }
+KERNEL f32_t libjit_steps_u8_f32(u8_t lhs, u8_t rhs) { return (f32_t)(float_of_i32((int32_t)((uint32_t)lhs - (uint32_t)rhs))); }
+KERNEL f32_t libjit_steps_i16_f32(i16_t lhs, i16_t rhs) { return (f32_t)(float_of_i32((int32_t)((uint32_t)lhs - (uint32_t)rhs))); }
+KERNEL f32_t libjit_steps_u16_f32(u16_t lhs, u16_t rhs) { return (f32_t)(float_of_i32((int32_t)((uint32_t)lhs - (uint32_t)rhs))); }
+KERNEL f32_t libjit_steps_i32_f32(i32_t lhs, i32_t rhs) { return (f32_t)(float_of_i32((int32_t)((uint32_t)lhs - (uint32_t)rhs))); }
 
 /* The nearest integer to lhs, halves to even, plus the offset rhs, limited to the result's kind; NaN gives the lowest (classgen/specs/quant.py) */
 KERNEL i8_t libjit_saturate_f32_i8(f32_t lhs, f32_t rhs) { return (i8_t)(saturate_i8(lhs, rhs)); }

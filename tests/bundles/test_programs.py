@@ -27,6 +27,8 @@ EABI = {
     f"__aeabi_mem{what}{aligned}" for what in ("cpy", "set", "clr") for aligned in ("", "4", "8")
 }
 """What Arm's ABI for bare metal calls them."""
+DIVISIONS = {"__aeabi_idiv", "__aeabi_uidiv"}
+"""Of integers, on a Cortex-M0."""
 
 first_use_of_zig = pytest.mark.timeout(600)
 """Zig compiles the C library of a target when it is first asked for it."""
