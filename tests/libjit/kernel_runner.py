@@ -17,7 +17,7 @@ import sys
 import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -60,6 +60,7 @@ class Ints(ctypes.Structure):
     _fields_ = [("size", ctypes.c_ssize_t), ("at", ctypes.c_ssize_t * 16)]
 
     @classmethod
+    @cache
     def of(cls, numbers: tuple[int, ...]) -> Ints:
         # Nobody may look at what follows the numbers.
         rest = [-(1 << 40)] * (16 - len(numbers))

@@ -9,6 +9,8 @@ from __future__ import annotations
 import ctypes
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
 from itertools import pairwise
 from typing import Any
 
@@ -91,19 +93,39 @@ def work_of_case(
     schema: InstSchema, attrs: Mapping[str, Attr], operands: Mapping[str, Array], lanes: int
 ) -> Work:
     """The work of an instruction on these operands."""
-    f = IRFunction("main")
-    values = [_value(f, operands[operand.name]) for operand in schema.operands]
-    return work_of(_INSTS[schema.mnemonic](values, attrs), lanes)
+    forms = tuple(_form(operands[operand.name]) for operand in schema.operands)
+    return _work(schema.mnemonic, tuple(attrs.items()), forms, lanes)
 
 
-def _value(f: IRFunction, array: Array) -> Value:
-    """A value with the strides of an array."""
+@dataclass(frozen=True)
+class _Form:
+    """All that an instruction knows of an operand: its kind and dimensions, and where its elements are."""
+
+    kind: ElemKind
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+
+
+def _form(array: Array) -> _Form:
     strides = tuple(step // array.itemsize for step in array.strides)
-    kind = ElemKind.of(array.dtype)
-    memory = Type(kind, (span_of(array.shape, strides),))
+    return _Form(ElemKind.of(array.dtype), array.shape, strides)
+
+
+@cache
+def _work(
+    mnemonic: str, attrs: tuple[tuple[str, Attr], ...], forms: tuple[_Form, ...], lanes: int
+) -> Work:
+    f = IRFunction("main")
+    return work_of(_INSTS[mnemonic]([_value(f, form) for form in forms], dict(attrs)), lanes)
+
+
+def _value(f: IRFunction, form: _Form) -> Value:
+    """A value of a form."""
+    memory = Type(form.kind, (span_of(form.shape, form.strides),))
     weight = f.create_weight(f.fresh_name("w"), memory, Mutability.MUTABLE)
-    type = Type(kind, array.shape)
-    return f.create_view("v", type, weight, 0, canonical_strides(array.shape, strides)).value
+    type = Type(form.kind, form.shape)
+    strides = canonical_strides(form.shape, form.strides)
+    return f.create_view("v", type, weight, 0, strides).value
 
 
 def outcome(
