@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
 
 import numpy as np
-from sklearn.datasets import load_digits
 
 import glowpy
 from glowpy.core.tensor import Array
@@ -31,10 +32,13 @@ class Digits:
 @cache
 def digits() -> tuple[Digits, Digits]:
     """Those to learn from, and those to test with, in an order that is always the same."""
-    bunch = load_digits()
-    order = np.random.default_rng(0).permutation(len(bunch.target))
-    images = (bunch.images[order] / 16).astype(np.float32)[..., None]
-    labels = bunch.target[order]
+    package = find_spec("sklearn")  # not imported: that takes a second, and many megabytes
+    assert package is not None
+    assert package.origin is not None
+    table = np.loadtxt(Path(package.origin).parent / "datasets/data/digits.csv.gz", delimiter=",")
+    table = table[np.random.default_rng(0).permutation(len(table))]
+    images = (table[:, :-1].reshape(-1, 8, 8, 1) / 16).astype(np.float32)
+    labels = table[:, -1].astype(np.int64)
     return Digits(images[:COUNT], labels[:COUNT]), Digits(images[COUNT:], labels[COUNT:])
 
 
