@@ -222,6 +222,51 @@ def test_quantization_on_the_cpu(op_type: str) -> None:
             check(op_type, inputs, attributes, "cpu")
 
 
+SOME = every(ElemKind.F8E5M2)[[0, 0x7C, 0xFC, 0x7D, 0x80, 0x40]]
+MATRIX = (RNG.standard_normal((3, 2)) * 4).astype(ml_dtypes.float8_e4m3fn)
+OTHERS: list[tuple[str, list[Array], dict[str, Any]]] = [
+    ("IsInf", [SOME], {"detect_negative": 0}),
+    ("IsNaN", [SOME], {}),
+    ("Identity", [SOME], {}),
+    ("Reshape", [SOME, np.array([2, -1])], {}),
+    ("Pad", [SOME, np.array([1, 2]), SOME[5:].reshape(())], {}),
+    ("Pad", [SOME, np.array([1, 2])], {"mode": "edge"}),
+    ("ConstantOfShape", [np.array([2, 3])], {"value": numpy_helper.from_array(SOME[5:])}),
+    ("Constant", [], {"value": numpy_helper.from_array(SOME)}),
+    ("CastLike", [np.ones(3, np.int64), SOME], {}),
+]
+
+
+@pytest.mark.parametrize(("op_type", "inputs", "attributes"), OTHERS)
+def test_other_operators(op_type: str, inputs: list[Array], attributes: dict[str, Any]) -> None:
+    """Lists of integers are known."""
+    names = [f"i{index}" for index in range(len(inputs))]
+    node = helper.make_node(op_type, names, ["y"], **attributes)
+    _, expected = reference(op_type, inputs, attributes)
+    given = {n: x for n, x in zip(names, inputs, strict=True) if x.dtype != np.int64}
+    known = {n: x for n, x in zip(names, inputs, strict=True) if x.dtype == np.int64}
+    infos = [info(name, array) for name, array in given.items()]
+    model = graph_model([node], infos, [info("y", expected)], OPSET, known)
+    (got,) = run(model, "interpreter", **given)
+    assert got.dtype == expected.dtype
+    assert got.tobytes() == expected.tobytes()
+
+
+def test_products_of_codes() -> None:
+    """The numbers are multiplied in f32."""
+    rhs, scale = np.ascontiguousarray(MATRIX.T), np.array(0.5, np.float32)
+    zero = np.zeros((), MATRIX.dtype)
+    inputs = [MATRIX, scale, zero, rhs, scale, zero, np.array(2, np.float32), zero]
+    names = [f"i{index}" for index in range(len(inputs))]
+    node = helper.make_node("QLinearMatMul", names, ["y"])
+    infos = [info(name, array) for name, array in zip(names, inputs, strict=True)]
+    exact = MATRIX.astype(np.float32) @ rhs.astype(np.float32) / 8
+    expected = np.clip(exact, -448, 448).astype(MATRIX.dtype)
+    model = graph_model([node], infos, [info("y", expected)], OPSET)
+    (got,) = run(model, "interpreter", **dict(zip(names, inputs, strict=True)))
+    assert_same_codes(got, expected)
+
+
 def test_powers_as_scales_need_a_kind_for_the_result() -> None:
     x, scale = every(ElemKind.F8E5M2)[:4], np.ones((), ml_dtypes.float8_e8m0fnu)
     node = helper.make_node("DequantizeLinear", ["x", "s"], ["y"])

@@ -74,3 +74,16 @@ def one_of_each_operator() -> list[str]:
 @pytest.mark.parametrize("name", one_of_each_operator())
 def test_node_case_passes_on_cpu(name: str) -> None:
     run(name, "cpu")
+
+
+def quantization() -> list[str]:
+    """Every case that is about quantization, but those that ONNX wrote out of others."""
+    words = ("quant", "qlinear", "matmulinteger", "convinteger")
+    names = (name for name in CASES if any(word in name for word in words))
+    return sorted(name for name in names if not name.endswith("_expanded"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", quantization())
+def test_quantization_passes_on_cpu(name: str) -> None:
+    run(name, "cpu")

@@ -238,7 +238,8 @@ def _dropout_12(n: OnnxNode) -> tuple[Result, ...]:
 @from_onnx("IsInf", since=10)
 def _is_inf(n: OnnxNode) -> Value:
     """Whether the input is an infinity of one of the signs asked for."""
-    f, x, kind = n.f, n.input(0), n.type(0).kind
+    f, x = n.f, _computable(n, n.value(0))
+    kind = x.type.kind
     high = f.create_eq(n.name, x, _scalar(n, kind, float("inf")))
     low = f.create_eq(n.name, x, _scalar(n, kind, float("-inf")))
     match n.flag("detect_positive", True), n.flag("detect_negative", True):
@@ -250,6 +251,17 @@ def _is_inf(n: OnnxNode) -> Value:
             return low.result
         case _:
             return full(n.type(0).with_kind(ElemKind.BOOL), 0)
+
+
+@from_onnx("IsNaN", since=20)
+def _is_nan(n: OnnxNode) -> NodeValue:
+    """From this opset on, of codes as well."""
+    return n.f.create_is_nan(n.name, _computable(n, n.value(0))).result
+
+
+def _computable(n: OnnxNode, value: Value) -> NodeValue:
+    """Codes in f32; all else as it is."""
+    return n.operand(convert(n, value, ElemKind.F32) if value.type.kind.is_code else value)
 
 
 @from_onnx("BitShift", since=11)
