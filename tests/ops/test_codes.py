@@ -116,10 +116,14 @@ def test_codes_are_text(kind: ElemKind) -> None:
     text = print_module(moves(kind))
     assert print_module(parse_module(text)) == text
     module = glowpy.Module()
-    finite = every(kind)[:16]
-    module.create_constant("c", finite)
-    (again,) = parse_module(print_module(module)).constants
-    np.testing.assert_array_equal(again.tensor.array.view(np.uint8), finite.view(np.uint8))
+    known = every(kind)[: 16 if kind is ElemKind.F4E2M1 else 256]
+    known = known[~np.isnan(known.astype(np.float32))]
+    for start in range(0, len(known), 16):
+        module.create_constant("c", known[start : start + 16])
+    text = print_module(module)
+    assert "blob" not in text
+    parts = [constant.tensor.array for constant in parse_module(text).constants]
+    np.testing.assert_array_equal(np.concatenate(parts).view(np.uint8), known.view(np.uint8))
 
 
 @pytest.mark.parametrize("kind", CODES, ids=lambda kind: kind.value)
