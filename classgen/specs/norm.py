@@ -9,6 +9,8 @@ NodeOnly(
     attrs=[integer("axis"), real("epsilon")],
     traits=["axes"],
     channels=("scale", 0, "bias", "axis"),
+    quant="numbers",
+    plain=["scale", "bias", "mean", "variance"],
 )
 Op(
     "LocalResponseNormalization",

@@ -1308,6 +1308,8 @@ class BatchNormalizationNode(Node):
         (AttrSpec("axis", "int"), AttrSpec("epsilon", "float")),
         ("result",),
         frozenset({Trait.AXES}),
+        quant=Quantized.NUMBERS,
+        plain=frozenset({"bias", "mean", "scale", "variance"}),
         channels=Channels("scale", 0, "bias", "axis"),
     )
 

@@ -18,7 +18,7 @@ import numpy as np
 from glowpy.backend import Backend, CompileOptions
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.quantized import offsets_of, parameters, scales_of
-from glowpy.core.schema import Trait
+from glowpy.core.schema import Quantized, Trait
 from glowpy.core.tensor import Array, Tensor
 from glowpy.core.type import Quant, Type
 from glowpy.engine import backend_of, context, unsupported
@@ -220,15 +220,19 @@ class _Converter:
     def _choose_types(self) -> None:
         """The type of every value that is quantized.
 
-        Parts of a concatenation that nothing else reads have its type at once; what only moves elements keeps theirs.
+        Parts of a concatenation that nothing else reads have its type at once, and so have those that others read, as
+        in a chain of these, if it costs them at most a bit; what only moves elements keeps its type.
         """
         wanted: dict[NodeValue, Quant] = {}
         for node in reversed(self._order):
-            if not isinstance(node, ConcatNode):
+            if isinstance(node, ConcatNode):
+                quant = wanted.setdefault(node.result, self._quant_of(node.result))
+            elif moves(node) and node.result in wanted:
+                quant = wanted[node.result]
+            else:
                 continue
-            quant = wanted.setdefault(node.result, self._quant_of(node.result))
-            for value in node.inputs:
-                if value.node in self._integer and value.num_users == 1:
+            for _, value in data_of(node):
+                if value.node in self._integer and self._joins(value, quant):
                     wanted[value] = quant
         for node in self._order:
             for _, value in data_of(node):
@@ -236,6 +240,10 @@ class _Converter:
                     self._choose(value, wanted)
             if node.result.type.kind.is_float and not self._flows_on(node):
                 self._choose(node.result, wanted)
+
+    def _joins(self, value: NodeValue, quant: Quant) -> bool:
+        """Whether a part of a concatenation gets its scale, instead of a rescale."""
+        return value.num_users == 1 or quant.scales[0] <= 2 * self._quant_of(value).scales[0]
 
     def _choose(self, value: NodeValue, wanted: Mapping[NodeValue, Quant]) -> None:
         if is_known(value):
@@ -277,7 +285,7 @@ class _Converter:
         if node.result.num_users != 1 or users[0] not in self._integer or not is_exact(users[0]):
             return False
         if isinstance(users[0], ReluNode | ClipNode):
-            return isinstance(node, Product) or is_exact(node)
+            return node.SCHEMA.quant is Quantized.NUMBERS
         others = [value for value in users[0].inputs if value is not node.result]
         rounded = all(v in self._types or v.node not in self._integer for v in others)
         return isinstance(node, Product) and rounded

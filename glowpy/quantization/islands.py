@@ -139,8 +139,14 @@ def _read_as_floats(
 
 
 def data_of(node: Node) -> list[tuple[int, NodeValue]]:
-    """The operands of a node that are floats, with their indices."""
-    return [(i, value) for i, value in enumerate(node.inputs) if value.type.kind.is_float]
+    """The operands of a node that are floats to be quantized, with their indices."""
+    schema = node.SCHEMA
+    names = schema.inputs * len(node.inputs) if schema.variadic else schema.inputs
+    return [
+        (i, value)
+        for i, (name, value) in enumerate(zip(names, node.inputs, strict=False))
+        if value.type.kind.is_float and name not in schema.plain
+    ]
 
 
 def moves(node: Node) -> bool:
@@ -209,7 +215,7 @@ def _no_range(value: NodeValue, profile: Profile) -> str:
 
 def _no_form(node: Node, activations: ElemKind) -> str:
     """Why there is no form of a node on integers of the kind of activations; empty if there is."""
-    types = [Type(activations, value.type.shape, _SOME) for value in node.inputs]
+    types = [Type(activations, value.type.shape, _SOME) for _, value in data_of(node)]
     if isinstance(node, Product):
         weights = (
             types[1] if node.inputs[1].constant is None else replace(types[1], kind=ElemKind.I8)

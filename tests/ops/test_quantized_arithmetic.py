@@ -16,11 +16,12 @@ from glowpy.core.tensor import Array, Tensor
 from glowpy.core.type import Type, parse_type
 from glowpy.engine import BACKENDS
 from glowpy.graph.function import Function
-from glowpy.graph.node import Node, NodeValue
+from glowpy.graph.node import Node, NodeValue, Operand
 from glowpy.graph.nodes_gen import (
     NODES,
     AbsNode,
     AddNode,
+    BatchNormalizationNode,
     ClipNode,
     DequantizeNode,
     DivNode,
@@ -275,6 +276,55 @@ def test_every_other_function_is_that_of_the_numbers(cls: type[Node]) -> None:
     )
     with np.errstate(all="ignore"):
         np.testing.assert_array_equal(got, quantized(result, plain))
+
+
+def normalization(
+    f: Function, x: NodeValue, axis: int, vectors: Sequence[Operand], result: Type
+) -> Node:
+    """With scale, bias, mean and variance."""
+    attrs: dict[str, Attr] = {"axis": axis, "epsilon": 1e-3}
+    return f.create(BatchNormalizationNode, "n", [x, *vectors], attrs, result)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize(("shape", "axis"), [("2x3x5x7", 3), ("3x4x2", 1), ("5", 0), ("0x3", 1)])
+@pytest.mark.parametrize("kind", KINDS)
+def test_batch_normalization_is_a_product_and_a_sum(
+    kind: str, shape: str, axis: int, backend: str
+) -> None:
+    source, result = (
+        parse_type(f"{kind}[{shape}](s=0.03,o=9)"),
+        parse_type(f"{kind}[{shape}](s=0.05,o=3)"),
+    )
+    rng = np.random.default_rng(9)
+    channels = source.shape[axis]
+    scale, bias, mean = (rng.normal(0, 2, channels).astype(F32) for _ in range(3))
+    variance = rng.uniform(0, 3, channels).astype(F32)
+    stored, vectors = integers(source, 8), (scale, bias, mean, variance)
+    got = run(
+        backend,
+        lambda f, v: normalization(
+            f, v[0], axis, [f.module.create_constant("c", a) for a in vectors], result
+        ),
+        (source, stored),
+    )
+    row = tuple(-1 if i == axis else 1 for i in range(source.rank))
+    factor = scale.astype(float) / np.sqrt(variance.astype(float) + 1e-3)
+    shift = (bias - mean * factor) / parameters(result).scales[0]
+    ratio = parameters(source).scales[0] * factor / parameters(result).scales[0]
+    sums = steps(source, stored) * ratio.astype(F32).reshape(row) + shift.astype(F32).reshape(row)
+    np.testing.assert_array_equal(got, rounded(result, sums))
+
+
+def test_computed_statistics_have_no_integers() -> None:
+    type, vector = parse_type("u8[4x2](s=0.1,o=0)"), parse_type("f32[2]")
+    with pytest.raises(glowpy.UserError, match=r"batch_normalization: .* known statistics"):
+        run(
+            "interpreter",
+            lambda f, v: normalization(f, v[0], 1, [v[1]] * 4, type),
+            (type, integers(type)),
+            (vector, np.ones(2, F32)),
+        )
 
 
 def product(

@@ -147,10 +147,14 @@ class FoldQuantizePass(RewritePass):
             return _table(f, n, unary, stored)
         if isinstance(source, ConcatNode) or source.SCHEMA.quant is Quantized.SAME:
             return _aligned(f, n, source)
-        types = [type for type in map(stored_type, source.inputs) if type is not None]
-        if len(types) < len(source.inputs) or not has_integer_form(source, types):
+        types = {value: stored_type(value) for value in _data(source)}
+        data = [type for type in types.values() if type is not None]
+        if len(data) < len(types) or not has_integer_form(source, data):
             return None
-        operands = [taken(f, *pair) for pair in zip(source.inputs, types, strict=True)]
+        operands = [
+            value if (type := types.get(value)) is None else taken(f, value, type)
+            for value in source.inputs
+        ]
         return f.create(source.__class__, n.name, operands, source.attrs, n.type)
 
     @rule
@@ -182,6 +186,12 @@ def _stored_data(n: Node) -> list[NodeValue] | None:
     integers = [value for value in operands if value is not None]
     is_data = any(value.type.quant is not None for value in integers)
     return integers if is_data and len(integers) == len(operands) else None
+
+
+def _data(n: Node) -> list[NodeValue]:
+    """The operands of a node that is not variadic, but for plain ones."""
+    named = zip(n.SCHEMA.inputs, n.inputs, strict=True)
+    return [value for name, value in named if name not in n.SCHEMA.plain]
 
 
 def _moved_type(n: Node, stored: Type) -> Type | None:

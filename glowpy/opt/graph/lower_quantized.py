@@ -24,6 +24,7 @@ from glowpy.graph.nodes_gen import (
     AbsNode,
     AddNode,
     AvgPoolNode,
+    BatchNormalizationNode,
     ClipNode,
     DequantizeNode,
     DivNode,
@@ -39,6 +40,7 @@ from glowpy.graph.nodes_gen import (
 from glowpy.graph.rewrite import Replacement, Why, rule, rule_where
 from glowpy.opt.dequantized import bytes_of
 from glowpy.opt.interpolated import interpolated, is_smooth, knots
+from glowpy.opt.known import is_known, known
 from glowpy.opt.products import Product, columns_of
 from glowpy.opt.stored_weights import known_numbers
 from glowpy.opt.unary import Unary
@@ -81,6 +83,8 @@ def has_integer_form(node: Node, operands: Sequence[Type]) -> bool:
     kind = operands[0].kind
     if not whole or len(operands) != 1 or kind.size > ElemKind.I16.size:
         return False
+    if isinstance(node, BatchNormalizationNode):
+        return all(is_known(value) for value in node.inputs[1:])
     if isinstance(node, SoftmaxNode):
         return kind is ElemKind.I16 or operands[0].shape[node.axis] <= _LONGEST_SOFTMAX
     return kind is not ElemKind.I16 or is_smooth(node)
@@ -114,6 +118,7 @@ class LowerQuantizedPass(RewritePass):
     * `quantize` divides by the scale and rounds, `dequantize` multiplies by it, `rescale` multiplies by the ratio.
     * Convolutions and matrix products are exact sums in i32, which are rescaled.
     * Means are exact sums in i32, rescaled by how many elements there are.
+    * Batch normalization is one product and one sum for each channel.
     * Softmax takes powers from a table, whose exact sums it divides by.
     * Element-wise operators compute on dequantized operands what IEEE 754 defines exactly, and multiply by the
       reciprocal of the result's scale. Other functions of 8-bit integers become tables of all their results.
@@ -185,6 +190,30 @@ class LowerQuantizedPass(RewritePass):
             ratios = scales_of(n.input.type) / (scales_of(n.type) * divisor)
         ratio = known_parameter(f, n, "ratio", ratios.astype(np.float32))
         return _saturated(f, n, f.create_scale(f"{n.name}_scaled", steps, ratio))
+
+    @rule
+    def normalization(self, f: Function, n: BatchNormalizationNode, why: Why) -> Replacement:
+        """Steps times a factor for each channel, plus a number of steps of the result, both computed in f64."""
+        if n.type.quant is None:
+            return why.no("it is not quantized")
+        if not has_integer_form(n, [n.input.type]):
+            raise UserError(
+                f"batch_normalization: expected integers of 8 or 16 bits, quantized as a whole, and known statistics, "
+                f"got {n.input.type}",
+                loc=n.loc,
+                note="compute this one on floats",
+            )
+        shape = (-1, *(1,) * (n.type.rank - n.axis - 1))
+        scale, bias, mean, variance = (
+            np.asarray(known(value), np.float64).reshape(shape) for value in n.inputs[1:]
+        )
+        factor = scale / np.sqrt(variance + n.epsilon)
+        ratios = scales_of(n.input.type) * factor / scales_of(n.type)
+        shifts = (bias - mean * factor) / scales_of(n.type)
+        ratio = known_parameter(f, n, "ratio", ratios.astype(np.float32))
+        scaled = f.create_scale(f"{n.name}_scaled", _steps(f, n, n.input), ratio)
+        shift = known_parameter(f, n, "shift", shifts.astype(np.float32))
+        return _saturated(f, n, f.create_add(f"{n.name}_shifted", scaled, shift))
 
     @rule
     def softmax(self, f: Function, n: SoftmaxNode, why: Why) -> Replacement:

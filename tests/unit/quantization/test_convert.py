@@ -20,6 +20,7 @@ from glowpy.core.tensor import Array
 from glowpy.core.type import Type
 from glowpy.graph.function import Function
 from glowpy.graph.node import NodeValue, Operand, value_of
+from glowpy.graph.nodes_gen import BatchNormalizationNode
 from glowpy.quantization import MinMax, Options, Percentile, Profile, Schema, Statistics
 
 SHAPE = (2, 6, 6, 4)
@@ -134,6 +135,46 @@ def test_sums_are_rounded_once() -> None:
         node.inputs[0].type.kind is ElemKind.I32 or node.SCHEMA.mnemonic in ("max", "min")
         for node in sources
     )
+
+
+def dense_block(layers: int) -> glowpy.Module:
+    """Each layer normalizes all that is there, and adds four channels."""
+    f, x = started()
+    rng = np.random.default_rng(3)
+    value: Operand = f.create_relu("begin", conv(f, "stem", x, (4, 8), 1))
+    for layer in range(layers):
+        channels = 8 + 4 * layer
+        vectors = [
+            f.module.create_constant(
+                f"{part}{layer}", rng.uniform(0.1, 0.2, channels).astype(np.float32)
+            )
+            for part in ("scale", "bias", "mean", "variance")
+        ]
+        normal = f.create(
+            BatchNormalizationNode,
+            f"normal{layer}",
+            [value, *vectors],
+            {"axis": 3, "epsilon": 1e-2},
+        )
+        more = conv(f, f"conv{layer}", f.create_relu(f"relu{layer}", normal), (channels, 4), 3)
+        pooled = f.create_max_pool(f"pool{layer}", more, (3, 3), (1, 1), (1, 1, 1, 1), (1, 1))
+        value = f.create_concat(f"concat{layer}", [value, pooled], 3)
+    return saved(f, conv(f, "last", value, (8 + 4 * layers, 2), 1))
+
+
+def test_a_chain_of_concatenations_has_one_scale() -> None:
+    """What is there already is not rounded again, and batch normalizations round once, with what limits them."""
+    module = dense_block(3)
+    result = quantization.convert(module, profile_of(module), Options(assert_all=True))
+    f = result.module.main
+    rescaled = [node for node in f.nodes if node.SCHEMA.mnemonic == "rescale"]
+    twice = [node.name for node in rescaled if node.inputs[0].type.kind is not ElemKind.I32]
+    assert twice == ["concat0_quantized"]  # it begins with a range of less than half
+    assert len({node.type.quant for node in f.nodes if node.SCHEMA.mnemonic == "concat"}) == 1
+    sample = samples()[0]
+    expected, got = run(module, sample), run(result.module, sample)
+    assert np.abs(got - expected).max() < 0.03 * np.abs(expected).max()
+    assert got.tobytes() == run(result.module, sample, "cpu").tobytes()
 
 
 def test_the_model_is_not_changed() -> None:
