@@ -1,6 +1,6 @@
 """Normalisation."""
 
-from classgen.dsl import NodeOnly, Op, integer, real
+from classgen.dsl import NodeOnly, Op, flag, integer, ints, real
 
 NodeOnly(
     "BatchNormalization",
@@ -11,6 +11,17 @@ NodeOnly(
     channels=("scale", 0, "bias", "axis"),
     quant="numbers",
     plain=["scale", "bias", "mean", "variance"],
+)
+NodeOnly(
+    "LayerNormalization",
+    "(input - mean) / sqrt(variance + epsilon) * scale + bias, where mean and variance are those over `axes`; if not `centred`, input / "
+    "sqrt(mean of squares + epsilon) * scale + bias. Scale and bias broadcast.",
+    inputs=["input", "scale", "bias"],
+    attrs=[ints("axes"), real("epsilon"), flag("centred")],
+    traits=["axes"],
+    quant="numbers",
+    plain=["scale", "bias"],
+    no_derivative="gradients are taken before it is found among simpler nodes",
 )
 Op(
     "LocalResponseNormalization",

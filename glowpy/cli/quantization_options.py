@@ -100,6 +100,11 @@ _OPTIONS: tuple[Callable[[Callable[..., None]], Callable[..., None]], ...] = (
         help="How ranges are chosen: min-max (default), average, percentile, percentile:99.9, entropy, "
         "squared-error. VALUE=NAME is for one value of the profile.",
     ),
+    click.option(
+        "--norms",
+        type=click.Choice(["integer", "float"]),
+        help="What layer norms are computed on: integer by default where values are i16, else float.",
+    ),
     click.option("--keep", multiple=True, metavar="NODE", help="A node or kind to keep in floats."),
     click.option("--skip-first", is_flag=True, help="Keep the first product in floats."),
     click.option("--skip-last", is_flag=True, help="Keep the last product in floats."),
@@ -119,6 +124,7 @@ def quantization_options(command: Callable[..., None]) -> Callable[..., None]:
         weights: str,
         bias: str,
         calibrations: tuple[str, ...],
+        norms: str | None,
         keep: tuple[str, ...],
         skip_first: bool,
         skip_last: bool,
@@ -135,6 +141,7 @@ def quantization_options(command: Callable[..., None]) -> Callable[..., None]:
             bias=ElemKind.F32 if bias == "float" else ElemKind(bias),
             calibration=ways.pop("", MinMax()),
             calibrations=ways,
+            norms=None if norms is None else norms == "integer",
             keep=keep,
             skip_first=skip_first,
             skip_last=skip_last,

@@ -919,6 +919,32 @@ class Builder(ABC):
         }
         return self.create(nodes.BatchNormalizationNode, name, inputs, attrs, result_type, loc)
 
+    def create_layer_normalization(
+        self,
+        name: str,
+        input: Operand,
+        scale: Operand,
+        bias: Operand,
+        axes: tuple[int, ...],
+        epsilon: float,
+        centred: bool = False,
+        *,
+        result_type: Type | None = None,
+        loc: Loc | None = None,
+    ) -> nodes.LayerNormalizationNode:
+        """(input - mean) / sqrt(variance + epsilon) * scale + bias, where mean and variance are those over `axes`; if not `centred`, input / sqrt(mean of squares + epsilon) * scale + bias. Scale and bias broadcast."""
+        inputs = (
+            input,
+            scale,
+            bias,
+        )
+        attrs: dict[str, Attr] = {
+            "axes": tuple(axes),
+            "epsilon": float(epsilon),
+            "centred": bool(centred),
+        }
+        return self.create(nodes.LayerNormalizationNode, name, inputs, attrs, result_type, loc)
+
     def create_local_response_normalization(
         self,
         name: str,

@@ -49,6 +49,7 @@ __all__ = [
     "HardSwishNode",
     "HighByteNode",
     "IsNanNode",
+    "LayerNormalizationNode",
     "LeNode",
     "LeakyReluNode",
     "LocalResponseNormalizationNode",
@@ -1323,6 +1324,33 @@ class BatchNormalizationNode(Node):
 
 
 @final
+class LayerNormalizationNode(Node):
+    """(input - mean) / sqrt(variance + epsilon) * scale + bias, where mean and variance are those over `axes`; if not `centred`, input / sqrt(mean of squares + epsilon) * scale + bias. Scale and bias broadcast.
+
+    Declared in classgen/specs/norm.py.
+    """
+
+    __slots__ = ()
+    SCHEMA: ClassVar[NodeSchema] = NodeSchema(
+        "layer_normalization",
+        ("input", "scale", "bias"),
+        (AttrSpec("axes", "ints"), AttrSpec("epsilon", "float"), AttrSpec("centred", "flag")),
+        ("result",),
+        frozenset({Trait.AXES}),
+        no_derivative="gradients are taken before it is found among simpler nodes",
+        quant=Quantized.NUMBERS,
+        plain=frozenset({"bias", "scale"}),
+    )
+
+    input = InputField(0)
+    scale = InputField(1)
+    bias = InputField(2)
+    axes = AttrField[tuple[int, ...]]()
+    epsilon = AttrField[float]()
+    centred = AttrField[bool]()
+
+
+@final
 class LocalResponseNormalizationNode(Node):
     """input / (k + alpha / size * sum of squares over `size` channels around) ** beta; channels are the last dimension.
 
@@ -2201,6 +2229,7 @@ NODES: tuple[type[Node], ...] = (
     MatMulNode,
     FullyConnectedNode,
     BatchNormalizationNode,
+    LayerNormalizationNode,
     LocalResponseNormalizationNode,
     SoftmaxNode,
     LogSoftmaxNode,

@@ -8,6 +8,7 @@ import numpy as np
 
 from glowpy.autodiff.differentiate import differentiate
 from glowpy.backends.interpreter.interpret import interpret
+from glowpy.core.shape import broadcast_shapes
 from glowpy.core.tensor import Array, Tensor
 from glowpy.core.type import Type
 from glowpy.graph.function import Function
@@ -15,6 +16,7 @@ from glowpy.graph.infer import infer
 from glowpy.graph.node import NodeValue, Operand, value_of
 from glowpy.graph.nodes_gen import (
     BatchNormalizationNode,
+    LayerNormalizationNode,
     LocalResponseNormalizationNode,
     LogSoftmaxNode,
     SoftmaxNode,
@@ -24,6 +26,7 @@ from glowpy.lower import lower
 from glowpy.ops.elementwise import scalar
 from glowpy.ops.operands import (
     accumulable,
+    expect_axes,
     expect_axis,
     expect_floats,
     expect_same_kind,
@@ -105,6 +108,37 @@ def _differentiate_batch_normalization(
         f.create_neg(n.name, f.create_mul(n.name, by_bias, factor)),
         by_variance,
     ]
+
+
+# Layer normalisation.
+
+
+@infer(LayerNormalizationNode)
+def _infer_layer_normalization(
+    input: Type, scale: Type, bias: Type, *, axes: tuple[int, ...], epsilon: float, centred: bool
+) -> Type:
+    del epsilon, centred
+    expect_floats("input", input)
+    expect_axes(axes, input.rank)
+    expect_same_kind(input, scale=scale, bias=bias)
+    for name, type in (("scale", scale), ("bias", bias)):
+        if broadcast_shapes(input.shape, type.shape) != input.shape:
+            raise UserError(f"expected {name} to broadcast to {input}, got {type}")
+    return input
+
+
+@lower(LayerNormalizationNode)
+def _lower_layer_normalization(f: Function, n: LayerNormalizationNode) -> Operand:
+    """The variance is that of centred elements: a difference of squares would cancel where the mean is large."""
+    input, scale, bias = (widened(f, n.name, operand) for operand in n.inputs)
+    mean = f.create_reduce_mean(n.name, input, n.axes)
+    numbers = f.create_sub(n.name, input, mean).result if n.centred else value_of(input)
+    square = f.create_reduce_mean(n.name, f.create_mul(n.name, numbers, numbers), n.axes)
+    raised = f.create_add(n.name, square, scalar(f, n.name, square.type, n.epsilon))
+    inverse = f.create_reciprocal(n.name, f.create_sqrt(n.name, raised))
+    scaled = f.create_mul(n.name, f.create_mul(n.name, numbers, inverse), scale)
+    result = f.create_add(n.name, scaled, bias)
+    return result if result.type == n.type else f.create_convert(n.name, n.type, result)
 
 
 # Local response normalisation (Krizhevsky et al. 2012; ONNX LRN).

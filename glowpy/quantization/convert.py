@@ -191,7 +191,7 @@ class _Converter:
         self._profile = profile
         self._options = options
         self._integer = {node for node, reason in choice.reasons.items() if not reason}
-        self._tables = choice.tables
+        self._joined = choice.joined
         self._order = [node for node in f.topological() if node in self._integer]
         self._types: dict[NodeValue, Type] = {}
         self._weights: dict[tuple[NodeValue, Quant], NodeValue] = {}
@@ -210,7 +210,7 @@ class _Converter:
             with self._f.replacing(node):
                 if isinstance(node, Product):
                     self._convert_weights(node)
-                elif node not in self._tables:
+                elif node not in self._joined:
                     self._convert_numbers(node)
         for value, type in self._types.items():
             self._convert_value(value, type)
@@ -273,14 +273,14 @@ class _Converter:
     def _flows_on(self, node: Node) -> bool:
         """Whether what a node computes is not rounded: sums of which floats are made, or that one other node takes.
 
-        Nor is anything within the functions that become tables.
+        Nor is anything within what becomes one node.
         """
         users = node.result.users
         if isinstance(node, Product) and self._integer.isdisjoint(users):
             return True
-        if self._tables.get(node, node) is not node:
+        if self._joined.get(node, node) is not node:
             return True
-        if any(user in self._tables for user in users):
+        if any(user in self._joined for user in users):
             return False
         if node.result.num_users != 1 or users[0] not in self._integer or not is_exact(users[0]):
             return False

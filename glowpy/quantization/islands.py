@@ -3,8 +3,8 @@
 A product is worth a conversion of its operands. What follows it is computed on integers where its operands are there as
 integers anyway, and somebody reads integers. What only moves elements, or looks them up in a table, is so in front of a
 product as well. Everything else stays as it is: converting floats in order to add two of them would cost time and
-accuracy, and so would rounding what a layer norm, for example, computes with: its root and its reciprocal are steep
-where numbers are small, of which 8 bits tell too little.
+accuracy, and so would rounding what a root or a reciprocal reads: they are steep where numbers are small, of which 8
+bits tell too little. A layer norm has a form of its own, which rounds nothing in between; but what it reads is rounded.
 """
 
 from __future__ import annotations
@@ -28,9 +28,15 @@ from glowpy.graph.nodes_gen import (
     SplatNode,
     SqrtNode,
 )
-from glowpy.opt.graph.lower_quantized import has_integer_form, is_exact, is_table
+from glowpy.opt.graph.lower_quantized import (
+    can_be_normalized,
+    has_integer_form,
+    is_exact,
+    is_table,
+)
 from glowpy.opt.interpolated import is_smooth
 from glowpy.opt.known import is_known
+from glowpy.opt.layer_norm import layer_norm_of
 from glowpy.opt.products import BYTES, Product, no_exact_sum, no_sum_of_bytes
 from glowpy.opt.unary import unary_of
 from glowpy.quantization.options import Options
@@ -51,11 +57,11 @@ class Islands:
 
     Attributes:
         reasons: Why each stays in floats; empty for one that becomes integer.
-        tables: The nodes that become one table with others, and the one of these that gives the result.
+        joined: The nodes that become one with others, a table or a layer norm, and which of these gives the result.
     """
 
     reasons: dict[Node, str]
-    tables: dict[Node, Node]
+    joined: dict[Node, Node]
 
 
 def islands(f: Function, profile: Profile, options: Options, refused: Mapping[Loc, str]) -> Islands:
@@ -72,8 +78,10 @@ def islands(f: Function, profile: Profile, options: Options, refused: Mapping[Lo
     nodes = [node for node in f.topological() if computes_with_floats(node)]
     kept = _kept(nodes, options)
     stays = {node: kept.get(node) or refused.get(node.loc, "") for node in nodes}
-    tables = _tables([node for node in nodes if not stays[node]], profile, options)
-    reasons = {node: stays[node] or _refusal(node, profile, options, tables) for node in nodes}
+    candidates = [node for node in nodes if not stays[node]]
+    tables = _tables(candidates, profile, options)
+    joined = tables | (_norms(candidates, profile, options) if options.integer_norms else {})
+    reasons = {node: stays[node] or _refusal(node, profile, options, joined) for node in nodes}
     possible = {node for node, reason in reasons.items() if not reason}
     integer: set[Node] = {node for node in possible if isinstance(node, Product)}
 
@@ -91,10 +99,10 @@ def islands(f: Function, profile: Profile, options: Options, refused: Mapping[Lo
             integer.add(node)
     for node in possible - integer:
         reasons[node] = "no matrix product or convolution is beside it"
-    for node in _read_as_floats(nodes, integer, tables):
+    for node in _read_as_floats(nodes, integer, joined):
         integer.remove(node)
         reasons[node] = "only floats are computed from it"
-    return Islands(reasons, {n: root for n, root in tables.items() if n in integer})
+    return Islands(reasons, {n: root for n, root in joined.items() if n in integer})
 
 
 def _tables(nodes: Sequence[Node], profile: Profile, options: Options) -> dict[Node, Node]:
@@ -111,8 +119,22 @@ def _tables(nodes: Sequence[Node], profile: Profile, options: Options) -> dict[N
     return tables
 
 
+def _norms(nodes: Sequence[Node], profile: Profile, options: Options) -> dict[Node, Node]:
+    """The nodes of layer norms, and the one that gives the result."""
+    candidates, norms = set(nodes), dict[Node, Node]()
+    for node in reversed(nodes):
+        norm = None if node in norms else layer_norm_of(node)
+        if norm is None or not candidates.issuperset(norm.nodes):
+            continue
+        type = Type(options.activations, norm.operand.type.shape, _SOME)
+        ranges = not any(_no_range(value, profile) for value in (node.result, norm.operand))
+        if ranges and can_be_normalized(type, norm.axes):
+            norms.update(dict.fromkeys(norm.nodes, node))
+    return norms
+
+
 def _read_as_floats(
-    nodes: Sequence[Node], integer: Collection[Node], tables: Collection[Node]
+    nodes: Sequence[Node], integer: Collection[Node], joined: Collection[Node]
 ) -> set[Node]:
     """The nodes on integers that only floats are computed from, but for products.
 
@@ -121,7 +143,7 @@ def _read_as_floats(
     floats: set[Node] = set()
     last: set[Node] = set()
     for node in reversed(nodes):
-        numbers = node.result.type.kind.is_float or node in tables
+        numbers = node.result.type.kind.is_float or node in joined
         if node not in integer or isinstance(node, Product) or not numbers:
             continue
         users = node.result.users
@@ -188,9 +210,9 @@ def _kept(nodes: Collection[Node], options: Options) -> dict[Node, str]:
     return kept
 
 
-def _refusal(node: Node, profile: Profile, options: Options, tables: Mapping[Node, Node]) -> str:
+def _refusal(node: Node, profile: Profile, options: Options, joined: Mapping[Node, Node]) -> str:
     """Why a node cannot be computed on integers; empty if it can."""
-    if node in tables:
+    if node in joined:
         return ""
     values = [*node.results, *(value for _, value in data_of(node))]
     floats = [value for value in values if value.type.kind.is_float and not is_known(value)]

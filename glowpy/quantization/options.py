@@ -31,6 +31,8 @@ class Options:
             is added in floats.
         calibration: How the range of an activation follows from its profile.
         calibrations: Other ways for some values, by their names in the profile.
+        norms: Whether layer norms are computed on integers; None: if activations are i16, for 8
+            bits lose accuracy.
         keep: Nodes that stay in floats: their names in the optimized graph or in the user's model, or their kinds;
             `%NAME` is the one node with this name in the graph.
         skip_first: Whether the first layer stays in floats: the first matrix product or convolution.
@@ -47,6 +49,7 @@ class Options:
     bias: ElemKind = ElemKind.I32
     calibration: Calibration = field(default_factory=MinMax)
     calibrations: Mapping[str, Calibration] = field(default_factory=dict)
+    norms: bool | None = None
     keep: tuple[str, ...] = ()
     skip_first: bool = False
     skip_last: bool = False
@@ -61,6 +64,11 @@ class Options:
             if kind not in kinds:
                 expected = ", ".join(known.value for known in kinds)
                 raise UserError(f"expected {what} of kind {expected}, got {kind.value}")
+
+    @property
+    def integer_norms(self) -> bool:
+        """Whether layer norms are computed on integers."""
+        return self.activations is ElemKind.I16 if self.norms is None else self.norms
 
     @property
     def weights_schema(self) -> Schema:

@@ -18,6 +18,7 @@ from glowpy.graph.nodes_gen import (
     ClipNode,
     ConcatNode,
     DequantizeNode,
+    LayerNormalizationNode,
     QuantizeNode,
     ReluNode,
     RescaleNode,
@@ -26,12 +27,19 @@ from glowpy.graph.nodes_gen import (
 )
 from glowpy.graph.rewrite import Replacement, Why, rule, rule_where
 from glowpy.opt.dequantized import stored_integers, stored_type, taken
-from glowpy.opt.graph.lower_quantized import all_numbers, has_integer_form, is_table
+from glowpy.opt.graph.lower_quantized import (
+    all_numbers,
+    can_be_normalized,
+    has_integer_form,
+    is_table,
+)
 from glowpy.opt.known import known_tensor
+from glowpy.opt.layer_norm import LayerNorm, layer_norm_of
 from glowpy.opt.products import BYTES, Product, columns_of, no_exact_sum
 from glowpy.opt.unary import Unary, unary_of
 from glowpy.passes import RewritePass
 from glowpy.support.errors import UserError
+from glowpy.support.text import Attr
 
 __all__ = ["FoldQuantizePass"]
 
@@ -43,6 +51,7 @@ class FoldQuantizePass(RewritePass):
     * A product of dequantized operands is the dequantized exact sum; a bias in floats is rounded to its steps.
     * What moves or chooses elements does so before they are dequantized; operands of `concat` get one scale.
     * Element-wise arithmetic and means between `dequantize` and `quantize` are those of quantized types.
+    * A layer norm is one of integers.
     * A function of one value that several nodes compute, such as a GELU of its parts, is one table.
     * `quantize` of what was dequantized is `rescale`, and limits become those of the stored integers.
 
@@ -145,11 +154,15 @@ class FoldQuantizePass(RewritePass):
             and (stored := stored_integers(unary.operand)) is not None
         ):
             return _table(f, n, unary, stored)
+        norm = layer_norm_of(source)
+        data = None if norm is None else stored_integers(norm.operand)
+        if norm is not None and data is not None and can_be_normalized(data.type, norm.axes):
+            return _normalized(f, n, norm, data)
         if isinstance(source, ConcatNode) or source.SCHEMA.quant is Quantized.SAME:
             return _aligned(f, n, source)
         types = {value: stored_type(value) for value in _data(source)}
-        data = [type for type in types.values() if type is not None]
-        if len(data) < len(types) or not has_integer_form(source, data):
+        known = [type for type in types.values() if type is not None]
+        if len(known) < len(types) or not has_integer_form(source, known):
             return None
         operands = [
             value if (type := types.get(value)) is None else taken(f, value, type)
@@ -260,6 +273,18 @@ def _table(f: Function, n: QuantizeNode, unary: Unary, stored: NodeValue) -> Rep
     type = n.type.with_shape(numbers.type.shape)
     table = f.create_quantize(f"{n.name}_table", type, twins[unary.nodes[0].result])
     return f.create_lookup_table(n.name, n.type, stored, table).result
+
+
+def _normalized(f: Function, n: QuantizeNode, norm: LayerNorm, integers: NodeValue) -> Node:
+    """A layer norm of stored integers."""
+    scalar = Type(ElemKind.F32, ())
+    scale = norm.scale or f.create_splat(f"{n.name}_one", scalar, 1.0).result
+    bias = norm.bias or f.create_splat(f"{n.name}_none", scalar, 0.0).result
+    attrs: dict[str, Attr] = {
+        "axes": norm.axes, "epsilon": norm.epsilon, "centred": norm.centred
+    }  # fmt: skip
+    inputs = [integers, scale, bias]
+    return f.create(LayerNormalizationNode, n.name, inputs, attrs, n.type)
 
 
 def _scalar(f: Function, value: NodeValue) -> NodeValue:

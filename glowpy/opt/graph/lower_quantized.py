@@ -28,6 +28,7 @@ from glowpy.graph.nodes_gen import (
     ClipNode,
     DequantizeNode,
     DivNode,
+    LayerNormalizationNode,
     MulNode,
     NegNode,
     QuantizeNode,
@@ -50,6 +51,7 @@ from glowpy.support.errors import UserError
 __all__ = [
     "LowerQuantizedPass",
     "all_numbers",
+    "can_be_normalized",
     "has_integer_form",
     "is_exact",
     "is_quantized_arithmetic",
@@ -63,6 +65,9 @@ _EXACT = (AbsNode, AddNode, ClipNode, DivNode, MulNode, NegNode, ReluNode, SubNo
 
 _LONGEST_SOFTMAX = 1 << 12
 """Sums of so many powers in i32 leave 18 bits to each, which is enough for results of 8."""
+
+_LARGEST_NORM = 1 << 15
+"""So many squares of integers of 8 bits have a sum in i32, and sums of those of 16 bits have squares in i64."""
 
 _WIDE_BITS = 30
 """Of powers for results of 16."""
@@ -83,11 +88,19 @@ def has_integer_form(node: Node, operands: Sequence[Type]) -> bool:
     kind = operands[0].kind
     if not whole or len(operands) != 1 or kind.size > ElemKind.I16.size:
         return False
-    if isinstance(node, BatchNormalizationNode):
-        return all(is_known(value) for value in node.inputs[1:])
+    if isinstance(node, BatchNormalizationNode | LayerNormalizationNode):
+        by_batch = isinstance(node, BatchNormalizationNode)
+        fits = by_batch or can_be_normalized(operands[0], node.attrs["axes"])
+        return fits and all(is_known(value) for value in node.inputs[1:])
     if isinstance(node, SoftmaxNode):
         return kind is ElemKind.I16 or operands[0].shape[node.axis] <= _LONGEST_SOFTMAX
     return kind is not ElemKind.I16 or is_smooth(node)
+
+
+def can_be_normalized(type: Type, axes: Sequence[int]) -> bool:
+    """Whether there is a layer norm of integers of a type."""
+    small = parameters(type).axis is None and type.kind.size <= ElemKind.I16.size
+    return small and 0 < math.prod(type.shape[axis] for axis in axes) <= _LARGEST_NORM
 
 
 def is_exact(node: Node) -> bool:
@@ -95,7 +108,7 @@ def is_exact(node: Node) -> bool:
     return isinstance(node, _EXACT)
 
 
-def _count(node: AvgPoolNode | ReduceMeanNode) -> int:
+def _count(node: AvgPoolNode | ReduceMeanNode | LayerNormalizationNode) -> int:
     """How many elements a mean is of, at most."""
     if isinstance(node, AvgPoolNode):
         return math.prod(node.kernels)
@@ -119,6 +132,7 @@ class LowerQuantizedPass(RewritePass):
     * Convolutions and matrix products are exact sums in i32, which are rescaled.
     * Means are exact sums in i32, rescaled by how many elements there are.
     * Batch normalization is one product and one sum for each channel.
+    * Layer norms are those of exact sums of integers and of their squares.
     * Softmax takes powers from a table, whose exact sums it divides by.
     * Element-wise operators compute on dequantized operands what IEEE 754 defines exactly, and multiply by the
       reciprocal of the result's scale. Other functions of 8-bit integers become tables of all their results.
@@ -216,6 +230,34 @@ class LowerQuantizedPass(RewritePass):
         return _saturated(f, n, f.create_add(f"{n.name}_shifted", scaled, shift))
 
     @rule
+    def layer_norm(self, f: Function, n: LayerNormalizationNode, why: Why) -> Replacement:
+        """By exact sums of integers and of their squares; their root and its inverse are rounded as IEEE 754 says."""
+        if n.type.quant is None:
+            return why.no("it is not quantized")
+        if not has_integer_form(n, [n.input.type]):
+            raise UserError(
+                f"layer_normalization: expected at most {_LARGEST_NORM} integers of 8 or 16 bits, quantized as a "
+                f"whole, and a known scale and bias, got {n.input.type}",
+                loc=n.loc,
+                note="compute this one on floats",
+            )
+        numbers, variance, epsilon, gain = (_centred if n.centred else _uncentred)(f, n)
+        floats = Type(ElemKind.F32, variance.type.shape)
+        square = f.create_convert(f"{n.name}_variance", floats, variance)
+        raised = f.create_add(
+            f"{n.name}_raised", square, f.create_splat(n.name, Type(ElemKind.F32, ()), epsilon)
+        )
+        one = f.create_splat(f"{n.name}_one", Type(ElemKind.F32, ()), 1.0)
+        inverse = f.create_div(f"{n.name}_inverse", one, f.create_sqrt(f"{n.name}_root", raised))
+        standard = f.create_scale(f"{n.name}_standard", numbers, inverse)
+        scale, bias = (np.asarray(known(value), np.float64) for value in (n.scale, n.bias))
+        step = parameters(n.type).scales[0]
+        ratio = known_parameter(f, n, "ratio", (gain * scale / step).astype(np.float32))
+        shift = known_parameter(f, n, "shift", (bias / step).astype(np.float32))
+        scaled = f.create_scale(f"{n.name}_scaled", standard, ratio)
+        return _saturated(f, n, f.create_add(f"{n.name}_shifted", scaled, shift))
+
+    @rule
     def softmax(self, f: Function, n: SoftmaxNode, why: Why) -> Replacement:
         """Powers of the distances below the largest element, as integers from a table, over their exact sum."""
         if n.type.quant is None:
@@ -297,12 +339,59 @@ def _pooled(f: Function, n: AvgPoolNode) -> tuple[NodeValue, Array, Array]:
 
 def _summed(f: Function, n: ReduceMeanNode) -> tuple[NodeValue, Array, Array]:
     """The sums over dimensions, and twice the number of elements that each is of."""
-    type = n.input.type
-    integers = f.create_relabel(f"{n.name}_integers", Type(type.kind, type.shape), n.input)
-    wide = f.create_convert(f"{n.name}_wide", Type(ElemKind.I32, type.shape), integers)
-    sums = f.create_reduce_add(f"{n.name}_sums", wide, n.axes).result
+    sums = f.create_reduce_add(f"{n.name}_sums", _in_i32(f, n), n.axes).result
     count = np.array(_count(n), np.int32)
     return sums, count, count
+
+
+_Standard = tuple[NodeValue, NodeValue, float, float]
+"""Numbers in f32, in i64 what their variance is with, what is added to it, and a factor of the quotient."""
+
+
+def _centred(f: Function, n: LayerNormalizationNode) -> _Standard:
+    """All times the number of elements, so that the mean is an integer; offsets cancel."""
+    count, scale = _count(n), parameters(n.input.type).scales[0]
+    integers = _in_i32(f, n)
+    sums = f.create_reduce_add(f"{n.name}_sums", integers, n.axes).result
+    i32, i64 = (f.create_splat(n.name, Type(k, ()), count) for k in (ElemKind.I32, ElemKind.I64))
+    numbers = f.create_steps(
+        f"{n.name}_apart",
+        Type(ElemKind.F32, n.type.shape),
+        f.create_mul(f"{n.name}_times", integers, i32),
+        sums,
+    )
+    total = f.create_convert(f"{n.name}_total", Type(ElemKind.I64, sums.type.shape), sums)
+    squares = f.create_mul(n.name, _squares(f, n, integers), i64)
+    variance = f.create_sub(n.name, squares, f.create_mul(f"{n.name}_mean", total, total))
+    return numbers.result, variance.result, n.epsilon * (count / scale) ** 2, 1.0
+
+
+def _uncentred(f: Function, n: LayerNormalizationNode) -> _Standard:
+    count, scale = _count(n), parameters(n.input.type).scales[0]
+    offset = f.create_splat(
+        f"{n.name}_offset", Type(ElemKind.I32, ()), parameters(n.input.type).offsets[0]
+    )
+    integers = f.create_sub(f"{n.name}_apart", _in_i32(f, n), offset).result
+    zero = f.create_splat(f"{n.name}_zero", Type(ElemKind.I32, ()), 0.0)
+    numbers = f.create_steps(n.name, Type(ElemKind.F32, n.type.shape), integers, zero)
+    return numbers.result, _squares(f, n, integers), n.epsilon * count / scale**2, count**0.5
+
+
+def _in_i32(f: Function, n: ReduceMeanNode | LayerNormalizationNode) -> NodeValue:
+    """Stored integers as plain ones."""
+    type = n.input.type
+    integers = f.create_relabel(f"{n.name}_integers", Type(type.kind, type.shape), n.input)
+    return f.create_convert(f"{n.name}_wide", Type(ElemKind.I32, type.shape), integers).result
+
+
+def _squares(f: Function, n: LayerNormalizationNode, integers: NodeValue) -> NodeValue:
+    """Exact sums of squares, in i64; those of 8 bits have sums in i32, which are faster."""
+    wide = Type(ElemKind.I64, n.type.shape)
+    if n.input.type.kind is ElemKind.I16:
+        integers = f.create_convert(f"{n.name}_wide", wide, integers).result
+    square = f.create_mul(f"{n.name}_square", integers, integers)
+    sums = f.create_reduce_add(f"{n.name}_squares", square, n.axes).result
+    return f.create_convert(f"{n.name}_squares", wide.with_shape(sums.type.shape), sums).result
 
 
 def all_numbers(type: Type) -> Array:

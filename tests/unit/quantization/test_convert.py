@@ -315,6 +315,14 @@ def test_a_layer_norm_stays_and_what_it_reads_is_not_rounded() -> None:
     quantized = quantization.quantize(module, profile_of(module))
     assert kinds(quantized)["quantize"] == 2
     assert kinds(quantized)["rescale"] == 0
+    for options in (Options(norms=True), Options(activations=ElemKind.I16)):
+        assert floats_of(module, options) == {}
+        integer = quantization.quantize(module, profile_of(module), options)
+        assert kinds(integer)["layer_normalization"] == 1
+        sample = samples((4, 8))[0]
+        expected, got = run(module, sample), run(integer, sample)
+        assert np.abs(got - expected).max() < 0.05 * np.abs(expected).max()
+        assert got.tobytes() == run(integer, sample, "cpu").tobytes()
 
 
 def test_what_leaves_the_network_is_rounded_only_after_arithmetic() -> None:
