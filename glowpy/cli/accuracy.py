@@ -18,14 +18,14 @@ from glowpy.cli.model import Source
 from glowpy.cli.samples import read_samples
 from glowpy.cli.users_code import users_code, users_object
 from glowpy.cli.verb import OutputFile
-from glowpy.quantization.convert import Conversion, convert
+from glowpy.quantization.convert import Conversion
 from glowpy.quantization.fidelity import Model, decibels_text
-from glowpy.quantization.options import Options
-from glowpy.quantization.profile import Profile
-from glowpy.quantization.profiling import Sample, sample_digest
+from glowpy.quantization.method import ByProfile, Method
+from glowpy.quantization.profiling import Sample, optimized, sample_digest
 from glowpy.quantization.report import Report, decisions_of, report
 from glowpy.quantization.report_page import report_page
 from glowpy.quantization.search import SAMPLES, Searched, SearchState, digest_of, search
+from glowpy.quantization.signature import Signature
 from glowpy.support.errors import UserError
 
 __all__ = ["Accuracy", "Quantized", "accuracy_options"]
@@ -88,41 +88,41 @@ class Accuracy:
                 raise UserError(f"{option}: expected --max-drop with it")
 
     def refuse(self, output: str | None = None) -> None:
-        """Raises UserError if one of the options, or an output, is given: there is no profile."""
+        """Raises UserError if one of the options, or an output, is given where nothing is quantized."""
         given = {"-o": output, "--inputs": self.inputs, "--max-drop": self.max_drop is not None}
         for option, value in given.items():
             if value:
-                raise UserError(f"{option}: expected --profile with it")
+                expected = "--profile, --weight-only or --dynamic"
+                raise UserError(f"{option}: expected {expected} with it, and no --estimate")
 
-    def quantized(self, source: Source, profile_file: str, options: Options) -> Quantized:
-        """Converts; searches and compares if that is asked for. Raises as these do."""
-        profile = Profile.load(profile_file)
+    def quantized(self, source: Source, method: Method, beside: str) -> Quantized:
+        """Converts; searches and compares if that is asked for. Raises as these do.
+
+        Args:
+            source: The model.
+            method: How it is quantized.
+            beside: The file next to which a search keeps what it measured.
+        """
         samples = _some_samples(self.inputs, source.ports) if self.inputs else []
         if self.max_drop is None:
-            searched, conversion = None, convert(source.function, profile, options)
+            searched, conversion = None, method.convert(source.function)
         else:
-            searched = self._searched(source, profile, options, samples, profile_file)
+            searched = self._searched(source, method, samples, beside)
             conversion = searched.conversion
         if not samples:
             return Quantized(conversion, searched)
-        written = report(source.function, profile, options, samples, searched)
+        written = report(source.function, method, samples, searched)
         return Quantized(conversion, searched, written)
 
     def _searched(
-        self,
-        source: Source,
-        profile: Profile,
-        options: Options,
-        samples: Sequence[Sample],
-        profile_file: str,
+        self, source: Source, method: Method, samples: Sequence[Sample], beside: str
     ) -> Searched:
         function = users_object(self.metric, "--metric")
         if not callable(function):
             raise UserError(f"--metric: expected a function, got {type(function).__name__}")
-        texts = [profile.text(), repr(replace(options, backend=source.backend)), self.metric]
-        texts += [_source_of(function), *map(sample_digest, samples)]
-        file = Path(self.state or Path(profile_file).with_suffix(".search.json"))
-        state = SearchState.open(file, digest_of(*texts))
+        texts = [*_texts_of(method, source), self.metric, _source_of(function)]
+        file = Path(self.state or Path(beside).with_suffix(".search.json"))
+        state = SearchState.open(file, digest_of(*texts, *map(sample_digest, samples)))
         name = self.metric.partition(":")[2]
 
         def metric(network: Model) -> float:
@@ -131,10 +131,9 @@ class Accuracy:
                 return score
 
         assert self.max_drop is not None
-        budget = self.max_drop
         try:
             return search(
-                *(source.function, profile, metric, budget, options), inputs=samples, state=state
+                *(source.function, method, metric, self.max_drop), inputs=samples, state=state
             )
         except KeyboardInterrupt:
             click.echo(f"{file} has what was measured: run it again to go on", err=True)
@@ -195,7 +194,7 @@ _OPTIONS: tuple[Callable[[Callable[..., None]], Callable[..., None]], ...] = (
     click.option(
         "--state",
         default="",
-        help="What a search measured; a file beside the profile if not given.",
+        help="What a search measured; a file beside the profile, or the model, if not given.",
     ),
 )
 
@@ -206,6 +205,15 @@ def _some_samples(inputs: str, ports: Sequence[Port]) -> list[Sample]:
     if not samples:
         raise UserError("--inputs: expected at least one input to compare on, got none")
     return samples
+
+
+def _texts_of(method: Method, source: Source) -> list[str]:
+    """The model and how it is quantized, as text; the backend by its name."""
+    if isinstance(method, ByProfile):
+        options = replace(method.options, backend=source.backend)
+        return [method.profile.text(), repr(options)]
+    signature = Signature.of(optimized(source.function))
+    return [signature.digest, repr(method), source.backend]
 
 
 def _source_of(function: object) -> str:

@@ -10,17 +10,18 @@ import numpy as np
 from glowpy.cli.model import Source, random_array
 from glowpy.cli.output import print_json, print_table, progress
 from glowpy.quantization.estimate import Estimate, LayerEstimate, estimate
+from glowpy.quantization.method import Method
 from glowpy.quantization.options import Options
 
 __all__ = ["print_estimate"]
 
 
-def print_estimate(source: Source, options: Options, *, as_json: bool) -> None:
+def print_estimate(source: Source, how: Options | Method, *, as_json: bool) -> None:
     """Measures a model on random inputs and prints what quantization would bring. Raises as `estimate` does."""
     rng = np.random.default_rng(0)
     sample = {port.name: random_array(port.type, rng) for port in source.ports}
     with progress(f"measuring {source.path}"):
-        result = estimate(source.function, sample, options)
+        result = estimate(source.function, sample, how)
     if as_json:
         print_json(asdict(result) | {"ratio": result.ratio, "verdict": result.verdict})
         return

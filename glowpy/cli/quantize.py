@@ -18,10 +18,10 @@ from glowpy.exporter import save
 from glowpy.graph.function import Module
 from glowpy.graph.printer import print_module
 from glowpy.quantization.convert import Conversion
-from glowpy.quantization.dynamic import quantize_dynamic
 from glowpy.quantization.inspect import inspect
+from glowpy.quantization.method import AtRunTime, ByProfile, Method, WeightsOnly
 from glowpy.quantization.options import Options
-from glowpy.quantization.weights import quantize_weights
+from glowpy.quantization.profile import Profile
 from glowpy.support.errors import UserError
 
 __all__ = ["quantize"]
@@ -118,23 +118,26 @@ def quantize(
       glowpy quantize model.onnx --profile profile.yaml --max-drop 0.5 --metric score:accuracy
       glowpy quantize decoder.onnx --weight-only 4 --block 32 -o small.glow
       glowpy quantize encoder.onnx --dynamic -o encoder.glow
+      glowpy quantize encoder.onnx --dynamic --inputs samples --report report.html
+      glowpy quantize decoder.onnx --weight-only 4 --estimate
     """
-    if (profile_file is not None) + (weight_only is not None) + dynamic + estimate > 1:
-        raise UserError("expected one of --profile, --weight-only, --dynamic and --estimate")
+    if (profile_file is not None) + (weight_only is not None) + dynamic > 1:
+        raise UserError("expected one of --profile, --weight-only and --dynamic")
+    if estimate and profile_file is not None:
+        raise UserError("--estimate: expected no --profile with it")
     blobs = None if output is None else _constants_file(output)
     source = Source(model, shapes, constants, name, backend)
+    method = _method(profile_file, weight_only, int(block), options, dynamic=dynamic)
     if estimate:
         accuracy.refuse(output)
-        print_estimate(source, options, as_json=as_json)
+        print_estimate(source, method or options, as_json=as_json)
         return
     with progress(f"quantizing {model}"):
-        if profile_file is not None:
-            quantized = accuracy.quantized(source, profile_file, options)
+        if method is not None:
+            quantized = accuracy.quantized(source, method, profile_file or model)
         else:
             accuracy.refuse()
-            quantized = Quantized(
-                _without_profile(source, options, weight_only, int(block), dynamic=dynamic)
-            )
+            quantized = Quantized(_as_it_is(source))
     result = quantized.conversion
     if output is not None:
         _write(result.module, output, blobs)
@@ -146,16 +149,20 @@ def quantize(
     accuracy.print(quantized)
 
 
-def _without_profile(
-    source: Source, options: Options, bits: str | None, block: int, *, dynamic: bool
-) -> Conversion:
-    """What --weight-only or --dynamic makes of a function; or the function as it is, if it is quantized."""
-    f = source.function
+def _method(
+    profile_file: str | None, bits: str | None, block: int, options: Options, *, dynamic: bool
+) -> Method | None:
+    """How the model is to be quantized; None if that is not said."""
+    if profile_file is not None:
+        return ByProfile(Profile.load(profile_file), options)
     if bits is not None:
-        return quantize_weights(f, bits=int(bits), block=block, keep=options.keep)
-    if dynamic:
-        return quantize_dynamic(f, keep=options.keep)
-    result = inspect(f)
+        return WeightsOnly(options.keep, options.backend, int(bits), block)
+    return AtRunTime(options.keep, options.backend) if dynamic else None
+
+
+def _as_it_is(source: Source) -> Conversion:
+    """The model, which is quantized already. Raises UserError if it is not."""
+    result = inspect(source.function)
     if len(result.floats) == len(result.nodes):
         raise UserError(
             f"{source.path}: nothing in the model is computed on integers",

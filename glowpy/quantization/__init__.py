@@ -12,6 +12,7 @@ from glowpy.quantization.convert import Conversion, Outcome, convert, quantize
 from glowpy.quantization.dynamic import quantize_dynamic
 from glowpy.quantization.estimate import Estimate, LayerEstimate, estimate
 from glowpy.quantization.inspect import inspect
+from glowpy.quantization.method import AtRunTime, ByProfile, Method, WeightsOnly
 from glowpy.quantization.options import Options
 from glowpy.quantization.profile import Profile, ProfiledValue
 from glowpy.quantization.profiling import Profiler, optimized, profile
@@ -23,12 +24,15 @@ from glowpy.quantization.statistics import Statistics
 from glowpy.quantization.weights import quantize_weights
 
 __all__ = [
+    "AtRunTime",
+    "ByProfile",
     "Calibration",
     "Conversion",
     "Entropy",
     "Estimate",
     "LayerEstimate",
     "MeanSquaredError",
+    "Method",
     "MinMax",
     "MovingAverage",
     "Options",
@@ -42,6 +46,7 @@ __all__ = [
     "SearchState",
     "Searched",
     "Statistics",
+    "WeightsOnly",
     "convert",
     "estimate",
     "inspect",

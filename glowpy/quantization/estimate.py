@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import get_args
 
 import numpy as np
 
@@ -22,9 +21,9 @@ from glowpy.graph.function import Function, Module
 from glowpy.graph.node import Node, Placeholder
 from glowpy.graph.nodes_gen import DequantizeNode, QuantizeNode
 from glowpy.opt.known import is_known, known_tensor
-from glowpy.opt.products import Product
 from glowpy.quantization.convert import convert
 from glowpy.quantization.fidelity import runner
+from glowpy.quantization.method import ByProfile, Method, WithoutProfile
 from glowpy.quantization.options import Options
 from glowpy.quantization.profiling import Sample, optimized, profile
 from glowpy.quantization.schema import quant_of_range
@@ -52,7 +51,7 @@ class LayerEstimate:
         origin: Where it is from in the user's model; empty if that is not known.
         result: The type of its result.
         floats: Its seconds in floats.
-        integers: Its seconds on integers; None if it stays in floats.
+        integers: Its seconds if it is quantized; None if it stays in floats.
         reason: Why it stays so.
     """
 
@@ -104,39 +103,45 @@ class Estimate:
         return f"integers are slower on this machine: {parts}"
 
 
-def estimate(model: Module | Function, sample: Sample, options: Options | None = None) -> Estimate:
+def estimate(
+    model: Module | Function, sample: Sample, how: Options | Method | None = None
+) -> Estimate:
     """Measures a network in floats and quantized, as a whole and layer by layer.
 
     Args:
         model: The network in floats; not changed.
         sample: An array for each input. Any will do that the network accepts.
-        options: How it is quantized, and for which backend.
+        how: How it is quantized, and for which backend. Options mean integers everywhere, without a profile.
 
-    Raises as `profile` and `convert` do.
+    Raises as `profile` and `Method.convert` do.
     """
-    chosen = options or Options()
     original = optimized(model)
-    conversion = convert(original, profile(original, [sample], backend=chosen.backend), chosen)
+    if isinstance(how, Method):
+        method = how
+    else:
+        options = how or Options()
+        method = ByProfile(profile(original, [sample], backend=options.backend), options)
+    conversion = method.convert(original)
     outcomes = {node.name: node for node in conversion.nodes}
-    layers = [node for node in original.topological() if isinstance(node, get_args(Product))]
+    layers = [node for node in original.topological() if node.SCHEMA.mnemonic in method.kinds]
     known: dict[Hashable, tuple[float, float | None]] = {}
     estimates = []
     for index, node in enumerate(layers):
         report("layers", index, len(layers))
         outcome = outcomes.get(node.name)
-        if outcome is None:  # it computes with integers already
+        if outcome is None:  # it is quantized already, or nothing that this method is for
             continue
         integer = not outcome.reason
         values = tuple((value.type, is_known(value)) for value in node.inputs)
         key = type(node), print_attrs(node.attrs), values, integer
         if key not in known:
-            known[key] = _measured(node, chosen, integer=integer)
+            known[key] = _measured(node, method, integer=integer)
         place = (node.name, outcome.kind, outcome.origin, str(node.result.type))
         estimates.append(LayerEstimate(*place, *known[key], outcome.reason))
     report("the whole network", 0, 0)
     names = [p.original for p in original.parameters]
     networks = {"floats": original, "integers": conversion.module.main}
-    models = {name: runner(f, chosen.backend, names) for name, f in networks.items()}
+    models = {name: runner(f, method.backend, names) for name, f in networks.items()}
     seconds = fastest({name: partial(model, sample) for name, model in models.items()}, _SECONDS)
     return Estimate(
         *(tuple(estimates), seconds["floats"], seconds["integers"]),
@@ -144,21 +149,29 @@ def estimate(model: Module | Function, sample: Sample, options: Options | None =
     )
 
 
-def _measured(node: Node, options: Options, *, integer: bool) -> tuple[float, float | None]:
-    """The seconds of a layer alone in floats, and on integers if it becomes so."""
+def _measured(node: Node, method: Method, *, integer: bool) -> tuple[float, float | None]:
+    """The seconds of a layer alone in floats, and quantized if it becomes so."""
     f = _layer(node)
     networks = {"floats": f}
     if integer:
-        known = profile(f, [_random(f)], backend=options.backend)
-        simple = replace(options, keep=(), skip_first=False, skip_last=False, calibrations={})
-        result = f.saves[0].input
-        low, high = simple.calibration.range(known[result.name])
-        quant = quant_of_range(low, high, simple.activations, simple.schema)
-        type = Type(simple.activations, result.type.shape, quant)
-        networks["integers"] = _from_end_to_end(convert(f, known, simple).module.main, type)
-    runs = {name: _run(network, options.backend) for name, network in networks.items()}
+        networks["integers"] = _quantized(f, method)
+    runs = {name: _run(network, method.backend) for name, network in networks.items()}
     seconds = fastest(runs, _SECONDS_OF_LAYER)
     return seconds["floats"], seconds.get("integers")
+
+
+def _quantized(f: Function, method: Method) -> Function:
+    """A layer that is a network of its own: on integers from end to end if it is so within the network."""
+    if not isinstance(method, ByProfile):
+        simple = replace(method, keep=()) if isinstance(method, WithoutProfile) else method
+        return simple.convert(f).module.main
+    known = profile(f, [_random(f)], backend=method.backend)
+    options = replace(method.options, keep=(), skip_first=False, skip_last=False, calibrations={})
+    result = f.saves[0].input
+    low, high = options.calibration.range(known[result.name])
+    quant = quant_of_range(low, high, options.activations, options.schema)
+    type = Type(options.activations, result.type.shape, quant)
+    return _from_end_to_end(convert(f, known, options).module.main, type)
 
 
 def _layer(node: Node) -> Function:

@@ -12,8 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import get_args
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -23,11 +22,8 @@ from glowpy.core.tensor import Array
 from glowpy.core.type import Type
 from glowpy.engine import compile
 from glowpy.graph.function import Function, Module
-from glowpy.graph.node import NodeValue
-from glowpy.opt.products import Product
-from glowpy.quantization.convert import WATCHED, Conversion, convert
-from glowpy.quantization.options import Options
-from glowpy.quantization.profile import Profile
+from glowpy.quantization.convert import WATCHED
+from glowpy.quantization.method import Method
 from glowpy.quantization.profiling import Sample, located, optimized
 from glowpy.support.errors import UserError
 from glowpy.support.progress import report
@@ -37,7 +33,6 @@ __all__ = [
     "Model",
     "decibels_text",
     "fidelities",
-    "layers_of",
     "runner",
     "sensitivity",
     "worst",
@@ -45,8 +40,6 @@ __all__ = [
 
 Model = Callable[[Sample], Mapping[str, Array]]
 """Runs a network: gives an array for each output."""
-
-_LAYERS = {cls.SCHEMA.mnemonic for cls in get_args(Product)}
 
 
 @dataclass(frozen=True)
@@ -111,36 +104,24 @@ def runner(model: Function, backend: str | Backend, names: Sequence[str]) -> Mod
     return lambda sample: function({k: v for k, v in sample.items() if k not in unread})
 
 
-def layers_of(conversion: Conversion) -> list[str]:
-    """The layers that became integer, by their names in the optimized graph: matrix products and convolutions."""
-    return [node.name for node in conversion.nodes if node.kind in _LAYERS and not node.reason]
-
-
 def fidelities(
-    model: Module | Function,
-    profile: Profile,
-    options: Options,
-    samples: Sequence[Sample],
+    model: Module | Function, method: Method, samples: Sequence[Sample]
 ) -> dict[str, Fidelity]:
     """How near each value of the quantized network is to what it is in floats; the outputs, by `output NAME`.
 
     Args:
         model: The network in floats.
-        profile: Of it.
-        options: How it is quantized.
+        method: How it is quantized.
         samples: What both are run with.
 
-    Raises as `convert` does, and UserError for samples that do not fit.
+    Raises as `Method.convert` does, and UserError for samples that do not fit.
     """
     original = optimized(model)
-    quantized = convert(original, profile, options, watched=True)
-    shown = [p.original for p in quantized.module.main.outputs]
+    shown = method.shown(original)
     outputs = {p.original for p in original.outputs}
-    _show(original, [name for name in shown if name not in outputs])
     names = [p.original for p in original.parameters]
-    expected, got = (runner(f, options.backend, names) for f in (original, quantized.module.main))
-    types = {WATCHED.format(name): type for name, type in quantized.types.items()}
-    state = _Comparison({name: types.get(name) for name in shown})
+    expected, got = (runner(f, method.backend, names) for f in (shown.floats, shown.quantized))
+    state = _Comparison({p.original: shown.types.get(p.original) for p in shown.quantized.outputs})
     for index, sample in enumerate(samples):
         report("inputs compared", index, len(samples))
         try:
@@ -151,15 +132,6 @@ def fidelities(
         f"output {name}" if name in outputs else name.removeprefix(WATCHED.format("")): fidelity
         for name, fidelity in state.fidelities.items()
     }
-
-
-def _show(f: Function, names: Sequence[str]) -> None:
-    """Gives a function outputs with these names that show its values."""
-    values: dict[str, NodeValue] = {p.name: p.value for p in f.inputs}
-    values |= {value.name: value for node in f.nodes for value in node.results}
-    for name in names:
-        value = values[name.removeprefix(WATCHED.format(""))]
-        f.create_save("save", value, f.module.create_placeholder(name, value.type))
 
 
 @dataclass
@@ -177,26 +149,18 @@ class _Comparison:
                 self.fidelities[name] = known.plus(expected[name], got[name], type)
 
 
-def _alone(options: Options, layers: Sequence[str], name: str) -> Options:
-    """The options that keep all layers in floats but one."""
-    others = tuple(f"%{other}" for other in layers if other != name)
-    return replace(options, keep=(*options.keep, *others), assert_all=False)
-
-
 def sensitivity(
     model: Module | Function,
-    profile: Profile,
-    options: Options,
+    method: Method,
     samples: Sequence[Sample],
     known: Mapping[str, float] | None = None,
     note: Callable[[str, float], None] = lambda layer, decibels: None,
 ) -> dict[str, float]:
-    """For each layer that becomes integer: the decibels of the worst output if it alone does; the lowest first.
+    """For each layer that is quantized: the decibels of the worst output if it alone is; the lowest first.
 
     Args:
         model: The network in floats.
-        profile: Of it.
-        options: How it is quantized.
+        method: How it is quantized.
         samples: What it is run with.
         known: What was found out before.
         note: Is told of each layer that was not known.
@@ -205,15 +169,16 @@ def sensitivity(
     """
     original = optimized(model)
     names = [p.original for p in original.parameters]
-    layers = layers_of(convert(original, profile, options))
+    layers = method.layers(method.convert(original))
     decibels = dict(known or {})
     missing = [layer for layer in layers if layer not in decibels]
-    expected = runner(original, options.backend, names) if missing else None
+    expected = runner(original, method.backend, names) if missing else None
     for index, layer in enumerate(missing):
         report("layers alone", index, len(missing))
         assert expected is not None
-        single = convert(original, profile, _alone(options, layers, layer))
-        got = runner(single.module.main, options.backend, names)
+        others = [f"%{other}" for other in layers if other != layer]
+        single = method.keeping(others, trial=True).convert(original)
+        got = runner(single.module.main, method.backend, names)
         state = _Comparison({p.original: None for p in original.outputs})
         for sample in samples:
             state.add(expected(sample), got(sample))

@@ -8,10 +8,10 @@ from dataclasses import asdict, dataclass
 from glowpy.core.quantized import range_of
 from glowpy.core.type import Type
 from glowpy.graph.function import Function, Module
-from glowpy.quantization.convert import Conversion, convert
+from glowpy.quantization.convert import Conversion
 from glowpy.quantization.fidelity import Fidelity, fidelities, sensitivity
-from glowpy.quantization.options import Options
-from glowpy.quantization.profile import Profile
+from glowpy.quantization.method import ByProfile, Method
+from glowpy.quantization.profile import ProfiledValue
 from glowpy.quantization.profiling import Sample, optimized
 from glowpy.quantization.search import Searched
 from glowpy.quantization.statistics import Statistics
@@ -101,8 +101,7 @@ class Report:
 
 def report(
     model: Module | Function,
-    profile: Profile,
-    options: Options,
+    method: Method,
     samples: Sequence[Sample],
     searched: Searched | None = None,
 ) -> Report:
@@ -110,40 +109,40 @@ def report(
 
     Args:
         model: The network in floats.
-        profile: Of it.
-        options: How it is quantized.
+        method: How it is quantized.
         samples: What both are run with.
-        searched: How a search with these options went, whose result is reported on.
+        searched: How a search with this method went, whose result is reported on.
 
     Raises as `fidelities` and `sensitivity` do.
     """
     original = optimized(model)
-    final = options if searched is None else searched.options
-    conversion = convert(original, profile, final) if searched is None else searched.conversion
-    known = fidelities(original, profile, final, samples)
+    final = method if searched is None else searched.method
+    conversion = final.convert(original) if searched is None else searched.conversion
+    known = fidelities(original, final, samples)
     alone = searched.sensitivity if searched is not None else {}
-    ranking = sensitivity(original, profile, options, samples, alone)
+    ranking = sensitivity(original, method, samples, alone)
+    values = method.profile.values if isinstance(method, ByProfile) else {}
     outputs = {
         name.removeprefix("output "): fidelity
         for name, fidelity in known.items()
         if name.startswith("output ")
     }
     inputs = [placeholder.name for placeholder in original.inputs]
-    rows = _rows(inputs, conversion, profile, known, ranking)
+    rows = _rows(inputs, conversion, values, known, ranking)
     return Report(conversion, len(samples), outputs, rows, ranking, searched)
 
 
 def _rows(
     inputs: Sequence[str],
     conversion: Conversion,
-    profile: Profile,
+    values: Mapping[str, ProfiledValue],
     known: Mapping[str, Fidelity],
     ranking: Mapping[str, float],
 ) -> tuple[Row, ...]:
     nodes = {node.name: node for node in conversion.nodes}
     rows = []
     for name in (*(name for name in inputs if name in conversion.types), *nodes):
-        node, value = nodes.get(name), profile.values.get(name)
+        node, value = nodes.get(name), values.get(name)
         origin = node.origin if node is not None else value.origin if value is not None else ""
         rows.append(
             Row(

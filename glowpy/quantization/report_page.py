@@ -99,7 +99,7 @@ def _table(columns: Sequence[str], rows: Iterable[Sequence[Content]]) -> Element
 def _summary(report: Report) -> list[Element]:
     nodes, floats = report.conversion.nodes, report.conversion.floats
     counts = (
-        f"{len(nodes) - len(floats)} of {len(nodes)} nodes compute on integers. Constants take "
+        f"{len(nodes) - len(floats)} of {len(nodes)} nodes are quantized. Constants take "
         f"{report.conversion.bytes_after:,} bytes, {report.conversion.bytes_before:,} in floats. "
         f"Compared with the network in floats on {report.samples} inputs."
     )

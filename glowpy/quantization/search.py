@@ -13,17 +13,16 @@ import hashlib
 import json
 import math
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 import numpy as np
 
 from glowpy.core.tensor import Array
 from glowpy.graph.function import Function, Module
-from glowpy.quantization.convert import Conversion, convert
-from glowpy.quantization.fidelity import Model, decibels_text, layers_of, runner, sensitivity
-from glowpy.quantization.options import Options
-from glowpy.quantization.profile import Profile
+from glowpy.quantization.convert import Conversion
+from glowpy.quantization.fidelity import Model, decibels_text, runner, sensitivity
+from glowpy.quantization.method import Method
 from glowpy.quantization.profiling import Sample, optimized
 from glowpy.support.errors import LoadError, UserError
 from glowpy.support.loc import Loc
@@ -62,7 +61,7 @@ class Searched:
 
     Attributes:
         conversion: The quantized network.
-        options: With which it was quantized: they keep `layers` in floats.
+        method: How it was quantized: with `layers` in floats.
         layers: What the search keeps in floats, the most sensitive first.
         in_floats: What the metric says of the network in floats.
         score: What it says of the quantized one.
@@ -72,7 +71,7 @@ class Searched:
     """
 
     conversion: Conversion
-    options: Options
+    method: Method
     layers: tuple[str, ...]
     in_floats: float
     score: float
@@ -142,10 +141,9 @@ def digest_of(*texts: str) -> str:
 
 def search(
     model: Module | Function,
-    profile: Profile,
+    method: Method,
     metric: Metric,
     max_drop: float,
-    options: Options | None = None,
     *,
     inputs: Sequence[Sample] = (),
     state: SearchState | None = None,
@@ -154,18 +152,17 @@ def search(
 
     Args:
         model: The network in floats.
-        profile: Of it.
+        method: How it is quantized; what it keeps in floats stays so.
         metric: How good a network is; higher is better.
         max_drop: How much worse than in floats the quantized network may be, in the unit of the metric.
-        options: How it is quantized; what they keep in floats stays so.
         inputs: What layers are compared on, to rank them; the first SAMPLES that the metric runs if there are none.
         state: What was measured before, and where to remember what is measured.
 
-    Raises as `convert` does, and UserError for a negative budget and for a metric that is no number.
+    Raises as `Method.convert` does, and UserError for a negative budget and for a metric that is no number.
     """
     if not max_drop >= 0:
         raise UserError(f"expected a drop of 0 or more, got {max_drop}")
-    work = _Search(optimized(model), profile, metric, options or Options(), state or SearchState())
+    work = _Search(optimized(model), method, metric, state or SearchState())
     return work.run(max_drop, inputs)
 
 
@@ -173,15 +170,13 @@ class _Search:
     def __init__(
         self,
         original: Function,
-        profile: Profile,
+        method: Method,
         metric: Metric,
-        options: Options,
         state: SearchState,
     ) -> None:
         self._original = original
-        self._profile = profile
+        self._method = method
         self._metric = metric
-        self._options = options
         self._state = state
         self._names = [p.original for p in original.parameters]
         self._tried = 0
@@ -213,34 +208,33 @@ class _Search:
             if fits:
                 kept, score = others, less
         final = self._final(kept)
-        conversion = convert(self._original, self._profile, final)
+        conversion = final.convert(self._original)
         return Searched(
             *(conversion, final, tuple(kept), in_floats, score),
             *(ranking, tuple(decisions)),
         )
 
-    def _final(self, kept: Collection[str]) -> Options:
-        """The options that keep these layers in floats too."""
-        keep = (*self._options.keep, *(f"%{layer}" for layer in kept))
-        return replace(self._options, keep=keep)
+    def _final(self, kept: Collection[str]) -> Method:
+        """The method that keeps these layers in floats too."""
+        return self._method.keeping([f"%{layer}" for layer in kept])
 
     def _converted(self, kept: Collection[str]) -> Conversion:
-        return convert(self._original, self._profile, self._final(kept))
+        return self._final(kept).convert(self._original)
 
     def _ranking(self, everything: Conversion, inputs: Sequence[Sample]) -> dict[str, float]:
         state = self._state
         samples = inputs
-        if not samples and not set(layers_of(everything)) <= state.sensitivity.keys():
+        if not samples and not set(self._method.layers(everything)) <= state.sensitivity.keys():
             samples = self._recorded()
         return sensitivity(
-            *(self._original, self._profile, self._options, samples),
+            *(self._original, self._method, samples),
             *(state.sensitivity, state.note),
         )
 
     def _recorded(self) -> list[Sample]:
         """What the metric runs first. Raises UserError if it runs nothing."""
         samples: list[Sample] = []
-        model = runner(self._original, self._options.backend, self._names)
+        model = runner(self._original, self._method.backend, self._names)
 
         def record(sample: Sample) -> dict[str, Array]:
             if len(samples) < SAMPLES:
@@ -265,7 +259,7 @@ class _Search:
         if key not in scores:
             self._tried += 1
             report("networks scored", self._tried, 0)
-            score = self._metric(runner(network(), self._options.backend, self._names))
+            score = self._metric(runner(network(), self._method.backend, self._names))
             scores[key] = _finite(score)
             self._state.save()
         return scores[key]

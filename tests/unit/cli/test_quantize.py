@@ -181,7 +181,7 @@ def test_weights_alone_and_ranges_at_run_time_need_no_profile() -> None:
     assert "1 of 1 nodes compute on integers" in text
     assert "mat_mul" in Path("d.glow").read_text()
     said(["run", "d.glow", "--constants", "d.npz", "--input", "one.npz", "--output", "d"])
-    message = "expected one of --profile, --weight-only, --dynamic and --estimate"
+    message = "expected one of --profile, --weight-only and --dynamic"
     assert message in quantized("--weight-only", "4", status=1)
 
 
@@ -300,10 +300,25 @@ def test_refuses_to_compare(argv: list[str], message: str) -> None:
     assert re.search(message, quantized(*argv, status=1))
 
 
-def test_only_what_has_a_profile_is_compared() -> None:
-    argv = ["quantize", "net.onnx", "--shape", "N=1", "--inputs", "in.npz"]
-    for other in (["--weight-only", "8"], ["--dynamic"]):
-        assert "--inputs: expected --profile with it" in said([*argv, *other], 1)
+@pytest.mark.parametrize(
+    "way", [["--weight-only", "8"], ["--dynamic"]], ids=lambda way: str(way[0])
+)
+def test_what_needs_no_profile_is_compared_too(way: list[str]) -> None:
+    Path("metric_of_tests.py").write_text(METRIC)
+    argv = ["quantize", "net.onnx", "--shape", "N=1", *way]
+    text = said([*argv, "--inputs", "in.npz", "--report", "w.html"])
+    assert "w.html: 1 values over 32 inputs" in text
+    assert "the/conv" not in Path("w.html").read_text()
+    report = json.loads(said([*argv, "--inputs", "in.npz", "--json"]))["accuracy"]
+    (value,) = report["values"]
+    assert value["decibels"] > 20
+    assert report["ranking"] == [{"name": value["name"], "sensitivity": value["sensitivity"]}]
+    said([*argv, "--max-drop", "1e9", "--metric", "metric_of_tests:likeness"])
+    assert Path("net.search.json").exists()
+    Path("net.search.json").unlink()
+    measured = json.loads(said([*argv, "--estimate", "--json"]))
+    assert [layer["kind"] for layer in measured["layers"]] == ["mat_mul"]
+    assert measured["layers"][0]["integers"] > 0
 
 
 def test_estimate() -> None:
@@ -318,5 +333,6 @@ def test_estimate() -> None:
     assert estimate["bytes_after"] < estimate["bytes_before"]
     assert estimate["ratio"] == pytest.approx(estimate["integers"] / estimate["floats"])
     for option in (["-o", "e.glow"], ["--inputs", "in.npz"]):
-        assert f"{option[0]}: expected --profile with it" in said([*argv, *option], 1)
-    assert "expected one of --profile" in quantized("--estimate", status=1)
+        message = f"{option[0]}: expected --profile, --weight-only or --dynamic with it"
+        assert message in said([*argv, *option], 1)
+    assert "--estimate: expected no --profile with it" in quantized("--estimate", status=1)

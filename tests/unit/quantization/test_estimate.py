@@ -9,9 +9,9 @@ import pytest
 
 import glowpy
 from glowpy.core.type import Type
-from glowpy.quantization import Options
+from glowpy.quantization import AtRunTime, Method, Options, WeightsOnly
 from glowpy.quantization.estimate import Estimate, LayerEstimate, _from_end_to_end, _layer, estimate
-from tests.unit.quantization.digits import cnn
+from tests.unit.quantization.digits import cnn, mlp
 
 
 def test_measures_layers_and_the_whole() -> None:
@@ -42,6 +42,16 @@ def test_a_layer_alone_is_integer_from_end_to_end() -> None:
     assert sorted(node.SCHEMA.mnemonic for node in g.nodes) == ["convolution", "rescale", "save"]
     assert [p.type.kind.value for p in (*g.parameters, *g.outputs)] == ["u8", "u8"]
     glowpy.compile(g)({p.original: np.zeros(p.type.shape, np.uint8) for p in g.parameters})
+
+
+@pytest.mark.parametrize("way", [AtRunTime(("dense0",)), WeightsOnly(("dense0",), bits=8)])
+def test_measures_what_needs_no_profile(way: Method) -> None:
+    result = estimate(mlp(), {"x": np.zeros((1, 8, 8, 1), np.float32)}, way)
+    first, second = result.layers
+    assert (first.integers, first.reason) == (None, "'dense0' is to be kept")
+    assert second.integers is not None
+    assert 0 < second.integers < 1
+    assert result.bytes_after < result.bytes_before
 
 
 LAYER = LayerEstimate("conv", "convolution", "", "f32[1]", 1.0, 0.5, "")

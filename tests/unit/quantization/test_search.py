@@ -14,13 +14,22 @@ import pytest
 import glowpy
 from glowpy import quantization
 from glowpy.core.tensor import Array
-from glowpy.quantization import Options, Profile, SearchState, search
+from glowpy.quantization import (
+    AtRunTime,
+    ByProfile,
+    Method,
+    Options,
+    Profile,
+    SearchState,
+    WeightsOnly,
+    search,
+)
 from glowpy.quantization.convert import convert
 from glowpy.quantization.fidelity import Fidelity, Model, fidelities
 from glowpy.quantization.report import report
 from glowpy.quantization.report_page import report_page
 from glowpy.support.errors import UserError
-from tests.unit.quantization.digits import accuracy, cnn, digits
+from tests.unit.quantization.digits import accuracy, cnn, digits, mlp
 
 BATCH = 100
 DEAD = 6
@@ -56,6 +65,10 @@ def profile() -> Profile:
     return quantization.profile(damaged(), samples())
 
 
+def method(options: Options | None = None) -> ByProfile:
+    return ByProfile(profile(), options or Options())
+
+
 def score(model: Model) -> float:
     """Per cent of the digits to test with."""
     _, unseen = digits()
@@ -77,7 +90,7 @@ def counting(limit: float = math.inf) -> tuple[Callable[[Model], float], list[fl
 
 
 def test_finds_the_damaged_layer() -> None:
-    result = search(damaged(), profile(), score, 0.3)
+    result = search(damaged(), method(), score, 0.3)
     assert result.in_floats > 90
     assert result.decisions[0].score < 50
     assert next(iter(result.sensitivity)) == "conv1"
@@ -86,7 +99,7 @@ def test_finds_the_damaged_layer() -> None:
     reasons = {node.name: node.reason for node in result.conversion.nodes}
     assert reasons["conv1"] == "'%conv1' is to be kept"
     assert reasons["conv0"] == reasons["dense2"] == ""
-    page = report_page("digits", report(damaged(), profile(), Options(), samples(), result))
+    page = report_page("digits", report(damaged(), method(), samples(), result))
     ranked = page[page.index("the most sensitive first") :]
     assert ranked.index("conv1") < min(ranked.index("conv0"), ranked.index("dense2"))
     assert "more than 0.3" in page
@@ -94,40 +107,39 @@ def test_finds_the_damaged_layer() -> None:
 
 def test_a_network_within_the_budget_is_quantized_whole() -> None:
     metric, said = counting()
-    result = search(damaged(), profile(), metric, 100)
+    result = search(damaged(), method(), metric, 100)
     assert (result.layers, result.sensitivity, len(said)) == ((), {}, 2)
 
 
 def test_gives_back_what_is_not_needed() -> None:
     """The metric wants the second layer in floats: the first goes back in vain, and becomes integer again."""
     scores = iter([1.0, 0.0, 0.5, 1.0, 0.9])
-    options = Options(keep=("%conv1",))
-    result = search(
-        damaged(), profile(), lambda model: next(scores), 0.2, options, inputs=samples()
-    )
+    kept = method(Options(keep=("%conv1",)))
+    result = search(damaged(), kept, lambda model: next(scores), 0.2, inputs=samples())
     first, second = result.sensitivity
     assert (result.layers, result.score) == ((second,), 0.9)
     decisions = [(decision.layer, decision.keeps, decision.score) for decision in result.decisions]
     expected = [("", False, 0.0), (first, True, 0.5), (second, True, 1.0), (first, False, 0.9)]
     assert decisions == expected
     assert result.decisions[-1].reason.startswith("integer again: without it the drop is 0.1")
-    assert result.options.keep == ("%conv1", f"%{second}")
+    assert isinstance(result.method, ByProfile)
+    assert result.method.options.keep == ("%conv1", f"%{second}")
 
 
 def test_goes_on_where_it_was_interrupted(tmp_path: Path) -> None:
     file = tmp_path / "state.json"
-    whole = search(damaged(), profile(), score, 0.3, inputs=samples())
+    whole = search(damaged(), method(), score, 0.3, inputs=samples())
     metric, said = counting(limit=2)
     state = SearchState.open(file, "digits")
     with pytest.raises(KeyboardInterrupt):
-        search(damaged(), profile(), metric, 0.3, inputs=samples(), state=state)
+        search(damaged(), method(), metric, 0.3, inputs=samples(), state=state)
     assert len(said) == 2
     known = json.loads(file.read_text())
     assert len(known["scores"]) == 2
     assert known["sensitivity"].keys() == {"conv0", "conv1", "dense2"}
     metric, said = counting()
     state = SearchState.open(file, "digits")
-    again = search(damaged(), profile(), metric, 0.3, inputs=samples(), state=state)
+    again = search(damaged(), method(), metric, 0.3, inputs=samples(), state=state)
     assert len(said) == 1
     assert (again.layers, again.decisions) == (whole.layers, whole.decisions)
 
@@ -154,21 +166,21 @@ def test_refuses_the_state_of_another_search(tmp_path: Path) -> None:
 )
 def test_refuses(metric: Callable[[Model], float], drop: float, message: str) -> None:
     with pytest.raises(UserError, match=message):
-        search(damaged(), profile(), metric, drop)
+        search(damaged(), method(), metric, drop)
 
 
 def test_refuses_a_metric_that_runs_nothing() -> None:
     numbers = iter([1.0, 0.0, 0.0])
     with pytest.raises(UserError, match="expected a metric that runs the network"):
-        search(damaged(), profile(), lambda model: next(numbers), 0.5)
+        search(damaged(), method(), lambda model: next(numbers), 0.5)
 
 
 def test_values_are_compared_by_their_names() -> None:
     """What is shown of the quantized network is what it computes: outputs with and without are the same bits."""
-    known = fidelities(damaged(), profile(), Options(keep=("%conv1",)), samples())
+    known = fidelities(damaged(), method(Options(keep=("%conv1",))), samples())
     assert {"x", "pool0", "pool1", "dense2", "output y"} <= known.keys()
     assert all(fidelity.decibels > 25 for fidelity in known.values())
-    ruined = fidelities(damaged(), profile(), Options(), samples())
+    ruined = fidelities(damaged(), method(), samples())
     assert ruined["pool0"].decibels > 25 > 1 > ruined["pool1"].decibels
     plain = convert(damaged(), profile()).module
     shown = convert(damaged(), profile(), watched=True).module
@@ -178,9 +190,9 @@ def test_values_are_compared_by_their_names() -> None:
 
 def test_elements_outside_the_range_are_counted() -> None:
     options = Options(calibration=quantization.Percentile(90))
-    known = fidelities(damaged(), profile(), options, samples())
+    known = fidelities(damaged(), method(options), samples())
     assert 0.01 < known["pool0"].saturation < 0.2
-    exact = fidelities(damaged(), profile(), Options(), samples())
+    exact = fidelities(damaged(), method(), samples())
     assert exact["pool0"].saturation == 0
 
 
@@ -192,3 +204,23 @@ def test_decibels() -> None:
     assert Fidelity().decibels == math.inf
     for signal, noise in ((0.0, 1.0), (1.0, math.inf), (1.0, math.nan)):
         assert Fidelity(1, signal, noise).decibels == -math.inf
+
+
+@pytest.mark.parametrize("way", [AtRunTime(), WeightsOnly(bits=4, block=32)], ids=["range", "bits"])
+def test_what_needs_no_profile_is_compared_by_product(way: Method) -> None:
+    inputs = [{"x": digits()[0].images[start : start + BATCH]} for start in range(0, 300, BATCH)]
+    known = report(mlp(BATCH), way, inputs)
+    rows = {row.name: row for row in known.rows}
+    assert rows.keys() == known.ranking.keys() == {"dense0", "dense1"}
+    low, high = sorted(known.ranking.values())
+    assert 10 < known.outputs["y"].decibels < low <= high < 60
+    for row in rows.values():
+        assert row.fidelity is not None
+        assert 10 < row.fidelity.decibels < 60
+        assert row.statistics is None
+    page = report_page("digits", known)
+    assert "2 of 2 nodes are quantized" in page
+    scores = iter([1.0, 0.0, 1.0])
+    found = search(mlp(BATCH), way, lambda model: next(scores), 0.2, inputs=inputs)
+    assert found.layers == (next(iter(known.ranking)),)
+    assert [node.name for node in found.conversion.floats] == list(found.layers)
