@@ -19,7 +19,8 @@ INLINE int32_t scale_rounded(int32_t steps, int32_t scale) {
   return saturate(product, 0.0f, -ROUNDED_LIMIT, ROUNDED_LIMIT);
 #else
   uint32_t sign = (uint32_t)(steps >> 31), size = ((uint32_t)steps ^ sign) - sign;
-  uint32_t shift = 126 - ((uint32_t)scale >> 23);
+  uint32_t up = size >> 16 ? 0 : 8, shift = 126 + up - ((uint32_t)scale >> 23);  // 24 digits, if there are fewer
+  size <<= up;
   if (shift - 1 > 30 || size >> 24) return scale_rounded_exactly(steps, (uint32_t)scale);
   // size is a float, and the product at most 2^24 in units of 2^-shift, so that rounding it to a float moves it by half a unit.
   uint32_t half = 1u << (shift - 1), sum = high_product(size, (uint32_t)scale << 8 | 1u << 31) + half;

@@ -9,7 +9,7 @@ import pytest
 
 from glowpy import BundleOptions, CpuBackend, CpuOptions, Module, bundle, parse_type
 from glowpy.engine import compilation
-from tests.bundles.networks import undefined
+from tests.bundles.networks import make, undefined
 from tests.bundles.test_programs import EABI, LIBRARY
 
 
@@ -60,6 +60,13 @@ def test_only_what_a_processor_lacks_is_left_to_the_compilers_library(
     symbols = undefined(tmp_path) - LIBRARY - EABI
     assert [symbol for symbol in sorted(symbols) if not re.fullmatch(allowed, symbol)] == []
     assert bool(symbols) == (allowed not in (r"$^", "__aeabi_idiv"))
+
+
+@pytest.mark.parametrize("target", ["esp32-c3", "cortex-m4-nofpu"])
+def test_stored_integers_need_no_library_of_floats(target: str, tmp_path: Path) -> None:
+    """Nor do others, which test_digits.py and test_small.py run."""
+    make(tmp_path, target, "integers")
+    assert undefined(tmp_path) <= LIBRARY | EABI
 
 
 @pytest.mark.parametrize("target", ["cortex-m4", "cortex-m7", "cortex-m33"])
