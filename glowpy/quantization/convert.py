@@ -36,6 +36,7 @@ from glowpy.opt.known import is_known, known_tensor
 from glowpy.opt.pipelines import GRAPH_DEFAULT
 from glowpy.opt.products import Product
 from glowpy.passes import Pipeline
+from glowpy.quantization.blocks import BlockForm, stored_in_blocks
 from glowpy.quantization.islands import Islands, data_of, islands, moves
 from glowpy.quantization.options import Options
 from glowpy.quantization.profile import Profile
@@ -49,6 +50,10 @@ __all__ = ["WATCHED", "Conversion", "Outcome", "convert", "integers_of", "outcom
 
 WATCHED = "value {}"
 """What the output is called that shows a value, by the value's name."""
+
+
+_TABLE_BLOCK = 32
+"""Neighbours of a table of 4 bits that have a scale in common."""
 
 
 @dataclass(frozen=True)
@@ -190,7 +195,8 @@ class _Converter:
         self._f = f
         self._profile = profile
         self._options = options
-        self._integer = {node for node, reason in choice.reasons.items() if not reason}
+        self._gathers = choice.gathers
+        self._integer = {n for n, why in choice.reasons.items() if not why} - self._gathers
         self._joined = choice.joined
         self._order = [node for node in f.topological() if node in self._integer]
         self._types: dict[NodeValue, Type] = {}
@@ -214,6 +220,7 @@ class _Converter:
                     self._convert_numbers(node)
         for value, type in self._types.items():
             self._convert_value(value, type)
+        self._convert_tables()
 
     # -------------------------------------------------------------------------------------------- types
 
@@ -306,6 +313,20 @@ class _Converter:
         for user, index in uses:
             user.set_input(index, numbers.result)
         self._numbers[value.name] = numbers.result
+
+    def _convert_tables(self) -> None:
+        """Stores the tables that rows are gathered from as integers."""
+        bits, tables = self._options.tables, dict[NodeValue, NodeValue]()
+        for node in self._f.topological():
+            if bits is None or node not in self._gathers:
+                continue
+            value = node.inputs[0]
+            if value not in tables:
+                form = BlockForm(
+                    bits, value.type.shape[1] if bits == 8 else _TABLE_BLOCK, symmetric=True
+                )
+                tables[value] = stored_in_blocks(self._f, value, 1, form)
+            node.set_input(0, tables[value])
 
     def watch(self) -> None:
         """Gives the function outputs that show its values; not those that flow on, which nothing would compute."""

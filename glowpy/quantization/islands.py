@@ -11,6 +11,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeGuard
+
+import numpy as np
 
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.schema import Quantized, Trait
@@ -21,6 +24,7 @@ from glowpy.graph.nodes_gen import (
     ConcatNode,
     DequantizeNode,
     DivNode,
+    GatherNode,
     LogNode,
     QuantizeNode,
     ReciprocalNode,
@@ -35,7 +39,7 @@ from glowpy.opt.graph.lower_quantized import (
     is_table,
 )
 from glowpy.opt.interpolated import is_smooth
-from glowpy.opt.known import is_known
+from glowpy.opt.known import is_known, known_tensor
 from glowpy.opt.layer_norm import layer_norm_of
 from glowpy.opt.products import BYTES, Product, no_exact_sum, no_sum_of_bytes
 from glowpy.opt.unary import unary_of
@@ -58,10 +62,12 @@ class Islands:
     Attributes:
         reasons: Why each stays in floats; empty for one that becomes integer.
         joined: The nodes that become one with others, a table or a layer norm, and which of these gives the result.
+        gathers: Those of rows of known tables, which become integers; what is gathered does not.
     """
 
     reasons: dict[Node, str]
     joined: dict[Node, Node]
+    gathers: frozenset[GatherNode]
 
 
 def islands(f: Function, profile: Profile, options: Options, refused: Mapping[Loc, str]) -> Islands:
@@ -82,7 +88,8 @@ def islands(f: Function, profile: Profile, options: Options, refused: Mapping[Lo
     tables = _tables(candidates, profile, options)
     joined = tables | (_norms(candidates, profile, options) if options.integer_norms else {})
     reasons = {node: stays[node] or _refusal(node, profile, options, joined) for node in nodes}
-    possible = {node for node, reason in reasons.items() if not reason}
+    gathers = frozenset(node for node in candidates if _reads_table(node, options))
+    possible = {node for node, reason in reasons.items() if not reason and node not in gathers}
     integer: set[Node] = {node for node in possible if isinstance(node, Product)}
 
     def is_there(value: NodeValue) -> bool:
@@ -102,7 +109,26 @@ def islands(f: Function, profile: Profile, options: Options, refused: Mapping[Lo
     for node in _read_as_floats(nodes, integer, joined):
         integer.remove(node)
         reasons[node] = "only floats are computed from it"
-    return Islands(reasons, {n: root for n, root in joined.items() if n in integer})
+    reasons |= dict.fromkeys(gathers, "")
+    return Islands(reasons, {n: root for n, root in joined.items() if n in integer}, gathers)
+
+
+def _reads_table(node: Node, options: Options) -> TypeGuard[GatherNode]:
+    """Whether a node gathers rows of a known table that is to be stored as integers."""
+    if options.tables is None or not isinstance(node, GatherNode) or node.axis != 0:
+        return False
+    type = node.input.type
+    is_table = type.rank == 2 and type.kind is ElemKind.F32 and type.count
+    constant = node.input.constant
+    return (
+        bool(is_table) and constant is not None and constant.has_elements and _is_finite(node.input)
+    )
+
+
+def _is_finite(value: NodeValue) -> bool:
+    """Whether what is known of a value is finite."""
+    tensor = known_tensor(value)
+    return tensor is None or all(np.isfinite(piece).all() for piece in tensor.pieces())
 
 
 def _tables(nodes: Sequence[Node], profile: Profile, options: Options) -> dict[Node, Node]:
@@ -221,6 +247,8 @@ def _refusal(node: Node, profile: Profile, options: Options, joined: Mapping[Nod
         return f"it computes with {odd[0].type.kind.value}"
     if reason := _no_form(node, options.activations):
         return reason
+    if not isinstance(node, Product) and not all(_is_finite(value) for _, value in data_of(node)):
+        return "its constant has NaNs or infinities"
     return next((reason for value in floats if (reason := _no_range(value, profile))), "")
 
 

@@ -29,6 +29,8 @@ class Options:
         per_channel: Whether each output channel of the weights has a scale of its own; else a tensor has one.
         bias: i32: in steps of the sums that it is added to. i8, i16: rounded to a scale of its own before that. f32: it
             is added in floats.
+        tables: Of how many bits the tables are that rows are gathered from: 8, with a scale for each row; 4, with
+            one for each 32 neighbours; None for floats. What is gathered is computed with as any other value.
         calibration: How the range of an activation follows from its profile.
         calibrations: Other ways for some values, by their names in the profile.
         norms: Whether layer norms are computed on integers; None: if activations are i16, for 8
@@ -47,6 +49,7 @@ class Options:
     activations: ElemKind = ElemKind.U8
     per_channel: bool = True
     bias: ElemKind = ElemKind.I32
+    tables: int | None = 8
     calibration: Calibration = field(default_factory=MinMax)
     calibrations: Mapping[str, Calibration] = field(default_factory=dict)
     norms: bool | None = None
@@ -64,6 +67,8 @@ class Options:
             if kind not in kinds:
                 expected = ", ".join(known.value for known in kinds)
                 raise UserError(f"expected {what} of kind {expected}, got {kind.value}")
+        if self.tables not in (4, 8, None):
+            raise UserError(f"expected tables of 4 or 8 bits, got {self.tables}")
 
     @property
     def integer_norms(self) -> bool:

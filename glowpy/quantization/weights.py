@@ -7,20 +7,16 @@ weights for each of them, so that the time it takes follows from their size.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-
-import numpy as np
 
 from glowpy.backend import CompileOptions
 from glowpy.core.elemkind import ElemKind
-from glowpy.core.shape import ceil_div
-from glowpy.core.tensor import Array, Tensor
 from glowpy.engine import context
 from glowpy.graph.function import Function, Module
 from glowpy.graph.node import Node, NodeValue
 from glowpy.graph.nodes_gen import FullyConnectedNode, GatherNode, MatMulNode
 from glowpy.opt.pipelines import GRAPH_DEFAULT
 from glowpy.passes import Pipeline
+from glowpy.quantization.blocks import BlockForm, stored_in_blocks
 from glowpy.quantization.convert import Conversion, outcome_of
 from glowpy.quantization.islands import chosen_to_keep
 from glowpy.quantization.profiling import optimized
@@ -30,35 +26,6 @@ __all__ = ["quantize_weights"]
 
 _BITS = (4, 8)
 _BLOCKS = (32, 64, 128)
-_PIECE = 1 << 20
-"""Weights that are looked at at a time."""
-
-
-@dataclass(frozen=True)
-class _Form:
-    """How weights are stored."""
-
-    bits: int
-    block: int
-    symmetric: bool
-
-    @property
-    def limits(self) -> tuple[int, int]:
-        """The lowest and the highest integer."""
-        half = 1 << (self.bits - 1)
-        return (-half, half - 1) if self.symmetric else (0, 2 * half - 1)
-
-    @property
-    def parts(self) -> Array:
-        """Parts of a block's range that are tried as what integers reach: to round less may be worth a limit."""
-        return (
-            np.linspace(1.0, 0.7, 7, dtype=np.float32) if self.bits == 4 else np.ones(1, np.float32)
-        )
-
-    @property
-    def kind(self) -> ElemKind:
-        """Symmetric integers have a sign, and no zero but 0."""
-        return ElemKind.I8 if self.symmetric else ElemKind.U8
 
 
 def quantize_weights(
@@ -88,7 +55,7 @@ def quantize_weights(
         if number not in known:
             expected = ", ".join(map(str, known))
             raise UserError(f"expected {what} of {expected}, got {number}")
-    f, form = optimized(model), _Form(bits, block, symmetric)
+    f, form = optimized(model), BlockForm(bits, block, symmetric)
     before = sum(constant.type.size for constant in f.constants)
     weights = list(_weights(f))
     reasons = chosen_to_keep([node for node, _, _ in weights], keep)
@@ -99,7 +66,7 @@ def quantize_weights(
         outcomes.append(outcome_of(node, reason))
         if not reason:
             if (value, axis) not in stored:
-                stored[value, axis] = _stored(f, value, axis, form)
+                stored[value, axis] = stored_in_blocks(f, value, axis, form)
             node.set_input(index, stored[value, axis])
     Pipeline("optimize", GRAPH_DEFAULT, fixpoint=True).run(f, context(CompileOptions()))
     after = sum(constant.type.size for constant in f.constants)
@@ -119,71 +86,3 @@ def _weights(f: Function) -> Iterator[tuple[Node, int, int]]:
         is_matrix = value.type.rank == 2 and value.type.kind is ElemKind.F32 and value.type.count
         if value.constant is not None and value.constant.has_elements and is_matrix:
             yield node, index, axis
-
-
-def _stored(f: Function, value: NodeValue, axis: int, form: _Form) -> NodeValue:
-    """The same weights as integers."""
-    assert value.constant is not None
-    matrix = value.constant.tensor.array
-    if not np.isfinite(matrix).all():
-        raise UserError(
-            f"expected finite weights to quantize, got NaNs or infinities in '{value.name}'",
-            loc=value.constant.loc,
-            note="keep the node that reads them as it is",
-        )
-    columns = matrix if axis == 0 else matrix.T
-    integers, scales, zeros = _rounded(columns, form)
-    parts = [
-        array if axis == 0 else np.ascontiguousarray(array.T) for array in (integers, scales, zeros)
-    ]
-    names = (value.name, f"{value.name}_scale", f"{value.name}_zero")
-    input, scale, zero = (
-        f.module.create_constant(name, Tensor.of(array).compact())
-        for name, array in zip(names, parts, strict=True)
-    )
-    return f.create_dequantize_blocks(
-        value.name, input, scale, zero, axis=axis, block=form.block, bits=form.bits
-    ).result
-
-
-def _rounded(matrix: Array, form: _Form) -> tuple[Array, Array, Array]:
-    """Integers of [K, N], and scales and zeros of each block of K: some columns at a time."""
-    depth, columns = matrix.shape
-    blocks = ceil_div(depth, form.block)
-    integers = np.empty((depth, columns), form.kind.dtype)
-    scales = np.empty((blocks, columns), np.float32)
-    zeros = np.empty((blocks, columns), form.kind.dtype)
-    step = max(_PIECE // depth, 1)
-    for first in range(0, columns, step):
-        part = slice(first, first + step)
-        piece = np.pad(matrix[:, part], ((0, -depth % form.block), (0, 0)))
-        stacked = piece.reshape(blocks, form.block, -1)
-        stored, scale, zero = _best(stacked, form)
-        integers[:, part] = stored.reshape(-1, stored.shape[-1])[:depth]
-        scales[:, part], zeros[:, part] = scale, zero
-    return integers, scales, zeros
-
-
-def _best(blocks: Array, form: _Form) -> tuple[Array, Array, Array]:
-    """Of blocks [B, block, N] integers, scales and zeros [B, N]: of all that are tried those with the least error."""
-    low, high = form.limits
-    lowest, highest = np.minimum(blocks.min(1), 0), np.maximum(blocks.max(1), 0)
-    reach = np.maximum(-lowest, highest) if form.symmetric else highest - lowest
-    span = reach / np.float32(high)
-    least = np.full(lowest.shape, np.inf, np.float32)
-    stored = np.zeros(blocks.shape, form.kind.dtype)
-    scales = np.ones(lowest.shape, np.float32)
-    zeros = np.zeros(lowest.shape, form.kind.dtype)
-    for part in form.parts:
-        scale = np.where(span > 0, span * part, np.float32(1))
-        zero = np.zeros_like(scale)
-        if not form.symmetric:
-            zero = np.clip(np.rint(-lowest * part / scale), low, high)
-        steps = np.clip(np.rint(blocks / scale[:, np.newaxis]) + zero[:, np.newaxis], low, high)
-        error = np.square((steps - zero[:, np.newaxis]) * scale[:, np.newaxis] - blocks).sum(1)
-        better = error < least
-        least = np.where(better, error, least)
-        np.copyto(stored, steps, where=better[:, np.newaxis], casting="unsafe")
-        np.copyto(scales, scale, where=better)
-        np.copyto(zeros, zero, where=better, casting="unsafe")
-    return stored, scales, zeros

@@ -20,7 +20,6 @@ from glowpy.core.tensor import Array
 from glowpy.core.type import Type
 from glowpy.graph.function import Function
 from glowpy.graph.node import NodeValue, Operand, value_of
-from glowpy.graph.nodes_gen import BatchNormalizationNode
 from glowpy.quantization import MinMax, Options, Percentile, Profile, Schema, Statistics
 
 SHAPE = (2, 6, 6, 4)
@@ -135,46 +134,6 @@ def test_sums_are_rounded_once() -> None:
         node.inputs[0].type.kind is ElemKind.I32 or node.SCHEMA.mnemonic in ("max", "min")
         for node in sources
     )
-
-
-def dense_block(layers: int) -> glowpy.Module:
-    """Each layer normalizes all that is there, and adds four channels."""
-    f, x = started()
-    rng = np.random.default_rng(3)
-    value: Operand = f.create_relu("begin", conv(f, "stem", x, (4, 8), 1))
-    for layer in range(layers):
-        channels = 8 + 4 * layer
-        vectors = [
-            f.module.create_constant(
-                f"{part}{layer}", rng.uniform(0.1, 0.2, channels).astype(np.float32)
-            )
-            for part in ("scale", "bias", "mean", "variance")
-        ]
-        normal = f.create(
-            BatchNormalizationNode,
-            f"normal{layer}",
-            [value, *vectors],
-            {"axis": 3, "epsilon": 1e-2},
-        )
-        more = conv(f, f"conv{layer}", f.create_relu(f"relu{layer}", normal), (channels, 4), 3)
-        pooled = f.create_max_pool(f"pool{layer}", more, (3, 3), (1, 1), (1, 1, 1, 1), (1, 1))
-        value = f.create_concat(f"concat{layer}", [value, pooled], 3)
-    return saved(f, conv(f, "last", value, (8 + 4 * layers, 2), 1))
-
-
-def test_a_chain_of_concatenations_has_one_scale() -> None:
-    """What is there already is not rounded again, and batch normalizations round once, with what limits them."""
-    module = dense_block(3)
-    result = quantization.convert(module, profile_of(module), Options(assert_all=True))
-    f = result.module.main
-    rescaled = [node for node in f.nodes if node.SCHEMA.mnemonic == "rescale"]
-    twice = [node.name for node in rescaled if node.inputs[0].type.kind is not ElemKind.I32]
-    assert twice == ["concat0_quantized"]  # it begins with a range of less than half
-    assert len({node.type.quant for node in f.nodes if node.SCHEMA.mnemonic == "concat"}) == 1
-    sample = samples()[0]
-    expected, got = run(module, sample), run(result.module, sample)
-    assert np.abs(got - expected).max() < 0.03 * np.abs(expected).max()
-    assert got.tobytes() == run(result.module, sample, "cpu").tobytes()
 
 
 def test_the_model_is_not_changed() -> None:
@@ -540,32 +499,6 @@ def test_keeps_names_and_kinds() -> None:
     assert {"second", "fourth", "pool"} <= integer
     expected = run(network(), samples()[0])
     assert np.abs(run(result.module, samples()[0]) - expected).max() < 0.03 * np.abs(expected).max()
-
-
-def test_sixteen_bits_are_nearly_floats() -> None:
-    """What they differ by is the rounding of weights. The same bits on all backends."""
-    options = Options(activations=ElemKind.I16, assert_all=True)
-    module = quantization.quantize(network(), profiled(), options)
-    sample = samples()[0]
-    expected, got = run(network(), sample), run(module, sample)
-    narrow = run(quantization.quantize(network(), profiled()), sample)
-    assert np.abs(got - expected).max() < 0.01 * np.abs(expected).max()
-    assert np.abs(got - expected).mean() < np.abs(narrow - expected).mean()
-    assert got.tobytes() == run(module, sample, "cpu").tobytes()
-    types = [node.type for node in module.main.nodes if node.results and node.type.quant]
-    assert {type.kind for type in types if not type.kind.is_float} == {ElemKind.I16}
-    assert not any(type.quant.offsets[0] % 256 for type in types if type.quant)
-
-
-def test_functions_that_jump_stay() -> None:
-    f, x = started((2, 8))
-    weights = np.random.default_rng(0).normal(size=(8, 8)).astype(np.float32)
-    w = f.module.create_constant("w", weights)
-    whole = f.create_floor("whole", f.create_mat_mul("first", x, w))
-    module = saved(f, f.create_mat_mul("second", whole, w))
-    assert floats_of(module) == {}
-    reasons = floats_of(module, Options(activations=ElemKind.I16))
-    assert reasons == {"whole": "no parabolas follow its jumps"}
 
 
 # ---------------------------------------------------------------------------------------------- refusals
