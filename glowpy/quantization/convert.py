@@ -227,13 +227,16 @@ class _Converter:
     def _choose_types(self) -> None:
         """The type of every value that is quantized.
 
-        Parts of a concatenation that nothing else reads have its type at once, and so have those that others read, as
-        in a chain of these, if it costs them at most a bit; what only moves elements keeps its type.
+        Parts of a concatenation that nothing else reads have its type at once, or that of what limits it, and so have
+        those that others read, as in a chain of these, if it costs them at most a bit; what only moves elements keeps
+        its type.
         """
         wanted: dict[NodeValue, Quant] = {}
         for node in reversed(self._order):
             if isinstance(node, ConcatNode):
-                quant = wanted.setdefault(node.result, self._quant_of(node.result))
+                limit = self._limit_of(node)
+                last = node.result if limit is None else limit.result
+                quant = wanted.setdefault(last, self._quant_of(last))
             elif moves(node) and node.result in wanted:
                 quant = wanted[node.result]
             else:
@@ -247,6 +250,12 @@ class _Converter:
                     self._choose(value, wanted)
             if node.result.type.kind.is_float and not self._flows_on(node):
                 self._choose(node.result, wanted)
+
+    def _limit_of(self, node: Node) -> ReluNode | ClipNode | None:
+        """What limits the result of a node, if nothing else reads it."""
+        user = node.result.users[0] if node.result.num_users == 1 else None
+        alone = user in self._integer and user not in self._joined
+        return user if alone and isinstance(user, ReluNode | ClipNode) else None
 
     def _joins(self, value: NodeValue, quant: Quant) -> bool:
         """Whether a part of a concatenation gets its scale, instead of a rescale."""
@@ -289,10 +298,10 @@ class _Converter:
             return True
         if any(user in self._joined for user in users):
             return False
+        if self._limit_of(node) is not None:
+            return node.SCHEMA.quant is Quantized.NUMBERS or isinstance(node, ConcatNode)
         if node.result.num_users != 1 or users[0] not in self._integer or not is_exact(users[0]):
             return False
-        if isinstance(users[0], ReluNode | ClipNode):
-            return node.SCHEMA.quant is Quantized.NUMBERS
         others = [value for value in users[0].inputs if value is not node.result]
         rounded = all(v in self._types or v.node not in self._integer for v in others)
         return isinstance(node, Product) and rounded

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 import glowpy
 from glowpy import quantization
@@ -57,6 +58,26 @@ def test_a_chain_of_concatenations_has_one_scale() -> None:
     twice = [node.name for node in rescaled if node.inputs[0].type.kind is not ElemKind.I32]
     assert twice == ["concat0_quantized"]  # it begins with a range of less than half
     assert len({node.type.quant for node in f.nodes if node.SCHEMA.mnemonic == "concat"}) == 1
+    sample = samples()[0]
+    expected, got = run(module, sample), run(result.module, sample)
+    assert np.abs(got - expected).max() < 0.03 * np.abs(expected).max()
+    assert got.tobytes() == run(result.module, sample, "cpu").tobytes()
+
+
+@pytest.mark.parametrize("high", [np.inf, 1.5])
+def test_limits_of_a_concatenation_are_those_of_its_parts(high: float) -> None:
+    """Sums are rounded once, to the type after the limit."""
+    f, x = started()
+    both = f.create_concat(
+        "both", [conv(f, "one", x, (4, 8), 1), conv(f, "other", x, (4, 4), 3)], 3
+    )
+    limited = (
+        f.create_relu("limit", both) if high == np.inf else f.create_clip("limit", both, -0.5, high)
+    )
+    module = saved(f, conv(f, "last", limited, (12, 2), 1))
+    result = quantization.convert(module, profile_of(module), Options(assert_all=True))
+    rescales = [n for n in result.module.main.nodes if n.SCHEMA.mnemonic == "rescale"]
+    assert [node.inputs[0].type.kind for node in rescales] == [ElemKind.I32] * 2
     sample = samples()[0]
     expected, got = run(module, sample), run(result.module, sample)
     assert np.abs(got - expected).max() < 0.03 * np.abs(expected).max()
