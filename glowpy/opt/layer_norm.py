@@ -15,6 +15,7 @@ from glowpy.graph.nodes_gen import (
     MulNode,
     ReciprocalNode,
     ReduceMeanNode,
+    ReshapeNode,
     SqrtNode,
     SubNode,
 )
@@ -62,8 +63,8 @@ def layer_norm_of(root: Node) -> LayerNorm | None:
     if node is None:
         return None
     nodes.append(node)
-    for numbers, inverse in _quotients(node):
-        inner = _standard(numbers, inverse)
+    for numbers, divisor in _quotients(node):
+        inner = _standard(node, numbers, divisor)
         if inner is not None and inner.operand.type == root.type:
             every = (*nodes, *inner.nodes)
             if all(set(part.result.users) <= set(every) for part in every[1:]):
@@ -79,39 +80,57 @@ def _with_known(node: AddNode | MulNode) -> tuple[NodeValue, NodeValue] | None:
     return None
 
 
-def _quotients(node: Node) -> list[tuple[NodeValue, list[Node]]]:
-    """What may be divided by what: numbers, and the nodes that give the inverse of their divisor, from a root."""
-    if isinstance(node, DivNode) and isinstance(node.rhs.node, SqrtNode):
-        return [(node.lhs, [node.rhs.node])]
-    if not isinstance(node, MulNode):
-        return []
-    pairs = ((node.lhs, node.rhs.node), (node.rhs, node.lhs.node))
-    return [
-        (numbers, [inverse, inverse.input.node])
-        for numbers, inverse in pairs
-        if isinstance(inverse, ReciprocalNode) and isinstance(inverse.input.node, SqrtNode)
-    ]
+def _quotients(node: Node) -> list[tuple[NodeValue, NodeValue]]:
+    """What may be divided by what: numbers, and a root or the reciprocal of one."""
+    if isinstance(node, DivNode):
+        return [(node.lhs, node.rhs)]
+    return [(node.lhs, node.rhs), (node.rhs, node.lhs)] if isinstance(node, MulNode) else []
 
 
-def _standard(numbers: NodeValue, inverse: list[Node]) -> LayerNorm | None:
-    """`numbers` over their deviation, the root of which is the last of the nodes of the `inverse`."""
-    square, nodes, epsilon = inverse[-1].inputs[0], tuple(inverse), 0.0
-    if isinstance(raised := square.node, AddNode):
-        pair = _with_known(raised)
+def _standard(node: Node, numbers: NodeValue, divisor: NodeValue) -> LayerNorm | None:
+    """`numbers` over their deviation, which `node` divides by or multiplies with the reciprocal of."""
+    nodes: list[Node] = []
+    value, epsilon = _reshaped(divisor, nodes), 0.0
+    if isinstance(node, MulNode):
+        if not isinstance(value.node, ReciprocalNode):
+            return None
+        nodes.append(value.node)
+        value = _reshaped(value.node.input, nodes)
+    if not isinstance(value.node, SqrtNode):
+        return None
+    nodes.append(value.node)
+    value = _reshaped(value.node.input, nodes)
+    if isinstance(value.node, AddNode):
+        pair = _with_known(value.node)
         added = None if pair is None else known(pair[0])
         if pair is None or added is None or not added.size or (added != added.flat[0]).any():
             return None
-        square, nodes, epsilon = pair[1], (*nodes, raised), float(added.flat[0])
-    mean = square.node
+        nodes.append(value.node)
+        value, epsilon = _reshaped(pair[1], nodes), float(added.flat[0])
+    mean = value.node
     product = mean.input.node if isinstance(mean, ReduceMeanNode) else None
     if not isinstance(product, MulNode) or {*product.inputs} != {numbers}:
         return None
-    assert isinstance(mean, ReduceMeanNode)
-    nodes = (*nodes, mean, product)
+    if not isinstance(mean, ReduceMeanNode) or mean.type.shape != divisor.type.shape:
+        return None
     apart = numbers.node
-    centred = False
-    if isinstance(apart, SubNode) and isinstance(own := apart.rhs.node, ReduceMeanNode):
-        centred = own.input is apart.lhs and own.axes == mean.axes
-        if centred:
-            nodes, numbers = (*nodes, apart, own), own.input
-    return LayerNorm(numbers, mean.axes, epsilon, centred, None, None, nodes)
+    nodes += [mean, product]
+    own = _mean_of(apart) if isinstance(apart, SubNode) else None
+    if apart is not None and own is not None and own.axes == mean.axes:
+        nodes += [apart, own]
+        numbers = own.input
+    return LayerNorm(numbers, mean.axes, epsilon, own in nodes, None, None, tuple(nodes))
+
+
+def _mean_of(apart: SubNode) -> ReduceMeanNode | None:
+    """The mean of what it is subtracted from."""
+    mean = apart.rhs.node
+    return mean if isinstance(mean, ReduceMeanNode) and mean.input is apart.lhs else None
+
+
+def _reshaped(value: NodeValue, nodes: list[Node]) -> NodeValue:
+    """What is reshaped to `value`, perhaps several times; these nodes are added."""
+    while isinstance(value.node, ReshapeNode):
+        nodes.append(value.node)
+        value = value.node.input
+    return value

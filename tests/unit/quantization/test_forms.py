@@ -8,12 +8,14 @@ import pytest
 import glowpy
 from glowpy import quantization
 from glowpy.core.elemkind import ElemKind
+from glowpy.core.type import Type
 from glowpy.graph.node import Operand
 from glowpy.graph.nodes_gen import BatchNormalizationNode
 from glowpy.quantization import Options
 from tests.unit.quantization.test_convert import (
     conv,
     floats_of,
+    kinds,
     network,
     profile_of,
     profiled,
@@ -119,3 +121,26 @@ def test_constants_that_are_no_numbers_stay() -> None:
     masked = f.create_max("masked", f.create_mat_mul("first", x, w), mask)
     module = saved(f, f.create_mat_mul("second", masked, w))
     assert floats_of(module) == {"masked": "its constant has NaNs or infinities"}
+
+
+def test_an_instance_norm_is_a_layer_norm() -> None:
+    """Over the dimensions of the image, with a factor for each channel; reshapes of its deviation come with it."""
+    f, x = started()
+    first = conv(f, "first", x, (4, 8), 3)
+    mean = f.create_reduce_mean("mean", first, (1, 2))
+    apart = f.create_sub("apart", first, mean)
+    variance = f.create_reduce_mean("variance", f.create_mul("square", apart, apart), (1, 2))
+    flat = f.create_reshape("flat", Type(ElemKind.F32, (2, 8, 1, 1)), variance)
+    epsilon = f.create_splat("epsilon", Type(ElemKind.F32, ()), 1e-5)
+    root = f.create_sqrt("root", f.create_add("raised", flat, epsilon))
+    inverse = f.create_reshape("back", mean.type, f.create_reciprocal("inverse", root))
+    scale = f.module.create_constant("scale", np.linspace(0.5, 2, 8).astype(np.float32))
+    normal = f.create_mul("scaled", f.create_mul("standard", apart, inverse), scale)
+    module = saved(f, conv(f, "last", normal, (8, 2), 1))
+    options = Options(activations=ElemKind.I16, assert_all=True)
+    result = quantization.quantize(module, profile_of(module), options)
+    assert kinds(result)["layer_normalization"] == 1
+    sample = samples()[0]
+    expected, got = run(module, sample), run(result, sample)
+    assert np.abs(got - expected).max() < 0.02 * np.abs(expected).max()
+    assert got.tobytes() == run(result, sample, "cpu").tobytes()
