@@ -18,10 +18,11 @@ from glowpy.cli.model import Source
 from glowpy.cli.samples import read_samples
 from glowpy.cli.users_code import users_code, users_object
 from glowpy.cli.verb import OutputFile
-from glowpy.quantization.convert import Conversion
+from glowpy.quantization.conversion import Conversion
 from glowpy.quantization.fidelity import Model, decibels_text
 from glowpy.quantization.method import ByProfile, Method
-from glowpy.quantization.profiling import Sample, optimized, sample_digest
+from glowpy.quantization.optimized import optimized
+from glowpy.quantization.profiling import Sample, sample_digest
 from glowpy.quantization.report import Report, decisions_of, report
 from glowpy.quantization.report_page import report_page
 from glowpy.quantization.search import SAMPLES, Searched, SearchState, digest_of, search

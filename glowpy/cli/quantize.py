@@ -17,7 +17,7 @@ from glowpy.cli.verb import OutputFile, Verb
 from glowpy.exporter import save
 from glowpy.graph.function import Module
 from glowpy.graph.printer import print_module
-from glowpy.quantization.convert import Conversion
+from glowpy.quantization.conversion import Conversion
 from glowpy.quantization.inspect import inspect
 from glowpy.quantization.method import AtRunTime, ByProfile, Method, WeightsOnly
 from glowpy.quantization.options import Options

@@ -8,14 +8,16 @@ from glowpy.quantization.calibration import (
     MovingAverage,
     Percentile,
 )
-from glowpy.quantization.convert import Conversion, Outcome, convert, quantize
+from glowpy.quantization.conversion import Conversion, Outcome
+from glowpy.quantization.convert import convert, quantize
 from glowpy.quantization.dynamic import quantize_dynamic
 from glowpy.quantization.estimate import Estimate, LayerEstimate, estimate
 from glowpy.quantization.inspect import inspect
 from glowpy.quantization.method import AtRunTime, ByProfile, Method, WeightsOnly
+from glowpy.quantization.optimized import optimized
 from glowpy.quantization.options import Options
 from glowpy.quantization.profile import Profile, ProfiledValue
-from glowpy.quantization.profiling import Profiler, optimized, profile
+from glowpy.quantization.profiling import Profiler, profile
 from glowpy.quantization.report import Report, report
 from glowpy.quantization.report_page import report_page
 from glowpy.quantization.schema import Schema, quant_of_bias, quant_of_range, quant_of_weights

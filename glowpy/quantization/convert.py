@@ -11,17 +11,16 @@ there already takes from a product is not rounded in between: these become part 
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from glowpy.backend import Backend, CompileOptions
+from glowpy.backend import Backend
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.quantized import offsets_of, parameters, scales_of
 from glowpy.core.schema import Quantized, Trait
 from glowpy.core.tensor import Array, Tensor
 from glowpy.core.type import Quant, Type
-from glowpy.engine import backend_of, context, unsupported
+from glowpy.engine import backend_of, unsupported
 from glowpy.graph.function import Function, Module
 from glowpy.graph.node import Node, NodeValue
 from glowpy.graph.nodes_gen import (
@@ -33,68 +32,25 @@ from glowpy.graph.nodes_gen import (
 )
 from glowpy.opt.graph.lower_quantized import is_exact
 from glowpy.opt.known import is_known, known_tensor
-from glowpy.opt.pipelines import GRAPH_DEFAULT
 from glowpy.opt.products import Product
-from glowpy.passes import Pipeline
 from glowpy.quantization.blocks import BlockForm, stored_in_blocks
+from glowpy.quantization.conversion import Conversion, bytes_of_constants, outcome_of
 from glowpy.quantization.islands import Islands, data_of, islands, moves
+from glowpy.quantization.optimized import optimize, optimized
 from glowpy.quantization.options import Options
 from glowpy.quantization.profile import Profile
-from glowpy.quantization.profiling import optimized
 from glowpy.quantization.schema import quant_of_bias, quant_of_range, quant_of_weights
 from glowpy.support.errors import Diagnostic, UserError
 from glowpy.support.loc import Loc
 from glowpy.support.text import print_attrs
 
-__all__ = ["WATCHED", "Conversion", "Outcome", "convert", "integers_of", "outcome_of", "quantize"]
+__all__ = ["WATCHED", "convert", "integers_of", "quantize"]
 
-WATCHED = "value {}"
-"""What the output is called that shows a value, by the value's name."""
-
+WATCHED = "value "
+"""What the name of the output begins with that shows a value; the value's name follows."""
 
 _TABLE_BLOCK = 32
 """Neighbours of a table of 4 bits that have a scale in common."""
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """What became of one node.
-
-    Attributes:
-        name: In the optimized graph.
-        kind: Its mnemonic.
-        origin: Where it is from in the user's model; empty if that is not known.
-        reason: Why it stays in floats; empty if it became integer.
-    """
-
-    name: str
-    kind: str
-    origin: str
-    reason: str
-
-
-@dataclass(frozen=True)
-class Conversion:
-    """A quantized network, and what became of the nodes of the one in floats.
-
-    Attributes:
-        module: The network: optimized, with nodes on integers.
-        nodes: The nodes that computed with floats; not those that only move them.
-        bytes_before: Of all constants of the optimized network in floats.
-        bytes_after: Of those of the quantized one.
-        types: Of the values that are stored integers, by the names that the profile has.
-    """
-
-    module: Module
-    nodes: tuple[Outcome, ...]
-    bytes_before: int
-    bytes_after: int
-    types: Mapping[str, Type] = field(default_factory=dict)
-
-    @property
-    def floats(self) -> list[Outcome]:
-        """What stayed in floats."""
-        return [node for node in self.nodes if node.reason]
 
 
 def quantize(model: Module | Function, profile: Profile, options: Options | None = None) -> Module:
@@ -119,8 +75,8 @@ def convert(
 ) -> Conversion:
     """The same as `quantize`, and what became of each node.
 
-    If `watched`, the network has outputs that show its values in floats, named as `WATCHED` says: those that are
-    rounded to integers, and those that are computed in floats. The integers are the same with them and without.
+    If `watched`, the network has outputs that show its values in floats, named after them with `WATCHED`: those that
+    are rounded to integers, and those that are computed in floats. The integers are the same with them and without.
 
     Raises UserError for a profile of another model, for options that name what is not there, and for nodes that stay in
     floats if there are to be none.
@@ -144,10 +100,10 @@ def convert(
         converter.run()
         if watched:
             converter.watch()
-        Pipeline("optimize", GRAPH_DEFAULT, fixpoint=True).run(f, context(CompileOptions()))
+        optimize(f)
         new = {loc: why for loc, why in _refusals(f, backend) if loc in places}
         if not new:
-            sizes = _bytes(original), _bytes(f)
+            sizes = bytes_of_constants(original), bytes_of_constants(f)
             return Conversion(f.module, tuple(nodes), *sizes, converter.types)
         refused |= new
 
@@ -165,16 +121,6 @@ def _refusals(f: Function, backend: Backend) -> Iterator[tuple[Loc, str]]:
             known[key] = unsupported(node, backend)
         if known[key]:
             yield node.loc, f"the {backend.name} backend: {known[key][0]}"
-
-
-def _bytes(f: Function) -> int:
-    return sum(constant.type.size for constant in f.constants)
-
-
-def outcome_of(node: Node, reason: str) -> Outcome:
-    """What became of a node, which stays in floats if there is a reason."""
-    origin = str(replace(node.loc, file="")) if node.loc.node else ""
-    return Outcome(node.name, node.SCHEMA.mnemonic, origin, reason)
 
 
 def _expect_no_floats(reasons: Mapping[Node, str]) -> None:
@@ -346,7 +292,7 @@ class _Converter:
                     if value.type.kind is ElemKind.F32:
                         shown.setdefault(value.name, value)
         for name, value in shown.items():
-            output = self._f.module.create_placeholder(WATCHED.format(name), value.type)
+            output = self._f.module.create_placeholder(WATCHED + name, value.type)
             self._f.create_save("save", value, output)
 
     def _convert_weights(self, node: Node) -> None:

@@ -6,22 +6,19 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from glowpy.backend import CompileOptions
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.quantized import sum_type
 from glowpy.core.tensor import Tensor
 from glowpy.core.type import Quant, Type
-from glowpy.engine import context
 from glowpy.graph.dynamic_range import dynamically_quantized
 from glowpy.graph.function import Function, Module
 from glowpy.graph.node import Node, NodeValue
 from glowpy.graph.nodes_gen import FullyConnectedNode, MatMulNode
-from glowpy.opt.pipelines import GRAPH_DEFAULT
 from glowpy.opt.products import no_exact_sum
-from glowpy.passes import Pipeline
-from glowpy.quantization.convert import Conversion, integers_of, outcome_of
+from glowpy.quantization.conversion import Conversion, bytes_of_constants, outcome_of
+from glowpy.quantization.convert import integers_of
 from glowpy.quantization.islands import chosen_to_keep
-from glowpy.quantization.profiling import optimized
+from glowpy.quantization.optimized import optimize, optimized
 from glowpy.quantization.schema import quant_of_weights
 
 __all__ = ["quantize_dynamic"]
@@ -46,7 +43,7 @@ def quantize_dynamic(model: Module | Function, *, keep: tuple[str, ...] = ()) ->
     Raises UserError for names in `keep` that no product has, and for weights that are not finite.
     """
     f = optimized(model)
-    before = sum(constant.type.size for constant in f.constants)
+    before = bytes_of_constants(f)
     products = list(_products(f))
     reasons: dict[Node, str] = {node: reason for node in products if (reason := _refusal(node))}
     reasons |= chosen_to_keep(products, keep)
@@ -62,9 +59,8 @@ def quantize_dynamic(model: Module | Function, *, keep: tuple[str, ...] = ()) ->
         node.result.replace_all_uses_with(result)
     nodes = tuple(outcome_of(node, reasons.get(node, "")) for node in products)
     f.erase_dead([node for node in products if node not in reasons])
-    Pipeline("optimize", GRAPH_DEFAULT, fixpoint=True).run(f, context(CompileOptions()))
-    after = sum(constant.type.size for constant in f.constants)
-    return Conversion(f.module, nodes, before, after)
+    optimize(f)
+    return Conversion(f.module, nodes, before, bytes_of_constants(f))
 
 
 def _refusal(n: _MatrixProduct) -> str:

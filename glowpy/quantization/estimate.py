@@ -24,8 +24,9 @@ from glowpy.opt.known import is_known, known_tensor
 from glowpy.quantization.convert import convert
 from glowpy.quantization.fidelity import runner
 from glowpy.quantization.method import ByProfile, Method, WithoutProfile
+from glowpy.quantization.optimized import optimized
 from glowpy.quantization.options import Options
-from glowpy.quantization.profiling import Sample, optimized, profile
+from glowpy.quantization.profiling import Sample, profile
 from glowpy.quantization.schema import quant_of_range
 from glowpy.support.progress import report
 from glowpy.support.text import print_attrs

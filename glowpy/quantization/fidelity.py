@@ -24,7 +24,8 @@ from glowpy.engine import compile
 from glowpy.graph.function import Function, Module
 from glowpy.quantization.convert import WATCHED
 from glowpy.quantization.method import Method
-from glowpy.quantization.profiling import Sample, located, optimized
+from glowpy.quantization.optimized import optimized
+from glowpy.quantization.profiling import Sample, located
 from glowpy.support.errors import UserError
 from glowpy.support.progress import report
 
@@ -129,7 +130,7 @@ def fidelities(
         except UserError as error:
             raise located(error, f"input {index}") from None
     return {
-        f"output {name}" if name in outputs else name.removeprefix(WATCHED.format("")): fidelity
+        f"output {name}" if name in outputs else name.removeprefix(WATCHED): fidelity
         for name, fidelity in state.fidelities.items()
     }
 

@@ -13,9 +13,9 @@ from glowpy.graph.nodes_gen import (
     SaveNode,
 )
 from glowpy.opt.known import is_known
-from glowpy.quantization.convert import Conversion, outcome_of
+from glowpy.quantization.conversion import Conversion, bytes_of_constants, outcome_of
 from glowpy.quantization.islands import computes_with_floats
-from glowpy.quantization.profiling import optimized
+from glowpy.quantization.optimized import optimized
 
 __all__ = ["inspect"]
 
@@ -32,8 +32,9 @@ def inspect(model: Module | Function) -> Conversion:
     """
     f = optimized(model)
     nodes = tuple(outcome_of(node, _reason(node)) for node in f.topological() if _computes(node))
-    after = sum(constant.type.size for constant in f.constants)
-    return Conversion(f.module, nodes, sum(map(_size_in_floats, f.constants)), after)
+    return Conversion(
+        f.module, nodes, sum(map(_size_in_floats, f.constants)), bytes_of_constants(f)
+    )
 
 
 def _computes(node: Node) -> bool:
@@ -50,7 +51,7 @@ def _reason(node: Node) -> str:
         return ""
     if any(_are_floats(value) for value in node.inputs):
         return "what it reads is not quantized"
-    users = node.result.users
+    users = [user for result in node.results for user in result.users]
     if not users or not all(isinstance(user, QuantizeNode) for user in users):
         return "its result is not quantized"
     return "there is no form of it on integers between these"

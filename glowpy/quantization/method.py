@@ -13,11 +13,12 @@ from glowpy.graph.function import Function, Module
 from glowpy.graph.node import NodeValue
 from glowpy.graph.nodes_gen import GatherNode
 from glowpy.opt.products import Product
-from glowpy.quantization.convert import WATCHED, Conversion, convert
+from glowpy.quantization.conversion import Conversion
+from glowpy.quantization.convert import WATCHED, convert
 from glowpy.quantization.dynamic import quantize_dynamic
+from glowpy.quantization.optimized import optimized
 from glowpy.quantization.options import Options
 from glowpy.quantization.profile import Profile
-from glowpy.quantization.profiling import optimized
 from glowpy.quantization.weights import quantize_weights
 
 __all__ = ["AtRunTime", "ByProfile", "Method", "Shown", "WeightsOnly", "WithoutProfile"]
@@ -65,9 +66,9 @@ class Method(ABC):
         return [node.name for node in nodes if node.kind in self.kinds and not node.reason]
 
     def shown(self, original: Function) -> Shown:
-        """Both networks with outputs for the results of layers, named as `WATCHED` says."""
+        """Both networks with outputs for the results of layers, named after them with `WATCHED`."""
         floats = optimized(original)
-        _show(floats, [WATCHED.format(name) for name in self.layers(self.convert(original))])
+        _show(floats, [WATCHED + name for name in self.layers(self.convert(original))])
         return Shown(floats, self.convert(floats).module.main, {})
 
 
@@ -105,7 +106,7 @@ class ByProfile(Method):
         outputs = {p.original for p in original.outputs}
         f = quantized.module.main
         _show(floats, [p.original for p in f.outputs if p.original not in outputs])
-        types = {WATCHED.format(name): type for name, type in quantized.types.items()}
+        types = {WATCHED + name: type for name, type in quantized.types.items()}
         return Shown(floats, f, types)
 
 
@@ -164,5 +165,5 @@ def _show(f: Function, names: Sequence[str]) -> None:
     values: dict[str, NodeValue] = {p.name: p.value for p in f.inputs}
     values |= {value.name: value for node in f.nodes for value in node.results}
     for name in names:
-        value = values[name.removeprefix(WATCHED.format(""))]
+        value = values[name.removeprefix(WATCHED)]
         f.create_save("save", value, f.module.create_placeholder(name, value.type))

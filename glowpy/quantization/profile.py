@@ -27,7 +27,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from fractions import Fraction
 from importlib.metadata import version
@@ -117,12 +117,10 @@ class Profile:
     def check_signature(self, other: Signature, what: str = "the model") -> None:
         """Raises UserError that says what differs unless `other` is the network that was profiled."""
         if differences := self.signature.differences(other):
+            notes = [""] * (len(differences) - 1) + ["profile this model, with these shapes"]
             raise UserError.of(
-                Diagnostic(
-                    f"the profile is not of {what}: {difference}",
-                    note="profile this model, with these shapes" if last else "",
-                )
-                for difference, last in _marking_last(differences)
+                Diagnostic(f"the profile is not of {what}: {difference}", note=note)
+                for difference, note in zip(differences, notes, strict=True)
             )
 
     def merge(self, other: Profile) -> Profile:
@@ -222,11 +220,6 @@ def _content(data: bytes) -> object:
         if depth > _DEEPEST or isinstance(event, yaml.AliasEvent):
             raise ValueError("aliases and nested values are not expected")
     return yaml.load(data, Loader=_LOADER)
-
-
-def _marking_last(texts: list[str]) -> Iterator[tuple[str, bool]]:
-    for index, text in enumerate(texts):
-        yield text, index == len(texts) - 1
 
 
 def _plain(entry: object) -> object:

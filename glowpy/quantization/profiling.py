@@ -10,14 +10,12 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 from xxhash import xxh3_128
 
-from glowpy.backend import Backend, CompileOptions
+from glowpy.backend import Backend
 from glowpy.core.tensor import Array
-from glowpy.engine import compile, context
+from glowpy.engine import compile
 from glowpy.graph.function import Function, Module
-from glowpy.graph.verifier import verify_module
-from glowpy.opt.pipelines import GRAPH_DEFAULT
-from glowpy.passes import Pipeline
 from glowpy.quantization.instrument import instrument
+from glowpy.quantization.optimized import optimized
 from glowpy.quantization.profile import Profile, ProfiledValue
 from glowpy.quantization.signature import Signature
 from glowpy.quantization.statistics import Statistics
@@ -30,7 +28,6 @@ __all__ = [
     "Profiler",
     "Sample",
     "number_of",
-    "optimized",
     "profile",
     "sample_digest",
     "samples_of",
@@ -55,18 +52,6 @@ GROWTH = 0.05
 
 RECENT = 0.1
 """The part of the inputs that a range should not grow in any more: the last ones."""
-
-
-def optimized(model: Module | Function) -> Function:
-    """A copy of a function in a module of its own, optimized for no backend: what is profiled, and quantized.
-
-    Raises VerifyError for a malformed graph, UserError for a module without a function or with several.
-    """
-    f = model.main if isinstance(model, Module) else model
-    work = f.module.clone().function(f.name)
-    verify_module(work.module)
-    Pipeline("optimize", GRAPH_DEFAULT, fixpoint=True).run(work, context(CompileOptions()))
-    return work
 
 
 def samples_of(inputs: Inputs) -> Iterator[Sample]:

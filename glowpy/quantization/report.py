@@ -8,11 +8,12 @@ from dataclasses import asdict, dataclass
 from glowpy.core.quantized import range_of
 from glowpy.core.type import Type
 from glowpy.graph.function import Function, Module
-from glowpy.quantization.convert import Conversion
+from glowpy.quantization.conversion import Conversion
 from glowpy.quantization.fidelity import Fidelity, fidelities, sensitivity
 from glowpy.quantization.method import ByProfile, Method
+from glowpy.quantization.optimized import optimized
 from glowpy.quantization.profile import ProfiledValue
-from glowpy.quantization.profiling import Sample, optimized
+from glowpy.quantization.profiling import Sample
 from glowpy.quantization.search import Searched
 from glowpy.quantization.statistics import Statistics
 

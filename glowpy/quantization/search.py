@@ -20,10 +20,11 @@ import numpy as np
 
 from glowpy.core.tensor import Array
 from glowpy.graph.function import Function, Module
-from glowpy.quantization.convert import Conversion
+from glowpy.quantization.conversion import Conversion
 from glowpy.quantization.fidelity import Model, decibels_text, runner, sensitivity
 from glowpy.quantization.method import Method
-from glowpy.quantization.profiling import Sample, optimized
+from glowpy.quantization.optimized import optimized
+from glowpy.quantization.profiling import Sample
 from glowpy.support.errors import LoadError, UserError
 from glowpy.support.loc import Loc
 from glowpy.support.output_files import write_output_file

@@ -8,18 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from glowpy.backend import CompileOptions
 from glowpy.core.elemkind import ElemKind
-from glowpy.engine import context
 from glowpy.graph.function import Function, Module
 from glowpy.graph.node import Node, NodeValue
 from glowpy.graph.nodes_gen import FullyConnectedNode, GatherNode, MatMulNode
-from glowpy.opt.pipelines import GRAPH_DEFAULT
-from glowpy.passes import Pipeline
 from glowpy.quantization.blocks import BlockForm, stored_in_blocks
-from glowpy.quantization.convert import Conversion, outcome_of
+from glowpy.quantization.conversion import Conversion, bytes_of_constants, outcome_of
 from glowpy.quantization.islands import chosen_to_keep
-from glowpy.quantization.profiling import optimized
+from glowpy.quantization.optimized import optimize, optimized
 from glowpy.support.errors import UserError
 
 __all__ = ["quantize_weights"]
@@ -56,7 +52,7 @@ def quantize_weights(
             expected = ", ".join(map(str, known))
             raise UserError(f"expected {what} of {expected}, got {number}")
     f, form = optimized(model), BlockForm(bits, block, symmetric)
-    before = sum(constant.type.size for constant in f.constants)
+    before = bytes_of_constants(f)
     weights = list(_weights(f))
     reasons = chosen_to_keep([node for node, _, _ in weights], keep)
     stored: dict[tuple[NodeValue, int], NodeValue] = {}
@@ -68,9 +64,8 @@ def quantize_weights(
             if (value, axis) not in stored:
                 stored[value, axis] = stored_in_blocks(f, value, axis, form)
             node.set_input(index, stored[value, axis])
-    Pipeline("optimize", GRAPH_DEFAULT, fixpoint=True).run(f, context(CompileOptions()))
-    after = sum(constant.type.size for constant in f.constants)
-    return Conversion(f.module, tuple(outcomes), before, after)
+    optimize(f)
+    return Conversion(f.module, tuple(outcomes), before, bytes_of_constants(f))
 
 
 def _weights(f: Function) -> Iterator[tuple[Node, int, int]]:

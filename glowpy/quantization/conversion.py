@@ -1,0 +1,64 @@
+"""`Conversion`: a quantized network, and what became of the nodes of the one in floats."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from glowpy.core.type import Type
+from glowpy.graph.function import Function, Module
+from glowpy.graph.node import Node
+
+__all__ = ["Conversion", "Outcome", "bytes_of_constants", "outcome_of"]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of one node.
+
+    Attributes:
+        name: In the optimized graph.
+        kind: Its mnemonic.
+        origin: Where it is from in the user's model; empty if that is not known.
+        reason: Why it stays in floats; empty if it became integer.
+    """
+
+    name: str
+    kind: str
+    origin: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Conversion:
+    """A quantized network, and what became of the nodes of the one in floats.
+
+    Attributes:
+        module: The network: optimized, with nodes on integers.
+        nodes: The nodes that computed with floats; not those that only move them.
+        bytes_before: Of all constants of the optimized network in floats.
+        bytes_after: Of those of the quantized one.
+        types: Of the values that are stored integers, by the names that the profile has.
+    """
+
+    module: Module
+    nodes: tuple[Outcome, ...]
+    bytes_before: int
+    bytes_after: int
+    types: Mapping[str, Type] = field(default_factory=dict)
+
+    @property
+    def floats(self) -> list[Outcome]:
+        """What stayed in floats."""
+        return [node for node in self.nodes if node.reason]
+
+
+def outcome_of(node: Node, reason: str) -> Outcome:
+    """What became of a node, which stays in floats if there is a reason."""
+    origin = str(replace(node.loc, file="")) if node.loc.node else ""
+    return Outcome(node.name, node.SCHEMA.mnemonic, origin, reason)
+
+
+def bytes_of_constants(f: Function) -> int:
+    """How large all constants of a function are."""
+    return sum(constant.type.size for constant in f.constants)
