@@ -23,7 +23,7 @@ from typing import ParamSpec
 FLOATS = ("f32", "f64")
 HALVES = ("f16", "bf16")
 """Kinds that are stored and converted; nothing else has kernels for them."""
-CODES = ("f8e4m3fn", "f8e4m3fnuz", "f8e5m2", "f8e5m2fnuz", "f8e8m0", "f4e2m1")
+CODES = ("f8e4m3fn", "f8e4m3fnuz", "f8e5m2", "f8e5m2fnuz", "f8e8m0", "f6e2m3", "f6e3m2", "f4e2m1")
 """Floats of at most 8 bits, which are encoded and decoded."""
 SIGNED = ("i8", "i16", "i32", "i64")
 UNSIGNED = ("u8", "u16", "u32", "u64")

@@ -46,7 +46,7 @@ Elementwise("Relabel", 1, "The same stored integers, which stand for other numbe
 Elementwise("Scale", 2, "lhs * rhs, rounded: never one step with an addition, as Mul may be", "product_f32(lhs, rhs)", "np.multiply(lhs, rhs)", ("f32",), no_derivative=_NO_DERIVATIVE, traits=("commutative",))
 Elementwise("HighByte", 1, "The upper half of an integer of 16 bits, input / 256 rounded down; the lower half is what converting it to u8 gives", "input >> 8", "np.right_shift(input, 8)", ("i16",), result_kinds=("i8",), no_derivative=_NO_DERIVATIVE, traits=("typed",))
 
-Elementwise("Encode", 1, "The code nearest to a float, ties to even; beyond the range infinity, NaN, or in f4e2m1 the largest, whichever there is. In f8e8m0 ties go up, and what is not between the first and the last is NaN", "{r}_of_f32(input)", "numeric.encode(input, result.type)", ("f32",), result_kinds=CODES, no_derivative=_NO_DERIVATIVE, traits=("typed", "codes"))
+Elementwise("Encode", 1, "The code nearest to a float, ties to even; beyond the range infinity, NaN, or the largest, whichever there is. In f8e8m0 ties go up, and what is not between the first and the last is NaN", "{r}_of_f32(input)", "numeric.encode(input, result.type)", ("f32",), result_kinds=CODES, no_derivative=_NO_DERIVATIVE, traits=("typed", "codes"))
 Elementwise("Decode", 1, "The float that a code stands for", "f32_of_{s}(input)", "numeric.decode(input)", CODES, result_kinds=("f32",), no_derivative=_NO_DERIVATIVE, traits=("typed", "codes"))
 
 Op(

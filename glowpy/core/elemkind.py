@@ -29,17 +29,20 @@ _DTYPES: dict[str, type[np.generic]] = {
     "f8e5m2": ml_dtypes.float8_e5m2,
     "f8e5m2fnuz": ml_dtypes.float8_e5m2fnuz,
     "f8e8m0": ml_dtypes.float8_e8m0fnu,
+    "f6e2m3": ml_dtypes.float6_e2m3fn,
+    "f6e3m2": ml_dtypes.float6_e3m2fn,
     "f4e2m1": ml_dtypes.float4_e2m1fn,
 }
 
-_CODES = ("f8e4m3fn", "f8e4m3fnuz", "f8e5m2", "f8e5m2fnuz", "f8e8m0", "f4e2m1")
+_CODES = ("f8e4m3fn", "f8e4m3fnuz", "f8e5m2", "f8e5m2fnuz", "f8e8m0", "f6e2m3", "f6e3m2", "f4e2m1")
 
 
 class ElemKind(Enum):
     """The kind of one element. The value is its spelling in every text form.
 
     *Codes* are floats of at most 8 bits, each in a byte. `f8e4m3` has 4 bits of exponent and 3 of mantissa; `fn` says
-    that all are finite, `uz` that zero has no sign. `f8e8m0` are powers of two. `f4e2m1` is in the low bits of a byte.
+    that all are finite, `uz` that zero has no sign. `f8e8m0` are powers of two. Those of 6 and 4 bits are in the low
+    bits of a byte, and have neither infinity nor NaN.
     """
 
     F16 = "f16"
@@ -60,6 +63,8 @@ class ElemKind(Enum):
     F8E5M2 = "f8e5m2"
     F8E5M2FNUZ = "f8e5m2fnuz"
     F8E8M0 = "f8e8m0"
+    F6E2M3 = "f6e2m3"
+    F6E3M2 = "f6e3m2"
     F4E2M1 = "f4e2m1"
 
     dtype: np.dtype[np.generic]
@@ -83,6 +88,11 @@ class ElemKind(Enum):
     def is_code(self) -> bool:
         """Whether elements are floats of at most 8 bits, which are moved and converted, and never computed with."""
         return self.value in _CODES
+
+    @property
+    def code_bits(self) -> int:
+        """How many bits of its byte a code has."""
+        return int(self.value[1])
 
     @property
     def is_integer(self) -> bool:

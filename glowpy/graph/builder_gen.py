@@ -1266,7 +1266,7 @@ class Builder(ABC):
         *,
         loc: Loc | None = None,
     ) -> nodes.EncodeNode:
-        """The code nearest to a float, ties to even; beyond the range infinity, NaN, or in f4e2m1 the largest, whichever there is. In f8e8m0 ties go up, and what is not between the first and the last is NaN."""
+        """The code nearest to a float, ties to even; beyond the range infinity, NaN, or the largest, whichever there is. In f8e8m0 ties go up, and what is not between the first and the last is NaN."""
         inputs = (input,)
         attrs: dict[str, Attr] = {}
         return self.create(nodes.EncodeNode, name, inputs, attrs, result_type, loc)

@@ -802,7 +802,7 @@ class IRBuilder(ABC):
         result: Value,
         input: Value,
     ) -> insts.EncodeInst:
-        """The code nearest to a float, ties to even; beyond the range infinity, NaN, or in f4e2m1 the largest, whichever there is. In f8e8m0 ties go up, and what is not between the first and the last is NaN."""
+        """The code nearest to a float, ties to even; beyond the range infinity, NaN, or the largest, whichever there is. In f8e8m0 ties go up, and what is not between the first and the last is NaN."""
         attrs: dict[str, Attr] = {}
         operands = (
             result,

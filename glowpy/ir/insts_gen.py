@@ -1302,7 +1302,7 @@ class HighByteInst(Instruction):
 
 @final
 class EncodeInst(Instruction):
-    """The code nearest to a float, ties to even; beyond the range infinity, NaN, or in f4e2m1 the largest, whichever there is. In f8e8m0 ties go up, and what is not between the first and the last is NaN.
+    """The code nearest to a float, ties to even; beyond the range infinity, NaN, or the largest, whichever there is. In f8e8m0 ties go up, and what is not between the first and the last is NaN.
 
     Declared in classgen/specs/quant.py.
     """

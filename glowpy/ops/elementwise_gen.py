@@ -95,7 +95,7 @@ KINDS: dict[type[Node], str] = {
     nodes.ScaleNode: "f32",
     nodes.HighByteNode: "i16",
     nodes.EncodeNode: "f32",
-    nodes.DecodeNode: "f8e4m3fn f8e4m3fnuz f8e5m2 f8e5m2fnuz f8e8m0 f4e2m1",
+    nodes.DecodeNode: "f8e4m3fn f8e4m3fnuz f8e5m2 f8e5m2fnuz f8e8m0 f6e2m3 f6e3m2 f4e2m1",
 }
 """Node class -> the suffixes of the kinds its last input may have; where f32 is, the halves are too."""
 

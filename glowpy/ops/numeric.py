@@ -76,24 +76,24 @@ def convert(input: Array, type: Type) -> Array:
 
 
 def decode(input: Array) -> Array:
-    """The floats, in f32, that codes stand for; of a byte with 4 bits the others are not looked at."""
-    if ElemKind.of(input.dtype) is ElemKind.F4E2M1:
-        input = (input.view(np.uint8) & 0xF).view(input.dtype)
+    """The floats, in f32, that codes stand for; of a byte with fewer bits the others are not looked at."""
+    mask = (1 << ElemKind.of(input.dtype).code_bits) - 1
+    input = (input.view(np.uint8) & np.uint8(mask)).view(input.dtype)
     return np.asarray(input.astype(np.float32))
 
 
 def encode(input: Array, type: Type) -> Array:
-    """The codes nearest to floats in f32, ties to even; beyond the range infinity, NaN, or in f4e2m1 the largest.
+    """The codes nearest to floats in f32, ties to even; beyond the range infinity, NaN, or the largest.
 
     In f8e8m0, which has powers of two only, ties go up, and what is not between the first and the last is NaN.
-    In f4e2m1, which has none, NaN is 0.
+    In codes of 6 and 4 bits, which have none, NaN is 0.
     """
     if type.kind is ElemKind.F8E8M0:
         bits = input.view(np.uint32)
         nearest = np.where(bits < 0x600000, 0, (bits + np.uint32(0x400000)) >> 23)
         lost = (bits < 0x400000) | (bits > 0x7F000000)
         return np.where(lost, 0xFF, nearest).astype(np.uint8).view(type.kind.dtype)
-    if type.kind is ElemKind.F4E2M1:
+    if type.kind.code_bits < 8:
         input = np.where(np.isnan(input), np.float32(0), input)
     with np.errstate(all="ignore"):
         return np.asarray(input.astype(type.kind.dtype))

@@ -10,6 +10,8 @@ typedef uint8_t f8e4m3fnuz_t;
 typedef uint8_t f8e5m2_t;
 typedef uint8_t f8e5m2fnuz_t;
 typedef uint8_t f8e8m0_t;
+typedef uint8_t f6e2m3_t;
+typedef uint8_t f6e3m2_t;
 typedef uint8_t f4e2m1_t;
 
 #define NAN_BITS 0x7fc00000u
@@ -80,14 +82,22 @@ INLINE f8e8m0_t f8e8m0_of_f32(float x) {
   return (f8e8m0_t)(bits < 0x400000 || bits > 0x7f000000 ? 0xff : code);
 }
 
-/// The high bits are not looked at. NaN, which has no code, becomes 0.
-INLINE float f32_of_f4e2m1(f4e2m1_t x) {
-  return float_of_bits((uint32_t)(x & 8) << 28 | decoded(x & 7, 1, 1));
+/// Codes of fewer bits than a byte, the sign the highest; what is above is not looked at. NaN, which has none, becomes 0.
+INLINE float f32_of_few(uint8_t x, int bits, int digits, int bias) {
+  uint32_t sign = 1u << (bits - 1);
+  return float_of_bits((x & sign) << (32 - bits) | decoded(x & (sign - 1), digits, bias));
 }
 
-INLINE f4e2m1_t f4e2m1_of_f32(float x) {
-  uint32_t bits = bits_f32(x), code = encoded(bits & 0x7fffffff, 1, 1);
-  return (f4e2m1_t)(x != x ? 0 : (bits >> 28 & 8) | (code > 7 ? 7 : code));
+INLINE uint8_t few_of_f32(float x, int bits, int digits, int bias) {
+  uint32_t number = bits_f32(x), code = encoded(number & 0x7fffffff, digits, bias), sign = 1u << (bits - 1);
+  return (uint8_t)(x != x ? 0 : (number >> (32 - bits) & sign) | (code >= sign ? sign - 1 : code));
 }
+
+INLINE float f32_of_f6e2m3(f6e2m3_t x) { return f32_of_few(x, 6, 3, 1); }
+INLINE f6e2m3_t f6e2m3_of_f32(float x) { return few_of_f32(x, 6, 3, 1); }
+INLINE float f32_of_f6e3m2(f6e3m2_t x) { return f32_of_few(x, 6, 2, 3); }
+INLINE f6e3m2_t f6e3m2_of_f32(float x) { return few_of_f32(x, 6, 2, 3); }
+INLINE float f32_of_f4e2m1(f4e2m1_t x) { return f32_of_few(x, 4, 1, 1); }
+INLINE f4e2m1_t f4e2m1_of_f32(float x) { return few_of_f32(x, 4, 1, 1); }
 
 #endif

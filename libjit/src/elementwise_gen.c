@@ -471,12 +471,14 @@ KERNEL f32_t libjit_scale_f32(f32_t lhs, f32_t rhs) { return (f32_t)(product_f32
 /* The upper half of an integer of 16 bits, input / 256 rounded down; the lower half is what converting it to u8 gives (classgen/specs/quant.py) */
 KERNEL i8_t libjit_high_byte_i16_i8(i16_t input) { return (i8_t)(input >> 8); }
 
-/* The code nearest to a float, ties to even; beyond the range infinity, NaN, or in f4e2m1 the largest, whichever there is. In f8e8m0 ties go up, and what is not between the first and the last is NaN (classgen/specs/quant.py) */
+/* The code nearest to a float, ties to even; beyond the range infinity, NaN, or the largest, whichever there is. In f8e8m0 ties go up, and what is not between the first and the last is NaN (classgen/specs/quant.py) */
 KERNEL f8e4m3fn_t libjit_encode_f32_f8e4m3fn(f32_t input) { return (f8e4m3fn_t)(f8e4m3fn_of_f32(input)); }
 KERNEL f8e4m3fnuz_t libjit_encode_f32_f8e4m3fnuz(f32_t input) { return (f8e4m3fnuz_t)(f8e4m3fnuz_of_f32(input)); }
 KERNEL f8e5m2_t libjit_encode_f32_f8e5m2(f32_t input) { return (f8e5m2_t)(f8e5m2_of_f32(input)); }
 KERNEL f8e5m2fnuz_t libjit_encode_f32_f8e5m2fnuz(f32_t input) { return (f8e5m2fnuz_t)(f8e5m2fnuz_of_f32(input)); }
 KERNEL f8e8m0_t libjit_encode_f32_f8e8m0(f32_t input) { return (f8e8m0_t)(f8e8m0_of_f32(input)); }
+KERNEL f6e2m3_t libjit_encode_f32_f6e2m3(f32_t input) { return (f6e2m3_t)(f6e2m3_of_f32(input)); }
+KERNEL f6e3m2_t libjit_encode_f32_f6e3m2(f32_t input) { return (f6e3m2_t)(f6e3m2_of_f32(input)); }
 KERNEL f4e2m1_t libjit_encode_f32_f4e2m1(f32_t input) { return (f4e2m1_t)(f4e2m1_of_f32(input)); }
 
 /* The float that a code stands for (classgen/specs/quant.py) */
@@ -485,4 +487,6 @@ KERNEL f32_t libjit_decode_f8e4m3fnuz_f32(f8e4m3fnuz_t input) { return (f32_t)(f
 KERNEL f32_t libjit_decode_f8e5m2_f32(f8e5m2_t input) { return (f32_t)(f32_of_f8e5m2(input)); }
 KERNEL f32_t libjit_decode_f8e5m2fnuz_f32(f8e5m2fnuz_t input) { return (f32_t)(f32_of_f8e5m2fnuz(input)); }
 KERNEL f32_t libjit_decode_f8e8m0_f32(f8e8m0_t input) { return (f32_t)(f32_of_f8e8m0(input)); }
+KERNEL f32_t libjit_decode_f6e2m3_f32(f6e2m3_t input) { return (f32_t)(f32_of_f6e2m3(input)); }
+KERNEL f32_t libjit_decode_f6e3m2_f32(f6e3m2_t input) { return (f32_t)(f32_of_f6e3m2(input)); }
 KERNEL f32_t libjit_decode_f4e2m1_f32(f4e2m1_t input) { return (f32_t)(f32_of_f4e2m1(input)); }

@@ -86,6 +86,8 @@ FORMATS: dict[str, Format | Powers] = {
     "f8e5m2": Format(2, 15, greatest=0x7B, infinity=0x7C, nan=0x7E, is_infinite=True),
     "f8e5m2fnuz": Format(2, 16, greatest=0x7F, infinity=0x80, nan=0x80, has_minus_zero=False),
     "f8e8m0": Powers(),
+    "f6e2m3": Format(3, 1, greatest=0x1F, infinity=0x1F, nan=0, sign=0x20),
+    "f6e3m2": Format(2, 3, greatest=0x1F, infinity=0x1F, nan=0, sign=0x20),
     "f4e2m1": Format(1, 1, greatest=7, infinity=7, nan=0, sign=8),
 }
 """By the suffix of kernels."""

@@ -22,8 +22,19 @@ from tests.onnx.comparison import graph_model, info
 from tests.onnx.test_narrow import stored_forms
 
 FLOATS_8 = (ElemKind.F8E4M3FN, ElemKind.F8E4M3FNUZ, ElemKind.F8E5M2, ElemKind.F8E5M2FNUZ)
-OPSET = 25
+OPSET = min(28, onnx.defs.onnx_opset_version())
 E8M0 = getattr(TensorProto, "FLOAT8E8M0", None)
+
+NEWER = tuple(
+    kind
+    for kind, name in (
+        (ElemKind.F4E2M1, "FLOAT4E2M1"),
+        (ElemKind.F6E2M3, "FLOAT6E2M3"),
+        (ElemKind.F6E3M2, "FLOAT6E3M2"),
+    )
+    if hasattr(TensorProto, name)
+)
+"""Those that the installed onnx has of few bits."""
 
 newest = pytest.mark.skipif(E8M0 is None, reason="this onnx has no powers of two")
 
@@ -50,8 +61,7 @@ def assert_same_codes(got: Array, expected: Array, where: str = "") -> None:
 
 
 def every(kind: ElemKind) -> Array:
-    count = 16 if kind is ElemKind.F4E2M1 else 256
-    return np.arange(count, dtype=np.uint8).view(kind.dtype)
+    return np.arange(1 << kind.code_bits, dtype=np.uint8).view(kind.dtype)
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -104,7 +114,7 @@ COMPUTED = [kind for kind in ElemKind if not kind.is_code]
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_codes_become_any_kind(backend: str) -> None:
     """Each by way of f32, which holds them all."""
-    kinds = [*FLOATS_8, *([] if E8M0 is None else [ElemKind.F4E2M1])]
+    kinds = [*FLOATS_8, *NEWER]
     for kind in kinds[:: 1 if backend == "interpreter" else 3]:
         x = every(kind)
         model = cast_model(x, [(to, {}) for to in COMPUTED])
@@ -143,7 +153,7 @@ BLOCKS = RNG.uniform(0.1, 2, (4, 3)).astype(np.float32)
 
 
 def quantizations() -> Iterator[tuple[str, list[Array], dict[str, Any]]]:
-    for kind in (*FLOATS_8, *([] if E8M0 is None else [ElemKind.F4E2M1])):
+    for kind in (*FLOATS_8, *NEWER):
         to = elem_type_of(kind)
         yield kind.value, [X, np.array(0.25, np.float32)], {"output_dtype": to}
     zero = np.zeros(6, ml_dtypes.float8_e5m2)
@@ -284,9 +294,11 @@ def test_an_unknown_rounding_is_refused() -> None:
 
 
 @newest
-def test_weights_of_4_bits(tmp_path: Any) -> None:
-    """Two in a byte, in every form in which files have them; large ones are read when they are needed."""
-    weights = every(ElemKind.F4E2M1)[RNG.integers(0, 16, (5, 7))]
+@pytest.mark.parametrize("kind", [*NEWER, ElemKind.F8E4M3FNUZ], ids=lambda kind: kind.value)
+def test_weights(kind: ElemKind, tmp_path: Any) -> None:
+    """In every form in which files have them, of 4 bits two in a byte; large ones are read when they are needed."""
+    codes = every(kind)
+    weights = codes[RNG.integers(0, len(codes), (5, 7))]
     node = helper.make_node("Cast", ["w"], ["y"], to=TensorProto.FLOAT)
     x = np.zeros((5, 7), np.float32)
     for form in stored_forms(weights, tmp_path):
@@ -295,7 +307,7 @@ def test_weights_of_4_bits(tmp_path: Any) -> None:
         (tmp_path / "m.onnx").write_bytes(model.SerializeToString())
         (got,) = glowpy.InferenceSession(tmp_path / "m.onnx", backend="interpreter").run(None, {})
         np.testing.assert_array_equal(got, weights.astype(np.float32))
-    large = every(ElemKind.F4E2M1)[RNG.integers(0, 16, (300, 301))]
+    large = codes[RNG.integers(0, len(codes), (300, 301))]
     model = graph_model([node], [], [info("y", np.zeros((300, 301), np.float32))], OPSET)
     model.graph.initializer.append(numpy_helper.from_array(large, "w"))
     (got,) = run(model, "interpreter")

@@ -124,7 +124,8 @@ def stored_forms(array: Array, folder: Path) -> Iterator[TensorProto]:
     raw = numpy_helper.from_array(array, "w")
     yield raw
     field = TensorProto(name="w", data_type=raw.data_type, dims=raw.dims)
-    field.int32_data.extend(raw.raw_data)
+    alone = array.dtype.name.startswith("float6")  # in a field these are not packed
+    field.int32_data.extend(array.tobytes() if alone else raw.raw_data)
     yield field
     (folder / "w.bin").write_bytes(b"----" + raw.raw_data)
     outside = TensorProto(name="w", data_type=raw.data_type, dims=raw.dims)

@@ -403,7 +403,19 @@ SCALARS: dict[str, KernelSpec] = {
         "libjit_encode",
         (
             ("input", ("f32",)),
-            ("result", ("f8e4m3fn", "f8e4m3fnuz", "f8e5m2", "f8e5m2fnuz", "f8e8m0", "f4e2m1")),
+            (
+                "result",
+                (
+                    "f8e4m3fn",
+                    "f8e4m3fnuz",
+                    "f8e5m2",
+                    "f8e5m2fnuz",
+                    "f8e8m0",
+                    "f6e2m3",
+                    "f6e3m2",
+                    "f4e2m1",
+                ),
+            ),
         ),
         "classgen/specs/quant.py",
     ),
@@ -411,7 +423,19 @@ SCALARS: dict[str, KernelSpec] = {
         "decode",
         "libjit_decode",
         (
-            ("input", ("f8e4m3fn", "f8e4m3fnuz", "f8e5m2", "f8e5m2fnuz", "f8e8m0", "f4e2m1")),
+            (
+                "input",
+                (
+                    "f8e4m3fn",
+                    "f8e4m3fnuz",
+                    "f8e5m2",
+                    "f8e5m2fnuz",
+                    "f8e8m0",
+                    "f6e2m3",
+                    "f6e3m2",
+                    "f4e2m1",
+                ),
+            ),
             ("result", ("f32",)),
         ),
         "classgen/specs/quant.py",

@@ -17,10 +17,11 @@ __all__ = ["to_codes"]
 def to_codes(n: OnnxNode, value: Value, kind: ElemKind) -> Value:
     """Numbers as codes, as the attributes `saturate` and, for powers of two, `round_mode` say.
 
-    What lies beyond the range becomes the last code, or without `saturate` infinity or NaN. f4e2m1 has neither.
+    What lies beyond the range becomes the last code, or without `saturate` infinity or NaN; codes of 6 and 4 bits have
+    neither.
     """
     numbers = convert(n, value, ElemKind.F32)
-    if n.flag("saturate", True) and kind is not ElemKind.F4E2M1:
+    if n.flag("saturate", True) and kind.code_bits == 8:
         numbers = n.f.create_clip(n.name, n.operand(numbers), *_limits(kind)).result
     if kind is ElemKind.F8E8M0:
         numbers = _power(n, n.operand(numbers), n.text("round_mode", "up"))

@@ -56,16 +56,27 @@ NARROW: dict[int, Narrow] = {
 }
 """By the number of the element type, as far as the onnx package has it."""
 
-_FLOAT4 = dict(TensorProto.DataType.items()).get("FLOAT4E2M1")
 PACKED: dict[int, int] = {
     **{number: narrow.bits for number, narrow in NARROW.items()},
-    **({} if _FLOAT4 is None else {_FLOAT4: 4}),
+    **{
+        number: int(name.removeprefix("FLOAT")[0])
+        for name, number in TensorProto.DataType.items()
+        if name.startswith(("FLOAT4", "FLOAT6"))
+    },
 }
 """How many bits an element has in files, of types with several elements in a byte."""
 
 
 def unpacked(bytes: Array, bits: int, *, signed: bool = False) -> Array:
-    """The integers of `bits` in each byte, one after the other in the last dimension, the lowest bits first."""
+    """The integers of `bits` in each byte, one after the other in the last dimension, the lowest bits first.
+
+    Those of 6 bits lie across bytes, and are not signed.
+    """
+    if 8 % bits:
+        each = np.unpackbits(bytes.view(np.uint8), axis=-1, bitorder="little")
+        whole = each.shape[-1] // bits
+        split = each[..., : whole * bits].reshape(*bytes.shape[:-1], whole, bits)
+        return np.packbits(split, axis=-1, bitorder="little")[..., 0]
     shifts = np.arange(0, 8, bits, dtype=np.uint8)
     codes = (bytes.view(np.uint8)[..., None] >> shifts) & np.uint8((1 << bits) - 1)
     flat = codes.reshape(*bytes.shape[:-1], bytes.shape[-1] * len(shifts))

@@ -120,7 +120,8 @@ def dequantized(
     place = axis or 0
     if block and value.type.kind in (ElemKind.I8, ElemKind.U8):
         return _in_blocks(n, value, scale, zero, place, block)
-    offset: Value = Tensor.splat(Type(value.type.kind, ()), 0)
+    plain = ElemKind.F32 if value.type.kind.is_code else value.type.kind
+    offset: Value = Tensor.splat(Type(plain, ()), 0)
     if zero is not None:
         offset = spread(n, zero, value.type, place, block)
     steps = _above(n, value, offset)

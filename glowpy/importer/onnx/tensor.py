@@ -126,7 +126,7 @@ def decode(proto: TensorProto, stores: Stores) -> Tensor:
     if proto.HasField("raw_data"):
         return _stored(proto.name, type, bits, InMemory(proto.raw_data), 0, len(proto.raw_data))
     got = len(getattr(proto, _FIELDS.get(proto.data_type, "int32_data")))
-    expected = type.count if bits >= 8 else _size(type, bits)
+    expected = _size(type, bits) if bits in (2, 4) else type.count  # of 6 bits each has an entry
     if got != expected:
         raise UserError(
             f"tensor '{proto.name}': expected {expected} elements for {type}, got {got}"
