@@ -87,6 +87,11 @@ def _first_to_last(
     return sorted(operands, key=rank)
 
 
+def _count(node: Node) -> int:
+    """Elements of the results."""
+    return sum(result.type.count for result in node.results)
+
+
 def _size(node: Node) -> int:
     return sum(result.type.size for result in node.results)
 
@@ -131,12 +136,17 @@ def _needs(nodes: Sequence[Node]) -> dict[Node, _Needs]:
 
 
 def _comes_late(node: Node, needs: _Needs) -> bool:
-    """Whether an element-wise node with one reader takes more memory than all it is computed from."""
+    """Whether an element-wise node with one reader takes more memory than all it is computed from.
+
+    Not what its reader broadcasts, such as a number for each channel: it would end the run that the reader is in.
+    """
+    readers = [user for result in node.results for user in result.users]
     return (
         node.has(Trait.ELEMENTWISE)
         and 0 < len(needs.first) <= _MOST_LATE
         and len(needs.late) < _MOST_LATE
-        and sum(result.num_users for result in node.results) == 1
+        and len(readers) == 1
+        and not (readers[0].has(Trait.ELEMENTWISE) and _count(node) < _count(readers[0]))
         and sum(map(_size, needs.first)) < _size(node)
     )
 
