@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import wraps
 from itertools import islice
@@ -88,13 +88,12 @@ class Accuracy:
             if text and self.max_drop is None:
                 raise UserError(f"{option}: expected --max-drop with it")
 
-    def refuse(self, output: str | None = None) -> None:
-        """Raises UserError if one of the options, or an output, is given where nothing is quantized."""
-        given = {"-o": output, "--inputs": self.inputs, "--max-drop": self.max_drop is not None}
+    def refuse(self, reason: str, others: Mapping[str, str | None] | None = None) -> None:
+        """Raises UserError for a reason if networks are to be compared, or if one of the other options is given."""
+        given = {**(others or {}), "--inputs": self.inputs, "--max-drop": self.max_drop is not None}
         for option, value in given.items():
             if value:
-                expected = "--profile, --weight-only or --dynamic"
-                raise UserError(f"{option}: expected {expected} with it, and no --estimate")
+                raise UserError(f"{option}: {reason}")
 
     def quantized(self, source: Source, method: Method, beside: str) -> Quantized:
         """Converts; searches and compares if that is asked for. Raises as these do.

@@ -39,7 +39,9 @@ def _constants_file(output: str) -> str | None:
     return str(Path(output).with_suffix(".npz"))
 
 
-def _write(module: Module, output: str, blobs: str | None) -> None:
+def _write(module: Module, output: str | None, blobs: str | None) -> None:
+    if output is None:
+        return
     if blobs is None:
         save(module, output)
         return
@@ -121,26 +123,20 @@ def quantize(
       glowpy quantize encoder.onnx --dynamic --inputs samples --report report.html
       glowpy quantize decoder.onnx --weight-only 4 --estimate
     """
-    if (profile_file is not None) + (weight_only is not None) + dynamic > 1:
-        raise UserError("expected one of --profile, --weight-only and --dynamic")
-    if estimate and profile_file is not None:
-        raise UserError("--estimate: expected no --profile with it")
     blobs = None if output is None else _constants_file(output)
     source = Source(model, shapes, constants, name, backend)
     method = _method(profile_file, weight_only, int(block), options, dynamic=dynamic)
     if estimate:
-        accuracy.refuse(output)
+        accuracy.refuse("leave it out with --estimate", {"-o": output, "--profile": profile_file})
         print_estimate(source, method or options, as_json=as_json)
         return
     with progress(f"quantizing {model}"):
-        if method is not None:
-            quantized = accuracy.quantized(source, method, profile_file or model)
+        if method is None:
+            quantized = _as_it_is(source, accuracy)
         else:
-            accuracy.refuse()
-            quantized = Quantized(_as_it_is(source))
+            quantized = accuracy.quantized(source, method, profile_file or model)
     result = quantized.conversion
-    if output is not None:
-        _write(result.module, output, blobs)
+    _write(result.module, output, blobs)
     accuracy.write_page(quantized, Path(model).name)
     if as_json:
         print_json({**_figures(result, output, blobs), **quantized.figures})
@@ -152,7 +148,9 @@ def quantize(
 def _method(
     profile_file: str | None, bits: str | None, block: int, options: Options, *, dynamic: bool
 ) -> Method | None:
-    """How the model is to be quantized; None if that is not said."""
+    """How the model is to be quantized; None if that is not said. Raises UserError if it is said twice."""
+    if (profile_file is not None) + (bits is not None) + dynamic > 1:
+        raise UserError("expected one of --profile, --weight-only and --dynamic")
     if profile_file is not None:
         return ByProfile(Profile.load(profile_file), options)
     if bits is not None:
@@ -160,15 +158,16 @@ def _method(
     return AtRunTime(options.keep, options.backend) if dynamic else None
 
 
-def _as_it_is(source: Source) -> Conversion:
-    """The model, which is quantized already. Raises UserError if it is not."""
+def _as_it_is(source: Source, accuracy: Accuracy) -> Quantized:
+    """The model, which is quantized already. Raises UserError if it is not, or is to be compared."""
+    accuracy.refuse("expected --profile, --weight-only or --dynamic with it")
     result = inspect(source.function)
     if len(result.floats) == len(result.nodes):
         raise UserError(
             f"{source.path}: nothing in the model is computed on integers",
             note="say how with --profile, --weight-only or --dynamic, or --estimate what it brings",
         )
-    return result
+    return Quantized(result)
 
 
 def _figures(result: Conversion, output: str | None, blobs: str | None) -> dict[str, object]:

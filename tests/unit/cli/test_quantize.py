@@ -333,6 +333,7 @@ def test_estimate() -> None:
     assert estimate["bytes_after"] < estimate["bytes_before"]
     assert estimate["ratio"] == pytest.approx(estimate["integers"] / estimate["floats"])
     for option in (["-o", "e.glow"], ["--inputs", "in.npz"]):
-        message = f"{option[0]}: expected --profile, --weight-only or --dynamic with it"
-        assert message in said([*argv, *option], 1)
-    assert "--estimate: expected no --profile with it" in quantized("--estimate", status=1)
+        assert f"{option[0]}: leave it out with --estimate" in said([*argv, *option], 1)
+    assert "--profile: leave it out with --estimate" in quantized("--estimate", status=1)
+    comparison = ["quantize", "net.onnx", "--shape", "N=1", "--inputs", "in.npz"]
+    assert "--inputs: expected --profile, --weight-only or --dynamic" in said(comparison, 1)
