@@ -1245,6 +1245,23 @@ class Builder(ABC):
         attrs: dict[str, Attr] = {}
         return self.create(nodes.ScaleNode, name, inputs, attrs, result_type, loc)
 
+    def create_plus(
+        self,
+        name: str,
+        lhs: Operand,
+        rhs: Operand,
+        *,
+        result_type: Type | None = None,
+        loc: Loc | None = None,
+    ) -> nodes.PlusNode:
+        """lhs + rhs, rounded: never one step with a product, as Add may be."""
+        inputs = (
+            lhs,
+            rhs,
+        )
+        attrs: dict[str, Attr] = {}
+        return self.create(nodes.PlusNode, name, inputs, attrs, result_type, loc)
+
     def create_high_byte(
         self,
         name: str,

@@ -69,6 +69,7 @@ __all__ = [
     "OrNode",
     "PReluNode",
     "PadNode",
+    "PlusNode",
     "PowNode",
     "QuantizationProfileNode",
     "QuantizeNode",
@@ -1750,6 +1751,27 @@ class ScaleNode(Node):
 
 
 @final
+class PlusNode(Node):
+    """lhs + rhs, rounded: never one step with a product, as Add may be.
+
+    Declared in classgen/specs/quant.py.
+    """
+
+    __slots__ = ()
+    SCHEMA: ClassVar[NodeSchema] = NodeSchema(
+        "plus",
+        ("lhs", "rhs"),
+        (),
+        ("result",),
+        frozenset({Trait.ELEMENTWISE, Trait.INPLACE, Trait.COMMUTATIVE}),
+        no_derivative="a stored integer moves in steps",
+    )
+
+    lhs = InputField(0)
+    rhs = InputField(1)
+
+
+@final
 class HighByteNode(Node):
     """The upper half of an integer of 16 bits, input / 256 rounded down; the lower half is what converting it to u8 gives.
 
@@ -2246,6 +2268,7 @@ NODES: tuple[type[Node], ...] = (
     ScaleRoundedNode,
     RelabelNode,
     ScaleNode,
+    PlusNode,
     HighByteNode,
     EncodeNode,
     DecodeNode,

@@ -784,6 +784,21 @@ class IRBuilder(ABC):
         )
         return self.add(insts.ScaleInst(operands, attrs))
 
+    def create_plus(
+        self,
+        result: Value,
+        lhs: Value,
+        rhs: Value,
+    ) -> insts.PlusInst:
+        """lhs + rhs, rounded: never one step with a product, as Add may be."""
+        attrs: dict[str, Attr] = {}
+        operands = (
+            result,
+            lhs,
+            rhs,
+        )
+        return self.add(insts.PlusInst(operands, attrs))
+
     def create_high_byte(
         self,
         result: Value,

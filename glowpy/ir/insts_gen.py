@@ -55,6 +55,7 @@ __all__ = [
     "NegInst",
     "NotInst",
     "OrInst",
+    "PlusInst",
     "PowInst",
     "QuantizationProfileInst",
     "ReciprocalInst",
@@ -1279,6 +1280,30 @@ class ScaleInst(Instruction):
 
 
 @final
+class PlusInst(Instruction):
+    """lhs + rhs, rounded: never one step with a product, as Add may be.
+
+    Declared in classgen/specs/quant.py.
+    """
+
+    __slots__ = ()
+    SCHEMA: ClassVar[InstSchema] = InstSchema(
+        "plus",
+        (
+            OperandSpec("result", Access.OUT, Layout.STRIDED),
+            OperandSpec("lhs", Access.IN, Layout.STRIDED),
+            OperandSpec("rhs", Access.IN, Layout.STRIDED),
+        ),
+        (),
+        frozenset({Trait.ELEMENTWISE, Trait.INPLACE, Trait.COMMUTATIVE}),
+    )
+
+    result = OperandField(0)
+    lhs = OperandField(1)
+    rhs = OperandField(2)
+
+
+@final
 class HighByteInst(Instruction):
     """The upper half of an integer of 16 bits, input / 256 rounded down; the lower half is what converting it to u8 gives.
 
@@ -1772,6 +1797,7 @@ INSTS: tuple[type[Instruction], ...] = (
     ScaleRoundedInst,
     RelabelInst,
     ScaleInst,
+    PlusInst,
     HighByteInst,
     EncodeInst,
     DecodeInst,

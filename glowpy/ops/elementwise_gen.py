@@ -93,6 +93,7 @@ KINDS: dict[type[Node], str] = {
     nodes.ScaleRoundedNode: "i32",
     nodes.RelabelNode: "i8 u8 i16 u16 i32",
     nodes.ScaleNode: "f32",
+    nodes.PlusNode: "f32",
     nodes.HighByteNode: "i16",
     nodes.EncodeNode: "f32",
     nodes.DecodeNode: "f8e4m3fn f8e4m3fnuz f8e5m2 f8e5m2fnuz f8e8m0 f6e2m3 f6e3m2 f4e2m1",
@@ -541,6 +542,11 @@ def _interpret_relabel(result: Tensor, input: Tensor) -> None:
 @interpret(insts.ScaleInst)
 def _interpret_scale(result: Tensor, lhs: Tensor, rhs: Tensor) -> None:
     numeric.store(result, lambda lhs, rhs: np.multiply(lhs, rhs), lhs, rhs)
+
+
+@interpret(insts.PlusInst)
+def _interpret_plus(result: Tensor, lhs: Tensor, rhs: Tensor) -> None:
+    numeric.store(result, lambda lhs, rhs: np.add(lhs, rhs), lhs, rhs)
 
 
 @interpret(insts.HighByteInst)

@@ -17,6 +17,7 @@ from glowpy.core.tensor import Array
 from tests.bundles.networks import QUIT, link_little_libc, need, on_board, undefined
 from tests.bundles.test_programs import DIVISIONS, EABI, LIBRARY
 from tests.unit.quantization.digits import cnn, digits, mlp
+from tests.unit.quantization.test_forms import every_form
 
 NETWORKS = {"mlp": mlp, "cnn": cnn}
 QEMU = {"rpi4": "qemu-aarch64", "rpi2": "qemu-arm", "riscv64": "qemu-riscv64"}
@@ -62,6 +63,17 @@ def test_under_qemu(
     bundle(quantized(name), tmp_path, BundleOptions("net"), CpuBackend(CpuOptions(target)))
     (check,) = verify_bundle(tmp_path).checks
     assert check.scale > 1
+    assert check.error == 0
+
+
+@pytest.mark.parametrize("target", ["rpi4", "riscv64"])
+def test_every_form_under_qemu(
+    target: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    need(QEMU[target])
+    link_little_libc(monkeypatch)
+    bundle(every_form(), tmp_path, BundleOptions("net"), CpuBackend(CpuOptions(target)))
+    (check,) = verify_bundle(tmp_path).checks
     assert check.error == 0
 
 

@@ -246,6 +246,7 @@ EXACT: dict[str, Callable[..., Array]] = {
     "relabel": np.copy,
     "high_byte": lambda x: np.floor(x / 256).astype(np.int8),
     "scale": np.multiply,
+    "plus": np.add,
     "scale_rounded": _scale_rounded,
     "steps": _steps,
     "decode": _decode,

@@ -82,6 +82,7 @@ FLOATING: dict[str, tuple[Callable[..., Array], Tolerance]] = {
     "mul": (lambda a, b: a * b, EXACT),
     "div": (lambda a, b: a / b, EXACT),
     "scale": (lambda a, b: a * b, EXACT),
+    "plus": (lambda a, b: a + b, EXACT),
     "pow": (lambda a, b: a**b, MATH),
     "max": (_maximum, Tolerance(zero_sign=False)),
     "min": (lambda a, b: -_maximum(-a, -b), Tolerance(zero_sign=False)),

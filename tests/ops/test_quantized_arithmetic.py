@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -14,7 +15,7 @@ from glowpy.core.quantized import parameters
 from glowpy.core.schema import Quantized, Trait
 from glowpy.core.tensor import Array, Tensor
 from glowpy.core.type import Type, parse_type
-from glowpy.engine import BACKENDS
+from glowpy.engine import BACKENDS, compilation
 from glowpy.graph.function import Function
 from glowpy.graph.node import Node, NodeValue, Operand
 from glowpy.graph.nodes_gen import (
@@ -207,6 +208,20 @@ def test_binary_operators_compute_on_numbers(
     with np.errstate(all="ignore"):
         expected = quantized(result, function(numbers(left, a), numbers(right, b)))
     np.testing.assert_array_equal(got, expected)
+
+
+@pytest.mark.parametrize("cls", [AddNode, SubNode])
+def test_sums_are_rounded_apart_from_products(cls: type[Node]) -> None:
+    """On AArch64, where LLVM asks the sum alone whether both may be one step."""
+    types = [parse_type("u8[64](s=0.037,o=99)"), parse_type("i8[64](s=0.11,o=-7)")]
+    module = glowpy.Module()
+    f = module.create_function("main")
+    x, y = (module.create_placeholder(name, type) for name, type in zip("xy", types, strict=True))
+    node = f.create(cls, "n", [x.value, y.value], {}, types[0])
+    f.create_save("save", node, module.create_placeholder("z", types[0]))
+    assembly = compilation(module, glowpy.CpuBackend(glowpy.CpuOptions("rpi4"))).text("asm")
+    assert "fmul" in assembly
+    assert not re.search(r"\tfml[as]|\tfn?m(add|sub)", assembly)
 
 
 def _gelu(x: Array) -> Array:

@@ -392,6 +392,7 @@ SCALARS: dict[str, KernelSpec] = {
         "classgen/specs/quant.py",
     ),
     "scale": KernelSpec("scale", "libjit_scale", (("rhs", ("f32",)),), "classgen/specs/quant.py"),
+    "plus": KernelSpec("plus", "libjit_plus", (("rhs", ("f32",)),), "classgen/specs/quant.py"),
     "high_byte": KernelSpec(
         "high_byte",
         "libjit_high_byte",

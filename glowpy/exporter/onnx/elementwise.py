@@ -13,6 +13,7 @@ from glowpy.graph.nodes_gen import (
     MaxNode,
     MinNode,
     OrNode,
+    PlusNode,
     PowNode,
     ScaleNode,
     XorNode,
@@ -33,7 +34,13 @@ def _register(op_type: str, *classes: type[Node]) -> None:
 for (_op_type, _since), _cls in ONNX_ELEMENTWISE.items():
     if _cls not in _BITWISE:
         _register(_op_type, _cls)
-for _op_type, _cls in (("Pow", PowNode), ("Max", MaxNode), ("Min", MinNode), ("Mul", ScaleNode)):
+for _op_type, _cls in (
+    ("Pow", PowNode),
+    ("Max", MaxNode),
+    ("Min", MinNode),
+    ("Mul", ScaleNode),
+    ("Add", PlusNode),
+):
     _register(_op_type, _cls)
 
 

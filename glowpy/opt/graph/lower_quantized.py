@@ -35,6 +35,7 @@ from glowpy.graph.nodes_gen import (
     ReduceMeanNode,
     ReluNode,
     RescaleNode,
+    ScaleNode,
     SoftmaxNode,
     SubNode,
 )
@@ -276,6 +277,16 @@ class LowerQuantizedPass(RewritePass):
         power, total = (_wide_powers if kind is ElemKind.I16 else _powers)(f, n, below)
         return _rounded(f, n, n.type, f.create_div(f"{n.name}_quotient", power, total))
 
+    @rule
+    def sum(self, f: Function, n: AddNode | SubNode, why: Why) -> Replacement:
+        """Of scaled numbers, rounded by itself: a processor's product and sum in one step would give other bits."""
+        if n.type.kind is not ElemKind.F32 or n.type.quant is not None:
+            return None
+        if not any(_is_scaled(value) for value in n.inputs):
+            return why.no("no product that is rounded by itself comes before it")
+        rhs = n.rhs if isinstance(n, AddNode) else f.create_neg(f"{n.name}_less", n.rhs)
+        return f.create_plus(n.name, n.lhs, rhs)
+
     @rule_where(
         lambda schema: Trait.ELEMENTWISE in schema.traits and schema.quant is Quantized.NUMBERS
     )
@@ -288,6 +299,14 @@ class LowerQuantizedPass(RewritePass):
         numbers = [_numbers(f, n, value) for value in n.inputs]
         result = f.create(type(n), n.name, numbers, n.attrs)
         return _rounded(f, n, n.type, result)
+
+
+def _is_scaled(value: NodeValue) -> bool:
+    """Whether elements of a value are products that nothing but moves comes after."""
+    node = value.node
+    while node is not None and node.SCHEMA.quant is Quantized.SAME and len(node.inputs) == 1:
+        node = node.inputs[0].node
+    return isinstance(node, ScaleNode)
 
 
 def known_parameter(f: Function, n: Node, part: str, array: Array) -> Operand:

@@ -12,6 +12,7 @@ from glowpy.core.type import Type
 from glowpy.graph.node import Operand
 from glowpy.graph.nodes_gen import BatchNormalizationNode
 from glowpy.quantization import Options
+from glowpy.support.text import Attr
 from tests.unit.quantization.test_convert import (
     conv,
     floats_of,
@@ -144,3 +145,34 @@ def test_an_instance_norm_is_a_layer_norm() -> None:
     expected, got = run(module, sample), run(result, sample)
     assert np.abs(got - expected).max() < 0.02 * np.abs(expected).max()
     assert got.tobytes() == run(result, sample, "cpu").tobytes()
+
+
+def every_form() -> glowpy.Module:
+    """A table, a layer norm, a batch normalization, softmax, and a sum of a product and what is there, on 16 bits."""
+    f, x = started((1, 6, 6, 4))
+    first = conv(f, "first", x, (4, 8), 3)
+    value = f.create_add(
+        "residual", conv(f, "second", f.create_sigmoid("wave", first), (8, 8), 1), first
+    )
+    factors = f.module.create_constant("factors", np.linspace(0.5, 1.5, 8).astype(np.float32))
+    mean = f.create_reduce_mean("mean", value, (3,))
+    apart = f.create_sub("apart", value, mean)
+    variance = f.create_reduce_mean("variance", f.create_mul("square", apart, apart), (3,))
+    root = f.create_sqrt("root", variance)
+    normal = f.create_mul("scaled", f.create_div("standard", apart, root), factors)
+    attrs: dict[str, Attr] = {"axis": 3, "epsilon": 1e-3}
+    batch = f.create(BatchNormalizationNode, "batch", [normal, *[factors] * 4], attrs)
+    likely = f.create_softmax(
+        "likely", conv(f, "third", f.create_relu("relu", batch), (8, 8), 1), 3
+    )
+    module = saved(f, conv(f, "last", likely, (8, 2), 1))
+    options = Options(activations=ElemKind.I16, assert_all=True)
+    return quantization.quantize(module, profile_of(module), options)
+
+
+def test_every_form_has_the_same_bits() -> None:
+    module, sample = every_form(), samples((1, 6, 6, 4))[0]
+    assert {"sigmoid", "layer_normalization", "batch_normalization", "softmax"} <= set(
+        kinds(module)
+    )
+    assert run(module, sample).tobytes() == run(module, sample, "cpu").tobytes()
