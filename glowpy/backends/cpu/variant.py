@@ -101,6 +101,7 @@ def _machine(table: dict[str, Any], entry: dict[str, Any], kind: ElemKind) -> Ma
         element_bytes=kind.size,
         dot=dot,
         parts=entry.get("parts", 1),
+        part_of_line=entry.get("part_of_line", 0),
         lanes=max(entry["vector_bytes"] // (kind.size * dot), 1),
         vector_registers=entry["vector_registers"],
         **{name: entry.get(name, value) for name, value in model.items()},
