@@ -7,8 +7,12 @@
 // Loops are ROLLED: LLVM would unroll those over taps for some processors (Cortex-A53 by eight, Zen by two), each time with the loop
 // over a run inside, which is the one that takes the time.
 
-/// Bytes of a line of the cache.
-#define LINE 64
+/// Whether the pointers of a scattered tile's pixels leave a register for that of weights to fetch ahead.
+#if defined(__x86_64__) || defined(__aarch64__)
+#define SPARE_POINTER 1
+#else
+#define SPARE_POINTER 0
+#endif
 
 #include "as_f32.h"
 #include "tile.c"
@@ -78,7 +82,7 @@ KERNEL void OF(libjit_tile_regular)(S *to, const S *start, const T *input, const
 KERNEL void OF(libjit_tile_scattered)(S *to, const S *start, const T *input, const F *weights, const reach_t *reach,
                                       dim_t pixels, dim_t vectors, dim_t block) {
   V sums[MAX_TILE_PIXELS][MAX_TILE_VECTORS];
-  dim_t run = reach->run, block_step = reach->block_step, fetched = run / D * reach->ahead_step;
+  dim_t run = reach->run, block_step = reach->block_step, ahead_step = reach->ahead_step;
   const F *ahead = reach->ahead;
   dim_t row[MAX_TILE_PIXELS], col[MAX_TILE_PIXELS];
   dim_t out_col = reach->out_col, next_row = reach->row, next_col = reach->col;
@@ -99,12 +103,9 @@ KERNEL void OF(libjit_tile_scattered)(S *to, const S *start, const T *input, con
         bool inside = (size_t)y < (size_t)reach->height && (size_t)x < (size_t)reach->width;
         from[p] = inside ? input + y * reach->tap_row_step + x * reach->tap_step : reach->zeros;
       }
-      // Once for all steps of a tap: their pointers leave no register for another one.
-      if (LANES > 1) {
-        ROLLED for (dim_t i = 0; i < fetched; i += LINE / sizeof(F)) __builtin_prefetch(ahead + i, 0, 2);
-        ahead += fetched;
-      }
       ROLLED for (dim_t k = 0; k < run; k += D) {
+        if (SPARE_POINTER) __builtin_prefetch(ahead, 0, 2);
+        ahead += ahead_step;
         V weight[MAX_TILE_VECTORS][OF(PARTS)];
         OF(load_step)(weight, weights, vectors, block, block_step);
         weights += block * D;
