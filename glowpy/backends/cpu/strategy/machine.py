@@ -33,8 +33,8 @@ class Machine:
         third_rate: Bytes a cycle from beyond it.
         slab_bytes: Input, or weights, that we count on finding again in the second-level cache.
         prefetch_bytes: Bytes that one prefetch fetches; 0 where prefetching is pointless.
-        part_of_line: Cycles for each pixel of a tile whose results, as large as elements of the input, end within a line
-            of the cache: it is read and written again for the next channels.
+        part_of_line: Cycles for each pixel of a tile whose results, as large as elements of the input, end within a
+            line of the cache: it is read and written again for the next channels.
     """
 
     element_bytes: int
