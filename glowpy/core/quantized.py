@@ -16,6 +16,7 @@ from glowpy.core.type import Quant, Type
 from glowpy.support.errors import InternalError, UserError
 
 __all__ = [
+    "BIAS_STEPS",
     "along_axis",
     "fits_4_bits",
     "has_steps_of",
@@ -28,6 +29,9 @@ __all__ = [
     "sum_type",
 ]
 
+
+BIAS_STEPS = 2.0**30
+"""A bias in i32 has at most so many steps: as many are left for the sum that it is added to."""
 
 _SAME_SCALE = 1e-6
 """A bias's scale may differ by so much from that of the sums it is added to: files say it in f32."""

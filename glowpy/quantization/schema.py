@@ -12,6 +12,7 @@ from enum import StrEnum
 import numpy as np
 
 from glowpy.core.elemkind import ElemKind
+from glowpy.core.quantized import BIAS_STEPS
 from glowpy.core.tensor import Array
 from glowpy.core.type import Quant
 from glowpy.support.errors import UserError
@@ -19,9 +20,6 @@ from glowpy.support.errors import UserError
 __all__ = ["Schema", "quant_of_bias", "quant_of_range", "quant_of_weights"]
 
 _KINDS = (ElemKind.I8, ElemKind.U8, ElemKind.I16, ElemKind.I32)
-_BIAS_STEPS = 2.0**30
-"""A bias has at most so many steps: as many are left for the sum that it is added to."""
-
 _LOWEST_SCALE = 2.0**-126
 
 
@@ -158,7 +156,7 @@ def quant_of_bias(
     if kind is not ElemKind.I32:
         return own, weights
     reach = np.abs(numbers) if weights.axis is not None else np.abs(numbers).max(initial=0.0)
-    least = np.broadcast_to(reach / (input.scales[0] * _BIAS_STEPS), (len(weights.scales),))
+    least = np.broadcast_to(reach / (input.scales[0] * BIAS_STEPS), (len(weights.scales),))
     scales = tuple(
         scale if scale >= enough else _in_f32(enough)
         for scale, enough in zip(weights.scales, least.tolist(), strict=True)

@@ -270,6 +270,23 @@ def test_unary_operators_compute_on_numbers(
     assert len(set(outputs[0].tolist())) > 5
 
 
+@pytest.mark.parametrize("result", ["i16[2x128](s=0.0001,o=-7)", "i32[2x128](s=1e-07,o=0)",
+    "u8[2x128](s=[0.005,0.01],o=[3,9],axis=0)"])  # fmt: skip
+def test_functions_of_bytes_have_results_of_every_type(result: str) -> None:
+    source, type = parse_type("u8[2x128](s=0.031,o=119)"), parse_type(result)
+    stored = np.arange(256).astype(np.uint8).reshape(2, 128)
+    outputs = [
+        run(backend, lambda f, v: f.create_sigmoid("n", v[0], result_type=type), (source, stored))
+        for backend in BACKENDS
+    ]
+    for output in outputs[1:]:
+        np.testing.assert_array_equal(output, outputs[0])
+    expected = 1 / (1 + np.exp(-numbers(source, stored).astype(float)))
+    step = shaped(type, parameters(type).scales)
+    difference = np.abs(numbers(type, outputs[0]) - expected)
+    assert (difference <= np.maximum(0.51 * step, 1e-6)).all()
+
+
 OTHERS = [
     cls
     for cls in NODES

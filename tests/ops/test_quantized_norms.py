@@ -95,6 +95,23 @@ def test_layer_norms_are_of_exact_sums(
     )
 
 
+def test_layer_norms_are_rounded_to_several_scales() -> None:
+    """Each row to its own, as if all were rounded to that."""
+    source, scales = parse_type("u8[3x17](s=0.03,o=9)"), (0.05, 0.02, 0.1)
+    stored, vectors = integers(source, 6), (np.full(17, 1.5, F32), np.full(17, 0.3, F32))
+    attrs: dict[str, Attr] = {"axes": (1,), "epsilon": 1e-3, "centred": True}
+
+    def rounded_to(result: str) -> Array:
+        type = parse_type(result)
+        return run(
+            "interpreter", lambda f, v: norm(f, v[0], vectors, attrs, type), (source, stored)
+        )
+
+    rows = rounded_to("i8[3x17](s=[0.05,0.02,0.1],o=[3,3,3],axis=0)")
+    for row, scale in enumerate(scales):
+        np.testing.assert_array_equal(rows[row], rounded_to(f"i8[3x17](s={scale},o=3)")[row])
+
+
 @pytest.mark.parametrize("kind", ["u8", "i16"])
 @pytest.mark.parametrize("centred", [True, False])
 def test_the_longest_norms_do_not_overflow(kind: str, centred: bool) -> None:

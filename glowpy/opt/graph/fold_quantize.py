@@ -6,9 +6,18 @@ import math
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
+import numpy as np
+
 from glowpy.core.channel_axis import permuted, reshaped
 from glowpy.core.elemkind import ElemKind
-from glowpy.core.quantized import has_steps_of, parameters, sum_type
+from glowpy.core.quantized import (
+    BIAS_STEPS,
+    has_steps_of,
+    parameters,
+    scales_of,
+    steps_of,
+    sum_type,
+)
 from glowpy.core.schema import Quantized
 from glowpy.core.tensor import Tensor, stored
 from glowpy.core.type import Type
@@ -33,7 +42,7 @@ from glowpy.opt.graph.lower_quantized import (
     has_integer_form,
     is_table,
 )
-from glowpy.opt.known import known_tensor
+from glowpy.opt.known import known, known_tensor
 from glowpy.opt.layer_norm import LayerNorm, layer_norm_of
 from glowpy.opt.products import BYTES, Product, columns_of, no_exact_sum
 from glowpy.opt.unary import Unary, unary_of
@@ -48,7 +57,8 @@ __all__ = ["FoldQuantizePass"]
 class FoldQuantizePass(RewritePass):
     """Turns floats between `dequantize` and `quantize` into integers: the form in which files say what is quantized.
 
-    * A product of dequantized operands is the dequantized exact sum; a bias in floats is rounded to its steps.
+    * A product of dequantized operands is the dequantized exact sum; a bias in floats is rounded to its steps, or
+      added in floats where i32 does not hold it.
     * What moves or chooses elements does so before they are dequantized; operands of `concat` get one scale.
     * Element-wise arithmetic and means between `dequantize` and `quantize` are those of quantized types.
     * A layer norm is one of integers.
@@ -90,9 +100,14 @@ class FoldQuantizePass(RewritePass):
             return why.no(reason)
         sums = sum_type(data, weights, columns_of(n), n.type.shape)
         inputs = [taken(f, n.inputs[0], data), taken(f, n.inputs[1], weights)]
-        inputs += [_bias(f, bias, sums) for bias in n.inputs[2:]]
-        exact = f.create(type(n), n.name, inputs, n.attrs, sums)
-        return f.create_dequantize(n.name, n.type, exact)
+        bias = n.inputs[2] if len(n.inputs) == 3 else None
+        if bias is None or _fits(bias, sums):
+            inputs += [] if bias is None else [_bias(f, bias, sums)]
+            exact = f.create(type(n), n.name, inputs, n.attrs, sums)
+            return f.create_dequantize(n.name, n.type, exact)
+        nothing = f.create_splat(f"{n.name}_nothing", bias.type, 0.0).result
+        exact = f.create(type(n), n.name, [*inputs, _bias(f, nothing, sums)], n.attrs, sums)
+        return f.create_add(n.name, f.create_dequantize(n.name, n.type, exact), bias)
 
     @rule
     def transposed(self, f: Function, n: TransposeNode, why: Why) -> Replacement:
@@ -161,8 +176,8 @@ class FoldQuantizePass(RewritePass):
         if isinstance(source, ConcatNode) or source.SCHEMA.quant is Quantized.SAME:
             return _aligned(f, n, source)
         types = {value: stored_type(value) for value in _data(source)}
-        known = [type for type in types.values() if type is not None]
-        if len(known) < len(types) or not has_integer_form(source, known):
+        operand_types = [type for type in types.values() if type is not None]
+        if len(operand_types) < len(types) or not has_integer_form(source, operand_types):
             return None
         operands = [
             value if (type := types.get(value)) is None else taken(f, value, type)
@@ -220,14 +235,34 @@ def _moved_type(n: Node, stored: Type) -> Type | None:
         return None
 
 
+def _counts_in(integers: NodeValue | None, sums: Type) -> bool:
+    """Whether stored integers are a bias in steps of the sums."""
+    if integers is None or integers.type.kind is not ElemKind.I32:
+        return False
+    return has_steps_of(integers.type, sums)
+
+
+def _fits(bias: NodeValue, sums: Type) -> bool:
+    """Whether i32 holds a known bias in steps of the sums, and what is added to it."""
+    integers = stored_integers(bias)
+    if _counts_in(integers, sums):
+        return True
+    numbers = known(bias if integers is None else integers)
+    assert numbers is not None
+    if integers is not None:
+        numbers = steps_of(integers.type, numbers) * scales_of(integers.type)
+    most = BIAS_STEPS * np.array(parameters(sums).scales)
+    return bool((np.abs(numbers.astype(np.float64)) <= most).all())
+
+
 def _bias(f: Function, bias: NodeValue, sums: Type) -> NodeValue:
     """A known bias in steps of the sums."""
     quant = parameters(sums)
     axis = None if quant.axis is None else 0
     type = Type(ElemKind.I32, bias.type.shape, replace(quant, axis=axis))
-    value = stored_integers(bias)
-    if value is not None and value.type.kind is ElemKind.I32 and has_steps_of(value.type, sums):
-        return value
+    integers = stored_integers(bias)
+    if integers is not None and _counts_in(integers, sums):
+        return integers
     return f.create_quantize("bias", type, bias).result
 
 
@@ -249,12 +284,13 @@ def _limited(f: Function, n: QuantizeNode, source: ReluNode | ClipNode) -> NodeV
     limits = (0.0, math.inf) if isinstance(source, ReluNode) else (source.min, source.max)
     result = f.create_quantize(n.name, n.type, source.input).result
     lowest, highest = n.type.kind.limits
-    scalar = replace(n.type, shape=())
-    if stored(scalar, limits[0]) > lowest:
-        bound = f.create_splat(f"{n.name}_low", scalar, limits[0])
+    whole = parameters(n.type).axis is None
+    bounds = replace(n.type, shape=()) if whole else n.type
+    if np.any(stored(bounds, limits[0]) > lowest):
+        bound = f.create_splat(f"{n.name}_low", bounds, limits[0])
         result = f.create_max(n.name, result, bound, result_type=n.type).result
-    if stored(scalar, limits[1]) < highest:
-        bound = f.create_splat(f"{n.name}_high", scalar, limits[1])
+    if np.any(stored(bounds, limits[1]) < highest):
+        bound = f.create_splat(f"{n.name}_high", bounds, limits[1])
         result = f.create_min(n.name, result, bound, result_type=n.type).result
     return result
 

@@ -252,7 +252,7 @@ class LowerQuantizedPass(RewritePass):
         inverse = f.create_div(f"{n.name}_inverse", one, f.create_sqrt(f"{n.name}_root", raised))
         standard = f.create_scale(f"{n.name}_standard", numbers, inverse)
         scale, bias = (np.asarray(known(value), np.float64) for value in (n.scale, n.bias))
-        step = parameters(n.type).scales[0]
+        step = scales_of(n.type)
         ratio = known_parameter(f, n, "ratio", (gain * scale / step).astype(np.float32))
         shift = known_parameter(f, n, "shift", (bias / step).astype(np.float32))
         scaled = f.create_scale(f"{n.name}_scaled", standard, ratio)
@@ -484,5 +484,10 @@ def _looked_up(f: Function, n: Node) -> NodeValue:
         return _rounded(f, n, n.type, interpolated(f, n.name, value, results))
     numbers = f.module.create_constant(f"{n.name}_numbers", all_numbers(value.type), loc=n.loc)
     results = f.create(type(n), n.name, [numbers], n.attrs)
+    if n.type.kind is ElemKind.I16 or parameters(n.type).axis is not None:
+        # No table holds integers of 16 bits, or those of several scales.
+        floats = Type(ElemKind.F32, n.type.shape)
+        looked_up = f.create_lookup_table(f"{n.name}_number", floats, value, results)
+        return _rounded(f, n, n.type, looked_up)
     table = _rounded(f, n, n.type.with_shape(numbers.type.shape), results)
     return f.create_lookup_table(n.name, n.type, value, table).result
