@@ -11,7 +11,6 @@ from glowpy.core.shape import ceil_div
 from glowpy.core.tensor import Array, Tensor
 from glowpy.graph.function import Function
 from glowpy.graph.node import NodeValue
-from glowpy.support.errors import UserError
 
 __all__ = ["BlockForm", "stored_in_blocks"]
 
@@ -53,20 +52,12 @@ class BlockForm:
 
 
 def stored_in_blocks(f: Function, value: NodeValue, axis: int, form: BlockForm) -> NodeValue:
-    """The numbers of a known matrix, from integers in blocks along dimension `axis`.
+    """The numbers of a known matrix, all finite, from integers in blocks along dimension `axis`.
 
     Of each block the scale is taken that gives the least squared error.
-
-    Raises UserError for what is not finite.
     """
     assert value.constant is not None
     matrix = value.constant.tensor.array
-    if not np.isfinite(matrix).all():
-        raise UserError(
-            f"expected finite weights to quantize, got NaNs or infinities in '{value.name}'",
-            loc=value.constant.loc,
-            note="keep the node that reads them as it is",
-        )
     columns = matrix if axis == 0 else matrix.T
     integers, scales, zeros = _rounded(columns, form)
     parts = [
@@ -104,19 +95,22 @@ def _best(blocks: Array, form: BlockForm) -> tuple[Array, Array, Array]:
     """Of blocks [B, block, N] integers, scales and zeros [B, N]: of all that are tried those with the least error."""
     low, high = form.limits
     lowest, highest = np.minimum(blocks.min(1), 0), np.maximum(blocks.max(1), 0)
-    reach = np.maximum(-lowest, highest) if form.symmetric else highest - lowest
-    span = reach / np.float32(high)
+    up, down = highest / np.float32(high), -lowest / np.float32(high)
+    span = np.maximum(up, down) if form.symmetric else up + down
+    unit = np.where(span > 0, span, np.float32(1))
+    relative = blocks / unit[:, np.newaxis]  # squares of what f32 just holds would overflow
     least = np.full(lowest.shape, np.inf, np.float32)
     stored = np.zeros(blocks.shape, form.kind.dtype)
     scales = np.ones(lowest.shape, np.float32)
     zeros = np.zeros(lowest.shape, form.kind.dtype)
     for part in form.parts:
-        scale = np.where(span > 0, span * part, np.float32(1))
+        scale = np.where(span > 0, span * part, unit)
         zero = np.zeros_like(scale)
         if not form.symmetric:
-            zero = np.clip(np.rint(-lowest * part / scale), low, high)
+            zero = np.clip(np.rint(-lowest / unit), low, high)
         steps = np.clip(np.rint(blocks / scale[:, np.newaxis]) + zero[:, np.newaxis], low, high)
-        error = np.square((steps - zero[:, np.newaxis]) * scale[:, np.newaxis] - blocks).sum(1)
+        numbers = (steps - zero[:, np.newaxis]) * (scale / unit)[:, np.newaxis]
+        error = np.square(numbers - relative).sum(1)
         better = error < least
         least = np.where(better, error, least)
         np.copyto(stored, steps, where=better[:, np.newaxis], casting="unsafe")

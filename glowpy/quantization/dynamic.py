@@ -17,7 +17,7 @@ from glowpy.graph.nodes_gen import FullyConnectedNode, MatMulNode
 from glowpy.opt.products import no_exact_sum
 from glowpy.quantization.conversion import Conversion, bytes_of_constants, outcome_of
 from glowpy.quantization.convert import integers_of
-from glowpy.quantization.islands import chosen_to_keep
+from glowpy.quantization.islands import chosen_to_keep, not_finite
 from glowpy.quantization.optimized import optimize, optimized
 from glowpy.quantization.schema import quant_of_weights
 
@@ -34,13 +34,13 @@ def quantize_dynamic(model: Module | Function, *, keep: tuple[str, ...] = ()) ->
 
     The left side is quantized to u8 by the range that all of it has at run time, as ONNX's DynamicQuantizeLinear does;
     products that read the same value share that. Weights are i8, symmetric, with a scale for each column. All else
-    stays in f32.
+    stays in f32, and so do weights with NaNs or infinities.
 
     Args:
         model: The function, or a module with one; not changed.
         keep: Products that stay in floats: their names in the optimized graph or in the user's model, or their kinds.
 
-    Raises UserError for names in `keep` that no product has, and for weights that are not finite.
+    Raises UserError for names in `keep` that no product has.
     """
     f = optimized(model)
     before = bytes_of_constants(f)
@@ -64,9 +64,10 @@ def quantize_dynamic(model: Module | Function, *, keep: tuple[str, ...] = ()) ->
 
 
 def _refusal(n: _MatrixProduct) -> str:
-    """Why a product stays in floats, whatever its weights are; empty if it need not."""
+    """Why a product stays in floats; empty if it need not."""
     data = Type(ElemKind.U8, n.inputs[0].type.shape, _ONE)
-    return no_exact_sum(n, data, Type(ElemKind.I8, n.inputs[1].type.shape, _ONE))
+    weights = Type(ElemKind.I8, n.inputs[1].type.shape, _ONE)
+    return no_exact_sum(n, data, weights) or not_finite(n.inputs[1])
 
 
 def _products(f: Function) -> Iterator[_MatrixProduct]:

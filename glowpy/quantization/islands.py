@@ -48,7 +48,15 @@ from glowpy.quantization.profile import Profile
 from glowpy.support.errors import UserError
 from glowpy.support.loc import Loc
 
-__all__ = ["Islands", "chosen_to_keep", "computes_with_floats", "data_of", "islands", "moves"]
+__all__ = [
+    "Islands",
+    "chosen_to_keep",
+    "computes_with_floats",
+    "data_of",
+    "islands",
+    "moves",
+    "not_finite",
+]
 
 _STEEP = (LogNode, ReciprocalNode, SqrtNode)
 _SOME = Quant((1.0,), (0,))
@@ -121,14 +129,18 @@ def _reads_table(node: Node, options: Options) -> TypeGuard[GatherNode]:
     is_table = type.rank == 2 and type.kind is ElemKind.F32 and type.count
     constant = node.input.constant
     return (
-        bool(is_table) and constant is not None and constant.has_elements and _is_finite(node.input)
+        bool(is_table)
+        and constant is not None
+        and constant.has_elements
+        and not not_finite(node.input)
     )
 
 
-def _is_finite(value: NodeValue) -> bool:
-    """Whether what is known of a value is finite."""
+def not_finite(value: NodeValue) -> str:
+    """Why no integers stand for what is known of a value; empty if some do."""
     tensor = known_tensor(value)
-    return tensor is None or all(np.isfinite(piece).all() for piece in tensor.pieces())
+    finite = tensor is None or all(np.isfinite(piece).all() for piece in tensor.pieces())
+    return "" if finite else "its constant has NaNs or infinities"
 
 
 def _tables(nodes: Sequence[Node], profile: Profile, options: Options) -> dict[Node, Node]:
@@ -247,9 +259,9 @@ def _refusal(node: Node, profile: Profile, options: Options, joined: Mapping[Nod
         return f"it computes with {odd[0].type.kind.value}"
     if reason := _no_form(node, options.activations):
         return reason
-    if not isinstance(node, Product) and not all(_is_finite(value) for _, value in data_of(node)):
-        return "its constant has NaNs or infinities"
-    return next((reason for value in floats if (reason := _no_range(value, profile))), "")
+    constants = [] if isinstance(node, Product) else [value for _, value in data_of(node)]
+    reasons = (*map(not_finite, constants), *(_no_range(value, profile) for value in floats))
+    return next(filter(None, reasons), "")
 
 
 def _no_range(value: NodeValue, profile: Profile) -> str:

@@ -14,7 +14,7 @@ from glowpy.graph.node import Node, NodeValue
 from glowpy.graph.nodes_gen import FullyConnectedNode, GatherNode, MatMulNode
 from glowpy.quantization.blocks import BlockForm, stored_in_blocks
 from glowpy.quantization.conversion import Conversion, bytes_of_constants, outcome_of
-from glowpy.quantization.islands import chosen_to_keep
+from glowpy.quantization.islands import chosen_to_keep, not_finite
 from glowpy.quantization.optimized import optimize, optimized
 from glowpy.support.errors import UserError
 
@@ -35,7 +35,8 @@ def quantize_weights(
     """A network whose weights are integers of few bits with a scale for each block, and which computes in f32.
 
     These are the right sides of matrix products (blocks lie along the dimension that is summed), and tables of which
-    rows are gathered. Of each block the scale is taken that gives the least squared error.
+    rows are gathered. Of each block the scale is taken that gives the least squared error. Weights with NaNs or
+    infinities stay as they are.
 
     Args:
         model: The function, or a module with one; not changed.
@@ -44,8 +45,7 @@ def quantize_weights(
         symmetric: Whether zero is stored as 0; else each block has a zero of its own, too.
         keep: Nodes that stay as they are: their names in the optimized graph or in the user's model, or their kinds.
 
-    Raises UserError for other numbers of bits or blocks, for names in `keep` that no node has, and for weights that
-    are not finite.
+    Raises UserError for other numbers of bits or blocks, and for names in `keep` that no node has.
     """
     for what, number, known in (("bits", bits, _BITS), ("a block", block, _BLOCKS)):
         if number not in known:
@@ -54,11 +54,12 @@ def quantize_weights(
     f, form = optimized(model), BlockForm(bits, block, symmetric)
     before = bytes_of_constants(f)
     weights = list(_weights(f))
-    reasons = chosen_to_keep([node for node, _, _ in weights], keep)
+    reasons = {node: not_finite(node.inputs[index]) for node, index, _ in weights}
+    reasons |= chosen_to_keep(list(reasons), keep)
     stored: dict[tuple[NodeValue, int], NodeValue] = {}
     outcomes = []
     for node, index, axis in weights:
-        reason, value = reasons.get(node, ""), node.inputs[index]
+        reason, value = reasons[node], node.inputs[index]
         outcomes.append(outcome_of(node, reason))
         if not reason:
             if (value, axis) not in stored:

@@ -87,6 +87,17 @@ def test_what_is_kept_and_what_has_no_exact_sum_stays_in_floats() -> None:
     assert node.reason == "40000 products could overflow"
 
 
+def test_weights_that_are_not_finite_stay_in_floats() -> None:
+    module = glowpy.Module()
+    f = module.create_function("main")
+    x = module.create_placeholder("x", parse_type("f32[1x2]"))
+    weights = module.create_constant("w", np.array([[1], [np.inf]], np.float32))
+    y = f.create_mat_mul("y", x, weights).result
+    f.create_save("save", y, module.create_placeholder("out", y.type))
+    (node,) = quantize_dynamic(module).nodes
+    assert node.reason == "its constant has NaNs or infinities"
+
+
 def test_what_there_is_not_is_refused() -> None:
     with pytest.raises(UserError, match="expected a name or a kind of a node to keep, got 'no'"):
         quantize_dynamic(network(), keep=("no",))

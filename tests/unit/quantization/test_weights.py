@@ -102,3 +102,35 @@ def test_what_there_is_not_is_refused(arguments: dict[str, object], message: str
     module, _ = language_model()
     with pytest.raises(UserError, match=message):
         quantize_weights(module, **arguments)  # type: ignore[arg-type]
+
+
+def product(weights: Array) -> glowpy.Module:
+    module = glowpy.Module()
+    f = module.create_function("main")
+    x = module.create_placeholder("x", Type(ElemKind.F32, (2, weights.shape[0])))
+    y = f.create_mat_mul("product", x, module.create_constant("w", weights)).result
+    f.create_save("save", y, module.create_placeholder("y", y.type))
+    return module
+
+
+@pytest.mark.parametrize("odd", [np.inf, np.nan])
+def test_weights_that_are_not_finite_stay(odd: float) -> None:
+    weights = np.ones((32, 3), np.float32)
+    weights[7, 1] = odd
+    (node,) = quantize_weights(product(weights)).nodes
+    assert node.reason == "its constant has NaNs or infinities"
+
+
+@pytest.mark.parametrize("symmetric", [True, False])
+@pytest.mark.parametrize("bits", [4, 8])
+@pytest.mark.parametrize("size", [3e38, 1e-30])
+def test_scales_of_the_largest_and_smallest_weights(
+    size: float, bits: int, symmetric: bool
+) -> None:
+    """Squares of what they are wrong by are no numbers of f32."""
+    weights = np.random.default_rng(4).uniform(-size, size, (32, 5)).astype(np.float32)
+    weights[:2] = [[-size], [size]]
+    module = quantize_weights(product(weights), bits=bits, symmetric=symmetric).module
+    inputs = np.eye(2, 32, dtype=np.float32) / 4  # the first two rows
+    got = glowpy.compile(module, "interpreter")({"x": inputs})["y"]
+    np.testing.assert_allclose(got, weights[:2] / 4, rtol=0.31 if bits == 4 else 0.01)
