@@ -549,6 +549,17 @@ def test_mean_of_nothing_is_the_lowest(backend: str) -> None:
     assert got.tolist() == [[-128]] * 3
 
 
+@pytest.mark.parametrize("source", ["i32[2](s=0.5,o=0)", "u8[8421505](s=0.5,o=0)"])
+def test_mean_whose_sum_overflows_is_refused(source: str) -> None:
+    type, result = parse_type(source), parse_type("i8[1](s=0.5,o=0)")
+    with pytest.raises(glowpy.UserError, match="reduce_mean: expected a mean of so few integers"):
+        run(
+            "interpreter",
+            lambda f, v: f.create_reduce_mean("m", v[0], (0,), result_type=result),
+            (type, np.zeros(type.shape, type.kind.dtype)),
+        )
+
+
 SOFTMAX = [
     ("u8[3x7x5](s=0.05,o=131)", "u8[3x7x5](s=0.00390625,o=0)", 1),
     ("i8[3x200](s=0.11,o=-9)", "i8[3x200](s=0.00390625,o=-128)", 1),

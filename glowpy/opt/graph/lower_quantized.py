@@ -83,9 +83,7 @@ def has_integer_form(node: Node, operands: Sequence[Type]) -> bool:
         return True
     whole = all(parameters(type).axis is None for type in operands)
     if isinstance(node, AvgPoolNode | ReduceMeanNode):
-        low, high = operands[0].kind.limits
-        narrow = operands[0].kind.size < ElemKind.I32.size
-        return whole and narrow and 0 < _count(node) * (high - low) < 1 << 31
+        return whole and _count(node) > 0 and _has_sum(node, operands[0])
     kind = operands[0].kind
     if not whole or len(operands) != 1 or kind.size > ElemKind.I16.size:
         return False
@@ -114,6 +112,12 @@ def _count(node: AvgPoolNode | ReduceMeanNode | LayerNormalizationNode) -> int:
     if isinstance(node, AvgPoolNode):
         return math.prod(node.kernels)
     return math.prod(node.input.type.shape[axis] for axis in node.axes)
+
+
+def _has_sum(node: AvgPoolNode | ReduceMeanNode, type: Type) -> bool:
+    """Whether i32 holds the sums of a mean, whatever is stored."""
+    low, high = type.kind.limits
+    return _count(node) * (high - low) < 1 << 31
 
 
 def is_quantized_arithmetic(node: Node) -> bool:
@@ -197,6 +201,13 @@ class LowerQuantizedPass(RewritePass):
         """Exact sums, rescaled by the number of elements: fewer at the edges of an image."""
         if n.type.quant is None:
             return why.no("it is not quantized")
+        if not _has_sum(n, n.input.type):
+            raise UserError(
+                f"{n.SCHEMA.mnemonic}: expected a mean of so few integers that their sum is one of 32 bits, got "
+                f"{_count(n)} of {n.input.type}",
+                loc=n.loc,
+                note="compute this one on floats",
+            )
         sums, taps, divisor = _summed(f, n) if isinstance(n, ReduceMeanNode) else _pooled(f, n)
         offset = known_parameter(f, n, "offset", offsets_of(n.input.type).astype(np.int32) * taps)
         type = Type(ElemKind.F32, n.type.shape)
@@ -357,7 +368,7 @@ def _pooled(f: Function, n: AvgPoolNode) -> tuple[NodeValue, Array, Array]:
 
 
 def _summed(f: Function, n: ReduceMeanNode) -> tuple[NodeValue, Array, Array]:
-    """The sums over dimensions, and twice the number of elements that each is of."""
+    """The sums over dimensions, how many elements each is of, and what it is divided by: the same."""
     sums = f.create_reduce_add(f"{n.name}_sums", _in_i32(f, n), n.axes).result
     count = np.array(_count(n), np.int32)
     return sums, count, count
