@@ -266,3 +266,66 @@ def test_limits_are_rounded_to_several_scales() -> None:
         helper.make_node("DequantizeLinear", ["q", "c", "z"], ["y"], axis=1),
     ]
     assert_same_numbers(layers(nodes, stored), 1e-6)
+
+
+def computed(op_type: str, inputs: list[Array], known: list[Array]) -> list[Array]:
+    """What a node gives on both backends, whose last operands are known."""
+    names = [f"i{index}" for index in range(len(inputs) + len(known))]
+    graph = helper.make_graph(
+        [helper.make_node(op_type, names, ["y"])], "node",
+        [
+            helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(array.dtype), array.shape)
+            for name, array in zip(names, inputs, strict=False)
+        ],
+        [helper.make_tensor_value_info("y", TensorProto.UNDEFINED, None)],
+        [numpy_helper.from_array(a, n) for n, a in zip(names[len(inputs) :], known, strict=True)],
+    )  # fmt: skip
+    opset = [helper.make_opsetid("", 21)]
+    module = glowpy.load(helper.make_model(graph, opset_imports=opset, ir_version=9))
+    feeds = dict(zip(names, inputs, strict=False))
+    return [glowpy.compile(module, backend)(feeds)["y"] for backend in ("interpreter", "cpu")]
+
+
+@pytest.mark.parametrize(
+    ("left_zero", "right_zero"), [((), (2, 1, 4)), ((3,), (1, 1, 4)), ((2, 3, 1), (4,))]
+)
+@pytest.mark.parametrize("known", [True, False])
+def test_zero_points_of_matrices(
+    left_zero: tuple[int, ...], right_zero: tuple[int, ...], known: bool
+) -> None:
+    """By row and by column, for each matrix or for all: onnxruntime has no kernel for these."""
+    rng = np.random.default_rng(15)
+    left, right = rng.integers(0, 256, (2, 3, 5), "u1"), rng.integers(-128, 128, (2, 5, 4), "i1")
+    rows, columns = rng.integers(0, 99, left_zero, "u1"), rng.integers(-9, 99, right_zero, "i1")
+    operands: list[Array] = [left, right, np.asarray(rows), np.asarray(columns)]
+    split = 1 if known else 4
+    outputs = computed("MatMulInteger", operands[:split], operands[split:])
+    row = rows[:, np.newaxis] if rows.ndim == 1 else rows
+    expected = (left.astype(int) - row) @ (right.astype(int) - columns)
+    for output in outputs:
+        np.testing.assert_array_equal(output, expected)
+
+
+@pytest.mark.parametrize("shapes", [((5,), (5, 4)), ((2, 3, 5), (5,)), ((5,), (5,))])
+def test_integer_products_of_vectors(shapes: tuple[tuple[int, ...], ...]) -> None:
+    rng = np.random.default_rng(16)
+    left, right = rng.integers(0, 256, shapes[0], "u1"), rng.integers(0, 256, shapes[1], "u1")
+    for output in computed("MatMulInteger", [left, right], []):
+        np.testing.assert_array_equal(output, left.astype(int) @ right)
+
+
+def test_one_zero_point_for_all_channels() -> None:
+    rng = np.random.default_rng(17)
+    image, filter = rng.integers(0, 256, (1, 4, 6), "u1"), rng.integers(-128, 128, (3, 4, 2), "i1")
+    scales = np.array([0.5, 0.25, 2], np.float32)
+    one, zero = np.array(1, np.float32), np.array(7, np.uint8)
+
+    def convolved(zero_of_filter: Array) -> list[Array]:
+        step = np.array(64, np.float32)
+        known: list[Array] = [one, zero, filter, scales, zero_of_filter, step, zero]
+        return computed("QLinearConv", [image], known)
+
+    outputs = convolved(np.array(3, np.int8))
+    for output, expected in zip(outputs, convolved(np.full(3, 3, np.int8)), strict=True):
+        np.testing.assert_array_equal(output, expected)
+    assert len(np.unique(outputs[0])) > 4

@@ -65,20 +65,21 @@ def _plain(n: OnnxNode, value: NodeValue) -> Value:
 def _typed(
     kind: ElemKind, like: Type, scale: Value, zero: Value | None, axis: int | None
 ) -> Type | None:
-    """The quantized type of `kind` that known parameters say, for each index along `axis` if they are a vector."""
+    """The quantized type of `kind` that known parameters say, for each index along `axis` if one is a vector."""
     known = isinstance(scale, Tensor) and (zero is None or isinstance(zero, Tensor))
     if not known or kind not in _TYPED or scale.type.rank > 1:
         return None
     assert isinstance(scale, Tensor)
     scales = scale.array.reshape(-1).astype(np.float64)
-    offsets = np.zeros(scales.size, np.int64)
+    offsets = np.zeros(1, np.int64)
     if isinstance(zero, Tensor):
-        if zero.type.count != scales.size:
+        if zero.type.count != scales.size and 1 not in (zero.type.count, scales.size):
             raise UserError(
                 f"expected as many zero points as scales, got {zero.type}, {scale.type}"
             )
         offsets = zero.array.reshape(-1).astype(np.int64)
-    along = axis if scale.type.rank == 1 and scales.size > 1 else None
+    scales, offsets = np.broadcast_arrays(scales, offsets)
+    along = axis if scales.size > 1 else None
     return Type(kind, like.shape, Quant(tuple(scales.tolist()), tuple(offsets.tolist()), along))
 
 
@@ -276,7 +277,14 @@ def _qlinear_matmul(n: OnnxNode) -> Value:
 
 @from_onnx("MatMulInteger", since=10)
 def _matmul_integer(n: OnnxNode) -> Value:
-    return integer_product(n, n.value(0), n.value(1), optional(n, 2), optional(n, 3))
+    """A vector is a row on the left and a column on the right, and the result has no such dimension."""
+    a, b = n.value(0), n.value(1)
+    left = reshape(n, a, (1, *a.type.shape)) if a.type.rank == 1 else a
+    right = reshape(n, b, (*b.type.shape, 1)) if b.type.rank == 1 else b
+    product = integer_product(n, left, right, optional(n, 2), optional(n, 3))
+    *batch, rows, columns = product.type.shape
+    shape = (*batch, *(rows,) * (a.type.rank > 1), *(columns,) * (b.type.rank > 1))
+    return reshape(n, product, shape) if shape != product.type.shape else product
 
 
 def integer_product(
@@ -311,11 +319,8 @@ def _centred(
     """Integers with a scale of 1 and a known zero point; and a zero point that cannot be part of a type."""
     scale = Tensor.splat(Type(ElemKind.F32, ()), 1.0)
     known = zero is None or isinstance(zero, Tensor)
-    vector = zero is not None and zero.type.count > 1
-    inside = known and (not vector or axis is not None)
-    if vector and inside:
-        assert zero is not None
-        scale = Tensor.splat(Type(ElemKind.F32, zero.type.shape), 1.0)
+    one = zero is None or zero.type.count == 1
+    inside = known and (one or (axis is not None and zero is not None and zero.type.rank == 1))
     offset = zero if inside else None
     type = _typed(value.type.kind, value.type, scale, offset, axis)
     assert type is not None
@@ -345,9 +350,10 @@ def _wide(n: OnnxNode, value: Value) -> NodeValue:
 
 
 def _as_rows(n: OnnxNode, zero: Value, type: Type) -> NodeValue:
-    """Zero points of rows as a column."""
+    """Zero points of rows as a column; those that differ by matrix are columns already."""
     wide = convert(n, zero, ElemKind.I32)
-    return n.operand(wide if wide.type.count == 1 else reshape(n, wide, (type.shape[-2], 1)))
+    is_vector = wide.type.count > 1 and wide.type.rank == 1
+    return n.operand(reshape(n, wide, (type.shape[-2], 1)) if is_vector else wide)
 
 
 def _less(n: OnnxNode, product: Value, factor: NodeValue, sums: NodeValue) -> Value:
