@@ -120,6 +120,16 @@ def _has_sum(node: AvgPoolNode | ReduceMeanNode, type: Type) -> bool:
     return _count(node) * (high - low) < 1 << 31
 
 
+def _no_form(n: Node, expected: str) -> UserError:
+    """The error of a node whose operands have no form on integers."""
+    types = ", ".join(str(value.type) for value in n.inputs)
+    return UserError(
+        f"{n.SCHEMA.mnemonic}: expected {expected}, got {types}",
+        loc=n.loc,
+        note="compute this one on floats",
+    )
+
+
 def is_quantized_arithmetic(node: Node) -> bool:
     """Whether `LowerQuantizedPass` writes a node out."""
     if isinstance(node, QuantizeNode | DequantizeNode | RescaleNode):
@@ -202,12 +212,7 @@ class LowerQuantizedPass(RewritePass):
         if n.type.quant is None:
             return why.no("it is not quantized")
         if not _has_sum(n, n.input.type):
-            raise UserError(
-                f"{n.SCHEMA.mnemonic}: expected a mean of so few integers that their sum is one of 32 bits, got "
-                f"{_count(n)} of {n.input.type}",
-                loc=n.loc,
-                note="compute this one on floats",
-            )
+            raise _no_form(n, "so few integers that i32 holds their sum")
         sums, taps, divisor = _summed(f, n) if isinstance(n, ReduceMeanNode) else _pooled(f, n)
         offset = known_parameter(f, n, "offset", offsets_of(n.input.type).astype(np.int32) * taps)
         type = Type(ElemKind.F32, n.type.shape)
@@ -223,12 +228,8 @@ class LowerQuantizedPass(RewritePass):
         if n.type.quant is None:
             return why.no("it is not quantized")
         if not has_integer_form(n, [n.input.type]):
-            raise UserError(
-                f"batch_normalization: expected integers of 8 or 16 bits, quantized as a whole, and known statistics, "
-                f"got {n.input.type}",
-                loc=n.loc,
-                note="compute this one on floats",
-            )
+            what = "integers of 8 or 16 bits, quantized as a whole, and known statistics"
+            raise _no_form(n, what)
         shape = (-1, *(1,) * (n.type.rank - n.axis - 1))
         scale, bias, mean, variance = (
             np.asarray(known(value), np.float64).reshape(shape) for value in n.inputs[1:]
@@ -247,12 +248,8 @@ class LowerQuantizedPass(RewritePass):
         if n.type.quant is None:
             return why.no("it is not quantized")
         if not has_integer_form(n, [n.input.type]):
-            raise UserError(
-                f"layer_normalization: expected at most {_LARGEST_NORM} integers of 8 or 16 bits, quantized as a "
-                f"whole, and a known scale and bias, got {n.input.type}",
-                loc=n.loc,
-                note="compute this one on floats",
-            )
+            what = f"at most {_LARGEST_NORM} integers of 8 or 16 bits, quantized as a whole"
+            raise _no_form(n, f"{what}, and a known scale and bias")
         numbers, variance, epsilon, gain = (_centred if n.centred else _uncentred)(f, n)
         floats = Type(ElemKind.F32, variance.type.shape)
         square = f.create_convert(f"{n.name}_variance", floats, variance)
@@ -275,12 +272,8 @@ class LowerQuantizedPass(RewritePass):
         if n.type.quant is None:
             return why.no("it is not quantized")
         if not has_integer_form(n, [n.input.type]):
-            raise UserError(
-                f"softmax: expected integers of 16 bits, or at most {_LONGEST_SOFTMAX} of 8, quantized as a whole, "
-                f"got {n.input.type}",
-                loc=n.loc,
-                note="compute this one on floats",
-            )
+            what = f"integers of 16 bits, or at most {_LONGEST_SOFTMAX} of 8, quantized as a whole"
+            raise _no_form(n, what)
         shape, kind = n.type.shape, n.input.type.kind
         integers = f.create_relabel(f"{n.name}_integers", Type(kind, shape), n.input)
         largest = f.create_reduce_max(f"{n.name}_largest", integers, (n.axis,))
@@ -483,12 +476,8 @@ def _looked_up(f: Function, n: Node) -> NodeValue:
     """A function of stored integers of 8 bits, as a table of what it is for all of them; of 16 bits, interpolated."""
     value = n.inputs[0]
     if len(n.inputs) != 1 or not has_integer_form(n, [value.type]):
-        raise UserError(
-            f"{n.SCHEMA.mnemonic}: expected one operand of 8 bits, or of 16 if it never jumps, quantized as a whole, "
-            f"got {', '.join(str(operand.type) for operand in n.inputs)}",
-            loc=n.loc,
-            note="only functions of few numbers become tables; compute this one on floats",
-        )
+        what = "one operand of 8 bits, or of 16 if it never jumps, quantized as a whole"
+        raise _no_form(n, what)
     if value.type.kind is ElemKind.I16:
         numbers = f.module.create_constant(f"{n.name}_knots", knots(value.type), loc=n.loc)
         results = f.create(type(n), n.name, [numbers], n.attrs)
