@@ -23,7 +23,15 @@ from glowpy.quantization.options import Options
 from glowpy.quantization.schema import Schema
 from glowpy.support.errors import UserError
 
-__all__ = ["quantization_options"]
+__all__ = ["OF_PROFILES", "quantization_options"]
+
+OF_PROFILES = frozenset(
+    {
+        *("schema", "activations", "weights", "bias", "calibrations", "tables", "norms"),
+        *("skip_first", "skip_last", "assert_all"),
+    }
+)
+"""The options that say nothing without a profile."""
 
 _CALIBRATIONS = ("min-max", "average", "percentile", "entropy", "squared-error")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import click
+from click.core import ParameterSource
 
 from glowpy.cli.accuracy import Accuracy, Quantized, accuracy_options
 from glowpy.cli.completion import complete_file
@@ -12,7 +13,7 @@ from glowpy.cli.estimate import print_estimate
 from glowpy.cli.files import write_constants, write_text
 from glowpy.cli.model import Source
 from glowpy.cli.output import print_json, progress
-from glowpy.cli.quantization_options import quantization_options
+from glowpy.cli.quantization_options import OF_PROFILES, quantization_options
 from glowpy.cli.verb import OutputFile, Verb
 from glowpy.exporter import save
 from glowpy.graph.function import Module
@@ -126,6 +127,7 @@ def quantize(
     blobs = None if output is None else _constants_file(output)
     source = Source(model, shapes, constants, name, backend)
     method = _method(profile_file, weight_only, int(block), options, dynamic=dynamic)
+    _check_options(method, estimate=estimate)
     if estimate:
         accuracy.refuse("leave it out with --estimate", {"-o": output, "--profile": profile_file})
         print_estimate(source, method or options, as_json=as_json)
@@ -156,6 +158,20 @@ def _method(
     if bits is not None:
         return WeightsOnly(options.keep, options.backend, int(bits), block)
     return AtRunTime(options.keep, options.backend) if dynamic else None
+
+
+def _check_options(method: Method | None, *, estimate: bool) -> None:
+    """Raises UserError for an option that does not go with the way in which the model is quantized."""
+    context = click.get_current_context()
+    by_profile = isinstance(method, ByProfile) or (method is None and estimate)
+    for option in context.command.params:
+        name = option.name or ""
+        if context.get_parameter_source(name) is not ParameterSource.COMMANDLINE:
+            continue
+        if name == "block" and not isinstance(method, WeightsOnly):
+            raise UserError("--block: expected --weight-only with it")
+        if name in OF_PROFILES and not by_profile:
+            raise UserError(f"{option.opts[0]}: expected --profile with it")
 
 
 def _as_it_is(source: Source, accuracy: Accuracy) -> Quantized:

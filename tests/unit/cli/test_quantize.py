@@ -171,6 +171,19 @@ def test_refuses_a_profile_of_another_shape() -> None:
     assert "the profile is not of the model: input 'x'" in text
 
 
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        (["--dynamic", "--assert-all"], "--assert-all: expected --profile with it"),
+        (["--weight-only", "4", "--calibration", "entropy"], "--calibration: expected --profile"),
+        (["--dynamic", "--block", "64"], "--block: expected --weight-only with it"),
+        (["--bias", "i8"], "--bias: expected --profile with it"),
+    ],
+)
+def test_options_of_another_way_are_refused(argv: list[str], message: str) -> None:
+    assert message in said(["quantize", "net.onnx", "--shape", "N=1", *argv], 1)
+
+
 def test_weights_alone_and_ranges_at_run_time_need_no_profile() -> None:
     argv = ["quantize", "net.onnx", "--shape", "N=1"]
     text = said([*argv, "--weight-only", "8", "--block", "64", "-o", "w.glow"])
