@@ -127,7 +127,6 @@ def quantize(
     blobs = None if output is None else _constants_file(output)
     source = Source(model, shapes, constants, name, backend)
     method = _method(profile_file, weight_only, int(block), options, dynamic=dynamic)
-    _check_options(method, estimate=estimate)
     if estimate:
         accuracy.refuse("leave it out with --estimate", {"-o": output, "--profile": profile_file})
         print_estimate(source, method or options, as_json=as_json)
@@ -150,20 +149,27 @@ def quantize(
 def _method(
     profile_file: str | None, bits: str | None, block: int, options: Options, *, dynamic: bool
 ) -> Method | None:
-    """How the model is to be quantized; None if that is not said. Raises UserError if it is said twice."""
+    """How the model is to be quantized; None if that is not said.
+
+    Raises UserError if it is said twice, and for an option that goes with another way.
+    """
     if (profile_file is not None) + (bits is not None) + dynamic > 1:
         raise UserError("expected one of --profile, --weight-only and --dynamic")
+    method: Method | None = None
     if profile_file is not None:
-        return ByProfile(Profile.load(profile_file), options)
-    if bits is not None:
-        return WeightsOnly(options.keep, options.backend, int(bits), block)
-    return AtRunTime(options.keep, options.backend) if dynamic else None
+        method = ByProfile(Profile.load(profile_file), options)
+    elif bits is not None:
+        method = WeightsOnly(options.keep, options.backend, int(bits), block)
+    elif dynamic:
+        method = AtRunTime(options.keep, options.backend)
+    _check_options(method)
+    return method
 
 
-def _check_options(method: Method | None, *, estimate: bool) -> None:
-    """Raises UserError for an option that does not go with the way in which the model is quantized."""
+def _check_options(method: Method | None) -> None:
+    """Raises UserError for an option that goes with another way to quantize; --estimate may have no way."""
     context = click.get_current_context()
-    by_profile = isinstance(method, ByProfile) or (method is None and estimate)
+    by_profile = isinstance(method, ByProfile) or (method is None and context.params["estimate"])
     for option in context.command.params:
         name = option.name or ""
         if context.get_parameter_source(name) is not ParameterSource.COMMANDLINE:

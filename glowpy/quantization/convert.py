@@ -177,25 +177,25 @@ class _Converter:
         those that others read, as in a chain of these, if it costs them at most a bit; what only moves elements keeps
         its type.
         """
-        wanted: dict[NodeValue, Quant] = {}
+        quants: dict[NodeValue, Quant] = {}
         for node in reversed(self._order):
             if isinstance(node, ConcatNode):
                 limit = self._limit_of(node)
                 last = node.result if limit is None else limit.result
-                quant = wanted.setdefault(last, self._quant_of(last))
-            elif moves(node) and node.result in wanted:
-                quant = wanted[node.result]
+                quant = quants.setdefault(last, self._quant_of(last))
+            elif moves(node) and node.result in quants:
+                quant = quants[node.result]
             else:
                 continue
             for _, value in data_of(node):
                 if value.node in self._integer and self._joins(value, quant):
-                    wanted[value] = quant
+                    quants[value] = quant
         for node in self._order:
             for _, value in data_of(node):
                 if value not in self._types and value.node not in self._integer:
-                    self._choose(value, wanted)
+                    self._choose(value, quants)
             if node.result.type.kind.is_float and not self._flows_on(node):
-                self._choose(node.result, wanted)
+                self._choose(node.result, quants)
 
     def _limit_of(self, node: Node) -> ReluNode | ClipNode | None:
         """What limits the result of a node, if nothing else reads it."""
@@ -207,7 +207,7 @@ class _Converter:
         """Whether a part of a concatenation gets its scale, instead of a rescale."""
         return value.num_users == 1 or quant.scales[0] <= 2 * self._quant_of(value).scales[0]
 
-    def _choose(self, value: NodeValue, wanted: Mapping[NodeValue, Quant]) -> None:
+    def _choose(self, value: NodeValue, quants: Mapping[NodeValue, Quant]) -> None:
         if is_known(value):
             return
         node = value.node
@@ -216,7 +216,7 @@ class _Converter:
             known = is_known(source)
             quant = self._constant(source) if known else parameters(self._types[source])
         else:
-            quant = wanted.get(value) or self._quant_of(value)
+            quant = quants.get(value) or self._quant_of(value)
         self._types[value] = Type(self._options.activations, value.type.shape, quant)
 
     def _quant_of(self, value: NodeValue) -> Quant:

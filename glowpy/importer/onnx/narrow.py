@@ -73,9 +73,9 @@ def unpacked(bytes: Array, bits: int, *, signed: bool = False) -> Array:
     Those of 6 bits lie across bytes, and are not signed.
     """
     if 8 % bits:
-        each = np.unpackbits(bytes.view(np.uint8), axis=-1, bitorder="little")
-        whole = each.shape[-1] // bits
-        split = each[..., : whole * bits].reshape(*bytes.shape[:-1], whole, bits)
+        digits = np.unpackbits(bytes.view(np.uint8), axis=-1, bitorder="little")
+        whole = digits.shape[-1] // bits
+        split = digits[..., : whole * bits].reshape(*bytes.shape[:-1], whole, bits)
         return np.packbits(split, axis=-1, bitorder="little")[..., 0]
     shifts = np.arange(0, 8, bits, dtype=np.uint8)
     codes = (bytes.view(np.uint8)[..., None] >> shifts) & np.uint8((1 << bits) - 1)

@@ -97,8 +97,8 @@ def spread(n: OnnxNode, value: Value, type: Type, axis: int, block: int) -> Valu
     expected = (*type.shape[:axis], count, *type.shape[axis + 1 :])
     if value.type.shape != expected:
         raise UserError(f"expected parameters of shape {list(expected)}, got {value.type}")
-    each = reshape(n, value, (*expected[: axis + 1], 1, *expected[axis + 1 :]))
-    wide = broadcast(n, each, (*expected[: axis + 1], block, *expected[axis + 1 :]))
+    apart = reshape(n, value, (*expected[: axis + 1], 1, *expected[axis + 1 :]))
+    wide = broadcast(n, apart, (*expected[: axis + 1], block, *expected[axis + 1 :]))
     whole = reshape(n, wide, (*type.shape[:axis], count * block, *type.shape[axis + 1 :]))
     return slice_axis(n, whole, axis, 0, type.shape[axis], 1)
 
