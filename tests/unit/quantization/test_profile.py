@@ -264,7 +264,12 @@ def test_says_which_ranges_still_grow() -> None:
         profiler.add(sample)
     assert profiler.growing == []
     profiler.add({"an input": np.full((2, 3), 1.5, np.float32)})
+    for count in (21, 22):  # of which it is among the last tenth
+        assert {"an_input", "scaled", "relu"} <= set(profiler.growing)
+        profiler.add({"an input": np.full((2, 3), count / 20, np.float32)})
     assert {"an_input", "scaled", "relu"} <= set(profiler.growing)
+    profiler.add({"an input": np.full((2, 3), 23 / 20, np.float32)})
+    assert profiler.growing == []
 
 
 # -------------------------------------------------------------------------------------------------- file

@@ -111,6 +111,12 @@ def test_a_network_within_the_budget_is_quantized_whole() -> None:
     assert (result.layers, result.sensitivity, len(said)) == ((), {}, 2)
 
 
+def test_a_drop_as_large_as_the_budget_is_within_it() -> None:
+    scores = iter([1.0, 0.0, 0.75])
+    result = search(damaged(), method(), lambda model: next(scores), 0.25, inputs=samples())
+    assert (len(result.layers), result.score) == (1, 0.75)
+
+
 def test_gives_back_what_is_not_needed() -> None:
     """The metric wants the second layer in floats: the first goes back in vain, and becomes integer again."""
     scores = iter([1.0, 0.0, 0.5, 1.0, 0.9])
@@ -194,6 +200,12 @@ def test_elements_outside_the_range_are_counted() -> None:
     assert 0.01 < known["pool0"].saturation < 0.2
     exact = fidelities(damaged(), method(), samples())
     assert exact["pool0"].saturation == 0
+
+
+def test_what_is_rounded_to_an_end_of_the_range_is_not_outside() -> None:
+    numbers = np.array([-0.3, -0.2, 0, 127.5, 127.7, 127.8], np.float32)
+    type = glowpy.parse_type("u8[6](s=0.5,o=0)")
+    assert Fidelity().plus(numbers, numbers, type).outside == 2
 
 
 def test_decibels() -> None:
