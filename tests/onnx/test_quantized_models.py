@@ -329,3 +329,23 @@ def test_one_zero_point_for_all_channels() -> None:
     for output, expected in zip(outputs, convolved(np.full(3, 3, np.int8)), strict=True):
         np.testing.assert_array_equal(output, expected)
     assert len(np.unique(outputs[0])) > 4
+
+
+def test_scales_of_rows_and_columns() -> None:
+    """Each row and column of a product is that of one scale; all matrices are square, so that no shape tells which."""
+    rng = np.random.default_rng(18)
+    left, right = rng.integers(0, 256, (4, 4), "u1"), rng.integers(-128, 128, (4, 4), "i1")
+    rows, columns = (rng.uniform(0.1, 1, 4).astype(np.float32) for _ in range(2))
+    zero, step = np.array(9, np.uint8), np.array(32, np.float32)
+
+    def multiplied(row: Array, column: Array) -> list[Array]:
+        zeros = np.full(row.shape, 3, np.uint8), np.full(column.shape, -2, np.int8)
+        known: list[Array] = [row, zeros[0], right, column, zeros[1], step, zero]
+        return computed("QLinearMatMul", [left], known)
+
+    together = multiplied(rows, columns)
+    assert len(np.unique(together[0])) > 4
+    for i, j in ((0, 0), (1, 3), (3, 2)):
+        alone = multiplied(np.asarray(rows[i]), np.asarray(columns[j]))
+        for output, expected in zip(together, alone, strict=True):
+            assert output[i, j] == expected[i, j]

@@ -14,6 +14,7 @@ ENDS = "  placeholder %x : f32[2x3]\n  placeholder %y : f32[2x3]\n  placeholder 
 def function(body: str) -> Function:
     lines = "\n".join(f"    {line}" for line in body.strip().splitlines())
     constants = "  constant %c : f32[1] = [2.0]\n  constant %v : f32[3] = [1.0, 2.0, 3.0]\n"
+    constants += "  constant %w : f32[1x1x1] = [2.0]\n"
     text = f"module {{\n{ENDS}{constants}  function @main {{\n{lines}\n  }}\n}}\n"
     return parse_module(text, "<test>").main
 
@@ -43,3 +44,8 @@ def test_unary(body: str, operand: str, nodes: str) -> None:
     assert unary is not None
     assert unary.operand.name == operand
     assert " ".join(node.name for node in unary.nodes) == nodes
+
+
+def test_a_result_of_another_rank_is_no_function_of_elements() -> None:
+    f = function("%b = mul(%x, %w) : f32[1x2x3]\n%r = reshape(%b) : f32[2x3]\nsave(%r, %y)")
+    assert unary_of(next(node for node in f.nodes if node.name == "b")) is None
