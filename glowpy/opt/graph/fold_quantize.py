@@ -276,7 +276,8 @@ def _limits(type: Type) -> tuple[float, float]:
     """The lowest and the highest number; of channels, what all reach."""
     quant, (low, high) = parameters(type), type.kind.limits
     pairs = list(zip(quant.scales, quant.offsets, strict=True))
-    return max(s * (low - o) for s, o in pairs), min(s * (high - o) for s, o in pairs)
+    lowest = max((s * (low - o) for s, o in pairs), default=-math.inf)
+    return lowest, min((s * (high - o) for s, o in pairs), default=math.inf)
 
 
 def _limited(f: Function, n: QuantizeNode, source: ReluNode | ClipNode) -> NodeValue:
