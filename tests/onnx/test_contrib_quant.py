@@ -114,7 +114,7 @@ def products() -> Iterator[Case]:
         b = parameters(weights, 0.02, 3)
         x, w = stored(kind, 4, 9), stored(weights, 9, 5)
         columns = parameters(weights, RNG.uniform(0.01, 0.05, 5), np.zeros(5))
-        bias = RNG.integers(-999, 999, 5).astype(np.int32)
+        bias = RNG.integers(-59999, 59999, 5).astype(np.int32)
         title = f"{kind} {weights}"
         yield replace(quantized("QGemm", x, *a, w, *b, bias, *y, kind=kind), title=title)
         turned = quantized("QGemm", x, *a, w.T.copy(), *columns, bias, *y, kind=kind, transB=1)

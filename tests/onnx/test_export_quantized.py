@@ -168,3 +168,20 @@ def max_scale(path: Path) -> float:
         for tensor in graph.initializer
         if tensor.name == "y_scale"
     )
+
+
+def test_integers_of_32_bits_have_zero_points(tmp_path: Path) -> None:
+    """Which ONNX's operator does not take."""
+    module = glowpy.Module()
+    f = module.create_function("main")
+    x = module.create_placeholder(
+        "x", parse_type("i32[2x3](s=[0.5,0.25,2.0],o=[7,0,-40000],axis=1)")
+    )
+    y = f.create_dequantize("y", parse_type("f32[2x3]"), x).result
+    f.create_save("save", y, module.create_placeholder("out", y.type))
+    path = tmp_path / "wide.onnx"
+    glowpy.save(module, path)
+    feeds = {"x": np.array([[7, 4, -40000], [-100000, 70000, 3]], np.int32)}
+    expected = (feeds["x"] - np.array([7, 0, -40000])) * np.array([0.5, 0.25, 2], np.float32)
+    np.testing.assert_array_equal(interpreted(module, feeds)["out"], expected)
+    np.testing.assert_array_equal(on_onnxruntime(path, feeds)["out"], expected)

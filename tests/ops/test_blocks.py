@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import glowpy
+from glowpy.backends.cpu.insts_gen import CpuBlockMatmulInst
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.quantized import offsets_of, scales_of
 from glowpy.core.tensor import Array, Tensor
@@ -204,6 +205,24 @@ def test_known_integers_are_not_dequantized_at_run_time(
     steps = integers.astype(np.float64) - offsets_of(type)
     result = glowpy.compile(f, bound(backend))({"x": lhs})["out"]
     np.testing.assert_allclose(result, lhs @ (steps * scales_of(type)), rtol=1e-4, atol=1e-2)
+
+
+@pytest.mark.parametrize(
+    ("limits", "offset", "kind"), [((-8, 7), 0, "u32"), ((-8, 8), 0, "i8"), ((-8, 7), 8, "i8")]
+)
+def test_what_needs_4_bits_takes_4(limits: tuple[int, int], offset: int, kind: str) -> None:
+    """Eight are a word, if their offset is as small."""
+    type = Type(ElemKind.I8, (64, 3), Quant((0.5,), (offset,)))
+    module = glowpy.Module()
+    f = module.create_function("main")
+    x = module.create_placeholder("x", Type(ElemKind.F32, (2, 64)))
+    integers = np.resize(np.array(limits, np.int8), type.shape)
+    weights = module.create_constant("w", Tensor(type, integers))
+    y = f.create_mat_mul("y", x, f.create_dequantize("d", Type(ElemKind.F32, (64, 3)), weights))
+    f.create_save("save", y, module.create_placeholder("out", y.result.type))
+    (inst,) = compilation(f, bound("cpu")).ir.instructions
+    assert isinstance(inst, CpuBlockMatmulInst)
+    assert inst.rhs.type.kind.value == kind
 
 
 @pytest.mark.parametrize(
