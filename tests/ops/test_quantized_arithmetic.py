@@ -173,19 +173,6 @@ def test_rescale_multiplies_by_one_ratio(source: str, target: str, backend: str)
     np.testing.assert_array_equal(got, rounded(new, steps(old, stored) * ratio))
 
 
-def test_there_may_be_no_channels() -> None:
-    source, result = (
-        parse_type("u8[3x0](s=[],o=[],axis=1)"),
-        parse_type("i8[3x0](s=[],o=[],axis=1)"),
-    )
-    got = run(
-        "interpreter",
-        lambda f, v: f.create_rescale("r", result, f.create_quantize("q", source, v[0])),
-        (Type(ElemKind.F32, (3, 0)), np.zeros((3, 0), F32)),
-    )
-    assert got.shape == (3, 0)
-
-
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("kind", [*KINDS, "i32"])
 def test_relabel_changes_no_bit(kind: str, backend: str) -> None:
