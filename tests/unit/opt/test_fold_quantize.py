@@ -84,12 +84,23 @@ def test_what_others_read_is_computed_once() -> None:
 
     def build(f: Function, x: NodeValue) -> Node:
         numbers = f.create_dequantize("numbers", parse_type("f32[2x6]"), x)
-        total = f.create_add("total", numbers, f.create_abs("size", numbers))
-        f.create_save("floats", total, f.module.create_placeholder("floats", total.result.type))
-        stored = f.create_quantize("q", parse_type("u8[2x6](s=0.1,o=9)"), total)
+        less = f.create_neg("less", numbers)
+        f.create_save("floats", less, f.module.create_placeholder("floats", less.result.type))
+        stored = f.create_quantize("q", parse_type("u8[2x6](s=0.1,o=99)"), less)
         product = f.create_mul("product", stored, stored, result_type=parse_type(BYTES))
         f.create_save("kept", product, f.module.create_placeholder("kept", product.result.type))
-        return f.create_rescale("r", parse_type("u8[2x6](s=0.06,o=120)"), product)
+        return f.create_rescale("r", parse_type("u8[2x6](s=0.04,o=120)"), product)
 
     nodes = [node.SCHEMA.mnemonic for node in optimized(network(BYTES, build)).topological()]
-    assert [nodes.count(name) for name in ("add", "mul", "rescale")] == [1, 1, 1]
+    assert [nodes.count(name) for name in ("neg", "quantize", "mul", "rescale")] == [1, 1, 1, 1]
+
+
+def test_what_is_rounded_twice_stays_so() -> None:
+    """Bytes that are rescaled are rounded, unlike sums."""
+
+    def build(f: Function, x: NodeValue) -> Node:
+        coarse = f.create_rescale("coarse", parse_type("u8[2x6](s=0.4,o=120)"), x)
+        return f.create_rescale("fine", parse_type("u8[2x6](s=0.05,o=120)"), coarse)
+
+    steps = np.rint((STORED.astype(int) - 120) * np.float32(0.125)) * 8
+    np.testing.assert_array_equal(run(BYTES, build, STORED), np.clip(steps + 120, 0, 255))
