@@ -33,6 +33,12 @@ OPSET = 21
 _FEW = 1024
 """Bytes of equal elements that are written one by one; more are one ConstantOfShape."""
 
+_DEFAULTS = {
+    "ceil_mode": 0, "count_include_pad": 0, "dilations": 1, "group": 1, "output_padding": 0,
+    "pads": 0, "strides": 1,
+}  # fmt: skip
+"""What ONNX takes the attributes of windows for, along all dimensions, where they are not written."""
+
 
 @dataclass(frozen=True)
 class StoredTensor:
@@ -172,7 +178,11 @@ class OnnxGraph:
     def add_all(
         self, op_type: str, *inputs: str, outputs: Sequence[str], **attributes: Any
     ) -> Sequence[str]:
-        """Adds an operator with the results `outputs`, which it returns."""
+        """Adds an operator with the results `outputs`, which it returns.
+
+        Defaults are left out: onnxruntime refuses some that it moves to operators of its own, as QLinearAveragePool.
+        """
+        attributes = {k: v for k, v in attributes.items() if not _is_default(k, v)}
         self.nodes.append(helper.make_node(op_type, inputs, outputs, name=outputs[0], **attributes))
         self.origins.append(self._current)
         return outputs
@@ -238,6 +248,10 @@ class OnnxGraph:
 def elem_type_of(kind: ElemKind) -> int:
     """The ONNX element type of a kind."""
     return helper.np_dtype_to_tensor_dtype(np.dtype(kind.dtype))
+
+
+def _is_default(name: str, value: Any) -> bool:
+    return name in _DEFAULTS and bool(np.all(np.asarray(value) == _DEFAULTS[name]))
 
 
 def _computed(value: NodeValue) -> NodeValue:
