@@ -40,7 +40,7 @@ from glowpy.quantization.optimized import optimize, optimized
 from glowpy.quantization.options import Options
 from glowpy.quantization.profile import Profile
 from glowpy.quantization.schema import quant_of_bias, quant_of_range, quant_of_weights
-from glowpy.support.errors import Diagnostic, UserError
+from glowpy.support.errors import Diagnostic, UserError, expect_type
 from glowpy.support.loc import Loc
 from glowpy.support.text import print_attrs
 
@@ -81,7 +81,9 @@ def convert(
     Raises UserError for a profile of another model, for options that name what is not there, and for nodes that stay in
     floats if there are to be none.
     """
-    chosen = options or Options()
+    chosen = Options() if options is None else options
+    expect_type("profile", profile, Profile, "a Profile, such as Profile.load(path) gives")
+    expect_type("options", chosen, Options, "Options")
     original = optimized(model)
     profile.check(original)
     for name in chosen.calibrations:

@@ -20,8 +20,17 @@ from glowpy.quantization.optimized import optimized
 from glowpy.quantization.options import Options
 from glowpy.quantization.profile import Profile
 from glowpy.quantization.weights import quantize_weights
+from glowpy.support.errors import expect_type
 
-__all__ = ["AtRunTime", "ByProfile", "Method", "Shown", "WeightsOnly", "WithoutProfile"]
+__all__ = [
+    "AtRunTime",
+    "ByProfile",
+    "Method",
+    "Shown",
+    "WeightsOnly",
+    "WithoutProfile",
+    "expect_method",
+]
 
 _PRODUCTS = frozenset(cls.SCHEMA.mnemonic for cls in get_args(Product))
 
@@ -158,6 +167,11 @@ class WeightsOnly(WithoutProfile):
         return quantize_weights(
             model, bits=self.bits, block=self.block, symmetric=self.symmetric, keep=self.keep
         )
+
+
+def expect_method(method: object) -> None:
+    """Raises UserError for what is no way to quantize, such as a profile alone."""
+    expect_type("method", method, Method, "a Method, such as ByProfile(profile) or WeightsOnly()")
 
 
 def _show(f: Function, names: Sequence[str]) -> None:

@@ -8,6 +8,7 @@ from glowpy.graph.function import Function, Module
 from glowpy.graph.verifier import verify_module
 from glowpy.opt.pipelines import GRAPH_DEFAULT
 from glowpy.passes import Pipeline
+from glowpy.support.errors import expect_type
 
 __all__ = ["optimize", "optimized"]
 
@@ -15,8 +16,12 @@ __all__ = ["optimize", "optimized"]
 def optimized(model: Module | Function) -> Function:
     """A copy of a function in a module of its own, optimized for no backend: what is profiled, and quantized.
 
-    Raises VerifyError for a malformed graph, UserError for a module without a function or with several.
+    Raises VerifyError for a malformed graph, UserError for a module without a function or with several, and for what is
+    no model.
     """
+    expect_type(
+        "model", model, Module | Function, "a Module or a Function, such as glowpy.load(path) gives"
+    )
     f = model.main if isinstance(model, Module) else model
     work = f.module.clone().function(f.name)
     verify_module(work.module)

@@ -9,7 +9,7 @@ from glowpy.backend import Backend
 from glowpy.core.elemkind import ElemKind
 from glowpy.quantization.calibration import Calibration, MinMax
 from glowpy.quantization.schema import Schema
-from glowpy.support.errors import UserError
+from glowpy.support.errors import UserError, expect_type
 
 __all__ = ["Options"]
 
@@ -42,7 +42,7 @@ class Options:
         assert_all: Whether a node that stays in floats is an error.
         backend: What is to run the network: a name, or a backend with options. What it cannot run stays in floats.
 
-    Raises UserError for kinds other than these.
+    Raises UserError for what is of another type, and for kinds other than these.
     """
 
     schema: Schema = Schema.ASYMMETRIC
@@ -60,6 +60,7 @@ class Options:
     backend: str | Backend = "cpu"
 
     def __post_init__(self) -> None:
+        self._check_types()
         for what, kind, kinds in (
             ("activations", self.activations, _ACTIVATIONS),
             ("biases", self.bias, _BIASES),
@@ -69,6 +70,25 @@ class Options:
                 raise UserError(f"expected {what} of kind {expected}, got {kind.value}")
         if self.tables not in (4, 8, None):
             raise UserError(f"expected tables of 4 or 8 bits, got {self.tables}")
+
+    def _check_types(self) -> None:
+        """A string, as the command line has it, would not fail everywhere: unlike a schema it means another one."""
+        for name, kind, example in (
+            ("schema", Schema, "a Schema, such as Schema.ASYMMETRIC"),
+            ("activations", ElemKind, "an ElemKind, such as ElemKind.U8"),
+            ("bias", ElemKind, "an ElemKind, such as ElemKind.I32"),
+            ("calibration", Calibration, "a Calibration, such as MinMax()"),
+            ("calibrations", Mapping, "a dict of names and calibrations"),
+            ("keep", tuple | list, "a tuple of names"),
+        ):
+            expect_type(f"Options.{name}", getattr(self, name), kind, example)
+        for name in self.keep:
+            if not isinstance(name, str):
+                raise UserError(
+                    f"Options.keep: expected a tuple of names, got a name of type {type(name).__name__}"
+                )
+        for name, way in self.calibrations.items():
+            expect_type(f"Options.calibrations['{name}']", way, Calibration, "a Calibration")
 
     @property
     def integer_norms(self) -> bool:

@@ -58,7 +58,7 @@ def samples_of(inputs: Inputs) -> Iterator[Sample]:
     """The samples of an iterable or of a reader. Raises UserError for what is neither."""
     if isinstance(inputs, DataReader):
         return iter(inputs.get_next, None)
-    if isinstance(inputs, Mapping) or not hasattr(inputs, "__iter__"):
+    if isinstance(inputs, Mapping | str) or not hasattr(inputs, "__iter__"):
         got = "one dict" if isinstance(inputs, Mapping) else type(inputs).__name__
         raise UserError(
             f"expected an iterable of dicts, or an object with get_next, as inputs, got {got}"

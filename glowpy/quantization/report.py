@@ -10,7 +10,7 @@ from glowpy.core.type import Type
 from glowpy.graph.function import Function, Module
 from glowpy.quantization.conversion import Conversion
 from glowpy.quantization.fidelity import Fidelity, fidelities, sensitivity
-from glowpy.quantization.method import ByProfile, Method
+from glowpy.quantization.method import ByProfile, Method, expect_method
 from glowpy.quantization.optimized import optimized
 from glowpy.quantization.profile import ProfiledValue
 from glowpy.quantization.profiling import Sample
@@ -116,6 +116,7 @@ def report(
 
     Raises as `fidelities` and `sensitivity` do.
     """
+    expect_method(method)
     original = optimized(model)
     final = method if searched is None else searched.method
     conversion = final.convert(original) if searched is None else searched.conversion

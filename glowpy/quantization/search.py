@@ -22,7 +22,7 @@ from glowpy.core.tensor import Array
 from glowpy.graph.function import Function, Module
 from glowpy.quantization.conversion import Conversion
 from glowpy.quantization.fidelity import Model, decibels_text, runner, sensitivity
-from glowpy.quantization.method import Method
+from glowpy.quantization.method import Method, expect_method
 from glowpy.quantization.optimized import optimized
 from glowpy.quantization.profiling import Sample
 from glowpy.support.errors import LoadError, UserError
@@ -161,6 +161,7 @@ def search(
 
     Raises as `Method.convert` does, and UserError for a negative budget and for a metric that is no number.
     """
+    expect_method(method)
     if not max_drop >= 0:
         raise UserError(f"expected a drop of 0 or more, got {max_drop}")
     work = _Search(optimized(model), method, metric, state or SearchState())

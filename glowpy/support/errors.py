@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from types import UnionType
 
 from glowpy.support.loc import UNKNOWN, Loc
 
@@ -25,6 +26,7 @@ __all__ = [
     "UnsupportedError",
     "UserError",
     "VerifyError",
+    "expect_type",
 ]
 
 
@@ -96,3 +98,10 @@ class InternalError(GlowError):
 
     def __str__(self) -> str:
         return f"{super().__str__()}\n{self.remedy}"
+
+
+def expect_type(what: str, got: object, type_: type | UnionType, expected: str) -> None:
+    """Raises UserError for an argument, called `what`, of another type; `expected` says what it should be."""
+    if not isinstance(got, type_):
+        shown = repr(got) if isinstance(got, str) else type(got).__name__
+        raise UserError(f"{what}: expected {expected}, got {shown}")

@@ -544,6 +544,31 @@ def test_refuses_kinds() -> None:
         Options(bias=ElemKind.U8)
 
 
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"schema": "nonsense"}, r"schema: expected .* Schema.ASYMMETRIC, got 'nonsense'"),
+        ({"activations": "u8"}, r"activations: expected .* ElemKind.U8, got 'u8'"),
+        ({"bias": "i32"}, r"bias: expected .* ElemKind.I32, got 'i32'"),
+        ({"calibration": "minmax"}, r"calibration: expected .* MinMax\(\), got 'minmax'"),
+        ({"calibrations": [MinMax()]}, "calibrations: expected a dict .*, got list"),
+        ({"calibrations": {"x": "minmax"}}, r"calibrations\['x'\]: expected a Calib.*'minmax'"),
+        ({"keep": "third"}, "keep: expected a tuple of names, got 'third'"),
+        ({"keep": (3,)}, "keep: expected a tuple of names, got a name of type int"),
+    ],
+)
+def test_refuses_options_of_other_types(options: dict[str, object], message: str) -> None:
+    with pytest.raises(glowpy.UserError, match=f"Options.{message}"):
+        Options(**options)  # type: ignore[arg-type]
+
+
+def test_refuses_what_is_no_profile() -> None:
+    with pytest.raises(glowpy.UserError, match=r"profile: expected a Profile, .* got 'p.yaml'"):
+        quantization.quantize(network(), "p.yaml")  # type: ignore[arg-type]
+    with pytest.raises(glowpy.UserError, match="options: expected Options, got dict"):
+        quantization.quantize(network(), profiled(), {})  # type: ignore[arg-type]
+
+
 # ----------------------------------------------------------------------------------------------- backend
 
 

@@ -205,11 +205,17 @@ def test_reports_how_far_it_is() -> None:
         ([3], "input 0: expected a dict of inputs, got int"),
         (EIGHT[0], "expected an iterable of dicts, .* got one dict"),
         (5, "expected an iterable of dicts, .* got int"),
+        ("inputs.npz", "expected an iterable of dicts, .* got str"),
     ],
 )
 def test_refuses_inputs(inputs: Inputs, message: str) -> None:
     with pytest.raises(glowpy.UserError, match=message):
         quantization.profile(network(), inputs)
+
+
+def test_refuses_a_path() -> None:
+    with pytest.raises(glowpy.UserError, match=r"model: expected a Module .* got 'net.onnx'"):
+        quantization.profile("net.onnx", EIGHT)  # type: ignore[arg-type]
 
 
 def test_nans_and_infinities_are_counted_apart() -> None:

@@ -175,6 +175,14 @@ def test_refuses(metric: Callable[[Model], float], drop: float, message: str) ->
         search(damaged(), method(), metric, drop)
 
 
+def test_refuses_a_profile_instead_of_a_method() -> None:
+    message = r"method: expected a Method, such as ByProfile\(profile\) .*, got Profile"
+    with pytest.raises(UserError, match=message):
+        search(damaged(), profile(), score, 1.0)  # type: ignore[arg-type]
+    with pytest.raises(UserError, match=message):
+        report(damaged(), profile(), samples())  # type: ignore[arg-type]
+
+
 def test_refuses_a_metric_that_runs_nothing() -> None:
     numbers = iter([1.0, 0.0, 0.0])
     with pytest.raises(UserError, match="expected a metric that runs the network"):
