@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from glowpy.core.shape import ceil_div
 from glowpy.core.type import Type
 from glowpy.graph.function import Function, Module
-from glowpy.graph.node import Node
+from glowpy.graph.node import Constant, Node
+from glowpy.graph.nodes_gen import DequantizeBlocksNode
 
 __all__ = ["Conversion", "Outcome", "bytes_of_constants", "outcome_of"]
 
@@ -37,7 +39,7 @@ class Conversion:
         module: The network: optimized, with nodes on integers.
         nodes: The nodes that computed with floats; not those that only move them.
         bytes_before: Of all constants of the optimized network in floats.
-        bytes_after: Of those of the quantized one.
+        bytes_after: Of those of the quantized one; two weights of 4 bits are one.
         types: Of the values that are stored integers, by the names that the profile has.
     """
 
@@ -60,5 +62,15 @@ def outcome_of(node: Node, reason: str) -> Outcome:
 
 
 def bytes_of_constants(f: Function) -> int:
-    """How large all constants of a function are."""
-    return sum(constant.type.size for constant in f.constants)
+    """How large all constants of a function are where they are stored."""
+    return sum(map(_stored_size, f.constants))
+
+
+def _stored_size(constant: Constant) -> int:
+    """In bytes. Weights of 4 bits are a byte each as constants, but two in a byte in ONNX files and on the CPU."""
+    users = constant.value.users
+    packed = users and all(
+        isinstance(user, DequantizeBlocksNode) and user.bits == 4 and user.input is constant.value
+        for user in users
+    )
+    return ceil_div(constant.type.count, 2) if packed else constant.type.size

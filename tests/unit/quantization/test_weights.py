@@ -81,6 +81,14 @@ def test_scales_have_the_least_error_of_what_is_tried() -> None:
     assert errors[0].sum() < 0.95 * errors[1].sum()
 
 
+def test_two_weights_of_4_bits_are_a_byte() -> None:
+    """And there is an f32 scale and a zero for each block, of the two that a column of 64 rows has."""
+    weights = np.random.default_rng(3).normal(size=(64, 10)).astype(np.float32)
+    results = [quantize_weights(product(weights), bits=bits) for bits in (4, 8)]
+    assert results[0].bytes_after == 64 * 10 // 2 + 2 * 10 * (4 + 1)
+    assert results[1].bytes_after == 64 * 10 + 2 * 10 * (4 + 1)
+
+
 def test_what_is_kept_stays_in_floats() -> None:
     module, _ = language_model()
     result = quantize_weights(module, keep=("dense", "gather"))
