@@ -45,7 +45,7 @@ from glowpy.opt.products import BYTES, Product, no_exact_sum, no_sum_of_bytes
 from glowpy.opt.unary import unary_of
 from glowpy.quantization.options import Options
 from glowpy.quantization.profile import Profile
-from glowpy.support.errors import UserError
+from glowpy.support.errors import UserError, expect_type
 from glowpy.support.loc import Loc
 
 __all__ = [
@@ -221,7 +221,12 @@ def computes_with_floats(node: Node) -> bool:
 
 
 def chosen_to_keep(nodes: Collection[Node], names: Collection[str]) -> dict[Node, str]:
-    """The nodes that the user wants in floats by name or kind, and why. Raises UserError for what no node is called."""
+    """The nodes that the user wants in floats by name or kind, and why. Raises UserError for what no node is called.
+
+    Kinds are those of the optimized graph, not operators of ONNX: several can be one node, as a `MatMul` and the
+    `Add` of a bias: the error lists the kinds that there are.
+    """
+    expect_type("keep", names, tuple | list, "a tuple of names")
     kept: dict[Node, str] = {}
     unknown = set(names)
     for node in nodes:
@@ -230,9 +235,12 @@ def chosen_to_keep(nodes: Collection[Node], names: Collection[str]) -> dict[Node
         if own:
             kept[node] = f"'{min(own)}' is to be kept"
     if unknown:
+        kinds = ", ".join(sorted({node.SCHEMA.mnemonic for node in nodes}))
         raise UserError(
             f"expected a name or a kind of a node to keep, got '{min(unknown)}'",
-            note="--json lists them" if nodes else "there is nothing to quantize",
+            note=f"the kinds are {kinds}; --json lists the names"
+            if nodes
+            else "there is nothing to quantize",
         )
     return kept
 

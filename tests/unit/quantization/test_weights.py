@@ -104,6 +104,8 @@ def test_what_is_kept_stays_in_floats() -> None:
         ({"bits": 3}, "expected bits of 4, 8, got 3"),
         ({"block": 31}, "expected a block of 32, 64, 128, got 31"),
         ({"keep": ("nothing",)}, "expected a name or a kind of a node to keep, got 'nothing'"),
+        ({"keep": ("Gemm",)}, "got 'Gemm'\nnote: the kinds are fully_connected, gather, mat_mul;"),
+        ({"keep": "dense"}, "keep: expected a tuple of names, got 'dense'"),
     ],
 )
 def test_what_there_is_not_is_refused(arguments: dict[str, object], message: str) -> None:
