@@ -53,7 +53,9 @@ class SpecError(ValueError):
 
 @dataclass(frozen=True)
 class Attr:
-    """An attribute: its name, its kind (int, ints, float, flag or text), whether it has a number for each dimension.
+    """An attribute: its name, its kind (see below), whether it has a number for each dimension.
+
+    Kinds are int, ints, dim, dims, float, flag and text, where a dim may be symbolic.
 
     A list that is `optional` is empty unless it is given.
     """
@@ -74,9 +76,19 @@ def ints(name: str, *, optional: bool = False) -> Attr:
     return Attr(name, "ints", optional=optional)
 
 
-def dimensions(name: str) -> Attr:
+def dim(name: str) -> Attr:
+    """A number that may depend on symbolic extents."""
+    return Attr(name, "dim")
+
+
+def dims(name: str, *, optional: bool = False) -> Attr:
+    """A list of numbers that may depend on symbolic extents."""
+    return Attr(name, "dims", optional=optional)
+
+
+def dimensions(name: str, *, symbolic: bool = False) -> Attr:
     """A number for each dimension of the input, or several lists of these."""
-    return Attr(name, "ints", dimensions=True)
+    return Attr(name, "dims" if symbolic else "ints", dimensions=True)
 
 
 def real(name: str) -> Attr:

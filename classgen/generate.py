@@ -38,6 +38,8 @@ _C_TYPES = {
 _PY_TYPES = {
     "int": "int",
     "ints": "tuple[int, ...]",
+    "dim": "Dim",
+    "dims": "tuple[Dim, ...]",
     "float": "float",
     "flag": "bool",
     "text": "str",
@@ -47,7 +49,10 @@ _LAST_ARGUMENTS = {
     "epilogue": ("const tiles_t *tiles", "epilogue_t epilogue", "const void *env"),
 }
 """What the kernels of instructions with a trait take last."""
-_C_ATTRS = {"int": "dim_t {}", "ints": "const ints_t *{}", "float": "float {}", "flag": "bool {}"}
+_C_ATTRS = {
+    "int": "dim_t {}", "ints": "const ints_t *{}", "dim": "dim_t {}", "dims": "const ints_t *{}",
+    "float": "float {}", "flag": "bool {}",
+}  # fmt: skip
 
 
 def render_all() -> dict[Path, str]:
@@ -224,6 +229,7 @@ def _to_attr(attr: Attr) -> str:
     """Attributes are stored as exactly the Python type their kind says, so that 1 and 1.0 print alike."""
     return {
         "ints": f"tuple({attr.name})",
+        "dims": f"tuple({attr.name})",
         "float": f"float({attr.name})",
         "flag": f"bool({attr.name})",
     }.get(attr.kind, attr.name)

@@ -10,10 +10,11 @@ import ctypes
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Protocol
+from typing import ClassVar, Protocol, TypeAlias
 
 import numpy as np
 
+from glowpy.core.extents import Extents, extents_of, symbols_of_types, type_at
 from glowpy.core.schema import Access
 from glowpy.core.tensor import Array, Tensor
 from glowpy.core.type import Type
@@ -25,6 +26,7 @@ from glowpy.ir.value import Value
 from glowpy.passes import GraphPass, IRPass
 from glowpy.support.errors import UserError
 from glowpy.support.html import html_table
+from glowpy.support.symbolic import Symbol, static
 from glowpy.support.text import Attr
 
 __all__ = [
@@ -102,11 +104,12 @@ def address_of(array: Array) -> int:
 
 def elements_at(memory: Array, start: int, value: Value) -> Array:
     """The elements of `value`, not copied, where its first byte is byte `start` of `memory`."""
-    kind, shape = value.type.kind, value.type.shape
-    elements = memory[start : start + value.span].view(kind.dtype)
+    kind, shape = value.type.kind, value.type.extents
+    (span,) = static([value.span])
+    elements = memory[start : start + span].view(kind.dtype)
     if value.is_contiguous:
         return elements.reshape(shape)
-    steps = [stride * kind.size for stride in value.strides]
+    steps = [stride * kind.size for stride in static(value.strides)]
     return np.lib.stride_tricks.as_strided(elements, shape, steps)
 
 
@@ -118,6 +121,14 @@ class Observer(Protocol):
 
     def after(self, inst: Instruction, operands: Mapping[str, Array]) -> None:
         """Called after an instruction."""
+
+
+_Bound: TypeAlias = tuple[Extents, Mapping[str, Type]]
+"""The extents of a run, and the types that outputs have with them."""
+
+_NO_SYMBOLS: _Bound = {}, {}
+_MAX_KNOWN = 256
+"""Of so many sets of shapes it is remembered what symbols are."""
 
 
 class Executable(ABC):
@@ -136,6 +147,8 @@ class Executable(ABC):
         self.output_ports = tuple(outputs)
         self.arena_size = arena_size
         self._arenas: list[Array] = []  # append and pop are atomic: there is no lock
+        self._symbolic = bool(self.symbols)
+        self._known: dict[tuple[tuple[int, ...], ...], _Bound] = {}
         names = {port.placeholder for port in self.output_ports}
         self._both = names & {port.placeholder for port in self.input_ports}
 
@@ -172,13 +185,27 @@ class Executable(ABC):
         title = f"{type(self).__name__}: {self.arena_size:,} bytes of working memory"
         return html_table(title, ["", "name", "type"], rows)
 
-    @abstractmethod
-    def execute(self, bindings: Mapping[str, Array], arena: Array) -> None:
-        """Runs once: placeholders by their name in dumps, and working memory of `arena_size` bytes."""
+    @property
+    def symbols(self) -> dict[str, Symbol]:
+        """The symbols that inputs' shapes depend on, by name; every run has extents of its own for them."""
+        return symbols_of_types(port.type for port in self.input_ports)
 
-    def instance(self) -> Instance:
-        """A new instance, with its own working memory and its own arrays for inputs and outputs."""
-        return Instance(self)
+    @abstractmethod
+    def execute(self, bindings: Mapping[str, Array], arena: Array, extents: Extents) -> None:
+        """Runs once.
+
+        Args:
+            bindings: An array for each placeholder, by its name in dumps.
+            arena: Working memory of `arena_size` bytes.
+            extents: What symbols are in this run.
+        """
+
+    def instance(self, **extents: int) -> Instance:
+        """A new instance, with its own working memory and its own arrays for inputs and outputs.
+
+        Arrays of shapes with symbols are made for these extents. Raises UserError unless all symbols have one.
+        """
+        return Instance(self, extents)
 
     def __call__(
         self, inputs: Mapping[str, Array], out: Mapping[str, Array] | None = None
@@ -195,17 +222,18 @@ class Executable(ABC):
         cannot be written. Safe from several threads.
         """
         bindings = self._bind_inputs(inputs)
+        extents, types = self._bound(bindings) if self._symbolic else _NO_SYMBOLS
         if out:
-            self._bind_outputs(out, bindings)
+            self._bind_outputs(out, bindings, extents)
         for port in self.output_ports:
             if port.placeholder not in bindings:
-                bindings[port.placeholder] = _fresh(port.type)
+                bindings[port.placeholder] = _fresh(types.get(port.name, port.type))
         try:
             arena = self._arenas.pop()
         except IndexError:
             arena = aligned_array(self.arena_size)
         try:
-            self.execute(bindings, arena)
+            self.execute(bindings, arena, extents)
         finally:
             self._arenas.append(arena)
         results = {port.name: bindings[port.placeholder] for port in self.output_ports}
@@ -222,7 +250,7 @@ class Executable(ABC):
             if port.name not in inputs:
                 raise input_misfit(self.inputs, inputs)
             array = np.asarray(inputs[port.name])
-            _check(port, array)
+            _check(port.name, port.type, array)
             flags = array.flags
             if port.placeholder in self._both or not (flags.c_contiguous and flags.aligned):
                 array = array.copy()
@@ -231,13 +259,29 @@ class Executable(ABC):
             raise input_misfit(self.inputs, inputs)
         return bindings
 
-    def _bind_outputs(self, out: Mapping[str, Array], bindings: dict[str, Array]) -> None:
+    def _bound(self, bindings: Mapping[str, Array]) -> _Bound:
+        """What symbols are for these inputs, and what outputs are of symbolic types."""
+        shapes = tuple([bindings[port.placeholder].shape for port in self.input_ports])
+        bound = self._known.get(shapes)
+        if bound is None:
+            pairs = zip(self.input_ports, shapes, strict=True)
+            extents = extents_of({port.name: (port.type.shape, shape) for port, shape in pairs})
+            open_ports = [port for port in self.output_ports if not port.type.is_static]
+            bound = extents, {port.name: type_at(port.type, extents) for port in open_ports}
+            if len(self._known) == _MAX_KNOWN:
+                self._known.clear()
+            self._known[shapes] = bound
+        return bound
+
+    def _bind_outputs(
+        self, out: Mapping[str, Array], bindings: dict[str, Array], extents: Extents
+    ) -> None:
         """Checks arrays for outputs, and binds those that can be written while others are read and written."""
         ports = {port.name: port for port in self.output_ports}
         for name, array in out.items():
             if name not in ports:
                 raise UserError(f"expected the outputs {', '.join(map(repr, ports))}, got '{name}'")
-            _check(ports[name], array)
+            _check(name, type_at(ports[name].type, extents), array)
             if not array.flags.writeable:
                 raise UserError(f"'{name}': expected a writeable array for an output")
         arrays = [*bindings.values(), *out.values()]
@@ -254,10 +298,10 @@ _SMALL = 1 << 12
 
 def _fresh(type: Type) -> Array:
     """An array for an output; at a multiple of the memory plan's alignment if it is large."""
-    if type.size < _SMALL:
-        return np.empty(type.shape, type.kind.dtype)
-    block = np.empty(type.size + ALIGNMENT, np.uint8)
-    return np.ndarray(type.shape, type.kind.dtype, block, -address_of(block) % ALIGNMENT)
+    if type.room < _SMALL:
+        return np.empty(type.extents, type.kind.dtype)
+    block = np.empty(type.room + ALIGNMENT, np.uint8)
+    return np.ndarray(type.extents, type.kind.dtype, block, -address_of(block) % ALIGNMENT)
 
 
 def input_misfit(types: Mapping[str, object], names: Collection[str]) -> UserError:
@@ -284,14 +328,18 @@ class Instance:
     outputs there, nothing is copied. `bind` puts an array of the caller's in its place.
     """
 
-    def __init__(self, function: Executable) -> None:
+    def __init__(self, function: Executable, extents: Extents) -> None:
+        if missing := [name for name in function.symbols if name not in extents]:
+            raise UserError(f"expected the extent of {', '.join(map(repr, missing))}")
         self._function = function
+        self._extents = extents
         self._arena = aligned_array(function.arena_size)
         self._arrays: dict[str, Array] = {}
         for port in (*function.input_ports, *function.output_ports):
             if port.placeholder not in self._arrays:
-                flat = aligned_array(port.type.size).view(port.type.kind.dtype)
-                self._arrays[port.placeholder] = flat.reshape(port.type.shape)
+                type = type_at(port.type, extents)
+                flat = aligned_array(type.room).view(type.kind.dtype)
+                self._arrays[port.placeholder] = flat.reshape(type.extents)
         self._ports = {port.name: port for port in (*function.input_ports, *function.output_ports)}
 
     def _port(self, name: str) -> Port:
@@ -312,7 +360,7 @@ class Instance:
         Raises UserError unless it is C-contiguous, aligned, and of exactly the port's dtype and shape.
         """
         port = self._port(name)
-        _check(port, array)
+        _check(name, type_at(port.type, self._extents), array)
         if not array.flags.c_contiguous:
             raise UserError(
                 f"'{name}': expected a C-contiguous array to bind",
@@ -331,19 +379,20 @@ class Instance:
         """Copies `array` into an input. Raises UserError for another dtype or shape."""
         port = self._port(name)
         content = np.asarray(array)
-        _check(port, content)
+        _check(name, type_at(port.type, self._extents), content)
         self._arrays[port.placeholder][...] = content
 
     def run(self) -> None:
         """Computes the outputs from what the inputs hold now."""
-        self._function.execute(self._arrays, self._arena)
+        self._function.execute(self._arrays, self._arena, self._extents)
 
 
-def _check(port: Port, array: Array) -> None:
-    type = port.type
-    if array.dtype != type.kind.dtype or array.shape != type.shape:
+def _check(name: str, type: Type, array: Array) -> None:
+    """Raises UserError for an array of another dtype or shape; symbolic shapes are checked with the extents."""
+    fits = array.shape == type.shape or not type.is_static
+    if array.dtype != type.kind.dtype or not fits:
         got = f"{array.dtype}[{'x'.join(map(str, array.shape))}]"
-        raise UserError(f"'{port.name}': expected an array of type {port.type}, got {got}")
+        raise UserError(f"'{name}': expected an array of type {type}, got {got}")
 
 
 @dataclass(frozen=True)
@@ -395,6 +444,8 @@ class Backend(ABC):
     """Node classes that only this backend knows."""
     instructions: ClassVar[tuple[type[Instruction], ...]] = ()
     """Instruction classes that only this backend knows."""
+    symbolic: ClassVar[bool] = False
+    """Whether it runs programs with symbolic extents."""
     options_type: ClassVar[type | None] = None
     """The dataclass of the backend's own options, which its constructor takes; None if it has none. `--set` of the
     command line fills the fields that are str, int, float or bool."""

@@ -9,15 +9,16 @@ from __future__ import annotations
 import operator
 from bisect import bisect_left, bisect_right, insort
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 
 import numpy as np
 
+from glowpy.core.extents import sampled
 from glowpy.core.schema import Trait
 from glowpy.core.tensor import Array
-from glowpy.core.type import Shape, Type
+from glowpy.core.type import Type
 from glowpy.ir.inst import Instruction
 from glowpy.ir.insts_gen import AllocInst, DeallocInst, ViewInst
 from glowpy.ir.irfunction import IRFunction
@@ -33,6 +34,7 @@ from glowpy.ir.plan import (
 )
 from glowpy.ir.value import Value, WeightVar
 from glowpy.support.errors import Diagnostic, VerifyError
+from glowpy.support.symbolic import static
 
 __all__ = ["check", "parse_plan", "plan", "print_plan"]
 
@@ -45,7 +47,7 @@ def plan(f: IRFunction) -> MemoryPlan:
     kept. An order is tried only while the result so far is above what is alive at one instruction.
     """
     buffers = [
-        _Buffer(value.name, value.type.size, life.start, life.end)
+        _Buffer(value.name, value.type.room, life.start, life.end)
         for value, life in lifetimes(f).items()
         if not isinstance(value, WeightVar)
     ]
@@ -69,8 +71,8 @@ def plan(f: IRFunction) -> MemoryPlan:
 def _consecutive(values: Sequence[Value]) -> Area:
     slots, offset = [], 0
     for value in values:
-        slots.append(Slot(value.name, offset, value.type.size))
-        offset = aligned(offset + value.type.size)
+        slots.append(Slot(value.name, offset, value.type.room))
+        offset = aligned(offset + value.type.room)
     return Area(offset, tuple(slots))
 
 
@@ -186,16 +188,20 @@ def check(f: IRFunction, memory: MemoryPlan) -> None:
     Walks the program with a map from byte ranges to owners: at its alloc a buffer must find its
     whole range free, at its dealloc it gives it back, and every access must find its operand owning
     its range. A view ends where its base does; what an instruction writes shares no byte with another
-    operand, or is the same elements where it works in place. Raises VerifyError with every violation.
+    operand, or is the same elements where it works in place. A program with symbols is walked with their highest
+    extents, with their lowest, and with some between. Raises VerifyError with every violation.
     """
-    errors = [
-        Diagnostic(message, context=f"memory @{memory.name}") for message in _violations(f, memory)
-    ]
-    if errors:
-        raise VerifyError.of(errors)
+    rooms = {value.name: value.type.room for value in f.values}
+    for extents in sampled(f.symbols):
+        messages = list(_violations(f.at(extents), memory, rooms))
+        if messages:
+            context = ", ".join(
+                [f"memory @{memory.name}", *(f"{k} = {n}" for k, n in extents.items())]
+            )
+            raise VerifyError.of(Diagnostic(message, context=context) for message in messages)
 
 
-def _violations(f: IRFunction, memory: MemoryPlan) -> Iterator[str]:
+def _violations(f: IRFunction, memory: MemoryPlan, rooms: Mapping[str, int]) -> Iterator[str]:
     for title, area in (
         ("activations", memory.activations),
         ("mutable", memory.mutable),
@@ -209,14 +215,15 @@ def _violations(f: IRFunction, memory: MemoryPlan) -> Iterator[str]:
     constants, mutables = ({s.name: s for s in a.slots} for a in (memory.constant, memory.mutable))
     for weight in f.weights.values():
         place = (constants if weight.is_constant else mutables).get(weight.name)
-        if place is None or place.size != weight.type.size:
-            yield f"weight %{weight.name} of {weight.type.size} bytes has no slot of that size"
+        size = max(rooms[weight.name], weight.type.room)
+        if place is None or place.size != size:
+            yield f"weight %{weight.name} of {size} bytes has no slot of that size"
     for area in (memory.mutable, memory.constant):
         placed = sorted(area.slots, key=lambda slot: (slot.start, slot.end))
         for before, after in pairwise(placed):
             if after.start < before.end:
                 yield f"%{before.name} and %{after.name} overlap"
-    yield from _walk(f, {slot.name: slot for slot in memory.activations.slots})
+    yield from _walk(f, {slot.name: slot for slot in memory.activations.slots}, rooms)
     yield from _accesses(f)
 
 
@@ -224,7 +231,7 @@ _Range = tuple[int, int, str]
 """The first byte, the first byte after, and the owner."""
 
 
-def _walk(f: IRFunction, slots: dict[str, Slot]) -> Iterator[str]:
+def _walk(f: IRFunction, slots: dict[str, Slot], rooms: Mapping[str, int]) -> Iterator[str]:
     owned: dict[str, _Range] = {}
     ranges: list[_Range] = []
     apart = True
@@ -232,8 +239,9 @@ def _walk(f: IRFunction, slots: dict[str, Slot]) -> Iterator[str]:
         if isinstance(inst, AllocInst):
             value = inst.value
             slot = slots.get(value.name)
-            if slot is None or slot.size != value.type.size:
-                yield f"buffer %{value.name} of {value.type.size} bytes has no slot of that size"
+            size = max(rooms[value.name], value.type.room)
+            if slot is None or slot.size != size:
+                yield f"buffer %{value.name} of {size} bytes has no slot of that size"
                 continue
             mine = owned[slot.name] = (slot.start, slot.end, slot.name)
             for start, end, other in _overlapping(ranges, mine, apart):
@@ -257,7 +265,7 @@ def _accesses(f: IRFunction) -> Iterator[str]:
             places[inst.value] = _Place.whole(inst.value)
         elif isinstance(inst, ViewInst):
             place = places[inst.value] = places[inst.source].part(inst)
-            if place.start < 0 or place.end > place.base.type.size:
+            if place.start < 0 or place.end > place.base.type.room:
                 yield f"view %{inst.value.name} ends outside %{place.base.name}"
         elif not isinstance(inst, DeallocInst):
             yield from _clashes(inst, [places[ref.value] for ref in inst.operands])
@@ -269,20 +277,21 @@ class _Place:
 
     base: Value
     start: int
-    shape: Shape
+    shape: tuple[int, ...]
     steps: tuple[int, ...]
     element: int
 
     @classmethod
     def whole(cls, value: Value) -> _Place:
-        return cls(value, 0, value.type.shape, _dense(value.type), value.type.kind.size)
+        return cls(value, 0, value.type.extents, _dense(value.type), value.type.kind.size)
 
     def part(self, view: ViewInst) -> _Place:
         """That of a view of this value."""
         type = view.value.type
         size = type.kind.size
-        steps = tuple(step * size for step in view.strides) or _dense(type)
-        return _Place(self.base, self.start + view.offset * size, type.shape, steps, size)
+        offset, *strides = static((view.offset, *view.strides))
+        steps = tuple(step * size for step in strides) or _dense(type)
+        return _Place(self.base, self.start + offset * size, type.extents, steps, size)
 
     @property
     def end(self) -> int:
@@ -314,7 +323,7 @@ class _Place:
 
 
 def _dense(type: Type) -> tuple[int, ...]:
-    sizes = accumulate(reversed(type.shape), operator.mul, initial=type.kind.size)
+    sizes = accumulate(reversed(type.extents), operator.mul, initial=type.kind.size)
     return tuple(sizes)[:-1][::-1]
 
 

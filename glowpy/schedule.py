@@ -20,6 +20,7 @@ from glowpy.core.schema import Trait
 from glowpy.graph.function import Function
 from glowpy.graph.node import Node
 from glowpy.graph.nodes_gen import SaveNode
+from glowpy.support.symbolic import highest
 
 __all__ = ["schedule"]
 
@@ -89,11 +90,11 @@ def _first_to_last(
 
 def _count(node: Node) -> int:
     """Elements of the results."""
-    return sum(result.type.count for result in node.results)
+    return sum(highest(result.type.count) for result in node.results)
 
 
 def _size(node: Node) -> int:
-    return sum(result.type.size for result in node.results)
+    return sum(result.type.room for result in node.results)
 
 
 def _products(nodes: Sequence[Node]) -> set[Node]:

@@ -1,8 +1,8 @@
 """`InferenceSession`: a model that compiles itself for the shapes it meets.
 
-A model with symbolic dimensions is imported and compiled once for each set of input shapes; so is a model whose
-shapes depend on the elements of an input, once for each value of that input. What was compiled is kept; the least
-recently used is dropped first.
+A model with symbolic dimensions is compiled for ranges of extents, which grow with what it meets: see
+`glowpy.assumptions`. A model whose shapes depend on the elements of an input is compiled once for each value of that
+input. What was compiled is kept; the least recently used is dropped first.
 """
 
 from __future__ import annotations
@@ -18,14 +18,17 @@ from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
+from glowpy.assumptions import Assumptions, Plan
 from glowpy.backend import Backend, CompiledFunction, CompileOptions, Observer, input_misfit
 from glowpy.core.tensor import Array
+from glowpy.core.type import Shape
 from glowpy.engine import backend_of, compile_or_recall
 from glowpy.graph.function import Module
 from glowpy.importer import OnnxModel, ValueInfo, ValueNeededError, read_model
-from glowpy.support.errors import GlowError, UserError
+from glowpy.support.errors import GlowError, UnsupportedError, UserError
 from glowpy.support.html import html_table
 from glowpy.support.progress import noting_stops
+from glowpy.support.symbolic import UndecidedError
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -99,6 +102,8 @@ class InferenceSession:
         self._cache: OrderedDict[Hashable, _Specialisation] = OrderedDict()
         self._latest: tuple[Hashable, CompiledFunction] | None = None  # the end of the cache
         self._values: tuple[str, ...] = ()
+        open_ = self._backend.symbolic and not self._options.instrument
+        self._assumptions = Assumptions(self._model.inputs, fixed=not open_)
         self._dtypes = [(info.name, info.dtype, info.kind.dtype) for info in self._model.inputs]
         self._narrow = {i.name: i.dtype for i in self._model.outputs if i.narrow is not None}
         self._names = [info.name for info in self._model.outputs]
@@ -228,41 +233,59 @@ class InferenceSession:
         if not names or any(math.prod(shapes[name]) > MAX_VALUE for name in error.inputs):
             raise error
         with self._lock:  # another thread may have noted them
+            self._assumptions.know(names, shapes)
             self._values = tuple(dict.fromkeys([*self._values, *names]))
 
     def _specialized(
         self, shapes: tuple[tuple[str, tuple[int, ...]], ...], values: Mapping[str, Array]
     ) -> CompiledFunction:
+        """What was compiled for ranges that have these shapes, perhaps now."""
+        call = (shapes, tuple([(name, array.tobytes()) for name, array in values.items()]))
+        latest = self._latest
+        if latest is not None and latest[0] == call:
+            return latest[1]
+        self._model.key(shapes=dict(shapes))  # raises where they contradict each other
+        while True:
+            with self._lock:
+                plan = self._assumptions.plan(dict(shapes))
+            try:
+                function = self._planned(plan, values)
+            except UndecidedError as error:
+                with self._lock:
+                    self._assumptions.learn(error, dict(shapes))
+            except UnsupportedError:
+                if not self._assumptions.is_open or not plan.is_open:
+                    raise
+                with self._lock:
+                    self._assumptions.fix()
+            else:
+                self._latest = call, function
+                return function
+
+    def _planned(self, plan: Plan, values: Mapping[str, Array]) -> CompiledFunction:
         """From the cache, or compiled by this thread while others that want the same wait.
 
         They get the error of what cannot be compiled. Where this thread alone is stopped, as by Ctrl-C or its progress
         callback, they try again.
         """
-        key = (shapes, tuple([(name, array.tobytes()) for name, array in values.items()]))
-        latest = self._latest
-        if latest is not None and latest[0] == key:
-            return latest[1]
+        key = (plan.key, tuple([(name, array.tobytes()) for name, array in values.items()]))
         while True:
             entry, fresh = self._entry(key)
             if fresh:
-                self._fulfil(entry, key, shapes, values)
+                self._fulfil(entry, key, plan.shapes, values)
             elif entry.owner == threading.get_ident() and not entry.done():
                 raise UserError(
                     "expected a progress callback that does not run the session that is being compiled"
                 )
             if entry.exception() is None or entry.fails_for_all:
                 break
-        function = entry.result()
-        with self._lock:
-            if next(reversed(self._cache), None) == key:
-                self._latest = key, function
-        return function
+        return entry.result()
 
     def _fulfil(
         self,
         entry: _Specialisation,
         key: Hashable,
-        shapes: tuple[tuple[str, tuple[int, ...]], ...],
+        shapes: Mapping[str, Shape],
         values: Mapping[str, Array],
     ) -> None:
         """Compiles an entry of the cache, which forgets a failure. Raises what compiling raises."""
@@ -291,17 +314,17 @@ class InferenceSession:
         return entry, fresh
 
     def _compiled(
-        self, shapes: tuple[tuple[str, tuple[int, ...]], ...], values: Mapping[str, Array]
+        self, shapes: Mapping[str, Shape], values: Mapping[str, Array]
     ) -> CompiledFunction:
         """From the backend's memory of what it compiled, or compiled now."""
         copies = {name: array.copy() for name, array in values.items()}
         modules: list[Module] = []
 
         def build() -> Module:
-            modules.append(self._model.build(shapes=dict(shapes), values=copies))
+            modules.append(self._model.build(shapes=shapes, values=copies))
             return modules[0]
 
-        key = self._model.key(shapes=dict(shapes), values=copies)
+        key = self._model.key(shapes=shapes, values=copies)
         try:
             function = compile_or_recall(key, build, self._backend, self._options)
         finally:

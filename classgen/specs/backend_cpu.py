@@ -3,11 +3,11 @@
 Those of 8-bit integers multiply what is stored, whatever it stands for: weights of i8, sums of i32, which wrap.
 """
 
-from classgen.dsl import FLOATS, Op, integer, ints, library
+from classgen.dsl import FLOATS, Op, dim, dims, integer, ints, library
 
 library("cpu", "libjit", "libjit", core=True)
 
-_CONV = [ints("kernels"), ints("strides"), ints("pads"), ints("dilation")]
+_CONV = [ints("kernels"), ints("strides"), dims("pads"), ints("dilation")]
 _TILE = [integer("tile_pixels"), integer("tile_vectors")]
 _WALK = [integer("slab"), integer("fetch")]
 _PRODUCTS = (*FLOATS, "i8", "u8")
@@ -39,7 +39,7 @@ Op(
     "Lines of so many pixels are tiled by themselves; slab lines are computed for one block of channels before the next, and "
     "fetch elements of weights are fetched ahead at each step.",
     inputs=["input", "filter", "bias", "zeros"],
-    attrs=[*_CONV, integer("group"), *_TILE, integer("line"), *_WALK],
+    attrs=[*_CONV, integer("group"), *_TILE, dim("line"), *_WALK],
     traits=["typed", "units", "epilogue"],
     strided=["result"],
     rows=["input"],

@@ -1,8 +1,8 @@
 """Pooling over windows. Activations are N, spatial..., C. pads are the begins, then the ends; `ceil` rounds the result's shape up."""
 
-from classgen.dsl import FLOATS, Op, flag, ints
+from classgen.dsl import FLOATS, Op, dims, flag, ints
 
-_WINDOW = [ints("kernels"), ints("strides"), ints("pads"), ints("dilation"), flag("ceil")]
+_WINDOW = [ints("kernels"), ints("strides"), dims("pads"), ints("dilation"), flag("ceil")]
 
 Op("MaxPool", "The largest element of each window; pads never win.", inputs=["input"], attrs=_WINDOW, traits=["units"], kernel={"input": (*FLOATS, "i8", "u8", "i16")}, quant="same", strided=["result", "input"], no_derivative="not written yet")
 Op(

@@ -21,6 +21,7 @@ from glowpy.backends.cpu.abi import Status
 from glowpy.backends.cpu.bundle.options import WeightsPlace
 from glowpy.backends.cpu.bundle.read import StoredBundle, read_bundle
 from glowpy.backends.cpu.host import check_host
+from glowpy.core.extents import Extents
 from glowpy.core.tensor import Array
 from glowpy.core.type import Type, parse_type
 from glowpy.ir.plan import ALIGNMENT, aligned
@@ -42,8 +43,8 @@ class _Place:
 
     def of(self, mutable: Array) -> Array:
         """Its array in a mutable area."""
-        kind, shape = self.port.type.kind, self.port.type.shape
-        flat = mutable[self.offset : self.offset + self.port.type.size]
+        kind, shape = self.port.type.kind, self.port.type.extents
+        flat = mutable[self.offset : self.offset + self.port.type.room]
         return flat.view(kind.dtype).reshape(shape)
 
 
@@ -87,8 +88,9 @@ class LoadedNetwork(Executable):
         self._entry: _Entry = _function(library, name, 3)
         self._constants = constants
 
-    def execute(self, bindings: Mapping[str, Array], arena: Array) -> None:
+    def execute(self, bindings: Mapping[str, Array], arena: Array, extents: Extents) -> None:
         """Copies the inputs into the mutable area, which lies after the activations, and the outputs out of it."""
+        del extents  # bundles have none that vary
         mutable = arena[self._start :]
         for place in self._inputs:
             np.copyto(place.of(mutable), bindings[place.port.placeholder])

@@ -17,6 +17,7 @@ from glowpy.backends.cpu.bundle.read import read_bundle
 from glowpy.backends.cpu.bundle.support_code import Golden
 from glowpy.backends.cpu.bundle.write import Bundle, build_bundle, bundle_fingerprint
 from glowpy.core.elemkind import ElemKind
+from glowpy.core.extents import symbols_of_types
 from glowpy.core.tensor import Array
 from glowpy.engine import backend_class, compilation, context, package_of
 from glowpy.engine import compile as compile_function
@@ -55,6 +56,8 @@ def bundle(
     chosen = backend or CpuBackend()
     passes = ctx or context(CompileOptions())
     functions = _entry_points(model, options)
+    for f in functions.values():
+        _expect_constant_extents(f)
     programs = {name: compilation(f, chosen, ctx=passes).program for name, f in functions.items()}
     golden: dict[str, list[Golden]] = {}
     if options.selftest:
@@ -104,6 +107,16 @@ def outdated(model: Module | Mapping[str, Module], directory: Path | str) -> lis
     return reasons
 
 
+def _expect_constant_extents(f: Function) -> None:
+    """Raises UserError for a network with symbolic dimensions, which bundles do not have."""
+    names = list(symbols_of_types(placeholder.type for placeholder in f.module.placeholders))
+    if names:
+        raise UserError(
+            f"@{f.name}: expected constant dimensions in a bundle, got {', '.join(names)}",
+            note="give each an extent: " + " ".join(f"--shape {name}=1" for name in names),
+        )
+
+
 def random_inputs(ports: tuple[Port, ...], seed: int) -> dict[str, Array]:
     """Reproducible inputs by placeholder: normal floats, small integers."""
     generator = np.random.default_rng(seed)
@@ -112,11 +125,11 @@ def random_inputs(ports: tuple[Port, ...], seed: int) -> dict[str, Array]:
         dtype = port.type.kind.dtype
         if port.type.kind.has_fractions:
             arrays[port.placeholder] = generator.standard_normal(
-                port.type.shape, np.float32
+                port.type.extents, np.float32
             ).astype(dtype)
         else:
             high = 2 if port.type.kind is ElemKind.BOOL else 16
-            arrays[port.placeholder] = generator.integers(0, high, port.type.shape).astype(dtype)
+            arrays[port.placeholder] = generator.integers(0, high, port.type.extents).astype(dtype)
     return arrays
 
 

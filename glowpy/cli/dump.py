@@ -37,7 +37,12 @@ __all__ = ["dump"]
     show_default=True,
     help="Text, JSON (of the strategy), Graphviz source, or a drawing made by Graphviz.",
 )
-@click.option("--shape", "shapes", multiple=True, help="NAME=1x3x224x224 or DIMENSION=1.")
+@click.option(
+    "--shape",
+    "shapes",
+    multiple=True,
+    help="NAME=1x3x224x224, DIMENSION=1, or DIMENSION=1..8 to leave it open.",
+)
 @click.option("--constants", default="", help="A .npz file with the constants of a .glow file.")
 @click.option("--function", "name", default="", help="Which function of a module with several.")
 @backend_option("cpu")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -13,6 +13,7 @@ import numpy as np
 from glowpy.backend import Port
 from glowpy.cli.files import as_codes, read_array, read_arrays, read_constants, read_text
 from glowpy.core.elemkind import ElemKind
+from glowpy.core.extents import extents_of, symbols_of_types, type_at
 from glowpy.core.tensor import Array
 from glowpy.core.type import Shape, Type
 from glowpy.engine import backend_class, known_nodes
@@ -22,6 +23,7 @@ from glowpy.graph.printer import print_module
 from glowpy.importer.onnx.model import OnnxModel, read_model
 from glowpy.support.errors import LoadError, UserError
 from glowpy.support.loc import Loc
+from glowpy.support.symbolic import Dim, symbol, symbol_name
 
 __all__ = [
     "Source",
@@ -33,27 +35,36 @@ __all__ = [
     "read_inputs",
 ]
 
-Shapes = dict[str, Shape]
-Dims = dict[str, int]
+Shapes = dict[str, tuple[int, ...]]
+Dims = dict[str, Dim]
 
 _SHAPE = re.compile(
     r"(?P<name>.+)(?P<sign>[=:])(?P<dims>(?:[0-9]{1,18}(?:x[0-9]{1,18})*)?)", re.DOTALL
 )
+_RANGE = re.compile(r"(?P<name>.+)=(?P<low>[0-9]{1,9})\.\.(?P<high>[0-9]{1,9})", re.DOTALL)
 
 
 def parse_shapes(texts: Sequence[str], inputs: Collection[str]) -> tuple[Shapes, Dims]:
     """What --shape says: the shapes of inputs, and the sizes of symbolic dimensions.
 
     `x=1x3x224x224` and `x:1x3x224x224` mean an input, `x:` one without dimensions, and `batch=1` a symbolic dimension
-    unless one of `inputs` has the name. Raises UserError for anything else.
+    unless one of `inputs` has the name; `batch=1..8` leaves it open. Raises UserError for anything else.
     """
     shapes: Shapes = {}
     dims: Dims = {}
     for text in texts:
+        if (open_one := _RANGE.fullmatch(text)) is not None:
+            name, low, high = open_one["name"], int(open_one["low"]), int(open_one["high"])
+            if low > high or name in dims or name in inputs:
+                raise UserError(
+                    f"--shape: expected DIMENSION=LOW..HIGH once, with bounds that ascend, got '{text}'"
+                )
+            dims[name] = symbol(symbol_name(name), low, high)
+            continue
         match = _SHAPE.fullmatch(text)
         if match is None or (not match["dims"] and match["sign"] == "="):
             raise UserError(
-                f"--shape: expected NAME=1x3x224x224 or DIMENSION=1, got '{text}'",
+                f"--shape: expected NAME=1x3x224x224, DIMENSION=1 or DIMENSION=1..8, got '{text}'",
                 note="dimensions are whole numbers with an x between them",
             )
         name, sizes = match["name"], tuple(int(dim) for dim in match["dims"].split("x") if dim)
@@ -176,14 +187,16 @@ def random_array(type: Type, rng: np.random.Generator) -> Array:
     So small an integer is a legal index nearly everywhere.
     """
     if type.kind.has_fractions:
-        return np.asarray(rng.random(type.shape), type.kind.dtype)
-    return rng.integers(0, 2, type.shape).astype(type.kind.dtype)
+        return np.asarray(rng.random(type.extents), type.kind.dtype)
+    return rng.integers(0, 2, type.extents).astype(type.kind.dtype)
 
 
 def read_inputs(
     texts: Sequence[str], ports: Sequence[Port], seed: int, model: str
 ) -> dict[str, Array]:
     """An array for every port: from the files that --input names, random where it names none.
+
+    Symbolic dimensions are what the files have, or as large as they may be.
 
     Args:
         texts: `NAME=FILE` (.npy, .pb), or the name of a .npz file with arrays named after inputs.
@@ -208,19 +221,27 @@ def read_inputs(
             )
         arrays_by_name[name] = as_codes(array, known[name].type.kind)
         _check_array(known[name], arrays_by_name[name], sources[name], model)
-    rng = np.random.default_rng(seed)
+    rng, extents = np.random.default_rng(seed), _extents(ports, arrays_by_name)
     return {
         port.name: arrays_by_name[port.name]
         if port.name in arrays_by_name
-        else random_array(port.type, rng)
+        else random_array(type_at(port.type, extents), rng)
         for port in ports
     }
+
+
+def _extents(ports: Sequence[Port], arrays: Mapping[str, Array]) -> dict[str, int]:
+    """What symbols are for some arrays; the highest where these do not say."""
+    symbols = symbols_of_types(port.type for port in ports)
+    given = [port for port in ports if port.name in arrays]
+    extents = extents_of({port.name: (port.type.shape, arrays[port.name].shape) for port in given})
+    return {name: one.high for name, one in symbols.items()} | extents
 
 
 def _check_array(port: Port, array: Array, path: str, model: str) -> None:
     type = port.type
     got = f"{array.dtype}[{_spell(array.shape)}]"
-    if array.shape != type.shape:
+    if array.shape != type.shape and (type.is_static or array.ndim != type.rank):
         raise UserError(
             f"input '{port.name}': expected {type}, got {got}",
             loc=Loc(path),

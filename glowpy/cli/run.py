@@ -22,6 +22,7 @@ from glowpy.cli.model import Source, read_inputs
 from glowpy.cli.observers import DumpObserver, Observers, PrintObserver
 from glowpy.cli.output import print_json, print_table, progress
 from glowpy.cli.verb import OutputFolder, Verb
+from glowpy.core.extents import extents_of, type_at
 from glowpy.core.tensor import Array
 from glowpy.core.type import Type
 from glowpy.engine import compile_or_recall
@@ -55,7 +56,12 @@ class _Run:
 @click.command("run", cls=Verb)
 @click.argument("model", shell_complete=complete_file)
 @click.option("--input", "inputs", multiple=True, help="NAME=FILE.npy, NAME=FILE.pb, or FILE.npz.")
-@click.option("--shape", "shapes", multiple=True, help="NAME=1x3x224x224 or DIMENSION=1.")
+@click.option(
+    "--shape",
+    "shapes",
+    multiple=True,
+    help="NAME=1x3x224x224, DIMENSION=1, or DIMENSION=1..8 to leave it open.",
+)
 @click.option("--constants", default="", help="A .npz file with the constants of a .glow file.")
 @click.option("--function", "name", default="", help="Which function of a module with several.")
 @click.option(
@@ -159,7 +165,7 @@ def run_model(
         differences = compare(outputs, expected, rtol, atol)
     files = _save(outputs, folder)
     result = _Run(
-        *(model, backend, compiled.outputs, outputs, files),
+        *(model, backend, _output_types(compiled, feeds), outputs, files),
         *(compile_seconds, "recall" in begun, *begun.get("compile", (0, 0))),
         *(seconds, check_with or "", differences),
     )
@@ -197,11 +203,22 @@ def _observers(print_each: bool, folder: Path | None) -> list[Observer]:
     return observers if folder is None else [*observers, DumpObserver(folder)]
 
 
+def _extents(compiled: CompiledFunction, feeds: Mapping[str, Array]) -> dict[str, int]:
+    """What symbols are for these inputs."""
+    ports = compiled.input_ports
+    return extents_of({port.name: (port.type.shape, feeds[port.name].shape) for port in ports})
+
+
+def _output_types(compiled: CompiledFunction, feeds: Mapping[str, Array]) -> dict[str, Type]:
+    extents = _extents(compiled, feeds)
+    return {name: type_at(type, extents) for name, type in compiled.outputs.items()}
+
+
 def _timed_runs(
     compiled: CompiledFunction, feeds: Mapping[str, Array], repeat: int
 ) -> tuple[dict[str, Array], list[float]]:
     """The outputs, and the seconds of every run."""
-    instance = compiled.instance()
+    instance = compiled.instance(**_extents(compiled, feeds))
     seconds = []
     for _ in range(repeat):
         for port, array in feeds.items():

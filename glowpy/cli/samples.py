@@ -12,7 +12,6 @@ from glowpy.backend import Port
 from glowpy.cli.files import read_array, read_arrays
 from glowpy.cli.users_code import names_object, users_code, users_object
 from glowpy.core.tensor import Array
-from glowpy.core.type import Shape
 from glowpy.quantization.profiling import Inputs, number_of, samples_of
 from glowpy.support.errors import LoadError, UserError
 from glowpy.support.loc import Loc
@@ -124,8 +123,8 @@ def _of_archive(path: str, ports: Sequence[Port]) -> Samples:
 
 def _count(port: Port, array: Array, path: str) -> int:
     """How many arrays for an input one holds."""
-    shape = port.type.shape
-    whole: Shape = array.shape
+    shape = port.type.extents
+    whole: tuple[int, ...] = array.shape
     if whole == shape:
         return 1
     if whole[1:] == shape:

@@ -18,6 +18,7 @@ from glowpy.core.strides import span_of, strides_of
 from glowpy.core.tensor import Array
 from glowpy.core.type import Quant, Shape, Type
 from glowpy.support.errors import UserError
+from glowpy.support.symbolic import Dim, product, static
 
 __all__ = [
     "broadcast",
@@ -39,13 +40,13 @@ def permuted(type: Type, shuffle: Sequence[int]) -> Type:
     return Type(type.kind, shape, quant)
 
 
-def reshaped(type: Type, shape: Sequence[int]) -> Type:
+def reshaped(type: Type, shape: Sequence[Dim]) -> Type:
     """The same elements in row-major order. The channel axis must stay a dimension of its own."""
     new, quant = tuple(shape), type.quant
     if quant is None or quant.axis is None:
         return type.with_shape(new)
-    outer, size = math.prod(type.shape[: quant.axis]), type.shape[quant.axis]
-    before = 1
+    outer, size = product(type.shape[: quant.axis]), type.shape[quant.axis]
+    before: Dim = 1
     for axis, extent in enumerate(new):
         if before == outer and extent == size:
             return Type(type.kind, new, replace(quant, axis=axis))
@@ -55,7 +56,7 @@ def reshaped(type: Type, shape: Sequence[int]) -> Type:
     )
 
 
-def resized(type: Type, shape: Sequence[int]) -> Type:
+def resized(type: Type, shape: Sequence[Dim]) -> Type:
     """The same dimensions with other extents; the channel axis must keep its own."""
     new, quant = tuple(shape), type.quant
     if quant is not None and quant.axis is not None:
@@ -68,7 +69,7 @@ def resized(type: Type, shape: Sequence[int]) -> Type:
 
 
 def sliced(
-    type: Type, starts: Sequence[int], shape: Sequence[int], steps: Sequence[int] | None = None
+    type: Type, starts: Sequence[Dim], shape: Sequence[Dim], steps: Sequence[int] | None = None
 ) -> Type:
     """Elements start + i * step of each dimension; the parameters of the channels that are left."""
     new, quant = tuple(shape), type.quant
@@ -76,7 +77,8 @@ def sliced(
         return type.with_shape(new)
     axis = quant.axis
     step = 1 if steps is None else steps[axis]
-    kept = [starts[axis] + index * step for index in range(new[axis])]
+    start, count = static((starts[axis], new[axis]))
+    kept = [start + index * step for index in range(count)]
     if any(not 0 <= channel < len(quant.scales) for channel in kept):
         raise UserError(f"expected channels of {type}, got {kept[0]} to {kept[-1]}")
     scales = tuple(quant.scales[channel] for channel in kept)
@@ -141,7 +143,7 @@ def _appended(types: Sequence[Type], axis: int) -> Quant:
                 f"expected equal quantization parameters, or channels along dimension {axis}, "
                 f"got {' and '.join(map(str, types))}"
             )
-        repeats = type.shape[axis] if quant.axis is None else 1
+        (repeats,) = static([type.shape[axis]]) if quant.axis is None else (1,)
         scales += quant.scales * repeats
         offsets += quant.offsets * repeats
     return Quant(tuple(scales), tuple(offsets), axis)
@@ -149,7 +151,7 @@ def _appended(types: Sequence[Type], axis: int) -> Quant:
 
 def keeps_parameters(
     source: Type,
-    offset: int,
+    offset: Dim,
     part: Type,
     source_strides: Shape | None = None,
     strides: Shape | None = None,
@@ -167,6 +169,8 @@ def keeps_parameters(
         return False
     if source.quant.axis is None and part.quant.axis is None:
         return source.quant == part.quant
+    if not (source.is_static and part.is_static and isinstance(offset, int)):
+        return source.quant == part.quant and _same_channels(source, offset, part)
     outer, inner = strides_of(source.shape), strides_of(part.shape)
     if (source_strides or outer, strides or inner) != (outer, inner):
         return _keeps_strided(source, offset, part, source_strides or outer, strides or inner)
@@ -175,18 +179,24 @@ def keeps_parameters(
     step = math.gcd(first.run, second.run, offset) or 1
     return all(
         first.parameters(offset + index) == second.parameters(index)
-        for index in range(0, min(part.count, period), step)
+        for index in range(0, min(math.prod(part.extents), period), step)
     )
+
+
+def _same_channels(source: Type, offset: Dim, part: Type) -> bool:
+    """Whether `part` is `source` from the first element on, but for what comes before the channels in the shape."""
+    axis = source.quant.axis if source.quant is not None else None
+    return offset == 0 and source.shape[axis:] == part.shape[axis:]
 
 
 def _keeps_strided(
     source: Type, offset: int, part: Type, source_strides: Shape, strides: Shape
 ) -> bool:
     """`keeps_parameters`, by the channel of every element of memory."""
-    if not part.count:
+    if 0 in part.shape:
         return True
     places = offset + _places(part.shape, strides)
-    channels = np.full(span_of(source.shape, source_strides), -1)
+    channels = np.full(static([span_of(source.shape, source_strides)]), -1)
     channels[_places(source.shape, source_strides)] = _channels(source)
     known = channels[places]
     own = _channels(part)
@@ -196,8 +206,9 @@ def _keeps_strided(
 
 def _places(shape: Shape, strides: Shape) -> Array:
     """Where each element lies, counted from the first."""
-    places = np.zeros(shape, np.int64)
-    for axis, (size, stride) in enumerate(zip(shape, strides, strict=True)):
+    extents = static(shape)
+    places = np.zeros(extents, np.int64)
+    for axis, (size, stride) in enumerate(zip(extents, static(strides), strict=True)):
         places += stride * np.arange(size).reshape(-1, *(1,) * (len(shape) - axis - 1))
     return places
 
@@ -206,9 +217,9 @@ def _channels(type: Type) -> Array:
     """The channel of every element."""
     axis = type.quant.axis if type.quant is not None else None
     if axis is None:
-        return np.zeros(type.shape, np.int64)
-    ramp = np.arange(type.shape[axis]).reshape(-1, *(1,) * (type.rank - axis - 1))
-    return np.asarray(np.broadcast_to(ramp, type.shape))
+        return np.zeros(type.extents, np.int64)
+    ramp = np.arange(type.extents[axis]).reshape(-1, *(1,) * (type.rank - axis - 1))
+    return np.asarray(np.broadcast_to(ramp, type.extents))
 
 
 def _parameters(type: Type, channel: int) -> tuple[float, int] | None:
@@ -228,7 +239,7 @@ class _Channels:
 
     @classmethod
     def of(cls, type: Type, quant: Quant) -> _Channels:
-        return cls(quant, 0 if quant.axis is None else math.prod(type.shape[quant.axis + 1 :]))
+        return cls(quant, 0 if quant.axis is None else math.prod(type.extents[quant.axis + 1 :]))
 
     @property
     def period(self) -> int:

@@ -14,6 +14,7 @@ from glowpy.core.elemkind import ElemKind
 from glowpy.core.tensor import Array, Tensor
 from glowpy.core.type import Quant, Type
 from glowpy.support.errors import InternalError, UserError
+from glowpy.support.symbolic import Dim
 
 __all__ = [
     "BIAS_STEPS",
@@ -89,7 +90,7 @@ def steps_of(type: Type, stored: Array) -> Array:
     return stored.astype(np.float64) - offsets_of(type).astype(np.float64)
 
 
-def sum_type(input: Type, weights: Type, axis: int, shape: Sequence[int]) -> Type:
+def sum_type(input: Type, weights: Type, axis: int, shape: Sequence[Dim]) -> Type:
     """The type of exact sums of products, in i32: one step is the product of both steps.
 
     Args:

@@ -14,6 +14,7 @@ from typing import Literal
 from glowpy.core.algebra import NO_ALGEBRA, Algebra, Channels
 from glowpy.core.type import Shape, Type
 from glowpy.support.errors import UserError
+from glowpy.support.symbolic import Expr
 from glowpy.support.text import Attr
 
 __all__ = [
@@ -29,7 +30,7 @@ __all__ = [
     "check_attrs",
 ]
 
-AttrKind = Literal["int", "ints", "float", "flag", "text"]
+AttrKind = Literal["int", "ints", "dim", "dims", "float", "flag", "text"]
 
 
 class Trait(StrEnum):
@@ -127,9 +128,9 @@ class Layout(Enum):
 
 @dataclass(frozen=True, slots=True)
 class AttrSpec:
-    """Name and kind of an attribute: int, ints, float, flag or text.
+    """Name and kind of an attribute: int, ints, dim, dims, float, flag or text, where dims may be symbolic.
 
-    Ints with `dimensions` have a number for each dimension of the input, or several lists of these. Ints that are
+    Lists with `dimensions` have a number for each dimension of the input, or several lists of these. Those that are
     `optional` may be left out, which is the empty list, and are printed only where there are any.
     """
 
@@ -160,6 +161,10 @@ def _is_kind(value: Attr, kind: AttrKind) -> bool:
             return isinstance(value, int) and not isinstance(value, bool)
         case "ints":
             return isinstance(value, tuple) and all(isinstance(item, int) for item in value)
+        case "dim":
+            return isinstance(value, int | Expr) and not isinstance(value, bool)
+        case "dims":
+            return isinstance(value, tuple) and all(isinstance(item, int | Expr) for item in value)
         case "float":
             return isinstance(value, float)
         case "flag":

@@ -6,23 +6,37 @@ from collections.abc import Sequence
 
 from glowpy.core.type import Shape
 from glowpy.support.errors import UserError
+from glowpy.support.symbolic import Dim, UnequalError, greatest, is_at_most, least
 
-__all__ = ["broadcast_shapes", "ceil_div", "normalize_axis", "permute", "window_shape"]
+__all__ = ["broadcast_shapes", "is_same", "normalize_axis", "permute", "window_shape"]
 
 
-def ceil_div(extent: int, step: int) -> int:
-    """How many steps it takes to cover an extent."""
-    return -(-extent // step)
+def is_same(dim: Dim, other: Dim) -> bool:
+    """Whether two extents are equal.
+
+    Raises UnequalError where they are for some extents of symbols and not for others: whoever compiles may give
+    symbols other meanings, with which they are.
+    """
+    if dim == other:
+        return True
+    if is_at_most(dim + 1, other) or is_at_most(other + 1, dim):
+        return False
+    raise UnequalError(dim, other)
 
 
 def broadcast_shapes(*shapes: Shape) -> Shape:
-    """The shape numpy broadcasts `shapes` to. Raises UserError if they do not fit."""
+    """The shape numpy broadcasts `shapes` to.
+
+    A symbolic extent is not taken to be 1 if it need not be. Raises UserError if shapes do not fit, and UnequalError if
+    they fit for some extents of symbols only.
+    """
     rank = max((len(shape) for shape in shapes), default=0)
     padded = [(1,) * (rank - len(shape)) + shape for shape in shapes]
     result = []
     for dims in zip(*padded, strict=True):
         wide = {dim for dim in dims if dim != 1}
-        if len(wide) > 1:
+        first, *others = wide or {1}
+        if not all(is_same(first, other) for other in others):
             raise UserError(
                 f"expected shapes that broadcast, got {' and '.join(str(list(shape)) for shape in shapes)}"
             )
@@ -37,16 +51,16 @@ def normalize_axis(axis: int, rank: int) -> int:
     return axis % rank if rank else 0
 
 
-def permute(shape: Sequence[int], shuffle: Sequence[int]) -> Shape:
+def permute(shape: Sequence[Dim], shuffle: Sequence[int]) -> Shape:
     """The shape whose dimension i is shape[shuffle[i]]."""
     return tuple(shape[axis] for axis in shuffle)
 
 
 def window_shape(
-    spatial: Sequence[int],
+    spatial: Sequence[Dim],
     kernels: Sequence[int],
     strides: Sequence[int],
-    pads: Sequence[int],
+    pads: Sequence[Dim],
     dilation: Sequence[int],
     *,
     ceil: bool = False,
@@ -70,7 +84,7 @@ def window_shape(
             )
     if min((*kernels, *strides, *dilation), default=1) < 1:
         raise UserError("expected kernels, strides and dilation of at least 1")
-    result = []
+    result: list[Dim] = []
     for axis in range(rank):
         room = (
             spatial[axis]
@@ -84,7 +98,8 @@ def window_shape(
                 f"in spatial dimension {axis}"
             )
         steps = -(-room // strides[axis]) if ceil else room // strides[axis]
-        if ceil and steps * strides[axis] >= spatial[axis] + pads[axis]:
-            steps -= 1
+        if ceil:
+            inside = least(steps, (spatial[axis] + pads[axis] - 1) // strides[axis])
+            steps = greatest(inside, steps - 1)
         result.append(steps + 1)
     return tuple(result)

@@ -7,11 +7,11 @@ next one ends, are the same for all tensors that have the same elements in the s
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from itertools import pairwise
 
 from glowpy.core.type import Shape
+from glowpy.support.symbolic import Dim, UndecidedError, highest, is_at_most, lowest, product
 
 __all__ = [
     "Loops",
@@ -24,22 +24,23 @@ __all__ = [
     "strides_of",
 ]
 
-Loops = tuple[tuple[int, int], ...]
+Loops = tuple[tuple[Dim, Dim], ...]
 """Size and stride of each loop, the outermost first."""
 
 
-def strides_of(shape: Sequence[int]) -> Shape:
+def strides_of(shape: Sequence[Dim]) -> Shape:
     """The strides of a row-major tensor without gaps."""
-    strides, step = [0] * len(shape), 1
+    strides: list[Dim] = [0] * len(shape)
+    step: Dim = 1
     for axis in range(len(shape) - 1, -1, -1):
         strides[axis] = step
         step *= shape[axis]
     return tuple(strides)
 
 
-def merged_loops(shape: Sequence[int], strides: Sequence[int]) -> Loops:
+def merged_loops(shape: Sequence[Dim], strides: Sequence[Dim]) -> Loops:
     """The loops over a tensor: as few as possible, none of size 1."""
-    loops: list[tuple[int, int]] = []
+    loops: list[tuple[Dim, Dim]] = []
     for size, stride in zip(shape, strides, strict=True):
         if size == 1:
             continue
@@ -49,11 +50,12 @@ def merged_loops(shape: Sequence[int], strides: Sequence[int]) -> Loops:
     return tuple(loops)
 
 
-def canonical_strides(shape: Sequence[int], strides: Sequence[int]) -> Shape:
+def canonical_strides(shape: Sequence[Dim], strides: Sequence[Dim]) -> Shape:
     """The one way to spell strides: none where there are no gaps; a dimension of 1 steps over the next one."""
-    if 0 in shape or merged_loops(shape, strides) in ((), ((math.prod(shape), 1),)):
+    if 0 in shape or merged_loops(shape, strides) in ((), ((product(shape), 1),)):
         return ()
-    spelled, step = list(strides), 1
+    spelled: list[Dim] = list(strides)
+    step: Dim = 1
     for axis in range(len(shape) - 1, -1, -1):
         if shape[axis] == 1:
             spelled[axis] = step
@@ -61,29 +63,37 @@ def canonical_strides(shape: Sequence[int], strides: Sequence[int]) -> Shape:
     return tuple(spelled)
 
 
-def span_of(shape: Sequence[int], strides: Sequence[int]) -> int:
+def span_of(shape: Sequence[Dim], strides: Sequence[Dim]) -> Dim:
     """How many elements of memory lie from the first element to the last, both counted."""
     if not strides or 0 in shape:
-        return math.prod(shape)
+        return product(shape)
     return 1 + sum((size - 1) * stride for size, stride in zip(shape, strides, strict=True))
 
 
-def are_distinct(shape: Sequence[int], strides: Sequence[int]) -> bool:
+def are_distinct(shape: Sequence[Dim], strides: Sequence[Dim]) -> bool:
     """Whether each stride steps beyond all that smaller ones reach, so that no element occurs twice."""
-    reach = 0
-    for size, stride in sorted(merged_loops(shape, strides), key=lambda loop: loop[1]):
-        if stride <= reach:
+    reach: Dim = 0
+    loops = merged_loops(shape, strides)
+    for size, stride in sorted(loops, key=lambda loop: (lowest(loop[1]), highest(loop[1]))):
+        if not is_at_most(reach + 1, stride):
             return False
         reach += (size - 1) * stride
     return True
 
 
-def share_elements(start: int, loops: Loops, other_start: int, other_loops: Loops) -> bool:
+def share_elements(start: Dim, loops: Loops, other_start: Dim, other_loops: Loops) -> bool:
     """Whether two boxes of one memory, given by their first elements and loops, share an element.
 
     Exact for boxes of one row-major frame, where every stride divides the next larger one; True if there is no such
-    frame. In a frame, positions are numbers in mixed radix, and a box is a range of each digit.
+    frame, or symbols leave it open. In a frame, positions are numbers in mixed radix, a box is a range of each digit.
     """
+    try:
+        return _share_elements(start, loops, other_start, other_loops)
+    except UndecidedError:
+        return True
+
+
+def _share_elements(start: Dim, loops: Loops, other_start: Dim, other_loops: Loops) -> bool:
     if not all(size for size, _ in (*loops, *other_loops)):
         return False
     frame = sorted({1, *(stride for _, stride in (*loops, *other_loops))})
@@ -98,10 +108,11 @@ def share_elements(start: int, loops: Loops, other_start: int, other_loops: Loop
     )
 
 
-def _digits(start: int, loops: Loops, frame: Sequence[int]) -> list[tuple[int, int]] | None:
+def _digits(start: Dim, loops: Loops, frame: Sequence[Dim]) -> list[tuple[Dim, Dim]] | None:
     """The range (first, size) of each digit of a box, the lowest first; None if it is no box of the frame."""
     sizes = {stride: size for size, stride in loops}
-    digits, carried = [], 1
+    digits: list[tuple[Dim, Dim]] = []
+    carried: Dim = 1
     for stride, wide in zip(frame, (*frame[1:], 0), strict=True):
         size = sizes.get(stride, 1)
         if carried > 1 and size > 1:
@@ -117,8 +128,8 @@ def _digits(start: int, loops: Loops, frame: Sequence[int]) -> list[tuple[int, i
 
 
 def embedded(
-    frame: Shape, frame_strides: Shape, offset: int, shape: Shape, strides: Shape
-) -> tuple[int, Shape] | None:
+    frame: Shape, frame_strides: Shape, offset: Dim, shape: Shape, strides: Shape
+) -> tuple[Dim, Shape] | None:
     """What becomes of a view of a row-major tensor of shape `frame` that is moved to memory of `frame_strides`.
 
     The view has `strides` (none: no gaps) and begins at element `offset`. Returns its offset from the first element
@@ -128,8 +139,8 @@ def embedded(
         return 0, ()
     groups = _groups(frame, frame_strides)
     digits = [offset // dense % size for size, dense, _ in groups]
-    moved = sum(digit * stride for digit, (_, _, stride) in zip(digits, groups, strict=True))
-    steps = []
+    moved: Dim = sum(digit * stride for digit, (_, _, stride) in zip(digits, groups, strict=True))
+    steps: list[Dim] = []
     for extent, step in zip(shape, strides or strides_of(shape), strict=True):
         if extent == 1:
             steps.append(1)
@@ -145,17 +156,19 @@ def embedded(
     return moved, canonical_strides(shape, steps)
 
 
-def _group_of(step: int, groups: list[tuple[int, int, int]]) -> int | None:
+def _group_of(step: Dim, groups: list[tuple[Dim, Dim, Dim]]) -> int | None:
     """The group in which a step in the row-major frame stays."""
     for index, (size, dense, _) in enumerate(groups):
-        if dense <= step < size * dense and step % dense == 0:
+        # A dimension that turns out to be 1 may step beyond its group, where nobody goes.
+        inside = is_at_most(dense, step) and is_at_most(step, size * dense)
+        if inside and step % dense == 0:
             return index
     return None
 
 
-def _groups(frame: Shape, frame_strides: Shape) -> list[tuple[int, int, int]]:
+def _groups(frame: Shape, frame_strides: Shape) -> list[tuple[Dim, Dim, Dim]]:
     """Dimensions of a frame that are one loop in memory: size, stride in the row-major frame, stride in memory."""
-    groups: list[tuple[int, int, int]] = []
+    groups: list[tuple[Dim, Dim, Dim]] = []
     for size, dense, stride in zip(frame, strides_of(frame), frame_strides, strict=True):
         if size == 1:
             continue

@@ -122,7 +122,7 @@ class Tensor:
     @classmethod
     def splat(cls, type: Type, value: float) -> Tensor:
         """The element `value` everywhere, in the memory of one; of a quantized type it is what is stored."""
-        return cls(type, np.broadcast_to(np.asarray(value, type.kind.dtype), type.shape))
+        return cls(type, np.broadcast_to(np.asarray(value, type.kind.dtype), type.extents))
 
     @classmethod
     def deferred(
@@ -173,9 +173,9 @@ class Tensor:
             return self._array
         pieces = list(self.pieces())
         if len(pieces) == 1:
-            return pieces[0].reshape(self.type.shape)
+            return pieces[0].reshape(self.type.extents)
         flat = [piece.reshape(-1) for piece in pieces]
-        return np.concatenate(flat).reshape(self.type.shape)
+        return np.concatenate(flat).reshape(self.type.extents)
 
     def pieces(self) -> Iterator[Array]:
         """The elements in row-major order, as one array after the other, so that not all are in memory at once."""
@@ -230,7 +230,7 @@ class Tensor:
         if self._array is None:
             return self
         dense = tuple(slice(None if stride else 1) for stride in self._array.strides)
-        array = np.broadcast_to(self._array[dense].copy(), self.type.shape)
+        array = np.broadcast_to(self._array[dense].copy(), self.type.extents)
         return Tensor(self.type, array)
 
     def digest(self) -> str:

@@ -2,6 +2,7 @@
 
 ```
 f32[1x28x28x16]        a tensor of rank 4
+f32[1 x seq+1 x 16]    one of the extents depends on the symbol `seq`
 i64[]                  a scalar (rank 0)
 i8[4](s=0.02,o=-3)     quantized: real = s * (q - o)
 i8[4x3](s=[0.1,0.2,0.3,0.4],o=[0,0,0,0],axis=0)    quantized per channel
@@ -11,16 +12,26 @@ i8[4x3](s=[0.1,0.2,0.3,0.4],o=[0,0,0,0],axis=0)    quantized per channel
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from glowpy.core.elemkind import ElemKind
 from glowpy.support.errors import UserError
+from glowpy.support.symbolic import (
+    Dim,
+    Expr,
+    UndecidedError,
+    highest,
+    likely_extent,
+    lowest,
+    product,
+    static,
+)
 from glowpy.support.text import Lexer, print_attr
 
 __all__ = ["MAX_BYTES", "MAX_RANK", "Quant", "Shape", "Type", "parse_type", "read_type"]
 
-Shape = tuple[int, ...]
+Shape = tuple[Dim, ...]
 
 MAX_RANK = 8
 MAX_BYTES = 1 << 40
@@ -71,10 +82,15 @@ class Type:
     kind: ElemKind
     shape: Shape
     quant: Quant | None = None
-    count: int = field(init=False, repr=False, compare=False)
+    count: Dim = field(init=False, repr=False, compare=False)
     """Number of elements."""
-    size: int = field(init=False, repr=False, compare=False)
+    size: Dim = field(init=False, repr=False, compare=False)
     """Bytes of all elements."""
+
+    @property
+    def room(self) -> int:
+        """Bytes of all elements where there are most of them."""
+        return highest(self.size)
 
     def __repr__(self) -> str:
         return f"parse_type({str(self)!r})"
@@ -84,11 +100,14 @@ class Type:
             raise UserError(
                 f"expected a rank of at most {MAX_RANK}, got {len(self.shape)} in {self}"
             )
-        if min(self.shape, default=0) < 0:
-            raise UserError(f"expected dimensions of at least 0, got {self}")
-        count = math.prod(self.shape)
-        if (count or math.prod(dim or 1 for dim in self.shape)) * self.kind.size > MAX_BYTES:
+        lows = [lowest(dim) for dim in self.shape]
+        if min(lows, default=0) < 0:
+            if min(map(highest, self.shape)) < 0:
+                raise UserError(f"expected dimensions of at least 0, got {self}")
+            raise UndecidedError(f"expected dimensions of at least 0, got {self}", self.shape)
+        if math.prod(low or 1 for low in lows) * self.kind.size > MAX_BYTES:
             raise UserError(f"shape overflows: {self} is larger than {MAX_BYTES} bytes")
+        count = product(self.shape)
         object.__setattr__(self, "count", count)
         object.__setattr__(self, "size", count * self.kind.size)
         if self.quant is not None:
@@ -118,7 +137,27 @@ class Type:
         """Number of dimensions."""
         return len(self.shape)
 
-    def with_shape(self, shape: Iterable[int]) -> Type:
+    @property
+    def likely(self) -> tuple[int, ...]:
+        """The shape for the likely extents of symbols."""
+        return tuple(map(likely_extent, self.shape))
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it is known that there are no elements."""
+        return 0 in self.shape
+
+    @property
+    def is_static(self) -> bool:
+        """Whether no dimension is symbolic."""
+        return not any(isinstance(dim, Expr) for dim in self.shape)
+
+    @property
+    def extents(self) -> tuple[int, ...]:
+        """The shape of a type without symbols, such as that of a constant."""
+        return static(self.shape)
+
+    def with_shape(self, shape: Iterable[Dim]) -> Type:
         """The same kind and parameters in another shape.
 
         Raises UserError if there are parameters for each channel: `channel_axis` knows where these go.
@@ -132,12 +171,17 @@ class Type:
         return Type(kind, self.shape)
 
     def __str__(self) -> str:
-        return f"{self.kind.value}[{'x'.join(map(str, self.shape))}]{self.quant or ''}"
+        between = "x" if self.is_static else " x "
+        return f"{self.kind.value}[{between.join(map(str, self.shape))}]{self.quant or ''}"
 
 
-def parse_type(text: str) -> Type:
-    """The type that `text` spells, and nothing after it. Raises UserError with line and caret."""
+def parse_type(text: str, symbols: Mapping[str, Dim] | None = None) -> Type:
+    """The type that `text` spells, and nothing after it, with `symbols` by name.
+
+    Raises UserError with line and caret.
+    """
     lexer = Lexer(text, "<type>")
+    lexer.symbols.update(symbols or {})
     type = read_type(lexer)
     if lexer.peek.kind != "end":
         raise lexer.error(f"unexpected '{lexer.peek.text}' after a type")
@@ -162,17 +206,21 @@ def read_type(lexer: Lexer) -> Type:
 
 
 def _read_dims(lexer: Lexer) -> Shape:
-    """`1x28x28`: the lexer sees the number 1 and the word x28x28."""
-    text = ""
-    token = lexer.peek
-    while not lexer.at("]") and lexer.peek.kind in ("number", "word"):
-        text += lexer.next().text
-    if not text:
+    """`1x28x28`, where the lexer sees the number 1 and the word x28x28, or `1 x seq x 64`."""
+    if lexer.at("]"):
         return ()
-    parts = text.split("x")
-    if not all(part.isdigit() for part in parts):
-        raise lexer.error(f"expected dimensions such as 1x28x28, got '{text}'", token)
-    return tuple(lexer.integer_of(part, token) for part in parts)
+    dims = [lexer.dim()]
+    while lexer.peek.kind == "word":
+        token = lexer.next()
+        numbers = token.text.split("x")
+        if numbers == ["", ""] and not lexer.at("]"):
+            dims.append(lexer.dim())
+        elif numbers[0] == "" and all(number.isdigit() for number in numbers[1:]):
+            dims += [lexer.integer_of(number, token) for number in numbers[1:]]
+        else:
+            text = "x".join(map(str, dims)) + token.text
+            raise lexer.error(f"expected dimensions such as 1x28x28, got '{text}'", token)
+    return tuple(dims)
 
 
 def _read_quant(lexer: Lexer) -> Quant:

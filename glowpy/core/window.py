@@ -11,6 +11,7 @@ from glowpy.core.shape import window_shape
 from glowpy.core.tensor import Array
 from glowpy.core.type import Shape, Type
 from glowpy.support.errors import UserError
+from glowpy.support.symbolic import Dim, lowest, static
 
 __all__ = ["Windows", "windowed_shape"]
 
@@ -23,7 +24,7 @@ class Windows:
 
     kernels: Sequence[int]
     strides: Sequence[int]
-    pads: Sequence[int]
+    pads: Sequence[Dim]
     dilation: Sequence[int]
 
     @property
@@ -37,13 +38,12 @@ class Windows:
         `counts` windows, at least one, are taken in each dimension; they may reach beyond
         the end pads. Outside the array is `fill`.
         """
+        pads = static(self.pads)
         spans = [d * (k - 1) + 1 for k, d in zip(self.kernels, self.dilation, strict=True)]
         around = [(0, 0)]
         for axis, (count, stride, span) in enumerate(zip(counts, self.strides, spans, strict=True)):
             reach = (count - 1) * stride + span
-            around.append(
-                (self.pads[axis], max(0, reach - self.pads[axis] - array.shape[axis + 1]))
-            )
+            around.append((pads[axis], max(0, reach - pads[axis] - array.shape[axis + 1])))
         around.append((0, 0))
         padded = np.pad(array, around, constant_values=fill) if np.any(around) else array
         spatial = tuple(range(1, self.rank + 1))
@@ -54,9 +54,9 @@ class Windows:
 
     def counted(self, extents: Sequence[int], counts: Sequence[int], *, pads: bool) -> Array:
         """How many taps of each window lie in an image of `extents`, or in its `pads`."""
-        result = np.ones((), np.int64)
+        result, padding = np.ones((), np.int64), static(self.pads)
         for axis in range(self.rank):
-            begin, end = self.pads[axis], self.pads[self.rank + axis]
+            begin, end = padding[axis], padding[self.rank + axis]
             first = np.arange(counts[axis]) * self.strides[axis] - begin
             at = first[:, None] + np.arange(self.kernels[axis]) * self.dilation[axis]
             low, high = (-begin, extents[axis] + end) if pads else (0, extents[axis])
@@ -73,7 +73,7 @@ def windowed_shape(input: Type, windows: Windows, *, ceil: bool = False) -> Shap
         raise UserError(
             f"expected an input N, 1 to {MAX_SPATIAL} spatial dimensions, C, got {input}"
         )
-    if min(windows.pads, default=0) < 0:
+    if any(lowest(pad) < 0 for pad in windows.pads):
         raise UserError(f"expected pads of at least 0, got {list(windows.pads)}")
     return window_shape(
         input.shape[1:-1],

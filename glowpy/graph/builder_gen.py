@@ -13,6 +13,7 @@ from glowpy.core.type import Type
 from glowpy.graph import nodes_gen as nodes
 from glowpy.graph.node import Node, Operand
 from glowpy.support.loc import Loc
+from glowpy.support.symbolic import Dim
 from glowpy.support.text import Attr
 
 __all__ = ["Builder"]
@@ -293,7 +294,7 @@ class Builder(ABC):
         bias: Operand,
         kernels: tuple[int, ...],
         strides: tuple[int, ...],
-        pads: tuple[int, ...],
+        pads: tuple[Dim, ...],
         dilation: tuple[int, ...],
         group: int,
         *,
@@ -1007,7 +1008,7 @@ class Builder(ABC):
         input: Operand,
         kernels: tuple[int, ...],
         strides: tuple[int, ...],
-        pads: tuple[int, ...],
+        pads: tuple[Dim, ...],
         dilation: tuple[int, ...],
         ceil: bool = False,
         *,
@@ -1031,7 +1032,7 @@ class Builder(ABC):
         input: Operand,
         kernels: tuple[int, ...],
         strides: tuple[int, ...],
-        pads: tuple[int, ...],
+        pads: tuple[Dim, ...],
         dilation: tuple[int, ...],
         ceil: bool = False,
         *,
@@ -1055,7 +1056,7 @@ class Builder(ABC):
         input: Operand,
         kernels: tuple[int, ...],
         strides: tuple[int, ...],
-        pads: tuple[int, ...],
+        pads: tuple[Dim, ...],
         dilation: tuple[int, ...],
         ceil: bool = False,
         count_include_pads: bool = False,
@@ -1081,7 +1082,7 @@ class Builder(ABC):
         input: Operand,
         kernels: tuple[int, ...],
         strides: tuple[int, ...],
-        pads: tuple[int, ...],
+        pads: tuple[Dim, ...],
         dilation: tuple[int, ...],
         ceil: bool = False,
         *,
@@ -1504,7 +1505,7 @@ class Builder(ABC):
         name: str,
         result_type: Type,
         input: Operand,
-        starts: tuple[int, ...],
+        starts: tuple[Dim, ...],
         steps: tuple[int, ...],
         *,
         loc: Loc | None = None,
@@ -1521,7 +1522,7 @@ class Builder(ABC):
         self,
         name: str,
         input: Operand,
-        pads: tuple[int, ...],
+        pads: tuple[Dim, ...],
         value: float,
         *,
         result_type: Type | None = None,
@@ -1549,6 +1550,21 @@ class Builder(ABC):
             "value": float(value),
         }
         return self.create(nodes.SplatNode, name, inputs, attrs, result_type, loc)
+
+    def create_extents(
+        self,
+        name: str,
+        values: tuple[Dim, ...],
+        *,
+        result_type: Type | None = None,
+        loc: Loc | None = None,
+    ) -> nodes.ExtentsNode:
+        """`values`, which may depend on symbolic extents, as a vector of i64."""
+        inputs = ()
+        attrs: dict[str, Attr] = {
+            "values": tuple(values),
+        }
+        return self.create(nodes.ExtentsNode, name, inputs, attrs, result_type, loc)
 
     def create_transpose(
         self,

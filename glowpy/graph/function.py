@@ -8,6 +8,7 @@ from html import escape
 from itertools import chain, islice, repeat
 from typing import TypeVar
 
+from glowpy.core.extents import symbols_of_attrs, symbols_of_types
 from glowpy.core.schema import NodeSchema, Trait
 from glowpy.core.tensor import Array, Tensor
 from glowpy.core.type import Type
@@ -26,9 +27,10 @@ from glowpy.graph.node import (
 )
 from glowpy.graph.nodes_gen import SaveNode
 from glowpy.graph.printer import print_function, print_module
-from glowpy.support.errors import InternalError, UserError
+from glowpy.support.errors import Diagnostic, InternalError, UserError
 from glowpy.support.loc import UNKNOWN, Loc, caller
 from glowpy.support.names import UniqueNames
+from glowpy.support.symbolic import Symbol
 from glowpy.support.text import Attr
 
 __all__ = ["Function", "Module"]
@@ -67,6 +69,17 @@ class Module:
     def functions(self) -> list[Function]:
         """All functions in order of creation."""
         return list(self._functions.values())
+
+    @property
+    def symbols(self) -> dict[str, Symbol]:
+        """The symbols on which shapes and attributes depend, by name: those of placeholders first."""
+        symbols = symbols_of_types(placeholder.type for placeholder in self.placeholders)
+        for f in self.functions:
+            for node in f.topological():
+                if not node.is_static:
+                    symbols |= symbols_of_types(result.type for result in node.results)
+                    symbols |= symbols_of_attrs(node.attrs)
+        return symbols
 
     @property
     def main(self) -> Function:
@@ -275,7 +288,8 @@ class Function(Builder):
             message = f"{cls.SCHEMA.mnemonic}: {first.message}"
             operands = ", ".join(f"%{value.name}" for value in values)
             context = first.context or f"%{name} = {cls.SCHEMA.mnemonic}({operands})"
-            raise type(error)(message, loc=place, context=context, note=first.note) from None
+            error.diagnostics = [Diagnostic(message, place, context, first.note)]
+            raise
         except InternalError as error:
             raise InternalError(
                 f"{place}: %{name}: {error.args[0]}", remedy=error.remedy

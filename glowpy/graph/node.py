@@ -18,6 +18,7 @@ from glowpy.core.tensor import Array, Tensor
 from glowpy.core.type import Type
 from glowpy.support.errors import InternalError, UserError
 from glowpy.support.loc import UNKNOWN, Loc
+from glowpy.support.symbolic import depends_on_symbols
 from glowpy.support.text import Attr, print_attrs
 
 __all__ = [
@@ -236,6 +237,13 @@ class Node:
     def type(self) -> Type:
         """The type of the first result."""
         return self.results[0].type
+
+    @property
+    def is_static(self) -> bool:
+        """Whether neither types of results nor attributes depend on symbolic extents."""
+        return all(result.type.is_static for result in self.results) and not any(
+            depends_on_symbols(value) for value in self.attrs.values()
+        )
 
     def has(self, trait: Trait) -> bool:
         """Whether the class has the trait."""

@@ -13,6 +13,7 @@ from glowpy.core.algebra import Algebra, Channels
 from glowpy.core.fields import AttrField
 from glowpy.core.schema import AttrSpec, NodeSchema, Quantized, Trait
 from glowpy.graph.node import InputField, Node, NodeValue, ResultField
+from glowpy.support.symbolic import Dim
 
 __all__ = [
     "NODES",
@@ -41,6 +42,7 @@ __all__ = [
     "EqNode",
     "ErfNode",
     "ExpNode",
+    "ExtentsNode",
     "FloorNode",
     "FullyConnectedNode",
     "GatherNode",
@@ -451,7 +453,7 @@ class ConvolutionNode(Node):
         (
             AttrSpec("kernels", "ints"),
             AttrSpec("strides", "ints"),
-            AttrSpec("pads", "ints"),
+            AttrSpec("pads", "dims"),
             AttrSpec("dilation", "ints"),
             AttrSpec("group", "int"),
         ),
@@ -467,7 +469,7 @@ class ConvolutionNode(Node):
     bias = InputField(2)
     kernels = AttrField[tuple[int, ...]]()
     strides = AttrField[tuple[int, ...]]()
-    pads = AttrField[tuple[int, ...]]()
+    pads = AttrField[tuple[Dim, ...]]()
     dilation = AttrField[tuple[int, ...]]()
     group = AttrField[int]()
 
@@ -1435,7 +1437,7 @@ class MaxPoolNode(Node):
         (
             AttrSpec("kernels", "ints"),
             AttrSpec("strides", "ints"),
-            AttrSpec("pads", "ints"),
+            AttrSpec("pads", "dims"),
             AttrSpec("dilation", "ints"),
             AttrSpec("ceil", "flag"),
         ),
@@ -1448,7 +1450,7 @@ class MaxPoolNode(Node):
     input = InputField(0)
     kernels = AttrField[tuple[int, ...]]()
     strides = AttrField[tuple[int, ...]]()
-    pads = AttrField[tuple[int, ...]]()
+    pads = AttrField[tuple[Dim, ...]]()
     dilation = AttrField[tuple[int, ...]]()
     ceil = AttrField[bool]()
 
@@ -1467,7 +1469,7 @@ class MaxPoolWithArgmaxNode(Node):
         (
             AttrSpec("kernels", "ints"),
             AttrSpec("strides", "ints"),
-            AttrSpec("pads", "ints"),
+            AttrSpec("pads", "dims"),
             AttrSpec("dilation", "ints"),
             AttrSpec("ceil", "flag"),
         ),
@@ -1482,7 +1484,7 @@ class MaxPoolWithArgmaxNode(Node):
     argmax = ResultField(1)
     kernels = AttrField[tuple[int, ...]]()
     strides = AttrField[tuple[int, ...]]()
-    pads = AttrField[tuple[int, ...]]()
+    pads = AttrField[tuple[Dim, ...]]()
     dilation = AttrField[tuple[int, ...]]()
     ceil = AttrField[bool]()
 
@@ -1501,7 +1503,7 @@ class AvgPoolNode(Node):
         (
             AttrSpec("kernels", "ints"),
             AttrSpec("strides", "ints"),
-            AttrSpec("pads", "ints"),
+            AttrSpec("pads", "dims"),
             AttrSpec("dilation", "ints"),
             AttrSpec("ceil", "flag"),
             AttrSpec("count_include_pads", "flag"),
@@ -1515,7 +1517,7 @@ class AvgPoolNode(Node):
     input = InputField(0)
     kernels = AttrField[tuple[int, ...]]()
     strides = AttrField[tuple[int, ...]]()
-    pads = AttrField[tuple[int, ...]]()
+    pads = AttrField[tuple[Dim, ...]]()
     dilation = AttrField[tuple[int, ...]]()
     ceil = AttrField[bool]()
     count_include_pads = AttrField[bool]()
@@ -1535,7 +1537,7 @@ class SumPoolNode(Node):
         (
             AttrSpec("kernels", "ints"),
             AttrSpec("strides", "ints"),
-            AttrSpec("pads", "ints"),
+            AttrSpec("pads", "dims"),
             AttrSpec("dilation", "ints"),
             AttrSpec("ceil", "flag"),
         ),
@@ -1549,7 +1551,7 @@ class SumPoolNode(Node):
     input = InputField(0)
     kernels = AttrField[tuple[int, ...]]()
     strides = AttrField[tuple[int, ...]]()
-    pads = AttrField[tuple[int, ...]]()
+    pads = AttrField[tuple[Dim, ...]]()
     dilation = AttrField[tuple[int, ...]]()
     ceil = AttrField[bool]()
 
@@ -2101,14 +2103,14 @@ class SliceNode(Node):
     SCHEMA: ClassVar[NodeSchema] = NodeSchema(
         "slice",
         ("input",),
-        (AttrSpec("starts", "ints", dimensions=True), AttrSpec("steps", "ints", dimensions=True)),
+        (AttrSpec("starts", "dims", dimensions=True), AttrSpec("steps", "ints", dimensions=True)),
         ("result",),
         frozenset({Trait.TYPED, Trait.SHAPE_ONLY, Trait.DIMENSIONWISE, Trait.CODES}),
         quant=Quantized.SAME,
     )
 
     input = InputField(0)
-    starts = AttrField[tuple[int, ...]]()
+    starts = AttrField[tuple[Dim, ...]]()
     steps = AttrField[tuple[int, ...]]()
 
 
@@ -2123,14 +2125,14 @@ class PadNode(Node):
     SCHEMA: ClassVar[NodeSchema] = NodeSchema(
         "pad",
         ("input",),
-        (AttrSpec("pads", "ints", dimensions=True), AttrSpec("value", "float")),
+        (AttrSpec("pads", "dims", dimensions=True), AttrSpec("value", "float")),
         ("result",),
         frozenset({Trait.DIMENSIONWISE, Trait.CODES}),
         quant=Quantized.RULE,
     )
 
     input = InputField(0)
-    pads = AttrField[tuple[int, ...]]()
+    pads = AttrField[tuple[Dim, ...]]()
     value = AttrField[float]()
 
 
@@ -2152,6 +2154,26 @@ class SplatNode(Node):
     )
 
     value = AttrField[float]()
+
+
+@final
+class ExtentsNode(Node):
+    """`values`, which may depend on symbolic extents, as a vector of i64.
+
+    Declared in classgen/specs/shape.py.
+    """
+
+    __slots__ = ()
+    SCHEMA: ClassVar[NodeSchema] = NodeSchema(
+        "extents",
+        (),
+        (AttrSpec("values", "dims"),),
+        ("result",),
+        frozenset(),
+        no_derivative="extents are no numbers that training changes",
+    )
+
+    values = AttrField[tuple[Dim, ...]]()
 
 
 @final
@@ -2287,6 +2309,7 @@ NODES: tuple[type[Node], ...] = (
     SliceNode,
     PadNode,
     SplatNode,
+    ExtentsNode,
     TransposeNode,
     BroadcastNode,
 )

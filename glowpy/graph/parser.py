@@ -8,7 +8,7 @@ import numpy as np
 
 from glowpy.core.schema import NodeSchema, check_attrs
 from glowpy.core.tensor import Array, Tensor
-from glowpy.core.type import Shape, Type, read_type
+from glowpy.core.type import Type, read_type
 from glowpy.graph.function import Function, Module
 from glowpy.graph.node import Constant, Node, NodeValue
 from glowpy.graph.nodes_gen import NODES
@@ -51,6 +51,7 @@ def read_module(lexer: Lexer, extra: tuple[type[Node], ...], blobs: Mapping[str,
     classes = {cls.SCHEMA.mnemonic: cls for cls in (*NODES, *extra)}
     lexer.expect("module")
     lexer.expect("{")
+    lexer.declarations()
     while not lexer.at("}"):
         if lexer.accept("placeholder"):
             token, type = _read_storage(lexer, module)
@@ -97,7 +98,7 @@ def _read_constant(
         array = blobs.get(digest.removeprefix("sha256:"))
         if array is not None and type.kind.is_code and array.dtype == np.uint8:
             array = array.view(type.kind.dtype)  # saved as bytes
-        tensor = Tensor(type, array.reshape(type.shape)) if array is not None else None
+        tensor = Tensor(type, array.reshape(type.extents)) if array is not None else None
         module.add_constant(
             Constant(name, tensor, loc, type=type, digest=digest.removeprefix("sha256:"))
         )
@@ -112,13 +113,15 @@ def _read_constant(
         if len(items) != type.count:
             raise lexer.error(f"expected {type.count} elements, got {len(items)}", at)
         module.add_constant(
-            Constant(name, Tensor(type, _array(lexer, at, items, type.shape, type)), loc)
+            Constant(name, Tensor(type, _array(lexer, at, items, type.extents, type)), loc)
         )
 
 
-def _array(lexer: Lexer, at: Token, items: list[int | float], shape: Shape, type: Type) -> Array:
+def _array(
+    lexer: Lexer, at: Token, items: list[int | float], shape: tuple[int, ...], type: Type
+) -> Array:
     try:
-        return np.broadcast_to(np.array(items, type.kind.dtype).reshape(shape), type.shape)
+        return np.broadcast_to(np.array(items, type.kind.dtype).reshape(shape), type.extents)
     except (OverflowError, ValueError):
         raise lexer.error(f"expected elements of kind {type.kind.value}", at) from None
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from glowpy.core.elemkind import ElemKind
 from glowpy.graph.node import Constant, Node
-from glowpy.support.text import print_attrs, print_float
+from glowpy.support.text import print_attrs, print_float, print_symbol
 
 if TYPE_CHECKING:
     from glowpy.graph.function import Function, Module
@@ -43,6 +43,7 @@ def print_function(f: Function, indent: str = "") -> str:
 def print_module(module: Module) -> str:
     """The whole module. Deterministic; `parse_module` of it prints the same."""
     lines = ["module {"]
+    lines += [f"  {print_symbol(one)}" for one in module.symbols.values()]
     lines += [f"  placeholder %{p.name} : {p.type}" for p in module.placeholders]
     lines += [f"  constant %{c.name} : {c.type} = {_elements(c)}" for c in module.constants]
     functions = "".join(print_function(f, "  ") for f in module.functions)

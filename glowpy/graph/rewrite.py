@@ -12,7 +12,8 @@ the test. A node without rules costs nothing but a look into a table.
 - A rule looks at its node, at what computes the node's inputs, at whether that has other users, and
   at the users of the node's results. After a rewrite only those nodes are visited again for which
   one of these is new. What depends on nodes farther away is found in a pipeline's next round.
-- A rule that returns None has changed nothing; InternalError otherwise.
+- A rule that returns None has changed nothing; InternalError otherwise. One that asks of a symbolic extent what its
+  bounds do not say does not apply: it raises UndecidedError before it changes a node or makes a constant.
 - What a rule creates gets the location and the predicate of the node it replaces.
 - Nodes are visited in topological order, and what a rule creates at once: the result depends on
   nothing but the graph and the order of the rules.
@@ -31,6 +32,7 @@ from glowpy.core.schema import NodeSchema, Quantized
 from glowpy.graph.function import Function
 from glowpy.graph.node import Node, NodeValue, value_of
 from glowpy.support.errors import InternalError
+from glowpy.support.symbolic import UndecidedError
 
 __all__ = ["Replacement", "Rewriter", "Rule", "RuleOwner", "Why", "rule", "rule_where"]
 
@@ -202,7 +204,11 @@ class Rewriter:
         for position, (index, owner, function) in enumerate(rules):
             if quantized and not owner.rewrites_quantized:
                 continue
-            replacement = function(owner, f, node, why)
+            try:
+                replacement = function(owner, f, node, why)
+            except UndecidedError as error:  # what the rule needs to know, symbols leave open
+                f.erase_dead(f.newest(f.num_nodes - before[0]))
+                replacement = why.no(error.diagnostics[0].message)
             self.tried[index] += 1
             if why.reasons or self._refusals:
                 self._note(node, position)

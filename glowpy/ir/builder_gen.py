@@ -12,6 +12,7 @@ from glowpy.core.type import Type
 from glowpy.ir import insts_gen as insts
 from glowpy.ir.inst import Instruction
 from glowpy.ir.value import Value
+from glowpy.support.symbolic import Dim
 from glowpy.support.text import Attr
 
 __all__ = ["IRBuilder"]
@@ -38,7 +39,7 @@ class IRBuilder(ABC):
         bias: Value,
         kernels: tuple[int, ...],
         strides: tuple[int, ...],
-        pads: tuple[int, ...],
+        pads: tuple[Dim, ...],
         dilation: tuple[int, ...],
         group: int,
     ) -> insts.ConvolutionInst:
@@ -617,7 +618,7 @@ class IRBuilder(ABC):
         input: Value,
         kernels: tuple[int, ...],
         strides: tuple[int, ...],
-        pads: tuple[int, ...],
+        pads: tuple[Dim, ...],
         dilation: tuple[int, ...],
         ceil: bool,
     ) -> insts.MaxPoolInst:
@@ -642,7 +643,7 @@ class IRBuilder(ABC):
         input: Value,
         kernels: tuple[int, ...],
         strides: tuple[int, ...],
-        pads: tuple[int, ...],
+        pads: tuple[Dim, ...],
         dilation: tuple[int, ...],
         ceil: bool,
     ) -> insts.MaxPoolWithArgmaxInst:
@@ -667,7 +668,7 @@ class IRBuilder(ABC):
         input: Value,
         kernels: tuple[int, ...],
         strides: tuple[int, ...],
-        pads: tuple[int, ...],
+        pads: tuple[Dim, ...],
         dilation: tuple[int, ...],
         ceil: bool,
         count_include_pads: bool,
@@ -693,7 +694,7 @@ class IRBuilder(ABC):
         input: Value,
         kernels: tuple[int, ...],
         strides: tuple[int, ...],
-        pads: tuple[int, ...],
+        pads: tuple[Dim, ...],
         dilation: tuple[int, ...],
         ceil: bool,
     ) -> insts.SumPoolInst:
@@ -985,6 +986,18 @@ class IRBuilder(ABC):
         operands = (result,)
         return self.add(insts.SplatInst(operands, attrs))
 
+    def create_extents(
+        self,
+        result: Value,
+        values: tuple[Dim, ...],
+    ) -> insts.ExtentsInst:
+        """`values`, which may depend on symbolic extents, as a vector of i64."""
+        attrs: dict[str, Attr] = {
+            "values": tuple(values),
+        }
+        operands = (result,)
+        return self.add(insts.ExtentsInst(operands, attrs))
+
     def create_transpose(
         self,
         result: Value,
@@ -1038,8 +1051,8 @@ class IRBuilder(ABC):
         name: str,
         type: Type,
         source: Value,
-        offset: int,
-        strides: tuple[int, ...] = (),
+        offset: Dim,
+        strides: tuple[Dim, ...] = (),
     ) -> insts.ViewInst:
         """Elements of a buffer from element `offset` on, in another shape: without gaps, or at `strides`, which count elements of memory. Shares its memory."""
         attrs: dict[str, Attr] = {
@@ -1066,7 +1079,7 @@ class IRBuilder(ABC):
         self,
         result: Value,
         input: Value,
-        offsets: tuple[int, ...],
+        offsets: tuple[Dim, ...],
     ) -> insts.InsertTensorInst:
         """Copies input into result at `offsets`; the rest of result stays."""
         attrs: dict[str, Attr] = {
@@ -1082,7 +1095,7 @@ class IRBuilder(ABC):
         self,
         result: Value,
         input: Value,
-        offsets: tuple[int, ...],
+        offsets: tuple[Dim, ...],
         steps: tuple[int, ...],
     ) -> insts.ExtractTensorInst:
         """result[i] = input[offsets + i * steps] in each dimension."""

@@ -10,6 +10,7 @@ from typing import ClassVar, final
 from glowpy.core.fields import AttrField
 from glowpy.core.schema import Access, AttrSpec, InstSchema, Layout, OperandSpec, Quantized, Trait
 from glowpy.ir.inst import Instruction, OperandField, ValueInstruction
+from glowpy.support.symbolic import Dim
 
 __all__ = [
     "INSTS",
@@ -34,6 +35,7 @@ __all__ = [
     "EqInst",
     "ErfInst",
     "ExpInst",
+    "ExtentsInst",
     "ExtractTensorInst",
     "FloorInst",
     "GatherInst",
@@ -104,7 +106,7 @@ class ConvolutionInst(Instruction):
         (
             AttrSpec("kernels", "ints"),
             AttrSpec("strides", "ints"),
-            AttrSpec("pads", "ints"),
+            AttrSpec("pads", "dims"),
             AttrSpec("dilation", "ints"),
             AttrSpec("group", "int"),
         ),
@@ -118,7 +120,7 @@ class ConvolutionInst(Instruction):
     bias = OperandField(3)
     kernels = AttrField[tuple[int, ...]]()
     strides = AttrField[tuple[int, ...]]()
-    pads = AttrField[tuple[int, ...]]()
+    pads = AttrField[tuple[Dim, ...]]()
     dilation = AttrField[tuple[int, ...]]()
     group = AttrField[int]()
 
@@ -1032,7 +1034,7 @@ class MaxPoolInst(Instruction):
         (
             AttrSpec("kernels", "ints"),
             AttrSpec("strides", "ints"),
-            AttrSpec("pads", "ints"),
+            AttrSpec("pads", "dims"),
             AttrSpec("dilation", "ints"),
             AttrSpec("ceil", "flag"),
         ),
@@ -1044,7 +1046,7 @@ class MaxPoolInst(Instruction):
     input = OperandField(1)
     kernels = AttrField[tuple[int, ...]]()
     strides = AttrField[tuple[int, ...]]()
-    pads = AttrField[tuple[int, ...]]()
+    pads = AttrField[tuple[Dim, ...]]()
     dilation = AttrField[tuple[int, ...]]()
     ceil = AttrField[bool]()
 
@@ -1067,7 +1069,7 @@ class MaxPoolWithArgmaxInst(Instruction):
         (
             AttrSpec("kernels", "ints"),
             AttrSpec("strides", "ints"),
-            AttrSpec("pads", "ints"),
+            AttrSpec("pads", "dims"),
             AttrSpec("dilation", "ints"),
             AttrSpec("ceil", "flag"),
         ),
@@ -1081,7 +1083,7 @@ class MaxPoolWithArgmaxInst(Instruction):
     input = OperandField(2)
     kernels = AttrField[tuple[int, ...]]()
     strides = AttrField[tuple[int, ...]]()
-    pads = AttrField[tuple[int, ...]]()
+    pads = AttrField[tuple[Dim, ...]]()
     dilation = AttrField[tuple[int, ...]]()
     ceil = AttrField[bool]()
 
@@ -1103,7 +1105,7 @@ class AvgPoolInst(Instruction):
         (
             AttrSpec("kernels", "ints"),
             AttrSpec("strides", "ints"),
-            AttrSpec("pads", "ints"),
+            AttrSpec("pads", "dims"),
             AttrSpec("dilation", "ints"),
             AttrSpec("ceil", "flag"),
             AttrSpec("count_include_pads", "flag"),
@@ -1116,7 +1118,7 @@ class AvgPoolInst(Instruction):
     input = OperandField(1)
     kernels = AttrField[tuple[int, ...]]()
     strides = AttrField[tuple[int, ...]]()
-    pads = AttrField[tuple[int, ...]]()
+    pads = AttrField[tuple[Dim, ...]]()
     dilation = AttrField[tuple[int, ...]]()
     ceil = AttrField[bool]()
     count_include_pads = AttrField[bool]()
@@ -1139,7 +1141,7 @@ class SumPoolInst(Instruction):
         (
             AttrSpec("kernels", "ints"),
             AttrSpec("strides", "ints"),
-            AttrSpec("pads", "ints"),
+            AttrSpec("pads", "dims"),
             AttrSpec("dilation", "ints"),
             AttrSpec("ceil", "flag"),
         ),
@@ -1152,7 +1154,7 @@ class SumPoolInst(Instruction):
     input = OperandField(1)
     kernels = AttrField[tuple[int, ...]]()
     strides = AttrField[tuple[int, ...]]()
-    pads = AttrField[tuple[int, ...]]()
+    pads = AttrField[tuple[Dim, ...]]()
     dilation = AttrField[tuple[int, ...]]()
     ceil = AttrField[bool]()
 
@@ -1577,6 +1579,25 @@ class SplatInst(Instruction):
 
 
 @final
+class ExtentsInst(Instruction):
+    """`values`, which may depend on symbolic extents, as a vector of i64.
+
+    Declared in classgen/specs/shape.py.
+    """
+
+    __slots__ = ()
+    SCHEMA: ClassVar[InstSchema] = InstSchema(
+        "extents",
+        (OperandSpec("result", Access.OUT, Layout.STRIDED),),
+        (AttrSpec("values", "dims"),),
+        frozenset(),
+    )
+
+    result = OperandField(0)
+    values = AttrField[tuple[Dim, ...]]()
+
+
+@final
 class TransposeInst(Instruction):
     """Dimension i of the result is dimension shuffle[i] of the input.
 
@@ -1666,14 +1687,14 @@ class ViewInst(ValueInstruction):
     SCHEMA: ClassVar[InstSchema] = InstSchema(
         "view",
         (OperandSpec("source", Access.IN, Layout.STRIDED),),
-        (AttrSpec("offset", "int"), AttrSpec("strides", "ints", optional=True)),
+        (AttrSpec("offset", "dim"), AttrSpec("strides", "dims", optional=True)),
         frozenset({Trait.MEMORY, Trait.CODES}),
         quant=Quantized.SAME,
     )
 
     source = OperandField(0)
-    offset = AttrField[int]()
-    strides = AttrField[tuple[int, ...]]()
+    offset = AttrField[Dim]()
+    strides = AttrField[tuple[Dim, ...]]()
 
 
 @final
@@ -1713,14 +1734,14 @@ class InsertTensorInst(Instruction):
             OperandSpec("result", Access.INOUT, Layout.STRIDED),
             OperandSpec("input", Access.IN, Layout.STRIDED),
         ),
-        (AttrSpec("offsets", "ints"),),
+        (AttrSpec("offsets", "dims"),),
         frozenset({Trait.SHAPE_ONLY, Trait.CODES}),
         quant=Quantized.SAME,
     )
 
     result = OperandField(0)
     input = OperandField(1)
-    offsets = AttrField[tuple[int, ...]]()
+    offsets = AttrField[tuple[Dim, ...]]()
 
 
 @final
@@ -1737,14 +1758,14 @@ class ExtractTensorInst(Instruction):
             OperandSpec("result", Access.OUT, Layout.STRIDED),
             OperandSpec("input", Access.IN, Layout.STRIDED),
         ),
-        (AttrSpec("offsets", "ints"), AttrSpec("steps", "ints")),
+        (AttrSpec("offsets", "dims"), AttrSpec("steps", "ints")),
         frozenset({Trait.SHAPE_ONLY, Trait.CODES}),
         quant=Quantized.SAME,
     )
 
     result = OperandField(0)
     input = OperandField(1)
-    offsets = AttrField[tuple[int, ...]]()
+    offsets = AttrField[tuple[Dim, ...]]()
     steps = AttrField[tuple[int, ...]]()
 
 
@@ -1810,6 +1831,7 @@ INSTS: tuple[type[Instruction], ...] = (
     ArgMinInst,
     CumSumInst,
     SplatInst,
+    ExtentsInst,
     TransposeInst,
     BroadcastInst,
     AllocInst,

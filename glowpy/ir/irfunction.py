@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TypeVar
 
+from glowpy.core.extents import Extents, attr_at, symbols_of_attrs, symbols_of_types, type_at
 from glowpy.core.type import Type
 from glowpy.ir.builder_gen import IRBuilder
 from glowpy.ir.inst import Instruction, ValueInstruction
 from glowpy.ir.value import Mutability, Value, WeightVar
 from glowpy.support.names import UniqueNames
+from glowpy.support.symbolic import Symbol
 
 __all__ = ["IRFunction"]
 
@@ -52,6 +54,38 @@ class IRFunction(IRBuilder):
             if isinstance(inst, ValueInstruction) and inst.value.name not in alive:
                 self.names.release(inst.value.name)
         self.instructions = kept
+
+    @property
+    def symbols(self) -> dict[str, Symbol]:
+        """The symbols on which the program depends, by name: weights' first, then in program order."""
+        symbols = symbols_of_types(value.type for value in self.values)
+        for inst in self.instructions:
+            symbols |= symbols_of_attrs(inst.attrs)
+        return symbols
+
+    def at(self, extents: Extents) -> IRFunction:
+        """The program for these extents of its symbols, with values of its own; itself if it has none."""
+        if not self.symbols:
+            return self
+        f = IRFunction(self.name)
+        values: dict[Value, Value] = {
+            weight: f.create_weight(name, type_at(weight.type, extents), weight.mutability)
+            for name, weight in self.weights.items()
+        }
+        for inst in self.instructions:
+            operands = [values[ref.value] for ref in inst.operands if ref.value in values]
+            attrs = {name: attr_at(value, extents) for name, value in inst.attrs.items()}
+            if isinstance(inst, ValueInstruction):
+                type = type_at(inst.value.type, extents)
+                name = f.fresh_name(inst.value.name)
+                twin = f.add(inst.__class__(operands, attrs, name=name, type=type, loc=inst.loc))
+                values[inst.value] = twin.value
+                continue
+            predicate = None if inst.predicate is None else values[inst.predicate]
+            copy = inst.__class__(operands, attrs, loc=inst.loc, predicate=predicate)
+            copy.name = inst.name
+            f.add(copy)
+        return f
 
     @property
     def values(self) -> list[Value]:

@@ -39,6 +39,7 @@ def read_irfunction(lexer: Lexer, extra: tuple[type[Instruction], ...] = ()) -> 
     f = IRFunction(lexer.take("symbol")[1:])
     values: dict[str, Value] = {}
     lexer.expect("{")
+    lexer.declarations()
     lexer.expect("declare")
     while lexer.peek.kind == "value":
         _read_weight(lexer, f, values)

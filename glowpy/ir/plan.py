@@ -28,7 +28,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import accumulate
 
-from glowpy.core.shape import ceil_div
+from glowpy.support.symbolic import ceil_div
 from glowpy.support.text import Lexer
 
 __all__ = ["ALIGNMENT", "Area", "MemoryPlan", "Slot", "aligned", "parse_plan", "print_plan"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from glowpy.ir.inst import Instruction, ValueInstruction
 from glowpy.ir.irfunction import IRFunction
-from glowpy.support.text import print_attrs
+from glowpy.support.text import print_attrs, print_symbol
 
 __all__ = ["instruction_lines", "print_inst", "print_irfunction"]
 
@@ -26,13 +26,15 @@ def print_inst(inst: Instruction) -> str:
 
 def instruction_lines(f: IRFunction, first: int = 1) -> dict[Instruction, int]:
     """The line of every instruction in the text of a function whose own first line is `first`."""
-    start = first + 3 + len(f.weights)
+    start = first + 3 + len(f.symbols) + len(f.weights)
     return {inst: start + index for index, inst in enumerate(f.instructions)}
 
 
 def print_irfunction(f: IRFunction) -> str:
     """The whole function. Deterministic; `parse_irfunction` of it prints the same."""
-    lines = [f"irfunction @{f.name} {{", "  declare"]
+    lines = [f"irfunction @{f.name} {{"]
+    lines += [f"  {print_symbol(one)}" for one in f.symbols.values()]
+    lines.append("  declare")
     lines += [f"    %{w.name} = weight {w.type} {w.mutability.value}" for w in f.weights.values()]
     lines.append("  program")
     lines += [f"    {print_inst(inst)}" for inst in f.instructions]

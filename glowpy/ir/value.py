@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, final
 
 from glowpy.core.strides import Loops, merged_loops, share_elements, span_of, strides_of
 from glowpy.core.type import Shape, Type
+from glowpy.support.symbolic import Dim, is_at_most
 
 if TYPE_CHECKING:
     from glowpy.ir.inst import ValueInstruction
@@ -38,7 +39,7 @@ class Value:
         self.definition = definition
         """The alloc or view that made this value; None for a weight."""
         self._above: Value | None = None
-        self._offset = 0
+        self._offset: Dim = 0
 
     @property
     def source(self) -> Value | None:
@@ -53,17 +54,18 @@ class Value:
         return self._place()[0] if definition is not None and definition.operands else self
 
     @property
-    def byte_offset(self) -> int:
+    def byte_offset(self) -> Dim:
         """Where this value begins in the memory of its base, in bytes."""
         definition = self.definition
         return self._place()[1] if definition is not None and definition.operands else 0
 
-    def _place(self) -> tuple[Value, int]:
+    def _place(self) -> tuple[Value, Dim]:
         """The base, and where this value begins in it."""
-        value, offset = self, 0
+        value = self
+        offset: Dim = 0
         while (source := value.source) is not None and value.definition is not None:
             if value._above is None:
-                step = int(value.definition.attrs["offset"]) * value.type.kind.size
+                step: Dim = value.definition.attrs["offset"] * value.type.kind.size
                 if source.source is None:
                     return source, offset + step
                 value._above, value._offset = source, step
@@ -74,7 +76,7 @@ class Value:
             value = value._above
         return value, offset
 
-    def relocate(self, offset: int, strides: Shape) -> None:
+    def relocate(self, offset: Dim, strides: Shape) -> None:
         """Makes a view begin at another element of its source, with other strides.
 
         Values that are views of this one must be relocated as well.
@@ -102,7 +104,7 @@ class Value:
         return self._own_strides or strides_of(self.type.shape)
 
     @property
-    def span(self) -> int:
+    def span(self) -> Dim:
         """How many bytes there are from the first one to the last."""
         strides = self._own_strides
         return (
@@ -110,7 +112,7 @@ class Value:
         )
 
     @property
-    def place(self) -> tuple[Value, int, int, Loops]:
+    def place(self) -> tuple[Value, Dim, Dim, Loops]:
         """Equal for two values iff they are the same elements in the same order.
 
         The base, the first byte, the number of bytes, and the loops over the elements if these have gaps.
@@ -120,7 +122,7 @@ class Value:
         return self.base, self.byte_offset, self.type.size, loops
 
     def overlaps(self, other: Value) -> bool:
-        """Whether both lie in the same base and share at least one byte.
+        """Whether both lie in the same base and share at least one byte, for some extents of symbols.
 
         Exact for boxes of one row-major tensor: ranges of channels lie between each other and do not overlap. Of other
         strided values it may say so although they do not.
@@ -128,7 +130,7 @@ class Value:
         if self.base is not other.base:
             return False
         mine, theirs = self.byte_offset, other.byte_offset
-        if not (mine < theirs + other.span and theirs < mine + self.span):
+        if is_at_most(theirs + other.span, mine) or is_at_most(mine + self.span, theirs):
             return False
         size = self.type.kind.size
         if size != other.type.kind.size or (self.is_contiguous and other.is_contiguous):

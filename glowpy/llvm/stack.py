@@ -7,7 +7,6 @@ result is stored only if something after the run reads it. A backend may run the
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from glowpy.core.type import Shape
 from glowpy.ir.inst import Instruction
 from glowpy.ir.value import Value
 from glowpy.llvm.writer import Body, literal, register_type
+from glowpy.support.symbolic import Dim, ceil_div, highest, product
 
 __all__ = [
     "StackContext",
@@ -127,7 +127,7 @@ def element_steps(value: Value, shape: Shape) -> Shape:
 
     A value of another shape has its elements taken in order.
     """
-    if value.is_contiguous and value.type.count == math.prod(shape):
+    if value.is_contiguous and value.type.count == product(shape):
         return strides_of(shape)
     own = zip(value.type.shape, value.strides, strict=True)
     steps = tuple(0 if size == 1 else stride for size, stride in own)
@@ -159,7 +159,7 @@ def emit_loops(
         inner(index)
 
     rounds = _unit_rounds(counts)
-    if not counts or counts[0] <= rounds:
+    if not counts or highest(counts[0]) <= rounds:
         body.nest(counts, place)
     elif len(counts) == 1 and counts[0] % rounds == 0:
         with _split_loop(body, counts[0] // rounds, 1) as unit:
@@ -172,34 +172,34 @@ def emit_loops(
 
 
 @contextmanager
-def _split_loop(body: Body, count: int, rounds: int) -> Iterator[str]:
+def _split_loop(body: Body, count: Dim, rounds: int) -> Iterator[str]:
     """The loop over those of `count` rounds that a call computes, where a unit has `rounds`; yields the index."""
     first, last = body.split(count, rounds)
     with body.loop(body.let(f"sub nuw nsw {body.module.dim} {last}, {first}")) as index:
         yield body.let(f"add nuw nsw {body.module.dim} {first}, {index}")
 
 
-def _unit_rounds(counts: Sequence[int]) -> int:
+def _unit_rounds(counts: Sequence[Dim]) -> int:
     """How many rounds of the outermost loop are a unit.
 
     Those of a single loop are a whole number of vectors, and all units are equal, if possible: LLVM then writes no loop
     for the rest.
     """
-    least = -(-_UNIT_ELEMENTS // math.prod(counts[1:]))
+    fewest = ceil_div(_UNIT_ELEMENTS, max(highest(product(counts[1:])), 1))
     if len(counts) == 1:
-        for rounds in range(least, 4 * least, _VECTOR_ELEMENTS):
+        for rounds in range(fewest, 4 * fewest, _VECTOR_ELEMENTS):
             if counts[0] % rounds == 0:
                 return rounds
-    return least
+    return fewest
 
 
-def merged_axes(shape: Shape, steps: Sequence[Shape]) -> tuple[list[int], list[int]]:
+def merged_axes(shape: Shape, steps: Sequence[Shape]) -> tuple[list[int], list[Dim]]:
     """The innermost dimension of every loop over `shape`, and how often the loop runs.
 
     Dimensions become one loop where all move on from the end of the inner one; those of length 1 are left out.
     """
     axes: list[int] = []
-    counts: list[int] = []
+    counts: list[Dim] = []
     for axis, size in enumerate(shape):
         if size == 1:
             continue
@@ -212,14 +212,16 @@ def merged_axes(shape: Shape, steps: Sequence[Shape]) -> tuple[list[int], list[i
     return axes, counts
 
 
-def linear(body: Body, indices: Sequence[str], strides: Sequence[int]) -> str:
+def linear(body: Body, indices: Sequence[str], strides: Sequence[Dim]) -> str:
     """The sum of indices times strides."""
     total = ""
     for index, stride in zip(indices, strides, strict=True):
         if stride == 0:
             continue
         term = (
-            index if stride == 1 else body.let(f"mul nuw nsw {body.module.dim} {index}, {stride}")
+            index
+            if stride == 1
+            else body.let(f"mul nuw nsw {body.module.dim} {index}, {body.number(stride)}")
         )
         total = term if not total else body.let(f"add nuw nsw {body.module.dim} {total}, {term}")
     return total or "0"

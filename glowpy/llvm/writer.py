@@ -21,8 +21,10 @@ from glowpy.core.elemkind import ElemKind
 from glowpy.ir.inst import Instruction
 from glowpy.ir.value import Value
 from glowpy.llvm.debug_info import DebugInfo
+from glowpy.llvm.extents import Symbols, emit_dim
 from glowpy.llvm.machine import EXTERNAL
 from glowpy.support.names import UniqueNames
+from glowpy.support.symbolic import Dim, Expr, Symbol, ceil_div, depends_on_symbols, highest, static
 
 __all__ = ["Body", "ModuleWriter", "literal", "memory_type", "register_type"]
 
@@ -262,16 +264,22 @@ class Body:
         name: str,
         lines: Mapping[Instruction, int],
         parameters: Sequence[str] = (),
+        symbols: Symbols | None = None,
     ) -> None:
         self.module = module
+        self.symbols = symbols
+        """The network's symbols; None for a function that knows nothing of them."""
         self.name = name
         """The network's name, a dot, and the wanted name of the function."""
         self.lines = lines
         """Where in the IR's text each instruction stands."""
         self._parameters = parameters
         self.memories: list[Value] = []
-        self.units = 1
+        self.units: Dim = 1
         """In how many units of work the function is called: see `split`."""
+        self._head: list[str] = []
+        """What is computed from extents, before all else."""
+        self._numbers: dict[Dim | Symbol, str] = {}
         self._pointers: dict[Hashable, str] = {}
         self.first_line = 0
         self._line = 0
@@ -303,14 +311,14 @@ class Body:
     def parameters(self) -> str:
         """The parameter list; distinct memories never overlap where one of them is written."""
         parameters = [f"ptr noalias %p{index}" for index in range(len(self.memories))]
-        if self.units > 1:
+        if highest(self.units) > 1:
             parameters += [f"{self.module.dim} %first", f"{self.module.dim} %last"]
         return ", ".join((*parameters, *self._parameters))
 
     @property
     def text(self) -> str:
         """All lines so far."""
-        return "".join(f"{line}\n" for line in self._lines)
+        return "".join(f"{line}\n" for line in (*self._head, *self._lines))
 
     def pointer(self, value: Value) -> str:
         """The parameter that points to the first element of `value`."""
@@ -320,22 +328,63 @@ class Body:
             self.memories.append(value)
         return self._pointers[place]
 
-    def split(self, count: int, together: int = 1) -> tuple[str, str]:
+    def number(self, dim: Dim) -> str:
+        """A dimension as an operand: a literal, or the register of what it is for the extents of this run."""
+        if isinstance(dim, int):
+            return str(dim)
+        if dim not in self._numbers:
+            self._numbers[dim] = emit_dim(dim, self._extent, self._let_first, self.module.dim)
+        return self._numbers[dim]
+
+    def _extent(self, symbol: Symbol) -> str:
+        if symbol not in self._numbers:
+            assert self.symbols is not None
+            array, index = self.pointer(self.symbols.memory), self.symbols.names.index(symbol.name)
+            integer = self.module.dim
+            place = self._let_first(
+                f"getelementptr inbounds {integer}, ptr {array}, {integer} {index}"
+            )
+            self._numbers[symbol] = self._let_first(f"load {integer}, ptr {place}")
+        return self._numbers[symbol]
+
+    def _let_first(self, text: str) -> str:
+        """Computes something before all else; returns its register."""
+        register = self.register()
+        self._head.append(f"  {register} = {text}{self.location}")
+        return register
+
+    def ints(self, dims: Sequence[Dim]) -> str:
+        """The address of an `ints_t` with these values: a constant, unless one is symbolic."""
+        if not depends_on_symbols(tuple(dims)):
+            return self.module.ints(static(dims))
+        integer = self.module.dim
+        numbers = [len(dims), *dims]
+        struct = self._let_first("alloca %ints_t")
+        for index, dim in enumerate(numbers):
+            number = self.number(dim)
+            place = self._let_first(
+                f"getelementptr inbounds {integer}, ptr {struct}, {integer} {index}"
+            )
+            self._head.append(f"  store {integer} {number}, ptr {place}{self.location}")
+        return struct
+
+    def split(self, count: Dim, together: int = 1) -> tuple[str, str]:
         """Makes the function compute `count` rounds of a loop, in any order and by any number of threads.
 
         Returns which of them a call computes: the first, and the one after the last; always at least one. Units are
         `together` rounds, which do not depend on others and write different memory; how many there are follows from
         shapes, so that results do not depend on threads.
         """
-        dim, self.units = self.module.dim, -(-count // together)
-        if self.units <= 1:
-            return "0", str(count)
+        dim, self.units = self.module.dim, ceil_div(count, together)
+        if highest(self.units) <= 1:
+            return "0", self.number(count)
         if together == 1:
             return "%first", "%last"
         first = self.let(f"mul nuw nsw {dim} %first, {together}")
         last = self.let(f"mul nuw nsw {dim} %last, {together}")
-        fits = self.let(f"icmp ult {dim} {last}, {count}")
-        return first, self.let(f"select i1 {fits}, {dim} {last}, {dim} {count}")
+        end = self.number(count)
+        fits = self.let(f"icmp ult {dim} {last}, {end}")
+        return first, self.let(f"select i1 {fits}, {dim} {last}, {dim} {end}")
 
     def register(self) -> str:
         """A new register."""
@@ -372,17 +421,22 @@ class Body:
         self.line(f"store {stored} {value}, ptr {address}, align {kind.size}")
 
     @contextmanager
-    def loop(self, count: int | str, *, unroll: bool = True) -> Iterator[str]:
-        """A loop of `count` (at least 1) rounds around what is written inside the `with`; yields the index.
+    def loop(self, count: Dim | str, *, unroll: bool = True) -> Iterator[str]:
+        """A loop of `count` rounds around what is written inside the `with`; yields the index.
 
-        A loop that must not be unrolled is vectorised itself, not the loop around it. Rounds of vectors that are left
-        of a constant count are unrolled.
+        A number or text must be at least 1. A loop that must not be unrolled is vectorised itself, not the loop around
+        it. Rounds of vectors that are left of a constant count are unrolled.
         """
         self._count += 1
         number, before, dim = self._count, self._label, self.module.dim
         head, latch, out = f"loop{number}", f"next{number}", f"done{number}"
         index = f"%i{number}"
-        self.line(f"br label %{head}")
+        rounds = count if isinstance(count, str) else self.number(count)
+        if isinstance(count, Expr) and count.low < 1:
+            some = self.let(f"icmp ne {dim} {rounds}, 0")
+            self.line(f"br i1 {some}, label %{head}, label %{out}")
+        else:
+            self.line(f"br label %{head}")
         self._lines.append(f"{head}:")
         self._label = head
         self.line(f"{index} = phi {dim} [ 0, %{before} ], [ {index}.next, %{latch} ]")
@@ -390,7 +444,7 @@ class Body:
         self.line(f"br label %{latch}")
         self._lines.append(f"{latch}:")
         self.line(f"{index}.next = add nuw nsw {dim} {index}, 1")
-        self.line(f"{index}.more = icmp ult {dim} {index}.next, {count}")
+        self.line(f"{index}.more = icmp ult {dim} {index}.next, {rounds}")
         hint = "" if unroll else f", !llvm.loop !{_ROLLED + isinstance(count, int)}"
         self.line(f"br i1 {index}.more, label %{head}, label %{out}{hint}")
         self._lines.append(f"{out}:")
@@ -409,7 +463,7 @@ class Body:
         self._lines.append(f"{out}:")
         self._label = out
 
-    def nest(self, counts: Sequence[int], inner: Callable[[list[str]], None]) -> None:
+    def nest(self, counts: Sequence[Dim], inner: Callable[[list[str]], None]) -> None:
         """Nested loops, the first outermost, around what `inner` writes for their indices."""
 
         def descend(level: int, indices: list[str]) -> None:

@@ -105,7 +105,7 @@ def overridable(model: OnnxModel) -> list[NodeArg]:
 def _stored(model: OnnxModel) -> list[ValueInfo]:
     """The initializers."""
     return [
-        ValueInfo(name, tensor.type.kind, list(tensor.type.shape))
+        ValueInfo(name, tensor.type.kind, list(tensor.type.extents))
         for name, tensor in model.initializers.items()
     ]
 

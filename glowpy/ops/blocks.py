@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 
 from glowpy.core.elemkind import ElemKind
-from glowpy.core.shape import ceil_div
 from glowpy.core.tensor import Array, Tensor
 from glowpy.core.type import Type
 from glowpy.graph.function import Function
@@ -16,6 +15,7 @@ from glowpy.lower import lower
 from glowpy.ops.operands import expect_axis
 from glowpy.opt.known import known_tensor
 from glowpy.support.errors import UserError
+from glowpy.support.symbolic import ceil_div
 
 __all__: list[str] = []
 
@@ -43,7 +43,7 @@ def _infer(input: Type, scale: Type, zero: Type, *, axis: int, block: int, bits:
 @lower(DequantizeBlocksNode)
 def _lower(f: Function, n: DequantizeBlocksNode) -> Operand:
     """Floats, where all is known; else steps above the zero of each element's block, times its scale."""
-    axis, block, size = n.axis, n.block, n.type.shape[n.axis]
+    axis, block, size = n.axis, n.block, n.type.extents[n.axis]
 
     def numbers(input: Array, scale: Array, zero: Array) -> Array:
         places = np.arange(size) // block

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from glowpy.backends.interpreter.interpret import interpret
-from glowpy.core.shape import ceil_div
 from glowpy.core.tensor import Tensor
 from glowpy.core.type import Type
 from glowpy.core.window import Windows, windowed_shape
@@ -22,6 +21,7 @@ from glowpy.ir.insts_gen import ConvolutionInst
 from glowpy.lower import lower
 from glowpy.ops.operands import as_stored, expect_numbers, expect_same_kind, factors
 from glowpy.support.errors import UserError
+from glowpy.support.symbolic import Dim, ceil_div, greatest, least
 
 __all__: list[str] = []
 
@@ -109,7 +109,7 @@ class _Phase:
     count: int
     step: int
     dilation: int
-    pads: tuple[int, int]
+    pads: tuple[int, Dim]
 
 
 def _phase(n: TransposedConvolutionNode, axis: int, residue: int) -> _Phase:
@@ -161,7 +161,7 @@ def _lower_transposed_convolution(f: Function, n: TransposedConvolutionNode) -> 
 
 
 def _phase_result(
-    f: Function, n: TransposedConvolutionNode, phases: Sequence[_Phase], lengths: Sequence[int]
+    f: Function, n: TransposedConvolutionNode, phases: Sequence[_Phase], lengths: Sequence[Dim]
 ) -> Operand:
     """The result of one phase: N, spatial..., O."""
     images, outputs = n.type.shape[0], n.type.shape[-1]
@@ -179,11 +179,11 @@ def _phase_result(
     ends = [[phase.pads[end] for phase in phases] for end in (0, 1)]
     cropped: Operand = n.input
     if any(pad < 0 for pads in ends for pad in pads):
-        crops = [[0, *(min(pad, 0) for pad in pads), 0] for pads in ends]
+        crops = [[0, *(least(pad, 0) for pad in pads), 0] for pads in ends]
         cropped = f.create_pad(n.name, n.input, (*crops[0], *crops[1]), 0.0)
     return f.create_convolution(
         n.name, cropped, filter, n.bias, kernels, (1,) * len(phases),
-        tuple(max(pad, 0) for pads in ends for pad in pads),
+        tuple(greatest(pad, 0) for pads in ends for pad in pads),
         tuple(phase.dilation for phase in phases), n.group,
     )  # fmt: skip
 
@@ -205,11 +205,11 @@ def _convolution(
     if result.array.size == 0:
         return
     windows = Windows(kernels, strides, pads, dilation)
-    counts, outputs = result.type.shape[1:-1], result.type.shape[-1]
-    pixels, taps, own = math.prod(counts), math.prod(kernels), filter.type.shape[-1]
+    images, *counts, outputs = result.type.extents
+    pixels, taps, own = math.prod(counts), math.prod(kernels), filter.type.extents[-1]
     data = factors(input)
     weights = factors(filter).reshape(group, outputs // group, taps * own)
-    for image in range(input.type.shape[0]):
+    for image in range(images):
         view = windows.view(data[image : image + 1], 0, counts)[0]
         # Channels last, so that the copy reads and writes runs of them.
         columns = np.moveaxis(view, len(counts), -1).reshape(pixels, taps, group, own)

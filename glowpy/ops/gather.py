@@ -34,7 +34,7 @@ def _infer_gather(input: Type, indices: Type, *, axis: int) -> Type:
 def _gather(result: Tensor, input: Tensor, indices: Tensor, *, axis: int) -> None:
     if result.array.size == 0:
         return
-    size = input.type.shape[axis]
+    size = input.type.extents[axis]
     wide = indices.array.astype(np.int64)
     inside = np.clip(np.where(wide < 0, wide + size, wide), 0, size - 1)
     result.array[...] = np.take(input.array, inside, axis=axis)

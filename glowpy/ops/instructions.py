@@ -26,6 +26,7 @@ from glowpy.ir.insts_gen import (
     SplatInst,
 )
 from glowpy.ir.verifier import verify_inst
+from glowpy.support.symbolic import is_at_most
 
 __all__ = ["verify_as_declared"]
 
@@ -76,13 +77,11 @@ def _insert(inst: InsertTensorInst) -> Iterator[str]:
 
 def _keeps(name: str, type: Type, expected: Type) -> Iterator[str]:
     """Whether the quantization parameters are those of the elements that are moved."""
-    if type.count and type.quant != expected.quant:
+    if not type.is_empty and type.quant != expected.quant:
         yield f"{name} has type {type}, expected {expected}"
 
 
-def _box(
-    part: Shape, whole: Shape, offsets: tuple[int, ...], steps: tuple[int, ...]
-) -> Iterator[str]:
+def _box(part: Shape, whole: Shape, offsets: Shape, steps: tuple[int, ...]) -> Iterator[str]:
     """Whether the elements at offset + step * index lie inside the larger tensor in every dimension."""
     if not len(part) == len(whole) == len(offsets) == len(steps):
         yield f"expected {len(whole)} dimensions, got {len(part)}, {len(offsets)} offsets and {len(steps)} steps"
@@ -90,9 +89,12 @@ def _box(
     for axis, (count, size, offset, step) in enumerate(
         zip(part, whole, offsets, steps, strict=True)
     ):
-        ends = (offset, offset + step * (count - 1)) if count else ()
-        if any(not 0 <= end < size for end in ends):
-            yield f"elements {min(ends)} to {max(ends)} lie outside dimension {axis} of size {size}"
+        if count == 0:
+            continue
+        last = offset + step * (count - 1)
+        low, high = (offset, last) if step > 0 else (last, offset)
+        if not (is_at_most(0, low) and is_at_most(high + 1, size)):
+            yield f"elements {low} to {high} lie outside dimension {axis} of size {size}"
 
 
 def verify_as_declared(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -110,7 +111,7 @@ def _max_pool(
     if result.array.size:
         windows = Windows(kernels, strides, pads, dilation)
         lowest, _ = bounds(input.type.kind)
-        view = windows.view(input.array, lowest, result.type.shape[1:-1])
+        view = windows.view(input.array, lowest, result.type.extents[1:-1])
         result.array[...] = np.maximum.reduce(view, axis=_tap_axes(windows))
 
 
@@ -131,11 +132,11 @@ def _max_pool_with_argmax(
     if result.array.size == 0:
         return
     windows = Windows(kernels, strides, pads, dilation)
-    counts, (lowest, _) = result.type.shape[1:-1], bounds(input.type.kind)
+    counts, (lowest, _) = result.type.extents[1:-1], bounds(input.type.kind)
     values = windows.view(input.array, lowest, counts)
     places = windows.view(_channels_first_index(input.type), -1, counts)
-    best = np.full(result.type.shape, lowest, result.array.dtype)
-    where = np.full(result.type.shape, -1, np.int64)
+    best = np.full(result.type.extents, lowest, result.array.dtype)
+    where = np.full(result.type.extents, -1, np.int64)
     for tap in np.ndindex(*kernels):
         value, place = values[(..., *tap)], places[(..., *tap)]
         first_nan = (value != value) & (best == best)
@@ -147,8 +148,9 @@ def _max_pool_with_argmax(
 
 def _channels_first_index(type: Type) -> Array:
     """For each element of N, spatial..., C its index if the tensor were stored as N, C, spatial."""
-    first = (type.shape[0], type.shape[-1], *type.shape[1:-1])
-    return np.moveaxis(np.arange(type.count, dtype=np.int64).reshape(first), 1, -1)
+    images, *spatial, channels = type.extents
+    first = (images, channels, *spatial)
+    return np.moveaxis(np.arange(math.prod(first), dtype=np.int64).reshape(first), 1, -1)
 
 
 @interpret(AvgPoolInst)
@@ -168,9 +170,9 @@ def _avg_pool(
     if result.array.size == 0:
         return
     windows = Windows(kernels, strides, pads, dilation)
-    counts = result.type.shape[1:-1]
+    counts = result.type.extents[1:-1]
     view = windows.view(accumulable(input.array), 0, counts)
-    divisor = windows.counted(input.type.shape[1:-1], counts, pads=count_include_pads)
+    divisor = windows.counted(input.type.extents[1:-1], counts, pads=count_include_pads)
     sums = view.sum(axis=_tap_axes(windows))
     result.array[...] = (sums / np.maximum(divisor, 1)[..., None]).astype(result.array.dtype)
 
@@ -189,5 +191,5 @@ def _sum_pool(
     del ceil
     if result.array.size:
         windows = Windows(kernels, strides, pads, dilation)
-        view = windows.view(input.array, 0, result.type.shape[1:-1])
+        view = windows.view(input.array, 0, result.type.extents[1:-1])
         result.array[...] = view.sum(axis=_tap_axes(windows), dtype=np.int32)

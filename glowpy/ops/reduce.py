@@ -46,6 +46,7 @@ from glowpy.ops.operands import (
     widened,
 )
 from glowpy.support.errors import UserError
+from glowpy.support.symbolic import Dim, Expr, product, static
 
 __all__: list[str] = []
 
@@ -101,26 +102,38 @@ def _reduce_min(result: Tensor, input: Tensor, *, axes: Sequence[int]) -> None:
 
 @lower(ReduceMeanNode)
 def _lower_reduce_mean(f: Function, n: ReduceMeanNode) -> Operand:
-    count = math.prod(n.input.type.shape[axis] for axis in n.axes)
+    count = product(n.input.type.shape[axis] for axis in n.axes)
     mean = _mean_of_floats if n.type.kind.is_float else _mean_of_integers
     result = value_of(mean(f, n, count))
     return result if result.type == n.type else f.create_convert(n.name, n.type, result)
 
 
-def _mean_of_floats(f: Function, n: ReduceMeanNode, count: int) -> Operand:
+def _mean_of_floats(f: Function, n: ReduceMeanNode, count: Dim) -> Operand:
     total = f.create_reduce_add(n.name, widened(f, n.name, n.input), n.axes)
+    if isinstance(count, Expr):
+        return f.create_div(n.name, total, _counted(f, n, total.type, count))
     factor = 1 / count if count else math.inf
     return f.create_mul(n.name, total, scalar(f, f"{n.name}_factor", total.type, factor))
 
 
-def _mean_of_integers(f: Function, n: ReduceMeanNode, count: int) -> Operand:
+def _counted(f: Function, n: ReduceMeanNode, like: Type, count: Dim) -> Operand:
+    """A count of elements, in a type that broadcasts to another one."""
+    if isinstance(count, int):
+        return scalar(f, f"{n.name}_count", like, count)
+    extents = f.create_extents(f"{n.name}_count", (count,))
+    if like.kind is not ElemKind.I64:
+        return f.create_convert(f"{n.name}_count", extents.type.with_kind(like.kind), extents)
+    return extents
+
+
+def _mean_of_integers(f: Function, n: ReduceMeanNode, count: Dim) -> Operand:
     """Summed in 64 bits, where a sum of narrower elements does not overflow, and truncated towards zero."""
     kind = ElemKind.I64 if n.type.kind.size < ElemKind.I64.size else n.type.kind
     operand = n.input
     if operand.type.kind is not kind:
         operand = f.create_convert(n.name, operand.type.with_kind(kind), operand).result
     total = f.create_reduce_add(n.name, operand, n.axes)
-    return f.create_div(n.name, total, scalar(f, f"{n.name}_count", total.type, count))
+    return f.create_div(n.name, total, _counted(f, n, total.type, count))
 
 
 @differentiate(ReduceAddNode)
@@ -132,7 +145,7 @@ def _differentiate_reduce_add(f: Function, n: ReduceAddNode, g: NodeValue) -> li
 def _differentiate_reduce_mean(
     f: Function, n: ReduceMeanNode, g: NodeValue
 ) -> list[Operand | None]:
-    count = math.prod(n.input.type.shape[axis] for axis in n.axes)
+    count = math.prod(static(n.input.type.shape[axis] for axis in n.axes))
     factor = scalar(f, f"{n.name}_factor", g.type, 1 / max(count, 1))
     return [f.create_broadcast(n.name, n.input.type, f.create_mul(n.name, g, factor))]
 

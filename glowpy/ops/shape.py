@@ -16,6 +16,7 @@ from glowpy.core.channel_axis import (
     resized,
     sliced,
 )
+from glowpy.core.elemkind import ElemKind
 from glowpy.core.shape import broadcast_shapes, normalize_axis
 from glowpy.core.tensor import Tensor, stored
 from glowpy.core.type import Type
@@ -25,6 +26,7 @@ from glowpy.graph.node import NodeValue, Operand
 from glowpy.graph.nodes_gen import (
     BroadcastNode,
     ConcatNode,
+    ExtentsNode,
     PadNode,
     ReshapeNode,
     SaveNode,
@@ -36,6 +38,7 @@ from glowpy.graph.verifier import verify
 from glowpy.ir.insts_gen import (
     BroadcastInst,
     CopyInst,
+    ExtentsInst,
     ExtractTensorInst,
     InsertTensorInst,
     SplatInst,
@@ -43,6 +46,7 @@ from glowpy.ir.insts_gen import (
 )
 from glowpy.irgen import IRGen, irgen
 from glowpy.support.errors import UnsupportedError, UserError
+from glowpy.support.symbolic import Dim, greatest, highest, is_at_most, least
 
 __all__: list[str] = []
 
@@ -90,6 +94,19 @@ def _irgen_reshape(g: IRGen, n: ReshapeNode) -> None:
 @differentiate(ReshapeNode)
 def _differentiate_reshape(f: Function, n: ReshapeNode, g: NodeValue) -> list[Operand | None]:
     return [f.create_reshape(n.name, n.input.type, g)]
+
+
+# Extents.
+
+
+@infer(ExtentsNode)
+def _infer_extents(*, values: Sequence[Dim]) -> Type:
+    return Type(ElemKind.I64, (len(values),))
+
+
+@interpret(ExtentsInst)
+def _extents(result: Tensor, *, values: Sequence[int]) -> None:
+    result.array[...] = values
 
 
 # Transpose.
@@ -169,7 +186,7 @@ def _irgen_concat(g: IRGen, n: ConcatNode) -> None:
     """Each input writes its part. A pass removes the splat, which the parts cover."""
     result = g.alloc(n.result)
     g.ir.create_splat(result, 0.0)
-    offsets = [0] * n.type.rank
+    offsets: list[Dim] = [0] * n.type.rank
     for operand in n.inputs:
         g.ir.create_insert_tensor(result, g.value(operand), tuple(offsets))
         offsets[n.axis] += operand.type.shape[n.axis]
@@ -186,7 +203,7 @@ def _insert_tensor(result: Tensor, input: Tensor, *, offsets: Sequence[int]) -> 
 @differentiate(ConcatNode)
 def _differentiate_concat(f: Function, n: ConcatNode, g: NodeValue) -> list[Operand | None]:
     gradients: list[Operand | None] = []
-    starts = [0] * n.type.rank
+    starts: list[Dim] = [0] * n.type.rank
     for operand in n.inputs:
         gradients.append(f.create_slice(n.name, operand.type, g, tuple(starts), (1,) * n.type.rank))
         starts[n.axis] += operand.type.shape[n.axis]
@@ -207,7 +224,8 @@ def _verify_slice(n: SliceNode) -> Iterator[str]:
         zip(n.input.type.shape, n.type.shape, n.starts, n.steps, strict=True)
     ):
         last = start + (count - 1) * step
-        if count and not (step and 0 <= start < size and 0 <= last < size):
+        low, high = (start, last) if step > 0 else (last, start)
+        if count != 0 and not (step and is_at_most(0, low) and is_at_most(high + 1, size)):
             inside = False
             yield f"elements {start} to {last} lie outside dimension {axis} of {n.input.type}"
     if inside and n.type != (expected := sliced(n.input.type, n.starts, n.type.shape, n.steps)):
@@ -225,7 +243,7 @@ def _extract_tensor(
 ) -> None:
     indices = [
         start + step * np.arange(count)
-        for start, step, count in zip(offsets, steps, result.type.shape, strict=True)
+        for start, step, count in zip(offsets, steps, result.type.extents, strict=True)
     ]
     result.array[...] = input.array[np.ix_(*indices)] if indices else input.array
 
@@ -246,24 +264,25 @@ def _differentiate_slice(f: Function, n: SliceNode, g: NodeValue) -> list[Operan
 
 
 @infer(PadNode)
-def _infer_pad(input: Type, *, pads: Sequence[int], value: float) -> Type:
+def _infer_pad(input: Type, *, pads: Sequence[Dim], value: float) -> Type:
     if len(pads) != 2 * input.rank:
         raise UserError(f"expected {2 * input.rank} pads, got {len(pads)}")
     shape = [size + pads[i] + pads[input.rank + i] for i, size in enumerate(input.shape)]
-    if min(shape, default=0) < 0:
+    if any(highest(size) < 0 for size in shape):
         raise UserError(f"expected pads that leave something of {input}, got {list(pads)}")
     result = resized(_kept(input, pads), shape)
     stored(result, value)
     return result
 
 
-def _kept(input: Type, pads: Sequence[int]) -> Type:
+def _kept(input: Type, pads: Sequence[Dim]) -> Type:
     """What negative pads leave of `input`."""
     begins, ends = pads[: input.rank], pads[input.rank :]
     shape = [
-        size + min(b, 0) + min(e, 0) for size, b, e in zip(input.shape, begins, ends, strict=True)
+        size + least(b, 0) + least(e, 0)
+        for size, b, e in zip(input.shape, begins, ends, strict=True)
     ]
-    return sliced(input, [max(-b, 0) for b in begins], shape)
+    return sliced(input, [greatest(-b, 0) for b in begins], shape)
 
 
 @irgen(PadNode)
@@ -274,12 +293,12 @@ def _irgen_pad(g: IRGen, n: PadNode) -> None:
     if kept != n.input.type:
         source = g.ir.create_alloc(f"{n.name}_kept", kept).value
         g.ir.create_extract_tensor(
-            source, g.value(n.input), tuple(max(-b, 0) for b in begins), (1,) * rank
+            source, g.value(n.input), tuple(greatest(-b, 0) for b in begins), (1,) * rank
         )
     result = g.alloc(n.result)
     g.ir.create_splat(result, n.value)
-    if kept.count:
-        g.ir.create_insert_tensor(result, source, tuple(max(b, 0) for b in begins))
+    if not kept.is_empty:
+        g.ir.create_insert_tensor(result, source, tuple(greatest(b, 0) for b in begins))
 
 
 @differentiate(PadNode)

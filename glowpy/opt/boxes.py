@@ -6,23 +6,24 @@ from collections.abc import Iterable, Sequence
 from itertools import combinations
 
 from glowpy.core.type import Shape
+from glowpy.support.symbolic import Dim, greatest, highest, is_at_most, lowest
 
 __all__ = ["Box", "all_disjoint", "disjoint"]
 
-Box = tuple[Sequence[int], Shape]
+Box = tuple[Sequence[Dim], Shape]
 """Offsets and shape."""
 
 
 def disjoint(a: Box, b: Box) -> bool:
-    """Whether two boxes of one tensor share no element."""
+    """Whether it is known that two boxes of one tensor share no element."""
     return any(
-        start + size <= other_start or other_start + other_size <= start
+        is_at_most(start + size, other_start) or is_at_most(other_start + other_size, start)
         for start, size, other_start, other_size in zip(a[0], a[1], b[0], b[1], strict=True)
     )
 
 
 def all_disjoint(boxes: Iterable[Box]) -> bool:
-    """Whether no two boxes share an element.
+    """Whether it is known that no two boxes share an element.
 
     Boxes are parted where a plane that cuts none of them lies between, again and again: O(n log n) for
     each level of concats within concats. Only boxes that no plane parts are compared in pairs.
@@ -44,10 +45,10 @@ def all_disjoint(boxes: Iterable[Box]) -> bool:
 def _parted(boxes: list[Box], axis: int) -> list[list[Box]]:
     """The boxes in groups between which planes across `axis` lie."""
     parts: list[list[Box]] = []
-    reach = -1
-    for box in sorted(boxes, key=lambda box: box[0][axis]):
-        if box[0][axis] >= reach:
+    reach: Dim = -1
+    for box in sorted(boxes, key=lambda box: (lowest(box[0][axis]), highest(box[0][axis]))):
+        if is_at_most(reach, box[0][axis]):
             parts.append([])
         parts[-1].append(box)
-        reach = max(reach, box[0][axis] + box[1][axis])
+        reach = greatest(reach, box[0][axis] + box[1][axis])
     return parts

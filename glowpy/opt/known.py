@@ -14,7 +14,9 @@ __all__ = ["is_all", "is_known", "known", "known_tensor"]
 def is_known(value: NodeValue) -> bool:
     """Whether `value` is a splat or a constant with elements."""
     constant = value.constant
-    return isinstance(value.node, SplatNode) if constant is None else constant.has_elements
+    if constant is not None:
+        return constant.has_elements
+    return isinstance(value.node, SplatNode) and value.type.is_static
 
 
 def known_tensor(value: NodeValue) -> Tensor | None:
@@ -24,7 +26,7 @@ def known_tensor(value: NodeValue) -> Tensor | None:
     if value.constant is not None:
         return value.constant.tensor
     assert isinstance(value.node, SplatNode)
-    elements = np.broadcast_to(stored(value.type, value.node.value), value.type.shape)
+    elements = np.broadcast_to(stored(value.type, value.node.value), value.type.extents)
     return Tensor(value.type, elements)
 
 
@@ -37,7 +39,7 @@ def known(value: NodeValue) -> Array | None:
 def is_all(value: NodeValue, expected: float | Array) -> bool:
     """Whether every element of `value` is known to be `expected`, bit for bit; -0.0 is not 0.0."""
     tensor = known_tensor(value)
-    if tensor is None or tensor.is_deferred or not tensor.type.count:
+    if tensor is None or tensor.is_deferred or tensor.type.is_empty:
         return False  # large tensors of one number are no deferred ones
     elements = tensor.array
     if not any(elements.strides):

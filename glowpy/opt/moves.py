@@ -23,6 +23,7 @@ from glowpy.ir.irfunction import IRFunction
 from glowpy.ir.liveness import Events
 from glowpy.ir.value import Value
 from glowpy.support.errors import InternalError
+from glowpy.support.symbolic import Dim, UndecidedError, highest
 from glowpy.support.text import Attr
 
 __all__ = ["Move", "Moves", "Takes", "place", "read_in_place", "takes_fast"]
@@ -45,9 +46,9 @@ def takes_fast(layout: Layout, shape: Shape, strides: Shape) -> bool:
     if not layout.takes(strides):
         return False
     if layout is Layout.ROWS:  # each row is one loop, but few rows make no tile
-        return len(shape) < 2 or shape[-2] >= _SHORTEST_ROW
+        return len(shape) < 2 or highest(shape[-2]) >= _SHORTEST_ROW
     size, step = merged_loops(shape, strides)[-1]
-    return layout is Layout.TRANSPOSED or (step == 1 and size >= _SHORTEST_ROW)
+    return layout is Layout.TRANSPOSED or (step == 1 and highest(size) >= _SHORTEST_ROW)
 
 
 Pair = tuple[int, int]
@@ -80,7 +81,7 @@ class Moves:
         mover: Instruction,
         frame: Shape,
         source: Value,
-        at: int,
+        at: Dim,
         strides: Shape,
         takes: Takes = _takes,
     ) -> Move | None:
@@ -88,10 +89,13 @@ class Moves:
 
         `mover` is the instruction that is not needed any more.
         """
-        needs = self._needs(buffer, mover, frame, takes)
-        if not all(_is_one_loop(frame, strides, pair) for pair in needs):
+        try:
+            needs = self._needs(buffer, mover, frame, takes)
+            if not all(_is_one_loop(frame, strides, pair) for pair in needs):
+                return None
+            own = _embedded(frame, strides, 0, buffer.type.shape, ())[1]
+        except UndecidedError:
             return None
-        own = _embedded(frame, strides, 0, buffer.type.shape, ())[1]
         attrs: dict[str, Attr] = {"offset": at, "strides": own}
         view = ViewInst((source,), attrs, name=buffer.name, type=buffer.type, loc=mover.loc)
         return Move(view, frame, strides, frozenset(needs))
@@ -158,23 +162,23 @@ class Moves:
             for inst in program
             if isinstance(inst, ViewInst) and inst.value in self._frames
         ]
-        places: dict[Value, tuple[int, Shape]] = {}
+        places: dict[Value, tuple[Dim, Shape]] = {}
         for root in roots:
             self._settle(root, places)
         for value, (offset, strides) in places.items():
             value.relocate(offset, strides)
         self._frames.clear()
 
-    def _settle(self, root: Value, places: dict[Value, tuple[int, Shape]]) -> None:
+    def _settle(self, root: Value, places: dict[Value, tuple[Dim, Shape]]) -> None:
         frame, strides = self._frames[root]
-        values = [(root, 0, 0)]
+        values: list[tuple[Value, Dim, Dim]] = [(root, 0, 0)]
         while values:
             source, start, moved_start = values.pop()
             for inst in self._events.users(source):
                 if not isinstance(inst, ViewInst):
                     continue
                 value, at = inst.value, start + inst.offset
-                if not value.type.count:  # it has no place, and so have its views
+                if value.type.is_empty:  # it has no place, and so have its views
                     places[value] = 0, ()
                     values.append((value, start, moved_start))
                     continue
@@ -201,8 +205,8 @@ def _parted(frame: Shape, pair: Pair) -> Shape:
 
 
 def _embedded(
-    frame: Shape, frame_strides: Shape, offset: int, shape: Shape, strides: Shape
-) -> tuple[int, Shape]:
+    frame: Shape, frame_strides: Shape, offset: Dim, shape: Shape, strides: Shape
+) -> tuple[Dim, Shape]:
     moved = embedded(frame, frame_strides, offset, shape, strides)
     if moved is None:
         raise InternalError(f"elements of {frame} cannot be moved to strides {frame_strides}")
@@ -214,7 +218,7 @@ def read_in_place(
     events: Events,
     index: int,
     inst: ExtractTensorInst | TransposeInst,
-    at: int,
+    at: Dim,
     strides: Shape,
     takes: Takes = _takes,
 ) -> bool:

@@ -28,7 +28,7 @@ def known_numbers(f: Function, n: DequantizeNode) -> NodeValue | None:
         isinstance(user, MatMulNode | FullyConnectedNode) and user.inputs[1] is n.result
         for user in n.result.users
     )
-    if columns and read and type.count:
+    if columns and read and not type.is_empty:
         return _one_block(f, n, constant.tensor)
 
     def numbers(integers: Array) -> Array:
@@ -42,7 +42,8 @@ def known_numbers(f: Function, n: DequantizeNode) -> NodeValue | None:
 
 def _one_block(f: Function, n: DequantizeNode, integers: Tensor) -> NodeValue:
     type = integers.type
-    row = (1, type.shape[1])
+    rows, columns = type.extents
+    row = (1, columns)
     zeros = Tensor.of(np.broadcast_to(offsets_of(type), row)).compact()
     scales = Tensor.of(np.broadcast_to(scales_of(type).astype(np.float32), row)).compact()
     plain = Tensor.derived(Type(type.kind, type.shape), "relabel", [integers], lambda array: array)
@@ -52,5 +53,5 @@ def _one_block(f: Function, n: DequantizeNode, integers: Tensor) -> NodeValue:
     )
     bits = 4 if fits_4_bits(plain) and fits_4_bits(zeros) else 8
     return f.create_dequantize_blocks(
-        n.name, stored, scale, zero, axis=0, block=type.shape[0], bits=bits
+        n.name, stored, scale, zero, axis=0, block=rows, bits=bits
     ).result

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from glowpy.core.elemkind import ElemKind
-from glowpy.core.shape import ceil_div
 from glowpy.core.tensor import Array, Tensor
 from glowpy.graph.function import Function
 from glowpy.graph.node import NodeValue
+from glowpy.support.symbolic import ceil_div
 
 __all__ = ["BlockForm", "stored_in_blocks"]
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from glowpy.core.shape import ceil_div
 from glowpy.core.type import Type
 from glowpy.graph.function import Function, Module
 from glowpy.graph.node import Constant, Node
 from glowpy.graph.nodes_gen import DequantizeBlocksNode
+from glowpy.support.symbolic import ceil_div
 
 __all__ = ["Conversion", "Outcome", "bytes_of_constants", "outcome_of"]
 
@@ -73,4 +73,5 @@ def _stored_size(constant: Constant) -> int:
         isinstance(user, DequantizeBlocksNode) and user.bits == 4 and user.input is constant.value
         for user in users
     )
-    return ceil_div(constant.type.count, 2) if packed else constant.type.size
+    size = constant.type.room
+    return ceil_div(size, 2) if packed else size

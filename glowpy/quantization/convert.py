@@ -280,7 +280,7 @@ class _Converter:
             value = node.inputs[0]
             if value not in tables:
                 form = BlockForm(
-                    bits, value.type.shape[1] if bits == 8 else _TABLE_BLOCK, symmetric=True
+                    bits, value.type.extents[1] if bits == 8 else _TABLE_BLOCK, symmetric=True
                 )
                 tables[value] = stored_in_blocks(self._f, value, 1, form)
             node.set_input(0, tables[value])

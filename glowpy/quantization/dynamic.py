@@ -77,7 +77,7 @@ def _products(f: Function) -> Iterator[_MatrixProduct]:
             continue
         left, weights = node.inputs[0], node.inputs[1]
         known = weights.constant is not None and weights.constant.has_elements
-        if known and left.constant is None and weights.type.rank == 2 and node.type.count:
+        if known and left.constant is None and weights.type.rank == 2 and not node.type.is_empty:
             yield node
 
 
@@ -86,7 +86,7 @@ def _product(f: Function, n: _MatrixProduct, range: Range) -> NodeValue:
     integers, scale, zero = range
     weights = n.inputs[1].constant
     assert weights is not None
-    matrix, columns = weights.tensor.array, n.type.shape[-1]
+    matrix = weights.tensor.array
     quant = quant_of_weights(matrix, ElemKind.I8, axis=1)
     array = integers_of(Type(ElemKind.I8, matrix.shape, quant), matrix)
     wide = Type(ElemKind.I32, n.type.shape)
@@ -100,7 +100,7 @@ def _product(f: Function, n: _MatrixProduct, range: Range) -> NodeValue:
     totals = f.module.create_constant(f"{n.name}_sums", array.sum(0, dtype=np.int32))
     excess = f.create_mul(n.name, totals, f.create_convert(n.name, Type(ElemKind.I32, ()), zero))
     exact = f.create_sub(n.name, f.create_relabel(n.name, wide, product), excess)
-    scales = np.broadcast_to(np.array(quant.scales, np.float32), columns)
+    scales = np.broadcast_to(np.array(quant.scales, np.float32), matrix.shape[-1])
     steps = f.create_mul(n.name, f.module.create_constant(f"{n.name}_scales", scales), scale)
     floats = f.create_convert(n.name, Type(ElemKind.F32, n.type.shape), exact)
     result = f.create_mul(n.name, floats, steps).result

@@ -223,6 +223,6 @@ def _random(f: Function) -> dict[str, Array]:
 
 def _array(type: Type, rng: np.random.Generator) -> Array:
     if type.kind.is_float:
-        return np.asarray(rng.normal(size=type.shape), type.kind.dtype)
+        return np.asarray(rng.normal(size=type.extents), type.kind.dtype)
     lowest, highest = type.kind.limits
-    return rng.integers(lowest, highest + 1, type.shape).astype(type.kind.dtype)
+    return rng.integers(lowest, highest + 1, type.extents).astype(type.kind.dtype)

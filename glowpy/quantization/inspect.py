@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from glowpy.core.schema import Trait
 from glowpy.graph.function import Function, Module
 from glowpy.graph.node import Constant, Node, NodeValue
@@ -66,5 +68,5 @@ def _size_in_floats(constant: Constant) -> int:
     """The bytes of a constant if its integers were the f32 they stand for."""
     blocks = [user for user in constant.value.users if isinstance(user, DequantizeBlocksNode)]
     if any(user.input is constant.value for user in blocks) or constant.type.quant is not None:
-        return 4 * constant.type.count
-    return 0 if blocks else constant.type.size
+        return 4 * math.prod(constant.type.extents)
+    return 0 if blocks else constant.type.room

@@ -72,7 +72,7 @@ class _Watch:
 
     def add(self, value: NodeValue, part_of: str) -> None:
         """Counts the elements of `value`, if it has any and they are floats."""
-        if not value.type.kind.is_float or not value.type.count:
+        if not value.type.kind.is_float or value.type.is_empty:
             return
         f, stem = self._f, f"{value.name}_profile"
         name, place = value.name, _origin(value)

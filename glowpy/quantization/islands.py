@@ -274,7 +274,7 @@ def _refusal(node: Node, profile: Profile, options: Options, joined: Mapping[Nod
 
 def _no_range(value: NodeValue, profile: Profile) -> str:
     """Why no integers stand for what a value had; empty if some do."""
-    if not value.type.count:
+    if value.type.is_empty:
         return "it has no elements"
     statistics = profile[value.name]
     if not statistics.count:

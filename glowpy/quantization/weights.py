@@ -79,6 +79,8 @@ def _weights(f: Function) -> Iterator[tuple[Node, int, int]]:
         else:
             continue
         value = node.inputs[index]
-        is_matrix = value.type.rank == 2 and value.type.kind is ElemKind.F32 and value.type.count
+        is_matrix = (
+            value.type.rank == 2 and value.type.kind is ElemKind.F32 and not value.type.is_empty
+        )
         if value.constant is not None and value.constant.has_elements and is_matrix:
             yield node, index, axis

@@ -1,7 +1,7 @@
 """The lexer and the scalar spellings that every text form (types, graph, IR, memory plan) shares.
 
 Tokens: `%name`, `@name`, identifiers, numbers, quoted strings, and the punctuation `( ) [ ] { } , :
-    = < > ..`. `//` starts a comment that ends with the line. Nothing depends on line breaks.
+    = < > + - * ..`. `//` starts a comment that ends with the line. Nothing depends on line breaks.
 """
 
 from __future__ import annotations
@@ -13,10 +13,11 @@ from dataclasses import dataclass
 
 from glowpy.support.errors import UserError
 from glowpy.support.loc import Loc
+from glowpy.support.symbolic import FUNCTIONS, UNBOUNDED, Dim, Expr, Symbol, symbol, symbol_name
 
-__all__ = ["Attr", "Lexer", "Token", "print_attr", "print_attrs", "print_float"]
+__all__ = ["Attr", "Lexer", "Token", "print_attr", "print_attrs", "print_float", "print_symbol"]
 
-Attr = bool | int | float | str | tuple[int, ...] | tuple[float, ...]
+Attr = bool | Dim | float | str | tuple[Dim, ...] | tuple[float, ...]
 """What an attribute of a node or an instruction may be."""
 
 _TOKEN = re.compile(
@@ -26,7 +27,7 @@ _TOKEN = re.compile(
     r"|(?P<number>-?(?:\d+\.(?!\.)\d*(?:e[+-]?\d+)?|\d+(?:e[+-]?\d+)?|inf\b|nan\b))"
     r"|(?P<word>[A-Za-z_][A-Za-z0-9_]*)"
     r'|(?P<string>"(?:[^"\\\n]|\\.)*")'
-    r"|(?P<punct>\.\.|[()\[\]{},:=<>])",
+    r"|(?P<punct>\.\.|[()\[\]{},:=<>+*-])",
     re.ASCII,
 )
 _ESCAPE = re.compile(r"\\(.)", re.DOTALL)
@@ -43,9 +44,14 @@ class Token:
 
 
 class Lexer:
-    """Reads tokens of one text, one token ahead; errors carry file, line, column and the line itself with a caret."""
+    """Reads tokens of one text, one token ahead; errors carry file, line, column and the line itself with a caret.
+
+    Attributes:
+        symbols: The symbols that dimensions may depend on, by name; whoever reads their declarations notes them.
+    """
 
     def __init__(self, text: str, file: str = "<text>") -> None:
+        self.symbols: dict[str, Dim] = {}
         self._text = text
         self._file = file
         self._position = 0
@@ -145,27 +151,91 @@ class Lexer:
 
         return _ESCAPE.sub(plain, token.text[1:-1])
 
+    def dim(self) -> Dim:
+        """Consumes a dimension: a number, or an expression over symbols."""
+        negative = self.accept("-")
+        total = -self._product() if negative else self._product()
+        while True:
+            if self.accept("+"):
+                total = total + self._product()
+            elif self.accept("-"):
+                total = total - self._product()
+            elif self._ahead.kind == "number" and self._ahead.text[0] == "-":
+                total = total + self._product()
+            else:
+                return total
+
+    def _product(self) -> Dim:
+        total = self._factor()
+        while self.accept("*"):
+            total = total * self._factor()
+        return total
+
+    def _factor(self) -> Dim:
+        """A number, a symbol, or one of the functions of some dimensions."""
+        token = self._ahead
+        if token.kind == "number":
+            return self.integer()
+        function = FUNCTIONS.get(self.take("word"))
+        if function is None or not self.accept("("):
+            if token.text not in self.symbols:
+                raise self.error(f"the symbol '{token.text}' is not declared", token)
+            return self.symbols[token.text]
+        dims = [self.dim()]
+        while self.accept(","):
+            dims.append(self.dim())
+        self.expect(")")
+        try:
+            return function(*dims)
+        except (TypeError, UserError) as error:
+            raise self.error(f"bad arguments of '{token.text}': {error}", token) from None
+
+    def declarations(self) -> None:
+        """Consumes the declarations of symbols, `symbol seq 1..512`, if there are any."""
+        while self.at("symbol"):
+            self.next()
+            token = self._ahead
+            name = self.take("word")
+            if name in self.symbols or name != symbol_name(name):
+                raise self.error(f"expected another name for a symbol than '{name}'", token)
+            low = self.integer()
+            self.expect("..")
+            high = self.integer() if self._ahead.kind == "number" else UNBOUNDED
+            if not 0 <= low < high:
+                raise self.error(f"expected bounds that ascend, got {low}..{high}", token)
+            likely = self.integer() if self.accept("likely") else high
+            if not low <= likely <= high:
+                raise self.error(f"expected a likely extent in {low}..{high}, got {likely}", token)
+            self.symbols[name] = symbol(name, low, high, likely)
+
+    def _number_or_dim(self) -> Dim | float:
+        token = self._ahead
+        if token.kind == "number" and not re.fullmatch(r"-?[0-9]+", token.text):
+            return self.number()
+        return self.dim()
+
     def attr(self) -> Attr:
         """Consumes an attribute value as `print_attr` spells it."""
         token = self._ahead
         if token.kind == "string":
             return self._string()
-        if token.kind == "number":
-            return self.number()
         if self.accept("true"):
             return True
         if self.accept("false"):
             return False
+        if token.kind in ("number", "word") or self.at("-"):
+            return self._number_or_dim()
         self.expect("[")
-        items: list[int | float] = []
+        items: list[Dim | float] = []
         while not self.at("]"):
-            items.append(self.number())
+            items.append(self._number_or_dim())
             if not self.accept(","):
                 break
         self.expect("]")
-        if all(isinstance(item, int) for item in items):
-            return tuple(int(item) for item in items)
-        return tuple(float(item) for item in items)
+        dims = tuple(item for item in items if not isinstance(item, float))
+        if len(dims) == len(items):
+            return dims
+        return tuple(float(item) for item in items if not isinstance(item, Expr))
 
     def attrs(self) -> dict[str, Attr]:
         """Consumes `{name=value, ...}`; nothing if no brace stands there."""
@@ -180,6 +250,12 @@ class Lexer:
                 break
         self.expect("}")
         return attrs
+
+
+def print_symbol(one: Symbol) -> str:
+    """The declaration of a symbol: `symbol seq 1..512`, or `symbol seq 1..512 likely 100`."""
+    bounds = f"{one.low}..{'' if one.high == UNBOUNDED else one.high}"
+    return f"symbol {one.name} {bounds}" + (f" likely {one.likely}" * (one.likely != one.high))
 
 
 def print_float(value: float) -> str:
@@ -203,7 +279,7 @@ def print_attr(value: Attr) -> str:
     match value:
         case bool():
             return "true" if value else "false"
-        case int():
+        case int() | Expr():
             return str(value)
         case float():
             return print_float(value)

@@ -116,4 +116,42 @@ KERNEL void OF(libjit_tile_scattered)(S *to, const S *start, const T *input, con
   OF(store_sums)(to, sums, pixels, vectors);
 }
 
+/// Whether a tile of `size` pixels is one of those that `pixels` pixels are computed in: a whole one, or as few as possible
+/// of 16, 8, 4, 2 and 1. At run time nothing but `pixels` is not a constant.
+INLINE bool OF(takes_size)(dim_t size, dim_t pixels, dim_t most, bool open_pixels) {
+  return open_pixels ? size < most && (size & (size - 1)) == 0 && (pixels & size) : size == most;
+}
+
+/// Tiles of fewer pixels or vectors than whole ones, where how many that are depends on symbolic extents.
+KERNEL void OF(libjit_open_regular)(S *to, const S *start, const T *input, const F *weights, const reach_t *reach,
+                                    dim_t pixels, dim_t vectors, dim_t most_pixels, dim_t most_vectors, dim_t block,
+                                    bool open_pixels, bool open_vectors) {
+  UNROLL for (dim_t v = open_vectors ? 1 : most_vectors; v < most_vectors + !open_vectors; v++) {
+    if (open_vectors && v != vectors) continue;
+    UNROLL for (dim_t size = most_pixels; size > 0; size--) {
+      if (!OF(takes_size)(size, pixels, most_pixels, open_pixels)) continue;
+      OF(libjit_tile_regular)(to, start, input, weights, reach, size, v, block);
+      to += size * v * W;
+      input += size * reach->pixel_step;
+    }
+  }
+}
+
+KERNEL void OF(libjit_open_scattered)(S *to, const S *start, const T *input, const F *weights, const reach_t *reach,
+                                      dim_t pixels, dim_t vectors, dim_t most_pixels, dim_t most_vectors, dim_t block,
+                                      bool open_pixels, bool open_vectors) {
+  UNROLL for (dim_t v = open_vectors ? 1 : most_vectors; v < most_vectors + !open_vectors; v++) {
+    if (open_vectors && v != vectors) continue;
+    reach_t here = *reach;
+    UNROLL for (dim_t size = most_pixels; size > 0; size--) {
+      if (!OF(takes_size)(size, pixels, most_pixels, open_pixels)) continue;
+      OF(libjit_tile_scattered)(to, start, input, weights, &here, size, v, block);
+      to += size * v * W;
+      here.row += (here.out_col + size) / here.out_width * here.row_stride;
+      here.out_col = (here.out_col + size) % here.out_width;
+      here.col = here.out_col * here.col_stride - here.left;
+    }
+  }
+}
+
 #endif

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import io
+import math
 import shutil
 import subprocess
 import sys
@@ -97,7 +98,7 @@ def residual() -> Module:
     f = module.create_function("main")
 
     def conv(name: str, value: Operand, channels: int, size: int, stride: int = 1) -> NodeValue:
-        depth = value.type.shape[-1]
+        depth = value.type.extents[-1]
         filter = rng.normal(0, np.sqrt(2 / (size * size * depth)), (channels, size, size, depth))
         weights = module.create_constant(f"{name}_w", filter.astype(np.float32))
         bias = module.create_constant(f"{name}_b", rng.normal(0, 0.1, channels).astype(np.float32))
@@ -137,7 +138,7 @@ def integers() -> Module:
     def conv(
         name: str, value: Operand, channels: int, size: int, group: int, result: str
     ) -> NodeValue:
-        depth = value.type.shape[-1] // group
+        depth = value.type.extents[-1] // group
         filter = weights(f"{name}_w", 0.004, channels, size, size, depth, axis=0)
         sums = sum_type(value.type, filter.type, 0, (*value.type.shape[:-1], channels))
         steps = replace(sums, shape=(channels,), quant=replace(parameters(sums), axis=0))
@@ -183,14 +184,14 @@ def light(name: str) -> Module:
     module = glowpy.load(packaged_network(name))
     rng = np.random.default_rng(0)
     for constant in module.constants:
-        type = constant.type
+        type, shape = constant.type, constant.type.extents
         if not type.kind.is_float or type.count == 1:
             continue
-        if type.count > max(type.shape):
-            fan_in = type.count / (type.shape[-1] if type.rank == 2 else type.shape[0])
-            array = rng.standard_normal(type.shape) * np.sqrt(2 / fan_in)
+        if math.prod(shape) > max(shape):
+            fan_in = math.prod(shape) / (shape[-1] if type.rank == 2 else shape[0])
+            array = rng.standard_normal(shape) * np.sqrt(2 / fan_in)
         else:
-            array = 0.1 + 0.1 * rng.random(type.shape)
+            array = 0.1 + 0.1 * rng.random(shape)
         other = module.create_constant(constant.name, array.astype(type.kind.dtype))
         constant.value.replace_all_uses_with(other.value)
         module.erase(constant)

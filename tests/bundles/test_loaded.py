@@ -218,7 +218,7 @@ def test_networks_without_weights_of_every_shape(type: str, tmp_path: Path) -> N
     f = module.create_function("main")
     f.create_save("save", x, module.create_placeholder("y", x.type))
     glowpy.bundle(module, tmp_path, BundleOptions("same", emit="shared"))
-    array = np.ones(x.type.shape, x.type.kind.dtype)
+    array = np.ones(x.type.extents, x.type.kind.dtype)
     result = load_bundle(tmp_path)({"x": array})["y"]
     assert result.dtype == array.dtype
     np.testing.assert_array_equal(result, array)
@@ -280,7 +280,7 @@ def test_a_status_becomes_an_error_with_its_meaning(original: Path) -> None:
     arrays |= {port.placeholder: instance[port.name] for port in network.output_ports}
     arena = aligned_array(network.arena_size + 64)
     with pytest.raises(InternalError, match="mlp returned 2: an area does not begin at a multiple"):
-        network.execute(arrays, arena[4:])
+        network.execute(arrays, arena[4:], {})
 
 
 def test_a_folder_holds_one_bundle(original: Path, copy: Path) -> None:

@@ -129,4 +129,4 @@ def test_constants_are_aligned_listed_and_stored_once(tmp_path: Path) -> None:
 def stored(weights: Array, offset: int, spelled: str) -> Array:
     """A constant as it lies in the weights."""
     type = parse_type(spelled)
-    return weights[offset : offset + type.size].view(type.kind.dtype).reshape(type.shape)
+    return weights[offset : offset + type.room].view(type.kind.dtype).reshape(type.extents)

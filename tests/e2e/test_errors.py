@@ -145,7 +145,10 @@ def test_overflowing_shape(tmp_path: Path, dims: list[int]) -> None:
 @pytest.mark.parametrize("text", ["x", "x=", "x=1xx2", "x=-1", "=3", "x=1.5"])
 def test_shape_syntax(good: str, text: str) -> None:
     message = failure("run", good, "--shape", text)
-    assert f"--shape: expected NAME=1x3x224x224 or DIMENSION=1, got '{text}'" in message
+    assert (
+        f"--shape: expected NAME=1x3x224x224, DIMENSION=1 or DIMENSION=1..8, got '{text}'"
+        in message
+    )
 
 
 def test_shape_of_an_unknown_input(good: str) -> None:

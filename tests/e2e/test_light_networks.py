@@ -53,7 +53,7 @@ def check_network(name: str, folder: Path) -> None:
     check(program.ir, program.plan)
     assert program.plan.lower_bound <= program.plan.peak <= 1.1 * program.plan.lower_bound
     (port,) = program.inputs
-    inputs = {port.name: np.random.default_rng(3).random(port.type.shape, np.float32)}
+    inputs = {port.name: np.random.default_rng(3).random(port.type.extents, np.float32)}
     got = stages.compiled(inputs)
     del stages, program
     for array, want in zip(got.values(), from_onnxruntime(path, inputs), strict=True):

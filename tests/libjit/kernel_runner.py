@@ -28,6 +28,7 @@ from glowpy.backends.cpu.strategy.work import Work
 from glowpy.core.schema import Access, InstSchema, Layout, Trait
 from glowpy.core.tensor import Array
 from glowpy.ir.insts_gen import INSTS
+from glowpy.support.symbolic import static
 from tests.libjit import kernel_cases, product_cases, row_cases, scalar_cases
 from tests.libjit.guarded import Edge, GuardedArea
 from tests.libjit.kernel_cases import Attr, Case, Maker
@@ -137,7 +138,7 @@ class Caller:
     ) -> str:
         placed, pointers = self._place(schema, case, edge, in_place=in_place, strided=strided)
         if Trait.UNITS in schema.traits:
-            units = self._work(schema, case, placed).units
+            (units,) = static([self._work(schema, case, placed).units])
             for first, last in ((units // 2, units), (0, units // 2)):
                 ends = ctypes.c_ssize_t(first), ctypes.c_ssize_t(last)
                 self._call(symbol, schema, case, placed, pointers, ends)
@@ -159,9 +160,10 @@ class Caller:
         placed, pointers = self._place(schema, case, edge, strided=strided)
         before = placed["result"].tobytes()
         work = self._work(schema, case, placed)
+        (units,) = static([work.units])
         call = partial(self._call, symbol, schema, case, placed, pointers)
         seen, wrong = outcome(
-            self.library, work, _input(schema, placed), placed["result"], [(0, work.units)], call,
+            self.library, work, _input(schema, placed), placed["result"], [(0, units)], call,
             has_units=Trait.UNITS in schema.traits,
         )  # fmt: skip
         if wrong:
@@ -179,6 +181,7 @@ class Caller:
         case = replace(case, operands=roughened(case.operands))
         placed, pointers = self._place(schema, case, Edge.END)
         work = self._work(schema, case, placed)
+        (units,) = static([work.units])
         run = partial(
             outcome,
             self.library,
@@ -187,14 +190,14 @@ class Caller:
             placed["result"],
             call=partial(self._call, symbol, schema, case, placed, pointers),
         )
-        expected, wrong = run([(0, work.units)])
-        for title, ranges in partitions(work.units):
+        expected, wrong = run([(0, units)])
+        for title, ranges in partitions(units):
             seen, wrong_in_parts = run(ranges)
             wrong = wrong or wrong_in_parts
             if not wrong and seen.tobytes() != expected.tobytes():
                 wrong = "the bits are others"
             if wrong:
-                return f"{work.units} units {title}: {wrong}"
+                return f"{units} units {title}: {wrong}"
         return ""
 
     def _place(
@@ -325,10 +328,10 @@ def _written_gaps(window: Array) -> bool:
 
 def _argument(value: Attr, kind: str) -> Any:
     match kind:
-        case "ints":
+        case "ints" | "dims":
             assert isinstance(value, tuple)
             return ctypes.byref(Ints.of(value))
-        case "int":
+        case "int" | "dim":
             return ctypes.c_ssize_t(int(value))  # type: ignore[arg-type]
         case "flag":
             return ctypes.c_bool(bool(value))

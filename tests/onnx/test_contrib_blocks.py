@@ -61,7 +61,7 @@ def test_product(case: Case, backend: str) -> None:
 def test_weights_stay_stored() -> None:
     program = compilation(glowpy.load(CASES[0].model())).program
     assert [inst.SCHEMA.mnemonic for inst in program.ir.instructions] == ["cpu_block_matmul"]
-    sizes = sum(tensor.type.size for tensor in program.constants.values())
+    sizes = sum(tensor.type.room for tensor in program.constants.values())
     assert sizes < 96 * 40 * 4 / 2
 
 

@@ -58,11 +58,11 @@ def run(model: Any, x: Array = X, **options: Any) -> Array:
 def test_what_was_compiled_is_recalled(compiled: list[str]) -> None:
     first = run(product())
     np.testing.assert_allclose(first, np.maximum(X @ WEIGHTS, 0), rtol=1e-4, atol=1e-4)
-    assert compiled == ["f32[3x150]"]
+    assert compiled == ["f32[n x 150]"]
     assert run(product()).tobytes() == first.tobytes()
-    assert compiled == ["f32[3x150]"]
-    assert run(product(), X[:2]).tobytes() == first[:2].tobytes()
-    assert compiled == ["f32[3x150]", "f32[2x150]"]
+    assert compiled == ["f32[n x 150]"]
+    assert run(product(), X[:1]).tobytes() == first[:1].tobytes()
+    assert compiled == ["f32[n x 150]", "f32[1x150]"]
 
 
 def test_other_models_and_options_are_compiled(compiled: list[str]) -> None:

@@ -51,7 +51,7 @@ def compiled(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, ...]]:
     shapes: list[tuple[int, ...]] = []
 
     def counting(module: glowpy.Module, *args: Any, **kwargs: Any) -> glowpy.CompiledFunction:
-        shapes.append(module.placeholders[0].type.shape)
+        shapes.append(module.placeholders[0].type.extents)
         return real(module, *args, **kwargs)
 
     real = engine.compile

@@ -216,7 +216,7 @@ def test_what_needs_4_bits_takes_4(limits: tuple[int, int], offset: int, kind: s
     module = glowpy.Module()
     f = module.create_function("main")
     x = module.create_placeholder("x", Type(ElemKind.F32, (2, 64)))
-    integers = np.resize(np.array(limits, np.int8), type.shape)
+    integers = np.resize(np.array(limits, np.int8), type.extents)
     weights = module.create_constant("w", Tensor(type, integers))
     y = f.create_mat_mul("y", x, f.create_dequantize("d", Type(ElemKind.F32, (64, 3)), weights))
     f.create_save("save", y, module.create_placeholder("out", y.result.type))

@@ -67,7 +67,7 @@ def integers(type: Type, seed: int = 0) -> Array:
     """Random stored integers, with both limits and the offset among them."""
     rng = np.random.default_rng(seed)
     low, high = type.kind.limits
-    array = rng.integers(max(low, -40000), min(high, 40000), type.shape, endpoint=True)
+    array = rng.integers(max(low, -40000), min(high, 40000), type.extents, endpoint=True)
     flat = array.reshape(-1)
     flat[: min(2, flat.size)] = (low, high)[: min(2, flat.size)]
     return array.astype(type.kind.dtype)
@@ -124,7 +124,7 @@ def run(
 @pytest.mark.parametrize("kind", [*KINDS, "i32"])
 def test_quantize_divides_and_rounds_halves_to_even(kind: str, backend: str) -> None:
     type = parse_type(f"{kind}[3x19](s=0.5,o=0)" if kind == "i32" else f"{kind}[3x19](s=0.5,o=7)")
-    data = np.random.default_rng(1).normal(0, 60, type.shape).astype(F32)
+    data = np.random.default_rng(1).normal(0, 60, type.extents).astype(F32)
     data.reshape(-1)[: len(SPECIAL)] = SPECIAL
     data[2, 3] = math.nan
     got = run(
@@ -141,7 +141,7 @@ def test_quantize_divides_and_rounds_halves_to_even(kind: str, backend: str) -> 
 @pytest.mark.parametrize("kind", KINDS)
 def test_channels_have_their_own_parameters(kind: str, shape: str, axis: int, backend: str) -> None:
     type = parse_type(f"{kind}[{shape}](s=[0.1,3.0,0.007],o=[1,0,5],axis={axis})")
-    data = np.random.default_rng(2).normal(0, 3, type.shape).astype(F32)
+    data = np.random.default_rng(2).normal(0, 3, type.extents).astype(F32)
     floats = Type(ElemKind.F32, type.shape)
     stored = run(backend, lambda f, v: f.create_quantize("q", type, v[0]), (floats, data))
     np.testing.assert_array_equal(
@@ -329,7 +329,7 @@ def test_batch_normalization_is_a_product_and_a_sum(
         parse_type(f"{kind}[{shape}](s=0.05,o=3)"),
     )
     rng = np.random.default_rng(9)
-    channels = source.shape[axis]
+    channels = source.extents[axis]
     scale, bias, mean = (rng.normal(0, 2, channels).astype(F32) for _ in range(3))
     variance = rng.uniform(0, 3, channels).astype(F32)
     stored, vectors = integers(source, 8), (scale, bias, mean, variance)
@@ -500,7 +500,7 @@ def test_average_pool_is_an_exact_sum(
     """Pads are zero; whether they count is seen at the edges alone."""
     type, result = parse_type(source), parse_type(target)
     stored = integers(type, 8)
-    sums, inside = np.zeros(type.shape, np.int64), np.zeros((5, 6, 1), np.int64)
+    sums, inside = np.zeros(type.extents, np.int64), np.zeros((5, 6, 1), np.int64)
     for h, w in np.ndindex(5, 6):
         window = (slice(max(h - 1, 0), h + 2), slice(max(w - 1, 0), w + 2))
         part = stored[:, *window].astype(np.int64)
@@ -556,7 +556,7 @@ def test_mean_whose_sum_overflows_is_refused(source: str) -> None:
         run(
             "interpreter",
             lambda f, v: f.create_reduce_mean("m", v[0], (0,), result_type=result),
-            (type, np.zeros(type.shape, type.kind.dtype)),
+            (type, np.zeros(type.extents, type.kind.dtype)),
         )
 
 
@@ -580,7 +580,7 @@ def test_softmax_divides_by_an_exact_sum(source: str, target: str, axis: int, ba
     wide = stored.astype(np.int64)
     below = wide - wide.max(axis=axis, keepdims=True, initial=-128)
     powers = np.exp(below * parameters(type).scales[0])
-    bits = min(23, 30 - max(type.shape[axis] - 1, 0).bit_length())
+    bits = min(23, 30 - max(type.extents[axis] - 1, 0).bit_length())
     fixed = np.rint(powers * 2.0**bits).astype(np.int64)
     sums = fixed.sum(axis=axis, keepdims=True)
     expected = quantized(result, fixed.astype(F32) / sums.astype(F32))

@@ -44,7 +44,7 @@ def expected_norm(
     centred: bool,
 ) -> Array:
     """Sums of any size, then f32 as ADR 20 has it."""
-    count, scale = math.prod(source.shape[axis] for axis in axes), parameters(source).scales[0]
+    count, scale = math.prod(source.extents[axis] for axis in axes), parameters(source).scales[0]
     whole = stored.astype(object)
     if centred:
         sums = whole.sum(axes, keepdims=True)
@@ -82,8 +82,8 @@ def test_layer_norms_are_of_exact_sums(
     )
     rng = np.random.default_rng(4)
     vectors = (
-        rng.normal(1, 0.5, source.shape[-1]).astype(F32),
-        rng.normal(0, 1, source.shape[-1]).astype(F32),
+        rng.normal(1, 0.5, source.extents[-1]).astype(F32),
+        rng.normal(0, 1, source.extents[-1]).astype(F32),
     )
     stored = integers(source, 5)
     if stored.shape[0] > 2:
@@ -145,10 +145,10 @@ def test_layer_norms_of_floats(
 ) -> None:
     type = parse_type(f"f32[{shape}]")
     rng = np.random.default_rng(6)
-    x = rng.normal(2, 3, type.shape).astype(F32)
+    x = rng.normal(2, 3, type.extents).astype(F32)
     vectors = (
-        rng.normal(size=type.shape[-1]).astype(F32),
-        rng.normal(size=type.shape[-1]).astype(F32),
+        rng.normal(size=type.extents[-1]).astype(F32),
+        rng.normal(size=type.extents[-1]).astype(F32),
     )
     attrs: dict[str, Attr] = {"axes": axes, "epsilon": 1e-3, "centred": centred}
     got = run(backend, lambda f, v: norm(f, v[0], vectors, attrs, type), (type, x))

@@ -18,6 +18,7 @@ from glowpy.core.type import Shape, Type
 from glowpy.graph.function import Function, Module
 from glowpy.graph.node import NodeValue
 from glowpy.graph.printer import print_module
+from glowpy.support.symbolic import static
 from tests.unit.networks import check_on_cpu
 
 _SHAPES: tuple[Shape, ...] = (
@@ -43,7 +44,7 @@ class Chains:
     def numbers(self, shape: Shape) -> Array:
         """Multiples of a half, of both signs."""
         generator = np.random.default_rng(self.rng.getrandbits(32))
-        return np.asarray(generator.integers(-6, 7, shape) / 2).astype(np.float32)
+        return np.asarray(generator.integers(-6, 7, static(shape)) / 2).astype(np.float32)
 
     def placeholder(self, shape: Shape) -> NodeValue:
         name = f"in{len(self.inputs)}"
@@ -190,7 +191,7 @@ def _joined(net: Chains, x: NodeValue) -> NodeValue:
         return _unary(net, x)
     axis = net.rng.randrange(x.type.rank)
     whole = net.f.create_concat("joined", [net.placeholder(x.type.shape), x], axis).result
-    start = net.rng.randint(0, x.type.shape[axis])
+    start = net.rng.randint(0, x.type.extents[axis])
     starts = tuple(start if own == axis else 0 for own in range(x.type.rank))
     return net.f.create_slice("part", x.type, whole, starts, (1,) * x.type.rank).result
 

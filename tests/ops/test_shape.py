@@ -14,6 +14,7 @@ from glowpy.core.type import Type
 from glowpy.graph.nodes_gen import (
     BroadcastNode,
     ConcatNode,
+    ExtentsNode,
     PadNode,
     ReshapeNode,
     SliceNode,
@@ -92,6 +93,11 @@ def _splat(kind: ElemKind) -> Iterator[Case]:
         yield Case([], [expected], {"value": value}, result_type=Type(kind, (2, 3)))
 
 
+def _extents(kind: ElemKind) -> Iterator[Case]:
+    for values in [(), (7,), (2, 0, 2**40, 5)]:
+        yield Case([], [np.array(values, kind.dtype)], {"values": values})
+
+
 def _concat(kind: ElemKind) -> Iterator[Case]:
     groups: list[tuple[list[tuple[int, ...]], int]] = [
         ([(3,), (5,)], 0),
@@ -155,6 +161,7 @@ ROWS = [
     Row(ReshapeNode, ALL, _reshape),
     Row(BroadcastNode, ALL, _broadcast),
     Row(SplatNode, ALL, _splat),
+    Row(ExtentsNode, (ElemKind.I64,), _extents),
     Row(ConcatNode, ALL, _concat),
     Row(SliceNode, ALL, _slice),
     Row(PadNode, ALL, _pad),

@@ -136,7 +136,7 @@ def test_convolution_is_a_sum_of_products_of_bytes(
 ) -> None:
     """Outside of the image is zero; the bias is added in f32, and what follows rounds once."""
     data, filter = parse_type(f"i16[2x5x6x4](s=0.003,o={offset})"), parse_type(weights)
-    outputs, depth = filter.shape[0], filter.shape[-1]
+    outputs, depth = filter.extents[0], filter.extents[-1]
     result = parse_type(f"i16[2x5x6x{outputs}](s=0.02,o=-512)")
     x, w = integers(data, 3), integers(filter, 4)
     bias = np.random.default_rng(5).normal(0, 50, outputs).astype(F32)
@@ -159,7 +159,7 @@ def test_convolution_is_a_sum_of_products_of_bytes(
     (taps,) = _bytes(filter, w)
     for part in _bytes(data, x):
         padded = np.pad(part, ((0, 0), (1, 1), (1, 1), (0, 0)))
-        sums = np.zeros(result.shape, np.int64)
+        sums = np.zeros(result.extents, np.int64)
         for channel in range(outputs):
             first = channel // (outputs // group) * depth
             for i in range(3):

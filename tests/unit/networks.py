@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Callable, Mapping
+from typing import ClassVar
 
 import numpy as np
 
@@ -12,6 +13,7 @@ import glowpy
 from glowpy.backend import CompileOptions, Program
 from glowpy.backends.interpreter.backend import InterpreterBackend
 from glowpy.core.elemkind import ElemKind
+from glowpy.core.extents import type_at
 from glowpy.core.tensor import Array
 from glowpy.core.type import Shape, Type
 from glowpy.engine import evaluate
@@ -31,9 +33,11 @@ from glowpy.lower import LowerPass
 from glowpy.passes import PassContext
 from glowpy.recipe import build_program, generate_ir, graph_recipe
 from glowpy.schedule import schedule
+from glowpy.support.symbolic import UndecidedError, highest, symbol
 
 __all__ = [
     "RandomNetwork",
+    "SymbolicNetwork",
     "arrays_for",
     "check_on_cpu",
     "execute",
@@ -59,16 +63,20 @@ class RandomNetwork:
         count = rng.randint(1, size)
         while self.f.num_nodes < count:
             before = self.f.num_nodes
-            result = rng.choice(_STEPS)(self, rng.choice(self.values[-6:]))
+            result = self.step()
             for node in self.f.nodes[before:]:
                 if isinstance(node, _ROUNDING) or self._inexact.intersection(node.inputs):
                     self._inexact.update(node.results)
-            if result is not None and result.type.count <= 4096:
+            if result is not None and highest(result.type.count) <= 4096:
                 self.values.append(result)
         for value in {id(v): v for v in rng.choices(self.values[-4:], k=3)}.values():
             self._save(value)
         if rng.random() < 0.3:
             self._predicate()
+
+    def step(self) -> NodeValue | None:
+        """One more node, or several; None where a step finds nothing to do."""
+        return self.rng.choice(_STEPS)(self, self.rng.choice(self.values[-6:]))
 
     def _save(self, value: NodeValue) -> None:
         """To a placeholder of its own, or to an input that no other save writes."""
@@ -107,8 +115,8 @@ class RandomNetwork:
         """A constant, often of the numbers that passes look for."""
         if self.rng.random() < 0.3:
             return self.f.create_splat("splat", type, float(self.rng.choice((0, 1, 2)))).result
-        array = np.zeros(type.shape, np.int64)
-        for index in np.ndindex(*type.shape):
+        array = np.zeros(type.extents, np.int64)
+        for index in np.ndindex(*type.extents):
             array[index] = self.rng.choice((0, 1, 2, 3, 5))
         if self.rng.random() < 0.3:
             array[...] = self.rng.choice((0, 1))
@@ -128,6 +136,40 @@ class RandomNetwork:
         if self.rng.random() < 0.4:
             shape = shape[self.rng.randint(0, len(shape)) :]
         return self.constant(Type(value.type.kind, shape))
+
+
+class SymbolicNetwork(RandomNetwork):
+    """The same with symbolic extents. Steps that ask for what bounds leave open are taken back."""
+
+    SYMBOLS: ClassVar = {"m": symbol("m", 1, 5), "n": symbol("n", 0, 4)}
+    _M, _N = SYMBOLS["m"], SYMBOLS["n"]
+    _TYPES = (
+        *((_M, 3), (1, _M, 3, 4), (_N, 3, _M), (2, _M, _N), (_M,), (_M + _N, 2), (1, _M, _M, 2)),
+        *((_N,), (2, 2 * _M, 3)),
+    )
+
+    def step(self) -> NodeValue | None:
+        """One more node, or several, or none."""
+        before = self.f.num_nodes
+        try:
+            return super().step()
+        except (UndecidedError, TypeError):
+            self.f.erase_dead(self.f.newest(self.f.num_nodes - before))
+            return None
+
+    def _placeholder(self, number: int) -> NodeValue:
+        if number == 0:  # says what both symbols are
+            return self.module.create_placeholder(
+                "in_0", Type(ElemKind.F32, (self._M, self._N))
+            ).value
+        type = Type(self.rng.choice(_KINDS), self.rng.choice(self._TYPES))
+        return self.module.create_placeholder(f"in_{number}", type).value
+
+    def constant(self, type: Type) -> NodeValue:
+        """A constant, or a splat where the type has symbols."""
+        if type.is_static:
+            return super().constant(type)
+        return self.f.create_splat("splat", type, float(self.rng.choice((0, 1, 2)))).result
 
 
 def _binary(net: RandomNetwork, x: NodeValue) -> NodeValue | None:
@@ -235,7 +277,7 @@ def _but(type: Type, axis: int) -> tuple[ElemKind, int, Shape]:
 
 def _slice(net: RandomNetwork, x: NodeValue) -> NodeValue | None:
     starts, steps, sizes = [], [], []
-    for size in x.type.shape:
+    for size in x.type.extents:
         step = net.rng.choice((1, 1, 1, 1, 2, -1, -2))
         most = -(-size // abs(step))
         count = net.rng.choice((most, net.rng.randint(min(most, 1), most)))
@@ -323,7 +365,7 @@ def _window(net: RandomNetwork, x: NodeValue) -> NodeValue | None:
         if net.rng.random() < 0.2:
             pads[net.rng.choice((0, 3, 4, 7))] = 1
         x = net.f.create_pad("pad", x, tuple(pads), float(net.rng.choice((0, 0, 0, 1)))).result
-    sizes = tuple(net.rng.randint(1, min(size, 2)) for size in x.type.shape[1:3])
+    sizes = tuple(net.rng.randint(1, min(size, 2)) for size in x.type.extents[1:3])
     own = tuple(net.rng.randint(0, size - 1) for size in sizes) * 2
     args = (sizes, net.rng.choice(((1, 1), (2, 1))), own, (1, 1))
     ceil, counts = net.rng.random() < 0.2, net.rng.random() < 0.5
@@ -355,15 +397,17 @@ _STEPS = (
 )
 
 
-def arrays_for(placeholders: list[Placeholder], seed: int) -> dict[str, Array]:
+def arrays_for(
+    placeholders: list[Placeholder], seed: int, extents: Mapping[str, int] | None = None
+) -> dict[str, Array]:
     """Small integers in the kind of each placeholder, so that floating-point sums are exact."""
     numbers = np.random.default_rng(seed)
-    return {
-        p.name: numbers.integers(-3 if p.type.kind.is_signed else 0, 4, p.type.shape).astype(
-            p.type.kind.dtype
-        )
-        for p in placeholders
-    }
+
+    def array(type: Type) -> Array:
+        low = -3 if type.kind.is_signed else 0
+        return numbers.integers(low, 4, type.extents).astype(type.kind.dtype)
+
+    return {p.name: array(type_at(p.type, extents or {})) for p in placeholders}
 
 
 def unoptimized(module: Module) -> Program:

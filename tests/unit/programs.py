@@ -34,6 +34,7 @@ from glowpy.ir.insts_gen import (
 from glowpy.ir.irfunction import IRFunction
 from glowpy.ir.value import Mutability, Value, WeightVar
 from glowpy.recipe import plan_memory
+from glowpy.support.symbolic import static
 
 __all__ = ["RandomProgram", "outcome"]
 
@@ -68,7 +69,7 @@ class RandomProgram:
     def _weight(self, name: str, mutability: Mutability) -> None:
         weight = self.f.create_weight(name, self.rng.choice(_TYPES), mutability)
         self.values.append(weight)
-        self._defined[weight] = np.ones(weight.type.size, np.bool_)
+        self._defined[weight] = np.ones(weight.type.room, np.bool_)
 
     def buffers(self) -> list[Value]:
         """The buffers that are alive."""
@@ -78,14 +79,14 @@ class RandomProgram:
         """A new buffer."""
         value = self.f.create_alloc("b", type).value
         self.values.append(value)
-        self._defined[value] = np.zeros(type.size, np.bool_)
+        self._defined[value] = np.zeros(type.room, np.bool_)
         return value
 
     def bytes_of(self, value: Value) -> Array:
         """Which bytes of each element of `value` have been written, in an array that writes through."""
-        size, shape = value.type.kind.size, value.type.shape
+        size, shape = value.type.kind.size, value.type.extents
         raw = self._defined[value.base][value.byte_offset : value.byte_offset + value.span]
-        steps = [stride * size for stride in value.strides]
+        steps = [stride * size for stride in static(value.strides)]
         return np.lib.stride_tricks.as_strided(raw, (*shape, size), (*steps, 1))
 
     def readable(self, *, strided: bool = False) -> list[Value]:
@@ -128,9 +129,10 @@ class RandomProgram:
             return self.rng.choice(candidates)
         return self.alloc(type)
 
-    def place(self, part: Shape, whole: Shape) -> tuple[int, ...]:
-        """Where a box of one shape may begin in a tensor of the other."""
-        return tuple(self.rng.randint(0, b - a) for a, b in zip(part, whole, strict=True))
+    def place(self, part: Type, whole: Type) -> tuple[int, ...]:
+        """Where a box of one type may begin in a tensor of the other."""
+        pairs = zip(part.extents, whole.extents, strict=True)
+        return tuple(self.rng.randint(0, b - a) for a, b in pairs)
 
     def write(self, inst: Instruction) -> None:
         """Appends an instruction, under a predicate now and then; its results are written whole."""
@@ -197,9 +199,10 @@ def _view(p: RandomProgram) -> None:
     if source.type.kind.size not in kinds or not shapes:
         return
     type = Type(p.rng.choice(kinds[source.type.kind.size]), p.rng.choice(shapes))
-    room = source.span // source.type.kind.size
+    (room,) = static([source.span // source.type.kind.size])
     strides = _strides(p, type.shape, room)
-    offset = p.rng.randint(0, room - span_of(type.shape, strides))
+    (span,) = static([span_of(type.shape, strides)])
+    offset = p.rng.randint(0, room - span)
     p.values.append(p.f.create_view("v", type, source, offset, strides).value)
 
 
@@ -226,9 +229,9 @@ def _insert(p: RandomProgram) -> None:
         p.f.create_splat(result, 1.0)
         p.bytes_of(result)[...] = True
     for _ in range(p.rng.choice((1, 1, 2, 3))):
-        offsets = p.place(x.type.shape, result.type.shape)
+        offsets = p.place(x.type, result.type)
         p.f.create_insert_tensor(result, x, offsets)
-        written = p.bytes_of(result).reshape(*result.type.shape, -1)
+        written = p.bytes_of(result).reshape(*result.type.extents, -1)
         box = (slice(o, o + n) for o, n in zip(offsets, x.type.shape, strict=True))
         written[tuple(box)] = True
 
@@ -240,8 +243,8 @@ def _extract(p: RandomProgram) -> None:
     if not smaller:
         return
     result = p.target(p.rng.choice(smaller), [x], in_place=False, strided=True)
-    offsets, steps = list(p.place(result.type.shape, x.type.shape)), [1] * x.type.rank
-    for axis, (size, whole) in enumerate(zip(result.type.shape, x.type.shape, strict=True)):
+    offsets, steps = list(p.place(result.type, x.type)), [1] * x.type.rank
+    for axis, (size, whole) in enumerate(zip(result.type.extents, x.type.extents, strict=True)):
         if p.rng.random() < 0.1:
             offsets[axis], steps[axis] = offsets[axis] + size - 1, -1
         elif p.rng.random() < 0.2 and 2 * size <= whole + 1:
@@ -349,4 +352,4 @@ def outcome(ir: IRFunction) -> dict[str, Array]:
 
 
 def _numbers(seed: int, type: Type) -> Array:
-    return np.random.default_rng(seed).integers(-9, 9, type.shape).astype(type.kind.dtype)
+    return np.random.default_rng(seed).integers(-9, 9, type.extents).astype(type.kind.dtype)

@@ -14,11 +14,13 @@ from glowpy.ir.inst import Instruction, ValueInstruction
 from glowpy.ir.insts_gen import INSTS
 from glowpy.ir.irfunction import IRFunction
 from glowpy.ir.value import Value
+from glowpy.support.symbolic import symbol
 from glowpy.support.text import Attr
 
 __all__ = ["ALL_INSTS", "ALL_NODES", "TYPE", "attrs_of", "inst_of", "node_of"]
 
 TYPE = Type(ElemKind.F32, (2, 3))
+SYMBOL = symbol("n", 1, 9)
 
 ALL_NODES: tuple[type[Node], ...] = (*NODES, *CpuBackend.nodes)
 ALL_INSTS: tuple[type[Instruction], ...] = (*INSTS, *CpuBackend.instructions)
@@ -30,6 +32,10 @@ def _attr(spec: AttrSpec, variant: int) -> Attr:
             return 3 + variant
         case "ints":
             return (1, 2 + variant)
+        case "dim":
+            return SYMBOL * 3 + variant
+        case "dims":
+            return (1, SYMBOL + 2 + variant)
         case "float":
             return 0.5 + variant
         case "flag":

@@ -31,6 +31,7 @@ from glowpy.ir.insts_gen import (
     ConvolutionInst,
     CopyInst,
     DeallocInst,
+    ExtentsInst,
     ExtractTensorInst,
     InsertTensorInst,
     SplatInst,
@@ -48,13 +49,13 @@ MNEMONICS = {cls.SCHEMA.mnemonic for cls in ALL_INSTS}
 MEMORY = {AllocInst, DeallocInst, ViewInst}
 """They say where memory is; nothing is executed for them."""
 
-EMITTED = MEMORY | {CopyInst, SplatInst}
+EMITTED = MEMORY | {CopyInst, ExtentsInst, SplatInst}
 """Reviewed: the code generator emits these itself, they need no kernel."""
 
 PACKED = {ConvolutionInst}
 """Reviewed: instructions of which the CPU backend computes others, whatever their kinds are."""
 
-ADDRESS_LEVEL = EMITTED - {SplatInst} | {InsertTensorInst, ExtractTensorInst}
+ADDRESS_LEVEL = EMITTED - {ExtentsInst, SplatInst} | {InsertTensorInst, ExtractTensorInst}
 """Reviewed: instructions without a node; saves, concats, slices, pads and reshapes need them."""
 
 

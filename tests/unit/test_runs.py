@@ -1,5 +1,6 @@
 """Runs of instructions compute the same in one loop, element by element, as one instruction after the other."""
 
+import math
 import random
 from typing import ClassVar
 
@@ -56,7 +57,7 @@ def _instruction(rng: random.Random, f: IRFunction, values: list[Value]) -> None
     result = rng.choice(values)
     inputs = [rng.choice(values) for _ in range(2 if cls in (AddInst, MulInst) else 1)]
     try:
-        whole = np.broadcast_shapes(*(value.type.shape for value in inputs))
+        whole = np.broadcast_shapes(*(value.type.extents for value in inputs))
     except ValueError:
         return
     in_place = cls is not ScanInst
@@ -71,7 +72,7 @@ def _instruction(rng: random.Random, f: IRFunction, values: list[Value]) -> None
 
 def _tensor(memory: Array, value: Value) -> Tensor:
     raw = memory[value.byte_offset : value.byte_offset + value.type.size]
-    return Tensor(value.type, raw.view(np.float32).reshape(value.type.shape))
+    return Tensor(value.type, raw.view(np.float32).reshape(value.type.extents))
 
 
 def _execute(memory: Array, inst: Instruction) -> None:
@@ -90,7 +91,7 @@ def _execute_element(memory: Array, inst: Instruction, number: int) -> None:
     scratch = memory.copy()
     _execute(scratch, inst)
     result = inst.operands[0].value
-    at = np.unravel_index(number, result.type.shape)
+    at = np.unravel_index(number, result.type.extents)
     _tensor(memory, result).array[at] = _tensor(scratch, result).array[at]
 
 
@@ -105,7 +106,7 @@ def test_a_run_in_one_loop_does_what_its_members_do(rng: random.Random) -> None:
         for run in runs(f):
             for inst in run:
                 _execute(memory, inst)
-            for number in range(run[0].operands[0].value.type.count):
+            for number in range(math.prod(run[0].operands[0].value.type.extents)):
                 for inst in run:
                     _execute_element(looped, inst, number)
             np.testing.assert_array_equal(looped, memory)

@@ -1,6 +1,7 @@
 """The schedule is an order of execution, and keeps little memory alive."""
 
 import itertools
+import math
 import random
 
 from hypothesis import given, settings
@@ -24,7 +25,7 @@ def peak(order: list[Node]) -> int:
         for node, start in place.items():
             last = max((place[user] for r in node.results for user in r.users), default=start)
             if start <= index <= last:
-                alive += sum(result.type.size for result in node.results)
+                alive += sum(result.type.room for result in node.results)
         worst = max(worst, alive)
     return worst
 
@@ -90,7 +91,7 @@ def tree(rng: random.Random) -> Function:
     f = module.create_function("main")
 
     def part(value: Node) -> Node:
-        count = rng.randint(1, min(value.type.count, 40))
+        count = rng.randint(1, min(math.prod(value.type.extents), 40))
         return f.create_slice("part", Type(ElemKind.F32, (count,)), value, (0,), (1,))
 
     def grow(depth: int) -> Node:
@@ -112,8 +113,8 @@ def least_peak(node: Node) -> int:
         held = worst = 0
         for operand in order:
             worst = max(worst, held + least_peak(operand))
-            held += operand.type.size
-        best.append(max(worst, held + node.type.size))
+            held += operand.type.room
+        best.append(max(worst, held + node.type.room))
     return min(best)
 
 

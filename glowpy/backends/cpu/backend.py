@@ -61,6 +61,7 @@ class CpuBackend(Backend):
     """
 
     name: ClassVar[str] = "cpu"
+    symbolic: ClassVar[bool] = True
     nodes: ClassVar[tuple[type[Node], ...]] = nodes_gen.NODES
     instructions: ClassVar[tuple[type[Instruction], ...]] = insts_gen.INSTS
     options_type: ClassVar[type | None] = CpuOptions
@@ -165,6 +166,7 @@ class CpuBackend(Backend):
             program.inputs,
             program.outputs,
             program.plan.peak,
+            tuple(program.ir.symbols.values()),
             tuple(slot.name for slot in program.plan.mutable.slots),
             tuple(constant.key for constant in weights),
             small_constants(block, program.constants),

@@ -12,12 +12,12 @@ import numpy as np
 
 from glowpy.backends.cpu.packing import pack_matrix
 from glowpy.core.elemkind import ElemKind
-from glowpy.core.shape import ceil_div
 from glowpy.core.tensor import Array
 from glowpy.core.type import Shape, Type
 from glowpy.graph.node import Node
 from glowpy.graph.nodes_gen import DequantizeBlocksNode, MatMulNode
 from glowpy.opt.known import is_known
+from glowpy.support.symbolic import ceil_div
 
 __all__ = [
     "WORD",

@@ -41,9 +41,8 @@ from glowpy.backends.cpu.strategy.product import choose, conv_problem, matmul_pr
 from glowpy.backends.cpu.variant import Variant
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.quantized import offsets_of, parameters
-from glowpy.core.shape import ceil_div
 from glowpy.core.tensor import Array, Tensor
-from glowpy.core.type import Quant, Shape, Type
+from glowpy.core.type import Quant, Type
 from glowpy.graph.function import Function
 from glowpy.graph.node import Node, NodeValue, Operand, value_of
 from glowpy.graph.nodes_gen import (
@@ -52,6 +51,7 @@ from glowpy.graph.nodes_gen import (
     SaturateNode,
 )
 from glowpy.opt.graph.lower_quantized import known_parameter
+from glowpy.support.symbolic import ceil_div, static
 
 __all__ = ["ByteProducts", "multiplies_bytes"]
 
@@ -74,12 +74,12 @@ class _Images:
     """A convolution in the plane: its input, its lists of height and width, and the shape of its result."""
 
     input: NodeValue
-    kernels: Shape
-    strides: Shape
-    pads: Shape
-    dilation: Shape
+    kernels: tuple[int, ...]
+    strides: tuple[int, ...]
+    pads: tuple[int, ...]
+    dilation: tuple[int, ...]
     group: int
-    shape: Shape
+    shape: tuple[int, ...]
 
     @property
     def offset(self) -> int:
@@ -91,7 +91,7 @@ class _Images:
 class _Weights:
     """Constant weights, computed from some tensors: O x KH x KW x I, or [..., K, N], in i8."""
 
-    shape: Shape
+    shape: tuple[int, ...]
     text: str
     sources: Sequence[Tensor]
     stored: Callable[..., Array]
@@ -101,7 +101,7 @@ class _Weights:
         f: Function,
         n: Node,
         part: str,
-        shape: Shape,
+        shape: tuple[int, ...],
         change: Callable[[Array], Array | Iterable[Array]],
     ) -> Operand:
         """The weights in another layout."""
@@ -121,7 +121,7 @@ class ByteProducts:
 
     def convolution(self, f: Function, n: ConvolutionNode) -> NodeValue:
         """A convolution with sums of i32."""
-        if n.type.count == 0:
+        if n.type.is_empty:
             return f.create_splat(n.name, n.type, 0.0).result
         images = _images(f, n, self._activations(f, n, n.input))
         offsets = _signed_offsets(n.filter.type)
@@ -130,31 +130,31 @@ class ByteProducts:
             sums = self._computed_convolution(f, n, images, type)
         else:
             filter = n.filter.constant.tensor
-            weights = _Weights(_plane_shape(filter.type.shape), "filter", [filter], _taps)
+            weights = _Weights(_plane_shape(filter.type.extents), "filter", [filter], _taps)
             bias = _bias(f, n, filter, images.offset, offsets)
             sums = self._convolve(f, n, type, images, weights, bias)
         if offsets.any():
             sums = _less(f, n, sums, self._window_sums(f, n, images, type), offsets)
         if len(n.kernels) != 2:
-            sums = f.create_reshape(n.name, Type(ElemKind.I32, n.type.shape), sums).result
+            sums = f.create_reshape(n.name, Type(ElemKind.I32, n.type.extents), sums).result
         return f.create_relabel(n.name, n.type, sums).result
 
     def mat_mul(self, f: Function, n: MatMulNode) -> NodeValue:
         """A matrix product with sums of i32."""
-        if n.type.count == 0 or n.lhs.type.count == 0:
+        if n.type.is_empty or n.lhs.type.is_empty:
             return f.create_splat(n.name, n.type, 0.0).result
         lhs = self._activations(f, n, n.lhs)
         offset, offsets = parameters(lhs.type).offsets[0], _signed_offsets(n.rhs.type)
-        depth = lhs.type.shape[-1]
+        depth = lhs.type.extents[-1]
         if not self.small:
             lhs = _padded(f, n, lhs, -depth % _WORD)
         right = self._right_side(f, n)
-        sums = self._multiply(f, n, n.type.shape, lhs, right)
+        sums = self._multiply(f, n, n.type.extents, lhs, right)
         if offset:
             share = self._column_sums(f, n, offset, offsets, lhs, right)
             sums = f.create_sub(n.name, sums, share).result
         if offsets.any():
-            shape = (*lhs.type.shape[:-1], 1)
+            shape = (*lhs.type.extents[:-1], 1)
             rows = self._multiply(f, n, shape, lhs, self._ones_column(f, n, depth))
             sums = _less(f, n, sums, rows, offsets)
         return f.create_relabel(n.name, n.type, sums).result
@@ -184,18 +184,24 @@ class ByteProducts:
                 f, n.name, type, images.input, filter, bias, **lists, group=group, outside=images.offset
             ).result  # fmt: skip
         machine = self.variant.machine_for(images.input.type.kind)
-        if depth == 1 and group == outputs == images.input.type.shape[-1] and group > 1:
+        if depth == 1 and group == outputs == images.input.type.extents[-1] and group > 1:
             filter = weights.constant(
                 f, n, "packed_depthwise", (*taps, outputs), pack_depthwise_filter
             )
             return create_cpu_depthwise_conv(
                 f, n.name, type, images.input, filter, bias, **lists, outside=images.offset,
-                tile_pixels=choose_pixels(type.shape[2], machine),
+                tile_pixels=choose_pixels(type.extents[2], machine),
             ).result  # fmt: skip
         words = ceil_div(depth, _WORD)
         input = _padded(f, n, images.input, -depth % _WORD, group)
         problem = conv_problem(
-            type.shape, input.type.shape, taps, images.strides, images.pads, images.dilation, group
+            type.extents,
+            input.type.extents,
+            taps,
+            images.strides,
+            images.pads,
+            images.dilation,
+            group,
         )
         decision = choose(problem, machine)
         block = decision.packed * machine.lanes
@@ -217,19 +223,19 @@ class ByteProducts:
         self, f: Function, n: ConvolutionNode, images: _Images, type: Type
     ) -> NodeValue:
         """The sums of all that each window of each group sees, once for every output channel."""
-        group, outputs = images.group, type.shape[-1]
-        depth = images.input.type.shape[-1] // group
+        group, outputs = images.group, type.extents[-1]
+        depth = images.input.type.extents[-1] // group
         shape = (group, *images.kernels, depth)
         ones = _Weights(shape, "ones", [], lambda: np.ones(shape, np.int8))
         bias = _constant(f, n, "none", np.zeros(group, np.int32))
-        sums_type = type.with_shape((*type.shape[:-1], group))
+        sums_type = type.with_shape((*type.extents[:-1], group))
         sums = self._convolve(f, n, sums_type, images, ones, bias)
         if group == 1 or group == outputs:
             return sums
-        apart = sums.type.with_shape((*sums.type.shape, 1))
-        wide = apart.with_shape((*sums.type.shape, outputs // group))
+        apart = sums.type.with_shape((*sums.type.extents, 1))
+        wide = apart.with_shape((*sums.type.extents, outputs // group))
         copies = f.create_broadcast(n.name, wide, f.create_reshape(n.name, apart, sums))
-        return f.create_reshape(n.name, sums.type.with_shape(type.shape), copies).result
+        return f.create_reshape(n.name, sums.type.with_shape(type.extents), copies).result
 
     def _computed_convolution(
         self, f: Function, n: ConvolutionNode, images: _Images, type: Type
@@ -239,9 +245,9 @@ class ByteProducts:
         if len(n.kernels) == 3:
             filter = f.create_transpose(n.name, filter, (0, 2, 3, 1, 4)).result
         taps = f.create_reshape(
-            n.name, filter.type.with_shape(_plane_shape(n.filter.type.shape)), filter
+            n.name, filter.type.with_shape(_plane_shape(n.filter.type.extents)), filter
         )
-        outputs, depth = n.filter.type.shape[0], prod(n.filter.type.shape[1:])
+        outputs, depth = n.filter.type.extents[0], prod(n.filter.type.extents[1:])
         bias = _plain(f, n, n.bias)
         if images.offset:
             rows = f.create_reshape(n.name, filter.type.with_shape((outputs, depth)), filter)
@@ -261,7 +267,7 @@ class ByteProducts:
 
     def _right_side(self, f: Function, n: MatMulNode) -> Operand:
         """The right side in i8, packed, or as rows of columns where code is to be small."""
-        shape = n.rhs.type.shape
+        shape = n.rhs.type.extents
         constant = n.rhs.constant
         if self.small:
             if constant is not None:
@@ -271,13 +277,13 @@ class ByteProducts:
             rank = len(shape) - 2
             return f.create_transpose(n.name, _in_i8(f, n, n.rhs), (*range(rank), rank + 1, rank))
         machine = self.variant.machine_for(ElemKind.I8)
-        problem = matmul_problem(n.type.shape, n.lhs.type.shape[-1], prod(shape[:-2]))
+        problem = matmul_problem(n.type.extents, n.lhs.type.extents[-1], prod(shape[:-2]))
         block = choose(problem, machine).packed * machine.lanes
         packed = packed_shape(shape, block, _WORD)
         if constant is not None:
             weights = _Weights(shape, "matrix", [constant.tensor], _in_i8_array)
             return weights.constant(
-                f, n, "packed", packed, lambda m: matrix_pieces(m, block, _WORD)
+                f, n, "packed", static(packed), lambda m: matrix_pieces(m, block, _WORD)
             )
         type = Type(ElemKind.I8, packed)
         return create_cpu_pack_matrix(f, n.rhs.name, type, _in_i8(f, n, n.rhs), block=block)
@@ -290,15 +296,15 @@ class ByteProducts:
         return _constant(f, n, "ones", array)
 
     def _multiply(
-        self, f: Function, n: Node, shape: Shape, lhs: Operand, right: Operand
+        self, f: Function, n: Node, shape: tuple[int, ...], lhs: Operand, right: Operand
     ) -> NodeValue:
         """The sums of stored integers."""
         type = Type(ElemKind.I32, shape)
         if self.small:
             return create_cpu_plain_matmul(f, n.name, type, lhs, right).result
-        left, packed = value_of(lhs).type.shape, value_of(right).type.shape
+        left, packed = value_of(lhs).type.extents, value_of(right).type.extents
         machine = self.variant.machine_for(ElemKind.I8)
-        decision = choose(matmul_problem(type.shape, left[-1], prod(packed[:-3])), machine)
+        decision = choose(matmul_problem(type.extents, left[-1], prod(packed[:-3])), machine)
         pixels, vectors = decision.pixels, decision.vectors
         if vectors % (block := packed[-1] // _WORD // machine.lanes):
             pixels, vectors = 1, block  # packed for a product of more rows
@@ -317,7 +323,7 @@ class ByteProducts:
         right: Operand,
     ) -> Operand:
         """What the offset of the left side adds to each column: it times the sum of the column's weights."""
-        *batch, depth, columns = n.rhs.type.shape
+        *batch, depth, columns = n.rhs.type.extents
         shape = (*batch, 1, columns)
         common = offset * depth * offsets
         constant = n.rhs.constant
@@ -330,7 +336,7 @@ class ByteProducts:
             type = Type(ElemKind.I32, shape)
             tensor = Tensor.derived(type, f"columns times {offset}", [constant.tensor], compute)
             return f.module.create_constant(f"{n.name}_columns", tensor, loc=n.loc)
-        row = _constant(f, n, "ones", np.ones((1, lhs.type.shape[-1]), np.int8))
+        row = _constant(f, n, "ones", np.ones((1, lhs.type.extents[-1]), np.int8))
         sums = self._multiply(f, n, shape, row, right)
         scaled = f.create_mul(n.name, sums, _integers(f, n, np.array([offset])))
         return f.create_sub(n.name, scaled, _integers(f, n, common))
@@ -340,7 +346,7 @@ def _plain(f: Function, n: Node, value: NodeValue) -> NodeValue:
     """What is stored, as integers."""
     if value.type.quant is None:
         return value
-    return f.create_relabel(n.name, Type(value.type.kind, value.type.shape), value).result
+    return f.create_relabel(n.name, Type(value.type.kind, value.type.extents), value).result
 
 
 def _constant(f: Function, n: Node, part: str, array: Array) -> Operand:
@@ -365,7 +371,7 @@ def _in_i8_array(array: Array) -> Array:
     return (array.astype(np.int16) - _HALF_RANGE).astype(np.int8)
 
 
-def _plane_shape(filter: Shape) -> Shape:
+def _plane_shape(filter: tuple[int, ...]) -> tuple[int, ...]:
     """The shape of `_taps`."""
     outputs, *taps, depth = filter
     if len(taps) == 3:
@@ -390,24 +396,24 @@ def _images(f: Function, n: ConvolutionNode, input: NodeValue) -> _Images:
     rank = len(n.kernels)
     if rank == 3:
         return _volumes(f, n, input)
-    images, *area, channels = input.type.shape
+    images, *area, channels = input.type.extents
     more = (1,) * (2 - rank)
     if rank == 1:
         flat = input.type.with_shape((images, 1, *area, channels))
         input = f.create_reshape(n.name, flat, input).result
-    pads = n.pads if rank == 2 else (0, n.pads[0], 0, n.pads[1])
+    pads = static(n.pads) if rank == 2 else (0, static(n.pads)[0], 0, static(n.pads)[1])
     return _Images(
         input, (*more, *n.kernels), (*more, *n.strides), pads, (*more, *n.dilation), n.group,
-        (images, *more, *n.type.shape[1:]),
+        (images, *more, *n.type.extents[1:]),
     )  # fmt: skip
 
 
 def _volumes(f: Function, n: ConvolutionNode, input: NodeValue) -> _Images:
     """Volumes as images whose channels are those of all planes that the kernel sees at a time."""
-    pads = (0, n.pads[0], 0, 0, 0, 0, n.pads[3], 0, 0, 0)
+    pads = (0, static(n.pads)[0], 0, 0, 0, 0, static(n.pads)[3], 0, 0, 0)
     whole = f.create_pad(n.name, input, pads, 0.0).result if any(pads) else input
-    images, _, *area, channels = input.type.shape
-    planes, depth = n.type.shape[1], channels // n.group
+    images, _, *area, channels = input.type.extents
+    planes, depth = n.type.extents[1], channels // n.group
     parts = []
     for plane in range(n.kernels[0]):
         seen = f.create_slice(
@@ -420,7 +426,7 @@ def _volumes(f: Function, n: ConvolutionNode, input: NodeValue) -> _Images:
     flat = input.type.with_shape((images * planes, *area, n.kernels[0] * channels))
     return _Images(
         f.create_reshape(n.name, flat, joined).result, n.kernels[1:], n.strides[1:],
-        (*n.pads[1:3], *n.pads[4:]), n.dilation[1:], n.group, (images * planes, *n.type.shape[2:]),
+        (*static(n.pads)[1:3], *static(n.pads)[4:]), n.dilation[1:], n.group, (images * planes, *n.type.extents[2:]),
     )  # fmt: skip
 
 
@@ -428,7 +434,7 @@ def _padded(f: Function, n: Node, value: NodeValue, more: int, group: int = 1) -
     """With so many more channels at the end of each group, which stand for zero."""
     if not more:
         return value
-    *outer, channels = value.type.shape
+    *outer, channels = value.type.extents
     split = value.type.with_shape((*outer, group, channels // group)) if group > 1 else value.type
     apart = f.create_reshape(n.name, split, value) if group > 1 else value
     pads = (0,) * (2 * split.rank - 1) + (more,)
@@ -452,14 +458,14 @@ def _moved(f: Function, n: Node, value: NodeValue) -> NodeValue:
     quant, to_i8 = parameters(value.type), value.type.kind is ElemKind.U8
     moved = tuple(offset + (-_HALF_RANGE if to_i8 else _HALF_RANGE) for offset in quant.offsets)
     kind = ElemKind.I8 if to_i8 else ElemKind.U8
-    type = Type(kind, value.type.shape, Quant(quant.scales, moved, quant.axis))
+    type = Type(kind, value.type.extents, Quant(quant.scales, moved, quant.axis))
 
     node = value.node
     steps: Operand
     if isinstance(node, SaturateNode):
         steps = node.lhs
     else:
-        floats = Type(ElemKind.F32, value.type.shape)
+        floats = Type(ElemKind.F32, value.type.extents)
         own = known_parameter(f, n, "offset", offsets_of(value.type))
         steps = f.create_steps(f"{n.name}_steps", floats, value, own)
     offset = known_parameter(f, n, "moved", offsets_of(type).astype(steps.type.kind.dtype))

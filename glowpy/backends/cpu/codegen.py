@@ -23,14 +23,17 @@ from glowpy.core.schema import AttrKind, Layout, Trait
 from glowpy.core.tensor import stored
 from glowpy.core.type import Shape
 from glowpy.ir.inst import Instruction
-from glowpy.ir.insts_gen import CopyInst, SplatInst
+from glowpy.ir.insts_gen import CopyInst, ExtentsInst, SplatInst
 from glowpy.ir.liveness import lifetimes
 from glowpy.ir.printer import instruction_lines, print_irfunction
 from glowpy.ir.value import Value, WeightVar
 from glowpy.llvm.debug_info import DebugInfo
+from glowpy.llvm.extents import Symbols
 from glowpy.llvm.stack import StackContext, emit_loops, emit_stack
 from glowpy.llvm.writer import Body, ModuleWriter, literal
 from glowpy.opt.ir.stack import loop_shape, runs
+from glowpy.support.errors import InternalError
+from glowpy.support.symbolic import Expr, highest, static
 from glowpy.support.text import Attr
 
 __all__ = ["CodeOptions", "entry_name", "generate_llvm", "ir_text", "tile_function"]
@@ -99,8 +102,10 @@ def generate_llvm(
         stacked = runs(program.ir)
         if chosen.entry.instrument:
             stacked = [[inst] for run in stacked for inst in run]
-        calls = list(_calls(module, name, program, kernels, stacked, lines))
-        entries += entry_texts(program, module, name, calls, chosen.entry)
+        names = tuple(program.ir.symbols)
+        symbols = Symbols(names) if names else None
+        calls = list(_calls(module, name, program, kernels, stacked, lines, symbols))
+        entries += entry_texts(program, module, name, calls, chosen.entry, symbols)
     if chosen.support is not None:
         entries += chosen.support(module)
     if chosen.separate:
@@ -128,16 +133,18 @@ def _calls(
     kernels: Kernels,
     stacked: Sequence[Sequence[Instruction]],
     lines: Mapping[Instruction, int],
+    symbols: Symbols | None,
 ) -> Iterator[Call]:
     """Writes a function for every run that does anything."""
     context = _stack_context(program, kernels, stacked)
     for run in stacked:
         written = [ref.value for inst in run for ref in inst.operands if ref.access.writes]
-        if not any(value.type.count for value in written):
+        if all(value.type.is_empty for value in written):
             continue
         if all(_is_immediate(inst, context) for inst in run):
             continue
-        body = Body(module, f"{prefix}.{run[0].name or run[0].SCHEMA.mnemonic}", lines)
+        name = f"{prefix}.{run[0].name or run[0].SCHEMA.mnemonic}"
+        body = Body(module, name, lines, symbols=symbols)
         kind = run[0].operands[0].value.type.kind
         _emit_run(body, run, context, kernels.variant.machine_for(kind).lanes)
         function = module.function(
@@ -184,9 +191,9 @@ def _is_immediate(inst: Instruction, context: StackContext) -> bool:
 def _is_small_loop(run: Sequence[Instruction]) -> bool:
     """Whether a call of the run's function would cost more than the run does."""
     head = run[0]
-    if not (head.has(Trait.ELEMENTWISE) or isinstance(head, CopyInst | SplatInst)):
+    if not (head.has(Trait.ELEMENTWISE) or isinstance(head, CopyInst | SplatInst | ExtentsInst)):
         return False
-    count = max(ref.value.type.count for inst in run for ref in inst.operands)
+    count = max(highest(ref.value.type.count) for inst in run for ref in inst.operands)
     return count <= _INLINE_ELEMENTS
 
 
@@ -199,6 +206,8 @@ def _emit_run(body: Body, run: Sequence[Instruction], context: StackContext, lan
         _emit_copy(body, head)
     elif isinstance(head, SplatInst):
         _emit_splat(body, head)
+    elif isinstance(head, ExtentsInst):
+        _emit_extents(body, head)
     else:
         _emit_kernel(body, head, run[1:], context, lanes)
 
@@ -218,8 +227,8 @@ def _emit_copy(body: Body, inst: CopyInst) -> None:
 
         emit_loops(body, result.type.shape, steps, inner)
         return
-    dim, size = body.module.dim, str(result.type.size)
-    if result.type.size > _COPIED_BYTES:
+    dim, size = body.module.dim, body.number(result.type.size)
+    if result.type.room > _COPIED_BYTES:
         start, end = body.split(result.type.size, _COPIED_BYTES)
         size = body.let(f"sub nuw nsw {dim} {end}, {start}")
         to = body.let(f"getelementptr inbounds i8, ptr {to}, {dim} {start}")
@@ -227,6 +236,17 @@ def _emit_copy(body: Body, inst: CopyInst) -> None:
     symbol = f"llvm.memcpy.p0.p0.{dim}"
     body.module.declare(symbol, "void", ["ptr", "ptr", dim, "i1"])
     body.line(f"call void @{symbol}(ptr {to}, ptr {out_of}, {dim} {size}, i1 false)")
+
+
+def _emit_extents(body: Body, inst: ExtentsInst) -> None:
+    kind, dim = inst.result.type.kind, body.module.dim
+    (stride,) = static(inst.result.strides)
+    pointer = body.pointer(inst.result)
+    for index, value in enumerate(inst.values):
+        number = body.number(value)
+        if isinstance(value, Expr) and dim != "i64":
+            number = body.let(f"sext {dim} {number} to i64")
+        body.store(kind, number, pointer, str(index * stride))
 
 
 def _emit_splat(body: Body, inst: SplatInst) -> None:
@@ -297,16 +317,18 @@ def _arguments(body: Body, inst: Instruction, cut: Cut | None = None, unit: str 
     if cut is not None:
         shapes = [cut.shape(index, value) for index, value in enumerate(values)]
         for index, value in enumerate(values):
-            if distance := cut.distance(index, value):
-                move = body.let(f"mul nsw {module.dim} {unit}, {distance * value.type.kind.size}")
+            distance = cut.distance(index, value)
+            if distance != 0:
+                bytes = body.number(distance * value.type.kind.size)
+                move = body.let(f"mul nsw {module.dim} {unit}, {bytes}")
                 pointers[index] = body.let(
                     f"getelementptr i8, ptr {pointers[index]}, {module.dim} {move}"
                 )
     strides = [ref.value.strides for ref in inst.operands if ref.layout is not Layout.DENSE]
     return [
         *(f"ptr {pointer}" for pointer in pointers),
-        *(f"ptr {module.ints(numbers)}" for numbers in (*shapes, *strides)),
-        *(_attribute(module, spec.kind, inst.attrs[spec.name]) for spec in inst.SCHEMA.attrs),
+        *(f"ptr {body.ints(numbers)}" for numbers in (*shapes, *strides)),
+        *(_attribute(body, spec.kind, inst.attrs[spec.name]) for spec in inst.SCHEMA.attrs),
     ]
 
 
@@ -322,20 +344,30 @@ def tile_function(caller: Body, tile: TileFunction | None, kind: ElemKind) -> st
     module = caller.module
     dim, pointers = module.dim, ["sums", "start", "input", "weights", "reach"]
     network = caller.name.partition(".")[0]
-    name = f"{network}.{tile.kind}_{tile.pixels}x{tile.vectors}"
+    sizes = f"{tile.pixels}{'open' * tile.open_pixels}x{tile.vectors}{'open' * tile.open_vectors}"
     parameters = [*(f"ptr %{p}" for p in pointers), f"{dim} %pixels", f"{dim} %vectors"]
-    body = Body(module, name, caller.lines, parameters)
+    body = Body(module, f"{network}.{tile.kind}_{sizes}", caller.lines, parameters)
     body.follow(caller)
     constants = [f"{dim} {number}" for number in (tile.pixels, tile.vectors, tile.block)]
-    _call_kernel(body, f"libjit_tile_{tile.kind}_{kind.suffix}", [*parameters[:5], *constants])
+    if tile.open_pixels or tile.open_vectors:
+        flags = [f"i1 {str(flag).lower()}" for flag in (tile.open_pixels, tile.open_vectors)]
+        symbol = f"libjit_open_{tile.kind}_{kind.suffix}"
+        _call_kernel(body, symbol, [*parameters, *constants, *flags])
+    else:
+        symbol = f"libjit_tile_{tile.kind}_{kind.suffix}"
+        _call_kernel(body, symbol, [*parameters[:5], *constants])
     return module.function(body, inline=module.has_debug_info, work=_TILED_WORK)
 
 
-def _attribute(module: ModuleWriter, kind: AttrKind, value: Attr) -> str:
-    if isinstance(value, tuple):
-        return f"ptr {module.ints([int(item) for item in value])}"
-    if kind == "flag":
-        return f"i1 {'true' if value else 'false'}"
-    if kind == "float":
-        return f"float {literal(ElemKind.F32, float(value))}"
-    return f"{module.dim} {value}"
+def _attribute(body: Body, kind: AttrKind, value: Attr) -> str:
+    match value:
+        case tuple():
+            return f"ptr {body.ints([item for item in value if not isinstance(item, float)])}"
+        case bool():
+            return f"i1 {'true' if value else 'false'}"
+        case float():
+            return f"float {literal(ElemKind.F32, value)}"
+        case int() | Expr():
+            return f"{body.module.dim} {body.number(value)}"
+        case _:
+            raise InternalError(f"expected an attribute that kernels take, got one of kind {kind}")

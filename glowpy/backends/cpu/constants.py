@@ -84,7 +84,7 @@ def weights_of(tensor: Tensor, *, use_cache: bool) -> Weights:
     if weights is None and use_cache and _put(key, tensor):
         weights = _mapped(key)
     if weights is None:
-        memory = aligned_array(tensor.type.size)
+        memory = aligned_array(tensor.type.room)
         fill(memory, tensor)
         weights = _share(Weights(key.digest, memory))
     return weights

@@ -6,6 +6,7 @@ int NAME(const uint8_t *constants, uint8_t *mutable, uint8_t *activations);
 
 returns 0, or one of the codes of `Status`. `NAME_bound` takes a table of pointers, one for each placeholder in the
 order of the plan, in place of the mutable area, and checks nothing: that is how the JIT binds arrays without copying.
+The extents of symbols, if there are any, are an array that the next pointer of the table is to.
 Where it is visible, the constants are laid out as `constants` says, and there is no `NAME`.
 
 With `parallel`, functions that are cut into units of work are handed to
@@ -37,7 +38,9 @@ from glowpy.backends.cpu.tasks import (
 from glowpy.ir.inst import Instruction
 from glowpy.ir.plan import ALIGNMENT, Slot
 from glowpy.ir.value import Value, WeightVar
+from glowpy.llvm.extents import Symbols, emit_dim
 from glowpy.llvm.writer import ModuleWriter
+from glowpy.support.symbolic import Dim, Symbol
 
 __all__ = ["GUARD_BYTES", "EntryOptions", "Status", "check_areas", "entry_texts"]
 
@@ -68,10 +71,15 @@ class EntryOptions:
 
 
 def entry_texts(
-    program: Program, module: ModuleWriter, name: str, calls: Sequence[Call], options: EntryOptions
+    program: Program,
+    module: ModuleWriter,
+    name: str,
+    calls: Sequence[Call],
+    options: EntryOptions,
+    symbols: Symbols | None = None,
 ) -> list[str]:
     """The texts of `NAME_bound`, which does the calls, of `NAME`, and of what describes the instructions."""
-    texts = [_bound(program, module, name, calls, options)]
+    texts = [_bound(program, module, name, calls, options, symbols)]
     if not options.bound:
         texts += _plain(program, module, name, options)
     if options.instrument == "symbols":
@@ -85,38 +93,81 @@ def _indices(program: Program, chosen: Container[Instruction]) -> dict[Instructi
     return {inst: index for index, inst in enumerate(program.ir.instructions) if inst in chosen}
 
 
-def _bound(
-    program: Program, module: ModuleWriter, name: str, calls: Sequence[Call], options: EntryOptions
-) -> str:
-    plan, dim = program.plan, module.dim
-    lines: list[str] = []
-    pointers: dict[tuple[str, int], str] = {}
-    whole = Block((), plan.constant.slots, plan.constant.size)
-    block = block_of(plan, module.pointer_bytes) if options.bound else whole
-    places = _addresses("%table", plan.mutable.slots) | _addresses("%constants", block.large)
-    offsets = {slot.name: slot.start for slot in (*block.small, *plan.activations.slots)}
-    scope = module.subprogram(f"{name}_bound", 1)
+class _Addresses:
+    """Where memory is, as LLVM IR at the beginning of an entry point: appends to `lines` what finds out.
 
-    def pointer(value: Value) -> str:
+    Attributes:
+        lines: The text of the entry point so far.
+        slots: How many pointers of the table are known.
+    """
+
+    def __init__(
+        self, program: Program, module: ModuleWriter, symbols: Symbols | None, *, bound: bool
+    ) -> None:
+        plan = program.plan
+        whole = Block((), plan.constant.slots, plan.constant.size)
+        block = block_of(plan, module.pointer_bytes) if bound else whole
+        self.lines: list[str] = []
+        self.slots = len(plan.mutable.slots)
+        self._dim = module.dim
+        self._symbols = symbols
+        self._pointers: dict[tuple[str, Dim], str] = {}
+        self._places = _addresses("%table", plan.mutable.slots)
+        self._places |= _addresses("%constants", block.large)
+        self._offsets = {slot.name: slot.start for slot in (*block.small, *plan.activations.slots)}
+        if symbols is not None:
+            self._places[symbols.memory.name] = "%table", self.slots
+            self.slots += 1
+
+    def pointer(self, value: Value) -> str:
+        """The register that points to the first element of a value."""
         base, offset = value.base, value.byte_offset
         key = (base.name, offset)
-        if key in pointers:
-            return pointers[key]
-        register = f"%m{len(pointers)}"
-        if base.name in places:
-            table, index = places[base.name]
-            slot = f"getelementptr inbounds ptr, ptr {table}, {dim} {index}"
-            lines.append(f"  {register}.slot = {slot}")
-            lines.append(f"  {register}.base = load ptr, ptr {register}.slot")
+        if key in self._pointers:
+            return self._pointers[key]
+        register = self._pointers[key] = f"%m{len(self._pointers)}"
+        if base.name in self._places:
+            table, index = self._places[base.name]
+            slot = f"getelementptr inbounds ptr, ptr {table}, {self._dim} {index}"
+            self.lines.append(f"  {register}.slot = {slot}")
+            self.lines.append(f"  {register}.base = load ptr, ptr {register}.slot")
             start = f"{register}.base"
         else:
             start = "%constants" if isinstance(base, WeightVar) else "%activations"
-            offset += offsets[base.name]
-        lines.append(f"  {register} = getelementptr inbounds i8, ptr {start}, {dim} {offset}")
-        pointers[key] = register
+            offset = offset + self._offsets[base.name]
+        step = self.number(offset)
+        address = f"getelementptr inbounds i8, ptr {start}, {self._dim} {step}"
+        self.lines.append(f"  {register} = {address}")
         return register
 
-    slots, callbacks = len(plan.mutable.slots), None
+    def number(self, dim: Dim) -> str:
+        """A dimension as an operand."""
+        return emit_dim(dim, self._extent, self._let, self._dim)
+
+    def _extent(self, symbol: Symbol) -> str:
+        assert self._symbols is not None
+        index, array = self._symbols.names.index(symbol.name), self.pointer(self._symbols.memory)
+        dim = self._dim
+        place = self._let(f"getelementptr inbounds {dim}, ptr {array}, {dim} {index}")
+        return self._let(f"load {dim}, ptr {place}")
+
+    def _let(self, text: str) -> str:
+        register = f"%n{len(self.lines)}"
+        self.lines.append(f"  {register} = {text}")
+        return register
+
+
+def _bound(
+    program: Program,
+    module: ModuleWriter,
+    name: str,
+    calls: Sequence[Call],
+    options: EntryOptions,
+    symbols: Symbols | None,
+) -> str:
+    addresses = _Addresses(program, module, symbols, bound=options.bound)
+    lines, slots, callbacks = addresses.lines, addresses.slots, None
+    scope = module.subprogram(f"{name}_bound", 1)
     if options.parallel:
         lines += prepare_tasks(module, slots, calls)
         slots += PARALLEL_SLOTS
@@ -125,23 +176,23 @@ def _bound(
         callbacks = Callbacks(module, options.instrument, options.bundle, name, slots, indices)
         lines += callbacks.prepare()
     for index, call in enumerate(calls):
-        arguments = [pointer(memory) for memory in call.memories]
-        where = module.location(call.line, scope)
+        arguments = [addresses.pointer(memory) for memory in call.memories]
+        where, units = module.location(call.line, scope), addresses.number(call.units)
         text = (
-            task_call(module, call, arguments, f"%task.{index}", where)
-            if options.parallel and call.units > 1
-            else direct_call(module, call, arguments, where)
+            task_call(module, call, arguments, units, f"%task.{index}", where)
+            if options.parallel and call.is_cut
+            else direct_call(module, call, arguments, units, where)
         )
         if callbacks is None:
             lines.append(text)
         else:
-            operands = [pointer(ref.value) for ref in call.inst.operands]
+            operands = [addresses.pointer(ref.value) for ref in call.inst.operands]
             lines += callbacks.around(call.inst, operands, text, where)
     areas = "ptr noalias %constants, ptr noalias %table, ptr noalias %activations"
     linkage, inline = ("", "") if options.bound else ("internal ", "alwaysinline ")
     head = f"define {linkage}i32 @{name}_bound({areas}) {inline}{module.attributes}"
-    text = "".join(f"{line}\n" for line in lines)
-    return f"{head}{module.attached(scope)} {{\n{text}  ret i32 0{module.location(1, scope)}\n}}\n"
+    body = "".join(f"{line}\n" for line in lines)
+    return f"{head}{module.attached(scope)} {{\n{body}  ret i32 0{module.location(1, scope)}\n}}\n"
 
 
 def _addresses(table: str, slots: Sequence[Slot]) -> dict[str, tuple[str, int]]:

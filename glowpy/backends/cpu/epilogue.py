@@ -14,6 +14,7 @@ from glowpy.ir.value import Value
 from glowpy.llvm.stack import StackContext, element_steps, emit_members, linear, merged_axes
 from glowpy.llvm.writer import Body
 from glowpy.opt.ir.stack import loop_shape
+from glowpy.support.symbolic import highest
 
 __all__ = ["emit_epilogue"]
 
@@ -33,7 +34,9 @@ def emit_epilogue(
     """
     module, dim = caller.module, caller.module.dim
     numbers = [f"{dim} %{name}" for name in ("ld", "row", "col", "rows", "cols")]
-    body = Body(module, f"{caller.name}_tile", caller.lines, ["ptr noalias %tile", *numbers])
+    body = Body(
+        module, f"{caller.name}_tile", caller.lines, ["ptr noalias %tile", *numbers], caller.symbols
+    )
     body.at(head)
     result, shape = head.operands[0].value, loop_shape([head, *members])
     values = [result, *(ref.value for inst in members for ref in inst.operands)]
@@ -54,7 +57,7 @@ def emit_epilogue(
                 total = body.load(result.type.kind, "%tile", place)
                 emit_members(body, members, context, index, body.pointer, (head, total))
 
-    if result.type.shape[-1] >= block:
+    if highest(result.type.shape[-1]) >= block:
         with body.returning_if(body.let(f"icmp eq {dim} %cols, {block}")):
             loops(block, str(block))
     loops("%cols", "%ld")
@@ -84,8 +87,9 @@ def _row_starts(
     axes, counts = merged_axes(outer, [step[:-1] for step in steps.values()])
     indices: list[str] = []
     for count in reversed(counts[1:]):
-        indices.insert(0, body.let(f"urem {dim} {row}, {count}"))
-        row = body.let(f"udiv {dim} {row}, {count}")
+        number = body.number(count)
+        indices.insert(0, body.let(f"urem {dim} {row}, {number}"))
+        row = body.let(f"udiv {dim} {row}, {number}")
     indices.insert(0, row)
     return {
         value: linear(body, indices, [step[axis] for axis in axes] or [0])

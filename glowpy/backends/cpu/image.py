@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from typing import final
 
 from glowpy.backend import Port
 from glowpy.core.type import parse_type
+from glowpy.support.symbolic import Dim, Symbol, symbol
 
 __all__ = ["Image"]
 
@@ -23,6 +25,7 @@ class Image:
         inputs: What goes in.
         outputs: What comes out.
         arena_size: Bytes of working memory.
+        symbols: The symbols of which the entry point is told the extents, in that order.
         table: The placeholders in the order of the table of pointers that the entry point takes.
         weights: The keys of its large constants, in the order in which their addresses begin the block of constants.
         block: That block; the addresses are for the process to fill in.
@@ -33,6 +36,7 @@ class Image:
     inputs: tuple[Port, ...]
     outputs: tuple[Port, ...]
     arena_size: int
+    symbols: tuple[Symbol, ...]
     table: tuple[str, ...]
     weights: tuple[str, ...]
     block: bytes
@@ -46,6 +50,7 @@ class Image:
             "inputs": [_fields(port) for port in self.inputs],
             "outputs": [_fields(port) for port in self.outputs],
             "arena_size": self.arena_size,
+            "symbols": [(s.name, s.low, s.high, s.likely) for s in self.symbols],
             "table": self.table,
             "weights": self.weights,
             "sizes": [len(part) for part in parts],
@@ -59,11 +64,13 @@ class Image:
         head = json.loads(line)
         ends = accumulate(head["sizes"], initial=0)
         block, *codes = (rest[start:end] for start, end in pairwise(ends))
+        symbols = {fields[0]: symbol(*fields) for fields in head["symbols"]}
         return Image(
             head["entry"],
-            tuple(_port(*fields) for fields in head["inputs"]),
-            tuple(_port(*fields) for fields in head["outputs"]),
+            tuple(_port(fields, symbols) for fields in head["inputs"]),
+            tuple(_port(fields, symbols) for fields in head["outputs"]),
             head["arena_size"],
+            tuple(Symbol(*fields) for fields in head["symbols"]),
             tuple(head["table"]),
             tuple(head["weights"]),
             block,
@@ -75,5 +82,6 @@ def _fields(port: Port) -> tuple[str, str, str]:
     return port.name, port.placeholder, str(port.type)
 
 
-def _port(name: str, placeholder: str, type: str) -> Port:
-    return Port(name, placeholder, parse_type(type))
+def _port(fields: Sequence[str], symbols: Mapping[str, Dim]) -> Port:
+    name, placeholder, type = fields
+    return Port(name, placeholder, parse_type(type, symbols))

@@ -10,6 +10,7 @@ from typing import ClassVar, final
 from glowpy.core.fields import AttrField
 from glowpy.core.schema import Access, AttrSpec, InstSchema, Layout, OperandSpec, Quantized, Trait
 from glowpy.ir.inst import Instruction, OperandField
+from glowpy.support.symbolic import Dim
 
 __all__ = [
     "INSTS",
@@ -74,12 +75,12 @@ class CpuConvInst(Instruction):
         (
             AttrSpec("kernels", "ints"),
             AttrSpec("strides", "ints"),
-            AttrSpec("pads", "ints"),
+            AttrSpec("pads", "dims"),
             AttrSpec("dilation", "ints"),
             AttrSpec("group", "int"),
             AttrSpec("tile_pixels", "int"),
             AttrSpec("tile_vectors", "int"),
-            AttrSpec("line", "int"),
+            AttrSpec("line", "dim"),
             AttrSpec("slab", "int"),
             AttrSpec("fetch", "int"),
         ),
@@ -94,12 +95,12 @@ class CpuConvInst(Instruction):
     zeros = OperandField(4)
     kernels = AttrField[tuple[int, ...]]()
     strides = AttrField[tuple[int, ...]]()
-    pads = AttrField[tuple[int, ...]]()
+    pads = AttrField[tuple[Dim, ...]]()
     dilation = AttrField[tuple[int, ...]]()
     group = AttrField[int]()
     tile_pixels = AttrField[int]()
     tile_vectors = AttrField[int]()
-    line = AttrField[int]()
+    line = AttrField[Dim]()
     slab = AttrField[int]()
     fetch = AttrField[int]()
 
@@ -124,7 +125,7 @@ class CpuDepthwiseConvInst(Instruction):
         (
             AttrSpec("kernels", "ints"),
             AttrSpec("strides", "ints"),
-            AttrSpec("pads", "ints"),
+            AttrSpec("pads", "dims"),
             AttrSpec("dilation", "ints"),
             AttrSpec("outside", "int"),
             AttrSpec("tile_pixels", "int"),
@@ -139,7 +140,7 @@ class CpuDepthwiseConvInst(Instruction):
     bias = OperandField(3)
     kernels = AttrField[tuple[int, ...]]()
     strides = AttrField[tuple[int, ...]]()
-    pads = AttrField[tuple[int, ...]]()
+    pads = AttrField[tuple[Dim, ...]]()
     dilation = AttrField[tuple[int, ...]]()
     outside = AttrField[int]()
     tile_pixels = AttrField[int]()
@@ -222,7 +223,7 @@ class CpuPlainConvInst(Instruction):
         (
             AttrSpec("kernels", "ints"),
             AttrSpec("strides", "ints"),
-            AttrSpec("pads", "ints"),
+            AttrSpec("pads", "dims"),
             AttrSpec("dilation", "ints"),
             AttrSpec("group", "int"),
             AttrSpec("outside", "int"),
@@ -237,7 +238,7 @@ class CpuPlainConvInst(Instruction):
     bias = OperandField(3)
     kernels = AttrField[tuple[int, ...]]()
     strides = AttrField[tuple[int, ...]]()
-    pads = AttrField[tuple[int, ...]]()
+    pads = AttrField[tuple[Dim, ...]]()
     dilation = AttrField[tuple[int, ...]]()
     group = AttrField[int]()
     outside = AttrField[int]()

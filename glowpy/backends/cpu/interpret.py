@@ -46,7 +46,7 @@ def _cpu_conv(
     **attrs: Any,
 ) -> None:
     """The decision is how the kernel goes about it, not what it computes."""
-    plain = unpack_filter(filter.array, result.type.shape[-1], dot_of(filter.type.kind))
+    plain = unpack_filter(filter.array, result.type.extents[-1], dot_of(filter.type.kind))
     _convolve(result, input, plain, bias, np.tile(zeros.array, group), {**attrs, "group": group})
 
 
@@ -55,7 +55,7 @@ def _cpu_depthwise_conv(
     result: Tensor, input: Tensor, filter: Tensor, bias: Tensor, *, outside: int, **attrs: Any
 ) -> None:
     """A convolution with as many groups as there are channels."""
-    plain, group = unpack_depthwise_filter(filter.array), input.type.shape[-1]
+    plain, group = unpack_depthwise_filter(filter.array), input.type.extents[-1]
     _convolve(result, input, plain, bias, outside, {**attrs, "group": group})
 
 
@@ -91,7 +91,7 @@ def _convolve(
         array = whole
     # Sums of fewer than 2**37 products of bytes are exact in f64.
     operands = [Tensor.of(part.astype(np.float64)) for part in (array, filter, bias.array)]
-    sums = Tensor.of(np.empty(result.type.shape))
+    sums = Tensor.of(np.empty(result.type.extents))
     interpret[ConvolutionInst](sums, *operands, **{**lists, "pads": (0,) * len(pads)})
     result.array[...] = _wrapped(sums.array)
 
@@ -104,17 +104,17 @@ def _wrapped(sums: Array) -> Array:
 @interpret(CpuMatmulInst)
 def _cpu_matmul(result: Tensor, lhs: Tensor, rhs: Tensor, **decision: int) -> None:
     del decision
-    _multiply(result, lhs, unpack_matrix(rhs.array, result.type.shape[-1], dot_of(rhs.type.kind)))
+    _multiply(result, lhs, unpack_matrix(rhs.array, result.type.extents[-1], dot_of(rhs.type.kind)))
 
 
 @interpret(CpuBlockMatmulInst)
 def _cpu_block_matmul(
     result: Tensor, lhs: Tensor, rhs: Tensor, scales: Tensor, zeros: Tensor, *, block: int
 ) -> None:
-    depth, columns = lhs.type.shape[-1], result.type.shape[-1]
+    depth, columns = lhs.type.extents[-1], result.type.extents[-1]
     steps = unpack_integers(rhs.array, depth, columns).astype(np.float32)
     places = np.arange(depth) // block
-    if zeros.type.count:
+    if not zeros.type.is_empty:
         steps -= unpack_matrix(zeros.array, columns)[places]
     result.array[...] = np.matmul(lhs.array, steps * unpack_matrix(scales.array, columns)[places])
 

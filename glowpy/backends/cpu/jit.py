@@ -13,11 +13,13 @@ from glowpy.backend import CompiledFunction, address_of, elements_at
 from glowpy.backends.cpu.constants import Constants, Weights
 from glowpy.backends.cpu.image import Image
 from glowpy.backends.cpu.workers import Workers
+from glowpy.core.extents import Extents
 from glowpy.core.tensor import Array
 from glowpy.ir.inst import Instruction
 from glowpy.ir.value import Value
 from glowpy.llvm.machine import LoadedCode
 from glowpy.support.errors import InternalError
+from glowpy.support.symbolic import static
 
 __all__ = ["JitFunction"]
 
@@ -56,11 +58,17 @@ class JitFunction(CompiledFunction):
         self._callbacks = self._make_callbacks(instrumented) if instrumented else ()
         self._callback_addresses = [_address(callback) for callback in self._callbacks]
         self._observed = threading.local()
-        self._table = ctypes.c_void_p * (len(image.table) + 2 + len(self._callbacks))
+        self._symbols = tuple(symbol.name for symbol in image.symbols)
+        slots = len(image.table) + bool(self._symbols) + 2 + len(self._callbacks)
+        self._table = ctypes.c_void_p * slots
+        self._extents_array = ctypes.c_size_t * len(self._symbols)
 
-    def execute(self, bindings: Mapping[str, Array], arena: Array) -> None:
+    def execute(self, bindings: Mapping[str, Array], arena: Array, extents: Extents) -> None:
         """Calls the entry point with pointers to the bound arrays; the interpreter lock is free meanwhile."""
         addresses = [address_of(bindings[name]) for name in self.image.table]
+        if self._symbols:
+            numbers = self._extents_array(*(extents[name] for name in self._symbols))
+            addresses.append(ctypes.addressof(numbers))
         team = self._workers.team() if self._workers is not None else None
         addresses += team.arguments if team is not None else (0, 0)
         table = self._table(*addresses, *self._callback_addresses)
@@ -109,7 +117,8 @@ def _address(callback: Callable[..., object]) -> int:
 
 def _array_at(address: int, value: Value) -> Array:
     """The elements of a value at an address, not copied."""
-    if value.span == 0:
-        return np.empty(value.type.shape, value.type.kind.dtype)
-    raw = (ctypes.c_uint8 * value.span).from_address(address)
+    (span,) = static([value.span])
+    if span == 0:
+        return np.empty(value.type.extents, value.type.kind.dtype)
+    raw = (ctypes.c_uint8 * span).from_address(address)
     return elements_at(np.ctypeslib.as_array(raw), 0, value)

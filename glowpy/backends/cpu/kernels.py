@@ -14,7 +14,7 @@ from glowpy.support.errors import InternalError
 
 __all__ = ["Kernels"]
 
-_WITHOUT_KERNEL = ("copy", "splat")
+_WITHOUT_KERNEL = ("copy", "extents", "splat")
 """What the code generator writes itself."""
 
 

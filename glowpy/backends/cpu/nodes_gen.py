@@ -13,6 +13,7 @@ from glowpy.core.type import Type
 from glowpy.graph.function import Function
 from glowpy.graph.node import InputField, Node, Operand
 from glowpy.support.loc import Loc
+from glowpy.support.symbolic import Dim
 from glowpy.support.text import Attr
 
 __all__ = [
@@ -74,12 +75,12 @@ class CpuConvNode(Node):
         (
             AttrSpec("kernels", "ints"),
             AttrSpec("strides", "ints"),
-            AttrSpec("pads", "ints"),
+            AttrSpec("pads", "dims"),
             AttrSpec("dilation", "ints"),
             AttrSpec("group", "int"),
             AttrSpec("tile_pixels", "int"),
             AttrSpec("tile_vectors", "int"),
-            AttrSpec("line", "int"),
+            AttrSpec("line", "dim"),
             AttrSpec("slab", "int"),
             AttrSpec("fetch", "int"),
         ),
@@ -95,12 +96,12 @@ class CpuConvNode(Node):
     zeros = InputField(3)
     kernels = AttrField[tuple[int, ...]]()
     strides = AttrField[tuple[int, ...]]()
-    pads = AttrField[tuple[int, ...]]()
+    pads = AttrField[tuple[Dim, ...]]()
     dilation = AttrField[tuple[int, ...]]()
     group = AttrField[int]()
     tile_pixels = AttrField[int]()
     tile_vectors = AttrField[int]()
-    line = AttrField[int]()
+    line = AttrField[Dim]()
     slab = AttrField[int]()
     fetch = AttrField[int]()
 
@@ -120,7 +121,7 @@ class CpuDepthwiseConvNode(Node):
         (
             AttrSpec("kernels", "ints"),
             AttrSpec("strides", "ints"),
-            AttrSpec("pads", "ints"),
+            AttrSpec("pads", "dims"),
             AttrSpec("dilation", "ints"),
             AttrSpec("outside", "int"),
             AttrSpec("tile_pixels", "int"),
@@ -136,7 +137,7 @@ class CpuDepthwiseConvNode(Node):
     bias = InputField(2)
     kernels = AttrField[tuple[int, ...]]()
     strides = AttrField[tuple[int, ...]]()
-    pads = AttrField[tuple[int, ...]]()
+    pads = AttrField[tuple[Dim, ...]]()
     dilation = AttrField[tuple[int, ...]]()
     outside = AttrField[int]()
     tile_pixels = AttrField[int]()
@@ -212,7 +213,7 @@ class CpuPlainConvNode(Node):
         (
             AttrSpec("kernels", "ints"),
             AttrSpec("strides", "ints"),
-            AttrSpec("pads", "ints"),
+            AttrSpec("pads", "dims"),
             AttrSpec("dilation", "ints"),
             AttrSpec("group", "int"),
             AttrSpec("outside", "int"),
@@ -228,7 +229,7 @@ class CpuPlainConvNode(Node):
     bias = InputField(2)
     kernels = AttrField[tuple[int, ...]]()
     strides = AttrField[tuple[int, ...]]()
-    pads = AttrField[tuple[int, ...]]()
+    pads = AttrField[tuple[Dim, ...]]()
     dilation = AttrField[tuple[int, ...]]()
     group = AttrField[int]()
     outside = AttrField[int]()
@@ -299,12 +300,12 @@ def create_cpu_conv(
     *,
     kernels: tuple[int, ...],
     strides: tuple[int, ...],
-    pads: tuple[int, ...],
+    pads: tuple[Dim, ...],
     dilation: tuple[int, ...],
     group: int,
     tile_pixels: int,
     tile_vectors: int,
-    line: int,
+    line: Dim,
     slab: int,
     fetch: int,
     loc: Loc | None = None,
@@ -347,7 +348,7 @@ def create_cpu_depthwise_conv(
     *,
     kernels: tuple[int, ...],
     strides: tuple[int, ...],
-    pads: tuple[int, ...],
+    pads: tuple[Dim, ...],
     dilation: tuple[int, ...],
     outside: int,
     tile_pixels: int,
@@ -435,7 +436,7 @@ def create_cpu_plain_conv(
     *,
     kernels: tuple[int, ...],
     strides: tuple[int, ...],
-    pads: tuple[int, ...],
+    pads: tuple[Dim, ...],
     dilation: tuple[int, ...],
     group: int,
     outside: int,

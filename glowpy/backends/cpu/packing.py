@@ -8,9 +8,9 @@ from math import prod
 import numpy as np
 
 from glowpy.core.elemkind import ElemKind
-from glowpy.core.shape import ceil_div
 from glowpy.core.tensor import Array
 from glowpy.core.type import Shape
+from glowpy.support.symbolic import ceil_div, static
 
 __all__ = [
     "dot_of",
@@ -45,7 +45,7 @@ def pack_matrix(matrix: Array, block: int, dot: int = 1) -> Array:
     """[..., K, N] to [..., ceil(N / block), ceil(K / dot), block * dot]."""
     flat = [piece.reshape(-1) for piece in matrix_pieces(matrix, block, dot)]
     empty = np.empty(0, matrix.dtype)
-    return np.concatenate(flat or [empty]).reshape(packed_shape(matrix.shape, block, dot))
+    return np.concatenate(flat or [empty]).reshape(static(packed_shape(matrix.shape, block, dot)))
 
 
 def matrix_pieces(matrix: Array, block: int, dot: int = 1) -> Iterator[Array]:

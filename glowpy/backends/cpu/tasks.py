@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from glowpy.ir.inst import Instruction
 from glowpy.ir.value import Value
 from glowpy.llvm.writer import ModuleWriter
+from glowpy.support.symbolic import Dim, highest
 
 __all__ = ["PARALLEL_SLOTS", "Call", "direct_call", "prepare_tasks", "task_call"]
 
@@ -31,19 +32,26 @@ class Call:
     memories: tuple[Value, ...]
     inst: Instruction
     line: int
-    units: int = 1
+    units: Dim = 1
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether there may be several units."""
+        return highest(self.units) > 1
 
 
-def direct_call(module: ModuleWriter, call: Call, pointers: Sequence[str], where: str) -> str:
-    """The call of a function, which computes all units."""
-    units = [f"{module.dim} 0", f"{module.dim} {call.units}"] if call.units > 1 else []
-    arguments = [*(f"ptr {pointer}" for pointer in pointers), *units]
+def direct_call(
+    module: ModuleWriter, call: Call, pointers: Sequence[str], units: str, where: str
+) -> str:
+    """The call of a function, which computes all units; `units` is how many that are."""
+    last = [f"{module.dim} 0", f"{module.dim} {units}"] if call.is_cut else []
+    arguments = [*(f"ptr {pointer}" for pointer in pointers), *last]
     return f"  call void @{call.function}({', '.join(arguments)}){where}"
 
 
 def prepare_tasks(module: ModuleWriter, slot: int, calls: Sequence[Call]) -> list[str]:
     """What a network's function begins with: it reads the table from `slot`, and makes room for a task's pointers."""
-    most = max((len(call.memories) for call in calls if call.units > 1), default=-1)
+    most = max((len(call.memories) for call in calls if call.is_cut), default=-1)
     if most < 0:
         return []
     lines = [f"  %pointers = alloca [{most + 1} x ptr]"]
@@ -56,7 +64,7 @@ def prepare_tasks(module: ModuleWriter, slot: int, calls: Sequence[Call]) -> lis
 
 
 def task_call(
-    module: ModuleWriter, call: Call, pointers: Sequence[str], name: str, where: str
+    module: ModuleWriter, call: Call, pointers: Sequence[str], units: str, name: str, where: str
 ) -> str:
     """The call of a function of several units: by whoever `parallel_for` gives them to. Registers begin with `name`."""
     dim, lines = module.dim, []
@@ -66,7 +74,7 @@ def task_call(
         lines.append(f"  store ptr {pointer}, ptr {place}")
     task = module.define(f"task.{len(pointers)}", _task(module, len(pointers)))
     share = module.define("share", _share(module))
-    arguments = f"ptr %parallel, ptr %context, ptr {task}, ptr %pointers, {dim} {call.units}"
+    arguments = f"ptr %parallel, ptr %context, ptr {task}, ptr %pointers, {dim} {units}"
     lines.append(f"  call void {share}({arguments}){where}")
     return "\n".join(lines)
 

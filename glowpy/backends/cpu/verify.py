@@ -28,12 +28,13 @@ from glowpy.backends.cpu.nodes_gen import (
 from glowpy.backends.cpu.packing import dot_of, packed_shape
 from glowpy.backends.cpu.strategy.depthwise import MAX_DEPTHWISE_PIXELS
 from glowpy.backends.cpu.strategy.product import MAX_PIXELS, MAX_SUMS, MAX_VECTORS
+from glowpy.backends.cpu.strategy.work import has_pads
 from glowpy.backends.cpu.variant import Variant
 from glowpy.core.elemkind import ElemKind
-from glowpy.core.shape import ceil_div
 from glowpy.core.type import Type
 from glowpy.graph.verifier import verify
 from glowpy.ir.verifier import verify_inst
+from glowpy.support.symbolic import Dim, Expr, ceil_div, static
 
 __all__ = ["misfit"]
 
@@ -56,11 +57,11 @@ def _conv(n: CpuConvNode | CpuConvInst) -> Iterator[str]:
             f"expected a line of {result[2]} pixels (a row of the result) or {n.tile_pixels} (tile_pixels), "
             f"got {n.line}"
         )
-    elif n.tile_pixels > n.line:
+    elif not isinstance(n.line, Expr) and n.tile_pixels > n.line:
         yield f"expected tile_pixels of at most a line, {n.line}, got {n.tile_pixels}"
     depth, channels = n.input.type.shape[3] // n.group, result[3] // n.group
     yield from _packed("filter", n.filter.type, (n.group,), channels, (*n.kernels, depth))
-    if any(n.pads) and n.zeros.type.count < depth:
+    if has_pads(n.pads) and n.zeros.type.count < depth:
         yield f"expected {depth} zeros for what lies outside the image, got {n.zeros.type.count}"
     if n.zeros.type.kind is not n.input.type.kind:
         yield f"expected zeros of {n.input.type.kind.value} as the input, got {n.zeros.type}"
@@ -79,7 +80,7 @@ def _matmul(n: CpuMatmulNode | CpuMatmulInst) -> Iterator[str]:
 @verify_inst(CpuBlockMatmulInst)
 def _block_matmul(n: CpuBlockMatmulNode | CpuBlockMatmulInst) -> Iterator[str]:
     yield from _block_kinds(n)
-    lhs, rhs = n.lhs.type.shape, n.rhs.type.shape
+    lhs, rhs = n.lhs.type.shape, n.rhs.type.extents
     if n.block < 1:
         yield f"expected a block of at least 1, got {n.block}"
         return
@@ -95,11 +96,11 @@ def _block_matmul(n: CpuBlockMatmulNode | CpuBlockMatmulInst) -> Iterator[str]:
         yield f"expected a rhs packed to {list(expected)}, got {list(rhs)}"
     expected = (blocks, ceil_div(depth, n.block), columns)
     if n.scales.type.shape != expected:
-        yield f"expected scales packed to {list(expected)}, got {list(n.scales.type.shape)}"
-    if n.zeros.type.count and n.zeros.type.shape != expected:
-        yield f"expected zeros packed to {list(expected)}, or none, got {list(n.zeros.type.shape)}"
-    shape = (*lhs[:-1], n.result.type.shape[-1])
-    if n.result.type.shape != shape:
+        yield f"expected scales packed to {list(expected)}, got {list(n.scales.type.extents)}"
+    if not n.zeros.type.is_empty and n.zeros.type.shape != expected:
+        yield f"expected zeros packed to {list(expected)}, or none, got {list(n.zeros.type.extents)}"
+    shape = (*lhs[:-1], n.result.type.extents[-1])
+    if n.result.type.extents != shape:
         yield f"expected a result of shape {list(shape)}, got {n.result.type}"
 
 
@@ -188,16 +189,17 @@ def _tile(n: CpuConvNode | CpuConvInst | CpuMatmulNode | CpuMatmulInst) -> Itera
 
 
 def _packed(
-    name: str, type: Type, before: Sequence[int], columns: int, inside: Sequence[int]
+    name: str, type: Type, before: Sequence[Dim], columns: Dim, inside: Sequence[Dim]
 ) -> Iterator[str]:
     """Weights for so many columns in blocks, as long as the last dimension says; `inside` ends with the depth."""
     dot = dot_of(type.kind)
-    block, rest = divmod(type.shape[-1], dot)
-    if not block or rest:
-        yield f"expected a {name} packed in blocks, got {list(type.shape)}"
+    length = type.shape[-1] if type.rank else 0
+    if isinstance(length, Expr) or not length or length % dot:
+        yield f"expected a {name} packed in blocks, got {type}"
         return
+    block = length // dot
     *taps, depth = inside
-    if depth % dot:
+    if depth % dot != 0:
         yield f"expected a depth that is a multiple of {dot}, got {depth}"
     expected = (*before, ceil_div(columns, block), *taps, ceil_div(depth, dot), block * dot)
     if type.shape != expected:
@@ -213,7 +215,10 @@ def misfit(operation: Operation, variant: Variant) -> str:
         return ""
     packed = next(name for name in ("filter", "rhs") if name in operation.types)
     type = operation.types[packed]
-    lanes, block = variant.machine_for(type.kind).lanes, type.shape[-1] // dot_of(type.kind)
+    lanes, block = (
+        variant.machine_for(type.kind).lanes,
+        static([type.shape[-1]])[0] // dot_of(type.kind),
+    )
     if block and block % lanes == 0 and vectors * lanes % block == 0:
         return ""
     return (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import lru_cache
 from typing import ClassVar, final
 
 import numpy as np
@@ -17,13 +18,19 @@ from glowpy.backend import (
     elements_at,
 )
 from glowpy.backends.interpreter.interpret import interpret
+from glowpy.core.extents import Extents
 from glowpy.core.schema import Trait
 from glowpy.core.tensor import Array, Tensor
 from glowpy.ir.inst import Instruction
 from glowpy.ir.insts_gen import INSTS
+from glowpy.ir.irfunction import IRFunction
 from glowpy.ir.value import Value, WeightVar
+from glowpy.support.symbolic import static
 
 __all__ = ["InterpretedFunction", "InterpreterBackend"]
+
+_MAX_PROGRAMS = 8
+"""For so many extents, programs are kept."""
 
 _KNOWN = frozenset(cls.SCHEMA.mnemonic for cls in INSTS)
 
@@ -37,6 +44,7 @@ class InterpreterBackend(Backend):
     """
 
     name: ClassVar[str] = "interpreter"
+    symbolic: ClassVar[bool] = True
 
     def unsupported(self, operation: Operation) -> str:
         """Every instruction has a meaning, for every element kind that the verifier lets it have."""
@@ -58,10 +66,19 @@ class InterpretedFunction(CompiledFunction):
         self._instrumented = instrumented
         self._offsets = {slot.name: slot.start for slot in program.plan.activations.slots}
 
-    def execute(self, bindings: Mapping[str, Array], arena: Array) -> None:
-        """Runs every instruction in order."""
+        @lru_cache(maxsize=_MAX_PROGRAMS)
+        def at(extents: tuple[tuple[str, int], ...]) -> IRFunction:
+            return program.ir.at(dict(extents))
+
+        self._at = at
+
+    def execute(self, bindings: Mapping[str, Array], arena: Array, extents: Extents) -> None:
+        """Runs every instruction in order, of the program for these extents."""
+        ir = self.program.ir
+        if extents:
+            ir = self._at(tuple(extents.items()))
         with np.errstate(all="ignore"):
-            for inst in self.program.ir.instructions:
+            for inst in ir.instructions:
                 if not inst.has(Trait.MEMORY):
                     tensors = [self._tensor(ref.value, bindings, arena) for ref in inst.operands]
                     self._step(inst, tensors)
@@ -88,7 +105,8 @@ class InterpretedFunction(CompiledFunction):
                 if base.is_constant
                 else array.reshape(-1).view(np.uint8)
             )
-            start = value.byte_offset
+            (start,) = static([value.byte_offset])
         else:
-            flat, start = arena, self._offsets[base.name] + value.byte_offset
+            (offset,) = static([value.byte_offset])
+            flat, start = arena, self._offsets[base.name] + offset
         return Tensor(value.type, elements_at(flat, start, value))

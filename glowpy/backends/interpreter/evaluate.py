@@ -21,6 +21,7 @@ from glowpy.lower import LowerPass, lower
 from glowpy.opt.graph.lower_quantized import LowerQuantizedPass, is_quantized_arithmetic
 from glowpy.passes import PassContext
 from glowpy.support.errors import InternalError
+from glowpy.support.symbolic import static
 
 __all__ = ["evaluate"]
 
@@ -133,7 +134,7 @@ class _Program:
 def _step(inst: Instruction, tensors: dict[Value, Tensor]) -> None:
     if isinstance(inst, AllocInst):
         type = inst.value.type
-        tensors[inst.value] = Tensor(type, np.zeros(type.shape, type.kind.dtype))
+        tensors[inst.value] = Tensor(type, np.zeros(type.extents, type.kind.dtype))
     elif isinstance(inst, ViewInst):
         tensors[inst.value] = _view(inst, tensors[inst.source])
     elif isinstance(inst, TransposeInst):
@@ -197,5 +198,6 @@ def _view(inst: ViewInst, source: Tensor) -> Tensor:
     """The memory from the first byte of the source to its last is what the view is a part of."""
     value, size = inst.value, source.type.kind.size
     array = np.ascontiguousarray(source.array) if inst.source.is_contiguous else source.array
-    run = np.lib.stride_tricks.as_strided(array, (inst.source.span // size,), (size,))
-    return Tensor(value.type, elements_at(run.view(np.uint8), inst.offset * size, value))
+    span, offset = static((inst.source.span, inst.offset))
+    run = np.lib.stride_tricks.as_strided(array, (span // size,), (size,))
+    return Tensor(value.type, elements_at(run.view(np.uint8), offset * size, value))

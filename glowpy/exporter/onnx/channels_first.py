@@ -30,6 +30,7 @@ from glowpy.graph.nodes_gen import (
 )
 from glowpy.graph.rewrite import Replacement, Why, rule
 from glowpy.passes import RewritePass
+from glowpy.support.symbolic import static
 from glowpy.support.text import Attr
 
 __all__ = ["ChannelsFirstPass", "padded_window"]
@@ -79,15 +80,15 @@ class ChannelsFirstPass(RewritePass):
         """`ConvTranspose`, whose filter is I, O / group, spatial..., and which is told what is cut off the ends."""
         if min(n.begins) < 0:
             return why.no("its result begins before the first element")
-        group, outputs, inputs = n.group, n.filter.type.shape[0], n.filter.type.shape[-1]
+        group, outputs, inputs = n.group, n.filter.type.extents[0], n.filter.type.extents[-1]
         parts = (group, outputs // group, math.prod(n.kernels), inputs)
         swapped = _moved(f, _reshaped(f, n.filter, parts), (0, 3, 1, 2))
         filter = _reshaped(f, swapped, (group * inputs, outputs // group, *n.kernels))
         ends, extra = [], []
         for axis, begin in enumerate(n.begins):
             reach = (n.kernels[axis] - 1) * n.dilation[axis] + 1
-            whole = n.strides[axis] * (n.input.type.shape[1 + axis] - 1) + reach
-            cut = whole - begin - n.type.shape[1 + axis]
+            whole = n.strides[axis] * (n.input.type.extents[1 + axis] - 1) + reach
+            cut = whole - begin - n.type.extents[1 + axis]
             ends.append(max(cut, 0))
             extra.append(max(-cut, 0))
         attributes: dict[str, Attr] = {
@@ -132,7 +133,7 @@ class ChannelsFirstPass(RewritePass):
         del why
         rank, axis, input = n.type.rank, n.axis, n.input
         if rank == 1:
-            input = _reshaped(f, input, (1, *n.type.shape))
+            input = _reshaped(f, input, (1, *n.type.extents))
             rank, axis = 2, 1
         order = [place for place in range(rank) if place != axis]
         shuffle = (order[0], axis, *order[1:])
@@ -140,7 +141,7 @@ class ChannelsFirstPass(RewritePass):
         inputs = [data, n.scale, n.bias, n.mean, n.variance]
         node = _create(f, n, "BatchNormalization", inputs, {"epsilon": n.epsilon}, data.type)
         back = tuple(int(place) for place in np.argsort(shuffle))
-        return _reshaped(f, _moved(f, node.result, back), n.type.shape)
+        return _reshaped(f, _moved(f, node.result, back), n.type.extents)
 
 
 _Pool: TypeAlias = AvgPoolNode | MaxPoolNode | MaxPoolWithArgmaxNode
@@ -154,11 +155,11 @@ def _window(n: ConvolutionNode | _Pool) -> dict[str, Attr]:
 
 def _rests(n: _Pool) -> list[int]:
     """How many elements, pads included, follow the last window along each dimension; below 0 if it ends outside."""
-    rests, rank = [], len(n.kernels)
-    for axis, size in enumerate(n.input.type.shape[1:-1]):
+    rests, rank, pads = [], len(n.kernels), static(n.pads)
+    for axis, size in enumerate(n.input.type.extents[1:-1]):
         reach = (n.kernels[axis] - 1) * n.dilation[axis] + 1
-        length = size + n.pads[axis] + n.pads[rank + axis] - reach
-        rests.append(length - (n.type.shape[1 + axis] - 1) * n.strides[axis])
+        length = size + pads[axis] + pads[rank + axis] - reach
+        rests.append(length - (n.type.extents[1 + axis] - 1) * n.strides[axis])
     return rests
 
 

@@ -16,14 +16,14 @@ import onnx
 from onnx import NodeProto, TensorProto, helper
 
 from glowpy.core.elemkind import ElemKind
-from glowpy.core.shape import ceil_div
 from glowpy.core.tensor import LARGE, Array, Tensor
-from glowpy.core.type import Shape, Type
+from glowpy.core.type import Type
 from glowpy.graph.function import Function
 from glowpy.graph.node import Constant, Node, NodeValue, Placeholder
 from glowpy.graph.nodes_gen import RelabelNode
 from glowpy.support.errors import Diagnostic
 from glowpy.support.rules import Rules
+from glowpy.support.symbolic import ceil_div
 
 __all__ = ["OPSET", "OnnxGraph", "StoredTensor", "elem_type_of", "to_onnx"]
 
@@ -45,13 +45,13 @@ class StoredTensor:
     """A tensor of the file: its elements are the bytes of `content`, as they are, whose own type does not matter."""
 
     elem_type: int
-    dims: Shape
+    dims: tuple[int, ...]
     content: Tensor
 
     @classmethod
     def of(cls, tensor: Tensor) -> StoredTensor:
         """The same elements."""
-        return cls(elem_type_of(tensor.type.kind), tensor.type.shape, tensor)
+        return cls(elem_type_of(tensor.type.kind), tensor.type.extents, tensor)
 
     @classmethod
     def packed(cls, tensor: Tensor) -> StoredTensor:
@@ -59,12 +59,14 @@ class StoredTensor:
         signed = tensor.type.kind is ElemKind.I8
         elem_type = TensorProto.INT4 if signed else TensorProto.UINT4
         type = Type(ElemKind.U8, (ceil_div(tensor.type.count, 2),))
-        return cls(elem_type, tensor.type.shape, Tensor.derived(type, "pack 4", [tensor], _packed))
+        return cls(
+            elem_type, tensor.type.extents, Tensor.derived(type, "pack 4", [tensor], _packed)
+        )
 
     @property
     def size(self) -> int:
         """How many bytes."""
-        return self.content.type.size
+        return self.content.type.room
 
     def head(self, name: str) -> TensorProto:
         """All but the elements."""
@@ -148,9 +150,9 @@ class OnnxGraph:
         """The same stored element everywhere."""
         element = np.asarray(value, type.kind.dtype)
         if type.size <= _FEW:
-            return self.constant(name, np.broadcast_to(element, type.shape))
+            return self.constant(name, np.broadcast_to(element, type.extents))
         proto = onnx.numpy_helper.from_array(element.reshape(1))
-        shape = self.ints("shape", type.shape)
+        shape = self.ints("shape", type.extents)
         return self.add("ConstantOfShape", shape, name=name, value=proto)
 
     def constant(self, name: str, array: Array) -> str:

@@ -119,7 +119,7 @@ def _proto(f: Function, graph: OnnxGraph, large: dict[str, StoredTensor]) -> Mod
 
 
 def _info(name: str, type: Type) -> onnx.ValueInfoProto:
-    return helper.make_tensor_value_info(name, elem_type_of(type.kind), type.shape)
+    return helper.make_tensor_value_info(name, elem_type_of(type.kind), type.extents)
 
 
 def _with_inputs(proto: ModelProto, large: dict[str, StoredTensor]) -> ModelProto:

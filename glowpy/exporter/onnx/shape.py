@@ -16,6 +16,7 @@ from glowpy.graph.nodes_gen import (
     SplatNode,
     TransposeNode,
 )
+from glowpy.support.symbolic import static
 
 __all__: list[str] = []
 
@@ -32,7 +33,7 @@ def _save(g: OnnxGraph, n: SaveNode) -> None:
 def _reshape(g: OnnxGraph, n: ReshapeNode) -> None:
     """A 0 would mean the dimension of the input."""
     literal = {"allowzero": 1} if 0 in n.type.shape else {}
-    g.result("Reshape", g.operand(n.input), g.ints("shape", n.type.shape), **literal)
+    g.result("Reshape", g.operand(n.input), g.ints("shape", n.type.extents), **literal)
 
 
 @to_onnx(TransposeNode)
@@ -49,8 +50,10 @@ def _concat(g: OnnxGraph, n: ConcatNode) -> None:
 def _slice(g: OnnxGraph, n: SliceNode) -> None:
     """ONNX counts ends below 0 from the end, so that what reaches before the first element is told by a lower one."""
     starts, ends, axes, steps = [], [], [], []
-    source = n.input.type.shape
-    for axis, (start, step, count) in enumerate(zip(n.starts, n.steps, n.type.shape, strict=True)):
+    source = n.input.type.extents
+    for axis, (start, step, count) in enumerate(
+        zip(static(n.starts), n.steps, n.type.extents, strict=True)
+    ):
         if (start, step, count) == (0, 1, source[axis]):
             continue
         end = start + step * count
@@ -73,7 +76,7 @@ def _pad(g: OnnxGraph, n: PadNode) -> None:
         g.refuse("its pads differ by channel")
         return
     value = g.constant("value", np.asarray(element, n.type.kind.dtype))
-    g.result("Pad", g.operand(n.input), g.ints("pads", n.pads), value)
+    g.result("Pad", g.operand(n.input), g.ints("pads", static(n.pads)), value)
 
 
 @to_onnx(SplatNode)
@@ -81,11 +84,11 @@ def _splat(g: OnnxGraph, n: SplatNode) -> None:
     """A tensor, which needs no operator, unless it is a result."""
     element = stored(n.type, n.value)
     if element.ndim:
-        g.be(g.constant(n.name, np.broadcast_to(element, n.type.shape)))
+        g.be(g.constant(n.name, np.broadcast_to(element, n.type.extents)))
     else:
         g.be(g.filled(n.name, n.type, element.item()))
 
 
 @to_onnx(BroadcastNode)
 def _broadcast(g: OnnxGraph, n: BroadcastNode) -> None:
-    g.result("Expand", g.operand(n.input), g.ints("shape", n.type.shape))
+    g.result("Expand", g.operand(n.input), g.ints("shape", n.type.extents))

@@ -84,7 +84,7 @@ def _split_to_sequence(n: OnnxNode) -> TensorSequence:
     """Without `split`, slices of 1; a scalar gives equal parts, the last of which may be smaller."""
     value = n.value(0)
     axis = normalize_axis(n.integer("axis", 0), value.type.rank)
-    size = value.type.shape[axis]
+    size = value.type.extents[axis]
     if not n.has(1):
         sizes = [1] * size
     elif n.type(1).rank == 0:

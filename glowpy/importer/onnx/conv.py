@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -16,6 +15,7 @@ from glowpy.importer.onnx.data_movement import (
 )
 from glowpy.importer.onnx.node import OnnxNode, Value, from_onnx
 from glowpy.support.errors import UserError
+from glowpy.support.symbolic import Dim, greatest, lowest, product
 
 __all__ = ["Window", "window"]
 
@@ -24,13 +24,13 @@ __all__ = ["Window", "window"]
 class Window:
     """A window over spatial dimensions. pads are the begins, then the ends."""
 
-    kernels: Shape
-    strides: Shape
-    dilation: Shape
+    kernels: tuple[int, ...]
+    strides: tuple[int, ...]
+    dilation: tuple[int, ...]
     pads: Shape
 
 
-def window(n: OnnxNode, spatial: Sequence[int], kernels: Sequence[int]) -> Window:
+def window(n: OnnxNode, spatial: Sequence[Dim], kernels: Sequence[int]) -> Window:
     """The window of a convolution or pool over dimensions `spatial`, with `auto_pad` worked out.
 
     Raises UserError if an attribute has the wrong length or `auto_pad` contradicts `pads`.
@@ -45,6 +45,7 @@ def window(n: OnnxNode, spatial: Sequence[int], kernels: Sequence[int]) -> Windo
             )
     auto = n.text("auto_pad", "NOTSET")
     attribute = n.integers("pads")
+    pads: Shape
     if auto == "NOTSET":
         pads = attribute or (0,) * (2 * rank)
     elif auto == "VALID":
@@ -53,7 +54,7 @@ def window(n: OnnxNode, spatial: Sequence[int], kernels: Sequence[int]) -> Windo
         pads = _same(spatial, kernels, strides, dilation, upper=auto == "SAME_UPPER")
     else:
         raise UserError(f"attribute 'auto_pad': expected NOTSET, VALID or SAME, got '{auto}'")
-    if len(pads) != 2 * rank or min(pads, default=0) < 0:
+    if len(pads) != 2 * rank or any(lowest(pad) < 0 for pad in pads):
         raise UserError(
             f"attribute 'pads': expected {2 * rank} sizes of at least 0, got {list(pads)}"
         )
@@ -61,7 +62,7 @@ def window(n: OnnxNode, spatial: Sequence[int], kernels: Sequence[int]) -> Windo
 
 
 def _same(
-    spatial: Sequence[int],
+    spatial: Sequence[Dim],
     kernels: Sequence[int],
     strides: Sequence[int],
     dilation: Sequence[int],
@@ -69,10 +70,11 @@ def _same(
     upper: bool,
 ) -> Shape:
     """Pads that give ceil(size / stride) windows; an odd one goes to the end if `upper`, else to the begin."""
-    begins, ends = [], []
+    begins: list[Dim] = []
+    ends: list[Dim] = []
     for size, kernel, stride, step in zip(spatial, kernels, strides, dilation, strict=True):
         reach = (-(-size // stride) - 1) * stride + (kernel - 1) * step + 1
-        total = max(reach - size, 0)
+        total = greatest(reach - size, 0)
         begins.append(total // 2 if upper else total - total // 2)
         ends.append(total - begins[-1])
     return (*begins, *ends)
@@ -84,7 +86,7 @@ def _conv(n: OnnxNode) -> Value:
     x, w = n.type(0), n.type(1)
     if x.rank != w.rank or not 3 <= x.rank <= 5:
         raise UserError(f"expected an input and a filter of one rank from 3 to 5, got {x} and {w}")
-    kernels, group = n.integers("kernel_shape") or w.shape[2:], n.integer("group", 1)
+    kernels, group = n.integers("kernel_shape") or w.extents[2:], n.integer("group", 1)
     if kernels != w.shape[2:]:
         raise UserError(f"attribute 'kernel_shape': expected that of {w}, got {list(kernels)}")
     if group < 1 or w.shape[1] * group != x.shape[1] or w.shape[0] % group:
@@ -116,8 +118,8 @@ def _conv_transpose(n: OnnxNode) -> Value:
         raise UserError(f"expected an input and a filter of one rank from 3 to 5, got {x} and {w}")
     if group < 1 or w.shape[0] != x.shape[1] or x.shape[1] % group:
         raise UserError(f"expected a filter of [{x.shape[1]}, O / group, ...] for {x}, got {w}")
-    spatial = x.shape[2:]
-    kernels = n.integers("kernel_shape") or w.shape[2:]
+    spatial = x.extents[2:]
+    kernels = n.integers("kernel_shape") or w.extents[2:]
     if kernels != w.shape[2:]:
         raise UserError(f"attribute 'kernel_shape': expected that of {w}, got {list(kernels)}")
     rank = len(spatial)
@@ -133,7 +135,7 @@ def _conv_transpose(n: OnnxNode) -> Value:
     ]
     pads = _transposed_pads(n, [s * size for s, size in zip(strides, spatial, strict=True)], whole)
     sizes = [have - pads[i] - pads[rank + i] for i, have in enumerate(whole)]
-    outputs = w.shape[1] * group
+    outputs = w.extents[1] * group
     type = x.with_shape((x.shape[0], *sizes, outputs))
     bias = n.input(2) if n.has(2) else n.operand(full(x.with_shape((outputs,)), 0))
     result = n.f.create_transposed_convolution(
@@ -168,8 +170,8 @@ def _transposed_pads(n: OnnxNode, same: Sequence[int], whole: Sequence[int]) -> 
 
 def _filter(n: OnnxNode, group: int) -> Value:
     """The filter [I, O / group, spatial...] as [O, spatial..., I / group]."""
-    inputs, outputs, *kernels = n.type(1).shape
-    split = reshape(n, n.value(1), (group, inputs // group, outputs, math.prod(kernels)))
+    inputs, outputs, *kernels = n.type(1).extents
+    split = reshape(n, n.value(1), (group, inputs // group, outputs, product(kernels)))
     return reshape(
         n, transpose(n, split, (0, 2, 3, 1)), (group * outputs, *kernels, inputs // group)
     )

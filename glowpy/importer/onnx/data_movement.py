@@ -18,6 +18,7 @@ from glowpy.graph.node import NodeValue
 from glowpy.importer.onnx.node import OnnxNode, Value
 from glowpy.ops import numeric
 from glowpy.support.errors import UserError
+from glowpy.support.symbolic import Dim, depends_on_symbols, static
 
 __all__ = [
     "broadcast",
@@ -44,7 +45,7 @@ def vector(values: Sequence[int]) -> Tensor:
 
 
 def _moved(
-    tensor: Tensor, shape: Sequence[int], operation: str, move: Callable[[Array], Array]
+    tensor: Tensor, shape: Sequence[Dim], operation: str, move: Callable[[Array], Array]
 ) -> Tensor:
     """What `move` gives, a view where it can: weights are copied once, when a backend packs them."""
     type = tensor.type.with_shape(shape)
@@ -54,7 +55,7 @@ def _moved(
     return Tensor.derived(type, operation, [tensor], move)
 
 
-def reshape(n: OnnxNode, value: Value, shape: Sequence[int]) -> Value:
+def reshape(n: OnnxNode, value: Value, shape: Sequence[Dim]) -> Value:
     """The same elements in another shape. Raises UserError if their number differs."""
     type = value.type.with_shape(shape)
     if type.count != value.type.count:
@@ -62,7 +63,7 @@ def reshape(n: OnnxNode, value: Value, shape: Sequence[int]) -> Value:
     if type == value.type:
         return value
     if isinstance(value, Tensor):
-        return _moved(value, shape, "reshape", lambda array: array.reshape(type.shape))
+        return _moved(value, shape, "reshape", lambda array: array.reshape(type.extents))
     return n.f.create_reshape(n.name, type, value).result
 
 
@@ -102,26 +103,28 @@ def broadcast(n: OnnxNode, value: Value, shape: Shape) -> Value:
     if wide.type.shape == shape:
         return wide
     type = wide.type.with_shape(shape)
-    if isinstance(wide, Tensor) and wide.splat_value is not None:
+    if isinstance(wide, Tensor) and wide.splat_value is not None and type.is_static:
         return Tensor.splat(type, wide.splat_value)
     return n.f.create_broadcast(n.name, type, n.operand(wide)).result
 
 
-def slice_axis(n: OnnxNode, value: Value, axis: int, start: int, count: int, step: int) -> Value:
+def slice_axis(n: OnnxNode, value: Value, axis: int, start: Dim, count: Dim, step: int) -> Value:
     """`count` slices from `start` on along `axis`, `step` apart."""
     shape = list(value.type.shape)
     if start == 0 and count == shape[axis] and step == 1:
         return value
     shape[axis] = count
-    if isinstance(value, Tensor):
-        picked = [start + step * i for i in range(count)] if count else []
-        index = np.array(picked, np.int64)
+    if isinstance(value, Tensor) and not depends_on_symbols((start, count)):
+        first, number = static((start, count))
+        index = np.array([first + step * i for i in range(number)], np.int64)
         operation = f"slice {axis} {start} {count} {step}"
         return _moved(value, shape, operation, lambda array: array.take(index, axis))
-    starts, steps = [0] * len(shape), [1] * len(shape)
-    starts[axis], steps[axis] = (start, step) if count else (0, 1)
+    starts: list[Dim] = [0] * len(shape)
+    steps = [1] * len(shape)
+    starts[axis], steps[axis] = (start, step) if count != 0 else (0, 1)
     type = value.type.with_shape(shape)
-    return n.f.create_slice(n.name, type, value, tuple(starts), tuple(steps)).result
+    operand = n.operand(value)
+    return n.f.create_slice(n.name, type, operand, tuple(starts), tuple(steps)).result
 
 
 def concat(n: OnnxNode, values: Sequence[Value], axis: int) -> Value:
@@ -153,7 +156,7 @@ def convert(n: OnnxNode, value: Value, kind: ElemKind) -> Value:
     compute = _decoded if own.is_code else numeric.encode if kind.is_code else numeric.convert
     if value.splat_value is not None:
         single = compute(value.array[(slice(0, 1),) * type.rank], type)
-        return Tensor(type, np.broadcast_to(single, type.shape))
+        return Tensor(type, np.broadcast_to(single, type.extents))
     return Tensor.derived(type, "convert", [value], lambda array: compute(array, type))
 
 

@@ -15,7 +15,7 @@ from onnx import defs, helper
 
 from glowpy.core.type import Type
 from glowpy.importer.onnx.contrib.schemas import contrib_schema
-from glowpy.importer.onnx.node import TensorSequence, Value
+from glowpy.importer.onnx.node import SymbolicTensor, TensorSequence, Value
 from glowpy.importer.onnx.source import domain_of
 from glowpy.importer.onnx.tensor import elem_type_of
 from glowpy.support.errors import UnsupportedError, UserError
@@ -81,7 +81,9 @@ def _versions(schema: defs.OpSchema) -> list[int]:
 
 
 def definition_of(
-    node: onnx.NodeProto, opset: int, inputs: Sequence[Value | TensorSequence | None]
+    node: onnx.NodeProto,
+    opset: int,
+    inputs: Sequence[Value | SymbolicTensor | TensorSequence | None],
 ) -> Definition:
     """The definition of a node with these inputs; None stands for one that is not given.
 
@@ -120,7 +122,7 @@ def _content(
     return content
 
 
-def _type_of(value: Value | TensorSequence | None) -> bytes:
+def _type_of(value: Value | SymbolicTensor | TensorSequence | None) -> bytes:
     """A serialized TypeProto; empty for what is not given."""
     if value is None:
         return b""
@@ -134,7 +136,8 @@ def _type_of(value: Value | TensorSequence | None) -> bytes:
 
 
 def _tensor_type(type: Type) -> onnx.TypeProto:
-    return helper.make_tensor_type_proto(elem_type_of(type.kind), type.shape)
+    shape = [dim if isinstance(dim, int) else str(dim) for dim in type.shape]
+    return helper.make_tensor_type_proto(elem_type_of(type.kind), shape)
 
 
 def _with_defaults(node: onnx.NodeProto, schema: defs.OpSchema) -> onnx.NodeProto:

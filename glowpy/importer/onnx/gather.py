@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 
 from glowpy.core.elemkind import ElemKind
@@ -13,6 +11,7 @@ from glowpy.graph.node import Node
 from glowpy.importer.onnx.data_movement import convert, reshape, slice_axis
 from glowpy.importer.onnx.node import OnnxNode, Value, from_onnx
 from glowpy.support.errors import UserError
+from glowpy.support.symbolic import product
 
 __all__: list[str] = []
 
@@ -54,7 +53,7 @@ def _gather_elements(n: OnnxNode) -> Value:
     """One element for each index: its place in the data, with the coordinate along the axis replaced by the index."""
     data, indices = n.value(0), n.value(1)
     axis = n.axis(data.type.rank, 0)
-    shape, picked = data.type.shape, indices.type.shape
+    shape, picked = data.type.extents, indices.type.extents
     fits = len(shape) == len(picked) and all(
         p <= s for i, (p, s) in enumerate(zip(picked, shape, strict=True)) if i != axis
     )
@@ -62,7 +61,7 @@ def _gather_elements(n: OnnxNode) -> Value:
         raise UserError(
             f"expected indices that fit {data.type} beside axis {axis}, got {indices.type}"
         )
-    strides = [math.prod(shape[i + 1 :]) for i in range(len(shape))]
+    strides = [product(shape[i + 1 :]) for i in range(len(shape))]
     place = _linear(n, indices, shape[axis], strides[axis])
     for i, size in enumerate(picked):
         if i != axis:
@@ -78,7 +77,7 @@ def _gather_nd(n: OnnxNode) -> Value:
     """Slices picked by the vectors in the last dimension of the indices, which index what follows the batch."""
     data, indices = n.value(0), n.value(1)
     batch = n.integer("batch_dims", 0)
-    shape, rows = data.type.shape, indices.type.shape
+    shape, rows = data.type.extents, indices.type.extents
     depth = rows[-1] if rows else 0
     if not 0 <= batch < min(len(shape), len(rows)) or not 1 <= depth <= len(shape) - batch:
         raise UserError(f"expected indices that lead into {data.type}, got {indices.type}")
@@ -86,17 +85,17 @@ def _gather_nd(n: OnnxNode) -> Value:
         raise UserError(
             f"expected {batch} batch dimensions alike, got {data.type} and {indices.type}"
         )
-    inner = math.prod(shape[batch + depth :])
+    inner = product(shape[batch + depth :])
     lead = rows[:-1]
     place: Node | None = None
     for i in range(depth):
         column = reshape(n, slice_axis(n, indices, len(rows) - 1, i, 1, 1), lead)
-        stride = math.prod(shape[batch + i + 1 : batch + depth])
+        stride = product(shape[batch + i + 1 : batch + depth])
         step = _linear(n, column, shape[batch + i], stride)
         place = step if place is None else n.f.create_add(n.name, place, step)
     assert place is not None  # depth is at least 1
-    block = math.prod(shape[batch : batch + depth])
-    steps = np.arange(math.prod(shape[:batch]), dtype=np.int64) * block
+    block = product(shape[batch : batch + depth])
+    steps = np.arange(product(shape[:batch]), dtype=np.int64) * block
     offsets = steps.reshape((*shape[:batch], *(1,) * (len(lead) - batch)))
     place = n.f.create_add(n.name, place, n.operand(Tensor.of(offsets), f"{n.name}_batch"))
     flat = n.operand(reshape(n, data, (block * len(steps), inner)))

@@ -78,7 +78,7 @@ def _resize_11(n: OnnxNode) -> Value:
 
 
 def _scaled(n: OnnxNode, scales: Sequence[float], axes: Sequence[int]) -> list[_Sampling]:
-    shape = n.type(0).shape
+    shape = n.type(0).extents
     if len(scales) != len(axes) or not all(0 < scale < 1 << 20 for scale in scales):
         raise UserError(f"expected {len(axes)} positive scales, got {list(scales)}")
     samplings = [_Sampling(size, size, 1.0) for size in shape]
@@ -90,7 +90,7 @@ def _scaled(n: OnnxNode, scales: Sequence[float], axes: Sequence[int]) -> list[_
 
 def _sized(n: OnnxNode, sizes: Sequence[int], axes: Sequence[int]) -> list[_Sampling]:
     """Sizes, reduced or enlarged to one scale if the aspect ratio is to be kept."""
-    shape, policy = n.type(0).shape, n.text("keep_aspect_ratio_policy", "stretch")
+    shape, policy = n.type(0).extents, n.text("keep_aspect_ratio_policy", "stretch")
     if len(sizes) != len(axes) or min(sizes, default=1) < 1 or 0 in shape:
         raise UserError(f"expected {len(axes)} positive sizes for {n.type(0)}, got {list(sizes)}")
     samplings = [_Sampling(size, size, 1.0) for size in shape]
@@ -234,7 +234,7 @@ def _gathered(
             ).result
         total = term if total is None else n.f.create_add(n.name, total, term).result
     if total is None:  # no outputs
-        shape = list(value.type.shape)
+        shape = list(value.type.extents)
         shape[axis] = len(indices)
         return n.operand(full(value.type.with_shape(shape), 0))
     return total

@@ -9,6 +9,7 @@ from glowpy.graph.node import NodeValue
 from glowpy.importer.onnx.data_movement import reshape, transpose
 from glowpy.importer.onnx.node import OnnxNode, Value, from_onnx
 from glowpy.support.errors import UserError
+from glowpy.support.symbolic import Dim
 
 __all__: list[str] = []
 
@@ -55,7 +56,7 @@ def _gemm(n: OnnxNode) -> Value:
     return n.f.create_add(n.name, product, _scaled(n, n.input(2), beta)).result
 
 
-def _check_addend(n: OnnxNode, shape: tuple[int, int]) -> None:
+def _check_addend(n: OnnxNode, shape: tuple[Dim, Dim]) -> None:
     """C broadcasts; below opset 7 only if the attribute `broadcast` says so."""
     type = n.type(2)
     if n.opset < 7 and not n.flag("broadcast") and type.shape != shape:
@@ -68,7 +69,7 @@ def _check_addend(n: OnnxNode, shape: tuple[int, int]) -> None:
         raise UserError(f"expected C to broadcast to {list(shape)}, got {type}")
 
 
-def _row(n: OnnxNode, shape: tuple[int, int]) -> Value | None:
+def _row(n: OnnxNode, shape: tuple[Dim, Dim]) -> Value | None:
     """C as a vector, if it is the same for every row."""
     if not n.has(2):
         return None

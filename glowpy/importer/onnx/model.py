@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TypeAlias
@@ -19,6 +19,7 @@ from typing import TypeAlias
 import numpy as np
 import onnx
 
+from glowpy.core.extents import symbols_of_types
 from glowpy.core.tensor import Array, Tensor
 from glowpy.core.type import Shape, Type
 from glowpy.engine import evaluate
@@ -29,11 +30,13 @@ from glowpy.graph.verifier import verify_module, verify_nodes
 from glowpy.importer.onnx.check import check_types, structural_problems, unsupported_reason
 from glowpy.importer.onnx.contrib.nchwc import channel_block
 from glowpy.importer.onnx.definition import definition_of, schema_of
+from glowpy.importer.onnx.extents import computed_extents
 from glowpy.importer.onnx.narrow import NARROW, Narrow, narrow_results
 from glowpy.importer.onnx.node import (
     OnnxNode,
     Result,
     Scope,
+    SymbolicTensor,
     TensorSequence,
     Value,
     ValueNeededError,
@@ -46,10 +49,11 @@ from glowpy.importer.onnx.tensor import decode, decode_sparse
 from glowpy.support.errors import Diagnostic, InternalError, UnsupportedError, UserError
 from glowpy.support.loc import Loc
 from glowpy.support.progress import report
+from glowpy.support.symbolic import Dim, UndecidedError
 
 __all__ = ["OnnxModel", "load", "read_model"]
 
-Item: TypeAlias = Value | TensorSequence
+Item: TypeAlias = Value | SymbolicTensor | TensorSequence
 """What a name of the graph stands for."""
 
 FOLD_BYTES = 1 << 26
@@ -60,7 +64,7 @@ def load(
     model: str | Path | bytes | onnx.ModelProto,
     *,
     shapes: Mapping[str, Shape] | None = None,
-    dims: Mapping[str, int] | None = None,
+    dims: Mapping[str, Dim] | None = None,
     values: Mapping[str, Array] | None = None,
 ) -> Module:
     """Imports an ONNX model as a module with one function.
@@ -68,7 +72,8 @@ def load(
     Args:
         model: A path, the bytes of a file, or a parsed model.
         shapes: Shapes of inputs by name, for models with symbolic dimensions.
-        dims: Sizes of symbolic dimensions by name.
+        dims: Sizes of symbolic dimensions by name: numbers, or `support.symbolic.symbol(name, low, high)`, and
+            expressions of these, which stay open.
         values: Inputs whose elements are to be known while compiling, such as shapes. They stay inputs of
             the model, but nothing reads them. Copied.
 
@@ -206,7 +211,7 @@ class OnnxModel:
         self,
         *,
         shapes: Mapping[str, Shape] | None = None,
-        dims: Mapping[str, int] | None = None,
+        dims: Mapping[str, Dim] | None = None,
         values: Mapping[str, Array] | None = None,
     ) -> Module:
         """A module for these shapes. The arguments and errors are those of `load`."""
@@ -217,7 +222,7 @@ class OnnxModel:
         self,
         *,
         shapes: Mapping[str, Shape] | None = None,
-        dims: Mapping[str, int] | None = None,
+        dims: Mapping[str, Dim] | None = None,
         values: Mapping[str, Array] | None = None,
     ) -> str:
         """Names what `build` makes of the same arguments: equal for equal models, inputs, and values.
@@ -228,12 +233,13 @@ class OnnxModel:
         types = self._types(shapes, dims, arrays)
         inputs = [(i.name, str(type)) for i, type in zip(self.inputs, types, strict=True)]
         numbers = [(name, array.tobytes().hex()) for name, array in arrays.items()]
-        return f"{self.digest} {inputs} {numbers}"
+        symbols = [(s.name, s.low, s.high, s.likely) for s in symbols_of_types(types).values()]
+        return f"{self.digest} {inputs} {symbols} {numbers}"
 
     def _types(
         self,
         shapes: Mapping[str, Shape] | None,
-        dims: Mapping[str, int] | None,
+        dims: Mapping[str, Dim] | None,
         values: Mapping[str, Array],
     ) -> list[Type]:
         """The types of the inputs."""
@@ -326,6 +332,12 @@ class _Build:
             results = self._results(node, loc, opset, inputs)
         except ValueNeededError as error:
             self.errors.append(error)
+        except UndecidedError as error:
+            error.diagnostics = [
+                replace(diagnostic, message=f"{node.op_type}: {diagnostic.message}", loc=loc)
+                for diagnostic in error.diagnostics
+            ]
+            self.errors.append(error)
         except UserError as error:
             self.errors.append(_located(error, loc, f"{node.op_type}: "))
         else:
@@ -350,6 +362,10 @@ class _Build:
                 raise InternalError(f"{node.op_type}: import function returns too few results")
             return [_value(result) for result in results]
 
+        if any(isinstance(value, SymbolicTensor) for value in inputs):
+            known = computed_extents(OnnxNode(node, loc, opset, inputs, self.scope))
+            if known is not None:
+                return {node.output[0]: known}
         folded = None
         if all(value is None or isinstance(value, Tensor) for value in inputs):
             folded = self._folded(imported)
@@ -381,7 +397,7 @@ class _Build:
                 raise UnsupportedError(reason)
             try:
                 computed = self._results(inner, loc, own, operands)
-            except ValueNeededError:
+            except (ValueNeededError, UndecidedError):
                 raise
             except UserError as error:
                 raise _located(error, Loc(), f"{inner.op_type}: ") from None
@@ -406,8 +422,8 @@ class _Build:
             return None if any(_holds_nodes(value) for value in results) else results
         if any(isinstance(value.node, DequantizeNode | DequantizeBlocksNode) for value in computed):
             return None  # products take the stored integers
-        size = sum(result.type.size for node in f.nodes for result in node.results)
-        read = sum(constant.type.size for constant in f.module.constants)
+        size = sum(result.type.room for node in f.nodes for result in node.results)
+        read = sum(constant.type.room for constant in f.module.constants)
         if size > FOLD_BYTES or read > 4 * FOLD_BYTES:
             return None
         verify_nodes(f, f.nodes)
@@ -417,7 +433,10 @@ class _Build:
     def _report(self) -> None:
         """Raises one error for everything that was noted."""
         needed = [error for error in self.errors if isinstance(error, ValueNeededError)]
-        _raise([error for error in self.errors if not isinstance(error, ValueNeededError)])
+        undecided = [error for error in self.errors if isinstance(error, UndecidedError)]
+        _raise([error for error in self.errors if error not in (*needed, *undecided)])
+        if undecided:
+            raise undecided[0]  # the caller may know what the others ask then
         if needed:
             names = dict.fromkeys(name for error in needed for name in error.inputs)
             merged = ValueNeededError(str(needed[0]), list(names))
@@ -457,4 +476,6 @@ def _holds_nodes(value: Item) -> bool:
 
 
 def _value(result: Result) -> Item:
-    return result if isinstance(result, Tensor | TensorSequence) else value_of(result)
+    if isinstance(result, Tensor | SymbolicTensor | TensorSequence):
+        return result
+    return value_of(result)

@@ -15,8 +15,9 @@ import numpy as np
 import onnx
 from onnx import AttributeProto
 
+from glowpy.core.elemkind import ElemKind
 from glowpy.core.shape import normalize_axis
-from glowpy.core.tensor import Tensor
+from glowpy.core.tensor import Array, Tensor
 from glowpy.core.type import Type
 from glowpy.graph.function import Function
 from glowpy.graph.node import Node, NodeValue, Operand, Placeholder
@@ -25,12 +26,14 @@ from glowpy.importer.onnx.stored import Stores
 from glowpy.importer.onnx.tensor import decode, decode_sparse
 from glowpy.support.errors import InternalError, UnsupportedError, UserError
 from glowpy.support.loc import Loc
+from glowpy.support.symbolic import Dim, UndecidedError
 
 __all__ = [
     "Handler",
     "OnnxNode",
     "Result",
     "Scope",
+    "SymbolicTensor",
     "TensorSequence",
     "Value",
     "ValueNeededError",
@@ -44,13 +47,24 @@ Value: TypeAlias = NodeValue | Tensor
 
 
 @dataclass(frozen=True)
+class SymbolicTensor:
+    """A few integers that depend on symbolic extents: the shape of something, or a part of it.
+
+    The array holds Python numbers and expressions.
+    """
+
+    type: Type
+    array: Array
+
+
+@dataclass(frozen=True)
 class TensorSequence:
     """An ONNX sequence: a list that exists only while importing."""
 
     items: tuple[Value, ...]
 
 
-Result: TypeAlias = Operand | Tensor | TensorSequence
+Result: TypeAlias = Operand | Tensor | SymbolicTensor | TensorSequence
 Handler: TypeAlias = Callable[["OnnxNode"], Result | tuple[Result, ...]]
 
 
@@ -115,15 +129,28 @@ class Scope:
 
     f: Function
     stores: Stores
-    environment: Mapping[str, Value | TensorSequence] = field(default_factory=dict)
+    environment: Mapping[str, Value | SymbolicTensor | TensorSequence] = field(default_factory=dict)
     block: int = 0
     narrow: Mapping[str, Narrow] = field(default_factory=dict)
     _constants: dict[int, tuple[Tensor, NodeValue]] = field(default_factory=dict)
+    _computed: dict[int, tuple[SymbolicTensor, NodeValue]] = field(default_factory=dict)
 
-    def materialize(self, value: Value, name: str) -> NodeValue:
-        """The value as an operand; a known tensor becomes a constant, once."""
+    def _elements(self, value: SymbolicTensor, name: str) -> NodeValue:
+        flat = self.f.create_extents(name, tuple(value.array.reshape(-1))).result
+        if flat.type.kind is not value.type.kind:
+            flat = self.f.create_convert(name, flat.type.with_kind(value.type.kind), flat).result
+        if flat.type.shape != value.type.shape:
+            flat = self.f.create_reshape(name, value.type, flat).result
+        return flat
+
+    def materialize(self, value: Value | SymbolicTensor, name: str) -> NodeValue:
+        """The value as an operand; a known tensor becomes a constant, once, and a symbolic one is computed, once."""
         if isinstance(value, NodeValue):
             return value
+        if isinstance(value, SymbolicTensor):
+            if id(value) not in self._computed:
+                self._computed[id(value)] = value, self._elements(value, name)
+            return self._computed[id(value)][1]
         if id(value) not in self._constants:
             self._constants[id(value)] = (value, self.f.module.create_constant(name, value).value)
         return self._constants[id(value)][1]
@@ -138,7 +165,7 @@ class OnnxNode:
         proto: onnx.NodeProto,
         loc: Loc,
         opset: int,
-        inputs: Sequence[Value | TensorSequence | None],
+        inputs: Sequence[Value | SymbolicTensor | TensorSequence | None],
         scope: Scope,
     ) -> None:
         self.proto = proto
@@ -184,7 +211,21 @@ class OnnxNode:
         if value is None or isinstance(value, TensorSequence):
             got = "none" if value is None else "a sequence"
             raise UserError(f"expected a tensor as input {index}, got {got}")
+        if isinstance(value, SymbolicTensor):
+            return self.scope.materialize(value, self.proto.input[index])
         return value
+
+    def kind(self, index: int) -> ElemKind:
+        """The element kind of input `index`, which is a tensor."""
+        value = self._inputs[index]
+        return value.type.kind if isinstance(value, SymbolicTensor) else self.type(index).kind
+
+    def known_array(self, index: int) -> Array | None:
+        """The elements of input `index` as Python numbers and expressions; None if they are not known."""
+        value = self._inputs[index]
+        if isinstance(value, SymbolicTensor):
+            return value.array
+        return value.array.astype(object) if isinstance(value, Tensor) else None
 
     def sequence(self, index: int) -> TensorSequence:
         """Input `index`, which must be a sequence. Raises UserError otherwise."""
@@ -193,10 +234,10 @@ class OnnxNode:
             raise UserError(f"expected a sequence as input {index}")
         return value
 
-    def any_value(self, index: int) -> Value | TensorSequence:
+    def any_value(self, index: int) -> Value | SymbolicTensor | TensorSequence:
         """Input `index`, tensor or sequence."""
         value = self._inputs[index]
-        return value if isinstance(value, TensorSequence) else self.value(index)
+        return value if isinstance(value, TensorSequence | SymbolicTensor) else self.value(index)
 
     def type(self, index: int) -> Type:
         """The type of input `index`."""
@@ -214,7 +255,7 @@ class OnnxNode:
         """All inputs as operands."""
         return [self.input(index) for index in range(self.num_inputs)]
 
-    def operand(self, value: Value, name: str = "") -> NodeValue:
+    def operand(self, value: Value | SymbolicTensor, name: str = "") -> NodeValue:
         """A value as an operand; a known tensor becomes a constant called `name`."""
         return self.scope.materialize(value, name or self.name)
 
@@ -223,6 +264,13 @@ class OnnxNode:
 
         Raises ValueNeededError, with the graph inputs they depend on, if they are not.
         """
+        symbolic = self._inputs[index]
+        if isinstance(symbolic, SymbolicTensor):
+            dims = ", ".join(map(str, symbolic.array.reshape(-1)))
+            raise UndecidedError(
+                f"'{self.proto.input[index]}' must be constant, but is {dims}",
+                symbolic.array.reshape(-1),
+            )
         value = self.value(index)
         if isinstance(value, Tensor):
             return value
@@ -241,6 +289,13 @@ class OnnxNode:
         if tensor.type.rank > 1 or not tensor.type.kind.is_integer:
             raise UserError(f"expected a vector of integers as input {index}, got {tensor.type}")
         return tuple(int(item) for item in tensor.array.reshape(-1))
+
+    def known_dims(self, index: int) -> tuple[Dim, ...]:
+        """Input `index`, a known scalar or vector of integers, which may depend on symbolic extents."""
+        value = self._inputs[index]
+        if isinstance(value, SymbolicTensor) and value.type.rank < 2:
+            return tuple(value.array.reshape(-1))
+        return self.known_ints(index)
 
     def known_scalar(self, index: int) -> float | int:
         """Input `index`, a known tensor of one element. Integers and booleans come as int."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -16,6 +15,7 @@ from glowpy.importer.onnx.data_movement import channels_first, channels_last, co
 from glowpy.importer.onnx.node import OnnxNode, Value, from_onnx
 from glowpy.importer.onnx.tensor import kind_of
 from glowpy.support.errors import UserError
+from glowpy.support.symbolic import product
 
 __all__: list[str] = []
 
@@ -83,7 +83,7 @@ def _softmax_1(n: OnnxNode) -> Value:
     """Below opset 13 all dimensions from `axis` on are one."""
     shape = n.type(0).shape
     axis = n.axis(len(shape), 1)
-    flat = reshape(n, n.value(0), (math.prod(shape[:axis]), math.prod(shape[axis:])))
+    flat = reshape(n, n.value(0), (product(shape[:axis]), product(shape[axis:])))
     return reshape(n, _softmax_node(n, flat, 1), shape)
 
 
@@ -136,7 +136,7 @@ def _wide(n: OnnxNode, value: Value) -> NodeValue:
 
 def _vector(n: OnnxNode, index: int, kind: ElemKind, shape: Shape) -> Value:
     """Input `index`, a vector of as many elements as `shape` has, in that shape, which broadcasts."""
-    count = math.prod(shape)
+    count = product(shape)
     if n.type(index).shape != (count,):
         raise UserError(f"expected {count} elements as input {index}, got {n.type(index)}")
     return reshape(n, convert(n, n.value(index), kind), shape)
@@ -183,7 +183,7 @@ def _by_groups(n: OnnxNode, *, per_group: bool) -> Value:
     channels = type.shape[1]
     if groups < 1 or channels % groups:
         raise UserError(f"expected {channels} channels in equal groups, got num_groups {groups}")
-    grouped = (type.shape[0], groups, channels // groups, math.prod(type.shape[2:]))
+    grouped = (type.shape[0], groups, channels // groups, product(type.shape[2:]))
     x = n.operand(reshape(n, _stashed(n), grouped), n.proto.input[0])
     normal = _standardized(n, x, (2, 3))
     shape = (groups, 1 if per_group else channels // groups, 1)
@@ -214,7 +214,7 @@ def _trailing_factors(n: OnnxNode, index: int, kind: ElemKind) -> Value:
     """Scale or bias: it broadcasts to the input, or is a vector of all elements that are normalised together."""
     type, value = n.type(0), convert(n, n.value(index), kind)
     together = type.shape[_trailing_axes(n)[0] :]
-    if value.type.shape == (math.prod(together),):
+    if value.type.shape == (product(together),):
         value = reshape(n, value, together)
     if broadcast_shapes(type.shape, value.type.shape) != type.shape:
         raise UserError(f"expected input {index} to broadcast to {type}, got {n.type(index)}")

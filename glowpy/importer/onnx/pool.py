@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
-
-from glowpy.core.type import Type
+from glowpy.core.type import Shape, Type
 from glowpy.graph.node import NodeValue
 from glowpy.importer.onnx.conv import Window, window
 from glowpy.importer.onnx.data_movement import channels_first, channels_last
 from glowpy.importer.onnx.node import OnnxNode, Result, Value, from_onnx
 from glowpy.support.errors import UserError
+from glowpy.support.symbolic import product, static
 
 __all__: list[str] = []
 
@@ -23,7 +22,7 @@ def _pooled(n: OnnxNode) -> tuple[NodeValue, Window]:
     return n.operand(channels_last(n, n.value(0)), n.proto.input[0]), window(n, spatial, kernels)
 
 
-def _spatial(n: OnnxNode) -> tuple[int, ...]:
+def _spatial(n: OnnxNode) -> Shape:
     if n.type(0).rank < 2:
         raise UserError(f"expected an input of rank 2 or more, got {n.type(0)}")
     return n.type(0).shape[2:]
@@ -49,7 +48,7 @@ def _column_major(n: OnnxNode, indices: Value) -> Value:
         return indices
     if len(spatial) != 2:
         raise n.unsupported(f"storage_order 1 with {len(spatial)} spatial dimensions")
-    height, width = spatial
+    height, width = static(spatial)
 
     def number(value: int) -> NodeValue:
         return n.f.create_splat(f"{n.name}_size", Type(indices.type.kind, ()), float(value)).result
@@ -79,9 +78,8 @@ def _average_pool(n: OnnxNode) -> Value:
     return channels_first(n, pooled.result)
 
 
-def _whole(n: OnnxNode) -> Window:
+def _whole(spatial: tuple[int, ...]) -> Window:
     """The window that covers everything."""
-    spatial = _spatial(n)
     ones = (1,) * len(spatial)
     return Window(spatial, ones, ones, (0,) * (2 * len(spatial)))
 
@@ -89,13 +87,14 @@ def _whole(n: OnnxNode) -> Window:
 @from_onnx("GlobalAveragePool")
 def _global_average_pool(n: OnnxNode) -> Value:
     """A pool over everything; more than 3 dimensions, or none of any size, are left to a reduction."""
-    spatial, win = _spatial(n), _whole(n)
+    spatial = _spatial(n)
     if not spatial:
         return n.value(0)
     value = n.operand(channels_last(n, n.value(0)), n.proto.input[0])
-    if len(spatial) > 3 or not math.prod(spatial):
+    if len(spatial) > 3 or not n.type(0).is_static or not product(spatial):
         axes = tuple(range(1, 1 + len(spatial)))
         return channels_first(n, n.f.create_reduce_mean(n.name, value, axes).result)
+    win = _whole(static(spatial))
     args = (win.kernels, win.strides, win.pads, win.dilation)
     pooled = n.f.create_avg_pool(n.name, value, *args, ceil=False, count_include_pads=False)
     return channels_first(n, pooled.result)

@@ -12,7 +12,7 @@ from onnx import TensorProto
 
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.quantized import fits_4_bits, parameters, sum_type
-from glowpy.core.shape import ceil_div, normalize_axis
+from glowpy.core.shape import broadcast_shapes, normalize_axis
 from glowpy.core.tensor import Array, Tensor
 from glowpy.core.type import Quant, Type
 from glowpy.graph.dynamic_range import dynamically_quantized
@@ -31,6 +31,7 @@ from glowpy.importer.onnx.node import OnnxNode, Value, from_onnx
 from glowpy.importer.onnx.standard import standard
 from glowpy.importer.onnx.tensor import kind_of
 from glowpy.support.errors import UserError
+from glowpy.support.symbolic import ceil_div
 
 __all__ = [
     "dequantize_linear",
@@ -260,7 +261,7 @@ def qlinear_conv(n: OnnxNode) -> Value:
 def product_of_scales(n: OnnxNode, a: Value, b: Value) -> Value:
     """The product of two scales, the first of which is one number."""
     if isinstance(a, Tensor) and isinstance(b, Tensor):
-        return Tensor.of((a.array * b.array).astype(np.float32).reshape(b.type.shape))
+        return Tensor.of((a.array * b.array).astype(np.float32).reshape(b.type.extents))
     one = reshape(n, a, ())
     return n.f.create_mul(n.name, n.operand(one), n.operand(b)).result
 
@@ -295,7 +296,7 @@ def integer_product(
         raise UserError(f"expected matrices, got {a.type} and {b.type}")
     left, row = _centred(n, a, a_zero, None)
     right, column = _centred(n, b, b_zero, b.type.rank - 1)
-    shape = np.broadcast_shapes(a.type.shape[:-2], b.type.shape[:-2])
+    shape = broadcast_shapes(a.type.shape[:-2], b.type.shape[:-2])
     type = sum_type(
         left.type, right.type, b.type.rank - 1, (*shape, a.type.shape[-2], b.type.shape[-1])
     )

@@ -10,7 +10,6 @@ import onnx
 from onnx import numpy_helper
 
 from glowpy.core.tensor import Array
-from glowpy.core.type import Shape
 
 __all__ = ["with_random_weights"]
 
@@ -52,7 +51,7 @@ def _remove_constants(graph: onnx.GraphProto, weights: Iterable[str]) -> None:
         getattr(graph, field).extend(rest)
 
 
-def _weights(graph: onnx.GraphProto) -> Iterator[tuple[str, Shape]]:
+def _weights(graph: onnx.GraphProto) -> Iterator[tuple[str, tuple[int, ...]]]:
     """The name and shape of everything that is to have other numbers, in the order of the model."""
     stored = {tensor.name: tensor for tensor in graph.initializer}
     for tensor in list(graph.initializer):
@@ -70,7 +69,7 @@ def _is_transposed(node: onnx.NodeProto) -> bool:
     return node.op_type == "Gemm" and any(a.name == "transB" and a.i for a in node.attribute)
 
 
-def _random(shape: Shape, transposed: bool, rng: np.random.Generator) -> Array:
+def _random(shape: tuple[int, ...], transposed: bool, rng: np.random.Generator) -> Array:
     count = int(np.prod(shape))
     if count <= max(shape, default=1):
         return np.asarray(0.1 + 0.1 * rng.random(shape), np.float32)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 
 import numpy as np
@@ -14,6 +13,7 @@ from glowpy.core.type import Type
 from glowpy.graph.node import NodeValue
 from glowpy.importer.onnx.data_movement import convert, reshape
 from glowpy.importer.onnx.node import OnnxNode, Value, from_onnx
+from glowpy.support.symbolic import product
 
 __all__: list[str] = []
 
@@ -117,7 +117,7 @@ def _hardmax_1(n: OnnxNode) -> Value:
     """Below opset 13 all dimensions from `axis` on are one."""
     shape = n.type(0).shape
     axis = n.axis(len(shape), 1)
-    flat = reshape(n, n.value(0), (math.prod(shape[:axis]), math.prod(shape[axis:])))
+    flat = reshape(n, n.value(0), (product(shape[:axis]), product(shape[axis:])))
     return reshape(n, _hot(n, n.operand(flat), 1), shape)
 
 
@@ -130,7 +130,7 @@ def _hot(n: OnnxNode, x: NodeValue, axis: int) -> Value:
     """One at the first maximum along an axis, zero elsewhere."""
     if x.type.count == 0:
         return x
-    column = np.arange(x.type.shape[axis]).reshape(-1, *(1,) * (x.type.rank - 1 - axis))
+    column = np.arange(x.type.extents[axis]).reshape(-1, *(1,) * (x.type.rank - 1 - axis))
     places = n.operand(Tensor.of(column), f"{n.name}_places")
     hot = n.f.create_eq(n.name, places, n.f.create_arg_max(n.name, x, axis, last=False))
     return convert(n, hot.result, x.type.kind)

@@ -8,9 +8,9 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from glowpy.core.elemkind import ElemKind
-from glowpy.core.shape import broadcast_shapes, normalize_axis
+from glowpy.core.shape import broadcast_shapes, is_same, normalize_axis
 from glowpy.core.tensor import Tensor
-from glowpy.core.type import Type
+from glowpy.core.type import Shape, Type
 from glowpy.importer.onnx.data_movement import (
     broadcast,
     concat,
@@ -21,15 +21,26 @@ from glowpy.importer.onnx.data_movement import (
     transpose,
     vector,
 )
-from glowpy.importer.onnx.node import OnnxNode, Result, TensorSequence, Value, from_onnx
+from glowpy.importer.onnx.extents import slice_bounds
+from glowpy.importer.onnx.node import OnnxNode, Result, SymbolicTensor, Value, from_onnx
 from glowpy.importer.onnx.tensor import kind_of
 from glowpy.support.errors import UserError
+from glowpy.support.symbolic import (
+    Dim,
+    Expr,
+    UndecidedError,
+    depends_on_symbols,
+    highest,
+    lowest,
+    product,
+    static,
+)
 
 __all__: list[str] = []
 
 
 @from_onnx("Identity")
-def _identity(n: OnnxNode) -> Value | TensorSequence:
+def _identity(n: OnnxNode) -> Result:
     return n.any_value(0)
 
 
@@ -56,25 +67,36 @@ def _constant(n: OnnxNode) -> Tensor:
 
 
 @from_onnx("ConstantOfShape", since=9)
-def _constant_of_shape(n: OnnxNode) -> Tensor:
+def _constant_of_shape(n: OnnxNode) -> Value:
     value = n.tensor("value") or Tensor.of(np.zeros(1, np.float32))
     if value.type.count != 1:
         raise UserError(f"expected one element as 'value', got {value.type}")
     # Not splat_value: it holds for arrays whose strides say so.
     item = value.array.reshape(-1)[0].item()
-    return full(Type(value.type.kind, n.known_ints(0)), item)
+    type = Type(value.type.kind, n.known_dims(0))
+    return full(type, item) if type.is_static else n.f.create_splat(n.name, type, item).result
 
 
 @from_onnx("Shape")
-def _shape(n: OnnxNode) -> Tensor:
+def _shape(n: OnnxNode) -> Tensor | SymbolicTensor:
     shape = n.type(0).shape
     end = n.integer("end", len(shape))
-    return vector(shape[slice(n.integer("start", 0), end)])
+    return _dims_vector(shape[slice(n.integer("start", 0), end)])
+
+
+def _dims_vector(dims: Sequence[Dim]) -> Tensor | SymbolicTensor:
+    """A vector of i64."""
+    if depends_on_symbols(tuple(dims)):
+        return SymbolicTensor(Type(ElemKind.I64, (len(dims),)), np.array(dims, object))
+    return vector(static(dims))
 
 
 @from_onnx("Size")
-def _size(n: OnnxNode) -> Tensor:
-    return Tensor.of(np.array(n.type(0).count, np.int64))
+def _size(n: OnnxNode) -> Tensor | SymbolicTensor:
+    count = n.type(0).count
+    if isinstance(count, Expr):
+        return SymbolicTensor(Type(ElemKind.I64, ()), np.array(count, object))
+    return Tensor.of(np.array(count, np.int64))
 
 
 @from_onnx("Reshape")
@@ -84,25 +106,25 @@ def _reshape_1(n: OnnxNode) -> Value:
 
 @from_onnx("Reshape", since=5)
 def _reshape_5(n: OnnxNode) -> Value:
-    shape = _reshaped(n.type(0), n.known_ints(1), n.flag("allowzero"))
+    shape = _reshaped(n.type(0), n.known_dims(1), n.flag("allowzero"))
     return reshape(n, n.value(0), shape)
 
 
-def _reshaped(type: Type, sizes: Sequence[int], allowzero: bool) -> list[int]:
+def _reshaped(type: Type, sizes: Sequence[Dim], allowzero: bool) -> list[Dim]:
     """`wanted` with 0 copied from the input and -1 worked out."""
-    shape = list(sizes)
+    shape: list[Dim] = list(sizes)
     if not allowzero:
         if any(size == 0 and index >= type.rank for index, size in enumerate(shape)):
             raise UserError(f"expected a dimension of {type} for every 0 in {list(sizes)}")
-        shape = [size or type.shape[index] for index, size in enumerate(shape)]
+        shape = [type.shape[index] if size == 0 else size for index, size in enumerate(shape)]
     elif 0 in shape and -1 in shape:
         raise UserError(f"expected no -1 beside a 0 that stands for itself, got {list(sizes)}")
-    if shape.count(-1) > 1 or min(shape, default=0) < -1:
+    if shape.count(-1) > 1 or any(highest(size) < -1 for size in shape):
         raise UserError(f"expected sizes and at most one -1, got {list(sizes)}")
     if -1 in shape:
-        rest = math.prod(size for size in shape if size != -1)
-        shape[shape.index(-1)] = type.count // rest if rest else 0
-    if math.prod(shape) != type.count:
+        rest = product(size for size in shape if size != -1)
+        shape[shape.index(-1)] = type.count // rest if rest != 0 else 0
+    if not is_same(product(shape), type.count):
         raise UserError(
             f"expected a shape of {type.count} elements to reshape {type} to, got {list(sizes)}"
         )
@@ -116,7 +138,7 @@ def _flatten(n: OnnxNode) -> Value:
     if not -len(shape) <= axis <= len(shape):
         raise UserError(f"expected an axis from {-len(shape)} to {len(shape)}, got {axis}")
     axis = axis % len(shape) if axis < 0 else axis
-    return reshape(n, n.value(0), (math.prod(shape[:axis]), math.prod(shape[axis:])))
+    return reshape(n, n.value(0), (product(shape[:axis]), product(shape[axis:])))
 
 
 def _axes(n: OnnxNode, since_input: int) -> tuple[int, ...] | None:
@@ -164,7 +186,7 @@ def _transpose(n: OnnxNode) -> Value:
     )
 
 
-def _image(n: OnnxNode) -> tuple[int, ...]:
+def _image(n: OnnxNode) -> Shape:
     if n.type(0).rank != 4:
         raise UserError(f"expected an input of rank 4, got {n.type(0)}")
     return n.type(0).shape
@@ -211,7 +233,7 @@ def _concat(n: OnnxNode) -> Value:
 
 @from_onnx("Expand", since=8)
 def _expand(n: OnnxNode) -> Value:
-    shape = broadcast_shapes(n.type(0).shape, n.known_ints(1))
+    shape = broadcast_shapes(n.type(0).shape, n.known_dims(1))
     return broadcast(n, n.value(0), shape)
 
 
@@ -223,7 +245,7 @@ def _tile_1(n: OnnxNode) -> Value:
 
 @from_onnx("Tile", since=6)
 def _tile_6(n: OnnxNode) -> Value:
-    value, repeats = n.value(0), n.known_ints(1)
+    value, repeats = n.value(0), n.known_dims(1)
     if len(repeats) != value.type.rank:
         raise UserError(f"expected {value.type.rank} repeats, got {len(repeats)}")
     for axis, count in enumerate(repeats):
@@ -231,14 +253,14 @@ def _tile_6(n: OnnxNode) -> Value:
     return value
 
 
-def _tiled(n: OnnxNode, value: Value, axis: int, count: int) -> Value:
+def _tiled(n: OnnxNode, value: Value, axis: int, count: Dim) -> Value:
     """The value repeated `count` times: one more dimension, broadcast, and merged with the next."""
     if count == 1:
         return value
-    if count < 0:
+    if lowest(count) < 0:
         raise UserError(f"expected repeats of at least 0, got {count}")
     shape = value.type.shape
-    before, after = math.prod(shape[:axis]), math.prod(shape[axis:])
+    before, after = product(shape[:axis]), product(shape[axis:])
     wide = broadcast(n, reshape(n, value, (before, 1, after)), (before, count, after))
     return reshape(n, wide, (*shape[:axis], shape[axis] * count, *shape[axis + 1 :]))
 
@@ -254,13 +276,13 @@ def _slice_1(n: OnnxNode) -> Value:
 def _slice_10(n: OnnxNode) -> Value:
     axes = n.known_ints(3) if n.has(3) else None
     steps = n.known_ints(4) if n.has(4) else None
-    return _sliced(n, n.known_ints(1), n.known_ints(2), axes, steps)
+    return _sliced(n, n.known_dims(1), n.known_dims(2), axes, steps)
 
 
 def _sliced(
     n: OnnxNode,
-    starts: Sequence[int],
-    ends: Sequence[int],
+    starts: Sequence[Dim],
+    ends: Sequence[Dim],
     axes: Sequence[int] | None,
     steps: Sequence[int] | None,
 ) -> Value:
@@ -276,8 +298,8 @@ def _sliced(
     if 0 in steps:
         raise UserError("expected steps other than 0")
     for start, end, axis, step in zip(starts, ends, axes, steps, strict=True):
-        first, last, stride = slice(start, end, step).indices(value.type.shape[axis])
-        value = slice_axis(n, value, axis, first, len(range(first, last, stride)), stride)
+        first, count = slice_bounds(start, end, step, value.type.shape[axis])
+        value = slice_axis(n, value, axis, first, count, step)
     return value
 
 
@@ -302,7 +324,7 @@ def _split(n: OnnxNode, sizes: Sequence[int] | None) -> tuple[Result, ...]:
     """Without sizes, equal parts; from opset 18 on, the last may be smaller."""
     value = n.value(0)
     axis = n.axis(value.type.rank, 0)
-    size, parts = value.type.shape[axis], n.num_outputs
+    size, parts = value.type.extents[axis], n.num_outputs
     if n.integer("num_outputs", parts) != parts:
         raise UserError(f"expected {n.integer('num_outputs', parts)} outputs, got {parts}")
     if sizes is None:
@@ -330,11 +352,11 @@ def _pad_1(n: OnnxNode) -> Value:
 @from_onnx("Pad", since=11)
 def _pad_11(n: OnnxNode) -> Value:
     rank = n.type(0).rank
-    amounts = n.known_ints(1)
+    amounts = n.known_dims(1)
     axes = _distinct(n.known_ints(3) if n.has(3) else range(rank), rank)
     if len(amounts) != 2 * len(axes):
         raise UserError(f"expected {2 * len(axes)} pads, got {len(amounts)}")
-    pads = [0] * (2 * rank)
+    pads: list[Dim] = [0] * (2 * rank)
     for index, axis in enumerate(axes):
         pads[axis], pads[rank + axis] = amounts[index], amounts[len(axes) + index]
     return _padded(n, pads, n.known_scalar(2) if n.has(2) else 0.0)
@@ -344,7 +366,7 @@ _MODES = {"reflect": "reflect", "edge": "edge", "wrap": "wrap"}
 """ONNX pad modes other than constant, and how numpy.pad calls them."""
 
 
-def _padded(n: OnnxNode, pads: Sequence[int], value: float) -> Value:
+def _padded(n: OnnxNode, pads: Sequence[Dim], value: float) -> Value:
     type, rank = n.type(0), n.type(0).rank
     if len(pads) != 2 * rank:
         raise UserError(f"expected {2 * rank} pads, got {len(pads)}")
@@ -356,15 +378,15 @@ def _padded(n: OnnxNode, pads: Sequence[int], value: float) -> Value:
     if mode not in _MODES:
         raise n.unsupported(f"mode '{mode}'")
     result: Value = n.value(0)
-    for axis, size in enumerate(type.shape):
-        result = _repeated(n, result, axis, pads[axis], pads[rank + axis], mode)
-        del size
+    amounts = static(pads)
+    for axis in range(type.rank):
+        result = _repeated(n, result, axis, amounts[axis], amounts[rank + axis], mode)
     return result
 
 
 def _repeated(n: OnnxNode, value: Value, axis: int, begin: int, end: int, mode: str) -> Value:
     """Pads of existing elements: slices picked by indices that numpy pads. Negative pads crop first."""
-    size = value.type.shape[axis]
+    size = value.type.extents[axis]
     kept = size + min(begin, 0) + min(end, 0)
     value = slice_axis(n, value, axis, max(-begin, 0), max(kept, 0), 1)
     begin, end = max(begin, 0), max(end, 0)
@@ -380,7 +402,9 @@ def _repeated(n: OnnxNode, value: Value, axis: int, begin: int, end: int, mode: 
 
 
 @from_onnx("Range", since=11)
-def _range(n: OnnxNode) -> Tensor:
+def _range(n: OnnxNode) -> Value:
+    if any(isinstance(n.any_value(index), SymbolicTensor) for index in range(3)):
+        return _symbolic_range(n)
     start, limit, delta = (n.known(index).array.reshape(-1) for index in range(3))
     if not len(start) == len(limit) == len(delta) == 1:
         raise UserError("expected scalars as start, limit and delta")
@@ -399,6 +423,16 @@ def _range(n: OnnxNode) -> Tensor:
     return Tensor(type, positions.astype(kind.dtype))
 
 
+def _symbolic_range(n: OnnxNode) -> Value:
+    (start,), (limit,), (delta,) = (n.known_dims(index) for index in range(3))
+    if delta != 1 or lowest(limit - start) < 0:
+        raise UndecidedError(
+            f"expected a range that ascends by 1, got {start} to {limit} by {delta}",
+            [start, limit, delta],
+        )
+    return convert(n, add_offset(n, counted(n, limit - start), start), n.kind(0))
+
+
 @from_onnx("Trilu", since=14)
 def _trilu(n: OnnxNode) -> Value:
     """The triangle on and above diagonal k (or on and below it) of the last two dimensions; zeros elsewhere."""
@@ -406,11 +440,35 @@ def _trilu(n: OnnxNode) -> Value:
     if type.rank < 2:
         raise UserError(f"expected an input of rank 2 or more, got {type}")
     k = max(min(int(n.known_scalar(1)) if n.has(1) else 0, 1 << 40), -(1 << 40))
-    rows, columns = (np.arange(size) for size in type.shape[-2:])
-    place = columns[None, :] - rows[:, None]
-    kept = n.operand(Tensor.of(place >= k if n.flag("upper", True) else place <= k))
     zero = n.operand(full(Type(type.kind, ()), 0), f"{n.name}_zero")
+    rows, columns = (counted(n, size) for size in type.shape[-2:])
+    if isinstance(rows, Tensor) and isinstance(columns, Tensor):
+        place = columns.array[None, :] - rows.array[:, None]
+        kept = n.operand(Tensor.of(place >= k if n.flag("upper", True) else place <= k))
+    else:
+        row = n.operand(add_offset(n, reshape(n, rows, (type.shape[-2], 1)), k))
+        column = n.operand(columns)
+        pair = (row, column) if n.flag("upper", True) else (column, row)
+        kept = n.f.create_le(n.name, *pair).result
     return n.f.create_select(n.name, kept, n.input(0), zero).result
+
+
+def counted(n: OnnxNode, count: Dim) -> Value:
+    """0, 1, 2 and so on: so many numbers, as a vector of i64."""
+    if not isinstance(count, Expr):
+        return Tensor.of(np.arange(count, dtype=np.int64))
+    ones = n.f.create_splat(f"{n.name}_ones", Type(ElemKind.I64, (count,)), 1.0)
+    return n.f.create_cum_sum(f"{n.name}_places", ones, 0, exclusive=True, reverse=False).result
+
+
+def add_offset(n: OnnxNode, value: Value, offset: Dim) -> Value:
+    """Integers of i64, each larger by an offset."""
+    if offset == 0:
+        return value
+    if isinstance(value, Tensor) and not isinstance(offset, Expr):
+        return Tensor.of(value.array + offset)
+    amount = n.operand(SymbolicTensor(Type(ElemKind.I64, (1,)), np.array([offset], object)))
+    return n.f.create_add(n.name, n.operand(value), amount).result
 
 
 @from_onnx("EyeLike", since=9)
@@ -420,8 +478,8 @@ def _eye_like(n: OnnxNode) -> Tensor:
     if type.rank != 2 or type.size > 1 << 28:
         raise n.unsupported(f"an identity like {type}")
     kind = kind_of(n.integer("dtype", 0)) if n.has_attribute("dtype") else type.kind
-    k = max(min(n.integer("k", 0), type.shape[1]), -type.shape[0])
-    rows, columns = type.shape
+    rows, columns = type.extents
+    k = max(min(n.integer("k", 0), columns), -rows)
     return Tensor.of(np.eye(rows, columns, k, kind.dtype))
 
 

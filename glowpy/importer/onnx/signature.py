@@ -17,10 +17,11 @@ from glowpy.importer.onnx.narrow import NARROW, Narrow
 from glowpy.importer.onnx.source import domain_of
 from glowpy.importer.onnx.tensor import elem_type_of, kind_of, type_name
 from glowpy.support.errors import UnsupportedError, UserError
+from glowpy.support.symbolic import Dim
 
-__all__ = ["Dim", "ValueInfo", "bind", "is_typed", "typed_outputs", "value_info"]
+__all__ = ["DeclaredDim", "ValueInfo", "bind", "is_typed", "typed_outputs", "value_info"]
 
-Dim = int | str | None
+DeclaredDim = int | str | None
 """A size, the name of a symbolic dimension, or nothing at all."""
 
 
@@ -37,7 +38,7 @@ class ValueInfo:
 
     name: str
     kind: ElemKind
-    shape: list[Dim] | None
+    shape: list[DeclaredDim] | None
     narrow: Narrow | None = None
 
     @property
@@ -164,7 +165,7 @@ def _by_schema(
             yield helper.make_tensor_value_info(name, known[formal.type_str], None)
 
 
-def _dim(proto: onnx.TensorShapeProto.Dimension) -> Dim:
+def _dim(proto: onnx.TensorShapeProto.Dimension) -> DeclaredDim:
     """Exporters write -1, too, for a size that is not known."""
     if proto.HasField("dim_value"):
         return proto.dim_value if proto.dim_value >= 0 else None
@@ -172,9 +173,9 @@ def _dim(proto: onnx.TensorShapeProto.Dimension) -> Dim:
 
 
 def bind(
-    infos: Sequence[ValueInfo], shapes: Mapping[str, Shape], dims: Mapping[str, int]
+    infos: Sequence[ValueInfo], shapes: Mapping[str, Shape], dims: Mapping[str, Dim]
 ) -> list[Type]:
-    """The static type of every input.
+    """The type of every input, with symbols where the dimensions given have some.
 
     Args:
         infos: The inputs.
@@ -210,7 +211,7 @@ def _check_names(what: str, names: Iterable[str], known: Sequence[str]) -> None:
             raise UserError(f"the model has no {what} '{name}', expected one of: {expected}")
 
 
-def _match(info: ValueInfo, shape: Shape, bound: dict[str, int]) -> None:
+def _match(info: ValueInfo, shape: Shape, bound: dict[str, Dim]) -> None:
     """Checks a given shape against the declared one, and binds symbols by it."""
     if not info.admits(shape):
         raise UserError(
@@ -224,7 +225,7 @@ def _match(info: ValueInfo, shape: Shape, bound: dict[str, int]) -> None:
 
 
 def _static(
-    info: ValueInfo, shape: Shape | None, bound: Mapping[str, int], unbound: Sequence[str]
+    info: ValueInfo, shape: Shape | None, bound: Mapping[str, Dim], unbound: Sequence[str]
 ) -> Type:
     """The type of an input. The remedy names all `unbound` dimensions, so that following it once is enough."""
     if shape is not None:
@@ -234,7 +235,7 @@ def _static(
             f"input '{info.name}' has no declared shape",
             note=f"give it one: --shape {info.name}:1x3x224x224",
         )
-    sizes: list[int] = []
+    sizes: list[Dim] = []
     for index, dim in enumerate(info.shape):
         size = bound.get(dim) if isinstance(dim, str) else dim
         if size is None and dim is not None:
@@ -252,5 +253,5 @@ def _static(
     return Type(info.kind, tuple(sizes))
 
 
-def _spell(dims: Sequence[Dim]) -> str:
+def _spell(dims: Sequence[DeclaredDim | Dim]) -> str:
     return f"[{'x'.join('?' if dim is None else str(dim) for dim in dims)}]"

@@ -10,7 +10,14 @@ from onnx import helper
 
 from glowpy.core.tensor import Tensor
 from glowpy.graph.node import NodeValue, value_of
-from glowpy.importer.onnx.node import OnnxNode, Result, TensorSequence, Value, handler_of
+from glowpy.importer.onnx.node import (
+    OnnxNode,
+    Result,
+    SymbolicTensor,
+    TensorSequence,
+    Value,
+    handler_of,
+)
 from glowpy.support.errors import InternalError
 
 __all__ = ["OPSET", "results_as", "standard"]
@@ -22,8 +29,8 @@ OPSET = 23
 def standard(n: OnnxNode, op_type: str, values: Sequence[Value | None], **attributes: Any) -> Value:
     """The first result of ONNX's `op_type` on other values, with the attributes of the node and those given here."""
     first, *_ = results_as(n, "", op_type, OPSET, values, attributes)
-    if isinstance(first, TensorSequence):
-        raise InternalError(f"{op_type} gives a sequence")
+    if isinstance(first, TensorSequence | SymbolicTensor):
+        raise InternalError(f"{op_type} gives no tensor")
     return first if isinstance(first, Tensor | NodeValue) else value_of(first)
 
 

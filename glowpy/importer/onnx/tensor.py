@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import stat
 import sys
@@ -12,12 +13,12 @@ import onnx
 from onnx import TensorProto, external_data_helper, numpy_helper
 
 from glowpy.core.elemkind import ElemKind
-from glowpy.core.shape import ceil_div
 from glowpy.core.tensor import LARGE, Array, Tensor, stored_key
 from glowpy.core.type import Type
 from glowpy.importer.onnx.narrow import NARROW, PACKED, unpacked
 from glowpy.importer.onnx.stored import InFile, InMemory, Storage, Stores
 from glowpy.support.errors import LoadError, UnsupportedError, UserError
+from glowpy.support.symbolic import ceil_div
 
 __all__ = ["decode", "decode_sparse", "elem_type_of", "kind_of", "open_external", "type_name"]
 
@@ -135,12 +136,12 @@ def decode(proto: TensorProto, stores: Stores) -> Tensor:
         array: Array = numpy_helper.to_array(proto)
     except (OverflowError, ValueError, TypeError) as error:
         raise UserError(f"tensor '{proto.name}': {error}") from None
-    return Tensor(type, np.asarray(array, dtype=type.kind.dtype).reshape(type.shape))
+    return Tensor(type, np.asarray(array, dtype=type.kind.dtype).reshape(type.extents))
 
 
 def _size(type: Type, bits: int) -> int:
     """How many bytes elements of so many bits take."""
-    return ceil_div(type.count * bits, 8)
+    return ceil_div(math.prod(type.extents) * bits, 8)
 
 
 def _stored(name: str, type: Type, bits: int, storage: Storage, start: int, length: int) -> Tensor:
@@ -154,7 +155,7 @@ def _stored(name: str, type: Type, bits: int, storage: Storage, start: int, leng
         raw = storage.read(start, length)
         if bits < 8:
             raw = unpacked(raw, bits, signed=type.kind is ElemKind.I8)[: type.count]
-        return _elements(raw, type.kind).reshape(type.shape)
+        return _elements(raw, type.kind).reshape(type.extents)
 
     def key() -> str:
         digest = storage.digest(start, length)
@@ -183,19 +184,19 @@ def decode_sparse(proto: onnx.SparseTensorProto, stores: Stores) -> Tensor:
     type = Type(values.type.kind, tuple(proto.dims))
     flat = indices.array.astype(np.int64)
     if flat.ndim == 2 and flat.shape[1] == type.rank:
-        inside = bool(((flat >= 0) & (flat < np.array(type.shape))).all())
-        flat = np.ravel_multi_index(tuple(flat.T), type.shape) if inside else flat
+        inside = bool(((flat >= 0) & (flat < np.array(type.extents))).all())
+        flat = np.ravel_multi_index(tuple(flat.T), type.extents) if inside else flat
     else:
-        inside = flat.ndim == 1 and bool(((flat >= 0) & (flat < type.count)).all())
+        inside = flat.ndim == 1 and bool(((flat >= 0) & (flat < math.prod(type.extents))).all())
     if not inside or len(flat) != values.type.count:
         raise UserError(f"sparse tensor '{proto.values.name}': expected indices inside of {type}")
     if type.size > _MAX_DENSE:
         raise UserError(
             f"sparse tensor '{proto.values.name}': expected at most {_MAX_DENSE} bytes when it is dense, got {type}"
         )
-    dense = np.zeros(type.count, type.kind.dtype)
+    dense = np.zeros(type.extents, type.kind.dtype).reshape(-1)
     dense[flat] = values.array
-    return Tensor(type, dense.reshape(type.shape))
+    return Tensor(type, dense.reshape(type.extents))
 
 
 def _external(

@@ -69,7 +69,7 @@ class ConstantFoldPass(GraphPass):
         for node in f.topological():
             if not self._is_known(node, memory):
                 continue
-            size = sum(result.type.size for result in node.results)
+            size = sum(result.type.room for result in node.results)
             known = sum(_memory(value, memory) for value in node.inputs)
             if not isinstance(node, SplatNode) and size > max(self.small, self.growth * known):
                 large.add(node)
@@ -90,14 +90,16 @@ class ConstantFoldPass(GraphPass):
             return False  # products take the stored integers; what is left is lowered, and computed then
         if isinstance(node, SplatNode):
             return node.type.count == 1
-        return all(value.node in known or is_known(value) for value in node.inputs)
+        return node.is_static and all(
+            value.node in known or is_known(value) for value in node.inputs
+        )
 
 
 def _memory(value: NodeValue, known: Mapping[Node, int]) -> int:
     """The memory of a known input; of a result that is too large, that of what it is computed from."""
     if isinstance(value.node, SplatNode):
         return value.type.kind.size
-    return value.type.size if value.node is None else known[value.node]
+    return value.type.room if value.node is None else known[value.node]
 
 
 def _replace(f: Function, result: NodeValue, tensor: Tensor) -> None:

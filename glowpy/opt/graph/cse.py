@@ -89,6 +89,6 @@ def _merge_constants(f: Function) -> bool:
 
 
 def _ends(tensor: Tensor) -> tuple[str, ...]:
-    if tensor.is_deferred or not tensor.type.count:
+    if tensor.is_deferred or tensor.type.is_empty:
         return ()
     return str(tensor.array.item(0)), str(tensor.array.item(-1))

@@ -91,7 +91,8 @@ class FoldBatchNormPass(RewritePass):
         layer, affine = _layer(n), n.SCHEMA.algebra.affine
         if layer is None or affine is None:
             return None
-        vector = _per_channel(n.inputs[1], n.type.shape[-1] if n.type.rank else 1)
+        channels = n.type.shape[-1] if n.type.rank else 1
+        vector = _per_channel(n.inputs[1], channels) if isinstance(channels, int) else None
         if vector is None:
             return None
         power, sign = affine

@@ -42,7 +42,7 @@ class FoldConcatPass(RewritePass):
         if _is_inner(n):
             return None
         inputs = _parts(n, why)
-        inputs = [value for value in inputs if value.type.count] or inputs
+        inputs = [value for value in inputs if not value.type.is_empty] or inputs
         if len(inputs) == 1 and inputs[0].type == n.type:
             return inputs[0]
         if tuple(inputs) == n.inputs:

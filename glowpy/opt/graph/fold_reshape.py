@@ -58,7 +58,7 @@ class FoldReshapePass(RewritePass):
             Tensor.derived(
                 n.type, "reshape", [constant.tensor], lambda array: array.reshape(n.type.shape)
             )
-            if splat is None or not source.type.count
+            if splat is None or source.type.is_empty
             else Tensor.splat(n.type, constant.array.reshape(-1)[0])
         )
         return f.module.create_constant(n.name, tensor, loc=n.loc).value

@@ -10,6 +10,7 @@ from glowpy.graph.node import Node
 from glowpy.graph.nodes_gen import ConcatNode, SliceNode
 from glowpy.graph.rewrite import Replacement, Why, rule
 from glowpy.passes import RewritePass
+from glowpy.support.symbolic import Dim, greatest, least
 
 __all__ = ["FoldSlicePass"]
 
@@ -51,7 +52,7 @@ class FoldSlicePass(RewritePass):
             )
             steps = tuple(a * b for a, b in zip(inner.steps, n.steps, strict=True))
             return f.create_slice(n.name, n.type, inner.input, starts, steps)
-        if isinstance(inner, ConcatNode) and n.type.count:
+        if isinstance(inner, ConcatNode) and not n.type.is_empty:
             return _of_part(f, n, inner)
         return None
 
@@ -61,10 +62,10 @@ def _of_part(f: Function, n: SliceNode, concat: ConcatNode) -> Node | None:
     axis = concat.axis % n.type.rank
     first = n.starts[axis]
     last = first + (n.type.shape[axis] - 1) * n.steps[axis]
-    begin = 0
+    begin: Dim = 0
     for value in concat.inputs:
         end = begin + value.type.shape[axis]
-        if begin <= min(first, last) and max(first, last) < end:
+        if begin <= least(first, last) and greatest(first, last) < end:
             starts = list(n.starts)
             starts[axis] -= begin
             return f.create_slice(n.name, n.type, value, tuple(starts), n.steps)

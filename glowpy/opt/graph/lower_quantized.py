@@ -48,6 +48,7 @@ from glowpy.opt.stored_weights import known_numbers
 from glowpy.opt.unary import Unary
 from glowpy.passes import RewritePass
 from glowpy.support.errors import UserError
+from glowpy.support.symbolic import static
 
 __all__ = [
     "LowerQuantizedPass",
@@ -111,7 +112,7 @@ def _count(node: AvgPoolNode | ReduceMeanNode | LayerNormalizationNode) -> int:
     """How many elements a mean is of, at most."""
     if isinstance(node, AvgPoolNode):
         return math.prod(node.kernels)
-    return math.prod(node.input.type.shape[axis] for axis in node.axes)
+    return math.prod(static(node.input.type.shape[axis] for axis in node.axes))
 
 
 def _has_sum(node: AvgPoolNode | ReduceMeanNode, type: Type) -> bool:
@@ -354,7 +355,7 @@ def _pooled(f: Function, n: AvgPoolNode) -> tuple[NodeValue, Array, Array]:
         f"{n.name}_sums", n.input, n.kernels, n.strides, n.pads, n.dilation, n.ceil
     ).result
     windows = Windows(n.kernels, n.strides, n.pads, n.dilation)
-    image, counts = n.input.type.shape[1:-1], n.type.shape[1:-1]
+    image, counts = n.input.type.extents[1:-1], n.type.extents[1:-1]
     taps = windows.counted(image, counts, pads=False)[..., None]
     divisor = windows.counted(image, counts, pads=n.count_include_pads)[..., None]
     return sums, taps.astype(np.int32), np.maximum(divisor, 1)
@@ -440,7 +441,7 @@ def _distances(kind: ElemKind) -> Array:
 def _powers(f: Function, n: SoftmaxNode, below: NodeValue) -> tuple[NodeValue, NodeValue]:
     """Powers of distances of 8 bits, and their sums: integers in fixed point, of as many bits as sums leave, in f32."""
     type, floats = n.input.type, Type(ElemKind.F32, n.type.shape)
-    bits = min(23, 30 - (type.shape[n.axis] - 1).bit_length())
+    bits = min(23, 30 - (type.extents[n.axis] - 1).bit_length())
     exact = np.exp(-parameters(type).scales[0] * _distances(type.kind).astype(np.float64))
     array = np.rint(exact * (1 << bits)).astype(np.int32)
     table = f.module.create_constant(f"{n.name}_table", array, loc=n.loc)

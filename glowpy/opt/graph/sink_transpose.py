@@ -19,6 +19,7 @@ from glowpy.graph.rewrite import Replacement, Why, rule, rule_where
 from glowpy.opt.graph.fold_transpose import merge
 from glowpy.opt.permutation import inverse, is_identity, keeps_order
 from glowpy.passes import RewritePass
+from glowpy.support.symbolic import Dim
 from glowpy.support.text import Attr
 
 __all__ = ["SinkTransposePass"]
@@ -188,7 +189,7 @@ def _transposed_constant(
     f: Function, constant: Constant, wide: Type, shuffle: Sequence[int]
 ) -> Constant:
     def transposed(array: Array) -> Array:
-        moved = array.reshape(wide.shape).transpose(shuffle)
+        moved = array.reshape(wide.extents).transpose(shuffle)
         return moved if constant.tensor.splat_value is not None else np.ascontiguousarray(moved)
 
     operation = f"transpose {wide.shape} {tuple(shuffle)}"
@@ -240,7 +241,7 @@ def _orders_before(
     return tuple(first), tuple(order)
 
 
-def _groups(before: Sequence[int], after: Shape) -> list[tuple[list[int], list[int]]] | None:
+def _groups(before: Sequence[Dim], after: Shape) -> list[tuple[list[int], list[int]]] | None:
     """Pairs of runs of dimensions with equal products.
 
     A dimension of length 1 goes with the result dimension before it.

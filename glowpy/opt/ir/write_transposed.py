@@ -83,7 +83,7 @@ def _may_come_first(events: Events, index: int, inst: TransposeInst) -> bool:
     result, buffer = inst.result, inst.input.base
     if buffer not in events.alloc or buffer.type.size != inst.input.type.size:
         return False
-    if not inst.input.is_contiguous or not buffer.type.count:
+    if not inst.input.is_contiguous or buffer.type.is_empty:
         return False
     if result not in events.alloc and not isinstance(result, WeightVar):
         return False

@@ -16,7 +16,7 @@ from glowpy.backends.cpu.variant import VARIANTS
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.quantized import sum_type
 from glowpy.core.tensor import Array, Tensor
-from glowpy.core.type import Quant, Shape, Type, parse_type
+from glowpy.core.type import Quant, Type, parse_type
 from glowpy.engine import compilation
 from glowpy.graph.function import Function
 from glowpy.graph.node import Operand
@@ -28,7 +28,7 @@ BACKENDS = {
 }
 
 
-def offsets(kind: str, shape: Shape, axis: int | None, offset: int) -> Type:
+def offsets(kind: str, shape: tuple[int, ...], axis: int | None, offset: int) -> Type:
     """A quantized type; with an axis, scales differ from channel to channel, and offsets do unless they are 0."""
     if axis is None:
         return Type(ElemKind(kind), shape, Quant((0.5,), (offset,)))
@@ -45,7 +45,7 @@ def offsets(kind: str, shape: Shape, axis: int | None, offset: int) -> Type:
 
 def stored(type: Type) -> Array:
     low, high = type.kind.limits
-    array = np.random.default_rng([7, *type.shape]).integers(low, high + 1, type.shape)
+    array = np.random.default_rng([7, *type.extents]).integers(low, high + 1, type.extents)
     return array.astype(type.kind.dtype)
 
 
@@ -77,11 +77,11 @@ def check(operands: dict[str, Type], constants: set[str], build: Callable[..., A
 class Conv:
     """A convolution of quantized operands: what there is of input, filter and lists."""
 
-    input: Shape
-    filter: Shape
-    strides: Shape
-    pads: Shape
-    dilation: Shape
+    input: tuple[int, ...]
+    filter: tuple[int, ...]
+    strides: tuple[int, ...]
+    pads: tuple[int, ...]
+    dilation: tuple[int, ...]
     group: int = 1
 
     def __str__(self) -> str:
@@ -155,7 +155,9 @@ PRODUCTS = [
     in_turns(PRODUCTS, ["i8", "u8", "channels", "computed", "computed channels"], 3),
     ids=str,
 )
-def test_matrix_product(shapes: tuple[Shape, Shape], weights: str, kind: str) -> None:
+def test_matrix_product(
+    shapes: tuple[tuple[int, ...], tuple[int, ...]], weights: str, kind: str
+) -> None:
     left, right = shapes
     axis = len(right) - 1 if "channels" in weights else None
     offset = {"i8": 0, "u8": 117}.get(weights, -3)

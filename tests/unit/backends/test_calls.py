@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import glowpy
+from glowpy.core.extents import Extents
 from glowpy.core.tensor import Array
 from glowpy.ir.plan import ALIGNMENT
 
@@ -99,9 +100,9 @@ def test_output_is_computed_where_it_is_stored(monkeypatch: pytest.MonkeyPatch) 
     bound: list[Array] = []
     execute = type(function).execute
 
-    def watch(self: Any, bindings: dict[str, Array], arena: Array) -> None:
+    def watch(self: Any, bindings: dict[str, Array], arena: Array, extents: Extents) -> None:
         bound.extend(bindings.values())
-        execute(self, bindings, arena)
+        execute(self, bindings, arena, extents)
 
     monkeypatch.setattr(type(function), "execute", watch)
     function({"a": x, "b": x}, out={"sum": memory})

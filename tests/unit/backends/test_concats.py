@@ -24,7 +24,7 @@ SAME = ((3, 3), (1, 1), (1, 1, 1, 1), (1, 1))
 def scaled(f: Function, x: NodeValue, seed: int) -> NodeValue:
     """A normalisation of each channel, and a relu."""
     rng = np.random.default_rng(seed)
-    numbers = [rng.uniform(0.5, 1.5, x.type.shape[-1]).astype(np.float32) for _ in range(2)]
+    numbers = [rng.uniform(0.5, 1.5, x.type.extents[-1]).astype(np.float32) for _ in range(2)]
     scale, shift = (f.module.create_constant("c", array) for array in numbers)
     return f.create_relu("r", f.create_add("a", f.create_mul("m", x, scale), shift)).result
 

@@ -35,7 +35,7 @@ def test_networks_share_large_constants_as_long_as_one_is_there() -> None:
     other = network(8, weights + 1)
     assert len(constants._shared) == before + 2
     for function in functions:
-        (shape,) = [type.shape for type in function.inputs.values()]
+        (shape,) = [type.extents for type in function.inputs.values()]
         x = np.ones(shape, np.float32)
         np.testing.assert_allclose(function({"x": x})["y"], x @ weights, rtol=1e-4, atol=1e-4)
     del function, functions, other

@@ -14,7 +14,7 @@ import pytest
 
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.tensor import Array
-from glowpy.core.type import Shape, Type
+from glowpy.core.type import Type
 from glowpy.graph.function import Function, Module
 from glowpy.graph.node import NodeValue
 from tests.unit.networks import check_on_cpu
@@ -59,7 +59,7 @@ class Network:
 Head = Callable[[Network], NodeValue]
 
 
-def conv(image: Shape, outputs: int, kernel: int = 1, group: int = 1) -> Head:
+def conv(image: tuple[int, ...], outputs: int, kernel: int = 1, group: int = 1) -> Head:
     def build(net: Network) -> NodeValue:
         filter = net.constant(outputs, kernel, kernel, image[-1] // group)
         pads = ((kernel - 1) // 2,) * 4
@@ -121,7 +121,7 @@ HEADS: dict[str, Head] = {
 }
 
 
-def streamed(shape: Shape) -> list[Shape]:
+def streamed(shape: tuple[int, ...]) -> list[tuple[int, ...]]:
     """Operands that an epilogue takes: whole, one element, or one for each channel, at every rank."""
     channels, rank = shape[-1], len(shape)
     scalars = [(1,) * n for n in range(rank + 1)]
@@ -129,7 +129,7 @@ def streamed(shape: Shape) -> list[Shape]:
     return [shape, *scalars, *vectors]
 
 
-def repeated(shape: Shape) -> list[Shape]:
+def repeated(shape: tuple[int, ...]) -> list[tuple[int, ...]]:
     """Operands that repeat along some of the dimensions but the last, or along the last one."""
     every = np.array(np.meshgrid(*[(0, 1)] * len(shape))).reshape(len(shape), -1).T
     full = [tuple(np.where(mask, shape, 1).tolist()) for mask in every]
@@ -138,13 +138,13 @@ def repeated(shape: Shape) -> list[Shape]:
     return [form for form in dict.fromkeys([*full, *short]) if form not in seen]
 
 
-def mixed(shape: Shape) -> list[Shape]:
+def mixed(shape: tuple[int, ...]) -> list[tuple[int, ...]]:
     """One of each in turns, so that epilogues end and loops begin in the middle of a chain."""
     pairs = zip(streamed(shape), repeated(shape), strict=False)
     return [form for pair in pairs for form in pair]
 
 
-def chain(net: Network, value: NodeValue, forms: Sequence[Shape]) -> NodeValue:
+def chain(net: Network, value: NodeValue, forms: Sequence[tuple[int, ...]]) -> NodeValue:
     """Subtracts an operand of each form, and from it, in turns."""
     for number, form in enumerate(forms):
         other = net.input(*form)
@@ -167,7 +167,7 @@ def test_operands_of_every_form(head: str, kind: ElemKind) -> None:
     net = Network.empty(kind)
     build = HEADS[head]
     value = build(net)
-    shape = value.type.shape
+    shape = value.type.extents
     net.output(chain(net, value, streamed(shape)))
     for forms in (repeated(shape), mixed(shape)):
         net.output(chain(net, build(net), forms))
@@ -187,7 +187,7 @@ def test_results_of_other_kinds(head: str, kind: ElemKind) -> None:
     net = Network.empty(kind)
     f, value = net.f, HEADS[head](net)
     net.output(value)
-    below = f.create_lt("below", value, net.input(*value.type.shape[-1:])).result
+    below = f.create_lt("below", value, net.input(*value.type.extents[-1:])).result
     net.output(below)
     chosen = f.create_select("chosen", below, net.input(), value).result
     floats = {ElemKind.F32, ElemKind.F64} - {kind}

@@ -20,7 +20,7 @@ def convolution(
 ) -> NodeValue:
     """With the batch normalisation that is folded into it."""
     rng = np.random.default_rng([outputs, kernel, stride])
-    shape = (outputs, kernel, kernel, x.type.shape[3] // group)
+    shape = (outputs, kernel, kernel, x.type.extents[3] // group)
     weights = rng.standard_normal(shape) / np.sqrt(np.prod(shape[1:]))
     filter = f.module.create_constant("w", weights.astype(np.float32))
     bias, mean, shift = (
@@ -42,7 +42,7 @@ def bounded(f: Function, x: NodeValue) -> NodeValue:
 def inverted_residual(
     f: Function, x: NodeValue, outputs: int, stride: int, expansion: int
 ) -> NodeValue:
-    inputs = x.type.shape[3]
+    inputs = x.type.extents[3]
     inner = inputs * expansion
     y = bounded(f, convolution(f, x, inner, 1)) if expansion > 1 else x
     y = bounded(f, convolution(f, y, inner, 3, stride, inner))

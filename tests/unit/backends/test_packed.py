@@ -22,7 +22,7 @@ from glowpy.backends.interpreter.interpret import interpret
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.schema import Trait
 from glowpy.core.tensor import Array
-from glowpy.core.type import MAX_RANK, Shape, Type, parse_type
+from glowpy.core.type import MAX_RANK, Type, parse_type
 from glowpy.engine import compilation
 from glowpy.graph.function import Function, Module
 from glowpy.graph.node import Operand, Placeholder
@@ -59,7 +59,7 @@ def check(module: Module, inst: type[Instruction]) -> None:
     program = cpu_program(module, inst)
     backend = InterpreterBackend()
     packed = backend.compile(program, CompileOptions())
-    inputs = {"x": floats(*packed.inputs["x"].shape)}
+    inputs = {"x": floats(*packed.inputs["x"].extents)}
     expected = glowpy.compile(module, "interpreter")(inputs)["y"]
     np.testing.assert_allclose(packed(inputs)["y"], expected, rtol=1e-5, atol=1e-5)
 
@@ -74,7 +74,7 @@ def convolution(
     group: int = 1,
 ) -> Module:
     def build(f: Function, x: Placeholder) -> Operand:
-        filter = floats(outputs, *kernels, x.type.shape[-1] // group)
+        filter = floats(outputs, *kernels, x.type.extents[-1] // group)
         weights = f.module.create_constant("k", filter)
         bias = f.module.create_constant("b", floats(outputs))
         return f.create_convolution(
@@ -84,7 +84,9 @@ def convolution(
     return network(type, build)
 
 
-def product(left: Shape, right: Shape, *, constant: bool) -> tuple[Module, dict[str, Array]]:
+def product(
+    left: tuple[int, ...], right: tuple[int, ...], *, constant: bool
+) -> tuple[Module, dict[str, Array]]:
     """A network of one product from `x`, and from `w` unless that is constant; and numbers for both."""
     module = Module()
     f = module.create_function("main")
@@ -141,7 +143,7 @@ def test_depthwise_convolution(module: Module) -> None:
 )
 def test_matrix_product(type: str, columns: int) -> None:
     def build(f: Function, x: Placeholder) -> Operand:
-        weights = f.module.create_constant("w", floats(x.type.shape[-1], columns))
+        weights = f.module.create_constant("w", floats(x.type.extents[-1], columns))
         return f.create_mat_mul("product", x, weights)
 
     check(network(type, build), CpuMatmulInst)
@@ -170,7 +172,7 @@ def test_an_epilogue_after_packed_products_runs_too() -> None:
 )
 @pytest.mark.parametrize("constant", [True, False])
 def test_right_sides_are_packed_whether_constant_or_computed(
-    left: Shape, right: Shape, constant: bool
+    left: tuple[int, ...], right: tuple[int, ...], constant: bool
 ) -> None:
     module, inputs = product(left, right, constant=constant)
     program = cpu_program(module, CpuMatmulInst)

@@ -12,7 +12,6 @@ from glowpy.backends.cpu.insts_gen import CpuPlainConvInst, CpuPlainMatmulInst
 from glowpy.backends.interpreter.backend import InterpreterBackend
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.tensor import Array
-from glowpy.core.type import Shape
 from glowpy.engine import compilation
 
 SMALL = CpuBackend(CpuOptions(optimize="size"))
@@ -81,7 +80,7 @@ def test_softmax(axis: int, log: bool) -> None:
 
 
 @pytest.mark.parametrize("shape", [(2, 3, 4), (3, 1, 5), (1, 4, 6)])
-def test_moves(shape: Shape) -> None:
+def test_moves(shape: tuple[int, ...]) -> None:
     module = Module()
     x = module.create_placeholder("x", glowpy.Type(ElemKind.F32, shape))
     f = module.create_function("main")

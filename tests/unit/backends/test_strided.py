@@ -14,7 +14,7 @@ from glowpy.backends.interpreter.interpret import interpret
 from glowpy.core.schema import Access, Layout, Trait
 from glowpy.core.strides import canonical_strides, span_of, strides_of
 from glowpy.core.tensor import Array, Tensor
-from glowpy.core.type import Type, parse_type
+from glowpy.core.type import Shape, Type, parse_type
 from glowpy.engine import BACKENDS, backend_of
 from glowpy.ir import insts_gen as insts
 from glowpy.ir.inst import Instruction
@@ -22,6 +22,7 @@ from glowpy.ir.irfunction import IRFunction
 from glowpy.ir.value import Mutability, Value
 from glowpy.opt.ir.stack import runs
 from glowpy.recipe import plan_memory
+from glowpy.support.symbolic import static
 from glowpy.support.text import Attr
 
 
@@ -70,31 +71,32 @@ ROWS = [
     Row(insts.AddInst, "f32[3x4x5] f32[3x4x5] f32[4x1]"),
     Row(insts.NegInst, "f32[2x3x4x17] f32[2x3x4x17]"),
     Row(insts.SelectInst, "i8[3x4x5] bool[3x4x5] i8[5] i8[]"),
+    Row(insts.ExtentsInst, "i64[4]", {"values": (3, 0, 2**40, 5)}),
     Row(insts.ConvertInst, "i8[3x4x5] f32[1x4x5]"),
 ]  # fmt: skip
 
 
-def channels_of(type: Type) -> tuple[int, ...]:
+def channels_of(type: Type) -> Shape:
     """Some channels of a larger image."""
     return strides_of((*type.shape[:-1], type.shape[-1] + 3)) if type.rank else ()
 
 
-def holes(type: Type) -> tuple[int, ...]:
+def holes(type: Type) -> Shape:
     """Gaps along every dimension, between channels too."""
     return tuple(2 * stride for stride in strides_of([size + 1 for size in type.shape]))
 
 
-def permuted(type: Type) -> tuple[int, ...]:
+def permuted(type: Type) -> Shape:
     """The last dimension outermost."""
     shape = type.shape[-1:] + type.shape[:-1]
     return strides_of(shape)[1:] + strides_of(shape)[:1]
 
 
-def plain(type: Type) -> tuple[int, ...]:
+def plain(type: Type) -> Shape:
     return strides_of(type.shape)
 
 
-Spacing = Callable[[Type], tuple[int, ...]]
+Spacing = Callable[[Type], Shape]
 LAYOUTS: list[tuple[Spacing, Spacing]] = [
     (channels_of, plain), (plain, channels_of), (channels_of, channels_of), (holes, holes), (permuted, channels_of),
 ]  # fmt: skip
@@ -124,7 +126,7 @@ def _run(f: IRFunction, backend: str, arrays: Mapping[str, Array]) -> Mapping[st
 
 
 def random_array(type: Type, seed: int) -> Array:
-    numbers = np.random.default_rng(seed).integers(0, 9, type.shape)
+    numbers = np.random.default_rng(seed).integers(0, 9, type.extents)
     return np.asarray(numbers).astype(type.kind.dtype)
 
 
@@ -174,8 +176,10 @@ def compute(inst: Instruction, memories: Mapping[str, Array]) -> None:
 
 def _places(value: Value) -> Array:
     """Which element of its weight each element of a view is."""
-    places = np.full(value.type.shape, 1)
-    for axis, (size, stride) in enumerate(zip(value.type.shape, value.strides, strict=True)):
+    places = np.full(value.type.extents, 1)
+    for axis, (size, stride) in enumerate(
+        zip(value.type.extents, static(value.strides), strict=True)
+    ):
         places += stride * np.arange(size).reshape(-1, *(1,) * (value.type.rank - axis - 1))
     return places
 
@@ -189,7 +193,7 @@ def test_a_splat_of_channels_with_gaps(backend: str) -> None:
         part = Type(whole.kind, (3, *shape[1:]), whole.quant)
         view = f.create_view("v", part, weight, 0, (16, shape[2], 1)).value
         f.create_splat(view, 2.0)
-    arrays = {name: np.zeros(w.type.shape, np.int8) for name, w in f.weights.items()}
+    arrays = {name: np.zeros(w.type.extents, np.int8) for name, w in f.weights.items()}
     for name, array in _run(f, backend, arrays).items():
         assert not array[1::2].any()
         axis = 2 if array.shape[2] == 2 else 1

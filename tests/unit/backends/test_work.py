@@ -19,15 +19,16 @@ from glowpy.backends.cpu.strategy.product import choose, conv_problem
 from glowpy.backends.cpu.strategy.work import TileFunction, Work, work_of
 from glowpy.backends.cpu.variant import VARIANTS
 from glowpy.core.elemkind import ElemKind
-from glowpy.core.type import Shape, Type
+from glowpy.core.type import Type
 from glowpy.ir.insts_gen import CopyInst, MaxPoolInst
 from glowpy.ir.value import Value
+from glowpy.support.symbolic import Dim, static
 
 Loop = tuple[str, int, int]
 """Kind, pixels and vectors."""
 
 
-def values(*shapes: Sequence[int]) -> list[Value]:
+def values(*shapes: Sequence[Dim]) -> list[Value]:
     return [Value("v", Type(ElemKind.F32, tuple(shape))) for shape in shapes]
 
 
@@ -52,7 +53,7 @@ class Conv:
     group: int = 1
 
     @property
-    def result(self) -> Shape:
+    def result(self) -> tuple[int, ...]:
         begins, ends = self.pads[:2], self.pads[2:]
         axes = zip(self.image, begins, ends, self.kernels, self.dilation, self.strides, strict=True)
         extents = [(n + b + e - (k - 1) * d - 1) // s + 1 for n, b, e, k, d, s in axes]
@@ -85,7 +86,8 @@ def walk(conv: Conv, inst: CpuConvInst, lanes: int) -> tuple[int, set[Loop]]:
     if conv.pointwise:
         pixels, batch = pixels * batch, 1
     loops, units = set(), 0
-    lines = list(cuts(pixels, inst.line))
+    (length,) = static([inst.line])
+    lines = list(cuts(pixels, length))
     for slab in cuts(len(lines), inst.slab):
         for block in cuts(outputs // conv.group, inst.tile_vectors * lanes):
             units += batch * conv.group
@@ -191,7 +193,9 @@ def test_loops_of_what_is_chosen_are_those_of_the_walk() -> None:
         ((4, 1, 5, 3), (2, 3, 5)),
     ],
 )
-def test_loops_of_matrix_products_are_those_of_the_walk(left: Shape, right: Shape) -> None:
+def test_loops_of_matrix_products_are_those_of_the_walk(
+    left: tuple[int, ...], right: tuple[int, ...]
+) -> None:
     """Rows that all meet the same right side are one long matrix."""
     lanes = 4
     shape = (*max(left[:-2], right[:-2], key=len), left[-2], right[-1])

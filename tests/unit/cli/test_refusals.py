@@ -53,11 +53,23 @@ CASES = [
     ("run binary.glow", "binary.glow: expected text in UTF-8"),
     ("run net.txt", "net.txt: expected a file that ends in .onnx or .glow"),
     ("run net.glow --shape x=2", "the shapes of a .glow file are written in it"),
-    ("run net.onnx --shape N", "expected NAME=1x3x224x224 or DIMENSION=1, got 'N'"),
-    ("run net.onnx --shape N=2x", "expected NAME=1x3x224x224 or DIMENSION=1, got 'N=2x'"),
-    ("run net.onnx --shape N=٣", "expected NAME=1x3x224x224 or DIMENSION=1, got 'N=٣'"),
-    ("run net.onnx --shape N=", "expected NAME=1x3x224x224 or DIMENSION=1, got 'N='"),
-    (f"run net.onnx --shape N={'9' * 5000}", "expected NAME=1x3x224x224 or DIMENSION=1, got"),
+    ("run net.onnx --shape N", "expected NAME=1x3x224x224, DIMENSION=1 or DIMENSION=1..8, got 'N'"),
+    (
+        "run net.onnx --shape N=2x",
+        "expected NAME=1x3x224x224, DIMENSION=1 or DIMENSION=1..8, got 'N=2x'",
+    ),
+    (
+        "run net.onnx --shape N=٣",
+        "expected NAME=1x3x224x224, DIMENSION=1 or DIMENSION=1..8, got 'N=٣'",
+    ),
+    (
+        "run net.onnx --shape N=",
+        "expected NAME=1x3x224x224, DIMENSION=1 or DIMENSION=1..8, got 'N='",
+    ),
+    (
+        f"run net.onnx --shape N={'9' * 5000}",
+        "expected NAME=1x3x224x224, DIMENSION=1 or DIMENSION=1..8, got",
+    ),
     ("bundle net.onnx --max-ram ٣", "expected a number of bytes such as 65536, 64K or 1M, got '٣'"),
     ("run net.onnx --shape M=2", "no symbolic dimension 'M'"),
     ("run net.onnx --shape N=2 --shape N=3", "--shape: 'N' is given twice"),

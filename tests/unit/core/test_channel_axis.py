@@ -20,10 +20,10 @@ def _scales(type: Type) -> Array:
     """The scale of every element; those of the samples are all different, and tell offsets, too."""
     assert type.quant is not None
     if type.quant.axis is None:
-        return np.full(type.shape, type.quant.scales[0])
+        return np.full(type.extents, type.quant.scales[0])
     return np.broadcast_to(
         np.array(type.quant.scales).reshape(-1, *(1,) * (type.rank - type.quant.axis - 1)),
-        type.shape,
+        type.extents,
     )
 
 
@@ -48,7 +48,7 @@ def test_permuted(type: Type, data: st.DataObject) -> None:
 def test_reshaped(type: Type, data: st.DataObject) -> None:
     """Refused is what has no dimension with one channel in each place."""
     shape: list[int] = []
-    rest = type.count
+    rest = math.prod(type.extents)
     while rest > 1 or data.draw(st.booleans()):
         shape.append(data.draw(st.sampled_from([n for n in range(1, rest + 1) if rest % n == 0])))
         rest //= shape[-1]
@@ -68,7 +68,7 @@ def test_reshaped(type: Type, data: st.DataObject) -> None:
 @given(types(), st.data())
 def test_sliced(type: Type, data: st.DataObject) -> None:
     starts, counts, steps = [], [], []
-    for size in type.shape:
+    for size in type.extents:
         step = data.draw(st.sampled_from([-2, -1, 1, 3]))
         indices = range(size)[::step]
         starts.append(indices.start if size else 0)
@@ -96,7 +96,7 @@ def test_gathered(type: Type, indices: list[int], data: st.DataObject) -> None:
 def test_concatenated(type: Type, data: st.DataObject) -> None:
     """The parts of a tensor, one after the other, are the tensor."""
     axis = data.draw(st.integers(0, type.rank - 1))
-    size = type.shape[axis]
+    size = type.extents[axis]
     cuts = sorted(data.draw(st.lists(st.integers(0, size), max_size=3)))
     parts = []
     for begin, end in zip([0, *cuts], [*cuts, size], strict=True):
@@ -133,7 +133,7 @@ def test_concatenated_channels(texts: list[str], expected: str) -> None:
 
 @given(types(least=1, rank=3), st.data())
 def test_views_keep_the_parameters_of_their_elements(type: Type, data: st.DataObject) -> None:
-    offset = data.draw(st.integers(0, type.count))
+    offset = data.draw(st.integers(0, math.prod(type.extents)))
     flat = _scales(type).reshape(-1)[offset:]
     part = data.draw(types(least=1, rank=2))
     assume(part.count <= flat.size)

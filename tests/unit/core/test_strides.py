@@ -17,25 +17,27 @@ from glowpy.core.strides import (
     strides_of,
 )
 from glowpy.core.type import Shape
+from glowpy.support.symbolic import Dim, static
 
 shapes = st.lists(st.integers(0, 4), max_size=3).map(tuple)
 
 
-def elements(start: int, shape: Sequence[int], strides: Sequence[int]) -> list[int]:
+def elements(start: Dim, shape: Sequence[Dim], strides: Sequence[Dim]) -> list[int]:
     """Where every element lies, in row-major order."""
+    first, *steps = static((start, *strides))
     return [
-        start + sum(i * stride for i, stride in zip(index, strides, strict=True))
-        for index in itertools.product(*map(range, shape))
+        first + sum(i * step for i, step in zip(index, steps, strict=True))
+        for index in itertools.product(*map(range, static(shape)))
     ]
 
 
 @st.composite
 def boxes(
-    draw: st.DrawFn, frame: Shape, choice: tuple[int, ...] = (1, 1, 1, 2)
+    draw: st.DrawFn, frame: tuple[int, ...], choice: tuple[int, ...] = (1, 1, 1, 2)
 ) -> tuple[int, Shape, Shape]:
     """A box of a row-major tensor, every step-th element of each dimension: first element, shape, strides."""
     start, shape, strides = 0, [], []
-    for size, stride in zip(frame, strides_of(frame), strict=True):
+    for size, stride in zip(frame, static(strides_of(frame)), strict=True):
         first = draw(st.integers(0, size - 1))
         step = draw(st.sampled_from(choice))
         shape.append(draw(st.integers(1, (size - 1 - first) // step + 1)))
@@ -72,7 +74,7 @@ def test_strides_that_interleave_are_not_distinct() -> None:
 
 @given(st.data(), frames)
 def test_boxes_of_one_tensor_share_what_their_elements_share(
-    data: st.DataObject, frame: Shape
+    data: st.DataObject, frame: tuple[int, ...]
 ) -> None:
     for choice in ((1,), (1, 2)):
         a, b = (data.draw(boxes(frame, choice)) for _ in range(2))
@@ -96,7 +98,7 @@ def test_ranges_of_channels_lie_between_each_other() -> None:
 
 @given(st.data(), frames, st.lists(st.integers(0, 3), min_size=3, max_size=3))
 def test_a_moved_view_has_the_elements_it_had(
-    data: st.DataObject, frame: Shape, more: list[int]
+    data: st.DataObject, frame: tuple[int, ...], more: list[int]
 ) -> None:
     wide = tuple(size + extra for size, extra in zip(frame, more, strict=False))
     frame_strides = strides_of(wide)
@@ -110,7 +112,7 @@ def test_a_moved_view_has_the_elements_it_had(
 
 @given(st.data(), frames, st.lists(st.integers(0, 2), min_size=3, max_size=3), shapes)
 def test_a_view_of_another_shape_is_moved_right_or_not_at_all(
-    data: st.DataObject, frame: Shape, more: list[int], shape: Shape
+    data: st.DataObject, frame: tuple[int, ...], more: list[int], shape: tuple[int, ...]
 ) -> None:
     wide = tuple(size + extra for size, extra in zip(frame, more, strict=False))
     room = math.prod(frame) - math.prod(shape)

@@ -28,7 +28,7 @@ def layers(*widths: int, name: str = "main") -> Module:
     f = module.create_function(name)
     node = module.create_placeholder(f"{name}_in", parse_type("f32[16x8]")).value
     for index, width in enumerate(widths):
-        shape = node.type.shape[1], width
+        shape = node.type.extents[1], width
         weights = np.linspace(-1, 1, shape[0] * width, dtype=np.float32).reshape(shape)
         constant = module.create_constant(f"{name}_w{index}", weights)
         node = f.create_mat_mul(f"{name}_product{index}", node, constant).result

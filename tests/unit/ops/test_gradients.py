@@ -158,7 +158,7 @@ def test_derivative(slope: Slope) -> None:
     f.create_save("value", node, module.create_placeholder("value", node.type))
     value = glowpy.compile(f, "interpreter")
 
-    weights = _weights(node.type.shape)
+    weights = _weights(node.type.extents)
     weighted = f.create_mul("weighted", node, module.create_constant("weights", weights))
     by = [v for v in node.inputs if v.type.kind is ElemKind.F64]
     for operand, gradient in zip(by, gradients(f, weighted.result, by), strict=True):

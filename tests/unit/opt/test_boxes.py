@@ -8,11 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from glowpy.core.tensor import Array
-from glowpy.core.type import Shape
 from glowpy.opt.boxes import Box, all_disjoint, disjoint
 
 
-def _boxes(rng: random.Random, whole: Shape, count: int) -> list[Box]:
+def _boxes(rng: random.Random, whole: tuple[int, ...], count: int) -> list[Box]:
     boxes: list[Box] = []
     for _ in range(count):
         shape = tuple(rng.randint(min(size, rng.choice((0, 1, 1, 1))), size) for size in whole)
@@ -21,14 +20,14 @@ def _boxes(rng: random.Random, whole: Shape, count: int) -> list[Box]:
     return boxes
 
 
-def _elements(whole: Shape, box: Box) -> Array:
+def _elements(whole: tuple[int, ...], box: Box) -> Array:
     """The places of a box's elements in the row-major tensor, in order."""
     places = np.arange(np.prod(whole, dtype=int)).reshape(whole)
     window = tuple(slice(o, o + n) for o, n in zip(*box, strict=True))
     return places[window].reshape(-1)
 
 
-def _whole(rng: random.Random) -> Shape:
+def _whole(rng: random.Random) -> tuple[int, ...]:
     return tuple(rng.choice((1, 2, 4, 6)) for _ in range(rng.randint(1, 3)))
 
 

@@ -25,7 +25,7 @@ def _shuffled(f: Function, rng: random.Random, x: NodeValue) -> NodeValue:
 
 def _regrouped(f: Function, rng: random.Random, x: NodeValue) -> NodeValue:
     """A reshape that splits all dimensions into primes and merges neighbours again, with ones in between."""
-    primes = [p for size in x.type.shape for p in _primes(size)]
+    primes = [p for size in x.type.extents for p in _primes(size)]
     shape = [1] * rng.randint(0, 1)
     while primes and len(shape) < 6:
         count = rng.randint(1, min(3, len(primes)))

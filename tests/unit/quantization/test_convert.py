@@ -88,7 +88,7 @@ def kinds(module: glowpy.Module) -> Counter[str]:
 
 def profile_of(module: glowpy.Module) -> Profile:
     (x,) = module.main.parameters
-    return quantization.profile(module, samples(x.type.shape), backend="interpreter")
+    return quantization.profile(module, samples(x.type.extents), backend="interpreter")
 
 
 def floats_of(module: glowpy.Module, options: Options | None = None) -> dict[str, str]:

@@ -41,7 +41,7 @@ def test_a_layer_alone_is_integer_from_end_to_end() -> None:
     g = _from_end_to_end(glowpy.quantization.quantize(f, known).main, type)
     assert sorted(node.SCHEMA.mnemonic for node in g.nodes) == ["convolution", "rescale", "save"]
     assert [p.type.kind.value for p in (*g.parameters, *g.outputs)] == ["u8", "u8"]
-    glowpy.compile(g)({p.original: np.zeros(p.type.shape, np.uint8) for p in g.parameters})
+    glowpy.compile(g)({p.original: np.zeros(p.type.extents, np.uint8) for p in g.parameters})
 
 
 @pytest.mark.parametrize("way", [AtRunTime(("dense0",)), WeightsOnly(("dense0",), bits=8)])

@@ -102,7 +102,7 @@ class Example:
     def _read(self, network: Mapping[str, Any], symbol: Mapping[str, Any]) -> Array:
         type = parse_type(symbol["type"])
         data = self._file(network, symbol).read_bytes()
-        return np.frombuffer(data, type.kind.dtype).reshape(type.shape)
+        return np.frombuffer(data, type.kind.dtype).reshape(type.extents)
 
 
 def build_examples(bundle: StoredBundle, folder: Path, *, system: bool = True) -> Iterator[Example]:
@@ -207,7 +207,7 @@ def stored_programs(
 def _tensor(symbol: Mapping[str, Any], constants: Array) -> Tensor:
     type = parse_type(symbol["type"])
     data = constants[symbol["offset"] : symbol["offset"] + type.size]
-    return Tensor(type, data.view(type.kind.dtype).reshape(type.shape))
+    return Tensor(type, data.view(type.kind.dtype).reshape(type.extents))
 
 
 def _ports(network: Mapping[str, Any]) -> list[Mapping[str, Any]]:

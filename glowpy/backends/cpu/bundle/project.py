@@ -205,7 +205,7 @@ def example_text(layout: Layout, options: BundleOptions) -> str:
 
 
 def _network(entry: Entry, prefix: str) -> str:
-    ports = [port for port in entry.ports if port.type.count]
+    ports = [port for port in entry.ports if not port.type.is_empty]
     inputs = "".join(_port(_INPUT, entry, port, prefix) for port in ports if port.role != "output")
     outputs = "".join(_port(_OUTPUT, entry, port, prefix) for port in ports if port.role != "input")
     return _NETWORK.substitute(

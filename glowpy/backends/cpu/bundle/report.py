@@ -88,12 +88,16 @@ def measure(
         weights=weights,
         mutable=layout.mutable_size,
         arena=layout.activations_size,
-        stack=max(depths.get(name, 0) for name in outermost) + _alignment(target),
+        stack=max(depths.get(name, 0) for name in outermost) + _alignment(target) * _ALIGNED_FRAMES,
         data=sections.data + sections.bss,
         instructions=tuple(
             sorted(inner, key=lambda instruction: (-instruction.text, instruction.name))
         ),
     )
+
+
+_ALIGNED_FRAMES = 3
+"""Frames of a chain of calls that are aligned for vectors: that of an instruction, of its walk, of what this calls."""
 
 
 def _alignment(target: CpuTarget) -> int:
@@ -125,13 +129,13 @@ def _heaviest(report: SizeReport, layout: Layout) -> str:
         for inst in entry.program.ir.instructions:
             bases = {ref.value.base for ref in inst.operands}
             constants = [b for b in bases if isinstance(b, WeightVar) and b.is_constant]
-            total = code.get(inst.name, 0) + sum(constant.type.size for constant in constants)
+            total = code.get(inst.name, 0) + sum(constant.type.room for constant in constants)
             if total > most:
                 most = total
                 largest = sorted(
-                    constants, key=lambda constant: (-constant.type.size, constant.name)
+                    constants, key=lambda constant: (-constant.type.room, constant.name)
                 )
-                parts = [f"%{constant.name} ({constant.type.size})" for constant in largest]
+                parts = [f"%{constant.name} ({constant.type.room})" for constant in largest]
                 if inst.name in code:
                     parts.append(f"code ({code[inst.name]})")
                 where = (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from typing import Any, ClassVar
 
@@ -38,9 +38,9 @@ from glowpy.backends.cpu.packing import (
 )
 from glowpy.backends.cpu.strategy.depthwise import choose_pixels
 from glowpy.backends.cpu.strategy.product import choose, conv_problem, matmul_problem
+from glowpy.backends.cpu.strategy.work import has_pads
 from glowpy.backends.cpu.variant import Variant
 from glowpy.core.elemkind import ElemKind
-from glowpy.core.shape import ceil_div
 from glowpy.core.tensor import Array, Tensor
 from glowpy.core.type import MAX_RANK, Type
 from glowpy.graph.function import Function
@@ -49,8 +49,12 @@ from glowpy.graph.nodes_gen import ConvolutionNode, DequantizeBlocksNode, MatMul
 from glowpy.graph.rewrite import Replacement, Why, rule
 from glowpy.opt.known import known, known_tensor
 from glowpy.passes import RewritePass
+from glowpy.support.symbolic import Expr, ceil_div, likely_extent, static
 
 __all__ = ["PackProductsPass", "is_packed"]
+
+_OPEN_VECTORS = 2
+"""Of a tile where the number of columns is symbolic: there is code for every number of vectors that may be left."""
 
 
 def is_packed(operation: Operation) -> bool:
@@ -100,7 +104,7 @@ class PackProductsPass(RewritePass):
             return ByteProducts(self.variant, self.small).convolution(f, n)
         if not is_packed(Operation.of_node(n)):
             return why.no("only f32, f64 and quantized 8-bit integers are packed")
-        if n.type.count == 0 or n.input.type.count == 0:
+        if n.type.is_empty or n.input.type.is_empty:
             return _bias_alone(f, n)
         if len(n.kernels) == 3:
             return _by_planes(f, n)
@@ -114,41 +118,48 @@ class PackProductsPass(RewritePass):
             )  # fmt: skip
         if n.group == n.input.type.shape[-1] == n.type.shape[-1] and n.group > 1:
             return self._depthwise(f, n)
-        machine, depth = self.variant.machine_for(n.type.kind), n.filter.type.shape[-1]
+        machine, depth = self.variant.machine_for(n.type.kind), n.filter.type.extents[-1]
         problem = conv_problem(
-            n.type.shape, n.input.type.shape, n.kernels, n.strides, n.pads, n.dilation, n.group
+            n.type.likely,
+            n.input.type.likely,
+            n.kernels,
+            n.strides,
+            tuple(map(likely_extent, n.pads)),
+            n.dilation,
+            n.group,
         )
         decision = choose(problem, machine)
         packed = _packed_filter(f, n, decision.packed * machine.lanes)
         zeros = f.module.create_constant(
             f"{n.name}_zeros",
-            np.zeros(depth if any(n.pads) else 0, n.type.kind.dtype),
+            np.zeros(depth if has_pads(n.pads) else 0, n.type.kind.dtype),
             loc=n.loc,
         )
         return create_cpu_conv(
             f, n.name, n.type, n.input, packed, n.bias, zeros,
             kernels=n.kernels, strides=n.strides, pads=n.pads, dilation=n.dilation, group=n.group,
             tile_pixels=decision.pixels, tile_vectors=decision.vectors,
-            line=decision.line, slab=decision.slab, fetch=decision.fetch,
+            line=n.type.shape[2] if decision.line == n.type.likely[2] else decision.line,
+            slab=decision.slab, fetch=decision.fetch,
         )  # fmt: skip
 
     def _depthwise(self, f: Function, n: ConvolutionNode) -> CpuDepthwiseConvNode:
         packed: Operand
         if n.filter.constant is not None:
-            channels, *taps, _ = n.filter.type.shape
+            channels, *taps, _ = n.filter.type.extents
             type = n.filter.type.with_shape((*taps, channels))
             packed = _derived(
                 f, n, "packed", type, n.filter.constant, "pack depthwise", pack_depthwise_filter
             )
         else:
             filter = f.create_reshape(
-                n.name, n.filter.type.with_shape(n.filter.type.shape[:-1]), n.filter
+                n.name, n.filter.type.with_shape(n.filter.type.extents[:-1]), n.filter
             )
             packed = f.create_transpose(n.name, filter, (1, 2, 0))
         return create_cpu_depthwise_conv(
             f, n.name, n.type, n.input, packed, n.bias,
             kernels=n.kernels, strides=n.strides, pads=n.pads, dilation=n.dilation,
-            outside=0, tile_pixels=choose_pixels(n.type.shape[2], self.variant.machine_for(n.type.kind)),
+            outside=0, tile_pixels=choose_pixels(n.type.likely[2], self.variant.machine_for(n.type.kind)),
         )  # fmt: skip
 
     @rule
@@ -158,7 +169,7 @@ class PackProductsPass(RewritePass):
             return ByteProducts(self.variant, self.small).mat_mul(f, n)
         if not is_packed(Operation.of_node(n)):
             return why.no("only f32, f64 and quantized 8-bit integers are packed")
-        if n.type.count == 0 or n.lhs.type.count == 0:
+        if n.type.is_empty or n.lhs.type.is_empty:
             return f.create_splat(n.name, n.type, 0.0)
         if packs_blocks(n):
             return self._in_blocks(f, n)
@@ -167,7 +178,10 @@ class PackProductsPass(RewritePass):
         if n.rhs.type.rank == MAX_RANK:
             return _with_batches_joined(f, n)
         machine = self.variant.machine_for(n.type.kind)
-        problem = matmul_problem(n.type.shape, n.lhs.type.shape[-1], prod(n.rhs.type.shape[:-2]))
+        matrices = prod(n.rhs.type.likely[:-2])
+        problem = matmul_problem(n.type.likely, n.lhs.type.likely[-1], matrices)
+        if isinstance(n.type.shape[-1], Expr):
+            problem = replace(problem, most_vectors=_OPEN_VECTORS)
         decision = choose(problem, machine)
         block = decision.packed * machine.lanes
         type = n.rhs.type.with_shape(packed_shape(n.rhs.type.shape, block))
@@ -190,8 +204,8 @@ class PackProductsPass(RewritePass):
         source = n.rhs.node
         assert isinstance(source, DequantizeBlocksNode)
         bits, columns = source.bits, block_columns(self.variant.machine_for(ElemKind.F32).lanes)
-        type = packed_blocks(n.rhs.type.shape, bits, columns)
-        several = packed_shape(source.scale.type.shape, columns)
+        type = packed_blocks(n.rhs.type.extents, bits, columns)
+        several = packed_shape(source.scale.type.extents, columns)
 
         def packed(
             part: str, type: Type, value: NodeValue, pack: Callable[[Array], Any]
@@ -316,7 +330,7 @@ def _by_planes(f: Function, n: ConvolutionNode) -> NodeValue:
     met = {plane: _planes_met(n, plane) for plane in range(n.kernels[0])}
     order = sorted(met, key=lambda plane: -len(met[plane]))
     total: NodeValue
-    if len(met[order[0]]) == n.type.shape[1]:
+    if len(met[order[0]]) == n.type.extents[1]:
         total = _plane_product(f, n, order[0], met[order.pop(0)], n.bias)
     else:
         total = _bias_alone(f, n)
@@ -330,19 +344,19 @@ def _by_planes(f: Function, n: ConvolutionNode) -> NodeValue:
 
 def _planes_met(n: ConvolutionNode, plane: int) -> range:
     """The planes of the result for which a plane of the kernel meets the input."""
-    ahead = plane * n.dilation[0] - n.pads[0]
+    ahead = plane * n.dilation[0] - static(n.pads)[0]
     first = ceil_div(max(-ahead, 0), n.strides[0])
-    last = ceil_div(max(n.input.type.shape[1] - ahead, 0), n.strides[0])
-    return range(first, min(last, n.type.shape[1]))
+    last = ceil_div(max(n.input.type.extents[1] - ahead, 0), n.strides[0])
+    return range(first, min(last, n.type.extents[1]))
 
 
 def _plane_product(
     f: Function, n: ConvolutionNode, plane: int, met: range, bias: Operand
 ) -> NodeValue:
     """The convolution with one plane of the kernel: all planes of the input that it meets are a batch of images."""
-    images, planes = n.type.shape[0], len(met)
+    images, planes = n.type.extents[0], len(met)
     start = met.start * n.strides[0] + plane * n.dilation[0] - n.pads[0]
-    area, shape = n.input.type.shape[2:], n.type.shape[2:]
+    area, shape = n.input.type.extents[2:], n.type.extents[2:]
     source = f.create_slice(
         n.name, n.type.with_shape((images, planes, *area)), n.input,
         (0, start, 0, 0, 0), (1, n.strides[0], 1, 1, 1),
@@ -361,20 +375,20 @@ def _added(
     """The sum with those planes that are met; the others as they were."""
 
     def planes(start: int, stop: int) -> NodeValue:
-        type = n.type.with_shape((n.type.shape[0], stop - start, *n.type.shape[2:]))
+        type = n.type.with_shape((n.type.extents[0], stop - start, *n.type.extents[2:]))
         return f.create_slice(n.name, type, total, (0, start, 0, 0, 0), (1,) * 5).result
 
     parts = [f.create_add(n.name, product, planes(met.start, met.stop)).result]
     if met.start > 0:
         parts.insert(0, planes(0, met.start))
-    if met.stop < n.type.shape[1]:
-        parts.append(planes(met.stop, n.type.shape[1]))
+    if met.stop < n.type.extents[1]:
+        parts.append(planes(met.stop, n.type.extents[1]))
     return f.create_concat(n.name, parts, 1).result
 
 
 def _kernel_plane(f: Function, n: ConvolutionNode, plane: int) -> Operand:
     """One plane of the filter of a 3-D convolution, as that of a 2-D one."""
-    outputs, _, *taps = n.filter.type.shape
+    outputs, _, *taps = n.filter.type.extents
     if n.filter.constant is not None:
         return _derived(
             f, n, "plane", n.filter.type.with_shape((outputs, *taps)), n.filter.constant,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from math import isqrt, prod
+from math import isqrt
 
 from glowpy.backends.cpu.insts_gen import CpuPackMatrixInst
 from glowpy.core.schema import Layout
@@ -36,6 +36,7 @@ from glowpy.ir.insts_gen import (
 )
 from glowpy.ir.value import Value
 from glowpy.support.rules import Rules
+from glowpy.support.symbolic import Dim, Expr, product
 
 __all__ = ["UNIT_BYTES", "Along", "Cut", "cut_of"]
 
@@ -89,7 +90,7 @@ class Cut:
             return shape
         return (*shape[: along.axis], self.part * along.step, *shape[along.axis + 1 :])
 
-    def distance(self, operand: int, value: Value) -> int:
+    def distance(self, operand: int, value: Value) -> Dim:
         """How far an operand's next part is, in elements of memory."""
         along = self.dimension[operand]
         return 0 if along is None else self.part * along.step * value.strides[along.axis]
@@ -101,7 +102,7 @@ _rules: Rules[Callable[..., Iterator[Dimension]]] = Rules("cut")
 def cut_of(inst: Instruction) -> Cut | None:
     """How an instruction is cut; None if it is one unit, because it is small or nobody says more."""
     rule = _rules.get(type(inst))
-    if rule is None or not all(ref.value.type.count for ref in inst.operands):
+    if rule is None or any(ref.value.type.is_empty for ref in inst.operands):
         return None
     cuts = [cut for dimension in rule(inst) if (cut := _parts(inst, dimension)) is not None]
     enough = [cut for cut in cuts if cut.units >= _UNITS]
@@ -115,12 +116,14 @@ def _parts(inst: Instruction, dimension: Dimension) -> Cut | None:
     if any(
         along is not None
         and ref.layout is Layout.DENSE
-        and prod(ref.value.type.shape[: along.axis]) > 1
+        and product(ref.value.type.shape[: along.axis]) != 1
         for ref, along in operands
     ):
         return None  # a part would have gaps
     extent = next(value.type.shape[along.axis] for value, along in moved if not along.whole)
-    size = sum(value.type.size // extent for value, along in moved if not along.whole)
+    if isinstance(extent, Expr):
+        return None  # parts could not be equal
+    size = sum(value.type.room // extent for value, along in moved if not along.whole)
     for part in _divisors(extent)[:-1]:
         if part * size >= UNIT_BYTES and _at_lines(moved, part):
             return Cut(extent // part, part, dimension)

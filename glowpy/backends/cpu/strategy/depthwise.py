@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from glowpy.backends.cpu.strategy.machine import Machine
-from glowpy.core.shape import ceil_div
+from glowpy.support.symbolic import ceil_div
 
 __all__ = ["MAX_DEPTHWISE_PIXELS", "choose_pixels"]
 

@@ -27,6 +27,7 @@ from glowpy.core.elemkind import ElemKind
 from glowpy.ir.inst import Instruction
 from glowpy.ir.irfunction import IRFunction
 from glowpy.support.rules import Rules
+from glowpy.support.symbolic import highest, likely_extent
 from glowpy.support.text import Attr
 
 __all__ = ["Explanation", "Row", "explain", "explanations_text"]
@@ -39,14 +40,14 @@ _problem_of: Rules[Callable[..., Problem]] = Rules("problem_of")
 
 @_problem_of(CpuConvInst)
 def _conv(inst: CpuConvInst) -> Problem:
-    lists = inst.kernels, inst.strides, inst.pads, inst.dilation
-    return conv_problem(inst.result.type.shape, inst.input.type.shape, *lists, inst.group)
+    lists = inst.kernels, inst.strides, tuple(map(likely_extent, inst.pads)), inst.dilation
+    return conv_problem(inst.result.type.likely, inst.input.type.likely, *lists, inst.group)
 
 
 @_problem_of(CpuMatmulInst)
 def _matmul(inst: CpuMatmulInst) -> Problem:
-    matrices = prod(inst.rhs.type.shape[:-3])
-    return matmul_problem(inst.result.type.shape, inst.lhs.type.shape[-1], matrices)
+    matrices = prod(inst.rhs.type.likely[:-3])
+    return matmul_problem(inst.result.type.likely, inst.lhs.type.likely[-1], matrices)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,13 +107,13 @@ def explain(f: IRFunction, machine_for: Callable[[ElemKind], Machine]) -> Iterat
 
 
 def _depthwise(inst: CpuDepthwiseConvInst, machine: Machine) -> Explanation:
-    width = inst.result.type.shape[2]
+    width = inst.result.type.likely[2]
     return Explanation(
         inst.name,
         inst.SCHEMA.mnemonic,
         {"width": width},
         {"tile_pixels": inst.tile_pixels},
-        work_of(inst, machine.lanes).units,
+        highest(work_of(inst, machine.lanes).units),
         (),
         (),
         inst.tile_pixels != choose_pixels(width, machine),
@@ -135,7 +136,7 @@ def _product(inst: Instruction, problem: Problem, machine: Machine) -> Explanati
         inst.SCHEMA.mnemonic,
         asdict(problem),
         decision,
-        work.units,
+        highest(work.units),
         tuple(loops),
         tuple(_row(candidate, problem, machine, in_use) for candidate in shown),
         any(

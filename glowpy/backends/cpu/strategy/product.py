@@ -37,7 +37,7 @@ from functools import cache
 from math import gcd, prod
 
 from glowpy.backends.cpu.strategy.machine import Machine
-from glowpy.core.shape import ceil_div
+from glowpy.support.symbolic import ceil_div
 
 __all__ = [
     "MAX_PIXELS",
@@ -96,6 +96,7 @@ class Problem:
         images: How many images and groups there are.
         usual_pixels: Output pixels for which the weights are laid out, so that a model has them once for all sizes of a
             batch; 0 for those there are.
+        most_vectors: Of a tile.
     """
 
     height: int
@@ -107,6 +108,7 @@ class Problem:
     border: tuple[int, int] = (0, 0)
     images: int = 1
     usual_pixels: int = 0
+    most_vectors: int = MAX_VECTORS
 
     @property
     def pixels(self) -> int:
@@ -205,7 +207,7 @@ def candidates(problem: Problem, machine: Machine) -> Iterator[Candidate]:
 
     Where weights are laid out for a usual number of pixels, a tile takes some of those blocks.
     """
-    most = max(min(MAX_VECTORS, ceil_div(problem.channels, machine.lanes)), 1)
+    most = max(min(problem.most_vectors, ceil_div(problem.channels, machine.lanes)), 1)
     spare = machine.parts + (1 if machine.fused else 2)
     packed = _packed_vectors(problem, machine) or 1
     for vectors in range(packed, most + 1, packed):

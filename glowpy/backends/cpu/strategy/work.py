@@ -5,7 +5,7 @@ Units follow from the sizes and the decisions in the attributes, never from the 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import lcm, prod
 
@@ -19,14 +19,14 @@ from glowpy.backends.cpu.insts_gen import (
 )
 from glowpy.backends.cpu.packing import dot_of
 from glowpy.backends.cpu.strategy.cut import UNIT_BYTES, Cut, cut_of
-from glowpy.core.shape import ceil_div
 from glowpy.core.strides import merged_loops
 from glowpy.ir.inst import Instruction
 from glowpy.ir.insts_gen import AvgPoolInst, MaxPoolInst, MaxPoolWithArgmaxInst, SumPoolInst
 from glowpy.ir.value import Value
 from glowpy.support.rules import Rules
+from glowpy.support.symbolic import Dim, Expr, ceil_div, highest, product, static
 
-__all__ = ["TileFunction", "Work", "work_of"]
+__all__ = ["TileFunction", "Work", "has_pads", "work_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +37,10 @@ class TileFunction:
     pixels: int
     vectors: int
     block: int
+    open_pixels: bool = False
+    """It is called for any number of pixels below `pixels`, which depends on symbolic extents."""
+    open_vectors: bool = False
+    """It is called for any number of vectors below `vectors`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +55,7 @@ class Work:
         cut: How the instruction is cut, if its kernel knows nothing of units.
     """
 
-    units: int
+    units: Dim
     block: int
     tiles: tuple[TileFunction | None, ...] = ()
     together: int = 1
@@ -59,6 +63,11 @@ class Work:
 
 
 _rules: Rules[Callable[..., Work]] = Rules("work")
+
+
+def has_pads(pads: Sequence[Dim]) -> bool:
+    """Whether there may be pads, which symbolic ones are taken to be."""
+    return any(pad != 0 for pad in pads)
 
 
 def work_of(inst: Instruction, lanes: int) -> Work:
@@ -70,49 +79,51 @@ def work_of(inst: Instruction, lanes: int) -> Work:
     if rule is None:
         cut = cut_of(inst)
         return Work(cut.units if cut is not None else 1, lanes, cut=cut)
-    return rule(inst, lanes) if inst.operands[0].value.type.count else Work(0, lanes)
+    return rule(inst, lanes) if not inst.operands[0].value.type.is_empty else Work(0, lanes)
 
 
 @_rules(CpuConvInst)
 def _conv(inst: CpuConvInst, lanes: int) -> Work:
     images, height, width, channels = inst.result.type.shape
     pixels, channels = height * width, channels // inst.group
-    pointwise = prod(inst.kernels) == prod(inst.strides) == 1 and not any(inst.pads)
+    pointwise = prod(inst.kernels) == prod(inst.strides) == 1 and not has_pads(inst.pads)
     if pointwise and _is_one_loop(inst.input, 0, 3):
         pixels, images = pixels * images, 1
+    sizes: set[tuple[str, Dim]]
     if pointwise and _is_one_loop(inst.input, 1, 3):
         sizes = {("regular", count) for count in _lengths(pixels, inst.line, inst.tile_pixels)}
+    elif inst.result.type.is_static and inst.input.type.is_static:
+        sizes = _kinds(inst, prod(inst.result.type.extents[1:3]))
     else:
-        sizes = _kinds(inst, pixels)
-    tiles = _tiles(
-        sizes,
-        inst.tile_pixels,
-        _Blocks(inst.tile_vectors, channels, lanes, _packed_block(inst.filter)),
-    )
+        open_ones = _lengths(pixels, inst.line, inst.tile_pixels) | {inst.tile_pixels, _OPEN}
+        sizes = {(kind, count) for kind in ("regular", "scattered") for count in open_ones}
+    blocks = _Blocks(inst.tile_vectors, channels, lanes, _packed_block(inst.filter))
+    tiles = _tiles(sizes, inst.tile_pixels, blocks)
     slabs = ceil_div(ceil_div(pixels, inst.line), inst.slab)
     block = inst.tile_vectors * lanes
     return Work(images * inst.group * slabs * ceil_div(channels, block), block, tiles)
 
 
-def _kinds(inst: CpuConvInst, pixels: int) -> set[tuple[str, int]]:
+def _kinds(inst: CpuConvInst, pixels: int) -> set[tuple[str, Dim]]:
     """The kind and the pixels of every tile: regular where all lie in one row, with windows between the edges.
 
     Floats are zeros above and below the image, so that rows of a window there do not matter.
     """
-    width, stride, left = inst.result.type.shape[2], inst.strides[1], inst.pads[1]
+    width, stride, left = inst.result.type.extents[2], inst.strides[1], static(inst.pads)[1]
     span = (inst.kernels[1] - 1) * inst.dilation[1]
     rows = _rows_inside(inst)
-    sizes = set()
+    sizes: set[tuple[str, Dim]] = set()
+    (step,) = static([inst.line])
     # Rows and tiles begin together again after so many pixels.
-    period = min(pixels, lcm(width, inst.line)) if inst.input.type.kind.is_float else pixels
-    lines = [*range(0, period, inst.line), pixels // inst.line * inst.line]
+    period = min(pixels, lcm(width, step)) if inst.input.type.kind.is_float else pixels
+    lines = [*range(0, period, step), pixels // step * step]
     for line in lines:
-        length = min(inst.line, pixels - line)
+        length = min(step, pixels - line)
         for first in range(line, line + length, inst.tile_pixels):
             col, count = first % width, min(inst.tile_pixels, line + length - first)
             begin = col * stride - left
             end = begin + (count - 1) * stride + span
-            regular = col + count <= width and begin >= 0 and end < inst.input.type.shape[2]
+            regular = col + count <= width and begin >= 0 and end < inst.input.type.extents[2]
             regular &= first // width in rows
             sizes.add(("regular" if regular else "scattered", count))
     return sizes
@@ -120,11 +131,15 @@ def _kinds(inst: CpuConvInst, pixels: int) -> set[tuple[str, int]]:
 
 def _rows_inside(inst: CpuConvInst) -> range:
     """The rows of the result whose windows lie between the upper and the lower edge, as far as that matters."""
-    height, stride, top = inst.result.type.shape[1], inst.strides[0], inst.pads[0]
+    height, stride, top = inst.result.type.extents[1], inst.strides[0], static(inst.pads)[0]
     if inst.input.type.kind.is_float:
         return range(height)
     span = (inst.kernels[0] - 1) * inst.dilation[0]
-    return range(ceil_div(top, stride), (inst.input.type.shape[1] - 1 - span + top) // stride + 1)
+    return range(ceil_div(top, stride), (inst.input.type.extents[1] - 1 - span + top) // stride + 1)
+
+
+_OPEN = -1
+"""Stands for any number of pixels below that of a whole tile."""
 
 
 @dataclass(frozen=True)
@@ -132,7 +147,7 @@ class _Blocks:
     """Channels in blocks of `vectors`; the last may have fewer. Weights are packed for so many of them at a time."""
 
     vectors: int
-    channels: int
+    channels: Dim
     lanes: int
     packed: int
 
@@ -143,7 +158,9 @@ class _Blocks:
 
     @property
     def heights(self) -> tuple[int, int]:
-        """Vectors of a whole block and of a smaller one; 0 where there is none."""
+        """Vectors of a whole block and of a smaller one; 0 where there is none, _OPEN for any number below a whole."""
+        if isinstance(self.channels, Expr):
+            return self.vectors, _OPEN if self.vectors > 1 else 0
         last = ceil_div(self.channels % self.size, self.lanes)
         whole = self.channels >= self.size or last == self.vectors
         return self.vectors if whole else 0, last if last != self.vectors else 0
@@ -151,25 +168,35 @@ class _Blocks:
 
 def _packed_block(weights: Value) -> int:
     """The channels of a packed block."""
-    return weights.type.shape[-1] // dot_of(weights.type.kind)
+    (length,) = static([weights.type.shape[-1]])
+    return length // dot_of(weights.type.kind)
 
 
-def _lengths(pixels: int, line: int, tile: int) -> set[int]:
-    """The pixels of the tiles of lines, and of what is left of a line at the end."""
+def _lengths(pixels: Dim, line: Dim, tile: int) -> set[Dim]:
+    """The pixels of the tiles of lines, and of what is left of a line at the end; _OPEN for any number."""
+    if isinstance(pixels, Expr) or isinstance(line, Expr):
+        return {tile, _OPEN} if tile > 1 else {tile}
     lines = min(pixels, line), pixels % line
     return {count for length in lines for count in (min(length, tile), length % tile) if count}
 
 
 def _tiles(
-    sizes: set[tuple[str, int]], pixels: int, blocks: _Blocks
+    sizes: set[tuple[str, Dim]], pixels: int, blocks: _Blocks
 ) -> tuple[TileFunction | None, ...]:
     """The table of `tiles_t`: regular and scattered, whole and remaining pixels, whole and remaining vectors."""
     rests = [count for _, count in sizes if count != pixels]
-    rest = rests[0] if rests else 0
+    rest = _OPEN if _OPEN in rests else next(iter(rests), 0)
+
+    def tile(kind: str, count: Dim, vectors: int) -> TileFunction | None:
+        if not vectors or (kind, count) not in sizes:
+            return None
+        open_pixels, open_vectors = count == _OPEN, vectors == _OPEN
+        (size,) = static([pixels if open_pixels else count])
+        chosen = blocks.vectors if open_vectors else vectors
+        return TileFunction(kind, size, chosen, blocks.packed, open_pixels, open_vectors)
+
     return tuple(
-        TileFunction(kind, count, vectors, blocks.packed)
-        if vectors and (kind, count) in sizes
-        else None
+        tile(kind, count, vectors)
         for kind in ("regular", "scattered")
         for count in (pixels, rest)
         for vectors in blocks.heights
@@ -179,17 +206,14 @@ def _tiles(
 @_rules(CpuMatmulInst)
 def _matmul(inst: CpuMatmulInst, lanes: int) -> Work:
     *batch, rows, channels = inst.result.type.shape
-    if prod(inst.rhs.type.shape[:-3]) == 1 and _is_one_loop(inst.lhs, 0, inst.lhs.type.rank - 1):
-        batch, rows = [], rows * prod(batch)
+    if product(inst.rhs.type.shape[:-3]) == 1 and _is_one_loop(inst.lhs, 0, inst.lhs.type.rank - 1):
+        batch, rows = [], rows * product(batch)
     sizes = {("regular", count) for count in _lengths(rows, inst.tile_pixels, inst.tile_pixels)}
-    tiles = _tiles(
-        sizes,
-        inst.tile_pixels,
-        _Blocks(inst.tile_vectors, channels, lanes, _packed_block(inst.rhs)),
-    )
+    blocks = _Blocks(inst.tile_vectors, channels, lanes, _packed_block(inst.rhs))
+    tiles = _tiles(sizes, inst.tile_pixels, blocks)
     slabs = ceil_div(ceil_div(rows, inst.tile_pixels), inst.slab)
     block = inst.tile_vectors * lanes
-    return Work(prod(batch) * slabs * ceil_div(channels, block), block, tiles)
+    return Work(product(batch) * slabs * ceil_div(channels, block), block, tiles)
 
 
 @_rules(CpuBlockMatmulInst)
@@ -197,15 +221,15 @@ def _block_matmul(inst: CpuBlockMatmulInst, lanes: int) -> Work:
     """A unit is a block of columns of all rows that meet it."""
     del lanes
     joined = _is_one_loop(inst.lhs, 0, inst.lhs.type.rank - 1)
-    images = 1 if joined else prod(inst.result.type.shape[:-2])
-    blocks, steps, columns = inst.rhs.type.shape
+    images = 1 if joined else product(inst.result.type.shape[:-2])
+    blocks, steps, columns = inst.rhs.type.extents
     size = steps * columns * inst.rhs.type.kind.size
     return Work(images * blocks, columns, together=ceil_div(UNIT_BYTES, size))
 
 
 @_rules(CpuDepthwiseConvInst)
 def _depthwise(inst: CpuDepthwiseConvInst, lanes: int) -> Work:
-    return Work(prod(inst.result.type.shape[:2]), lanes)
+    return Work(product(inst.result.type.shape[:2]), lanes)
 
 
 @_rules(CpuPlainConvInst, CpuPlainMatmulInst)
@@ -219,8 +243,8 @@ def _plain(inst: CpuPlainConvInst | CpuPlainMatmulInst, lanes: int) -> Work:
 def _pool(
     inst: MaxPoolInst | MaxPoolWithArgmaxInst | AvgPoolInst | SumPoolInst, lanes: int
 ) -> Work:
-    rows = prod(inst.result.type.shape[:-2])
-    row = sum(ref.value.type.size for ref in inst.operands) // rows
+    rows = product(inst.result.type.shape[:-2])
+    row = sum(ref.value.type.room for ref in inst.operands) // max(highest(rows), 1)
     return Work(rows, lanes, together=ceil_div(UNIT_BYTES, max(row, 1)))
 
 

@@ -16,7 +16,7 @@ __all__ = ["activated"]
 def _last(n: OnnxNode, index: int) -> NodeValue:
     """Input `index`, which must be a vector with an element for each of the last dimension of input 0."""
     x, bias = n.type(0), n.type(index)
-    if x.rank < 1 or bias.shape != x.shape[-1:]:
+    if x.rank < 1 or bias.extents != x.extents[-1:]:
         raise UserError(f"expected a vector for the last dimension of {x}, got {bias}")
     return n.input(index)
 
@@ -45,7 +45,7 @@ def _quick_gelu(n: OnnxNode) -> NodeValue:
 def _bias_split_gelu(n: OnnxNode) -> NodeValue:
     """The first half of the channels times Gelu of the second."""
     x = _biased(n)
-    axis, width = x.type.rank - 1, x.type.shape[-1]
+    axis, width = x.type.rank - 1, x.type.extents[-1]
     if width % 2:
         raise UserError(f"expected an even number of channels, got {x.type}")
     halves = (slice_axis(n, x, axis, start, width // 2, 1) for start in (0, width // 2))

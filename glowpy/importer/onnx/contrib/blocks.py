@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from glowpy.core.elemkind import ElemKind
-from glowpy.core.shape import ceil_div, normalize_axis
+from glowpy.core.shape import normalize_axis
 from glowpy.core.tensor import Array, Tensor
 from glowpy.core.type import Type
 from glowpy.graph.node import NodeValue
@@ -21,6 +21,7 @@ from glowpy.importer.onnx.node import OnnxNode, Value, from_onnx
 from glowpy.importer.onnx.quant import dequantized, optional, spread
 from glowpy.importer.onnx.standard import standard
 from glowpy.support.errors import UserError
+from glowpy.support.symbolic import ceil_div
 
 __all__: list[str] = []
 
@@ -105,15 +106,15 @@ def _unpacked(n: OnnxNode, index: int, shape: tuple[int, int], bits: int) -> Ten
 
 def _cut(tensor: Tensor, columns: int) -> Tensor:
     """The first columns: blocks are packed whole."""
-    rows = tensor.type.shape[0]
+    rows = tensor.type.extents[0]
     type = tensor.type.with_shape((rows, columns))
     return Tensor.derived(type, "cut", [tensor], lambda array: array[:, :columns])
 
 
 def _codes(tensor: Tensor, bits: int, extent: int) -> Tensor:
     """Known packed integers one by one: `extent` of them along the last dimension, which whole bytes fill."""
-    shape = (*tensor.type.shape[:-1], extent)
-    if tensor.type.kind is not ElemKind.U8 or ceil_div(extent * bits, 8) > tensor.type.shape[-1]:
+    shape = (*tensor.type.extents[:-1], extent)
+    if tensor.type.kind is not ElemKind.U8 or ceil_div(extent * bits, 8) > tensor.type.extents[-1]:
         raise UserError(f"expected {extent} integers of {bits} bits in a row, got {tensor.type}")
 
     def codes(bytes: Array) -> Array:
@@ -136,11 +137,11 @@ def _gather_block_quantized(n: OnnxNode) -> Value:
     if n.narrow(0) is None:
         bits = _bits(n)
         last = rank - 1
-        extent = n.type(0).shape[-1] * 8 // bits
+        extent = n.type(0).extents[-1] * 8 // bits
         if across == last and bits < 8:
             raise UserError(f"expected a gather_axis before the packed dimension, got {across}")
         data = _codes(n.known(0), bits, extent)
-        whole = scales.type.shape
+        whole = scales.type.extents
         zeros = (
             Tensor.splat(Type(ElemKind.U8, whole), 1 << (bits - 1))
             if zeros is None

@@ -138,7 +138,7 @@ def _normalized(
     both = n.real("qk_norm_epsilon", 1e-6)
     results = []
     for index, x, own in ((14, query, "q_norm_epsilon"), (15, key, "k_norm_epsilon")):
-        check_type(n, index, x.type.shape[3:])
+        check_type(n, index, x.type.extents[3:])
         epsilon = n.real(own, both)
         normal = standard(n, "RMSNormalization", [x, n.value(index)], axis=-1, epsilon=epsilon)
         results.append(n.operand(normal))
@@ -147,11 +147,11 @@ def _normalized(
 
 def _lengths(n: OnnxNode, key: NodeValue) -> _Lengths:
     """One batch has the length that input 6 says; of several, each has its own, but all begin with a first run."""
-    batch, _, new, _ = key.type.shape
+    batch, _, new, _ = key.type.extents
     check_type(n, 5, (batch,))
     total, room = (
         int(n.known_scalar(6)),
-        n.type(3).shape[2] if n.has(3) and n.type(3).rank == 4 else 0,
+        n.type(3).extents[2] if n.has(3) and n.type(3).rank == 4 else 0,
     )
     past = total - new
     if not 0 <= past <= room:
@@ -173,9 +173,9 @@ def _turned(
     if not n.has(7):
         raise UserError("expected inputs 7 and 8 (cos_cache, sin_cache) where do_rotary is 1")
     places = lengths.positions(n)
-    positions = reshape(n, places, (places.type.shape[0], lengths.new))
+    positions = reshape(n, places, (places.type.extents[0], lengths.new))
     if n.has(9):
-        check_type(n, 9, (key.type.shape[0], lengths.new))
+        check_type(n, 9, (key.type.extents[0], lengths.new))
         positions = n.value(9)
         if lengths.past == 0:  # the first run takes the first position, and counts from there
             first = slice_axis(n, slice_axis(n, positions, 0, 0, 1, 1), 1, 0, 1, 1)
@@ -189,10 +189,10 @@ def _turned(
 
 def _kept(n: OnnxNode, index: int, new: NodeValue, lengths: _Lengths) -> NodeValue:
     """Keys or values of the past and new ones after them, then zeros."""
-    batch, groups, count, size = new.type.shape
+    batch, groups, count, size = new.type.extents
     past: list[Value] = []
     if n.has(index):
-        check_type(n, index, (batch, groups, *n.type(index).shape[2:3], size))
+        check_type(n, index, (batch, groups, *n.type(index).extents[2:3], size))
         past = [n.value(index)]
     if not isinstance(lengths.past, int):
         return _gathered_rows(n, past[0], new, lengths)
@@ -205,8 +205,8 @@ def _kept(n: OnnxNode, index: int, new: NodeValue, lengths: _Lengths) -> NodeVal
 def _gathered_rows(n: OnnxNode, past: Value, new: NodeValue, lengths: _Lengths) -> NodeValue:
     """The same where batches have pasts of different lengths: rows of the past, of what is new, or a row of zeros."""
     assert isinstance(lengths.past, NodeValue)
-    batch, groups, count, size = new.type.shape
-    room, f = past.type.shape[2], n.f
+    batch, groups, count, size = new.type.extents
+    room, f = past.type.extents[2], n.f
     zeros = full(new.type.with_shape((batch, groups, 1, size)), 0)
     rows = n.operand(concat(n, [past, new, zeros], 2))
     places = n.operand(Tensor.of(np.arange(lengths.kept, dtype=np.int64)), f"{n.name}_places")
@@ -226,17 +226,17 @@ def _gathered_rows(n: OnnxNode, past: Value, new: NodeValue, lengths: _Lengths) 
 
 def _grouped_scores(n: OnnxNode, query: NodeValue, key: NodeValue) -> NodeValue:
     """Scores [batch, heads, queries, keys]: the heads of a group are one product with its keys."""
-    batch, heads, length, size = query.type.shape
-    groups = key.type.shape[1]
+    batch, heads, length, size = query.type.extents
+    groups = key.type.extents[1]
     stacked = reshape(n, query, (batch, groups, heads // groups * length, size))
     plain = scores(n, n.operand(stacked), key)
-    return n.operand(reshape(n, plain, (batch, heads, length, key.type.shape[2])))
+    return n.operand(reshape(n, plain, (batch, heads, length, key.type.extents[2])))
 
 
 def _mixed(n: OnnxNode, weights: NodeValue, value: NodeValue) -> Value:
     """The values, weighed: [batch, queries, heads * size]."""
-    batch, heads, length, keys = weights.type.shape
-    groups, size = value.type.shape[1], value.type.shape[3]
+    batch, heads, length, keys = weights.type.extents
+    groups, size = value.type.extents[1], value.type.extents[3]
     stacked = n.operand(reshape(n, weights, (batch, groups, heads // groups * length, keys)))
     wide = n.operand(convert(n, value, weights.type.kind))
     product = convert(n, n.f.create_mat_mul(n.name, stacked, wide).result, value.type.kind)
@@ -262,7 +262,7 @@ def _weights(n: OnnxNode, total: NodeValue, seen: NodeValue) -> NodeValue:
     if sink is None:
         return f.create_softmax(n.name, visible, 3).result
     weights = f.create_softmax(n.name, n.operand(concat(n, [visible, sink], 3)), 3).result
-    return n.operand(slice_axis(n, weights, 3, 0, type.shape[3], 1))
+    return n.operand(slice_axis(n, weights, 3, 0, type.extents[3], 1))
 
 
 def _seen(n: OnnxNode, lengths: _Lengths) -> NodeValue:
@@ -291,7 +291,7 @@ def _seen(n: OnnxNode, lengths: _Lengths) -> NodeValue:
 
 def _sink(n: OnnxNode, type: Type) -> Value | None:
     """One more score for each query, of a key without a value: 0, or that of its head."""
-    batch, heads, queries, _ = type.shape
+    batch, heads, queries, _ = type.extents
     shape = (batch, heads, queries, 1)
     if n.has(11):
         check_type(n, 11, (heads,))

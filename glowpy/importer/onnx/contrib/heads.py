@@ -37,7 +37,7 @@ LOWEST = float(np.finfo(np.float32).min)
 
 def check_type(n: OnnxNode, index: int, shape: Sequence[int]) -> None:
     """Raises UserError unless input `index` has this shape."""
-    if n.type(index).shape != tuple(shape):
+    if n.type(index).extents != tuple(shape):
         raise UserError(
             f"expected the shape {list(shape)} as input {index} ('{n.proto.input[index]}'), got {n.type(index)}"
         )
@@ -45,7 +45,7 @@ def check_type(n: OnnxNode, index: int, shape: Sequence[int]) -> None:
 
 def split(n: OnnxNode, value: Value, heads: int) -> NodeValue:
     """[batch, length, heads * size] as [batch, heads, length, size]."""
-    batch, length, width = value.type.shape
+    batch, length, width = value.type.extents
     if heads < 1 or width % heads:
         raise UserError(f"expected {width} elements in equal heads, got {heads} heads")
     parts = reshape(n, value, (batch, length, heads, width // heads))
@@ -54,7 +54,7 @@ def split(n: OnnxNode, value: Value, heads: int) -> NodeValue:
 
 def joined(n: OnnxNode, value: Value) -> Value:
     """[batch, heads, length, size] as [batch, length, heads * size]."""
-    batch, heads, length, size = value.type.shape
+    batch, heads, length, size = value.type.extents
     return reshape(n, transpose(n, value, (0, 2, 1, 3)), (batch, length, heads * size))
 
 
@@ -62,7 +62,7 @@ def extended(n: OnnxNode, past: Value | None, value: NodeValue) -> NodeValue:
     """The keys or values of the past, if any, and those that come now."""
     if past is None:
         return value
-    shape, new = past.type.shape, value.type.shape
+    shape, new = past.type.extents, value.type.extents
     if len(shape) != 4 or (*shape[:2], shape[3]) != (*new[:2], new[3]):
         raise UserError(f"expected a past that fits {value.type}, got {past.type}")
     return n.operand(concat(n, [past, value], 2))
@@ -78,7 +78,7 @@ def added(n: OnnxNode, value: NodeValue, terms: Sequence[Value | None]) -> NodeV
 
 def scores_type(query: NodeValue, key: NodeValue) -> Type:
     """The type of `scores`, f32 for halves. Raises UserError if the keys do not fit the queries, or are empty."""
-    left, right = query.type.shape, key.type.shape
+    left, right = query.type.extents, key.type.extents
     if not left[3]:
         raise UserError(f"expected heads of at least one element, got queries of {query.type}")
     if left[:2] != right[:2] or left[3] != right[3]:
@@ -92,15 +92,15 @@ def scores(n: OnnxNode, query: NodeValue, key: NodeValue) -> NodeValue:
     type = scores_type(query, key)
     turned = n.operand(transpose(n, convert(n, key, type.kind), (0, 1, 3, 2)))
     product = n.f.create_mat_mul(n.name, n.operand(convert(n, query, type.kind)), turned)
-    factor = n.real("scale", 0.0) or 1 / math.sqrt(query.type.shape[3])
+    factor = n.real("scale", 0.0) or 1 / math.sqrt(query.type.extents[3])
     scale = n.f.create_splat(f"{n.name}_scale", Type(type.kind, ()), factor)
     return n.f.create_mul(n.name, product, scale).result
 
 
 def mixed(n: OnnxNode, weights: NodeValue, value: NodeValue) -> Value:
     """The values, weighed: [batch, queries, heads * size]."""
-    if weights.type.shape[3] != value.type.shape[2]:
-        raise UserError(f"expected values for {weights.type.shape[3]} keys, got {value.type}")
+    if weights.type.extents[3] != value.type.extents[2]:
+        raise UserError(f"expected values for {weights.type.extents[3]} keys, got {value.type}")
     wide = n.operand(convert(n, value, weights.type.kind))
     product = n.f.create_mat_mul(n.name, weights, wide).result
     return joined(n, convert(n, product, value.type.kind))
@@ -118,7 +118,7 @@ def causal_term(n: OnnxNode, type: Type, past: int) -> Value | None:
 
     It outweighs every other mask: a query that may see no key at all still looks only back.
     """
-    queries, keys = type.shape[2:]
+    queries, keys = type.extents[2:]
     if not n.flag("unidirectional") or queries == 1:
         return None
     if keys != past + queries:
@@ -135,9 +135,9 @@ def masked_term(n: OnnxNode, index: int, type: Type, *, starts: bool) -> Value |
     """
     if not n.has(index):
         return None
-    batch, _, queries, keys = type.shape
+    batch, _, queries, keys = type.extents
     mask, f, lowest = n.input(index), n.f, n.real("mask_filter_value", -10000.0)
-    shape = mask.type.shape
+    shape = mask.type.extents
     if shape in ((batch, keys), (batch, queries, keys)):
         rows = queries if len(shape) == 3 else 1
         wide = n.operand(reshape(n, mask, (batch, 1, rows, keys)))
@@ -163,7 +163,7 @@ def bias_term(n: OnnxNode, index: int, type: Type) -> Value | None:
     """Input `index`, which is added to the scores, if it is given."""
     if not n.has(index):
         return None
-    shape, expected = n.type(index).shape, type.shape
+    shape, expected = n.type(index).extents, type.extents
     fits = len(shape) == 4 and shape[2:] == expected[2:]
     if not fits or shape[0] not in (1, expected[0]) or shape[1] not in (1, expected[1]):
         raise UserError(

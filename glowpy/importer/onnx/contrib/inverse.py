@@ -25,19 +25,19 @@ MAX_ROWS = 16
 def _inverse(n: OnnxNode) -> Value:
     """Halves in f32."""
     type = n.type(0)
-    if type.rank < 2 or type.shape[-1] != type.shape[-2]:
+    if type.rank < 2 or type.extents[-1] != type.extents[-2]:
         raise UserError(f"expected square matrices, got {type}")
-    rows = type.shape[-1]
+    rows = type.extents[-1]
     if rows > MAX_ROWS:
         raise n.unsupported(f"the inverse of matrices of more than {MAX_ROWS} rows ({type})")
     kind = ElemKind.F32 if type.kind.is_half else type.kind
-    batch = math.prod(type.shape[:-2])
+    batch = math.prod(type.extents[:-2])
     left = reshape(n, convert(n, n.value(0), kind), (batch, rows, rows))
     right = broadcast(n, Tensor.of(np.eye(rows, dtype=kind.dtype)), (batch, rows, rows))
     both = n.operand(concat(n, [left, right], 2))
     for step in range(rows):
         both = _eliminated(n, both, step)
-    return convert(n, reshape(n, slice_axis(n, both, 2, rows, rows, 1), type.shape), type.kind)
+    return convert(n, reshape(n, slice_axis(n, both, 2, rows, rows, 1), type.extents), type.kind)
 
 
 def _eliminated(n: OnnxNode, both: NodeValue, step: int) -> NodeValue:
@@ -45,7 +45,7 @@ def _eliminated(n: OnnxNode, both: NodeValue, step: int) -> NodeValue:
 
     Gauss-Jordan elimination with partial pivoting, of the matrices and the identity beside them.
     """
-    f, rows = n.f, both.type.shape[1]
+    f, rows = n.f, both.type.extents[1]
     zero = n.operand(full(Type(both.type.kind, ()), 0), f"{n.name}_zero")
     none = n.operand(full(Type(both.type.kind, ()), -1), f"{n.name}_none")
     numbers = np.arange(rows, dtype=np.int64).reshape(1, rows, 1)

@@ -21,7 +21,7 @@ def gathered(n: OnnxNode, index: int, positions: Value) -> NodeValue:
     if n.type(index).rank != 2:
         raise UserError(f"expected a matrix as input {index}, got {n.type(index)}")
     rows = n.f.create_gather(n.name, n.input(index), n.operand(positions), 0).result
-    batch, length, half = rows.type.shape
+    batch, length, half = rows.type.extents
     return n.operand(reshape(n, rows, (batch, 1, length, half)))
 
 
@@ -32,8 +32,8 @@ def rotated(
 
     A pair is neighbours if `interleaved`, else an element of the first half and one of the second.
     """
-    batch, heads, length, size = x.type.shape
-    half = cosine.type.shape[3]
+    batch, heads, length, size = x.type.extents
+    half = cosine.type.extents[3]
     if 2 * half > size:
         raise UserError(f"expected at most {size // 2} angles for heads of {size}, got {half}")
     turned = slice_axis(n, x, 3, 0, 2 * half, 1)
@@ -64,11 +64,11 @@ def _rotary_embedding(n: OnnxNode) -> Value:
     if type.rank not in (3, 4):
         raise UserError(f"expected an input of rank 3 or 4, got {type}")
     x = n.input(0) if type.rank == 4 else split(n, n.value(0), _heads(n))
-    batch, _, length, _ = x.type.shape
+    batch, _, length, _ = x.type.extents
     positions = _positions(n, batch, length)
-    half = (n.integer("rotary_embedding_dim", 0) or x.type.shape[3]) // 2
+    half = (n.integer("rotary_embedding_dim", 0) or x.type.extents[3]) // 2
     for index in (2, 3):
-        if n.type(index).rank != 2 or n.type(index).shape[1] != half:
+        if n.type(index).rank != 2 or n.type(index).extents[1] != half:
             raise UserError(f"expected {half} columns as input {index}, got {n.type(index)}")
     cosine, sine = (gathered(n, index, positions) for index in (2, 3))
     result = rotated(n, x, cosine, sine, interleaved=n.flag("interleaved"))
@@ -77,15 +77,15 @@ def _rotary_embedding(n: OnnxNode) -> Value:
 
 def _heads(n: OnnxNode) -> int:
     """By `num_heads`; without it the rows of the tables are half a head."""
-    heads, width = n.integer("num_heads", 0), n.type(2).shape[-1] if n.type(2).rank else 0
+    heads, width = n.integer("num_heads", 0), n.type(2).extents[-1] if n.type(2).rank else 0
     if n.integer("rotary_embedding_dim", 0) and not heads:
         raise UserError("attribute 'num_heads': expected it beside 'rotary_embedding_dim'")
-    return heads or n.type(0).shape[2] // max(2 * width, 1)
+    return heads or n.type(0).extents[2] // max(2 * width, 1)
 
 
 def _positions(n: OnnxNode, batch: int, length: int) -> Value:
     """Input 1: positions for all, or that of the first element."""
-    if n.type(1).shape != (1,):
+    if n.type(1).extents != (1,):
         check_type(n, 1, (batch, length))
         return n.value(1)
     steps = Tensor.of(np.arange(length, dtype=np.int64)[None])

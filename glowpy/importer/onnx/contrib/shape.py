@@ -27,7 +27,7 @@ def _gather_nd(n: OnnxNode) -> Value:
 @from_onnx("ExpandDims", domain=CONTRIB)
 def _expand_dims(n: OnnxNode) -> Value:
     """One more dimension of 1."""
-    shape = list(n.type(0).shape)
+    shape = list(n.type(0).extents)
     shape.insert(normalize_axis(int(n.known_scalar(1)), len(shape) + 1), 1)
     return reshape(n, n.value(0), shape)
 
@@ -36,7 +36,7 @@ def _expand_dims(n: OnnxNode) -> Value:
 def _pad(n: OnnxNode) -> Value:
     """The pads may be a row of a matrix."""
     pads = n.known(1)
-    if pads.type.rank == 2 and pads.type.shape[0] == 1:
+    if pads.type.rank == 2 and pads.type.extents[0] == 1:
         pads = vector([int(item) for item in pads.array.reshape(-1)])
     return standard(n, "Pad", [n.value(0), pads, n.value(2) if n.has(2) else None])
 

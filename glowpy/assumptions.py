@@ -1,0 +1,217 @@
+"""Assumptions: what a session takes the symbolic dimensions of its model to be, learned from the calls it gets.
+
+A dimension is constant as long as it is 0 or 1 or compiling needs to know it, equal to another where the model says so,
+and else any extent up to a bound; code is made for the one that it was compiled with. Bounds grow by a factor, so that
+a model is compiled a logarithmic number of times, however many extents it meets. Nothing is believed: every call is
+checked against what was assumed for the code it runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import final
+
+from glowpy.core.type import Shape
+from glowpy.importer import ValueInfo
+from glowpy.support.names import UniqueNames
+from glowpy.support.symbolic import (
+    Dim,
+    Expr,
+    Symbol,
+    UndecidedError,
+    UnequalError,
+    at_extents,
+    depends_on_symbols,
+    lowest,
+    substituted,
+    symbol,
+    symbol_name,
+    symbols_of,
+)
+from glowpy.support.text import print_symbol
+
+__all__ = ["Assumptions", "Plan"]
+
+_SPREAD = 6
+"""All first bounds together allow for 2 to this power times the extents of the first call, and one for 16 times."""
+_MANY = 1 << 16
+"""Bounds are lowered one by one, from no more."""
+_GROWTH = 4
+"""A bound that is exceeded becomes so many times larger."""
+_LEAST_GROWN = 64
+"""An extent that turns out to vary is bounded by no less."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What one compilation takes the inputs' shapes to be.
+
+    Attributes:
+        shapes: Of every input.
+        key: Equal for equal plans.
+    """
+
+    shapes: Mapping[str, Shape]
+    key: str
+
+    @property
+    def is_open(self) -> bool:
+        """Whether any extent is left open."""
+        return any(depends_on_symbols(tuple(shape)) for shape in self.shapes.values())
+
+
+@final
+class Assumptions:
+    """What is assumed of the dimensions of some inputs. Not for several threads at once.
+
+    `fixed` says that nothing is left open: there is code for one extent of each dimension only.
+    """
+
+    def __init__(self, inputs: Sequence[ValueInfo], *, fixed: bool = False) -> None:
+        self._fixed = fixed
+        self._inputs = {info.name: info for info in inputs}
+        self._names: dict[str, str] = {}
+        self._unique = UniqueNames()
+        self._bounds: dict[str, tuple[int, int, int]] = {}
+        self._constants: set[str] = set()
+        self._equal: dict[str, Dim] = {}
+
+    def plan(self, shapes: Mapping[str, tuple[int, ...]]) -> Plan:
+        """What to compile for inputs of these shapes; bounds grow if they must."""
+        if self._fixed:
+            return Plan(shapes, str(shapes))
+        extents = self._extents(shapes)
+        spread = _spread(sum(extent > 1 for extent in extents.values()))
+        dims: dict[str, Dim] = {
+            name: self._dim(name, extent, spread) for name, extent in extents.items()
+        }
+        for name, equal in self._equal.items():
+            if name in dims:
+                dims[name] = substituted(equal, dims)
+        planned = {
+            name: tuple(
+                dims[dim] if isinstance(dim, str) else dim for dim in self._declared(name, shape)
+            )
+            for name, shape in shapes.items()
+        }
+        bounds = [print_symbol(one) for one in _symbols(planned)]
+        return Plan(planned, f"{planned} {bounds}")
+
+    def learn(self, error: UndecidedError, shapes: Mapping[str, tuple[int, ...]]) -> None:
+        """Assumes what compiling turned out to need, as it is for inputs of these shapes."""
+        extents = self._extents(shapes)
+        if isinstance(error, UnequalError) and self._unify(*error.pair, extents):
+            return
+        self._constants.update(error.symbols)
+
+    def know(self, names: Sequence[str], shapes: Mapping[str, tuple[int, ...]]) -> None:
+        """Assumes that some inputs, whose elements are known while compiling, have constant shapes."""
+        for name in names:
+            dims = self._declared(name, shapes[name])
+            self._constants.update(dim for dim in dims if isinstance(dim, str))
+
+    @property
+    def is_open(self) -> bool:
+        """Whether anything may still be learned."""
+        return not self._fixed
+
+    def fix(self) -> None:
+        """Assumes from now on that all dimensions are what they are in each call."""
+        self._fixed = True
+
+    def _unify(self, left: Dim, right: Dim, extents: Mapping[str, int]) -> bool:
+        """Gives one symbol the meaning with which two dimensions are equal, if they are in this call."""
+        if at_extents(left, extents) != at_extents(right, extents):
+            return False
+        if self._bounded(left, right, extents) or self._bounded(right, left, extents):
+            return True
+        for name in symbols_of([left, right]):
+            meaning = _solved(left - right, name)
+            if meaning is not None and lowest(meaning) >= 0:
+                self._equal = {
+                    other: substituted(dim, {name: meaning}) for other, dim in self._equal.items()
+                }
+                self._equal[name] = meaning
+                return True
+        return False
+
+    def _bounded(self, limited: Dim, dim: Dim, extents: Mapping[str, int]) -> bool:
+        """Lowers the bound of a symbol that has to be the least of itself and a number."""
+        for one in symbols_of([dim]).values():
+            if dim != symbol(one.name, one.low, one.high, one.likely):
+                continue
+            for high in range(one.high - 1, extents[one.name] - 1, -1) if one.high < _MANY else ():
+                own = symbol(one.name, one.low, high, one.likely)
+                if substituted(limited, {one.name: own}) == own:
+                    self._bounds[one.name] = one.low, high, one.likely
+                    return True
+        return False
+
+    def _dim(self, name: str, extent: int, spread: int) -> Dim:
+        """A constant, or a symbol whose bounds admit the extent; the first one is `spread` times it, rounded up."""
+        if name in self._constants:
+            return extent
+        known = self._bounds.get(name)
+        if known is None:
+            low, high = (1, spread * _rounded_up(extent)) if extent > 1 else (extent, extent)
+            self._bounds[name] = low, high, extent
+        elif not known[0] <= extent <= known[1]:
+            low, high = min(known[0], extent), known[1]
+            if extent > high:
+                high = max(_rounded_up(extent), _GROWTH * high, _LEAST_GROWN)
+            self._bounds[name] = low, high, extent
+        return symbol(name, *self._bounds[name])
+
+    def _extents(self, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, int]:
+        return {
+            dim: size
+            for name, shape in shapes.items()
+            for dim, size in zip(self._declared(name, shape), shape, strict=True)
+            if isinstance(dim, str)
+        }
+
+    def _declared(self, name: str, shape: Sequence[int]) -> list[int | str]:
+        """The dimensions of an input: numbers, and names of symbols."""
+        declared = self._inputs[name].shape
+        dims = [None] * len(shape) if declared is None else declared
+        return [
+            dim if isinstance(dim, int) else self._symbol(dim or f"{name}_{axis}")
+            for axis, dim in enumerate(dims)
+        ]
+
+    def _symbol(self, declared: str) -> str:
+        """A name as the text of types spells it, for one that a model may spell in any way."""
+        if declared not in self._names:
+            self._names[declared] = self._unique.take(symbol_name(declared))
+        return self._names[declared]
+
+
+def _symbols(shapes: Mapping[str, Shape]) -> list[Symbol]:
+    dims = [dim for shape in shapes.values() for dim in shape]
+    return list(symbols_of(dims).values())
+
+
+def _spread(symbols: int) -> int:
+    """How much larger each first bound is, of so many."""
+    return int(1 << min(_SPREAD // max(symbols, 1), 4))
+
+
+def _rounded_up(extent: int) -> int:
+    """The next power of two."""
+    return 1 << max(extent - 1, 0).bit_length()
+
+
+def _solved(difference: Dim, name: str) -> Dim | None:
+    """What a symbol is where a difference is 0, if that is a sum in which it occurs once, by itself."""
+    if not isinstance(difference, Expr):
+        return None
+    factor = 0
+    rest: Dim = difference
+    for atoms, count in difference.terms:
+        if len(atoms) == 1 and isinstance(atoms[0], Symbol) and atoms[0].name == name:
+            factor = count
+            rest = difference - Expr(((atoms, count),))
+    if factor not in (1, -1) or name in symbols_of([rest]):
+        return None
+    return -factor * rest

@@ -1,0 +1,140 @@
+"""The extents of one run: what symbols are, found out from the shapes of inputs, and types with these extents."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from itertools import product as combinations
+
+from glowpy.core.type import Shape, Type
+from glowpy.support.errors import UserError
+from glowpy.support.symbolic import (
+    UNBOUNDED,
+    Dim,
+    Expr,
+    Symbol,
+    at_extents,
+    depends_on_symbols,
+    substituted,
+    symbols_of,
+)
+from glowpy.support.text import Attr
+
+__all__ = [
+    "Extents",
+    "attr_at",
+    "extents_of",
+    "sampled",
+    "shape_at",
+    "symbols_of_attrs",
+    "symbols_of_types",
+    "type_at",
+]
+
+Extents = Mapping[str, int]
+"""What each symbol is, by its name."""
+
+_MAX_SAMPLES = 16
+
+
+def symbols_of_types(types: Iterable[Type]) -> dict[str, Symbol]:
+    """The symbols on which shapes depend, by name."""
+    return symbols_of(dim for type in types if not type.is_static for dim in type.shape)
+
+
+def symbols_of_attrs(attrs: Mapping[str, Attr]) -> dict[str, Symbol]:
+    """The symbols on which attributes depend, by name."""
+    symbols: dict[str, Symbol] = {}
+    for value in attrs.values():
+        if depends_on_symbols(value):
+            symbols |= symbols_of(_dims(value))
+    return symbols
+
+
+def attr_at(value: Attr, extents: Extents) -> Attr:
+    """An attribute with these extents."""
+    if not depends_on_symbols(value):
+        return value
+    numbers = shape_at(_dims(value), extents)
+    return numbers if isinstance(value, tuple) else numbers[0]
+
+
+def _dims(value: Attr) -> Shape:
+    dims = value if isinstance(value, tuple) else (value,)
+    return tuple(dim for dim in dims if isinstance(dim, int | Expr))
+
+
+def shape_at(shape: Shape, extents: Extents) -> tuple[int, ...]:
+    """A shape with these extents."""
+    return tuple(at_extents(dim, extents) for dim in shape)
+
+
+def type_at(type: Type, extents: Extents) -> Type:
+    """A type with these extents."""
+    return type if type.is_static else Type(type.kind, shape_at(type.shape, extents), type.quant)
+
+
+def extents_of(shapes: Mapping[str, tuple[Shape, Sequence[int]]]) -> dict[str, int]:
+    """The symbols of declared shapes, by what each is in this run: name to declared and actual shape.
+
+    A symbol is known from a dimension that is nothing else, or that depends on it alone in a sum.
+
+    Raises UserError where ranks or constant dimensions differ, two dimensions contradict each other, an extent lies
+    outside its bounds, or no shape says what a symbol is.
+    """
+    pairs: list[tuple[str, Dim, int]] = []
+    for name, (declared, actual) in shapes.items():
+        if len(declared) != len(actual):
+            raise _misfit(name, declared, actual)
+        pairs += [(name, dim, size) for dim, size in zip(declared, actual, strict=True)]
+    symbols = symbols_of(dim for _, dim, _ in pairs)
+    extents: dict[str, int] = {}
+    while len(extents) < len(symbols):
+        known = len(extents)
+        for _, dim, size in pairs:
+            extents |= _solved(substituted(dim, extents), size)
+        if len(extents) == known:
+            unknown = next(name for name in symbols if name not in extents)
+            raise UserError(f"no input's shape says what '{unknown}' is")
+    for name, dim, size in pairs:
+        if at_extents(dim, extents) != size:
+            declared, actual = shapes[name]
+            raise _misfit(name, declared, actual, extents)
+    for one in symbols.values():
+        if not one.low <= extents[one.name] <= one.high:
+            allowed = f"{one.low}.." if one.high == UNBOUNDED else f"{one.low}..{one.high}"
+            raise UserError(f"expected '{one.name}' in {allowed}, got {extents[one.name]}")
+    return extents
+
+
+def _solved(dim: Dim, size: int) -> dict[str, int]:
+    """The one symbol that a dimension depends on, where it is factor * symbol + constant."""
+    if not isinstance(dim, Expr):
+        return {}
+    (atoms, factor), *rest = dim.terms
+    if len(atoms) != 1 or not isinstance(atoms[0], Symbol) or any(other for other, _ in rest):
+        return {}
+    remainder = size - sum(constant for _, constant in rest)
+    return {} if remainder % factor else {atoms[0].name: remainder // factor}
+
+
+def _misfit(
+    name: str, declared: Shape, actual: Sequence[int], extents: Extents | None = None
+) -> UserError:
+    expected, got = (" x ".join(map(str, shape)) for shape in (declared, actual))
+    where = ", ".join(f"{symbol} = {extent}" for symbol, extent in (extents or {}).items())
+    note = f"other dimensions say that {where}" if where else ""
+    return UserError(f"'{name}': expected the shape [{expected}], got [{got}]", note=note)
+
+
+def sampled(symbols: Mapping[str, Symbol]) -> Iterator[dict[str, int]]:
+    """Some extents that the bounds allow: all highest, all lowest, and mixtures. One without symbols: none."""
+    names = list(symbols)
+    ends = combinations((True, False), repeat=len(names))
+    for highs in islice(ends, _MAX_SAMPLES):
+        yield {
+            name: symbols[name].high if high else symbols[name].low
+            for name, high in zip(names, highs, strict=True)
+        }
+    if names:
+        yield {name: (one.low + one.high) // 2 for name, one in symbols.items()}

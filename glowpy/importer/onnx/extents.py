@@ -1,0 +1,228 @@
+"""Shape computations on symbolic extents: integers that depend on symbols, computed while importing as known ones are.
+
+`Gather(Shape(x), 1) + 1` is the dimension `seq+1` where `x` is [1 x seq]. What is computed so is never larger than the
+rank of some tensors, and an operator without a function here is computed at run time, of the extents as elements.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from glowpy.core.elemkind import ElemKind
+from glowpy.core.shape import normalize_axis
+from glowpy.core.tensor import Array, Tensor
+from glowpy.core.type import Type
+from glowpy.importer.onnx.node import OnnxNode, SymbolicTensor
+from glowpy.importer.onnx.tensor import kind_of
+from glowpy.support.symbolic import (
+    Dim,
+    Expr,
+    UndecidedError,
+    greatest,
+    is_at_most,
+    least,
+    lowest,
+    static,
+)
+
+__all__ = ["computed_extents", "slice_bounds"]
+
+_Function = Callable[[OnnxNode, list[Array]], Array]
+"""Takes the inputs as arrays of Python numbers and expressions."""
+
+_FUNCTIONS: dict[str, _Function] = {}
+
+
+def computed_extents(n: OnnxNode) -> Tensor | SymbolicTensor | None:
+    """What a node computes of known inputs, some of them symbolic; None where that is left to run time."""
+    function = _FUNCTIONS.get(n.proto.op_type)
+    arrays = [n.known_array(index) for index in range(n.num_inputs) if n.has(index)]
+    if function is None or any(array is None for array in arrays):
+        return None
+    try:
+        result = np.asarray(function(n, [array for array in arrays if array is not None]), object)
+    except UndecidedError:
+        return None
+    kind = _kind(n)
+    if kind is None:
+        return None
+    if any(isinstance(item, Expr) for item in result.reshape(-1)):
+        return SymbolicTensor(Type(kind, result.shape), result)
+    return Tensor(Type(kind, result.shape), result.astype(kind.dtype))
+
+
+def _kind(n: OnnxNode) -> ElemKind | None:
+    if n.proto.op_type in _COMPARISONS or n.proto.op_type == "Not":
+        return ElemKind.BOOL
+    if n.proto.op_type == "Cast":
+        kind = kind_of(n.integer("to", 0))
+        return kind if kind in (ElemKind.I32, ElemKind.I64) else None
+    return n.kind(1 if n.proto.op_type == "Where" else 0)
+
+
+def _extent_function(*names: str) -> Callable[[_Function], _Function]:
+    def add(function: _Function) -> _Function:
+        _FUNCTIONS.update(dict.fromkeys(names, function))
+        return function
+
+    return add
+
+
+def _by_elements(function: Callable[..., object]) -> _Function:
+    def compute(n: OnnxNode, arrays: list[Array]) -> Array:
+        del n
+        return np.asarray(np.frompyfunc(function, len(arrays), 1)(*arrays), object)
+
+    return compute
+
+
+def _quotient(dividend: Dim, divisor: Dim) -> Dim:
+    """Integers are divided towards zero, which is the floor of what is not negative."""
+    if lowest(dividend) < 0 or lowest(divisor) < 1:
+        raise UndecidedError(f"{dividend} / {divisor} may be negative", [dividend, divisor])
+    return dividend // divisor
+
+
+def _remainder(dividend: Dim, divisor: Dim) -> Dim:
+    return dividend - _quotient(dividend, divisor) * divisor
+
+
+def _is_equal(left: Dim, right: Dim) -> bool:
+    if left == right:
+        return True
+    if is_at_most(left + 1, right) or is_at_most(right + 1, left):
+        return False
+    raise UndecidedError(f"it is not known whether {left} is {right}", [left, right])
+
+
+_COMPARISONS: dict[str, Callable[[Dim, Dim], bool]] = {
+    "Equal": _is_equal,
+    "Less": lambda a, b: a < b,
+    "LessOrEqual": lambda a, b: a <= b,
+    "Greater": lambda a, b: a > b,
+    "GreaterOrEqual": lambda a, b: a >= b,
+}
+
+_ARITHMETIC: dict[str, Callable[..., Dim]] = {
+    "Add": lambda a, b: a + b,
+    "Sub": lambda a, b: a - b,
+    "Mul": lambda a, b: a * b,
+    "Div": _quotient,
+    "Mod": _remainder,
+    "Neg": lambda a: -a,
+    "Min": lambda *dims: least(*dims),
+    "Max": lambda *dims: greatest(*dims),
+    "Cast": lambda a: a,
+    "Identity": lambda a: a,
+}
+
+_FUNCTIONS |= {name: _by_elements(function) for name, function in _ARITHMETIC.items()}
+_FUNCTIONS |= {name: _by_elements(function) for name, function in _COMPARISONS.items()}
+
+
+def _numbers(array: Array) -> list[int]:
+    """Numbers that say where elements go, and are constant. Raises UndecidedError for others."""
+    return list(static(array.reshape(-1).tolist()))
+
+
+@_extent_function("Not")
+def _not(n: OnnxNode, arrays: list[Array]) -> Array:
+    del n
+    return np.asarray(np.logical_not(arrays[0].astype(bool)), object)
+
+
+@_extent_function("Where")
+def _where(n: OnnxNode, arrays: list[Array]) -> Array:
+    del n
+    return np.where(arrays[0].astype(bool), arrays[1], arrays[2])
+
+
+@_extent_function("Concat")
+def _concat(n: OnnxNode, arrays: list[Array]) -> Array:
+    return np.concatenate(arrays, n.axis(arrays[0].ndim, 0))
+
+
+@_extent_function("Gather")
+def _gather(n: OnnxNode, arrays: list[Array]) -> Array:
+    return np.take(
+        arrays[0], np.reshape(_numbers(arrays[1]), arrays[1].shape), n.axis(arrays[0].ndim, 0)
+    )
+
+
+@_extent_function("Squeeze")
+def _squeeze(n: OnnxNode, arrays: list[Array]) -> Array:
+    axes = _numbers(arrays[1]) if len(arrays) > 1 else n.integers("axes")
+    return np.squeeze(arrays[0], None if axes is None else tuple(axes))
+
+
+@_extent_function("Unsqueeze")
+def _unsqueeze(n: OnnxNode, arrays: list[Array]) -> Array:
+    axes = _numbers(arrays[1]) if len(arrays) > 1 else n.integers("axes") or ()
+    return np.expand_dims(arrays[0], tuple(axes))
+
+
+@_extent_function("Reshape")
+def _reshape(n: OnnxNode, arrays: list[Array]) -> Array:
+    shape = _numbers(arrays[1]) if len(arrays) > 1 else list(n.integers("shape") or ())
+    if not n.flag("allowzero"):
+        shape = [arrays[0].shape[i] if size == 0 else size for i, size in enumerate(shape)]
+    return arrays[0].reshape(shape)
+
+
+@_extent_function("Slice")
+def _slice(n: OnnxNode, arrays: list[Array]) -> Array:
+    if len(arrays) > 1:
+        starts, ends, *rest = (_numbers(array) for array in arrays[1:])
+        axes = rest[0] if rest else list(range(len(starts)))
+        steps = rest[1] if len(rest) > 1 else [1] * len(starts)
+    else:
+        starts, ends = list(n.integers("starts") or ()), list(n.integers("ends") or ())
+        axes, steps = list(n.integers("axes") or range(len(starts))), [1] * len(starts)
+    index = [slice(None)] * arrays[0].ndim
+    for start, end, axis, step in zip(starts, ends, axes, steps, strict=True):
+        index[normalize_axis(axis, arrays[0].ndim)] = slice(start, end, step)
+    return arrays[0][tuple(index)]
+
+
+def _reduced(function: Callable[..., Dim]) -> _Function:
+    def compute(n: OnnxNode, arrays: list[Array]) -> Array:
+        axes = _numbers(arrays[1]) if len(arrays) > 1 else n.integers("axes")
+        if arrays[0].ndim != 1 or axes not in (None, [0], (0,), [-1], (-1,)):
+            raise UndecidedError("only vectors are reduced", list(arrays[0].reshape(-1)))
+        total = function(*arrays[0])
+        return np.asarray([total] if n.flag("keepdims", True) else total, object)
+
+    return compute
+
+
+def _product_of(*dims: Dim) -> Dim:
+    total: Dim = 1
+    for dim in dims:
+        total = total * dim
+    return total
+
+
+_FUNCTIONS |= {
+    "ReduceProd": _reduced(_product_of),
+    "ReduceSum": _reduced(lambda *dims: sum(dims, start=0)),
+    "ReduceMax": _reduced(greatest),
+    "ReduceMin": _reduced(least),
+}
+
+
+def slice_bounds(start: Dim, end: Dim, step: int, size: Dim) -> tuple[Dim, Dim]:
+    """The first element of a slice of `size` elements and how many it has, as Python and ONNX clamp and count.
+
+    Raises UndecidedError where bounds of symbols do not say on which side of zero an end lies.
+    """
+    low, high = (0, size) if step > 0 else (-1, size - 1)
+
+    def clamped(place: Dim) -> Dim:
+        place = place + size if place < 0 else place
+        return greatest(least(place, high), low)
+
+    first, last = clamped(start), clamped(end)
+    distance, stride = (last - first, step) if step > 0 else (first - last, -step)
+    return first, greatest(-(-distance // stride), 0)

@@ -1,0 +1,196 @@
+"""Symbolic integers: their canonical form, bounds, and what is known of them, against Python's own integers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from glowpy.support.errors import UserError
+from glowpy.support.symbolic import (
+    UNBOUNDED,
+    Dim,
+    Expr,
+    UndecidedError,
+    UnequalError,
+    at_extents,
+    ceil_div,
+    depends_on_symbols,
+    greatest,
+    highest,
+    is_at_most,
+    least,
+    lowest,
+    product,
+    static,
+    substituted,
+    symbol,
+    symbols_of,
+)
+from glowpy.support.text import Lexer
+
+BOUNDS = {"a": (0, 7), "b": (1, 9), "c": (3, 5)}
+SYMBOLS = {name: symbol(name, *bounds) for name, bounds in BOUNDS.items()}
+SEQ, PAST = symbol("seq", 1, 512), symbol("past", 0, 1024)
+
+Numbers = Mapping[str, int]
+Pair = tuple[Dim, Callable[[Numbers], int]]
+"""An expression, and what it is for some extents."""
+
+
+def _leaf(name: str) -> Pair:
+    return SYMBOLS[name], lambda numbers: numbers[name]
+
+
+def _number(value: int) -> Pair:
+    return value, lambda numbers: value
+
+
+def _joined(operator: str, left: Pair, right: Pair) -> Pair:
+    (a, x), (b, y) = left, right
+    match operator:
+        case "+":
+            return a + b, lambda n: x(n) + y(n)
+        case "-":
+            return a - b, lambda n: x(n) - y(n)
+        case "*":
+            return a * b, lambda n: x(n) * y(n)
+        case "min":
+            return least(a, b), lambda n: min(x(n), y(n))
+        case "max":
+            return greatest(a, b), lambda n: max(x(n), y(n))
+        case _:
+            divisor = greatest(b, 1)
+            if operator == "//":
+                return a // divisor, lambda n: x(n) // max(y(n), 1)
+            return a % divisor, lambda n: x(n) % max(y(n), 1)
+
+
+_LEAVES = st.one_of(st.sampled_from(sorted(BOUNDS)).map(_leaf), st.integers(-4, 12).map(_number))
+_EXPRESSIONS = st.recursive(
+    _LEAVES,
+    lambda inner: st.builds(
+        _joined, st.sampled_from(["+", "-", "*", "//", "%", "min", "max"]), inner, inner
+    ),
+    max_leaves=5,
+)
+_EXTENTS = st.fixed_dictionaries({name: st.integers(*bounds) for name, bounds in BOUNDS.items()})
+
+
+@settings(deadline=None)
+@given(_EXPRESSIONS, _EXTENTS)
+def test_an_expression_is_what_its_operands_give(pair: Pair, extents: Numbers) -> None:
+    dim, value = pair
+    number = value(extents)
+    assert at_extents(dim, extents) == number
+    assert lowest(dim) <= number <= highest(dim)
+
+
+@settings(deadline=None)
+@given(_EXPRESSIONS)
+def test_text_reads_back_as_the_same_expression(pair: Pair) -> None:
+    lexer = Lexer(str(pair[0]))
+    lexer.symbols.update(SYMBOLS)
+    assert lexer.dim() == pair[0]
+    assert lexer.peek.kind == "end"
+
+
+@settings(deadline=None)
+@given(_EXPRESSIONS, _EXPRESSIONS, _EXTENTS)
+def test_what_is_known_of_two_holds(left: Pair, right: Pair, extents: Numbers) -> None:
+    a, b = left[1](extents), right[1](extents)
+    try:
+        assert (left[0] < right[0]) == (a < b)
+        assert (left[0] >= right[0]) == (a >= b)
+    except UndecidedError:
+        assert not is_at_most(left[0] + 1, right[0])
+    assert not is_at_most(left[0], right[0]) or a <= b
+    assert left[0] != right[0] or a == b
+
+
+@pytest.mark.parametrize(
+    ("dim", "text"),
+    [
+        (SEQ + PAST, "past+seq"),
+        ((SEQ + PAST) * SEQ - SEQ * SEQ, "past*seq"),
+        (SEQ * 768 // (SEQ * 12), "64"),
+        ((SEQ + 1) * (SEQ - 1), "seq*seq-1"),
+        ((4 * SEQ + 6) // 2, "2*seq+3"),
+        ((SEQ * PAST + SEQ) // (PAST + 1), "seq"),
+        ((SEQ - 1) // 2 + 1, "div(seq+1,2)"),
+        ((SEQ - 1) // 2 // 3, "div(seq+5,6)-1"),
+        (ceil_div(SEQ, 4), "div(seq+3,4)"),
+        (SEQ % 8 - SEQ, "-8*div(seq,8)"),
+        (least(SEQ, 512), "seq"),
+        (least(SEQ, PAST + SEQ), "seq"),
+        (greatest(SEQ, 4, PAST, 2), "max(4,past,seq)"),
+        (least(least(SEQ, 9), PAST), "min(9,past,seq)"),
+        (SEQ - SEQ, "0"),
+        (5 - SEQ, "-seq+5"),
+        (product([2, SEQ, 3]), "6*seq"),
+    ],
+)
+def test_equal_expressions_have_one_form(dim: Dim, text: str) -> None:
+    assert str(dim) == text
+
+
+def test_bounds_follow_from_the_whole_expression() -> None:
+    assert lowest(SEQ - least(SEQ, 128)) == 0
+    assert lowest(PAST + SEQ - greatest(PAST + SEQ - 128, 0)) == 1
+    assert (lowest(SEQ % 2), highest(SEQ % 2)) == (0, 1)
+    several = symbol("n", 1, 8)
+    assert lowest(several * SEQ - SEQ) == 0
+    assert highest(symbol("n")) == UNBOUNDED
+
+
+def test_what_bounds_leave_open_is_an_error_that_names_the_symbols() -> None:
+    with pytest.raises(UndecidedError, match="not known whether seq < 128") as caught:
+        bool(SEQ < 128)
+    assert caught.value.symbols == ("seq",)
+    assert "give 'seq' one extent" in str(caught.value)
+    with pytest.raises(UndecidedError, match="whether past is 0"):
+        bool(PAST)
+    with pytest.raises(UndecidedError, match="whether past > 0"):
+        SEQ // PAST
+    assert bool(SEQ)
+    assert SEQ < 513
+    assert SEQ >= 1
+    assert SEQ != 1
+
+
+def test_constant_dimensions_are_told_from_symbolic_ones() -> None:
+    assert static((2, 3)) == (2, 3)
+    with pytest.raises(UndecidedError, match=r"expected constant extents, got \[2xseq\]"):
+        static((2, SEQ))
+    assert depends_on_symbols((1, SEQ))
+    assert not depends_on_symbols((1, 2.5))
+    assert depends_on_symbols(SEQ)
+    assert symbol("one", 4, 4) == 4
+    assert isinstance(SEQ, Expr)
+
+
+def test_symbols_are_found_and_replaced() -> None:
+    dim = SEQ * PAST + ceil_div(SEQ, 3)
+    assert set(symbols_of([dim])) == {"seq", "past"}
+    assert substituted(dim, {"past": 2, "seq": PAST + 1}) == 2 * PAST + 2 + ceil_div(PAST + 1, 3)
+    assert substituted(dim, {"seq": 6, "past": 5}) == 32
+    assert UnequalError(SEQ, PAST).pair == (SEQ, PAST)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("n", "the symbol 'n' is not declared"),
+        ("div(seq)", "bad arguments of 'div'"),
+        ("div(seq,0)", "bad arguments of 'div'"),
+        ("seq+", "expected a word, got 'end of text'"),
+    ],
+)
+def test_bad_text_is_refused(text: str, message: str) -> None:
+    lexer = Lexer(text)
+    lexer.symbols["seq"] = SEQ
+    with pytest.raises(UserError) as caught:
+        lexer.dim()
+    assert message in caught.value.diagnostics[0].message
