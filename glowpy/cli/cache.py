@@ -71,7 +71,8 @@ def show(as_json: bool) -> None:
         [name, f"{len(group)}", f"{sum(file.size for file in group):,}", _time(group)]
         for name, group in groups.items()
     ]
-    print_table(str(folder), ["kind", ">entries", ">bytes", "last used"], rows)
+    click.echo(str(folder))  # no title of the table, which would be folded where it is long
+    print_table("", ["kind", ">entries", ">bytes", "last used"], rows)
     click.echo(f"{size:,} of at most {limit:,} bytes")
 
 

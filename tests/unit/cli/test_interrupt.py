@@ -100,6 +100,14 @@ run_to_end(lambda: work() or 0)
 """
 
 
+@pytest.fixture(autouse=True)
+def _interrupts_are_heard() -> Iterator[None]:
+    """A shell lets what it starts in the background ignore them, and so would the processes of the tests."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 @contextmanager
 def started(program: str, *argv: str) -> Iterator[subprocess.Popen[str]]:
     """A process that ends with the `with`."""
