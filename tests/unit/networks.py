@@ -158,10 +158,14 @@ class SymbolicNetwork(RandomNetwork):
             return None
 
     def _placeholder(self, number: int) -> NodeValue:
-        if number == 0:  # says what both symbols are
-            return self.module.create_placeholder(
-                "in_0", Type(ElemKind.F32, (self._M, self._N))
-            ).value
+        if (
+            number == 0
+        ):  # says what both symbols are, and is read: an input that is not is no input of the program
+            type = Type(ElemKind.F32, (self._M, self._N))
+            value = self.module.create_placeholder("in_0", type).value
+            copy = self.module.create_placeholder("read", type)
+            self.f.create_save("read_in_0", value, copy)
+            return value
         type = Type(self.rng.choice(_KINDS), self.rng.choice(self._TYPES))
         return self.module.create_placeholder(f"in_{number}", type).value
 
