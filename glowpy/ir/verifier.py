@@ -159,7 +159,7 @@ def _view(inst: ViewInst) -> Iterator[str]:
     source, type = inst.source.type, inst.value.type
     if source.kind.size != type.kind.size:
         yield f"expected an element kind as wide as {source.kind.value}, got {type.kind.value}"
-    if inst.strides and (len(inst.strides) != type.rank or min(inst.strides) < 1):
+    if inst.strides and (len(inst.strides) != type.rank or any(step < 1 for step in inst.strides)):
         yield f"expected {type.rank} strides of at least 1, got {list(inst.strides)}"
         return
     if inst.strides and not canonical_strides(type.shape, inst.strides):

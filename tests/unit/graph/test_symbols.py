@@ -8,8 +8,9 @@ from glowpy.graph.parser import parse_module
 from glowpy.graph.printer import print_module
 from glowpy.ir.parser import parse_irfunction
 from glowpy.ir.printer import print_irfunction
+from glowpy.ir.verifier import verify_irfunction
 from glowpy.memory import check, plan
-from glowpy.support.errors import UserError
+from glowpy.support.errors import UserError, VerifyError
 
 MODULE = """module {
   symbol seq 1..64 likely 10
@@ -61,6 +62,21 @@ def test_programs_declare_their_symbols_and_are_planned_for_the_highest_extents(
     assert not static.symbols
     assert [str(w.type) for w in static.weights.values()] == ["f32[3x4]", "f32[6x4]"]
     assert static.instructions[2].attrs["offsets"] == (3, 0)
+
+
+def test_strides_of_views_need_no_order() -> None:
+    """Which of 24*n and 24 is less depends on n, but not whether both are at least 1."""
+    text = """irfunction @main {
+  symbol n 1..5
+  declare
+    %x = weight f32[1 x n x 24] mutable
+  program
+    %v = view f32[1 x n x 12], @in %x {offset=12, strides=[STRIDES]}
+}
+"""
+    verify_irfunction(parse_irfunction(text.replace("STRIDES", "24*n,24,1")))
+    with pytest.raises(VerifyError, match="it is not known whether 24\\*n-24 < 1"):
+        verify_irfunction(parse_irfunction(text.replace("STRIDES", "24*n-24,24,1")))
 
 
 @pytest.mark.parametrize(
