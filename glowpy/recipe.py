@@ -18,6 +18,7 @@ from enum import StrEnum
 from functools import cached_property
 
 from glowpy.backend import Backend, CompiledFunction, CompileOptions, Operation, Port, Program
+from glowpy.core.extents import check_known
 from glowpy.core.schema import Trait
 from glowpy.graph.function import Function
 from glowpy.graph.node import Placeholder
@@ -230,7 +231,8 @@ def build_program(
 
     `inputs` are what the program takes even if the optimizer left nothing that reads them; they have memory in `ir`.
 
-    Raises UnsupportedError that lists every instruction the backend cannot run: its node, place and text, and why.
+    Raises UnsupportedError that lists every instruction the backend cannot run: its node, place and text, and why;
+    UserError where no input says what a symbol is.
     """
     if refused := refusals(ir, backend):
         raise UnsupportedError.of(
@@ -239,6 +241,8 @@ def build_program(
             )
             for inst, reason in refused
         )
+    ports = _ports(f, {*inputs, *f.inputs})
+    check_known(ir.symbols, {port.name: port.type.shape for port in ports})
     with ctx.timed("memory"):
         memory = plan_memory(ir)
     used = [c for c in f.module.constants if c.name in ir.weights]
@@ -246,7 +250,7 @@ def build_program(
         ir,
         memory,
         {c.name: c.tensor for c in used},
-        _ports(f, {*inputs, *f.inputs}),
+        ports,
         _ports(f, f.outputs),
     )
 

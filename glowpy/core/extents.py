@@ -23,6 +23,7 @@ from glowpy.support.text import Attr
 __all__ = [
     "Extents",
     "attr_at",
+    "check_known",
     "extents_of",
     "sampled",
     "shape_at",
@@ -95,7 +96,7 @@ def extents_of(shapes: Mapping[str, tuple[Shape, Sequence[int]]]) -> dict[str, i
             extents |= _solved(substituted(dim, extents), size)
         if len(extents) == known:
             unknown = next(name for name in symbols if name not in extents)
-            raise UserError(f"no input's shape says what '{unknown}' is")
+            raise _unknown(unknown)
     for name, dim, size in pairs:
         if at_extents(dim, extents) != size:
             declared, actual = shapes[name]
@@ -105,6 +106,24 @@ def extents_of(shapes: Mapping[str, tuple[Shape, Sequence[int]]]) -> dict[str, i
             allowed = f"{one.low}.." if one.high == UNBOUNDED else f"{one.low}..{one.high}"
             raise UserError(f"expected '{one.name}' in {allowed}, got {extents[one.name]}")
     return extents
+
+
+def check_known(symbols: Mapping[str, Symbol], shapes: Mapping[str, Shape]) -> None:
+    """Raises UserError unless the declared shapes of inputs, by name, say what each of the symbols is."""
+    highest = {name: one.high for name, one in symbols.items()}
+    said = symbols_of(dim for shape in shapes.values() for dim in shape)
+    highest |= {name: one.high for name, one in said.items()}
+    known = extents_of({name: (shape, shape_at(shape, highest)) for name, shape in shapes.items()})
+    for name in symbols:
+        if name not in known:
+            raise _unknown(name)
+
+
+def _unknown(name: str) -> UserError:
+    return UserError(
+        f"no input's shape says what '{name}' is",
+        note=f"give '{name}' one extent, or an input that has it as a dimension",
+    )
 
 
 def _solved(dim: Dim, size: int) -> dict[str, int]:

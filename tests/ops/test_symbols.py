@@ -148,6 +148,25 @@ def test_extents_outside_their_bounds_are_refused() -> None:
     np.testing.assert_array_equal(instance["out"], np.full((3, 2), 3))
 
 
+@pytest.mark.parametrize("backend", ["interpreter", "cpu"])
+def test_an_input_that_nothing_reads_may_say_what_symbols_are(backend: str) -> None:
+    square = parse_type("f32[past*past]", {"past": symbol("past", 1, 9)})
+
+    def module(*others: str) -> Module:
+        m = Module()
+        for name in others:
+            m.create_placeholder(name, parse_type("f32[2*past]", {"past": symbol("past", 1, 9)}))
+        f, x = m.create_function("main"), m.create_placeholder("x", square)
+        f.create_save("save", f.create_relu("relu", x), m.create_placeholder("y", square))
+        return m
+
+    with pytest.raises(UserError, match="no input's shape says what 'past' is"):
+        glowpy.compile(module(), backend)
+    ones = np.ones(9, np.float32)
+    outputs = glowpy.compile(module("only"), backend)({"only": ones[:6], "x": ones})
+    np.testing.assert_array_equal(outputs["y"], ones)
+
+
 @settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.randoms(use_true_random=False))
 def test_random_networks_agree_at_random_extents(rng: random.Random) -> None:

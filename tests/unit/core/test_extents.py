@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from glowpy.core.elemkind import ElemKind
-from glowpy.core.extents import extents_of, sampled, symbols_of_types, type_at
+from glowpy.core.extents import check_known, extents_of, sampled, symbols_of_types, type_at
 from glowpy.core.shape import broadcast_shapes, is_same
 from glowpy.core.type import Shape, Type, parse_type
 from glowpy.support.errors import UserError
@@ -96,3 +96,13 @@ def test_symbolic_extents_broadcast() -> None:
 def test_a_symbol_may_say_which_extent_is_likely() -> None:
     type = parse_type("f32[n x 2]", {"n": symbol("n", 1, 64, likely=10)})
     assert (type.likely, type.room) == ((10, 2), 64 * 2 * 4)
+
+
+def test_every_symbol_has_to_be_said_by_an_input() -> None:
+    m, n = symbol("m", 1, 9), symbol("n", 0, 9)
+    symbols = symbols_of([m, n])
+    check_known(symbols, {"x": (m, m + n)})
+    check_known(symbols, {"x": (2 * m + 1, 3), "y": (n * m,)})
+    for shapes in ({"x": (m + n,)}, {"x": (m * m, n)}, {"x": (m,)}, {}):
+        with pytest.raises(UserError, match=r"no input's shape says what '[mn]' is"):
+            check_known(symbols, shapes)
