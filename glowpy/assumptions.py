@@ -8,8 +8,9 @@ checked against what was assumed for the code it runs.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import final
 
 from glowpy.core.type import Shape
@@ -22,7 +23,7 @@ from glowpy.support.symbolic import (
     UndecidedError,
     UnequalError,
     at_extents,
-    depends_on_symbols,
+    likely_extent,
     lowest,
     substituted,
     symbol,
@@ -52,13 +53,8 @@ class Plan:
         key: Equal for equal plans.
     """
 
-    shapes: Mapping[str, Shape]
+    shapes: Mapping[str, Shape] = field(compare=False)
     key: str
-
-    @property
-    def is_open(self) -> bool:
-        """Whether any extent is left open."""
-        return any(depends_on_symbols(tuple(shape)) for shape in self.shapes.values())
 
 
 @final
@@ -74,17 +70,37 @@ class Assumptions:
         self._names: dict[str, str] = {}
         self._unique = UniqueNames()
         self._bounds: dict[str, tuple[int, int, int]] = {}
-        self._constants: set[str] = set()
+        self._constants: dict[str, str] = {}  # why
+        self._met: dict[str, int | None] = {}  # extents of constants; None once they have varied
         self._equal: dict[str, Dim] = {}
 
     def plan(self, shapes: Mapping[str, tuple[int, ...]]) -> Plan:
-        """What to compile for inputs of these shapes; bounds grow if they must."""
+        """What to compile for inputs of these shapes; bounds grow if they must.
+
+        Warns when a constant, and not because it is 0 or 1, turns out to vary: each of its extents is compiled for.
+        """
         if self._fixed:
             return Plan(shapes, str(shapes))
         extents = self._extents(shapes)
         spread = _spread(sum(extent > 1 for extent in extents.values()))
+        for name, extent in extents.items():
+            if name in self._constants:
+                self._meet(name, extent)
+            else:
+                self._grow(name, extent, spread)
+        return self._planned(shapes)
+
+    def admits(self, plan: Plan) -> bool:
+        """Whether any call is still planned so."""
+        if self._fixed:
+            return True
+        shapes = {name: tuple(map(likely_extent, dims)) for name, dims in plan.shapes.items()}
+        return self._planned(shapes) == plan
+
+    def _planned(self, shapes: Mapping[str, tuple[int, ...]]) -> Plan:
         dims: dict[str, Dim] = {
-            name: self._dim(name, extent, spread) for name, extent in extents.items()
+            name: extent if name in self._constants else symbol(name, *self._bounds[name])
+            for name, extent in self._extents(shapes).items()
         }
         for name, equal in self._equal.items():
             if name in dims:
@@ -98,27 +114,34 @@ class Assumptions:
         bounds = [print_symbol(one) for one in _symbols(planned)]
         return Plan(planned, f"{planned} {bounds}")
 
-    def learn(self, error: UndecidedError, shapes: Mapping[str, tuple[int, ...]]) -> None:
-        """Assumes what compiling turned out to need, as it is for inputs of these shapes."""
+    def learn(
+        self, error: UndecidedError, plan: Plan, shapes: Mapping[str, tuple[int, ...]]
+    ) -> None:
+        """Assumes what compiling by a plan turned out to need, as it is for inputs of these shapes.
+
+        Raises the error if that is nothing that the inputs say.
+        """
+        if self._planned(shapes) != plan:
+            return  # another thread has learned since
         extents = self._extents(shapes)
-        if isinstance(error, UnequalError) and self._unify(*error.pair, extents):
-            return
-        self._constants.update(error.symbols)
+        if not (isinstance(error, UnequalError) and self._unify(*error.pair, extents)):
+            why = error.diagnostics[0].message
+            self._constants |= {name: why for name in error.symbols if name in extents}
+        if self._planned(shapes) == plan:
+            raise error
 
     def know(self, names: Sequence[str], shapes: Mapping[str, tuple[int, ...]]) -> None:
         """Assumes that some inputs, whose elements are known while compiling, have constant shapes."""
         for name in names:
-            dims = self._declared(name, shapes[name])
-            self._constants.update(dim for dim in dims if isinstance(dim, str))
+            dims = [dim for dim in self._declared(name, shapes[name]) if isinstance(dim, str)]
+            self._constants |= dict.fromkeys(dims, f"the elements of '{name}' have to be known")
 
     @property
-    def is_open(self) -> bool:
-        """Whether anything may still be learned."""
-        return not self._fixed
-
-    def fix(self) -> None:
-        """Assumes from now on that all dimensions are what they are in each call."""
-        self._fixed = True
+    def summary(self) -> dict[str, str]:
+        """What is assumed of dimensions that were met, by name: `1..64`, `past+seq`, `constant: why`."""
+        texts = {name: f"{low}..{high}" for name, (low, high, _) in self._bounds.items()}
+        texts |= {name: str(dim) for name, dim in self._equal.items()}
+        return texts | {name: f"constant: {why}" for name, why in self._constants.items()}
 
     def _unify(self, left: Dim, right: Dim, extents: Mapping[str, int]) -> bool:
         """Gives one symbol the meaning with which two dimensions are equal, if they are in this call."""
@@ -148,10 +171,19 @@ class Assumptions:
                     return True
         return False
 
-    def _dim(self, name: str, extent: int, spread: int) -> Dim:
-        """A constant, or a symbol whose bounds admit the extent; the first one is `spread` times it, rounded up."""
-        if name in self._constants:
-            return extent
+    def _meet(self, name: str, extent: int) -> None:
+        """Warns once of a constant that has another extent than before."""
+        known = self._met.setdefault(name, extent)
+        if known not in (None, extent):
+            self._met[name] = None
+            warnings.warn(
+                f"code is compiled for each extent of '{name}', now {extent}: {self._constants[name]}",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+
+    def _grow(self, name: str, extent: int, spread: int) -> None:
+        """Makes the bounds of a symbol admit an extent; the first upper one is `spread` times it, rounded up."""
         known = self._bounds.get(name)
         if known is None:
             low, high = (1, spread * _rounded_up(extent)) if extent > 1 else (extent, extent)
@@ -161,7 +193,6 @@ class Assumptions:
             if extent > high:
                 high = max(_rounded_up(extent), _GROWTH * high, _LEAST_GROWN)
             self._bounds[name] = low, high, extent
-        return symbol(name, *self._bounds[name])
 
     def _extents(self, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, int]:
         return {

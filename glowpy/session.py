@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import math
 import threading
-from collections import OrderedDict
 from collections.abc import Hashable, Mapping, Sequence
-from concurrent.futures import Future
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
@@ -21,13 +20,12 @@ import numpy as np
 from glowpy.assumptions import Assumptions, Plan
 from glowpy.backend import Backend, CompiledFunction, CompileOptions, Observer, input_misfit
 from glowpy.core.tensor import Array
-from glowpy.core.type import Shape
 from glowpy.engine import backend_of, compile_or_recall
 from glowpy.graph.function import Module
 from glowpy.importer import OnnxModel, ValueInfo, ValueNeededError, read_model
-from glowpy.support.errors import GlowError, UnsupportedError, UserError
+from glowpy.specialisations import Specialisations
+from glowpy.support.errors import UserError
 from glowpy.support.html import html_table
-from glowpy.support.progress import noting_stops
 from glowpy.support.symbolic import UndecidedError
 
 if TYPE_CHECKING:
@@ -37,20 +35,6 @@ __all__ = ["InferenceSession"]
 
 MAX_VALUE = 1 << 16
 """An input of more elements is data, not a shape: compiling for each of its values is refused."""
-
-
-class _Specialisation(Future[CompiledFunction]):
-    """What its owner, the thread that creates it, compiles.
-
-    Attributes:
-        owner: The thread.
-        fails_for_all: Whether others would fail as the owner did, since it was not stopped.
-    """
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.owner = threading.get_ident()
-        self.fails_for_all = False
 
 
 class InferenceSession:
@@ -97,10 +81,8 @@ class InferenceSession:
         self._observer = observer
         if observer is not None:
             self._options = replace(self._options, instrument=True)
-        self._limit = limit
-        self._lock = threading.Lock()
-        self._cache: OrderedDict[Hashable, _Specialisation] = OrderedDict()
-        self._latest: tuple[Hashable, CompiledFunction] | None = None  # the end of the cache
+        self._specialisations = Specialisations[tuple[Plan, Hashable]](limit)
+        self._lock = threading.Lock()  # of what is assumed
         self._values: tuple[str, ...] = ()
         open_ = self._backend.symbolic and not self._options.instrument
         self._assumptions = Assumptions(self._model.inputs, fixed=not open_)
@@ -125,9 +107,7 @@ class InferenceSession:
 
         A session that runs again compiles again.
         """
-        with self._lock:
-            self._cache.clear()
-            self._latest = None
+        self._specialisations.clear()
         if self._own:
             self._backend.close()
 
@@ -136,6 +116,15 @@ class InferenceSession:
 
     def __exit__(self, *exception: object) -> None:
         self.close()
+
+    @property
+    def assumptions(self) -> dict[str, str]:
+        """What open dimensions are taken to be since the calls so far, by name: `1..64`, `past+seq`, `constant: why`.
+
+        Names are spelled as in dumps. A call with others has the network compiled again: see docs/shapes.md.
+        """
+        with self._lock:
+            return self._assumptions.summary
 
     def __repr__(self) -> str:
         ports = [
@@ -240,97 +229,39 @@ class InferenceSession:
         self, shapes: tuple[tuple[str, tuple[int, ...]], ...], values: Mapping[str, Array]
     ) -> CompiledFunction:
         """What was compiled for ranges that have these shapes, perhaps now."""
-        call = (shapes, tuple([(name, array.tobytes()) for name, array in values.items()]))
-        latest = self._latest
-        if latest is not None and latest[0] == call:
-            return latest[1]
+        known = tuple([(name, array.tobytes()) for name, array in values.items()])
+        function = self._specialisations.latest((shapes, known))
+        if function is not None:
+            return function
         self._model.key(shapes=dict(shapes))  # raises where they contradict each other
         while True:
             with self._lock:
                 plan = self._assumptions.plan(dict(shapes))
+            compile = partial(self._compiled, plan, values)
             try:
-                function = self._planned(plan, values)
+                return self._specialisations.get((plan, known), (shapes, known), compile)
             except UndecidedError as error:
                 with self._lock:
-                    self._assumptions.learn(error, dict(shapes))
-            except UnsupportedError:
-                if not self._assumptions.is_open or not plan.is_open:
-                    raise
-                with self._lock:
-                    self._assumptions.fix()
-            else:
-                self._latest = call, function
-                return function
+                    self._assumptions.learn(error, plan, dict(shapes))
 
-    def _planned(self, plan: Plan, values: Mapping[str, Array]) -> CompiledFunction:
-        """From the cache, or compiled by this thread while others that want the same wait.
-
-        They get the error of what cannot be compiled. Where this thread alone is stopped, as by Ctrl-C or its progress
-        callback, they try again.
-        """
-        key = (plan.key, tuple([(name, array.tobytes()) for name, array in values.items()]))
-        while True:
-            entry, fresh = self._entry(key)
-            if fresh:
-                self._fulfil(entry, key, plan.shapes, values)
-            elif entry.owner == threading.get_ident() and not entry.done():
-                raise UserError(
-                    "expected a progress callback that does not run the session that is being compiled"
-                )
-            if entry.exception() is None or entry.fails_for_all:
-                break
-        return entry.result()
-
-    def _fulfil(
-        self,
-        entry: _Specialisation,
-        key: Hashable,
-        shapes: Mapping[str, Shape],
-        values: Mapping[str, Array],
-    ) -> None:
-        """Compiles an entry of the cache, which forgets a failure. Raises what compiling raises."""
-        with noting_stops() as stops:
-            try:
-                entry.set_result(self._compiled(shapes, values))
-            except BaseException as error:
-                with self._lock:
-                    if self._cache.get(key) is entry:
-                        del self._cache[key]
-                entry.fails_for_all = isinstance(error, GlowError) and not stops
-                entry.set_exception(error)
-                raise
-
-    def _entry(self, key: Hashable) -> tuple[_Specialisation, bool]:
-        """What the cache has, and whether that is new: then this thread must fulfil it."""
-        with self._lock:
-            entry = self._cache.get(key)
-            fresh = entry is None
-            if entry is None:
-                entry = self._cache[key] = _Specialisation()
-            self._cache.move_to_end(key)
-            self._latest = None
-            while len(self._cache) > self._limit:
-                self._cache.popitem(last=False)
-        return entry, fresh
-
-    def _compiled(
-        self, shapes: Mapping[str, Shape], values: Mapping[str, Array]
-    ) -> CompiledFunction:
-        """From the backend's memory of what it compiled, or compiled now."""
+    def _compiled(self, plan: Plan, values: Mapping[str, Array]) -> CompiledFunction:
+        """From the backend's memory of what it compiled, or compiled now. Drops what no call will ever want again."""
         copies = {name: array.copy() for name, array in values.items()}
         modules: list[Module] = []
 
         def build() -> Module:
-            modules.append(self._model.build(shapes=shapes, values=copies))
+            modules.append(self._model.build(shapes=plan.shapes, values=copies))
             return modules[0]
 
-        key = self._model.key(shapes=shapes, values=copies)
+        key = self._model.key(shapes=plan.shapes, values=copies)
         try:
             function = compile_or_recall(key, build, self._backend, self._options)
         finally:
             for module in modules:
                 module.forget()
         function.observer = self._observer
+        with self._lock:
+            self._specialisations.keep(lambda key: self._assumptions.admits(key[0]))
         return function
 
 

@@ -46,12 +46,13 @@ def expanding() -> onnx.ModelProto:
 
 
 @pytest.fixture
-def compiled(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, ...]]:
-    """The shapes of the first input of everything that is compiled."""
-    shapes: list[tuple[int, ...]] = []
+def compiled(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The shapes of the first input of everything that is compiled, and of its first output."""
+    shapes: list[str] = []
 
     def counting(module: glowpy.Module, *args: Any, **kwargs: Any) -> glowpy.CompiledFunction:
-        shapes.append(module.placeholders[0].type.extents)
+        ends = module.placeholders[0].type.shape, module.main.outputs[0].type.shape
+        shapes.append(" to ".join("x".join(map(str, shape)) for shape in ends))
         return real(module, *args, **kwargs)
 
     real = engine.compile
@@ -95,39 +96,65 @@ def test_what_is_no_list_of_outputs_and_no_dict_of_inputs() -> None:
             session.run(None, feed)  # type: ignore[arg-type]
 
 
-def test_each_shape_is_compiled_once(compiled: list[tuple[int, ...]]) -> None:
+def test_a_range_of_shapes_is_compiled_once(compiled: list[str]) -> None:
     session = make(symbolic())
     assert compiled == []
-    for rows in (1, 4, 1, 4, 7):
+    for rows in (1, 4, 1, 64, 7, 65):
         x = np.ones((rows, 3), F32)
         assert session.run(["y"], {"x": x})[0].shape == (rows, 3)
-    assert compiled == [(1, 3), (4, 3), (7, 3)]
+    assert compiled == ["1x3 to 1x3", "nx3 to nx3", "nx3 to nx3"]
+    assert session.assumptions == {"n": "1..256"}
+    assert len(session._specialisations.functions) == 1
 
 
-def test_static_model_is_compiled_at_once(compiled: list[tuple[int, ...]]) -> None:
+def test_static_model_is_compiled_at_once(compiled: list[str]) -> None:
     model = symbolic()
     model.graph.input[0].type.tensor_type.shape.dim[0].dim_value = 2
     make(model)
-    assert compiled == [(2, 3)]
+    assert compiled == ["2x3 to 2x3"]
 
 
-def test_least_recently_used_is_dropped(compiled: list[tuple[int, ...]]) -> None:
-    session = make(symbolic(), limit=2)
-    for rows in (1, 2, 1, 3, 1, 2):
-        session.run(None, {"x": np.ones((rows, 3), F32)})
-    assert compiled == [(1, 3), (2, 3), (3, 3), (2, 3)]
+def expanded(session: glowpy.InferenceSession, *rows: int) -> None:
+    """Runs what is compiled for each number of rows by itself."""
+    for count in rows:
+        session.run(None, {"x": X[:1, :], "shape": np.array([count, 3])})
 
 
-def test_one_shape_is_the_least_that_is_kept(compiled: list[tuple[int, ...]]) -> None:
-    session = make(symbolic(), limit=1)
-    for rows in (1, 1, 2, 1):
-        session.run(None, {"x": np.ones((rows, 3), F32)})
-    assert compiled == [(1, 3), (2, 3), (1, 3)]
+def test_least_recently_used_is_dropped(compiled: list[str]) -> None:
+    expanded(make(expanding(), limit=2), 1, 2, 1, 3, 1, 2)
+    assert compiled == ["1x3 to 1x3", "1x3 to 2x3", "1x3 to 3x3", "1x3 to 2x3"]
+
+
+def test_one_shape_is_the_least_that_is_kept(compiled: list[str]) -> None:
+    expanded(make(expanding(), limit=1), 1, 1, 2, 1)
+    assert compiled == ["1x3 to 1x3", "1x3 to 2x3", "1x3 to 1x3"]
     with pytest.raises(glowpy.UserError, match="a limit of at least 1, got 0"):
         make(symbolic(), limit=0)
 
 
-def test_threads_that_want_the_same_compile_it_once(compiled: list[tuple[int, ...]]) -> None:
+def test_what_is_dropped_serves_no_call(compiled: list[str]) -> None:
+    """Neither the same call as before, nor one that another thread makes meanwhile."""
+    session = make(expanding())
+    expanded(session, 1, 1)
+    session.close()
+    expanded(session, 1)
+    assert len(compiled) == 2
+    build = session._compiled
+
+    def closing(*arguments: Any) -> glowpy.CompiledFunction:
+        function = build(*arguments)
+        session.close()
+        return function
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(session, "_compiled", closing)
+        expanded(session, 2)
+    assert session._specialisations.functions == []
+    expanded(session, 2)
+    assert len(compiled) == 4
+
+
+def test_threads_that_want_the_same_compile_it_once(compiled: list[str]) -> None:
     session, barrier = make(symbolic()), threading.Barrier(8)
 
     def work(seed: int) -> bool:
@@ -141,16 +168,16 @@ def test_threads_that_want_the_same_compile_it_once(compiled: list[tuple[int, ..
 
     with ThreadPoolExecutor(8) as pool:
         assert all(pool.map(work, range(8)))
-    assert compiled == [(5, 3)]
+    assert compiled == ["nx3 to nx3"]
 
 
-def test_failure_to_compile_is_not_kept(compiled: list[tuple[int, ...]]) -> None:
+def test_failure_to_compile_is_not_kept(compiled: list[str]) -> None:
     session = make(symbolic())
     for _ in range(2):
         with pytest.raises(glowpy.UserError, match="expected the shape"):
             session.run(None, {"x": np.ones((1, 4), F32)})
     assert session.run(None, {"x": X})[0].shape == (2, 3)
-    assert compiled == [(2, 3)]
+    assert compiled == ["nx3 to nx3"]
 
 
 class Watched(OrderedDict[Any, Any]):
@@ -179,7 +206,7 @@ def test_threads_that_wait_for_what_fails_get_its_error(monkeypatch: pytest.Monk
         raise glowpy.UserError(f"failure {len(attempts)}")
 
     monkeypatch.setattr(engine, "compile", fail)
-    session._cache = Watched(asked.release)
+    session._specialisations._entries = Watched(asked.release)
     with ThreadPoolExecutor(4) as pool:
         runs = [pool.submit(session.run, None, {"x": X}) for _ in range(4)]
         errors = [str(run.exception(60)) for run in runs]
@@ -201,7 +228,7 @@ def test_threads_that_need_the_same_values_at_once(monkeypatch: pytest.MonkeyPat
         return build(**arguments)
 
     monkeypatch.setattr(session._model, "build", late)
-    session._cache = Watched(asked.set)
+    session._specialisations._entries = Watched(asked.set)
     with ThreadPoolExecutor(2) as pool:
         runs = [pool.submit(session.run, None, {"x": X[:1, :], "shape": shape}) for _ in range(2)]
         assert [run.result(60)[0].shape for run in runs] == [(2, 3)] * 2
@@ -237,7 +264,7 @@ def test_callback_that_stops_one_thread_stops_no_other(error: BaseException) -> 
         with glowpy.reporting(stop):
             session.run(None, {"x": X})
 
-    session._cache = Watched(asked.set)
+    session._specialisations._entries = Watched(asked.set)
     with ThreadPoolExecutor(2) as pool:
         stopped = pool.submit(first)
         assert begun.wait(60)
@@ -340,7 +367,7 @@ def test_unused_input_is_accepted() -> None:
 # Values.
 
 
-def test_values_that_shapes_depend_on(compiled: list[tuple[int, ...]]) -> None:
+def test_values_that_shapes_depend_on(compiled: list[str]) -> None:
     session, x = make(expanding()), X[:1, :]
     for rows in (2, 5, 2):
         (y,) = session.run(None, {"x": x, "shape": np.array([rows, 3], np.int64)})

@@ -1,0 +1,122 @@
+"""Specialisations: what a session compiled, by what it was compiled for.
+
+Each is compiled once, by the first thread that wants it, while others wait. The least recently used is dropped first.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from concurrent.futures import Future
+from typing import Generic, TypeVar, final
+
+from glowpy.backend import CompiledFunction
+from glowpy.support.errors import GlowError, UserError
+from glowpy.support.progress import noting_stops
+
+__all__ = ["Specialisations"]
+
+Compile = Callable[[], CompiledFunction]
+K = TypeVar("K", bound=Hashable)
+
+
+class _Entry(Future[CompiledFunction]):
+    """What its owner, the thread that creates it, compiles.
+
+    Attributes:
+        owner: The thread.
+        fails_for_all: Whether others would fail as the owner did, since it was not stopped.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.owner = threading.get_ident()
+        self.fails_for_all = False
+
+
+@final
+class Specialisations(Generic[K]):
+    """At most `limit` functions. Safe from several threads."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._lock = threading.Lock()
+        self._entries: OrderedDict[K, _Entry] = OrderedDict()
+        self._latest: tuple[Hashable, CompiledFunction] | None = None
+        """A call, and what the last entry has for it: found without the lock."""
+
+    def latest(self, call: Hashable) -> CompiledFunction | None:
+        """The function of the last `get`, if that was for an equal call."""
+        latest = self._latest
+        return latest[1] if latest is not None and latest[0] == call else None
+
+    def get(self, key: K, call: Hashable, compile: Compile) -> CompiledFunction:
+        """The function of that key, for a call; compiled by this thread while others that want the same wait.
+
+        They get the error of what cannot be compiled. Where this thread alone is stopped, as by Ctrl-C or its progress
+        callback, they try again.
+        """
+        while True:
+            entry, fresh = self._entry(key)
+            if fresh:
+                self._fulfil(entry, key, compile)
+            elif entry.owner == threading.get_ident() and not entry.done():
+                raise UserError(
+                    "expected a progress callback that does not run the session that is being compiled"
+                )
+            if entry.exception() is None or entry.fails_for_all:
+                break
+        function = entry.result()
+        with self._lock:
+            # Another thread may have dropped it meanwhile, or used another one since.
+            if self._entries and next(reversed(self._entries.values())) is entry:
+                self._latest = call, function
+        return function
+
+    def keep(self, is_wanted: Callable[[K], bool]) -> None:
+        """Drops what has a key that is not wanted."""
+        with self._lock:
+            for key in [key for key in self._entries if not is_wanted(key)]:
+                self._drop(key)
+
+    def clear(self) -> None:
+        """Drops all."""
+        self.keep(lambda _: False)
+
+    @property
+    def functions(self) -> list[CompiledFunction]:
+        """What is compiled, the least recently used first."""
+        with self._lock:
+            entries = list(self._entries.values())
+        return [e.result() for e in entries if e.done() and e.exception() is None]
+
+    def _entry(self, key: K) -> tuple[_Entry, bool]:
+        """The entry of that key, and whether it is new: then this thread must fulfil it."""
+        with self._lock:
+            entry = self._entries.get(key)
+            fresh = entry is None
+            if entry is None:
+                entry = self._entries[key] = _Entry()
+            self._entries.move_to_end(key)
+            self._latest = None
+            while len(self._entries) > self._limit:
+                self._drop(next(iter(self._entries)))
+        return entry, fresh
+
+    def _drop(self, key: K) -> None:
+        del self._entries[key]
+        self._latest = None
+
+    def _fulfil(self, entry: _Entry, key: K, compile: Compile) -> None:
+        """Compiles an entry; a failure is forgotten. Raises what compiling raises."""
+        with noting_stops() as stops:
+            try:
+                entry.set_result(compile())
+            except BaseException as error:
+                with self._lock:
+                    if self._entries.get(key) is entry:
+                        self._drop(key)
+                entry.fails_for_all = isinstance(error, GlowError) and not stops
+                entry.set_exception(error)
+                raise
