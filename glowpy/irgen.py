@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 
+from glowpy.core.extents import unsupported
 from glowpy.core.schema import Access
 from glowpy.core.type import Type
 from glowpy.graph.function import Function
@@ -145,7 +146,8 @@ def generate(
     ir = IRFunction(f.name)
     g = IRGen(ir, instructions, backend)
     if unknown := [node for node in order if not g.knows(node)]:
-        raise UnsupportedError.of(_unknown(node, backend) for node in unknown)
+        values = [value for node in unknown for value in (*node.inputs, *node.results)]
+        raise unsupported((_unknown(node, backend) for node in unknown), [v.type for v in values])
     touched = {value.producer for node in order for _, value in node.operands()} | set(inputs)
     for storage in (*f.module.placeholders, *f.module.constants):
         if storage in touched:

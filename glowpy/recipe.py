@@ -18,7 +18,7 @@ from enum import StrEnum
 from functools import cached_property
 
 from glowpy.backend import Backend, CompiledFunction, CompileOptions, Operation, Port, Program
-from glowpy.core.extents import check_known
+from glowpy.core.extents import check_known, unsupported
 from glowpy.core.schema import Trait
 from glowpy.graph.function import Function
 from glowpy.graph.node import Placeholder
@@ -35,7 +35,7 @@ from glowpy.memory import check, plan
 from glowpy.opt.pipelines import GRAPH_DEFAULT, IR_DEFAULT, QUANTIZED
 from glowpy.passes import PassContext, Pipeline
 from glowpy.schedule import schedule
-from glowpy.support.errors import Diagnostic, UnsupportedError, UserError
+from glowpy.support.errors import Diagnostic, UserError
 
 __all__ = [
     "Compilation",
@@ -235,11 +235,14 @@ def build_program(
     UserError where no input says what a symbol is.
     """
     if refused := refusals(ir, backend):
-        raise UnsupportedError.of(
-            Diagnostic(
-                f"%{inst.name}: {backend.name} backend: {reason}", inst.loc, print_inst(inst)
-            )
-            for inst, reason in refused
+        raise unsupported(
+            (
+                Diagnostic(
+                    f"%{inst.name}: {backend.name} backend: {reason}", inst.loc, print_inst(inst)
+                )
+                for inst, reason in refused
+            ),
+            [ref.value.type for inst, _ in refused for ref in inst.operands],
         )
     ports = _ports(f, {*inputs, *f.inputs})
     check_known(ir.symbols, {port.name: port.type.shape for port in ports})

@@ -7,11 +7,12 @@ from itertools import islice
 from itertools import product as combinations
 
 from glowpy.core.type import Shape, Type
-from glowpy.support.errors import UserError
+from glowpy.support.errors import Diagnostic, UnsupportedError, UserError
 from glowpy.support.symbolic import (
     UNBOUNDED,
     Dim,
     Expr,
+    OpenUnsupportedError,
     Symbol,
     at_extents,
     depends_on_symbols,
@@ -30,6 +31,7 @@ __all__ = [
     "symbols_of_attrs",
     "symbols_of_types",
     "type_at",
+    "unsupported",
 ]
 
 Extents = Mapping[str, int]
@@ -106,6 +108,16 @@ def extents_of(shapes: Mapping[str, tuple[Shape, Sequence[int]]]) -> dict[str, i
             allowed = f"{one.low}.." if one.high == UNBOUNDED else f"{one.low}..{one.high}"
             raise UserError(f"expected '{one.name}' in {allowed}, got {extents[one.name]}")
     return extents
+
+
+def unsupported(diagnostics: Iterable[Diagnostic], types: Iterable[Type]) -> UnsupportedError:
+    """The error that reports what cannot be handled, on operands of these types."""
+    open_dims = [dim for type in types for dim in type.shape if isinstance(dim, Expr)]
+    if open_dims:
+        return OpenUnsupportedError(diagnostics, open_dims)
+    error = UnsupportedError.of(diagnostics)
+    assert isinstance(error, UnsupportedError)
+    return error
 
 
 def check_known(symbols: Mapping[str, Symbol], shapes: Mapping[str, Shape]) -> None:

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeAlias, final, overload
 
-from glowpy.support.errors import UserError
+from glowpy.support.errors import Diagnostic, UnsupportedError, UserError
 
 __all__ = [
     "FUNCTIONS",
@@ -29,6 +29,7 @@ __all__ = [
     "Dim",
     "Expr",
     "Extreme",
+    "OpenUnsupportedError",
     "Quotient",
     "Symbol",
     "UndecidedError",
@@ -161,6 +162,15 @@ class UnequalError(UndecidedError):
     def __init__(self, dim: Dim, other: Dim) -> None:
         super().__init__(f"expected equal extents, got {dim} and {other}", [dim, other])
         self.pair = dim, other
+
+
+class OpenUnsupportedError(UndecidedError, UnsupportedError):
+    """What cannot be handled on symbolic extents, and might be on constants."""
+
+    def __init__(self, diagnostics: Iterable[Diagnostic], dims: Iterable[Dim]) -> None:
+        collected = list(diagnostics)
+        super().__init__(collected[0].message, dims)
+        self.diagnostics = collected
 
 
 @final

@@ -107,6 +107,25 @@ def test_a_range_of_shapes_is_compiled_once(compiled: list[str]) -> None:
     assert len(session._specialisations.functions) == 1
 
 
+@pytest.mark.parametrize("backend", ["interpreter", "cpu"])
+def test_quantized_products_are_compiled_for_a_range(compiled: list[str], backend: str) -> None:
+    weights = np.arange(-6, 6, dtype=np.int8).reshape(3, 4)
+    nodes = [
+        helper.make_node("DynamicQuantizeLinear", ["x"], ["q", "scale", "zero"]),
+        helper.make_node("MatMulInteger", ["q", "w", "zero"], ["y"]),
+    ]
+    output = helper.make_tensor_value_info("y", TensorProto.INT32, ["n", 4])
+    model = graph_model(nodes, [info("x", X, ["n", 3])], [output], 13, {"w": weights})
+    options = glowpy.CompileOptions(cache=False)
+    session = glowpy.InferenceSession(model, backend=backend, options=options)
+    reference = ReferenceEvaluator(model)
+    for rows in (2, 5, 17, 32):
+        x = np.linspace(-1, 2, 3 * rows, dtype=F32).reshape(rows, 3)
+        (expected,) = reference.run(None, {"x": x})
+        np.testing.assert_array_equal(session.run(None, {"x": x})[0], np.asarray(expected))
+    assert compiled == ["nx3 to nx4"]
+
+
 def test_static_model_is_compiled_at_once(compiled: list[str]) -> None:
     model = symbolic()
     model.graph.input[0].type.tensor_type.shape.dim[0].dim_value = 2

@@ -37,12 +37,13 @@ from glowpy.backends.cpu.packing import (
     packed_shape,
 )
 from glowpy.backends.cpu.strategy.depthwise import choose_pixels
-from glowpy.backends.cpu.strategy.product import choose, conv_problem, matmul_problem
+from glowpy.backends.cpu.strategy.product import Problem, choose, conv_problem, matmul_problem
+from glowpy.backends.cpu.strategy.work import has_pads
 from glowpy.backends.cpu.variant import Variant
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.quantized import offsets_of, parameters
 from glowpy.core.tensor import Array, Tensor
-from glowpy.core.type import Quant, Type
+from glowpy.core.type import Quant, Shape, Type
 from glowpy.graph.function import Function
 from glowpy.graph.node import Node, NodeValue, Operand, value_of
 from glowpy.graph.nodes_gen import (
@@ -51,7 +52,14 @@ from glowpy.graph.nodes_gen import (
     SaturateNode,
 )
 from glowpy.opt.graph.lower_quantized import known_parameter
-from glowpy.support.symbolic import ceil_div, static
+from glowpy.support.symbolic import (
+    Dim,
+    Expr,
+    ceil_div,
+    depends_on_symbols,
+    likely_extent,
+    static,
+)
 
 __all__ = ["ByteProducts", "multiplies_bytes"]
 
@@ -76,10 +84,10 @@ class _Images:
     input: NodeValue
     kernels: tuple[int, ...]
     strides: tuple[int, ...]
-    pads: tuple[int, ...]
+    pads: Shape
     dilation: tuple[int, ...]
     group: int
-    shape: tuple[int, ...]
+    shape: Shape
 
     @property
     def offset(self) -> int:
@@ -136,7 +144,7 @@ class ByteProducts:
         if offsets.any():
             sums = _less(f, n, sums, self._window_sums(f, n, images, type), offsets)
         if len(n.kernels) != 2:
-            sums = f.create_reshape(n.name, Type(ElemKind.I32, n.type.extents), sums).result
+            sums = f.create_reshape(n.name, Type(ElemKind.I32, n.type.shape), sums).result
         return f.create_relabel(n.name, n.type, sums).result
 
     def mat_mul(self, f: Function, n: MatMulNode) -> NodeValue:
@@ -145,16 +153,16 @@ class ByteProducts:
             return f.create_splat(n.name, n.type, 0.0).result
         lhs = self._activations(f, n, n.lhs)
         offset, offsets = parameters(lhs.type).offsets[0], _signed_offsets(n.rhs.type)
-        depth = lhs.type.extents[-1]
+        depth = lhs.type.shape[-1]
         if not self.small:
             lhs = _padded(f, n, lhs, -depth % _WORD)
         right = self._right_side(f, n)
-        sums = self._multiply(f, n, n.type.extents, lhs, right)
+        sums = self._multiply(f, n, n.type.shape, lhs, right)
         if offset:
             share = self._column_sums(f, n, offset, offsets, lhs, right)
             sums = f.create_sub(n.name, sums, share).result
         if offsets.any():
-            shape = (*lhs.type.extents[:-1], 1)
+            shape = (*lhs.type.shape[:-1], 1)
             rows = self._multiply(f, n, shape, lhs, self._ones_column(f, n, depth))
             sums = _less(f, n, sums, rows, offsets)
         return f.create_relabel(n.name, n.type, sums).result
@@ -184,22 +192,22 @@ class ByteProducts:
                 f, n.name, type, images.input, filter, bias, **lists, group=group, outside=images.offset
             ).result  # fmt: skip
         machine = self.variant.machine_for(images.input.type.kind)
-        if depth == 1 and group == outputs == images.input.type.extents[-1] and group > 1:
+        if depth == 1 and group == outputs == images.input.type.shape[-1] and group > 1:
             filter = weights.constant(
                 f, n, "packed_depthwise", (*taps, outputs), pack_depthwise_filter
             )
             return create_cpu_depthwise_conv(
                 f, n.name, type, images.input, filter, bias, **lists, outside=images.offset,
-                tile_pixels=choose_pixels(type.extents[2], machine),
+                tile_pixels=choose_pixels(type.likely[2], machine),
             ).result  # fmt: skip
         words = ceil_div(depth, _WORD)
         input = _padded(f, n, images.input, -depth % _WORD, group)
         problem = conv_problem(
-            type.extents,
-            input.type.extents,
+            type.likely,
+            input.type.likely,
             taps,
             images.strides,
-            images.pads,
+            tuple(map(likely_extent, images.pads)),
             images.dilation,
             group,
         )
@@ -209,33 +217,37 @@ class ByteProducts:
         filter = weights.constant(
             f, n, "packed", shape, lambda taps: filter_pieces(taps, group, block, _WORD)
         )
-        outside = np.full(words * _WORD if any(images.pads) else 0, images.offset)
+        outside = np.full(words * _WORD if has_pads(images.pads) else 0, images.offset)
         zeros = f.module.create_constant(
             f"{n.name}_zeros", outside.astype(input.type.kind.dtype), loc=n.loc
         )
         return create_cpu_conv(
             f, n.name, type, input, filter, bias, zeros, **lists, group=group,
             tile_pixels=decision.pixels, tile_vectors=decision.vectors,
-            line=decision.line, slab=decision.slab, fetch=decision.fetch,
+            line=type.shape[2] if decision.line == type.likely[2] else decision.line,
+            slab=decision.slab, fetch=decision.fetch,
         ).result  # fmt: skip
 
     def _window_sums(
         self, f: Function, n: ConvolutionNode, images: _Images, type: Type
     ) -> NodeValue:
         """The sums of all that each window of each group sees, once for every output channel."""
-        group, outputs = images.group, type.extents[-1]
-        depth = images.input.type.extents[-1] // group
+        group, (outputs, channels) = (
+            images.group,
+            static([type.shape[-1], images.input.type.shape[-1]]),
+        )
+        depth = channels // group
         shape = (group, *images.kernels, depth)
         ones = _Weights(shape, "ones", [], lambda: np.ones(shape, np.int8))
         bias = _constant(f, n, "none", np.zeros(group, np.int32))
-        sums_type = type.with_shape((*type.extents[:-1], group))
+        sums_type = type.with_shape((*type.shape[:-1], group))
         sums = self._convolve(f, n, sums_type, images, ones, bias)
         if group == 1 or group == outputs:
             return sums
-        apart = sums.type.with_shape((*sums.type.extents, 1))
-        wide = apart.with_shape((*sums.type.extents, outputs // group))
+        apart = sums.type.with_shape((*sums.type.shape, 1))
+        wide = apart.with_shape((*sums.type.shape, outputs // group))
         copies = f.create_broadcast(n.name, wide, f.create_reshape(n.name, apart, sums))
-        return f.create_reshape(n.name, sums.type.with_shape(type.extents), copies).result
+        return f.create_reshape(n.name, sums.type.with_shape(type.shape), copies).result
 
     def _computed_convolution(
         self, f: Function, n: ConvolutionNode, images: _Images, type: Type
@@ -267,44 +279,49 @@ class ByteProducts:
 
     def _right_side(self, f: Function, n: MatMulNode) -> Operand:
         """The right side in i8, packed, or as rows of columns where code is to be small."""
-        shape = n.rhs.type.extents
+        shape = n.rhs.type.shape
         constant = n.rhs.constant
         if self.small:
             if constant is not None:
-                weights = _Weights(shape, "matrix", [constant.tensor], _in_i8_array)
-                turned = (*shape[:-2], shape[-1], shape[-2])
+                weights = _Weights(static(shape), "matrix", [constant.tensor], _in_i8_array)
+                turned = static((*shape[:-2], shape[-1], shape[-2]))
                 return weights.constant(f, n, "turned", turned, lambda m: matrix_pieces(m, 1))
             rank = len(shape) - 2
             return f.create_transpose(n.name, _in_i8(f, n, n.rhs), (*range(rank), rank + 1, rank))
         machine = self.variant.machine_for(ElemKind.I8)
-        problem = matmul_problem(n.type.extents, n.lhs.type.extents[-1], prod(shape[:-2]))
+        problem = _problem(n.type, n.lhs.type, prod(n.rhs.type.likely[:-2]))
         block = choose(problem, machine).packed * machine.lanes
         packed = packed_shape(shape, block, _WORD)
         if constant is not None:
-            weights = _Weights(shape, "matrix", [constant.tensor], _in_i8_array)
+            weights = _Weights(static(shape), "matrix", [constant.tensor], _in_i8_array)
             return weights.constant(
                 f, n, "packed", static(packed), lambda m: matrix_pieces(m, block, _WORD)
             )
         type = Type(ElemKind.I8, packed)
         return create_cpu_pack_matrix(f, n.rhs.name, type, _in_i8(f, n, n.rhs), block=block)
 
-    def _ones_column(self, f: Function, n: Node, depth: int) -> Operand:
+    def _ones_column(self, f: Function, n: Node, depth: Dim) -> Operand:
         """A right side of one column, of ones."""
-        column = np.ones((depth, 1), np.int8)
         lanes = self.variant.machine_for(ElemKind.I8).lanes
-        array = column.T if self.small else pack_matrix(column, lanes, _WORD)
-        return _constant(f, n, "ones", array)
+        if isinstance(depth, int):
+            column = np.ones((depth, 1), np.int8)
+            array = column.T if self.small else pack_matrix(column, lanes, _WORD)
+            return _constant(f, n, "ones", array)
+        if self.small:
+            return _ones(f, n, (1, depth))
+        type = Type(ElemKind.I8, packed_shape((depth, 1), lanes, _WORD))
+        return create_cpu_pack_matrix(f, n.name, type, _ones(f, n, (depth, 1)), block=lanes)
 
     def _multiply(
-        self, f: Function, n: Node, shape: tuple[int, ...], lhs: Operand, right: Operand
+        self, f: Function, n: Node, shape: Shape, lhs: Operand, right: Operand
     ) -> NodeValue:
         """The sums of stored integers."""
         type = Type(ElemKind.I32, shape)
         if self.small:
             return create_cpu_plain_matmul(f, n.name, type, lhs, right).result
-        left, packed = value_of(lhs).type.extents, value_of(right).type.extents
+        packed = value_of(right).type.likely
         machine = self.variant.machine_for(ElemKind.I8)
-        decision = choose(matmul_problem(type.extents, left[-1], prod(packed[:-3])), machine)
+        decision = choose(_problem(type, value_of(lhs).type, prod(packed[:-3])), machine)
         pixels, vectors = decision.pixels, decision.vectors
         if vectors % (block := packed[-1] // _WORD // machine.lanes):
             pixels, vectors = 1, block  # packed for a product of more rows
@@ -323,34 +340,54 @@ class ByteProducts:
         right: Operand,
     ) -> Operand:
         """What the offset of the left side adds to each column: it times the sum of the column's weights."""
-        *batch, depth, columns = n.rhs.type.extents
+        *batch, depth, columns = n.rhs.type.shape
         shape = (*batch, 1, columns)
-        common = offset * depth * offsets
         constant = n.rhs.constant
         if constant is not None:
+            (rows,) = static([depth])
 
             def compute(matrix: Array) -> Array:
                 sums = _in_i8_array(matrix).astype(np.int64).sum(axis=-2, keepdims=True)
-                return _wrapped(offset * sums - common)
+                return _wrapped(offset * (sums - rows * offsets))
 
             type = Type(ElemKind.I32, shape)
             tensor = Tensor.derived(type, f"columns times {offset}", [constant.tensor], compute)
             return f.module.create_constant(f"{n.name}_columns", tensor, loc=n.loc)
-        row = _constant(f, n, "ones", np.ones((1, lhs.type.extents[-1]), np.int8))
-        sums = self._multiply(f, n, shape, row, right)
+        sums = self._multiply(f, n, shape, _ones(f, n, (1, lhs.type.shape[-1])), right)
         scaled = f.create_mul(n.name, sums, _integers(f, n, np.array([offset])))
-        return f.create_sub(n.name, scaled, _integers(f, n, common))
+        return f.create_sub(n.name, scaled, _times(f, n, depth, offset * offsets))
 
 
 def _plain(f: Function, n: Node, value: NodeValue) -> NodeValue:
     """What is stored, as integers."""
     if value.type.quant is None:
         return value
-    return f.create_relabel(n.name, Type(value.type.kind, value.type.extents), value).result
+    return f.create_relabel(n.name, Type(value.type.kind, value.type.shape), value).result
+
+
+def _problem(result: Type, lhs: Type, matrices: int) -> Problem:
+    """A product, of the likely extents."""
+    problem = matmul_problem(result.likely, lhs.likely[-1], matrices)
+    return problem.with_open_columns() if isinstance(result.shape[-1], Expr) else problem
 
 
 def _constant(f: Function, n: Node, part: str, array: Array) -> Operand:
     return f.module.create_constant(f"{n.name}_{part}", array, loc=n.loc)
+
+
+def _ones(f: Function, n: Node, shape: Shape) -> Operand:
+    """Ones of i8."""
+    if depends_on_symbols(shape):
+        return f.create_splat(f"{n.name}_ones", Type(ElemKind.I8, shape), 1.0)
+    return _constant(f, n, "ones", np.ones(static(shape), np.int8))
+
+
+def _times(f: Function, n: Node, dim: Dim, values: Array) -> Operand:
+    """A dimension times some numbers, in i32."""
+    if isinstance(dim, int):
+        return _integers(f, n, dim * values)
+    number = f.create_convert(n.name, Type(ElemKind.I32, (1,)), f.create_extents(n.name, (dim,)))
+    return f.create_mul(n.name, number, _integers(f, n, values))
 
 
 def _integers(f: Function, n: Node, values: Array) -> Operand:
@@ -396,24 +433,24 @@ def _images(f: Function, n: ConvolutionNode, input: NodeValue) -> _Images:
     rank = len(n.kernels)
     if rank == 3:
         return _volumes(f, n, input)
-    images, *area, channels = input.type.extents
+    images, *area, channels = input.type.shape
     more = (1,) * (2 - rank)
     if rank == 1:
         flat = input.type.with_shape((images, 1, *area, channels))
         input = f.create_reshape(n.name, flat, input).result
-    pads = static(n.pads) if rank == 2 else (0, static(n.pads)[0], 0, static(n.pads)[1])
+    pads = n.pads if rank == 2 else (0, n.pads[0], 0, n.pads[1])
     return _Images(
         input, (*more, *n.kernels), (*more, *n.strides), pads, (*more, *n.dilation), n.group,
-        (images, *more, *n.type.extents[1:]),
+        (images, *more, *n.type.shape[1:]),
     )  # fmt: skip
 
 
 def _volumes(f: Function, n: ConvolutionNode, input: NodeValue) -> _Images:
     """Volumes as images whose channels are those of all planes that the kernel sees at a time."""
-    pads = (0, static(n.pads)[0], 0, 0, 0, 0, static(n.pads)[3], 0, 0, 0)
-    whole = f.create_pad(n.name, input, pads, 0.0).result if any(pads) else input
-    images, _, *area, channels = input.type.extents
-    planes, depth = n.type.extents[1], channels // n.group
+    pads = (0, n.pads[0], 0, 0, 0, 0, n.pads[3], 0, 0, 0)
+    whole = f.create_pad(n.name, input, pads, 0.0).result if has_pads(pads) else input
+    images, _, *area, channels = input.type.shape
+    planes, depth = n.type.shape[1], channels // n.group
     parts = []
     for plane in range(n.kernels[0]):
         seen = f.create_slice(
@@ -426,15 +463,15 @@ def _volumes(f: Function, n: ConvolutionNode, input: NodeValue) -> _Images:
     flat = input.type.with_shape((images * planes, *area, n.kernels[0] * channels))
     return _Images(
         f.create_reshape(n.name, flat, joined).result, n.kernels[1:], n.strides[1:],
-        (*static(n.pads)[1:3], *static(n.pads)[4:]), n.dilation[1:], n.group, (images * planes, *n.type.extents[2:]),
+        (*n.pads[1:3], *n.pads[4:]), n.dilation[1:], n.group, (images * planes, *n.type.shape[2:]),
     )  # fmt: skip
 
 
-def _padded(f: Function, n: Node, value: NodeValue, more: int, group: int = 1) -> NodeValue:
+def _padded(f: Function, n: Node, value: NodeValue, more: Dim, group: int = 1) -> NodeValue:
     """With so many more channels at the end of each group, which stand for zero."""
-    if not more:
+    if more == 0:
         return value
-    *outer, channels = value.type.extents
+    *outer, channels = value.type.shape
     split = value.type.with_shape((*outer, group, channels // group)) if group > 1 else value.type
     apart = f.create_reshape(n.name, split, value) if group > 1 else value
     pads = (0,) * (2 * split.rank - 1) + (more,)
@@ -458,14 +495,14 @@ def _moved(f: Function, n: Node, value: NodeValue) -> NodeValue:
     quant, to_i8 = parameters(value.type), value.type.kind is ElemKind.U8
     moved = tuple(offset + (-_HALF_RANGE if to_i8 else _HALF_RANGE) for offset in quant.offsets)
     kind = ElemKind.I8 if to_i8 else ElemKind.U8
-    type = Type(kind, value.type.extents, Quant(quant.scales, moved, quant.axis))
+    type = Type(kind, value.type.shape, Quant(quant.scales, moved, quant.axis))
 
     node = value.node
     steps: Operand
     if isinstance(node, SaturateNode):
         steps = node.lhs
     else:
-        floats = Type(ElemKind.F32, value.type.extents)
+        floats = Type(ElemKind.F32, value.type.shape)
         own = known_parameter(f, n, "offset", offsets_of(value.type))
         steps = f.create_steps(f"{n.name}_steps", floats, value, own)
     offset = known_parameter(f, n, "moved", offsets_of(type).astype(steps.type.kind.dtype))

@@ -48,7 +48,7 @@ from glowpy.opt.stored_weights import known_numbers
 from glowpy.opt.unary import Unary
 from glowpy.passes import RewritePass
 from glowpy.support.errors import UserError
-from glowpy.support.symbolic import static
+from glowpy.support.symbolic import Dim, Expr, depends_on_symbols, highest, lowest, product, static
 
 __all__ = [
     "LowerQuantizedPass",
@@ -66,7 +66,8 @@ _EXACT = (AbsNode, AddNode, ClipNode, DivNode, MulNode, NegNode, ReluNode, SubNo
 
 
 _LONGEST_SOFTMAX = 1 << 12
-"""Sums of so many powers in i32 leave 18 bits to each, which is enough for results of 8."""
+"""Sums of so many powers in i32 leave 18 bits to each, which is enough for results of 8. A bound may be four times as
+high: 16 bits are enough for the rows that are shorter."""
 
 _LARGEST_NORM = 1 << 15
 """So many squares of integers of 8 bits have a sum in i32, and sums of those of 16 bits have squares in i64."""
@@ -84,7 +85,7 @@ def has_integer_form(node: Node, operands: Sequence[Type]) -> bool:
         return True
     whole = all(parameters(type).axis is None for type in operands)
     if isinstance(node, AvgPoolNode | ReduceMeanNode):
-        return whole and _count(node) > 0 and _has_sum(node, operands[0])
+        return whole and lowest(_count(node)) > 0 and _has_sum(node, operands[0])
     kind = operands[0].kind
     if not whole or len(operands) != 1 or kind.size > ElemKind.I16.size:
         return False
@@ -93,7 +94,9 @@ def has_integer_form(node: Node, operands: Sequence[Type]) -> bool:
         fits = by_batch or can_be_normalized(operands[0], node.attrs["axes"])
         return fits and all(is_known(value) for value in node.inputs[1:])
     if isinstance(node, SoftmaxNode):
-        return kind is ElemKind.I16 or operands[0].shape[node.axis] <= _LONGEST_SOFTMAX
+        length = operands[0].shape[node.axis]
+        longest = _LONGEST_SOFTMAX * (4 if isinstance(length, Expr) else 1)
+        return kind is ElemKind.I16 or length <= longest
     return kind is not ElemKind.I16 or is_smooth(node)
 
 
@@ -108,17 +111,17 @@ def is_exact(node: Node) -> bool:
     return isinstance(node, _EXACT)
 
 
-def _count(node: AvgPoolNode | ReduceMeanNode | LayerNormalizationNode) -> int:
+def _count(node: AvgPoolNode | ReduceMeanNode) -> Dim:
     """How many elements a mean is of, at most."""
     if isinstance(node, AvgPoolNode):
         return math.prod(node.kernels)
-    return math.prod(static(node.input.type.shape[axis] for axis in node.axes))
+    return product(node.input.type.shape[axis] for axis in node.axes)
 
 
 def _has_sum(node: AvgPoolNode | ReduceMeanNode, type: Type) -> bool:
     """Whether i32 holds the sums of a mean, whatever is stored."""
     low, high = type.kind.limits
-    return _count(node) * (high - low) < 1 << 31
+    return highest(_count(node)) * (high - low) < 1 << 31
 
 
 def _no_form(n: Node, expected: str) -> UserError:
@@ -214,13 +217,8 @@ class LowerQuantizedPass(RewritePass):
             return why.no("it is not quantized")
         if not _has_sum(n, n.input.type):
             raise _no_form(n, "so few integers that i32 holds their sum")
-        sums, taps, divisor = _summed(f, n) if isinstance(n, ReduceMeanNode) else _pooled(f, n)
-        offset = known_parameter(f, n, "offset", offsets_of(n.input.type).astype(np.int32) * taps)
-        type = Type(ElemKind.F32, n.type.shape)
-        steps = f.create_steps(f"{n.name}_steps", type, sums, offset)
-        with np.errstate(divide="ignore"):  # the mean of nothing is no number
-            ratios = scales_of(n.input.type) / (scales_of(n.type) * divisor)
-        ratio = known_parameter(f, n, "ratio", ratios.astype(np.float32))
+        sums, offset, ratio = _summed(f, n) if isinstance(n, ReduceMeanNode) else _pooled(f, n)
+        steps = f.create_steps(f"{n.name}_steps", Type(ElemKind.F32, n.type.shape), sums, offset)
         return _saturated(f, n, f.create_scale(f"{n.name}_scaled", steps, ratio))
 
     @rule
@@ -349,32 +347,68 @@ def _rounded(f: Function, n: Node, type: Type, numbers: Operand) -> NodeValue:
     return _saturated(f, n, scaled, type)
 
 
-def _pooled(f: Function, n: AvgPoolNode) -> tuple[NodeValue, Array, Array]:
-    """The sums of windows, how many elements of the image each has, and what it is divided by."""
+_Mean = tuple[NodeValue, Operand, Operand]
+"""Sums in i32, what offsets add to them, and the ratio of a step of a sum to one of the result."""
+
+
+def _mean_of(
+    f: Function, n: AvgPoolNode | ReduceMeanNode, sums: NodeValue, taps: Array, divisor: Array
+) -> _Mean:
+    """Sums of so many elements, divided by that."""
+    offset = known_parameter(f, n, "offset", offsets_of(n.input.type).astype(np.int32) * taps)
+    with np.errstate(divide="ignore"):  # the mean of nothing is no number
+        ratios = scales_of(n.input.type) / (scales_of(n.type) * divisor)
+    return sums, offset, known_parameter(f, n, "ratio", ratios.astype(np.float32))
+
+
+def _pooled(f: Function, n: AvgPoolNode) -> _Mean:
+    """The sums of windows, which have fewer elements at the edges of an image."""
     sums = f.create_sum_pool(
         f"{n.name}_sums", n.input, n.kernels, n.strides, n.pads, n.dilation, n.ceil
     ).result
     windows = Windows(n.kernels, n.strides, n.pads, n.dilation)
-    image, counts = n.input.type.extents[1:-1], n.type.extents[1:-1]
+    shape = n.input.type.shape[1:-1]
+    if depends_on_symbols(shape) and not (n.ceil or any(pad != 0 for pad in n.pads)):
+        count = np.array(_count(n), np.int32)  # all windows lie inside
+        return _mean_of(f, n, sums, count, count)
+    image, counts = static(shape), static(n.type.shape[1:-1])
     taps = windows.counted(image, counts, pads=False)[..., None]
     divisor = windows.counted(image, counts, pads=n.count_include_pads)[..., None]
-    return sums, taps.astype(np.int32), np.maximum(divisor, 1)
+    return _mean_of(f, n, sums, taps.astype(np.int32), np.maximum(divisor, 1))
 
 
-def _summed(f: Function, n: ReduceMeanNode) -> tuple[NodeValue, Array, Array]:
-    """The sums over dimensions, how many elements each is of, and what it is divided by: the same."""
-    sums = f.create_reduce_add(f"{n.name}_sums", _in_i32(f, n), n.axes).result
-    count = np.array(_count(n), np.int32)
-    return sums, count, count
+def _summed(f: Function, n: ReduceMeanNode) -> _Mean:
+    """The sums over dimensions."""
+    sums, count = f.create_reduce_add(f"{n.name}_sums", _in_i32(f, n), n.axes).result, _count(n)
+    if isinstance(count, int):
+        number = np.array(count, np.int32)
+        return _mean_of(f, n, sums, number, number)
+    extents = f.create_extents(f"{n.name}_count", (count,))
+    counts = [
+        f.create_convert(f"{n.name}_count", Type(kind, (1,)), extents)
+        for kind in (ElemKind.I32, ElemKind.F64)
+    ]
+    offset = known_parameter(f, n, "offset", offsets_of(n.input.type).astype(np.int32))
+    scales = [known_parameter(f, n, "scale", scales_of(type)) for type in (n.input.type, n.type)]
+    ratio = f.create_div(n.name, scales[0], f.create_mul(n.name, scales[1], counts[1])).result
+    return (
+        sums,
+        f.create_mul(f"{n.name}_offset", counts[0], offset),
+        f.create_convert(f"{n.name}_ratio", ratio.type.with_kind(ElemKind.F32), ratio),
+    )
 
 
 _Standard = tuple[NodeValue, NodeValue, float, float]
 """Numbers in f32, in i64 what their variance is with, what is added to it, and a factor of the quotient."""
 
 
+def _norm_count(n: LayerNormalizationNode) -> int:
+    return math.prod(static(n.input.type.shape[axis] for axis in n.axes))
+
+
 def _centred(f: Function, n: LayerNormalizationNode) -> _Standard:
     """All times the number of elements, so that the mean is an integer; offsets cancel."""
-    count, scale = _count(n), parameters(n.input.type).scales[0]
+    count, scale = _norm_count(n), parameters(n.input.type).scales[0]
     integers = _in_i32(f, n)
     sums = f.create_reduce_add(f"{n.name}_sums", integers, n.axes).result
     i32, i64 = (f.create_splat(n.name, Type(k, ()), count) for k in (ElemKind.I32, ElemKind.I64))
@@ -391,7 +425,7 @@ def _centred(f: Function, n: LayerNormalizationNode) -> _Standard:
 
 
 def _uncentred(f: Function, n: LayerNormalizationNode) -> _Standard:
-    count, scale = _count(n), parameters(n.input.type).scales[0]
+    count, scale = _norm_count(n), parameters(n.input.type).scales[0]
     offset = f.create_splat(
         f"{n.name}_offset", Type(ElemKind.I32, ()), parameters(n.input.type).offsets[0]
     )
@@ -441,7 +475,7 @@ def _distances(kind: ElemKind) -> Array:
 def _powers(f: Function, n: SoftmaxNode, below: NodeValue) -> tuple[NodeValue, NodeValue]:
     """Powers of distances of 8 bits, and their sums: integers in fixed point, of as many bits as sums leave, in f32."""
     type, floats = n.input.type, Type(ElemKind.F32, n.type.shape)
-    bits = min(23, 30 - (type.extents[n.axis] - 1).bit_length())
+    bits = min(23, 30 - (highest(type.shape[n.axis]) - 1).bit_length())
     exact = np.exp(-parameters(type).scales[0] * _distances(type.kind).astype(np.float64))
     array = np.rint(exact * (1 << bits)).astype(np.int32)
     table = f.module.create_constant(f"{n.name}_table", array, loc=n.loc)

@@ -13,6 +13,7 @@ from glowpy.ir.irfunction import IRFunction
 from glowpy.ir.liveness import Events
 from glowpy.opt.moves import read_in_place
 from glowpy.passes import IRPass, PassContext
+from glowpy.support.symbolic import highest
 
 __all__ = ["ViewExtractPass"]
 
@@ -62,10 +63,10 @@ def _strides(inst: ExtractTensorInst) -> Shape | None:
     part = inst.result.type.shape
     if 0 in part:
         return strides_of(part)
-    if any(step < 1 and size > 1 for step, size in zip(inst.steps, part, strict=True)):
+    if any(step < 1 and highest(size) > 1 for step, size in zip(inst.steps, part, strict=True)):
         return None
     return tuple(
-        stride * step if size > 1 else stride
+        stride * step if highest(size) > 1 else stride
         for stride, step, size in zip(inst.input.strides, inst.steps, part, strict=True)
     )
 

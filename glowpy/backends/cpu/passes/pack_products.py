@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import prod
 from typing import Any, ClassVar
 
@@ -52,9 +52,6 @@ from glowpy.passes import RewritePass
 from glowpy.support.symbolic import Expr, ceil_div, likely_extent, static
 
 __all__ = ["PackProductsPass", "is_packed"]
-
-_OPEN_VECTORS = 2
-"""Of a tile where the number of columns is symbolic: there is code for every number of vectors that may be left."""
 
 
 def is_packed(operation: Operation) -> bool:
@@ -181,7 +178,7 @@ class PackProductsPass(RewritePass):
         matrices = prod(n.rhs.type.likely[:-2])
         problem = matmul_problem(n.type.likely, n.lhs.type.likely[-1], matrices)
         if isinstance(n.type.shape[-1], Expr):
-            problem = replace(problem, most_vectors=_OPEN_VECTORS)
+            problem = problem.with_open_columns()
         decision = choose(problem, machine)
         block = decision.packed * machine.lanes
         type = n.rhs.type.with_shape(packed_shape(n.rhs.type.shape, block))

@@ -75,6 +75,9 @@ _USUAL_PIXELS = 32
 be run for any number of images or rows, and the weights are to be there once. Tiles of few pixels take several
 blocks."""
 
+_OPEN_VECTORS = 2
+"""Most vectors of a tile where the number of columns is symbolic."""
+
 # The bounds of libjit/include/tile.h.
 MAX_PIXELS = 32
 MAX_VECTORS = 8
@@ -114,6 +117,10 @@ class Problem:
     def pixels(self) -> int:
         """Output pixels of an image."""
         return self.height * self.width
+
+    def with_open_columns(self) -> Problem:
+        """Where the number of columns is symbolic: there is code for every number of vectors that may be left."""
+        return replace(self, most_vectors=_OPEN_VECTORS)
 
     def steps(self, machine: Machine) -> int:
         """Of the inner loop, for one tile."""
