@@ -19,18 +19,24 @@ import numpy as np
 from glowpy.backend import Executable, Instance, Port, aligned_array
 from glowpy.backends.cpu.abi import Status
 from glowpy.backends.cpu.bundle.options import WeightsPlace
-from glowpy.backends.cpu.bundle.read import StoredBundle, read_bundle
+from glowpy.backends.cpu.bundle.read import (
+    StoredBundle,
+    read_bundle,
+    stored_dims,
+    stored_symbols,
+)
 from glowpy.backends.cpu.host import check_host
-from glowpy.core.extents import Extents
+from glowpy.core.extents import Extents, type_at
 from glowpy.core.tensor import Array
 from glowpy.core.type import Type, parse_type
 from glowpy.ir.plan import ALIGNMENT, aligned
 from glowpy.support.errors import InternalError, LoadError, UserError
 from glowpy.support.loc import Loc
+from glowpy.support.symbolic import Dim
 
 __all__ = ["LoadedBundle", "LoadedNetwork", "load_bundle"]
 
-_Entry = Callable[[int, int, int], int]
+_Entry = Callable[..., int]
 
 
 @dataclass(frozen=True)
@@ -41,11 +47,19 @@ class _Place:
     role: str
     offset: int
 
-    def of(self, mutable: Array) -> Array:
-        """Its array in a mutable area."""
-        kind, shape = self.port.type.kind, self.port.type.extents
-        flat = mutable[self.offset : self.offset + self.port.type.room]
-        return flat.view(kind.dtype).reshape(shape)
+    def of(self, mutable: Array, extents: Extents) -> Array:
+        """Its array in a mutable area, in a run with these extents."""
+        type = type_at(self.port.type, extents)
+        flat = mutable[self.offset : self.offset + type.room]
+        return flat.view(type.kind.dtype).reshape(type.extents)
+
+
+@dataclass(frozen=True)
+class _Network:
+    """Inputs and outputs, and the names of the symbols that the entry point is told the extents of."""
+
+    places: tuple[_Place, ...]
+    symbols: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -61,7 +75,7 @@ class _Manifest:
     constants: int
     mutable: int
     activations: int
-    networks: Mapping[str, tuple[_Place, ...]]
+    networks: Mapping[str, _Network]
     files: Mapping[str, str]
 
 
@@ -75,7 +89,7 @@ class LoadedNetwork(Executable):
     def __init__(
         self, manifest: _Manifest, name: str, library: ctypes.CDLL, constants: Array
     ) -> None:
-        places = manifest.networks[name]
+        places, self._symbols = manifest.networks[name].places, manifest.networks[name].symbols
         self.name = name
         self._inputs = [place for place in places if place.role in ("input", "inout")]
         self._outputs = [place for place in places if place.role in ("output", "inout")]
@@ -85,19 +99,22 @@ class LoadedNetwork(Executable):
             [place.port for place in self._outputs],
             self._start + manifest.mutable,
         )
-        self._entry: _Entry = _function(library, name, 3)
+        self._entry: _Entry = _function(library, name, 4 if self._symbols else 3)
+        self._extents_array = ctypes.c_size_t * len(self._symbols)
         self._constants = constants
 
     def execute(self, bindings: Mapping[str, Array], arena: Array, extents: Extents) -> None:
         """Copies the inputs into the mutable area, which lies after the activations, and the outputs out of it."""
-        del extents  # bundles have none that vary
         mutable = arena[self._start :]
         for place in self._inputs:
-            np.copyto(place.of(mutable), bindings[place.port.placeholder])
-        areas = (area.ctypes.data for area in (self._constants, mutable, arena))
-        _expect_ok(self.name, self._entry(*areas))
+            np.copyto(place.of(mutable, extents), bindings[place.port.placeholder])
+        arguments = [area.ctypes.data for area in (self._constants, mutable, arena)]
+        if self._symbols:
+            numbers = self._extents_array(*(extents[name] for name in self._symbols))
+            arguments.append(ctypes.addressof(numbers))
+        _expect_ok(self.name, self._entry(*arguments))
         for place in self._outputs:
-            np.copyto(bindings[place.port.placeholder], place.of(mutable))
+            np.copyto(bindings[place.port.placeholder], place.of(mutable, extents))
 
 
 @final
@@ -133,9 +150,12 @@ class LoadedBundle:
         """The type of every output of the only network by its name. Raises UserError if there are several."""
         return self._only.outputs
 
-    def instance(self) -> Instance:
-        """Memory of its own to run the only network in. Raises UserError if there are several."""
-        return self._only.instance()
+    def instance(self, **extents: int) -> Instance:
+        """Memory of its own to run the only network in, with these extents of its symbols.
+
+        Raises UserError if there are several networks, and unless all symbols have an extent.
+        """
+        return self._only.instance(**extents)
 
     def __call__(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
         """Runs the only network. Outputs are copies that belong to the caller.
@@ -213,12 +233,7 @@ def _manifest(stored: StoredBundle) -> _Manifest:
     if fields["alignment"] > ALIGNMENT:
         raise UserError(f"expected an alignment of at most {ALIGNMENT}, got {fields['alignment']}")
     networks = {
-        str(network["name"]): tuple(
-            _place(symbol, areas["mutable"])
-            for symbol in network["symbols"]
-            if symbol["role"] != "constant"
-        )
-        for network in fields["networks"]
+        str(network["name"]): _network(network, areas["mutable"]) for network in fields["networks"]
     }
     if not networks:
         raise UserError("expected at least one network")
@@ -237,11 +252,19 @@ def _manifest(stored: StoredBundle) -> _Manifest:
     )
 
 
-def _place(symbol: dict[str, Any], mutable: int) -> _Place:
+def _network(fields: Mapping[str, Any], mutable: int) -> _Network:
+    dims = stored_dims(fields)
+    ports = [symbol for symbol in fields["symbols"] if symbol["role"] != "constant"]
+    names = tuple(symbol.name for symbol in stored_symbols(fields))
+    return _Network(tuple(_place(symbol, dims, mutable) for symbol in ports), names)
+
+
+def _place(symbol: Mapping[str, Any], dims: Mapping[str, Dim], mutable: int) -> _Place:
     """A port. Raises UserError unless it lies in the mutable area: memory outside it is not ours."""
-    port = Port(str(symbol["original"]), str(symbol["name"]), parse_type(str(symbol["type"])))
+    type = parse_type(str(symbol["type"]), dims)
+    port = Port(str(symbol["original"]), str(symbol["name"]), type)
     offset = int(symbol["offset"])
-    if offset < 0 or offset % ALIGNMENT or offset + port.type.size > mutable:
+    if offset < 0 or offset % ALIGNMENT or offset + port.type.room > mutable:
         raise UserError(f"'{port.name}' does not lie in the mutable area")
     return _Place(port, str(symbol["role"]), offset)
 

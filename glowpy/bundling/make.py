@@ -17,7 +17,7 @@ from glowpy.backends.cpu.bundle.read import read_bundle
 from glowpy.backends.cpu.bundle.support_code import Golden
 from glowpy.backends.cpu.bundle.write import Bundle, build_bundle, bundle_fingerprint
 from glowpy.core.elemkind import ElemKind
-from glowpy.core.extents import symbols_of_types
+from glowpy.core.extents import Extents, symbols_of_types, type_at
 from glowpy.core.tensor import Array
 from glowpy.engine import backend_class, compilation, context, package_of
 from glowpy.engine import compile as compile_function
@@ -28,6 +28,7 @@ from glowpy.graph.printer import print_module
 from glowpy.passes import PassContext
 from glowpy.support.errors import LoadError, UserError
 from glowpy.support.loc import Loc
+from glowpy.support.symbolic import UNBOUNDED, Symbol
 
 __all__ = ["bundle", "model_fingerprint", "outdated", "random_inputs"]
 
@@ -57,7 +58,7 @@ def bundle(
     passes = ctx or context(CompileOptions())
     functions = _entry_points(model, options)
     for f in functions.values():
-        _expect_constant_extents(f)
+        _expect_bounds(f)
     programs = {name: compilation(f, chosen, ctx=passes).program for name, f in functions.items()}
     golden: dict[str, list[Golden]] = {}
     if options.selftest:
@@ -107,29 +108,32 @@ def outdated(model: Module | Mapping[str, Module], directory: Path | str) -> lis
     return reasons
 
 
-def _expect_constant_extents(f: Function) -> None:
-    """Raises UserError for a network with symbolic dimensions, which bundles do not have."""
-    names = list(symbols_of_types(placeholder.type for placeholder in f.module.placeholders))
+def _expect_bounds(f: Function) -> None:
+    """Raises UserError for a network with dimensions of any size: a bundle's memory is planned for the largest."""
+    symbols = symbols_of_types(placeholder.type for placeholder in f.module.placeholders)
+    names = [one.name for one in symbols.values() if one.high == UNBOUNDED]
     if names:
         raise UserError(
-            f"@{f.name}: expected constant dimensions in a bundle, got {', '.join(names)}",
-            note="give each an extent: " + " ".join(f"--shape {name}=1" for name in names),
+            f"@{f.name}: expected dimensions with bounds in a bundle, got {', '.join(names)}",
+            note="give each a range: " + " ".join(f"--shape {name}=1..64" for name in names),
         )
 
 
-def random_inputs(ports: tuple[Port, ...], seed: int) -> dict[str, Array]:
-    """Reproducible inputs by placeholder: normal floats, small integers."""
+def random_inputs(
+    ports: tuple[Port, ...], seed: int, extents: Extents | None = None
+) -> dict[str, Array]:
+    """Reproducible inputs by placeholder, for these extents of symbols: normal floats, small integers."""
     generator = np.random.default_rng(seed)
     arrays: dict[str, Array] = {}
     for port in ports:
-        dtype = port.type.kind.dtype
-        if port.type.kind.has_fractions:
-            arrays[port.placeholder] = generator.standard_normal(
-                port.type.extents, np.float32
-            ).astype(dtype)
+        kind, shape = port.type.kind, type_at(port.type, extents or {}).extents
+        if kind.has_fractions:
+            arrays[port.placeholder] = generator.standard_normal(shape, np.float32).astype(
+                kind.dtype
+            )
         else:
-            high = 2 if port.type.kind is ElemKind.BOOL else 16
-            arrays[port.placeholder] = generator.integers(0, high, port.type.extents).astype(dtype)
+            high = 2 if kind is ElemKind.BOOL else 16
+            arrays[port.placeholder] = generator.integers(0, high, shape).astype(kind.dtype)
     return arrays
 
 
@@ -171,16 +175,25 @@ def _laid_out(modules: Mapping[str, Module], options: BundleOptions) -> dict[str
 
 
 def _golden(f: Function, program: Program, count: int) -> list[Golden]:
-    """Runs on the interpreter."""
+    """Runs on the interpreter: with the highest extents, the lowest, and then any."""
     reference = compile_function(f, "interpreter")
+    generator = np.random.default_rng(0)
     runs = []
     for seed in range(count):
-        inputs = random_inputs(program.inputs, seed)
-        outputs = reference({port.name: inputs[port.placeholder] for port in program.inputs})
-        runs.append(
-            Golden(inputs, {port.placeholder: outputs[port.name] for port in program.outputs})
-        )
+        extents = {
+            name: _golden_extent(one, seed, generator) for name, one in program.ir.symbols.items()
+        }
+        inputs = random_inputs(program.inputs, seed, extents)
+        results = reference({port.name: inputs[port.placeholder] for port in program.inputs})
+        outputs = {port.placeholder: results[port.name] for port in program.outputs}
+        runs.append(Golden(inputs, outputs, extents))
     return runs
+
+
+def _golden_extent(symbol: Symbol, run: int, generator: np.random.Generator) -> int:
+    if run < 2:
+        return symbol.low if run else symbol.high
+    return int(generator.integers(symbol.low, symbol.high + 1))
 
 
 def _version() -> str:

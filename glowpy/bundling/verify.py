@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
 
 from glowpy.backend import CompileOptions, Port, Program
-from glowpy.backends.cpu.bundle.example import build_examples, stored_ports, stored_programs
+from glowpy.backends.cpu.bundle.example import (
+    build_examples,
+    stored_extents,
+    stored_ports,
+    stored_programs,
+)
 from glowpy.backends.cpu.bundle.read import read_bundle
 from glowpy.bundling.make import random_inputs
 from glowpy.core.elemkind import ElemKind
+from glowpy.core.extents import Extents
 from glowpy.core.tensor import Array
 from glowpy.engine import backend_class, backend_of
 from glowpy.support.errors import LoadError
@@ -38,6 +44,7 @@ class OutputCheck:
         error: The largest difference.
         scale: The largest absolute value expected, which the difference is held against.
         within: Whether they agree.
+        extents: What symbols were in this run.
     """
 
     build: str
@@ -46,6 +53,7 @@ class OutputCheck:
     error: float
     scale: float
     within: bool
+    extents: Extents = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -67,7 +75,8 @@ class Verification:
 def verify_bundle(directory: Path | str, seed: int = 0, *, system: bool = True) -> Verification:
     """Builds and runs the example of the bundle in a folder, and compares it with the interpreter.
 
-    The example gets random inputs; the interpreter runs the bundle's own IR on the weights that the example writes out.
+    The example gets random inputs: where there are symbols, for the highest extents, the lowest, and the mean of both.
+    The interpreter runs the bundle's own IR on the weights that the example writes out.
 
     Args:
         directory: The bundle's folder.
@@ -81,22 +90,28 @@ def verify_bundle(directory: Path | str, seed: int = 0, *, system: bool = True) 
     if damage := stored.damage():
         raise LoadError("; ".join(damage), loc=Loc(str(directory)), note="make the bundle again")
     instructions = backend_class(stored.backend).instructions
+    networks = stored_ports(stored)
+    runs = [
+        ({n: random_inputs(ports, seed, extents[n]) for n, (ports, _) in networks.items()}, extents)
+        for extents in stored_extents(stored)
+    ]
     checks: list[OutputCheck] = []
     seconds: dict[str, float] = {}
     with tempfile.TemporaryDirectory() as scratch:
         start = time.perf_counter()
         for example in build_examples(stored, Path(scratch), system=system):
-            networks = stored_ports(stored)
-            inputs = {name: random_inputs(ports, seed) for name, (ports, _) in networks.items()}
-            results = example.run(inputs)
+            results = [example.run(arrays, extents) for arrays, extents in runs]
             seconds[example.label] = time.perf_counter() - start
             if not checks:
-                expected = _interpreted(
-                    stored_programs(stored, instructions, example.constants), inputs
-                )
-            for name, (_, ports) in networks.items():
+                programs = stored_programs(stored, instructions, example.constants)
+                expected = _interpreted(programs, [inputs for inputs, _ in runs])
+            for (_, extents), outputs, right in zip(runs, results, expected, strict=True):
                 checks += [
-                    _compare(example.label, name, port, results[name], expected[name])
+                    replace(
+                        _compare(example.label, name, port, outputs[name], right[name]),
+                        extents=extents[name],
+                    )
+                    for name, (_, ports) in networks.items()
                     for port in ports
                 ]
             start = time.perf_counter()
@@ -106,15 +121,19 @@ def verify_bundle(directory: Path | str, seed: int = 0, *, system: bool = True) 
 
 
 def _interpreted(
-    programs: Mapping[str, Program], inputs: Mapping[str, Mapping[str, Array]]
-) -> dict[str, dict[str, Array]]:
-    """The outputs of every network by the placeholder, as the interpreter has them."""
+    programs: Mapping[str, Program], runs: Sequence[Mapping[str, Mapping[str, Array]]]
+) -> list[dict[str, dict[str, Array]]]:
+    """The outputs of every network in every run by the placeholder, as the interpreter has them."""
     backend = backend_of("interpreter")
-    results = {}
-    for name, program in programs.items():
-        compiled = backend.compile(program, CompileOptions())
-        outputs = compiled({port.name: inputs[name][port.placeholder] for port in program.inputs})
-        results[name] = {port.placeholder: outputs[port.name] for port in program.outputs}
+    compiled = {name: backend.compile(p, CompileOptions()) for name, p in programs.items()}
+    results = []
+    for inputs in runs:
+        outputs: dict[str, dict[str, Array]] = {}
+        for name, program in programs.items():
+            arrays = {port.name: inputs[name][port.placeholder] for port in program.inputs}
+            named = compiled[name](arrays)
+            outputs[name] = {port.placeholder: named[port.name] for port in program.outputs}
+        results.append(outputs)
     return results
 
 

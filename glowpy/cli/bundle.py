@@ -75,7 +75,9 @@ _ILLEGAL = re.compile(r"[^A-Za-z0-9_]")
 )
 @click.option("--max-ram", type=Bytes(), help="Fail beyond so much: 65536, 64K, 1M.")
 @click.option("--max-flash", type=Bytes(), help="Fail beyond so much.")
-@click.option("--shape", "shapes", multiple=True, help="NAME=1x3x224x224 or DIMENSION=1.")
+@click.option(
+    "--shape", "shapes", multiple=True, help="NAME=1x3x224x224, DIMENSION=1 or DIMENSION=1..8."
+)
 @click.option(
     "--layout", "layouts", multiple=True, help="NAME=nhwc: an input or output with channels last."
 )
@@ -226,6 +228,12 @@ def _print(written: Bundle, manifest: Mapping[str, Any]) -> None:
         ]
         if rows:
             print_table("Most code", ["instruction", ">code", ">stack"], rows)
+    for network in manifest["networks"]:
+        ranges = [
+            f"{one['symbol']} = {one['low']}..{one['high']}" for one in network.get("extents", ())
+        ]
+        if ranges:
+            click.echo(f"{network['name']}: {', '.join(ranges)}; memory is for the highest")
     click.echo(f"{written.directory}: {', '.join(written.files)}")
 
 

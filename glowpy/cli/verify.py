@@ -56,13 +56,17 @@ def _print(verification: Verification) -> None:
             check.build,
             check.network,
             check.output,
+            ", ".join(f"{name}={extent}" for name, extent in check.extents.items()),
             f"{check.error:.3g}",
             f"{check.scale:.3g}",
             "right" if check.within else "WRONG",
         ]
         for check in verification.checks
     ]
-    columns = ["built with", "network", "output", ">largest error", ">largest value", ""]
+    columns = ["built with", "network", "output", "extents", ">largest error", ">largest value", ""]
+    if not any(check.extents for check in verification.checks):
+        columns.remove("extents")
+        rows = [[*row[:3], *row[4:]] for row in rows]
     print_table(f"{verification.name} for {verification.target}", columns, rows)
     if verification.selftest:
         click.echo("the self-test passed")

@@ -23,6 +23,7 @@ TOOLS = {
     "verify": ["qemu-aarch64"],
     "cortex-m7": ["qemu-system-arm"],
     "browser": ["node"],
+    "batch": ["cc"],
 }
 
 
@@ -79,6 +80,14 @@ def test_programs_print_what_onnx_computes(name: str, walk: Path) -> None:
     ramp = (np.arange(16) % 17 / 16).astype(np.float32).reshape(1, 16)
     (expected,) = ReferenceEvaluator(str(walk / "mlp.onnx")).run(["y"], {"x": ramp})
     assert printed == pytest.approx(np.asarray(expected)[0], abs=2e-6)
+
+
+def test_a_program_with_open_dimensions(walk: Path) -> None:
+    """It prints the first eight results of three rows."""
+    printed = numbers(shell(walk, "batch").replace(" ...", ""))
+    ramp = (np.arange(48) % 17 / 16).astype(np.float32).reshape(3, 16)
+    (expected,) = ReferenceEvaluator(str(walk / "batch.onnx")).run(["y"], {"x": ramp})
+    assert printed == pytest.approx(np.asarray(expected).reshape(-1)[:8], abs=2e-6)
 
 
 def test_cmake(walk: Path) -> None:

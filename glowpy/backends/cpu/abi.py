@@ -19,6 +19,7 @@ class Status(IntEnum):
     OVERRUN = 3
     CORRUPT_WEIGHTS = 4
     SELFTEST_FAILED = 5
+    OUT_OF_BOUNDS = 6
 
     @property
     def meaning(self) -> str:
@@ -33,4 +34,5 @@ _MEANINGS = {
     Status.OVERRUN: "something wrote outside the activations (bundles made with --guard)",
     Status.CORRUPT_WEIGHTS: "the constants are not this network's weights",
     Status.SELFTEST_FAILED: "an output differs from the golden one",
+    Status.OUT_OF_BOUNDS: "an extent lies outside its bounds",
 }

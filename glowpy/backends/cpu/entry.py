@@ -4,7 +4,10 @@
 int NAME(const uint8_t *constants, uint8_t *mutable, uint8_t *activations);
 ```
 
-returns 0, or one of the codes of `Status`. `NAME_bound` takes a table of pointers, one for each placeholder in the
+returns 0, or one of the codes of `Status`. Where the network has symbols, an array of their extents is one argument
+more, in the order of `Symbols.names`; one outside its bounds is refused before any memory is touched.
+
+`NAME_bound` takes a table of pointers, one for each placeholder in the
 order of the plan, in place of the mutable area, and checks nothing: that is how the JIT binds arrays without copying.
 The extents of symbols, if there are any, are an array that the next pointer of the table is to.
 Where it is visible, the constants are laid out as `constants` says, and there is no `NAME`.
@@ -187,7 +190,7 @@ def _bound(
             lines.append(text)
         else:
             operands = [addresses.pointer(ref.value) for ref in call.inst.operands]
-            lines += callbacks.around(call.inst, operands, text, where)
+            lines += callbacks.around(call.inst, operands, text, where, addresses.number)
     areas = "ptr noalias %constants, ptr noalias %table, ptr noalias %activations"
     linkage, inline = ("", "") if options.bound else ("internal ", "alwaysinline ")
     head = f"define {linkage}i32 @{name}_bound({areas}) {inline}{module.attributes}"
@@ -207,6 +210,10 @@ def _plain(
     slots = plan.mutable.slots
     areas = "ptr noalias %constants, ptr noalias %mutable, ptr noalias %activations"
     pointers = [f"i8, ptr %mutable, {dim} {slot.start}" for slot in slots]
+    symbols = tuple(program.ir.symbols.values())
+    if symbols:
+        areas += ", ptr noalias %extents"
+        pointers.append(f"i8, ptr %extents, {dim} 0")
     own = name
     if options.parallel:
         own = f"{name}_parallel"
@@ -223,6 +230,7 @@ def _plain(
     if options.checks:
         sizes["activations"] = plan.peak + (2 * GUARD_BYTES if options.guard else 0)
         lines += check_areas(sizes, dim)
+    lines += _check_extents(symbols, dim, missing=options.checks)
     for index, pointer in enumerate(pointers):
         lines += [
             f"  %p{index} = getelementptr inbounds {pointer}",
@@ -252,7 +260,7 @@ def _alone(module: ModuleWriter, name: str, parallel: str, areas: str) -> str:
     """The entry point without a `parallel_for`."""
     scope = module.subprogram(name, 1)
     where = module.location(1, scope)
-    arguments = "ptr %constants, ptr %mutable, ptr %activations, ptr null, ptr null"
+    arguments = f"{areas.replace(' noalias', '')}, ptr null, ptr null"
     return (
         f"define i32 @{name}({areas}) {module.attributes}{module.attached(scope)} {{\n"
         f"  %code = call i32 @{parallel}({arguments}){where}\n  ret i32 %code{where}\n}}\n"
@@ -266,11 +274,7 @@ def check_areas(sizes: dict[str, int], dim: str) -> list[str]:
         if size == 0:
             continue
         lines += [
-            f"  %{area}.missing = icmp eq ptr %{area}, null",
-            f"  br i1 %{area}.missing, label %{area}.none, label %{area}.some",
-            f"{area}.none:",
-            f"  ret i32 {Status.MISSING_AREA:d}",
-            f"{area}.some:",
+            *_check_missing(area),
             f"  %{area}.number = ptrtoint ptr %{area} to {dim}",
             f"  %{area}.low = and {dim} %{area}.number, {ALIGNMENT - 1}",
             f"  %{area}.aligned = icmp eq {dim} %{area}.low, 0",
@@ -280,3 +284,40 @@ def check_areas(sizes: dict[str, int], dim: str) -> list[str]:
             f"{area}.good:",
         ]
     return lines
+
+
+def _check_missing(area: str) -> list[str]:
+    """LLVM IR that returns early where an area is NULL."""
+    return [
+        f"  %{area}.missing = icmp eq ptr %{area}, null",
+        f"  br i1 %{area}.missing, label %{area}.none, label %{area}.some",
+        f"{area}.none:",
+        f"  ret i32 {Status.MISSING_AREA:d}",
+        f"{area}.some:",
+    ]
+
+
+def _check_extents(symbols: Sequence[Symbol], dim: str, *, missing: bool) -> list[str]:
+    """LLVM IR that returns early where an extent lies outside its bounds; with `missing`, where the array is NULL."""
+    if not symbols:
+        return []
+    lines = _check_missing("extents") if missing else []
+    wrong = "false"
+    for index, symbol in enumerate(symbols):
+        own = f"%extent{index}"
+        lines += [
+            f"  {own}.place = getelementptr inbounds {dim}, ptr %extents, {dim} {index}",
+            f"  {own} = load {dim}, ptr {own}.place",
+            f"  {own}.below = icmp ult {dim} {own}, {symbol.low}",
+            f"  {own}.above = icmp ugt {dim} {own}, {symbol.high}",
+            f"  {own}.outside = or i1 {own}.below, {own}.above",
+            f"  {own}.wrong = or i1 {wrong}, {own}.outside",
+        ]
+        wrong = f"{own}.wrong"
+    return [
+        *lines,
+        f"  br i1 {wrong}, label %extents.outside, label %extents.inside",
+        "extents.outside:",
+        f"  ret i32 {Status.OUT_OF_BOUNDS:d}",
+        "extents.inside:",
+    ]

@@ -8,14 +8,16 @@ An instrumented network is not stacked: every instruction is computed by itself,
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.schema import Access, Trait
 from glowpy.ir.inst import Instruction
+from glowpy.ir.value import Value
 from glowpy.llvm.writer import ModuleWriter
+from glowpy.support.symbolic import Dim, highest
 
 __all__ = [
     "HEADER_TYPES",
@@ -92,12 +94,30 @@ class Callbacks:
         else:
             for name in ("before", "after"):
                 self.module.declare(f"{self.bundle}_{name}", "void", ["ptr", "ptr"], external=True)
+            most = max((len(inst.operands) for inst in self.indices if _is_open(inst)), default=0)
+            if most:
+                lines.append("  %description = alloca %glowpy_instruction_t")
+                lines.append(f"  %described = alloca [{most} x %glowpy_operand_t]")
         return lines
 
-    def around(self, inst: Instruction, pointers: list[str], call: str, where: str) -> list[str]:
-        """The call of an instruction's function between the two callbacks."""
+    def around(
+        self,
+        inst: Instruction,
+        pointers: list[str],
+        call: str,
+        where: str,
+        number: Callable[[Dim], str],
+    ) -> list[str]:
+        """The call of an instruction's function between the two callbacks.
+
+        `number` writes before these lines what a dimension is.
+        """
         index, dim = self.indices[inst], self.module.dim
         lines = []
+        described = f"@{self.network}.instruction.{index}"
+        if self.instrument == "symbols" and _is_open(inst):
+            lines += self._describe(inst, described, number)
+            described = "%description"
         for place, pointer in enumerate(pointers):
             slot = f"%operand.{index}.{place}"
             lines.append(f"  {slot} = getelementptr inbounds ptr, ptr %operands, {dim} {place}")
@@ -108,11 +128,57 @@ class Callbacks:
             if self.instrument == "table":
                 lines.append(f"  call void %{name}(i32 {index}, ptr %operands){where}")
             else:
-                described = f"@{self.network}.instruction.{index}"
                 lines.append(
                     f"  call void @{self.bundle}_{name}(ptr {described}, ptr %operands){where}"
                 )
         return lines
+
+    def _describe(
+        self, inst: Instruction, described: str, number: Callable[[Dim], str]
+    ) -> list[str]:
+        """Copies the description of an instruction, and says in it what symbolic dimensions are in this run."""
+        dim, count = self.module.dim, len(inst.operands)
+        copy = f"llvm.memcpy.p0.p0.{dim}"
+        self.module.declare(copy, "void", ["ptr", "ptr", dim, "i1"])
+
+        def size(type: str) -> str:
+            return f"{dim} ptrtoint (ptr getelementptr ({type}, ptr null, i32 1) to {dim})"
+
+        items = f"[{count} x %glowpy_operand_t]"
+        own = f"%description.{self.indices[inst]}"
+        lines = [
+            f"  call void @{copy}(ptr %description, ptr {described}, {size('%glowpy_instruction_t')}, i1 false)",
+            f"  call void @{copy}(ptr %described, ptr {described}.operands, {size(items)}, i1 false)",
+            f"  {own} = getelementptr %glowpy_instruction_t, ptr %description, i32 0, i32 2",
+            f"  store ptr %described, ptr {own}",
+        ]
+        for place, ref in enumerate(inst.operands):
+            for field, value in _open_fields(ref.value):
+                register = f"{own}.{place}.{field.replace(', i32 ', '.')}"
+                found = number(value)
+                if dim != "i64":
+                    lines.append(f"  {register}.wide = zext {dim} {found} to i64")
+                    found = f"{register}.wide"
+                lines += [
+                    f"  {register} = getelementptr {items}, ptr %described, i32 0, i32 {place}, i32 {field}",
+                    f"  store i64 {found}, ptr {register}",
+                ]
+        return lines
+
+
+def _open_fields(value: Value) -> Iterator[tuple[str, Dim]]:
+    """Which fields of an operand's description depend on symbols, as LLVM's indices, and what they are."""
+    fields: list[tuple[str, Dim]] = [
+        (f"1, i32 {axis}", n) for axis, n in enumerate(value.type.shape)
+    ]
+    fields += [(f"2, i32 {axis}", n) for axis, n in enumerate(value.strides)]
+    yield from (
+        (field, dim) for field, dim in (*fields, ("3", value.type.size)) if not isinstance(dim, int)
+    )
+
+
+def _is_open(inst: Instruction) -> bool:
+    return any(True for ref in inst.operands for _ in _open_fields(ref.value))
 
 
 def descriptions(
@@ -129,13 +195,13 @@ def descriptions(
         for place, ref in enumerate(inst.operands):
             type = ref.value.type
             dims, strides = (
-                ", ".join(f"i64 {number}" for number in (*numbers, *[0] * (8 - type.rank)))
+                ", ".join(f"i64 {highest(number)}" for number in (*numbers, *[0] * (8 - type.rank)))
                 for numbers in (type.shape, ref.value.strides)
             )
             yield f"{own}.operand{place} = private constant {string_constant(ref.value.name)}"
             items.append(
                 f"%glowpy_operand_t {{ ptr {own}.operand{place}, [8 x i64] [{dims}], "
-                f"[8 x i64] [{strides}], i64 {type.size}, "
+                f"[8 x i64] [{strides}], i64 {type.room}, "
                 f"i32 {KIND_NUMBERS[type.kind]}, i32 {type.rank}, i32 {_ACCESS_NUMBERS[ref.access]}, i32 0 }}"
             )
         yield f"{own}.operands = private constant [{len(items)} x %glowpy_operand_t] [{', '.join(items)}]"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 
-__all__ = ["problem_with", "problem_with_network"]
+__all__ = ["member_name", "problem_with", "problem_with_network"]
 
 _IDENTIFIER = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _PREFIXES = ("libjit_", "glowpy_", "__")
@@ -59,15 +59,24 @@ clock_t fpos_t va_list linux unix i386 arm mips ppc sparc sun vax
 
 _EXAMPLE = """
 ALIGNED option transfer constants mutable_area activations path mode data size done file length name argc argv i
-status align aligned dump instruction operands operand moment first last
+status align aligned dump instruction operands operand moment first last extents read_extent
 """
 """What main.c and NAME.debug.c call their own."""
 
+_OBJECT_MACROS = "errno complex imaginary I"
+"""Further words that stand for something else wherever they are in a program."""
+
+_NO_MEMBERS = frozenset(" ".join((_KEYWORDS, _TYPES, _OBJECT_MACROS)).split())
 _TAKEN = frozenset(" ".join((_KEYWORDS, _HEADERS, _FUNCTIONS, _TYPES, _EXAMPLE)).split())
 
 
-_SIBLINGS = ("check_weights", "selftest", "config", "constants", "before", "after")
+_SIBLINGS = ("check_weights", "selftest", "config", "constants", "before", "after", "open_networks")
 """What is visible in a bundle beside its networks: the suffixes of its name."""
+
+
+def member_name(name: str) -> str:
+    """What a structure calls a member for which the model has this name, an identifier."""
+    return f"dim_{name}" if name in _NO_MEMBERS else name
 
 
 def problem_with(name: str, what: str = "bundle") -> str:
@@ -84,14 +93,14 @@ def problem_with_network(
 ) -> str:
     """Why an entry point cannot be called so beside `others`; macros need more than other capitals.
 
-    With `parallel`, each has a sibling NAME_parallel.
+    Each may have a type NAME_extents_t; with `parallel`, each has a sibling NAME_parallel.
     """
     if name.upper() in {other.upper() for other in others}:
         return f"expected networks with different names, got '{name}' twice"
     siblings = {f"{bundle}_{sibling}" for sibling in _SIBLINGS}
-    if parallel:
-        siblings |= {f"{other}_parallel" for other in others}
-        siblings |= {other.removesuffix("_parallel") for other in others}
+    for suffix in ("_extents_t", "_parallel")[: 2 if parallel else 1]:
+        siblings |= {f"{other}{suffix}" for other in others}
+        siblings |= {other.removesuffix(suffix) for other in others}
     if name in siblings:
         return f"expected another name for a network: the bundle has a '{name}' of its own"
     return problem_with(name, "network")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,16 +19,18 @@ from glowpy.backends.cpu.bundle.link import (
     is_native,
     runner,
 )
-from glowpy.backends.cpu.bundle.read import StoredBundle
+from glowpy.backends.cpu.bundle.read import StoredBundle, stored_dims, stored_symbols
+from glowpy.core.extents import Extents, type_at
 from glowpy.core.tensor import Array, Tensor
 from glowpy.core.type import parse_type
 from glowpy.ir.inst import Instruction
 from glowpy.ir.parser import read_irfunction
 from glowpy.memory import plan
 from glowpy.support.errors import UserError
+from glowpy.support.symbolic import Symbol
 from glowpy.support.text import Lexer
 
-__all__ = ["Example", "build_examples", "stored_ports", "stored_programs"]
+__all__ = ["Example", "build_examples", "stored_extents", "stored_ports", "stored_programs"]
 
 _WARNINGS = ("-std=c99", "-Wall", "-Wextra", "-Werror")
 
@@ -60,14 +62,19 @@ class Example:
     command: tuple[str, ...]
     folder: Path
 
-    def run(self, inputs: Mapping[str, Mapping[str, Array]]) -> dict[str, dict[str, Array]]:
-        """The outputs of every network by placeholder, from inputs by network and placeholder.
+    def run(
+        self, inputs: Mapping[str, Mapping[str, Array]], extents: Mapping[str, Extents]
+    ) -> dict[str, dict[str, Array]]:
+        """The outputs of every network by placeholder, from inputs by network and placeholder, for extents by network.
 
         Raises UserError if the program fails.
         """
         networks = self.bundle.manifest["networks"]
         arguments = ["constants=constants.bin"]
         for network in networks:
+            for extent in network.get("extents", ()):
+                number = extents[network["name"]][extent["symbol"]]
+                arguments.append(f"--{_argument(networks, network, extent)}={number}")
             for symbol in _ports(network):
                 file = self._file(network, symbol)
                 arguments.append(f"{_argument(networks, network, symbol)}={file.name}")
@@ -84,7 +91,7 @@ class Example:
             )
         return {
             network["name"]: {
-                symbol["weight"]: self._read(network, symbol)
+                symbol["weight"]: self._read(network, symbol, extents[network["name"]])
                 for symbol in _ports(network)
                 if symbol["role"] != "input"
             }
@@ -99,8 +106,10 @@ class Example:
     def _file(self, network: Mapping[str, Any], symbol: Mapping[str, Any]) -> Path:
         return self.folder / f"{network['name']}.{symbol['name']}.bin"
 
-    def _read(self, network: Mapping[str, Any], symbol: Mapping[str, Any]) -> Array:
-        type = parse_type(symbol["type"])
+    def _read(
+        self, network: Mapping[str, Any], symbol: Mapping[str, Any], extents: Extents
+    ) -> Array:
+        type = type_at(parse_type(symbol["type"], stored_dims(network)), extents)
         data = self._file(network, symbol).read_bytes()
         return np.frombuffer(data, type.kind.dtype).reshape(type.extents)
 
@@ -170,8 +179,9 @@ def stored_ports(bundle: StoredBundle) -> dict[str, tuple[tuple[Port, ...], tupl
     """The inputs and outputs of every network."""
 
     def of(network: Mapping[str, Any], role: str) -> tuple[Port, ...]:
+        dims = stored_dims(network)
         return tuple(
-            Port(symbol["original"], symbol["weight"], parse_type(symbol["type"]))
+            Port(symbol["original"], symbol["weight"], parse_type(symbol["type"], dims))
             for symbol in _ports(network)
             if symbol["role"] in (role, "inout")
         )
@@ -180,6 +190,18 @@ def stored_ports(bundle: StoredBundle) -> dict[str, tuple[tuple[Port, ...], tupl
         network["name"]: (of(network, "input"), of(network, "output"))
         for network in bundle.manifest["networks"]
     }
+
+
+def stored_extents(bundle: StoredBundle) -> list[dict[str, Extents]]:
+    """Extents of every network to try: the highest, the lowest, and the mean of both; one of none without symbols."""
+    networks = {n["name"]: stored_symbols(n) for n in bundle.manifest["networks"]}
+    choices: list[Callable[[Symbol], int]] = [lambda one: one.high]
+    if any(networks.values()):
+        choices += [lambda one: one.low, lambda one: (one.low + one.high) // 2]
+    return [
+        {name: {one.name: extent(one) for one in symbols} for name, symbols in networks.items()}
+        for extent in choices
+    ]
 
 
 def stored_programs(
@@ -193,6 +215,7 @@ def stored_programs(
     lexer = Lexer(file.read_text(encoding="utf-8"), str(file))
     programs, ports = {}, stored_ports(bundle)
     for network in bundle.manifest["networks"]:
+        lexer.symbols.clear()
         ir = read_irfunction(lexer, instructions)
         tensors = {
             symbol["weight"]: _tensor(symbol, constants)
@@ -217,6 +240,6 @@ def _ports(network: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 def _argument(
     networks: Sequence[Mapping[str, Any]], network: Mapping[str, Any], symbol: Mapping[str, Any]
 ) -> str:
-    """How main.c calls an input or output: with its network's name if there are several."""
+    """How main.c calls an input, output or extent: with its network's name if there are several."""
     prefix = f"{network['name']}." if len(networks) > 1 else ""
     return f"{prefix}{symbol['name']}"

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
 import numpy as np
 
 from glowpy.backends.cpu.abi import Status
+from glowpy.backends.cpu.bundle.c_dims import DIM_FUNCTIONS, c_dim
 from glowpy.backends.cpu.bundle.layout import Entry, Layout, Symbol
 from glowpy.backends.cpu.bundle.options import BundleOptions
 from glowpy.backends.cpu.instrument import HEADER_TYPES, KIND_NUMBERS
@@ -15,6 +15,7 @@ from glowpy.core.elemkind import ElemKind
 from glowpy.core.type import Quant
 from glowpy.graph.channels_last import LAST_LAYOUTS
 from glowpy.ir.plan import ALIGNMENT
+from glowpy.support.symbolic import highest
 
 __all__ = ["C_TYPES", "ROLE_NUMBERS", "header_text"]
 
@@ -63,7 +64,7 @@ def header_text(layout: Layout, options: BundleOptions, family: str) -> str:
         f'#error "{name} was made for {family}: bundle the model again for this target"',
         "#endif",
         "",
-        *_types(options),
+        *_types(options, is_open=layout.is_open),
         "#ifdef __cplusplus",
         'extern "C" {',
         "#endif",
@@ -85,12 +86,12 @@ def header_text(layout: Layout, options: BundleOptions, family: str) -> str:
         lines += _entry(entry, layout, upper, options.channels_last)
         if options.parallel:
             lines += _parallel(entry)
-    lines += _functions(options)
+    lines += _functions(options, is_open=layout.is_open)
     lines += ["", "#ifdef __cplusplus", "}", "#endif", "", "#endif"]
     return "\n".join(lines) + "\n"
 
 
-def _functions(options: BundleOptions) -> list[str]:
+def _functions(options: BundleOptions, *, is_open: bool) -> list[str]:
     """Prototypes of what is around the networks."""
     name = options.name
     lines = [
@@ -118,6 +119,8 @@ def _functions(options: BundleOptions) -> list[str]:
             "/* Everything above as data. */",
             f"extern const glowpy_config_t {name}_config;",
         ]
+    if options.api == "dynamic" and is_open:
+        lines.append(f"extern const glowpy_open_network_t {name}_open_networks[];")
     return lines
 
 
@@ -133,51 +136,47 @@ _ASSERT = """\
 #endif"""
 
 
-def _types(options: BundleOptions) -> Iterator[str]:
+def _types(options: BundleOptions, *, is_open: bool) -> Iterator[str]:
     """Definitions that several bundles share; every header brings them, the first one defines them."""
     yield from _ASSERT.splitlines()
     yield ""
-    yield "#ifndef GLOWPY_STATUS"
-    yield "#define GLOWPY_STATUS"
-    yield "/* What the functions of a bundle return. */"
-    yield "enum {"
-    for status in Status:
-        yield f"  GLOWPY_{status.name} = {status:d}, /* {status.meaning} */"
-    yield "};"
-    yield "#endif"
-    yield ""
+    statuses = [status for status in Status if status not in _STATUS_OF_OPEN]
+    yield from _once(
+        "STATUS", ["/* What the functions of a bundle return. */", *_statuses(statuses)]
+    )
+    if is_open:
+        yield from _once("EXTENTS", [*_statuses(_STATUS_OF_OPEN), DIM_FUNCTIONS])
     if options.parallel:
-        yield "#ifndef GLOWPY_PARALLEL"
-        yield "#define GLOWPY_PARALLEL"
-        yield from _PARALLEL_TYPES.splitlines()
-        yield "#endif"
-        yield ""
+        yield from _once("PARALLEL", [_PARALLEL_TYPES])
     if options.instrument or options.api == "dynamic":
-        yield "#ifndef GLOWPY_KINDS"
-        yield "#define GLOWPY_KINDS"
-        yield "enum {"
-        for kind, number in KIND_NUMBERS.items():
-            yield f"  GLOWPY_{kind.value.upper()} = {number},"
-        yield "};"
-        yield "#endif"
-        yield ""
+        numbers = {kind.value: number for kind, number in KIND_NUMBERS.items()}
+        yield from _once("KINDS", _numbers(numbers))
     if options.instrument:
-        yield "#ifndef GLOWPY_INSTRUCTION"
-        yield "#define GLOWPY_INSTRUCTION"
-        yield from HEADER_TYPES.splitlines()
-        yield "#endif"
-        yield ""
-    if options.api != "dynamic":
-        return
-    yield "#ifndef GLOWPY_CONFIG"
-    yield "#define GLOWPY_CONFIG"
-    yield "enum {"
-    for role, number in ROLE_NUMBERS.items():
-        yield f"  GLOWPY_{role.upper()} = {number},"
-    yield "};"
-    yield from _CONFIG_TYPES.splitlines()
-    yield "#endif"
-    yield ""
+        yield from _once("INSTRUCTION", [HEADER_TYPES])
+    if options.api == "dynamic":
+        yield from _once("CONFIG", [*_numbers(ROLE_NUMBERS), _CONFIG_TYPES])
+    if options.api == "dynamic" and is_open:
+        yield from _once("OPEN_NETWORK", [_OPEN_TYPES])
+
+
+def _once(guard: str, texts: Iterable[str]) -> list[str]:
+    """Definitions that the first header with them makes."""
+    name = f"GLOWPY_{guard}"
+    return [f"#ifndef {name}", f"#define {name}", *"\n".join(texts).splitlines(), "#endif", ""]
+
+
+def _statuses(statuses: Iterable[Status]) -> list[str]:
+    lines = [f"  GLOWPY_{status.name} = {status:d}, /* {status.meaning} */" for status in statuses]
+    return ["enum {", *lines, "};"]
+
+
+def _numbers(numbers: Mapping[str, int]) -> list[str]:
+    lines = [f"  GLOWPY_{name.upper()} = {number}," for name, number in numbers.items()]
+    return ["enum {", *lines, "};"]
+
+
+_STATUS_OF_OPEN = (Status.OUT_OF_BOUNDS,)
+"""What only networks with extents return: headers of others are as they were before there were any."""
 
 
 _PARALLEL_TYPES = """\
@@ -220,18 +219,37 @@ typedef struct {
   uint64_t constants_crc32;
 } glowpy_config_t;"""
 
+_OPEN_TYPES = """\
+/* The bounds of an extent, both of which it may have. */
+typedef struct {
+  const char *name;
+  uint64_t min;
+  uint64_t max;
+} glowpy_extent_t;
+/* What a network with extents has beside its description in the configuration, which has the same index there, no
+   `run`, and dimensions and sizes for the highest extents: the extents that `run` takes, in this order, and `dims`,
+   which writes the dimensions that the symbol of an index has in a run. All is NULL and 0 for a network without. */
+typedef struct {
+  int (*run)(const uint8_t *constants, uint8_t *mutable_area, uint8_t *activations, size_t *extents);
+  void (*dims)(const size_t *extents, uint64_t symbol, uint64_t *dims);
+  const glowpy_extent_t *extents;
+  uint64_t num_extents;
+} glowpy_open_network_t;"""
+
 
 def _entry(
     entry: Entry, layout: Layout, upper: str, channels_last: Collection[str]
 ) -> Iterator[str]:
     """Macros, assertions, accessors and the prototype of one network."""
     prefix = entry.name.upper()
+    yield from _extents(entry)
     for port in entry.ports:
         macro = f"{prefix}_{port.name.upper()}"
-        yield f"/* {port.role} '{_comment(port.original)}': {port.type} */"
+        most = "" if port.type.is_static else "; size and count are the largest"
+        yield f"/* {port.role} '{_comment(port.original)}': {port.type}{most} */"
         yield f"#define {macro}_OFFSET {port.offset}u"
-        yield f"#define {macro}_SIZE {port.type.size}u"
-        yield f"#define {macro}_COUNT {port.type.count}u"
+        yield f"#define {macro}_SIZE {port.type.room}u"
+        yield f"#define {macro}_COUNT {highest(port.type.count)}u"
         if port.type.quant is not None:
             yield from _parameters(macro, port.type.quant)
         if port.original in channels_last:
@@ -243,10 +261,32 @@ def _entry(
         yield f'GLOWPY_ASSERT({macro}_OFFSET % {upper}_ALIGNMENT == 0, "{port.name} is aligned")'
     for port in entry.ports:
         yield from _accessor(entry, port)
+        if not port.type.is_static:
+            yield from _sizes(entry, port)
     yield ""
     yield "/* Runs the network. Returns GLOWPY_OK or another status; outputs are complete only if it is GLOWPY_OK. */"
-    yield f"int {entry.name}(const uint8_t *constants, uint8_t *mutable_area, uint8_t *activations);"
+    yield f"int {entry.name}({_arguments(entry)});"
     yield ""
+
+
+def _arguments(entry: Entry) -> str:
+    areas = "const uint8_t *constants, uint8_t *mutable_area, uint8_t *activations"
+    return f"{areas}, {entry.name}_extents_t *extents" if entry.extents else areas
+
+
+def _extents(entry: Entry) -> Iterator[str]:
+    """The type of what a run says of dimensions, and macros for its bounds."""
+    if not entry.extents:
+        return
+    yield "/* What the dimensions are that a run may choose, each between its bounds. */"
+    yield "typedef struct {"
+    for extent in entry.extents:
+        yield f"  size_t {extent.name}; /* {extent.symbol.low}..{extent.symbol.high} */"
+    yield f"}} {entry.name}_extents_t;"
+    for extent in entry.extents:
+        macro = f"{entry.name}_{extent.name}".upper()
+        yield f"#define {macro}_MIN {extent.symbol.low}u"
+        yield f"#define {macro}_MAX {extent.symbol.high}u"
 
 
 def _parameters(macro: str, quant: Quant) -> Iterator[str]:
@@ -265,7 +305,7 @@ def _parameters(macro: str, quant: Quant) -> Iterator[str]:
 def _parallel(entry: Entry) -> Iterator[str]:
     """The prototype of the entry point that takes a `parallel_for`."""
     yield f"/* The same with the units of work computed by `parallel_for`; with NULL it is {entry.name}. */"
-    yield f"int {entry.name}_parallel(const uint8_t *constants, uint8_t *mutable_area, uint8_t *activations,"
+    yield f"int {entry.name}_parallel({_arguments(entry)},"
     yield "    glowpy_parallel_for_t parallel_for, void *context);"
     yield ""
 
@@ -273,9 +313,23 @@ def _parallel(entry: Entry) -> Iterator[str]:
 def _accessor(entry: Entry, port: Symbol) -> Iterator[str]:
     shape = "".join(f"[{dim}]" for dim in port.type.shape) or "a scalar"
     c_type = C_TYPES[port.type.kind]
-    yield f"/* {math.prod(port.type.shape)} elements: {shape} */"
+    yield f"/* {port.type.count} elements: {shape} */"
     yield f"static inline {c_type} *{entry.name}_{port.role}_{port.name}(uint8_t *mutable_area) {{"
     yield f"  return ({c_type} *)(void *)(mutable_area + {entry.name.upper()}_{port.name.upper()}_OFFSET);"
+    yield "}"
+
+
+def _sizes(entry: Entry, port: Symbol) -> Iterator[str]:
+    """Functions for the dimensions, the number of elements and the bytes of a tensor in a run."""
+    members = {extent.symbol.name: f"extents->{extent.name}" for extent in entry.extents}
+    argument, type = f"const {entry.name}_extents_t *extents", port.type
+    for what, number in (("count", type.count), ("size", type.size)):
+        yield f"static inline size_t {entry.name}_{what}_{port.name}({argument}) {{"
+        yield f"  return {c_dim(number, members)};"
+        yield "}"
+    yield f"static inline void {entry.name}_dims_{port.name}({argument}, size_t dims[{type.rank}]) {{"
+    for axis, dim in enumerate(type.shape):
+        yield f"  dims[{axis}] = {c_dim(dim, members)};"
     yield "}"
 
 

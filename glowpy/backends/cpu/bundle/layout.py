@@ -1,7 +1,9 @@
 """Where everything lies in a bundle: one area of constants for all its networks, and what goes in and out of each.
 
 Constants with the same elements are stored once. The mutable area and the activations are as large as the largest
-network needs: the networks of a bundle run one after the other.
+network needs: the networks of a bundle run one after the other. Where dimensions are symbolic, places and sizes are
+those for the highest extents; a run with smaller ones has the elements of each tensor one after the other from where
+it begins.
 """
 
 from __future__ import annotations
@@ -12,14 +14,16 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from glowpy.backend import Port, Program, aligned_array
+from glowpy.backends.cpu.bundle.c_names import member_name
 from glowpy.backends.cpu.constants import fill
 from glowpy.backends.cpu.entry import GUARD_BYTES
 from glowpy.core.tensor import Array, Tensor
 from glowpy.core.type import Type
 from glowpy.ir.plan import Area, Slot, aligned
+from glowpy.support import symbolic
 from glowpy.support.names import UniqueNames
 
-__all__ = ["Entry", "Layout", "Role", "Symbol", "lay_out"]
+__all__ = ["Entry", "Extent", "Layout", "Role", "Symbol", "lay_out"]
 
 Role = Literal["input", "output", "inout", "constant"]
 
@@ -46,12 +50,28 @@ class Symbol:
 
 
 @dataclass(frozen=True)
+class Extent:
+    """What every run of a network says of its dimensions: a symbol, and what C calls it."""
+
+    name: str
+    symbol: symbolic.Symbol
+
+
+@dataclass(frozen=True)
 class Entry:
-    """One network: the name of its entry point, its program on the bundle's constants, and its symbols."""
+    """One network.
+
+    Attributes:
+        name: That of its entry point.
+        program: On the bundle's constants.
+        symbols: What can be seen of it.
+        extents: What its entry point is told beside them, in this order.
+    """
 
     name: str
     program: Program
     symbols: tuple[Symbol, ...]
+    extents: tuple[Extent, ...]
 
     @property
     def ports(self) -> tuple[Symbol, ...]:
@@ -69,6 +89,11 @@ class Layout:
     activations_size: int
 
     @property
+    def is_open(self) -> bool:
+        """Whether any network has extents."""
+        return any(entry.extents for entry in self.entries)
+
+    @property
     def crc(self) -> int:
         """CRC-32 of the constants."""
         return zlib.crc32(self.constants.data)
@@ -77,6 +102,7 @@ class Layout:
 def lay_out(bundle: str, programs: Mapping[str, Program], *, guard: bool) -> Layout:
     """The layout of a bundle of this name with these networks, by the names of their entry points."""
     macros = {f"{bundle}_{area}".upper() for area in ("constants", "mutable", "activations")}
+    bounds: set[str] = set()
     slots: dict[tuple[str, str], Slot] = {}
     tensors: list[tuple[Slot, Tensor]] = []
     end = 0
@@ -93,7 +119,9 @@ def lay_out(bundle: str, programs: Mapping[str, Program], *, guard: bool) -> Lay
             own.append(replace(slots[key], name=slot.name))
         plan = replace(program.plan, constant=Area(end, tuple(own)))
         placed = replace(program, plan=plan)
-        entries.append(Entry(name, placed, _symbols(name, placed, macros)))
+        entries.append(
+            Entry(name, placed, _symbols(name, placed, macros), _extents(name, placed, bounds))
+        )
     entries = [
         replace(
             e,
@@ -152,3 +180,16 @@ def _symbols(entry: str, program: Program, macros: set[str]) -> tuple[Symbol, ..
         for slot in program.plan.constant.slots
     )
     return tuple(symbols)
+
+
+def _extents(entry: str, program: Program, macros: set[str]) -> tuple[Extent, ...]:
+    """The symbols of a network; `macros` has what those for bounds begin with, and gets theirs."""
+    extents = []
+    names = UniqueNames()
+    for symbol in program.ir.symbols.values():
+        name = names.take(member_name(symbol.name))
+        while (macro := f"{entry}_{name}".upper()) in macros:
+            name = names.take(name)
+        macros.add(macro)
+        extents.append(Extent(name, symbol))
+    return tuple(extents)

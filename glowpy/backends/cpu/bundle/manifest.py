@@ -98,12 +98,18 @@ def manifest_text(
 
 def _network(entry: Entry) -> dict[str, Any]:
     plan = entry.program.plan
-    return {
+    fields = {
         "name": entry.name,
         "mutable": plan.mutable.size,
         "activations": plan.peak,
         "symbols": [_symbol(symbol) for symbol in entry.symbols],
     }
+    if entry.extents:
+        fields["extents"] = [
+            {**asdict(extent.symbol), "name": extent.name, "symbol": extent.symbol.name}
+            for extent in entry.extents
+        ]
+    return fields
 
 
 def _symbol(symbol: Symbol) -> dict[str, Any]:
@@ -114,5 +120,5 @@ def _symbol(symbol: Symbol) -> dict[str, Any]:
         "role": symbol.role,
         "type": str(symbol.type),
         "offset": symbol.offset,
-        "size": symbol.type.size,
+        "size": symbol.type.room,
     }

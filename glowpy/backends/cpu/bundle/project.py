@@ -17,7 +17,7 @@ _MAIN = Template("""\
    usage: $name [$arguments | constants=FILE]...
 
    An input is read from its file (raw elements) or filled with a ramp; an output is printed, or written to its
-   file; `constants=FILE` writes the weights to a file. */
+   file; `constants=FILE` writes the weights to a file.$about_extents */
 #include "$name.h"
 $weights_include
 #include <stdio.h>
@@ -56,7 +56,7 @@ static const char *option(int argc, char **argv, const char *name) {
   return NULL;
 }
 
-$networks
+$read_extent$networks
 int main(int argc, char **argv) {
   const char *path = option(argc, argv, "constants");
   int status;
@@ -71,6 +71,20 @@ $selftest$calls  return 0;
 }
 """)
 
+_READ_EXTENT = """\
+/* Reads an extent from first to last, if there is an argument for it. */
+static int read_extent(int argc, char **argv, const char *name, size_t first, size_t last, size_t *size) {
+  const char *done, *data = option(argc, argv, name);
+  if (!data) return 0;
+  *size = 0;
+  for (done = data; *done >= '0' && *done <= '9' && *size <= last; done++) *size = 10 * *size + (size_t)(*done - '0');
+  if (done > data && !*done && *size >= first && *size <= last) return 0;
+  fprintf(stderr, "%s: expected %lu..%lu, got %s\\n", name, (unsigned long)first, (unsigned long)last, data);
+  return 1;
+}
+
+"""
+
 _SELFTEST = Template("""\
   status = ${name}_selftest(constants, mutable_area, activations);
   if (status) {
@@ -83,7 +97,7 @@ _NETWORK = Template("""\
 static int run_$entry(int argc, char **argv, const uint8_t *constants) {
 $locals  int status;
 $inputs
-  status = $entry(constants, mutable_area, activations);
+  status = $entry(constants, mutable_area, activations$extents);
   if (status) {
     fprintf(stderr, "$entry: status %d\\n", status);
     return status;
@@ -96,20 +110,20 @@ $outputs
 _INPUT = Template("""\
   path = option(argc, argv, "$argument");
   if (path) {
-    if (transfer(path, "rb", mutable_area + $macro_OFFSET, $macro_SIZE)) return 1;
+    if (transfer(path, "rb", mutable_area + $macro_OFFSET, $size)) return 1;
   } else {
-    for (i = 0; i < $macro_COUNT; i++) ${entry}_${role}_$port(mutable_area)[i] = ($c_type)($ramp);
+    for (i = 0; i < $count; i++) ${entry}_${role}_$port(mutable_area)[i] = ($c_type)($ramp);
   }
 """)
 
 _OUTPUT = Template("""\
   path = option(argc, argv, "$argument");
   if (path) {
-    if (transfer(path, "wb", mutable_area + $macro_OFFSET, $macro_SIZE)) return 1;
+    if (transfer(path, "wb", mutable_area + $macro_OFFSET, $size)) return 1;
   } else {
     printf("$argument:");
-    for (i = 0; i < $macro_COUNT && i < 8; i++) printf(" %g", (double)${entry}_${role}_$port(mutable_area)[i]);
-    printf("$more\\n");
+    for (i = 0; i < $count && i < 8; i++) printf(" %g", (double)${entry}_${role}_$port(mutable_area)[i]);
+    printf($more);
   }
 """)
 
@@ -196,24 +210,52 @@ def example_text(layout: Layout, options: BundleOptions) -> str:
         networks="\n".join(
             _network(entry, f"{entry.name}." if qualified else "") for entry in layout.entries
         ),
-        arguments="NETWORK.INPUT=FILE | NETWORK.OUTPUT=FILE"
-        if qualified
-        else "INPUT=FILE | OUTPUT=FILE",
+        arguments=_usage(layout, "NETWORK." if qualified else ""),
+        about_extents=_ABOUT_EXTENTS if layout.is_open else "",
+        read_extent=_READ_EXTENT if layout.is_open else "",
         selftest=_SELFTEST.substitute(name=name) if options.selftest else "",
         calls=calls,
     )
+
+
+_ABOUT_EXTENTS = """
+   An extent is a number between its bounds, the highest if there is no argument for it."""
+
+
+def _usage(layout: Layout, prefix: str) -> str:
+    words = [f"{prefix}INPUT=FILE", f"{prefix}OUTPUT=FILE"]
+    return " | ".join([*words, *([f"--{prefix}EXTENT=NUMBER"] if layout.is_open else [])])
 
 
 def _network(entry: Entry, prefix: str) -> str:
     ports = [port for port in entry.ports if not port.type.is_empty]
     inputs = "".join(_port(_INPUT, entry, port, prefix) for port in ports if port.role != "output")
     outputs = "".join(_port(_OUTPUT, entry, port, prefix) for port in ports if port.role != "input")
+    locals = "  const char *path;\n  size_t i;\n" if ports else ""
+    if entry.extents:
+        macros = [f"{entry.name}_{extent.name}".upper() for extent in entry.extents]
+        locals += (
+            f"  {entry.name}_extents_t extents = {{{', '.join(f'{m}_MAX' for m in macros)}}};\n"
+        )
+        inputs = _extents(entry, prefix) + inputs
     return _NETWORK.substitute(
         entry=entry.name,
-        locals="  const char *path;\n  size_t i;\n" if ports else "",
-        inputs=inputs if ports else "  (void)argc;\n  (void)argv;",
+        locals=locals,
+        inputs=inputs if ports or entry.extents else "  (void)argc;\n  (void)argv;",
         outputs=outputs,
+        extents=", &extents" if entry.extents else "",
     )
+
+
+def _extents(entry: Entry, prefix: str) -> str:
+    """Reads the extents."""
+    lines = []
+    for extent in entry.extents:
+        macro = f"{entry.name}_{extent.name}".upper()
+        bounds = f"{macro}_MIN, {macro}_MAX, &extents.{extent.name}"
+        call = f'read_extent(argc, argv, "--{prefix}{extent.name}", {bounds})'
+        lines.append(f"  if ({call}) return 1;\n")
+    return "".join(lines)
 
 
 def _port(template: Template, entry: Entry, port: Symbol, prefix: str) -> str:
@@ -226,11 +268,15 @@ def _port(template: Template, entry: Entry, port: Symbol, prefix: str) -> str:
         if kind is ElemKind.BOOL
         else "i % 17"
     )
+    size, count = f"{macro}_SIZE", f"{macro}_COUNT"
+    if not port.type.is_static:
+        size, count = (f"{entry.name}_{what}_{port.name}(&extents)" for what in ("size", "count"))
+    more = '" ...\\n"' if isinstance(port.type.count, int) and port.type.count > 8 else '"\\n"'
+    if not port.type.is_static:
+        more = f'"%s\\n", {count} > 8 ? " ..." : ""'
     return template.substitute(
         entry=entry.name, port=port.name, argument=f"{prefix}{port.name}", role=port.role,
-        c_type=C_TYPES[kind], ramp=ramp,
-        macro_OFFSET=f"{macro}_OFFSET", macro_SIZE=f"{macro}_SIZE", macro_COUNT=f"{macro}_COUNT",
-        more=" ..." if port.type.count > 8 else "",
+        c_type=C_TYPES[kind], ramp=ramp, macro_OFFSET=f"{macro}_OFFSET", size=size, count=count, more=more,
     )  # fmt: skip
 
 

@@ -14,8 +14,16 @@ from glowpy.backends.cpu.bundle.options import BundleOptions
 from glowpy.backends.cpu.options import CpuOptions
 from glowpy.support.errors import LoadError
 from glowpy.support.loc import Loc
+from glowpy.support.symbolic import Dim, Symbol, symbol
 
-__all__ = ["StoredBundle", "manifest_digest", "manifests", "read_bundle"]
+__all__ = [
+    "StoredBundle",
+    "manifest_digest",
+    "manifests",
+    "read_bundle",
+    "stored_dims",
+    "stored_symbols",
+]
 
 
 @dataclass(frozen=True)
@@ -60,6 +68,21 @@ class StoredBundle:
             elif hashlib.sha256(path.read_bytes()).hexdigest() != digest:
                 damages.append(f"{name} was modified")
         return damages
+
+
+def stored_symbols(network: Mapping[str, Any]) -> list[Symbol]:
+    """What the entry point of a network, which a manifest describes, is told the extents of, in this order."""
+    return [
+        Symbol(str(extent["symbol"]), *(int(extent[field]) for field in ("low", "high", "likely")))
+        for extent in network.get("extents", ())
+    ]
+
+
+def stored_dims(network: Mapping[str, Any]) -> dict[str, Dim]:
+    """The same by name, as types depend on them."""
+    return {
+        one.name: symbol(one.name, one.low, one.high, one.likely) for one in stored_symbols(network)
+    }
 
 
 def manifest_digest(fields: Mapping[str, Any]) -> str:

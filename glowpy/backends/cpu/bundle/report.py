@@ -117,8 +117,16 @@ def check_budgets(report: SizeReport, layout: Layout, options: BundleOptions) ->
         raise UserError(
             f"the bundle takes {report.ram} bytes of RAM, expected at most {options.max_ram}: inputs and outputs "
             f"{report.mutable}, activations {report.arena}, stack {report.stack}, data {report.data}; "
-            f"{_hungriest(report, layout)}"
+            f"{_hungriest(report, layout)}",
+            note=f"memory is for {highest}" if (highest := _highest_extents(layout)) else "",
         )
+
+
+def _highest_extents(layout: Layout) -> str:
+    """For people, what memory is planned for: `seq=512`; empty without symbols."""
+    extents = [extent for entry in layout.entries for extent in entry.extents]
+    bounds = {extent.symbol.name: extent.symbol.high for extent in extents}
+    return ", ".join(f"{name}={high}" for name, high in bounds.items())
 
 
 def _heaviest(report: SizeReport, layout: Layout) -> str:
@@ -152,8 +160,8 @@ def _hungriest(report: SizeReport, layout: Layout) -> str:
     if report.arena:
         return _peak(layout)
     ports = [port for entry in layout.entries for port in entry.ports]
-    largest = max(ports, key=lambda port: port.type.size)
-    return f"{largest.role} '{largest.original}' alone takes {largest.type.size}"
+    largest = max(ports, key=lambda port: port.type.room)
+    return f"{largest.role} '{largest.original}' alone takes {largest.type.room}"
 
 
 def _peak(layout: Layout) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -15,9 +15,12 @@ from glowpy.backends.cpu.entry import check_areas
 from glowpy.backends.cpu.instrument import KIND_NUMBERS, string_constant
 from glowpy.backends.cpu.object_file import MARKER
 from glowpy.core.elemkind import ElemKind
+from glowpy.core.extents import Extents, type_at
 from glowpy.core.tensor import Array
 from glowpy.ir.plan import ALIGNMENT
+from glowpy.llvm.extents import emit_dim
 from glowpy.llvm.writer import ModuleWriter, literal
+from glowpy.support import symbolic
 
 __all__ = ["Golden", "support_texts"]
 
@@ -26,15 +29,18 @@ _SYMBOL_TYPE = (
     "%glowpy_symbol_t = type { ptr, [8 x i64], i64, i64, float, i32, i32, i32, i32, i32 }"
 )
 _NETWORK_TYPE = "%glowpy_network_t = type { ptr, ptr, ptr, i64 }"
+_EXTENT_TYPE = "%glowpy_extent_t = type { ptr, i64, i64 }"
+_OPEN_TYPE = "%glowpy_open_network_t = type { ptr, ptr, ptr, i64 }"
 _CONFIG_TYPE = "%glowpy_config_t = type { ptr, ptr, i64, i64, i64, i64, i64, i64 }"
 
 
 @dataclass(frozen=True)
 class Golden:
-    """One run of a network as it should be: arrays by placeholder."""
+    """One run of a network as it should be: arrays by placeholder, and what its symbols are."""
 
     inputs: Mapping[str, Array]
     outputs: Mapping[str, Array]
+    extents: Extents = field(default_factory=dict)
 
 
 def support_texts(
@@ -51,6 +57,8 @@ def support_texts(
         texts += _selftest(layout, options, module, golden)
     if options.api == "dynamic":
         texts += _config(layout, options)
+        if layout.is_open:
+            texts += _open_networks(layout, options, module)
     return texts
 
 
@@ -97,11 +105,15 @@ def _selftest(
     module.declare(copy, "void", ["ptr", "ptr", dim, "i1"])
     areas = ("ptr %constants", "ptr %mutable", "ptr %activations")
     lines = [f"define i32 @{name}_selftest({', '.join(areas)}) {module.attributes} {{"]
+    most = max(len(entry.extents) for entry in layout.entries)
+    if most:
+        lines.append(f"  %extents = alloca [{most} x {dim}]")
     lines += check_areas({"mutable": layout.mutable_size}, dim)  # golden inputs are copied there
     step = 0
     for entry in layout.entries:
-        ports = [port for port in entry.ports if port.type.size]
         for run in golden[entry.name]:
+            ports = [replace(port, type=type_at(port.type, run.extents)) for port in entry.ports]
+            ports = [port for port in ports if port.type.size]
             lines += [
                 f"  {_place(step, port)} = getelementptr i8, ptr %mutable, {dim} {port.offset}"
                 for port in ports
@@ -114,7 +126,14 @@ def _selftest(
                         f"  call void @{copy}(ptr align {ALIGNMENT} {_place(step, port)}, "
                         f"ptr align {ALIGNMENT} {data}, {dim} {port.type.size}, i1 false)"
                     )
-            call = f"call i32 @{entry.name}({', '.join(areas)})"
+            for index, extent in enumerate(entry.extents):
+                place = f"%extent.{step}.{index}"
+                lines += [
+                    f"  {place} = getelementptr {dim}, ptr %extents, {dim} {index}",
+                    f"  store {dim} {run.extents[extent.symbol.name]}, ptr {place}",
+                ]
+            arguments = (*areas, "ptr %extents") if entry.extents else areas
+            call = f"call i32 @{entry.name}({', '.join(arguments)})"
             lines += [f"  %code{step} = {call}", *_unless(f"%code{step}", step, f"%code{step}")]
             for port in ports:
                 if port.weight in run.outputs:
@@ -164,8 +183,9 @@ def _config(layout: Layout, options: BundleOptions) -> Iterator[str]:
     for entry in layout.entries:
         yield from _symbols(entry)
         count = len(entry.symbols)
+        run = "null" if entry.extents else f"@{entry.name}"
         networks.append(
-            f"%glowpy_network_t {{ ptr @{entry.name}.name, ptr @{entry.name}, ptr @{entry.name}.symbols, i64 {count} }}"
+            f"%glowpy_network_t {{ ptr @{entry.name}.name, ptr {run}, ptr @{entry.name}.symbols, i64 {count} }}"
         )
     yield f"@{name}.networks = private constant [{len(networks)} x %glowpy_network_t] [{', '.join(networks)}]"
     yield f"@{name}.config.name = private constant {string_constant(name)}"
@@ -182,7 +202,8 @@ def _symbols(entry: Entry) -> Iterator[str]:
     for index, symbol in enumerate(entry.symbols):
         yield f"@{entry.name}.symbol{index} = private constant {string_constant(symbol.original)}"
         dims = ", ".join(
-            f"i64 {dim}" for dim in (*symbol.type.shape, *[0] * (8 - symbol.type.rank))
+            f"i64 {symbolic.highest(dim)}"
+            for dim in (*symbol.type.shape, *[0] * (8 - symbol.type.rank))
         )
         quant = symbol.type.quant
         scale, zero = (
@@ -193,10 +214,64 @@ def _symbols(entry: Entry) -> Iterator[str]:
         number = literal(ElemKind.F32, scale)
         items.append(
             f"%glowpy_symbol_t {{ ptr @{entry.name}.symbol{index}, [8 x i64] [{dims}], i64 {symbol.offset}, "
-            f"i64 {symbol.type.size}, float {number}, i32 {zero}, i32 {KIND_NUMBERS[symbol.type.kind]}, "
+            f"i64 {symbol.type.room}, float {number}, i32 {zero}, i32 {KIND_NUMBERS[symbol.type.kind]}, "
             f"i32 {ROLE_NUMBERS[symbol.role]}, i32 {symbol.type.rank}, i32 0 }}"
         )
     yield f"@{entry.name}.symbols = private constant [{len(items)} x %glowpy_symbol_t] [{', '.join(items)}]"
+
+
+def _open_networks(layout: Layout, options: BundleOptions, module: ModuleWriter) -> Iterator[str]:
+    """The table of what networks with extents have beside the others."""
+    yield f"{_EXTENT_TYPE}\n{_OPEN_TYPE}"
+    rows = []
+    for entry in layout.entries:
+        extents, count = f"@{entry.name}.extents", len(entry.extents)
+        if not entry.extents:
+            rows.append("%glowpy_open_network_t zeroinitializer")
+            continue
+        items = []
+        for index, extent in enumerate(entry.extents):
+            name, bounds = f"@{entry.name}.extent{index}", extent.symbol
+            yield f"{name} = private constant {string_constant(bounds.name)}"
+            items.append(f"%glowpy_extent_t {{ ptr {name}, i64 {bounds.low}, i64 {bounds.high} }}")
+        yield f"{extents} = private constant [{count} x %glowpy_extent_t] [{', '.join(items)}]"
+        yield _dims(entry, module)
+        rows.append(
+            f"%glowpy_open_network_t {{ ptr @{entry.name}, ptr @{entry.name}.dims, ptr {extents}, i64 {count} }}"
+        )
+    yield f"@{options.name}_open_networks = constant [{len(rows)} x %glowpy_open_network_t] [{', '.join(rows)}]"
+
+
+def _dims(entry: Entry, module: ModuleWriter) -> str:
+    """The function that writes the dimensions of a symbol of a network."""
+    dim, places = module.dim, [extent.symbol.name for extent in entry.extents]
+    cases = [f"i64 {index}, label %symbol{index}" for index in range(len(entry.symbols))]
+    lines = [
+        f"define internal void @{entry.name}.dims(ptr %extents, i64 %symbol, ptr %dims) {module.attributes} {{",
+        f"  switch i64 %symbol, label %none [{' '.join(cases)}]",
+        "none:",
+        "  ret void",
+    ]
+
+    def let(text: str) -> str:
+        register = f"%n{len(lines)}"
+        lines.append(f"  {register} = {text}")
+        return register
+
+    def load(symbol: symbolic.Symbol) -> str:
+        index = places.index(symbol.name)
+        return let(f"load {dim}, ptr {let(f'getelementptr {dim}, ptr %extents, {dim} {index}')}")
+
+    for index, symbol in enumerate(entry.symbols):
+        lines.append(f"symbol{index}:")
+        for axis, extent in enumerate(symbol.type.shape):
+            number = emit_dim(extent, load, let, dim)
+            if dim != "i64" and not isinstance(extent, int):
+                number = let(f"zext {dim} {number} to i64")
+            place = let(f"getelementptr i64, ptr %dims, {dim} {axis}")
+            lines.append(f"  store i64 {number}, ptr {place}")
+        lines.append("  ret void")
+    return "\n".join([*lines, "}"])
 
 
 def _bytes(data: bytes) -> str:

@@ -73,12 +73,13 @@ def build_bundle(
         identity: glowpy's version and the fingerprint, for the manifest.
         golden: Runs for the self-test, by entry point; empty without one.
 
-    Raises UserError if a budget is exceeded, the target cannot be linked for, the folder holds another bundle, or it
-    cannot be written.
+    Raises UserError if a budget is exceeded, an area is too large for the target, the target cannot be linked for, the
+    folder holds another bundle, or it cannot be written.
     """
     check_output_folder(str(directory))
     earlier = _earlier_files(directory, options.name)
     layout = lay_out(options.name, programs, guard=options.guard)
+    _check_areas(layout, backend.target)
     files, report = _files(layout, options, backend, identity, golden)
     _check_places(files, directory)
     new_folders = [folder for folder in (directory, *directory.parents) if not folder.exists()]
@@ -94,6 +95,16 @@ def build_bundle(
         reason = error.strerror or str(error)
         raise UserError(f"cannot write the bundle: {reason}", loc=Loc(str(directory))) from error
     return Bundle(directory, tuple(files), report)
+
+
+def _check_areas(layout: Layout, target: CpuTarget) -> None:
+    """Raises UserError for an area beyond the numbers that code for the target computes places with."""
+    largest = max(layout.constants.size, layout.mutable_size, layout.activations_size)
+    if largest >= 1 << (target.pointer_bits - 1):
+        raise UserError(
+            f"expected areas that {target.pointer_bits}-bit code reaches all of, got one of {largest} bytes",
+            note="lower the bounds of symbolic dimensions" if layout.is_open else "",
+        )
 
 
 def _earlier_files(directory: Path, name: str) -> set[str]:
