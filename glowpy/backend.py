@@ -16,6 +16,7 @@ import numpy as np
 
 from glowpy.core.extents import Extents, extents_of, symbols_of_types, type_at
 from glowpy.core.schema import Access
+from glowpy.core.state import Known, State, StatePort, given_extents
 from glowpy.core.tensor import Array, Tensor
 from glowpy.core.type import Type
 from glowpy.graph.node import Node
@@ -72,13 +73,17 @@ class Port:
 
 @dataclass(frozen=True)
 class Program:
-    """Everything a backend needs: the IR, where its memory lies, what its constants hold, what goes in and out."""
+    """Everything a backend needs: the IR, where its memory lies, what its constants hold, what goes in and out.
+
+    `state` are its variables, which lie in the mutable area as inputs and outputs do, but outlive a run.
+    """
 
     ir: IRFunction
     plan: MemoryPlan
     constants: Mapping[str, Tensor]
     inputs: tuple[Port, ...]
     outputs: tuple[Port, ...]
+    state: tuple[StatePort, ...] = ()
 
 
 def aligned_array(size: int) -> Array:
@@ -134,21 +139,30 @@ _MAX_KNOWN = 256
 class Executable(ABC):
     """A network ready to run. Immutable and shared by any number of instances and threads.
 
-    Calling it runs it on an instance of its own pool: `outputs = executable({"x": array})`.
+    Calling it runs it on an instance of its own pool: `outputs = executable({"x": array})`. Of a network with
+    variables a call is given their `state`, which belongs to the caller.
 
     Attributes:
         input_ports: What goes in.
         output_ports: What comes out.
+        state_ports: Its variables.
         arena_size: Bytes of working memory that an instance has beside its inputs and outputs.
     """
 
-    def __init__(self, inputs: Sequence[Port], outputs: Sequence[Port], arena_size: int) -> None:
+    def __init__(
+        self,
+        inputs: Sequence[Port],
+        outputs: Sequence[Port],
+        arena_size: int,
+        state: Sequence[StatePort] = (),
+    ) -> None:
         self.input_ports = tuple(inputs)
         self.output_ports = tuple(outputs)
+        self.state_ports = tuple(state)
         self.arena_size = arena_size
         self._arenas: list[Array] = []  # append and pop are atomic: there is no lock
         self._symbolic = bool(self.symbols)
-        self._known: dict[tuple[tuple[int, ...], ...], _Bound] = {}
+        self._known: dict[tuple[tuple[tuple[int, ...], ...], Known], _Bound] = {}
         names = {port.placeholder for port in self.output_ports}
         self._both = names & {port.placeholder for port in self.input_ports}
 
@@ -187,28 +201,38 @@ class Executable(ABC):
 
     @property
     def symbols(self) -> dict[str, Symbol]:
-        """The symbols that inputs' shapes depend on, by name; every run has extents of its own for them."""
-        return symbols_of_types(port.type for port in self.input_ports)
+        """The symbols that inputs and variables depend on, by name; every run has extents of its own for them."""
+        types = [port.type for port in self.input_ports]
+        return symbols_of_types([*types, *(port.type for port in self.state_ports)])
+
+    def state(self) -> State:
+        """The variables as they are before the first run: zeros."""
+        return State(self.state_ports)
 
     @abstractmethod
     def execute(self, bindings: Mapping[str, Array], arena: Array, extents: Extents) -> None:
         """Runs once.
 
         Args:
-            bindings: An array for each placeholder, by its name in dumps.
+            bindings: An array for each placeholder and each variable's memory, by its name in dumps.
             arena: Working memory of `arena_size` bytes.
             extents: What symbols are in this run.
         """
 
     def instance(self, **extents: int) -> Instance:
-        """A new instance, with its own working memory and its own arrays for inputs and outputs.
+        """A new instance, with its own working memory, variables, and arrays for inputs and outputs.
 
-        Arrays of shapes with symbols are made for these extents. Raises UserError unless all symbols have one.
+        Arrays of shapes with symbols are made for these extents. Raises UserError unless all symbols have one, but for
+        those that variables say, and for one outside its bounds.
         """
         return Instance(self, extents)
 
     def __call__(
-        self, inputs: Mapping[str, Array], out: Mapping[str, Array] | None = None
+        self,
+        inputs: Mapping[str, Array],
+        out: Mapping[str, Array] | None = None,
+        *,
+        state: State | None = None,
     ) -> dict[str, Array]:
         """Runs in an arena of its own pool. Outputs are new arrays that belong to the caller, or those in `out`.
 
@@ -217,12 +241,15 @@ class Executable(ABC):
                 other is copied.
             out: Arrays to store outputs in, by name. One that is contiguous, aligned and no memory of an input or
                 of another output is written as it is computed; to any other the result is copied.
+            state: The variables, which the run changes; of a network that has some.
 
-        Raises UserError for a missing or unknown name and for an array of another type or shape, or one in `out` that
-        cannot be written. Safe from several threads.
+        Raises UserError for a missing or unknown name and for an array of another type or shape, one in `out` that
+        cannot be written, and variables that are full, or at odds with an input. Safe from several threads, with a
+        state for each.
         """
         bindings = self._bind_inputs(inputs)
-        extents, types = self._bound(bindings) if self._symbolic else _NO_SYMBOLS
+        known = self._bind_state(state, bindings)
+        extents, types = self._bound(bindings, known) if self._symbolic else _NO_SYMBOLS
         if out:
             self._bind_outputs(out, bindings, extents)
         for port in self.output_ports:
@@ -236,6 +263,8 @@ class Executable(ABC):
             self.execute(bindings, arena, extents)
         finally:
             self._arenas.append(arena)
+        if state is not None:
+            state.advance(extents)
         results = {port.name: bindings[port.placeholder] for port in self.output_ports}
         for name, array in out.items() if out else ():
             if results[name] is not array:
@@ -259,13 +288,28 @@ class Executable(ABC):
             raise input_misfit(self.inputs, inputs)
         return bindings
 
-    def _bound(self, bindings: Mapping[str, Array]) -> _Bound:
-        """What symbols are for these inputs, and what outputs are of symbolic types."""
-        shapes = tuple([bindings[port.placeholder].shape for port in self.input_ports])
+    def _bind_state(self, state: State | None, bindings: dict[str, Array]) -> Known:
+        """Binds the memory of variables; what they say of symbols."""
+        if state is None:
+            if self.state_ports:
+                raise UserError(
+                    "expected the variables of the network", note="pass state=network.state()"
+                )
+            return ()
+        if state.ports != self.state_ports:
+            raise UserError("expected a state of this network", note="network.state() makes one")
+        bindings.update(state.arrays)
+        return state.known()
+
+    def _bound(self, bindings: Mapping[str, Array], known: Known) -> _Bound:
+        """What symbols are for these inputs and variables, and what outputs are of symbolic types."""
+        shapes = tuple([bindings[port.placeholder].shape for port in self.input_ports]), known
         bound = self._known.get(shapes)
         if bound is None:
-            pairs = zip(self.input_ports, shapes, strict=True)
-            extents = extents_of({port.name: (port.type.shape, shape) for port, shape in pairs})
+            dims = {name: (declared, actual) for name, declared, actual in known}
+            pairs = zip(self.input_ports, shapes[0], strict=True)
+            dims |= {port.name: (port.type.shape, shape) for port, shape in pairs}
+            extents = extents_of(dims)
             open_ports = [port for port in self.output_ports if not port.type.is_static]
             bound = extents, {port.name: type_at(port.type, extents) for port in open_ports}
             if len(self._known) == _MAX_KNOWN:
@@ -325,22 +369,47 @@ class Instance:
     """Memory to run a network in. Not for several threads at once; make one instance each.
 
     `instance["x"]` is the array an input or output lives in: write inputs there, call `run`, read
-    outputs there, nothing is copied. `bind` puts an array of the caller's in its place.
+    outputs there, nothing is copied. `bind` puts an array of the caller's in its place. Where a shape depends on what
+    variables hold, an input's array is for the next run, and an output's is of the last one.
+
+    Attributes:
+        state: The variables, which each run changes.
     """
 
     def __init__(self, function: Executable, extents: Extents) -> None:
-        if missing := [name for name in function.symbols if name not in extents]:
-            raise UserError(f"expected the extent of {', '.join(map(repr, missing))}")
         self._function = function
-        self._extents = extents
+        self._given = extents
+        self.state = function.state()
+        self._known = self.state.known()
+        self._extents = given_extents(function.symbols, self._given, self._known)
         self._arena = aligned_array(function.arena_size)
         self._arrays: dict[str, Array] = {}
+        self._flat: dict[str, Array] = {}
+        widest = {name: one.high for name, one in function.symbols.items()} | dict(extents)
         for port in (*function.input_ports, *function.output_ports):
             if port.placeholder not in self._arrays:
-                type = type_at(port.type, extents)
-                flat = aligned_array(type.room).view(type.kind.dtype)
-                self._arrays[port.placeholder] = flat.reshape(type.extents)
+                room = type_at(port.type, widest).room
+                self._flat[port.placeholder] = aligned_array(room).view(port.type.kind.dtype)
+                self._arrays[port.placeholder] = self._shaped(port)
         self._ports = {port.name: port for port in (*function.input_ports, *function.output_ports)}
+
+    def _shaped(self, port: Port) -> Array:
+        """The memory of a port in its present shape."""
+        type = type_at(port.type, self._extents)
+        return self._flat[port.placeholder][: type.room // type.kind.size].reshape(type.extents)
+
+    def _prepare(self) -> None:
+        """Lets inputs have the shapes of the next run. Raises UserError if a variable is full."""
+        known = self.state.known()
+        if known != self._known:
+            self._known = known
+            self._extents = given_extents(self._function.symbols, self._given, self._known)
+            self._shape(self._function.input_ports)
+
+    def _shape(self, ports: Sequence[Port]) -> None:
+        for port in ports:
+            if not port.type.is_static and port.placeholder in self._flat:
+                self._arrays[port.placeholder] = self._shaped(port)
 
     def _port(self, name: str) -> Port:
         port = self._ports.get(name)
@@ -352,7 +421,10 @@ class Instance:
 
     def __getitem__(self, name: str) -> Array:
         """The array the input or output called `name` lives in."""
-        return self._arrays[self._port(name).placeholder]
+        port = self._port(name)
+        if port in self._function.input_ports:
+            self._prepare()
+        return self._arrays[port.placeholder]
 
     def bind(self, name: str, array: Array) -> None:
         """Makes `array` the memory of an input or output.
@@ -360,6 +432,8 @@ class Instance:
         Raises UserError unless it is C-contiguous, aligned, and of exactly the port's dtype and shape.
         """
         port = self._port(name)
+        if self._known and not port.type.is_static:
+            raise UserError(f"'{name}': expected a port of one shape to bind, got {port.type}")
         _check(name, type_at(port.type, self._extents), array)
         if not array.flags.c_contiguous:
             raise UserError(
@@ -374,17 +448,30 @@ class Instance:
             if name != port.placeholder and np.may_share_memory(array, other):
                 raise UserError(f"'{port.name}': expected memory of its own, got some of %{name}'s")
         self._arrays[port.placeholder] = array
+        self._flat.pop(port.placeholder, None)
 
     def write(self, name: str, array: Array) -> None:
         """Copies `array` into an input. Raises UserError for another dtype or shape."""
         port = self._port(name)
         content = np.asarray(array)
+        self._prepare()
         _check(name, type_at(port.type, self._extents), content)
         self._arrays[port.placeholder][...] = content
 
     def run(self) -> None:
-        """Computes the outputs from what the inputs hold now."""
-        self._function.execute(self._arrays, self._arena, self._extents)
+        """Computes the outputs from what the inputs hold now. Raises UserError if a variable is full."""
+        if self.state.ports:
+            self._prepare()
+            self._shape(self._function.output_ports)
+            arrays = {**self._arrays, **self.state.arrays}
+            self._function.execute(arrays, self._arena, self._extents)
+            self.state.advance(self._extents)
+        else:
+            self._function.execute(self._arrays, self._arena, self._extents)
+
+    def reset(self) -> None:
+        """Makes the variables what they were before the first run."""
+        self.state.reset()
 
 
 def _check(name: str, type: Type, array: Array) -> None:

@@ -12,16 +12,18 @@ from collections.abc import Callable, Collection, Sequence
 
 from glowpy.core.extents import unsupported
 from glowpy.core.schema import Access
+from glowpy.core.strides import canonical_strides
 from glowpy.core.type import Type
 from glowpy.graph.function import Function
-from glowpy.graph.node import Constant, Node, NodeValue, Placeholder
+from glowpy.graph.node import Constant, Node, NodeValue, Placeholder, Storage, Variable
 from glowpy.graph.nodes_gen import SaveNode
 from glowpy.ir.inst import Instruction, ValueInstruction
-from glowpy.ir.insts_gen import INSTS, AllocInst
+from glowpy.ir.insts_gen import INSTS, AllocInst, ViewInst
 from glowpy.ir.irfunction import IRFunction
 from glowpy.ir.value import Mutability, Value
 from glowpy.support.errors import Diagnostic, UnsupportedError
 from glowpy.support.rules import Rules
+from glowpy.support.text import Attr
 
 __all__ = ["IRGen", "generate", "irgen", "scratch"]
 
@@ -56,9 +58,9 @@ class IRGen:
         return self._set_aside.get(save.input) or self.value(save.input)
 
     def set_aside(self, saves: Sequence[SaveNode]) -> None:
-        """Copies what saves read from placeholders that saves write, so that all of them happen at once."""
+        """Copies what saves read from storage that saves write, so that all of them happen at once."""
         memories = [(save, self.value(save.input), self.value(save.output)) for save in saves]
-        written = {output for _, value, output in memories if value is not output}
+        written = {output.base for _, value, output in memories if value is not output}
         for save, value, _ in memories:
             if value.base in written and save.input not in self._set_aside:
                 copy = self.ir.create_alloc(f"{save.name}_before", value.type).value
@@ -129,6 +131,18 @@ def _unknown(node: Node, backend: str) -> Diagnostic:
     return Diagnostic(f"%{node.name}: {message}", node.loc, note=note)
 
 
+def _weight(ir: IRFunction, storage: Storage) -> Value:
+    """The memory of a storage; what of it holds the elements of a variable."""
+    mutability = Mutability.CONSTANT if isinstance(storage, Constant) else Mutability.MUTABLE
+    if not isinstance(storage, Variable) or storage.memory == storage.type:
+        return ir.create_weight(storage.name, storage.type, mutability)
+    weight = ir.create_weight(storage.name, storage.memory, mutability)
+    strides = canonical_strides(storage.type.shape, weight.strides)
+    name = ir.fresh_name(f"{storage.name}_now")
+    attrs: dict[str, Attr] = {"offset": 0, "strides": strides}
+    return ir.add(ViewInst((weight,), attrs, name=name, type=storage.type)).value
+
+
 def generate(
     f: Function,
     order: Sequence[Node],
@@ -139,7 +153,8 @@ def generate(
 ) -> IRFunction:
     """The program of `f` with its nodes in `order`; `instructions` are the own classes of `backend`.
 
-    Placeholders and constants that a node uses become weights, and `inputs` whether a node uses them or not.
+    Storage that a node uses becomes weights, and so do `inputs` whether a node uses them or not. A variable that has
+    more room than elements is a view of its weight.
 
     Raises UnsupportedError that lists every node that has neither an instruction nor a rule.
     """
@@ -149,12 +164,9 @@ def generate(
         values = [value for node in unknown for value in (*node.inputs, *node.results)]
         raise unsupported((_unknown(node, backend) for node in unknown), [v.type for v in values])
     touched = {value.producer for node in order for _, value in node.operands()} | set(inputs)
-    for storage in (*f.module.placeholders, *f.module.constants):
+    for storage in f.module.storages:
         if storage in touched:
-            mutability = (
-                Mutability.CONSTANT if isinstance(storage, Constant) else Mutability.MUTABLE
-            )
-            g.define(storage.value, ir.create_weight(storage.name, storage.type, mutability))
+            g.define(storage.value, _weight(ir, storage))
     saves = [node for node in order if isinstance(node, SaveNode)]
     for node in order:
         if saves and node is saves[0]:

@@ -20,6 +20,7 @@ from functools import cached_property
 from glowpy.backend import Backend, CompiledFunction, CompileOptions, Operation, Port, Program
 from glowpy.core.extents import check_known, unsupported
 from glowpy.core.schema import Trait
+from glowpy.core.state import StatePort
 from glowpy.graph.function import Function
 from glowpy.graph.node import Placeholder
 from glowpy.graph.printer import print_module
@@ -245,7 +246,9 @@ def build_program(
             [ref.value.type for inst, _ in refused for ref in inst.operands],
         )
     ports = _ports(f, {*inputs, *f.inputs})
-    check_known(ir.symbols, {port.name: port.type.shape for port in ports})
+    state = _state(f)
+    shapes = {port.name: port.type.shape for port in ports}
+    check_known(ir.symbols, shapes | {port.name: port.type.shape for port in state})
     with ctx.timed("memory"):
         memory = plan_memory(ir)
     used = [c for c in f.module.constants if c.name in ir.weights]
@@ -255,6 +258,7 @@ def build_program(
         {c.name: c.tensor for c in used},
         ports,
         _ports(f, f.outputs),
+        state,
     )
 
 
@@ -262,6 +266,14 @@ def _ports(f: Function, placeholders: Collection[Placeholder]) -> tuple[Port, ..
     """In the order of the module, which is the order of the user's model."""
     chosen = set(placeholders)
     return tuple(Port(p.original, p.name, p.type) for p in f.module.placeholders if p in chosen)
+
+
+def _state(f: Function) -> tuple[StatePort, ...]:
+    """The variables of a function, in the order of the module; what no node saves stays as it is."""
+    saved = {save.output.producer: save.input.type for save in f.saves}
+    return tuple(
+        StatePort(v.original, v.name, v.type, saved.get(v, v.type), v.memory) for v in f.variables
+    )
 
 
 def _plan_text(memory: MemoryPlan) -> str:

@@ -94,7 +94,7 @@ def share_elements(start: Dim, loops: Loops, other_start: Dim, other_loops: Loop
 
 
 def _share_elements(start: Dim, loops: Loops, other_start: Dim, other_loops: Loops) -> bool:
-    if not all(size for size, _ in (*loops, *other_loops)):
+    if any(size == 0 for size, _ in (*loops, *other_loops)):
         return False
     frame = sorted({1, *(stride for _, stride in (*loops, *other_loops))})
     if any(wide % narrow for narrow, wide in pairwise(frame)):
@@ -102,8 +102,8 @@ def _share_elements(start: Dim, loops: Loops, other_start: Dim, other_loops: Loo
     mine, theirs = _digits(start, loops, frame), _digits(other_start, other_loops, frame)
     if mine is None or theirs is None:
         return True
-    return all(
-        first < other_first + other_size and other_first < first + size
+    return not any(
+        is_at_most(other_first + other_size, first) or is_at_most(first + size, other_first)
         for (first, size), (other_first, other_size) in zip(mine, theirs, strict=True)
     )
 

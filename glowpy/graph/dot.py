@@ -47,7 +47,7 @@ def print_dot(f: Function) -> str:
     ids: dict[Storage | Node, str] = {}
     lines = [f"digraph {_quoted(f.name)} {{", "  rankdir=TB;", '  node [fontname="monospace"];']
     used = {value.producer for node in f.nodes for _, value in node.operands()}
-    storages = [s for s in (*f.module.placeholders, *f.module.constants) if s in used]
+    storages = [s for s in f.module.storages if s in used]
     for index, storage in enumerate(storages):
         ids[storage] = f"s{index}"
         style = "dashed" if isinstance(storage, Constant) else "solid"

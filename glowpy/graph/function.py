@@ -23,6 +23,7 @@ from glowpy.graph.node import (
     Operand,
     Placeholder,
     Storage,
+    Variable,
     value_of,
 )
 from glowpy.graph.nodes_gen import SaveNode
@@ -42,12 +43,13 @@ N = TypeVar("N", bound=Node)
 
 
 class Module:
-    """Storage (constants, placeholders) and the functions that use it. Names are unique in a module."""
+    """Storage (constants, placeholders, variables) and the functions that use it. Names are unique in a module."""
 
     def __init__(self) -> None:
         self.names = UniqueNames()
         self._constants: dict[str, Constant] = {}
         self._placeholders: dict[str, Placeholder] = {}
+        self._variables: dict[str, Variable] = {}
         self._functions: dict[str, Function] = {}
 
     @property
@@ -66,6 +68,16 @@ class Module:
         return list(self._placeholders.values())
 
     @property
+    def variables(self) -> list[Variable]:
+        """All variables in order of creation."""
+        return list(self._variables.values())
+
+    @property
+    def storages(self) -> list[Storage]:
+        """Placeholders, then variables, then constants."""
+        return [*self.placeholders, *self.variables, *self.constants]
+
+    @property
     def functions(self) -> list[Function]:
         """All functions in order of creation."""
         return list(self._functions.values())
@@ -73,7 +85,8 @@ class Module:
     @property
     def symbols(self) -> dict[str, Symbol]:
         """The symbols on which shapes and attributes depend, by name: those of placeholders first."""
-        symbols = symbols_of_types(placeholder.type for placeholder in self.placeholders)
+        ports = (*self.placeholders, *self.variables)
+        symbols = symbols_of_types(port.type for port in ports)
         for f in self.functions:
             for node in f.topological():
                 if not node.is_static:
@@ -101,8 +114,9 @@ class Module:
         return function
 
     def storage(self, name: str) -> Storage | None:
-        """The constant or placeholder called `name`, or None."""
-        return self._constants.get(name) or self._placeholders.get(name)
+        """The constant, placeholder or variable called `name`, or None."""
+        tables = (self._constants, self._placeholders, self._variables)
+        return next((table[name] for table in tables if name in table), None)
 
     def create_function(self, name: str) -> Function:
         """Adds an empty function. Raises UserError if the name is taken."""
@@ -123,6 +137,30 @@ class Module:
         created = Placeholder(self.names.take(name), type, loc, original=name)
         self._placeholders[created.name] = created
         return created
+
+    def create_variable(
+        self, name: str, type: Type, memory: Type | None = None, *, loc: Loc = UNKNOWN
+    ) -> Variable:
+        """Adds a tensor that outlives a run, in memory of the type `memory`, or else of its own type.
+
+        Raises UserError for a name that is no string and a type that is no `Type`.
+        """
+        if not isinstance(name, str):
+            raise _no_name(name, loc)
+        if not isinstance(type, Type):
+            raise _no_type(type, loc)
+        variable = Variable(self.names.take(name), type, memory or type, loc, original=name)
+        self._variables[variable.name] = variable
+        return variable
+
+    def make_variable(self, placeholder: Placeholder, memory: Type) -> Variable:
+        """Puts a variable of the same name and type in the place of a placeholder."""
+        del self._placeholders[placeholder.name]
+        name, original = placeholder.name, placeholder.original
+        variable = Variable(name, placeholder.type, memory, placeholder.loc, original=original)
+        self._variables[name] = variable
+        placeholder.value.replace_all_uses_with(variable.value)
+        return variable
 
     def create_constant(self, name: str, tensor: Tensor | Array, *, loc: Loc = UNKNOWN) -> Constant:
         """Adds a tensor that is known now; an array is copied, so that its owner may change it afterwards.
@@ -153,6 +191,11 @@ class Module:
             twin = Placeholder(copy.names.take(p.name), p.type, p.loc, original=p.original)
             copy._placeholders[twin.name] = twin
             values[p.value] = twin.value
+        for v in self.variables:
+            name = copy.names.take(v.name)
+            variable = Variable(name, v.type, v.memory, v.loc, original=v.original)
+            copy._variables[name] = variable
+            values[v.value] = variable.value
         for c in self.constants:
             tensor = c.tensor if c.has_elements else None
             name = copy.names.take(c.name)
@@ -178,6 +221,7 @@ class Module:
         if (constant := self._constants.pop(storage.name, None)) is not None:
             constant.forget()
         self._placeholders.pop(storage.name, None)
+        self._variables.pop(storage.name, None)
         self.names.release(storage.name)
 
     def __str__(self) -> str:
@@ -224,7 +268,7 @@ class Function(Builder):
 
     @property
     def saves(self) -> list[SaveNode]:
-        """The nodes that write placeholders: the function's results."""
+        """The nodes that write placeholders, the function's results, and variables."""
         return [node for node in self._nodes if isinstance(node, SaveNode)]
 
     @property
@@ -255,6 +299,12 @@ class Function(Builder):
         read = set(self.inputs)
         used = {p for f in self.module.functions for p in (*f.inputs, *f.outputs)}
         return [p for p in self.module.placeholders if p in read or p not in used]
+
+    @property
+    def variables(self) -> list[Variable]:
+        """The variables the function reads or saves, in order of the module."""
+        used = {value.producer for node in self._nodes for _, value in node.operands()}
+        return [variable for variable in self.module.variables if variable in used]
 
     @property
     def constants(self) -> list[Constant]:

@@ -1,4 +1,4 @@
-"""`Node`, `NodeValue` and the storage nodes refer to: `Constant` and `Placeholder`.
+"""`Node`, `NodeValue` and the storage nodes refer to: `Constant`, `Placeholder` and `Variable`.
 
 - A value (`NodeValue`) is one result of a node, or a storage. It has a type and a use list; it is
   compared by identity.
@@ -32,6 +32,7 @@ __all__ = [
     "ResultField",
     "Storage",
     "Use",
+    "Variable",
     "value_of",
 ]
 
@@ -102,7 +103,7 @@ class NodeValue:
 
 
 class Storage:
-    """Memory that belongs to the module and is shared by its functions. Base of Constant and Placeholder."""
+    """Memory that belongs to the module and is shared by its functions. Base of the three kinds."""
 
     __slots__ = ("loc", "name", "original", "value")
 
@@ -127,6 +128,25 @@ class Placeholder(Storage):
     """A tensor that is bound when the network runs: an input, an output, or both."""
 
     __slots__ = ()
+
+
+@final
+class Variable(Storage):
+    """A tensor that outlives a run: a run reads what the one before it saved. It begins with zeros.
+
+    Its shape may change from run to run. Elements lie at the beginning, along each axis, of its memory.
+
+    Attributes:
+        memory: The type of that: of the same kind, and with room for all shapes.
+    """
+
+    __slots__ = ("memory",)
+
+    def __init__(
+        self, name: str, type: Type, memory: Type, loc: Loc = UNKNOWN, *, original: str = ""
+    ) -> None:
+        super().__init__(name, type, loc, original=original)
+        self.memory = memory
 
 
 @final

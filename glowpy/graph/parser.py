@@ -56,6 +56,10 @@ def read_module(lexer: Lexer, extra: tuple[type[Node], ...], blobs: Mapping[str,
         if lexer.accept("placeholder"):
             token, type = _read_storage(lexer, module)
             module.create_placeholder(token.text[1:], type, loc=lexer.loc(token))
+        elif lexer.accept("variable"):
+            token, type = _read_storage(lexer, module)
+            memory = read_type(lexer) if lexer.accept("in") else None
+            module.create_variable(token.text[1:], type, memory, loc=lexer.loc(token))
         elif lexer.accept("constant"):
             token, type = _read_storage(lexer, module)
             lexer.expect("=")
@@ -64,7 +68,7 @@ def read_module(lexer: Lexer, extra: tuple[type[Node], ...], blobs: Mapping[str,
             _read_function(lexer, module, classes)
         else:
             raise lexer.error(
-                f"expected placeholder, constant or function, got '{lexer.peek.text}'"
+                f"expected placeholder, variable, constant or function, got '{lexer.peek.text}'"
             )
     lexer.expect("}")
     return module
@@ -133,9 +137,7 @@ def _read_function(lexer: Lexer, module: Module, classes: NodeClasses) -> None:
         f = module.create_function(lexer.take("symbol")[1:])
     except UserError as error:
         raise lexer.error(str(error), token) from None
-    values: dict[str, NodeValue] = {
-        s.name: s.value for s in (*module.placeholders, *module.constants)
-    }
+    values: dict[str, NodeValue] = {s.name: s.value for s in module.storages}
     lexer.expect("{")
     while not lexer.at("}"):
         _read_node(lexer, f, values, classes)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from glowpy.core.elemkind import ElemKind
-from glowpy.graph.node import Constant, Node
+from glowpy.graph.node import Constant, Node, Variable
 from glowpy.support.text import print_attrs, print_float, print_symbol
 
 if TYPE_CHECKING:
@@ -45,9 +45,16 @@ def print_module(module: Module) -> str:
     lines = ["module {"]
     lines += [f"  {print_symbol(one)}" for one in module.symbols.values()]
     lines += [f"  placeholder %{p.name} : {p.type}" for p in module.placeholders]
+    lines += [f"  variable %{v.name} : {_variable_type(v)}" for v in module.variables]
     lines += [f"  constant %{c.name} : {c.type} = {_elements(c)}" for c in module.constants]
     functions = "".join(print_function(f, "  ") for f in module.functions)
     return "\n".join(lines) + "\n" + functions + "}\n"
+
+
+def _variable_type(variable: Variable) -> str:
+    """Its type, and that of its memory if it has more room."""
+    memory = "" if variable.memory == variable.type else f" in {variable.memory}"
+    return f"{variable.type}{memory}"
 
 
 def _elements(constant: Constant) -> str:

@@ -7,8 +7,9 @@
 - Operands and results are quantized as the spec allows.
 - Result types are what inference gives, quantization parameters included; a typed node's are what its rule accepts.
 - A predicate is of kind bool.
-- A save writes a placeholder of the type of its input, and no placeholder is saved twice in a
-  function.
+- A save writes a placeholder of the type of its input, or a variable that has room for it; nothing is
+  saved twice in a function.
+- A variable's memory is static, of its kind, and has room for it.
 - Inputs of a function have different names in the user's model, and so do outputs: whoever runs it
   tells them apart by these.
 - What a class's own rule says: `@verify(XNode)` in `ops/` is a generator that yields messages.
@@ -24,11 +25,12 @@ from glowpy.core.schema import Quantized, Trait, check_attrs
 from glowpy.core.type import Type
 from glowpy.graph.function import Function, Module
 from glowpy.graph.infer import infer_types
-from glowpy.graph.node import Node, Placeholder
+from glowpy.graph.node import Node, Placeholder, Storage, Variable
 from glowpy.graph.nodes_gen import SaveNode
 from glowpy.graph.printer import print_node
 from glowpy.support.errors import Diagnostic, InternalError, UserError, VerifyError
 from glowpy.support.rules import Rules
+from glowpy.support.symbolic import is_at_most
 
 __all__ = ["verify", "verify_function", "verify_module", "verify_nodes"]
 
@@ -57,18 +59,21 @@ def verify_nodes(f: Function, nodes: Iterable[Node]) -> None:
 
 
 def _function(f: Function) -> Iterator[Diagnostic]:
-    names: set[str] = {s.name for s in (*f.module.placeholders, *f.module.constants)}
-    saved: set[Placeholder] = set()
+    names: set[str] = {s.name for s in f.module.storages}
+    saved: set[Node | Storage] = set()
     for node in f.nodes:
         yield from _node(f, node)
         if node.name in names:
             yield _broken(node, f"the name %{node.name} is used twice")
         names.add(node.name)
-        if isinstance(node, SaveNode) and isinstance(node.output.producer, Placeholder):
+        if isinstance(node, SaveNode):
             if node.output.producer in saved:
-                yield _broken(node, f"placeholder %{node.output.name} is saved twice")
+                yield _broken(node, f"%{node.output.name} is saved twice")
             saved.add(node.output.producer)
     yield from _ports(f)
+    for variable in f.variables:
+        if message := _misfit(variable, variable.type):
+            yield Diagnostic(message, variable.loc, f"variable {variable.value!r}")
     try:
         f.topological()
     except InternalError as error:
@@ -153,7 +158,23 @@ def _stated_type(node: Node) -> Type | None:
 
 
 def _save(node: SaveNode) -> Iterator[str]:
-    if not isinstance(node.output.producer, Placeholder):
-        yield f"expected a placeholder to save to, got %{node.output.name}"
+    target = node.output.producer
+    if isinstance(target, Variable):
+        if message := _misfit(target, node.input.type):
+            yield message
+        return
+    if not isinstance(target, Placeholder):
+        yield f"expected a placeholder or variable to save to, got %{node.output.name}"
     if node.output.type != node.input.type:
         yield f"output has type {node.output.type}, expected {node.input.type}"
+
+
+def _misfit(variable: Variable, type: Type) -> str:
+    """Why elements of a type do not lie in a variable; empty if they do."""
+    memory = variable.memory
+    if not memory.is_static:
+        return f"expected memory of a static shape, got {memory}"
+    same = (memory.kind, memory.quant, memory.rank) == (type.kind, type.quant, type.rank)
+    if same and all(map(is_at_most, type.shape, memory.shape)):
+        return ""
+    return f"%{variable.name} has no room for {type}: its memory is {memory}"

@@ -53,7 +53,14 @@ __all__: list[str] = []
 
 @irgen(SaveNode)
 def _irgen_save(g: IRGen, n: SaveNode) -> None:
-    g.ir.create_copy(g.value(n.output), g.saved(n))
+    """A variable that has more room gets the elements at the beginning along each axis."""
+    memory, value = g.value(n.output).base, g.saved(n)
+    if value is g.value(n.output):
+        return  # it stays
+    if memory.type == value.type:
+        g.ir.create_copy(memory, value)
+    else:
+        g.ir.create_insert_tensor(memory, value, (0,) * value.type.rank)
 
 
 @interpret(CopyInst)

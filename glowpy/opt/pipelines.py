@@ -31,6 +31,7 @@ from glowpy.opt.ir.peephole import PeepholePass
 from glowpy.opt.ir.share_buffers import ShareBuffersPass
 from glowpy.opt.ir.shrink_lifetimes import ShrinkLifetimesPass
 from glowpy.opt.ir.stack import StackPass
+from glowpy.opt.ir.update_in_place import UpdateInPlacePass
 from glowpy.opt.ir.view_extract import ViewExtractPass
 from glowpy.opt.ir.view_insert import ViewInsertPass
 from glowpy.opt.ir.view_transpose import ViewTransposePass
@@ -85,6 +86,7 @@ IR_DEFAULT: tuple[IRPass, ...] = (
     ElideCopyPass(),
     ViewExtractPass(),
     ViewTransposePass(),
+    UpdateInPlacePass(),
     ShareBuffersPass(),
     WriteTransposedPass(),
     ViewInsertPass(),

@@ -165,6 +165,7 @@ class CpuBackend(Backend):
             name,
             program.inputs,
             program.outputs,
+            program.state,
             program.plan.peak,
             tuple(program.ir.symbols.values()),
             tuple(slot.name for slot in program.plan.mutable.slots),

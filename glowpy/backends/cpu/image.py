@@ -9,6 +9,7 @@ from itertools import accumulate, pairwise
 from typing import final
 
 from glowpy.backend import Port
+from glowpy.core.state import StatePort
 from glowpy.core.type import parse_type
 from glowpy.support.symbolic import Dim, Symbol, symbol
 
@@ -24,9 +25,10 @@ class Image:
         entry: The name of its entry point.
         inputs: What goes in.
         outputs: What comes out.
+        state: Its variables.
         arena_size: Bytes of working memory.
         symbols: The symbols of which the entry point is told the extents, in that order.
-        table: The placeholders in the order of the table of pointers that the entry point takes.
+        table: The placeholders and variables in the order of the table of pointers that the entry point takes.
         weights: The keys of its large constants, in the order in which their addresses begin the block of constants.
         block: That block; the addresses are for the process to fill in.
         codes: The object files.
@@ -35,6 +37,7 @@ class Image:
     entry: str
     inputs: tuple[Port, ...]
     outputs: tuple[Port, ...]
+    state: tuple[StatePort, ...]
     arena_size: int
     symbols: tuple[Symbol, ...]
     table: tuple[str, ...]
@@ -49,6 +52,7 @@ class Image:
             "entry": self.entry,
             "inputs": [_fields(port) for port in self.inputs],
             "outputs": [_fields(port) for port in self.outputs],
+            "state": [_state_fields(port) for port in self.state],
             "arena_size": self.arena_size,
             "symbols": [(s.name, s.low, s.high, s.likely) for s in self.symbols],
             "table": self.table,
@@ -69,6 +73,7 @@ class Image:
             head["entry"],
             tuple(_port(fields, symbols) for fields in head["inputs"]),
             tuple(_port(fields, symbols) for fields in head["outputs"]),
+            tuple(_state_port(fields, symbols) for fields in head["state"]),
             head["arena_size"],
             tuple(Symbol(*fields) for fields in head["symbols"]),
             tuple(head["table"]),
@@ -80,6 +85,16 @@ class Image:
 
 def _fields(port: Port) -> tuple[str, str, str]:
     return port.name, port.placeholder, str(port.type)
+
+
+def _state_fields(port: StatePort) -> tuple[str, ...]:
+    return port.name, port.placeholder, str(port.type), str(port.following), str(port.memory)
+
+
+def _state_port(fields: Sequence[str], symbols: Mapping[str, Dim]) -> StatePort:
+    name, placeholder, *types = fields
+    type, following, memory = (parse_type(text, symbols) for text in types)
+    return StatePort(name, placeholder, type, following, memory)
 
 
 def _port(fields: Sequence[str], symbols: Mapping[str, Dim]) -> Port:

@@ -46,7 +46,7 @@ class JitFunction(CompiledFunction):
         instrumented: Sequence[Instruction] = (),
     ) -> None:
         """`instrumented` are the instructions that observers are told of; none where the code does not call them."""
-        super().__init__(image.inputs, image.outputs, image.arena_size)
+        super().__init__(image.inputs, image.outputs, image.arena_size, image.state)
         self.image = image
         self._code = code
         self._workers = workers

@@ -61,7 +61,7 @@ class InterpretedFunction(CompiledFunction):
 
     def __init__(self, program: Program, *, instrumented: bool = False) -> None:
         constants = {name: Tensor(t.type, t.array) for name, t in program.constants.items()}
-        super().__init__(program.inputs, program.outputs, program.plan.peak)
+        super().__init__(program.inputs, program.outputs, program.plan.peak, program.state)
         self.program = replace(program, constants=constants)
         self._instrumented = instrumented
         self._offsets = {slot.name: slot.start for slot in program.plan.activations.slots}

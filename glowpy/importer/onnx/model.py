@@ -26,6 +26,13 @@ from glowpy.engine import evaluate
 from glowpy.graph.function import Function, Module
 from glowpy.graph.node import NodeValue, Placeholder, value_of
 from glowpy.graph.nodes_gen import DequantizeBlocksNode, DequantizeNode
+from glowpy.graph.state import (
+    Declared,
+    StatePairs,
+    check_pairs,
+    keep_state,
+    recognized_pairs,
+)
 from glowpy.graph.verifier import verify_module, verify_nodes
 from glowpy.importer.onnx.check import check_types, structural_problems, unsupported_reason
 from glowpy.importer.onnx.contrib.nchwc import channel_block
@@ -66,6 +73,7 @@ def load(
     shapes: Mapping[str, Shape] | None = None,
     dims: Mapping[str, Dim] | None = None,
     values: Mapping[str, Array] | None = None,
+    state: StatePairs | None = None,
 ) -> Module:
     """Imports an ONNX model as a module with one function.
 
@@ -76,12 +84,14 @@ def load(
             expressions of these, which stay open.
         values: Inputs whose elements are to be known while compiling, such as shapes. They stay inputs of
             the model, but nothing reads them. Copied.
+        state: Inputs that become variables, and the outputs that they are in the next run, such as the cache of a
+            decoder.
 
     Raises LoadError for a file that is no ONNX model, UnsupportedError that lists everything that cannot be
     imported, ValueNeededError if an operator needs the elements of an input that is not in `values`, and
     UserError for a model that contradicts itself.
     """
-    return read_model(model).build(shapes=shapes, dims=dims, values=values)
+    return read_model(model).build(shapes=shapes, dims=dims, values=values, state=state)
 
 
 def read_model(model: str | Path | bytes | onnx.ModelProto) -> OnnxModel:
@@ -213,10 +223,23 @@ class OnnxModel:
         shapes: Mapping[str, Shape] | None = None,
         dims: Mapping[str, Dim] | None = None,
         values: Mapping[str, Array] | None = None,
+        state: StatePairs | None = None,
     ) -> Module:
         """A module for these shapes. The arguments and errors are those of `load`."""
+        self.check_state(state or {})
         arrays = {name: np.array(array) for name, array in (values or {}).items()}
-        return _Build(self, self._types(shapes, dims, arrays), arrays).module
+        module = _Build(self, self._types(shapes, dims, arrays), arrays).module
+        keep_state(module.main, state or {})
+        return module
+
+    def check_state(self, pairs: StatePairs) -> None:
+        """Raises UserError that lists what is wrong with pairs of inputs and outputs."""
+        check_pairs(pairs, _declared(self.inputs), _declared(self.outputs))
+
+    @cached_property
+    def state(self) -> dict[str, str]:
+        """The inputs and outputs that look like state by their names and types."""
+        return recognized_pairs(_declared(self.inputs), _declared(self.outputs))
 
     def key(
         self,
@@ -224,6 +247,7 @@ class OnnxModel:
         shapes: Mapping[str, Shape] | None = None,
         dims: Mapping[str, Dim] | None = None,
         values: Mapping[str, Array] | None = None,
+        state: StatePairs | None = None,
     ) -> str:
         """Names what `build` makes of the same arguments: equal for equal models, inputs, and values.
 
@@ -234,7 +258,7 @@ class OnnxModel:
         inputs = [(i.name, str(type)) for i, type in zip(self.inputs, types, strict=True)]
         numbers = [(name, array.tobytes().hex()) for name, array in arrays.items()]
         symbols = [(s.name, s.low, s.high, s.likely) for s in symbols_of_types(types).values()]
-        return f"{self.digest} {inputs} {symbols} {numbers}"
+        return f"{self.digest} {inputs} {symbols} {numbers} {[*(state or {}).items()]}"
 
     def _types(
         self,
@@ -248,6 +272,10 @@ class OnnxModel:
             return bind(self.inputs, {**known, **(shapes or {})}, dims or {})
         except UserError as error:
             raise _located(error, Loc(self.file)) from None
+
+
+def _declared(infos: list[ValueInfo]) -> dict[str, Declared]:
+    return {info.name: Declared(info.kind, info.shape) for info in infos}
 
 
 def _located(error: UserError, loc: Loc, prefix: str = "") -> UserError:

@@ -1,0 +1,168 @@
+"""What a network keeps between runs: the memory of its variables, and of what shapes their contents are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias, final
+
+import numpy as np
+
+from glowpy.core.extents import Extents, extents_of, shape_at
+from glowpy.core.tensor import Array
+from glowpy.core.type import Shape, Type
+from glowpy.support.errors import UserError
+from glowpy.support.symbolic import Symbol, highest, symbol
+
+__all__ = ["Known", "State", "StatePort", "given_extents"]
+
+Known: TypeAlias = tuple[tuple[str, Shape, tuple[int, ...]], ...]
+"""A variable's name, dimensions as they are declared, and what they are: all that it says of the symbols of a run."""
+
+
+@dataclass(frozen=True)
+class StatePort:
+    """A variable of a compiled network.
+
+    Attributes:
+        name: In the user's model, where it was an input.
+        placeholder: In dumps.
+        type: What a run reads.
+        following: What the run leaves, which the next one reads.
+        memory: Where both lie, at the beginning along each axis.
+    """
+
+    name: str
+    placeholder: str
+    type: Type
+    following: Type
+    memory: Type
+
+    @property
+    def fresh(self) -> tuple[int | None, ...]:
+        """The shape of a variable that no run has saved: dimensions that change are 0, the others what inputs say."""
+        pairs = zip(self.type.shape, self.following.shape, strict=True)
+        return tuple(
+            0 if size != following else size if isinstance(size, int) else None
+            for size, following in pairs
+        )
+
+
+@final
+class State:
+    """The variables of a network between two runs. Zeros at first. Not for several threads at once.
+
+    Attributes:
+        ports: What the variables are.
+        arrays: Their memory, by their names in dumps; a run changes it.
+    """
+
+    def __init__(self, ports: Sequence[StatePort]) -> None:
+        self.ports = tuple(ports)
+        self._ports = {port.name: port for port in self.ports}
+        self.reset()
+
+    def reset(self) -> None:
+        """Makes all variables what they were at first."""
+        self.arrays: dict[str, Array] = {
+            port.placeholder: np.zeros(port.memory.extents, port.memory.kind.dtype)
+            for port in self.ports
+        }
+        self._shapes: dict[str, tuple[int | None, ...]] = {p.name: p.fresh for p in self.ports}
+
+    def __getitem__(self, name: str) -> Array:
+        """What a variable holds, in its memory. A dimension that only inputs say is 0 before the first run."""
+        port = self._port(name)
+        return self.arrays[port.placeholder][_box(self._shapes[name])]
+
+    def __setitem__(self, name: str, array: Array) -> None:
+        """Makes a copy of an array what a variable holds.
+
+        Raises UserError for another element type or rank, and for more than there is room for.
+        """
+        port = self._port(name)
+        content = np.asarray(array)
+        memory = port.memory
+        if content.dtype != memory.kind.dtype or content.ndim != memory.rank:
+            got = f"{content.dtype}[{'x'.join(map(str, content.shape))}]"
+            raise UserError(f"'{name}': expected an array of type {port.type}, got {got}")
+        self._check_room(port, content.shape)
+        self.arrays[port.placeholder][_box(content.shape)] = content
+        self._shapes[name] = content.shape
+
+    def shape(self, name: str) -> tuple[int | None, ...]:
+        """The shape of what a variable holds; None for a dimension that only inputs say, before the first run."""
+        return self._shapes[self._port(name).name]
+
+    def _port(self, name: str) -> StatePort:
+        if name not in self._ports:
+            names = ", ".join(map(repr, self._ports)) or "(there are none)"
+            raise UserError(f"expected one of the variables {names}, got '{name}'")
+        return self._ports[name]
+
+    def known(self) -> Known:
+        """What the variables say of the next run. Raises UserError where one is full."""
+        known: dict[tuple[Shape, tuple[int, ...]], str] = {}
+        for port in self.ports:
+            shape = self._shapes[port.name]
+            pairs = zip(port.type.shape, shape, strict=True)
+            stated = [(dim, size) for dim, size in pairs if size is not None]
+            key = tuple(dim for dim, _ in stated), tuple(size for _, size in stated)
+            if key not in known:  # layers have caches alike
+                self._check_room(port, shape)
+                known[key] = port.name
+        return tuple((name, *key) for key, name in known.items())
+
+    @staticmethod
+    def _check_room(port: StatePort, shape: Sequence[int | None]) -> None:
+        for axis, (dim, size) in enumerate(zip(port.type.shape, shape, strict=True)):
+            if size is not None and size > highest(dim):
+                raise UserError(
+                    f"the state '{port.name}' is full: expected at most {highest(dim)} along axis {axis}"
+                    f" of {port.type}, got {size}",
+                    note="reset it, or compile with a higher bound",
+                )
+
+    def advance(self, extents: Extents) -> None:
+        """Notes that a run with these extents has left its variables."""
+        for port in self.ports:
+            self._shapes[port.name] = shape_at(port.following.shape, extents)
+
+    def moved_to(self, ports: Sequence[StatePort]) -> State:
+        """The same contents for another compilation of the network, in the same memory where that is alike."""
+        state = State(ports)
+        memories, own = ({p.placeholder: p.memory for p in s.ports} for s in (state, self))
+        if memories == own:
+            state.arrays, state._shapes = self.arrays, self._shapes
+            return state
+        for name, shape in self._shapes.items():
+            if None not in shape:
+                state[name] = self[name]
+        return state
+
+    def contents(self) -> dict[str, Array]:
+        """Copies of what all variables hold, by name."""
+        return {port.name: self[port.name].copy() for port in self.ports}
+
+
+def _box(shape: Sequence[int | None]) -> tuple[slice, ...]:
+    return tuple(slice(0, size or 0) for size in shape)
+
+
+def given_extents(symbols: Mapping[str, Symbol], given: Extents, known: Known) -> dict[str, int]:
+    """All symbols of a network, of which the user says some and variables the others.
+
+    Raises UserError for a symbol that is none or outside its bounds, for contradictions, and for what nobody says.
+    """
+    if unknown := [name for name in given if name not in symbols]:
+        expected = ", ".join(map(repr, symbols)) or "(there are none)"
+        raise UserError(f"expected the extents of {expected}, got '{unknown[0]}'")
+    dims: dict[str, tuple[Shape, tuple[int, ...]]] = {
+        name: (declared, actual) for name, declared, actual in known
+    }
+    stated = [symbol(name, symbols[name].low, symbols[name].high) for name in given]
+    dims["extents"] = tuple(stated), tuple(given.values())
+    extents = extents_of(dims)
+    if missing := [name for name in symbols if name not in extents]:
+        raise UserError(f"expected the extent of {', '.join(map(repr, missing))}")
+    return extents

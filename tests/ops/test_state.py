@@ -1,0 +1,302 @@
+"""Variables: a network goes on where its last run ended, and computes what one that is given everything again does."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+
+import numpy as np
+import pytest
+
+import glowpy
+from glowpy.backend import CompiledFunction
+from glowpy.core.elemkind import ElemKind
+from glowpy.core.state import State
+from glowpy.core.tensor import Array
+from glowpy.core.type import Type, parse_type
+from glowpy.engine import compilation
+from glowpy.graph.function import Function, Module
+from glowpy.graph.node import NodeValue, Placeholder
+from glowpy.graph.state import keep_state
+from glowpy.ir.insts_gen import InsertTensorInst
+from glowpy.ir.value import WeightVar
+from glowpy.support.errors import UserError
+from glowpy.support.symbolic import symbol
+
+SYMBOLS = {"b": symbol("b", 1, 3), "seq": symbol("seq", 1, 5), "past": symbol("past", 0, 20)}
+PAIRS = {f"past_{c}{layer}": f"present_{c}{layer}" for layer in range(2) for c in "kv"}
+RNG = np.random.default_rng(0)
+WEIGHTS = {c: RNG.standard_normal((2, 16, 16)).astype(np.float32) / np.float32(4.0) for c in "qkvo"}
+BACKENDS = ["cpu", "interpreter"]
+
+
+def _type(text: str) -> Type:
+    return parse_type(text, SYMBOLS)
+
+
+def _layer(f: Function, x: NodeValue, past: Mapping[str, Placeholder], layer: int) -> NodeValue:
+    """Attention to all that was seen, with two heads; adds what it has computed of the keys and values."""
+    heads: dict[str, NodeValue] = {}
+    for c in "qkv":
+        weights = f.module.create_constant("w", WEIGHTS[c][layer])
+        rows = f.create_mat_mul(f"{c}_rows", x, weights)
+        parts = f.create_reshape(f"{c}_parts", _type("f32[b x seq x 2 x 8]"), rows)
+        heads[c] = f.create_transpose(f"{c}_heads", parts, (0, 2, 1, 3)).result
+    for c in "kv":
+        heads[c] = f.create_concat(
+            f"all_{c}",
+            [past[f"past_{c}{layer}"], heads[c]],
+            2,
+            result_type=_type("f32[b x 2 x past+seq x 8]"),
+        ).result
+        output = f.module.create_placeholder(f"present_{c}{layer}", heads[c].type)
+        f.create_save("save", heads[c], output)
+    keys = f.create_transpose("keys", heads["k"], (0, 1, 3, 2))
+    chances = f.create_softmax("chances", f.create_mat_mul("scores", heads["q"], keys), 3)
+    sums = f.create_transpose("sums", f.create_mat_mul("mix", chances, heads["v"]), (0, 2, 1, 3))
+    joined = f.create_reshape("joined", x.type, sums)
+    product = f.create_mat_mul(
+        "product", joined, f.module.create_constant("wo", WEIGHTS["o"][layer])
+    )
+    return f.create_add("sum", x, product).result
+
+
+@cache
+def decoder() -> Module:
+    """Two layers of attention with a cache, as exporters write it."""
+    module = Module()
+    x = module.create_placeholder("x", _type("f32[b x seq x 16]"))
+    cache_type = _type("f32[b x 2 x past x 8]")
+    past = {name: module.create_placeholder(name, cache_type) for name in PAIRS}
+    f = module.create_function("main")
+    value = x.value
+    for layer in range(2):
+        value = _layer(f, value, past, layer)
+    f.create_save("save", value, module.create_placeholder("y", value.type))
+    return module
+
+
+@cache
+def stateless() -> CompiledFunction:
+    """What is given its past, and gives it back."""
+    return glowpy.compile(decoder(), "interpreter")
+
+
+@cache
+def stateful(backend: str) -> CompiledFunction:
+    """What keeps its past."""
+    module = decoder().clone()
+    keep_state(module.main, PAIRS)
+    return glowpy.compile(module, backend)
+
+
+class Steps:
+    """The stateless network, run step by step."""
+
+    def __init__(self, batch: int) -> None:
+        self.past = {name: np.zeros((batch, 2, 0, 8), np.float32) for name in PAIRS}
+
+    def run(self, x: Array) -> Array:
+        """The output for a further part of the sequence."""
+        outputs = stateless()({"x": x, **self.past})
+        self.past = {name: outputs[output] for name, output in PAIRS.items()}
+        return outputs["y"]
+
+
+def _x(batch: int, length: int) -> Array:
+    return RNG.standard_normal((batch, length, 16)).astype(np.float32)
+
+
+def _same(state: State, steps: Steps) -> None:
+    for name, array in steps.past.items():
+        assert state.shape(name) == array.shape
+        np.testing.assert_allclose(state[name], array, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("batch", [1, 3])
+def test_a_run_goes_on_where_the_last_one_ended(backend: str, batch: int) -> None:
+    network, steps = stateful(backend), Steps(batch)
+    state = network.state()
+    assert [*network.inputs] == ["x"]
+    assert [*network.outputs] == ["y"]
+    for length in (4, 1, 1, 5, 2, 1):
+        x = _x(batch, length)
+        outputs = network({"x": x}, state=state)
+        np.testing.assert_allclose(outputs["y"], steps.run(x), rtol=1e-4, atol=1e-5)
+    _same(state, steps)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_states_do_not_share_what_they_hold_and_begin_again_after_a_reset(backend: str) -> None:
+    network = stateful(backend)
+    states, all_steps = [network.state(), network.state()], [Steps(2), Steps(1)]
+    for length in (2, 3):
+        for state, steps, batch in zip(states, all_steps, (2, 1), strict=True):
+            x = _x(batch, length)
+            y = network({"x": x}, state=state)["y"]
+            np.testing.assert_allclose(y, steps.run(x), rtol=1e-4, atol=1e-5)
+    states[0].reset()
+    assert states[0].shape("past_k0") == (None, 2, 0, 8)
+    x, steps = _x(3, 2), Steps(3)  # even of another batch
+    y = network({"x": x}, state=states[0])["y"]
+    np.testing.assert_allclose(y, steps.run(x), rtol=1e-4, atol=1e-5)
+    _same(states[1], all_steps[1])
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_an_instance_has_a_state_of_its_own(backend: str) -> None:
+    network, steps = stateful(backend), Steps(1)
+    instance, other = network.instance(b=1, seq=2), network.instance(b=2, seq=1)
+    for _ in range(3):
+        x = _x(1, 2)
+        instance.write("x", x)
+        instance.run()
+        np.testing.assert_allclose(instance["y"], steps.run(x), rtol=1e-4, atol=1e-5)
+    _same(instance.state, steps)
+    assert other.state.shape("past_v1") == (None, 2, 0, 8)
+    instance.reset()
+    instance.write("x", x)
+    instance.run()
+    np.testing.assert_allclose(instance["y"], Steps(1).run(x), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_what_a_state_holds_can_be_restored(backend: str) -> None:
+    network, steps = stateful(backend), Steps(2)
+    state, later = network.state(), network.state()
+    x = _x(2, 5)
+    network({"x": x}, state=state)
+    steps.run(x)
+    for name, array in state.contents().items():
+        later[name] = array
+    x = _x(2, 1)
+    y = network({"x": x}, state=later)["y"]
+    np.testing.assert_allclose(y, steps.run(x), rtol=1e-4, atol=1e-5)
+    _same(later, steps)
+
+
+def test_no_layer_copies_its_cache() -> None:
+    """Only what is new is inserted into what is kept."""
+    module = decoder().clone()
+    keep_state(module.main, PAIRS)
+    ir = compilation(module).ir
+    stores = [
+        inst
+        for inst in ir.instructions
+        if any(isinstance(v.base, WeightVar) and v.base.name in PAIRS for v in inst.writes())
+    ]
+    assert len(stores) == 4
+    for inst in stores:
+        assert isinstance(inst, InsertTensorInst)
+        assert inst.input.type == _type("f32[b x 2 x seq x 8]")
+    assert ir.weights["past_k0"].type == _type("f32[3x2x25x8]")
+
+
+def test_a_state_that_is_full_says_so() -> None:
+    network = stateful("interpreter")
+    state = network.state()
+    state["past_k0"] = np.zeros((1, 2, 20, 8), np.float32)
+    with pytest.raises(UserError, match=r"'past_v0': expected the shape"):
+        network({"x": _x(1, 1)}, state=state)  # the others hold nothing
+    for name in PAIRS:
+        state[name] = np.zeros((1, 2, 20, 8), np.float32)
+    network({"x": _x(1, 1)}, state=state)
+    with pytest.raises(
+        UserError, match=r"the state 'past_k0' is full: expected at most 20 .* got 21"
+    ):
+        network({"x": _x(1, 1)}, state=state)
+    with pytest.raises(UserError, match="is full"):
+        state["past_k0"] = np.zeros((1, 2, 21, 8), np.float32)
+    instance = network.instance(b=1, seq=5)
+    for _ in range(5):
+        instance.run()
+    with pytest.raises(UserError, match="'past_k0' is full"):
+        instance.run()
+
+
+def test_a_call_without_the_state_is_refused() -> None:
+    network = stateful("interpreter")
+    with pytest.raises(UserError, match="expected the variables"):
+        network({"x": _x(1, 1)})
+    with pytest.raises(UserError, match="expected a state of this network"):
+        network({"x": _x(1, 1)}, state=stateless().state())
+    state = network.state()
+    with pytest.raises(UserError, match="expected one of the variables 'past_k0'"):
+        state.shape("y")
+    with pytest.raises(UserError, match="expected an array of type f32"):
+        state["past_k0"] = np.zeros((1, 2, 3), np.float32)
+    with pytest.raises(UserError, match="expected the extent of 'seq'"):
+        network.instance(b=1)
+    with pytest.raises(UserError, match=r"expected 'seq' in 1\.\.5, got 6"):
+        network.instance(b=1, seq=6)
+    with pytest.raises(UserError, match=r"expected the extents of .*, got 'length'"):
+        network.instance(b=1, length=1)
+
+
+def _masked() -> Module:
+    """The cache as an input, and a mask that says how long it is as well."""
+    module = Module()
+    x = module.create_placeholder("x", _type("f32[seq x 4]"))
+    mask = module.create_placeholder("mask", _type("f32[past+seq]"))
+    past = module.create_placeholder("past", _type("f32[past x 4]"))
+    f = module.create_function("main")
+    both = f.create_concat("both", [past, x], 0, result_type=_type("f32[past+seq x 4]"))
+    f.create_save("save", both, module.create_placeholder("present", both.type))
+    row = f.create_reshape("row", Type(ElemKind.F32, (1, mask.type.shape[0])), mask)
+    total = f.create_mat_mul("total", row, both)
+    f.create_save("save", total, module.create_placeholder("y", total.type))
+    keep_state(f, {"past": "present"})
+    return module
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_an_input_that_says_how_much_is_kept_must_agree(backend: str) -> None:
+    network = glowpy.compile(_masked(), backend)
+    state, x = network.state(), np.ones((2, 4), np.float32)
+    with pytest.raises(UserError, match=r"'mask': expected the shape \[past\+seq\], got \[3\]"):
+        network({"x": x, "mask": np.ones(3, np.float32)}, state=state)
+    for count in (2, 4, 6):
+        y = network({"x": x, "mask": np.ones(count, np.float32)}, state=state)["y"]
+        np.testing.assert_array_equal(y, np.full((1, 4), count, np.float32))
+    instance = network.instance(seq=1)
+    for count in (1, 2, 3):
+        assert instance["mask"].shape == (count,)
+        instance["mask"][...] = 1
+        instance["x"][...] = 2
+        instance.run()
+        np.testing.assert_array_equal(instance["y"], np.full((1, 4), 2 * count, np.float32))
+    with pytest.raises(UserError, match="expected a port of one shape to bind"):
+        instance.bind("mask", np.ones(4, np.float32))
+
+
+def _recurrent() -> Module:
+    """A hidden state that is replaced, one that is rotated within itself, and one that is only read."""
+    module = Module()
+    x = module.create_placeholder("x", _type("f32[b x 4]"))
+    h, window = (module.create_placeholder(n, _type("f32[b x 4]")) for n in ("h", "window"))
+    f = module.create_function("main")
+    total = f.create_add("total", f.create_mul("half", h, h), x)
+    older = f.create_slice("older", _type("f32[b x 3]"), window, (0, 1), (1, 1))
+    newest = f.create_slice("newest", _type("f32[b x 1]"), total, (0, 0), (1, 1))
+    rotated = f.create_concat("rotated", [older, newest], 1)
+    before = f.create_add("before", h, window)
+    for name, value in {"h_out": total, "window_out": rotated, "y": before}.items():
+        f.create_save("save", value, module.create_placeholder(name, value.type))
+    keep_state(f, {"h": "h_out", "window": "window_out"})
+    return module
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_what_is_replaced_is_read_before(backend: str) -> None:
+    network = glowpy.compile(_recurrent(), backend)
+    state = network.state()
+    h = window = np.zeros((2, 4), np.float32)
+    for _ in range(5):
+        x = RNG.standard_normal((2, 4)).astype(np.float32)
+        y = network({"x": x}, state=state)["y"]
+        np.testing.assert_allclose(y, h + window, rtol=1e-5, atol=1e-6)
+        h = h * h + x
+        window = np.concatenate([window[:, 1:], h[:, :1]], axis=1)
+        np.testing.assert_allclose(state["h"], h, rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(state["window"], window, rtol=1e-5, atol=1e-6)
