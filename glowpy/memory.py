@@ -9,14 +9,15 @@ from __future__ import annotations
 import operator
 from bisect import bisect_left, bisect_right, insort
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 
 import numpy as np
 
+from glowpy.core.elemkind import ElemKind
 from glowpy.core.extents import sampled
-from glowpy.core.schema import Trait
+from glowpy.core.schema import Access, Trait
 from glowpy.core.tensor import Array
 from glowpy.core.type import Type
 from glowpy.ir.inst import Instruction
@@ -32,6 +33,7 @@ from glowpy.ir.plan import (
     parse_plan,
     print_plan,
 )
+from glowpy.ir.runs import in_registers, runs
 from glowpy.ir.value import Value, WeightVar
 from glowpy.support.errors import Diagnostic, VerifyError
 from glowpy.support.symbolic import static
@@ -39,17 +41,18 @@ from glowpy.support.symbolic import static
 __all__ = ["check", "parse_plan", "plan", "print_plan"]
 
 
-def plan(f: IRFunction) -> MemoryPlan:
-    """Places every buffer. Deterministic.
+def plan(f: IRFunction, *, stacked: bool = False) -> MemoryPlan:
+    """Places every buffer, but those in registers if runs of instructions are `stacked` into loops. Deterministic.
 
     Buffers are placed one by one at the lowest offset that is free during their life; this is done
     in several orders (by size, by size times length of life, by start), and the smallest result is
     kept. An order is tried only while the result so far is above what is alive at one instruction.
     """
+    registers = dict.fromkeys(in_registers(f) if stacked else ())
     buffers = [
         _Buffer(value.name, value.type.room, life.start, life.end)
         for value, life in lifetimes(f).items()
-        if not isinstance(value, WeightVar)
+        if not isinstance(value, WeightVar) and value not in registers
     ]
     orders: tuple[Callable[[_Buffer], tuple[int, ...]], ...] = (
         lambda b: (-b.size, b.start),
@@ -65,7 +68,8 @@ def plan(f: IRFunction) -> MemoryPlan:
             activations = min(activations, other, key=lambda area: area.size)
     constants = [w for w in f.weights.values() if w.is_constant]
     mutables = [w for w in f.weights.values() if not w.is_constant]
-    return MemoryPlan(f.name, activations, _consecutive(mutables), _consecutive(constants))
+    names = tuple(value.name for value in registers)
+    return MemoryPlan(f.name, activations, _consecutive(mutables), _consecutive(constants), names)
 
 
 def _consecutive(values: Sequence[Value]) -> Area:
@@ -188,12 +192,15 @@ def check(f: IRFunction, memory: MemoryPlan) -> None:
     Walks the program with a map from byte ranges to owners: at its alloc a buffer must find its
     whole range free, at its dealloc it gives it back, and every access must find its operand owning
     its range. A view ends where its base does; what an instruction writes shares no byte with another
-    operand, or is the same elements where it works in place. A program with symbols is walked with their highest
-    extents, with their lowest, and with some between. Raises VerifyError with every violation.
+    operand, or is the same elements where it works in place. What is in registers has no place, and is written and
+    read by the loop of one run (`glowpy.ir.runs.runs` says which there are), every element after it was computed.
+    A program with symbols is walked with their highest extents, with their lowest, and with some between. Raises
+    VerifyError with every violation.
     """
     rooms = {value.name: value.type.room for value in f.values}
+    loops = _loops(f) if memory.registers else {}
     for extents in sampled(f.symbols):
-        messages = list(_violations(f.at(extents), memory, rooms))
+        messages = list(_violations(f.at(extents), memory, rooms, loops))
         if messages:
             context = ", ".join(
                 [f"memory @{memory.name}", *(f"{k} = {n}" for k, n in extents.items())]
@@ -201,7 +208,29 @@ def check(f: IRFunction, memory: MemoryPlan) -> None:
             raise VerifyError.of(Diagnostic(message, context=context) for message in messages)
 
 
-def _violations(f: IRFunction, memory: MemoryPlan, rooms: Mapping[str, int]) -> Iterator[str]:
+def _loops(f: IRFunction) -> dict[int, int]:
+    """The run of every computing instruction, by its position in the program, which no extent changes."""
+    numbers = {inst: number for number, run in enumerate(runs(f)) for inst in run}
+    return {at: numbers[inst] for at, inst in enumerate(f.instructions) if inst in numbers}
+
+
+def _violations(
+    f: IRFunction, memory: MemoryPlan, rooms: Mapping[str, int], loops: Mapping[int, int]
+) -> Iterator[str]:
+    yield from _misplaced(memory)
+    constants, mutables = ({s.name: s for s in a.slots} for a in (memory.constant, memory.mutable))
+    for weight in f.weights.values():
+        place = (constants if weight.is_constant else mutables).get(weight.name)
+        size = max(rooms[weight.name], weight.type.room)
+        if place is None or place.size != size:
+            yield f"weight %{weight.name} of {size} bytes has no slot of that size"
+    registers = set(memory.registers)
+    yield from _walk(f, {slot.name: slot for slot in memory.activations.slots}, rooms, registers)
+    yield from _accesses(f, registers, loops)
+
+
+def _misplaced(memory: MemoryPlan) -> Iterator[str]:
+    """What is wrong with a plan of whatever program."""
     for title, area in (
         ("activations", memory.activations),
         ("mutable", memory.mutable),
@@ -212,31 +241,29 @@ def _violations(f: IRFunction, memory: MemoryPlan, rooms: Mapping[str, int]) -> 
                 yield f"%{slot.name} begins at {slot.start}, expected a multiple of {ALIGNMENT}"
             if slot.end > area.size or slot.start < 0:
                 yield f"%{slot.name} ends at {slot.end}, outside the {title} area of {area.size} bytes"
-    constants, mutables = ({s.name: s for s in a.slots} for a in (memory.constant, memory.mutable))
-    for weight in f.weights.values():
-        place = (constants if weight.is_constant else mutables).get(weight.name)
-        size = max(rooms[weight.name], weight.type.room)
-        if place is None or place.size != size:
-            yield f"weight %{weight.name} of {size} bytes has no slot of that size"
     for area in (memory.mutable, memory.constant):
         placed = sorted(area.slots, key=lambda slot: (slot.start, slot.end))
         for before, after in pairwise(placed):
             if after.start < before.end:
                 yield f"%{before.name} and %{after.name} overlap"
-    yield from _walk(f, {slot.name: slot for slot in memory.activations.slots}, rooms)
-    yield from _accesses(f)
+    registers = set(memory.registers)
+    for slot in memory.activations.slots:
+        if slot.name in registers:
+            yield f"%{slot.name} is in registers and in memory"
 
 
 _Range = tuple[int, int, str]
 """The first byte, the first byte after, and the owner."""
 
 
-def _walk(f: IRFunction, slots: dict[str, Slot], rooms: Mapping[str, int]) -> Iterator[str]:
+def _walk(
+    f: IRFunction, slots: dict[str, Slot], rooms: Mapping[str, int], registers: Set[str]
+) -> Iterator[str]:
     owned: dict[str, _Range] = {}
     ranges: list[_Range] = []
     apart = True
     for inst in f.instructions:
-        if isinstance(inst, AllocInst):
+        if isinstance(inst, AllocInst) and inst.value.name not in registers:
             value = inst.value
             slot = slots.get(value.name)
             size = max(rooms[value.name], value.type.room)
@@ -254,13 +281,16 @@ def _walk(f: IRFunction, slots: dict[str, Slot], rooms: Mapping[str, int]) -> It
         else:
             for ref in inst.operands:
                 base = ref.value.base
-                if not isinstance(base, WeightVar) and base.name not in owned:
+                if not (
+                    isinstance(base, WeightVar) or base.name in owned or base.name in registers
+                ):
                     yield f"{inst.SCHEMA.mnemonic} uses %{ref.value.name} while its buffer is not alive"
 
 
-def _accesses(f: IRFunction) -> Iterator[str]:
+def _accesses(f: IRFunction, registers: Set[str], loops: Mapping[int, int]) -> Iterator[str]:
     places: dict[Value, _Place] = {weight: _Place.whole(weight) for weight in f.weights.values()}
-    for inst in f.instructions:
+    computed: dict[str, _Computed] = {}
+    for at, inst in enumerate(f.instructions):
         if isinstance(inst, AllocInst):
             places[inst.value] = _Place.whole(inst.value)
         elif isinstance(inst, ViewInst):
@@ -269,6 +299,38 @@ def _accesses(f: IRFunction) -> Iterator[str]:
                 yield f"view %{inst.value.name} ends outside %{place.base.name}"
         elif not isinstance(inst, DeallocInst):
             yield from _clashes(inst, [places[ref.value] for ref in inst.operands])
+            if registers:
+                named = [(ref.value, ref.access) for ref in inst.operands]
+                if inst.predicate is not None:
+                    named.append((inst.predicate, Access.IN))
+                for value, access in reversed(named):  # what is read first
+                    if value.base.name in registers:
+                        known = computed.setdefault(value.base.name, _Computed(loops[at]))
+                        yield from known.accessed(inst, value, access, places[value], loops[at])
+
+
+class _Computed:
+    """What the loop of one run has computed of a buffer in registers."""
+
+    def __init__(self, loop: int) -> None:
+        self._loop = loop
+        self._elements: set[tuple[ElemKind, int, tuple[int, ...]]] = set()
+
+    def accessed(
+        self, inst: Instruction, value: Value, access: Access, place: _Place, loop: int
+    ) -> Iterator[str]:
+        """What is wrong when `inst`, in a loop, reads elements or computes them."""
+        use = f"{inst.SCHEMA.mnemonic} {'writes' if access.writes else 'reads'} %{value.name}"
+        elements = value.type.kind, place.start, place.layout
+        in_loop = inst.has(Trait.ELEMENTWISE) or (inst.has(Trait.EPILOGUE) and access.writes)
+        if access not in (Access.OUT, Access.IN) or not in_loop:
+            yield f"{use} in memory, which %{place.base.name} has none of"
+        elif loop != self._loop:
+            yield f"{use}, which is in registers of another loop"
+        elif access is Access.OUT:
+            self._elements.add(elements)
+        elif elements not in self._elements:
+            yield f"{use}, which its loop has not computed"
 
 
 @dataclass(frozen=True, slots=True)

@@ -109,7 +109,14 @@ class Compilation:
         Raises UnsupportedError for what the backend cannot run.
         """
         with _collector_paused():
-            return build_program(self.lowered, self.ir, self.backend, self.ctx, inputs=self._inputs)
+            return build_program(
+                self.lowered,
+                self.ir,
+                self.backend,
+                self.ctx,
+                inputs=self._inputs,
+                instrumented=self.options.instrument,
+            )
 
     @cached_property
     def compiled(self) -> CompiledFunction:
@@ -212,10 +219,13 @@ def refusals(ir: IRFunction, backend: Backend) -> list[tuple[Instruction, str]]:
     return [(inst, reason) for inst, reason in reasons if reason]
 
 
-def plan_memory(ir: IRFunction) -> MemoryPlan:
-    """The memory plan of verified IR. Raises VerifyError for malformed IR and for a plan that is wrong."""
+def plan_memory(ir: IRFunction, *, stacked: bool = False) -> MemoryPlan:
+    """The memory plan of verified IR; see `memory.plan`.
+
+    Raises VerifyError for malformed IR and for a plan that is wrong.
+    """
     verify_irfunction(ir)
-    memory = plan(ir)
+    memory = plan(ir, stacked=stacked)
     check(ir, memory)
     return memory
 
@@ -227,10 +237,12 @@ def build_program(
     ctx: PassContext,
     *,
     inputs: Collection[Placeholder] = (),
+    instrumented: bool = False,
 ) -> Program:
     """Plans memory for the optimized IR of `f` and checks the result.
 
     `inputs` are what the program takes even if the optimizer left nothing that reads them; they have memory in `ir`.
+    What is `instrumented` is computed instruction by instruction, with every result in memory.
 
     Raises UnsupportedError that lists every instruction the backend cannot run: its node, place and text, and why;
     UserError where no input says what a symbol is.
@@ -250,7 +262,7 @@ def build_program(
     shapes = {port.name: port.type.shape for port in ports}
     check_known(ir.symbols, shapes | {port.name: port.type.shape for port in state})
     with ctx.timed("memory"):
-        memory = plan_memory(ir)
+        memory = plan_memory(ir, stacked=backend.stacks and not instrumented)
     used = [c for c in f.module.constants if c.name in ir.weights]
     return Program(
         ir,

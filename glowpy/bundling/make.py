@@ -59,7 +59,10 @@ def bundle(
     functions = _entry_points(model, options)
     for f in functions.values():
         _expect_bounds(f)
-    programs = {name: compilation(f, chosen, ctx=passes).program for name, f in functions.items()}
+    compiling = CompileOptions(instrument=bool(options.instrument))
+    programs = {
+        name: compilation(f, chosen, compiling, ctx=passes).program for name, f in functions.items()
+    }
     golden: dict[str, list[Golden]] = {}
     if options.selftest:
         with passes.timed("golden runs"):

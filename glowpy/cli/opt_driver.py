@@ -34,13 +34,6 @@ __all__ = ["OptDriver"]
 Subject = Module | IRFunction | MemoryPlan
 
 
-def memory(subject: Subject) -> MemoryPlan:
-    """Plans the memory of an IR function, and checks the plan."""
-    if not isinstance(subject, IRFunction):
-        raise UserError("memory: expected an IR function", note="irgen makes one of a module")
-    return plan_memory(subject)
-
-
 class OptDriver:
     """The passes and stages of one backend, by name.
 
@@ -61,11 +54,17 @@ class OptDriver:
         }
         self._stages: dict[str, Callable[[Subject], Subject]] = {
             "irgen": self.irgen,
-            "memory": memory,
+            "memory": self.memory,
         }
         self._nodes = known_nodes(type(backend))
         self._instructions = known_instructions(type(backend))
         self.passes: Mapping[str, object] = {**self._graph, **self._ir, **self._stages}
+
+    def memory(self, subject: Subject) -> MemoryPlan:
+        """Plans the memory of an IR function, and checks the plan."""
+        if not isinstance(subject, IRFunction):
+            raise UserError("memory: expected an IR function", note="irgen makes one of a module")
+        return plan_memory(subject, stacked=self._backend.stacks)
 
     def irgen(self, subject: Subject) -> IRFunction:
         """Schedules the only function of a module and generates its IR."""

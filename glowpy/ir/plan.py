@@ -13,12 +13,16 @@ memory @main {
   constant 464 {
     %w : 0..432
   }
+  registers {
+    %sums
+  }
 }
 ```
 
 - Offsets and areas are in bytes; every buffer begins at a multiple of 64.
 - `live` is the interval of instructions, from the alloc to the dealloc, during which the buffer's
   bytes are its own.
+- Buffers in `registers` have no memory: the loop of one run writes them and reads them. Without any it is left out.
 - The peak is the size of the activations area; its lower bound is the largest sum of live bytes at
   any instruction.
 """
@@ -71,12 +75,16 @@ class Area:
 
 @dataclass(frozen=True, slots=True)
 class MemoryPlan:
-    """The three areas of a function's memory: its own activations, the placeholders, the constants."""
+    """The three areas of a function's memory: its own activations, the placeholders, the constants.
+
+    `registers` are the names of the buffers that need no memory, in the order of their allocs.
+    """
 
     name: str
     activations: Area
     mutable: Area
     constant: Area
+    registers: tuple[str, ...] = ()
 
     @property
     def peak(self) -> int:
@@ -105,6 +113,8 @@ def print_plan(plan: MemoryPlan) -> str:
             live = f" live {slot.live[0]}..{slot.live[1]}" if slot.live else ""
             lines.append(f"    %{slot.name} : {slot.start}..{slot.end}{live}")
         lines.append("  }")
+    if plan.registers:
+        lines += ["  registers {", *(f"    %{name}" for name in plan.registers), "  }"]
     return "\n".join([*lines, "}"]) + "\n"
 
 
@@ -117,10 +127,11 @@ def parse_plan(text: str, file: str = "<text>") -> MemoryPlan:
     activations, mutable, constant = (
         _read_area(lexer, title) for title in ("activations", "mutable", "constant")
     )
+    registers = _read_registers(lexer)
     lexer.expect("}")
     if lexer.peek.kind != "end":
         raise lexer.error(f"unexpected '{lexer.peek.text}' after the plan")
-    return MemoryPlan(name, activations, mutable, constant)
+    return MemoryPlan(name, activations, mutable, constant, registers)
 
 
 def _read_area(lexer: Lexer, title: str) -> Area:
@@ -136,6 +147,16 @@ def _read_area(lexer: Lexer, title: str) -> Area:
         slots.append(Slot(name, start, end - start, live))
     lexer.expect("}")
     return Area(size, tuple(slots))
+
+
+def _read_registers(lexer: Lexer) -> tuple[str, ...]:
+    names = []
+    if lexer.accept("registers"):
+        lexer.expect("{")
+        while not lexer.at("}"):
+            names.append(lexer.take("value")[1:])
+        lexer.expect("}")
+    return tuple(names)
 
 
 def _read_range(lexer: Lexer) -> tuple[int, int]:

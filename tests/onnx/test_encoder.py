@@ -13,7 +13,7 @@ from glowpy.core.tensor import Array
 from glowpy.engine import backend_of, compilation
 from glowpy.ir.inst import Instruction
 from glowpy.ir.insts_gen import CopyInst, TransposeInst
-from glowpy.opt.ir.stack import runs
+from glowpy.ir.runs import runs
 from tests.onnx.comparison import assert_same, graph_model, info
 from tests.onnx.test_light import reference
 

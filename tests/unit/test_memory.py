@@ -4,6 +4,7 @@ import random
 from collections.abc import Callable
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -12,10 +13,12 @@ from glowpy.core.elemkind import ElemKind
 from glowpy.core.type import Type
 from glowpy.ir.insts_gen import CopyInst, ExpInst
 from glowpy.ir.irfunction import IRFunction
+from glowpy.ir.parser import parse_irfunction
 from glowpy.ir.plan import ALIGNMENT, MemoryPlan, Slot, parse_plan, print_plan
 from glowpy.ir.value import Mutability, Value
 from glowpy.memory import check, plan
 from glowpy.support.errors import VerifyError
+from tests.unit.programs import RandomProgram, outcome
 
 Interval = tuple[int, int, int]
 """Start, length, bytes."""
@@ -286,3 +289,76 @@ def test_a_view_that_ends_outside_its_base_is_caught() -> None:
     f, _ = _views((5, (4, 2), (6, 1)))
     with pytest.raises(VerifyError, match="view %v ends outside %x"):
         check(f, plan(f))
+
+
+LOOPS = """irfunction @main {
+  declare
+    %x = weight f32[64] mutable
+    %y = weight i8[64] mutable
+    %sum = weight f32[1] mutable
+  program
+    %a = alloc f32[64]
+    %low = view f32[32], @in %a {offset=0}
+    %high = view f32[32], @in %a {offset=32}
+    %left = view f32[32], @in %x {offset=0}
+    %right = view f32[32], @in %x {offset=32}
+    %b = alloc i32[64]
+@
+    dealloc @out %a
+    dealloc @out %b
+}
+"""
+CHAIN = "exp @out %a, @in %x; convert @out %b, @in %a; convert @out %y, @in %b"
+
+
+def looping(steps: str) -> IRFunction:
+    """The program of `LOOPS` with these instructions."""
+    lines = [f"    {step.strip()}" for step in steps.split(";")]
+    return parse_irfunction(LOOPS.replace("@\n", "\n".join([*lines, ""]), 1))
+
+
+def test_what_one_loop_writes_and_reads_has_no_memory() -> None:
+    f = looping(CHAIN)
+    assert plan(f).peak == 512
+    layout = plan(f, stacked=True)
+    check(f, layout)
+    assert (layout.peak, layout.registers) == (0, ("a", "b"))
+    assert "  registers {\n    %a\n    %b\n  }\n" in print_plan(layout)
+    assert print_plan(parse_plan(print_plan(layout))) == print_plan(layout)
+
+
+@pytest.mark.parametrize(
+    ("steps", "message"),
+    [
+        (f"{CHAIN}; reduce_add @out %sum, @in %a {{axes=[0]}}", "reduce_add reads %a in memory"),
+        (f"splat @out %a {{value=1.0}}; {CHAIN.split('; ', 1)[1]}", "splat writes %a in memory"),
+        (
+            f"{CHAIN}; reduce_add @out %sum, @in %x {{axes=[0]}}; neg @out %x, @in %a",
+            "neg reads %a, which is in registers of another loop",
+        ),
+        (
+            "exp @out %low, @in %left; neg @out %right, @in %high",
+            "neg reads %high, which its loop has not computed",
+        ),
+    ],
+)
+def test_what_is_needed_in_memory_is_not_in_registers(steps: str, message: str) -> None:
+    f = looping(steps)
+    layout = plan(f, stacked=True)
+    check(f, layout)
+    assert "a" not in layout.registers
+    slots = tuple(slot for slot in layout.activations.slots if slot.name != "a")
+    activations = replace(layout.activations, slots=slots)
+    with pytest.raises(VerifyError) as caught:
+        check(f, replace(layout, activations=activations, registers=("a", *layout.registers)))
+    assert message in str(caught.value)
+    with pytest.raises(VerifyError, match="%a is in registers and in memory"):
+        check(f, replace(layout, registers=("a", *layout.registers)))
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_random_programs_compute_the_same_with_buffers_in_registers(seed: int) -> None:
+    f = RandomProgram(random.Random(seed)).f
+    expected = outcome(f)
+    for name, array in outcome(f, stacked=True).items():
+        np.testing.assert_array_equal(array, expected[name])

@@ -16,8 +16,9 @@ from glowpy.core.type import Type
 from glowpy.ir.inst import Instruction
 from glowpy.ir.insts_gen import AddInst, ExpInst, MulInst, NegInst
 from glowpy.ir.irfunction import IRFunction
+from glowpy.ir.runs import LONGEST, Run, runs
 from glowpy.ir.value import Mutability, Value
-from glowpy.opt.ir.stack import LONGEST, Run, StackPass, runs
+from glowpy.opt.ir.stack import StackPass
 
 _BYTES = 256
 _SHAPES = ((2, 4), (2, 4), (2, 4), (1, 4), (4,), (), (8,))

@@ -62,6 +62,7 @@ class CpuBackend(Backend):
 
     name: ClassVar[str] = "cpu"
     symbolic: ClassVar[bool] = True
+    stacks: ClassVar[bool] = True
     nodes: ClassVar[tuple[type[Node], ...]] = nodes_gen.NODES
     instructions: ClassVar[tuple[type[Instruction], ...]] = insts_gen.INSTS
     options_type: ClassVar[type | None] = CpuOptions

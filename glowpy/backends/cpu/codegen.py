@@ -1,6 +1,6 @@
 """Code generation: programs become LLVM modules, as text.
 
-Every run of instructions (see `glowpy.opt.ir.stack`) is one private function named after its first instruction;
+Every run of instructions (see `glowpy.ir.runs`) is one private function named after its first instruction;
 equal ones are shared. All but the buffers is constant. `entry` writes the functions that call them.
 """
 
@@ -26,12 +26,12 @@ from glowpy.ir.inst import Instruction
 from glowpy.ir.insts_gen import CopyInst, ExtentsInst, SplatInst
 from glowpy.ir.liveness import lifetimes
 from glowpy.ir.printer import instruction_lines, print_irfunction
+from glowpy.ir.runs import loop_shape, runs
 from glowpy.ir.value import Value, WeightVar
 from glowpy.llvm.debug_info import DebugInfo
 from glowpy.llvm.extents import Symbols
 from glowpy.llvm.stack import StackContext, emit_loops, emit_stack
 from glowpy.llvm.writer import Body, ModuleWriter, literal
-from glowpy.opt.ir.stack import loop_shape, runs
 from glowpy.support.errors import InternalError
 from glowpy.support.symbolic import Expr, highest, static
 from glowpy.support.text import Attr
@@ -312,7 +312,10 @@ def _arguments(body: Body, inst: Instruction, cut: Cut | None = None, unit: str 
     """Buffers, shapes, strides and attributes, of one part if the instruction is cut."""
     module = body.module
     values = [ref.value for ref in inst.operands]
-    pointers = [body.pointer(value) for value in values]
+    pointers = [
+        "null" if index == 0 and inst.has(Trait.EPILOGUE) else body.pointer(value)
+        for index, value in enumerate(values)
+    ]  # its epilogue stores the result of a product
     shapes = [value.type.shape for value in values]
     if cut is not None:
         shapes = [cut.shape(index, value) for index, value in enumerate(values)]

@@ -10,10 +10,10 @@ from collections.abc import Mapping, Sequence
 from glowpy.core.schema import Trait
 from glowpy.core.type import Shape
 from glowpy.ir.inst import Instruction
+from glowpy.ir.runs import loop_shape
 from glowpy.ir.value import Value
 from glowpy.llvm.stack import StackContext, element_steps, emit_members, linear, merged_axes
 from glowpy.llvm.writer import Body
-from glowpy.opt.ir.stack import loop_shape
 from glowpy.support.symbolic import highest
 
 __all__ = ["emit_epilogue"]

@@ -15,6 +15,7 @@ from glowpy.backend import (
     CompileOptions,
     Operation,
     Program,
+    aligned_array,
     elements_at,
 )
 from glowpy.backends.interpreter.interpret import interpret
@@ -22,7 +23,7 @@ from glowpy.core.extents import Extents
 from glowpy.core.schema import Trait
 from glowpy.core.tensor import Array, Tensor
 from glowpy.ir.inst import Instruction
-from glowpy.ir.insts_gen import INSTS
+from glowpy.ir.insts_gen import INSTS, AllocInst, DeallocInst
 from glowpy.ir.irfunction import IRFunction
 from glowpy.ir.value import Value, WeightVar
 from glowpy.support.symbolic import static
@@ -57,7 +58,11 @@ class InterpreterBackend(Backend):
 
 @final
 class InterpretedFunction(CompiledFunction):
-    """Walks the program, each operand a numpy view at the offset the memory plan gave it."""
+    """Walks the program, each operand a numpy view at the offset the memory plan gave it.
+
+    What other backends keep in registers, so that the plan of a program made for them has no place for it, has an array
+    of its own.
+    """
 
     def __init__(self, program: Program, *, instrumented: bool = False) -> None:
         constants = {name: Tensor(t.type, t.array) for name, t in program.constants.items()}
@@ -77,10 +82,17 @@ class InterpretedFunction(CompiledFunction):
         ir = self.program.ir
         if extents:
             ir = self._at(tuple(extents.items()))
+        registers: dict[str, Array] = {}
         with np.errstate(all="ignore"):
             for inst in ir.instructions:
+                if isinstance(inst, AllocInst) and inst.value.name not in self._offsets:
+                    registers[inst.value.name] = aligned_array(inst.value.type.room)
+                elif isinstance(inst, DeallocInst):
+                    registers.pop(inst.buffer.name, None)
                 if not inst.has(Trait.MEMORY):
-                    tensors = [self._tensor(ref.value, bindings, arena) for ref in inst.operands]
+                    tensors = [
+                        self._tensor(ref.value, bindings, arena, registers) for ref in inst.operands
+                    ]
                     self._step(inst, tensors)
 
     def _step(self, inst: Instruction, tensors: list[Tensor]) -> None:
@@ -92,7 +104,13 @@ class InterpretedFunction(CompiledFunction):
         if observer is not None:
             observer.after(inst, named)
 
-    def _tensor(self, value: Value, bindings: Mapping[str, Array], arena: Array) -> Tensor:
+    def _tensor(
+        self,
+        value: Value,
+        bindings: Mapping[str, Array],
+        arena: Array,
+        registers: Mapping[str, Array],
+    ) -> Tensor:
         base = value.base
         if isinstance(base, WeightVar):
             array = (
@@ -108,5 +126,5 @@ class InterpretedFunction(CompiledFunction):
             (start,) = static([value.byte_offset])
         else:
             (offset,) = static([value.byte_offset])
-            flat, start = arena, self._offsets[base.name] + offset
+            flat, start = registers.get(base.name, arena), self._offsets.get(base.name, 0) + offset
         return Tensor(value.type, elements_at(flat, start, value))

@@ -11,7 +11,7 @@ from glowpy.engine import backend_of, compilation
 from glowpy.graph.function import Function, Module
 from glowpy.graph.node import NodeValue
 from glowpy.ir.insts_gen import CopyInst, ExtractTensorInst, InsertTensorInst, TransposeInst
-from glowpy.opt.ir.stack import runs
+from glowpy.ir.runs import runs
 from tests.unit.networks import arrays_for, check_on_cpu
 
 

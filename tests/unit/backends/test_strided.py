@@ -19,8 +19,8 @@ from glowpy.engine import BACKENDS, backend_of
 from glowpy.ir import insts_gen as insts
 from glowpy.ir.inst import Instruction
 from glowpy.ir.irfunction import IRFunction
+from glowpy.ir.runs import runs
 from glowpy.ir.value import Mutability, Value
-from glowpy.opt.ir.stack import runs
 from glowpy.recipe import plan_memory
 from glowpy.support.symbolic import static
 from glowpy.support.text import Attr

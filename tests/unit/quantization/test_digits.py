@@ -14,6 +14,7 @@ import glowpy
 from glowpy import quantization
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.tensor import Array
+from glowpy.engine import compilation
 from glowpy.quantization import Conversion, Entropy, MeanSquaredError, Options, Profile, Schema
 from tests.unit.quantization.digits import accuracy, cnn, digits, mlp
 
@@ -62,6 +63,15 @@ def test_accuracy(network: Network) -> None:
     assert before - after <= LOST
     assert not converted(network).floats
     assert converted(network).bytes_after < 0.3 * converted(network).bytes_before
+
+
+@pytest.mark.parametrize("target", ["", "cortex-m7", "cortex-m4-nofpu"])
+def test_working_memory_is_less_than_a_third(target: str) -> None:
+    """Sums of products, and what becomes of them until they are integers of 8 bits, are in registers."""
+    backend = glowpy.CpuBackend(glowpy.CpuOptions(target=target))
+    integers = compilation(converted(cnn).module, backend).program.plan
+    assert integers.peak <= 0.3 * compilation(cnn(BATCH), backend).program.plan.peak
+    assert integers.registers
 
 
 @pytest.mark.parametrize("processor", ["", "x86-64", "x86-64-v2", "x86-64-v3", "x86-64-v4"])

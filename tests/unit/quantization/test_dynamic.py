@@ -9,7 +9,7 @@ import glowpy
 from glowpy.core.tensor import Array
 from glowpy.core.type import parse_type
 from glowpy.engine import compilation
-from glowpy.opt.ir.stack import runs
+from glowpy.ir.runs import runs
 from glowpy.quantization import quantize_dynamic
 from glowpy.support.errors import UserError
 
