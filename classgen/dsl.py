@@ -111,6 +111,7 @@ class Algebra:
     involution: bool = False
     idempotent: bool = False
     affine: tuple[int, int] | None = None
+    bounds: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True)
@@ -152,7 +153,7 @@ class Operator:
     quant: str = "refused"
     """What quantized operands mean: `refused`, `same`, `numbers` or `rule`, as `Quantized` in glowpy/core/schema.py."""
     algebra: Algebra = field(default_factory=Algebra)
-    """Algebraic facts about an element-wise operator."""
+    """Algebraic facts, all but `bounds` about element-wise operators."""
     channels: tuple[str, int, str] | tuple[str, int, str, str] | None = None
     """See `Channels` in glowpy/core/algebra.py: weights, axis and bias."""
     plain: tuple[str, ...] = ()
@@ -376,6 +377,7 @@ def Op(  # noqa: N802 - the specs read as declarations
     strided: Sequence[str] = (),
     rows: Sequence[str] = (),
     transposed: Sequence[str] = (),
+    algebra: Algebra | None = None,
     channels: tuple[str, int, str] | tuple[str, int, str, str] | None = None,
     no_derivative: str = "",
 ) -> None:
@@ -384,7 +386,8 @@ def Op(  # noqa: N802 - the specs read as declarations
         Operator(
             name, doc, tuple(inputs), tuple(results), tuple(attrs), tuple(traits), True, True, _source(),
             backend=backend, scratches=tuple(scratches), kernel=kernel, quant=quant, plain=tuple(plain),
-            channels=channels, strided=tuple(strided), rows=tuple(rows), transposed=tuple(transposed),
+            algebra=algebra or Algebra(), channels=channels,
+            strided=tuple(strided), rows=tuple(rows), transposed=tuple(transposed),
             mixed=mixed or {}, no_derivative=no_derivative,
         )
     )  # fmt: skip

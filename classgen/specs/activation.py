@@ -1,6 +1,6 @@
 """Activation functions: each is one node until it is lowered, so that a backend or a quantizer may keep it."""
 
-from classgen.dsl import NodeOnly, flag, real
+from classgen.dsl import Algebra, NodeOnly, flag, real
 
 NodeOnly("Relu", "max(input, 0)", inputs=["input"], traits=["elementwise"], quant="numbers", onnx="Relu")
 NodeOnly("LeakyRelu", "input where it is at least 0, else alpha * input", inputs=["input"], attrs=[real("alpha")], traits=["elementwise"], quant="numbers")
@@ -13,9 +13,9 @@ NodeOnly("Elu", "input where it is at least 0, else alpha * (exp(input) - 1)", i
 NodeOnly("Selu", "gamma * elu(input, alpha)", inputs=["input"], attrs=[real("alpha"), real("gamma")], traits=["elementwise"], quant="numbers")
 NodeOnly("Celu", "input where it is at least 0, else alpha * (exp(input / alpha) - 1)", inputs=["input"], attrs=[real("alpha")], traits=["elementwise"], quant="numbers")
 NodeOnly("Softplus", "log(exp(input) + 1), which does not overflow", inputs=["input"], traits=["elementwise"], quant="numbers", onnx="Softplus")
-NodeOnly("Softsign", "input / (1 + |input|)", inputs=["input"], traits=["elementwise"], quant="numbers", onnx="Softsign")
+NodeOnly("Softsign", "input / (1 + |input|)", inputs=["input"], traits=["elementwise"], quant="numbers", onnx="Softsign", algebra=Algebra(bounds=(-1.0, 1.0)))
 
-NodeOnly("HardSigmoid", "alpha * input + beta, limited to [0, 1]", inputs=["input"], attrs=[real("alpha"), real("beta")], traits=["elementwise"], quant="numbers")
+NodeOnly("HardSigmoid", "alpha * input + beta, limited to [0, 1]", inputs=["input"], attrs=[real("alpha"), real("beta")], traits=["elementwise"], quant="numbers", algebra=Algebra(bounds=(0.0, 1.0)))
 NodeOnly("HardSwish", "input * hard_sigmoid(input, 1 / 6, 1 / 2)", inputs=["input"], traits=["elementwise"], quant="numbers", onnx="HardSwish", onnx_since=14)
 NodeOnly("Swish", "input * sigmoid(alpha * input)", inputs=["input"], attrs=[real("alpha")], traits=["elementwise"], quant="numbers")
 NodeOnly("Mish", "input * tanh(softplus(input))", inputs=["input"], traits=["elementwise"], quant="numbers", onnx="Mish", onnx_since=18)

@@ -35,11 +35,11 @@ Elementwise("Sqrt", 1, "The square root", {"float": "math_sqrt_{s}(input)"}, "np
 Elementwise("Reciprocal", 1, "1 / input", {"float": "1 / input"}, "np.reciprocal(input)", FLOATS, derivative=("neg(mul(g, mul(y, y)))",), quant="numbers", onnx="Reciprocal")
 Elementwise("Exp", 1, "e to the power of input", {"float": "math_exp_{s}(input)"}, "np.exp(input)", FLOATS, derivative=("mul(g, y)",), quant="numbers", onnx="Exp")
 Elementwise("Log", 1, "The natural logarithm", {"float": "math_log_{s}(input)"}, "np.log(input)", FLOATS, derivative=("div(g, input)",), quant="numbers", onnx="Log")
-Elementwise("Tanh", 1, "The hyperbolic tangent", {"float": "math_tanh_{s}(input)"}, "np.tanh(input)", FLOATS, derivative=("sub(g, mul(g, mul(y, y)))",), quant="numbers", onnx="Tanh")
-Elementwise("Sigmoid", 1, "1 / (1 + exp(-input))", {"float": "math_sigmoid_{s}(input)"}, "numeric.sigmoid(input)", FLOATS, derivative=("mul(g, sub(y, mul(y, y)))",), quant="numbers", onnx="Sigmoid")
-Elementwise("Erf", 1, "The error function", {"float": "math_erf_{s}(input)"}, "numeric.erf(input)", FLOATS, derivative=("mul(g, mul(1.1283791670955126, exp(neg(mul(input, input)))))",), quant="numbers", onnx="Erf")
-Elementwise("Sin", 1, "The sine of radians", {"float": "math_sin_{s}(input)"}, "np.sin(input)", FLOATS, derivative=("mul(g, cos(input))",), quant="numbers", onnx="Sin")
-Elementwise("Cos", 1, "The cosine of radians", {"float": "math_cos_{s}(input)"}, "np.cos(input)", FLOATS, derivative=("neg(mul(g, sin(input)))",), quant="numbers", onnx="Cos")
+Elementwise("Tanh", 1, "The hyperbolic tangent", {"float": "math_tanh_{s}(input)"}, "np.tanh(input)", FLOATS, derivative=("sub(g, mul(g, mul(y, y)))",), quant="numbers", onnx="Tanh", algebra=Algebra(bounds=(-1.0, 1.0)))
+Elementwise("Sigmoid", 1, "1 / (1 + exp(-input))", {"float": "math_sigmoid_{s}(input)"}, "numeric.sigmoid(input)", FLOATS, derivative=("mul(g, sub(y, mul(y, y)))",), quant="numbers", onnx="Sigmoid", algebra=Algebra(bounds=(0.0, 1.0)))
+Elementwise("Erf", 1, "The error function", {"float": "math_erf_{s}(input)"}, "numeric.erf(input)", FLOATS, derivative=("mul(g, mul(1.1283791670955126, exp(neg(mul(input, input)))))",), quant="numbers", onnx="Erf", algebra=Algebra(bounds=(-1.0, 1.0)))
+Elementwise("Sin", 1, "The sine of radians", {"float": "math_sin_{s}(input)"}, "np.sin(input)", FLOATS, derivative=("mul(g, cos(input))",), quant="numbers", onnx="Sin", algebra=Algebra(bounds=(-1.0, 1.0)))
+Elementwise("Cos", 1, "The cosine of radians", {"float": "math_cos_{s}(input)"}, "np.cos(input)", FLOATS, derivative=("neg(mul(g, sin(input)))",), quant="numbers", onnx="Cos", algebra=Algebra(bounds=(-1.0, 1.0)))
 
 # Comparison and logic. Greater-than swaps the operands.
 Elementwise("Eq", 2, "lhs == rhs", "lhs == rhs", "np.equal(lhs, rhs)", ALL, no_derivative=DISCRETE, onnx="Equal", traits=("commutative", "bool_result"))

@@ -1,6 +1,6 @@
 """Normalisation."""
 
-from classgen.dsl import NodeOnly, Op, flag, integer, ints, real
+from classgen.dsl import Algebra, NodeOnly, Op, flag, integer, ints, real
 
 NodeOnly(
     "BatchNormalization",
@@ -32,5 +32,5 @@ Op(
     kernel={"input": ("f32",)},
     no_derivative="not written yet",
 )
-Op("Softmax", "exp(input - max) / sum of the same, along dimension `axis`.", inputs=["input"], attrs=[integer("axis")], traits=["inplace", "axes"], kernel={"input": ("f32", "f64")}, quant="numbers", strided=["result", "input"])
+Op("Softmax", "exp(input - max) / sum of the same, along dimension `axis`.", inputs=["input"], attrs=[integer("axis")], traits=["inplace", "axes"], kernel={"input": ("f32", "f64")}, quant="numbers", strided=["result", "input"], algebra=Algebra(bounds=(0.0, 1.0)))
 Op("LogSoftmax", "The logarithm of softmax along dimension `axis`.", inputs=["input"], attrs=[integer("axis")], traits=["inplace", "axes"], kernel={"input": ("f32", "f64")}, strided=["result", "input"])

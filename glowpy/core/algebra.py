@@ -16,7 +16,7 @@ __all__ = ["NO_ALGEBRA", "Algebra", "Channels"]
 
 @dataclass(frozen=True, slots=True)
 class Algebra:
-    """Facts about an element-wise operator; all but `affine` are exact for every value.
+    """Facts about an operator, all but `bounds` about an element-wise one; all but `affine` are exact for every value.
 
     For floats they hold to the bit, NaN, infinities and -0 included. Where a fact differs between
     element kinds, it is said for their families `float`, `int` and `bool`. As an integer, -1 has all
@@ -40,6 +40,8 @@ class Algebra:
 
     With the power 0 that is exact for integers, which wrap.
     """
+    bounds: tuple[float, float] | None = None
+    """The least and the greatest number that the result ever is, whatever it is computed from; NaN is no number."""
 
     def neutral_of(self, kind: ElemKind) -> Array | None:
         """The neutral element of `kind`, an array of rank 0; None if there is none."""

@@ -335,6 +335,7 @@ class SoftsignNode(Node):
         ("result",),
         frozenset({Trait.ELEMENTWISE}),
         quant=Quantized.NUMBERS,
+        algebra=Algebra(bounds=(-1.0, 1.0)),
     )
 
     input = InputField(0)
@@ -355,6 +356,7 @@ class HardSigmoidNode(Node):
         ("result",),
         frozenset({Trait.ELEMENTWISE}),
         quant=Quantized.NUMBERS,
+        algebra=Algebra(bounds=(0.0, 1.0)),
     )
 
     input = InputField(0)
@@ -924,6 +926,7 @@ class TanhNode(Node):
         ("result",),
         frozenset({Trait.ELEMENTWISE, Trait.INPLACE}),
         quant=Quantized.NUMBERS,
+        algebra=Algebra(bounds=(-1.0, 1.0)),
     )
 
     input = InputField(0)
@@ -944,6 +947,7 @@ class SigmoidNode(Node):
         ("result",),
         frozenset({Trait.ELEMENTWISE, Trait.INPLACE}),
         quant=Quantized.NUMBERS,
+        algebra=Algebra(bounds=(0.0, 1.0)),
     )
 
     input = InputField(0)
@@ -964,6 +968,7 @@ class ErfNode(Node):
         ("result",),
         frozenset({Trait.ELEMENTWISE, Trait.INPLACE}),
         quant=Quantized.NUMBERS,
+        algebra=Algebra(bounds=(-1.0, 1.0)),
     )
 
     input = InputField(0)
@@ -984,6 +989,7 @@ class SinNode(Node):
         ("result",),
         frozenset({Trait.ELEMENTWISE, Trait.INPLACE}),
         quant=Quantized.NUMBERS,
+        algebra=Algebra(bounds=(-1.0, 1.0)),
     )
 
     input = InputField(0)
@@ -1004,6 +1010,7 @@ class CosNode(Node):
         ("result",),
         frozenset({Trait.ELEMENTWISE, Trait.INPLACE}),
         quant=Quantized.NUMBERS,
+        algebra=Algebra(bounds=(-1.0, 1.0)),
     )
 
     input = InputField(0)
@@ -1397,6 +1404,7 @@ class SoftmaxNode(Node):
         ("result",),
         frozenset({Trait.INPLACE, Trait.AXES}),
         quant=Quantized.NUMBERS,
+        algebra=Algebra(bounds=(0.0, 1.0)),
     )
 
     input = InputField(0)

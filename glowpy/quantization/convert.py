@@ -222,10 +222,13 @@ class _Converter:
         self._types[value] = Type(self._options.activations, value.type.shape, quant)
 
     def _quant_of(self, value: NodeValue) -> Quant:
-        """Of the range that the value had."""
+        """Of the range that the value had, or that every such value has; but for one that is calibrated by itself."""
         options = self._options
         calibration = options.calibrations.get(value.name, options.calibration)
         low, high = calibration.range(self._profile[value.name])
+        bounds = value.node.SCHEMA.algebra.bounds if value.node is not None else None
+        if bounds is not None and value.name not in options.calibrations:
+            low, high = bounds
         return quant_of_range(low, high, options.activations, options.schema)
 
     def _constant(self, value: NodeValue) -> Quant:

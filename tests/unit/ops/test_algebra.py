@@ -1,6 +1,7 @@
 """The algebraic facts in the specs are true, for values that are special and for every element kind."""
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,10 +13,24 @@ from glowpy.core.tensor import Array
 from glowpy.engine import evaluate
 from glowpy.graph.function import Module
 from glowpy.graph.node import Node
-from glowpy.graph.nodes_gen import NODES, BatchNormalizationNode, ConvolutionNode, MaxNode, ReluNode
+from glowpy.graph.nodes_gen import (
+    NODES,
+    BatchNormalizationNode,
+    ConvolutionNode,
+    MaxNode,
+    ReluNode,
+)
 from glowpy.ops.elementwise_gen import KINDS
+from glowpy.support.text import Attr
 
-OPERATORS: list[type[Node]] = [cls for cls in NODES if cls.SCHEMA.algebra != NO_ALGEBRA]
+OPERATORS: list[type[Node]] = [
+    cls for cls in NODES if replace(cls.SCHEMA.algebra, bounds=None) != NO_ALGEBRA
+]
+BOUNDED: list[type[Node]] = [cls for cls in NODES if cls.SCHEMA.algebra.bounds is not None]
+ATTRS: dict[str, dict[str, Attr]] = {
+    "hard_sigmoid": {"alpha": 0.3, "beta": 0.5},
+    "softmax": {"axis": 0},
+}
 BY_SUFFIX = {kind.suffix: kind for kind in ElemKind}
 
 
@@ -45,7 +60,8 @@ def compute(cls: type[Node], *arrays: Array) -> Array:
     module = Module()
     f = module.create_function("main")
     inputs = [module.create_constant("c", array) for array in arrays]
-    return evaluate([f.create(cls, "n", inputs, {}).result])[0].array
+    attrs = ATTRS.get(cls.SCHEMA.mnemonic, {})
+    return evaluate([f.create(cls, "n", inputs, attrs).result])[0].array
 
 
 def same(array: Array, expected: Array) -> None:
@@ -91,6 +107,21 @@ def test_what_is_affine_is_so(cls: type[Node]) -> None:
             x, c = np.array(list(itertools.product(special(kind), repeat=2)), kind.dtype.type).T
             with np.errstate(over="ignore"):
                 same(compute(cls, x, c), x + c if sign > 0 else x + np.negative(c))
+
+
+@pytest.mark.parametrize("cls", BOUNDED, ids=str)
+def test_bounds_are_true(cls: type[Node]) -> None:
+    bounds = cls.SCHEMA.algebra.bounds
+    assert bounds is not None
+    rng = np.random.default_rng(0)
+    x = np.concatenate([np.linspace(-100, 100, 1001), rng.normal(size=1000) * 1e6])
+    for numbers in (x, x[:3], x[-1:], special(ElemKind.F32)):
+        result = compute(cls, numbers.astype(np.float32))
+        result = result[~np.isnan(result)]
+        assert ((result >= bounds[0]) & (result <= bounds[1])).all()
+    spread = compute(cls, x.astype(np.float32))
+    assert spread.min() < bounds[0] + 0.02
+    assert spread.max() > bounds[1] - 0.02
 
 
 def test_channels_lie_where_the_operator_says() -> None:

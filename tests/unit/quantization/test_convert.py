@@ -20,9 +20,11 @@ from glowpy.core.tensor import Array
 from glowpy.core.type import Type
 from glowpy.graph.function import Function
 from glowpy.graph.node import NodeValue, Operand, value_of
+from glowpy.graph.nodes_gen import NODES
 from glowpy.quantization import MinMax, Options, Percentile, Profile, Schema, Statistics
 
 SHAPE = (2, 6, 6, 4)
+NODE_CLASSES = {cls.SCHEMA.mnemonic: cls for cls in NODES}
 
 
 def conv(f: Function, name: str, input: Operand, channels: tuple[int, int], size: int) -> Operand:
@@ -484,6 +486,33 @@ def test_calibration_of_all_and_of_one() -> None:
         assert scale(narrow, name) < scale(plain, name)
     assert scale(one, "x_quantized") == scale(plain, "x_quantized")
     assert scale(one, "relu_quantized") == scale(narrow, "relu_quantized")
+
+
+@pytest.mark.parametrize(
+    ("kind", "scale", "offset"),
+    [("sigmoid", 1 / 255, 0), ("softmax", 1 / 255, 0), ("tanh", 2 / 255, 127)],
+)
+def test_what_is_bounded_has_its_bounds_for_a_range(kind: str, scale: float, offset: int) -> None:
+    """Whatever the profile saw, unless the value is calibrated by itself."""
+    f, x = started()
+    first = f.create_mul(
+        "small", conv(f, "first", x, (4, 8), 3), f.create_splat("c", x.type.with_shape((8,)), 0.01)
+    )
+    attrs = {"axis": 3} if kind == "softmax" else {}
+    bounded = f.create(NODE_CLASSES[kind], "bounded", [first.result], attrs)
+    module = saved(f, conv(f, "second", bounded, (8, 4), 1))
+    profile = profile_of(module)
+    types = quantization.convert(module, profile).types
+    quant = types["bounded"].quant
+    assert quant is not None
+    assert quant.scales[0] == pytest.approx(scale, rel=1e-6)
+    assert quant.offsets == (offset,)
+    percentile = Options(calibration=Percentile(50))
+    assert quantization.convert(module, profile, percentile).types["bounded"].quant == quant
+    own = Options(calibrations={"bounded": MinMax()})
+    narrow = quantization.convert(module, profile, own).types["bounded"].quant
+    assert narrow is not None
+    assert narrow.scales[0] < 0.9 * scale
 
 
 def test_keeps_names_and_kinds() -> None:
