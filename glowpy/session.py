@@ -84,8 +84,7 @@ class InferenceSession:
         self._specialisations = Specialisations[tuple[Plan, Hashable]](limit)
         self._lock = threading.Lock()  # of what is assumed
         self._values: tuple[str, ...] = ()
-        open_ = self._backend.symbolic and not self._options.instrument
-        self._assumptions = Assumptions(self._model.inputs, fixed=not open_)
+        self._assumptions = Assumptions(self._model.inputs, fixed=not self._backend.symbolic)
         self._dtypes = [(info.name, info.dtype, info.kind.dtype) for info in self._model.inputs]
         self._narrow = {i.name: i.dtype for i in self._model.outputs if i.narrow is not None}
         self._names = [info.name for info in self._model.outputs]

@@ -20,7 +20,7 @@ from glowpy.bundling.make import bundle as make_bundle
 from glowpy.bundling.make import outdated
 from glowpy.cli.backends import backend_option, bound_backend
 from glowpy.cli.completion import complete_file, complete_target
-from glowpy.cli.model import load_model
+from glowpy.cli.model import load_model, shape_option
 from glowpy.cli.output import print_json, print_table, progress
 from glowpy.cli.verb import Bytes, OptionalChoice, OutputFolder, Verb
 from glowpy.graph.function import Module
@@ -75,9 +75,7 @@ _ILLEGAL = re.compile(r"[^A-Za-z0-9_]")
 )
 @click.option("--max-ram", type=Bytes(), help="Fail beyond so much: 65536, 64K, 1M.")
 @click.option("--max-flash", type=Bytes(), help="Fail beyond so much.")
-@click.option(
-    "--shape", "shapes", multiple=True, help="NAME=1x3x224x224, DIMENSION=1 or DIMENSION=1..8."
-)
+@shape_option(ranges=True)
 @click.option(
     "--layout", "layouts", multiple=True, help="NAME=nhwc: an input or output with channels last."
 )

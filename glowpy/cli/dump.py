@@ -8,7 +8,7 @@ from glowpy.backends.cpu.options import CpuOptions
 from glowpy.cli.backends import backend_option, bound_backend, settings_option
 from glowpy.cli.completion import complete_file, complete_target
 from glowpy.cli.files import write_constants, write_text
-from glowpy.cli.model import choose_function, load_model
+from glowpy.cli.model import choose_function, load_model, shape_option
 from glowpy.cli.output import progress
 from glowpy.cli.verb import OutputFile, Verb
 from glowpy.engine import compilation
@@ -37,12 +37,7 @@ __all__ = ["dump"]
     show_default=True,
     help="Text, JSON (of the strategy), Graphviz source, or a drawing made by Graphviz.",
 )
-@click.option(
-    "--shape",
-    "shapes",
-    multiple=True,
-    help="NAME=1x3x224x224, DIMENSION=1, or DIMENSION=1..8 to leave it open.",
-)
+@shape_option(ranges=True)
 @click.option("--constants", default="", help="A .npz file with the constants of a .glow file.")
 @click.option("--function", "name", default="", help="Which function of a module with several.")
 @backend_option("cpu")

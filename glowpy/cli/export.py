@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from glowpy.cli.completion import complete_file
-from glowpy.cli.model import choose_function, load_model
+from glowpy.cli.model import choose_function, load_model, shape_option
 from glowpy.cli.output import progress
 from glowpy.cli.verb import OutputFile, Verb
 from glowpy.exporter import save
@@ -18,7 +18,7 @@ __all__ = ["export"]
 @click.option(
     "-o", "--output", type=OutputFile(binary=True), required=True, help="Write this .onnx file."
 )
-@click.option("--shape", "shapes", multiple=True, help="NAME=1x3x224x224 or DIMENSION=1.")
+@shape_option(ranges=False)
 @click.option("--constants", default="", help="A .npz file with the constants of a .glow file.")
 @click.option("--function", "name", default="", help="Which function of a module with several.")
 @click.option("--optimize", is_flag=True, help="Write what the optimizer makes of the model.")

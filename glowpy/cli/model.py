@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any, TypeVar
 
+import click
 import numpy as np
 
 from glowpy.backend import Port
@@ -33,42 +35,51 @@ __all__ = [
     "parse_shapes",
     "random_array",
     "read_inputs",
+    "shape_option",
 ]
 
-Shapes = dict[str, tuple[int, ...]]
+F = TypeVar("F", bound=Callable[..., Any])
+Shapes = dict[str, Shape]
 Dims = dict[str, Dim]
 
-_SHAPE = re.compile(
-    r"(?P<name>.+)(?P<sign>[=:])(?P<dims>(?:[0-9]{1,18}(?:x[0-9]{1,18})*)?)", re.DOTALL
-)
-_RANGE = re.compile(r"(?P<name>.+)=(?P<low>[0-9]{1,9})\.\.(?P<high>[0-9]{1,9})", re.DOTALL)
+_DIM = r"[0-9]{1,18}(?:\.\.[0-9]{1,9})?"
+_SHAPE = re.compile(rf"(?P<name>.+)(?P<sign>[=:])(?P<dims>(?:{_DIM}(?:x{_DIM})*)?)", re.DOTALL)
+
+
+def shape_option(*, ranges: bool) -> Callable[[F], F]:
+    """The option --shape of a verb, which may leave dimensions open or not."""
+    given = "NAME=1x3x224x224 or DIMENSION=1"
+    if ranges:
+        given = "NAME=1x3x224x224, DIMENSION=1, or DIMENSION=1..8 to leave it open"
+    return click.option(
+        "--shape",
+        "shapes",
+        multiple=True,
+        help=f"{given}. Shapes are the model's by default; a symbolic dimension has none.",
+    )
 
 
 def parse_shapes(texts: Sequence[str], inputs: Collection[str]) -> tuple[Shapes, Dims]:
     """What --shape says: the shapes of inputs, and the sizes of symbolic dimensions.
 
     `x=1x3x224x224` and `x:1x3x224x224` mean an input, `x:` one without dimensions, and `batch=1` a symbolic dimension
-    unless one of `inputs` has the name; `batch=1..8` leaves it open. Raises UserError for anything else.
+    unless one of `inputs` has the name; `1..8` in place of a number leaves it open. Raises UserError for anything else.
     """
     shapes: Shapes = {}
     dims: Dims = {}
     for text in texts:
-        if (open_one := _RANGE.fullmatch(text)) is not None:
-            name, low, high = open_one["name"], int(open_one["low"]), int(open_one["high"])
-            if low > high or name in dims or name in inputs:
-                raise UserError(
-                    f"--shape: expected DIMENSION=LOW..HIGH once, with bounds that ascend, got '{text}'"
-                )
-            dims[name] = symbol(symbol_name(name), low, high)
-            continue
         match = _SHAPE.fullmatch(text)
         if match is None or (not match["dims"] and match["sign"] == "="):
             raise UserError(
                 f"--shape: expected NAME=1x3x224x224, DIMENSION=1 or DIMENSION=1..8, got '{text}'",
                 note="dimensions are whole numbers with an x between them",
             )
-        name, sizes = match["name"], tuple(int(dim) for dim in match["dims"].split("x") if dim)
-        is_shape = match["sign"] == ":" or len(sizes) > 1 or name in inputs
+        name, texts_of_dims = match["name"], [dim for dim in match["dims"].split("x") if dim]
+        is_shape = match["sign"] == ":" or len(texts_of_dims) > 1 or name in inputs
+        sizes = tuple(
+            _parse_dim(dim, f"{name}_{axis}" if is_shape else name, text)
+            for axis, dim in enumerate(texts_of_dims)
+        )
         if name in (shapes if is_shape else dims):
             raise UserError(f"--shape: '{name}' is given twice")
         if is_shape:
@@ -76,6 +87,16 @@ def parse_shapes(texts: Sequence[str], inputs: Collection[str]) -> tuple[Shapes,
         else:
             dims[name] = sizes[0]
     return shapes, dims
+
+
+def _parse_dim(text: str, name: str, option: str) -> Dim:
+    """A number, or a range of what is called `name`."""
+    low, _, high = text.partition("..")
+    if not high:
+        return int(low)
+    if int(low) > int(high):
+        raise UserError(f"--shape: expected LOW..HIGH with bounds that ascend, got '{option}'")
+    return symbol(symbol_name(name), int(low), int(high))
 
 
 def load_model(

@@ -10,7 +10,7 @@ import click
 
 from glowpy.cli.backends import backend_option
 from glowpy.cli.completion import complete_file
-from glowpy.cli.model import Source
+from glowpy.cli.model import Source, shape_option
 from glowpy.cli.output import print_json, progress
 from glowpy.cli.samples import Samples, read_samples
 from glowpy.cli.verb import OutputFile, Verb
@@ -41,7 +41,7 @@ _NAMED = 3
 )
 @click.option("--resume", is_flag=True, help="Add inputs to the profile in the output file.")
 @click.option("--merge", is_flag=True, help="Make one profile of those in FILES.")
-@click.option("--shape", "shapes", multiple=True, help="NAME=1x3x224x224 or DIMENSION=1.")
+@shape_option(ranges=True)
 @click.option("--constants", default="", help="A .npz file with the constants of a .glow file.")
 @click.option("--function", "name", default="", help="Which function of a module with several.")
 @backend_option("cpu")

@@ -11,7 +11,7 @@ from glowpy.cli.accuracy import Accuracy, Quantized, accuracy_options
 from glowpy.cli.completion import complete_file
 from glowpy.cli.estimate import print_estimate
 from glowpy.cli.files import write_constants, write_text
-from glowpy.cli.model import Source
+from glowpy.cli.model import Source, shape_option
 from glowpy.cli.output import print_json, progress
 from glowpy.cli.quantization_options import OF_PROFILES, quantization_options
 from glowpy.cli.verb import OutputFile, Verb
@@ -80,7 +80,7 @@ def _write(module: Module, output: str | None, blobs: str | None) -> None:
 )
 @quantization_options
 @accuracy_options
-@click.option("--shape", "shapes", multiple=True, help="NAME=1x3x224x224 or DIMENSION=1.")
+@shape_option(ranges=False)
 @click.option("--constants", default="", help="A .npz file with the constants of a .glow file.")
 @click.option("--function", "name", default="", help="Which function of a module with several.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")

@@ -18,7 +18,7 @@ from glowpy.cli.backends import backend_option, bound_backend, settings_option
 from glowpy.cli.check import CHECKERS, Difference, compare, expected_outputs
 from glowpy.cli.completion import complete_file
 from glowpy.cli.files import write_array
-from glowpy.cli.model import Source, read_inputs
+from glowpy.cli.model import Source, read_inputs, shape_option
 from glowpy.cli.observers import DumpObserver, Observers, PrintObserver
 from glowpy.cli.output import print_json, print_table, progress
 from glowpy.cli.verb import OutputFolder, Verb
@@ -56,12 +56,7 @@ class _Run:
 @click.command("run", cls=Verb)
 @click.argument("model", shell_complete=complete_file)
 @click.option("--input", "inputs", multiple=True, help="NAME=FILE.npy, NAME=FILE.pb, or FILE.npz.")
-@click.option(
-    "--shape",
-    "shapes",
-    multiple=True,
-    help="NAME=1x3x224x224, DIMENSION=1, or DIMENSION=1..8 to leave it open.",
-)
+@shape_option(ranges=True)
 @click.option("--constants", default="", help="A .npz file with the constants of a .glow file.")
 @click.option("--function", "name", default="", help="Which function of a module with several.")
 @click.option(

@@ -123,6 +123,12 @@ def _of_archive(path: str, ports: Sequence[Port]) -> Samples:
 
 def _count(port: Port, array: Array, path: str) -> int:
     """How many arrays for an input one holds."""
+    if not port.type.is_static:
+        raise LoadError(
+            f"input '{port.name}': expected a constant shape for arrays one after the other, got {port.type}",
+            loc=Loc(path),
+            note="give a folder with a .npz file for each sample, or a reader",
+        )
     shape = port.type.extents
     whole: tuple[int, ...] = array.shape
     if whole == shape:

@@ -174,7 +174,7 @@ class CpuBackend(Backend):
             small_constants(block, program.constants),
             tuple(objects),
         )
-        instrumented = program.ir.instructions if options.instrument else ()
+        instrumented = program.ir if options.instrument else None
         workers = self._shared_workers(use_cache=options.cache)
         return JitFunction(image, weights, code, workers, instrumented)
 

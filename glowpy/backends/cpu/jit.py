@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import ctypes
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal, final
 
 import numpy as np
@@ -16,6 +19,7 @@ from glowpy.backends.cpu.workers import Workers
 from glowpy.core.extents import Extents
 from glowpy.core.tensor import Array
 from glowpy.ir.inst import Instruction
+from glowpy.ir.irfunction import IRFunction
 from glowpy.ir.value import Value
 from glowpy.llvm.machine import LoadedCode
 from glowpy.support.errors import InternalError
@@ -25,8 +29,24 @@ __all__ = ["JitFunction"]
 
 _ENTRY = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
 
+_MAX_PROGRAMS = 8
+"""For so many extents, instructions with these are kept."""
+
 Moment = Literal["before", "after"]
 _CALLBACK = ctypes.CFUNCTYPE(None, ctypes.c_int, ctypes.c_void_p)
+
+
+@dataclass
+class _ObservedRun:
+    """A run that an observer sees.
+
+    Attributes:
+        instructions: With the extents of the run.
+        failure: What the observer has raised.
+    """
+
+    instructions: Sequence[Instruction]
+    failure: BaseException | None = None
 
 
 @final
@@ -43,9 +63,9 @@ class JitFunction(CompiledFunction):
         weights: Sequence[Weights],
         code: LoadedCode,
         workers: Workers | None = None,
-        instrumented: Sequence[Instruction] = (),
+        instrumented: IRFunction | None = None,
     ) -> None:
-        """`instrumented` are the instructions that observers are told of; none where the code does not call them."""
+        """`instrumented` is the program whose instructions observers are told of; None where the code calls none."""
         super().__init__(image.inputs, image.outputs, image.arena_size, image.state)
         self.image = image
         self._code = code
@@ -55,13 +75,19 @@ class JitFunction(CompiledFunction):
             raise InternalError(f"machine code lacks the function {image.entry}_bound")
         self._entry = _ENTRY(address)
         self._constants = Constants(image.block, weights)
-        self._callbacks = self._make_callbacks(instrumented) if instrumented else ()
+        self._callbacks = self._make_callbacks() if instrumented is not None else ()
         self._callback_addresses = [_address(callback) for callback in self._callbacks]
         self._observed = threading.local()
         self._symbols = tuple(symbol.name for symbol in image.symbols)
         slots = len(image.table) + bool(self._symbols) + 2 + len(self._callbacks)
         self._table = ctypes.c_void_p * slots
         self._extents_array = ctypes.c_size_t * len(self._symbols)
+
+        @lru_cache(maxsize=_MAX_PROGRAMS)
+        def instructions_at(extents: tuple[tuple[str, int], ...]) -> list[Instruction]:
+            return instrumented.at(dict(extents)).instructions if instrumented is not None else []
+
+        self._instructions_at = instructions_at
 
     def execute(self, bindings: Mapping[str, Array], arena: Array, extents: Extents) -> None:
         """Calls the entry point with pointers to the bound arrays; the interpreter lock is free meanwhile."""
@@ -72,26 +98,34 @@ class JitFunction(CompiledFunction):
         team = self._workers.team() if self._workers is not None else None
         addresses += team.arguments if team is not None else (0, 0)
         table = self._table(*addresses, *self._callback_addresses)
-        observed = self._callbacks and self._observed
-        if observed:
-            observed.failure = None
-        code = self._entry(self._constants.address, ctypes.addressof(table), address_of(arena))
-        del team  # which the traceback of an error would keep
+        with self._observing(extents) if self._callbacks else nullcontext() as run:
+            code = self._entry(self._constants.address, ctypes.addressof(table), address_of(arena))
+            failure = run.failure if run is not None else None
+        del team, run  # which the traceback of an error would keep
         if code:
             raise InternalError(f"compiled code returned {code}")
-        if observed and observed.failure is not None:
-            raise observed.failure
+        if failure is not None:
+            raise failure
 
-    def _make_callbacks(
-        self, instructions: Sequence[Instruction]
-    ) -> tuple[Callable[..., object], ...]:
+    @contextmanager
+    def _observing(self, extents: Extents) -> Iterator[_ObservedRun]:
+        """What the observer sees in a run inside the `with`, during which it may run other code."""
+        outer = getattr(self._observed, "run", None)
+        run = self._observed.run = _ObservedRun(self._instructions_at(tuple(extents.items())))
+        try:
+            yield run
+        finally:
+            self._observed.run = outer
+
+    def _make_callbacks(self) -> tuple[Callable[..., object], ...]:
         """C functions that hand an instruction and its operands to the observer."""
 
         def callback(moment: Moment) -> Callable[..., object]:
             def call(index: int, addresses: ctypes.c_void_p) -> None:
-                if self.observer is None or self._observed.failure is not None:
+                run: _ObservedRun = self._observed.run
+                if self.observer is None or run.failure is not None:
                     return
-                inst = instructions[index]
+                inst = run.instructions[index]
                 pointers = ctypes.cast(addresses, ctypes.POINTER(ctypes.c_void_p))
                 operands = {
                     ref.name: _array_at(pointers[place] or 0, ref.value)
@@ -103,7 +137,7 @@ class JitFunction(CompiledFunction):
                     else:
                         self.observer.after(inst, operands)
                 except BaseException as error:  # noqa: BLE001 - raised when the machine code has returned
-                    self._observed.failure = error
+                    run.failure = error
 
             return _CALLBACK(call)
 

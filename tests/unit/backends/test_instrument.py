@@ -22,6 +22,7 @@ from glowpy.core.tensor import Array
 from glowpy.core.type import parse_type
 from glowpy.graph.function import Module
 from glowpy.ir.inst import Instruction
+from glowpy.support.symbolic import symbol
 
 
 class Recorder:
@@ -88,6 +89,64 @@ def test_observer_sees_every_instruction(backend: str) -> None:
     np.testing.assert_array_equal(recorder.seen[2][2]["input"], recorder.seen[1][2]["result"])
     np.testing.assert_array_equal(recorder.seen[3][2]["result"], y)
     np.testing.assert_array_equal(recorder.seen[3][2]["input"], y)  # neg works in place
+
+
+def open_chain() -> Module:
+    """y = -exp(x) of the halves of x, one above the other."""
+    module, symbols = Module(), {"n": symbol("n", 1, 9)}
+    x = module.create_placeholder("x", parse_type("f32[n x 6]", symbols))
+    y = module.create_placeholder("y", parse_type("f32[2*n x 3]", symbols))
+    f, half = module.create_function("main"), parse_type("f32[n x 3]", symbols)
+    halves = [f.create_slice("half", half, x, (0, start), (1, 1)) for start in (0, 3)]
+    powers = f.create_exp("power", f.create_concat("joined", halves, 0))
+    f.create_save("save", f.create_neg("negated", powers), y)
+    return module
+
+
+@pytest.mark.parametrize("backend", ["cpu", "interpreter"])
+def test_observer_sees_the_extents_of_the_run(backend: str) -> None:
+    compiled = glowpy.compile(open_chain(), backend, CompileOptions(instrument=True))
+    for rows in (9, 1, 4):
+        compiled.observer = recorder = Recorder()
+        x = np.linspace(-1, 1, rows * 6, dtype=np.float32).reshape(rows, 6)
+        y = compiled({"x": x})["y"]
+        power, negated = (
+            next(
+                seen for moment, name, seen in recorder.seen if (moment, name) == ("after", wanted)
+            )
+            for wanted in ("exp", "neg")
+        )
+        joined = np.concatenate([x[:, :3], x[:, 3:]])
+        np.testing.assert_allclose(power["result"], np.exp(joined), rtol=1e-6)
+        np.testing.assert_array_equal(negated["result"], y)
+
+
+@pytest.mark.parametrize("backend", ["cpu", "interpreter"])
+def test_observer_is_told_static_types(backend: str) -> None:
+    """Also where it runs the same network at other extents meanwhile."""
+    compiled = glowpy.compile(open_chain(), backend, CompileOptions(instrument=True))
+    counts: dict[int, set[int]] = {}
+
+    class Nested:
+        def __init__(self, rows: int) -> None:
+            self.rows = rows
+
+        def before(self, inst: Instruction, operands: Mapping[str, Array]) -> None:
+            if self.rows > 1:
+                compiled.observer = Nested(self.rows - 1)
+                compiled({"x": np.ones((self.rows - 1, 6), np.float32)})
+                compiled.observer = self
+
+        def after(self, inst: Instruction, operands: Mapping[str, Array]) -> None:
+            types = {ref.name: ref.value.type for ref in inst.operands}
+            assert {n: type.extents for n, type in types.items()} == {
+                n: array.shape for n, array in operands.items()
+            }
+            counts.setdefault(self.rows, set()).add(types["result"].extents[0])
+
+    compiled.observer = Nested(2)
+    compiled({"x": np.ones((2, 6), np.float32)})
+    assert (max(counts[1]), max(counts[2])) == (2, 4)
 
 
 @pytest.mark.parametrize("backend", ["cpu", "interpreter"])

@@ -121,6 +121,26 @@ def test_archive_of_one_input(folder: Path) -> None:
     assert Path("profile.yaml").read_text() == right_text("two.onnx", inputs)
 
 
+def test_inputs_of_several_shapes(folder: Path) -> None:
+    (folder / "in").mkdir()
+    rows = [np.full((count, 3), count, np.float32) for count in (1, 5, 2)]
+    for index, x in enumerate(rows):
+        np.savez(folder / "in" / f"{index}.npz", x=x)
+    profiled("one.onnx", "--inputs", "in", "--shape", "N=1..5")
+    values = quantization.Profile.load("profile.yaml").values.values()
+    apart = [quantization.profile(load("one.onnx", dims={"N": len(x)}), [{"x": x}]) for x in rows]
+    for index, value in enumerate(values):
+        parts = [list(profile.values.values())[index].statistics for profile in apart]
+        merged = parts[0].merged(parts[1]).merged(parts[2])
+        assert (value.statistics.low, value.statistics.high) == (merged.low, merged.high)
+        np.testing.assert_array_equal(value.statistics.histogram.counts, merged.histogram.counts)
+    profiled("one.onnx", "--inputs", "in", "--shape", "N=1..5", "--resume")
+    np.savez(folder / "all.npz", x=np.concatenate(rows))
+    out, err = profiled("one.onnx", "--inputs", "all.npz", "--shape", "N=1..5", status=1)
+    expected = "input 'x': expected a constant shape for arrays one after the other, got f32[N x 3]"
+    assert f"all.npz: {expected}" in out + err
+
+
 READERS = """
 import numpy as np
 from onnxruntime.quantization import CalibrationDataReader

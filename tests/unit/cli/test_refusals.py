@@ -71,6 +71,12 @@ CASES = [
         "expected NAME=1x3x224x224, DIMENSION=1 or DIMENSION=1..8, got",
     ),
     ("bundle net.onnx --max-ram ٣", "expected a number of bytes such as 65536, 64K or 1M, got '٣'"),
+    (
+        "run net.onnx --shape N=3..2",
+        "--shape: expected LOW..HIGH with bounds that ascend, got 'N=3..2'",
+    ),
+    ("run net.onnx --shape x=3..2x3", "expected LOW..HIGH with bounds that ascend, got 'x=3..2x3'"),
+    ("run net.onnx --shape N=1..", "expected NAME=1x3x224x224, DIMENSION=1 or DIMENSION=1..8"),
     ("run net.onnx --shape M=2", "no symbolic dimension 'M'"),
     ("run net.onnx --shape N=2 --shape N=3", "--shape: 'N' is given twice"),
     ("run net.onnx --shape x:2x3 --shape x=3x3", "--shape: 'x' is given twice"),

@@ -41,7 +41,7 @@ def figures(*argv: str, stdin: str = "") -> dict[str, Any]:
     return report
 
 
-@pytest.mark.parametrize("shape", ["N=2", "x=2x3", "x:2x3"])
+@pytest.mark.parametrize("shape", ["N=2", "x=2x3", "x:2x3", "N=1..2", "x=1..2x3", "x:1..2x3"])
 @pytest.mark.parametrize("checker", ["onnxruntime", "reference", "interpreter"])
 def test_checks(model: str, shape: str, checker: str) -> None:
     report = figures(model, "--shape", shape, "--check-with", checker)
