@@ -13,7 +13,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Literal, Self
 
 import numpy as np
 
@@ -22,7 +22,9 @@ from glowpy.backend import Backend, CompiledFunction, CompileOptions, Observer, 
 from glowpy.core.tensor import Array
 from glowpy.engine import backend_of, compile_or_recall
 from glowpy.graph.function import Module
+from glowpy.graph.state import StatePairs
 from glowpy.importer import OnnxModel, ValueInfo, ValueNeededError, read_model
+from glowpy.session_state import SessionState
 from glowpy.specialisations import Specialisations
 from glowpy.support.errors import UserError
 from glowpy.support.html import html_table
@@ -40,6 +42,8 @@ MAX_VALUE = 1 << 16
 class InferenceSession:
     """Runs an ONNX model, with the calling conventions of onnxruntime. Safe from several threads.
 
+    A session with state runs once at a time: each run goes on where the one before it ended.
+
     Args:
         model: A path, the bytes of a file, a parsed model, or what `importer.read_model` made of one.
         backend: `cpu` or `interpreter`, or a backend with options.
@@ -49,6 +53,10 @@ class InferenceSession:
             processors. Outputs have the same bits for any number. For a backend that is given by name; 1 if left out.
         observer: Sees every instruction of every run, from several threads if runs come from several. Networks are
             compiled with `instrument` if there is one.
+        state: Inputs that the session keeps, and the outputs that they are in its next run, such as the cache of a
+            decoder: `{"past_key_0": "present_key_0"}`, or `auto` for what looks like that by names and types. They are
+            zero or empty at first, and no inputs and outputs of the session any more; `run` gives such outputs if it is
+            asked for them by name.
 
     The threads begin with the first run that has work for several, and end with `close`, with the `with` around the
     session, or with the session.
@@ -66,6 +74,7 @@ class InferenceSession:
         limit: int = 16,
         threads: int | None = None,
         observer: Observer | None = None,
+        state: StatePairs | Literal["auto"] | None = None,
     ) -> None:
         if limit < 1:
             raise UserError(f"expected a limit of at least 1, got {limit}")
@@ -85,9 +94,12 @@ class InferenceSession:
         self._lock = threading.Lock()  # of what is assumed
         self._values: tuple[str, ...] = ()
         self._assumptions = Assumptions(self._model.inputs, fixed=not self._backend.symbolic)
-        self._dtypes = [(info.name, info.dtype, info.kind.dtype) for info in self._model.inputs]
+        pairs = (self._model.state if state == "auto" else state) or {}
+        self._state = SessionState(self._model, pairs)
+        self._dtypes = [(info.name, info.dtype, info.kind.dtype) for info in self.get_inputs()]
         self._narrow = {i.name: i.dtype for i in self._model.outputs if i.narrow is not None}
         self._names = [info.name for info in self._model.outputs]
+        self._given = [info.name for info in self.get_outputs()]
         static = {
             info.name: tuple(dim for dim in info.shape if isinstance(dim, int))
             for info in self._model.inputs
@@ -128,25 +140,41 @@ class InferenceSession:
     def __repr__(self) -> str:
         ports = [
             ", ".join(map(str, infos)) or "nothing"
-            for infos in (self._model.inputs, self._model.outputs)
+            for infos in (self.get_inputs(), self.get_outputs())
         ]
         return f"<InferenceSession of {self._model.file} on {self._backend.name}: {' -> '.join(ports)}>"
 
     def _repr_html_(self) -> str:
         """What a notebook shows: inputs and outputs."""
-        infos = [("input", info) for info in self._model.inputs]
-        infos += [("output", info) for info in self._model.outputs]
+        infos = [("input", info) for info in self.get_inputs()]
+        infos += [("output", info) for info in self.get_outputs()]
         rows = [[direction, *str(info).split(" ", 1)] for direction, info in infos]
         title = f"InferenceSession of {self._model.file} on {self._backend.name}"
         return html_table(title, ["", "name", "type"], rows)
 
     def get_inputs(self) -> list[ValueInfo]:
         """The inputs: name, type such as `tensor(float)`, and shape with the names of symbolic dimensions."""
-        return list(self._model.inputs)
+        return [info for info in self._model.inputs if info.name not in self._state.pairs]
 
     def get_outputs(self) -> list[ValueInfo]:
         """The outputs: name, type, and shape as the model declares it."""
-        return list(self._model.outputs)
+        kept = self._state.pairs.values()
+        return [info for info in self._model.outputs if info.name not in kept]
+
+    def reset_state(self) -> None:
+        """Makes what the session keeps zero, or empty, as it was at first."""
+        self._state.reset()
+
+    def get_state(self) -> dict[str, Array]:
+        """Copies of what the session keeps, by the names of the inputs; empty before the first run."""
+        return self._state.contents()
+
+    def set_state(self, contents: Mapping[str, Array]) -> None:
+        """Goes on from copies of these arrays, by the names of the inputs; what is left out is zero, or empty.
+
+        Raises UserError for other names, and for arrays that the model does not take.
+        """
+        self._state.restore(contents)
 
     def run(
         self,
@@ -158,7 +186,7 @@ class InferenceSession:
         """Computes outputs.
 
         Args:
-            output_names: Which outputs, and in which order; None for all.
+            output_names: Which outputs, and in which order; None for all but what the session keeps.
             input_feed: An array for each input, of its element type and shape.
             out: Arrays to store outputs in, by name; the result has these.
 
@@ -167,15 +195,18 @@ class InferenceSession:
         """
         if isinstance(output_names, str):
             raise UserError(f"expected a list of outputs, got the text '{output_names}'")
-        names = self._names if output_names is None else list(output_names)
+        names = self._given if output_names is None else list(output_names)
         for name in names:
             if name not in self._names:
                 raise UserError(f"expected one of the outputs {_list(self._names)}, got '{name}'")
         for name in self._narrow.keys() & (out or {}).keys():
             raise UserError(f"out: '{name}' is of {self._narrow[name]}, and only copied from bytes")
         feeds = self._checked(input_feed)
-        function = self._for(feeds)
-        outputs = function({port.name: feeds[port.name] for port in function.input_ports}, out)
+        if self._state.pairs:
+            outputs = self._state.run(names, feeds, out, partial(self._for, feeds))
+        else:
+            function = self._for(feeds, {name: array.shape for name, array in feeds.items()})
+            outputs = function({port.name: feeds[port.name] for port in function.input_ports}, out)
         return [
             outputs[name].astype(self._narrow[name]) if name in self._narrow else outputs[name]
             for name in names
@@ -198,17 +229,18 @@ class InferenceSession:
         return feeds
 
     def _misfit(self, input_feed: Mapping[str, Array]) -> UserError:
-        return input_misfit({info.name: info.type for info in self._model.inputs}, input_feed)
+        return input_misfit({info.name: info.type for info in self.get_inputs()}, input_feed)
 
-    def _for(self, feeds: Mapping[str, Array]) -> CompiledFunction:
-        """The specialisation for these inputs, compiled if there is none."""
-        shapes = tuple([(name, array.shape) for name, array in feeds.items()])
+    def _for(
+        self, feeds: Mapping[str, Array], shapes: Mapping[str, tuple[int, ...]]
+    ) -> CompiledFunction:
+        """The specialisation for inputs, and what is kept, of these shapes; compiled if there is none."""
         while True:
             values = {name: feeds[name] for name in self._values}
             try:
-                return self._specialized(shapes, values)
+                return self._specialized(tuple(shapes.items()), values)
             except ValueNeededError as error:
-                self._need(error, dict(shapes), values)
+                self._need(error, shapes, values)
 
     def _need(
         self,
@@ -216,9 +248,10 @@ class InferenceSession:
         shapes: Mapping[str, tuple[int, ...]],
         known: Mapping[str, Array],
     ) -> None:
-        """Notes inputs whose elements must be known. Raises the error if they were `known`, or are large."""
+        """Notes inputs whose elements must be known. Raises the error if they were `known`, are kept, or are large."""
         names = [name for name in error.inputs if name not in known]
-        if not names or any(math.prod(shapes[name]) > MAX_VALUE for name in error.inputs):
+        kept = any(name in self._state.pairs for name in names)
+        if kept or not names or any(math.prod(shapes[name]) > MAX_VALUE for name in error.inputs):
             raise error
         with self._lock:  # another thread may have noted them
             self._assumptions.know(names, shapes)
@@ -249,10 +282,12 @@ class InferenceSession:
         modules: list[Module] = []
 
         def build() -> Module:
-            modules.append(self._model.build(shapes=plan.shapes, values=copies))
+            modules.append(
+                self._model.build(shapes=plan.shapes, values=copies, state=self._state.pairs)
+            )
             return modules[0]
 
-        key = self._model.key(shapes=plan.shapes, values=copies)
+        key = self._model.key(shapes=plan.shapes, values=copies, state=self._state.pairs)
         try:
             function = compile_or_recall(key, build, self._backend, self._options)
         finally:

@@ -1,0 +1,202 @@
+"""Sessions that keep state: each run goes on where the one before it ended."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+import glowpy
+from glowpy.core.tensor import Array
+from glowpy.support.errors import UserError
+
+RNG = np.random.default_rng(0)
+FLOAT = TensorProto.FLOAT
+BACKENDS = ["cpu", "interpreter"]
+
+
+def _model(nodes: list[onnx.NodeProto], shapes: dict[str, list[int | str]], inputs: int) -> bytes:
+    """A model whose first `inputs` shapes are of inputs, the others of outputs."""
+    infos = [helper.make_tensor_value_info(n, FLOAT, shape) for n, shape in shapes.items()]
+    tensors = [numpy_helper.from_array(array, name) for name, array in _weights().items()]
+    used = {name for node in nodes for name in node.input}
+    tensors = [tensor for tensor in tensors if tensor.name in used]
+    graph = helper.make_graph(nodes, "net", infos[:inputs], infos[inputs:], tensors)
+    opset = [helper.make_opsetid("", 17)]
+    model = helper.make_model(graph, opset_imports=opset, ir_version=8)
+    return bytes(model.SerializeToString())
+
+
+@cache
+def _weights() -> dict[str, Array]:
+    shapes = {"w": (8, 8), "wi": (4, 6), "wh": (6, 6)}
+    return {
+        name: RNG.standard_normal(shape).astype(np.float32) / np.float32(3)
+        for name, shape in shapes.items()
+    }
+
+
+@cache
+def attention() -> bytes:
+    """Attends to all rows that it has seen."""
+    nodes = [
+        helper.make_node("Concat", ["past_key_0", "x"], ["present_key_0"], axis=1),
+        helper.make_node("MatMul", ["x", "w"], ["query"]),
+        helper.make_node("Transpose", ["present_key_0"], ["keys"], perm=[0, 2, 1]),
+        helper.make_node("MatMul", ["query", "keys"], ["scores"]),
+        helper.make_node("Softmax", ["scores"], ["chances"], axis=2),
+        helper.make_node("MatMul", ["chances", "present_key_0"], ["y"]),
+    ]
+    shapes: dict[str, list[int | str]] = {
+        "past_key_0": ["batch", "past", 8],
+        "x": ["batch", "length", 8],
+        "y": ["batch", "length", 8],
+        "present_key_0": ["batch", "all", 8],
+    }
+    return _model(nodes, shapes, 2)
+
+
+@cache
+def recurrent() -> bytes:
+    """One step of a recurrence, with its hidden state as an input and an output."""
+    nodes = [
+        helper.make_node("MatMul", ["x", "wi"], ["seen"]),
+        helper.make_node("MatMul", ["h0", "wh"], ["remembered"]),
+        helper.make_node("Add", ["seen", "remembered"], ["sum"]),
+        helper.make_node("Tanh", ["sum"], ["hn"]),
+        helper.make_node("Mul", ["hn", "h0"], ["y"]),
+    ]
+    shapes: dict[str, list[int | str]] = {
+        "x": ["batch", 4],
+        "h0": ["batch", 6],
+        "y": ["batch", 6],
+        "hn": ["batch", 6],
+    }
+    return _model(nodes, shapes, 2)
+
+
+def _rows(batch: int, length: int) -> Array:
+    return RNG.standard_normal((batch, length, 8)).astype(np.float32)
+
+
+@cache
+def stateless() -> glowpy.InferenceSession:
+    """The same model, which is given its past."""
+    return glowpy.InferenceSession(attention(), backend="interpreter")
+
+
+def _expected(past: Array, x: Array) -> list[Array]:
+    return stateless().run(["y", "present_key_0"], {"past_key_0": past, "x": x})
+
+
+def _same(actual: Array, expected: Array) -> None:
+    np.testing.assert_allclose(actual, expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_cache_grows_as_the_session_meets_more(backend: str) -> None:
+    session = glowpy.InferenceSession(attention(), backend=backend, state="auto")
+    assert [info.name for info in session.get_inputs()] == ["x"]
+    assert [info.name for info in session.get_outputs()] == ["y"]
+    assert "past" not in repr(session)
+    assert session.get_state() == {}
+    past = np.zeros((2, 0, 8), np.float32)
+    for step in range(70):
+        x = _rows(2, 3 if step == 0 else 1)
+        expected, past = _expected(past, x)
+        (y,) = session.run(None, {"x": x})
+        _same(y, expected)
+    assert session.assumptions["past"] == "0..256"
+    _same(session.get_state()["past_key_0"], past)
+    (present,) = session.run(["present_key_0"], {"x": x})
+    _same(present, np.concatenate([past, x], axis=1))
+
+
+def test_a_network_with_state_is_recalled() -> None:
+    x = _rows(1, 2)
+    for _ in range(2):
+        session = glowpy.InferenceSession(attention(), state="auto")
+        past = np.zeros((1, 0, 8), np.float32)
+        for _ in range(2):
+            expected, past = _expected(past, x)
+            _same(session.run(None, {"x": x})[0], expected)
+
+
+def test_a_session_begins_again_and_goes_on_from_what_it_is_given() -> None:
+    session = glowpy.InferenceSession(
+        attention(), backend="interpreter", state={"past_key_0": "present_key_0"}
+    )
+    x = _rows(1, 4)
+    session.run(None, {"x": x})
+    before = session.get_state()
+    _same(before["past_key_0"], x)
+    session.reset_state()
+    assert session.get_state() == {}
+    other = _rows(3, 2)
+    _same(session.run(None, {"x": other})[0], _expected(np.zeros((3, 0, 8), np.float32), other)[0])
+    session.set_state(before)
+    before["past_key_0"][...] = 0  # it was copied
+    word = _rows(1, 1)
+    _same(session.run(None, {"x": word})[0], _expected(x, word)[0])
+    with pytest.raises(UserError, match="'batch' is 1 elsewhere, got 2"):
+        session.run(None, {"x": _rows(2, 1)})  # of another batch than what it keeps
+    _same(session.get_state()["past_key_0"], np.concatenate([x, word], axis=1))
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_hidden_state_is_kept(backend: str) -> None:
+    session = glowpy.InferenceSession(recurrent(), backend=backend, state="auto")
+    weights, h = _weights(), np.zeros((2, 6), np.float32)
+    for _ in range(4):
+        x = RNG.standard_normal((2, 4)).astype(np.float32)
+        (y,) = session.run(None, {"x": x})
+        after = np.tanh(x @ weights["wi"] + h @ weights["wh"])
+        _same(y, after * h)
+        h = after
+        _same(session.get_state()["h0"], h)
+
+
+def test_wrong_state_is_refused() -> None:
+    for pairs, message in {
+        (
+            "past",
+            "present_key_0",
+        ): r"state: expected one of the inputs 'past_key_0', 'x', got 'past'",
+        (
+            "past_key_0",
+            "y_2",
+        ): r"state: expected one of the outputs 'y', 'present_key_0', got 'y_2'",
+    }.items():
+        with pytest.raises(UserError, match=message):
+            glowpy.InferenceSession(attention(), state=dict([pairs]))
+    with pytest.raises(UserError, match="'y' is the output of 2 inputs"):
+        glowpy.InferenceSession(attention(), state={"past_key_0": "y", "x": "y"})
+    with pytest.raises(UserError, match=r"'x' is f32.*, which the output 'y', .*, cannot become"):
+        glowpy.InferenceSession(recurrent(), state={"x": "y"})
+    session = glowpy.InferenceSession(attention(), backend="interpreter", state="auto")
+    x = _rows(1, 1)
+    with pytest.raises(UserError, match="expected the inputs 'x', got 'past_key_0'"):
+        session.run(None, {"x": x, "past_key_0": x})
+    with pytest.raises(UserError, match="expected one of the variables 'past_key_0', got 'x'"):
+        session.set_state({"x": x})
+    with pytest.raises(UserError, match=r"'past_key_0': expected tensor\(float\)"):
+        session.set_state({"past_key_0": np.zeros((1, 3, 9), np.float32)})
+    with pytest.raises(UserError, match="expected the outputs 'y', got 'present_key_0'"):
+        session.run(None, {"x": x}, out={"present_key_0": x})
+
+
+def test_a_run_within_a_run_is_refused() -> None:
+    class Again:
+        def before(self, inst: object, operands: object) -> None:
+            session.get_state()
+
+        def after(self, inst: object, operands: object) -> None: ...
+
+    session = glowpy.InferenceSession(
+        attention(), backend="interpreter", state="auto", observer=Again()
+    )
+    with pytest.raises(UserError, match="expected a callback that does not use the session"):
+        session.run(None, {"x": _rows(1, 1)})
