@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from glowpy.exporter import save
     from glowpy.graph.channels_last import channels_last
     from glowpy.graph.function import Function, Module
-    from glowpy.graph.integer_ports import integer_ports
     from glowpy.graph.node import Constant, Node, NodeValue, Placeholder
     from glowpy.importer import load
+    from glowpy.quantization.integer_ports import integer_ports
     from glowpy.session import InferenceSession
     from glowpy.support.errors import (
         GlowError,
@@ -87,7 +87,7 @@ _HOMES = {
     "glowpy.exporter": ("save",),
     "glowpy.graph.channels_last": ("channels_last",),
     "glowpy.graph.function": ("Function", "Module"),
-    "glowpy.graph.integer_ports": ("integer_ports",),
+    "glowpy.quantization.integer_ports": ("integer_ports",),
     "glowpy.graph.node": ("Constant", "Node", "NodeValue", "Placeholder"),
     "glowpy.importer": ("load",),
     "glowpy.bundling.load": ("load_bundle",),

@@ -23,9 +23,9 @@ from glowpy.engine import backend_class, compilation, context, package_of
 from glowpy.engine import compile as compile_function
 from glowpy.graph.channels_last import channels_last, unknown_port
 from glowpy.graph.function import Function, Module
-from glowpy.graph.integer_ports import integer_ports
 from glowpy.graph.printer import print_module
 from glowpy.passes import PassContext
+from glowpy.quantization.integer_ports import integer_ports
 from glowpy.support.errors import LoadError, UserError
 from glowpy.support.loc import Loc
 from glowpy.support.symbolic import UNBOUNDED, Symbol

@@ -8,11 +8,14 @@ import numpy as np
 import pytest
 
 import glowpy
-from glowpy import BundleOptions, Module, UserError, bundle, integer_ports
+from glowpy import BundleOptions, Module, UserError, bundle, integer_ports, quantization
+from glowpy.core.elemkind import ElemKind
 from glowpy.core.quantized import parameters
 from glowpy.graph.parser import parse_module
 from glowpy.graph.printer import print_module
+from glowpy.quantization.convert import integers_of
 from tests.bundles.networks import glow
+from tests.unit.quantization.digits import mlp
 
 HEAD = "module {\n  placeholder %x : f32[2x3x4]\n  placeholder %y : f32[2x4x3]\n"
 BODY = """
@@ -49,6 +52,26 @@ def test_integers_are_the_same(backend: str) -> None:
     result = glowpy.compile(integer_ports(module), backend)({"x": stored})["y"]
     assert result.dtype == np.int8
     np.testing.assert_array_equal((result.astype(np.float32) + 3) * 2, expected)
+
+
+@pytest.mark.parametrize("form", ["glow", "onnx"])
+def test_a_file_has_the_ports_of_the_network_that_it_was_exported_from(
+    form: str, tmp_path: Path
+) -> None:
+    """In ONNX files a product is one of floats, between conversions."""
+    sample = {"x": np.random.default_rng(0).normal(size=(100, 8, 8, 1)).astype(np.float32)}
+    profile = quantization.profile(mlp(100), [sample])
+    module = quantization.quantize(mlp(100), profile)
+    if form == "onnx":
+        glowpy.save(module, tmp_path / "net.onnx")
+        module = glowpy.load(tmp_path / "net.onnx")
+    ports = integer_ports(module)
+    assert [port.type.kind for port in ports.placeholders] == [ElemKind.U8, ElemKind.I32]
+    x, y = (port.type for port in ports.placeholders)
+    sums = glowpy.compile(ports)({"x": integers_of(x, sample["x"])})["y"]
+    numbers = glowpy.compile(module)(sample)["y"]
+    steps = np.array(parameters(y).scales, np.float32)
+    np.testing.assert_array_equal(sums.astype(np.float32) * steps, numbers)
 
 
 def test_nothing_is_converted_at_the_ports(tmp_path: Path) -> None:

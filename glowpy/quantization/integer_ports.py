@@ -9,6 +9,7 @@ from glowpy.core.type import Type
 from glowpy.graph.function import SAVED, Module
 from glowpy.graph.node import Node, NodeValue, Placeholder
 from glowpy.graph.nodes_gen import DequantizeNode, QuantizeNode, SaveNode
+from glowpy.quantization.optimized import optimize
 from glowpy.support.errors import Diagnostic, UserError
 
 __all__ = ["integer_ports"]
@@ -20,12 +21,16 @@ def integer_ports(module: Module) -> Module:
     An input has the type that the model quantizes it to, an output that which it is dequantized from: for the exact
     sums of a product this is i32, with a scale for each channel.
 
+    The copy is optimized: in files, what is computed on integers stands between conversions.
+
     Args:
         module: The model; it is not changed.
 
     Raises UserError that names the inputs and outputs that the model reads and writes in floats.
     """
     copy = module.clone()
+    for f in copy.functions:
+        optimize(f)
     ports = [port for port in copy.placeholders if port.type.kind.is_float and port.value.uses]
     types = {port: set(_types(port)) for port in ports}
     if refused := [port for port, found in types.items() if len(found) != 1 or None in found]:
