@@ -18,7 +18,7 @@ __all__ = ["export"]
 @click.option(
     "-o", "--output", type=OutputFile(binary=True), required=True, help="Write this .onnx file."
 )
-@shape_option(ranges=False)
+@shape_option(ranges=True)
 @click.option("--constants", default="", help="A .npz file with the constants of a .glow file.")
 @click.option("--function", "name", default="", help="Which function of a module with several.")
 @click.option("--optimize", is_flag=True, help="Write what the optimizer makes of the model.")
@@ -27,7 +27,8 @@ def export(
 ) -> None:
     """Writes MODEL (.onnx, .glow text, or - for text on standard input) as an ONNX file of opset 21.
 
-    Quantized arithmetic is written between DequantizeLinear and QuantizeLinear. A model of more than 2 GiB has its
+    Quantized arithmetic is written between DequantizeLinear and QuantizeLinear. A dimension that --shape gives a range
+    stays open; the file does not have the bounds. A model of more than 2 GiB has its
     weights in a second file, FILE.data.
 
     Examples:

@@ -316,7 +316,6 @@ def test_every_node_of_a_model_can_be_written() -> None:
     before = {rule for rewrite in ChannelsFirstPass.rules for rule in rewrite._annotated}
     missing = {cls for cls in NODES if cls not in to_onnx and cls not in before}
     assert {cls.__name__ for cls in missing} == {
-        "ExtentsNode",
         "QuantizationProfileNode",
         "RescaleNode",
         "ScaleRoundedNode",

@@ -12,7 +12,7 @@ import numpy as np
 from glowpy.core.channel_axis import permuted
 from glowpy.core.shape import permute
 from glowpy.core.tensor import Tensor
-from glowpy.core.type import Type
+from glowpy.core.type import Shape, Type
 from glowpy.exporter.onnx.operator import OnnxOperatorNode
 from glowpy.graph.function import Function
 from glowpy.graph.node import Node, NodeValue, Operand
@@ -30,7 +30,7 @@ from glowpy.graph.nodes_gen import (
 )
 from glowpy.graph.rewrite import Replacement, Why, rule
 from glowpy.passes import RewritePass
-from glowpy.support.symbolic import static
+from glowpy.support.symbolic import Dim, depends_on_symbols, static
 from glowpy.support.text import Attr
 
 __all__ = ["ChannelsFirstPass", "padded_window"]
@@ -70,8 +70,9 @@ class ChannelsFirstPass(RewritePass):
         """`Conv`; a bias of zeros is left out."""
         del why
         bias = [] if _is_zero(n.bias) else [n.bias]
-        inputs = [_first(f, n.input), _first(f, n.filter), *bias]
-        return _operator(f, n, "Conv", inputs, {**_window(n), "group": n.group})
+        input, pads = _known_pads(f, n, 0.0)
+        inputs = [_first(f, input), _first(f, n.filter), *bias]
+        return _operator(f, n, "Conv", inputs, {**_window(n), "pads": pads, "group": n.group})
 
     @rule
     def transposed_convolution(
@@ -87,10 +88,13 @@ class ChannelsFirstPass(RewritePass):
         ends, extra = [], []
         for axis, begin in enumerate(n.begins):
             reach = (n.kernels[axis] - 1) * n.dilation[axis] + 1
-            whole = n.strides[axis] * (n.input.type.extents[1 + axis] - 1) + reach
-            cut = whole - begin - n.type.extents[1 + axis]
-            ends.append(max(cut, 0))
-            extra.append(max(-cut, 0))
+            whole = n.strides[axis] * (n.input.type.shape[1 + axis] - 1) + reach
+            cut = whole - begin - n.type.shape[1 + axis]
+            if depends_on_symbols(cut):
+                return why.no(_OPEN_PADS)
+            (known,) = static([cut])
+            ends.append(max(known, 0))
+            extra.append(max(-known, 0))
         attributes: dict[str, Attr] = {
             "kernel_shape": n.kernels, "strides": n.strides, "dilations": n.dilation,
             "pads": (*n.begins, *ends), "output_padding": tuple(extra), "group": group,
@@ -101,12 +105,17 @@ class ChannelsFirstPass(RewritePass):
     @rule
     def max_pool(self, f: Function, n: MaxPoolNode, why: Why) -> Replacement:
         """`MaxPool`."""
-        del why
-        return _operator(f, n, "MaxPool", [_first(f, n.input)], padded_window(n))
+        if depends_on_symbols(n.pads) and (n.ceil or not n.type.kind.is_float):
+            return why.no(_OPEN_PADS)
+        input, pads = _known_pads(f, n, -math.inf)
+        window = padded_window(n) if input is n.input else {**_window(n), "pads": pads}
+        return _operator(f, n, "MaxPool", [_first(f, input)], window)
 
     @rule
     def avg_pool(self, f: Function, n: AvgPoolNode, why: Why) -> Replacement:
         """`AveragePool`, or `GlobalAveragePool` of what is one window."""
+        if depends_on_symbols(n.pads):
+            return why.no(_OPEN_PADS)
         whole = n.kernels == n.input.type.shape[1:-1] and not any(n.pads)
         if whole and math.prod(n.type.shape[1:-1]) == 1:
             return _operator(f, n, "GlobalAveragePool", [_first(f, n.input)], {})
@@ -133,7 +142,7 @@ class ChannelsFirstPass(RewritePass):
         del why
         rank, axis, input = n.type.rank, n.axis, n.input
         if rank == 1:
-            input = _reshaped(f, input, (1, *n.type.extents))
+            input = _reshaped(f, input, (1, *n.type.shape))
             rank, axis = 2, 1
         order = [place for place in range(rank) if place != axis]
         shuffle = (order[0], axis, *order[1:])
@@ -141,7 +150,7 @@ class ChannelsFirstPass(RewritePass):
         inputs = [data, n.scale, n.bias, n.mean, n.variance]
         node = _create(f, n, "BatchNormalization", inputs, {"epsilon": n.epsilon}, data.type)
         back = tuple(int(place) for place in np.argsort(shuffle))
-        return _reshaped(f, _moved(f, node.result, back), n.type.extents)
+        return _reshaped(f, _moved(f, node.result, back), n.type.shape)
 
 
 _Pool: TypeAlias = AvgPoolNode | MaxPoolNode | MaxPoolWithArgmaxNode
@@ -153,22 +162,41 @@ def _window(n: ConvolutionNode | _Pool) -> dict[str, Attr]:
     }  # fmt: skip
 
 
-def _rests(n: _Pool) -> list[int]:
+_OPEN_PADS = "its pads depend on symbolic dimensions"
+
+
+def _known_pads(
+    f: Function, n: ConvolutionNode | MaxPoolNode, fill: float
+) -> tuple[NodeValue, tuple[int, ...]]:
+    """The input and its pads; those that are symbolic, which an attribute cannot be, are put around it before."""
+    if not depends_on_symbols(n.pads):
+        return n.input, static(n.pads)
+    rank = len(n.kernels)
+    pads = (0, *n.pads[:rank], 0, 0, *n.pads[rank:], 0)
+    return f.create_pad(f"{n.name}_padded", n.input, pads, fill).result, (0,) * (2 * rank)
+
+
+def _rests(n: _Pool) -> list[Dim]:
     """How many elements, pads included, follow the last window along each dimension; below 0 if it ends outside."""
-    rests, rank, pads = [], len(n.kernels), static(n.pads)
-    for axis, size in enumerate(n.input.type.extents[1:-1]):
+    rests, rank = [], len(n.kernels)
+    for axis, size in enumerate(n.input.type.shape[1:-1]):
         reach = (n.kernels[axis] - 1) * n.dilation[axis] + 1
-        length = size + pads[axis] + pads[rank + axis] - reach
-        rests.append(length - (n.type.extents[1 + axis] - 1) * n.strides[axis])
+        length = size + n.pads[axis] + n.pads[rank + axis] - reach
+        rests.append(length - (n.type.shape[1 + axis] - 1) * n.strides[axis])
     return rests
 
 
 def padded_window(n: _Pool) -> dict[str, Attr]:
     """The window with as many pads as it needs, which neither win nor count.
 
-    `ceil_mode` would do so, but ONNX's own shape inference then counts windows that begin after the image.
+    `ceil_mode` would do so, but ONNX's own shape inference then counts windows that begin after the image. It is left
+    to images of symbolic sizes.
     """
+    if not n.ceil:
+        return _window(n)
     rank, rests = len(n.kernels), _rests(n)
+    if depends_on_symbols(tuple(rests)):
+        return {**_window(n), "ceil_mode": 1}
     ends = (pad + max(-rest, 0) for pad, rest in zip(n.pads[rank:], rests, strict=True))
     return {**_window(n), "pads": (*n.pads[:rank], *ends)}
 
@@ -198,9 +226,9 @@ def _moved(f: Function, value: NodeValue, shuffle: Sequence[int]) -> NodeValue:
     return f.module.create_constant(constant.name, tensor, loc=constant.loc).value
 
 
-def _reshaped(f: Function, value: NodeValue, shape: Sequence[int]) -> NodeValue:
+def _reshaped(f: Function, value: NodeValue, shape: Shape) -> NodeValue:
     """The same elements in another shape; of floats."""
-    type = Type(value.type.kind, tuple(shape))
+    type = Type(value.type.kind, shape)
     if type == value.type:
         return value
     constant = value.constant

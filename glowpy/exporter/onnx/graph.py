@@ -18,12 +18,13 @@ from onnx import NodeProto, TensorProto, helper
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.tensor import LARGE, Array, Tensor
 from glowpy.core.type import Type
+from glowpy.exporter.onnx.extents import ExtentVectors
 from glowpy.graph.function import Function
 from glowpy.graph.node import Constant, Node, NodeValue, Placeholder
 from glowpy.graph.nodes_gen import RelabelNode
 from glowpy.support.errors import Diagnostic
 from glowpy.support.rules import Rules
-from glowpy.support.symbolic import ceil_div
+from glowpy.support.symbolic import Dim, ceil_div, depends_on_symbols, static
 
 __all__ = ["OPSET", "OnnxGraph", "StoredTensor", "elem_type_of", "to_onnx"]
 
@@ -106,6 +107,12 @@ class OnnxGraph:
         self._shared: dict[tuple[Type, bytes], str] = {}
         self._node: Node | None = None
         self._taken: set[str] = set()
+        self._extents = ExtentVectors(
+            f.parameters,
+            lambda operator, *inputs, **rest: self.add(operator, *inputs, name="extent", **rest),
+            lambda numbers: self.ints("number", numbers),
+            self.refuse,
+        )
         for placeholder in f.module.placeholders:
             self._names[placeholder.value] = placeholder.original
             self._taken.add(placeholder.original)
@@ -149,10 +156,10 @@ class OnnxGraph:
     def filled(self, name: str, type: Type, value: float) -> str:
         """The same stored element everywhere."""
         element = np.asarray(value, type.kind.dtype)
-        if type.size <= _FEW:
+        if type.is_static and type.size <= _FEW:
             return self.constant(name, np.broadcast_to(element, type.extents))
         proto = onnx.numpy_helper.from_array(element.reshape(1))
-        shape = self.ints("shape", type.extents)
+        shape = self.ints("shape", type.shape)
         return self.add("ConstantOfShape", shape, name=name, value=proto)
 
     def constant(self, name: str, array: Array) -> str:
@@ -164,9 +171,12 @@ class OnnxGraph:
             self.tensors[self._shared[key]] = StoredTensor.of(tensor)
         return self._shared[key]
 
-    def ints(self, name: str, values: Iterable[int]) -> str:
-        """A vector of i64."""
-        return self.constant(name, np.array([*values], np.int64))
+    def ints(self, name: str, values: Iterable[Dim]) -> str:
+        """A vector of i64, which is computed where a number is symbolic."""
+        dims = tuple(values)
+        if depends_on_symbols(dims):
+            return self._extents.vector(dims)
+        return self.constant(name, np.array(static(dims), np.int64))
 
     def scalar(self, name: str, kind: ElemKind, value: float) -> str:
         """One number, without dimensions."""

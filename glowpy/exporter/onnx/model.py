@@ -47,7 +47,8 @@ def save(
 
     Inputs and outputs have the names of the user's model. Channels come second, as in ONNX, and quantized arithmetic
     becomes operators on floats between DequantizeLinear and QuantizeLinear, which runtimes compute on the integers.
-    Weights stay integers. Inputs and outputs that are quantized are plain integers in ONNX.
+    Weights stay integers. Inputs and outputs that are quantized are plain integers in ONNX. Symbolic dimensions stay
+    open, under the names of their symbols; their bounds are not in the file.
 
     Args:
         model: The function, or a module with one: as loaded or built, optimized, or quantized. It is not changed.
@@ -119,7 +120,8 @@ def _proto(f: Function, graph: OnnxGraph, large: dict[str, StoredTensor]) -> Mod
 
 
 def _info(name: str, type: Type) -> onnx.ValueInfoProto:
-    return helper.make_tensor_value_info(name, elem_type_of(type.kind), type.extents)
+    dims = [dim if isinstance(dim, int) else str(dim) for dim in type.shape]
+    return helper.make_tensor_value_info(name, elem_type_of(type.kind), dims)
 
 
 def _with_inputs(proto: ModelProto, large: dict[str, StoredTensor]) -> ModelProto:
