@@ -31,6 +31,14 @@ NodeOnly(
 )
 
 NodeOnly(
+    "DynamicQuantize",
+    "The integers of u8 nearest to the floats of input, for the range that these have, widened to hold 0; and the scale and the zero point with which they "
+    "stand for them. As ONNX's DynamicQuantizeLinear.",
+    inputs=["input"],
+    results=["result", "scale", "zero"],
+    no_derivative=_NO_DERIVATIVE,
+)
+NodeOnly(
     "DequantizeBlocks",
     "The floats that stored integers stand for, (input - zero) * scale, with a scale and a zero for each `block` neighbours along `axis`. "
     "Integers and zeros are numbers of `bits` bits, 4 or 8.",

@@ -142,7 +142,7 @@ def quantize(
     if as_json:
         print_json({**_figures(result, output, blobs), **quantized.figures})
         return
-    _print(result, output, blobs, "read stored" if weight_only else "compute on")
+    _print(result, output, blobs, "read stored" if result.weights_only else "compute on")
     accuracy.print(quantized)
 
 
@@ -186,7 +186,7 @@ def _as_it_is(source: Source, accuracy: Accuracy) -> Quantized:
     result = inspect(source.function)
     if len(result.floats) == len(result.nodes):
         raise UserError(
-            f"{source.path}: nothing in the model is computed on integers",
+            f"{source.path}: the model neither computes on integers nor stores weights so",
             note="say how with --profile, --weight-only or --dynamic, or --estimate what it brings",
         )
     return Quantized(result)

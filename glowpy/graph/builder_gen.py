@@ -1139,6 +1139,19 @@ class Builder(ABC):
         attrs: dict[str, Attr] = {}
         return self.create(nodes.RescaleNode, name, inputs, attrs, result_type, loc)
 
+    def create_dynamic_quantize(
+        self,
+        name: str,
+        input: Operand,
+        *,
+        result_type: Type | None = None,
+        loc: Loc | None = None,
+    ) -> nodes.DynamicQuantizeNode:
+        """The integers of u8 nearest to the floats of input, for the range that these have, widened to hold 0; and the scale and the zero point with which they stand for them. As ONNX's DynamicQuantizeLinear."""
+        inputs = (input,)
+        attrs: dict[str, Attr] = {}
+        return self.create(nodes.DynamicQuantizeNode, name, inputs, attrs, result_type, loc)
+
     def create_dequantize_blocks(
         self,
         name: str,

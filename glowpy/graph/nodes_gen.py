@@ -37,6 +37,7 @@ __all__ = [
     "DequantizeBlocksNode",
     "DequantizeNode",
     "DivNode",
+    "DynamicQuantizeNode",
     "EluNode",
     "EncodeNode",
     "EqNode",
@@ -1628,6 +1629,28 @@ class RescaleNode(Node):
 
 
 @final
+class DynamicQuantizeNode(Node):
+    """The integers of u8 nearest to the floats of input, for the range that these have, widened to hold 0; and the scale and the zero point with which they stand for them. As ONNX's DynamicQuantizeLinear.
+
+    Declared in classgen/specs/quant.py.
+    """
+
+    __slots__ = ()
+    SCHEMA: ClassVar[NodeSchema] = NodeSchema(
+        "dynamic_quantize",
+        ("input",),
+        (),
+        ("result", "scale", "zero"),
+        frozenset(),
+        no_derivative="a stored integer moves in steps",
+    )
+
+    input = InputField(0)
+    scale = ResultField(1)
+    zero = ResultField(2)
+
+
+@final
 class DequantizeBlocksNode(Node):
     """The floats that stored integers stand for, (input - zero) * scale, with a scale and a zero for each `block` neighbours along `axis`. Integers and zeros are numbers of `bits` bits, 4 or 8.
 
@@ -2292,6 +2315,7 @@ NODES: tuple[type[Node], ...] = (
     QuantizeNode,
     DequantizeNode,
     RescaleNode,
+    DynamicQuantizeNode,
     DequantizeBlocksNode,
     StepsNode,
     SaturateNode,

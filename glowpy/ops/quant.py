@@ -15,9 +15,13 @@ from glowpy.core.quantized import has_steps_of, sum_type
 from glowpy.core.shape import broadcast_shapes
 from glowpy.core.tensor import Tensor
 from glowpy.core.type import Type
+from glowpy.graph.function import Function
+from glowpy.graph.infer import infer
+from glowpy.graph.node import NodeValue, Operand
 from glowpy.graph.nodes_gen import (
     ConvolutionNode,
     DequantizeNode,
+    DynamicQuantizeNode,
     FullyConnectedNode,
     LookupTableNode,
     MatMulNode,
@@ -30,11 +34,14 @@ from glowpy.graph.nodes_gen import (
 from glowpy.graph.verifier import verify
 from glowpy.ir.insts_gen import LookupTableInst, RelabelInst, SaturateInst, StepsInst
 from glowpy.ir.verifier import verify_inst
+from glowpy.lower import lower
 from glowpy.opt.products import Product, columns_of
+from glowpy.support.errors import UserError
 
 __all__: list[str] = []
 
 _TABLE = 256
+_STEPS = 255.0
 _BYTES = (ElemKind.I8, ElemKind.U8)
 _LOOKED_UP = (*_BYTES, ElemKind.I32, ElemKind.F32)
 
@@ -93,6 +100,35 @@ def _table_types(input: Type, table: Type, result: Type) -> Iterator[str]:
         yield f"expected a table of {_TABLE} elements as the result's, got {table}"
     if result.shape != input.shape:
         yield f"result has shape {result}, expected that of {input}"
+
+
+@infer(DynamicQuantizeNode)
+def _infer_dynamic_quantize(input: Type) -> tuple[Type, Type, Type]:
+    if input.kind is not ElemKind.F32:
+        raise UserError(f"expected an input of kind f32, got {input}")
+    scale = Type(ElemKind.F32, ())
+    return Type(ElemKind.U8, input.shape), scale, scale.with_kind(ElemKind.U8)
+
+
+@lower(DynamicQuantizeNode)
+def _lower_dynamic_quantize(f: Function, n: DynamicQuantizeNode) -> tuple[Operand, ...]:
+    axes = tuple(range(n.input.type.rank))
+    scalar = Type(ElemKind.F32, ())
+    nothing = f.create_splat(f"{n.name}_nothing", scalar, 0.0)
+
+    def extreme(node: NodeValue) -> NodeValue:
+        return f.create_reshape(n.name, scalar, node).result
+
+    low = f.create_min(n.name, extreme(f.create_reduce_min(n.name, n.input, axes).result), nothing)
+    high = f.create_max(n.name, extreme(f.create_reduce_max(n.name, n.input, axes).result), nothing)
+    steps = f.create_splat(f"{n.name}_range", scalar, _STEPS)
+    scale = f.create_div(f"{n.name}_scale", f.create_sub(n.name, high, low), steps)
+    below = f.create_sub(n.name, nothing, f.create_div(n.name, low, scale))
+    zero = f.create_saturate(f"{n.name}_zero", Type(ElemKind.U8, ()), below, nothing)
+    offset = f.create_convert(n.name, scalar, zero)
+    type = Type(ElemKind.U8, n.input.type.shape)
+    stored = f.create_saturate(n.name, type, f.create_div(n.name, n.input, scale), offset)
+    return stored.result, scale.result, zero.result
 
 
 @verify(StepsNode)

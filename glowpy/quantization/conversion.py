@@ -41,6 +41,8 @@ class Conversion:
         bytes_before: Of all constants of the optimized network in floats.
         bytes_after: Of those of the quantized one; two weights of 4 bits are one.
         types: Of the values that are stored integers, by the names that the profile has.
+        weights_only: Whether it computes in floats, and `nodes` are those that read weights: became integer means that
+            these are stored so.
     """
 
     module: Module
@@ -48,6 +50,7 @@ class Conversion:
     bytes_before: int
     bytes_after: int
     types: Mapping[str, Type] = field(default_factory=dict)
+    weights_only: bool = False
 
     @property
     def floats(self) -> list[Outcome]:

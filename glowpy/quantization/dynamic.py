@@ -10,10 +10,9 @@ from glowpy.core.elemkind import ElemKind
 from glowpy.core.quantized import sum_type
 from glowpy.core.tensor import Tensor
 from glowpy.core.type import Quant, Type
-from glowpy.graph.dynamic_range import dynamically_quantized
 from glowpy.graph.function import Function, Module
 from glowpy.graph.node import Node, NodeValue
-from glowpy.graph.nodes_gen import FullyConnectedNode, MatMulNode
+from glowpy.graph.nodes_gen import DynamicQuantizeNode, FullyConnectedNode, MatMulNode
 from glowpy.opt.products import no_exact_sum
 from glowpy.quantization.conversion import Conversion, bytes_of_constants, outcome_of
 from glowpy.quantization.convert import integers_of
@@ -26,7 +25,6 @@ __all__ = ["quantize_dynamic"]
 _ONE = Quant((1.0,), (0,))
 
 _MatrixProduct = MatMulNode | FullyConnectedNode
-Range = tuple[NodeValue, NodeValue, NodeValue]
 
 
 def quantize_dynamic(model: Module | Function, *, keep: tuple[str, ...] = ()) -> Conversion:
@@ -47,14 +45,14 @@ def quantize_dynamic(model: Module | Function, *, keep: tuple[str, ...] = ()) ->
     products = list(_products(f))
     reasons: dict[Node, str] = {node: reason for node in products if (reason := _refusal(node))}
     reasons |= chosen_to_keep(products, keep)
-    ranges: dict[NodeValue, Range] = {}
+    ranges: dict[NodeValue, DynamicQuantizeNode] = {}
     for node in products:
         if node in reasons:
             continue
         value = node.inputs[0]
         with f.replacing(node):
             if value not in ranges:
-                ranges[value] = dynamically_quantized(f, f"{value.name}_stored", value)
+                ranges[value] = f.create_dynamic_quantize(f"{value.name}_stored", value)
             result = _product(f, node, ranges[value])
         node.result.replace_all_uses_with(result)
     nodes = tuple(outcome_of(node, reasons.get(node, "")) for node in products)
@@ -81,9 +79,8 @@ def _products(f: Function) -> Iterator[_MatrixProduct]:
             yield node
 
 
-def _product(f: Function, n: _MatrixProduct, range: Range) -> NodeValue:
+def _product(f: Function, n: _MatrixProduct, left: DynamicQuantizeNode) -> NodeValue:
     """Sums of stored integers, less the zero point times the sums of the weights, times both scales."""
-    integers, scale, zero = range
     weights = n.inputs[1].constant
     assert weights is not None
     matrix = weights.tensor.array
@@ -91,19 +88,22 @@ def _product(f: Function, n: _MatrixProduct, range: Range) -> NodeValue:
     array = integers_of(Type(ElemKind.I8, matrix.shape, quant), matrix)
     wide = Type(ElemKind.I32, n.type.shape)
 
-    left = f.create_relabel(n.name, Type(ElemKind.U8, integers.type.shape, _ONE), integers)
+    steps = f.create_relabel(n.name, Type(ElemKind.U8, left.type.shape, _ONE), left.result)
     right = f.module.create_constant(
         weights.name, Tensor(Type(ElemKind.I8, matrix.shape, _ONE), array)
     )
-    sums = sum_type(left.type, right.type, 1, n.type.shape)
-    product = f.create_mat_mul(n.name, left, right, result_type=sums)
+    sums = sum_type(steps.type, right.type, 1, n.type.shape)
+    product = f.create_mat_mul(n.name, steps, right, result_type=sums)
     totals = f.module.create_constant(f"{n.name}_sums", array.sum(0, dtype=np.int32))
-    excess = f.create_mul(n.name, totals, f.create_convert(n.name, Type(ElemKind.I32, ()), zero))
+    excess = f.create_mul(
+        n.name, totals, f.create_convert(n.name, Type(ElemKind.I32, ()), left.zero)
+    )
     exact = f.create_sub(n.name, f.create_relabel(n.name, wide, product), excess)
     scales = np.broadcast_to(np.array(quant.scales, np.float32), matrix.shape[-1])
-    steps = f.create_mul(n.name, f.module.create_constant(f"{n.name}_scales", scales), scale)
+    columns = f.module.create_constant(f"{n.name}_scales", scales)
+    scale = f.create_mul(n.name, columns, left.scale)
     floats = f.create_convert(n.name, Type(ElemKind.F32, n.type.shape), exact)
-    result = f.create_mul(n.name, floats, steps).result
+    result = f.create_mul(n.name, floats, scale).result
     if isinstance(n, FullyConnectedNode):
         return f.create_add(n.name, result, n.bias).result
     return result

@@ -66,7 +66,8 @@ def quantize_weights(
                 stored[value, axis] = stored_in_blocks(f, value, axis, form)
             node.set_input(index, stored[value, axis])
     optimize(f)
-    return Conversion(f.module, tuple(outcomes), before, bytes_of_constants(f))
+    sizes = before, bytes_of_constants(f)
+    return Conversion(f.module, tuple(outcomes), *sizes, weights_only=True)
 
 
 def _weights(f: Function) -> Iterator[tuple[Node, int, int]]:

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from onnx import TensorProto
 
 import glowpy
+from glowpy import quantization
 from glowpy.cli.main import run
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.tensor import Array, Tensor
@@ -401,6 +402,23 @@ def test_weights_of_4_bits_take_half_a_byte(kind: ElemKind, tmp_path: Path) -> N
     expected = interpreted(module, feeds)
     # Where onnxruntime multiplies by 4 bits as they are, it rounds the other factor to 8.
     same_numbers(on_onnxruntime(path, feeds, optimize=False), expected)
+    same_numbers(interpreted(glowpy.load(path), feeds), expected)
+
+
+def test_ranges_found_at_run_time_are_one_operator(tmp_path: Path) -> None:
+    rng = np.random.default_rng(4)
+    module = Module()
+    f = module.create_function("main")
+    x = module.create_placeholder("x", parse_type("f32[5x33]"))
+    weights = module.create_constant("w", rng.normal(size=(33, 7)).astype(np.float32))
+    saved(module, f.create_mat_mul("product", x, weights), "y")
+    dynamic = quantization.quantize_dynamic(module).module
+    path = tmp_path / "dynamic.onnx"
+    glowpy.save(dynamic, path)
+    assert operators(path)["DynamicQuantizeLinear"] == operators(path)["MatMulInteger"] == 1
+    feeds = {"x": rng.normal(size=(5, 33)).astype(np.float32)}
+    expected = interpreted(dynamic, feeds)
+    same_numbers(on_onnxruntime(path, feeds), expected)
     same_numbers(interpreted(glowpy.load(path), feeds), expected)
 
 

@@ -204,6 +204,11 @@ class OnnxGraph:
         output = self._name_of(self._current.results[index])
         self.add_all(op_type, *inputs, outputs=[output], **attributes)
 
+    def results(self, op_type: str, *inputs: str, **attributes: Any) -> None:
+        """Adds the operator that computes all results of the node that is written."""
+        outputs = [self._name_of(value) for value in self._current.results]
+        self.add_all(op_type, *inputs, outputs=outputs, **attributes)
+
     def be(self, name: str) -> None:
         """Makes the result of the node that is written a tensor that is there already."""
         value = self._current.result

@@ -11,6 +11,7 @@ from glowpy.exporter.onnx.graph import OnnxGraph, elem_type_of, to_onnx
 from glowpy.graph.nodes_gen import (
     DequantizeBlocksNode,
     DequantizeNode,
+    DynamicQuantizeNode,
     HighByteNode,
     LookupTableNode,
     QuantizeNode,
@@ -69,6 +70,11 @@ def _dequantize(g: OnnxGraph, n: DequantizeNode) -> None:
     if offsets.any():
         x = g.add("Sub", x, g.constant("zero_point", along_axis(type, offsets)))
     g.result("DequantizeLinear", x, scale, **axis)
+
+
+@to_onnx(DynamicQuantizeNode)
+def _dynamic_quantize(g: OnnxGraph, n: DynamicQuantizeNode) -> None:
+    g.results("DynamicQuantizeLinear", g.operand(n.input))
 
 
 @to_onnx(DequantizeBlocksNode)

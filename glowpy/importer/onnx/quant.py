@@ -15,7 +15,6 @@ from glowpy.core.quantized import fits_4_bits, parameters, sum_type
 from glowpy.core.shape import broadcast_shapes, normalize_axis
 from glowpy.core.tensor import Array, Tensor
 from glowpy.core.type import Quant, Type
-from glowpy.graph.dynamic_range import dynamically_quantized
 from glowpy.graph.node import NodeValue
 from glowpy.importer.onnx.codes import to_codes
 from glowpy.importer.onnx.data_movement import (
@@ -236,7 +235,7 @@ def dequantize_linear(n: OnnxNode) -> Value:
 @from_onnx("DynamicQuantizeLinear", since=11)
 def _dynamic_quantize_linear(n: OnnxNode) -> tuple[Value, ...]:
     """Integers, scale and zero point."""
-    return dynamically_quantized(n.f, n.name, n.input(0))
+    return n.f.create_dynamic_quantize(n.name, n.input(0)).results
 
 
 @from_onnx("QLinearConv", since=10)

@@ -10,7 +10,6 @@ import numpy as np
 
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.tensor import Tensor
-from glowpy.graph.dynamic_range import dynamically_quantized
 from glowpy.graph.node import NodeValue
 from glowpy.importer.onnx.contrib.attention import attended
 from glowpy.importer.onnx.contrib.heads import check_type
@@ -134,7 +133,7 @@ def _matmul_integer_to_float(n: OnnxNode) -> Value:
 @from_onnx("DynamicQuantizeMatMul", domain=CONTRIB)
 def _dynamic_quantize_matmul(n: OnnxNode) -> Value:
     """The left side is quantized by the range that it has at run time."""
-    stored, scale, zero = dynamically_quantized(n.f, n.name, n.input(0))
+    stored, scale, zero = n.f.create_dynamic_quantize(n.name, n.input(0)).results
     sums = integer_product(n, stored, n.value(1), zero, optional(n, 3))
     return _biased(n, _scaled(n, sums, scale, n.value(2)), 4)
 
