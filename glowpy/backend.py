@@ -14,7 +14,7 @@ from typing import ClassVar, Protocol, TypeAlias
 
 import numpy as np
 
-from glowpy.core.extents import Extents, extents_of, symbols_of_types, type_at
+from glowpy.core.extents import Extents, extents_of, largest_at, symbols_of_types, type_at
 from glowpy.core.schema import Access
 from glowpy.core.state import Known, State, StatePort, given_extents
 from glowpy.core.tensor import Array, Tensor
@@ -44,6 +44,7 @@ __all__ = [
     "aligned_array",
     "elements_at",
     "input_misfit",
+    "part_of",
 ]
 
 
@@ -145,6 +146,7 @@ class Executable(ABC):
     Attributes:
         input_ports: What goes in.
         output_ports: What comes out.
+        open_ports: Those of them whose shapes depend on extents that the network finds.
         state_ports: Its variables.
         arena_size: Bytes of working memory that an instance has beside its inputs and outputs.
     """
@@ -162,6 +164,12 @@ class Executable(ABC):
         self.arena_size = arena_size
         self._arenas: list[Array] = []  # append and pop are atomic: there is no lock
         self._symbolic = bool(self.symbols)
+        known = self.symbols
+        self.open_ports = [
+            port
+            for port in self.output_ports
+            if not symbols_of_types([port.type]).keys() <= known.keys()
+        ]
         self._known: dict[tuple[tuple[tuple[int, ...], ...], Known], _Bound] = {}
         names = {port.placeholder for port in self.output_ports}
         self._both = names & {port.placeholder for port in self.input_ports}
@@ -210,13 +218,14 @@ class Executable(ABC):
         return State(self.state_ports)
 
     @abstractmethod
-    def execute(self, bindings: Mapping[str, Array], arena: Array, extents: Extents) -> None:
-        """Runs once.
+    def execute(self, bindings: Mapping[str, Array], arena: Array, extents: Extents) -> Extents:
+        """Runs once, and returns the extents of the symbols that the network found.
 
         Args:
-            bindings: An array for each placeholder and each variable's memory, by its name in dumps.
+            bindings: An array for each placeholder and each variable's memory, by its name in dumps. That of an output
+                whose shape depends on what is found has room for the largest; its first elements are written.
             arena: Working memory of `arena_size` bytes.
-            extents: What symbols are in this run.
+            extents: What the symbols of inputs' shapes are in this run.
         """
 
     def instance(self, **extents: int) -> Instance:
@@ -249,7 +258,7 @@ class Executable(ABC):
         """
         bindings = self._bind_inputs(inputs)
         known = self._bind_state(state, bindings)
-        extents, types = self._bound(bindings, known) if self._symbolic else _NO_SYMBOLS
+        extents, types = self._bound(bindings, known)
         if out:
             self._bind_outputs(out, bindings, extents)
         for port in self.output_ports:
@@ -260,14 +269,19 @@ class Executable(ABC):
         except IndexError:
             arena = aligned_array(self.arena_size)
         try:
-            self.execute(bindings, arena, extents)
+            found = self.execute(bindings, arena, extents)
         finally:
             self._arenas.append(arena)
         if state is not None:
             state.advance(extents)
         results = {port.name: bindings[port.placeholder] for port in self.output_ports}
+        for port in self.open_ports:
+            results[port.name] = part_of(
+                results[port.name], type_at(port.type, {**extents, **found})
+            )
         for name, array in out.items() if out else ():
             if results[name] is not array:
+                _check(name, Tensor.of(results[name]).type, array)
                 array[...] = results[name]
                 results[name] = array
         return results
@@ -303,6 +317,8 @@ class Executable(ABC):
 
     def _bound(self, bindings: Mapping[str, Array], known: Known) -> _Bound:
         """What symbols are for these inputs and variables, and what outputs are of symbolic types."""
+        if not self._symbolic and not self.open_ports:
+            return _NO_SYMBOLS
         shapes = tuple([bindings[port.placeholder].shape for port in self.input_ports]), known
         bound = self._known.get(shapes)
         if bound is None:
@@ -310,8 +326,8 @@ class Executable(ABC):
             pairs = zip(self.input_ports, shapes[0], strict=True)
             dims |= {port.name: (port.type.shape, shape) for port, shape in pairs}
             extents = extents_of(dims)
-            open_ports = [port for port in self.output_ports if not port.type.is_static]
-            bound = extents, {port.name: type_at(port.type, extents) for port in open_ports}
+            symbolic = [port for port in self.output_ports if not port.type.is_static]
+            bound = extents, {port.name: largest_at(port.type, extents) for port in symbolic}
             if len(self._known) == _MAX_KNOWN:
                 self._known.clear()
             self._known[shapes] = bound
@@ -325,15 +341,26 @@ class Executable(ABC):
         for name, array in out.items():
             if name not in ports:
                 raise UserError(f"expected the outputs {', '.join(map(repr, ports))}, got '{name}'")
-            _check(name, type_at(ports[name].type, extents), array)
+            port = ports[name]
+            _check(
+                name, port.type if port in self.open_ports else type_at(port.type, extents), array
+            )
             if not array.flags.writeable:
                 raise UserError(f"'{name}': expected a writeable array for an output")
         arrays = [*bindings.values(), *out.values()]
         for name, array in out.items():
-            fits = array.flags.c_contiguous and array.flags.aligned
+            port = ports[name]
+            fits = array.flags.c_contiguous and array.flags.aligned and port not in self.open_ports
             shared = sum(bool(np.may_share_memory(array, other)) for other in arrays) > 1
-            if fits and not shared and ports[name].placeholder not in bindings:
-                bindings[ports[name].placeholder] = array
+            if fits and not shared and port.placeholder not in bindings:
+                bindings[port.placeholder] = array
+
+
+def part_of(array: Array, type: Type) -> Array:
+    """The first elements of an array that had room for more, as those of a type without symbols; not copied."""
+    if array.shape == type.shape:
+        return array
+    return array.reshape(-1)[: type.room // type.kind.size].reshape(type.extents)
 
 
 _SMALL = 1 << 12
@@ -383,19 +410,20 @@ class Instance:
         self._known = self.state.known()
         self._extents = given_extents(function.symbols, self._given, self._known)
         self._arena = aligned_array(function.arena_size)
+        self._found: Extents = {}
         self._arrays: dict[str, Array] = {}
         self._flat: dict[str, Array] = {}
         widest = {name: one.high for name, one in function.symbols.items()} | dict(extents)
         for port in (*function.input_ports, *function.output_ports):
             if port.placeholder not in self._arrays:
-                room = type_at(port.type, widest).room
+                room = largest_at(port.type, widest).room
                 self._flat[port.placeholder] = aligned_array(room).view(port.type.kind.dtype)
                 self._arrays[port.placeholder] = self._shaped(port)
         self._ports = {port.name: port for port in (*function.input_ports, *function.output_ports)}
 
     def _shaped(self, port: Port) -> Array:
         """The memory of a port in its present shape."""
-        type = type_at(port.type, self._extents)
+        type = largest_at(port.type, self._extents)
         return self._flat[port.placeholder][: type.room // type.kind.size].reshape(type.extents)
 
     def _prepare(self) -> None:
@@ -420,11 +448,18 @@ class Instance:
         return port
 
     def __getitem__(self, name: str) -> Array:
-        """The array the input or output called `name` lives in."""
+        """The array the input or output called `name` lives in.
+
+        Of an output whose shape depends on what the network finds it is the part that the last run wrote, and before
+        the first run all there is room for.
+        """
         port = self._port(name)
         if port in self._function.input_ports:
             self._prepare()
-        return self._arrays[port.placeholder]
+        array = self._arrays[port.placeholder]
+        if not self._found or port not in self._function.open_ports:
+            return array
+        return part_of(array, type_at(port.type, {**self._extents, **self._found}))
 
     def bind(self, name: str, array: Array) -> None:
         """Makes `array` the memory of an input or output.
@@ -434,7 +469,7 @@ class Instance:
         port = self._port(name)
         if self._known and not port.type.is_static:
             raise UserError(f"'{name}': expected a port of one shape to bind, got {port.type}")
-        _check(name, type_at(port.type, self._extents), array)
+        _check(name, largest_at(port.type, self._extents), array)
         if not array.flags.c_contiguous:
             raise UserError(
                 f"'{name}': expected a C-contiguous array to bind",
@@ -464,10 +499,10 @@ class Instance:
             self._prepare()
             self._shape(self._function.output_ports)
             arrays = {**self._arrays, **self.state.arrays}
-            self._function.execute(arrays, self._arena, self._extents)
+            self._found = self._function.execute(arrays, self._arena, self._extents)
             self.state.advance(self._extents)
         else:
-            self._function.execute(self._arrays, self._arena, self._extents)
+            self._found = self._function.execute(self._arrays, self._arena, self._extents)
 
     def reset(self) -> None:
         """Makes the variables what they were before the first run."""

@@ -260,7 +260,9 @@ def build_program(
     ports = _ports(f, {*inputs, *f.inputs})
     state = _state(f)
     shapes = {port.name: port.type.shape for port in ports}
-    check_known(ir.symbols, shapes | {port.name: port.type.shape for port in state})
+    definitions = ir.definitions
+    given = {name: one for name, one in ir.symbols.items() if name not in definitions}
+    check_known(given, shapes | {port.name: port.type.shape for port in state})
     with ctx.timed("memory"):
         memory = plan_memory(ir, stacked=backend.stacks and not instrumented)
     used = [c for c in f.module.constants if c.name in ir.weights]

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from glowpy.core.schema import Trait
 from glowpy.graph.function import Function
 from glowpy.graph.node import Node
-from glowpy.graph.nodes_gen import SaveNode
+from glowpy.graph.nodes_gen import DefineNode, SaveNode
 from glowpy.support.symbolic import highest
 
 __all__ = ["schedule"]
@@ -32,12 +32,15 @@ def schedule(f: Function) -> list[Node]:
     """All nodes of `f` in the order of execution. Deterministic; linear but for sorting the operands of each node."""
     nodes = f.topological()
     products = _products(nodes)
-    needs = _needs(nodes)
+    needs = _needs(f, nodes)
     beyond = _beyond_results(nodes, needs, products)
     saves = [node for node in nodes if isinstance(node, SaveNode)]
     effects = {node: None for node in nodes if node.has(Trait.SIDE_EFFECT)}
     unused = {node: None for node in nodes if not any(r.num_users for r in node.results)}
-    roots = [node for node in {**effects, **unused} if not isinstance(node, SaveNode)] + saves
+    others = [node for node in {**effects, **unused} if not isinstance(node, SaveNode)]
+    # What an extent is, is found out where the first node that depends on it needs it.
+    definitions = [node for node in others if isinstance(node, DefineNode)]
+    roots = [node for node in others if not isinstance(node, DefineNode)] + saves + definitions
     done: set[Node] = set()
     order: list[Node] = []
     for root in roots:
@@ -120,13 +123,14 @@ class _Needs:
     late: tuple[Node, ...] = ()
 
 
-def _needs(nodes: Sequence[Node]) -> dict[Node, _Needs]:
+def _needs(f: Function, nodes: Sequence[Node]) -> dict[Node, _Needs]:
     """What each node needs. Linear: a node that comes late does so for one other, after at most `_MOST_LATE`."""
     needs: dict[Node, _Needs] = {}
+    needed = f.needs
     for node in nodes:
         first: dict[Node, None] = {}
         late: list[Node] = []
-        for operand in dict.fromkeys(v.node for v in node.operand_values if v.node is not None):
+        for operand in dict.fromkeys(needed(node)):
             if _comes_late(operand, needs[operand]):
                 first.update(dict.fromkeys(needs[operand].first))
                 late += [*needs[operand].late, operand]

@@ -103,7 +103,7 @@ class LoadedNetwork(Executable):
         self._extents_array = ctypes.c_size_t * len(self._symbols)
         self._constants = constants
 
-    def execute(self, bindings: Mapping[str, Array], arena: Array, extents: Extents) -> None:
+    def execute(self, bindings: Mapping[str, Array], arena: Array, extents: Extents) -> Extents:
         """Copies the inputs into the mutable area, which lies after the activations, and the outputs out of it."""
         mutable = arena[self._start :]
         for place in self._inputs:
@@ -115,6 +115,7 @@ class LoadedNetwork(Executable):
         _expect_ok(self.name, self._entry(*arguments))
         for place in self._outputs:
             np.copyto(bindings[place.port.placeholder], place.of(mutable, extents))
+        return {}
 
 
 @final

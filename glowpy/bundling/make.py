@@ -112,7 +112,14 @@ def outdated(model: Module | Mapping[str, Module], directory: Path | str) -> lis
 
 
 def _expect_bounds(f: Function) -> None:
-    """Raises UserError for a network with dimensions of any size: a bundle's memory is planned for the largest."""
+    """Raises UserError for a network with dimensions of any size: a bundle's memory is planned for the largest.
+
+    And for one that finds extents while it runs.
+    """
+    if found := ", ".join(f.definitions):
+        raise UserError(
+            f"@{f.name}: expected extents that are known before a bundle runs, got {found}"
+        )
     symbols = symbols_of_types(placeholder.type for placeholder in f.module.placeholders)
     names = [one.name for one in symbols.values() if one.high == UNBOUNDED]
     if names:

@@ -16,6 +16,7 @@ from glowpy.support.symbolic import (
     Symbol,
     at_extents,
     depends_on_symbols,
+    highest,
     substituted,
     symbols_of,
 )
@@ -26,6 +27,7 @@ __all__ = [
     "attr_at",
     "check_known",
     "extents_of",
+    "largest_at",
     "sampled",
     "shape_at",
     "symbols_of_attrs",
@@ -75,6 +77,14 @@ def shape_at(shape: Shape, extents: Extents) -> tuple[int, ...]:
 def type_at(type: Type, extents: Extents) -> Type:
     """A type with these extents."""
     return type if type.is_static else Type(type.kind, shape_at(type.shape, extents), type.quant)
+
+
+def largest_at(type: Type, extents: Extents) -> Type:
+    """A type with these extents of some symbols, and as many elements as others allow."""
+    if type.is_static:
+        return type
+    shape = tuple(highest(substituted(dim, extents)) for dim in type.shape)
+    return Type(type.kind, shape, type.quant)
 
 
 def extents_of(shapes: Mapping[str, tuple[Shape, Sequence[int]]]) -> dict[str, int]:

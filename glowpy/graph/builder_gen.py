@@ -1468,6 +1468,63 @@ class Builder(ABC):
         }
         return self.create(nodes.CumSumNode, name, inputs, attrs, result_type, loc)
 
+    def create_non_zero(
+        self,
+        name: str,
+        input: Operand,
+        *,
+        result_type: Type | None = None,
+        loc: Loc | None = None,
+    ) -> nodes.NonZeroNode:
+        """The places of the elements that are not zero, in row-major order: a row of i64 for each, with its index in every dimension. The i64 `count` of them."""
+        inputs = (input,)
+        attrs: dict[str, Attr] = {}
+        return self.create(nodes.NonZeroNode, name, inputs, attrs, result_type, loc)
+
+    def create_unique(
+        self,
+        name: str,
+        input: Operand,
+        sorted: bool = False,
+        *,
+        result_type: Type | None = None,
+        loc: Loc | None = None,
+    ) -> nodes.UniqueNode:
+        """The different rows of a matrix: in ascending order if `sorted`, else as they come. The i64 row where each one is first, which different row each row is (`inverse`), how often each one occurs (`counts`), and the `count` of them. Zeros are equal, and so are NaNs, which come last."""
+        inputs = (input,)
+        attrs: dict[str, Attr] = {
+            "sorted": bool(sorted),
+        }
+        return self.create(nodes.UniqueNode, name, inputs, attrs, result_type, loc)
+
+    def create_non_max_suppression(
+        self,
+        name: str,
+        boxes: Operand,
+        scores: Operand,
+        limit: Operand,
+        overlap: Operand,
+        threshold: Operand,
+        centers: bool,
+        room: int,
+        *,
+        result_type: Type | None = None,
+        loc: Loc | None = None,
+    ) -> nodes.NonMaxSuppressionNode:
+        """The boxes that are kept of each class of each image, as ONNX says: rows of i64 with image, class and box, the highest score first, of equal ones the first box. At most `limit` boxes of a class, none with a score of `threshold` or less, and none that shares more than `overlap` of the union with one that is kept before it. Boxes are y1, x1, y2, x2, or x, y, width and height if they are given by `centers`. There is room for `room` rows. The i64 `count` of them."""
+        inputs = (
+            boxes,
+            scores,
+            limit,
+            overlap,
+            threshold,
+        )
+        attrs: dict[str, Attr] = {
+            "centers": bool(centers),
+            "room": room,
+        }
+        return self.create(nodes.NonMaxSuppressionNode, name, inputs, attrs, result_type, loc)
+
     def create_save(
         self,
         name: str,
@@ -1578,6 +1635,21 @@ class Builder(ABC):
             "values": tuple(values),
         }
         return self.create(nodes.ExtentsNode, name, inputs, attrs, result_type, loc)
+
+    def create_define(
+        self,
+        name: str,
+        input: Operand,
+        symbols: tuple[Dim, ...],
+        *,
+        loc: Loc | None = None,
+    ) -> nodes.DefineNode:
+        """Says what extents are that the network finds while it runs: each of `symbols` is an element of input, a vector of i64, clamped into its bounds."""
+        inputs = (input,)
+        attrs: dict[str, Attr] = {
+            "symbols": tuple(symbols),
+        }
+        return self.create(nodes.DefineNode, name, inputs, attrs, None, loc)
 
     def create_transpose(
         self,

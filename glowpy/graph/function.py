@@ -26,12 +26,12 @@ from glowpy.graph.node import (
     Variable,
     value_of,
 )
-from glowpy.graph.nodes_gen import SaveNode
+from glowpy.graph.nodes_gen import DefineNode, SaveNode
 from glowpy.graph.printer import print_function, print_module
 from glowpy.support.errors import Diagnostic, InternalError, UserError
 from glowpy.support.loc import UNKNOWN, Loc, caller
 from glowpy.support.names import UniqueNames
-from glowpy.support.symbolic import Symbol
+from glowpy.support.symbolic import Symbol, symbols_of
 from glowpy.support.text import Attr
 
 __all__ = ["Function", "Module"]
@@ -89,9 +89,7 @@ class Module:
         symbols = symbols_of_types(port.type for port in ports)
         for f in self.functions:
             for node in f.topological():
-                if not node.is_static:
-                    symbols |= symbols_of_types(result.type for result in node.results)
-                    symbols |= symbols_of_attrs(node.attrs)
+                symbols |= _symbols(node)
         return symbols
 
     @property
@@ -249,6 +247,7 @@ class Function(Builder):
         self.name = name
         self.module = module
         self._nodes: dict[Node, None] = {}
+        self._definitions: dict[DefineNode, None] = {}
         self._loc = UNKNOWN
         self._predicate: NodeValue | None = None
 
@@ -270,6 +269,25 @@ class Function(Builder):
     def saves(self) -> list[SaveNode]:
         """The nodes that write placeholders, the function's results, and variables."""
         return [node for node in self._nodes if isinstance(node, SaveNode)]
+
+    @property
+    def definitions(self) -> dict[str, DefineNode]:
+        """The symbols that the function finds while it runs, each with the node that says what it is."""
+        return {name: node for node in self._definitions for name in symbols_of(node.symbols)}
+
+    @property
+    def needs(self) -> Callable[[Node], list[Node]]:
+        """What tells the nodes that come before one: those of its operands, and those that define its symbols."""
+        definitions = self.definitions
+
+        def operands(node: Node) -> list[Node]:
+            return [value.node for value in node.operand_values if value.node is not None]
+
+        def all_needed(node: Node) -> list[Node]:
+            symbols = {} if node in self._definitions else _symbols(node)
+            return [*operands(node), *(definitions[n] for n in symbols if n in definitions)]
+
+        return all_needed if definitions else operands
 
     @property
     def outputs(self) -> list[Placeholder]:
@@ -352,6 +370,8 @@ class Function(Builder):
     def add(self, node: N) -> N:
         """Adds a node whose name was taken from the module's names."""
         self._nodes[node] = None
+        if isinstance(node, DefineNode):
+            self._definitions[node] = None
         node.attach()
         return node
 
@@ -360,6 +380,8 @@ class Function(Builder):
         if any(result.num_users for result in node.results):
             raise InternalError(f"%{node.name} is erased but still used")
         del self._nodes[node]
+        if isinstance(node, DefineNode):
+            del self._definitions[node]
         node.detach()
         self.module.names.release(node.name)
 
@@ -417,15 +439,16 @@ class Function(Builder):
         return node
 
     def topological(self) -> list[Node]:
-        """All nodes, each after its inputs; a list that is in such an order already stays as it is. Linear time."""
+        """All nodes, each after what it needs; a list that is in such an order already stays as it is. Linear time."""
         done: set[Node] = set()
         order: list[Node] = []
+        needs = self.needs
         for root in self._nodes:
             if root in done:
                 continue
-            for value in root.operand_values:
-                if value.node is not None and value.node not in done:
-                    _walk(root, done, order)
+            for node in needs(root):
+                if node not in done:
+                    _walk(root, needs, done, order)
                     break
             else:
                 done.add(root)
@@ -467,7 +490,20 @@ class Function(Builder):
             work.extend(value.node for value in node.operand_values if value.node is not None)
             self.erase(node)
             erased.append(node)
+        if candidates is None and (unread := self._unread_definitions()):
+            for definition in unread:
+                self.erase(definition)
+            erased += [*unread, *self.erase_dead()]
         return erased
+
+    def _unread_definitions(self) -> list[DefineNode]:
+        """Those of symbols that no other node depends on."""
+        if not self._definitions:
+            return []
+        read = {
+            name for node in self._nodes if node not in self._definitions for name in _symbols(node)
+        }
+        return [node for node in self._definitions if read.isdisjoint(symbols_of(node.symbols))]
 
     def __str__(self) -> str:
         return print_function(self)
@@ -530,13 +566,22 @@ def _order(schema: NodeSchema) -> str:
     return f"the arguments are {', '.join(['name', *typed, *schema.inputs])}, in this order"
 
 
-def _walk(root: Node, done: set[Node], order: list[Node]) -> None:
+def _symbols(node: Node) -> dict[str, Symbol]:
+    """The symbols on which a node itself depends."""
+    if node.is_static:
+        return {}
+    return symbols_of_types(result.type for result in node.results) | symbols_of_attrs(node.attrs)
+
+
+def _walk(
+    root: Node, needs: Callable[[Node], list[Node]], done: set[Node], order: list[Node]
+) -> None:
     """Adds `root` to `order`, after what it needs and is not there yet."""
-    stack = [(root, iter(root.operand_values))]
+    stack = [(root, iter(needs(root)))]
     open_nodes = {root}
     while stack:
-        node, operands = stack[-1]
-        inner = next((v.node for v in operands if v.node is not None and v.node not in done), None)
+        node, needed = stack[-1]
+        inner = next((other for other in needed if other not in done), None)
         if inner is None:
             stack.pop()
             open_nodes.discard(node)
@@ -546,7 +591,7 @@ def _walk(root: Node, done: set[Node], order: list[Node]) -> None:
             raise InternalError(f"cycle through %{inner.name}")
         else:
             open_nodes.add(inner)
-            stack.append((inner, iter(inner.operand_values)))
+            stack.append((inner, iter(needs(inner))))
 
 
 def _successor(node: Node, replacement: NodeValue, created: Collection[Node]) -> Node | None:

@@ -34,6 +34,7 @@ __all__ = [
     "CosNode",
     "CumSumNode",
     "DecodeNode",
+    "DefineNode",
     "DequantizeBlocksNode",
     "DequantizeNode",
     "DivNode",
@@ -68,6 +69,8 @@ __all__ = [
     "MishNode",
     "MulNode",
     "NegNode",
+    "NonMaxSuppressionNode",
+    "NonZeroNode",
     "NotNode",
     "OrNode",
     "PReluNode",
@@ -111,6 +114,7 @@ __all__ = [
     "ThresholdedReluNode",
     "TransposeNode",
     "TransposedConvolutionNode",
+    "UniqueNode",
     "XorNode",
 ]
 
@@ -2057,6 +2061,78 @@ class CumSumNode(Node):
 
 
 @final
+class NonZeroNode(Node):
+    """The places of the elements that are not zero, in row-major order: a row of i64 for each, with its index in every dimension. The i64 `count` of them.
+
+    Declared in classgen/specs/search.py.
+    """
+
+    __slots__ = ()
+    SCHEMA: ClassVar[NodeSchema] = NodeSchema(
+        "non_zero",
+        ("input",),
+        (),
+        ("result", "count"),
+        frozenset(),
+        no_derivative="its result is no floating-point number",
+    )
+
+    input = InputField(0)
+    count = ResultField(1)
+
+
+@final
+class UniqueNode(Node):
+    """The different rows of a matrix: in ascending order if `sorted`, else as they come. The i64 row where each one is first, which different row each row is (`inverse`), how often each one occurs (`counts`), and the `count` of them. Zeros are equal, and so are NaNs, which come last.
+
+    Declared in classgen/specs/search.py.
+    """
+
+    __slots__ = ()
+    SCHEMA: ClassVar[NodeSchema] = NodeSchema(
+        "unique",
+        ("input",),
+        (AttrSpec("sorted", "flag"),),
+        ("result", "inverse", "counts", "count"),
+        frozenset(),
+        no_derivative="its result is no floating-point number",
+    )
+
+    input = InputField(0)
+    inverse = ResultField(1)
+    counts = ResultField(2)
+    count = ResultField(3)
+    sorted = AttrField[bool]()
+
+
+@final
+class NonMaxSuppressionNode(Node):
+    """The boxes that are kept of each class of each image, as ONNX says: rows of i64 with image, class and box, the highest score first, of equal ones the first box. At most `limit` boxes of a class, none with a score of `threshold` or less, and none that shares more than `overlap` of the union with one that is kept before it. Boxes are y1, x1, y2, x2, or x, y, width and height if they are given by `centers`. There is room for `room` rows. The i64 `count` of them.
+
+    Declared in classgen/specs/search.py.
+    """
+
+    __slots__ = ()
+    SCHEMA: ClassVar[NodeSchema] = NodeSchema(
+        "non_max_suppression",
+        ("boxes", "scores", "limit", "overlap", "threshold"),
+        (AttrSpec("centers", "flag"), AttrSpec("room", "int")),
+        ("result", "count"),
+        frozenset(),
+        no_derivative="its result is no floating-point number",
+    )
+
+    boxes = InputField(0)
+    scores = InputField(1)
+    limit = InputField(2)
+    overlap = InputField(3)
+    threshold = InputField(4)
+    count = ResultField(1)
+    centers = AttrField[bool]()
+    room = AttrField[int]()
+
+
+@final
 class SaveNode(Node):
     """Writes input to the placeholder output; the result of a function.
 
@@ -2208,6 +2284,27 @@ class ExtentsNode(Node):
 
 
 @final
+class DefineNode(Node):
+    """Says what extents are that the network finds while it runs: each of `symbols` is an element of input, a vector of i64, clamped into its bounds.
+
+    Declared in classgen/specs/shape.py.
+    """
+
+    __slots__ = ()
+    SCHEMA: ClassVar[NodeSchema] = NodeSchema(
+        "define",
+        ("input",),
+        (AttrSpec("symbols", "dims"),),
+        (),
+        frozenset({Trait.SIDE_EFFECT}),
+        no_derivative="extents are no numbers that training changes",
+    )
+
+    input = InputField(0)
+    symbols = AttrField[tuple[Dim, ...]]()
+
+
+@final
 class TransposeNode(Node):
     """Dimension i of the result is dimension shuffle[i] of the input.
 
@@ -2335,6 +2432,9 @@ NODES: tuple[type[Node], ...] = (
     ArgMaxNode,
     ArgMinNode,
     CumSumNode,
+    NonZeroNode,
+    UniqueNode,
+    NonMaxSuppressionNode,
     SaveNode,
     ReshapeNode,
     ConcatNode,
@@ -2342,6 +2442,7 @@ NODES: tuple[type[Node], ...] = (
     PadNode,
     SplatNode,
     ExtentsNode,
+    DefineNode,
     TransposeNode,
     BroadcastNode,
 )

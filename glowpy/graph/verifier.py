@@ -10,6 +10,7 @@
 - A save writes a placeholder of the type of its input, or a variable that has room for it; nothing is
   saved twice in a function.
 - A variable's memory is static, of its kind, and has room for it.
+- A symbol is known from the shape of an input, or one node defines it, and nodes that depend on it come after that one.
 - Inputs of a function have different names in the user's model, and so do outputs: whoever runs it
   tells them apart by these.
 - What a class's own rule says: `@verify(XNode)` in `ops/` is a generator that yields messages.
@@ -21,16 +22,17 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 
 from glowpy.core.elemkind import ElemKind
+from glowpy.core.extents import symbols_of_types
 from glowpy.core.schema import Quantized, Trait, check_attrs
 from glowpy.core.type import Type
 from glowpy.graph.function import Function, Module
 from glowpy.graph.infer import infer_types
 from glowpy.graph.node import Node, Placeholder, Storage, Variable
-from glowpy.graph.nodes_gen import SaveNode
+from glowpy.graph.nodes_gen import DefineNode, SaveNode
 from glowpy.graph.printer import print_node
 from glowpy.support.errors import Diagnostic, InternalError, UserError, VerifyError
 from glowpy.support.rules import Rules
-from glowpy.support.symbolic import is_at_most
+from glowpy.support.symbolic import is_at_most, symbols_of
 
 __all__ = ["verify", "verify_function", "verify_module", "verify_nodes"]
 
@@ -71,6 +73,7 @@ def _function(f: Function) -> Iterator[Diagnostic]:
                 yield _broken(node, f"%{node.output.name} is saved twice")
             saved.add(node.output.producer)
     yield from _ports(f)
+    yield from _definitions(f)
     for variable in f.variables:
         if message := _misfit(variable, variable.type):
             yield Diagnostic(message, variable.loc, f"variable {variable.value!r}")
@@ -78,6 +81,17 @@ def _function(f: Function) -> Iterator[Diagnostic]:
         f.topological()
     except InternalError as error:
         yield Diagnostic(str(error.args[0]), context=f"function @{f.name}")
+
+
+def _definitions(f: Function) -> Iterator[Diagnostic]:
+    """Symbols that two nodes define, or one and the shape of an input."""
+    known = symbols_of_types(placeholder.type for placeholder in f.parameters)
+    for node in f.nodes:
+        if isinstance(node, DefineNode):
+            for name in symbols_of(node.symbols):
+                if name in known:
+                    yield _broken(node, f"symbol '{name}' is known already")
+            known |= symbols_of(node.symbols)
 
 
 def _ports(f: Function) -> Iterator[Diagnostic]:

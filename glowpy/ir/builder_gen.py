@@ -974,6 +974,77 @@ class IRBuilder(ABC):
         )
         return self.add(insts.CumSumInst(operands, attrs))
 
+    def create_non_zero(
+        self,
+        result: Value,
+        count: Value,
+        input: Value,
+    ) -> insts.NonZeroInst:
+        """The places of the elements that are not zero, in row-major order: a row of i64 for each, with its index in every dimension. The i64 `count` of them."""
+        attrs: dict[str, Attr] = {}
+        operands = (
+            result,
+            count,
+            input,
+        )
+        return self.add(insts.NonZeroInst(operands, attrs))
+
+    def create_unique(
+        self,
+        result: Value,
+        inverse: Value,
+        counts: Value,
+        count: Value,
+        input: Value,
+        order: Value,
+        sorted: bool,
+    ) -> insts.UniqueInst:
+        """The different rows of a matrix: in ascending order if `sorted`, else as they come. The i64 row where each one is first, which different row each row is (`inverse`), how often each one occurs (`counts`), and the `count` of them. Zeros are equal, and so are NaNs, which come last."""
+        attrs: dict[str, Attr] = {
+            "sorted": bool(sorted),
+        }
+        operands = (
+            result,
+            inverse,
+            counts,
+            count,
+            input,
+            order,
+        )
+        return self.add(insts.UniqueInst(operands, attrs))
+
+    def create_non_max_suppression(
+        self,
+        result: Value,
+        count: Value,
+        boxes: Value,
+        scores: Value,
+        limit: Value,
+        overlap: Value,
+        threshold: Value,
+        order: Value,
+        kept: Value,
+        centers: bool,
+        room: int,
+    ) -> insts.NonMaxSuppressionInst:
+        """The boxes that are kept of each class of each image, as ONNX says: rows of i64 with image, class and box, the highest score first, of equal ones the first box. At most `limit` boxes of a class, none with a score of `threshold` or less, and none that shares more than `overlap` of the union with one that is kept before it. Boxes are y1, x1, y2, x2, or x, y, width and height if they are given by `centers`. There is room for `room` rows. The i64 `count` of them."""
+        attrs: dict[str, Attr] = {
+            "centers": bool(centers),
+            "room": room,
+        }
+        operands = (
+            result,
+            count,
+            boxes,
+            scores,
+            limit,
+            overlap,
+            threshold,
+            order,
+            kept,
+        )
+        return self.add(insts.NonMaxSuppressionInst(operands, attrs))
+
     def create_splat(
         self,
         result: Value,
@@ -997,6 +1068,18 @@ class IRBuilder(ABC):
         }
         operands = (result,)
         return self.add(insts.ExtentsInst(operands, attrs))
+
+    def create_define(
+        self,
+        input: Value,
+        symbols: tuple[Dim, ...],
+    ) -> insts.DefineInst:
+        """Says what extents are that the network finds while it runs: each of `symbols` is an element of input, a vector of i64, clamped into its bounds."""
+        attrs: dict[str, Attr] = {
+            "symbols": tuple(symbols),
+        }
+        operands = (input,)
+        return self.add(insts.DefineInst(operands, attrs))
 
     def create_transpose(
         self,

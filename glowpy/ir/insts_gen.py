@@ -30,6 +30,7 @@ __all__ = [
     "CumSumInst",
     "DeallocInst",
     "DecodeInst",
+    "DefineInst",
     "DivInst",
     "EncodeInst",
     "EqInst",
@@ -55,6 +56,8 @@ __all__ = [
     "MinInst",
     "MulInst",
     "NegInst",
+    "NonMaxSuppressionInst",
+    "NonZeroInst",
     "NotInst",
     "OrInst",
     "PlusInst",
@@ -82,6 +85,7 @@ __all__ = [
     "SumPoolInst",
     "TanhInst",
     "TransposeInst",
+    "UniqueInst",
     "ViewInst",
     "XorInst",
 ]
@@ -1559,6 +1563,99 @@ class CumSumInst(Instruction):
 
 
 @final
+class NonZeroInst(Instruction):
+    """The places of the elements that are not zero, in row-major order: a row of i64 for each, with its index in every dimension. The i64 `count` of them.
+
+    Declared in classgen/specs/search.py.
+    """
+
+    __slots__ = ()
+    SCHEMA: ClassVar[InstSchema] = InstSchema(
+        "non_zero",
+        (
+            OperandSpec("result", Access.OUT),
+            OperandSpec("count", Access.OUT),
+            OperandSpec("input", Access.IN),
+        ),
+        (),
+        frozenset(),
+    )
+
+    result = OperandField(0)
+    count = OperandField(1)
+    input = OperandField(2)
+
+
+@final
+class UniqueInst(Instruction):
+    """The different rows of a matrix: in ascending order if `sorted`, else as they come. The i64 row where each one is first, which different row each row is (`inverse`), how often each one occurs (`counts`), and the `count` of them. Zeros are equal, and so are NaNs, which come last.
+
+    Declared in classgen/specs/search.py.
+    """
+
+    __slots__ = ()
+    SCHEMA: ClassVar[InstSchema] = InstSchema(
+        "unique",
+        (
+            OperandSpec("result", Access.OUT),
+            OperandSpec("inverse", Access.OUT),
+            OperandSpec("counts", Access.OUT),
+            OperandSpec("count", Access.OUT),
+            OperandSpec("input", Access.IN),
+            OperandSpec("order", Access.SCRATCH),
+        ),
+        (AttrSpec("sorted", "flag"),),
+        frozenset(),
+    )
+
+    result = OperandField(0)
+    inverse = OperandField(1)
+    counts = OperandField(2)
+    count = OperandField(3)
+    input = OperandField(4)
+    order = OperandField(5)
+    sorted = AttrField[bool]()
+
+
+@final
+class NonMaxSuppressionInst(Instruction):
+    """The boxes that are kept of each class of each image, as ONNX says: rows of i64 with image, class and box, the highest score first, of equal ones the first box. At most `limit` boxes of a class, none with a score of `threshold` or less, and none that shares more than `overlap` of the union with one that is kept before it. Boxes are y1, x1, y2, x2, or x, y, width and height if they are given by `centers`. There is room for `room` rows. The i64 `count` of them.
+
+    Declared in classgen/specs/search.py.
+    """
+
+    __slots__ = ()
+    SCHEMA: ClassVar[InstSchema] = InstSchema(
+        "non_max_suppression",
+        (
+            OperandSpec("result", Access.OUT),
+            OperandSpec("count", Access.OUT),
+            OperandSpec("boxes", Access.IN),
+            OperandSpec("scores", Access.IN),
+            OperandSpec("limit", Access.IN),
+            OperandSpec("overlap", Access.IN),
+            OperandSpec("threshold", Access.IN),
+            OperandSpec("order", Access.SCRATCH),
+            OperandSpec("kept", Access.SCRATCH),
+        ),
+        (AttrSpec("centers", "flag"), AttrSpec("room", "int")),
+        frozenset(),
+    )
+
+    result = OperandField(0)
+    count = OperandField(1)
+    boxes = OperandField(2)
+    scores = OperandField(3)
+    limit = OperandField(4)
+    overlap = OperandField(5)
+    threshold = OperandField(6)
+    order = OperandField(7)
+    kept = OperandField(8)
+    centers = AttrField[bool]()
+    room = AttrField[int]()
+
+
+@final
 class SplatInst(Instruction):
     """`value` in every element. Quantized ones are the nearest to that number.
 
@@ -1595,6 +1692,25 @@ class ExtentsInst(Instruction):
 
     result = OperandField(0)
     values = AttrField[tuple[Dim, ...]]()
+
+
+@final
+class DefineInst(Instruction):
+    """Says what extents are that the network finds while it runs: each of `symbols` is an element of input, a vector of i64, clamped into its bounds.
+
+    Declared in classgen/specs/shape.py.
+    """
+
+    __slots__ = ()
+    SCHEMA: ClassVar[InstSchema] = InstSchema(
+        "define",
+        (OperandSpec("input", Access.IN),),
+        (AttrSpec("symbols", "dims"),),
+        frozenset({Trait.SIDE_EFFECT}),
+    )
+
+    input = OperandField(0)
+    symbols = AttrField[tuple[Dim, ...]]()
 
 
 @final
@@ -1830,8 +1946,12 @@ INSTS: tuple[type[Instruction], ...] = (
     ArgMaxInst,
     ArgMinInst,
     CumSumInst,
+    NonZeroInst,
+    UniqueInst,
+    NonMaxSuppressionInst,
     SplatInst,
     ExtentsInst,
+    DefineInst,
     TransposeInst,
     BroadcastInst,
     AllocInst,

@@ -9,11 +9,12 @@ from glowpy.core.extents import Extents, attr_at, symbols_of_attrs, symbols_of_t
 from glowpy.core.type import Type
 from glowpy.ir.builder_gen import IRBuilder
 from glowpy.ir.inst import Instruction, ValueInstruction
+from glowpy.ir.insts_gen import DefineInst
 from glowpy.ir.value import Mutability, Value, WeightVar
 from glowpy.support.names import UniqueNames
-from glowpy.support.symbolic import Symbol
+from glowpy.support.symbolic import Symbol, symbols_of
 
-__all__ = ["IRFunction"]
+__all__ = ["IRFunction", "symbols_needed"]
 
 I = TypeVar("I", bound=Instruction)  # noqa: E741 - the instruction
 
@@ -63,6 +64,15 @@ class IRFunction(IRBuilder):
             symbols |= symbols_of_attrs(inst.attrs)
         return symbols
 
+    @property
+    def definitions(self) -> dict[str, DefineInst]:
+        """The symbols that the program finds while it runs, each with the first instruction that says what it is."""
+        definitions: dict[str, DefineInst] = {}
+        for inst in self.instructions:
+            if isinstance(inst, DefineInst):
+                definitions = dict.fromkeys(symbols_of(inst.symbols), inst) | definitions
+        return definitions
+
     def at(self, extents: Extents) -> IRFunction:
         """The program for these extents of its symbols, with values of its own; itself if it has none."""
         if not self.symbols:
@@ -92,3 +102,12 @@ class IRFunction(IRBuilder):
         """Weights, then allocated buffers and views in program order."""
         values = [inst.value for inst in self.instructions if isinstance(inst, ValueInstruction)]
         return [*self.weights.values(), *values]
+
+
+def symbols_needed(inst: Instruction) -> dict[str, Symbol]:
+    """The symbols that say where the elements are that an instruction works on, and what else it has to know."""
+    values = [ref.value for ref in inst.operands]
+    symbols = symbols_of_types(value.type for value in values) | symbols_of_attrs(inst.attrs)
+    for value in values:
+        symbols |= symbols_of((value.byte_offset, *value.strides))
+    return symbols

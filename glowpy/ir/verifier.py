@@ -11,6 +11,7 @@
   undefined.
 - An output shares memory with an input only where the class has the `inplace` trait and both are
   exactly the same bytes.
+- An instruction that depends on a symbol comes after the one that defines it, if there is one; there are no two.
 - A predicate is of kind bool. Attributes are those of the schema, of their kinds.
 - Operands are quantized as the spec allows.
 - Instructions that only move or combine elements agree about kinds; copies agree about types.
@@ -27,12 +28,13 @@ from glowpy.core.elemkind import ElemKind
 from glowpy.core.schema import Access, Layout, Trait, check_attrs
 from glowpy.core.strides import are_distinct, canonical_strides, span_of
 from glowpy.ir.inst import Instruction, ValueInstruction
-from glowpy.ir.insts_gen import AllocInst, CopyInst, DeallocInst, ViewInst
-from glowpy.ir.irfunction import IRFunction
+from glowpy.ir.insts_gen import AllocInst, CopyInst, DeallocInst, DefineInst, ViewInst
+from glowpy.ir.irfunction import IRFunction, symbols_needed
 from glowpy.ir.printer import print_inst
 from glowpy.ir.value import Value, WeightVar
 from glowpy.support.errors import Diagnostic, UserError, VerifyError
 from glowpy.support.rules import Rules
+from glowpy.support.symbolic import symbols_of
 
 __all__ = ["verify_inst", "verify_irfunction"]
 
@@ -48,6 +50,7 @@ def verify_irfunction(f: IRFunction) -> None:
 
 
 def _program(f: IRFunction) -> Iterator[Diagnostic]:
+    yield from _definitions(f)
     known: set[Value] = set(f.weights.values())
     live: dict[Value, bool] = dict.fromkeys(f.weights.values(), True)
     written: set[Value] = set(f.weights.values())
@@ -68,6 +71,20 @@ def _program(f: IRFunction) -> Iterator[Diagnostic]:
             yield Diagnostic(
                 f"buffer %{value.name} is never deallocated", context=f"irfunction @{f.name}"
             )
+
+
+def _definitions(f: IRFunction) -> Iterator[Diagnostic]:
+    """Symbols that are defined twice, or after an instruction that depends on them."""
+    late = f.definitions
+    for inst in f.instructions if late else ():
+        if isinstance(inst, DefineInst):
+            for name in symbols_of(inst.symbols):
+                if late.pop(name, None) is not inst:
+                    yield _broken(inst, f"symbol '{name}' is defined twice")
+        elif not inst.has(Trait.MEMORY):
+            for name in symbols_needed(inst):
+                if name in late:
+                    yield _broken(inst, f"symbol '{name}' is used before it is defined")
 
 
 def _broken(inst: Instruction, message: str, note: str = "") -> Diagnostic:

@@ -336,13 +336,22 @@ class Body:
             self._numbers[dim] = emit_dim(dim, self._extent, self._let_first, self.module.dim)
         return self._numbers[dim]
 
+    @property
+    def extents(self) -> str:
+        """The parameter that points to the array of extents."""
+        assert self.symbols is not None
+        return self.pointer(self.symbols.memory)
+
+    def place_of(self, symbol: str) -> int:
+        """Where the extent of a symbol is in that array."""
+        assert self.symbols is not None
+        return self.symbols.names.index(symbol)
+
     def _extent(self, symbol: Symbol) -> str:
         if symbol not in self._numbers:
-            assert self.symbols is not None
-            array, index = self.pointer(self.symbols.memory), self.symbols.names.index(symbol.name)
             integer = self.module.dim
             place = self._let_first(
-                f"getelementptr inbounds {integer}, ptr {array}, {integer} {index}"
+                f"getelementptr inbounds {integer}, ptr {self.extents}, {integer} {self.place_of(symbol.name)}"
             )
             self._numbers[symbol] = self._let_first(f"load {integer}, ptr {place}")
         return self._numbers[symbol]

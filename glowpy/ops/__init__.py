@@ -17,6 +17,7 @@ from glowpy.ops import (
     pool,
     quant,
     reduce,
+    search,
     shape,
 )
 
@@ -33,5 +34,6 @@ __all__ = [
     "pool",
     "quant",
     "reduce",
+    "search",
     "shape",
 ]

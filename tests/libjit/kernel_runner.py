@@ -42,6 +42,7 @@ SCHEMAS: dict[str, InstSchema] = {
 _CANARIES = {Edge.BEGIN: 0xFF, Edge.END: 0x5A}
 """What a buffer holds that must be written; the two differ, so that an element left out is never right twice."""
 _AREA_BYTES = 1 << 22
+_MOST_OPERANDS = 9
 _GUARD_BYTES = 64
 _GAP = 0xA5
 """What lies between the elements of a strided operand."""
@@ -73,7 +74,7 @@ class Caller:
 
     def __init__(self, library: ctypes.CDLL) -> None:
         self.library = library
-        self._areas = [GuardedArea(_AREA_BYTES) for _ in range(5)]
+        self._areas = [GuardedArea(_AREA_BYTES) for _ in range(_MOST_OPERANDS)]
 
     def lanes(self, size: int) -> int:
         """How many elements of so many bytes a vector has."""
@@ -212,7 +213,7 @@ class Caller:
         """The operands in guarded memory, by name, and their addresses in the order of the ABI."""
         placed: dict[str, Array] = {}
         pointers = []
-        for area, operand in zip(self._areas, schema.operands, strict=False):
+        for area, operand in zip(self._areas[: len(schema.operands)], schema.operands, strict=True):
             if operand.access.reads:
                 content = case.operands[operand.name]
             else:
@@ -341,7 +342,7 @@ def _argument(value: Attr, kind: str) -> Any:
 
 def _difference(actual: Array, expected: Array, rtol: float, atol: float) -> str:
     with np.errstate(all="ignore"):
-        wrong = actual != expected
+        wrong = np.ma.filled(actual != expected, fill_value=False)
         if expected.dtype.kind == "f":
             wrong &= ~(np.isnan(actual) & np.isnan(expected))
             if rtol or atol:

@@ -14,11 +14,15 @@ import numpy as np
 
 from glowpy.backends.cpu.kernels_gen import KERNELS
 from glowpy.core.elemkind import ElemKind
+from glowpy.core.schema import Access
+from glowpy.ir.insts_gen import INSTS
+from glowpy.irgen import scratch
 from tests.libjit.kernel_cases import Case, Maker
 from tests.ops import harness
 from tests.ops.harness import Row
 
 _FOLDER = Path(harness.__file__).parent
+_SCHEMAS = {cls.SCHEMA.mnemonic: cls.SCHEMA for cls in INSTS}
 
 
 @cache
@@ -59,14 +63,23 @@ def _has_suffix(kind: ElemKind, suffix: str) -> bool:
 
 def _of_kernel(row: Row, case: harness.Case) -> Case:
     schema, tolerance = row.cls.SCHEMA, case.tolerance
-    operands = dict(zip(schema.inputs, map(np.ascontiguousarray, case.inputs), strict=True))
-    like = case.inputs[0].dtype
-    kinds = dict(KERNELS[schema.mnemonic].kinds)
+    node = harness.node_of(row.cls, case)
+    arrays = [np.asarray(array, order="C") for array in case.inputs]
+    operands = dict(zip(schema.inputs, arrays, strict=True))
+    if (rule := scratch.get(row.cls)) is not None:
+        specs = [
+            spec for spec in _SCHEMAS[schema.mnemonic].operands if spec.access is Access.SCRATCH
+        ]
+        for spec, type in zip(specs, rule(node), strict=True):
+            operands[spec.name] = np.zeros(type.extents, type.kind.dtype)
     with np.errstate(all="ignore"):
         expected = {
-            name: np.ascontiguousarray(array).astype(array.dtype if name in kinds else like)
-            for name, array in zip(schema.results, case.expected, strict=True)
+            result: np.ma.asanyarray(array).astype(value.type.kind.dtype, order="C")
+            for result, array, value in zip(
+                schema.results, case.expected, node.results, strict=True
+            )
         }
+    like = case.inputs[0].dtype
     eps = float(harness.float_limits(like).eps) if like.kind == "f" else 0.0
     return Case(
         operands,

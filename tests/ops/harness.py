@@ -53,7 +53,7 @@ EXACT_BUT_ZERO = Tolerance(zero_sign=False)
 
 @dataclass(frozen=True)
 class Case:
-    """One node. `expected` may be of a wider kind than the results; it is rounded."""
+    """One node. `expected` may be of a wider kind than the results; it is rounded. What is masked may be anything."""
 
     inputs: Sequence[Array]
     expected: Sequence[Array]
@@ -177,6 +177,8 @@ def difference(actual: Array, expected: Array, tolerance: Tolerance = EXACT) -> 
     """What is wrong with `actual`; empty if nothing is."""
     if actual.shape != expected.shape:
         return f"expected shape {expected.shape}, got {actual.shape}"
+    if isinstance(expected, np.ma.MaskedArray):
+        actual, expected = actual[~np.ma.getmaskarray(expected)], expected.compressed()
     with np.errstate(all="ignore"):
         rounded = np.asarray(expected).astype(actual.dtype)
         if ElemKind.of(actual.dtype).is_code:

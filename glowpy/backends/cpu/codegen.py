@@ -23,7 +23,7 @@ from glowpy.core.schema import AttrKind, Layout, Trait
 from glowpy.core.tensor import stored
 from glowpy.core.type import Shape
 from glowpy.ir.inst import Instruction
-from glowpy.ir.insts_gen import CopyInst, ExtentsInst, SplatInst
+from glowpy.ir.insts_gen import CopyInst, DefineInst, ExtentsInst, SplatInst
 from glowpy.ir.liveness import lifetimes
 from glowpy.ir.printer import instruction_lines, print_irfunction
 from glowpy.ir.runs import loop_shape, runs
@@ -33,7 +33,7 @@ from glowpy.llvm.extents import Symbols
 from glowpy.llvm.stack import StackContext, emit_loops, emit_stack
 from glowpy.llvm.writer import Body, ModuleWriter, literal
 from glowpy.support.errors import InternalError
-from glowpy.support.symbolic import Expr, highest, static
+from glowpy.support.symbolic import Expr, highest, static, symbols_of
 from glowpy.support.text import Attr
 
 __all__ = ["CodeOptions", "entry_name", "generate_llvm", "ir_text", "tile_function"]
@@ -139,7 +139,7 @@ def _calls(
     context = _stack_context(program, kernels, stacked)
     for run in stacked:
         written = [ref.value for inst in run for ref in inst.operands if ref.access.writes]
-        if all(value.type.is_empty for value in written):
+        if written and all(value.type.is_empty for value in written):
             continue
         if all(_is_immediate(inst, context) for inst in run):
             continue
@@ -191,7 +191,8 @@ def _is_immediate(inst: Instruction, context: StackContext) -> bool:
 def _is_small_loop(run: Sequence[Instruction]) -> bool:
     """Whether a call of the run's function would cost more than the run does."""
     head = run[0]
-    if not (head.has(Trait.ELEMENTWISE) or isinstance(head, CopyInst | SplatInst | ExtentsInst)):
+    small = CopyInst | SplatInst | ExtentsInst | DefineInst
+    if not (head.has(Trait.ELEMENTWISE) or isinstance(head, small)):
         return False
     count = max(highest(ref.value.type.count) for inst in run for ref in inst.operands)
     return count <= _INLINE_ELEMENTS
@@ -208,6 +209,8 @@ def _emit_run(body: Body, run: Sequence[Instruction], context: StackContext, lan
         _emit_splat(body, head)
     elif isinstance(head, ExtentsInst):
         _emit_extents(body, head)
+    elif isinstance(head, DefineInst):
+        _emit_define(body, head)
     else:
         _emit_kernel(body, head, run[1:], context, lanes)
 
@@ -247,6 +250,21 @@ def _emit_extents(body: Body, inst: ExtentsInst) -> None:
         if isinstance(value, Expr) and dim != "i64":
             number = body.let(f"sext {dim} {number} to i64")
         body.store(kind, number, pointer, str(index * stride))
+
+
+def _emit_define(body: Body, inst: DefineInst) -> None:
+    """From the elements to the array of extents, which functions that are called after this one read."""
+    dim, elements, array = body.module.dim, body.pointer(inst.input), body.extents
+    for index, one in enumerate(symbols_of(inst.symbols).values()):
+        number = body.load(inst.input.type.kind, elements, str(index))
+        for relation, bound in (("sgt", one.low), ("slt", one.high)):
+            inside = body.let(f"icmp {relation} i64 {number}, {bound}")
+            number = body.let(f"select i1 {inside}, i64 {number}, i64 {bound}")
+        if dim != "i64":
+            number = body.let(f"trunc i64 {number} to {dim}")
+        place = body.place_of(one.name)
+        address = body.let(f"getelementptr inbounds {dim}, ptr {array}, {dim} {place}")
+        body.line(f"store {dim} {number}, ptr {address}")
 
 
 def _emit_splat(body: Body, inst: SplatInst) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import lru_cache
@@ -41,11 +41,11 @@ class _ObservedRun:
     """A run that an observer sees.
 
     Attributes:
-        instructions: With the extents of the run.
+        instructions: With the extents of the run, as far as they are known by then.
         failure: What the observer has raised.
     """
 
-    instructions: Sequence[Instruction]
+    instructions: Callable[[], Sequence[Instruction]]
     failure: BaseException | None = None
 
 
@@ -78,7 +78,7 @@ class JitFunction(CompiledFunction):
         self._callbacks = self._make_callbacks() if instrumented is not None else ()
         self._callback_addresses = [_address(callback) for callback in self._callbacks]
         self._observed = threading.local()
-        self._symbols = tuple(symbol.name for symbol in image.symbols)
+        self._symbols = image.symbols
         slots = len(image.table) + bool(self._symbols) + 2 + len(self._callbacks)
         self._table = ctypes.c_void_p * slots
         self._extents_array = ctypes.c_size_t * len(self._symbols)
@@ -89,16 +89,18 @@ class JitFunction(CompiledFunction):
 
         self._instructions_at = instructions_at
 
-    def execute(self, bindings: Mapping[str, Array], arena: Array, extents: Extents) -> None:
+    def execute(self, bindings: Mapping[str, Array], arena: Array, extents: Extents) -> Extents:
         """Calls the entry point with pointers to the bound arrays; the interpreter lock is free meanwhile."""
         addresses = [address_of(bindings[name]) for name in self.image.table]
+        # What the network finds is the lowest until it is found.
+        given = (extents.get(symbol.name, symbol.low) for symbol in self._symbols)
+        numbers = self._extents_array(*given)
         if self._symbols:
-            numbers = self._extents_array(*(extents[name] for name in self._symbols))
             addresses.append(ctypes.addressof(numbers))
         team = self._workers.team() if self._workers is not None else None
         addresses += team.arguments if team is not None else (0, 0)
         table = self._table(*addresses, *self._callback_addresses)
-        with self._observing(extents) if self._callbacks else nullcontext() as run:
+        with self._observing(numbers) if self._callbacks else nullcontext() as run:
             code = self._entry(self._constants.address, ctypes.addressof(table), address_of(arena))
             failure = run.failure if run is not None else None
         del team, run  # which the traceback of an error would keep
@@ -106,12 +108,20 @@ class JitFunction(CompiledFunction):
             raise InternalError(f"compiled code returned {code}")
         if failure is not None:
             raise failure
+        if len(extents) == len(self._symbols):
+            return {}
+        return {name: n for name, n in self._named(numbers) if name not in extents}
+
+    def _named(self, numbers: Iterable[int]) -> tuple[tuple[str, int], ...]:
+        """Extents by the names of their symbols."""
+        return tuple((one.name, n) for one, n in zip(self._symbols, numbers, strict=True))
 
     @contextmanager
-    def _observing(self, extents: Extents) -> Iterator[_ObservedRun]:
+    def _observing(self, numbers: Iterable[int]) -> Iterator[_ObservedRun]:
         """What the observer sees in a run inside the `with`, during which it may run other code."""
         outer = getattr(self._observed, "run", None)
-        run = self._observed.run = _ObservedRun(self._instructions_at(tuple(extents.items())))
+        run = _ObservedRun(lambda: self._instructions_at(self._named(numbers)))
+        self._observed.run = run
         try:
             yield run
         finally:
@@ -125,7 +135,7 @@ class JitFunction(CompiledFunction):
                 run: _ObservedRun = self._observed.run
                 if self.observer is None or run.failure is not None:
                     return
-                inst = run.instructions[index]
+                inst = run.instructions()[index]
                 pointers = ctypes.cast(addresses, ctypes.POINTER(ctypes.c_void_p))
                 operands = {
                     ref.name: _array_at(pointers[place] or 0, ref.value)

@@ -14,7 +14,7 @@ from glowpy.support.errors import InternalError
 
 __all__ = ["Kernels"]
 
-_WITHOUT_KERNEL = ("copy", "extents", "splat")
+_WITHOUT_KERNEL = ("copy", "define", "extents", "splat")
 """What the code generator writes itself."""
 
 

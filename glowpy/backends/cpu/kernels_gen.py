@@ -115,6 +115,24 @@ KERNELS: dict[str, KernelSpec] = {
         (("input", ("f32", "f64", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64")),),
         "classgen/specs/reduce.py",
     ),
+    "non_zero": KernelSpec(
+        "non_zero",
+        "libjit_non_zero",
+        (("input", ("f32", "f64", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64", "b")),),
+        "classgen/specs/search.py",
+    ),
+    "unique": KernelSpec(
+        "unique",
+        "libjit_unique",
+        (("input", ("f32", "f64", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64", "b")),),
+        "classgen/specs/search.py",
+    ),
+    "non_max_suppression": KernelSpec(
+        "non_max_suppression",
+        "libjit_non_max_suppression",
+        (("boxes", ("f32",)),),
+        "classgen/specs/search.py",
+    ),
     "transpose": KernelSpec(
         "transpose",
         "libjit_transpose",

@@ -17,16 +17,17 @@ from glowpy.backend import (
     Program,
     aligned_array,
     elements_at,
+    part_of,
 )
 from glowpy.backends.interpreter.interpret import interpret
 from glowpy.core.extents import Extents
 from glowpy.core.schema import Trait
 from glowpy.core.tensor import Array, Tensor
 from glowpy.ir.inst import Instruction
-from glowpy.ir.insts_gen import INSTS, AllocInst, DeallocInst
+from glowpy.ir.insts_gen import INSTS, AllocInst, DeallocInst, DefineInst
 from glowpy.ir.irfunction import IRFunction
 from glowpy.ir.value import Value, WeightVar
-from glowpy.support.symbolic import static
+from glowpy.support.symbolic import static, symbols_of
 
 __all__ = ["InterpretedFunction", "InterpreterBackend"]
 
@@ -71,29 +72,42 @@ class InterpretedFunction(CompiledFunction):
         self._instrumented = instrumented
         self._offsets = {slot.name: slot.start for slot in program.plan.activations.slots}
 
+        symbols = program.ir.symbols
+        self._highest = {name: symbols[name].high for name in program.ir.definitions}
+
         @lru_cache(maxsize=_MAX_PROGRAMS)
         def at(extents: tuple[tuple[str, int], ...]) -> IRFunction:
             return program.ir.at(dict(extents))
 
         self._at = at
 
-    def execute(self, bindings: Mapping[str, Array], arena: Array, extents: Extents) -> None:
-        """Runs every instruction in order, of the program for these extents."""
-        ir = self.program.ir
-        if extents:
-            ir = self._at(tuple(extents.items()))
+    def execute(self, bindings: Mapping[str, Array], arena: Array, extents: Extents) -> Extents:
+        """Runs every instruction in order, of the program for these extents.
+
+        What is not found yet is taken for the highest until it is: then the program is that for what was found.
+        """
+        current = {**self._highest, **extents}
+        ir = self._at(tuple(current.items()))
         registers: dict[str, Array] = {}
         with np.errstate(all="ignore"):
-            for inst in ir.instructions:
+            for index, symbolic in enumerate(self.program.ir.instructions):
+                inst = ir.instructions[index]
                 if isinstance(inst, AllocInst) and inst.value.name not in self._offsets:
                     registers[inst.value.name] = aligned_array(inst.value.type.room)
                 elif isinstance(inst, DeallocInst):
                     registers.pop(inst.buffer.name, None)
-                if not inst.has(Trait.MEMORY):
-                    tensors = [
-                        self._tensor(ref.value, bindings, arena, registers) for ref in inst.operands
-                    ]
-                    self._step(inst, tensors)
+                if inst.has(Trait.MEMORY):
+                    continue
+                tensors = [
+                    self._tensor(ref.value, bindings, arena, registers) for ref in inst.operands
+                ]
+                self._step(inst, tensors)
+                if isinstance(symbolic, DefineInst):
+                    symbols = symbols_of(symbolic.symbols).values()
+                    numbers = zip(symbols, tensors[0].array.tolist(), strict=True)
+                    current |= {one.name: min(max(n, one.low), one.high) for one, n in numbers}
+                    ir = self._at(tuple(current.items()))
+        return {name: n for name, n in current.items() if name not in extents}
 
     def _step(self, inst: Instruction, tensors: list[Tensor]) -> None:
         observer = self.observer if self._instrumented else None
@@ -117,7 +131,7 @@ class InterpretedFunction(CompiledFunction):
                 self.program.constants[base.name].array if base.is_constant else bindings[base.name]
             )
             if value is base:
-                return Tensor(value.type, array)
+                return Tensor(value.type, part_of(array, value.type))
             flat = (
                 np.ascontiguousarray(array).reshape(-1).view(np.uint8)
                 if base.is_constant

@@ -213,16 +213,18 @@ _FUNCTIONS |= {
 
 
 def slice_bounds(start: Dim, end: Dim, step: int, size: Dim) -> tuple[Dim, Dim]:
-    """The first element of a slice of `size` elements and how many it has, as Python and ONNX clamp and count.
+    """The first element of a slice of `size` elements and how many it has, as ONNX clamps and counts.
+
+    As in Python, but that a slice in reverse begins with the first element where it would begin before that.
 
     Raises UndecidedError where bounds of symbols do not say on which side of zero an end lies.
     """
     low, high = (0, size) if step > 0 else (-1, size - 1)
 
-    def clamped(place: Dim) -> Dim:
+    def clamped(place: Dim, lowest_place: Dim) -> Dim:
         place = place + size if place < 0 else place
-        return greatest(least(place, high), low)
+        return greatest(least(place, high), lowest_place)
 
-    first, last = clamped(start), clamped(end)
+    first, last = clamped(start, least(0, high)), clamped(end, low)
     distance, stride = (last - first, step) if step > 0 else (first - last, -step)
     return first, greatest(-(-distance // stride), 0)

@@ -38,6 +38,7 @@ from glowpy.importer.onnx.check import check_types, structural_problems, unsuppo
 from glowpy.importer.onnx.contrib.nchwc import channel_block
 from glowpy.importer.onnx.definition import definition_of, schema_of
 from glowpy.importer.onnx.extents import computed_extents
+from glowpy.importer.onnx.found import Found
 from glowpy.importer.onnx.narrow import NARROW, Narrow, narrow_results
 from glowpy.importer.onnx.node import (
     OnnxNode,
@@ -47,6 +48,7 @@ from glowpy.importer.onnx.node import (
     TensorSequence,
     Value,
     ValueNeededError,
+    value_needed,
 )
 from glowpy.importer.onnx.order import in_order
 from glowpy.importer.onnx.registry import handler_of
@@ -318,6 +320,7 @@ class _Build:
             self.environment,
             self.model.block,
             self.narrow,
+            found=Found(self.module.symbols),
         )
         order = self.model.order
         for done, (index, node) in enumerate(order):
@@ -361,6 +364,11 @@ class _Build:
         except ValueNeededError as error:
             self.errors.append(error)
         except UndecidedError as error:
+            counts = [self.scope.found.counts.get(name) for name in error.symbols]
+            if count := next(filter(None, counts), None):
+                what = f"{node.op_type}: {error.diagnostics[0].message}; this"
+                self.errors.append(value_needed(what, count, loc))
+                return
             error.diagnostics = [
                 replace(diagnostic, message=f"{node.op_type}: {diagnostic.message}", loc=loc)
                 for diagnostic in error.diagnostics
@@ -442,9 +450,8 @@ class _Build:
             f.module.forget()
 
     def _computed(self, f: Function, imported: Callable[[Scope], list[Item]]) -> list[Item] | None:
-        results = imported(
-            Scope(f, self.model.source.stores, block=self.model.block, narrow=self.narrow)
-        )
+        stores, block = self.model.source.stores, self.model.block
+        results = imported(Scope(f, stores, block=block, narrow=self.narrow, folding=True))
         computed = [value for value in results if isinstance(value, NodeValue)]
         if not computed:
             return None if any(_holds_nodes(value) for value in results) else results

@@ -19,8 +19,10 @@ from glowpy.core.elemkind import ElemKind
 from glowpy.core.shape import normalize_axis
 from glowpy.core.tensor import Array, Tensor
 from glowpy.core.type import Type
+from glowpy.engine import evaluate
 from glowpy.graph.function import Function
 from glowpy.graph.node import Node, NodeValue, Operand, Placeholder
+from glowpy.importer.onnx.found import Found
 from glowpy.importer.onnx.narrow import Narrow
 from glowpy.importer.onnx.stored import Stores
 from glowpy.importer.onnx.tensor import decode, decode_sparse
@@ -40,6 +42,7 @@ __all__ = [
     "from_onnx",
     "handler_of",
     "registered",
+    "value_needed",
 ]
 
 Value: TypeAlias = NodeValue | Tensor
@@ -132,6 +135,9 @@ class Scope:
     environment: Mapping[str, Value | SymbolicTensor | TensorSequence] = field(default_factory=dict)
     block: int = 0
     narrow: Mapping[str, Narrow] = field(default_factory=dict)
+    folding: bool = False
+    """Whether everything is known, and computed now."""
+    found: Found = field(default_factory=Found)
     _constants: dict[int, tuple[Tensor, NodeValue]] = field(default_factory=dict)
     _computed: dict[int, tuple[SymbolicTensor, NodeValue]] = field(default_factory=dict)
 
@@ -274,14 +280,7 @@ class OnnxNode:
         value = self.value(index)
         if isinstance(value, Tensor):
             return value
-        sources = _sources(value)
-        names = ", ".join(f"'{name}'" for name in sources)
-        raise ValueNeededError(
-            f"'{self.proto.input[index]}' must be known while compiling, but depends on the input {names}",
-            sources,
-            loc=self.loc,
-            note="give the values of these inputs while loading, or fold the shape computation in the model",
-        )
+        raise value_needed(f"'{self.proto.input[index]}'", value, self.loc)
 
     def known_ints(self, index: int) -> tuple[int, ...]:
         """Input `index`, a known scalar or vector of integers."""
@@ -308,6 +307,17 @@ class OnnxNode:
     def axis(self, rank: int, default: int, name: str = "axis") -> int:
         """The attribute `axis`, counted from the front."""
         return normalize_axis(self.integer(name, default), rank)
+
+    def found(self, count: Value, name: str, high: int, low: int = 0) -> Dim:
+        """An extent that the network finds: the element of `count`, an i64[1], which is within the bounds.
+
+        It is one symbol wherever the same is computed.
+        """
+        if isinstance(count, NodeValue) and self.scope.folding:
+            count = evaluate([count])[0]
+        if isinstance(count, Tensor):
+            return int(count.array[0])
+        return self.scope.found.extent(self.f, count, name, low, high)
 
     # Attributes.
 
@@ -373,6 +383,18 @@ class OnnxNode:
     def unsupported(self, what: str, note: str = "") -> UnsupportedError:
         """The error that says this node does something that cannot be imported."""
         return UnsupportedError(f"{what} is not supported", note=note)
+
+
+def value_needed(what: str, value: NodeValue, loc: Loc) -> ValueNeededError:
+    """The error that says that a value has to be known, with the inputs on which it depends."""
+    sources = _sources(value)
+    names = ", ".join(f"'{name}'" for name in sources)
+    return ValueNeededError(
+        f"{what} must be known while compiling, but depends on the input {names}",
+        sources,
+        loc=loc,
+        note="give the values of these inputs while loading, or fold the shape computation in the model",
+    )
 
 
 def _sources(value: NodeValue) -> list[str]:

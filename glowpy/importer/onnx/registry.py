@@ -16,6 +16,7 @@ from glowpy.importer.onnx import (
     pool,
     quant,
     reduce,
+    search,
     shape,
 )
 from glowpy.importer.onnx.node import handler_of, registered
@@ -35,6 +36,7 @@ FAMILIES = (
     pool,
     quant,
     reduce,
+    search,
     shape,
     *contrib.FAMILIES,
 )

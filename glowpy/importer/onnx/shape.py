@@ -11,6 +11,15 @@ from glowpy.core.elemkind import ElemKind
 from glowpy.core.shape import broadcast_shapes, is_same, normalize_axis
 from glowpy.core.tensor import Tensor
 from glowpy.core.type import Shape, Type
+from glowpy.graph.node import NodeValue
+from glowpy.importer.onnx.computed import (
+    computed_range,
+    computed_slices,
+    counted,
+    dims_of,
+    moved,
+    number,
+)
 from glowpy.importer.onnx.data_movement import (
     broadcast,
     concat,
@@ -73,7 +82,7 @@ def _constant_of_shape(n: OnnxNode) -> Value:
         raise UserError(f"expected one element as 'value', got {value.type}")
     # Not splat_value: it holds for arrays whose strides say so.
     item = value.array.reshape(-1)[0].item()
-    type = Type(value.type.kind, n.known_dims(0))
+    type = Type(value.type.kind, dims_of(n, 0))
     return full(type, item) if type.is_static else n.f.create_splat(n.name, type, item).result
 
 
@@ -106,7 +115,7 @@ def _reshape_1(n: OnnxNode) -> Value:
 
 @from_onnx("Reshape", since=5)
 def _reshape_5(n: OnnxNode) -> Value:
-    shape = _reshaped(n.type(0), n.known_dims(1), n.flag("allowzero"))
+    shape = _reshaped(n.type(0), dims_of(n, 1), n.flag("allowzero"))
     return reshape(n, n.value(0), shape)
 
 
@@ -233,7 +242,7 @@ def _concat(n: OnnxNode) -> Value:
 
 @from_onnx("Expand", since=8)
 def _expand(n: OnnxNode) -> Value:
-    shape = broadcast_shapes(n.type(0).shape, n.known_dims(1))
+    shape = broadcast_shapes(n.type(0).shape, dims_of(n, 1))
     return broadcast(n, n.value(0), shape)
 
 
@@ -245,7 +254,7 @@ def _tile_1(n: OnnxNode) -> Value:
 
 @from_onnx("Tile", since=6)
 def _tile_6(n: OnnxNode) -> Value:
-    value, repeats = n.value(0), n.known_dims(1)
+    value, repeats = n.value(0), dims_of(n, 1)
     if len(repeats) != value.type.rank:
         raise UserError(f"expected {value.type.rank} repeats, got {len(repeats)}")
     for axis, count in enumerate(repeats):
@@ -276,6 +285,8 @@ def _slice_1(n: OnnxNode) -> Value:
 def _slice_10(n: OnnxNode) -> Value:
     axes = n.known_ints(3) if n.has(3) else None
     steps = n.known_ints(4) if n.has(4) else None
+    if any(isinstance(n.any_value(index), NodeValue) for index in (1, 2)):
+        return computed_slices(n, axes, steps)
     return _sliced(n, n.known_dims(1), n.known_dims(2), axes, steps)
 
 
@@ -403,6 +414,8 @@ def _repeated(n: OnnxNode, value: Value, axis: int, begin: int, end: int, mode: 
 
 @from_onnx("Range", since=11)
 def _range(n: OnnxNode) -> Value:
+    if any(isinstance(n.any_value(index), NodeValue) for index in range(2)):
+        return computed_range(n)
     if any(isinstance(n.any_value(index), SymbolicTensor) for index in range(3)):
         return _symbolic_range(n)
     start, limit, delta = (n.known(index).array.reshape(-1) for index in range(3))
@@ -430,7 +443,7 @@ def _symbolic_range(n: OnnxNode) -> Value:
             f"expected a range that ascends by 1, got {start} to {limit} by {delta}",
             [start, limit, delta],
         )
-    return convert(n, add_offset(n, counted(n, limit - start), start), n.kind(0))
+    return convert(n, moved(n, counted(n, limit - start), start), n.kind(0))
 
 
 @from_onnx("Trilu", since=14)
@@ -446,29 +459,11 @@ def _trilu(n: OnnxNode) -> Value:
         place = columns.array[None, :] - rows.array[:, None]
         kept = n.operand(Tensor.of(place >= k if n.flag("upper", True) else place <= k))
     else:
-        row = n.operand(add_offset(n, reshape(n, rows, (type.shape[-2], 1)), k))
+        row = n.operand(moved(n, reshape(n, rows, (type.shape[-2], 1)), k))
         column = n.operand(columns)
         pair = (row, column) if n.flag("upper", True) else (column, row)
         kept = n.f.create_le(n.name, *pair).result
     return n.f.create_select(n.name, kept, n.input(0), zero).result
-
-
-def counted(n: OnnxNode, count: Dim) -> Value:
-    """0, 1, 2 and so on: so many numbers, as a vector of i64."""
-    if not isinstance(count, Expr):
-        return Tensor.of(np.arange(count, dtype=np.int64))
-    ones = n.f.create_splat(f"{n.name}_ones", Type(ElemKind.I64, (count,)), 1.0)
-    return n.f.create_cum_sum(f"{n.name}_places", ones, 0, exclusive=True, reverse=False).result
-
-
-def add_offset(n: OnnxNode, value: Value, offset: Dim) -> Value:
-    """Integers of i64, each larger by an offset."""
-    if offset == 0:
-        return value
-    if isinstance(value, Tensor) and not isinstance(offset, Expr):
-        return Tensor.of(value.array + offset)
-    amount = n.operand(SymbolicTensor(Type(ElemKind.I64, (1,)), np.array([offset], object)))
-    return n.f.create_add(n.name, n.operand(value), amount).result
 
 
 @from_onnx("EyeLike", since=9)
@@ -483,12 +478,19 @@ def _eye_like(n: OnnxNode) -> Tensor:
     return Tensor.of(np.eye(rows, columns, k, kind.dtype))
 
 
+def _depth(n: OnnxNode) -> tuple[Dim, ...]:
+    """That of a one-hot tensor, which may be a float."""
+    if n.kind(1).is_integer and not isinstance(n.any_value(1), Tensor):
+        return dims_of(n, 1)
+    return (int(n.known_scalar(1)),)
+
+
 @from_onnx("OneHot", since=9)
 def _one_hot(n: OnnxNode) -> Value:
     """The second value where the position along a new axis is the index, else the first; indices may be negative."""
-    f, indices, depth = n.f, n.value(0), int(n.known_scalar(1))
+    f, indices, (depth,) = n.f, n.value(0), _depth(n)
     axis = n.axis(indices.type.rank + 1, -1)
-    if depth < 1:
+    if highest(depth) < 1:
         raise UserError(f"expected a depth of at least 1, got {depth}")
     if n.type(2).shape != (2,):
         raise UserError(f"expected two values, got {n.type(2)}")
@@ -497,12 +499,12 @@ def _one_hot(n: OnnxNode) -> Value:
     index = n.operand(wide, n.proto.input[0])
     scalar = Type(ElemKind.I64, ())
     negative = f.create_lt(n.name, index, n.operand(full(scalar, 0), f"{n.name}_zero"))
-    shifted = f.create_add(n.name, index, n.operand(full(scalar, depth), f"{n.name}_depth"))
-    places = np.arange(depth).reshape(depth, *(1,) * (len(shape) - axis))
+    shifted = f.create_add(n.name, index, n.operand(reshape(n, number(n, depth), ())))
+    places = reshape(n, counted(n, depth), (depth, *(1,) * (len(shape) - axis)))
     hot = f.create_eq(
         n.name,
         f.create_select(n.name, negative, shifted, index),
-        n.operand(Tensor.of(places), f"{n.name}_places"),
+        n.operand(places, f"{n.name}_places"),
     )
     off, on = (reshape(n, slice_axis(n, n.value(2), 0, i, 1, 1), ()) for i in (0, 1))
     return f.create_select(n.name, hot, n.operand(on), n.operand(off)).result

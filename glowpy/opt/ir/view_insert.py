@@ -10,13 +10,14 @@ from operator import attrgetter
 from typing import ClassVar
 
 from glowpy.core.strides import strides_of
-from glowpy.ir.insts_gen import InsertTensorInst, ViewInst
+from glowpy.ir.insts_gen import DefineInst, InsertTensorInst, ViewInst
 from glowpy.ir.irfunction import IRFunction
 from glowpy.ir.liveness import Event, Events
 from glowpy.ir.value import Value, WeightVar
 from glowpy.opt.boxes import Box, all_disjoint, disjoint
 from glowpy.opt.moves import Move, Moves, place
 from glowpy.passes import IRPass, PassContext
+from glowpy.support.symbolic import symbols_of
 
 __all__ = ["ViewInsertPass"]
 
@@ -53,12 +54,20 @@ class ViewInsertPass(IRPass):
             return False
         events = Events(f)
         rivals, moves = _Rivals(inserts, events), Moves(events)
+        defined = {
+            name: index
+            for index, definition in enumerate(f.instructions)
+            if isinstance(definition, DefineInst)
+            for name in symbols_of(definition.symbols)
+        }
         changed = False
         for index, inst in inserts.items():
             if not _ends_there(events, index, inst):
                 continue
             move = _move(moves, inst)
-            if move is None or not _apart(events, moves, index, inst, move.view):
+            if move is None or not _is_known(events, defined, inst, move.view):
+                continue
+            if not _apart(events, moves, index, inst, move.view):
                 continue
             if _free(events, rivals, moves, index, inst, move.view):
                 place(f, events, index, inst, moves.enter(move))
@@ -123,6 +132,15 @@ def _move(moves: Moves, inst: InsertTensorInst) -> Move | None:
     frame, strides = inst.input.type.shape, strides_of(inst.result.type.shape)
     start = 0 if 0 in frame else sum(map(operator.mul, inst.offsets, strides))
     return moves.possible(inst.input.base, inst, frame, inst.result, start, strides)
+
+
+def _is_known(
+    events: Events, defined: Mapping[str, int], inst: InsertTensorInst, view: ViewInst
+) -> bool:
+    """Whether it is known by then where the place is, if that depends on what the program finds."""
+    first = events.first(inst.input)
+    needed = symbols_of((view.offset, *view.value.strides)) if defined else ()
+    return all(defined.get(name, -1) < first for name in needed)
 
 
 def _apart(

@@ -1,0 +1,217 @@
+/// Finding elements: how many there are depends on what they are.
+#include "kernels_gen.h"
+#include "libjit.h"
+
+/// So many elements are looked at together; where all of them are zero, that is all.
+enum { BLOCK = 64 };
+
+/// The index of element `at` in every dimension.
+INLINE void write_place(int64_t *restrict place, dim_t at, const ints_t *shape) {
+  for (dim_t axis = shape->size - 1; axis >= 0; axis--) {
+    place[axis] = at % shape->at[axis];
+    at /= shape->at[axis];
+  }
+}
+
+#define NON_ZERO(suffix, type)                                                                                                 \
+  INLINE bool any_##suffix(const type *restrict input, dim_t n) {                                                              \
+    bool any = false;                                                                                                          \
+    for (dim_t i = 0; i < n; i++) any |= input[i] != 0;                                                                        \
+    return any;                                                                                                                \
+  }                                                                                                                            \
+                                                                                                                               \
+  KERNEL void libjit_non_zero_##suffix(int64_t *restrict result, int64_t *restrict count_of, const type *restrict input,       \
+                                       const ints_t *result_shape, const ints_t *count_shape, const ints_t *input_shape) {     \
+    dim_t n = count(input_shape), rank = input_shape->size, found = 0;                                                         \
+    for (dim_t at = 0; at < n; at += BLOCK) {                                                                                  \
+      dim_t size = min_dim(BLOCK, n - at), places[BLOCK], here = 0;                                                            \
+      if (size == BLOCK ? !any_##suffix(input + at, BLOCK) : !any_##suffix(input + at, size)) continue;                        \
+      for (dim_t i = 0; i < size; i++) {                                                                                       \
+        places[here] = at + i;                                                                                                 \
+        here += input[at + i] != 0;                                                                                            \
+      }                                                                                                                        \
+      for (dim_t i = 0; i < here; i++) write_place(result + (found + i) * rank, places[i], input_shape);                       \
+      found += here;                                                                                                           \
+    }                                                                                                                          \
+    *count_of = found;                                                                                                         \
+  }
+
+/// Whether one row comes before another, or is the same: element by element, NaN after all numbers.
+#define COMPARE(suffix, type)                                                                                                  \
+  INLINE int compare_##suffix(const type *a, const type *b, dim_t n) {                                                         \
+    for (dim_t i = 0; i < n; i++) {                                                                                            \
+      if (a[i] < b[i] || (a[i] == a[i] && b[i] != b[i])) return -1;                                                            \
+      if (b[i] < a[i] || (b[i] == b[i] && a[i] != a[i])) return 1;                                                             \
+    }                                                                                                                          \
+    return 0;                                                                                                                  \
+  }
+
+/// Rows in ascending order, equal ones as they come, by a merge sort from runs of one row on; then groups of equal rows.
+/// In the order of their rows, groups that have a new number n are marked by -1 - n.
+#define UNIQUE(suffix, type)                                                                                                   \
+  KERNEL void libjit_unique_##suffix(int64_t *restrict result, int64_t *restrict inverse, int64_t *restrict counts,            \
+                                     int64_t *restrict count_of, const type *restrict input, int64_t *restrict order,          \
+                                     const ints_t *result_shape, const ints_t *inverse_shape, const ints_t *counts_shape,      \
+                                     const ints_t *count_shape, const ints_t *input_shape, const ints_t *order_shape,          \
+                                     bool sorted) {                                                                            \
+    dim_t n = input_shape->at[0], width = input_shape->at[1], groups = 0;                                                      \
+    int64_t *from = order, *to = order + n;                                                                                    \
+    for (dim_t i = 0; i < n; i++) from[i] = i;                                                                                 \
+    for (dim_t run = 1; run < n; run *= 2) {                                                                                   \
+      for (dim_t start = 0; start < n; start += 2 * run) {                                                                     \
+        dim_t left = start, middle = min_dim(start + run, n), right = middle, end = min_dim(start + 2 * run, n);               \
+        for (dim_t at = start; at < end; at++) {                                                                               \
+          bool takes_right = left == middle ||                                                                                 \
+                             (right < end && compare_##suffix(input + from[right] * width, input + from[left] * width,         \
+                                                              width) < 0);                                                     \
+          to[at] = takes_right ? from[right++] : from[left++];                                                                 \
+        }                                                                                                                      \
+      }                                                                                                                        \
+      int64_t *other = from;                                                                                                   \
+      from = to;                                                                                                               \
+      to = other;                                                                                                              \
+    }                                                                                                                          \
+    for (dim_t i = 0; i < n; i++) {                                                                                            \
+      dim_t row = from[i];                                                                                                     \
+      if (i == 0 || compare_##suffix(input + from[i - 1] * width, input + row * width, width) != 0) {                          \
+        result[groups] = row;                                                                                                  \
+        counts[groups++] = 0;                                                                                                  \
+      }                                                                                                                        \
+      counts[groups - 1]++;                                                                                                    \
+      inverse[row] = groups - 1;                                                                                               \
+    }                                                                                                                          \
+    *count_of = groups;                                                                                                        \
+    if (sorted) return;                                                                                                        \
+    int64_t *number = order, *size = order + n;                                                                                \
+    dim_t next = 0;                                                                                                            \
+    for (dim_t i = 0; i < groups; i++) size[i] = counts[i];                                                                    \
+    for (dim_t i = 0; i < groups; i++) number[i] = result[i];                                                                  \
+    for (dim_t row = 0; row < n; row++) {                                                                                      \
+      dim_t group = inverse[row];                                                                                              \
+      if (number[group] == row) {                                                                                              \
+        result[next] = row;                                                                                                    \
+        counts[next] = size[group];                                                                                            \
+        number[group] = -1 - next++;                                                                                           \
+      }                                                                                                                        \
+      inverse[row] = -1 - number[group];                                                                                       \
+    }                                                                                                                          \
+  }
+
+#define SEARCHES(suffix, type) \
+  NON_ZERO(suffix, type)       \
+  COMPARE(suffix, type)        \
+  UNIQUE(suffix, type)
+
+SEARCHES(f32, float)
+SEARCHES(f64, double)
+SEARCHES(i8, int8_t)
+SEARCHES(i16, int16_t)
+SEARCHES(i32, int32_t)
+SEARCHES(i64, int64_t)
+SEARCHES(u8, uint8_t)
+SEARCHES(u16, uint16_t)
+SEARCHES(u32, uint32_t)
+SEARCHES(u64, uint64_t)
+SEARCHES(b, bool)
+
+/// So many boxes are compared with one at a time.
+enum { KEPT = 16 };
+
+/// The ends of both sides of a box, and its area.
+typedef struct {
+  float low[2], high[2], area;
+} box_t;
+
+INLINE box_t box_of(const float *box, bool centers) {
+  box_t b;
+  for (int side = 0; side < 2; side++) {
+    float one = centers ? box[side] - box[side + 2] / 2 : box[side];
+    float other = centers ? box[side] + box[side + 2] / 2 : box[side + 2];
+    b.low[side] = one < other || centers ? one : other;
+    b.high[side] = one < other || centers ? other : one;
+  }
+  b.area = (b.high[0] - b.low[0]) * (b.high[1] - b.low[1]);
+  return b;
+}
+
+/// Whether a box shares more than `overlap` of the union with one of a block. The area of what is no box is 0. Products are
+/// rounded before they are added, so that what is exactly as much as `overlap` is not more.
+INLINE bool overlaps(const float *restrict block, box_t b, float overlap) {
+#pragma clang fp contract(off)
+  int hits = 0;
+  for (int k = 0; k < KEPT; k++) {
+    float low0 = block[k] > b.low[0] ? block[k] : b.low[0];
+    float low1 = block[KEPT + k] > b.low[1] ? block[KEPT + k] : b.low[1];
+    float high0 = block[2 * KEPT + k] < b.high[0] ? block[2 * KEPT + k] : b.high[0];
+    float high1 = block[3 * KEPT + k] < b.high[1] ? block[3 * KEPT + k] : b.high[1];
+    float side0 = high0 > low0 ? high0 - low0 : 0, side1 = high1 > low1 ? high1 - low1 : 0;
+    float area = block[4 * KEPT + k], common = side0 * side1, both = b.area + area - common;
+    float share = ((area > 0) & (both > 0)) ? common / both : 0;
+    hits |= share > overlap;
+  }
+  return hits && b.area > 0;
+}
+
+/// Whether a candidate is to be looked at before another.
+INLINE bool is_before(const float *scores, int64_t a, int64_t b) {
+  return scores[a] > scores[b] || (scores[a] == scores[b] && a < b);
+}
+
+/// Restores the heap of candidates below `at`.
+INLINE void sift(int64_t *heap, dim_t n, dim_t at, const float *scores) {
+  int64_t moved = heap[at];
+  for (dim_t child = 2 * at + 1; child < n; child = 2 * at + 1) {
+    child += child + 1 < n && is_before(scores, heap[child + 1], heap[child]);
+    if (!is_before(scores, heap[child], moved)) break;
+    heap[at] = heap[child];
+    at = child;
+  }
+  heap[at] = moved;
+}
+
+/// Candidates leave a heap one by one, so that only those that are looked at are sorted (Floyd 1964).
+KERNEL void libjit_non_max_suppression_f32(int64_t *restrict result, int64_t *restrict count_of, const float *restrict boxes,
+                                           const float *restrict scores, const int64_t *restrict limit,
+                                           const float *restrict overlap, const float *restrict threshold,
+                                           int64_t *restrict order, float *restrict kept, const ints_t *result_shape,
+                                           const ints_t *count_shape, const ints_t *boxes_shape, const ints_t *scores_shape,
+                                           const ints_t *limit_shape, const ints_t *overlap_shape,
+                                           const ints_t *threshold_shape, const ints_t *order_shape, const ints_t *kept_shape,
+                                           bool centers, dim_t room) {
+  dim_t images = scores_shape->at[0], classes = scores_shape->at[1], n = scores_shape->at[2], found = 0;
+  for (dim_t image = 0; image < images; image++) {
+    for (dim_t name = 0; name < classes; name++) {
+      const float *own = scores + (image * classes + name) * n;
+      dim_t left = 0, chosen = 0;
+      for (dim_t i = 0; i < n; i++) {
+        order[left] = i;
+        left += !(own[i] <= *threshold);
+      }
+      for (dim_t at = left / 2 - 1; at >= 0; at--) sift(order, left, at, own);
+      while (left > 0 && chosen < *limit && found < room) {
+        dim_t candidate = order[0];
+        order[0] = order[--left];
+        if (left > 0) sift(order, left, 0, own);
+        box_t b = box_of(boxes + (image * n + candidate) * 4, centers);
+        bool hit = false;
+        for (dim_t at = 0; at < chosen && !hit; at += KEPT) hit = overlaps(kept + at * 5, b, *overlap);
+        if (hit) continue;
+        float *block = kept + chosen / KEPT * KEPT * 5;
+        if (chosen % KEPT == 0) {
+          for (dim_t i = 0; i < 5 * KEPT; i++) block[i] = 0;
+        }
+        float *place = block + chosen++ % KEPT;
+        place[0] = b.low[0];
+        place[KEPT] = b.low[1];
+        place[2 * KEPT] = b.high[0];
+        place[3 * KEPT] = b.high[1];
+        place[4 * KEPT] = b.area;
+        int64_t *row = result + 3 * found++;
+        row[0] = image;
+        row[1] = name;
+        row[2] = candidate;
+      }
+    }
+  }
+  *count_of = found;
+}
