@@ -2,8 +2,9 @@
 
 A dimension is constant as long as it is 0 or 1 or compiling needs to know it, equal to another where the model says so,
 and else any extent up to a bound; code is made for the one that it was compiled with. Bounds grow by a factor, so that
-a model is compiled a logarithmic number of times, however many extents it meets. Nothing is believed: every call is
-checked against what was assumed for the code it runs.
+a model is compiled a logarithmic number of times, however many extents it meets. One that is 1 again, as where words
+follow a prompt, is constant in what has to be compiled then. Nothing is believed: every call is checked against what
+was assumed for the code it runs.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import final
 
 from glowpy.core.type import Shape
@@ -23,7 +25,6 @@ from glowpy.support.symbolic import (
     UndecidedError,
     UnequalError,
     at_extents,
-    likely_extent,
     lowest,
     substituted,
     symbol,
@@ -41,7 +42,7 @@ _MANY = 1 << 16
 _GROWTH = 4
 """A bound that is exceeded becomes so many times larger."""
 _LEAST_GROWN = 64
-"""An extent that turns out to vary is bounded by no less."""
+"""An extent that turns out to vary is bounded by no less, nor by less than at first."""
 
 
 @dataclass(frozen=True)
@@ -50,11 +51,55 @@ class Plan:
 
     Attributes:
         shapes: Of every input.
-        key: Equal for equal plans.
+        form: Equal for plans that differ in bounds only.
+        bounds: Those of symbols, as texts.
     """
 
     shapes: Mapping[str, Shape] = field(compare=False)
-    key: str
+    form: str = field(init=False)
+    bounds: tuple[str, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "form", str(dict(self.shapes)))
+        texts = tuple(print_symbol(one) for one in self._symbols.values())
+        object.__setattr__(self, "bounds", texts)
+
+    @cached_property
+    def _symbols(self) -> dict[str, Symbol]:
+        return symbols_of(dim for shape in self.shapes.values() for dim in shape)
+
+    @property
+    def openness(self) -> int:
+        """How many symbols it leaves open."""
+        return len(self._symbols)
+
+    def replaces(self, other: Plan) -> bool:
+        """Whether it is the other one with wider bounds."""
+        if self.form != other.form or self.bounds == other.bounds:
+            return False
+        pairs = zip(self._symbols.values(), other._symbols.values(), strict=True)
+        return all(own.low <= its.low and its.high <= own.high for own, its in pairs)
+
+    def admits(self, shapes: Mapping[str, tuple[int, ...]]) -> bool:
+        """Whether it is for inputs of these shapes."""
+        extents: dict[str, int] = {}
+        sums: list[tuple[Expr, int]] = []
+        for name, shape in self.shapes.items():
+            actual = shapes[name]
+            if len(actual) != len(shape):
+                return False
+            for dim, size in zip(shape, actual, strict=True):
+                if not isinstance(dim, Expr):
+                    if dim != size:
+                        return False
+                elif dim.symbol is None:
+                    sums.append((dim, size))
+                elif extents.setdefault(dim.symbol.name, size) != size:
+                    return False
+        one = self._symbols
+        return all(
+            one[name].low <= size <= one[name].high for name, size in extents.items()
+        ) and all(at_extents(dim, extents) == size for dim, size in sums)
 
 
 @final
@@ -80,7 +125,7 @@ class Assumptions:
         Warns when a constant, and not because it is 0 or 1, turns out to vary: each of its extents is compiled for.
         """
         if self._fixed:
-            return Plan(shapes, str(shapes))
+            return Plan(shapes)
         extents = self._extents(shapes)
         spread = _spread(sum(extent > 1 for extent in extents.values()))
         for name, extent in extents.items():
@@ -90,18 +135,8 @@ class Assumptions:
                 self._grow(name, extent, spread)
         return self._planned(shapes)
 
-    def admits(self, plan: Plan) -> bool:
-        """Whether any call is still planned so."""
-        if self._fixed:
-            return True
-        shapes = {name: tuple(map(likely_extent, dims)) for name, dims in plan.shapes.items()}
-        return self._planned(shapes) == plan
-
     def _planned(self, shapes: Mapping[str, tuple[int, ...]]) -> Plan:
-        dims: dict[str, Dim] = {
-            name: extent if name in self._constants else symbol(name, *self._bounds[name])
-            for name, extent in self._extents(shapes).items()
-        }
+        dims = {name: self._dim(name, extent) for name, extent in self._extents(shapes).items()}
         for name, equal in self._equal.items():
             if name in dims:
                 dims[name] = substituted(equal, dims)
@@ -111,8 +146,14 @@ class Assumptions:
             )
             for name, shape in shapes.items()
         }
-        bounds = [print_symbol(one) for one in _symbols(planned)]
-        return Plan(planned, f"{planned} {bounds}")
+        return Plan(planned)
+
+    def _dim(self, name: str, extent: int) -> Dim:
+        """What a dimension is in code that is compiled for an extent of it now."""
+        if name in self._constants:
+            return extent
+        low, high, likely = self._bounds[name]
+        return 1 if extent == low == 1 else symbol(name, low, high, likely)
 
     def learn(
         self, error: UndecidedError, plan: Plan, shapes: Mapping[str, tuple[int, ...]]
@@ -121,6 +162,8 @@ class Assumptions:
 
         Raises the error if that is nothing that the inputs say.
         """
+        if self._fixed:
+            raise error
         if self._planned(shapes) != plan:
             return  # another thread has learned since
         extents = self._extents(shapes)
@@ -191,7 +234,8 @@ class Assumptions:
         elif not known[0] <= extent <= known[1]:
             low, high = min(known[0], extent), known[1]
             if extent > high:
-                high = max(_rounded_up(extent), _GROWTH * high, _LEAST_GROWN)
+                first = spread * _rounded_up(extent) if high <= 1 else _rounded_up(extent)
+                high = max(first, _GROWTH * high, _LEAST_GROWN)
             self._bounds[name] = low, high, extent
 
     def _extents(self, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, int]:
@@ -216,11 +260,6 @@ class Assumptions:
         if declared not in self._names:
             self._names[declared] = self._unique.take(symbol_name(declared))
         return self._names[declared]
-
-
-def _symbols(shapes: Mapping[str, Shape]) -> list[Symbol]:
-    dims = [dim for shape in shapes.values() for dim in shape]
-    return list(symbols_of(dims).values())
 
 
 def _spread(symbols: int) -> int:

@@ -265,19 +265,29 @@ class InferenceSession:
         function = self._specialisations.latest((shapes, known))
         if function is not None:
             return function
-        self._model.key(shapes=dict(shapes))  # raises where they contradict each other
         while True:
-            with self._lock:
-                plan = self._assumptions.plan(dict(shapes))
-            compile = partial(self._compiled, plan, values)
+            plan = self._plan(dict(shapes), known)
+            compile = partial(self._compiled, plan, values, known)
             try:
                 return self._specialisations.get((plan, known), (shapes, known), compile)
             except UndecidedError as error:
                 with self._lock:
                     self._assumptions.learn(error, plan, dict(shapes))
 
-    def _compiled(self, plan: Plan, values: Mapping[str, Array]) -> CompiledFunction:
-        """From the backend's memory of what it compiled, or compiled now. Drops what no call will ever want again."""
+    def _plan(self, shapes: Mapping[str, tuple[int, ...]], known: Hashable) -> Plan:
+        """The closest plan that there is code of for these shapes and known elements; else one to compile by."""
+        keys = self._specialisations.keys
+        fitting = [plan for plan, values in keys if values == known and plan.admits(shapes)]
+        if fitting:
+            return min(fitting, key=lambda plan: plan.openness)
+        self._model.key(shapes=shapes)  # raises where they contradict each other
+        with self._lock:
+            return self._assumptions.plan(shapes)
+
+    def _compiled(
+        self, plan: Plan, values: Mapping[str, Array], known: Hashable
+    ) -> CompiledFunction:
+        """From the backend's memory of what it compiled, or compiled now. Drops the same with narrower bounds."""
         copies = {name: array.copy() for name, array in values.items()}
         modules: list[Module] = []
 
@@ -294,8 +304,7 @@ class InferenceSession:
             for module in modules:
                 module.forget()
         function.observer = self._observer
-        with self._lock:
-            self._specialisations.keep(lambda key: self._assumptions.admits(key[0]))
+        self._specialisations.keep(lambda key: key[1] != known or not plan.replaces(key[0]))
         return function
 
 

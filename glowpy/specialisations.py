@@ -85,6 +85,12 @@ class Specialisations(Generic[K]):
         self.keep(lambda _: False)
 
     @property
+    def keys(self) -> list[K]:
+        """What is compiled, or is being compiled, the least recently used first."""
+        with self._lock:
+            return list(self._entries)
+
+    @property
     def functions(self) -> list[CompiledFunction]:
         """What is compiled, the least recently used first."""
         with self._lock:

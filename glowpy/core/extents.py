@@ -100,15 +100,7 @@ def extents_of(shapes: Mapping[str, tuple[Shape, Sequence[int]]]) -> dict[str, i
         if len(declared) != len(actual):
             raise _misfit(name, declared, actual)
         pairs += [(name, dim, size) for dim, size in zip(declared, actual, strict=True)]
-    symbols = symbols_of(dim for _, dim, _ in pairs)
-    extents: dict[str, int] = {}
-    while len(extents) < len(symbols):
-        known = len(extents)
-        for _, dim, size in pairs:
-            extents |= _solved(substituted(dim, extents), size)
-        if len(extents) == known:
-            unknown = next(name for name in symbols if name not in extents)
-            raise _unknown(unknown)
+    symbols, extents = _known([(dim, size) for _, dim, size in pairs if isinstance(dim, Expr)])
     for name, dim, size in pairs:
         if at_extents(dim, extents) != size:
             declared, actual = shapes[name]
@@ -118,6 +110,27 @@ def extents_of(shapes: Mapping[str, tuple[Shape, Sequence[int]]]) -> dict[str, i
             allowed = f"{one.low}.." if one.high == UNBOUNDED else f"{one.low}..{one.high}"
             raise UserError(f"expected '{one.name}' in {allowed}, got {extents[one.name]}")
     return extents
+
+
+def _known(pairs: Sequence[tuple[Expr, int]]) -> tuple[dict[str, Symbol], dict[str, int]]:
+    """The symbols of dimensions, and what each is by the first dimension that says it."""
+    symbols: dict[str, Symbol] = {}
+    extents: dict[str, int] = {}
+    sums = []
+    for dim, size in pairs:
+        if dim.symbol is None:
+            sums.append((dim, size))
+        else:
+            symbols.setdefault(dim.symbol.name, dim.symbol)
+            extents.setdefault(dim.symbol.name, size)
+    symbols |= symbols_of(dim for dim, _ in sums)
+    while len(extents) < len(symbols):
+        known = len(extents)
+        for dim, size in sums:
+            extents |= _solved(substituted(dim, extents), size)
+        if len(extents) == known:
+            raise _unknown(next(name for name in symbols if name not in extents))
+    return symbols, extents
 
 
 def unsupported(diagnostics: Iterable[Diagnostic], types: Iterable[Type]) -> UnsupportedError:

@@ -103,6 +103,10 @@ class Quotient:
         """What it is where `value` says what symbols are."""
         return _replaced(self.dividend, value) // _replaced(self.divisor, value)
 
+    def number(self, extents: Mapping[str, int]) -> int:
+        """What it is for these extents."""
+        return at_extents(self.dividend, extents) // at_extents(self.divisor, extents)
+
 
 @dataclass(frozen=True, slots=True)
 class Extreme:
@@ -127,6 +131,12 @@ class Extreme:
     def at(self, value: Callable[[Symbol], Dim]) -> Dim:
         """What it is where `value` says what symbols are."""
         return _extreme(self.name, [_replaced(choice, value) for choice in self.choices])
+
+    def number(self, extents: Mapping[str, int]) -> int:
+        """What it is for these extents."""
+        return (min if self.name == "min" else max)(
+            at_extents(dim, extents) for dim in self.choices
+        )
 
 
 Atom: TypeAlias = Symbol | Quotient | Extreme
@@ -188,6 +198,13 @@ class Expr:
     def terms(self) -> tuple[tuple[_Product, int], ...]:
         """Products with their factors; the constant, if any, last."""
         return self._terms
+
+    @cached_property
+    def symbol(self) -> Symbol | None:
+        """The symbol that it is, if it is nothing else."""
+        (atoms, factor), *rest = self._terms
+        alone = len(atoms) == factor == 1 and not rest
+        return atoms[0] if alone and isinstance(atoms[0], Symbol) else None
 
     @cached_property
     def bounds(self) -> tuple[int, int]:
@@ -393,7 +410,14 @@ def substituted(dim: Dim, values: Mapping[str, Dim]) -> Dim:
 
 def at_extents(dim: Dim, extents: Mapping[str, int]) -> int:
     """The number that a dimension is for these extents. Raises KeyError for a symbol that is not among them."""
-    return _number(_replaced(dim, lambda one: extents[one.name]))
+    if isinstance(dim, int):
+        return dim
+    total = 0
+    for atoms, factor in dim.terms:
+        for atom in atoms:
+            factor *= extents[atom.name] if isinstance(atom, Symbol) else atom.number(extents)
+        total += factor
+    return total
 
 
 def _number(dim: Dim) -> int:

@@ -104,7 +104,21 @@ def test_a_range_of_shapes_is_compiled_once(compiled: list[str]) -> None:
         assert session.run(["y"], {"x": x})[0].shape == (rows, 3)
     assert compiled == ["1x3 to 1x3", "nx3 to nx3", "nx3 to nx3"]
     assert session.assumptions == {"n": "1..256"}
-    assert len(session._specialisations.functions) == 1
+    assert len(session._specialisations.functions) == 2  # for 1, and 1 to 256
+
+
+def test_words_that_follow_a_prompt_have_code_of_their_own(compiled: list[str]) -> None:
+    """Two networks serve any prompts and 100 words after each."""
+    dims: list[str | int | None] = ["past", 3]
+    inputs = [info("past", X, dims), info("x", X, ["seq", 3])]
+    nodes = [helper.make_node("Concat", ["past", "x"], ["y"], axis=0)]
+    session = make(graph_model(nodes, inputs, [info("y", X, ["all", 3])], 13))
+    for length in (37, 5, 60):
+        y = np.zeros((0, 3), F32)
+        for rows in (length, *[1] * 100):
+            (y,) = session.run(None, {"past": y, "x": np.full((rows, 3), len(y), F32)})
+        assert y.shape == (length + 100, 3)
+    assert compiled == ["0x3 to seqx3", "pastx3 to past+1x3"]
 
 
 @pytest.mark.parametrize("backend", ["interpreter", "cpu"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from glowpy.assumptions import Assumptions
+from glowpy.assumptions import Assumptions, Plan
 from glowpy.core.elemkind import ElemKind
 from glowpy.importer import ValueInfo
 from glowpy.support.symbolic import UndecidedError, UnequalError, least, symbol
@@ -24,27 +24,38 @@ def test_an_extent_of_0_or_1_is_constant_until_it_varies() -> None:
     assert planned(assumed, x=(1, 3, 0)) == "1 x 3 x 0"
     assert planned(assumed, x=(1, 3, 1)) == "1 x 3 x past"
     assert planned(assumed, x=(2, 3, 0)) == "batch x 3 x past"
-    keys = {
-        assumed.plan({"x": (batch, 3, past)}).key for batch in (1, 2, 64) for past in (0, 1, 64)
-    }
-    assert len(keys) == 1
-    assert assumed.plan({"x": (65, 3, 0)}).key not in keys
+    plans = {assumed.plan({"x": (batch, 3, past)}) for batch in (2, 64) for past in (0, 1, 64)}
+    assert len(plans) == 1
+    assert assumed.plan({"x": (65, 3, 0)}) not in plans
+
+
+def test_an_extent_that_is_1_again_is_constant_in_what_is_compiled_then() -> None:
+    """As for words that follow a prompt; but not where it was empty before, and grows."""
+    assumed = assumptions(x=["seq"], past=["past"])
+    prompt = assumed.plan({"x": (37,), "past": (0,)})
+    assert planned(assumed, x=(1,), past=(37,)) == "1, past"
+    word = assumed.plan({"x": (1,), "past": (38,)})
+    assert word.admits({"x": (1,), "past": (1,)})
+    assert not word.admits({"x": (2,), "past": (38,)})
+    assert prompt.admits({"x": (1,), "past": (0,)})
+    assert (word.openness, prompt.openness) == (1, 1)
+    assert planned(assumed, x=(2,), past=(1,)) == "seq, past"
 
 
 def test_a_logarithmic_number_of_plans_serves_all_extents() -> None:
     assumed = assumptions(x=["seq"])
-    assert len({assumed.plan({"x": (seq,)}).key for seq in range(2, 5000)}) == 5
-    assert len({assumed.plan({"x": (seq,)}).key for seq in range(2, 5000)}) == 1
+    assert len({assumed.plan({"x": (seq,)}) for seq in range(2, 5000)}) == 5
+    assert len({assumed.plan({"x": (seq,)}) for seq in range(2, 5000)}) == 1
 
 
 def test_first_bounds_together_allow_for_64_times_the_first_call() -> None:
     alone, several = assumptions(x=["a"]), assumptions(x=["a", "b", "c"])
-    key = alone.plan({"x": (5,)}).key
-    assert alone.plan({"x": (128,)}).key == key
-    assert alone.plan({"x": (129,)}).key != key
-    key = several.plan({"x": (5, 5, 5)}).key
-    assert several.plan({"x": (32, 32, 32)}).key == key
-    assert several.plan({"x": (33, 5, 5)}).key != key
+    key = alone.plan({"x": (5,)})
+    assert alone.plan({"x": (128,)}) == key
+    assert alone.plan({"x": (129,)}) != key
+    key = several.plan({"x": (5, 5, 5)})
+    assert several.plan({"x": (32, 32, 32)}) == key
+    assert several.plan({"x": (33, 5, 5)}) != key
 
 
 def test_dimensions_that_must_be_equal_become_one() -> None:
@@ -99,20 +110,37 @@ def test_nothing_is_left_open_where_all_is_fixed() -> None:
     plan = assumed.plan({"x": (4,)})
     assert plan.shapes == {"x": (4,)}
     assert assumed.plan({"x": (5,)}) != plan
-    assert assumed.admits(plan)
+    with pytest.raises(UndecidedError):
+        assumed.learn(UndecidedError("what?", [symbol("x_0")]), plan, {"x": (4,)})
 
 
-def test_plans_that_no_call_has_any_more() -> None:
-    assumed = assumptions(x=["a", "b"])
-    one, small = assumed.plan({"x": (1, 5)}), assumed.plan({"x": (3, 5)})
-    assert (assumed.admits(one), assumed.admits(small)) == (False, True)
-    large = assumed.plan({"x": (3, 5000)})
-    assert (assumed.admits(small), assumed.admits(large)) == (False, True)
-    assumed.learn(UndecidedError("channels", [symbol("b")]), large, {"x": (3, 5000)})
-    plans = [assumed.plan({"x": (3, 5000)})]
-    with pytest.warns(RuntimeWarning):
-        plans.append(assumed.plan({"x": (3, 6)}))
-    assert (assumed.admits(large), *map(assumed.admits, plans)) == (False, True, True)
+def test_what_a_plan_is_for() -> None:
+    a, b = symbol("a", 1, 9), symbol("b", 0, 5)
+    plan = Plan({"x": (a, 3), "y": (a + b, b), "z": (2,)})
+    assert plan.openness == 2
+    good = {"x": (9, 3), "y": (9, 0), "z": (2,)}
+    assert plan.admits(good)
+    for name, shape in (
+        ("x", (8, 3)),
+        ("x", (9, 4)),
+        ("x", (9, 3, 1)),
+        ("y", (9, 1)),
+        ("y", (15, 6)),
+        ("z", (1,)),
+    ):
+        assert not plan.admits({**good, name: shape})
+    assert not plan.admits({"x": (10, 3), "y": (10, 0), "z": (2,)})
+
+
+def test_wider_bounds_replace_narrower_ones() -> None:
+    def plan(*bounds: int) -> Plan:
+        return Plan({"x": (symbol("a", *bounds), 3)})
+
+    assert plan(1, 9).replaces(plan(1, 8))
+    assert plan(0, 9).replaces(plan(1, 9))
+    assert plan(1, 9, 5).replaces(plan(1, 9, 6))
+    for other in (plan(1, 9), plan(0, 8), plan(1, 10), Plan({"x": (4, 3)}), Plan({"x": (4, 4)})):
+        assert not plan(1, 9).replaces(other)
 
 
 def test_a_constant_that_varies_is_warned_of_once() -> None:
@@ -145,7 +173,7 @@ def test_an_extent_is_bounded_by_a_number_that_it_has_to_be_at_most() -> None:
     own = symbol("a", *assumed._bounds["a"])
     assumed.learn(UnequalError(own, least(own, 50)), plan, shapes)
     assert assumed.summary == {"a": "1..50"}
-    assert assumed.admits(assumed.plan({"x": (50,)}))
+    assert assumed.plan({"x": (50,)}).admits({"x": (1,)})
 
 
 def test_a_bound_is_not_lowered_below_the_extent_of_the_call() -> None:

@@ -194,3 +194,27 @@ def test_bad_text_is_refused(text: str, message: str) -> None:
     with pytest.raises(UserError) as caught:
         lexer.dim()
     assert message in caught.value.diagnostics[0].message
+
+
+def test_a_number_is_what_substitution_gives() -> None:
+    a, b = symbol("a", 1, 9), symbol("b", 0, 9)
+    for dim in (
+        a,
+        3,
+        2 * a + 1,
+        a * b - 4 * b,
+        (a + 2 * b) // 3,
+        least(a, 2 * b + 1),
+        greatest(a, b) // a,
+    ):
+        for extents in ({"a": 1, "b": 0}, {"a": 9, "b": 9}, {"a": 4, "b": 7}):
+            assert at_extents(dim, extents) == substituted(dim, extents)
+
+
+def test_a_symbol_by_itself() -> None:
+    a = symbol("a", 1, 9)
+    assert isinstance(a, Expr)
+    assert str(a.symbol) == "a"
+    for dim in (a + 1, 2 * a, a * a, a // 2):
+        assert isinstance(dim, Expr)
+        assert dim.symbol is None
