@@ -228,13 +228,13 @@ class Executable(ABC):
             extents: What the symbols of inputs' shapes are in this run.
         """
 
-    def instance(self, **extents: int) -> Instance:
-        """A new instance, with its own working memory, variables, and arrays for inputs and outputs.
+    def instance(self, state: State | None = None, /, **extents: int) -> Instance:
+        """A new instance, with its own working memory, its own arrays for inputs and outputs, and `state` or its own.
 
         Arrays of shapes with symbols are made for these extents. Raises UserError unless all symbols have one, but for
         those that variables say, and for one outside its bounds.
         """
-        return Instance(self, extents)
+        return Instance(self, extents, self.state() if state is None else state)
 
     def __call__(
         self,
@@ -403,10 +403,10 @@ class Instance:
         state: The variables, which each run changes.
     """
 
-    def __init__(self, function: Executable, extents: Extents) -> None:
+    def __init__(self, function: Executable, extents: Extents, state: State) -> None:
         self._function = function
         self._given = extents
-        self.state = function.state()
+        self.state = state
         self._known = self.state.known()
         self._extents = given_extents(function.symbols, self._given, self._known)
         self._arena = aligned_array(function.arena_size)

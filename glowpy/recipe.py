@@ -47,6 +47,7 @@ __all__ = [
     "ir_recipe",
     "plan_memory",
     "refusals",
+    "state_ports",
 ]
 
 
@@ -258,7 +259,7 @@ def build_program(
             [ref.value.type for inst, _ in refused for ref in inst.operands],
         )
     ports = _ports(f, {*inputs, *f.inputs})
-    state = _state(f)
+    state = state_ports(f)
     shapes = {port.name: port.type.shape for port in ports}
     definitions = ir.definitions
     given = {name: one for name, one in ir.symbols.items() if name not in definitions}
@@ -282,7 +283,7 @@ def _ports(f: Function, placeholders: Collection[Placeholder]) -> tuple[Port, ..
     return tuple(Port(p.original, p.name, p.type) for p in f.module.placeholders if p in chosen)
 
 
-def _state(f: Function) -> tuple[StatePort, ...]:
+def state_ports(f: Function) -> tuple[StatePort, ...]:
     """The variables of a function, in the order of the module; what no node saves stays as it is."""
     saved = {save.output.producer: save.input.type for save in f.saves}
     return tuple(

@@ -20,7 +20,7 @@ from glowpy.bundling.make import bundle as make_bundle
 from glowpy.bundling.make import outdated
 from glowpy.cli.backends import backend_option, bound_backend
 from glowpy.cli.completion import complete_file, complete_target
-from glowpy.cli.model import load_model, shape_option
+from glowpy.cli.model import load_model, shape_option, state_option
 from glowpy.cli.output import print_json, print_table, progress
 from glowpy.cli.verb import Bytes, OptionalChoice, OutputFolder, Verb
 from glowpy.graph.function import Module
@@ -76,6 +76,7 @@ _ILLEGAL = re.compile(r"[^A-Za-z0-9_]")
 @click.option("--max-ram", type=Bytes(), help="Fail beyond so much: 65536, 64K, 1M.")
 @click.option("--max-flash", type=Bytes(), help="Fail beyond so much.")
 @shape_option(ranges=True)
+@state_option()
 @click.option(
     "--layout", "layouts", multiple=True, help="NAME=nhwc: an input or output with channels last."
 )
@@ -94,6 +95,7 @@ def bundle(
     instrument_ir: bool,
     instrument_debug: bool,
     shapes: tuple[str, ...],
+    state: tuple[str, ...],
     layouts: tuple[str, ...],
     constants: str,
     as_json: bool,
@@ -126,7 +128,7 @@ def bundle(
     if (output is None) == (check is None):
         raise UserError("expected either -o FOLDER or --check FOLDER")
     with progress(f"reading {', '.join(models)}"):
-        loaded = _load(models, shapes, constants, backend)
+        loaded = _load(models, shapes, constants, backend, state)
     if check is not None:
         _check(loaded, check, as_json)
         return
@@ -138,14 +140,13 @@ def bundle(
         channels_last=tuple(_with_channels_last(text) for text in layouts),
         **rest,
     )
-    cpu_options = CpuOptions(target, cpu, features, float_abi, relocation, code_model, optimize)
-    bound = bound_backend(backend, cpu_options)
+    machine = target, cpu, features, float_abi, relocation, code_model, optimize
+    bound = bound_backend(backend, CpuOptions(*machine))
     if not isinstance(bound, CpuBackend):
         raise UserError(f"the {backend} backend makes no machine code", note="use --backend cpu")
-    assert output is not None
     with progress(f"bundling {options.name}"):
-        written = make_bundle(loaded, output, options, bound)
-    (_print_json if as_json else _print)(written, read_bundle(output).manifest)
+        written = make_bundle(loaded, output or Path(), options, bound)
+    (_print_json if as_json else _print)(written, read_bundle(written.directory).manifest)
 
 
 def _with_channels_last(text: str) -> str:
@@ -166,17 +167,23 @@ def _identifier(path: str) -> str:
 
 
 def _load(
-    models: Sequence[str], shapes: Sequence[str], constants: str, backend: str
+    models: Sequence[str],
+    shapes: Sequence[str],
+    constants: str,
+    backend: str,
+    state: Sequence[str],
 ) -> Module | dict[str, Module]:
     """One module, or several by the names of their files."""
     if len(models) == 1:
-        return load_model(models[0], shapes, constants, backend)
+        return load_model(models[0], shapes, constants, backend, state)
     loaded: dict[str, Module] = {}
     for path in models:
         key = _identifier(path)
         if key in loaded:
             raise UserError(f"expected models with different names, got '{key}' twice")
-        loaded[key] = load_model(path, shapes if path.endswith(".onnx") else (), constants, backend)
+        is_onnx = path.endswith(".onnx")
+        bound, kept = (shapes, state) if is_onnx else ((), ())
+        loaded[key] = load_model(path, bound, constants, backend, kept)
     return loaded
 
 

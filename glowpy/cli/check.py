@@ -116,7 +116,10 @@ def _with_interpreter(
 ) -> dict[str, Array]:
     del model
     compiled = compile(function, "interpreter")
-    return compiled({name: inputs[name] for name in compiled.inputs})
+    state = compiled.state()
+    for port in compiled.state_ports:
+        state[port.name] = inputs[port.name]
+    return compiled({name: inputs[name] for name in compiled.inputs}, state=state)
 
 
 CHECKERS: Mapping[str, Callable[[str, Function, Mapping[str, Array]], dict[str, Array]]] = {

@@ -8,7 +8,7 @@ from glowpy.backends.cpu.options import CpuOptions
 from glowpy.cli.backends import backend_option, bound_backend, settings_option
 from glowpy.cli.completion import complete_file, complete_target
 from glowpy.cli.files import write_constants, write_text
-from glowpy.cli.model import choose_function, load_model, shape_option
+from glowpy.cli.model import choose_function, load_model, shape_option, state_option
 from glowpy.cli.output import progress
 from glowpy.cli.verb import OutputFile, Verb
 from glowpy.engine import compilation
@@ -38,6 +38,7 @@ __all__ = ["dump"]
     help="Text, JSON (of the strategy), Graphviz source, or a drawing made by Graphviz.",
 )
 @shape_option(ranges=True)
+@state_option()
 @click.option("--constants", default="", help="A .npz file with the constants of a .glow file.")
 @click.option("--function", "name", default="", help="Which function of a module with several.")
 @backend_option("cpu")
@@ -61,6 +62,7 @@ def dump(
     stage: str,
     form: str,
     shapes: tuple[str, ...],
+    state: tuple[str, ...],
     constants: str,
     name: str,
     backend: str,
@@ -80,14 +82,14 @@ def dump(
 
     Examples:
       glowpy dump model.onnx
-      glowpy dump model.onnx --stage memory --shape batch=1
+      glowpy dump model.onnx --stage memory --shape batch=1 --state auto
       glowpy dump model.onnx --stage lowered --format dot -o model.dot
       glowpy dump model.onnx -o model.glow --save-constants model.npz
       glowpy dump model.onnx --stage strategy --target rpi4 --format json
       glowpy dump net.glow --stage asm --target aarch64-linux-gnu
     """
     chosen = Stage(stage)
-    module = load_model(model, shapes, constants, backend)
+    module = load_model(model, shapes, constants, backend, state)
     bound = bound_backend(backend, CpuOptions(target, cpu, features), settings)
     with progress(f"{chosen} of {model}"):
         if chosen is Stage.GRAPH and form == "text" and not name:

@@ -16,6 +16,7 @@ from glowpy.backend import Port
 from glowpy.cli.files import as_codes, read_array, read_arrays, read_constants, read_text
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.extents import extents_of, symbols_of_types, type_at
+from glowpy.core.state import StatePort
 from glowpy.core.tensor import Array
 from glowpy.core.type import Shape, Type
 from glowpy.engine import backend_class, known_nodes
@@ -23,9 +24,10 @@ from glowpy.graph.function import Function, Module
 from glowpy.graph.parser import parse_module
 from glowpy.graph.printer import print_module
 from glowpy.importer.onnx.model import OnnxModel, read_model
+from glowpy.recipe import state_ports
 from glowpy.support.errors import LoadError, UserError
 from glowpy.support.loc import Loc
-from glowpy.support.symbolic import Dim, symbol, symbol_name
+from glowpy.support.symbolic import Dim, symbol, symbol_name, symbols_of
 
 __all__ = [
     "Source",
@@ -36,6 +38,7 @@ __all__ = [
     "random_array",
     "read_inputs",
     "shape_option",
+    "state_option",
 ]
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -57,6 +60,34 @@ def shape_option(*, ranges: bool) -> Callable[[F], F]:
         multiple=True,
         help=f"{given}. Shapes are the model's by default; a symbolic dimension has none.",
     )
+
+
+def state_option() -> Callable[[F], F]:
+    """The option --state of a verb."""
+    return click.option(
+        "--state",
+        multiple=True,
+        help="INPUT=OUTPUT: an input that is kept, and the output that it is in the next run; or auto: what looks so.",
+    )
+
+
+def parse_state(texts: Sequence[str], model: OnnxModel) -> dict[str, str]:
+    """What --state says: inputs, and the outputs that they are in the next run. Raises UserError."""
+    pairs: dict[str, str] = {}
+    for text in texts:
+        name, _, output = text.partition("=")
+        if text == "auto" and not model.state:
+            raise UserError(
+                "--state auto: no input and output look like state",
+                note="name them: --state INPUT=OUTPUT",
+            )
+        if text != "auto" and not (name and output):
+            raise UserError(f"--state: expected INPUT=OUTPUT or auto, got '{text}'")
+        given = model.state if text == "auto" else {name: output}
+        if twice := [name for name in given if name in pairs]:
+            raise UserError(f"--state: '{twice[0]}' is given twice")
+        pairs |= given
+    return pairs
 
 
 def parse_shapes(texts: Sequence[str], inputs: Collection[str]) -> tuple[Shapes, Dims]:
@@ -100,7 +131,11 @@ def _parse_dim(text: str, name: str, option: str) -> Dim:
 
 
 def load_model(
-    path: str, shapes: Sequence[str] = (), constants: str = "", backend: str = "cpu"
+    path: str,
+    shapes: Sequence[str] = (),
+    constants: str = "",
+    backend: str = "cpu",
+    state: Sequence[str] = (),
 ) -> Module:
     """The module in an .onnx file, or in the text of a .glow file (`-`: standard input).
 
@@ -109,6 +144,7 @@ def load_model(
         shapes: What --shape says, for ONNX.
         constants: A .npz file with the elements that text shows only the digest of.
         backend: Whose own operators text may name, beside those of glowpy's own backends.
+        state: What --state says, for ONNX.
 
     Raises LoadError, UnsupportedError or UserError, all with the file's name.
     """
@@ -117,13 +153,16 @@ def load_model(
             raise UserError(
                 "--shape: the shapes of a .glow file are written in it", note="leave out --shape"
             )
+        if state:
+            raise UserError(
+                "--state: the variables of a .glow file are written in it", note="leave out --state"
+            )
         blobs = read_constants(constants) if constants else {}
         shown = "<stdin>" if path == "-" else path
         return parse_module(
             read_text(path), shown, extra=known_nodes(backend_class(backend)), blobs=blobs
         )
-    model, bound, dims = _read_onnx(path, shapes, constants)
-    return model.build(shapes=bound, dims=dims)
+    return _read_onnx(path, shapes, constants, state).build()
 
 
 def is_text(path: str) -> bool:
@@ -131,8 +170,27 @@ def is_text(path: str) -> bool:
     return path == "-" or path.endswith(".glow")
 
 
-def _read_onnx(path: str, shapes: Sequence[str], constants: str) -> tuple[OnnxModel, Shapes, Dims]:
-    """The model in an .onnx file, and what --shape says of it. Raises as `load_model` does."""
+@dataclass(frozen=True)
+class _OnnxFile:
+    """The model in an .onnx file, and what the user says of it."""
+
+    model: OnnxModel
+    shapes: Shapes
+    dims: Dims
+    state: dict[str, str]
+
+    def build(self) -> Module:
+        """The module."""
+        return self.model.build(shapes=self.shapes, dims=self.dims, state=self.state)
+
+    @property
+    def key(self) -> str:
+        """Names it."""
+        return self.model.key(shapes=self.shapes, dims=self.dims, state=self.state)
+
+
+def _read_onnx(path: str, shapes: Sequence[str], constants: str, state: Sequence[str]) -> _OnnxFile:
+    """Raises as `load_model` does."""
     if not path.endswith(".onnx"):
         raise LoadError(
             "expected a file that ends in .onnx or .glow", loc=Loc(path), note="rename the model"
@@ -140,7 +198,8 @@ def _read_onnx(path: str, shapes: Sequence[str], constants: str) -> tuple[OnnxMo
     if constants:
         raise UserError("--constants: an ONNX file has its own", note="leave out --constants")
     model = read_model(path)
-    return model, *parse_shapes(shapes, {info.name for info in model.inputs})
+    bound, dims = parse_shapes(shapes, {info.name for info in model.inputs})
+    return _OnnxFile(model, bound, dims, parse_state(state, model))
 
 
 @dataclass(frozen=True)
@@ -153,6 +212,7 @@ class Source:
         constants: What --constants says, for text.
         name: What --function says.
         backend: Whose own operators text may name.
+        state: What --state says, for ONNX.
     """
 
     path: str
@@ -160,6 +220,7 @@ class Source:
     constants: str
     name: str
     backend: str
+    state: Sequence[str] = ()
 
     @cached_property
     def function(self) -> Function:
@@ -172,24 +233,33 @@ class Source:
         if is_text(self.path):  # with or without the elements of which it shows the digest
             text = f"{self.name}\n{bool(self.constants)}\n{print_module(self._module)}"
             return hashlib.sha256(text.encode()).hexdigest()
-        model, shapes, dims = self._onnx
-        return f"{self.name} {model.key(shapes=shapes, dims=dims)}"
+        return f"{self.name} {self._onnx.key}"
 
     @property
     def ports(self) -> list[Port]:
         """The function's inputs."""
         return [Port(p.original, p.name, p.type) for p in self.function.parameters]
 
+    @property
+    def state_ports(self) -> tuple[StatePort, ...]:
+        """The function's variables."""
+        return state_ports(self.function)
+
+    @property
+    def pairs(self) -> dict[str, str]:
+        """The outputs of the user's model that are in variables now, by name, and the variables."""
+        state = {} if is_text(self.path) else self._onnx.state
+        return {output: name for name, output in state.items()}
+
     @cached_property
-    def _onnx(self) -> tuple[OnnxModel, Shapes, Dims]:
-        return _read_onnx(self.path, self.shapes, self.constants)
+    def _onnx(self) -> _OnnxFile:
+        return _read_onnx(self.path, self.shapes, self.constants, self.state)
 
     @cached_property
     def _module(self) -> Module:
         if is_text(self.path):
-            return load_model(self.path, self.shapes, self.constants, self.backend)
-        model, shapes, dims = self._onnx
-        return model.build(shapes=shapes, dims=dims)
+            return load_model(self.path, self.shapes, self.constants, self.backend, self.state)
+        return self._onnx.build()
 
 
 def choose_function(module: Module, name: str) -> Function:
@@ -213,17 +283,22 @@ def random_array(type: Type, rng: np.random.Generator) -> Array:
 
 
 def read_inputs(
-    texts: Sequence[str], ports: Sequence[Port], seed: int, model: str
+    texts: Sequence[str],
+    ports: Sequence[Port],
+    seed: int,
+    model: str,
+    state: Sequence[StatePort] = (),
 ) -> dict[str, Array]:
-    """An array for every port: from the files that --input names, random where it names none.
+    """An array for every port and variable: from the files that --input names, or random, and zeros for variables.
 
-    Symbolic dimensions are what the files have, or as large as they may be.
+    Symbolic dimensions are what the files have, or as large as they may be; those that grow from run to run as small.
 
     Args:
         texts: `NAME=FILE` (.npy, .pb), or the name of a .npz file with arrays named after inputs.
         ports: The function's inputs.
         seed: Of the random elements.
         model: The file of the model, which says which shapes it allows.
+        state: The function's variables.
 
     Raises UserError for an unknown input, an unreadable file, and an array of another type or shape.
     """
@@ -235,6 +310,7 @@ def read_inputs(
         arrays_by_name.update(arrays)
         sources.update(dict.fromkeys(arrays, path or text))
     known = {port.name: port for port in ports}
+    known |= {port.name: Port(port.name, port.placeholder, port.type) for port in state}
     for name, array in arrays_by_name.items():
         if name not in known:
             raise UserError(
@@ -242,21 +318,26 @@ def read_inputs(
             )
         arrays_by_name[name] = as_codes(array, known[name].type.kind)
         _check_array(known[name], arrays_by_name[name], sources[name], model)
-    rng, extents = np.random.default_rng(seed), _extents(ports, arrays_by_name)
+    growing = symbols_of(dim for port in state for dim in port.growing)
+    lowest = {name: one.low for name, one in growing.items()}
+    extents = _extents(list(known.values()), arrays_by_name, lowest)
+    rng = np.random.default_rng(seed)
+    zeros = {p.name: np.zeros(type_at(p.type, extents).extents, p.type.kind.dtype) for p in state}
+    chosen = zeros | arrays_by_name
     return {
-        port.name: arrays_by_name[port.name]
-        if port.name in arrays_by_name
-        else random_array(type_at(port.type, extents), rng)
-        for port in ports
+        name: chosen[name] if name in chosen else random_array(type_at(port.type, extents), rng)
+        for name, port in known.items()
     }
 
 
-def _extents(ports: Sequence[Port], arrays: Mapping[str, Array]) -> dict[str, int]:
-    """What symbols are for some arrays; the highest where these do not say."""
+def _extents(
+    ports: Sequence[Port], arrays: Mapping[str, Array], others: Mapping[str, int]
+) -> dict[str, int]:
+    """What symbols are for some arrays; where these do not say, what `others` say, or the highest."""
     symbols = symbols_of_types(port.type for port in ports)
     given = [port for port in ports if port.name in arrays]
     extents = extents_of({port.name: (port.type.shape, arrays[port.name].shape) for port in given})
-    return {name: one.high for name, one in symbols.items()} | extents
+    return {name: one.high for name, one in symbols.items()} | dict(others) | extents
 
 
 def _check_array(port: Port, array: Array, path: str, model: str) -> None:

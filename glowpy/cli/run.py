@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 import click
 import numpy as np
@@ -18,7 +19,8 @@ from glowpy.cli.backends import backend_option, bound_backend, settings_option
 from glowpy.cli.check import CHECKERS, Difference, compare, expected_outputs
 from glowpy.cli.completion import complete_file
 from glowpy.cli.files import write_array
-from glowpy.cli.model import Source, read_inputs, shape_option
+from glowpy.cli.help_model import print_model
+from glowpy.cli.model import Source, read_inputs, shape_option, state_option
 from glowpy.cli.observers import DumpObserver, Observers, PrintObserver
 from glowpy.cli.output import print_json, print_table, progress
 from glowpy.cli.verb import OutputFolder, Verb
@@ -29,6 +31,7 @@ from glowpy.engine import compile_or_recall
 from glowpy.graph.function import Function
 from glowpy.support.names import UniqueNames
 from glowpy.support.output_files import make_output_folder
+from glowpy.support.symbolic import symbols_of
 
 __all__ = ["run_model"]
 
@@ -57,6 +60,12 @@ class _Run:
 @click.argument("model", shell_complete=complete_file)
 @click.option("--input", "inputs", multiple=True, help="NAME=FILE.npy, NAME=FILE.pb, or FILE.npz.")
 @shape_option(ranges=True)
+@state_option()
+@click.option(
+    "--help-model",
+    is_flag=True,
+    help="Only say what MODEL takes and gives, what it leaves open, and what looks like state.",
+)
 @click.option("--constants", default="", help="A .npz file with the constants of a .glow file.")
 @click.option("--function", "name", default="", help="Which function of a module with several.")
 @click.option(
@@ -111,6 +120,8 @@ def run_model(
     model: str,
     inputs: tuple[str, ...],
     shapes: tuple[str, ...],
+    state: tuple[str, ...],
+    help_model: bool,
     constants: str,
     name: str,
     seed: int,
@@ -121,43 +132,41 @@ def run_model(
     rtol: float,
     atol: float,
     repeat: int,
-    threads: int,
     instrument_ir: bool,
     operand_folder: Path | None,
-    debug: Path | None,
-    perf_map: bool,
-    jitdump: Path | None,
     as_json: bool,
+    **rest: Any,
 ) -> None:
     """Runs MODEL (.onnx, .glow text, or - for text on standard input) and prints what came out.
 
-    Inputs without a file get random elements, the same ones every time.
+    Inputs without a file get random elements, the same ones every time; what --state keeps is zero or empty.
 
     Examples:
       glowpy run model.onnx
       glowpy run model.onnx --input x=image.npy --output results
       glowpy run model.onnx --shape batch=1 --check-with onnxruntime
+      glowpy run model.onnx --help-model
       glowpy run model.onnx --repeat 20 --json
       glowpy run model.onnx --instrument-debug operands
     """
+    if help_model:
+        print_model(model, as_json=as_json)
+        return
     start = time.perf_counter()
-    source = Source(model, shapes, constants, name, backend)
+    source = Source(model, shapes, constants, name, backend, state)
     observers = _observers(instrument_ir, operand_folder)
-    cpu_options = CpuOptions(
-        debug=str(debug or ""), perf_map=perf_map, jitdump=str(jitdump or ""), threads=threads
-    )
-    bound = bound_backend(backend, cpu_options, settings)
-    options = CompileOptions(instrument=bool(observers))
+    bound = bound_backend(backend, _cpu_options(**rest), settings)
     read = partial(read_inputs, inputs, seed=seed)
-    compiled, feeds, begun = _compiled(source, bound, options, read)
+    compiled, feeds, begun = _compiled(source, bound, bool(observers), read)
     compiled.observer = Observers(observers)
     compile_seconds = time.perf_counter() - start
-    outputs, seconds = _timed_runs(compiled, feeds, repeat)
-    differences = []
-    if check_with is not None:
+    outputs, kept, seconds = _timed_runs(compiled, feeds, repeat)
+    differences: list[Difference] = []
+    if check_with:
         with progress(f"running {check_with}"):
             expected = expected_outputs(check_with, model, source.function, feeds)
-        differences = compare(outputs, expected, rtol, atol)
+        saved = {output: kept[name] for output, name in source.pairs.items()}
+        differences = compare(outputs | saved, expected, rtol, atol)
     files = _save(outputs, folder)
     result = _Run(
         *(model, backend, _output_types(compiled, feeds), outputs, files),
@@ -172,7 +181,7 @@ def run_model(
 def _compiled(
     source: Source,
     backend: Backend,
-    options: CompileOptions,
+    instrument: bool,
     read: Callable[..., dict[str, Array]],
 ) -> tuple[CompiledFunction, dict[str, Array], Mapping[str, tuple[int, int]]]:
     """What to run, what to run it on, and how far each stage was when it began.
@@ -182,14 +191,23 @@ def _compiled(
     feeds: dict[str, Array] = {}
 
     def build() -> Function:
-        feeds.update(read(source.ports, model=source.path))
+        feeds.update(read(source.ports, model=source.path, state=source.state_ports))
         return source.function
 
+    options = CompileOptions(instrument=instrument)
     with progress(f"compiling {source.path}") as begun:
         compiled = compile_or_recall(source.key, build, backend, options)
     if "recall" in begun:
-        feeds = read(compiled.input_ports, model=source.path)
+        feeds = read(compiled.input_ports, model=source.path, state=compiled.state_ports)
     return compiled, feeds, begun
+
+
+def _cpu_options(
+    debug: Path | None, jitdump: Path | None, *, perf_map: bool, threads: int
+) -> CpuOptions:
+    return CpuOptions(
+        debug=str(debug or ""), jitdump=str(jitdump or ""), perf_map=perf_map, threads=threads
+    )
 
 
 def _observers(print_each: bool, folder: Path | None) -> list[Observer]:
@@ -199,9 +217,10 @@ def _observers(print_each: bool, folder: Path | None) -> list[Observer]:
 
 
 def _extents(compiled: CompiledFunction, feeds: Mapping[str, Array]) -> dict[str, int]:
-    """What symbols are for these inputs."""
-    ports = compiled.input_ports
-    return extents_of({port.name: (port.type.shape, feeds[port.name].shape) for port in ports})
+    """What symbols are for these inputs and variables."""
+    shapes = {port.name: port.type.shape for port in compiled.input_ports}
+    shapes |= {port.name: port.type.shape for port in compiled.state_ports}
+    return extents_of({name: (shape, feeds[name].shape) for name, shape in shapes.items()})
 
 
 def _output_types(compiled: CompiledFunction, feeds: Mapping[str, Array]) -> dict[str, Type]:
@@ -211,17 +230,25 @@ def _output_types(compiled: CompiledFunction, feeds: Mapping[str, Array]) -> dic
 
 def _timed_runs(
     compiled: CompiledFunction, feeds: Mapping[str, Array], repeat: int
-) -> tuple[dict[str, Array], list[float]]:
-    """The outputs, and the seconds of every run."""
-    instance = compiled.instance(**_extents(compiled, feeds))
+) -> tuple[dict[str, Array], dict[str, Array], list[float]]:
+    """The outputs, what variables hold after a run, and the seconds of every run: all runs begin with the same."""
+    extents, state = _extents(compiled, feeds), compiled.state()
+    variables = [port.name for port in compiled.state_ports]
+    for name in variables:
+        state[name] = feeds[name]
+    said = symbols_of(dim for _, dims, _ in state.known() for dim in dims)
+    instance = compiled.instance(state, **{n: e for n, e in extents.items() if n not in said})
     seconds = []
     for _ in range(repeat):
-        for port, array in feeds.items():
-            instance.write(port, array)  # each time: an output may be an input as well
+        for name in variables:
+            state[name] = feeds[name]
+        for name in compiled.inputs:
+            instance.write(name, feeds[name])  # each time: an output may be an input as well
         start = time.perf_counter()
         instance.run()
         seconds.append(time.perf_counter() - start)
-    return {port: instance[port].copy() for port in compiled.outputs}, seconds
+    outputs = {port: instance[port].copy() for port in compiled.outputs}
+    return outputs, state.contents(), seconds
 
 
 def _save(outputs: Mapping[str, Array], folder: Path | None) -> dict[str, Path]:

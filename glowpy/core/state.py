@@ -47,6 +47,12 @@ class StatePort:
             for size, following in pairs
         )
 
+    @property
+    def growing(self) -> Shape:
+        """The dimensions that change from run to run."""
+        pairs = zip(self.type.shape, self.following.shape, strict=True)
+        return tuple(size for size, following in pairs if size != following)
+
 
 @final
 class State:

@@ -1,0 +1,107 @@
+"""`--state` and `--help-model`: what the command line keeps between runs, and how it is found."""
+
+import io
+import json
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import parser
+
+from glowpy.cli.main import run
+
+MODEL = """
+<ir_version: 8, opset_import: ["": 17]>
+g (float[B, L, 4] x, float[B, P, 4] past_0, float[B, 4] h0)
+=> (float[B, T, 4] present_0, float[B, 1, 4] y, float[B, 4] hn) {
+    present_0 = Concat <axis = 1> (past_0, x)
+    y = ReduceMean <axes = [1]> (present_0)
+    flat = ReduceMean <axes = [1], keepdims = 0> (x)
+    hn = Add (flat, h0)
+}
+"""
+OPEN = ["--shape", "B=2", "--shape", "L=1..3", "--shape", "P=0..9"]
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> str:
+    path = tmp_path / "net.onnx"
+    onnx.save(parser.parse_model(MODEL), str(path))
+    return str(path)
+
+
+def printed(*argv: str) -> str:
+    out, err = io.StringIO(), io.StringIO()
+    assert run([*argv], io.StringIO(), out, err) == 0, err.getvalue()
+    return out.getvalue()
+
+
+def refused(*argv: str) -> str:
+    err = io.StringIO()
+    assert run([*argv], io.StringIO(), io.StringIO(), err) == 1
+    assert "Traceback" not in err.getvalue()
+    return err.getvalue()
+
+
+def test_help_says_what_a_model_takes_and_what_looks_like_state(model: str, tmp_path: Path) -> None:
+    text = printed("run", model, "--help-model")
+    assert "input    x           f32[B x L x 4]" in text
+    assert "--shape L=1..64\n  --shape P=0..64\n" in text
+    assert "--state past_0=present_0\n  --state h0=hn\n" in text
+    report = json.loads(printed("run", model, "--help-model", "--json"))
+    assert report["state"] == {"past_0": "present_0", "h0": "hn"}
+    assert report["dimensions"] == ["B", "L", "P"]
+    text = printed("dump", model, *OPEN, "--state", "auto", "-o", str(tmp_path / "net.glow"))
+    report = json.loads(printed("run", str(tmp_path / "net.glow"), "--help-model", "--json"))
+    assert report["variables"] == {"past_0": "f32[2 x P x 4]", "h0": "f32[2 x 4]"}
+    assert report["inputs"] == {"x": "f32[2 x L x 4]"}
+
+
+@pytest.mark.parametrize("checker", ["interpreter", "reference"])
+def test_runs_begin_with_what_files_hold(model: str, tmp_path: Path, checker: str) -> None:
+    rng = np.random.default_rng(0)
+    past = rng.standard_normal((2, 5, 4)).astype(np.float32)
+    np.save(tmp_path / "past.npy", past)
+    out = tmp_path / "out"
+    argv = ["run", model, *OPEN, "--state", "auto", "--repeat", "3", "--check-with", checker]
+    report = json.loads(printed(*argv, "--json"))
+    assert all(difference["within"] for difference in report["differences"])
+    argv += ["--input", f"past_0={tmp_path / 'past.npy'}", "--output", str(out), "--json"]
+    report = json.loads(printed(*argv))
+    assert [output["name"] for output in report["outputs"]] == ["y"]
+    names = [difference["name"] for difference in report["differences"]]
+    assert names == (["y"] if checker == "interpreter" else ["present_0", "y", "hn"])
+    assert all(difference["within"] for difference in report["differences"])
+    x = np.random.default_rng(0).random((2, 3, 4)).astype(np.float32)
+    expected = np.concatenate([past, x], axis=1).mean(axis=1, keepdims=True)
+    np.testing.assert_allclose(np.load(out / "y.npy"), expected, rtol=1e-5, atol=1e-6)
+
+
+def test_dumps_show_variables(model: str) -> None:
+    pair = ["--state", "past_0=present_0"]
+    text = printed("dump", model, *OPEN, *pair)
+    assert "variable %past_0 : f32[2 x P x 4] in f32[2x12x4]" in text
+    assert "placeholder %h0 : f32[2x4]" in text
+    text = printed("dump", model, *OPEN, *pair, "--stage", "ir")
+    assert "insert_tensor @inout %present_0, @in %x {offsets=[0,P,0]}" in text
+    assert text.count("insert_tensor") == 1
+
+
+def test_what_is_no_state_is_refused(model: str, tmp_path: Path) -> None:
+    for texts, message in {
+        ("past_0",): "--state: expected INPUT=OUTPUT or auto, got 'past_0'",
+        ("auto", "h0=hn"): "--state: 'h0' is given twice",
+        ("h0=hm",): "state: expected one of the outputs 'present_0', 'y', 'hn', got 'hm'",
+        ("h0=hn", "x=hn"): "state: 'hn' is the output of 2 inputs",
+        ("h0=y",): "which the output 'y', f32[B x 1 x 4], cannot become",
+    }.items():
+        options = [option for text in texts for option in ("--state", text)]
+        assert message in refused("run", model, *OPEN, *options)
+    plain = tmp_path / "plain.onnx"
+    text = MODEL.replace("past_0", "before").replace("h0", "hidden")
+    onnx.save(parser.parse_model(text), str(plain))
+    assert "no input and output look like state" in refused("run", str(plain), "--state", "auto")
+    printed("dump", model, *OPEN, "-o", str(tmp_path / "net.glow"))
+    message = refused("dump", str(tmp_path / "net.glow"), "--state", "auto")
+    assert "--state: the variables of a .glow file are written in it" in message
