@@ -27,6 +27,7 @@ from glowpy.backends.cpu.bundle.read import (
 )
 from glowpy.backends.cpu.host import check_host
 from glowpy.core.extents import Extents, type_at
+from glowpy.core.state import State, StatePort
 from glowpy.core.tensor import Array
 from glowpy.core.type import Type, parse_type
 from glowpy.ir.plan import ALIGNMENT, aligned
@@ -46,6 +47,7 @@ class _Place:
     port: Port
     role: str
     offset: int
+    variable: StatePort | None = None
 
     def of(self, mutable: Array, extents: Extents) -> Array:
         """Its array in a mutable area, in a run with these extents."""
@@ -93,27 +95,32 @@ class LoadedNetwork(Executable):
         self.name = name
         self._inputs = [place for place in places if place.role in ("input", "inout")]
         self._outputs = [place for place in places if place.role in ("output", "inout")]
+        self._variables = [place for place in places if place.role == "variable"]
         self._start = aligned(manifest.activations)
         super().__init__(
             [place.port for place in self._inputs],
             [place.port for place in self._outputs],
             self._start + manifest.mutable,
+            [place.variable for place in self._variables if place.variable is not None],
         )
         self._entry: _Entry = _function(library, name, 4 if self._symbols else 3)
         self._extents_array = ctypes.c_size_t * len(self._symbols)
         self._constants = constants
 
     def execute(self, bindings: Mapping[str, Array], arena: Array, extents: Extents) -> Extents:
-        """Copies the inputs into the mutable area, which lies after the activations, and the outputs out of it."""
+        """Copies the inputs into the mutable area, which lies after the activations, and the outputs out of it.
+
+        So it does the variables, all of them.
+        """
         mutable = arena[self._start :]
-        for place in self._inputs:
+        for place in (*self._inputs, *self._variables):
             np.copyto(place.of(mutable, extents), bindings[place.port.placeholder])
         arguments = [area.ctypes.data for area in (self._constants, mutable, arena)]
         if self._symbols:
             numbers = self._extents_array(*(extents[name] for name in self._symbols))
             arguments.append(ctypes.addressof(numbers))
         _expect_ok(self.name, self._entry(*arguments))
-        for place in self._outputs:
+        for place in (*self._outputs, *self._variables):
             np.copyto(bindings[place.port.placeholder], place.of(mutable, extents))
         return {}
 
@@ -158,13 +165,19 @@ class LoadedBundle:
         """
         return self._only.instance(**extents)
 
-    def __call__(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
-        """Runs the only network. Outputs are copies that belong to the caller.
+    def state(self) -> State:
+        """The variables of the only network before the first run. Raises UserError if there are several."""
+        return self._only.state()
+
+    def __call__(
+        self, inputs: Mapping[str, Array], *, state: State | None = None
+    ) -> dict[str, Array]:
+        """Runs the only network, on these variables if it has some. Outputs are copies that belong to the caller.
 
         Raises UserError if there are several networks, for a missing or unknown input, and for an array of
         another type or shape.
         """
-        return self._only(inputs)
+        return self._only(inputs, state=state)
 
     def selftest(self) -> None:
         """Runs the golden inputs inside the bundle, in memory of its own.
@@ -264,10 +277,14 @@ def _place(symbol: Mapping[str, Any], dims: Mapping[str, Dim], mutable: int) -> 
     """A port. Raises UserError unless it lies in the mutable area: memory outside it is not ours."""
     type = parse_type(str(symbol["type"]), dims)
     port = Port(str(symbol["original"]), str(symbol["name"]), type)
+    variable = None
+    if symbol["role"] == "variable":
+        reads, leaves = (parse_type(str(symbol[what]), dims) for what in ("reads", "leaves"))
+        variable = StatePort(port.name, port.placeholder, reads, leaves, type)
     offset = int(symbol["offset"])
     if offset < 0 or offset % ALIGNMENT or offset + port.type.room > mutable:
         raise UserError(f"'{port.name}' does not lie in the mutable area")
-    return _Place(port, str(symbol["role"]), offset)
+    return _Place(port, str(symbol["role"]), offset, variable)
 
 
 def _checked_file(manifest: _Manifest, file: str, note: str) -> bytes:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from glowpy.backend import CompileOptions, Port, Program
+from glowpy.backend import CompiledFunction, CompileOptions, Port, Program
 from glowpy.backends.cpu.backend import CpuBackend
 from glowpy.backends.cpu.bundle.c_names import problem_with_network
 from glowpy.backends.cpu.bundle.options import BundleOptions
@@ -30,7 +30,7 @@ from glowpy.support.errors import LoadError, UserError
 from glowpy.support.loc import Loc
 from glowpy.support.symbolic import UNBOUNDED, Symbol
 
-__all__ = ["bundle", "model_fingerprint", "outdated", "random_inputs"]
+__all__ = ["bundle", "memories", "model_fingerprint", "outdated", "random_inputs", "run_in"]
 
 
 def bundle(
@@ -120,7 +120,8 @@ def _expect_bounds(f: Function) -> None:
         raise UserError(
             f"@{f.name}: expected extents that are known before a bundle runs, got {found}"
         )
-    symbols = symbols_of_types(placeholder.type for placeholder in f.module.placeholders)
+    ports = (*f.module.placeholders, *f.module.variables)
+    symbols = symbols_of_types(port.type for port in ports)
     names = [one.name for one in symbols.values() if one.high == UNBOUNDED]
     if names:
         raise UserError(
@@ -193,11 +194,30 @@ def _golden(f: Function, program: Program, count: int) -> list[Golden]:
         extents = {
             name: _golden_extent(one, seed, generator) for name, one in program.ir.symbols.items()
         }
-        inputs = random_inputs(program.inputs, seed, extents)
-        results = reference({port.name: inputs[port.placeholder] for port in program.inputs})
-        outputs = {port.placeholder: results[port.name] for port in program.outputs}
+        inputs = random_inputs((*program.inputs, *memories(program)), seed, extents)
+        outputs = run_in(inputs, reference, extents)
         runs.append(Golden(inputs, outputs, extents))
     return runs
+
+
+def memories(program: Program) -> tuple[Port, ...]:
+    """The memory of variables, which goes in and comes out where a run is looked at by itself."""
+    return tuple(Port(port.name, port.placeholder, port.memory) for port in program.state)
+
+
+def run_in(
+    inputs: Mapping[str, Array], function: CompiledFunction, extents: Extents
+) -> dict[str, Array]:
+    """What a run with these extents makes of inputs and the memory of variables, by placeholder."""
+    state = function.state()
+    for port in function.state_ports:
+        memory, shape = inputs[port.placeholder], type_at(port.type, extents).extents
+        state[port.name] = memory[tuple(map(slice, shape))]
+        state.arrays[port.placeholder][...] = memory
+    arrays = {port.name: inputs[port.placeholder] for port in function.input_ports}
+    results = function(arrays, state=state)
+    outputs = {port.placeholder: results[port.name] for port in function.output_ports}
+    return {**outputs, **state.arrays}
 
 
 def _golden_extent(symbol: Symbol, run: int, generator: np.random.Generator) -> int:

@@ -18,7 +18,7 @@ from glowpy.backends.cpu.bundle.example import (
     stored_programs,
 )
 from glowpy.backends.cpu.bundle.read import read_bundle
-from glowpy.bundling.make import random_inputs
+from glowpy.bundling.make import random_inputs, run_in
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.extents import Extents
 from glowpy.core.tensor import Array
@@ -104,7 +104,7 @@ def verify_bundle(directory: Path | str, seed: int = 0, *, system: bool = True) 
             seconds[example.label] = time.perf_counter() - start
             if not checks:
                 programs = stored_programs(stored, instructions, example.constants)
-                expected = _interpreted(programs, [inputs for inputs, _ in runs])
+                expected = _interpreted(programs, runs)
             for (_, extents), outputs, right in zip(runs, results, expected, strict=True):
                 checks += [
                     replace(
@@ -121,20 +121,16 @@ def verify_bundle(directory: Path | str, seed: int = 0, *, system: bool = True) 
 
 
 def _interpreted(
-    programs: Mapping[str, Program], runs: Sequence[Mapping[str, Mapping[str, Array]]]
+    programs: Mapping[str, Program],
+    runs: Sequence[tuple[Mapping[str, Mapping[str, Array]], Mapping[str, Extents]]],
 ) -> list[dict[str, dict[str, Array]]]:
     """The outputs of every network in every run by the placeholder, as the interpreter has them."""
     backend = backend_of("interpreter")
     compiled = {name: backend.compile(p, CompileOptions()) for name, p in programs.items()}
-    results = []
-    for inputs in runs:
-        outputs: dict[str, dict[str, Array]] = {}
-        for name, program in programs.items():
-            arrays = {port.name: inputs[name][port.placeholder] for port in program.inputs}
-            named = compiled[name](arrays)
-            outputs[name] = {port.placeholder: named[port.name] for port in program.outputs}
-        results.append(outputs)
-    return results
+    return [
+        {name: run_in(inputs[name], compiled[name], extents[name]) for name in programs}
+        for inputs, extents in runs
+    ]
 
 
 def _compare(

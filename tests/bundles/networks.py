@@ -230,22 +230,23 @@ _LITTLE_LIBC = Path(__file__).with_name("little_libc.c")
 _MUSL = {"aarch64": "aarch64", "armv7": "arm", "riscv64": "riscv64"}
 
 
+def compiler_with_little_libc(triple: str, *, system: bool = True) -> list[str]:
+    """What `c_compiler` gives; zig links with little_libc.c, and compiles no C library."""
+    words = c_compiler(triple, system=system)
+    if "ziglang" not in words:
+        return words
+    package = importlib.util.find_spec("ziglang")
+    assert package is not None
+    assert package.origin is not None
+    headers = Path(package.origin).parent / "lib" / "libc" / "include"
+    machine = f"{_MUSL[triple.split('-')[0]]}-linux-musl"
+    include = [f"-isystem{headers / name}" for name in (machine, "generic-musl")]
+    return [*words, "-nostdlib", "-fno-stack-protector", *include, str(_LITTLE_LIBC)]
+
+
 def link_little_libc(monkeypatch: pytest.MonkeyPatch) -> None:
-    """From now on, examples for another processor are linked with little_libc.c: zig then compiles no C library."""
-
-    def compiler(triple: str, *, system: bool = True) -> list[str]:
-        words = c_compiler(triple, system=system)
-        if "ziglang" not in words:
-            return words
-        package = importlib.util.find_spec("ziglang")
-        assert package is not None
-        assert package.origin is not None
-        headers = Path(package.origin).parent / "lib" / "libc" / "include"
-        machine = f"{_MUSL[triple.split('-')[0]]}-linux-musl"
-        include = [f"-isystem{headers / name}" for name in (machine, "generic-musl")]
-        return [*words, "-nostdlib", "-fno-stack-protector", *include, str(_LITTLE_LIBC)]
-
-    monkeypatch.setattr(example, "c_compiler", compiler)
+    """From now on, examples for another processor are linked with little_libc.c."""
+    monkeypatch.setattr(example, "c_compiler", compiler_with_little_libc)
 
 
 def command(folder: Path, *words: str | Path) -> subprocess.CompletedProcess[str]:

@@ -23,7 +23,7 @@ from glowpy.ir.value import WeightVar
 from glowpy.support.errors import UserError
 from glowpy.support.symbolic import symbol
 
-SYMBOLS = {"b": symbol("b", 1, 3), "seq": symbol("seq", 1, 5), "past": symbol("past", 0, 20)}
+SYMBOLS = {"b": symbol("b", 1, 3), "seq": symbol("seq", 1, 5), "past": symbol("past", 0, 60)}
 PAIRS = {f"past_{c}{layer}": f"present_{c}{layer}" for layer in range(2) for c in "kv"}
 RNG = np.random.default_rng(0)
 WEIGHTS = {c: RNG.standard_normal((2, 16, 16)).astype(np.float32) / np.float32(4.0) for c in "qkvo"}
@@ -190,26 +190,26 @@ def test_no_layer_copies_its_cache() -> None:
     for inst in stores:
         assert isinstance(inst, InsertTensorInst)
         assert inst.input.type == _type("f32[b x 2 x seq x 8]")
-    assert ir.weights["past_k0"].type == _type("f32[3x2x25x8]")
+    assert ir.weights["past_k0"].type == _type("f32[3x2x65x8]")
 
 
 def test_a_state_that_is_full_says_so() -> None:
     network = stateful("interpreter")
     state = network.state()
-    state["past_k0"] = np.zeros((1, 2, 20, 8), np.float32)
+    state["past_k0"] = np.zeros((1, 2, 60, 8), np.float32)
     with pytest.raises(UserError, match=r"'past_v0': expected the shape"):
         network({"x": _x(1, 1)}, state=state)  # the others hold nothing
     for name in PAIRS:
-        state[name] = np.zeros((1, 2, 20, 8), np.float32)
+        state[name] = np.zeros((1, 2, 60, 8), np.float32)
     network({"x": _x(1, 1)}, state=state)
     with pytest.raises(
-        UserError, match=r"the state 'past_k0' is full: expected at most 20 .* got 21"
+        UserError, match=r"the state 'past_k0' is full: expected at most 60 .* got 61"
     ):
         network({"x": _x(1, 1)}, state=state)
     with pytest.raises(UserError, match="is full"):
-        state["past_k0"] = np.zeros((1, 2, 21, 8), np.float32)
+        state["past_k0"] = np.zeros((1, 2, 61, 8), np.float32)
     instance = network.instance(b=1, seq=5)
-    for _ in range(5):
+    for _ in range(13):
         instance.run()
     with pytest.raises(UserError, match="'past_k0' is full"):
         instance.run()

@@ -21,6 +21,7 @@ from glowpy.backends.cpu.bundle.link import (
 )
 from glowpy.backends.cpu.bundle.read import StoredBundle, stored_dims, stored_symbols
 from glowpy.core.extents import Extents, type_at
+from glowpy.core.state import StatePort
 from glowpy.core.tensor import Array, Tensor
 from glowpy.core.type import parse_type
 from glowpy.ir.inst import Instruction
@@ -176,14 +177,14 @@ def _build(
 
 
 def stored_ports(bundle: StoredBundle) -> dict[str, tuple[tuple[Port, ...], tuple[Port, ...]]]:
-    """The inputs and outputs of every network."""
+    """The inputs and outputs of every network; variables are both, of the type of their memory."""
 
     def of(network: Mapping[str, Any], role: str) -> tuple[Port, ...]:
         dims = stored_dims(network)
         return tuple(
             Port(symbol["original"], symbol["weight"], parse_type(symbol["type"], dims))
             for symbol in _ports(network)
-            if symbol["role"] in (role, "inout")
+            if symbol["role"] in (role, "inout", "variable")
         )
 
     return {
@@ -223,8 +224,27 @@ def stored_programs(
             if symbol["role"] == "constant"
         }
         inputs, outputs = ports[network["name"]]
-        programs[network["name"]] = Program(ir, plan(ir), tensors, inputs, outputs)
+        state = _state(network)
+        kept = {port.placeholder for port in state}
+        inputs, outputs = (
+            tuple(port for port in ports if port.placeholder not in kept)
+            for ports in (inputs, outputs)
+        )
+        programs[network["name"]] = Program(ir, plan(ir), tensors, inputs, outputs, state)
     return programs
+
+
+def _state(network: Mapping[str, Any]) -> tuple[StatePort, ...]:
+    dims = stored_dims(network)
+    return tuple(
+        StatePort(
+            symbol["original"],
+            symbol["weight"],
+            *(parse_type(symbol[what], dims) for what in ("reads", "leaves", "type")),
+        )
+        for symbol in network["symbols"]
+        if symbol["role"] == "variable"
+    )
 
 
 def _tensor(symbol: Mapping[str, Any], constants: Array) -> Tensor:

@@ -27,7 +27,7 @@ C_TYPES = {
 }  # fmt: skip
 """How C spells an element in memory."""
 
-ROLE_NUMBERS = {"input": 0, "output": 1, "inout": 2, "constant": 3}
+ROLE_NUMBERS = {"input": 0, "output": 1, "inout": 2, "constant": 3, "variable": 4}
 
 
 _PREDEFINED = {
@@ -246,7 +246,7 @@ def _entry(
     for port in entry.ports:
         macro = f"{prefix}_{port.name.upper()}"
         most = "" if port.type.is_static else "; size and count are the largest"
-        yield f"/* {port.role} '{_comment(port.original)}': {port.type}{most} */"
+        yield f"/* {port.role} '{_comment(port.original)}': {port.type}{most}{_kept(port)} */"
         yield f"#define {macro}_OFFSET {port.offset}u"
         yield f"#define {macro}_SIZE {port.type.room}u"
         yield f"#define {macro}_COUNT {highest(port.type.count)}u"
@@ -263,10 +263,30 @@ def _entry(
         yield from _accessor(entry, port)
         if not port.type.is_static:
             yield from _sizes(entry, port)
+    if entry.variables:
+        yield from _reset(entry)
     yield ""
     yield "/* Runs the network. Returns GLOWPY_OK or another status; outputs are complete only if it is GLOWPY_OK. */"
     yield f"int {entry.name}({_arguments(entry)});"
     yield ""
+
+
+def _kept(port: Symbol) -> str:
+    """What of a variable's memory a run reads and leaves."""
+    if port.variable is None:
+        return ""
+    return f"; a run reads {port.variable.type} at the beginning along each axis, and leaves {port.variable.following}"
+
+
+def _reset(entry: Entry) -> Iterator[str]:
+    """A function that a program calls before the first run."""
+    yield "/* Makes all variables zero, as they are before the first run. */"
+    yield f"static inline void {entry.name}_reset(uint8_t *mutable_area) {{"
+    yield "  size_t i;"
+    for port in entry.variables:
+        macro = f"{entry.name}_{port.name}".upper()
+        yield f"  for (i = 0; i < {macro}_SIZE; i++) mutable_area[{macro}_OFFSET + i] = 0;"
+    yield "}"
 
 
 def _arguments(entry: Entry) -> str:

@@ -17,6 +17,7 @@ from glowpy.backend import Port, Program, aligned_array
 from glowpy.backends.cpu.bundle.c_names import member_name
 from glowpy.backends.cpu.constants import fill
 from glowpy.backends.cpu.entry import GUARD_BYTES
+from glowpy.core.state import StatePort
 from glowpy.core.tensor import Array, Tensor
 from glowpy.core.type import Type
 from glowpy.ir.plan import Area, Slot, aligned
@@ -25,7 +26,7 @@ from glowpy.support.names import UniqueNames
 
 __all__ = ["Entry", "Extent", "Layout", "Role", "Symbol", "lay_out"]
 
-Role = Literal["input", "output", "inout", "constant"]
+Role = Literal["input", "output", "inout", "constant", "variable"]
 
 
 @dataclass(frozen=True)
@@ -36,9 +37,10 @@ class Symbol:
         name: What C calls it: its name in the model, made an identifier.
         original: Its name in the model.
         weight: What the IR calls it.
-        role: Whether it goes in or out.
-        type: Element kind and dimensions.
+        role: Whether it goes in or out, or stays.
+        type: Element kind and dimensions; of a variable those of its memory.
         offset: Where it begins, in bytes.
+        variable: What runs read of it and leave in it, of a variable.
     """
 
     name: str
@@ -47,6 +49,7 @@ class Symbol:
     role: Role
     type: Type
     offset: int
+    variable: StatePort | None = None
 
 
 @dataclass(frozen=True)
@@ -75,8 +78,13 @@ class Entry:
 
     @property
     def ports(self) -> tuple[Symbol, ...]:
-        """Inputs and outputs, which lie in the mutable area."""
+        """Inputs, outputs and variables, which lie in the mutable area."""
         return tuple(symbol for symbol in self.symbols if symbol.role != "constant")
+
+    @property
+    def variables(self) -> tuple[Symbol, ...]:
+        """What outlives a run."""
+        return tuple(symbol for symbol in self.symbols if symbol.role == "variable")
 
 
 @dataclass(frozen=True)
@@ -148,16 +156,20 @@ def _symbols(entry: str, program: Program, macros: set[str]) -> tuple[Symbol, ..
     """
     outputs = {port.placeholder for port in program.outputs}
     inputs = {port.placeholder for port in program.inputs}
+    variables = {port.placeholder: port for port in program.state}
     ports: dict[str, Port] = {
         port.placeholder: port for port in (*program.inputs, *program.outputs)
     }
+    ports |= {p.placeholder: Port(p.name, p.placeholder, p.memory) for p in program.state}
     symbols = []
     names = UniqueNames()
     for placeholder, port in ports.items():
         slot = program.plan.mutable.slot(placeholder)
         assert slot is not None
         role: Role = (
-            "inout"
+            "variable"
+            if placeholder in variables
+            else "inout"
             if placeholder in inputs & outputs
             else "output"
             if placeholder in outputs
@@ -167,7 +179,8 @@ def _symbols(entry: str, program: Program, macros: set[str]) -> tuple[Symbol, ..
         while (macro := f"{entry}_{name}".upper()) in macros:
             name = names.take(name)
         macros.add(macro)
-        symbols.append(Symbol(name, port.name, placeholder, role, port.type, slot.start))
+        variable = variables.get(placeholder)
+        symbols.append(Symbol(name, port.name, placeholder, role, port.type, slot.start, variable))
     symbols.extend(
         Symbol(
             slot.name,

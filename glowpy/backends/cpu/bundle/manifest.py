@@ -113,6 +113,8 @@ def _network(entry: Entry) -> dict[str, Any]:
 
 
 def _symbol(symbol: Symbol) -> dict[str, Any]:
+    variable = symbol.variable
+    kept = {} if variable is None else {"reads": variable.type, "leaves": variable.following}
     return {
         "name": symbol.name,
         "original": symbol.original,
@@ -121,4 +123,5 @@ def _symbol(symbol: Symbol) -> dict[str, Any]:
         "type": str(symbol.type),
         "offset": symbol.offset,
         "size": symbol.type.room,
+        **{what: str(type) for what, type in kept.items()},
     }

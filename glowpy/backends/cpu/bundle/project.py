@@ -262,7 +262,9 @@ def _port(template: Template, entry: Entry, port: Symbol, prefix: str) -> str:
     macro = f"{entry.name.upper()}_{port.name.upper()}"
     kind = port.type.kind
     ramp = (
-        "(float)(i % 17) / 16"
+        "0"
+        if port.role == "variable"
+        else "(float)(i % 17) / 16"
         if kind.is_float and kind.size > 2
         else "i % 2"
         if kind is ElemKind.BOOL

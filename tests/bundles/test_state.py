@@ -1,0 +1,158 @@
+"""Bundles of networks with variables: C keeps them by leaving them alone, and goes on where the last run ended."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from glowpy import BundleOptions, CpuBackend, CpuOptions, Module, UserError, bundle
+from glowpy.backends.cpu.bundle.link import c_compiler, runner
+from glowpy.backends.cpu.bundle.read import read_bundle
+from glowpy.bundling.load import load_bundle
+from glowpy.bundling.verify import verify_bundle
+from glowpy.core.tensor import Array
+from glowpy.engine import compile as compile_module
+from glowpy.graph.state import keep_state
+from tests.bundles.networks import command, compiler_with_little_libc, need
+from tests.ops.test_state import PAIRS, Steps, decoder
+
+pytestmark = pytest.mark.timeout(300)
+
+COUNT = 50
+PROMPT = (3, 1, 4)
+
+
+def stateful() -> Module:
+    """A decoder of two layers that keeps its cache."""
+    module = decoder().clone()
+    keep_state(module.main, PAIRS)
+    return module
+
+
+def make(folder: Path, target: str = "", **options: Any) -> Path:
+    backend = CpuBackend(CpuOptions(target))
+    bundle(stateful(), folder, BundleOptions("net", weights="embedded", **options), backend)
+    return folder
+
+
+def embedded(tokens: list[int]) -> Array:
+    """The rows that stand for tokens."""
+    rows = [[((token * 7 + i * 3) % 11 - 5) / 4 for i in range(16)] for token in tokens]
+    return np.array([rows], np.float32)
+
+
+@cache
+def expected_tokens() -> list[int]:
+    """What the interpreter generates, which is given all it has seen in each step."""
+    steps, tokens, fresh = Steps(1), list(PROMPT), list(PROMPT)
+    while len(tokens) < len(PROMPT) + COUNT:
+        fresh = [int(steps.run(embedded(fresh))[0, -1].argmax())]
+        tokens += fresh
+    return tokens[len(PROMPT) :]
+
+
+GENERATE = """\
+#include "net.h"
+#include <stdio.h>
+
+#define AREA __attribute__((aligned(NET_ALIGNMENT))) uint8_t
+static AREA mutable_area[NET_MUTABLE_SIZE], activations[NET_ACTIVATIONS_SIZE];
+
+/* Runs the network on some tokens; the next one, or -1. */
+static int next(const int *tokens, size_t count, size_t past) {
+  net_extents_t extents = {.b = 1, .seq = count, .past = past};
+  float *x = net_input_x(mutable_area);
+  const float *y;
+  int best = 0;
+  for (size_t n = 0; n < count; n++)
+    for (int i = 0; i < 16; i++) x[16 * n + (size_t)i] = (float)((tokens[n] * 7 + i * 3) % 11 - 5) / 4;
+  if (net(net_constants, mutable_area, activations, &extents)) return -1;
+  y = net_output_y(mutable_area) + 16 * (count - 1);
+  for (int i = 1; i < 16; i++) if (y[i] > y[best]) best = i;
+  return best;
+}
+
+static int generate(unsigned char *tokens) {
+  const int prompt[] = {3, 1, 4};
+  int token = next(prompt, 3, 0);
+  for (size_t i = 0; i < 50; i++) {
+    if (token < 0) return 1;
+    tokens[i] = (unsigned char)token;
+    token = next(&token, 1, 3 + i);
+  }
+  return 0;
+}
+
+int main(void) {
+  unsigned char tokens[2][50];
+  FILE *file = fopen("tokens.bin", "wb");
+  for (size_t i = 0; i < sizeof mutable_area; i++) mutable_area[i] = 0xff;
+  net_reset(mutable_area);
+  if (!file || generate(tokens[0]) || generate(tokens[1])) return 1;
+  if (fwrite(tokens[0], 1, sizeof tokens, file) != sizeof tokens) return 2;
+  return fclose(file);
+}
+"""
+
+
+@pytest.mark.parametrize("target", ["", "rpi4"], ids=["here", "aarch64"])
+def test_a_c_program_generates_what_the_interpreter_does(target: str, tmp_path: Path) -> None:
+    need("qemu-aarch64" if target else "cc")
+    triple = read_bundle(make(tmp_path, target)).triple
+    compiler = compiler_with_little_libc(triple) if target else c_compiler(triple)
+    (tmp_path / "generate.c").write_text(GENERATE)
+    flags = ["-std=c99", "-Wall", "-Wextra", "-Werror", *(["-static"] if target else [])]
+    done = command(tmp_path, *compiler, *flags, "generate.c", "net.o", "-o", "generate")
+    assert (done.returncode, done.stderr) == (0, "")
+    done = command(tmp_path, *runner(triple), "./generate")
+    assert done.returncode == 0, done.stderr
+    first, second = np.fromfile(tmp_path / "tokens.bin", np.uint8).reshape(2, COUNT).tolist()
+    assert len(set(expected_tokens())) > 4
+    assert first == expected_tokens()
+    assert second == expected_tokens()  # a cache is empty where there is no past
+
+
+def test_headers_and_manifests_tell_of_variables(tmp_path: Path) -> None:
+    make(tmp_path, selftest=2, api="dynamic")
+    header = (tmp_path / "net.h").read_text()
+    assert "#define NET_PAST_K0_SIZE 12480u" in header  # 3 x 2 x 65 x 8 floats
+    assert (
+        "/* variable 'past_k0': f32[3x2x65x8]; a run reads f32[b x 2 x past x 8] at the beginning along each axis, "
+        "and leaves f32[b x 2 x past+seq x 8] */" in header
+    )
+    assert "static inline float *net_variable_past_k0(uint8_t *mutable_area)" in header
+    assert "GLOWPY_VARIABLE = 4" in header
+    (network,) = read_bundle(tmp_path).manifest["networks"]
+    roles = {symbol["original"]: symbol["role"] for symbol in network["symbols"]}
+    assert {name: role for name, role in roles.items() if role != "constant"} == {
+        "x": "input",
+        "y": "output",
+        **dict.fromkeys(PAIRS, "variable"),
+    }
+
+
+def test_the_example_agrees_with_the_interpreter(tmp_path: Path) -> None:
+    """What variables hold goes in and comes out of files."""
+    need("cc")
+    verification = verify_bundle(make(tmp_path, selftest=3))
+    assert verification.passed
+    assert {check.output for check in verification.checks} == {"y", *PAIRS}
+
+
+def test_a_loaded_bundle_goes_on_where_it_ended(tmp_path: Path) -> None:
+    network = load_bundle(make(tmp_path, emit="shared", selftest=1))
+    compiled = compile_module(stateful())
+    state, other = network.state(), compiled.state()
+    assert [*network.inputs] == ["x"]
+    for tokens in ([1, 2, 3], [4], [5]):
+        outputs = network({"x": embedded(tokens)}, state=state)
+        expected = compiled({"x": embedded(tokens)}, state=other)
+        np.testing.assert_array_equal(outputs["y"], expected["y"])
+    np.testing.assert_array_equal(state["past_v1"], other["past_v1"])
+    with pytest.raises(UserError, match="expected the variables of the network"):
+        network({"x": embedded([1])})
+    network.selftest()
