@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from glowpy.support.rules import Rules
 
 if TYPE_CHECKING:
-    from glowpy.backend import Backend, CompiledFunction, CompileOptions, Instance
+    from glowpy.backend import Backend, CompileOptions
     from glowpy.backends.cpu.backend import CpuBackend
     from glowpy.backends.cpu.bundle.options import BundleOptions
     from glowpy.backends.cpu.options import CpuOptions
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from glowpy.core.tensor import Tensor
     from glowpy.core.type import Type, parse_type
     from glowpy.engine import compile
+    from glowpy.executable import CompiledFunction, Instance
     from glowpy.exporter import save
     from glowpy.graph.channels_last import channels_last
     from glowpy.graph.function import Function, Module
@@ -74,7 +75,8 @@ __all__ = [
 ]
 
 _HOMES = {
-    "glowpy.backend": ("Backend", "CompileOptions", "CompiledFunction", "Instance"),
+    "glowpy.backend": ("Backend", "CompileOptions"),
+    "glowpy.executable": ("CompiledFunction", "Instance"),
     "glowpy.backends.cpu.backend": ("CpuBackend",),
     "glowpy.backends.cpu.bundle.options": ("BundleOptions",),
     "glowpy.backends.cpu.options": ("CpuOptions",),

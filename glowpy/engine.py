@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import fields
 
-from glowpy.backend import Backend, CompiledFunction, CompileOptions
+from glowpy.backend import Backend, CompileOptions
 from glowpy.backends.interpreter.evaluate import evaluate
+from glowpy.executable import CompiledFunction
 from glowpy.graph.function import Function, Module
 from glowpy.graph.node import Node, NodeValue
 from glowpy.ir.inst import Instruction

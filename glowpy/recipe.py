@@ -17,10 +17,11 @@ from contextlib import contextmanager
 from enum import StrEnum
 from functools import cached_property
 
-from glowpy.backend import Backend, CompiledFunction, CompileOptions, Operation, Port, Program
+from glowpy.backend import Backend, CompileOptions, Operation, Program
 from glowpy.core.extents import check_known, unsupported
 from glowpy.core.schema import Trait
 from glowpy.core.state import StatePort
+from glowpy.executable import CompiledFunction, Port
 from glowpy.graph.function import Function
 from glowpy.graph.node import Placeholder
 from glowpy.graph.printer import print_module

@@ -18,9 +18,10 @@ from typing import TYPE_CHECKING, Literal, Self
 import numpy as np
 
 from glowpy.assumptions import Assumptions, Plan
-from glowpy.backend import Backend, CompiledFunction, CompileOptions, Observer, input_misfit
+from glowpy.backend import Backend, CompileOptions
 from glowpy.core.tensor import Array
 from glowpy.engine import backend_of, compile_or_recall
+from glowpy.executable import CompiledFunction, Observer, input_misfit
 from glowpy.graph.function import Module
 from glowpy.graph.state import StatePairs
 from glowpy.importer import OnnxModel, ValueInfo, ValueNeededError, read_model

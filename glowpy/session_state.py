@@ -9,9 +9,9 @@ from typing import final
 
 import numpy as np
 
-from glowpy.backend import CompiledFunction
 from glowpy.core.state import State
 from glowpy.core.tensor import Array
+from glowpy.executable import CompiledFunction
 from glowpy.graph.state import StatePairs
 from glowpy.importer import OnnxModel, ValueInfo
 from glowpy.support.errors import UserError

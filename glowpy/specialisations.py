@@ -11,7 +11,7 @@ from collections.abc import Callable, Hashable
 from concurrent.futures import Future
 from typing import Generic, TypeVar, final
 
-from glowpy.backend import CompiledFunction
+from glowpy.executable import CompiledFunction
 from glowpy.support.errors import GlowError, UserError
 from glowpy.support.progress import noting_stops
 

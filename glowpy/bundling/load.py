@@ -16,7 +16,6 @@ from typing import Any, final
 
 import numpy as np
 
-from glowpy.backend import Executable, Instance, Port, aligned_array
 from glowpy.backends.cpu.abi import Status
 from glowpy.backends.cpu.bundle.options import WeightsPlace
 from glowpy.backends.cpu.bundle.read import (
@@ -30,6 +29,7 @@ from glowpy.core.extents import Extents, type_at
 from glowpy.core.state import State, StatePort
 from glowpy.core.tensor import Array
 from glowpy.core.type import Type, parse_type
+from glowpy.executable import Executable, Instance, Port, aligned_array
 from glowpy.ir.plan import ALIGNMENT, aligned
 from glowpy.support.errors import InternalError, LoadError, UserError
 from glowpy.support.loc import Loc

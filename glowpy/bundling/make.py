@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from glowpy.backend import CompiledFunction, CompileOptions, Port, Program
+from glowpy.backend import CompileOptions, Program
 from glowpy.backends.cpu.backend import CpuBackend
 from glowpy.backends.cpu.bundle.c_names import problem_with_network
 from glowpy.backends.cpu.bundle.options import BundleOptions
@@ -21,6 +21,7 @@ from glowpy.core.extents import Extents, symbols_of_types, type_at
 from glowpy.core.tensor import Array
 from glowpy.engine import backend_class, compilation, context, package_of
 from glowpy.engine import compile as compile_function
+from glowpy.executable import CompiledFunction, Port
 from glowpy.graph.channels_last import channels_last, unknown_port
 from glowpy.graph.function import Function, Module
 from glowpy.graph.printer import print_module

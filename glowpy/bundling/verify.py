@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from glowpy.backend import CompileOptions, Port, Program
+from glowpy.backend import CompileOptions, Program
 from glowpy.backends.cpu.bundle.example import (
     build_examples,
     stored_extents,
@@ -23,6 +23,7 @@ from glowpy.core.elemkind import ElemKind
 from glowpy.core.extents import Extents
 from glowpy.core.tensor import Array
 from glowpy.engine import backend_class, backend_of
+from glowpy.executable import Port
 from glowpy.support.errors import LoadError
 from glowpy.support.loc import Loc
 

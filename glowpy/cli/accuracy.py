@@ -12,12 +12,12 @@ from typing import Any
 
 import click
 
-from glowpy.backend import Port
 from glowpy.cli.files import write_text
 from glowpy.cli.model import Source
 from glowpy.cli.samples import read_samples
 from glowpy.cli.users_code import users_code, users_object
 from glowpy.cli.verb import OutputFile
+from glowpy.executable import Port
 from glowpy.quantization.conversion import Conversion
 from glowpy.quantization.fidelity import Model, decibels_text
 from glowpy.quantization.method import ByProfile, Method

@@ -12,7 +12,6 @@ from typing import Any, TypeVar
 import click
 import numpy as np
 
-from glowpy.backend import Port
 from glowpy.cli.files import as_codes, read_array, read_arrays, read_constants, read_text
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.extents import extents_of, symbols_of_types, type_at
@@ -20,6 +19,7 @@ from glowpy.core.state import StatePort
 from glowpy.core.tensor import Array
 from glowpy.core.type import Shape, Type
 from glowpy.engine import backend_class, known_nodes
+from glowpy.executable import Port
 from glowpy.graph.function import Function, Module
 from glowpy.graph.parser import parse_module
 from glowpy.graph.printer import print_module

@@ -8,9 +8,9 @@ from pathlib import Path
 import click
 import numpy as np
 
-from glowpy.backend import Observer
 from glowpy.cli.files import write_array
 from glowpy.core.tensor import Array
+from glowpy.executable import Observer
 from glowpy.ir.inst import Instruction
 from glowpy.support.names import legal_name
 from glowpy.support.output_files import make_output_folder

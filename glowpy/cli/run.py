@@ -13,7 +13,7 @@ from typing import Any
 import click
 import numpy as np
 
-from glowpy.backend import Backend, CompiledFunction, CompileOptions, Observer
+from glowpy.backend import Backend, CompileOptions
 from glowpy.backends.cpu.options import CpuOptions
 from glowpy.cli.backends import backend_option, bound_backend, settings_option
 from glowpy.cli.check import CHECKERS, Difference, compare, expected_outputs
@@ -28,6 +28,7 @@ from glowpy.core.extents import extents_of, type_at
 from glowpy.core.tensor import Array
 from glowpy.core.type import Type
 from glowpy.engine import compile_or_recall
+from glowpy.executable import CompiledFunction, Observer
 from glowpy.graph.function import Function
 from glowpy.support.names import UniqueNames
 from glowpy.support.output_files import make_output_folder

@@ -8,10 +8,10 @@ from functools import partial
 from itertools import count
 from pathlib import Path
 
-from glowpy.backend import Port
 from glowpy.cli.files import read_array, read_arrays
 from glowpy.cli.users_code import names_object, users_code, users_object
 from glowpy.core.tensor import Array
+from glowpy.executable import Port
 from glowpy.quantization.profiling import Inputs, number_of, samples_of
 from glowpy.support.errors import LoadError, UserError
 from glowpy.support.loc import Loc

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from glowpy import BundleOptions, Module, bundle, parse_type
-from glowpy.backend import aligned_array
 from glowpy.backends.cpu.abi import Status
 from glowpy.bundling.verify import verify_bundle
+from glowpy.executable import aligned_array
 from tests.bundles.networks import need
 
 

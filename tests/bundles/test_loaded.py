@@ -18,7 +18,6 @@ import pytest
 
 import glowpy
 from glowpy import BundleOptions, Function, InternalError, LoadError, Module, UserError
-from glowpy.backend import aligned_array
 from glowpy.backends.cpu import host
 from glowpy.backends.cpu.abi import FORMAT
 from glowpy.backends.cpu.bundle.options import WeightsPlace
@@ -27,6 +26,7 @@ from glowpy.bundling.load import LoadedBundle, load_bundle
 from glowpy.bundling.make import random_inputs
 from glowpy.core.tensor import Array
 from glowpy.core.type import parse_type
+from glowpy.executable import aligned_array
 
 ROOT = Path(__file__).resolve().parents[2]
 

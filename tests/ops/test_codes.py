@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 import glowpy
-from glowpy.backend import Port
 from glowpy.bundling.verify import _compare
 from glowpy.cli.files import (
     as_codes,
@@ -22,6 +21,7 @@ from glowpy.core.elemkind import ElemKind
 from glowpy.core.tensor import Array
 from glowpy.core.type import Type, parse_type
 from glowpy.engine import BACKENDS
+from glowpy.executable import Port
 from glowpy.graph.nodes_gen import DecodeNode, EncodeNode
 from glowpy.graph.parser import parse_module
 from glowpy.graph.printer import print_module

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 import glowpy
-from glowpy.backend import CompiledFunction
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.state import State
 from glowpy.core.tensor import Array
 from glowpy.core.type import Type, parse_type
 from glowpy.engine import compilation
+from glowpy.executable import CompiledFunction
 from glowpy.graph.function import Function, Module
 from glowpy.graph.node import NodeValue, Placeholder
 from glowpy.graph.state import keep_state

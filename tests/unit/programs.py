@@ -12,12 +12,13 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from glowpy.backend import CompileOptions, Port, Program
+from glowpy.backend import CompileOptions, Program
 from glowpy.backends.interpreter.backend import InterpreterBackend
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.strides import canonical_strides, span_of, strides_of
 from glowpy.core.tensor import Array, Tensor
 from glowpy.core.type import Shape, Type
+from glowpy.executable import Port
 from glowpy.ir.inst import Instruction
 from glowpy.ir.insts_gen import (
     AbsInst,

@@ -19,7 +19,7 @@ import pytest
 
 import glowpy
 from glowpy import plugins
-from glowpy.backend import Backend, CompiledFunction, CompileOptions, Operation, Program
+from glowpy.backend import Backend, CompileOptions, Operation, Program
 from glowpy.backends.cpu.backend import CpuBackend
 from glowpy.backends.cpu.insts_gen import CpuMatmulInst
 from glowpy.backends.cpu.library import LIBJIT, KernelLibrary
@@ -34,6 +34,7 @@ from glowpy.engine import (
     package_of,
     unsupported,
 )
+from glowpy.executable import CompiledFunction
 from glowpy.graph.node import Node
 from glowpy.graph.nodes_gen import ReluNode
 from glowpy.graph.parser import parse_module

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import ClassVar
 
 import glowpy.backends.cpu.interpret  # noqa: F401 - fills the tables of rules
-from glowpy.backend import Backend, CompiledFunction, CompileOptions, Operation, Program
+from glowpy.backend import Backend, CompileOptions, Operation, Program
 from glowpy.backends.cpu import insts_gen, nodes_gen
 from glowpy.backends.cpu.block_weights import is_read_in_blocks
 from glowpy.backends.cpu.codegen import CodeOptions, entry_name, generate_llvm, ir_text
@@ -34,6 +34,7 @@ from glowpy.backends.cpu.strategy.explain import explain, explanations_text
 from glowpy.backends.cpu.target import resolve_target
 from glowpy.backends.cpu.verify import misfit
 from glowpy.backends.cpu.workers import Workers, load_workers
+from glowpy.executable import CompiledFunction
 from glowpy.graph.node import Node
 from glowpy.ir.inst import Instruction
 from glowpy.llvm.machine import LLVM_VERSION, Form, host_features

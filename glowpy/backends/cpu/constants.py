@@ -15,8 +15,8 @@ from weakref import WeakValueDictionary
 
 import numpy as np
 
-from glowpy.backend import aligned_array
 from glowpy.core.tensor import LARGE, Array, Tensor
+from glowpy.executable import aligned_array
 from glowpy.ir.plan import MemoryPlan, Slot, aligned
 from glowpy.support.cache import Key, mapped, writing
 from glowpy.support.cache_folder import cache_folder, cache_limit

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from typing import final
 
-from glowpy.backend import Port
 from glowpy.core.state import StatePort
 from glowpy.core.type import parse_type
+from glowpy.executable import Port
 from glowpy.support.symbolic import Dim, Symbol, symbol
 
 __all__ = ["Image"]

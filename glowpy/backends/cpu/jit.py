@@ -12,12 +12,12 @@ from typing import Literal, final
 
 import numpy as np
 
-from glowpy.backend import CompiledFunction, address_of, elements_at
 from glowpy.backends.cpu.constants import Constants, Weights
 from glowpy.backends.cpu.image import Image
 from glowpy.backends.cpu.workers import Workers
 from glowpy.core.extents import Extents
 from glowpy.core.tensor import Array
+from glowpy.executable import CompiledFunction, address_of, elements_at
 from glowpy.ir.inst import Instruction
 from glowpy.ir.irfunction import IRFunction
 from glowpy.ir.value import Value

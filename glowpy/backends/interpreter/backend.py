@@ -9,20 +9,12 @@ from typing import ClassVar, final
 
 import numpy as np
 
-from glowpy.backend import (
-    Backend,
-    CompiledFunction,
-    CompileOptions,
-    Operation,
-    Program,
-    aligned_array,
-    elements_at,
-    part_of,
-)
+from glowpy.backend import Backend, CompileOptions, Operation, Program
 from glowpy.backends.interpreter.interpret import interpret
 from glowpy.core.extents import Extents
 from glowpy.core.schema import Trait
 from glowpy.core.tensor import Array, Tensor
+from glowpy.executable import CompiledFunction, aligned_array, elements_at, part_of
 from glowpy.ir.inst import Instruction
 from glowpy.ir.insts_gen import INSTS, AllocInst, DeallocInst, DefineInst
 from glowpy.ir.irfunction import IRFunction

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from glowpy.backend import elements_at
 from glowpy.backends.interpreter.interpret import interpret
 from glowpy.core.tensor import LARGE, MAX_COST, Array, Tensor
+from glowpy.executable import elements_at
 from glowpy.graph.function import Module
 from glowpy.graph.node import Node, NodeValue
 from glowpy.ir.inst import Instruction, ValueInstruction

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from glowpy import CpuBackend, CpuOptions
-from glowpy.backend import CompileOptions, Port, Program
+from glowpy.backend import CompileOptions, Program
 from glowpy.backends.cpu.insts_gen import CpuPackMatrixInst
 from glowpy.backends.cpu.kernels_gen import KERNELS
 from glowpy.backends.cpu.strategy import cut, work
@@ -19,6 +19,7 @@ from glowpy.backends.cpu.workers import Workers
 from glowpy.core.schema import Access, Layout, Trait
 from glowpy.core.tensor import Array
 from glowpy.core.type import parse_type
+from glowpy.executable import Port
 from glowpy.ir import insts_gen as insts
 from glowpy.ir.inst import Instruction
 from glowpy.ir.irfunction import IRFunction

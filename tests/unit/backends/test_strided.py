@@ -9,13 +9,14 @@ from dataclasses import dataclass, field
 import numpy as np
 import pytest
 
-from glowpy.backend import CompileOptions, Port, Program
+from glowpy.backend import CompileOptions, Program
 from glowpy.backends.interpreter.interpret import interpret
 from glowpy.core.schema import Access, Layout, Trait
 from glowpy.core.strides import canonical_strides, span_of, strides_of
 from glowpy.core.tensor import Array, Tensor
 from glowpy.core.type import Shape, Type, parse_type
 from glowpy.engine import BACKENDS, backend_of
+from glowpy.executable import Port
 from glowpy.ir import insts_gen as insts
 from glowpy.ir.inst import Instruction
 from glowpy.ir.irfunction import IRFunction

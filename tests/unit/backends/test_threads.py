@@ -17,10 +17,11 @@ import pytest
 from onnx import TensorProto, helper
 
 from glowpy import CpuBackend, CpuOptions, InferenceSession, Module, UserError
-from glowpy.backend import CompileOptions, Observer
+from glowpy.backend import CompileOptions
 from glowpy.core.tensor import Array
 from glowpy.core.type import parse_type
 from glowpy.engine import compile
+from glowpy.executable import Observer
 from glowpy.ir.inst import Instruction
 from glowpy.support.cores import cpu_quota, usable_cores
 

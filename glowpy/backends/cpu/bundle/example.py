@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from glowpy.backend import Port, Program
+from glowpy.backend import Program
 from glowpy.backends.cpu.bundle.link import (
     SANITIZERS,
     MissingToolError,
@@ -24,6 +24,7 @@ from glowpy.core.extents import Extents, type_at
 from glowpy.core.state import StatePort
 from glowpy.core.tensor import Array, Tensor
 from glowpy.core.type import parse_type
+from glowpy.executable import Port
 from glowpy.ir.inst import Instruction
 from glowpy.ir.parser import read_irfunction
 from glowpy.memory import plan

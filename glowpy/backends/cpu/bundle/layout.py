@@ -13,13 +13,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from glowpy.backend import Port, Program, aligned_array
+from glowpy.backend import Program
 from glowpy.backends.cpu.bundle.c_names import member_name
 from glowpy.backends.cpu.constants import fill
 from glowpy.backends.cpu.entry import GUARD_BYTES
 from glowpy.core.state import StatePort
 from glowpy.core.tensor import Array, Tensor
 from glowpy.core.type import Type
+from glowpy.executable import Port, aligned_array
 from glowpy.ir.plan import Area, Slot, aligned
 from glowpy.support import symbolic
 from glowpy.support.names import UniqueNames

@@ -1,0 +1,474 @@
+"""What runs: `Executable`, a network that is ready, and `Instance`, memory to run it in."""
+
+from __future__ import annotations
+
+import ctypes
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias
+
+import numpy as np
+
+from glowpy.core.extents import Extents, extents_of, largest_at, symbols_of_types, type_at
+from glowpy.core.state import Known, State, StatePort, given_extents
+from glowpy.core.tensor import Array, Tensor
+from glowpy.core.type import Type
+from glowpy.ir.inst import Instruction
+from glowpy.ir.plan import ALIGNMENT
+from glowpy.ir.value import Value
+from glowpy.support.errors import UserError
+from glowpy.support.html import html_table
+from glowpy.support.symbolic import Symbol, static
+
+__all__ = [
+    "CompiledFunction",
+    "Executable",
+    "Instance",
+    "Observer",
+    "Port",
+    "address_of",
+    "aligned_array",
+    "elements_at",
+    "input_misfit",
+    "part_of",
+]
+
+
+@dataclass(frozen=True)
+class Port:
+    """An input or output: `name` in the user's model, `placeholder` in dumps, and its type."""
+
+    name: str
+    placeholder: str
+    type: Type
+
+
+def aligned_array(size: int) -> Array:
+    """`size` zero bytes at an address that is a multiple of the memory plan's alignment."""
+    block = np.zeros(size + ALIGNMENT, np.uint8)
+    start = -address_of(block) % ALIGNMENT
+    return block[start : start + size]
+
+
+_Byte = ctypes.c_char
+
+
+def address_of(array: Array) -> int:
+    """Where the elements of a contiguous array begin; 0 if there are none."""
+    if not array.size:
+        return 0
+    try:
+        # A quarter of the time that the attribute takes.
+        return ctypes.addressof(_Byte.from_buffer(array))  # type: ignore[arg-type]
+    except (TypeError, ValueError):  # read-only, or of a dtype that buffers do not have
+        return array.ctypes.data
+
+
+def elements_at(memory: Array, start: int, value: Value) -> Array:
+    """The elements of `value`, not copied, where its first byte is byte `start` of `memory`."""
+    kind, shape = value.type.kind, value.type.extents
+    (span,) = static([value.span])
+    elements = memory[start : start + span].view(kind.dtype)
+    if value.is_contiguous:
+        return elements.reshape(shape)
+    steps = [stride * kind.size for stride in static(value.strides)]
+    return np.lib.stride_tricks.as_strided(elements, shape, steps)
+
+
+class Observer(Protocol):
+    """What sees an instrumented network run. Operands are arrays by name, in the network's own memory."""
+
+    def before(self, inst: Instruction, operands: Mapping[str, Array]) -> None:
+        """Called before an instruction; outputs hold what is there by chance."""
+
+    def after(self, inst: Instruction, operands: Mapping[str, Array]) -> None:
+        """Called after an instruction."""
+
+
+_Bound: TypeAlias = tuple[Extents, Mapping[str, Type]]
+"""The extents of a run, and the types that outputs have with them."""
+
+_NO_SYMBOLS: _Bound = {}, {}
+_MAX_KNOWN = 256
+"""Of so many sets of shapes it is remembered what symbols are."""
+
+
+class Executable(ABC):
+    """A network ready to run. Immutable and shared by any number of instances and threads.
+
+    Calling it runs it on an instance of its own pool: `outputs = executable({"x": array})`. Of a network with
+    variables a call is given their `state`, which belongs to the caller.
+
+    Attributes:
+        input_ports: What goes in.
+        output_ports: What comes out.
+        open_ports: Those of them whose shapes depend on extents that the network finds.
+        state_ports: Its variables.
+        arena_size: Bytes of working memory that an instance has beside its inputs and outputs.
+    """
+
+    def __init__(
+        self,
+        inputs: Sequence[Port],
+        outputs: Sequence[Port],
+        arena_size: int,
+        state: Sequence[StatePort] = (),
+    ) -> None:
+        self.input_ports = tuple(inputs)
+        self.output_ports = tuple(outputs)
+        self.state_ports = tuple(state)
+        self.arena_size = arena_size
+        self._arenas: list[Array] = []  # append and pop are atomic: there is no lock
+        self._symbolic = bool(self.symbols)
+        known = self.symbols
+        self.open_ports = [
+            port
+            for port in self.output_ports
+            if not symbols_of_types([port.type]).keys() <= known.keys()
+        ]
+        self._known: dict[tuple[tuple[tuple[int, ...], ...], Known], _Bound] = {}
+        names = {port.placeholder for port in self.output_ports}
+        self._both = names & {port.placeholder for port in self.input_ports}
+
+    @property
+    def inputs(self) -> dict[str, Type]:
+        """The type of every input by its name."""
+        return {port.name: port.type for port in self.input_ports}
+
+    @property
+    def outputs(self) -> dict[str, Type]:
+        """The type of every output by its name."""
+        return {port.name: port.type for port in self.output_ports}
+
+    @property
+    def signature(self) -> str:
+        """Inputs and outputs for people: `x f32[2x3] -> y f32[2]`."""
+        ports = [
+            ", ".join(f"{name} {type}" for name, type in types.items()) or "nothing"
+            for types in (self.inputs, self.outputs)
+        ]
+        return " -> ".join(ports)
+
+    def __repr__(self) -> str:
+        memory = f"{self.arena_size:,} bytes of working memory"
+        return f"<{type(self).__name__}: {self.signature}; {memory}>"
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: inputs and outputs."""
+        rows = [
+            [direction, name, str(type)]
+            for direction, types in (("input", self.inputs), ("output", self.outputs))
+            for name, type in types.items()
+        ]
+        title = f"{type(self).__name__}: {self.arena_size:,} bytes of working memory"
+        return html_table(title, ["", "name", "type"], rows)
+
+    @property
+    def symbols(self) -> dict[str, Symbol]:
+        """The symbols that inputs and variables depend on, by name; every run has extents of its own for them."""
+        types = [port.type for port in self.input_ports]
+        return symbols_of_types([*types, *(port.type for port in self.state_ports)])
+
+    def state(self) -> State:
+        """The variables as they are before the first run: zeros."""
+        return State(self.state_ports)
+
+    @abstractmethod
+    def execute(self, bindings: Mapping[str, Array], arena: Array, extents: Extents) -> Extents:
+        """Runs once, and returns the extents of the symbols that the network found.
+
+        Args:
+            bindings: An array for each placeholder and each variable's memory, by its name in dumps. That of an output
+                whose shape depends on what is found has room for the largest; its first elements are written.
+            arena: Working memory of `arena_size` bytes.
+            extents: What the symbols of inputs' shapes are in this run.
+        """
+
+    def instance(self, state: State | None = None, /, **extents: int) -> Instance:
+        """A new instance, with its own working memory, its own arrays for inputs and outputs, and `state` or its own.
+
+        Arrays of shapes with symbols are made for these extents. Raises UserError unless all symbols have one, but for
+        those that variables say, and for one outside its bounds.
+        """
+        return Instance(self, extents, self.state() if state is None else state)
+
+    def __call__(
+        self,
+        inputs: Mapping[str, Array],
+        out: Mapping[str, Array] | None = None,
+        *,
+        state: State | None = None,
+    ) -> dict[str, Array]:
+        """Runs in an arena of its own pool. Outputs are new arrays that belong to the caller, or those in `out`.
+
+        Args:
+            inputs: An array for each input. It is read where it is if it is contiguous and aligned to its element; any
+                other is copied.
+            out: Arrays to store outputs in, by name. One that is contiguous, aligned and no memory of an input or
+                of another output is written as it is computed; to any other the result is copied.
+            state: The variables, which the run changes; of a network that has some.
+
+        Raises UserError for a missing or unknown name and for an array of another type or shape, one in `out` that
+        cannot be written, and variables that are full, or at odds with an input. Safe from several threads, with a
+        state for each.
+        """
+        bindings = self._bind_inputs(inputs)
+        known = self._bind_state(state, bindings)
+        extents, types = self._bound(bindings, known)
+        if out:
+            self._bind_outputs(out, bindings, extents)
+        for port in self.output_ports:
+            if port.placeholder not in bindings:
+                bindings[port.placeholder] = _fresh(types.get(port.name, port.type))
+        try:
+            arena = self._arenas.pop()
+        except IndexError:
+            arena = aligned_array(self.arena_size)
+        try:
+            found = self.execute(bindings, arena, extents)
+        finally:
+            self._arenas.append(arena)
+        if state is not None:
+            state.advance({**extents, **found})
+        results = {port.name: bindings[port.placeholder] for port in self.output_ports}
+        for port in self.open_ports:
+            results[port.name] = part_of(
+                results[port.name], type_at(port.type, {**extents, **found})
+            )
+        for name, array in out.items() if out else ():
+            if results[name] is not array:
+                _check(name, Tensor.of(results[name]).type, array)
+                array[...] = results[name]
+                results[name] = array
+        return results
+
+    def _bind_inputs(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
+        """The arrays by placeholder, or copies of those that cannot be read where they are or are outputs as well."""
+        bindings: dict[str, Array] = {}
+        for port in self.input_ports:
+            if port.name not in inputs:
+                raise input_misfit(self.inputs, inputs)
+            array = np.asarray(inputs[port.name])
+            _check(port.name, port.type, array)
+            flags = array.flags
+            if port.placeholder in self._both or not (flags.c_contiguous and flags.aligned):
+                array = array.copy()
+            bindings[port.placeholder] = array
+        if len(inputs) != len(bindings):
+            raise input_misfit(self.inputs, inputs)
+        return bindings
+
+    def _bind_state(self, state: State | None, bindings: dict[str, Array]) -> Known:
+        """Binds the memory of variables; what they say of symbols."""
+        if state is None:
+            if self.state_ports:
+                raise UserError(
+                    "expected the variables of the network", note="pass state=network.state()"
+                )
+            return ()
+        if state.ports != self.state_ports:
+            raise UserError("expected a state of this network", note="network.state() makes one")
+        bindings.update(state.arrays)
+        return state.known()
+
+    def _bound(self, bindings: Mapping[str, Array], known: Known) -> _Bound:
+        """What symbols are for these inputs and variables, and what outputs are of symbolic types."""
+        if not self._symbolic and not self.open_ports:
+            return _NO_SYMBOLS
+        shapes = tuple([bindings[port.placeholder].shape for port in self.input_ports]), known
+        bound = self._known.get(shapes)
+        if bound is None:
+            dims = {name: (declared, actual) for name, declared, actual in known}
+            pairs = zip(self.input_ports, shapes[0], strict=True)
+            dims |= {port.name: (port.type.shape, shape) for port, shape in pairs}
+            extents = extents_of(dims)
+            symbolic = [port for port in self.output_ports if not port.type.is_static]
+            bound = extents, {port.name: largest_at(port.type, extents) for port in symbolic}
+            if len(self._known) == _MAX_KNOWN:
+                self._known.clear()
+            self._known[shapes] = bound
+        return bound
+
+    def _bind_outputs(
+        self, out: Mapping[str, Array], bindings: dict[str, Array], extents: Extents
+    ) -> None:
+        """Checks arrays for outputs, and binds those that can be written while others are read and written."""
+        ports = {port.name: port for port in self.output_ports}
+        for name, array in out.items():
+            if name not in ports:
+                raise UserError(f"expected the outputs {', '.join(map(repr, ports))}, got '{name}'")
+            port = ports[name]
+            _check(
+                name, port.type if port in self.open_ports else type_at(port.type, extents), array
+            )
+            if not array.flags.writeable:
+                raise UserError(f"'{name}': expected a writeable array for an output")
+        arrays = [*bindings.values(), *out.values()]
+        for name, array in out.items():
+            port = ports[name]
+            fits = array.flags.c_contiguous and array.flags.aligned and port not in self.open_ports
+            shared = sum(bool(np.may_share_memory(array, other)) for other in arrays) > 1
+            if fits and not shared and port.placeholder not in bindings:
+                bindings[port.placeholder] = array
+
+
+def part_of(array: Array, type: Type) -> Array:
+    """The first elements of an array that had room for more, as those of a type without symbols; not copied."""
+    if array.shape == type.shape:
+        return array
+    return array.reshape(-1)[: type.room // type.kind.size].reshape(type.extents)
+
+
+_SMALL = 1 << 12
+"""Bytes below which it does not matter whether vectors are stored across cache lines."""
+
+
+def _fresh(type: Type) -> Array:
+    """An array for an output; at a multiple of the memory plan's alignment if it is large."""
+    if type.room < _SMALL:
+        return np.empty(type.extents, type.kind.dtype)
+    block = np.empty(type.room + ALIGNMENT, np.uint8)
+    return np.ndarray(type.extents, type.kind.dtype, block, -address_of(block) % ALIGNMENT)
+
+
+def input_misfit(types: Mapping[str, object], names: Collection[str]) -> UserError:
+    """What to say of inputs with other names than those that are expected, with their types."""
+    for name in names:
+        if name not in types:
+            expected = ", ".join(map(repr, types)) or "none"
+            return UserError(f"expected the inputs {expected}, got '{name}'")
+    missing = ", ".join(f"'{name}' ({type})" for name, type in types.items() if name not in names)
+    return UserError(f"missing input {missing}")
+
+
+class CompiledFunction(Executable):
+    """A program that a backend has made executable. Its working memory is the plan's activations."""
+
+    observer: Observer | None = None
+    """Sees every instruction, if the function was compiled with `instrument`."""
+
+
+class Instance:
+    """Memory to run a network in. Not for several threads at once; make one instance each.
+
+    `instance["x"]` is the array an input or output lives in: write inputs there, call `run`, read
+    outputs there, nothing is copied. `bind` puts an array of the caller's in its place. Where a shape depends on what
+    variables hold, an input's array is for the next run, and an output's is of the last one.
+
+    Attributes:
+        state: The variables, which each run changes.
+    """
+
+    def __init__(self, function: Executable, extents: Extents, state: State) -> None:
+        self._function = function
+        self._given = extents
+        self.state = state
+        self._known = self.state.known()
+        self._extents = given_extents(function.symbols, self._given, self._known)
+        self._arena = aligned_array(function.arena_size)
+        self._found: Extents = {}
+        self._arrays: dict[str, Array] = {}
+        self._flat: dict[str, Array] = {}
+        widest = {name: one.high for name, one in function.symbols.items()} | dict(extents)
+        for port in (*function.input_ports, *function.output_ports):
+            if port.placeholder not in self._arrays:
+                room = largest_at(port.type, widest).room
+                self._flat[port.placeholder] = aligned_array(room).view(port.type.kind.dtype)
+                self._arrays[port.placeholder] = self._shaped(port)
+        self._ports = {port.name: port for port in (*function.input_ports, *function.output_ports)}
+
+    def _shaped(self, port: Port) -> Array:
+        """The memory of a port in its present shape."""
+        type = largest_at(port.type, self._extents)
+        return self._flat[port.placeholder][: type.room // type.kind.size].reshape(type.extents)
+
+    def _prepare(self) -> None:
+        """Lets inputs have the shapes of the next run. Raises UserError if a variable is full."""
+        known = self.state.known()
+        if known != self._known:
+            self._known = known
+            self._extents = given_extents(self._function.symbols, self._given, self._known)
+            self._shape(self._function.input_ports)
+
+    def _shape(self, ports: Sequence[Port]) -> None:
+        for port in ports:
+            if not port.type.is_static and port.placeholder in self._flat:
+                self._arrays[port.placeholder] = self._shaped(port)
+
+    def _port(self, name: str) -> Port:
+        port = self._ports.get(name)
+        if port is None:
+            raise UserError(
+                f"expected one of the inputs and outputs {', '.join(map(repr, self._ports))}, got '{name}'"
+            )
+        return port
+
+    def __getitem__(self, name: str) -> Array:
+        """The array the input or output called `name` lives in.
+
+        Of an output whose shape depends on what the network finds it is the part that the last run wrote, and before
+        the first run all there is room for.
+        """
+        port = self._port(name)
+        if port in self._function.input_ports:
+            self._prepare()
+        array = self._arrays[port.placeholder]
+        if not self._found or port not in self._function.open_ports:
+            return array
+        return part_of(array, type_at(port.type, {**self._extents, **self._found}))
+
+    def bind(self, name: str, array: Array) -> None:
+        """Makes `array` the memory of an input or output.
+
+        Raises UserError unless it is C-contiguous, aligned, and of exactly the port's dtype and shape.
+        """
+        port = self._port(name)
+        if self._known and not port.type.is_static:
+            raise UserError(f"'{name}': expected a port of one shape to bind, got {port.type}")
+        _check(name, largest_at(port.type, self._extents), array)
+        if not array.flags.c_contiguous:
+            raise UserError(
+                f"'{name}': expected a C-contiguous array to bind",
+                note="use numpy.ascontiguousarray",
+            )
+        if not array.flags.aligned:
+            raise UserError(f"'{name}': expected an array aligned to its element")
+        if port in self._function.output_ports and not array.flags.writeable:
+            raise UserError(f"'{name}': expected a writeable array for an output")
+        for name, other in self._arrays.items():
+            if name != port.placeholder and np.may_share_memory(array, other):
+                raise UserError(f"'{port.name}': expected memory of its own, got some of %{name}'s")
+        self._arrays[port.placeholder] = array
+        self._flat.pop(port.placeholder, None)
+
+    def write(self, name: str, array: Array) -> None:
+        """Copies `array` into an input. Raises UserError for another dtype or shape."""
+        port = self._port(name)
+        content = np.asarray(array)
+        self._prepare()
+        _check(name, type_at(port.type, self._extents), content)
+        self._arrays[port.placeholder][...] = content
+
+    def run(self) -> None:
+        """Computes the outputs from what the inputs hold now. Raises UserError if a variable is full."""
+        if self.state.ports:
+            self._prepare()
+            self._shape(self._function.output_ports)
+            arrays = {**self._arrays, **self.state.arrays}
+            self._found = self._function.execute(arrays, self._arena, self._extents)
+            self.state.advance({**self._extents, **self._found})
+        else:
+            self._found = self._function.execute(self._arrays, self._arena, self._extents)
+
+    def reset(self) -> None:
+        """Makes the variables what they were before the first run."""
+        self.state.reset()
+
+
+def _check(name: str, type: Type, array: Array) -> None:
+    """Raises UserError for an array of another dtype or shape; symbolic shapes are checked with the extents."""
+    fits = array.shape == type.shape or not type.is_static
+    if array.dtype != type.kind.dtype or not fits:
+        got = f"{array.dtype}[{'x'.join(map(str, array.shape))}]"
+        raise UserError(f"'{name}': expected an array of type {type}, got {got}")
