@@ -13,6 +13,7 @@ from glowpy.core.tensor import Array
 from glowpy.engine import compile
 from glowpy.graph.function import Function
 from glowpy.importer.onnx.reference import evaluate_reference
+from glowpy.quantization.fidelity import Fidelity
 from glowpy.support.errors import UserError
 from glowpy.support.loc import Loc
 
@@ -28,6 +29,8 @@ class Difference:
     relative: float
     within: bool
     """Whether every element is within absolute + relative tolerance, NaNs and infinities in the same places."""
+    decibels: float
+    """Signal to noise of the finite elements; minus infinity where the shapes differ."""
 
 
 def compare(
@@ -39,7 +42,7 @@ def compare(
 
 def _difference(name: str, got: Array | None, want: Array, rtol: float, atol: float) -> Difference:
     if got is None or got.shape != want.shape or got.dtype != want.dtype:
-        return Difference(name, np.inf, np.inf, within=False)
+        return Difference(name, np.inf, np.inf, within=False, decibels=-np.inf)
     left, right = got.astype(np.float64), want.astype(np.float64)
     same = (left == right) | (np.isnan(left) & np.isnan(right))
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -47,7 +50,8 @@ def _difference(name: str, got: Array | None, want: Array, rtol: float, atol: fl
         relative = np.where(same, 0.0, error / np.abs(right))
     error, relative = (np.nan_to_num(e, nan=np.inf, posinf=np.inf) for e in (error, relative))
     within = bool(np.isclose(left, right, rtol=rtol, atol=atol, equal_nan=True).all())
-    return Difference(name, float(error.max(initial=0.0)), float(relative.max(initial=0.0)), within)
+    errors = float(error.max(initial=0.0)), float(relative.max(initial=0.0))
+    return Difference(name, *errors, within, Fidelity().plus(right, left, None).decibels)
 
 
 def expected_outputs(

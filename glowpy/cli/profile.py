@@ -17,6 +17,7 @@ from glowpy.cli.verb import OutputFile, Verb
 from glowpy.quantization.profile import Profile
 from glowpy.quantization.profiling import GROWTH, RECENT, Profiler, located
 from glowpy.support.errors import LoadError, UserError
+from glowpy.support.loc import Loc
 from glowpy.support.memory import peak_memory
 from glowpy.support.progress import report
 
@@ -40,6 +41,7 @@ _NAMED = 3
     help="The profile.",
 )
 @click.option("--resume", is_flag=True, help="Add inputs to the profile in the output file.")
+@click.option("--force", is_flag=True, help="Replace a file that is there already.")
 @click.option("--merge", is_flag=True, help="Make one profile of those in FILES.")
 @shape_option(ranges=True)
 @click.option("--constants", default="", help="A .npz file with the constants of a .glow file.")
@@ -51,6 +53,7 @@ def profile(
     inputs: str,
     output: str,
     resume: bool,
+    force: bool,
     merge: bool,
     shapes: tuple[str, ...],
     constants: str,
@@ -77,6 +80,8 @@ def profile(
       glowpy profile model.onnx --inputs calibration:reader --shape batch=1
       glowpy profile --merge a.yaml b.yaml -o both.yaml
     """
+    if not (merge and output in files):
+        _keep_what_is_there(output, resume=resume, force=force, merge=merge)
     if merge:
         _refuse_with_merge(inputs=inputs, resume=resume, shape=shapes, function=name)
         _merge(files, output, as_json=as_json)
@@ -99,6 +104,18 @@ def profile(
             raise located(error, output) if start is not None else error from None
         outcome = _run(profiler, samples, output)
     _print(profiler, outcome, output, time.perf_counter() - begin, as_json=as_json)
+
+
+def _keep_what_is_there(output: str, *, resume: bool, force: bool, merge: bool) -> None:
+    """Raises UserError for an output that is there: what others are made of in seconds, a profile may take hours."""
+    if resume and force:
+        raise UserError("--resume adds to the profile that --force replaces", note="leave one out")
+    file = Path(output)
+    if file.is_file() and file.stat().st_size and not (resume or force):
+        add = "" if merge else "--resume adds inputs to it, "
+        raise UserError(
+            "there is a file already", loc=Loc(output), note=f"{add}--force replaces it"
+        )
 
 
 def _refuse_with_merge(**options: object) -> None:

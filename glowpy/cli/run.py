@@ -30,6 +30,7 @@ from glowpy.core.type import Type
 from glowpy.engine import compile_or_recall
 from glowpy.executable import CompiledFunction, Observer
 from glowpy.graph.function import Function
+from glowpy.quantization.fidelity import decibels_text
 from glowpy.support.names import UniqueNames
 from glowpy.support.output_files import make_output_folder
 from glowpy.support.symbolic import symbols_of
@@ -55,6 +56,8 @@ class _Run:
     seconds: list[float]
     checked_with: str
     differences: list[Difference]
+    quantized: bool
+    """Whether what was compared computes on integers."""
 
 
 @click.command("run", cls=Verb)
@@ -173,10 +176,17 @@ def run_model(
         *(model, backend, _output_types(compiled, feeds), outputs, files),
         *(compile_seconds, "recall" in begun, *begun.get("compile", (0, 0))),
         *(seconds, check_with or "", differences),
+        quantized=bool(differences) and _is_quantized(source.function),
     )
     _print_json(result) if as_json else _print_tables(result)
     if not all(difference.within for difference in differences):
         raise click.exceptions.Exit(1)
+
+
+def _is_quantized(f: Function) -> bool:
+    """Whether a value stands for other numbers than itself."""
+    values = (value for node in f.nodes for value in (*node.inputs, *node.results))
+    return any(value.type.quant is not None for value in values)
 
 
 def _compiled(
@@ -278,14 +288,17 @@ def _print_tables(run: _Run) -> None:
         columns, rows = columns[:-1], [row[:-1] for row in rows]
     print_table("", columns, rows)
     if run.differences:
-        print_table(
-            f"compared with {run.checked_with}",
-            ["output", ">largest error", ">relative", "within tolerance"],
+        columns = ["output", ">largest error", ">relative", "within tolerance", ">signal to noise"]
+        rows = [
             [
-                [d.name, f"{d.absolute:.3g}", f"{d.relative:.3g}", "yes" if d.within else "no"]
-                for d in run.differences
-            ],
-        )
+                *(d.name, f"{d.absolute:.3g}", f"{d.relative:.3g}", "yes" if d.within else "no"),
+                decibels_text(d.decibels),
+            ]
+            for d in run.differences
+        ]
+        if not run.quantized:
+            columns, rows = columns[:-1], [row[:-1] for row in rows]
+        print_table(f"compared with {run.checked_with}", columns, rows)
     best = f"{min(run.seconds) * 1e3:.3f} ms"
     timing = f"{_origin(run)}, run in {best}"
     if len(run.seconds) > 1:
@@ -338,6 +351,7 @@ def _print_json(run: _Run) -> None:
                 "absolute": d.absolute,
                 "relative": d.relative,
                 "within": d.within,
+                "decibels": d.decibels,
             }
             for d in run.differences
         ]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 
 from glowpy.core.elemkind import ElemKind
@@ -12,8 +10,8 @@ from glowpy.core.tensor import Tensor
 from glowpy.core.type import Quant, Type
 from glowpy.graph.function import Function, Module
 from glowpy.graph.node import Node, NodeValue
-from glowpy.graph.nodes_gen import DynamicQuantizeNode, FullyConnectedNode, MatMulNode
-from glowpy.opt.products import no_exact_sum
+from glowpy.graph.nodes_gen import ConvolutionNode, DynamicQuantizeNode, FullyConnectedNode
+from glowpy.opt.products import Product, no_exact_sum
 from glowpy.quantization.conversion import Conversion, bytes_of_constants, outcome_of
 from glowpy.quantization.convert import integers_of
 from glowpy.quantization.islands import chosen_to_keep, not_finite
@@ -24,15 +22,13 @@ __all__ = ["quantize_dynamic"]
 
 _ONE = Quant((1.0,), (0,))
 
-_MatrixProduct = MatMulNode | FullyConnectedNode
-
 
 def quantize_dynamic(model: Module | Function, *, keep: tuple[str, ...] = ()) -> Conversion:
     """A network whose matrix products with known weights are exact sums of integers.
 
     The left side is quantized to u8 by the range that all of it has at run time, as ONNX's DynamicQuantizeLinear does;
     products that read the same value share that. Weights are i8, symmetric, with a scale for each column. All else
-    stays in f32, and so do weights with NaNs or infinities.
+    stays in f32: convolutions, too, and weights with NaNs or infinities.
 
     Args:
         model: The function, or a module with one; not changed.
@@ -42,7 +38,7 @@ def quantize_dynamic(model: Module | Function, *, keep: tuple[str, ...] = ()) ->
     """
     f = optimized(model)
     before = bytes_of_constants(f)
-    products = list(_products(f))
+    products = [node for node in f.topological() if isinstance(node, Product)]
     reasons: dict[Node, str] = {node: reason for node in products if (reason := _refusal(node))}
     reasons |= chosen_to_keep(products, keep)
     ranges: dict[NodeValue, DynamicQuantizeNode] = {}
@@ -61,25 +57,23 @@ def quantize_dynamic(model: Module | Function, *, keep: tuple[str, ...] = ()) ->
     return Conversion(f.module, nodes, before, bytes_of_constants(f))
 
 
-def _refusal(n: _MatrixProduct) -> str:
+def _refusal(n: Product) -> str:
     """Why a product stays in floats; empty if it need not."""
+    weights = n.inputs[1]
+    if isinstance(n, ConvolutionNode):
+        return "ranges of convolutions are not found at run time, but by --profile"
+    if n.type.kind is not ElemKind.F32:
+        return f"it computes with {n.type.kind.value}"
+    if weights.constant is None or not weights.constant.has_elements or n.inputs[0].constant:
+        return "it multiplies no known matrix by what is computed"
+    if weights.type.rank != 2 or n.type.is_empty:
+        return "its right side is no matrix, or it has no elements"
     data = Type(ElemKind.U8, n.inputs[0].type.shape, _ONE)
-    weights = Type(ElemKind.I8, n.inputs[1].type.shape, _ONE)
-    return no_exact_sum(n, data, weights) or not_finite(n.inputs[1])
+    stored = Type(ElemKind.I8, weights.type.shape, _ONE)
+    return no_exact_sum(n, data, stored) or not_finite(weights)
 
 
-def _products(f: Function) -> Iterator[_MatrixProduct]:
-    """Products in f32 of what is computed and a known matrix."""
-    for node in f.topological():
-        if not isinstance(node, _MatrixProduct) or node.type.kind is not ElemKind.F32:
-            continue
-        left, weights = node.inputs[0], node.inputs[1]
-        known = weights.constant is not None and weights.constant.has_elements
-        if known and left.constant is None and weights.type.rank == 2 and not node.type.is_empty:
-            yield node
-
-
-def _product(f: Function, n: _MatrixProduct, left: DynamicQuantizeNode) -> NodeValue:
+def _product(f: Function, n: Product, left: DynamicQuantizeNode) -> NodeValue:
     """Sums of stored integers, less the zero point times the sums of the weights, times both scales."""
     weights = n.inputs[1].constant
     assert weights is not None

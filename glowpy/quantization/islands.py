@@ -223,22 +223,25 @@ def computes_with_floats(node: Node) -> bool:
 def chosen_to_keep(nodes: Collection[Node], names: Collection[str]) -> dict[Node, str]:
     """The nodes that the user wants in floats by name or kind, and why. Raises UserError for what no node is called.
 
-    Kinds are those of the optimized graph, not operators of ONNX: several can be one node, as a `MatMul` and the
-    `Add` of a bias: the error lists the kinds that there are.
+    Kinds are those of the optimized graph, or operators of ONNX; several of these can be one node, as a `MatMul` and
+    the `Add` of a bias, which is then one of either.
     """
     expect_type("keep", names, tuple | list, "a tuple of names")
     kept: dict[Node, str] = {}
     unknown = set(names)
     for node in nodes:
-        own = {node.name, f"%{node.name}", node.SCHEMA.mnemonic, node.loc.node} & set(names)
+        place = node.loc
+        own = {node.name, f"%{node.name}", node.SCHEMA.mnemonic, place.node, place.operator}
+        own &= set(names)
         unknown -= own
         if own:
             kept[node] = f"'{min(own)}' is to be kept"
     if unknown:
-        kinds = ", ".join(sorted({node.SCHEMA.mnemonic for node in nodes}))
+        kinds = sorted({node.SCHEMA.mnemonic for node in nodes})
+        kinds += sorted({node.loc.operator for node in nodes if node.loc.operator})
         raise UserError(
             f"expected a name or a kind of a node to keep, got '{min(unknown)}'",
-            note=f"the kinds are {kinds}; --json lists the names"
+            note=f"the kinds are {', '.join(kinds)}; --json lists the names"
             if nodes
             else "there is nothing to quantize",
         )

@@ -13,7 +13,7 @@ import hashlib
 import json
 import math
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -87,42 +87,41 @@ class SearchState:
     Attributes:
         path: The file; None for none.
         search: Names everything the figures depend on.
+        others: What the file has of other searches, by their names.
         scores: What the metric says, by the layers in floats, joined by spaces; `floats` for all of the network.
         sensitivity: By layer.
     """
 
     path: Path | None = None
     search: str = ""
+    others: dict[str, dict[str, dict[str, float]]] = field(default_factory=dict)
     scores: dict[str, float] = field(default_factory=dict)
     sensitivity: dict[str, float] = field(default_factory=dict)
 
     @classmethod
     def open(cls, path: str | Path, search: str) -> SearchState:
-        """What is in a file, or nothing if it is not there. Raises LoadError for that of another search."""
+        """What a file has of a search, or nothing if that is not there. Raises LoadError for a file of another form."""
         file = Path(path)
         if not file.exists():
             return cls(file, search)
         try:
             content = json.loads(file.read_text(encoding="utf-8"))
-            known, scores, alone = (content[key] for key in ("search", "scores", "sensitivity"))
-            state = cls(file, str(known), _numbers(scores), _numbers(alone))
+            known = {
+                str(name): {key: _numbers(figures[key]) for key in ("scores", "sensitivity")}
+                for name, figures in content["searches"].items()
+            }
         except OSError as error:
             raise LoadError(f"cannot read the file: {error.strerror}", loc=Loc(str(path))) from None
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             raise LoadError("not the state of a search", loc=Loc(str(path))) from None
-        if state.search != search:
-            raise LoadError(
-                "the state is of a search with another model, profile, metric, inputs or options",
-                loc=Loc(str(path)),
-                note="delete the file, or name another with --state",
-            )
-        return state
+        own = known.pop(search, {"scores": {}, "sensitivity": {}})
+        return cls(file, search, known, **own)
 
     def save(self) -> None:
         """Writes the file, whole or not at all."""
         if self.path is not None:
-            content = {k: v for k, v in asdict(self).items() if k != "path"}
-            text = json.dumps(content, indent=1) + "\n"
+            own = {"scores": self.scores, "sensitivity": self.sensitivity}
+            text = json.dumps({"searches": {**self.others, self.search: own}}, indent=1) + "\n"
             write_output_file(self.path, lambda file: file.write(text.encode()))
 
     def note(self, layer: str, decibels: float) -> None:

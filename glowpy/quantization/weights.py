@@ -11,7 +11,8 @@ from collections.abc import Iterator
 from glowpy.core.elemkind import ElemKind
 from glowpy.graph.function import Function, Module
 from glowpy.graph.node import Node, NodeValue
-from glowpy.graph.nodes_gen import FullyConnectedNode, GatherNode, MatMulNode
+from glowpy.graph.nodes_gen import ConvolutionNode, FullyConnectedNode, GatherNode, MatMulNode
+from glowpy.opt.known import is_known
 from glowpy.quantization.blocks import BlockForm, stored_in_blocks
 from glowpy.quantization.conversion import Conversion, bytes_of_constants, outcome_of
 from glowpy.quantization.islands import chosen_to_keep, not_finite
@@ -54,10 +55,15 @@ def quantize_weights(
     f, form = optimized(model), BlockForm(bits, block, symmetric)
     before = bytes_of_constants(f)
     weights = list(_weights(f))
-    reasons = {node: not_finite(node.inputs[index]) for node, index, _ in weights}
+    reasons: dict[Node, str] = {
+        node: "weights of convolutions stay as they are"
+        for node in f.topological()
+        if isinstance(node, ConvolutionNode) and is_known(node.filter)
+    }
+    outcomes = [outcome_of(node, reason) for node, reason in reasons.items()]
+    reasons |= {node: not_finite(node.inputs[index]) for node, index, _ in weights}
     reasons |= chosen_to_keep(list(reasons), keep)
     stored: dict[tuple[NodeValue, int], NodeValue] = {}
-    outcomes = []
     for node, index, axis in weights:
         reason, value = reasons[node], node.inputs[index]
         outcomes.append(outcome_of(node, reason))

@@ -16,7 +16,7 @@ _PACKAGE = f"{Path(__file__).resolve().parents[1]}{os.sep}"
 class Loc:
     """A place in the user's input.
 
-    An ONNX node has `file`, `node` (its name or operator) and `index` (its position in the graph);
+    An ONNX node has `file`, `node` (its name or operator), `index` (its position in the graph) and `operator`;
     text has `file`, `line` and `column` (both counted from 1); a node that Python code builds has the
     `file` and `line` of that code. Every pass hands the location of what it replaces to the replacement.
     """
@@ -26,6 +26,7 @@ class Loc:
     column: int = 0
     node: str = ""
     index: int = -1
+    operator: str = ""
 
     def __str__(self) -> str:
         place = self.file

@@ -194,7 +194,8 @@ class OnnxModel:
     def loc(self, index: int, node: onnx.NodeProto) -> Loc:
         """Where a node is."""
         name = node.name or next((output for output in node.output if output), "")
-        return Loc(self.file, node=name or node.op_type, index=index)
+        operator = node.op_type
+        return Loc(self.file, node=name or operator, index=index, operator=operator)
 
     def check(self) -> None:
         """Raises an error that lists everything that is wrong whatever the shapes are."""

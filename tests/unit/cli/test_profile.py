@@ -136,7 +136,9 @@ def test_inputs_of_several_shapes(folder: Path) -> None:
         np.testing.assert_array_equal(value.statistics.histogram.counts, merged.histogram.counts)
     profiled("one.onnx", "--inputs", "in", "--shape", "N=1..5", "--resume")
     np.savez(folder / "all.npz", x=np.concatenate(rows))
-    out, err = profiled("one.onnx", "--inputs", "all.npz", "--shape", "N=1..5", status=1)
+    out, err = profiled(
+        *("one.onnx", "--inputs", "all.npz", "--shape", "N=1..5", "--force"), status=1
+    )
     expected = "input 'x': expected a constant shape for arrays one after the other, got f32[N x 3]"
     assert f"all.npz: {expected}" in out + err
 
@@ -215,6 +217,27 @@ def test_resume_and_merge(folder: Path) -> None:
     out, _ = profiled("--merge", "a.yaml", "both.yaml", "b.yaml", "-o", "both.yaml")
     assert out == "both.yaml: 3 values over 6 inputs\n"
     assert Path("both.yaml").read_text() == whole
+
+
+def test_keeps_a_profile_that_is_there(folder: Path) -> None:
+    argv = ["one.onnx", "--inputs", "all.npz", "--shape", "N=2"]
+    for number in (1, 2):
+        np.savez(folder / "all.npz", x=np.full((1, 2, 3), number, np.float32))
+        text = Path("profile.yaml").read_text() if number == 2 else ""
+        if number == 2:
+            _, err = profiled(*argv, status=1)
+            assert err == (
+                "error: profile.yaml: there is a file already\n"
+                "note: --resume adds inputs to it, --force replaces it\n"
+            )
+            assert Path("profile.yaml").read_text() == text
+            _, err = profiled("--merge", "profile.yaml", "profile.yaml", "-o", "one.onnx", status=1)
+            assert err.endswith("already\nnote: --force replaces it\n")
+            assert "leave one out" in profiled(*argv, "--resume", "--force", status=1)[1]
+        profiled(*argv, *(["--force"] if number == 2 else []))
+    assert Path("profile.yaml").read_text() != text
+    Path("profile.yaml").write_text("")
+    profiled(*argv)
 
 
 def test_warns_of_ranges_that_grow_and_of_nans(folder: Path) -> None:

@@ -187,11 +187,13 @@ def test_options_of_another_way_are_refused(argv: list[str], message: str) -> No
 def test_weights_alone_and_ranges_at_run_time_need_no_profile() -> None:
     argv = ["quantize", "net.onnx", "--shape", "N=1"]
     text = said([*argv, "--weight-only", "8", "--block", "64", "-o", "w.glow"])
-    assert "1 of 1 nodes read stored integers" in text
+    assert "1 of 2 nodes read stored integers" in text
+    assert "(convolution, node 'the/conv' (#0)) stays in floats: weights of convolutions" in text
     assert "dequantize_blocks" in Path("w.glow").read_text()
     said(["run", "w.glow", "--constants", "w.npz", "--input", "one.npz", "--output", "d"])
     text = said([*argv, "--dynamic", "-o", "d.glow"])
-    assert "1 of 1 nodes compute on integers" in text
+    assert "1 of 2 nodes compute on integers" in text
+    assert "stays in floats: ranges of convolutions are not found at run time" in text
     assert "mat_mul" in Path("d.glow").read_text()
     said(["run", "d.glow", "--constants", "d.npz", "--input", "one.npz", "--output", "d"])
     message = "expected one of --profile, --weight-only and --dynamic"
@@ -215,6 +217,28 @@ def test_says_what_a_quantized_model_computes_on_integers() -> None:
     message = "net.onnx: the model neither computes on integers nor stores weights so"
     assert message in refusal
     assert "say how with --profile, --weight-only or --dynamic" in refusal
+
+
+def test_a_check_of_integers_says_signal_to_noise() -> None:
+    quantized("-o", "q.onnx")
+    argv = ["--input", "one.npz", "--check-with", "interpreter"]
+    assert re.search(
+        r"signal to noise *\n.*\n +y +0 +0 +yes +exact", said(["run", "q.onnx", *argv])
+    )
+    assert "signal to noise" not in said(["run", "net.onnx", "--shape", "N=1", *argv])
+
+
+def test_operators_of_onnx_are_kept() -> None:
+    report = figures("--keep", "Conv", "--keep", "Relu")
+    reasons = {node["kind"]: node["reason"] for node in report["nodes"]}
+    assert (reasons["convolution"], reasons["relu"]) == (
+        "'Conv' is to be kept",
+        "'Relu' is to be kept",
+    )
+    assert not reasons["mat_mul"]
+    refusal = quantized("--keep", "Gelu", status=1)
+    assert "the kinds are " in refusal
+    assert ", transpose, Conv, " in refusal
 
 
 def test_report() -> None:
@@ -264,14 +288,14 @@ def test_search() -> None:
     text = quantized(*argv)
     assert "the metric is " in text
     assert "all layers on integers: the drop is " in text
-    state = json.loads(Path("p.search.json").read_text())
+    (state,) = json.loads(Path("p.search.json").read_text())["searches"].values()
     assert state["scores"].keys() == {"floats", "integer"}
     other = ["--inputs", "in.npz", "--state", "other.json"]
     result = figures(*argv, *other)
     assert result["search"]["layers_in_floats"] == []
     assert len(result["accuracy"]["ranking"]) == 2
-    refusal = quantized(*argv, "--inputs", "in.npz", status=1)
-    assert "p.search.json: the state is of a search with another model" in refusal
+    quantized(*argv, "--inputs", "in.npz")
+    assert len(json.loads(Path("p.search.json").read_text())["searches"]) == 2
 
 
 @pytest.mark.parametrize(
@@ -322,18 +346,20 @@ def test_what_needs_no_profile_is_compared_too(way: list[str]) -> None:
     Path("metric_of_tests.py").write_text(METRIC)
     argv = ["quantize", "net.onnx", "--shape", "N=1", *way]
     text = said([*argv, "--inputs", "in.npz", "--report", "w.html"])
-    assert "w.html: 1 values over 32 inputs" in text
-    assert "the/conv" not in Path("w.html").read_text()
+    assert "w.html: 2 values over 32 inputs" in text
+    assert "convolutions" in Path("w.html").read_text()
     report = json.loads(said([*argv, "--inputs", "in.npz", "--json"]))["accuracy"]
-    (value,) = report["values"]
+    value = next(value for value in report["values"] if not value["reason"])
     assert value["decibels"] > 20
     assert report["ranking"] == [{"name": value["name"], "sensitivity": value["sensitivity"]}]
     said([*argv, "--max-drop", "1e9", "--metric", "metric_of_tests:likeness"])
     assert Path("net.search.json").exists()
     Path("net.search.json").unlink()
     measured = json.loads(said([*argv, "--estimate", "--json"]))
-    assert [layer["kind"] for layer in measured["layers"]] == ["mat_mul"]
-    assert measured["layers"][0]["integers"] > 0
+    first, last = measured["layers"]
+    assert (first["kind"], first["integers"]) == ("convolution", None)
+    assert "convolutions" in first["reason"]
+    assert last["integers"] > 0
 
 
 def test_estimate() -> None:

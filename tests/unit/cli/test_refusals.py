@@ -158,6 +158,8 @@ def test_comparison(got: Array, within: bool, absolute: float) -> None:
 
 def test_comparison_of_a_missing_output_and_of_nothing() -> None:
     empty = np.zeros((0, 3), np.float32)
-    missing = Difference("y", np.inf, np.inf, within=False)
+    missing = Difference("y", np.inf, np.inf, within=False, decibels=-np.inf)
     assert compare({}, {"y": ONE}, 1, 1) == [missing]
-    assert compare({"y": empty}, {"y": empty}, 0, 0) == [Difference("y", 0, 0, within=True)]
+    assert compare({"y": empty}, {"y": empty}, 0, 0) == [
+        Difference("y", 0, 0, within=True, decibels=np.inf)
+    ]

@@ -140,7 +140,7 @@ def test_goes_on_where_it_was_interrupted(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         search(damaged(), method(), metric, 0.3, inputs=samples(), state=state)
     assert len(said) == 2
-    known = json.loads(file.read_text())
+    (known,) = json.loads(file.read_text())["searches"].values()
     assert len(known["scores"]) == 2
     assert known["sensitivity"].keys() == {"conv0", "conv1", "dense2"}
     metric, said = counting()
@@ -150,12 +150,23 @@ def test_goes_on_where_it_was_interrupted(tmp_path: Path) -> None:
     assert (again.layers, again.decisions) == (whole.layers, whole.decisions)
 
 
-def test_refuses_the_state_of_another_search(tmp_path: Path) -> None:
+def test_a_file_holds_several_searches(tmp_path: Path) -> None:
     file = tmp_path / "state.json"
-    SearchState.open(file, "one").save()
-    with pytest.raises(UserError, match="the state is of a search with another model"):
-        SearchState.open(file, "other")
-    for text in ("[]", "{", '{"search": "one", "scores": [], "sensitivity": {}}'):
+    for name, score in (("one", 1.0), ("other", 2.0)):
+        state = SearchState.open(file, name)
+        assert (state.scores, state.sensitivity) == ({}, {})
+        state.scores["floats"] = score
+        state.note("layer", 10 * score)
+    again = SearchState.open(file, "one")
+    assert (again.scores, again.sensitivity) == ({"floats": 1.0}, {"layer": 10.0})
+    again.note("layer", 5.0)
+    assert SearchState.open(file, "other").sensitivity == {"layer": 20.0}
+
+
+def test_refuses_what_is_no_state(tmp_path: Path) -> None:
+    file = tmp_path / "state.json"
+    odd = '{"searches": {"one": {"scores": [], "sensitivity": {}}}}'
+    for text in ("[]", "{", "{}", '{"searches": []}', odd):
         file.write_text(text)
         with pytest.raises(UserError, match=r"state.json: not the state of a search"):
             SearchState.open(file, "one")
