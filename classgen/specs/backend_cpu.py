@@ -9,7 +9,7 @@ library("cpu", "libjit", "libjit", core=True)
 
 _CONV = [ints("kernels"), ints("strides"), dims("pads"), ints("dilation")]
 _TILE = [integer("tile_pixels"), integer("tile_vectors")]
-_WALK = [integer("slab"), integer("fetch")]
+_WALK = [integer("slab"), dim("fetch")]
 _PRODUCTS = (*FLOATS, "i8", "u8")
 _CONV_KINDS = {kind: {"result": "i32", "filter": "i8", "bias": "i32"} for kind in ("i8", "u8")}
 _MATMUL_KINDS = {kind: {"result": "i32", "rhs": "i8"} for kind in ("i8", "u8")}

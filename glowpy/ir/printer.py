@@ -21,7 +21,7 @@ def print_inst(inst: Instruction) -> str:
     elif operands:
         text += " " + ", ".join(operands)
     silent = {spec.name for spec in inst.SCHEMA.attrs if spec.optional}
-    return text + print_attrs({k: v for k, v in inst.attrs.items() if v or k not in silent})
+    return text + print_attrs({k: v for k, v in inst.attrs.items() if k not in silent or v})
 
 
 def instruction_lines(f: IRFunction, first: int = 1) -> dict[Instruction, int]:

@@ -14,7 +14,7 @@ Sums are plain integers on the way, and labelled with their type at the end. See
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
@@ -37,7 +37,13 @@ from glowpy.backends.cpu.packing import (
     packed_shape,
 )
 from glowpy.backends.cpu.strategy.depthwise import choose_pixels
-from glowpy.backends.cpu.strategy.product import Problem, choose, conv_problem, matmul_problem
+from glowpy.backends.cpu.strategy.product import (
+    Problem,
+    choose,
+    conv_problem,
+    fetched_ahead,
+    matmul_problem,
+)
 from glowpy.backends.cpu.strategy.work import has_pads
 from glowpy.backends.cpu.variant import Variant
 from glowpy.core.elemkind import ElemKind
@@ -225,7 +231,7 @@ class ByteProducts:
             f, n.name, type, input, filter, bias, zeros, **lists, group=group,
             tile_pixels=decision.pixels, tile_vectors=decision.vectors,
             line=type.shape[2] if decision.line == type.likely[2] else decision.line,
-            slab=decision.slab, fetch=decision.fetch,
+            slab=decision.slab, fetch=fetched_ahead(problem, machine, decision, type),
         ).result  # fmt: skip
 
     def _window_sums(
@@ -321,13 +327,15 @@ class ByteProducts:
             return create_cpu_plain_matmul(f, n.name, type, lhs, right).result
         packed = value_of(right).type.likely
         machine = self.variant.machine_for(ElemKind.I8)
-        decision = choose(_problem(type, value_of(lhs).type, prod(packed[:-3])), machine)
-        pixels, vectors = decision.pixels, decision.vectors
-        if vectors % (block := packed[-1] // _WORD // machine.lanes):
-            pixels, vectors = 1, block  # packed for a product of more rows
+        problem = _problem(type, value_of(lhs).type, prod(packed[:-3]))
+        decision = choose(problem, machine)
+        if decision.vectors % (block := packed[-1] // _WORD // machine.lanes):
+            # Packed for a product of more rows.
+            decision = replace(decision, pixels=1, vectors=block)
         return create_cpu_matmul(
             f, n.name, type, lhs, right,
-            tile_pixels=pixels, tile_vectors=vectors, slab=decision.slab, fetch=decision.fetch,
+            tile_pixels=decision.pixels, tile_vectors=decision.vectors,
+            slab=decision.slab, fetch=fetched_ahead(problem, machine, decision, type),
         ).result  # fmt: skip
 
     def _column_sums(

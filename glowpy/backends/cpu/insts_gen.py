@@ -82,7 +82,7 @@ class CpuConvInst(Instruction):
             AttrSpec("tile_vectors", "int"),
             AttrSpec("line", "dim"),
             AttrSpec("slab", "int"),
-            AttrSpec("fetch", "int"),
+            AttrSpec("fetch", "dim"),
         ),
         frozenset({Trait.TYPED, Trait.UNITS, Trait.EPILOGUE}),
         quant=Quantized.RULE,
@@ -102,7 +102,7 @@ class CpuConvInst(Instruction):
     tile_vectors = AttrField[int]()
     line = AttrField[Dim]()
     slab = AttrField[int]()
-    fetch = AttrField[int]()
+    fetch = AttrField[Dim]()
 
 
 @final
@@ -166,7 +166,7 @@ class CpuMatmulInst(Instruction):
             AttrSpec("tile_pixels", "int"),
             AttrSpec("tile_vectors", "int"),
             AttrSpec("slab", "int"),
-            AttrSpec("fetch", "int"),
+            AttrSpec("fetch", "dim"),
         ),
         frozenset({Trait.TYPED, Trait.UNITS, Trait.EPILOGUE}),
         quant=Quantized.RULE,
@@ -178,7 +178,7 @@ class CpuMatmulInst(Instruction):
     tile_pixels = AttrField[int]()
     tile_vectors = AttrField[int]()
     slab = AttrField[int]()
-    fetch = AttrField[int]()
+    fetch = AttrField[Dim]()
 
 
 @final

@@ -82,7 +82,7 @@ class CpuConvNode(Node):
             AttrSpec("tile_vectors", "int"),
             AttrSpec("line", "dim"),
             AttrSpec("slab", "int"),
-            AttrSpec("fetch", "int"),
+            AttrSpec("fetch", "dim"),
         ),
         ("result",),
         frozenset({Trait.TYPED, Trait.UNITS, Trait.EPILOGUE}),
@@ -103,7 +103,7 @@ class CpuConvNode(Node):
     tile_vectors = AttrField[int]()
     line = AttrField[Dim]()
     slab = AttrField[int]()
-    fetch = AttrField[int]()
+    fetch = AttrField[Dim]()
 
 
 @final
@@ -159,7 +159,7 @@ class CpuMatmulNode(Node):
             AttrSpec("tile_pixels", "int"),
             AttrSpec("tile_vectors", "int"),
             AttrSpec("slab", "int"),
-            AttrSpec("fetch", "int"),
+            AttrSpec("fetch", "dim"),
         ),
         ("result",),
         frozenset({Trait.TYPED, Trait.UNITS, Trait.EPILOGUE}),
@@ -172,7 +172,7 @@ class CpuMatmulNode(Node):
     tile_pixels = AttrField[int]()
     tile_vectors = AttrField[int]()
     slab = AttrField[int]()
-    fetch = AttrField[int]()
+    fetch = AttrField[Dim]()
 
 
 @final
@@ -307,7 +307,7 @@ def create_cpu_conv(
     tile_vectors: int,
     line: Dim,
     slab: int,
-    fetch: int,
+    fetch: Dim,
     loc: Loc | None = None,
 ) -> CpuConvNode:
     """A 2-D convolution with register tiles of tile_pixels pixels by tile_vectors vectors. filter is [G, blocks, KH, KW, I, NR], of integers [G, blocks, KH, KW, I / 4, 4 NR]; zeros has I elements, which lie outside the image, where there are pads. Lines of so many pixels are tiled by themselves; slab lines are computed for one block of channels before the next, and fetch elements of weights are fetched ahead at each step."""
@@ -387,7 +387,7 @@ def create_cpu_matmul(
     tile_pixels: int,
     tile_vectors: int,
     slab: int,
-    fetch: int,
+    fetch: Dim,
     loc: Loc | None = None,
 ) -> CpuMatmulNode:
     """[..., M, K] times right sides packed to [..., blocks, K, NR], of integers to [..., blocks, K / 4, 4 NR], with register tiles of tile_pixels rows by tile_vectors vectors; slab tiles of rows are computed for one block of columns before the next, and fetch elements of weights are fetched ahead."""

@@ -34,7 +34,7 @@ from glowpy.core.elemkind import ElemKind
 from glowpy.core.type import Type
 from glowpy.graph.verifier import verify
 from glowpy.ir.verifier import verify_inst
-from glowpy.support.symbolic import Dim, Expr, ceil_div, static
+from glowpy.support.symbolic import Dim, Expr, ceil_div, lowest, static
 
 __all__ = ["misfit"]
 
@@ -184,7 +184,7 @@ def _tile(n: CpuConvNode | CpuConvInst | CpuMatmulNode | CpuMatmulInst) -> Itera
         yield f"expected a tile of at most {MAX_SUMS} sums, got {n.tile_pixels} x {n.tile_vectors} = {sums}"
     if n.slab < 1:
         yield f"expected a slab of at least 1 line, got {n.slab}"
-    if n.fetch < 0:
+    if lowest(n.fetch) < 0:
         yield f"expected at least 0 elements to fetch, got {n.fetch}"
 
 

@@ -25,8 +25,12 @@ from glowpy.backends.cpu.strategy.product import (
     candidates,
     choose,
     conv_problem,
+    fetched_ahead,
 )
 from glowpy.backends.cpu.variant import LIBJIT_FOLDER, VARIANTS, variant_named
+from glowpy.core.elemkind import ElemKind
+from glowpy.core.type import Type
+from glowpy.support.symbolic import at_extents, highest, lowest, symbol
 
 _MODELS = [
     *((variant.machine, variant.name) for variant in VARIANTS),
@@ -152,6 +156,23 @@ def test_what_is_fetched_ahead_is_the_next_block(machine: Machine) -> None:
         most = machine.prefetch_bytes // machine.element_bytes
         assert decision.fetch <= most, name
         assert decision.fetch * tiles >= min(block, tiles * most), name
+
+
+@pytest.mark.parametrize("likely", [1, 37, 512])
+def test_what_is_fetched_ahead_follows_from_the_rows_of_a_run(likely: int) -> None:
+    """As for a constant number of rows in the same tiles, where that is one slab."""
+    rows = symbol("rows", 0, 512, likely)
+    problem = matmul_problem(likely, 3072, 768)
+    decision = choose(problem, WIDE)
+    fetch = fetched_ahead(problem, WIDE, decision, Type(ElemKind.F32, (rows, 3072)))
+    block, most = decision.vectors * WIDE.lanes, WIDE.prefetch_bytes // WIDE.element_bytes
+    assert (lowest(fetch), highest(fetch)) == (0, most)
+    for count in (0, 1, 2, 37, 64, 512):
+        tiles = -(-count // decision.pixels)
+        expected = min(-(-block // min(tiles, decision.slab)), most) if tiles > 1 else 0
+        assert at_extents(fetch, {"rows": count}) == expected
+    same = fetched_ahead(problem, WIDE, decision, Type(ElemKind.F32, (likely, 3072)))
+    assert same == decision.fetch
 
 
 def test_some_weights_are_fetched_ahead_and_some_come_in_slabs() -> None:

@@ -37,7 +37,12 @@ from glowpy.backends.cpu.packing import (
     packed_shape,
 )
 from glowpy.backends.cpu.strategy.depthwise import choose_pixels
-from glowpy.backends.cpu.strategy.product import choose, conv_problem, matmul_problem
+from glowpy.backends.cpu.strategy.product import (
+    choose,
+    conv_problem,
+    fetched_ahead,
+    matmul_problem,
+)
 from glowpy.backends.cpu.strategy.work import has_pads
 from glowpy.backends.cpu.variant import Variant
 from glowpy.core.elemkind import ElemKind
@@ -137,7 +142,7 @@ class PackProductsPass(RewritePass):
             kernels=n.kernels, strides=n.strides, pads=n.pads, dilation=n.dilation, group=n.group,
             tile_pixels=decision.pixels, tile_vectors=decision.vectors,
             line=n.type.shape[2] if decision.line == n.type.likely[2] else decision.line,
-            slab=decision.slab, fetch=decision.fetch,
+            slab=decision.slab, fetch=fetched_ahead(problem, machine, decision, n.type),
         )  # fmt: skip
 
     def _depthwise(self, f: Function, n: ConvolutionNode) -> CpuDepthwiseConvNode:
@@ -193,7 +198,7 @@ class PackProductsPass(RewritePass):
         return create_cpu_matmul(
             f, n.name, n.type, n.lhs, packed,
             tile_pixels=decision.pixels, tile_vectors=decision.vectors,
-            slab=decision.slab, fetch=decision.fetch,
+            slab=decision.slab, fetch=fetched_ahead(problem, machine, decision, n.type),
         )  # fmt: skip
 
     def _in_blocks(self, f: Function, n: MatMulNode) -> CpuBlockMatmulNode:

@@ -37,7 +37,8 @@ from functools import cache
 from math import gcd, prod
 
 from glowpy.backends.cpu.strategy.machine import Machine
-from glowpy.support.symbolic import ceil_div
+from glowpy.core.type import Type
+from glowpy.support.symbolic import Dim, ceil_div, greatest, least, product
 
 __all__ = [
     "MAX_PIXELS",
@@ -50,6 +51,7 @@ __all__ = [
     "choose",
     "conv_problem",
     "estimate",
+    "fetched_ahead",
     "matmul_problem",
     "preference",
     "step_limits",
@@ -390,6 +392,26 @@ def _slab(problem: Problem, machine: Machine, tile: Candidate) -> int:
     whole = weights + (data if stays else blocks * data)
     sliced = data + slabs * weights
     return max(ceil_div(lines, slabs), 1) if sliced < whole else lines
+
+
+def fetched_ahead(problem: Problem, machine: Machine, decision: Decision, result: Type) -> Dim:
+    """`Decision.fetch` for as many output pixels as a run has, where every pixel is by itself.
+
+    The problem has the likely number, for which the rest is decided. Every slab passes over all weights, and fetches a
+    block while it computes the one before.
+    """
+    joined = problem.pixels == prod(result.likely[:-1])
+    pixels = product(result.shape[:-1]) if joined else result.shape[-2]
+    alone = problem.height == problem.taps == 1 and not any(problem.border)
+    weights = problem.steps(machine) * problem.channels * machine.lane_bytes
+    fetches = machine.prefetch_bytes and weights > machine.slab_bytes
+    if isinstance(pixels, int) or not alone or not fetches:
+        return decision.fetch
+    tiles = greatest(ceil_div(pixels, decision.pixels), 1)
+    block = decision.vectors * machine.lanes * machine.dot
+    most = machine.prefetch_bytes // machine.element_bytes
+    of_a_slab = least(tiles, decision.slab)
+    return least(ceil_div(block, of_a_slab), most) * least(tiles - 1, 1)
 
 
 def _fetch(problem: Problem, machine: Machine, tile: Candidate, slab: int) -> int:
