@@ -160,6 +160,15 @@ class Module:
         placeholder.value.replace_all_uses_with(variable.value)
         return variable
 
+    def make_placeholder(self, variable: Variable) -> Placeholder:
+        """Puts a placeholder of the same name and type in the place of a variable."""
+        del self._variables[variable.name]
+        name, original = variable.name, variable.original
+        placeholder = Placeholder(name, variable.type, variable.loc, original=original)
+        self._placeholders[name] = placeholder
+        variable.value.replace_all_uses_with(placeholder.value)
+        return placeholder
+
     def create_constant(self, name: str, tensor: Tensor | Array, *, loc: Loc = UNKNOWN) -> Constant:
         """Adds a tensor that is known now; an array is copied, so that its owner may change it afterwards.
 

@@ -20,7 +20,14 @@ from glowpy.graph.nodes_gen import SaveNode
 from glowpy.support.errors import Diagnostic, UserError
 from glowpy.support.symbolic import UNBOUNDED, highest
 
-__all__ = ["Declared", "StatePairs", "check_pairs", "keep_state", "recognized_pairs"]
+__all__ = [
+    "Declared",
+    "StatePairs",
+    "check_pairs",
+    "keep_state",
+    "recognized_pairs",
+    "release_state",
+]
 
 StatePairs = Mapping[str, str]
 """What is state: the name of an input, and of the output that is that input of the next run."""
@@ -140,6 +147,24 @@ def keep_state(f: Function, pairs: StatePairs) -> None:
         if target is not None and target is not placeholder:
             save.set_input(SAVED, variable.value)
             f.module.erase(target)
+
+
+def release_state(f: Function) -> None:
+    """Makes inputs and outputs of the variables of a function, for whoever knows no variables.
+
+    The output gets a name by which `recognized_pairs` finds the pair.
+    """
+    taken = {placeholder.original for placeholder in f.module.placeholders}
+    for variable in f.variables:
+        placeholder = f.module.make_placeholder(variable)
+        taken.add(placeholder.original)
+        for save in [save for save in f.saves if _port(save) is placeholder]:
+            name = re.sub("past", "present", placeholder.original, count=1)
+            while name in taken:
+                name += "_next"
+            taken.add(name)
+            output = f.module.create_placeholder(name, save.input.type, loc=placeholder.loc)
+            save.set_input(SAVED, output.value)
 
 
 def _port(save: SaveNode) -> Placeholder | None:

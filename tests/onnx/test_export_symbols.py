@@ -175,3 +175,34 @@ def test_quantized_network(tmp_path: Path) -> None:
     save_all(module, {"y": f.create_mat_mul("product", x, weights).result})
     graph = check(quantize_dynamic(module).module, tmp_path / "quantized.onnx").graph
     assert "MatMulInteger" in {node.op_type for node in graph.node}
+
+
+def test_variables_are_inputs_and_outputs(tmp_path: Path) -> None:
+    """In the file, under names by which they are found again."""
+    module = Module()
+    f = module.create_function("main")
+    x = module.create_placeholder("x", parse_type("f32[b x 3]", {"b": symbol("b", 1, 2)}))
+    memory = parse_type("f32[8x3]")
+    past = module.create_variable(
+        "past", parse_type("f32[n x 3]", {"n": symbol("n", 0, 6)}), memory
+    )
+    total = module.create_variable("total", parse_type("f32[3]"))
+    present = f.create_concat("present", [past, x], 0)
+    rows = f.create_reduce_add("rows", present, (0,))
+    sums = f.create_add("sums", f.create_reshape("flat", total.type, rows), total)
+    f.create_save("save_past", present, past)
+    f.create_save("save_total", sums, total)
+    f.create_save("save_y", sums, module.create_placeholder("y", total.type))
+    path, text = tmp_path / "state.onnx", str(module)
+    glowpy.save(module, path)
+    assert str(module) == text
+    infos = onnx.load(path).graph
+    inputs, outputs = ({i.name for i in ports} for ports in (infos.input, infos.output))
+    assert (inputs, outputs) == ({"x", "past", "total"}, {"y", "present", "total_next"})
+    session = glowpy.InferenceSession(path, state={"past": "present", "total": "total_next"})
+    network = glowpy.compile(module, "interpreter")
+    state = network.state()
+    for step in range(3):
+        arrays = {"x": RNG.standard_normal((1 + step % 2, 3)).astype(np.float32)}
+        (y,) = session.run(["y"], arrays)
+        np.testing.assert_allclose(y, network(arrays, state=state)["y"], rtol=1e-5)

@@ -21,6 +21,7 @@ from glowpy.exporter.onnx.graph import OPSET, OnnxGraph, StoredTensor, elem_type
 from glowpy.exporter.onnx.qdq import EncloseMovesPass, QdqPass
 from glowpy.exporter.onnx.registry import to_onnx
 from glowpy.graph.function import Function, Module
+from glowpy.graph.state import release_state
 from glowpy.graph.verifier import verify_module
 from glowpy.opt.graph.fold_reshape import FoldReshapePass
 from glowpy.opt.graph.fold_transpose import FoldTransposePass
@@ -48,7 +49,8 @@ def save(
     Inputs and outputs have the names of the user's model. Channels come second, as in ONNX, and quantized arithmetic
     becomes operators on floats between DequantizeLinear and QuantizeLinear, which runtimes compute on the integers.
     Weights stay integers. Inputs and outputs that are quantized are plain integers in ONNX. Symbolic dimensions stay
-    open, under the names of their symbols; their bounds are not in the file.
+    open, under the names of their symbols; their bounds are not in the file. A variable is an input, and an
+    output that is this input of the next run.
 
     Args:
         model: The function, or a module with one: as loaded or built, optimized, or quantized. It is not changed.
@@ -64,6 +66,7 @@ def save(
     f = model.main if isinstance(model, Module) else model
     work = f.module.clone().function(f.name)
     verify_module(work.module)
+    release_state(work)
     ctx = context(CompileOptions())
     if optimize:
         Pipeline("optimize", GRAPH_DEFAULT, fixpoint=True).run(work, ctx)
