@@ -10,28 +10,35 @@ was assumed for the code it runs.
 from __future__ import annotations
 
 import warnings
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import final
 
+from glowpy.core.extents import solved
 from glowpy.core.type import Shape
 from glowpy.importer import ValueInfo
 from glowpy.support.names import UniqueNames
 from glowpy.support.symbolic import (
     Dim,
     Expr,
+    Extreme,
+    Quotient,
     Symbol,
     UndecidedError,
     UnequalError,
+    UnorderedError,
     at_extents,
+    ceil_div,
+    highest,
     lowest,
+    product,
     substituted,
     symbol,
-    symbol_name,
     symbols_of,
 )
-from glowpy.support.text import print_symbol
+from glowpy.support.text import print_symbol, symbol_name
 
 __all__ = ["Assumptions", "Plan"]
 
@@ -97,9 +104,39 @@ class Plan:
                 elif extents.setdefault(dim.symbol.name, size) != size:
                     return False
         one = self._symbols
-        return all(
-            one[name].low <= size <= one[name].high for name, size in extents.items()
-        ) and all(at_extents(dim, extents) == size for dim, size in sums)
+        if len(extents) < len(one):  # some count multiples
+            for dim, size in sums:
+                extents = solved(dim, size) | extents
+        return (
+            len(extents) == len(one)
+            and all(one[name].low <= size <= one[name].high for name, size in extents.items())
+            and all(at_extents(dim, extents) == size for dim, size in sums)
+        )
+
+
+@dataclass(frozen=True)
+class _Grid:
+    """Which extents a symbol has: `first`, and each `step` after it, which the symbol `count` counts."""
+
+    count: str
+    step: int
+    first: int
+
+    def __contains__(self, extent: int) -> bool:
+        return extent % self.step == self.first
+
+    def __str__(self) -> str:
+        return f"{self.step}*{self.count}" + (f"+{self.first}" if self.first else "")
+
+    def place(self, extent: int) -> int:
+        """How many steps lead to an extent."""
+        return (extent - self.first) // self.step
+
+    def counted(self, low: int, high: int, likely: int) -> Dim:
+        """The number of steps, for extents within bounds, and for the likely one."""
+        return symbol(
+            self.count, ceil_div(low - self.first, self.step), self.place(high), self.place(likely)
+        )
 
 
 @final
@@ -118,6 +155,7 @@ class Assumptions:
         self._constants: dict[str, str] = {}  # why
         self._met: dict[str, int | None] = {}  # extents of constants; None once they have varied
         self._equal: dict[str, Dim] = {}
+        self._grids: dict[str, _Grid] = {}
 
     def plan(self, shapes: Mapping[str, tuple[int, ...]]) -> Plan:
         """What to compile for inputs of these shapes; bounds grow if they must.
@@ -136,10 +174,13 @@ class Assumptions:
         return self._planned(shapes)
 
     def _planned(self, shapes: Mapping[str, tuple[int, ...]]) -> Plan:
-        dims = {name: self._dim(name, extent) for name, extent in self._extents(shapes).items()}
+        extents, dims = self._extents(shapes), dict[str, Dim]()
+        for name, extent in extents.items():
+            dims |= self._dims(name, extent)
         for name, equal in self._equal.items():
             if name in dims:
-                dims[name] = substituted(equal, dims)
+                known = dims.keys() >= symbols_of([equal]).keys()
+                dims[name] = substituted(equal, dims) if known else extents[name]
         planned = {
             name: tuple(
                 dims[dim] if isinstance(dim, str) else dim for dim in self._declared(name, shape)
@@ -148,12 +189,16 @@ class Assumptions:
         }
         return Plan(planned)
 
-    def _dim(self, name: str, extent: int) -> Dim:
-        """What a dimension is in code that is compiled for an extent of it now."""
-        if name in self._constants:
-            return extent
+    def _dims(self, name: str, extent: int) -> dict[str, Dim]:
+        """What a dimension is in code that is compiled for an extent of it now, and what counts its multiples."""
+        grid = self._grids.get(name)
+        if name in self._constants or (grid is not None and extent not in grid):
+            return {name: extent}
         low, high, likely = self._bounds[name]
-        return 1 if extent == low == 1 else symbol(name, low, high, likely)
+        if grid is not None:
+            count = grid.counted(low, high, likely)
+            return {grid.count: count, name: grid.step * count + grid.first}
+        return {name: 1 if extent == low == 1 else symbol(name, low, high, likely)}
 
     def learn(
         self, error: UndecidedError, plan: Plan, shapes: Mapping[str, tuple[int, ...]]
@@ -167,9 +212,17 @@ class Assumptions:
         if self._planned(shapes) != plan:
             return  # another thread has learned since
         extents = self._extents(shapes)
-        if not (isinstance(error, UnequalError) and self._unify(*error.pair, extents)):
+        counts = {grid.count: name for name, grid in self._grids.items() if name in extents}
+        numbers = extents | {
+            count: self._grids[name].place(extents[name]) for count, name in counts.items()
+        }
+        if not (
+            (isinstance(error, UnequalError) and self._unify(*error.pair, numbers))
+            or (isinstance(error, UnorderedError) and self._raised(*error.pair, numbers))
+        ):
             why = error.diagnostics[0].message
-            self._constants |= {name: why for name in error.symbols if name in extents}
+            names = [counts.get(name, name) for name in error.symbols]
+            self._constants |= {name: why for name in names if name in extents}
         if self._planned(shapes) == plan:
             raise error
 
@@ -181,8 +234,9 @@ class Assumptions:
 
     @property
     def summary(self) -> dict[str, str]:
-        """What is assumed of dimensions that were met, by name: `1..64`, `past+seq`, `constant: why`."""
+        """What is assumed of dimensions, by name: `1..64`, `8..64, 4*w_4`, `past+seq`, `constant: why`."""
         texts = {name: f"{low}..{high}" for name, (low, high, _) in self._bounds.items()}
+        texts |= {name: f"{texts[name]}, {grid}" for name, grid in self._grids.items()}
         texts |= {name: str(dim) for name, dim in self._equal.items()}
         return texts | {name: f"constant: {why}" for name, why in self._constants.items()}
 
@@ -192,13 +246,48 @@ class Assumptions:
             return False
         if self._bounded(left, right, extents) or self._bounded(right, left, extents):
             return True
-        for name in symbols_of([left, right]):
-            meaning = _solved(left - right, name)
-            if meaning is not None and lowest(meaning) >= 0:
+        difference = _chosen(left, extents) - _chosen(right, extents)
+        for name in symbols_of([difference]):
+            meaning = _solved(difference, name)
+            if name in self._bounds and meaning is not None and lowest(meaning) >= 0:
                 self._equal = {
                     other: substituted(dim, {name: meaning}) for other, dim in self._equal.items()
                 }
                 self._equal[name] = meaning
+                return True
+        return self._spaced(difference, extents)
+
+    def _spaced(self, difference: Dim, extents: Mapping[str, int]) -> bool:
+        """Takes a symbol for a multiple, and what this call leaves of it, if a difference is 0 then."""
+        owners = {grid.count: name for name, grid in self._grids.items()}
+        for one in symbols_of([difference]).values():
+            name = owners.get(one.name, one.name)
+            for step in _divisors(difference, one):
+                first = extents[one.name] % step
+                count = symbol("count", 0)
+                if substituted(difference, {one.name: step * count + first}) != 0:
+                    continue
+                old = self._grids.get(name, _Grid("", 1, 0))
+                step, first = old.step * step, old.first + old.step * first
+                self._grids[name] = _Grid(self._unique.take(f"{name}_{step}"), step, first)
+                return True
+        return False
+
+    def _raised(self, left: Dim, right: Dim, extents: Mapping[str, int]) -> bool:
+        """Raises the lower bound of a symbol until it is known whether one dimension is less than another."""
+        for name, one in symbols_of([left, right]).items():
+            if name not in self._bounds or not one.low < extents[name]:
+                continue
+
+            def is_known(low: int, one: Symbol = one) -> bool:
+                own = symbol(one.name, low, one.high, one.likely)
+                difference = substituted(right - left, {one.name: own})
+                return lowest(difference) > 0 or highest(difference) <= 0
+
+            lows = range(one.low + 1, extents[name] + 1)
+            low = lows[0] + bisect_left(lows, True, key=is_known)
+            if low <= extents[name]:
+                self._bounds[name] = low, *self._bounds[name][1:]
                 return True
         return False
 
@@ -260,6 +349,32 @@ class Assumptions:
         if declared not in self._names:
             self._names[declared] = self._unique.take(symbol_name(declared))
         return self._names[declared]
+
+
+def _chosen(dim: Dim, extents: Mapping[str, int]) -> Dim:
+    """A dimension in which the least and the greatest of several are those of this call."""
+    if not isinstance(dim, Expr):
+        return dim
+    total: Dim = 0
+    for atoms, factor in dim.terms:
+        parts = [
+            min(atom.choices, key=lambda choice: at_extents(choice, extents))
+            if isinstance(atom, Extreme) and atom.name == "min"
+            else max(atom.choices, key=lambda choice: at_extents(choice, extents))
+            if isinstance(atom, Extreme)
+            else Expr((((atom,), 1),))
+            for atom in atoms
+        ]
+        total = total + factor * product(parts)
+    return total
+
+
+def _divisors(dim: Dim, one: Symbol) -> list[int]:
+    """What the quotients in a sum that depend on a symbol are divided by, in ascending order."""
+    terms = dim.terms if isinstance(dim, Expr) else ()
+    quotients = [atom for atoms, _ in terms for atom in atoms if isinstance(atom, Quotient)]
+    divisors = {q.divisor for q in quotients if one.name in symbols_of([q.dividend])}
+    return sorted(divisor for divisor in divisors if isinstance(divisor, int))
 
 
 def _spread(symbols: int) -> int:

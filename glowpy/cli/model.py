@@ -27,7 +27,8 @@ from glowpy.importer.onnx.model import OnnxModel, read_model
 from glowpy.recipe import state_ports
 from glowpy.support.errors import LoadError, UserError
 from glowpy.support.loc import Loc
-from glowpy.support.symbolic import Dim, symbol, symbol_name, symbols_of
+from glowpy.support.symbolic import Dim, symbol, symbols_of
+from glowpy.support.text import symbol_name
 
 __all__ = [
     "Source",

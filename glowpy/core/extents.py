@@ -12,8 +12,8 @@ from glowpy.support.symbolic import (
     UNBOUNDED,
     Dim,
     Expr,
-    OpenUnsupportedError,
     Symbol,
+    UndecidedError,
     at_extents,
     depends_on_symbols,
     highest,
@@ -30,6 +30,7 @@ __all__ = [
     "largest_at",
     "sampled",
     "shape_at",
+    "solved",
     "symbols_of_attrs",
     "symbols_of_types",
     "type_at",
@@ -40,6 +41,15 @@ Extents = Mapping[str, int]
 """What each symbol is, by its name."""
 
 _MAX_SAMPLES = 16
+
+
+class OpenUnsupportedError(UndecidedError, UnsupportedError):
+    """What cannot be handled on symbolic extents, and might be on constants."""
+
+    def __init__(self, diagnostics: Iterable[Diagnostic], dims: Iterable[Dim]) -> None:
+        collected = list(diagnostics)
+        super().__init__(collected[0].message, dims)
+        self.diagnostics = collected
 
 
 def symbols_of_types(types: Iterable[Type]) -> dict[str, Symbol]:
@@ -127,7 +137,7 @@ def _known(pairs: Sequence[tuple[Expr, int]]) -> tuple[dict[str, Symbol], dict[s
     while len(extents) < len(symbols):
         known = len(extents)
         for dim, size in sums:
-            extents |= _solved(substituted(dim, extents), size)
+            extents |= solved(substituted(dim, extents), size)
         if len(extents) == known:
             raise _unknown(next(name for name in symbols if name not in extents))
     return symbols, extents
@@ -161,7 +171,7 @@ def _unknown(name: str) -> UserError:
     )
 
 
-def _solved(dim: Dim, size: int) -> dict[str, int]:
+def solved(dim: Dim, size: int) -> dict[str, int]:
     """The one symbol that a dimension depends on, where it is factor * symbol + constant."""
     if not isinstance(dim, Expr):
         return {}

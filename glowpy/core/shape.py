@@ -2,13 +2,29 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from glowpy.core.type import Shape
 from glowpy.support.errors import UserError
-from glowpy.support.symbolic import Dim, UnequalError, greatest, is_at_most, least
+from glowpy.support.symbolic import (
+    Dim,
+    Expr,
+    UnequalError,
+    greatest,
+    is_at_most,
+    least,
+    product,
+)
 
-__all__ = ["broadcast_shapes", "is_same", "normalize_axis", "permute", "window_shape"]
+__all__ = [
+    "broadcast_shapes",
+    "is_same",
+    "is_same_shape",
+    "normalize_axis",
+    "permute",
+    "window_shape",
+]
 
 
 def is_same(dim: Dim, other: Dim) -> bool:
@@ -21,7 +37,32 @@ def is_same(dim: Dim, other: Dim) -> bool:
         return True
     if is_at_most(dim + 1, other) or is_at_most(other + 1, dim):
         return False
-    raise UnequalError(dim, other)
+    raise UnequalError(*_without_common_factors(dim, other))
+
+
+def _without_common_factors(dim: Dim, other: Dim) -> tuple[Dim, Dim]:
+    """Two dimensions without what both are multiples of, as far as it is known to be positive."""
+    terms = [
+        term
+        for one in (dim, other)
+        for term in (one.terms if isinstance(one, Expr) else (((), one),))
+    ]
+    factor: Dim = math.gcd(*(number for _, number in terms))
+    for atom in dict.fromkeys(terms[0][0]):
+        power = min(atoms.count(atom) for atoms, _ in terms)
+        if atom.low > 0:
+            factor = factor * product([Expr((((atom,), 1),))] * power)
+    return (dim // factor, other // factor) if factor != 0 else (dim, other)
+
+
+def is_same_shape(shape: Shape, other: Shape) -> bool:
+    """Whether two shapes are equal. Raises UnequalError where they are for some extents of symbols only."""
+    if len(shape) != len(other):
+        return False
+    pairs = [pair for pair in zip(shape, other, strict=True) if pair[0] != pair[1]]
+    if any(isinstance(dim, int) and isinstance(size, int) for dim, size in pairs):
+        return False
+    return all(is_same(dim, size) for dim, size in pairs)
 
 
 def broadcast_shapes(*shapes: Shape) -> Shape:

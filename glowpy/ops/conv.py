@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from glowpy.backends.interpreter.interpret import interpret
+from glowpy.core.shape import is_same, is_same_shape
 from glowpy.core.tensor import Tensor
 from glowpy.core.type import Type
 from glowpy.core.window import Windows, windowed_shape
@@ -43,7 +44,7 @@ def _infer_convolution(
     counts = windowed_shape(input, Windows(kernels, strides, pads, dilation))
     _check_filter(input, filter, kernels, group)
     outputs = filter.shape[0]
-    if bias.shape != (outputs,):
+    if not is_same_shape(bias.shape, (outputs,)):
         raise UserError(f"expected bias of shape [{outputs}], got {bias}")
     return Type(input.kind, (input.shape[0], *counts, outputs))
 
@@ -51,7 +52,7 @@ def _infer_convolution(
 def _check_filter(input: Type, filter: Type, kernels: Sequence[int], group: int) -> None:
     if filter.rank != input.rank:
         raise UserError(f"expected filter of rank {input.rank} as the input, got {filter}")
-    if filter.shape[1:-1] != tuple(kernels):
+    if not is_same_shape(filter.shape[1:-1], tuple(kernels)):
         raise UserError(f"expected filter windows of {list(kernels)}, got {filter}")
     channels, outputs = input.shape[-1], filter.shape[0]
     if group < 1:
@@ -60,7 +61,7 @@ def _check_filter(input: Type, filter: Type, kernels: Sequence[int], group: int)
         raise UserError(f"input has {channels} channels, expected a multiple of group {group}")
     if outputs % group:
         raise UserError(f"filter has {outputs} outputs, expected a multiple of group {group}")
-    if filter.shape[-1] != channels // group:
+    if not is_same(filter.shape[-1], channels // group):
         raise UserError(
             f"filter has {filter.shape[-1]} input channels, expected {channels // group} "
             f"(input channels {channels} / group {group})"
@@ -82,7 +83,7 @@ def _verify_transposed_convolution(n: TransposedConvolutionNode) -> Iterator[str
             return
     _check_filter(n.input.type, n.filter.type, n.kernels, n.group)
     outputs = n.filter.type.shape[0]
-    if n.bias.type.shape != (outputs,):
+    if not is_same_shape(n.bias.type.shape, (outputs,)):
         yield f"expected bias of shape [{outputs}], got {n.bias.type}"
     if n.type.rank != rank + 2 or (n.type.shape[0], n.type.shape[-1]) != (
         n.input.type.shape[0],

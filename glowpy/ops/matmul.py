@@ -6,7 +6,7 @@ import numpy as np
 
 from glowpy.autodiff.differentiate import differentiate
 from glowpy.backends.interpreter.interpret import interpret
-from glowpy.core.shape import broadcast_shapes
+from glowpy.core.shape import broadcast_shapes, is_same, is_same_shape
 from glowpy.core.tensor import Tensor
 from glowpy.core.type import Type
 from glowpy.graph.function import Function
@@ -28,7 +28,7 @@ def _infer_mat_mul(lhs: Type, rhs: Type) -> Type:
     for name, type in (("lhs", lhs), ("rhs", rhs)):
         if type.rank < 2:
             raise UserError(f"expected {name} of a rank of at least 2, got {type}")
-    if lhs.shape[-1] != rhs.shape[-2]:
+    if not is_same(lhs.shape[-1], rhs.shape[-2]):
         raise UserError(
             f"lhs has {lhs.shape[-1]} columns, expected as many as rhs has rows, {rhs.shape[-2]}"
         )
@@ -63,12 +63,12 @@ def _infer_fully_connected(input: Type, weights: Type, bias: Type) -> Type:
     for name, type in (("input", input), ("weights", weights)):
         if type.rank != 2:
             raise UserError(f"expected {name} of rank 2, got {type}")
-    if input.shape[1] != weights.shape[0]:
+    if not is_same(input.shape[1], weights.shape[0]):
         raise UserError(
             f"input has {input.shape[1]} columns, expected as many as weights has rows, "
             f"{weights.shape[0]}"
         )
-    if bias.shape != (weights.shape[1],):
+    if not is_same_shape(bias.shape, (weights.shape[1],)):
         raise UserError(f"expected bias of shape [{weights.shape[1]}], got {bias}")
     return Type(input.kind, (input.shape[0], weights.shape[1]))
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from glowpy.autodiff.differentiate import differentiate
 from glowpy.backends.interpreter.interpret import interpret
-from glowpy.core.shape import broadcast_shapes
+from glowpy.core.shape import broadcast_shapes, is_same_shape
 from glowpy.core.tensor import Array, Tensor
 from glowpy.core.type import Type
 from glowpy.graph.function import Function
@@ -50,7 +50,7 @@ def _infer_batch_normalization(
     channels = input.shape[expect_axis(axis, input.rank)]
     vectors = {"scale": scale, "bias": bias, "mean": mean, "variance": variance}
     for name, vector in vectors.items():
-        if vector.shape != (channels,):
+        if not is_same_shape(vector.shape, (channels,)):
             raise UserError(f"expected {name} of shape [{channels}], got {vector}")
     return input
 

@@ -17,9 +17,9 @@ from glowpy.core.channel_axis import (
     sliced,
 )
 from glowpy.core.elemkind import ElemKind
-from glowpy.core.shape import broadcast_shapes, normalize_axis
+from glowpy.core.shape import broadcast_shapes, is_same_shape, normalize_axis
 from glowpy.core.tensor import Tensor, stored
-from glowpy.core.type import Type
+from glowpy.core.type import Shape, Type
 from glowpy.graph.function import Function
 from glowpy.graph.infer import infer
 from glowpy.graph.node import NodeValue, Operand
@@ -177,15 +177,16 @@ def _infer_concat(inputs: Sequence[Type], *, axis: int) -> Type:
     axis = normalize_axis(axis, first.rank)
     for other in inputs:
         same = other.kind is first.kind and other.rank == first.rank
-        if not same or any(
-            a != b
-            for i, (a, b) in enumerate(zip(first.shape, other.shape, strict=True))
-            if i != axis
-        ):
+        if not same or not is_same_shape(_beside(first, axis), _beside(other, axis)):
             raise UserError(
                 f"expected inputs that differ only in dimension {axis}, got {first} and {other}"
             )
     return concatenated(inputs, axis)
+
+
+def _beside(type: Type, axis: int) -> Shape:
+    """The other dimensions."""
+    return (*type.shape[:axis], *type.shape[axis + 1 :])
 
 
 @irgen(ConcatNode)

@@ -14,26 +14,24 @@ Whether one is less than another follows from the bounds of their difference, or
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeAlias, final, overload
 
-from glowpy.support.errors import Diagnostic, UnsupportedError, UserError
+from glowpy.support.errors import UserError
 
 __all__ = [
-    "FUNCTIONS",
     "UNBOUNDED",
     "Atom",
     "Dim",
     "Expr",
     "Extreme",
-    "OpenUnsupportedError",
     "Quotient",
     "Symbol",
     "UndecidedError",
     "UnequalError",
+    "UnorderedError",
     "at_extents",
     "ceil_div",
     "depends_on_symbols",
@@ -47,7 +45,6 @@ __all__ = [
     "static",
     "substituted",
     "symbol",
-    "symbol_name",
     "symbols_of",
 ]
 
@@ -174,13 +171,16 @@ class UnequalError(UndecidedError):
         self.pair = dim, other
 
 
-class OpenUnsupportedError(UndecidedError, UnsupportedError):
-    """What cannot be handled on symbolic extents, and might be on constants."""
+class UnorderedError(UndecidedError):
+    """One symbolic extent is less than another for some extents of their symbols, and not for others.
 
-    def __init__(self, diagnostics: Iterable[Diagnostic], dims: Iterable[Dim]) -> None:
-        collected = list(diagnostics)
-        super().__init__(collected[0].message, dims)
-        self.diagnostics = collected
+    Attributes:
+        pair: The two.
+    """
+
+    def __init__(self, left: Dim, right: Dim) -> None:
+        super().__init__(f"it is not known whether {left} < {right}", [left, right])
+        self.pair = left, right
 
 
 @final
@@ -285,7 +285,7 @@ class Expr:
     def __bool__(self) -> bool:
         if self.low > 0 or self.high < 0:
             return True
-        raise UndecidedError(f"it is not known whether {self} is 0", [self])
+        raise UnorderedError(0, self)
 
     def __lt__(self, other: Dim) -> bool:
         return _is_less(self, other)
@@ -302,14 +302,6 @@ class Expr:
 
 Dim: TypeAlias = int | Expr
 """An extent, or a number computed from some."""
-
-
-def symbol_name(text: str) -> str:
-    """What a symbol is called in texts, for a dimension that a model may call anything."""
-    word = re.sub(r"\W", "_", text, flags=re.ASCII)
-    if re.match(r"[A-Za-z_]", word) and word not in _TAKEN:
-        return word
-    return f"dim_{word}"
 
 
 def symbol(name: str, low: int = 1, high: int = UNBOUNDED, likely: int = UNBOUNDED) -> Dim:
@@ -425,17 +417,6 @@ def _number(dim: Dim) -> int:
     return dim
 
 
-def _floor(dividend: Dim, divisor: Dim) -> Dim:
-    return dividend // divisor
-
-
-_TAKEN = frozenset({"div", "max", "min", "x", "true", "false"})
-"""Words that mean something else in types and attributes."""
-
-FUNCTIONS: dict[str, Callable[..., Dim]] = {"div": _floor, "max": greatest, "min": least}
-"""What the text of an expression calls by name."""
-
-
 def _terms(dim: Dim) -> tuple[tuple[_Product, int], ...]:
     return dim.terms if isinstance(dim, Expr) else (((), dim),)
 
@@ -452,6 +433,10 @@ def _sum(terms: Iterable[tuple[_Product, int]]) -> Dim:
     return Expr(tuple(kept))
 
 
+_FEW = 3
+"""Terms of a sum that are taken apart in all orders: one may say what another does not."""
+
+
 def _bounds(dim: Expr) -> tuple[int, int]:
     """Those of all terms together, or what follows from taking one atom apart, if that says more."""
     low, high = _sum_of_intervals(dim)
@@ -461,17 +446,15 @@ def _bounds(dim: Expr) -> tuple[int, int]:
     shifted = _replaced(dim, lambda one: one.low + symbol(one.name, 0, one.high - one.low))
     ends = _sum_of_intervals(shifted) if isinstance(shifted, Expr) else (shifted, shifted)
     low, high = max(low, ends[0]), min(high, ends[1])
-    for product, factor in dim.terms:
-        if len(product) != 1 or isinstance(product[0], Symbol):
-            continue
-        rest = dim - _sum([(product, factor)])
-        if isinstance(product[0], Extreme):
-            ends = _bounds_of_extreme(product[0], factor, rest)
-        elif isinstance(product[0].divisor, int):
-            ends = _bounds_of_quotient(product[0], factor, rest, product[0].divisor)
-        else:
-            continue
-        return max(low, ends[0]), min(high, ends[1])
+    parts = [(atoms[0], factor) for atoms, factor in dim.terms if len(atoms) == 1]
+    parts = [(atom, factor) for atom, factor in parts if not isinstance(atom, Symbol)]
+    for atom, factor in parts if len(parts) <= _FEW else parts[:1]:
+        rest = dim - _sum([((atom,), factor)])
+        if isinstance(atom, Extreme):
+            ends = _bounds_of_extreme(atom, factor, rest)
+        elif isinstance(atom, Quotient) and isinstance(atom.divisor, int):
+            ends = _bounds_of_quotient(atom, factor, rest, atom.divisor)
+        low, high = max(low, ends[0]), min(high, ends[1])
     return low, high
 
 
@@ -512,7 +495,7 @@ def _is_less(left: Dim, right: Dim) -> bool:
         return True
     if highest(difference) <= 0:
         return False
-    raise UndecidedError(f"it is not known whether {left} < {right}", [left, right])
+    raise UnorderedError(left, right)
 
 
 def _replaced(dim: Dim, value: Callable[[Symbol], Dim]) -> Dim:

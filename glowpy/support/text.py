@@ -7,15 +7,25 @@ Tokens: `%name`, `@name`, identifiers, numbers, quoted strings, and the punctuat
 from __future__ import annotations
 
 import math
+import operator
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from glowpy.support.errors import UserError
 from glowpy.support.loc import Loc
-from glowpy.support.symbolic import FUNCTIONS, UNBOUNDED, Dim, Expr, Symbol, symbol, symbol_name
+from glowpy.support.symbolic import UNBOUNDED, Dim, Expr, Symbol, greatest, least, symbol
 
-__all__ = ["Attr", "Lexer", "Token", "print_attr", "print_attrs", "print_float", "print_symbol"]
+__all__ = [
+    "Attr",
+    "Lexer",
+    "Token",
+    "print_attr",
+    "print_attrs",
+    "print_float",
+    "print_symbol",
+    "symbol_name",
+]
 
 Attr = bool | Dim | float | str | tuple[Dim, ...] | tuple[float, ...]
 """What an attribute of a node or an instruction may be."""
@@ -32,6 +42,24 @@ _TOKEN = re.compile(
 )
 _ESCAPE = re.compile(r"\\(.)", re.DOTALL)
 _ESCAPED = {"\\": "\\", '"': '"', "n": "\n"}
+
+
+_TAKEN = frozenset({"div", "max", "min", "x", "true", "false"})
+"""Words that mean something else in types and attributes."""
+_FUNCTIONS: dict[str, Callable[..., Dim]] = {
+    "div": operator.floordiv,
+    "max": greatest,
+    "min": least,
+}
+"""What the text of an expression calls by name."""
+
+
+def symbol_name(text: str) -> str:
+    """What a symbol is called in texts, for a dimension that a model may call anything."""
+    word = re.sub(r"\W", "_", text, flags=re.ASCII)
+    if re.match(r"[A-Za-z_]", word) and word not in _TAKEN:
+        return word
+    return f"dim_{word}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +204,7 @@ class Lexer:
         token = self._ahead
         if token.kind == "number":
             return self.integer()
-        function = FUNCTIONS.get(self.take("word"))
+        function = _FUNCTIONS.get(self.take("word"))
         if function is None or not self.accept("("):
             if token.text not in self.symbols:
                 raise self.error(f"the symbol '{token.text}' is not declared", token)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pytest
 
 from glowpy.assumptions import Assumptions, Plan
 from glowpy.core.elemkind import ElemKind
 from glowpy.importer import ValueInfo
-from glowpy.support.symbolic import UndecidedError, UnequalError, least, symbol
+from glowpy.support.symbolic import UndecidedError, UnequalError, UnorderedError, least, symbol
 
 
 def assumptions(**shapes: list[int | str | None] | None) -> Assumptions:
@@ -17,6 +19,12 @@ def assumptions(**shapes: list[int | str | None] | None) -> Assumptions:
 def planned(assumed: Assumptions, **shapes: tuple[int, ...]) -> str:
     plan = assumed.plan(shapes)
     return ", ".join(" x ".join(map(str, shape)) for shape in plan.shapes.values())
+
+
+def learn(
+    assumed: Assumptions, error: UndecidedError, shapes: Mapping[str, tuple[int, ...]]
+) -> None:
+    assumed.learn(error, assumed.plan(shapes), shapes)
 
 
 def test_an_extent_of_0_or_1_is_constant_until_it_varies() -> None:
@@ -182,3 +190,44 @@ def test_a_bound_is_not_lowered_below_the_extent_of_the_call() -> None:
     own = symbol("a", *assumed._bounds["a"])
     assumed.learn(UnequalError(own, least(own, 50)), plan, shapes)
     assert assumed.summary["a"].startswith("constant: ")
+
+
+def test_which_of_several_is_the_least_is_taken_from_the_call() -> None:
+    assumed = assumptions(x=["past", "seq"], mask=["all"])
+    shapes = {"x": (5, 4), "mask": (9,)}
+    past, seq, total = symbol("past", 0), symbol("seq"), symbol("all")
+    learn(assumed, UnequalError(seq, total - least(past, total)), shapes)
+    assert planned(assumed, **shapes) == "past x seq, past+seq"
+
+
+def test_a_lower_bound_rises_until_a_comparison_is_known() -> None:
+    assumed = assumptions(x=["h", "w"])
+    shapes = {"x": (40, 2)}
+    assumed.plan(shapes)
+    h, w = symbol("h", 1, 256), symbol("w", 1, 16)
+    learn(assumed, UnorderedError(h // 2 - 3, 0), shapes)
+    assert assumed.summary["h"] == "6..512"
+    assert planned(assumed, x=(6, 2)) == "h x w"
+    learn(assumed, UnorderedError(w, 4), shapes)
+    assert planned(assumed, **shapes) == "h x 2"
+
+
+def test_a_dimension_may_be_a_multiple() -> None:
+    assumed = assumptions(x=["h", "w"])
+    shapes = {"x": (40, 30)}
+    assumed.plan(shapes)
+    h = symbol("h", 1, 256)
+    learn(assumed, UnequalError(2 * (h // 2), h), shapes)
+    assert planned(assumed, **shapes) == "2*h_2 x w"
+    assert planned(assumed, x=(24, 7)) == "2*h_2 x w"
+    assert planned(assumed, x=(25, 30)) == "25 x w"
+    count = symbol("h_2", 1, 128)
+    learn(assumed, UnequalError(count - 2 * (count // 2), 0), shapes)
+    assert planned(assumed, **shapes) == "4*h_4 x w"
+    assert planned(assumed, x=(42, 30)) == "42 x w"
+    w = symbol("w", 1, 256)
+    learn(assumed, UnequalError((w - 1) // 4 * 4 + 2, w), shapes)
+    assert assumed.summary["w"] == "1..256, 4*w_4+2"
+    assert planned(assumed, **shapes) == "4*h_4 x 4*w_4+2"
+    learn(assumed, UnequalError(symbol("h_4", 1, 64), symbol("w_4", 0, 63) + 3), shapes)
+    assert planned(assumed, **shapes) == "40 x 30"

@@ -7,8 +7,8 @@ from collections.abc import Hashable, Iterable
 from glowpy.graph.function import Function
 from glowpy.graph.node import Constant, Node, NodeValue
 from glowpy.support.names import UniqueNames
-from glowpy.support.symbolic import Dim, symbol, symbol_name
-from glowpy.support.text import print_attrs
+from glowpy.support.symbolic import Dim, symbol
+from glowpy.support.text import print_attrs, symbol_name
 
 __all__ = ["Found"]
 

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from glowpy.core.shape import is_same
 from glowpy.support.errors import UserError
 from glowpy.support.symbolic import (
     UNBOUNDED,
@@ -150,7 +151,7 @@ def test_what_bounds_leave_open_is_an_error_that_names_the_symbols() -> None:
         bool(SEQ < 128)
     assert caught.value.symbols == ("seq",)
     assert "give 'seq' one extent" in str(caught.value)
-    with pytest.raises(UndecidedError, match="whether past is 0"):
+    with pytest.raises(UndecidedError, match="whether 0 < past"):
         bool(PAST)
     with pytest.raises(UndecidedError, match="whether past > 0"):
         SEQ // PAST
@@ -218,3 +219,18 @@ def test_a_symbol_by_itself() -> None:
     for dim in (a + 1, 2 * a, a * a, a // 2):
         assert isinstance(dim, Expr)
         assert dim.symbol is None
+
+
+def test_common_factors_cancel() -> None:
+    a, b, c = symbol("a", 1, 9), symbol("b", 1, 9), symbol("c", 0, 9)
+    with pytest.raises(UnequalError, match=r"expected equal extents, got a and 3\*div\(a,3\)"):
+        is_same(b * a, 3 * b * (a // 3))
+    with pytest.raises(UnequalError, match=r"got a\*c and 2\*c"):
+        is_same(c * a, 2 * c)
+
+
+def test_one_minimum_is_known_to_be_at_most_another() -> None:
+    size = symbol("size", 1, 30)
+    part = ceil_div(size, 4)
+    assert is_at_most(least(2 * part, size), least(3 * part, size))
+    assert not is_at_most(least(3 * part, size), least(2 * part, size))
