@@ -45,6 +45,7 @@ from glowpy.graph.nodes_gen import (
 )
 from glowpy.importer.onnx.data_movement import convert, reshape, slice_axis
 from glowpy.importer.onnx.node import OnnxNode, SymbolicTensor, Value
+from glowpy.importer.onnx.numbers import counted
 from glowpy.support.errors import UserError
 from glowpy.support.rules import Rules
 from glowpy.support.symbolic import Dim, ceil_div, highest, least, lowest
@@ -53,9 +54,7 @@ __all__ = [
     "bounds_of",
     "computed_range",
     "computed_slices",
-    "counted",
     "dims_of",
-    "moved",
     "number",
 ]
 
@@ -67,23 +66,6 @@ def number(n: OnnxNode, dim: Dim) -> NodeValue:
     if isinstance(dim, int):
         return n.operand(Tensor.of(np.array([dim], np.int64)), f"{n.name}_number")
     return n.operand(SymbolicTensor(_INDEX, np.array([dim], object)))
-
-
-def counted(n: OnnxNode, count: Dim) -> Value:
-    """0, 1, 2 and so on: so many numbers, as a vector of i64."""
-    if isinstance(count, int):
-        return Tensor.of(np.arange(count, dtype=np.int64))
-    ones = n.f.create_splat(f"{n.name}_ones", Type(ElemKind.I64, (count,)), 1.0)
-    return n.f.create_cum_sum(f"{n.name}_places", ones, 0, exclusive=True, reverse=False).result
-
-
-def moved(n: OnnxNode, value: Value, offset: Dim) -> Value:
-    """Integers of i64, each larger by an offset."""
-    if offset == 0:
-        return value
-    if isinstance(value, Tensor) and isinstance(offset, int):
-        return Tensor.of(value.array + offset)
-    return n.f.create_add(n.name, n.operand(value), number(n, offset)).result
 
 
 # Slices.
@@ -121,7 +103,7 @@ def _sliced(n: OnnxNode, value: Value, axis: int, start: Value, end: Value, step
     begins = isinstance(start, Tensor) and int(start.array[0]) == 0
     if begins and step == 1 and isinstance(size, int):
         return slice_axis(n, value, axis, 0, extent, 1)
-    indices = n.operand(counted(n, extent))
+    indices = counted(n, extent).operand
     if step != 1:
         indices = f.create_mul(n.name, indices, number(n, step)).result
     indices = f.create_add(n.name, indices, first).result
@@ -210,7 +192,7 @@ def computed_range(n: OnnxNode) -> Value:
         rounded = n.f.create_add(name, count, number(n, step - 1))
         count = n.f.create_div(name, rounded, number(n, step)).result
     extent = n.found(count, name, max(ceil_div(last - first, step), 0))
-    steps = n.operand(counted(n, extent))
+    steps = counted(n, extent).operand
     if delta != 1:
         steps = n.f.create_mul(n.name, steps, number(n, delta)).result
     return convert(n, n.f.create_add(n.name, steps, start).result, n.kind(0))

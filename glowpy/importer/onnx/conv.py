@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from glowpy.core.shape import is_same, is_same_shape
 from glowpy.core.type import Shape
 from glowpy.importer.onnx.data_movement import (
     channels_first,
@@ -15,7 +16,7 @@ from glowpy.importer.onnx.data_movement import (
 )
 from glowpy.importer.onnx.node import OnnxNode, Value, from_onnx
 from glowpy.support.errors import UserError
-from glowpy.support.symbolic import Dim, greatest, lowest, product
+from glowpy.support.symbolic import Dim, greatest, lowest, product, static
 
 __all__ = ["Window", "window"]
 
@@ -87,9 +88,9 @@ def _conv(n: OnnxNode) -> Value:
     if x.rank != w.rank or not 3 <= x.rank <= 5:
         raise UserError(f"expected an input and a filter of one rank from 3 to 5, got {x} and {w}")
     kernels, group = n.integers("kernel_shape") or w.extents[2:], n.integer("group", 1)
-    if kernels != w.shape[2:]:
+    if not is_same_shape(kernels, w.shape[2:]):
         raise UserError(f"attribute 'kernel_shape': expected that of {w}, got {list(kernels)}")
-    if group < 1 or w.shape[1] * group != x.shape[1] or w.shape[0] % group:
+    if group < 1 or not is_same(w.shape[1] * group, x.shape[1]) or w.shape[0] % group:
         raise UserError(
             f"expected a filter of [O, {x.shape[1]} / group, ...] with O a multiple of group {group}, got {w}"
         )
@@ -116,11 +117,11 @@ def _conv_transpose(n: OnnxNode) -> Value:
     x, w, group = n.type(0), n.type(1), n.integer("group", 1)
     if x.rank != w.rank or not 3 <= x.rank <= 5:
         raise UserError(f"expected an input and a filter of one rank from 3 to 5, got {x} and {w}")
-    if group < 1 or w.shape[0] != x.shape[1] or x.shape[1] % group:
+    if group < 1 or not is_same(w.shape[0], x.shape[1]) or x.shape[1] % group:
         raise UserError(f"expected a filter of [{x.shape[1]}, O / group, ...] for {x}, got {w}")
-    spatial = x.extents[2:]
+    spatial = x.shape[2:]
     kernels = n.integers("kernel_shape") or w.extents[2:]
-    if kernels != w.shape[2:]:
+    if not is_same_shape(kernels, w.shape[2:]):
         raise UserError(f"attribute 'kernel_shape': expected that of {w}, got {list(kernels)}")
     rank = len(spatial)
     strides = n.integers("strides") or (1,) * rank
@@ -141,22 +142,22 @@ def _conv_transpose(n: OnnxNode) -> Value:
     result = n.f.create_transposed_convolution(
         n.name, type, n.operand(channels_last(n, n.value(0)), n.proto.input[0]),
         n.operand(_filter(n, group), n.proto.input[1]), bias,
-        kernels, strides, tuple(pads[:rank]), dilation, group,
+        kernels, strides, static(pads[:rank]), dilation, group,
     )  # fmt: skip
     return channels_first(n, result.result)
 
 
-def _transposed_pads(n: OnnxNode, same: Sequence[int], whole: Sequence[int]) -> Sequence[int]:
+def _transposed_pads(n: OnnxNode, same: Sequence[Dim], whole: Sequence[Dim]) -> Sequence[Dim]:
     """What is cut off the begins and ends of the whole output, by `pads`, `auto_pad` or `output_shape`."""
     rank = len(whole)
-    auto, sizes = n.text("auto_pad", "NOTSET"), n.integers("output_shape")
+    auto = n.text("auto_pad", "NOTSET")
+    sizes: Sequence[Dim] | None = n.integers("output_shape")
     if sizes is not None:
         sizes = sizes[-rank:]
     elif auto in ("SAME_UPPER", "SAME_LOWER"):
         sizes = tuple(same)
     if sizes is None:
-        pads = n.integers("pads") if auto == "NOTSET" else None
-        pads = pads or (0,) * (2 * rank)
+        pads = (n.integers("pads") if auto == "NOTSET" else None) or (0,) * (2 * rank)
         if len(pads) != 2 * rank or min(pads) < 0:
             raise UserError(f"attribute 'pads': expected {2 * rank} sizes, got {list(pads)}")
         return pads

@@ -14,11 +14,13 @@ import onnx
 from onnx import defs, helper
 
 from glowpy.core.type import Type
+from glowpy.graph.node import NodeValue
 from glowpy.importer.onnx.contrib.schemas import contrib_schema
 from glowpy.importer.onnx.node import SymbolicTensor, TensorSequence, Value
 from glowpy.importer.onnx.source import domain_of
 from glowpy.importer.onnx.tensor import elem_type_of
 from glowpy.support.errors import UnsupportedError, UserError
+from glowpy.support.symbolic import Expr, UndecidedError
 
 __all__ = ["Definition", "definition_of", "is_defined", "schema_of"]
 
@@ -104,7 +106,14 @@ def definition_of(
     function = onnx.FunctionProto()
     function.ParseFromString(content)
     opsets = {domain_of(entry.domain): entry.version for entry in function.opset_import}
-    return Definition(_instantiated(function, complete), opsets)
+    nodes = _instantiated(function, complete)
+    if not nodes:
+        values = [value for value in inputs if isinstance(value, NodeValue)]
+        dims = [dim for v in values for dim in v.type.shape if isinstance(dim, Expr)]
+        if dims:
+            raise UndecidedError("ONNX defines it for constant extents only", dims)
+        raise UnsupportedError("ONNX gives no definition for this node")
+    return Definition(nodes, opsets)
 
 
 def _content(

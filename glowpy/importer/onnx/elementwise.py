@@ -8,6 +8,7 @@ import numpy as np
 from onnx import TensorProto
 
 from glowpy.core.elemkind import ElemKind
+from glowpy.core.shape import is_same_shape
 from glowpy.core.tensor import Tensor
 from glowpy.core.type import Type
 from glowpy.graph.node import Node, NodeValue
@@ -38,7 +39,7 @@ def _operands(n: OnnxNode) -> list[NodeValue]:
         return n.inputs()
     lhs, rhs = n.type(0), n.type(1)
     if not n.flag("broadcast"):
-        if lhs.shape != rhs.shape:
+        if not is_same_shape(lhs.shape, rhs.shape):
             raise UserError(
                 f"expected inputs of one shape without 'broadcast', got {lhs} and {rhs}"
             )
@@ -79,7 +80,7 @@ _CHAINS: dict[str, Chain] = {
 def _chain(n: OnnxNode) -> NodeValue:
     """Any number of inputs; below opset 8 they do not broadcast."""
     first, *rest = n.inputs()
-    if n.opset < 8 and any(value.type.shape != first.type.shape for value in rest):
+    if n.opset < 8 and not all(is_same_shape(value.type.shape, first.type.shape) for value in rest):
         raise UserError("expected inputs of one shape below opset 8")
     result = first
     for value in rest:

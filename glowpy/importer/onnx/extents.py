@@ -6,7 +6,9 @@ rank of some tensors, and an operator without a function here is computed at run
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
+from typing import TypeAlias
 
 import numpy as np
 
@@ -14,13 +16,15 @@ from glowpy.core.elemkind import ElemKind
 from glowpy.core.shape import normalize_axis
 from glowpy.core.tensor import Array, Tensor
 from glowpy.core.type import Type
-from glowpy.importer.onnx.node import OnnxNode, SymbolicTensor
+from glowpy.importer.onnx.node import OnnxNode, Ratio, SymbolicTensor
 from glowpy.importer.onnx.tensor import kind_of
 from glowpy.support.symbolic import (
     Dim,
     Expr,
     UndecidedError,
+    ceil_div,
     greatest,
+    highest,
     is_at_most,
     least,
     lowest,
@@ -48,7 +52,7 @@ def computed_extents(n: OnnxNode) -> Tensor | SymbolicTensor | None:
     kind = _kind(n)
     if kind is None:
         return None
-    if any(isinstance(item, Expr) for item in result.reshape(-1)):
+    if any(isinstance(item, Expr | Ratio) for item in result.reshape(-1)):
         return SymbolicTensor(Type(kind, result.shape), result)
     return Tensor(Type(kind, result.shape), result.astype(kind.dtype))
 
@@ -58,7 +62,7 @@ def _kind(n: OnnxNode) -> ElemKind | None:
         return ElemKind.BOOL
     if n.proto.op_type == "Cast":
         kind = kind_of(n.integer("to", 0))
-        return kind if kind in (ElemKind.I32, ElemKind.I64) else None
+        return kind if kind in (ElemKind.I32, ElemKind.I64, *_EXACT) else None
     return n.kind(1 if n.proto.op_type == "Where" else 0)
 
 
@@ -76,6 +80,85 @@ def _by_elements(function: Callable[..., object]) -> _Function:
         return np.asarray(np.frompyfunc(function, len(arrays), 1)(*arrays), object)
 
     return compute
+
+
+_EXACT = {ElemKind.F32: 1 << 24, ElemKind.F64: 1 << 53}
+"""Up to where floats are all integers; quotients of what is less round to an integer only if they are one."""
+
+_Real: TypeAlias = "Dim | float | Ratio"
+"""A float: exact, as far as its formula is."""
+
+
+def _fraction(number: _Real) -> tuple[Dim, int]:
+    """Dividend and divisor. Raises UndecidedError for what only rounding makes."""
+    if isinstance(number, Ratio):
+        return number.dividend, number.divisor
+    if not isinstance(number, float):
+        return number, 1
+    if not math.isfinite(number) or number.as_integer_ratio()[1] > _MOST_DIVIDED:
+        raise UndecidedError(f"{number} is no simple fraction", [])
+    return number.as_integer_ratio()
+
+
+_MOST_DIVIDED = 1 << 10
+"""The largest divisor of a fraction."""
+
+
+def _real(dividend: Dim, divisor: int) -> _Real:
+    if isinstance(dividend, int):
+        return dividend / divisor
+    whole = dividend // divisor
+    return whole if whole * divisor == dividend else Ratio(dividend, divisor)
+
+
+def _of_fractions(compute: Callable[[Dim, int, Dim, int], _Real]) -> Callable[..., _Real]:
+    return lambda left, right: compute(*_fraction(left), *_fraction(right))
+
+
+def _real_quotient(a: Dim, b: int, c: Dim, d: int) -> _Real:
+    if not isinstance(c, int) or c < 1:
+        raise UndecidedError(f"expected a positive constant as divisor, got {c}", [a, c])
+    return _real(a * d, b * c)
+
+
+_REAL: dict[str, Callable[..., _Real]] = {
+    "Add": _of_fractions(lambda a, b, c, d: _real(a * d + c * b, b * d)),
+    "Sub": _of_fractions(lambda a, b, c, d: _real(a * d - c * b, b * d)),
+    "Mul": _of_fractions(lambda a, b, c, d: _real(a * c, b * d)),
+    "Div": _of_fractions(_real_quotient),
+    "Floor": lambda a: _rounded(a, lambda dividend, divisor: dividend // divisor),
+    "Ceil": lambda a: _rounded(a, ceil_div),
+    "Neg": lambda a: _real(-_fraction(a)[0], _fraction(a)[1]),
+    "Identity": lambda a: a,
+}
+"""Arithmetic of floats that are exact."""
+
+
+def _rounded(number: _Real, function: Callable[[Dim, int], Dim]) -> _Real:
+    result = function(*_fraction(number))
+    return float(result) if isinstance(result, int) else result
+
+
+def _truncated(dividend: Dim, divisor: int) -> Dim:
+    if isinstance(dividend, Expr) and dividend.low < 0:
+        raise UndecidedError(f"{dividend} may be negative", [dividend])
+    return int(dividend / divisor) if isinstance(dividend, int) else dividend // divisor
+
+
+@_extent_function("Cast")
+def _cast(n: OnnxNode, arrays: list[Array]) -> Array:
+    """From floats, towards zero; to floats that hold all that the extents may be."""
+    limit = _EXACT.get(kind_of(n.integer("to", 0)))
+
+    def cast(number: _Real) -> _Real:
+        dividend, divisor = _fraction(number)
+        if limit is None:
+            return _truncated(dividend, divisor)
+        if not -limit < lowest(dividend) <= highest(dividend) < limit:
+            raise UndecidedError(f"{dividend} may be too large for a float", [dividend])
+        return number
+
+    return np.asarray(np.frompyfunc(cast, 1, 1)(arrays[0]), object)
 
 
 def _quotient(dividend: Dim, divisor: Dim) -> Dim:
@@ -114,12 +197,39 @@ _ARITHMETIC: dict[str, Callable[..., Dim]] = {
     "Neg": lambda a: -a,
     "Min": lambda *dims: least(*dims),
     "Max": lambda *dims: greatest(*dims),
-    "Cast": lambda a: a,
     "Identity": lambda a: a,
 }
 
-_FUNCTIONS |= {name: _by_elements(function) for name, function in _ARITHMETIC.items()}
-_FUNCTIONS |= {name: _by_elements(function) for name, function in _COMPARISONS.items()}
+
+def _arithmetic(name: str) -> _Function:
+    def compute(n: OnnxNode, arrays: list[Array]) -> Array:
+        is_real = n.kind(0) in _EXACT
+        function = (_REAL if is_real else _ARITHMETIC).get(name)
+        if function is None:
+            raise UndecidedError(f"{name} is not exact", [])
+        results = np.asarray(np.frompyfunc(function, len(arrays), 1)(*arrays), object)
+        if is_real:
+            limit = _EXACT[n.kind(0)]
+            dividends = [_fraction(item)[0] for item in results.reshape(-1)]
+            if not all(-limit < lowest(one) <= highest(one) < limit for one in dividends):
+                raise UndecidedError("expected floats that are exact", dividends)
+        return results
+
+    return compute
+
+
+_FUNCTIONS |= {name: _arithmetic(name) for name in {*_ARITHMETIC, *_REAL}}
+
+
+def _comparison(compare: Callable[[Dim, Dim], bool]) -> _Function:
+    def compared(left: _Real, right: _Real) -> bool:
+        (a, b), (c, d) = _fraction(left), _fraction(right)
+        return compare(a * d, c * b)
+
+    return _by_elements(compared)
+
+
+_FUNCTIONS |= {name: _comparison(function) for name, function in _COMPARISONS.items()}
 
 
 def _numbers(array: Array) -> list[int]:
@@ -149,6 +259,18 @@ def _gather(n: OnnxNode, arrays: list[Array]) -> Array:
     return np.take(
         arrays[0], np.reshape(_numbers(arrays[1]), arrays[1].shape), n.axis(arrays[0].ndim, 0)
     )
+
+
+@_extent_function("Transpose")
+def _transpose(n: OnnxNode, arrays: list[Array]) -> Array:
+    return np.transpose(arrays[0], n.integers("perm"))
+
+
+@_extent_function("Expand")
+def _expand(n: OnnxNode, arrays: list[Array]) -> Array:
+    del n
+    shape = np.broadcast_shapes(arrays[0].shape, tuple(_numbers(arrays[1])))
+    return np.broadcast_to(arrays[0], shape)
 
 
 @_extent_function("Squeeze")
@@ -190,7 +312,9 @@ def _reduced(function: Callable[..., Dim]) -> _Function:
     def compute(n: OnnxNode, arrays: list[Array]) -> Array:
         axes = _numbers(arrays[1]) if len(arrays) > 1 else n.integers("axes")
         if arrays[0].ndim != 1 or axes not in (None, [0], (0,), [-1], (-1,)):
-            raise UndecidedError("only vectors are reduced", list(arrays[0].reshape(-1)))
+            raise UndecidedError("only vectors are reduced", [])
+        if n.kind(0) in _EXACT:
+            raise UndecidedError("only integers are reduced", [])
         total = function(*arrays[0])
         return np.asarray([total] if n.flag("keepdims", True) else total, object)
 

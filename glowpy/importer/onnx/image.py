@@ -1,39 +1,61 @@
 """Import of resampling: Resize and Upsample, one dimension after the other.
 
-Where each output element lies in the input is known while importing, so a resampled dimension is a sum of gathers
-with constant indices, each times constant weights: one gather for the nearest element, two for lines, four for cubics,
-more where several are averaged.
+Where each output element lies in the input follows from the sizes, so a resampled dimension is a sum of gathers, each
+times weights: one gather for the nearest element, two for lines, four for cubics, more where several are averaged.
+Indices and weights are constant where sizes are, and computed when the network runs where these are symbolic.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import TypeAlias
 
 import numpy as np
 
+from glowpy.core.elemkind import ElemKind
 from glowpy.core.shape import normalize_axis
-from glowpy.core.tensor import Array, Tensor
 from glowpy.core.type import Type
 from glowpy.graph.node import NodeValue
 from glowpy.importer.onnx.data_movement import full
 from glowpy.importer.onnx.node import OnnxNode, Value, from_onnx
+from glowpy.importer.onnx.numbers import Numbers, counted
 from glowpy.support.errors import UserError
+from glowpy.support.symbolic import Dim, Expr, UndecidedError, highest, least, static
 
 __all__: list[str] = []
+
+_MOST_TRIED = 1 << 16
+"""Extents for which a scale is tried at most."""
 
 
 @dataclass(frozen=True)
 class _Sampling:
-    """How one dimension is resampled: its sizes, and the factor between them, which need not be their quotient."""
+    """How one dimension is resampled: its sizes, and the factor between them, which need not be their quotient.
 
-    size: int
-    count: int
-    scale: float
+    A scale of None is the quotient.
+    """
+
+    size: Dim
+    count: Dim
+    scale: float | None
     start: float = 0.0
     end: float = 1.0
+
+    @property
+    def stays(self) -> bool:
+        """Whether the dimension is left as it is."""
+        return self.size == self.count and self.scale in (None, 1.0)
+
+    def factor(self, n: OnnxNode) -> float | Numbers:
+        """The scale, or the quotient."""
+        if self.scale is not None:
+            return self.scale
+        if isinstance(self.size, Expr) or isinstance(self.count, Expr):
+            return Numbers.of(n, self.count, ElemKind.F64) / self.size
+        return self.count / self.size
 
 
 @from_onnx("Upsample")
@@ -65,7 +87,7 @@ def _resize_11(n: OnnxNode) -> Value:
     rank = n.type(0).rank
     axes = [normalize_axis(axis, rank) for axis in n.integers("axes") or range(rank)]
     scales = n.known(2).array.reshape(-1) if n.has(2) else np.zeros(0, np.float32)
-    sizes = n.known_ints(3) if n.has(3) else ()
+    sizes = n.known_dims(3) if n.has(3) else ()
     if bool(len(scales)) == bool(sizes):
         raise UserError("expected either scales or sizes")
     factors = [float(scale) for scale in scales]
@@ -78,30 +100,47 @@ def _resize_11(n: OnnxNode) -> Value:
 
 
 def _scaled(n: OnnxNode, scales: Sequence[float], axes: Sequence[int]) -> list[_Sampling]:
-    shape = n.type(0).extents
+    shape = n.type(0).shape
     if len(scales) != len(axes) or not all(0 < scale < 1 << 20 for scale in scales):
         raise UserError(f"expected {len(axes)} positive scales, got {list(scales)}")
     samplings = [_Sampling(size, size, 1.0) for size in shape]
     for axis, scale in zip(axes, scales, strict=True):
-        count = math.floor(np.float32(shape[axis]) * np.float32(scale))  # as ONNX's shape inference
-        samplings[axis] = _Sampling(shape[axis], count, scale)
+        samplings[axis] = _Sampling(shape[axis], _times(shape[axis], scale), scale)
     return samplings
 
 
-def _sized(n: OnnxNode, sizes: Sequence[int], axes: Sequence[int]) -> list[_Sampling]:
+def _times(size: Dim, scale: float) -> Dim:
+    """An extent times a scale, rounded down as ONNX's shape inference does, in f32.
+
+    That of a symbolic extent is a fraction of it, if it is so for all extents within the bounds.
+    """
+    if not isinstance(size, Expr):
+        return math.floor(np.float32(size) * np.float32(scale))
+    fraction = Fraction(scale).limit_denominator(1 << 10)
+    extents = np.arange(size.low, min(size.high, size.low + _MOST_TRIED) + 1)
+    counts = np.floor(extents.astype(np.float32) * np.float32(scale))
+    exact = Fraction(scale) == fraction and fraction.denominator & (fraction.denominator - 1) == 0
+    covered = exact or size.high - size.low <= _MOST_TRIED
+    if not covered or (counts != extents * fraction.numerator // fraction.denominator).any():
+        raise UndecidedError(f"expected an extent to multiply by {scale}, got {size}", [size])
+    return size * fraction.numerator // fraction.denominator
+
+
+def _sized(n: OnnxNode, sizes: Sequence[Dim], axes: Sequence[int]) -> list[_Sampling]:
     """Sizes, reduced or enlarged to one scale if the aspect ratio is to be kept."""
-    shape, policy = n.type(0).extents, n.text("keep_aspect_ratio_policy", "stretch")
-    if len(sizes) != len(axes) or min(sizes, default=1) < 1 or 0 in shape:
+    shape, policy = n.type(0).shape, n.text("keep_aspect_ratio_policy", "stretch")
+    if len(sizes) != len(axes) or 0 in shape or any(highest(size) < 1 for size in sizes):
         raise UserError(f"expected {len(axes)} positive sizes for {n.type(0)}, got {list(sizes)}")
     samplings = [_Sampling(size, size, 1.0) for size in shape]
-    scales = [size / shape[axis] for axis, size in zip(axes, sizes, strict=True)]
+    scale: float | None = None
     if policy in ("not_larger", "not_smaller"):
+        old, new = static(shape[axis] for axis in axes), static(sizes)
+        scales = [size / extent for size, extent in zip(new, old, strict=True)]
         scale = min(scales) if policy == "not_larger" else max(scales)
-        scales = [scale] * len(axes)
-        sizes = [math.floor(scale * shape[axis] + 0.5) for axis in axes]
+        sizes = [math.floor(scale * extent + 0.5) for extent in old]
     elif policy != "stretch":
         raise n.unsupported(f"keep_aspect_ratio_policy '{policy}'")
-    for axis, size, scale in zip(axes, sizes, scales, strict=True):
+    for axis, size in zip(axes, sizes, strict=True):
         samplings[axis] = _Sampling(shape[axis], size, scale)
     return samplings
 
@@ -112,9 +151,7 @@ def _cropped(n: OnnxNode, sampling: list[_Sampling], axes: Sequence[int]) -> lis
         raise UserError(f"expected {2 * len(axes)} bounds of the region, got {len(roi)}")
     samplings = list(sampling)
     for index, axis in enumerate(axes):
-        old = sampling[axis]
-        start, end = roi[index], roi[len(axes) + index]
-        samplings[axis] = _Sampling(old.size, old.count, old.scale, start, end)
+        samplings[axis] = replace(sampling[axis], start=roi[index], end=roi[len(axes) + index])
     return samplings
 
 
@@ -128,125 +165,144 @@ def _resampled(
         raise n.unsupported(f"mode '{mode}'")
     if mode != "nearest" and not value.type.kind.is_float:
         raise n.unsupported(f"mode '{mode}' for {value.type}")
-    if any(dim.count and not dim.size for dim in sampling):
+    if any(dim.size == 0 != dim.count for dim in sampling):
         raise UserError(f"expected something to resize, got {value.type}")
     cropped = coordinates == "tf_crop_and_resize"
-    outside: list[tuple[int, Array]] = []
+    outside: list[tuple[int, Numbers]] = []
     for axis, dim in enumerate(sampling):
-        if dim.size == dim.count and dim.scale == 1.0 and not cropped:
+        if dim.stays and not cropped:
             continue
         # Whether a place is a whole number depends on the rounding: that of f32, as in onnxruntime.
-        dtype = np.dtype(np.float32 if mode == "nearest" else np.float64)
-        places = _places(n, dim, coordinates, dtype)
+        kind = ElemKind.F32 if mode == "nearest" else ElemKind.F64
+        places = _places(n, dim, coordinates, counted(n, dim.count).to(kind))
+        taps: _Taps
         if mode == "nearest":
-            rule = nearest or ("floor" if dim.scale >= 1 else "ceil")
-            indices = _nearest(n, places, rule)[:, None]
-            weights = np.ones_like(places)[:, None]
+            grows = dim.scale is None or dim.scale >= 1
+            index = _nearest(n, places, nearest or ("floor" if grows else "ceil"))
+            taps = [(_inside(index, dim), None)]
         else:
-            indices, weights = _taps(n, dim, places, cubic=mode == "cubic")
-        inside = np.clip(indices, 0, dim.size - 1).astype(np.int64)
-        value = _gathered(n, n.operand(value), axis, inside, weights)
+            taps = _taps(n, dim, places, cubic=mode == "cubic")
+        value = _gathered(n, n.operand(value), axis, taps)
         outside.append((axis, (places < 0) | (places > dim.size - 1)))
     return _extrapolated(n, value, outside) if cropped else value
 
 
-def _places(n: OnnxNode, dim: _Sampling, coordinates: str, dtype: np.dtype[Any]) -> Array:
-    """Where the elements of the output lie in the input, computed in `dtype`."""
-    count, size, scale = dim.count, dim.size, dim.scale
-    steps: Array = np.arange(count, dtype=dtype)
-    middle: Array = (steps + 0.5) / scale - 0.5
+def _places(n: OnnxNode, dim: _Sampling, coordinates: str, steps: Numbers) -> Numbers:
+    """Where the elements of the output, which `steps` counts, lie in the input."""
+    count, last, scale = dim.count, dim.size - 1, dim.factor(n)
+    middle = (steps + 0.5) / scale - 0.5
     match coordinates:
         case "half_pixel":
             return middle
         case "half_pixel_symmetric":
-            adjusted: Array = size / 2 * (1 - count / (size * scale)) + middle
-            return adjusted
+            size, all = (Numbers.of(n, one, ElemKind.F64) for one in (dim.size, count))
+            return middle + (1 - all / (scale * size)) * (size / 2)
         case "pytorch_half_pixel":
-            return middle if count > 1 else np.zeros(count)
+            return middle * least(count - 1, 1)
         case "align_corners":
             # ONNX counts the width the scale gives, before it is rounded down.
-            return steps * (size - 1) / (size * scale - 1) if count > 1 else np.zeros(count)
+            width = scale * Numbers.of(n, dim.size, ElemKind.F64)
+            return steps * last / (width - 1).at_least(1.0)
         case "asymmetric":
             return steps / scale
         case "tf_crop_and_resize":
-            if count == 1:
-                return np.full(1, 0.5 * (dim.start + dim.end) * (size - 1))
-            reach = (dim.end - dim.start) * (size - 1) / max(count - 1, 1)
-            return dim.start * (size - 1) + steps * reach
+            # A single element lies in the middle.
+            single = 1 - Numbers.of(n, least(count - 1, 1), ElemKind.F64)
+            start = dim.start + single * (0.5 * (dim.start + dim.end) - dim.start)
+            end = Numbers.of(n, last, ElemKind.F64)
+            reach = end * (dim.end - dim.start) / Numbers.of(n, count - 1, ElemKind.F64).at_least(1)
+            return steps * reach + start * end
         case _:
             raise n.unsupported(f"coordinate_transformation_mode '{coordinates}'")
 
 
-def _nearest(n: OnnxNode, places: Array, mode: str) -> Array:
+def _nearest(n: OnnxNode, places: Numbers, mode: str) -> Numbers:
     match mode:
         case "floor":
-            nearest = np.floor(places)
+            return places.floor()
         case "ceil":
-            nearest = np.ceil(places)
+            return places.ceil()
         case "round_prefer_floor":
-            nearest = np.ceil(places - 0.5)
+            return (places - 0.5).ceil()
         case "round_prefer_ceil":
-            nearest = np.floor(places + 0.5)
+            return (places + 0.5).floor()
         case _:
             raise n.unsupported(f"nearest_mode '{mode}'")
-    return np.asarray(nearest)
 
 
-def _taps(n: OnnxNode, dim: _Sampling, places: Array, *, cubic: bool) -> tuple[Array, Array]:
-    """Indices and weights of the elements each output is made of: [outputs, taps]."""
-    squeeze = min(dim.scale, 1.0) if n.flag("antialias") else 1.0
+_Taps: TypeAlias = "Sequence[tuple[Numbers, Numbers | None]]"
+"""Indices and weights of the elements each output is made of; None for weights of 1."""
+
+
+def _taps(n: OnnxNode, dim: _Sampling, places: Numbers, *, cubic: bool) -> _Taps:
+    squeeze = 1.0
+    if n.flag("antialias"):
+        factor = dim.factor(n)
+        if isinstance(factor, Numbers):  # as many taps as that says
+            raise UndecidedError(
+                f"expected a constant scale with antialias, got {dim.count} / {dim.size}",
+                [dim.count, dim.size],
+            )
+        squeeze = min(factor, 1.0)
     reach = math.ceil((2 if cubic else 1) / squeeze)
-    if reach > dim.size + (1 << 10):
+    if reach > highest(dim.size) + (1 << 10):
         raise n.unsupported(f"scale {dim.scale} with antialias")
-    base = np.floor(places)
-    indices: Array = base[:, None] + np.arange(1 - reach, 1 + reach)
-    distance = np.abs(indices - places[:, None]) * squeeze
+    # All taps at once: a row for each.
+    count, near = places.value.type.shape[0], counted(n, 2 * reach).to(places.kind)
+    places = places.reshaped(1, count)
+    indices = places.floor() + (near.reshaped(2 * reach, 1) + (1 - reach))
+    distance = abs(indices - places) * squeeze
     weights = (
-        _cubic(distance, n.real("cubic_coeff_a", -0.75)) if cubic else np.maximum(1 - distance, 0)
+        _cubic(distance, n.real("cubic_coeff_a", -0.75)) if cubic else (1 - distance).at_least(0)
     )
     if n.flag("exclude_outside"):
-        weights = np.where((indices >= 0) & (indices < dim.size), weights, 0)
-    return indices, weights / weights.sum(axis=1, keepdims=True)
+        weights = weights.where(indices >= 0, 0).where(indices <= dim.size - 1, 0)
+    weights = (weights / weights.total()).to(n.type(0).kind)
+    return list(zip(_inside(indices, dim).rows(), weights.rows(), strict=True))
 
 
-def _cubic(x: Array, a: float) -> Array:
+def _inside(indices: Numbers, dim: _Sampling) -> Numbers:
+    """The nearest that there are."""
+    return indices.at_least(0).at_most(dim.size - 1).to(ElemKind.I64)
+
+
+def _cubic(x: Numbers, a: float) -> Numbers:
     """The kernel of Keys (1981)."""
-    near = ((a + 2) * x - (a + 3)) * x * x + 1
-    far = ((a * x - 5 * a) * x + 8 * a) * x - 4 * a
-    return np.where(x <= 1, near, np.where(x < 2, far, 0))
+    near = (x * (a + 2) - (a + 3)) * x * x + 1
+    far = ((x * a - 5 * a) * x + 8 * a) * x - 4 * a
+    return near.where(x <= 1, far.where(x < 2, 0))
 
 
-def _gathered(
-    n: OnnxNode, value: NodeValue, axis: int, indices: Array, weights: Array
-) -> NodeValue:
-    """The weighted sum of gathers along an axis, one for each column of `indices` that has any weight."""
+def _gathered(n: OnnxNode, value: NodeValue, axis: int, taps: _Taps) -> NodeValue:
+    """The weighted sum of gathers along an axis, one for each tap that has any weight."""
     trailing = (1,) * (value.type.rank - 1 - axis)
     total: NodeValue | None = None
-    for index, weight in zip(indices.T, weights.T, strict=True):
-        if not weight.any():
+    for index, weights in taps:
+        known = None if weights is None else weights.known
+        if known is not None and not known.any():
             continue
-        picked = n.operand(Tensor.of(np.ascontiguousarray(index)), f"{n.name}_indices")
+        picked = n.operand(index.value, f"{n.name}_indices")
         term = n.f.create_gather(n.name, value, picked, axis).result
-        if not (weight == 1).all():
-            factors = weight.astype(value.type.kind.dtype).reshape(-1, *trailing)
-            term = n.f.create_mul(
-                n.name, term, n.operand(Tensor.of(factors), f"{n.name}_weights")
-            ).result
+        if weights is not None and (known is None or not (known == 1).all()):
+            factors = weights.reshaped(index.value.type.shape[0], *trailing)
+            factor = n.operand(factors.value, f"{n.name}_weights")
+            term = n.f.create_mul(n.name, term, factor).result
         total = term if total is None else n.f.create_add(n.name, total, term).result
     if total is None:  # no outputs
-        shape = list(value.type.extents)
-        shape[axis] = len(indices)
+        shape = list(value.type.shape)
+        shape[axis] = taps[0][0].value.type.shape[0]
         return n.operand(full(value.type.with_shape(shape), 0))
     return total
 
 
-def _extrapolated(n: OnnxNode, value: Value, outside: list[tuple[int, Array]]) -> Value:
+def _extrapolated(n: OnnxNode, value: Value, outside: list[tuple[int, Numbers]]) -> Value:
     """A fixed number where an output lies outside of the input."""
     result = n.operand(value)
     scalar = Type(result.type.kind, ())
     fill = n.operand(full(scalar, n.real("extrapolation_value", 0.0)), f"{n.name}_fill")
     for axis, where in outside:
-        mask = where.reshape(-1, *(1,) * (result.type.rank - 1 - axis))
-        chosen = n.operand(Tensor.of(mask), f"{n.name}_outside")
+        trailing = (1,) * (result.type.rank - 1 - axis)
+        mask = where.reshaped(result.type.shape[axis], *trailing)
+        chosen = n.operand(mask.value, f"{n.name}_outside")
         result = n.f.create_select(n.name, chosen, fill, result).result
     return result

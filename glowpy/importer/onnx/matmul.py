@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from glowpy.core.shape import broadcast_shapes
+from glowpy.core.shape import broadcast_shapes, is_same
 from glowpy.core.tensor import Tensor
 from glowpy.core.type import Type
 from glowpy.graph.node import NodeValue
@@ -39,7 +39,7 @@ def _gemm(n: OnnxNode) -> Value:
             raise UserError(f"expected a matrix as input {index}, got {n.type(index)}")
     lhs = transpose(n, n.value(0), (1, 0)) if n.flag("transA") else n.value(0)
     rhs = transpose(n, n.value(1), (1, 0)) if n.flag("transB") else n.value(1)
-    if lhs.type.shape[1] != rhs.type.shape[0]:
+    if not is_same(lhs.type.shape[1], rhs.type.shape[0]):
         raise UserError(f"expected matrices that fit, got {lhs.type} times {rhs.type}")
     shape = (lhs.type.shape[0], rhs.type.shape[1])
     alpha, beta = n.real("alpha", 1.0), n.real("beta", 1.0)

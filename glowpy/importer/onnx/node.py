@@ -22,6 +22,7 @@ from glowpy.core.type import Type
 from glowpy.engine import evaluate
 from glowpy.graph.function import Function
 from glowpy.graph.node import Node, NodeValue, Operand, Placeholder
+from glowpy.graph.nodes_gen import ExtentsNode
 from glowpy.importer.onnx.found import Found
 from glowpy.importer.onnx.narrow import Narrow
 from glowpy.importer.onnx.stored import Stores
@@ -33,6 +34,7 @@ from glowpy.support.symbolic import Dim, UndecidedError
 __all__ = [
     "Handler",
     "OnnxNode",
+    "Ratio",
     "Result",
     "Scope",
     "SymbolicTensor",
@@ -49,11 +51,22 @@ Value: TypeAlias = NodeValue | Tensor
 """A tensor of the graph: computed at run time, or known while importing."""
 
 
+@dataclass(frozen=True, slots=True)
+class Ratio:
+    """A quotient that is not rounded, such as half an extent. The divisor is positive."""
+
+    dividend: Dim
+    divisor: int
+
+    def __str__(self) -> str:
+        return f"({self.dividend})/{self.divisor}"
+
+
 @dataclass(frozen=True)
 class SymbolicTensor:
-    """A few integers that depend on symbolic extents: the shape of something, or a part of it.
+    """A few numbers that depend on symbolic extents: the shape of something, or a part of it.
 
-    The array holds Python numbers and expressions.
+    The array holds Python numbers, expressions, and in floats also ratios.
     """
 
     type: Type
@@ -142,12 +155,33 @@ class Scope:
     _computed: dict[int, tuple[SymbolicTensor, NodeValue]] = field(default_factory=dict)
 
     def _elements(self, value: SymbolicTensor, name: str) -> NodeValue:
-        flat = self.f.create_extents(name, tuple(value.array.reshape(-1))).result
+        items = value.array.reshape(-1)
+        if any(isinstance(item, Ratio | float) for item in items):
+            return self._quotients(value, name)
+        flat = self.f.create_extents(name, tuple(items)).result
         if flat.type.kind is not value.type.kind:
             flat = self.f.create_convert(name, flat.type.with_kind(value.type.kind), flat).result
         if flat.type.shape != value.type.shape:
             flat = self.f.create_reshape(name, value.type, flat).result
         return flat
+
+    def _quotients(self, value: SymbolicTensor, name: str) -> NodeValue:
+        """Floats, some of them fractions of extents."""
+        pairs = [
+            (item.dividend, item.divisor)
+            if isinstance(item, Ratio)
+            else item.as_integer_ratio()
+            if isinstance(item, float)
+            else (item, 1)
+            for item in value.array.reshape(-1)
+        ]
+        dividends = np.array([dividend for dividend, _ in pairs], object)
+        divisors = np.array([divisor for _, divisor in pairs]).astype(value.type.kind.dtype)
+        whole = self._elements(
+            SymbolicTensor(value.type, dividends.reshape(value.array.shape)), name
+        )
+        divisor = self.materialize(Tensor.of(divisors.reshape(value.array.shape)), name)
+        return self.f.create_div(name, whole, divisor).result
 
     def materialize(self, value: Value | SymbolicTensor, name: str) -> NodeValue:
         """The value as an operand; a known tensor becomes a constant, once, and a symbolic one is computed, once."""
@@ -385,9 +419,12 @@ class OnnxNode:
         return UnsupportedError(f"{what} is not supported", note=note)
 
 
-def value_needed(what: str, value: NodeValue, loc: Loc) -> ValueNeededError:
-    """The error that says that a value has to be known, with the inputs on which it depends."""
-    sources = _sources(value)
+def value_needed(what: str, value: NodeValue, loc: Loc) -> UserError:
+    """The error that says that a value has to be known, with the inputs or the extents on which it depends."""
+    sources, extents = _sources(value)
+    if not sources and extents:
+        dims = ", ".join(map(str, extents))
+        return UndecidedError(f"{what} must be constant, but depends on {dims}", extents)
     names = ", ".join(f"'{name}'" for name in sources)
     return ValueNeededError(
         f"{what} must be known while compiling, but depends on the input {names}",
@@ -397,9 +434,9 @@ def value_needed(what: str, value: NodeValue, loc: Loc) -> ValueNeededError:
     )
 
 
-def _sources(value: NodeValue) -> list[str]:
-    """The names of the placeholders a value depends on, in the order of the module."""
-    seen: set[Node] = set()
+def _sources(value: NodeValue) -> tuple[list[str], list[Dim]]:
+    """The names of the placeholders a value depends on, in the order of the module, and extents."""
+    seen: dict[Node, None] = {}
     placeholders: set[Placeholder] = set()
     work = [value]
     while work:
@@ -407,6 +444,8 @@ def _sources(value: NodeValue) -> list[str]:
         if isinstance(producer, Placeholder):
             placeholders.add(producer)
         elif isinstance(producer, Node) and producer not in seen:
-            seen.add(producer)
+            seen[producer] = None
             work.extend(producer.inputs)
-    return [p.original for p in sorted(placeholders, key=lambda p: p.name)]
+    names = [p.original for p in sorted(placeholders, key=lambda p: p.name)]
+    known = [node for node in seen if isinstance(node, ExtentsNode)]
+    return names, list(dict.fromkeys(dim for node in known for dim in node.values))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from onnx import TensorProto
 
 from glowpy.core.elemkind import ElemKind
-from glowpy.core.shape import broadcast_shapes, normalize_axis
+from glowpy.core.shape import broadcast_shapes, is_same_shape, normalize_axis
 from glowpy.core.type import Shape, Type
 from glowpy.graph.node import Node, NodeValue
 from glowpy.importer.onnx.data_movement import channels_first, channels_last, convert, reshape
@@ -35,7 +35,7 @@ def _batch_normalization(n: OnnxNode) -> Value:
     channels = wide.type.shape[1]
     vectors = []
     for index in range(1, 5):
-        if n.type(index).shape != (channels,):
+        if not is_same_shape(n.type(index).shape, (channels,)):
             raise UserError(f"expected {channels} elements as input {index}, got {n.type(index)}")
         vector = convert(n, n.value(index), x.type.kind)
         vectors.append(n.operand(vector, n.proto.input[index]))
@@ -137,7 +137,7 @@ def _wide(n: OnnxNode, value: Value) -> NodeValue:
 def _vector(n: OnnxNode, index: int, kind: ElemKind, shape: Shape) -> Value:
     """Input `index`, a vector of as many elements as `shape` has, in that shape, which broadcasts."""
     count = product(shape)
-    if n.type(index).shape != (count,):
+    if not is_same_shape(n.type(index).shape, (count,)):
         raise UserError(f"expected {count} elements as input {index}, got {n.type(index)}")
     return reshape(n, convert(n, n.value(index), kind), shape)
 

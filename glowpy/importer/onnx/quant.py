@@ -12,7 +12,7 @@ from onnx import TensorProto
 
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.quantized import fits_4_bits, parameters, sum_type
-from glowpy.core.shape import broadcast_shapes, normalize_axis
+from glowpy.core.shape import broadcast_shapes, is_same_shape, normalize_axis
 from glowpy.core.tensor import Array, Tensor
 from glowpy.core.type import Quant, Type
 from glowpy.graph.node import NodeValue
@@ -88,14 +88,14 @@ def spread(n: OnnxNode, value: Value, type: Type, axis: int, block: int) -> Valu
     if value.type.count == 1 and not block:
         return reshape(n, value, ())
     if not block:
-        if value.type.rank != 1 or value.type.shape[0] != type.shape[axis]:
+        if not is_same_shape(value.type.shape, type.shape[axis : axis + 1]):
             raise UserError(
                 f"expected a parameter for each index of dimension {axis}, got {value.type}"
             )
         return reshape(n, value, (value.type.shape[0], *(1,) * (type.rank - axis - 1)))
     count = ceil_div(type.shape[axis], block)
     expected = (*type.shape[:axis], count, *type.shape[axis + 1 :])
-    if value.type.shape != expected:
+    if not is_same_shape(value.type.shape, expected):
         raise UserError(f"expected parameters of shape {list(expected)}, got {value.type}")
     apart = reshape(n, value, (*expected[: axis + 1], 1, *expected[axis + 1 :]))
     wide = broadcast(n, apart, (*expected[: axis + 1], block, *expected[axis + 1 :]))

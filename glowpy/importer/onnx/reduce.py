@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import numpy as np
-
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.shape import normalize_axis
-from glowpy.core.tensor import Tensor
 from glowpy.core.type import Type
 from glowpy.graph.node import NodeValue
 from glowpy.importer.onnx.data_movement import convert, reshape
 from glowpy.importer.onnx.node import OnnxNode, Value, from_onnx
+from glowpy.importer.onnx.numbers import counted
 from glowpy.support.symbolic import product
 
 __all__: list[str] = []
@@ -130,8 +128,8 @@ def _hot(n: OnnxNode, x: NodeValue, axis: int) -> Value:
     """One at the first maximum along an axis, zero elsewhere."""
     if x.type.count == 0:
         return x
-    column = np.arange(x.type.extents[axis]).reshape(-1, *(1,) * (x.type.rank - 1 - axis))
-    places = n.operand(Tensor.of(column), f"{n.name}_places")
+    size, trailing = x.type.shape[axis], (1,) * (x.type.rank - 1 - axis)
+    places = n.operand(counted(n, size).reshaped(size, *trailing).value, f"{n.name}_places")
     hot = n.f.create_eq(n.name, places, n.f.create_arg_max(n.name, x, axis, last=False))
     return convert(n, hot.result, x.type.kind)
 

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 
 import numpy as np
 
 from glowpy.core.elemkind import ElemKind
-from glowpy.core.shape import broadcast_shapes, is_same, normalize_axis
+from glowpy.core.shape import broadcast_shapes, is_same, is_same_shape, normalize_axis
 from glowpy.core.tensor import Tensor
 from glowpy.core.type import Shape, Type
 from glowpy.graph.node import NodeValue
 from glowpy.importer.onnx.computed import (
     computed_range,
     computed_slices,
-    counted,
     dims_of,
-    moved,
     number,
 )
 from glowpy.importer.onnx.data_movement import (
@@ -32,14 +31,17 @@ from glowpy.importer.onnx.data_movement import (
 )
 from glowpy.importer.onnx.extents import slice_bounds
 from glowpy.importer.onnx.node import OnnxNode, Result, SymbolicTensor, Value, from_onnx
+from glowpy.importer.onnx.numbers import counted
 from glowpy.importer.onnx.tensor import kind_of
 from glowpy.support.errors import UserError
 from glowpy.support.symbolic import (
     Dim,
     Expr,
-    UndecidedError,
+    ceil_div,
     depends_on_symbols,
+    greatest,
     highest,
+    least,
     lowest,
     product,
     static,
@@ -180,7 +182,7 @@ def _squeeze(n: OnnxNode) -> Value:
     if requested is None:
         return reshape(n, n.value(0), [size for size in shape if size != 1])
     axes = _distinct(requested, len(shape))
-    if any(shape[axis] != 1 for axis in axes):
+    if not all(is_same(shape[axis], 1) for axis in axes):
         raise UserError(
             f"expected dimensions of 1 to squeeze, got {list(requested)} of {n.type(0)}"
         )
@@ -215,7 +217,7 @@ def _block(n: OnnxNode, fits: Callable[[int], bool]) -> tuple[int, bool]:
 def _depth_to_space(n: OnnxNode) -> Value:
     """Blocks of pixels from channels."""
     batch, channels, height, width = _image(n)
-    size, outer = _block(n, lambda side: channels % side**2 == 0)
+    size, outer = _block(n, lambda side: is_same(channels % side**2, 0))
     depth = channels // size**2
     split = (size, size, depth) if outer else (depth, size, size)
     shuffle = (0, 3, 4, 1, 5, 2) if outer else (0, 1, 4, 2, 5, 3)
@@ -227,7 +229,7 @@ def _depth_to_space(n: OnnxNode) -> Value:
 def _space_to_depth(n: OnnxNode) -> Value:
     """Channels from blocks of pixels: what DepthToSpace undoes."""
     batch, depth, height, width = _image(n)
-    size, outer = _block(n, lambda side: height % side == 0 == width % side)
+    size, outer = _block(n, lambda side: is_same_shape((height % side, width % side), (0, 0)))
     rows, columns = height // size, width // size
     shuffle = (0, 3, 5, 1, 2, 4) if outer else (0, 1, 3, 5, 2, 4)
     blocks = reshape(n, n.value(0), (batch, depth, rows, size, columns, size))
@@ -325,29 +327,33 @@ def _split_1(n: OnnxNode) -> tuple[Result, ...]:
 
 @from_onnx("Split", since=13)
 def _split_13(n: OnnxNode) -> tuple[Result, ...]:
-    sizes = n.known_ints(1) if n.has(1) else None
+    sizes = n.known_dims(1) if n.has(1) else None
     if sizes is not None and n.has_attribute("num_outputs"):
         raise UserError("expected either the input 'split' or the attribute 'num_outputs'")
     return _split(n, sizes)
 
 
-def _split(n: OnnxNode, sizes: Sequence[int] | None) -> tuple[Result, ...]:
+def _split(n: OnnxNode, sizes: Sequence[Dim] | None) -> tuple[Result, ...]:
     """Without sizes, equal parts; from opset 18 on, the last may be smaller."""
     value = n.value(0)
     axis = n.axis(value.type.rank, 0)
-    size, parts = value.type.extents[axis], n.num_outputs
+    size, parts = value.type.shape[axis], n.num_outputs
     if n.integer("num_outputs", parts) != parts:
         raise UserError(f"expected {n.integer('num_outputs', parts)} outputs, got {parts}")
     if sizes is None:
-        if n.opset < 18 and size % parts:
+        if n.opset < 18 and not is_same(size % parts, 0):
             raise UserError(
                 f"expected a dimension that splits into {parts} equal parts, got {size}"
             )
-        part = -(-size // parts)
-        sizes = [max(min(part, size - index * part), 0) for index in range(parts)]
-    if len(sizes) != parts or sum(sizes) != size or min(sizes, default=0) < 0:
-        raise UserError(f"expected {parts} sizes with the sum {size}, got {list(sizes)}")
-    results, start = [], 0
+        part = ceil_div(size, parts)
+        ends = [least(index * part, size) for index in range(parts + 1)]
+        sizes = [end - begin for begin, end in pairwise(ends)]
+    else:
+        fits = len(sizes) == parts and all(highest(part) >= 0 for part in sizes)
+        if not fits or not is_same(sum(sizes, start=0), size):
+            raise UserError(f"expected {parts} sizes with the sum {size}, got {list(sizes)}")
+    results: list[Result] = []
+    start: Dim = 0
     for count in sizes:
         results.append(slice_axis(n, value, axis, start, count, 1))
         start += count
@@ -373,8 +379,8 @@ def _pad_11(n: OnnxNode) -> Value:
     return _padded(n, pads, n.known_scalar(2) if n.has(2) else 0.0)
 
 
-_MODES = {"reflect": "reflect", "edge": "edge", "wrap": "wrap"}
-"""ONNX pad modes other than constant, and how numpy.pad calls them."""
+_REPEATING = ("reflect", "edge", "wrap")
+"""Modes of pads that have elements of what is padded."""
 
 
 def _padded(n: OnnxNode, pads: Sequence[Dim], value: float) -> Value:
@@ -386,29 +392,36 @@ def _padded(n: OnnxNode, pads: Sequence[Dim], value: float) -> Value:
         if isinstance(value, int) and int(float(value)) != value:
             raise n.unsupported(f"a pad value that needs more than 53 bits ({value})")
         return n.f.create_pad(n.name, n.input(0), tuple(pads), float(value)).result
-    if mode not in _MODES:
+    if mode not in _REPEATING:
         raise n.unsupported(f"mode '{mode}'")
     result: Value = n.value(0)
-    amounts = static(pads)
     for axis in range(type.rank):
-        result = _repeated(n, result, axis, amounts[axis], amounts[rank + axis], mode)
+        result = _repeated(n, result, axis, pads[axis], pads[rank + axis], mode)
     return result
 
 
-def _repeated(n: OnnxNode, value: Value, axis: int, begin: int, end: int, mode: str) -> Value:
-    """Pads of existing elements: slices picked by indices that numpy pads. Negative pads crop first."""
-    size = value.type.extents[axis]
-    kept = size + min(begin, 0) + min(end, 0)
-    value = slice_axis(n, value, axis, max(-begin, 0), max(kept, 0), 1)
-    begin, end = max(begin, 0), max(end, 0)
-    if not begin and not end:
+def _repeated(n: OnnxNode, value: Value, axis: int, begin: Dim, end: Dim, mode: str) -> Value:
+    """Pads of existing elements: slices picked by indices. Negative pads crop first."""
+    size = value.type.shape[axis]
+    kept = size + least(begin, 0) + least(end, 0)
+    value = slice_axis(n, value, axis, greatest(-begin, 0), greatest(kept, 0), 1)
+    begin, end = greatest(begin, 0), greatest(end, 0)
+    if begin == end == 0:
         return value
-    if kept <= 0:
+    if highest(kept) <= 0:
         raise UserError(f"expected something to repeat in dimension {axis} of {n.type(0)}")
-    if begin + end > 1 << 24:
+    if highest(begin + end) > 1 << 24:
         raise n.unsupported(f"a pad of {begin + end} elements with mode '{mode}'")
-    indices = np.pad(np.arange(kept, dtype=np.int64), (begin, end), _MODES[mode])  # type: ignore[call-overload]
-    picked = n.operand(Tensor.of(indices), f"{n.name}_indices")
+    places = counted(n, begin + kept + end)
+    if mode == "edge":
+        indices = (places - begin).at_least(0).at_most(kept - 1)
+    else:
+        # Counted from a whole number of periods before the first element, so that nothing is negative.
+        period = kept if mode == "wrap" else greatest(2 * (kept - 1), 1)
+        indices = (places + begin * (period - 1)) % period
+        if mode == "reflect":
+            indices = indices.at_most(-indices + period)
+    picked = n.operand(indices.value, f"{n.name}_indices")
     return n.f.create_gather(n.name, n.operand(value), picked, axis).result
 
 
@@ -438,12 +451,9 @@ def _range(n: OnnxNode) -> Value:
 
 def _symbolic_range(n: OnnxNode) -> Value:
     (start,), (limit,), (delta,) = (n.known_dims(index) for index in range(3))
-    if delta != 1 or lowest(limit - start) < 0:
-        raise UndecidedError(
-            f"expected a range that ascends by 1, got {start} to {limit} by {delta}",
-            [start, limit, delta],
-        )
-    return convert(n, moved(n, counted(n, limit - start), start), n.kind(0))
+    up = delta > 0
+    count = ceil_div(limit - start if up else start - limit, delta if up else -delta)
+    return (counted(n, greatest(count, 0)) * delta + start).to(n.kind(0)).value
 
 
 @from_onnx("Trilu", since=14)
@@ -455,27 +465,21 @@ def _trilu(n: OnnxNode) -> Value:
     k = max(min(int(n.known_scalar(1)) if n.has(1) else 0, 1 << 40), -(1 << 40))
     zero = n.operand(full(Type(type.kind, ()), 0), f"{n.name}_zero")
     rows, columns = (counted(n, size) for size in type.shape[-2:])
-    if isinstance(rows, Tensor) and isinstance(columns, Tensor):
-        place = columns.array[None, :] - rows.array[:, None]
-        kept = n.operand(Tensor.of(place >= k if n.flag("upper", True) else place <= k))
-    else:
-        row = n.operand(moved(n, reshape(n, rows, (type.shape[-2], 1)), k))
-        column = n.operand(columns)
-        pair = (row, column) if n.flag("upper", True) else (column, row)
-        kept = n.f.create_le(n.name, *pair).result
-    return n.f.create_select(n.name, kept, n.input(0), zero).result
+    row = rows.reshaped(type.shape[-2], 1) + k
+    kept = row <= columns if n.flag("upper", True) else columns <= row
+    return n.f.create_select(n.name, kept.operand, n.input(0), zero).result
 
 
 @from_onnx("EyeLike", since=9)
-def _eye_like(n: OnnxNode) -> Tensor:
+def _eye_like(n: OnnxNode) -> Value:
     """Ones on diagonal k, zeros elsewhere, in the shape of the input."""
     type = n.type(0)
-    if type.rank != 2 or type.size > 1 << 28:
+    if type.rank != 2 or type.room > 1 << 28:
         raise n.unsupported(f"an identity like {type}")
     kind = kind_of(n.integer("dtype", 0)) if n.has_attribute("dtype") else type.kind
-    rows, columns = type.extents
-    k = max(min(n.integer("k", 0), columns), -rows)
-    return Tensor.of(np.eye(rows, columns, k, kind.dtype))
+    rows, columns = type.shape
+    first = counted(n, rows).reshaped(rows, 1) + n.integer("k", 0)
+    return first.equals(counted(n, columns)).to(kind).value
 
 
 def _depth(n: OnnxNode) -> tuple[Dim, ...]:
@@ -492,7 +496,7 @@ def _one_hot(n: OnnxNode) -> Value:
     axis = n.axis(indices.type.rank + 1, -1)
     if highest(depth) < 1:
         raise UserError(f"expected a depth of at least 1, got {depth}")
-    if n.type(2).shape != (2,):
+    if not is_same_shape(n.type(2).shape, (2,)):
         raise UserError(f"expected two values, got {n.type(2)}")
     shape = indices.type.shape
     wide = reshape(n, convert(n, indices, ElemKind.I64), (*shape[:axis], 1, *shape[axis:]))
@@ -500,11 +504,11 @@ def _one_hot(n: OnnxNode) -> Value:
     scalar = Type(ElemKind.I64, ())
     negative = f.create_lt(n.name, index, n.operand(full(scalar, 0), f"{n.name}_zero"))
     shifted = f.create_add(n.name, index, n.operand(reshape(n, number(n, depth), ())))
-    places = reshape(n, counted(n, depth), (depth, *(1,) * (len(shape) - axis)))
+    places = counted(n, depth).reshaped(depth, *(1,) * (len(shape) - axis))
     hot = f.create_eq(
         n.name,
         f.create_select(n.name, negative, shifted, index),
-        n.operand(places, f"{n.name}_places"),
+        n.operand(places.value, f"{n.name}_places"),
     )
     off, on = (reshape(n, slice_axis(n, n.value(2), 0, i, 1, 1), ()) for i in (0, 1))
     return f.create_select(n.name, hot, n.operand(on), n.operand(off)).result

@@ -1,0 +1,223 @@
+"""Operators whose shapes, indices or coordinates depend on open dimensions: one compilation, many extents."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+import glowpy
+from glowpy.core.tensor import Array
+from glowpy.support.symbolic import Dim, symbol
+
+RANGES = {"batch": (1, 3), "h": (2, 17), "w": (2, 12), "seq": (1, 20), "past": (0, 9)}
+EXTENTS = [
+    {name: bounds[0] for name, bounds in RANGES.items()},
+    {name: bounds[1] for name, bounds in RANGES.items()},
+    {"batch": 1, "h": 5, "w": 2, "seq": 7, "past": 1},
+    {"batch": 2, "h": 2, "w": 11, "seq": 2, "past": 8},
+    {"batch": 3, "h": 16, "w": 7, "seq": 19, "past": 3},
+]
+DIMS: dict[str, Dim] = {name: symbol(name, *bounds) for name, bounds in RANGES.items()}
+
+RNG = np.random.default_rng(0)
+
+
+class Net:
+    """A model with many outputs: each node's result that no other node reads."""
+
+    def __init__(self, opset: int = 19) -> None:
+        self.opset = opset
+        self.nodes: list[onnx.NodeProto] = []
+        self.inputs: list[onnx.ValueInfoProto] = []
+        self.tensors: list[onnx.TensorProto] = []
+
+    def input(self, name: str, shape: Iterable[int | str], kind: int = TensorProto.FLOAT) -> str:
+        self.inputs.append(helper.make_tensor_value_info(name, kind, list(shape)))
+        return name
+
+    def constant(self, array: Array) -> str:
+        name = f"c{len(self.tensors)}"
+        self.tensors.append(numpy_helper.from_array(array, name))
+        return name
+
+    def ints(self, *values: int) -> str:
+        return self.constant(np.array(values, np.int64))
+
+    def node(self, op_type: str, *inputs: str, count: int = 1, **attributes: Any) -> str:
+        name = f"{op_type}_{len(self.nodes)}"
+        outputs = [name, *(f"{name}_{index}" for index in range(1, count))]
+        self.nodes.append(helper.make_node(op_type, inputs, outputs, name, **attributes))
+        return name
+
+    def extent(self, value: str, axis: int) -> str:
+        """One extent, as a vector."""
+        return self.node("Shape", value, start=axis, end=axis + 1)
+
+    @property
+    def model(self) -> onnx.ModelProto:
+        read = {name for node in self.nodes for name in node.input}
+        names = [name for node in self.nodes for name in node.output if name not in read]
+        outputs = [onnx.ValueInfoProto(name=name) for name in names]
+        graph = helper.make_graph(self.nodes, "net", self.inputs, outputs, self.tensors)
+        opsets = [helper.make_opsetid("", self.opset)]
+        return helper.make_model(graph, opset_imports=opsets, ir_version=9)
+
+    def check(self) -> None:
+        """Both backends against onnxruntime, compiled once for all extents."""
+        model = self.model
+        options = onnxruntime.SessionOptions()
+        options.log_severity_level = 3
+        reference = onnxruntime.InferenceSession(
+            model.SerializeToString(), options, providers=["CPUExecutionProvider"]
+        )
+        names = [output.name for output in reference.get_outputs()]
+        used = {d.dim_param for i in self.inputs for d in i.type.tensor_type.shape.dim} - {""}
+        module = glowpy.load(model, dims={name: DIMS[name] for name in used})
+        compiled = [glowpy.compile(module, backend) for backend in ("interpreter", "cpu")]
+        for extents in EXTENTS:
+            feeds = {info.name: _array(info, extents) for info in self.inputs}
+            expected = dict(zip(names, reference.run(None, feeds), strict=True))
+            for network in compiled:
+                actual = network({name: feeds[name] for name in network.inputs})
+                for name, array in expected.items():
+                    assert actual[name].shape == array.shape, (name, extents)
+                    np.testing.assert_allclose(
+                        actual[name], array, rtol=1e-4, atol=1e-4, err_msg=f"{name} {extents}"
+                    )
+
+
+def _array(info: onnx.ValueInfoProto, extents: Mapping[str, int]) -> Array:
+    type = info.type.tensor_type
+    shape = [extents[dim.dim_param] if dim.dim_param else dim.dim_value for dim in type.shape.dim]
+    if type.elem_type == TensorProto.INT64:
+        return RNG.integers(0, 4, shape)
+    return RNG.standard_normal(shape).astype(np.float32)
+
+
+def test_images_are_resized() -> None:
+    net = Net()
+    image = net.input("image", ("batch", 2, "h", "w"))
+    batch, rows, columns = (net.extent(image, axis) for axis in (0, 2, 3))
+    double, half = net.node("Mul", rows, net.ints(2)), net.node("Div", columns, net.ints(2))
+    sizes = net.node("Concat", batch, net.ints(2), double, half, axis=0)
+    for mode, coordinates in (
+        ("nearest", "asymmetric"),
+        ("linear", "half_pixel"),
+        ("linear", "align_corners"),
+        ("linear", "pytorch_half_pixel"),
+        ("cubic", "half_pixel"),
+    ):
+        attributes: dict[str, Any] = {"mode": mode, "coordinate_transformation_mode": coordinates}
+        if mode == "nearest":
+            attributes["nearest_mode"] = "floor"
+        net.node("Resize", image, "", "", sizes, **attributes)
+    scales = net.constant(np.array([1, 1, 1.5, 2], np.float32))
+    net.node("Resize", image, "", scales, mode="nearest", nearest_mode="round_prefer_floor")
+    net.node("Resize", image, "", scales, mode="linear")
+    net.node("Resize", image, "", scales, mode="cubic", exclude_outside=1)
+    net.check()
+
+
+def test_windows_over_images_that_are_open() -> None:
+    net = Net()
+    image = net.input("image", ("batch", 4, "h", "w"))
+    filter = net.constant(RNG.standard_normal((4, 3, 2, 2)).astype(np.float32))
+    net.node("ConvTranspose", image, filter, strides=[2, 2])
+    net.node(
+        "ConvTranspose", image, filter, strides=[2, 3], pads=[0, 1, 1, 0], output_padding=[1, 0]
+    )
+    net.node("ConvTranspose", image, filter, strides=[2, 2], auto_pad="SAME_UPPER")
+    wide = net.constant(RNG.standard_normal((3, 4, 3, 3)).astype(np.float32))
+    net.node("Conv", image, wide, auto_pad="SAME_LOWER", strides=[2, 2])
+    net.node("AveragePool", image, kernel_shape=[2, 2], strides=[2, 2], ceil_mode=1)
+    net.node("MaxPool", image, kernel_shape=[2, 2], strides=[1, 2], count=2)
+    net.node("GlobalAveragePool", image)
+    net.check()
+
+
+def test_pads_follow_from_shapes_and_from_elements() -> None:
+    net = Net()
+    image = net.input("image", ("batch", 2, "h", "w"))
+    rows = net.extent(image, 2)
+    fours = net.node("Div", net.node("Add", rows, net.ints(3)), net.ints(4))
+    rest = net.node("Sub", net.node("Mul", fours, net.ints(4)), rows)
+    zeros = net.ints(0, 0, 0, 1, 0, 0)
+    net.node("Pad", image, net.node("Concat", zeros, rest, net.ints(2), axis=0))
+    for mode in ("reflect", "edge", "wrap"):
+        net.node("Pad", image, net.ints(0, 0, 1, 1, 0, 0, 1, 1), mode=mode)
+    net.check()
+
+
+def test_elements_are_picked_and_moved() -> None:
+    net = Net()
+    rows = net.input("rows", ("batch", "seq", 6))
+    more = net.input("more", ("batch", "past", 6))
+    ids = net.input("ids", ("batch", "seq"), TensorProto.INT64)
+    net.node("Split", rows, axis=2, count=3, num_outputs=3)
+    net.node("Split", rows, axis=1, count=2, num_outputs=2)
+    both = net.node("Concat", more, rows, axis=1)
+    sizes = net.node("Concat", net.extent(more, 1), net.extent(rows, 1), axis=0)
+    net.node("Split", both, sizes, axis=1, count=2)
+    length = net.node("Squeeze", net.extent(rows, 1))
+    zero, one, two = (net.constant(np.array(number)) for number in (0, 1, 2))
+    net.node("Range", zero, length, two)
+    net.node("Range", length, zero, net.constant(np.array(-3)))
+    net.node("Range", net.node("Neg", length), length, one)
+    net.node("Trilu", rows, one, upper=0)
+    net.node("Slice", rows, net.ints(-1), net.ints(-100), net.ints(1), net.ints(-2))
+    net.node("GatherElements", rows, net.node("Unsqueeze", ids, net.ints(2)), axis=2)
+    first = net.node("Mul", net.node("Unsqueeze", ids, net.ints(2)), net.ints(0))
+    net.node("GatherND", rows, first, batch_dims=1)
+    net.node("Hardmax", rows, axis=1)
+    net.node("EyeLike", net.node("ReduceMax", rows, net.ints(0), keepdims=0), k=1)
+    net.node("OneHot", ids, net.constant(np.array(4)), net.constant(np.array([0, 1], np.float32)))
+    net.check()
+
+
+def test_shapes_that_are_computed_as_floats() -> None:
+    net = Net()
+    image = net.input("image", ("batch", 2, "h", "w"))
+    rows, columns = net.extent(image, 2), net.extent(image, 3)
+
+    def real(value: str) -> str:
+        return net.node("Cast", value, to=TensorProto.FLOAT)
+
+    def whole(value: str) -> str:
+        return net.node("Cast", value, to=TensorProto.INT64)
+
+    third = net.node("Div", real(rows), net.constant(np.array([3], np.float32)))
+    up, down = whole(net.node("Ceil", third)), whole(net.node("Floor", third))
+    half = whole(net.node("Mul", real(columns), net.constant(np.array([0.5], np.float32))))
+    sizes = net.node("Concat", net.extent(image, 0), up, down, half, axis=0)
+    net.node("ConstantOfShape", sizes, value=helper.make_tensor("value", 1, [1], [2.0]))
+    net.node("Mul", third, net.constant(np.array([2], np.float32)))
+    net.check()
+
+
+@pytest.mark.parametrize("sizes", [[(8, 8), (12, 20), (64, 4), (4, 12)], [(16, 6), (6, 10)]])
+def test_a_session_finds_out_that_sizes_are_multiples(sizes: list[tuple[int, int]]) -> None:
+    """Upsampled images are joined with what they were made from: all sizes are even, or multiples of 4."""
+    net = Net()
+    image = net.input("image", (1, 2, "h", "w"))
+    down = net.node("MaxPool", image, kernel_shape=[2, 2], strides=[2, 2])
+    scales = net.constant(np.array([1, 1, 2, 2], np.float32))
+    up = net.node("Resize", down, "", scales, mode="nearest")
+    joined = net.node("Concat", image, up, axis=1)
+    assert joined
+    session = glowpy.InferenceSession(net.model, backend="interpreter")
+    for height, width in sizes:
+        array = RNG.standard_normal((1, 2, height, width)).astype(np.float32)
+        (result,) = session.run(None, {"image": array})
+        blocks = array.reshape(1, 2, height // 2, 2, width // 2, 2).max((3, 5))
+        expected = np.concatenate([array, blocks.repeat(2, 2).repeat(2, 3)], 1)
+        np.testing.assert_array_equal(result, expected)
+    assert {name: text.partition(", ")[2] for name, text in session.assumptions.items()} == {
+        "h": "2*h_2",
+        "w": "2*w_2",
+    }
