@@ -197,12 +197,22 @@ BINARY: list[tuple[type[Node], Callable[[Array, Array], Array]]] = [
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize(
+    "types",
+    [
+        ("u8[3x1x17](s=0.037,o=99)", "i8[4x17](s=0.11,o=-7)", "u8[3x4x17](s=0.05,o=131)"),
+        ("i16[3x1x17](s=0.0037,o=99)", "i16[4x17](s=0.0011,o=-7)", "i16[3x4x17](s=0.005,o=1031)"),
+    ],
+    ids=["bytes", "wide"],
+)
 @pytest.mark.parametrize(("cls", "function"), BINARY, ids=[cls.__name__ for cls, _ in BINARY])
 def test_binary_operators_compute_on_numbers(
-    cls: type[Node], function: Callable[[Array, Array], Array], backend: str
+    cls: type[Node],
+    function: Callable[[Array, Array], Array],
+    types: tuple[str, str, str],
+    backend: str,
 ) -> None:
-    left, right = parse_type("u8[3x1x17](s=0.037,o=99)"), parse_type("i8[4x17](s=0.11,o=-7)")
-    result = parse_type("u8[3x4x17](s=0.05,o=131)")
+    left, right, result = map(parse_type, types)
     a, b = integers(left, 3), integers(right, 4)
     got = run(backend, lambda f, v: f.create(cls, "n", v, {}, result), (left, a), (right, b))
     with np.errstate(all="ignore"):

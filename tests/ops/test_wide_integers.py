@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -24,11 +23,9 @@ from glowpy.graph.nodes_gen import (
     HighByteNode,
     LeakyReluNode,
     LogNode,
-    MulNode,
     SigmoidNode,
     SinNode,
     SqrtNode,
-    SubNode,
     TanhNode,
 )
 from glowpy.quantization import quant_of_range
@@ -244,20 +241,6 @@ def test_softmax_divides_by_exact_sums(shape: str, axis: int, backend: str) -> N
     np.testing.assert_array_equal(got, quantized(result, powers / sums.astype(F32)))
     exact = np.exp(-scale * below) / np.exp(-scale * below).sum(axis, keepdims=True)
     assert np.abs((got + 32768.0) * 1.6e-5 - exact).max() < 0.6 * 1.6e-5 + 2e-7
-
-
-@pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize(("cls", "function"), [(MulNode, np.multiply), (SubNode, np.subtract)])
-def test_binary_operators_compute_on_numbers(
-    cls: type[Node], function: Callable[[Array, Array], Array], backend: str
-) -> None:
-    left, right = parse_type("i16[3x1x17](s=0.0037,o=99)"), parse_type("i16[4x17](s=0.0011,o=-7)")
-    result = parse_type("i16[3x4x17](s=0.005,o=1031)")
-    a, b = integers(left, 3), integers(right, 4)
-    got = run(backend, lambda f, v: f.create(cls, "n", v, {}, result), (left, a), (right, b))
-    np.testing.assert_array_equal(
-        got, quantized(result, function(numbers(left, a), numbers(right, b)))
-    )
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

@@ -236,10 +236,7 @@ class LowerQuantizedPass(RewritePass):
         factor = scale / np.sqrt(variance + n.epsilon)
         ratios = scales_of(n.input.type) * factor / scales_of(n.type)
         shifts = (bias - mean * factor) / scales_of(n.type)
-        ratio = known_parameter(f, n, "ratio", ratios.astype(np.float32))
-        scaled = f.create_scale(f"{n.name}_scaled", _steps(f, n, n.input), ratio)
-        shift = known_parameter(f, n, "shift", shifts.astype(np.float32))
-        return _saturated(f, n, f.create_add(f"{n.name}_shifted", scaled, shift))
+        return _shifted(f, n, _steps(f, n, n.input), ratios, shifts)
 
     @rule
     def layer_norm(self, f: Function, n: LayerNormalizationNode, why: Why) -> Replacement:
@@ -260,10 +257,7 @@ class LowerQuantizedPass(RewritePass):
         standard = f.create_scale(f"{n.name}_standard", numbers, inverse)
         scale, bias = (np.asarray(known(value), np.float64) for value in (n.scale, n.bias))
         step = scales_of(n.type)
-        ratio = known_parameter(f, n, "ratio", (gain * scale / step).astype(np.float32))
-        shift = known_parameter(f, n, "shift", (bias / step).astype(np.float32))
-        scaled = f.create_scale(f"{n.name}_scaled", standard, ratio)
-        return _saturated(f, n, f.create_add(f"{n.name}_shifted", scaled, shift))
+        return _shifted(f, n, standard.result, gain * scale / step, bias / step)
 
     @rule
     def softmax(self, f: Function, n: SoftmaxNode, why: Why) -> Replacement:
@@ -345,6 +339,16 @@ def _rounded(f: Function, n: Node, type: Type, numbers: Operand) -> NodeValue:
     reciprocal = known_parameter(f, n, "reciprocal", (1 / scales_of(type)).astype(np.float32))
     scaled = f.create_scale(f"{n.name}_scaled", numbers, reciprocal)
     return _saturated(f, n, scaled, type)
+
+
+def _shifted(f: Function, n: Node, numbers: NodeValue, ratios: Array, shifts: Array) -> NodeValue:
+    """Numbers times ratios, plus shifts, both of them rounded once: stored integers of the type of `n`."""
+    ratio, shift = (
+        known_parameter(f, n, part, array.astype(np.float32))
+        for part, array in (("ratio", ratios), ("shift", shifts))
+    )
+    scaled = f.create_scale(f"{n.name}_scaled", numbers, ratio)
+    return _saturated(f, n, f.create_add(f"{n.name}_shifted", scaled, shift))
 
 
 _Mean = tuple[NodeValue, Operand, Operand]
