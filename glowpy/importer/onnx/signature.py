@@ -242,7 +242,8 @@ def _static(
             raise UserError(
                 f"input '{info.name}' has the symbolic dimension '{dim}', which must be bound",
                 note=f"give {'it' if len(unbound) == 1 else 'each'} a size: "
-                + " ".join(f"--shape {shlex.quote(f'{name}=1')}" for name in unbound),
+                + " ".join(f"--shape {shlex.quote(f'{name}=1')}" for name in unbound)
+                + "; 1..64 in place of 1 leaves it open",
             )
         if size is None:
             raise UserError(
