@@ -291,8 +291,9 @@ def test_symbols_whose_names_mean_something_in_c(tmp_path: Path) -> None:
     ]
 
 
-def test_a_network_called_like_the_type_of_extents(tmp_path: Path) -> None:
-    models = {"a": attention(), "a_extents_t": mlp()}
+@pytest.mark.parametrize("other", ["a_extents_t", "a_reset"])
+def test_a_network_called_like_what_another_may_have(other: str, tmp_path: Path) -> None:
+    models = {"a": attention(), other: mlp()}
     for order in (models, dict(reversed(models.items()))):
         with pytest.raises(UserError, match="the bundle has a 'net_a"):
             bundle(order, tmp_path, BundleOptions("net"), CpuBackend(CpuOptions("x86-64-v2")))

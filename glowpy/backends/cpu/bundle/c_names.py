@@ -93,12 +93,12 @@ def problem_with_network(
 ) -> str:
     """Why an entry point cannot be called so beside `others`; macros need more than other capitals.
 
-    Each may have a type NAME_extents_t; with `parallel`, each has a sibling NAME_parallel.
+    Each may have a type NAME_extents_t and a function NAME_reset; with `parallel`, each has a sibling NAME_parallel.
     """
     if name.upper() in {other.upper() for other in others}:
         return f"expected networks with different names, got '{name}' twice"
     siblings = {f"{bundle}_{sibling}" for sibling in _SIBLINGS}
-    for suffix in ("_extents_t", "_parallel")[: 2 if parallel else 1]:
+    for suffix in ("_extents_t", "_reset", *(("_parallel",) if parallel else ())):
         siblings |= {f"{other}{suffix}" for other in others}
         siblings |= {other.removesuffix(suffix) for other in others}
     if name in siblings:
