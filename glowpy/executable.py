@@ -10,7 +10,7 @@ from typing import Protocol, TypeAlias
 
 import numpy as np
 
-from glowpy.core.extents import Extents, extents_of, largest_at, symbols_of_types, type_at
+from glowpy.core.extents import Extents, extents_of, largest_at, shape_at, symbols_of_types, type_at
 from glowpy.core.state import Known, State, StatePort, given_extents
 from glowpy.core.tensor import Array, Tensor
 from glowpy.core.type import Type
@@ -233,9 +233,8 @@ class Executable(ABC):
             state.advance({**extents, **found})
         results = {port.name: bindings[port.placeholder] for port in self.output_ports}
         for port in self.open_ports:
-            results[port.name] = part_of(
-                results[port.name], type_at(port.type, {**extents, **found})
-            )
+            shape = shape_at(port.type.shape, {**extents, **found})
+            results[port.name] = part_of(results[port.name], shape)
         for name, array in out.items() if out else ():
             if results[name] is not array:
                 _check(name, Tensor.of(results[name]).type, array)
@@ -313,11 +312,9 @@ class Executable(ABC):
                 bindings[port.placeholder] = array
 
 
-def part_of(array: Array, type: Type) -> Array:
-    """The first elements of an array that had room for more, as those of a type without symbols; not copied."""
-    if array.shape == type.shape:
-        return array
-    return array.reshape(-1)[: type.room // type.kind.size].reshape(type.extents)
+def part_of(array: Array, shape: tuple[int, ...]) -> Array:
+    """The first elements of an array without gaps, which has room for as many, in another shape; not copied."""
+    return array if array.shape == shape else np.ndarray(shape, array.dtype, array)
 
 
 _SMALL = 1 << 12
@@ -416,7 +413,7 @@ class Instance:
         array = self._arrays[port.placeholder]
         if not self._found or port not in self._function.open_ports:
             return array
-        return part_of(array, type_at(port.type, {**self._extents, **self._found}))
+        return part_of(array, shape_at(port.type.shape, {**self._extents, **self._found}))
 
     def bind(self, name: str, array: Array) -> None:
         """Makes `array` the memory of an input or output.

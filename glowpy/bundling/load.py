@@ -29,7 +29,7 @@ from glowpy.core.extents import Extents, type_at
 from glowpy.core.state import State, StatePort
 from glowpy.core.tensor import Array
 from glowpy.core.type import Type, parse_type
-from glowpy.executable import Executable, Instance, Port, aligned_array
+from glowpy.executable import Executable, Instance, Port, aligned_array, part_of
 from glowpy.ir.plan import ALIGNMENT, aligned
 from glowpy.support.errors import InternalError, LoadError, UserError
 from glowpy.support.loc import Loc
@@ -58,7 +58,7 @@ class _Place:
 
 @dataclass(frozen=True)
 class _Network:
-    """Inputs and outputs, and the names of the symbols that the entry point is told the extents of."""
+    """Inputs and outputs, and the names of the symbols that the entry point is told the extents of, or says."""
 
     places: tuple[_Place, ...]
     symbols: tuple[str, ...]
@@ -115,14 +115,16 @@ class LoadedNetwork(Executable):
         mutable = arena[self._start :]
         for place in (*self._inputs, *self._variables):
             np.copyto(place.of(mutable, extents), bindings[place.port.placeholder])
+        numbers = self._extents_array(*(extents.get(name, 0) for name in self._symbols))
         arguments = [area.ctypes.data for area in (self._constants, mutable, arena)]
         if self._symbols:
-            numbers = self._extents_array(*(extents[name] for name in self._symbols))
             arguments.append(ctypes.addressof(numbers))
         _expect_ok(self.name, self._entry(*arguments))
+        everything = dict(zip(self._symbols, numbers, strict=True)) | dict(extents)
         for place in (*self._outputs, *self._variables):
-            np.copyto(bindings[place.port.placeholder], place.of(mutable, extents))
-        return {}
+            result = place.of(mutable, everything)
+            np.copyto(part_of(bindings[place.port.placeholder], result.shape), result)
+        return {name: n for name, n in everything.items() if name not in extents}
 
 
 @final

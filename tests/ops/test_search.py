@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 import glowpy
 from glowpy import UserError
@@ -31,7 +34,7 @@ from tests.ops.harness import (
     onnx_reference,
     random_array,
 )
-from tests.unit.networks import unoptimized
+from tests.unit.networks import SearchingNetwork, arrays_for, execute, same_numbers, unoptimized
 
 TESTED = (DefineNode,)
 
@@ -284,3 +287,20 @@ def test_instructions_come_after_what_defines_their_symbols() -> None:
     ir.instructions = [*definitions, definitions[0]]
     with pytest.raises(VerifyError, match=r"symbol '._count' is defined twice"):
         verify_irfunction(ir)
+
+
+@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.randoms(use_true_random=False))
+def test_random_networks_find_the_same(rng: random.Random) -> None:
+    """The CPU's optimized code, and the interpreter on the network as it stands."""
+    check_random_network(rng)
+
+
+def check_random_network(rng: random.Random) -> None:
+    module = SearchingNetwork(rng).module
+    reference = unoptimized(module)
+    compiled = glowpy.compile(module, "cpu", CompileOptions(verify_each=True, cache=False))
+    for seed, extents in enumerate(({"m": 1, "n": 0}, {"m": 5, "n": 4}, {"m": 3, "n": 2})):
+        inputs = arrays_for(module.main.parameters, seed, extents)
+        expected = execute(reference, inputs)
+        same_numbers(compiled({name: inputs[name] for name in compiled.inputs}), expected)

@@ -176,6 +176,31 @@ class SymbolicNetwork(RandomNetwork):
         return self.f.create_splat("splat", type, float(self.rng.choice((0, 1, 2)))).result
 
 
+class SearchingNetwork(SymbolicNetwork):
+    """The same with extents that the network finds: of what is not zero in values that are the same to the bit."""
+
+    def step(self) -> NodeValue | None:
+        """One more node, or several, or none."""
+        x = self.rng.choice(self.values)
+        if self.rng.random() > 0.25 or not self.is_exact(x) or highest(x.type.count) > 100:
+            return super().step()
+        f, most = self.f, highest(x.type.count)
+        count = symbol(self.module.names.take("count"), 0, most)
+        search = f.create_non_zero("search", x)
+        if not isinstance(count, int):
+            f.create_define("define", search.results[1], (count,))
+        rank = x.type.rank
+        places = Type(ElemKind.I64, (count, rank))
+        rows = f.create_slice("rows", places, search, (0, 0), (1, 1)).result
+        if not rank or self.rng.random() < 0.3:
+            return f.create_convert("places", places.with_kind(ElemKind.I32), rows).result
+        axis = self.rng.randrange(rank)
+        column = Type(ElemKind.I64, (count, 1))
+        picked = f.create_slice("column", column, rows, (0, axis), (1, 1))
+        vector = f.create_reshape("vector", Type(ElemKind.I64, (count,)), picked)
+        return f.create_gather("found", x, vector, axis).result
+
+
 def _binary(net: RandomNetwork, x: NodeValue) -> NodeValue | None:
     lhs, rhs = x, net.companion(x)
     if net.rng.random() < 0.3:

@@ -230,7 +230,7 @@ def _plain(
     if options.checks:
         sizes["activations"] = plan.peak + (2 * GUARD_BYTES if options.guard else 0)
         lines += check_areas(sizes, dim)
-    lines += _check_extents(symbols, dim, missing=options.checks)
+    lines += _check_extents(symbols, program.ir.definitions, dim, missing=options.checks)
     for index, pointer in enumerate(pointers):
         lines += [
             f"  %p{index} = getelementptr inbounds {pointer}",
@@ -297,13 +297,20 @@ def _check_missing(area: str) -> list[str]:
     ]
 
 
-def _check_extents(symbols: Sequence[Symbol], dim: str, *, missing: bool) -> list[str]:
-    """LLVM IR that returns early where an extent lies outside its bounds; with `missing`, where the array is NULL."""
+def _check_extents(
+    symbols: Sequence[Symbol], found: Container[str], dim: str, *, missing: bool
+) -> list[str]:
+    """LLVM IR that returns early where an extent lies outside its bounds; with `missing`, where the array is NULL.
+
+    What the network finds may be anything before.
+    """
     if not symbols:
         return []
     lines = _check_missing("extents") if missing else []
     wrong = "false"
     for index, symbol in enumerate(symbols):
+        if symbol.name in found:
+            continue
         own = f"%extent{index}"
         lines += [
             f"  {own}.place = getelementptr inbounds {dim}, ptr %extents, {dim} {index}",

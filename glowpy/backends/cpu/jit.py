@@ -79,6 +79,9 @@ class JitFunction(CompiledFunction):
         self._callback_addresses = [_address(callback) for callback in self._callbacks]
         self._observed = threading.local()
         self._symbols = image.symbols
+        given = self.symbols
+        names = enumerate(symbol.name for symbol in image.symbols)
+        self._found = [(index, name) for index, name in names if name not in given]
         slots = len(image.table) + bool(self._symbols) + 2 + len(self._callbacks)
         self._table = ctypes.c_void_p * slots
         self._extents_array = ctypes.c_size_t * len(self._symbols)
@@ -108,9 +111,7 @@ class JitFunction(CompiledFunction):
             raise InternalError(f"compiled code returned {code}")
         if failure is not None:
             raise failure
-        if len(extents) == len(self._symbols):
-            return {}
-        return {name: n for name, n in self._named(numbers) if name not in extents}
+        return {name: numbers[index] for index, name in self._found}
 
     def _named(self, numbers: Iterable[int]) -> tuple[tuple[str, int], ...]:
         """Extents by the names of their symbols."""

@@ -123,7 +123,7 @@ class InterpretedFunction(CompiledFunction):
                 self.program.constants[base.name].array if base.is_constant else bindings[base.name]
             )
             if value is base:
-                return Tensor(value.type, part_of(array, value.type))
+                return Tensor(value.type, part_of(array, value.type.extents))
             flat = (
                 np.ascontiguousarray(array).reshape(-1).view(np.uint8)
                 if base.is_constant

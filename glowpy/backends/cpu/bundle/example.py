@@ -19,8 +19,8 @@ from glowpy.backends.cpu.bundle.link import (
     is_native,
     runner,
 )
-from glowpy.backends.cpu.bundle.read import StoredBundle, stored_dims, stored_symbols
-from glowpy.core.extents import Extents, type_at
+from glowpy.backends.cpu.bundle.read import StoredBundle, found_symbols, stored_dims, stored_symbols
+from glowpy.core.extents import Extents, symbols_of_types, type_at
 from glowpy.core.state import StatePort
 from glowpy.core.tensor import Array, Tensor
 from glowpy.core.type import parse_type
@@ -69,12 +69,16 @@ class Example:
     ) -> dict[str, dict[str, Array]]:
         """The outputs of every network by placeholder, from inputs by network and placeholder, for extents by network.
 
+        An output whose shape depends on extents that the network finds is a vector.
+
         Raises UserError if the program fails.
         """
         networks = self.bundle.manifest["networks"]
         arguments = ["constants=constants.bin"]
         for network in networks:
             for extent in network.get("extents", ()):
+                if extent.get("found"):
+                    continue
                 number = extents[network["name"]][extent["symbol"]]
                 arguments.append(f"--{_argument(networks, network, extent)}={number}")
             for symbol in _ports(network):
@@ -111,9 +115,11 @@ class Example:
     def _read(
         self, network: Mapping[str, Any], symbol: Mapping[str, Any], extents: Extents
     ) -> Array:
-        type = type_at(parse_type(symbol["type"], stored_dims(network)), extents)
-        data = self._file(network, symbol).read_bytes()
-        return np.frombuffer(data, type.kind.dtype).reshape(type.extents)
+        type = parse_type(symbol["type"], stored_dims(network))
+        elements = np.frombuffer(self._file(network, symbol).read_bytes(), type.kind.dtype)
+        if symbols_of_types([type]).keys() & found_symbols(network):
+            return elements
+        return elements.reshape(type_at(type, extents).extents)
 
 
 def build_examples(bundle: StoredBundle, folder: Path, *, system: bool = True) -> Iterator[Example]:
@@ -196,7 +202,10 @@ def stored_ports(bundle: StoredBundle) -> dict[str, tuple[tuple[Port, ...], tupl
 
 def stored_extents(bundle: StoredBundle) -> list[dict[str, Extents]]:
     """Extents of every network to try: the highest, the lowest, and the mean of both; one of none without symbols."""
-    networks = {n["name"]: stored_symbols(n) for n in bundle.manifest["networks"]}
+    networks = {
+        n["name"]: [one for one in stored_symbols(n) if one.name not in found_symbols(n)]
+        for n in bundle.manifest["networks"]
+    }
     choices: list[Callable[[Symbol], int]] = [lambda one: one.high]
     if any(networks.values()):
         choices += [lambda one: one.low, lambda one: (one.low + one.high) // 2]

@@ -298,10 +298,13 @@ def _extents(entry: Entry) -> Iterator[str]:
     """The type of what a run says of dimensions, and macros for its bounds."""
     if not entry.extents:
         return
-    yield "/* What the dimensions are that a run may choose, each between its bounds. */"
+    found = any(extent.found for extent in entry.extents)
+    also = ". What is found, a run writes" if found else ""
+    yield f"/* What the dimensions are that a run may choose, each between its bounds{also}. */"
     yield "typedef struct {"
     for extent in entry.extents:
-        yield f"  size_t {extent.name}; /* {extent.symbol.low}..{extent.symbol.high} */"
+        bounds = f"{extent.symbol.low}..{extent.symbol.high}"
+        yield f"  size_t {extent.name}; /* {bounds}{', found' * extent.found} */"
     yield f"}} {entry.name}_extents_t;"
     for extent in entry.extents:
         macro = f"{entry.name}_{extent.name}".upper()

@@ -55,10 +55,11 @@ class Symbol:
 
 @dataclass(frozen=True)
 class Extent:
-    """What every run of a network says of its dimensions: a symbol, and what C calls it."""
+    """What every run of a network says of its dimensions, or finds: a symbol, and what C calls it."""
 
     name: str
     symbol: symbolic.Symbol
+    found: bool
 
 
 @dataclass(frozen=True)
@@ -200,10 +201,11 @@ def _extents(entry: str, program: Program, macros: set[str]) -> tuple[Extent, ..
     """The symbols of a network; `macros` has what those for bounds begin with, and gets theirs."""
     extents = []
     names = UniqueNames()
+    found = program.ir.definitions
     for symbol in program.ir.symbols.values():
         name = names.take(member_name(symbol.name))
         while (macro := f"{entry}_{name}".upper()) in macros:
             name = names.take(name)
         macros.add(macro)
-        extents.append(Extent(name, symbol))
+        extents.append(Extent(name, symbol, symbol.name in found))
     return tuple(extents)

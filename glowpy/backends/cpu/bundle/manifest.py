@@ -106,7 +106,12 @@ def _network(entry: Entry) -> dict[str, Any]:
     }
     if entry.extents:
         fields["extents"] = [
-            {**asdict(extent.symbol), "name": extent.name, "symbol": extent.symbol.name}
+            {
+                **asdict(extent.symbol),
+                "name": extent.name,
+                "symbol": extent.symbol.name,
+                **({"found": True} if extent.found else {}),
+            }
             for extent in entry.extents
         ]
     return fields

@@ -251,6 +251,8 @@ def _extents(entry: Entry, prefix: str) -> str:
     """Reads the extents."""
     lines = []
     for extent in entry.extents:
+        if extent.found:
+            continue
         macro = f"{entry.name}_{extent.name}".upper()
         bounds = f"{macro}_MIN, {macro}_MAX, &extents.{extent.name}"
         call = f'read_extent(argc, argv, "--{prefix}{extent.name}", {bounds})'

@@ -18,6 +18,7 @@ from glowpy.support.symbolic import Dim, Symbol, symbol
 
 __all__ = [
     "StoredBundle",
+    "found_symbols",
     "manifest_digest",
     "manifests",
     "read_bundle",
@@ -71,11 +72,16 @@ class StoredBundle:
 
 
 def stored_symbols(network: Mapping[str, Any]) -> list[Symbol]:
-    """What the entry point of a network, which a manifest describes, is told the extents of, in this order."""
+    """What the entry point of a network, which a manifest describes, is told the extents of, or says, in this order."""
     return [
         Symbol(str(extent["symbol"]), *(int(extent[field]) for field in ("low", "high", "likely")))
         for extent in network.get("extents", ())
     ]
+
+
+def found_symbols(network: Mapping[str, Any]) -> set[str]:
+    """Those that a run finds the extents of."""
+    return {str(extent["symbol"]) for extent in network.get("extents", ()) if extent.get("found")}
 
 
 def stored_dims(network: Mapping[str, Any]) -> dict[str, Dim]:

@@ -17,6 +17,7 @@ from glowpy.backends.cpu.object_file import MARKER
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.extents import Extents, type_at
 from glowpy.core.tensor import Array
+from glowpy.core.type import Type
 from glowpy.ir.plan import ALIGNMENT
 from glowpy.llvm.extents import emit_dim
 from glowpy.llvm.writer import ModuleWriter, literal
@@ -41,6 +42,13 @@ class Golden:
     inputs: Mapping[str, Array]
     outputs: Mapping[str, Array]
     extents: Extents = field(default_factory=dict)
+
+    def type(self, port: Symbol) -> Type:
+        """That of an input or output in this run."""
+        array = self.outputs.get(port.weight, self.inputs.get(port.weight))
+        if array is None:
+            return type_at(port.type, self.extents)
+        return Type(port.type.kind, array.shape, port.type.quant)
 
 
 def support_texts(
@@ -112,7 +120,7 @@ def _selftest(
     step = 0
     for entry in layout.entries:
         for run in golden[entry.name]:
-            ports = [replace(port, type=type_at(port.type, run.extents)) for port in entry.ports]
+            ports = [replace(port, type=run.type(port)) for port in entry.ports]
             ports = [port for port in ports if port.type.size]
             lines += [
                 f"  {_place(step, port)} = getelementptr i8, ptr %mutable, {dim} {port.offset}"
@@ -128,9 +136,11 @@ def _selftest(
                     )
             for index, extent in enumerate(entry.extents):
                 place = f"%extent.{step}.{index}"
+                bounds = extent.symbol
+                number = bounds.low if extent.found else run.extents[bounds.name]
                 lines += [
                     f"  {place} = getelementptr {dim}, ptr %extents, {dim} {index}",
-                    f"  store {dim} {run.extents[extent.symbol.name]}, ptr {place}",
+                    f"  store {dim} {number}, ptr {place}",
                 ]
             arguments = (*areas, "ptr %extents") if entry.extents else areas
             call = f"call i32 @{entry.name}({', '.join(arguments)})"

@@ -1,0 +1,101 @@
+"""Bundles of networks that find extents while they run: what C is told of them."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import glowpy
+from glowpy import BundleOptions, Module, bundle
+from glowpy.bundling.load import load_bundle
+from glowpy.bundling.verify import verify_bundle
+from glowpy.core.elemkind import ElemKind
+from glowpy.core.type import Type
+from glowpy.support.symbolic import symbol
+from tests.bundles.networks import command, need
+
+pytestmark = pytest.mark.timeout(300)
+
+
+def positive() -> Module:
+    """Which numbers are positive: where, and what they are."""
+    module = Module()
+    length, count = symbol("length", 1, 9), symbol("count", 0, 9)
+    x = module.create_placeholder("x", Type(ElemKind.F32, (length,)))
+    f = module.create_function("main")
+    zero = f.create_splat("zero", Type(ElemKind.F32, (1,)), 0.0)
+    search = f.create_non_zero("search", f.create_lt("more", zero, x))
+    f.create_define("define", search.results[1], (count,))
+    places = f.create_slice("places", Type(ElemKind.I64, (count, 1)), search, (0, 0), (1, 1))
+    indices = f.create_reshape("indices", Type(ElemKind.I64, (count,)), places)
+    kept = f.create_gather("kept", x, indices, 0)
+    for name, node in (("where", indices), ("numbers", f.create_mul("twice", kept, kept))):
+        f.create_save(f"save_{name}", node, module.create_placeholder(name, node.result.type))
+    return module
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("shared")
+    options = BundleOptions("net", emit="shared", api="dynamic", weights="embedded", selftest=4)
+    bundle(positive(), folder, options)
+    return folder
+
+
+def test_a_loaded_bundle_gives_what_it_finds(shared: Path) -> None:
+    if sys.platform != "linux":
+        pytest.skip("shared bundles are linked for Linux")
+    network, compiled = load_bundle(shared), glowpy.compile(positive())
+    rng = np.random.default_rng(4)
+    for length in (9, 1, 4, 9):
+        x = rng.standard_normal(length).astype(np.float32)
+        outputs, expected = network({"x": x}), compiled({"x": x})
+        assert outputs["where"].tolist() == np.flatnonzero(x > 0).tolist()
+        for name, array in expected.items():
+            np.testing.assert_array_equal(outputs[name], array)
+    network.selftest()
+
+
+HARNESS = """\
+#include "net.h"
+#include <stdio.h>
+
+_Static_assert(NET_COUNT_MIN == 0 && NET_COUNT_MAX == 9 && NET_NUMBERS_SIZE == 36, "at the bounds");
+
+static _Alignas(NET_ALIGNMENT) uint8_t mutable_area[NET_MUTABLE_SIZE], activations[NET_ACTIVATIONS_SIZE];
+
+int main(void) {
+  net_extents_t extents = {.length = 5, .count = (size_t)-1};
+  size_t dims[1];
+  for (int i = 0; i < 5; i++) net_input_x(mutable_area)[i] = (float)(i % 2 ? -i : i);
+  if (net(net_constants, mutable_area, activations, &extents)) return 1;
+  net_dims_where(&extents, dims);
+  printf("%d %d %d:", (int)extents.count, (int)dims[0], (int)net_size_numbers(&extents));
+  for (size_t i = 0; i < dims[0]; i++)
+    printf(" %d %g", (int)net_output_where(mutable_area)[i], (double)net_output_numbers(mutable_area)[i]);
+  extents.length = 10;
+  if (net(net_constants, mutable_area, activations, &extents) != GLOWPY_OUT_OF_BOUNDS) return 2;
+  return net_selftest(net_constants, mutable_area, activations);
+}
+"""
+
+
+def test_c_reads_what_a_run_found(shared: Path, tmp_path: Path) -> None:
+    need("gcc")
+    (tmp_path / "main.c").write_text(HARNESS)
+    strict = ["-std=c11", "-Wall", "-Wextra", "-Werror", "-Wconversion", f"-I{shared}"]
+    place = [f"-Wl,-rpath,{shared}", f"{shared}/libnet.so", "-o", "main"]
+    done = command(tmp_path, "gcc", *strict, "main.c", *place)
+    assert (done.returncode, done.stderr) == (0, "")
+    done = command(tmp_path, "./main")
+    assert (done.returncode, done.stdout) == (0, "2 2 8: 2 4 4 16")
+
+
+def test_the_example_is_told_nothing_of_it(tmp_path: Path) -> None:
+    need("cc")
+    bundle(positive(), tmp_path, BundleOptions("net"))
+    assert verify_bundle(tmp_path).passed
+    assert "--count" not in (tmp_path / "main.c").read_text()
