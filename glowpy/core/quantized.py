@@ -21,6 +21,7 @@ __all__ = [
     "along_axis",
     "fits_4_bits",
     "has_steps_of",
+    "in_f32",
     "offsets_of",
     "parameters",
     "range_of",
@@ -62,13 +63,21 @@ def ratio_of(type: Type, other: Type) -> Array:
     """By what steps of `type` are multiplied to count in steps of `other`, in f32.
 
     It is the quotient of scales in f32, as onnxruntime has it: if it were rounded in any other way, one result in some
-    ten thousand would differ by a step. Where scales are too large or too small for f32, they are divided in f64.
+    ten thousand would differ by a step. Where scales are too large or too small for f32, they are divided in f64. What
+    f32 does not hold is its largest number: one step is then more than the other type has, and 0 steps are 0.
     """
     scales, others = scales_of(type), scales_of(other)
     with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
         ratio = scales.astype(np.float32) / others.astype(np.float32)
         usable = np.isfinite(ratio) & (ratio > 0)
-        return np.where(usable, ratio, (scales / others).astype(np.float32))
+        return np.where(usable, ratio, in_f32(scales / others))
+
+
+def in_f32(numbers: Array) -> Array:
+    """Numbers in f32; finite ones that are too large for it are its largest."""
+    largest = float(np.finfo(np.float32).max)
+    limited = np.where(np.isfinite(numbers), np.clip(numbers, -largest, largest), numbers)
+    return limited.astype(np.float32)
 
 
 def range_of(type: Type) -> tuple[float, float, float]:

@@ -349,3 +349,27 @@ def test_scales_of_rows_and_columns() -> None:
         alone = multiplied(np.asarray(rows[i]), np.asarray(columns[j]))
         for output, expected in zip(together, alone, strict=True):
             assert output[i, j] == expected[i, j]
+
+
+@pytest.mark.parametrize("backend", ["interpreter", "cpu"])
+def test_convolutions_of_integers_are_exact_however_many_are_summed(backend: str) -> None:
+    """The sum of the largest products would not fit i32, and f32 would be off by some ten."""
+    channels, rng = 3700, np.random.default_rng(0)
+    x = rng.integers(128, 256, (1, channels, 3, 3)).astype(np.uint8)
+    weights = rng.integers(0, 128, (2, channels, 3, 3)).astype(np.int8)
+    names = ["x", "w", "zx"]
+    graph = helper.make_graph(
+        [helper.make_node("ConvInteger", names, ["y"])],
+        "deep",
+        [helper.make_tensor_value_info("x", TensorProto.UINT8, x.shape)],
+        [helper.make_tensor_value_info("y", TensorProto.INT32, [1, 2, 1, 1])],
+        [
+            numpy_helper.from_array(weights, "w"),
+            numpy_helper.from_array(np.array(1, np.uint8), "zx"),
+        ],
+    )
+    opset = [helper.make_opsetid("", 13)]
+    model = helper.make_model(graph, opset_imports=opset, ir_version=8)
+    got = glowpy.compile(glowpy.load(model), backend)({"x": x})["y"]
+    exact = ((x.astype(np.int64) - 1) * weights).sum((1, 2, 3))
+    assert got.reshape(-1).tolist() == exact.tolist()

@@ -220,6 +220,28 @@ def test_binary_operators_compute_on_numbers(
     np.testing.assert_array_equal(got, expected)
 
 
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("scale", [1e-39, 3e-45])
+def test_scales_without_a_reciprocal(scale: float, backend: str) -> None:
+    """Results are divided by them; ratios beyond f32 are its largest number, and 0 stays 0."""
+    tiny, large = parse_type(f"u8[4](s={F32(scale)},o=3)"), parse_type("u8[4](s=0.5,o=7)")
+    stored = np.array([3, 4, 255, 0], np.uint8)
+    total = run(
+        backend, lambda f, v: f.create_add("n", *v, result_type=tiny), *[(tiny, stored)] * 2
+    )
+    np.testing.assert_array_equal(total, [3, 5, 255, 0])
+    steps = np.array([7, 8, 255, 0], np.uint8)
+    moved = run(backend, lambda f, v: f.create_rescale("n", tiny, v[0]), (large, steps))
+    np.testing.assert_array_equal(moved, [3, 255, 255, 0])
+    mean = tiny.with_shape((1,))
+    got = run(
+        backend,
+        lambda f, v: f.create_reduce_mean("n", v[0], (0,), result_type=mean),
+        (large, stored * 0 + 7),
+    )
+    np.testing.assert_array_equal(got, [3])
+
+
 @pytest.mark.parametrize("cls", [AddNode, SubNode])
 def test_sums_are_rounded_apart_from_products(cls: type[Node]) -> None:
     """On AArch64, where LLVM asks the sum alone whether both may be one step."""

@@ -5,8 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from glowpy.core.elemkind import ElemKind
+from glowpy.core.quantized import sum_type
 from glowpy.core.shape import is_same, is_same_shape
-from glowpy.core.type import Shape
+from glowpy.core.type import Shape, Type
+from glowpy.graph.infer import infer_types
+from glowpy.graph.nodes_gen import ConvolutionNode
 from glowpy.importer.onnx.data_movement import (
     channels_first,
     channels_last,
@@ -17,6 +21,7 @@ from glowpy.importer.onnx.data_movement import (
 from glowpy.importer.onnx.node import OnnxNode, Value, from_onnx
 from glowpy.support.errors import UserError
 from glowpy.support.symbolic import Dim, greatest, lowest, product, static
+from glowpy.support.text import Attr
 
 __all__ = ["Window", "window"]
 
@@ -83,7 +88,10 @@ def _same(
 
 @from_onnx("Conv")
 def _conv(n: OnnxNode) -> Value:
-    """Activations become N, spatial..., C around the convolution, filters O, spatial..., I for good."""
+    """Activations become N, spatial..., C around the convolution, filters O, spatial..., I for good.
+
+    Of quantized operands the result are the exact sums, in i32.
+    """
     x, w = n.type(0), n.type(1)
     if x.rank != w.rank or not 3 <= x.rank <= 5:
         raise UserError(f"expected an input and a filter of one rank from 3 to 5, got {x} and {w}")
@@ -95,19 +103,19 @@ def _conv(n: OnnxNode) -> Value:
             f"expected a filter of [O, {x.shape[1]} / group, ...] with O a multiple of group {group}, got {w}"
         )
     win = window(n, x.shape[2:], kernels)
-    outputs = x.with_shape((w.shape[0],))
+    data = n.operand(channels_last(n, n.value(0)), n.proto.input[0])
+    filter = n.operand(channels_last(n, n.value(1)), n.proto.input[1])
+    attrs: dict[str, Attr] = {**vars(win), "group": group}
+    outputs, sums = Type(ElemKind.F32, (w.shape[0],)), None
+    if x.quant is None:
+        outputs = x.with_shape(outputs.shape)
+    else:
+        floats = [type.with_kind(ElemKind.F32) for type in (data.type, filter.type)]
+        (whole,) = infer_types(ConvolutionNode, [*floats, outputs], attrs)
+        sums = sum_type(data.type, filter.type, 0, whole.shape)
+        outputs = sum_type(data.type, filter.type, 0, outputs.shape)
     bias = n.input(2) if n.has(2) else n.operand(full(outputs, 0), f"{n.name}_bias")
-    result = n.f.create_convolution(
-        n.name,
-        n.operand(channels_last(n, n.value(0)), n.proto.input[0]),
-        n.operand(channels_last(n, n.value(1)), n.proto.input[1]),
-        bias,
-        win.kernels,
-        win.strides,
-        win.pads,
-        win.dilation,
-        group,
-    )
+    result = n.f.create(ConvolutionNode, n.name, [data, filter, bias], attrs, sums)
     return channels_first(n, result.result)
 
 

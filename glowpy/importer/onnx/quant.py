@@ -380,11 +380,5 @@ def _conv_integer(n: OnnxNode) -> Value:
 
 
 def _integer_sums(n: OnnxNode, data: NodeValue, filter: NodeValue) -> Value:
-    """The convolution of integers, exact in i32: `fold-quantize` makes that of it, for steps of 1 are the numbers."""
-    floats: list[Value | None] = [
-        n.f.create_dequantize(n.name, Type(ElemKind.F32, value.type.shape), value).result
-        for value in (data, filter)
-    ]
-    result = n.operand(standard(n, "Conv", floats))
-    type = Type(ElemKind.I32, result.type.shape, Quant((1.0,), (0,)))
-    return _plain(n, n.f.create_quantize(n.name, type, result).result)
+    """The convolution of integers above their zero points, in i32, where it may wrap."""
+    return _plain(n, n.operand(standard(n, "Conv", [data, filter])))

@@ -13,7 +13,7 @@ from typing import ClassVar
 import numpy as np
 
 from glowpy.core.elemkind import ElemKind
-from glowpy.core.quantized import offsets_of, parameters, ratio_of, scales_of, sum_type
+from glowpy.core.quantized import in_f32, offsets_of, parameters, ratio_of, scales_of, sum_type
 from glowpy.core.schema import Quantized, Trait
 from glowpy.core.tensor import Array
 from glowpy.core.type import Type
@@ -71,6 +71,9 @@ high: 16 bits are enough for the rows that are shorter."""
 
 _LARGEST_NORM = 1 << 15
 """So many squares of integers of 8 bits have a sum in i32, and sums of those of 16 bits have squares in i64."""
+
+_NO_RECIPROCAL = 2.0**-128
+"""The largest scale without a reciprocal in f32."""
 
 _WIDE_BITS = 30
 """Of powers for results of 16."""
@@ -336,15 +339,18 @@ def _saturated(f: Function, n: Node, steps: Operand, type: Type | None = None) -
 
 def _rounded(f: Function, n: Node, type: Type, numbers: Operand) -> NodeValue:
     """Numbers that were computed, in `type`."""
-    reciprocal = known_parameter(f, n, "reciprocal", (1 / scales_of(type)).astype(np.float32))
-    scaled = f.create_scale(f"{n.name}_scaled", numbers, reciprocal)
-    return _saturated(f, n, scaled, type)
+    scales = scales_of(type)
+    if scales.min(initial=1.0) <= _NO_RECIPROCAL:
+        scale = known_parameter(f, n, "scale", scales.astype(np.float32))
+        return _saturated(f, n, f.create_div(f"{n.name}_scaled", numbers, scale), type)
+    reciprocal = known_parameter(f, n, "reciprocal", (1 / scales).astype(np.float32))
+    return _saturated(f, n, f.create_scale(f"{n.name}_scaled", numbers, reciprocal), type)
 
 
 def _shifted(f: Function, n: Node, numbers: NodeValue, ratios: Array, shifts: Array) -> NodeValue:
     """Numbers times ratios, plus shifts, both of them rounded once: stored integers of the type of `n`."""
     ratio, shift = (
-        known_parameter(f, n, part, array.astype(np.float32))
+        known_parameter(f, n, part, in_f32(array))
         for part, array in (("ratio", ratios), ("shift", shifts))
     )
     scaled = f.create_scale(f"{n.name}_scaled", numbers, ratio)
@@ -362,7 +368,7 @@ def _mean_of(
     offset = known_parameter(f, n, "offset", offsets_of(n.input.type).astype(np.int32) * taps)
     with np.errstate(divide="ignore"):  # the mean of nothing is no number
         ratios = scales_of(n.input.type) / (scales_of(n.type) * divisor)
-    return sums, offset, known_parameter(f, n, "ratio", ratios.astype(np.float32))
+    return sums, offset, known_parameter(f, n, "ratio", in_f32(ratios))
 
 
 def _pooled(f: Function, n: AvgPoolNode) -> _Mean:
