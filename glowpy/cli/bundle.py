@@ -235,7 +235,8 @@ def _print(written: Bundle, manifest: Mapping[str, Any]) -> None:
             print_table("Most code", ["instruction", ">code", ">stack"], rows)
     for network in manifest["networks"]:
         ranges = [
-            f"{one['symbol']} = {one['low']}..{one['high']}" for one in network.get("extents", ())
+            f"{one['symbol']} = {one['low']}..{one['high']}{' (found)' * one.get('found', False)}"
+            for one in network.get("extents", ())
         ]
         if ranges:
             click.echo(f"{network['name']}: {', '.join(ranges)}; memory is for the highest")

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 import glowpy
-from glowpy import BundleOptions, Module, bundle
+from glowpy import BundleOptions, CpuBackend, CpuOptions, Module, bundle
+from glowpy.backends.cpu.bundle.support_code import Golden
+from glowpy.bundling import make
 from glowpy.bundling.load import load_bundle
 from glowpy.bundling.verify import verify_bundle
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.type import Type
+from glowpy.graph.printer import print_module
 from glowpy.support.symbolic import symbol
-from tests.bundles.networks import command, need
+from tests.bundles.networks import QUIT, command, glow, need, on_board
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -92,6 +97,50 @@ def test_c_reads_what_a_run_found(shared: Path, tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
     done = command(tmp_path, "./main")
     assert (done.returncode, done.stdout) == (0, "2 2 8: 2 4 4 16")
+
+
+SELFTEST = f"""\
+#include "net.h"
+
+static _Alignas(NET_ALIGNMENT) uint8_t mutable_area[NET_MUTABLE_SIZE], activations[NET_ACTIVATIONS_SIZE];
+
+{QUIT}
+int main(void) {{
+  const glowpy_extent_t *extents = net_open_networks->extents;
+  if (extents[0].found || !extents[1].found) return 1;
+  return net_selftest(net_constants, mutable_area, activations);
+}}
+"""
+
+
+@pytest.mark.parametrize("wrong", [False, True])
+def test_a_microcontroller_finds_as_many(
+    wrong: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The self-test knows the extents that golden runs found; less results would compare equal."""
+    need("qemu-system-arm")
+    golden = make._golden
+
+    def less(*arguments: Any) -> list[Golden]:
+        return [
+            replace(run, outputs={name: array[:-1] for name, array in run.outputs.items()})
+            for run in golden(*arguments)
+        ]
+
+    if wrong:
+        monkeypatch.setattr(make, "_golden", less)
+    options = BundleOptions("net", weights="embedded", selftest=1, api="dynamic")
+    bundle(positive(), tmp_path, options, CpuBackend(CpuOptions("cortex-m3")))
+    (tmp_path / "main.c").write_text(SELFTEST)
+    done = on_board(tmp_path, "cortex-m3", "main.c", "net.o")
+    assert done.returncode == int(wrong), done.stdout + done.stderr
+
+
+def test_the_command_says_what_is_found(tmp_path: Path) -> None:
+    (tmp_path / "net.glow").write_text(print_module(positive()), encoding="utf-8")
+    status, printed, errors = glow("bundle", tmp_path / "net.glow", "-o", tmp_path / "out")
+    assert (status, errors) == (0, "")
+    assert "net: length = 1..9, count = 0..9 (found); memory is for the highest" in printed
 
 
 def test_the_example_is_told_nothing_of_it(tmp_path: Path) -> None:

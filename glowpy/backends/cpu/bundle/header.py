@@ -220,11 +220,12 @@ typedef struct {
 } glowpy_config_t;"""
 
 _OPEN_TYPES = """\
-/* The bounds of an extent, both of which it may have. */
+/* The bounds of an extent, both of which it may have; 1 if the network finds and writes it, else 0. */
 typedef struct {
   const char *name;
   uint64_t min;
   uint64_t max;
+  uint64_t found;
 } glowpy_extent_t;
 /* What a network with extents has beside its description in the configuration, which has the same index there, no
    `run`, and dimensions and sizes for the highest extents: the extents that `run` takes, in this order, and `dims`,

@@ -30,7 +30,7 @@ _SYMBOL_TYPE = (
     "%glowpy_symbol_t = type { ptr, [8 x i64], i64, i64, float, i32, i32, i32, i32, i32 }"
 )
 _NETWORK_TYPE = "%glowpy_network_t = type { ptr, ptr, ptr, i64 }"
-_EXTENT_TYPE = "%glowpy_extent_t = type { ptr, i64, i64 }"
+_EXTENT_TYPE = "%glowpy_extent_t = type { ptr, i64, i64, i64 }"
 _OPEN_TYPE = "%glowpy_open_network_t = type { ptr, ptr, ptr, i64 }"
 _CONFIG_TYPE = "%glowpy_config_t = type { ptr, ptr, i64, i64, i64, i64, i64, i64 }"
 
@@ -134,17 +134,11 @@ def _selftest(
                         f"  call void @{copy}(ptr align {ALIGNMENT} {_place(step, port)}, "
                         f"ptr align {ALIGNMENT} {data}, {dim} {port.type.size}, i1 false)"
                     )
-            for index, extent in enumerate(entry.extents):
-                place = f"%extent.{step}.{index}"
-                bounds = extent.symbol
-                number = bounds.low if extent.found else run.extents[bounds.name]
-                lines += [
-                    f"  {place} = getelementptr {dim}, ptr %extents, {dim} {index}",
-                    f"  store {dim} {number}, ptr {place}",
-                ]
+            lines += _tell(entry, run, dim, step)
             arguments = (*areas, "ptr %extents") if entry.extents else areas
             call = f"call i32 @{entry.name}({', '.join(arguments)})"
             lines += [f"  %code{step} = {call}", *_unless(f"%code{step}", step, f"%code{step}")]
+            lines += _compare_found(entry, run, dim, step)
             for port in ports:
                 if port.weight in run.outputs:
                     data = f"@{name}.expected.{step}.{port.name}"
@@ -152,6 +146,44 @@ def _selftest(
                     lines += _compare(module, port, _place(step, port), data, f"{step}.{port.name}")
             step += 1
     yield "\n".join([*lines, "  ret i32 0", "}"])
+
+
+def _tell(entry: Entry, run: Golden, dim: str, step: int) -> list[str]:
+    """Stores the extents of a run; those that the network finds are others before."""
+    lines = []
+    for index, extent in enumerate(entry.extents):
+        place = f"%extent.{step}.{index}"
+        number = -1 if extent.found else run.extents[extent.symbol.name]
+        lines += [
+            f"  {place} = getelementptr {dim}, ptr %extents, {dim} {index}",
+            f"  store {dim} {number}, ptr {place}",
+        ]
+    return lines
+
+
+def _compare_found(entry: Entry, run: Golden, dim: str, step: int) -> list[str]:
+    """Returns early where outputs have other dimensions: elements are compared as far as golden ones go."""
+    lines: list[str] = []
+    places = {extent.symbol.name: index for index, extent in enumerate(entry.extents)}
+    found = {extent.symbol.name for extent in entry.extents if extent.found}
+
+    def let(text: str) -> str:
+        register = f"%found.{step}.{len(lines)}"
+        lines.append(f"  {register} = {text}")
+        return register
+
+    def load(symbol: symbolic.Symbol) -> str:
+        return let(f"load {dim}, ptr %extent.{step}.{places[symbol.name]}")
+
+    for port in entry.ports:
+        for axis, extent in enumerate(port.type.shape):
+            if symbolic.symbols_of([extent]).keys() & found:
+                golden = run.type(port).shape[axis]
+                same = let(f"icmp eq {dim} {emit_dim(extent, load, let, dim)}, {golden}")
+                differs = let(f"select i1 {same}, i32 0, i32 1")
+                status = f"{Status.SELFTEST_FAILED:d}"
+                lines += _unless(differs, differs.removeprefix("%"), status)
+    return lines
 
 
 def _place(step: int, port: Symbol) -> str:
@@ -243,7 +275,8 @@ def _open_networks(layout: Layout, options: BundleOptions, module: ModuleWriter)
         for index, extent in enumerate(entry.extents):
             name, bounds = f"@{entry.name}.extent{index}", extent.symbol
             yield f"{name} = private constant {string_constant(bounds.name)}"
-            items.append(f"%glowpy_extent_t {{ ptr {name}, i64 {bounds.low}, i64 {bounds.high} }}")
+            numbers = f"i64 {bounds.low}, i64 {bounds.high}, i64 {extent.found:d}"
+            items.append(f"%glowpy_extent_t {{ ptr {name}, {numbers} }}")
         yield f"{extents} = private constant [{count} x %glowpy_extent_t] [{', '.join(items)}]"
         yield _dims(entry, module)
         rows.append(
