@@ -24,7 +24,7 @@ from glowpy.cli.model import Source, read_inputs, shape_option, state_option
 from glowpy.cli.observers import DumpObserver, Observers, PrintObserver
 from glowpy.cli.output import print_json, print_table, progress
 from glowpy.cli.verb import OutputFolder, Verb
-from glowpy.core.extents import extents_of, type_at
+from glowpy.core.extents import extents_of
 from glowpy.core.tensor import Array
 from glowpy.core.type import Type
 from glowpy.engine import compile_or_recall
@@ -173,7 +173,7 @@ def run_model(
         differences = compare(outputs | saved, expected, rtol, atol)
     files = _save(outputs, folder)
     result = _Run(
-        *(model, backend, _output_types(compiled, feeds), outputs, files),
+        *(model, backend, _output_types(compiled, outputs), outputs, files),
         *(compile_seconds, "recall" in begun, *begun.get("compile", (0, 0))),
         *(seconds, check_with or "", differences),
         quantized=bool(differences) and _is_quantized(source.function),
@@ -234,9 +234,12 @@ def _extents(compiled: CompiledFunction, feeds: Mapping[str, Array]) -> dict[str
     return extents_of({name: (shape, feeds[name].shape) for name, shape in shapes.items()})
 
 
-def _output_types(compiled: CompiledFunction, feeds: Mapping[str, Array]) -> dict[str, Type]:
-    extents = _extents(compiled, feeds)
-    return {name: type_at(type, extents) for name, type in compiled.outputs.items()}
+def _output_types(compiled: CompiledFunction, outputs: Mapping[str, Array]) -> dict[str, Type]:
+    """The types of what came out."""
+    return {
+        name: Type(type.kind, outputs[name].shape, type.quant)
+        for name, type in compiled.outputs.items()
+    }
 
 
 def _timed_runs(

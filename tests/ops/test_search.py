@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 import pytest
@@ -20,6 +20,7 @@ from glowpy.graph.function import Function, Module
 from glowpy.graph.node import NodeValue, Operand, value_of
 from glowpy.graph.nodes_gen import DefineNode, NonMaxSuppressionNode, NonZeroNode, UniqueNode
 from glowpy.graph.parser import parse_module
+from glowpy.ir.inst import Instruction
 from glowpy.ir.insts_gen import DefineInst
 from glowpy.ir.verifier import verify_irfunction
 from glowpy.opt.graph.dce import DcePass
@@ -204,6 +205,33 @@ def test_instances_have_what_the_last_run_found(backend: str) -> None:
         instance["x"][: len(x)], instance["y"][: len(y)] = x, y
         instance.run()
         assert instance["all"].tolist() == [item for item in [*x, *y] if item]
+
+
+class Shapes:
+    """Notes the shapes of what every instruction has written."""
+
+    def __init__(self) -> None:
+        self.seen: dict[str, list[tuple[int, ...]]] = {}
+
+    def before(self, inst: Instruction, operands: Mapping[str, Array]) -> None:
+        pass
+
+    def after(self, inst: Instruction, operands: Mapping[str, Array]) -> None:
+        self.seen.setdefault(inst.name, []).append(next(iter(operands.values())).shape)
+
+
+@BACKENDS
+def test_observers_see_what_is_found(backend: str) -> None:
+    compiled = glowpy.compile(network(), backend, CompileOptions(instrument=True))
+    compiled.observer = shapes = Shapes()
+    x, y = np.zeros((2, 9), np.float32)
+    x[:3] = y[:1] = 1
+    for _ in range(2):
+        compiled({"x": x, "y": y})
+        x[...] = 0
+    assert (4,) in shapes.seen["ones"]
+    assert (1,) in shapes.seen["ones"]
+    assert [shape for shape in shapes.seen["y_parts"] if len(shape) == 1] == [(1,), (1,)]
 
 
 @BACKENDS

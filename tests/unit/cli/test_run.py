@@ -295,3 +295,15 @@ def test_what_another_runtime_cannot_run_is_no_bug(
     argv = ["run", str(tmp_path / "net.onnx"), "--check-with", checker]
     assert run(argv, io.StringIO(), out) == 1
     assert f"net.onnx: {checker} cannot run the model: the opset is too new" in out.getvalue()
+
+
+def test_outputs_have_the_shapes_that_a_run_finds(tmp_path: Path) -> None:
+    text = """<ir_version: 8, opset_import: ["": 17]>
+    g (float[N] x) => (int64[1, M] places, float[M] ones) {
+      places = NonZero(x)  shape = Shape <start=1> (places)  ones = ConstantOfShape(shape)
+    }"""
+    onnx.save(parser.parse_model(text), str(tmp_path / "net.onnx"))
+    np.save(tmp_path / "x.npy", np.array([0, 1, 0, 2], np.float32))
+    arguments = ("--shape", "N=1..9", "--input", f"x={tmp_path / 'x.npy'}")
+    report = figures(str(tmp_path / "net.onnx"), *arguments, "--check-with", "interpreter")
+    assert [output["type"] for output in report["outputs"]] == ["i64[1x2]", "f32[2]"]

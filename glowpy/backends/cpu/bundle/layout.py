@@ -104,6 +104,11 @@ class Layout:
         return any(entry.extents for entry in self.entries)
 
     @property
+    def is_told(self) -> bool:
+        """Whether any network has extents that it does not find."""
+        return any(not extent.found for entry in self.entries for extent in entry.extents)
+
+    @property
     def crc(self) -> int:
         """CRC-32 of the constants."""
         return zlib.crc32(self.constants.data)

@@ -211,8 +211,8 @@ def example_text(layout: Layout, options: BundleOptions) -> str:
             _network(entry, f"{entry.name}." if qualified else "") for entry in layout.entries
         ),
         arguments=_usage(layout, "NETWORK." if qualified else ""),
-        about_extents=_ABOUT_EXTENTS if layout.is_open else "",
-        read_extent=_READ_EXTENT if layout.is_open else "",
+        about_extents=_ABOUT_EXTENTS if layout.is_told else "",
+        read_extent=_READ_EXTENT if layout.is_told else "",
         selftest=_SELFTEST.substitute(name=name) if options.selftest else "",
         calls=calls,
     )
@@ -224,7 +224,7 @@ _ABOUT_EXTENTS = """
 
 def _usage(layout: Layout, prefix: str) -> str:
     words = [f"{prefix}INPUT=FILE", f"{prefix}OUTPUT=FILE"]
-    return " | ".join([*words, *([f"--{prefix}EXTENT=NUMBER"] if layout.is_open else [])])
+    return " | ".join([*words, *([f"--{prefix}EXTENT=NUMBER"] if layout.is_told else [])])
 
 
 def _network(entry: Entry, prefix: str) -> str:
