@@ -216,9 +216,11 @@ class Assumptions:
         numbers = extents | {
             count: self._grids[name].place(extents[name]) for count, name in counts.items()
         }
+        # What a network finds while it runs is known from no shape.
+        said = numbers.keys() >= set(error.symbols)
         if not (
-            (isinstance(error, UnequalError) and self._unify(*error.pair, numbers))
-            or (isinstance(error, UnorderedError) and self._raised(*error.pair, numbers))
+            (said and isinstance(error, UnequalError) and self._unify(*error.pair, numbers))
+            or (said and isinstance(error, UnorderedError) and self._raised(*error.pair, numbers))
         ):
             why = error.diagnostics[0].message
             names = [counts.get(name, name) for name in error.symbols]

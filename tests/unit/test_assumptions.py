@@ -173,6 +173,15 @@ def test_what_inputs_do_not_say_cannot_be_learned() -> None:
     assumed.learn(error, plan, shapes)  # planned before that was learned: not known to be needed
 
 
+def test_what_the_network_finds_is_not_learned() -> None:
+    assumed = assumptions(x=["n"])
+    planned(assumed, x=(4,))
+    error = UnequalError(symbol("found", 0, 9), 4)
+    with pytest.raises(UnequalError) as info:
+        learn(assumed, error, {"x": (4,)})
+    assert info.value is error
+
+
 def test_an_extent_is_bounded_by_a_number_that_it_has_to_be_at_most() -> None:
     """As positions that are looked up in a table: so many tokens at most."""
     assumed = assumptions(x=["a"])
