@@ -12,6 +12,7 @@ import onnx
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
+from onnx import TensorProto, helper
 
 import glowpy
 from glowpy.core.extents import sampled, symbols_of_types, type_at
@@ -206,3 +207,65 @@ def test_variables_are_inputs_and_outputs(tmp_path: Path) -> None:
         arrays = {"x": RNG.standard_normal((1 + step % 2, 3)).astype(np.float32)}
         (y,) = session.run(["y"], arrays)
         np.testing.assert_allclose(y, network(arrays, state=state)["y"], rtol=1e-5)
+
+
+def searching(threshold: bool) -> onnx.ModelProto:
+    """A model that finds boxes, different rows, and where numbers are, and computes with what it found."""
+    floats, ints = TensorProto.FLOAT, TensorProto.INT64
+    nodes = [
+        helper.make_node(
+            "NonMaxSuppression",
+            ["boxes", "scores", "limit", "overlap", *(["threshold"] if threshold else [])],
+            ["kept"],
+        ),
+        helper.make_node("NonZero", ["x"], ["places"]),
+        helper.make_node("Compress", ["x", "wanted"], ["rows"], axis=0),
+        helper.make_node("Add", ["rows", "one"], ["more"]),
+        helper.make_node("Unique", ["x"], ["different", "first", "inverse", "often"], axis=0),
+        helper.make_node("Slice", ["x", "start", "end"], ["part"]),
+        helper.make_node("Exp", ["part"], ["powers"]),
+    ]
+    ports: dict[str, tuple[int, list[int | str | None]]] = {
+        "boxes": (floats, [1, "n", 4]),
+        "scores": (floats, [1, 2, "n"]),
+        "x": (floats, ["n", 3]),
+        "wanted": (TensorProto.BOOL, ["n"]),
+        "end": (ints, [1]),
+    }
+    results = dict.fromkeys(("kept", "places", "first", "inverse", "often"), ints)
+    results |= dict.fromkeys(("more", "different", "powers"), floats)
+    values = {"limit": np.array([2]), "overlap": np.float32(0.4), "threshold": np.float32(0.3)}
+    values |= {"one": np.float32(1), "start": np.array([0])}
+    tensors = [onnx.numpy_helper.from_array(np.asarray(a), name) for name, a in values.items()]
+    graph = helper.make_graph(
+        nodes,
+        "searching",
+        [helper.make_tensor_value_info(name, *port) for name, port in ports.items()],
+        [helper.make_tensor_value_info(name, kind, None) for name, kind in results.items()],
+        tensors,
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+@pytest.mark.parametrize("threshold", [False, True])
+def test_extents_that_are_found(threshold: bool, tmp_path: Path) -> None:
+    """They are computed in the file from what was found."""
+    model, path = searching(threshold), tmp_path / "found.onnx"
+    dims = {"n": symbol("n", 1, 6)}
+    module = glowpy.load(model, dims=dims)
+    glowpy.save(module, path)
+    reference = glowpy.compile(module, "interpreter")
+    again = glowpy.compile(glowpy.load(path, dims=dims), "interpreter")
+    rng = np.random.default_rng(1)
+    for n in (1, 6, 4):
+        corners = rng.random((1, n, 2)).astype(np.float32)
+        feeds = {
+            "boxes": np.concatenate([corners, corners + 0.5], 2),
+            "scores": rng.random((1, 2, n)).astype(np.float32),
+            "x": rng.integers(-1, 2, (n, 3)).astype(np.float32),
+            "wanted": rng.random(n) > 0.4,
+            "end": np.array([rng.integers(0, n + 2)]),
+        }
+        expected = reference(feeds)
+        same_numbers(on_onnxruntime(path, feeds), expected)
+        same_numbers(again(feeds), expected)

@@ -24,7 +24,11 @@ __all__ = ["ExtentVectors"]
 
 @final
 class ExtentVectors:
-    """Writes operators for dimensions; equal expressions are computed once."""
+    """Writes operators for dimensions; equal expressions are computed once.
+
+    Attributes:
+        defined: What symbols are that the network finds, by name.
+    """
 
     def __init__(
         self,
@@ -46,6 +50,7 @@ class ExtentVectors:
         self._constant = constant
         self._refuse = refuse
         self._known: dict[object, str] = {}
+        self.defined: dict[str, str] = {}
 
     def vector(self, dims: Sequence[Dim]) -> str:
         """The name of a vector with these numbers."""
@@ -107,6 +112,8 @@ class ExtentVectors:
 
     def _symbol(self, one: Symbol) -> str:
         """What the shape of a parameter says: a dimension that is the symbol, or that depends on it alone in a sum."""
+        if one.name in self.defined:
+            return self.defined[one.name]
         places = [
             (parameter, axis, dim)
             for parameter in self._parameters

@@ -107,6 +107,7 @@ class OnnxGraph:
         self._shared: dict[tuple[Type, bytes], str] = {}
         self._node: Node | None = None
         self._taken: set[str] = set()
+        self._open: set[NodeValue] = set()
         self._extents = ExtentVectors(
             f.parameters,
             lambda operator, *inputs, **rest: self.add(operator, *inputs, name="extent", **rest),
@@ -177,6 +178,14 @@ class OnnxGraph:
         if depends_on_symbols(dims):
             return self._extents.vector(dims)
         return self.constant(name, np.array(static(dims), np.int64))
+
+    def define(self, symbol: str, number: str) -> None:
+        """Says what a symbol is that no input says: a vector of one number."""
+        self._extents.defined[symbol] = number
+
+    def leave_open(self, *values: NodeValue) -> None:
+        """Says nothing of the shapes of values, which have fewer elements in the file."""
+        self._open.update(values)
 
     def scalar(self, name: str, kind: ElemKind, value: float) -> str:
         """One number, without dimensions."""
@@ -254,7 +263,10 @@ class OnnxGraph:
         return [
             (name, value.type)
             for value, name in self._names.items()
-            if value.node is not None and name not in ports and name not in self.tensors
+            if value.node is not None
+            and value not in self._open
+            and name not in ports
+            and name not in self.tensors
         ]
 
     def is_stored_apart(self, name: str) -> bool:

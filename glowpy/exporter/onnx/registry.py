@@ -12,6 +12,7 @@ from glowpy.exporter.onnx import (
     pool,
     quant,
     reduce,
+    search,
     shape,
 )
 from glowpy.exporter.onnx.graph import to_onnx
@@ -19,6 +20,7 @@ from glowpy.exporter.onnx.graph import to_onnx
 __all__ = ["FAMILIES", "to_onnx"]
 
 FAMILIES = (
-    activation, elementwise, gather, matmul, norm, operator, pool, quant, reduce, shape,
+    activation, elementwise, gather, matmul, norm, operator, pool, quant, reduce,
+    search, shape,
 )  # fmt: skip
 """The modules, by the stems that operators, kernels and tests share."""
