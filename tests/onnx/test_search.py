@@ -118,6 +118,28 @@ def test_two_searches_of_one_mask_are_one_extent(backend: str) -> None:
 
 
 @BACKENDS
+def test_masks_of_images(backend: str) -> None:
+    """As `x[mask]` is exported: places, and what is there."""
+    nodes = [
+        node("Greater", ["x", "zero"], ["mask"]),
+        node("NonZero", ["mask"], ["columns"]),
+        node("Transpose", ["columns"], ["rows"], perm=[1, 0]),
+        node("GatherND", ["x", "rows"], ["y"]),
+        node("Div", ["y", "y"], ["ones"]),
+        node("Shape", ["columns"], ["shape"]),
+    ]
+    proto = model(
+        nodes,
+        {"x": (TensorProto.FLOAT, ["height", "width"])},
+        {"rows": TensorProto.INT64, "ones": TensorProto.FLOAT, "shape": TensorProto.INT64},
+        {"zero": np.float32(0.5)},
+    )
+    rng = np.random.default_rng(5)
+    shapes = (4, 5), (6, 9), (1, 1), (5, 4)
+    check(proto, [{"x": rng.random(shape).astype(np.float32)} for shape in shapes], backend)
+
+
+@BACKENDS
 def test_slices_with_computed_ends(backend: str) -> None:
     nodes = [
         node("Slice", ["x", "first", "last", "axis"], ["middle"]),

@@ -10,12 +10,8 @@ from collections.abc import Callable, Sequence
 from math import inf
 from typing import TypeAlias
 
-import numpy as np
-
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.shape import normalize_axis
-from glowpy.core.tensor import Tensor
-from glowpy.core.type import Type
 from glowpy.graph.node import Node, NodeValue
 from glowpy.graph.nodes_gen import (
     AddNode,
@@ -24,6 +20,7 @@ from glowpy.graph.nodes_gen import (
     BroadcastNode,
     ConcatNode,
     ConvertNode,
+    DivNode,
     ExtentsNode,
     GatherNode,
     MaxNode,
@@ -44,8 +41,8 @@ from glowpy.graph.nodes_gen import (
     UniqueNode,
 )
 from glowpy.importer.onnx.data_movement import convert, reshape, slice_axis
-from glowpy.importer.onnx.node import OnnxNode, SymbolicTensor, Value
-from glowpy.importer.onnx.numbers import counted
+from glowpy.importer.onnx.node import OnnxNode, Value
+from glowpy.importer.onnx.numbers import Numbers, counted
 from glowpy.support.errors import UserError
 from glowpy.support.rules import Rules
 from glowpy.support.symbolic import Dim, ceil_div, highest, least, lowest
@@ -55,18 +52,7 @@ __all__ = [
     "computed_range",
     "computed_slices",
     "dims_of",
-    "number",
 ]
-
-_INDEX = Type(ElemKind.I64, (1,))
-
-
-def number(n: OnnxNode, dim: Dim) -> NodeValue:
-    """An extent as an element: an i64[1]."""
-    if isinstance(dim, int):
-        return n.operand(Tensor.of(np.array([dim], np.int64)), f"{n.name}_number")
-    return n.operand(SymbolicTensor(_INDEX, np.array([dim], object)))
-
 
 # Slices.
 
@@ -92,31 +78,25 @@ def _sliced(n: OnnxNode, value: Value, axis: int, start: Value, end: Value, step
     """Both are i64[1], count from the end if negative, and are clamped into the axis, as ONNX says."""
     size = value.type.shape[axis]
     low, high = (0, size) if step > 0 else (-1, size - 1)
-    first, last = _clamped(n, start, size, least(0, high), high), _clamped(n, end, size, low, high)
-    f, name = n.f, f"{n.name}_count"
-    distance = f.create_sub(name, *((last, first) if step > 0 else (first, last)))
-    count = f.create_max(name, distance, number(n, 0)).result
-    if abs(step) > 1:
-        rounded = f.create_add(name, count, number(n, abs(step) - 1))
-        count = f.create_div(name, rounded, number(n, abs(step))).result
-    extent = n.found(count, name, ceil_div(highest(size), abs(step)))
-    begins = isinstance(start, Tensor) and int(start.array[0]) == 0
-    if begins and step == 1 and isinstance(size, int):
+    first = _clamped(Numbers(n, start), size, least(0, high), high)
+    last = _clamped(Numbers(n, end), size, low, high)
+    distance = last - first if step > 0 else first - last
+    extent = _found(n, distance.at_least(0), abs(step), highest(size))
+    if first.known == 0 and step == 1 and isinstance(size, int):
         return slice_axis(n, value, axis, 0, extent, 1)
-    indices = counted(n, extent).operand
-    if step != 1:
-        indices = f.create_mul(n.name, indices, number(n, step)).result
-    indices = f.create_add(n.name, indices, first).result
-    return f.create_gather(n.name, n.operand(value), indices, axis).result
+    indices = counted(n, extent) * step + first
+    return n.f.create_gather(n.name, n.operand(value), indices.operand, axis).result
 
 
-def _clamped(n: OnnxNode, place: Value, size: Dim, low: Dim, high: Dim) -> NodeValue:
-    given, name = n.operand(place), f"{n.name}_place"
-    negative = n.f.create_lt(name, given, number(n, 0))
-    from_end = n.f.create_add(name, given, number(n, size))
-    counted_on = n.f.create_select(name, negative, from_end, given)
-    inside = n.f.create_min(name, counted_on, number(n, high))
-    return n.f.create_max(name, inside, number(n, low)).result
+def _clamped(place: Numbers, size: Dim, low: Dim, high: Dim) -> Numbers:
+    return place.where(place >= 0, place + size).at_most(high).at_least(low)
+
+
+def _found(n: OnnxNode, distance: Numbers, step: int, most: int) -> Dim:
+    """How many steps it takes to cover a distance, an i64[1] between 0 and the most."""
+    if step > 1:
+        distance = (distance + (step - 1)) // step
+    return n.found(distance.value, f"{n.name}_count", ceil_div(most, step))
 
 
 # Extents with bounds.
@@ -181,21 +161,13 @@ def computed_range(n: OnnxNode) -> Value:
     if len(bounds) < 2 or not n.kind(0).is_integer:
         for index in range(2):
             n.known(index)
-    start, limit = (n.operand(reshape(n, convert(n, end, ElemKind.I64), (1,))) for end in ends)
+    start, limit = (Numbers(n, convert(n, end, ElemKind.I64)).reshaped(1) for end in ends)
     (first, _), (_, last) = bounds if delta > 0 else bounds[::-1]
-    name, step = f"{n.name}_count", abs(delta)
-    count = limit  # of a range from 0 on, which is one extent with others that are as large
+    distance = limit  # of a range from 0 on, which is one extent with others that are as large
     if bounds[0] != (0, 0) or delta < 0 or bounds[1][0] < 0:
-        distance = n.f.create_sub(name, *((limit, start) if delta > 0 else (start, limit)))
-        count = n.f.create_max(name, distance, number(n, 0)).result
-    if step > 1:
-        rounded = n.f.create_add(name, count, number(n, step - 1))
-        count = n.f.create_div(name, rounded, number(n, step)).result
-    extent = n.found(count, name, max(ceil_div(last - first, step), 0))
-    steps = counted(n, extent).operand
-    if delta != 1:
-        steps = n.f.create_mul(n.name, steps, number(n, delta)).result
-    return convert(n, n.f.create_add(n.name, steps, start).result, n.kind(0))
+        distance = (limit - start if delta > 0 else start - limit).at_least(0)
+    extent = _found(n, distance, abs(delta), max(last - first, 0))
+    return (counted(n, extent) * delta + start).to(n.kind(0)).value
 
 
 def _ends(value: Value) -> tuple[int, int] | None:
@@ -327,6 +299,15 @@ def _product(result: NodeValue, lhs: Bounds, rhs: Bounds) -> Bounds:
     if not result.type.kind.is_integer:
         return _ANYTHING
     ends = [one * other for one in lhs for other in rhs]
+    return min(ends), max(ends)
+
+
+@_bounds(DivNode)
+def _quotient(result: NodeValue, lhs: Bounds, rhs: Bounds) -> Bounds:
+    """Integers are divided towards zero."""
+    if not result.type.kind.is_integer or rhs[0] < 1:
+        return _ANYTHING
+    ends = [int(abs(one) // other) * (1 if one > 0 else -1) for one in lhs for other in rhs]
     return min(ends), max(ends)
 
 

@@ -107,10 +107,13 @@ class Numbers:
     def __rtruediv__(self, other: Number) -> Numbers:
         return self._like(other) / self
 
+    def __floordiv__(self, other: Number) -> Numbers:
+        """The quotients of integers that are not negative."""
+        return self._with(np.floor_divide, self.n.f.create_div, other)
+
     def __mod__(self, other: Number) -> Numbers:
         """The rest of a division of integers that are not negative."""
-        whole = self._with(np.floor_divide, self.n.f.create_div, other)
-        return self - whole * other
+        return self - self // other * other
 
     def __lt__(self, other: Number) -> Numbers:
         return self._with(np.less, self.n.f.create_lt, other)

@@ -17,7 +17,6 @@ from glowpy.importer.onnx.computed import (
     computed_range,
     computed_slices,
     dims_of,
-    number,
 )
 from glowpy.importer.onnx.data_movement import (
     broadcast,
@@ -31,7 +30,7 @@ from glowpy.importer.onnx.data_movement import (
 )
 from glowpy.importer.onnx.extents import slice_bounds
 from glowpy.importer.onnx.node import OnnxNode, Result, SymbolicTensor, Value, from_onnx
-from glowpy.importer.onnx.numbers import counted
+from glowpy.importer.onnx.numbers import Numbers, counted
 from glowpy.importer.onnx.tensor import kind_of
 from glowpy.support.errors import UserError
 from glowpy.support.symbolic import (
@@ -503,7 +502,7 @@ def _one_hot(n: OnnxNode) -> Value:
     index = n.operand(wide, n.proto.input[0])
     scalar = Type(ElemKind.I64, ())
     negative = f.create_lt(n.name, index, n.operand(full(scalar, 0), f"{n.name}_zero"))
-    shifted = f.create_add(n.name, index, n.operand(reshape(n, number(n, depth), ())))
+    shifted = f.create_add(n.name, index, Numbers.of(n, depth, ElemKind.I64).operand)
     places = counted(n, depth).reshaped(depth, *(1,) * (len(shape) - axis))
     hot = f.create_eq(
         n.name,
