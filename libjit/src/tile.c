@@ -116,10 +116,12 @@ KERNEL void OF(libjit_tile_scattered)(S *to, const S *start, const T *input, con
   OF(store_sums)(to, sums, pixels, vectors);
 }
 
-/// Whether a tile of `size` pixels is one of those that `pixels` pixels are computed in: a whole one, or as few as possible
-/// of 16, 8, 4, 2 and 1. At run time nothing but `pixels` is not a constant.
+/// Whether a tile of `size` pixels is one of those that `pixels` pixels are computed in: a whole one, or 16, 8, and one of
+/// what is left. At run time nothing but `pixels` is not a constant.
 INLINE bool OF(takes_size)(dim_t size, dim_t pixels, dim_t most, bool open_pixels) {
-  return open_pixels ? size < most && (size & (size - 1)) == 0 && (pixels & size) : size == most;
+  if (!open_pixels) return size == most;
+  if (size >= 8) return size < most && (size & (size - 1)) == 0 && (pixels & size);
+  return size < most && size == pixels % 8;
 }
 
 /// Tiles of fewer pixels or vectors than whole ones, where how many that are depends on symbolic extents.

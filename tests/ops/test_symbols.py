@@ -125,6 +125,21 @@ def test_one_compilation_serves_all_extents(case: str, backend: str) -> None:
         np.testing.assert_allclose(actual, expected, rtol=1e-4, atol=1e-4, err_msg=str(extents))
 
 
+def test_a_product_has_any_number_of_rows() -> None:
+    """There are tiles for whatever is left of them."""
+    module = Module()
+    x = module.create_placeholder("x", parse_type("f32[1 x seq x 48]", SYMBOLS))
+    f = module.create_function("main")
+    result = value_of(_product(f, {"x": x}))
+    f.create_save("save", result, module.create_placeholder("y", result.type))
+    compiled = glowpy.compile(module)
+    rows = RNG.standard_normal((1, 64, 48)).astype(np.float32)
+    expected = np.maximum(rows @ WEIGHTS, 0)
+    for count in range(1, 65):
+        actual = compiled({"x": rows[:, :count]})["y"]
+        np.testing.assert_allclose(actual, expected[:, :count], rtol=1e-4, atol=1e-4)
+
+
 def test_extents_outside_their_bounds_are_refused() -> None:
     module = Module()
     x = module.create_placeholder("x", parse_type("f32[seq x 2]", SYMBOLS))
