@@ -141,6 +141,16 @@ def test_windows_over_images_that_are_open() -> None:
     net.check()
 
 
+def test_what_is_the_same_in_every_element() -> None:
+    net = Net()
+    image = net.input("image", ("batch", 2, "h", "w"))
+    net.node("Dropout", image, count=2)
+    net.node("IsInf", image, detect_positive=0, detect_negative=0)
+    whole = net.node("Cast", image, to=TensorProto.INT64)
+    net.node("Pow", whole, net.constant(np.array(0, np.int64)))
+    net.check()
+
+
 def test_pads_follow_from_shapes_and_from_elements() -> None:
     net = Net()
     image = net.input("image", ("batch", 2, "h", "w"))

@@ -26,6 +26,7 @@ __all__ = [
     "channels_last",
     "concat",
     "convert",
+    "filled",
     "full",
     "reshape",
     "slice_axis",
@@ -37,6 +38,11 @@ __all__ = [
 def full(type: Type, value: float) -> Tensor:
     """`value` in every element."""
     return Tensor.splat(type, value)
+
+
+def filled(n: OnnxNode, type: Type, value: float) -> Value:
+    """The same of a type whose dimensions may be open."""
+    return full(type, value) if type.is_static else n.f.create_splat(n.name, type, value).result
 
 
 def vector(values: Sequence[int]) -> Tensor:

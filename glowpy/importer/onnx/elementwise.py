@@ -13,7 +13,7 @@ from glowpy.core.tensor import Tensor
 from glowpy.core.type import Type
 from glowpy.graph.node import Node, NodeValue
 from glowpy.importer.onnx.codes import to_codes
-from glowpy.importer.onnx.data_movement import convert, full, reshape
+from glowpy.importer.onnx.data_movement import convert, filled, full, reshape
 from glowpy.importer.onnx.narrow import NARROW, Narrow
 from glowpy.importer.onnx.node import OnnxNode, Result, Value, from_onnx
 from glowpy.importer.onnx.tensor import kind_of
@@ -129,7 +129,7 @@ def _power(n: OnnxNode, base: NodeValue, exponent: int) -> Value:
             result = base if result is None else n.f.create_mul(n.name, result, base).result
         exponent >>= 1
         base = n.f.create_mul(n.name, base, base).result if exponent else base
-    return full(base.type, 1) if result is None else result
+    return filled(n, base.type, 1) if result is None else result
 
 
 @from_onnx("Cast")
@@ -225,7 +225,7 @@ def _dropout_1(n: OnnxNode) -> tuple[Result, ...]:
     if n.opset < 7 and n.has_attribute("is_test") and not n.flag("is_test"):
         raise n.unsupported("training", note="export the model for inference")
     kind = ElemKind.BOOL if n.opset >= 10 else n.type(0).kind
-    return n.value(0), full(n.type(0).with_kind(kind), 1)
+    return n.value(0), filled(n, n.type(0).with_kind(kind), 1)
 
 
 @from_onnx("Dropout", since=12)
@@ -233,7 +233,7 @@ def _dropout_12(n: OnnxNode) -> tuple[Result, ...]:
     """In training, a ratio of 0 changes nothing either."""
     if n.has(2) and n.known_scalar(2) and (not n.has(1) or n.known_scalar(1)):
         raise n.unsupported("training_mode", note="export the model for inference")
-    return n.value(0), full(n.type(0).with_kind(ElemKind.BOOL), 1)
+    return n.value(0), filled(n, n.type(0).with_kind(ElemKind.BOOL), 1)
 
 
 @from_onnx("IsInf", since=10)
@@ -251,7 +251,7 @@ def _is_inf(n: OnnxNode) -> Value:
         case False, True:
             return low.result
         case _:
-            return full(n.type(0).with_kind(ElemKind.BOOL), 0)
+            return filled(n, n.type(0).with_kind(ElemKind.BOOL), 0)
 
 
 @from_onnx("IsNaN", since=20)

@@ -19,7 +19,7 @@ from glowpy.core.elemkind import ElemKind
 from glowpy.core.shape import normalize_axis
 from glowpy.core.type import Type
 from glowpy.graph.node import NodeValue
-from glowpy.importer.onnx.data_movement import full
+from glowpy.importer.onnx.data_movement import filled, full
 from glowpy.importer.onnx.node import OnnxNode, Value, from_onnx
 from glowpy.importer.onnx.numbers import Numbers, counted
 from glowpy.support.errors import UserError
@@ -291,7 +291,7 @@ def _gathered(n: OnnxNode, value: NodeValue, axis: int, taps: _Taps) -> NodeValu
     if total is None:  # no outputs
         shape = list(value.type.shape)
         shape[axis] = taps[0][0].value.type.shape[0]
-        return n.operand(full(value.type.with_shape(shape), 0))
+        return n.operand(filled(n, value.type.with_shape(shape), 0))
     return total
 
 

@@ -22,6 +22,7 @@ from glowpy.importer.onnx.data_movement import (
     broadcast,
     concat,
     convert,
+    filled,
     full,
     reshape,
     slice_axis,
@@ -84,7 +85,7 @@ def _constant_of_shape(n: OnnxNode) -> Value:
     # Not splat_value: it holds for arrays whose strides say so.
     item = value.array.reshape(-1)[0].item()
     type = Type(value.type.kind, dims_of(n, 0))
-    return full(type, item) if type.is_static else n.f.create_splat(n.name, type, item).result
+    return filled(n, type, item)
 
 
 @from_onnx("Shape")
