@@ -117,16 +117,20 @@ def test_sums_are_rounded_as_onnxruntime_does(tmp_path: Path) -> None:
     np.testing.assert_array_equal(on_onnxruntime(path, feeds)["y"], expected)
 
 
-def test_a_mean_between_products_runs_on_integers(tmp_path: Path) -> None:
-    """onnxruntime's operator for it knows no `dilations`, not even those that change nothing."""
+@pytest.mark.parametrize("dilation", [1, 2])
+def test_a_mean_between_products_runs_on_integers(dilation: int, tmp_path: Path) -> None:
+    """onnxruntime's operator for it knows no `dilations`, not even those that change nothing: others run on floats."""
     f, x = test_convert.started()
     first = test_convert.conv(f, "first", x, (4, 4), 3)
-    pool = f.create_avg_pool("pool", first, (2, 2), (2, 2), (0, 0, 0, 0), (1, 1), False)
+    pool = f.create_avg_pool("pool", first, (2, 2), (2, 2), (0, 0, 0, 0), (dilation,) * 2, False)
     model = test_convert.saved(f, test_convert.conv(f, "last", pool, (4, 4), 1))
     module = quantization.quantize(model, test_convert.profile_of(model))
     path = tmp_path / "quantized.onnx"
     glowpy.save(module, path)
-    assert run_on_integers(path, tmp_path)["QLinearAveragePool"] == 1
+    names = run_on_integers(path, tmp_path)
+    assert (names["QLinearAveragePool"], names["AveragePool"]) == (2 - dilation, dilation - 1)
+    again = quantization.inspect(glowpy.load(path))
+    assert [node.kind for node in again.nodes if not node.reason].count("avg_pool") == 1
     for sample in test_convert.samples(count=2):
         expected, got = interpreted(module, sample)["y"], on_onnxruntime(path, sample)["y"]
         np.testing.assert_allclose(got, expected, rtol=0, atol=1e-6)

@@ -113,7 +113,11 @@ class ChannelsFirstPass(RewritePass):
 
     @rule
     def avg_pool(self, f: Function, n: AvgPoolNode, why: Why) -> Replacement:
-        """`AveragePool`, or `GlobalAveragePool` of what is one window."""
+        """`AveragePool`, or `GlobalAveragePool` of what is one window.
+
+        onnxruntime makes one of integers of a pool between conversions, which knows no dilation, and then refuses the
+        file: a `Clip` without limits keeps a dilated pool apart.
+        """
         if depends_on_symbols(n.pads):
             return why.no(_OPEN_PADS)
         whole = n.kernels == n.input.type.shape[1:-1] and not any(n.pads)
@@ -125,7 +129,12 @@ class ChannelsFirstPass(RewritePass):
                 return why.no("ONNX rounds the shape up along all dimensions or none")
             attributes = {**_window(n), "ceil_mode": 1}
         attributes["count_include_pad"] = int(n.count_include_pads)
-        return _operator(f, n, "AveragePool", [_first(f, n.input)], attributes)
+        data, source = _first(f, n.input), n.input.node
+        while isinstance(source, TransposeNode):
+            source = source.input.node
+        if isinstance(source, DequantizeNode) and any(step > 1 for step in n.dilation):
+            data = _create(f, n, "Clip", [data], {}, data.type).result
+        return _operator(f, n, "AveragePool", [data], attributes)
 
     @rule
     def local_response(
