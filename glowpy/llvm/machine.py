@@ -69,6 +69,12 @@ _MEASURED = ' noredzone "warn-stack-size"="0"'
 _SMALL = "libjit_small"
 """What kernels ask for whether code is to be small."""
 
+_CALLS_LIBRARY = "libjit_calls_library"
+"""What kernels of processors without floating point ask for whether small code is to call the compiler's library."""
+
+_FLOATS = re.compile(r" = f(?:add|sub|mul|div|cmp|neg|ptosi|ptoui|ptrunc|pext) | = [su]itofp ")
+"""What LLVM makes calls of the compiler's library of, where the processor has no floating point."""
+
 _LOCK = threading.RLock()
 """LLVM's process-wide state (targets, contexts) is touched by one thread at a time."""
 
@@ -218,11 +224,20 @@ class Compiler:
     def _optimize(self, text: str, attributes: str = "") -> Any:
         """Links the text with what it needs of the libraries and runs LLVM's O3, or a pipeline for small code.
 
-        All functions, those of the libraries too, get these attributes.
+        All functions, those of the libraries too, get these attributes. Small code for a processor without floating
+        point computes in floats by itself if that is all it needs, else by calls alone.
         """
+        module, has_choice = self._optimized(text, attributes, calls_library=False)
+        if has_choice and _FLOATS.search(str(module)):
+            module, _ = self._optimized(text, attributes, calls_library=True)
+        return module
+
+    def _optimized(self, text: str, attributes: str, *, calls_library: bool) -> tuple[Any, bool]:
+        """The module, and whether small code asked how to compute in floats."""
         try:
             module = binding.parse_assembly(
                 f"{text}\n@{_SMALL} = constant i8 {self._machine.small:d}\n"
+                f"@{_CALLS_LIBRARY} = constant i8 {calls_library:d}\n"
             )
             module.verify()
         except RuntimeError as error:
@@ -235,7 +250,9 @@ class Compiler:
         for function in module.functions:
             if function.linkage is binding.Linkage.linkonce_odr:
                 function.linkage = "internal"
-        module.get_global_variable(_SMALL).linkage = "internal"
+        for name in (_SMALL, _CALLS_LIBRARY):
+            module.get_global_variable(name).linkage = "internal"
+        has_choice = self._machine.small and str(module).count(f"@{_CALLS_LIBRARY}") > 1
         attributes += " minsize optsize" if self._machine.small else ""
         if attributes:
             module = binding.parse_assembly(_ATTRIBUTES.sub(rf"\g<0>{attributes}", str(module)))
@@ -245,7 +262,7 @@ class Compiler:
             options.loop_vectorization = options.slp_vectorization = options.loop_unrolling = False
         builder = binding.create_pass_builder(self._target, options)
         builder.getModulePassManager().run(module, builder)
-        return module
+        return module, has_choice
 
 
 @final

@@ -1,7 +1,7 @@
 /// The arithmetic of f32 that quantized networks need, as IEEE 754 defines it: the processor's, or made of integers where it has none.
 ///
 /// The compiler's library has functions for it as well. These here are in the object, so that a network of integers needs
-/// nothing else, except where code is to be small: then networks of floats, which call the library anyway, call it for all.
+/// nothing else. Where code is to be small, networks that call the library anyway call it for all.
 #ifndef LIBJIT_FLOATS_H
 #define LIBJIT_FLOATS_H
 
@@ -151,7 +151,7 @@ OUT_OF_LINE int32_t soft_rounded(uint32_t x) {
 #if F32_IN_HARDWARE
 #define IN_FLOATS true
 #else
-#define IN_FLOATS libjit_small
+#define IN_FLOATS libjit_calls_library
 #endif
 
 INLINE float sum_f32(float x, float y) { return IN_FLOATS ? x + y : float_of_bits(soft_sum(bits_f32(x), bits_f32(y))); }

@@ -85,6 +85,9 @@ typedef int32_t vi __attribute__((vector_size(VECTOR_BYTES), aligned(4), may_ali
 #define LIBJIT_SMALL false
 #endif
 __attribute__((weak)) const bool libjit_small = LIBJIT_SMALL;
+/// Whether small code computes in floats by calls of the compiler's library, where the processor cannot, all that it could
+/// compute by itself.
+__attribute__((weak)) const bool libjit_calls_library = LIBJIT_SMALL;
 
 /// Number of elements of a shape.
 INLINE dim_t count(const ints_t *shape) {

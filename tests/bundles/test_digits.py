@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from glowpy.core.quantized import parameters
 from glowpy.core.tensor import Array
 from tests.bundles.networks import QUIT, link_little_libc, need, on_board, undefined
 from tests.bundles.test_programs import DIVISIONS, EABI, LIBRARY
+from tests.unit.quantization import test_convert
 from tests.unit.quantization.digits import cnn, digits, mlp
 from tests.unit.quantization.test_forms import every_form
 
@@ -89,6 +91,17 @@ def _integers(module: Module, image: Array) -> tuple[Array, Array]:
     steps = np.rint(image / np.float32(stored.scales[0])) + stored.offsets[0]
     numbers = glowpy.compile(module, "interpreter")({"x": image})["y"]
     return steps.astype(np.uint8), np.rint(numbers / np.array(scores.scales)).astype(np.int32)
+
+
+@pytest.mark.parametrize("optimize", ["speed", "size"])
+def test_residual_sums_need_no_floating_point(
+    optimize: Literal["speed", "size"], tmp_path: Path
+) -> None:
+    """Nor do tables, means and limits: the object calls nothing of the compiler's library that computes in floats."""
+    module = quantization.quantize(test_convert.network(), test_convert.profiled())
+    backend = CpuBackend(CpuOptions("cortex-m4-nofpu", optimize=optimize))
+    bundle(module, tmp_path, BundleOptions("net", integer_ports=True), backend)
+    assert undefined(tmp_path) <= LIBRARY | EABI
 
 
 @pytest.mark.timeout(600)
