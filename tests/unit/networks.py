@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable, Mapping
-from typing import ClassVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import ClassVar, TypeAlias
 
 import numpy as np
 
@@ -37,6 +37,7 @@ from glowpy.support.symbolic import UndecidedError, highest, symbol
 
 __all__ = [
     "RandomNetwork",
+    "Step",
     "SymbolicNetwork",
     "arrays_for",
     "check_on_cpu",
@@ -49,6 +50,9 @@ __all__ = [
 _SHAPES = ((2, 3), (1, 2, 3, 4), (2, 3, 4), (6,), (1, 3, 3, 2), (4, 1, 2), (0, 3), ())
 _CONVERTIBLE = [kind for kind in ElemKind if not kind.is_code]
 _KINDS = (ElemKind.F32, ElemKind.F32, ElemKind.F32, ElemKind.I32, ElemKind.U8)
+
+
+Step: TypeAlias = "Callable[[RandomNetwork, NodeValue], NodeValue | None]"
 
 
 class RandomNetwork:
@@ -76,7 +80,12 @@ class RandomNetwork:
 
     def step(self) -> NodeValue | None:
         """One more node, or several; None where a step finds nothing to do."""
-        return self.rng.choice(_STEPS)(self, self.rng.choice(self.values[-6:]))
+        return self.rng.choice(self.steps)(self, self.rng.choice(self.values[-6:]))
+
+    @property
+    def steps(self) -> Sequence[Step]:
+        """What a step may be, some several times."""
+        return _STEPS
 
     def _save(self, value: NodeValue) -> None:
         """To a placeholder of its own, or to an input that no other save writes."""
