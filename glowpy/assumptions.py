@@ -154,7 +154,7 @@ class Assumptions:
         self._bounds: dict[str, tuple[int, int, int]] = {}
         self._constants: dict[str, str] = {}  # why
         self._met: dict[str, int | None] = {}  # extents of constants; None once they have varied
-        self._equal: dict[str, Dim] = {}
+        self._equal: dict[str, dict[frozenset[str], Dim]] = {}  # by what was compiled as 1
         self._grids: dict[str, _Grid] = {}
 
     def plan(self, shapes: Mapping[str, tuple[int, ...]]) -> Plan:
@@ -177,10 +177,10 @@ class Assumptions:
         extents, dims = self._extents(shapes), dict[str, Dim]()
         for name, extent in extents.items():
             dims |= self._dims(name, extent)
-        for name, equal in self._equal.items():
-            if name in dims:
-                known = dims.keys() >= symbols_of([equal]).keys()
-                dims[name] = substituted(equal, dims) if known else extents[name]
+        meanings = self._meanings(extents)
+        for name, equal in [*meanings.items()] * len(meanings):  # one may be said by another
+            known = dims.keys() >= symbols_of([equal]).keys()
+            dims[name] = substituted(equal, dims) if known else extents[name]
         planned = {
             name: tuple(
                 dims[dim] if isinstance(dim, str) else dim for dim in self._declared(name, shape)
@@ -188,6 +188,21 @@ class Assumptions:
             for name, shape in shapes.items()
         }
         return Plan(planned)
+
+    def _ones(self, extents: Mapping[str, int]) -> frozenset[str]:
+        """What is compiled as 1, although it may be more."""
+        open_ = [name for name in extents if name in self._bounds and name not in self._constants]
+        return frozenset(name for name in open_ if self._dims(name, extents[name]) == {name: 1})
+
+    def _meanings(self, extents: Mapping[str, int]) -> dict[str, Dim]:
+        """What dimensions are equal to, as it was learned where no more of them were 1."""
+        ones = self._ones(extents)
+        fitting = {
+            name: [known for known in meanings if known <= ones]
+            for name, meanings in self._equal.items()
+            if name in extents
+        }
+        return {name: self._equal[name][min(s, key=len)] for name, s in fitting.items() if s}
 
     def _dims(self, name: str, extent: int) -> dict[str, Dim]:
         """What a dimension is in code that is compiled for an extent of it now, and what counts its multiples."""
@@ -239,7 +254,10 @@ class Assumptions:
         """What is assumed of dimensions, by name: `1..64`, `8..64, 4*w_4`, `past+seq`, `constant: why`."""
         texts = {name: f"{low}..{high}" for name, (low, high, _) in self._bounds.items()}
         texts |= {name: f"{texts[name]}, {grid}" for name, grid in self._grids.items()}
-        texts |= {name: str(dim) for name, dim in self._equal.items()}
+        for name, meanings in self._equal.items():
+            for ones, dim in meanings.items():
+                if all(self._bounds[one][1] == 1 for one in ones):
+                    texts[name] = str(dim)
         return texts | {name: f"constant: {why}" for name, why in self._constants.items()}
 
     def _unify(self, left: Dim, right: Dim, extents: Mapping[str, int]) -> bool:
@@ -252,10 +270,12 @@ class Assumptions:
         for name in symbols_of([difference]):
             meaning = _solved(difference, name)
             if name in self._bounds and meaning is not None and lowest(meaning) >= 0:
-                self._equal = {
-                    other: substituted(dim, {name: meaning}) for other, dim in self._equal.items()
-                }
-                self._equal[name] = meaning
+                ones = self._ones(extents)
+                for meanings in self._equal.values():
+                    for known in meanings:
+                        if known >= ones:
+                            meanings[known] = substituted(meanings[known], {name: meaning})
+                self._equal.setdefault(name, {})[ones] = meaning
                 return True
         return self._spaced(difference, extents)
 

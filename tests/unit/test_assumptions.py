@@ -240,3 +240,18 @@ def test_a_dimension_may_be_a_multiple() -> None:
     assert planned(assumed, **shapes) == "4*h_4 x 4*w_4+2"
     learn(assumed, UnequalError(symbol("h_4", 1, 64), symbol("w_4", 0, 63) + 3), shapes)
     assert planned(assumed, **shapes) == "40 x 30"
+
+
+def test_what_is_learned_with_one_word_holds_for_one_word() -> None:
+    assumed = assumptions(x=["past", "seq"], mask=["all"])
+    for past in (0, 1, 2):
+        one = {"x": (past, 1), "mask": (past + 1,)}
+        assumed.plan(one)
+    learn(assumed, UnequalError(symbol("past", 0) + 1, symbol("all")), one)
+    assert planned(assumed, **one) == "past x 1, past+1"
+    several = {"x": (2, 4), "mask": (6,)}
+    assert planned(assumed, **several) == "past x seq, all"
+    learn(assumed, UnequalError(symbol("past", 0) + symbol("seq"), symbol("all")), several)
+    assert planned(assumed, **several) == "past x seq, past+seq"
+    assert planned(assumed, **one) == "past x 1, past+1"
+    assert assumed.summary["all"] == "past+seq"
