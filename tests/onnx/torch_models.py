@@ -244,7 +244,10 @@ class Vit(nn.Module):
 
 
 class UNet(nn.Module):
-    """Images of any size down two steps and up again, by interpolation and by a transposed convolution."""
+    """Images of any size down two steps and up again, by interpolation and by a transposed convolution.
+
+    With the mode `doubled`, sizes have to be multiples of 4: nothing is made to fit.
+    """
 
     def __init__(self, mode: str = "bilinear", width: int = 8) -> None:
         super().__init__()
@@ -266,6 +269,10 @@ class UNet(nn.Module):
         first = self.input(image)
         second = self.down(functional.max_pool2d(first, 2))
         x = self.bottom(functional.max_pool2d(second, 2))
+        if self.mode == "doubled":
+            x = functional.interpolate(x, scale_factor=2.0, mode="bilinear", align_corners=False)
+            x = self.transposed(self.up(torch.cat([second, x], 1)))
+            return self.output(self.last(torch.cat([first, x], 1)))
         corners = None if self.mode == "nearest" else self.mode == "aligned"
         mode = "nearest" if self.mode == "nearest" else "bilinear"
         x = functional.interpolate(x, size=second.shape[2:], mode=mode, align_corners=corners)

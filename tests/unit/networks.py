@@ -163,7 +163,8 @@ class SymbolicNetwork(RandomNetwork):
         try:
             return super().step()
         except (UndecidedError, TypeError):
-            self.f.erase_dead(self.f.newest(self.f.num_nodes - before))
+            for node in reversed(self.f.newest(self.f.num_nodes - before)):
+                self.f.erase(node)  # what it read may be read again
             return None
 
     def _placeholder(self, number: int) -> NodeValue:
