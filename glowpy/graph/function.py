@@ -27,6 +27,7 @@ from glowpy.graph.node import (
     value_of,
 )
 from glowpy.graph.nodes_gen import DefineNode, SaveNode
+from glowpy.graph.order import in_order
 from glowpy.graph.printer import print_function, print_module
 from glowpy.support.errors import Diagnostic, InternalError, UserError
 from glowpy.support.loc import UNKNOWN, Loc, caller
@@ -449,20 +450,7 @@ class Function(Builder):
 
     def topological(self) -> list[Node]:
         """All nodes, each after what it needs; a list that is in such an order already stays as it is. Linear time."""
-        done: set[Node] = set()
-        order: list[Node] = []
-        needs = self.needs
-        for root in self._nodes:
-            if root in done:
-                continue
-            for node in needs(root):
-                if node not in done:
-                    _walk(root, needs, done, order)
-                    break
-            else:
-                done.add(root)
-                order.append(root)
-        return order
+        return in_order(self._nodes, self.needs)
 
     def clone(self, name: str) -> Function:
         """A copy of this function under another name, in the same module and on the same storage."""
@@ -580,27 +568,6 @@ def _symbols(node: Node) -> dict[str, Symbol]:
     if node.is_static:
         return {}
     return symbols_of_types(result.type for result in node.results) | symbols_of_attrs(node.attrs)
-
-
-def _walk(
-    root: Node, needs: Callable[[Node], list[Node]], done: set[Node], order: list[Node]
-) -> None:
-    """Adds `root` to `order`, after what it needs and is not there yet."""
-    stack = [(root, iter(needs(root)))]
-    open_nodes = {root}
-    while stack:
-        node, needed = stack[-1]
-        inner = next((other for other in needed if other not in done), None)
-        if inner is None:
-            stack.pop()
-            open_nodes.discard(node)
-            done.add(node)
-            order.append(node)
-        elif inner in open_nodes:
-            raise InternalError(f"cycle through %{inner.name}")
-        else:
-            open_nodes.add(inner)
-            stack.append((inner, iter(needs(inner))))
 
 
 def _successor(node: Node, replacement: NodeValue, created: Collection[Node]) -> Node | None:
