@@ -177,10 +177,9 @@ class Assumptions:
         extents, dims = self._extents(shapes), dict[str, Dim]()
         for name, extent in extents.items():
             dims |= self._dims(name, extent)
-        meanings = self._meanings(extents)
+        meanings, numbers = self._meanings(extents), self._numbers(extents)
         for name, equal in [*meanings.items()] * len(meanings):  # one may be said by another
-            known = dims.keys() >= symbols_of([equal]).keys()
-            dims[name] = substituted(equal, dims) if known else extents[name]
+            dims |= self._meaning(name, equal, dims, numbers)
         planned = {
             name: tuple(
                 dims[dim] if isinstance(dim, str) else dim for dim in self._declared(name, shape)
@@ -203,6 +202,30 @@ class Assumptions:
             if name in extents
         }
         return {name: self._equal[name][min(s, key=len)] for name, s in fitting.items() if s}
+
+    def _meaning(
+        self, name: str, equal: Dim, dims: Mapping[str, Dim], numbers: Mapping[str, int]
+    ) -> dict[str, Dim]:
+        """What a dimension that equals others is, and what these are if it does not in this call.
+
+        That is an error of the caller's, which is to have no consequences, unless one is 1 and is repeated.
+        """
+        others = symbols_of([equal])
+        if not dims.keys() >= others.keys():
+            return {name: numbers[name]}
+        if at_extents(equal, numbers) == numbers[name]:
+            return {name: substituted(equal, dims)}
+        concerned = (name, *others)
+        ones: dict[str, Dim] = {other: 1 for other in concerned if numbers[other] == 1}
+        return ones or {other: numbers[other] for other in concerned}
+
+    def _numbers(self, extents: Mapping[str, int]) -> dict[str, int]:
+        """What dimensions are in a call, and what counts their multiples."""
+        return dict(extents) | {
+            grid.count: grid.place(extents[name])
+            for name, grid in self._grids.items()
+            if name in extents
+        }
 
     def _dims(self, name: str, extent: int) -> dict[str, Dim]:
         """What a dimension is in code that is compiled for an extent of it now, and what counts its multiples."""
@@ -228,9 +251,7 @@ class Assumptions:
             return  # another thread has learned since
         extents = self._extents(shapes)
         counts = {grid.count: name for name, grid in self._grids.items() if name in extents}
-        numbers = extents | {
-            count: self._grids[name].place(extents[name]) for count, name in counts.items()
-        }
+        numbers = self._numbers(extents)
         # What a network finds while it runs is known from no shape.
         said = numbers.keys() >= set(error.symbols)
         if not (

@@ -121,6 +121,38 @@ def test_words_that_follow_a_prompt_have_code_of_their_own(compiled: list[str]) 
     assert compiled == ["0x3 to seqx3", "pastx3 to past+1x3"]
 
 
+def test_rows_that_are_repeated(compiled: list[str]) -> None:
+    """Where two inputs had as many rows at first, which was no rule."""
+    inputs = [info("x", X, ["n", 3]), info("y", X, ["m", 3])]
+    nodes = [helper.make_node("Add", ["x", "y"], ["z"])]
+    session = make(graph_model(nodes, inputs, [info("z", X, [None, 3])], 13))
+    for rows in ((2, 2), (5, 5), (5, 1), (1, 4), (9, 1), (1, 1)):
+        x, y = (np.full((count, 3), count, F32) for count in rows)
+        (z,) = session.run(None, {"x": x, "y": y})
+        np.testing.assert_array_equal(z, x + y)
+    for _ in range(2):
+        with pytest.raises(glowpy.UserError, match=r"broadcast, got \[2, 3\] and \[4, 3\]"):
+            session.run(None, {"x": X, "y": np.zeros((4, 3), F32)})
+    session.run(None, {"x": X, "y": X})
+    assert compiled == ["nx3 to nx3", "nx3 to nx3", "1x3 to mx3"]
+
+
+@pytest.mark.parametrize("backend", ["interpreter", "cpu"])
+def test_inputs_that_contradict_each_other(backend: str) -> None:
+    inputs = [info("x", X, ["n", 3]), info("y", X, ["n", 3])]
+    nodes = [helper.make_node("Add", ["x", "y"], ["z"])]
+    model = graph_model(nodes, inputs, [info("z", X, ["n", 3])], 13)
+    session = glowpy.InferenceSession(model, backend=backend)
+    message = "input 'y': symbolic dimension 'n' is 2 elsewhere, got 4"
+    for _ in range(2):  # before there is any code, and after
+        with pytest.raises(glowpy.UserError, match=message):
+            session.run(None, {"x": X, "y": np.zeros((4, 3), F32)})
+        session.run(None, {"x": X, "y": X})
+    for rows in (0, 1, 7):
+        ones = np.ones((rows, 3), F32)
+        np.testing.assert_array_equal(session.run(None, {"x": ones, "y": ones})[0], ones + ones)
+
+
 @pytest.mark.parametrize("backend", ["interpreter", "cpu"])
 def test_quantized_products_are_compiled_for_a_range(compiled: list[str], backend: str) -> None:
     weights = np.arange(-6, 6, dtype=np.int8).reshape(3, 4)

@@ -74,6 +74,18 @@ def test_dimensions_that_must_be_equal_become_one() -> None:
     assert planned(assumed, **shapes) in ("a, a", "b, b")
 
 
+def test_dimensions_that_are_not_equal_in_another_call() -> None:
+    """What is 1 may be repeated; else it is an error, of this call alone."""
+    assumed = assumptions(x=["a"], y=["b"])
+    shapes = {"x": (4,), "y": (4,)}
+    plan = assumed.plan(shapes)
+    assumed.learn(UnequalError(symbol("a"), symbol("b")), plan, shapes)
+    assert planned(assumed, x=(1,), y=(4,)) == "1, b"
+    assert planned(assumed, x=(4,), y=(1,)) == "a, 1"
+    assert planned(assumed, x=(3,), y=(2,)) == "3, 2"
+    assert planned(assumed, **shapes) in ("a, a", "b, b")
+
+
 def test_a_dimension_may_be_a_sum_of_others() -> None:
     assumed = assumptions(mask=["all"], x=["past", "seq"])
     shapes = {"mask": (9,), "x": (5, 4)}

@@ -18,6 +18,10 @@ MODEL = """
 <ir_version: 8, opset_import: ["": 17]>
 g (float[N, 3] x) => (float[N, 3] y) { y = Relu(x) }
 """
+SUM = """
+<ir_version: 8, opset_import: ["": 17]>
+g (float[N, 3] x, float[N, 3] y) => (float[N, 3] z) { z = Add(x, y) }
+"""
 TEXT = """
 module {
   placeholder %x : f32[2]
@@ -39,6 +43,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     arrays = {"x": np.zeros(2, np.float32), "z": np.zeros(2, np.float32)}
     np.save(folder / "x.npy", arrays["x"])
     np.save(folder / "wide.npy", np.zeros((1, 2), np.float32))
+    onnx.save(parser.parse_model(SUM), str(folder / "sum.onnx"))
+    for rows in (0, 2, 3, 5):
+        np.save(folder / f"rows{rows}.npy", np.zeros((rows, 3), np.float32))
     np.save(folder / "double.npy", np.zeros(2))
     np.savez(folder / "both.npz", **arrays)  # type: ignore[arg-type]
     (folder / "text.npy").write_text("1 2\n")
@@ -77,6 +84,13 @@ CASES = [
     ),
     ("run net.onnx --shape x=3..2x3", "expected LOW..HIGH with bounds that ascend, got 'x=3..2x3'"),
     ("run net.onnx --shape N=1..", "expected NAME=1x3x224x224, DIMENSION=1 or DIMENSION=1..8"),
+    ("run sum.onnx", "input 'x' has the symbolic dimension 'N', which must be bound"),
+    ("run sum.onnx --shape N=1..4 --input x=rows5.npy", "expected 'N' in 1..4, got 5"),
+    ("run sum.onnx --shape N=1..4 --input x=rows0.npy", "expected 'N' in 1..4, got 0"),
+    (
+        "run sum.onnx --shape N=1..4 --input x=rows2.npy --input y=rows3.npy",
+        "'y': expected the shape [N x 3], got [3 x 3]\nnote: other dimensions say that N = 2",
+    ),
     ("run net.onnx --shape M=2", "no symbolic dimension 'M'"),
     ("run net.onnx --shape N=2 --shape N=3", "--shape: 'N' is given twice"),
     ("run net.onnx --shape x:2x3 --shape x=3x3", "--shape: 'x' is given twice"),
