@@ -75,7 +75,7 @@ _ILLEGAL = re.compile(r"[^A-Za-z0-9_]")
 )
 @click.option("--max-ram", type=Bytes(), help="Fail beyond so much: 65536, 64K, 1M.")
 @click.option("--max-flash", type=Bytes(), help="Fail beyond so much.")
-@shape_option(ranges=True)
+@shape_option()
 @state_option()
 @click.option(
     "--layout", "layouts", multiple=True, help="NAME=nhwc: an input or output with channels last."

@@ -37,7 +37,7 @@ __all__ = ["dump"]
     show_default=True,
     help="Text, JSON (of the strategy), Graphviz source, or a drawing made by Graphviz.",
 )
-@shape_option(ranges=True)
+@shape_option()
 @state_option()
 @click.option("--constants", default="", help="A .npz file with the constants of a .glow file.")
 @click.option("--function", "name", default="", help="Which function of a module with several.")

@@ -18,7 +18,7 @@ __all__ = ["export"]
 @click.option(
     "-o", "--output", type=OutputFile(binary=True), required=True, help="Write this .onnx file."
 )
-@shape_option(ranges=True)
+@shape_option()
 @click.option("--constants", default="", help="A .npz file with the constants of a .glow file.")
 @click.option("--function", "name", default="", help="Which function of a module with several.")
 @click.option("--optimize", is_flag=True, help="Write what the optimizer makes of the model.")

@@ -50,16 +50,14 @@ _DIM = r"[0-9]{1,18}(?:\.\.[0-9]{1,9})?"
 _SHAPE = re.compile(rf"(?P<name>.+)(?P<sign>[=:])(?P<dims>(?:{_DIM}(?:x{_DIM})*)?)", re.DOTALL)
 
 
-def shape_option(*, ranges: bool) -> Callable[[F], F]:
-    """The option --shape of a verb, which may leave dimensions open or not."""
-    given = "NAME=1x3x224x224 or DIMENSION=1"
-    if ranges:
-        given = "NAME=1x3x224x224, DIMENSION=1, or DIMENSION=1..8 to leave it open"
+def shape_option() -> Callable[[F], F]:
+    """The option --shape of a verb."""
     return click.option(
         "--shape",
         "shapes",
         multiple=True,
-        help=f"{given}. Shapes are the model's by default; a symbolic dimension has none.",
+        help="NAME=1x3x224x224, DIMENSION=1, or DIMENSION=1..8 to leave it open. Shapes are the model's by default; "
+        "a symbolic dimension has none.",
     )
 
 

@@ -43,7 +43,7 @@ _NAMED = 3
 @click.option("--resume", is_flag=True, help="Add inputs to the profile in the output file.")
 @click.option("--force", is_flag=True, help="Replace a file that is there already.")
 @click.option("--merge", is_flag=True, help="Make one profile of those in FILES.")
-@shape_option(ranges=True)
+@shape_option()
 @click.option("--constants", default="", help="A .npz file with the constants of a .glow file.")
 @click.option("--function", "name", default="", help="Which function of a module with several.")
 @backend_option("cpu")

@@ -80,7 +80,7 @@ def _write(module: Module, output: str | None, blobs: str | None) -> None:
 )
 @quantization_options
 @accuracy_options
-@shape_option(ranges=False)
+@shape_option()
 @click.option("--constants", default="", help="A .npz file with the constants of a .glow file.")
 @click.option("--function", "name", default="", help="Which function of a module with several.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")

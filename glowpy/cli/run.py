@@ -63,7 +63,7 @@ class _Run:
 @click.command("run", cls=Verb)
 @click.argument("model", shell_complete=complete_file)
 @click.option("--input", "inputs", multiple=True, help="NAME=FILE.npy, NAME=FILE.pb, or FILE.npz.")
-@shape_option(ranges=True)
+@shape_option()
 @state_option()
 @click.option(
     "--help-model",

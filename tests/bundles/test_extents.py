@@ -174,11 +174,10 @@ def test_what_c_sees(shared: Path, tmp_path: Path) -> None:
     assert lines == expected
 
 
-@pytest.mark.parametrize("options", [{"emit": "lib"}, {"instrument": "debug", "guard": True}])
-def test_the_example(options: Mapping[str, Any], tmp_path: Path) -> None:
+def test_the_example(tmp_path: Path) -> None:
     """It takes extents, and has the highest without; a description has the dimensions of the run."""
     need("cc", "cmake")
-    make(tmp_path, **options)
+    make(tmp_path, emit="lib", instrument="debug", guard=True)
     verification = verify_bundle(tmp_path)
     assert verification.passed
     assert {tuple(check.extents.values()) for check in verification.checks} == {
@@ -192,12 +191,9 @@ def test_the_example(options: Mapping[str, Any], tmp_path: Path) -> None:
     done = command(tmp_path, "build/net_example", "--seen=3", "--length=2", "present=present.bin")
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "present.bin").stat().st_size == 5 * 32
-    if "instrument" in options:
-        dumps = {
-            file.name.split(".", 1)[1]: file.stat().st_size for file in tmp_path.glob("0*.bin")
-        }
-        assert dumps["insert_tensor.present_1.after.bin"] == 5 * 32
-        assert dumps["insert_tensor.past.before.bin"] == 3 * 32
+    dumps = {file.name.split(".", 1)[1]: file.stat().st_size for file in tmp_path.glob("0*.bin")}
+    assert dumps["insert_tensor.present_1.after.bin"] == 5 * 32
+    assert dumps["insert_tensor.past.before.bin"] == 3 * 32
     for word in ("--seen=10", "--length=0", "--length=", "--seen=1x", "--seen=-1"):
         done = command(tmp_path, "build/net_example", word)
         assert (done.returncode, done.stderr.split(":")[1][:9]) == (1, " expected"), word

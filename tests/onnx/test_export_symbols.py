@@ -22,6 +22,7 @@ from glowpy.graph.function import Module
 from glowpy.graph.node import NodeValue
 from glowpy.quantization import quantize_dynamic
 from glowpy.support.symbolic import Dim, greatest, symbol
+from tests.bundles.networks import glow
 from tests.onnx.test_export import on_onnxruntime
 from tests.unit.networks import SymbolicNetwork, same_numbers
 
@@ -176,6 +177,20 @@ def test_quantized_network(tmp_path: Path) -> None:
     save_all(module, {"y": f.create_mat_mul("product", x, weights).result})
     graph = check(quantize_dynamic(module).module, tmp_path / "quantized.onnx").graph
     assert "MatMulInteger" in {node.op_type for node in graph.node}
+
+
+def test_the_command_quantizes_open_networks(tmp_path: Path) -> None:
+    module = Module()
+    f = module.create_function("main")
+    x = module.create_placeholder("x", parse_type("f32[n x 64]", SYMBOLS))
+    weights = module.create_constant("w", RNG.standard_normal((64, 48)).astype(np.float32))
+    save_all(module, {"y": f.create_mat_mul("product", x, weights).result})
+    model, quantized = tmp_path / "floats.onnx", tmp_path / "integers.onnx"
+    glowpy.save(module, model)
+    words = ("quantize", model, "--weight-only", "8", "--shape", "n=0..5", "-o", quantized)
+    assert glow(*words)[::2] == (0, "")
+    (port,) = onnx.load(quantized).graph.input
+    assert [d.dim_param or d.dim_value for d in port.type.tensor_type.shape.dim] == ["n", 64]
 
 
 def test_variables_are_inputs_and_outputs(tmp_path: Path) -> None:
