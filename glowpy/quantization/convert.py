@@ -32,7 +32,7 @@ from glowpy.graph.nodes_gen import (
 )
 from glowpy.opt.graph.lower_quantized import is_exact
 from glowpy.opt.known import is_known, known_tensor
-from glowpy.opt.products import Product
+from glowpy.opt.products import BYTES, Product
 from glowpy.quantization.blocks import BlockForm, stored_in_blocks
 from glowpy.quantization.conversion import Conversion, bytes_of_constants, outcome_of
 from glowpy.quantization.islands import Islands, data_of, islands, moves
@@ -240,11 +240,13 @@ class _Converter:
     def _flows_on(self, node: Node) -> bool:
         """Whether what a node computes is not rounded: sums of which floats are made, or that one other node takes.
 
-        Nor is anything within what becomes one node.
+        Nor is anything within what becomes one node. Products of i16 are summed in floats: those that leave the network
+        are rounded, so that what comes out may be integers.
         """
         users = node.result.users
         if isinstance(node, Product) and self._integer.isdisjoint(users):
-            return True
+            leaves = all(isinstance(user, SaveNode) for user in users)
+            return self._options.activations in BYTES or not leaves
         if self._joined.get(node, node) is not node:
             return True
         if any(user in self._joined for user in users):

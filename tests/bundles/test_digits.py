@@ -13,6 +13,7 @@ import glowpy
 from glowpy import BundleOptions, CpuBackend, CpuOptions, Module, integer_ports, quantization
 from glowpy.bundling.make import bundle
 from glowpy.bundling.verify import verify_bundle
+from glowpy.core.elemkind import ElemKind
 from glowpy.core.quantized import parameters
 from glowpy.core.tensor import Array
 from tests.bundles.networks import QUIT, link_little_libc, need, on_board, undefined
@@ -93,12 +94,16 @@ def _integers(module: Module, image: Array) -> tuple[Array, Array]:
     return steps.astype(np.uint8), np.rint(numbers / np.array(scores.scales)).astype(np.int32)
 
 
-@pytest.mark.parametrize("optimize", ["speed", "size"])
+@pytest.mark.parametrize(
+    ("activations", "optimize"),
+    [(ElemKind.U8, "speed"), (ElemKind.U8, "size"), (ElemKind.I16, "speed")],
+)
 def test_residual_sums_need_no_floating_point(
-    optimize: Literal["speed", "size"], tmp_path: Path
+    activations: ElemKind, optimize: Literal["speed", "size"], tmp_path: Path
 ) -> None:
     """Nor do tables, means and limits: the object calls nothing of the compiler's library that computes in floats."""
-    module = quantization.quantize(test_convert.network(), test_convert.profiled())
+    options = quantization.Options(activations=activations)
+    module = quantization.quantize(test_convert.network(), test_convert.profiled(), options)
     backend = CpuBackend(CpuOptions("cortex-m4-nofpu", optimize=optimize))
     bundle(module, tmp_path, BundleOptions("net", integer_ports=True), backend)
     assert undefined(tmp_path) <= LIBRARY | EABI
