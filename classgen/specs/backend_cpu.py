@@ -121,3 +121,16 @@ Op(
     backend="cpu",
     no_derivative=_LATE,
 )
+Op(
+    "CpuRowMatmul",
+    "[..., 1, K] times [..., K, N], each matrix read once, where it lies: by rows or by columns. For those that are computed, such as "
+    "what a decoder has cached, which to pack takes longer than to multiply.",
+    inputs=["lhs", "rhs"],
+    traits=["typed"],
+    rows=["lhs"],
+    transposed=["rhs"],
+    kernel={"lhs": FLOATS},
+    quant="rule",
+    backend="cpu",
+    no_derivative=_LATE,
+)

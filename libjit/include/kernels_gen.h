@@ -240,4 +240,8 @@ void libjit_cpu_plain_matmul_f64(double *result, const double *lhs, const double
 void libjit_cpu_plain_matmul_i8(int32_t *result, const int8_t *lhs, const int8_t *rhs, const ints_t *result_shape, const ints_t *lhs_shape, const ints_t *rhs_shape, const ints_t *result_strides, const ints_t *lhs_strides, const ints_t *rhs_strides, const tiles_t *tiles, epilogue_t epilogue, const void *env);
 void libjit_cpu_plain_matmul_u8(int32_t *result, const uint8_t *lhs, const int8_t *rhs, const ints_t *result_shape, const ints_t *lhs_shape, const ints_t *rhs_shape, const ints_t *result_strides, const ints_t *lhs_strides, const ints_t *rhs_strides, const tiles_t *tiles, epilogue_t epilogue, const void *env);
 
+/* [..., 1, K] times [..., K, N], each matrix read once, where it lies: by rows or by columns. For those that are computed, such as what a decoder has cached, which to pack takes longer than to multiply. (classgen/specs/backend_cpu.py) */
+void libjit_cpu_row_matmul_f32(float *result, const float *lhs, const float *rhs, const ints_t *result_shape, const ints_t *lhs_shape, const ints_t *rhs_shape, const ints_t *lhs_strides, const ints_t *rhs_strides);
+void libjit_cpu_row_matmul_f64(double *result, const double *lhs, const double *rhs, const ints_t *result_shape, const ints_t *lhs_shape, const ints_t *rhs_shape, const ints_t *lhs_strides, const ints_t *rhs_strides);
+
 #endif

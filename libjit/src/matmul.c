@@ -1,5 +1,6 @@
 /// Matrix products, those with tiles once for each kind of them: this file reads itself.
 #ifndef T
+#include "dot.h"
 #include "kernels_gen.h"
 #include "libjit.h"
 #include "product.h"
@@ -137,5 +138,63 @@ KERNEL void OF(libjit_cpu_plain_matmul)(S *result, const T *lhs, const F *rhs, c
     }
   }
 }
+
+#if D == 1
+
+/// A row times `vectors` vectors of columns that lie side by side in each line of the matrix, `step` after the last one.
+INLINE void OF(row_times_columns)(S *result, const T *row, const F *matrix, dim_t depth, dim_t step, dim_t vectors) {
+  V sums[MAX_TILE_VECTORS];
+  UNROLL for (dim_t v = 0; v < vectors; v++) sums[v] = (V){0};
+  ROLLED for (dim_t k = 0; k < depth; k++) {
+    V x = SPLAT(row[k], V);
+    UNROLL for (dim_t v = 0; v < vectors; v++)
+        sums[v] = MULTIPLY_ADD(sums[v], x, *(const V *)(matrix + k * step + v * W));
+  }
+  UNROLL for (dim_t v = 0; v < vectors; v++) *(V *)(result + v * W) = sums[v];
+}
+
+/// The sum of left[k] * right[k]: that of every lane first, then halves of the lanes are added.
+INLINE S OF(sum_of_products)(const T *left, const F *right, dim_t depth) {
+  V sums = {0};
+  dim_t k = 0;
+  for (; k + W <= depth; k += W) sums = MULTIPLY_ADD(sums, *(const V *)(left + k), *(const V *)(right + k));
+  S lanes[W];
+  *(V *)lanes = sums;
+  UNROLL for (dim_t width = W / 2; width; width /= 2) {
+    UNROLL for (dim_t i = 0; i < width; i++) lanes[i] += lanes[i + width];
+  }
+  S total = lanes[0];
+  for (; k < depth; k++) total += left[k] * right[k];
+  return total;
+}
+
+/// Rows times matrices of K x N that lie by rows or by columns, or anyhow.
+KERNEL void OF(libjit_cpu_row_matmul)(S *result, const T *lhs, const F *rhs, const ints_t *result_shape,
+                                      const ints_t *lhs_shape, const ints_t *rhs_shape, const ints_t *lhs_strides,
+                                      const ints_t *rhs_strides) {
+  dim_t rank = result_shape->size, cols = result_shape->at[rank - 1], depth = lhs_shape->at[lhs_shape->size - 1];
+  dim_t line = rhs_strides->at[rhs_shape->size - 2], step = rhs_strides->at[rhs_shape->size - 1];
+  dim_t batches = count_between(result_shape, 0, rank - 2);
+  for (dim_t batch = 0; batch < batches; batch++) {
+    const T *row = lhs + batch_offset(batch, result_shape, lhs_shape, lhs_strides, 2);
+    const F *matrix = rhs + batch_offset(batch, result_shape, rhs_shape, rhs_strides, 2);
+    S *to = result + batch * cols;
+    dim_t n = 0;
+    if (step == 1) {
+      for (; n + 4 * W <= cols; n += 4 * W) OF(row_times_columns)(to + n, row, matrix + n, depth, line, 4);
+      for (; n + W <= cols; n += W) OF(row_times_columns)(to + n, row, matrix + n, depth, line, 1);
+    }
+    if (line == 1) {
+      for (; n < cols; n++) to[n] = OF(sum_of_products)(row, matrix + n * step, depth);
+    }
+    for (; n < cols; n++) {
+      S total = 0;
+      for (dim_t k = 0; k < depth; k++) total += row[k] * matrix[k * line + n * step];
+      to[n] = total;
+    }
+  }
+}
+
+#endif
 
 #endif

@@ -201,6 +201,28 @@ def _cpu_plain_matmul(suffixes: tuple[str, ...], _: int) -> Iterator[Case]:
             yield Case({"lhs": lhs, "rhs": transposed}, {"result": _product(lhs, rhs)})
 
 
+def _cpu_row_matmul(suffixes: tuple[str, ...], _: int) -> Iterator[Case]:
+    """Right sides that lie by rows, by columns, and with gaps between either."""
+    (suffix,) = suffixes
+    for *batch, depth, columns in (
+        (3, 5),
+        (1, 1),
+        (2, 64, 33),
+        (2, 3, 7, 130),
+        (40, 64),
+        (17, 300),
+    ):
+        lhs, rhs = (
+            numbers(suffix, (*batch, 1, depth), 1),
+            numbers(suffix, (*batch, depth, columns), 2),
+        )
+        by_columns = np.ascontiguousarray(rhs.swapaxes(-1, -2)).swapaxes(-1, -2)
+        between, apart = (np.zeros((*batch, depth + 1, 2 * columns), rhs.dtype) for _ in range(2))
+        between[..., :depth, :columns] = apart[..., :depth, ::2] = rhs
+        for matrix in (rhs, by_columns, between[..., :depth, :columns], apart[..., :depth, ::2]):
+            yield Case({"lhs": lhs, "rhs": matrix}, {"result": _product(lhs, rhs)})
+
+
 def _cpu_pack_matrix(suffixes: tuple[str, ...], lanes: int) -> Iterator[Case]:
     """Matrices whose rows lie in memory one after the other, or whose columns do."""
     shapes = dict.fromkeys(right for _, right in _PACKED_PRODUCTS)
@@ -437,5 +459,6 @@ MAKERS: dict[str, Maker] = {
     "cpu_plain_conv": _cpu_plain_conv,
     "cpu_plain_matmul": _cpu_plain_matmul,
     "cpu_pack_matrix": _cpu_pack_matrix,
+    "cpu_row_matmul": _cpu_row_matmul,
 }
 """The cases of each product, by mnemonic, for its suffixes and so many of its elements in a vector."""

@@ -21,6 +21,7 @@ __all__ = [
     "CpuPackMatrixInst",
     "CpuPlainConvInst",
     "CpuPlainMatmulInst",
+    "CpuRowMatmulInst",
 ]
 
 
@@ -270,6 +271,32 @@ class CpuPlainMatmulInst(Instruction):
     rhs = OperandField(2)
 
 
+@final
+class CpuRowMatmulInst(Instruction):
+    """[..., 1, K] times [..., K, N], each matrix read once, where it lies: by rows or by columns. For those that are computed, such as what a decoder has cached, which to pack takes longer than to multiply.
+
+    Declared in classgen/specs/backend_cpu.py.
+    """
+
+    __slots__ = ()
+    BACKEND: ClassVar[str] = "cpu"
+    SCHEMA: ClassVar[InstSchema] = InstSchema(
+        "cpu_row_matmul",
+        (
+            OperandSpec("result", Access.OUT),
+            OperandSpec("lhs", Access.IN, Layout.ROWS),
+            OperandSpec("rhs", Access.IN, Layout.TRANSPOSED),
+        ),
+        (),
+        frozenset({Trait.TYPED}),
+        quant=Quantized.RULE,
+    )
+
+    result = OperandField(0)
+    lhs = OperandField(1)
+    rhs = OperandField(2)
+
+
 INSTS: tuple[type[Instruction], ...] = (
     CpuBlockMatmulInst,
     CpuConvInst,
@@ -278,5 +305,6 @@ INSTS: tuple[type[Instruction], ...] = (
     CpuPackMatrixInst,
     CpuPlainConvInst,
     CpuPlainMatmulInst,
+    CpuRowMatmulInst,
 )
 """Every class of this file, in order of declaration."""

@@ -19,6 +19,7 @@ from glowpy.backends.cpu.insts_gen import (
     CpuPackMatrixInst,
     CpuPlainConvInst,
     CpuPlainMatmulInst,
+    CpuRowMatmulInst,
 )
 from glowpy.backends.cpu.packing import (
     dot_of,
@@ -122,6 +123,11 @@ def _cpu_block_matmul(
 @interpret(CpuPlainMatmulInst)
 def _cpu_plain_matmul(result: Tensor, lhs: Tensor, rhs: Tensor) -> None:
     _multiply(result, lhs, np.swapaxes(rhs.array, -1, -2))
+
+
+@interpret(CpuRowMatmulInst)
+def _cpu_row_matmul(result: Tensor, lhs: Tensor, rhs: Tensor) -> None:
+    _multiply(result, lhs, rhs.array)
 
 
 def _multiply(result: Tensor, lhs: Tensor, rhs: Array) -> None:

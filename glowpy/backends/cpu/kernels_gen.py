@@ -199,6 +199,12 @@ KERNELS: dict[str, KernelSpec] = {
         (("lhs", ("f32", "f64", "i8", "u8")),),
         "classgen/specs/backend_cpu.py",
     ),
+    "cpu_row_matmul": KernelSpec(
+        "cpu_row_matmul",
+        "libjit_cpu_row_matmul",
+        (("lhs", ("f32", "f64")),),
+        "classgen/specs/backend_cpu.py",
+    ),
 }
 """The kernels of instructions by mnemonic."""
 

@@ -25,6 +25,7 @@ __all__ = [
     "CpuPackMatrixNode",
     "CpuPlainConvNode",
     "CpuPlainMatmulNode",
+    "CpuRowMatmulNode",
     "create_cpu_block_matmul",
     "create_cpu_conv",
     "create_cpu_depthwise_conv",
@@ -32,6 +33,7 @@ __all__ = [
     "create_cpu_pack_matrix",
     "create_cpu_plain_conv",
     "create_cpu_plain_matmul",
+    "create_cpu_row_matmul",
 ]
 
 
@@ -250,6 +252,29 @@ class CpuPlainMatmulNode(Node):
         (),
         ("result",),
         frozenset({Trait.TYPED, Trait.EPILOGUE}),
+        no_derivative="gradients are taken before the CPU backend brings it in",
+        quant=Quantized.RULE,
+    )
+
+    lhs = InputField(0)
+    rhs = InputField(1)
+
+
+@final
+class CpuRowMatmulNode(Node):
+    """[..., 1, K] times [..., K, N], each matrix read once, where it lies: by rows or by columns. For those that are computed, such as what a decoder has cached, which to pack takes longer than to multiply.
+
+    Declared in classgen/specs/backend_cpu.py.
+    """
+
+    __slots__ = ()
+    BACKEND: ClassVar[str] = "cpu"
+    SCHEMA: ClassVar[NodeSchema] = NodeSchema(
+        "cpu_row_matmul",
+        ("lhs", "rhs"),
+        (),
+        ("result",),
+        frozenset({Trait.TYPED}),
         no_derivative="gradients are taken before the CPU backend brings it in",
         quant=Quantized.RULE,
     )
@@ -488,6 +513,29 @@ def create_cpu_plain_matmul(
     )
 
 
+def create_cpu_row_matmul(
+    f: Function,
+    name: str,
+    result_type: Type,
+    lhs: Operand,
+    rhs: Operand,
+    loc: Loc | None = None,
+) -> CpuRowMatmulNode:
+    """[..., 1, K] times [..., K, N], each matrix read once, where it lies: by rows or by columns. For those that are computed, such as what a decoder has cached, which to pack takes longer than to multiply."""
+    attrs: dict[str, Attr] = {}
+    return f.create(
+        CpuRowMatmulNode,
+        name,
+        (
+            lhs,
+            rhs,
+        ),
+        attrs,
+        result_type,
+        loc,
+    )
+
+
 NODES: tuple[type[Node], ...] = (
     CpuBlockMatmulNode,
     CpuConvNode,
@@ -496,5 +544,6 @@ NODES: tuple[type[Node], ...] = (
     CpuPackMatrixNode,
     CpuPlainConvNode,
     CpuPlainMatmulNode,
+    CpuRowMatmulNode,
 )
 """Every class of this file, in order of declaration."""

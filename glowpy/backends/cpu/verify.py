@@ -15,6 +15,7 @@ from glowpy.backends.cpu.insts_gen import (
     CpuPackMatrixInst,
     CpuPlainConvInst,
     CpuPlainMatmulInst,
+    CpuRowMatmulInst,
 )
 from glowpy.backends.cpu.nodes_gen import (
     CpuBlockMatmulNode,
@@ -24,6 +25,7 @@ from glowpy.backends.cpu.nodes_gen import (
     CpuPackMatrixNode,
     CpuPlainConvNode,
     CpuPlainMatmulNode,
+    CpuRowMatmulNode,
 )
 from glowpy.backends.cpu.packing import dot_of, packed_shape
 from glowpy.backends.cpu.strategy.depthwise import MAX_DEPTHWISE_PIXELS
@@ -32,6 +34,8 @@ from glowpy.backends.cpu.strategy.work import has_pads
 from glowpy.backends.cpu.variant import Variant
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.type import Type
+from glowpy.graph.infer import infer_types
+from glowpy.graph.nodes_gen import MatMulNode
 from glowpy.graph.verifier import verify
 from glowpy.ir.verifier import verify_inst
 from glowpy.support.symbolic import Dim, Expr, ceil_div, lowest, static
@@ -137,6 +141,17 @@ def _plain_conv(n: CpuPlainConvNode | CpuPlainConvInst) -> Iterator[str]:
 @verify_inst(CpuPlainMatmulInst)
 def _plain_matmul(n: CpuPlainMatmulNode | CpuPlainMatmulInst) -> Iterator[str]:
     yield from _kinds(n.lhs, n.result, rhs=n.rhs)
+
+
+@verify(CpuRowMatmulNode)
+@verify_inst(CpuRowMatmulInst)
+def _row_matmul(n: CpuRowMatmulNode | CpuRowMatmulInst) -> Iterator[str]:
+    yield from _kinds(n.lhs, n.result, rhs=n.rhs)
+    (expected,) = infer_types(MatMulNode, [n.lhs.type, n.rhs.type], {})
+    if n.result.type != expected:
+        yield f"expected a result of {expected}, got {n.result.type}"
+    if n.lhs.type.shape[-2] != 1:
+        yield f"expected one row, got {n.lhs.type}"
 
 
 @verify(CpuPackMatrixNode)

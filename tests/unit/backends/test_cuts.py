@@ -10,7 +10,7 @@ import pytest
 
 from glowpy import CpuBackend, CpuOptions
 from glowpy.backend import CompileOptions, Program
-from glowpy.backends.cpu.insts_gen import CpuPackMatrixInst
+from glowpy.backends.cpu.insts_gen import CpuPackMatrixInst, CpuRowMatmulInst
 from glowpy.backends.cpu.kernels_gen import KERNELS
 from glowpy.backends.cpu.strategy import cut, work
 from glowpy.backends.cpu.strategy.cut import Along, cut_of
@@ -71,6 +71,8 @@ ROWS = [
     Row(insts.LookupTableInst, "i8[40x9] i8[40x9] i8[256]"),
     Row(insts.LookupTableInst, "i8[300] u8[300] i8[256]"),
     Row(CpuPackMatrixInst, "f32[6x2x5x16] f32[6x5x20]", {"block": 16}),
+    Row(CpuRowMatmulInst, "f32[6x1x20] f32[6x1x7] f32[6x7x20]"),
+    Row(CpuRowMatmulInst, "f64[8x1x9] f64[8x1x16] f64[8x16x9]"),
     Row(CpuPackMatrixInst, "f32[4x5x16] f32[5x64]", {"block": 16}),
     Row(CpuPackMatrixInst, "f64[4x5x8] f64[5x32]", {"block": 8}),
     Row(insts.MatMulInst, "i64[8x5x7] i64[8x5x9] i64[9x7]"),
@@ -122,7 +124,7 @@ def rows(layouts: Sequence[tuple[Spacing, Spacing]]) -> tuple[IRFunction, list[I
             layout = inputs if spec.access is Access.IN else results
             if spec.layout is Layout.DENSE:
                 layout = plain
-            elif spec.layout is Layout.TRANSPOSED and layout is holes:
+            elif spec.layout in (Layout.ROWS, Layout.TRANSPOSED) and layout is holes:
                 layout = channels_of
             operands.append(operand_of(f, parse_type(text), layout))
         steps.append(f.add(row.cls(operands, row.attrs)))
@@ -133,7 +135,12 @@ def test_every_kernel_has_a_row() -> None:
     known = {row.cls.SCHEMA.mnemonic for row in ROWS}
     products = {"cpu_block_matmul", "cpu_conv", "cpu_depthwise_conv", "cpu_matmul"}
     plain = {"cpu_plain_conv", "cpu_plain_matmul"}  # small code has no units
-    whole = {"quantization_profile"}  # one histogram of all elements
+    whole = {
+        "quantization_profile",
+        "non_max_suppression",
+        "non_zero",
+        "unique",
+    }  # need all elements
     assert known == KERNELS.keys() - products - plain - whole
 
 

@@ -28,6 +28,7 @@ from glowpy.backends.cpu.nodes_gen import (
     create_cpu_pack_matrix,
     create_cpu_plain_conv,
     create_cpu_plain_matmul,
+    create_cpu_row_matmul,
 )
 from glowpy.backends.cpu.packing import (
     filter_pieces,
@@ -54,7 +55,7 @@ from glowpy.graph.nodes_gen import ConvolutionNode, DequantizeBlocksNode, MatMul
 from glowpy.graph.rewrite import Replacement, Why, rule
 from glowpy.opt.known import known, known_tensor
 from glowpy.passes import RewritePass
-from glowpy.support.symbolic import Expr, ceil_div, likely_extent, static
+from glowpy.support.symbolic import Expr, ceil_div, likely_extent, product, static
 
 __all__ = ["PackProductsPass", "is_packed"]
 
@@ -74,9 +75,9 @@ class PackProductsPass(RewritePass):
     In f32 and f64 `convolution` becomes `cpu_conv`, or `cpu_depthwise_conv` where every channel is a group
     of its own; one over volumes becomes a sum of these. `mat_mul` becomes `cpu_matmul`. A filter or right
     side that is computed is packed by `cpu_pack_matrix`; one that is dequantized in blocks is read as it is stored, by
-    `cpu_block_matmul`. Where code is to be small, they are `cpu_plain_conv` and
-    `cpu_plain_matmul`. Weights are padded with zeros to whole vectors of
-    the target's, here to 8 numbers of AVX2. Products over nothing are zeros, or the bias. Those of quantized 8-bit
+    `cpu_block_matmul`, and a computed one that a single row meets where it lies, by `cpu_row_matmul`. Where code is to
+    be small, they are `cpu_plain_conv` and `cpu_plain_matmul`. Weights are padded with zeros to whole vectors of the
+    target's, here to 8 numbers of AVX2. Products over nothing are zeros, or the bias. Those of quantized 8-bit
     integers are the same nodes on what is stored; see `glowpy.backends.cpu.byte_products`.
 
     Before:
@@ -177,6 +178,8 @@ class PackProductsPass(RewritePass):
             return self._in_blocks(f, n)
         if self.small:
             return create_cpu_plain_matmul(f, n.name, n.type, n.lhs, _transposed(f, n))
+        if _meets_each_matrix_once(n):
+            return create_cpu_row_matmul(f, n.name, n.type, n.lhs, n.rhs)
         if n.rhs.type.rank == MAX_RANK:
             return _with_batches_joined(f, n)
         machine = self.variant.machine_for(n.type.kind)
@@ -236,6 +239,12 @@ def _bias_alone(f: Function, n: ConvolutionNode) -> NodeValue:
     """What a convolution is where it meets no input."""
     row = n.type.with_shape((*(1,) * (n.type.rank - 1), n.type.shape[-1]))
     return f.create_broadcast(n.name, n.type, f.create_reshape(n.name, row, n.bias)).result
+
+
+def _meets_each_matrix_once(n: MatMulNode) -> bool:
+    """Whether each right side is computed, and read for one row only: to pack it would cost more."""
+    matrices = product(n.rhs.type.shape[:-2])
+    return n.rhs.constant is None and product(n.type.shape[:-1]) == matrices
 
 
 def _transposed(f: Function, n: MatMulNode) -> Operand:

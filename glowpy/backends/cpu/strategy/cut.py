@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from math import isqrt
 
-from glowpy.backends.cpu.insts_gen import CpuPackMatrixInst
+from glowpy.backends.cpu.insts_gen import CpuPackMatrixInst, CpuRowMatmulInst
 from glowpy.core.schema import Layout
 from glowpy.core.type import Shape
 from glowpy.ir.inst import Instruction
@@ -219,8 +219,8 @@ def _pack(inst: CpuPackMatrixInst) -> Iterator[Dimension]:
         yield Along(batch), Along(batch + 1, inst.block)
 
 
-@_rules(MatMulInst)
-def _matmul(inst: MatMulInst) -> Iterator[Dimension]:
+@_rules(MatMulInst, CpuRowMatmulInst)
+def _matmul(inst: MatMulInst | CpuRowMatmulInst) -> Iterator[Dimension]:
     rank = inst.result.type.rank
 
     def along(value: Value, axis: int) -> Along | None:
