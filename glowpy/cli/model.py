@@ -28,7 +28,7 @@ from glowpy.recipe import state_ports
 from glowpy.support.errors import LoadError, UserError
 from glowpy.support.loc import Loc
 from glowpy.support.symbolic import Dim, symbol, symbols_of
-from glowpy.support.text import symbol_name
+from glowpy.support.text import parse_dim, symbol_name
 
 __all__ = [
     "Source",
@@ -47,6 +47,7 @@ Shapes = dict[str, Shape]
 Dims = dict[str, Dim]
 
 _DIM = r"[0-9]{1,18}(?:\.\.[0-9]{1,9})?"
+_COMPUTED = re.compile(r"\s*(?:[0-9]+\s*[*+-]\s*)*[A-Za-z_]")
 _SHAPE = re.compile(rf"(?P<name>.+)(?P<sign>[=:])(?P<dims>(?:{_DIM}(?:x{_DIM})*)?)", re.DOTALL)
 
 
@@ -93,12 +94,20 @@ def parse_shapes(texts: Sequence[str], inputs: Collection[str]) -> tuple[Shapes,
     """What --shape says: the shapes of inputs, and the sizes of symbolic dimensions.
 
     `x=1x3x224x224` and `x:1x3x224x224` mean an input, `x:` one without dimensions, and `batch=1` a symbolic dimension
-    unless one of `inputs` has the name; `1..8` in place of a number leaves it open. Raises UserError for anything else.
+    unless one of `inputs` has the name; `1..8` in place of a number leaves it open. `total=past+seq` is computed of
+    others. Raises UserError for anything else.
     """
     shapes: Shapes = {}
     dims: Dims = {}
+    computed: dict[str, str] = {}
     for text in texts:
         match = _SHAPE.fullmatch(text)
+        name, _, expression = text.partition("=")
+        if match is None and name and _COMPUTED.match(expression):
+            if name in computed:
+                raise UserError(f"--shape: '{name}' is given twice")
+            computed[name] = expression
+            continue
         if match is None or (not match["dims"] and match["sign"] == "="):
             raise UserError(
                 f"--shape: expected NAME=1x3x224x224, DIMENSION=1 or DIMENSION=1..8, got '{text}'",
@@ -116,6 +125,16 @@ def parse_shapes(texts: Sequence[str], inputs: Collection[str]) -> tuple[Shapes,
             shapes[name] = sizes
         else:
             dims[name] = sizes[0]
+    for name, expression in computed.items():
+        if name in dims:
+            raise UserError(f"--shape: '{name}' is given twice")
+        try:
+            dims[name] = parse_dim(expression, dims)
+        except UserError as error:
+            raise UserError(
+                f"--shape {name}={expression}: {error.diagnostics[0].message}",
+                note="dimensions are computed of others that --shape gives: --shape 'total=past+seq'",
+            ) from None
     return shapes, dims
 
 

@@ -20,6 +20,7 @@ __all__ = [
     "Attr",
     "Lexer",
     "Token",
+    "parse_dim",
     "print_attr",
     "print_attrs",
     "print_float",
@@ -60,6 +61,19 @@ def symbol_name(text: str) -> str:
     if re.match(r"[A-Za-z_]", word) and word not in _TAKEN:
         return word
     return f"dim_{word}"
+
+
+def parse_dim(text: str, dims: Mapping[str, Dim]) -> Dim:
+    """A dimension that is computed of others, given by name: `past + seq`.
+
+    Raises UserError where the text is no expression, or names another one.
+    """
+    lexer = Lexer(text)
+    lexer.symbols = {symbol_name(name): dim for name, dim in dims.items()}
+    dim = lexer.dim()
+    if lexer.peek.kind != "end":
+        raise lexer.error(f"unexpected '{lexer.peek.text}' after the dimension")
+    return dim
 
 
 @dataclass(frozen=True, slots=True)

@@ -151,6 +151,18 @@ def test_shape_syntax(good: str, text: str) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("x=a+1", "--shape x=a+1: the symbol 'a' is not declared"),
+        ("x=b b", "--shape x=b b: unexpected 'b' after the dimension"),
+        ("b=b", "--shape: 'b' is given twice"),
+    ],
+)
+def test_a_dimension_that_is_computed(good: str, text: str, message: str) -> None:
+    assert message in failure("run", good, "--shape", "b=1..3", "--shape", text)
+
+
 def test_shape_of_an_unknown_input(good: str) -> None:
     assert "'z'" in failure("run", good, "--shape", "z=1x2")
 

@@ -14,6 +14,8 @@ from onnx import TensorProto, helper, numpy_helper
 
 import glowpy
 from glowpy.core.tensor import Array
+from glowpy.support.errors import UserError
+from glowpy.support.symbolic import symbol
 from tests.onnx.comparison import graph_model, info
 
 X = np.zeros((2, 3), np.float32)
@@ -309,6 +311,20 @@ def test_symbolic_dimension_without_size() -> None:
     error = error_of(symbolic())
     assert "input 'x' has the symbolic dimension 'n', which must be bound" in str(error)
     assert "note: give it a size: --shape n=1" in str(error)
+
+
+def test_a_dimension_whose_name_is_a_sum_needs_no_size() -> None:
+    inputs = [info("x", X, ["past", 3]), info("z", X, ["past + seq", 3])]
+    nodes = [helper.make_node("Concat", ["x", "z"], ["y"], axis=0)]
+    model = graph_model(nodes, inputs, [info("y", X, ["n", 3])], 13)
+    dims = {"past": symbol("past", 0, 9), "seq": symbol("seq", 1, 4)}
+    with pytest.raises(UserError, match="no symbolic dimension 'seq'"):
+        glowpy.load(model, dims=dims)
+    model.graph.input.append(info("s", X, ["seq"]))
+    module = glowpy.load(model, dims=dims)
+    assert str(module.main.outputs[0].type) == "f32[2*past+seq x 3]"
+    with pytest.raises(UserError, match=r"--shape past=1 --shape 'past \+ seq=1'"):
+        glowpy.load(model, dims={"seq": 4})
 
 
 def test_the_remedy_for_symbolic_dimensions_names_them_all() -> None:

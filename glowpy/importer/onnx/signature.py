@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,6 +19,7 @@ from glowpy.importer.onnx.source import domain_of
 from glowpy.importer.onnx.tensor import elem_type_of, kind_of, type_name
 from glowpy.support.errors import UnsupportedError, UserError
 from glowpy.support.symbolic import Dim
+from glowpy.support.text import parse_dim
 
 __all__ = ["DeclaredDim", "ValueInfo", "bind", "is_typed", "typed_outputs", "value_info"]
 
@@ -180,7 +182,7 @@ def bind(
     Args:
         infos: The inputs.
         shapes: Whole shapes by input; a shape also binds the symbolic dimensions of its input.
-        dims: Sizes by symbolic dimension.
+        dims: Sizes by symbolic dimension. One whose name is an expression of others need not be given.
 
     Raises UserError for a name the model does not have, a shape that contradicts the model or another shape,
     and a dimension that stays unknown.
@@ -192,6 +194,7 @@ def bind(
     for info in infos:
         if info.name in shapes:
             _match(info, shapes[info.name], bound)
+    bound |= _computed([name for name in symbols if name not in bound], bound)
     unbound = [
         dim
         for info in infos
@@ -202,6 +205,15 @@ def bind(
     return [
         _static(info, shapes.get(info.name), bound, list(dict.fromkeys(unbound))) for info in infos
     ]
+
+
+def _computed(names: Iterable[str], dims: Mapping[str, Dim]) -> dict[str, Dim]:
+    """The dimensions whose names say how they follow from others, as exporters write `past + seq`."""
+    computed: dict[str, Dim] = {}
+    for name in names:
+        with suppress(UserError):  # most names are no expressions
+            computed[name] = parse_dim(name, dims)
+    return computed
 
 
 def _check_names(what: str, names: Iterable[str], known: Sequence[str]) -> None:
