@@ -1899,7 +1899,12 @@ class ReduceAddNode(Node):
 
     __slots__ = ()
     SCHEMA: ClassVar[NodeSchema] = NodeSchema(
-        "reduce_add", ("input",), (AttrSpec("axes", "ints"),), ("result",), frozenset({Trait.AXES})
+        "reduce_add",
+        ("input",),
+        (AttrSpec("axes", "ints"),),
+        ("result",),
+        frozenset({Trait.AXES}),
+        quant=Quantized.NUMBERS,
     )
 
     input = InputField(0)

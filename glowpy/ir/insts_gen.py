@@ -1416,6 +1416,7 @@ class ReduceAddInst(Instruction):
         ),
         (AttrSpec("axes", "ints"),),
         frozenset({Trait.AXES}),
+        quant=Quantized.NUMBERS,
     )
 
     result = OperandField(0)

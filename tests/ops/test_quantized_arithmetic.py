@@ -570,6 +570,32 @@ def test_mean_is_an_exact_sum(
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize(
+    ("source", "target", "axes"),
+    [
+        ("u8[3x7x5](s=0.05,o=131)", "u8[3x7x1](s=0.21,o=120)", (2,)),
+        ("i8[4x9x6](s=0.11,o=-9)", "i16[1x1x6](s=0.02,o=77)", (0, 1)),
+        ("i16[2x33](s=0.001,o=-3000)", "i8[2x1](s=0.9,o=4)", (1,)),
+        ("u8[3x0](s=0.5,o=9)", "i8[3x1](s=0.5,o=9)", (1,)),
+    ],
+)
+def test_sums_are_exact_and_rescaled(
+    source: str, target: str, axes: tuple[int, ...], backend: str
+) -> None:
+    type, result = parse_type(source), parse_type(target)
+    stored = integers(type, 12)
+    got = run(
+        backend,
+        lambda f, v: f.create_reduce_add("s", v[0], axes, result_type=result),
+        (type, stored),
+    )
+    above = stored.astype(np.int64) - parameters(type).offsets[0]
+    ratio = F32(F32(parameters(type).scales[0]) / F32(parameters(result).scales[0]))
+    expected = rounded(result, above.sum(axes, keepdims=True).astype(F32) * ratio)
+    np.testing.assert_array_equal(got, expected)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
 def test_mean_of_nothing_is_the_lowest(backend: str) -> None:
     """It is no number."""
     type, result = parse_type("u8[3x0](s=0.5,o=9)"), parse_type("i8[3x1](s=0.5,o=9)")

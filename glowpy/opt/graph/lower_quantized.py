@@ -32,6 +32,7 @@ from glowpy.graph.nodes_gen import (
     MulNode,
     NegNode,
     QuantizeNode,
+    ReduceAddNode,
     ReduceMeanNode,
     ReluNode,
     RescaleNode,
@@ -65,6 +66,8 @@ _EXACT = (AbsNode, AddNode, ClipNode, DivNode, MulNode, NegNode, ReluNode, SubNo
 """What IEEE 754 defines to the last bit; of others a table is made, once, when the network is compiled."""
 
 
+_Sum = AvgPoolNode | ReduceAddNode | ReduceMeanNode
+
 _LONGEST_SOFTMAX = 1 << 12
 """Sums of so many powers in i32 leave 18 bits to each, which is enough for results of 8. A bound may be four times as
 high: 16 bits are enough for the rows that are shorter."""
@@ -87,7 +90,7 @@ def has_integer_form(node: Node, operands: Sequence[Type]) -> bool:
     if is_exact(node):
         return True
     whole = all(parameters(type).axis is None for type in operands)
-    if isinstance(node, AvgPoolNode | ReduceMeanNode):
+    if isinstance(node, _Sum):
         return whole and lowest(_count(node)) > 0 and _has_sum(node, operands[0])
     kind = operands[0].kind
     if not whole or len(operands) != 1 or kind.size > ElemKind.I16.size:
@@ -114,15 +117,15 @@ def is_exact(node: Node) -> bool:
     return isinstance(node, _EXACT)
 
 
-def _count(node: AvgPoolNode | ReduceMeanNode) -> Dim:
-    """How many elements a mean is of, at most."""
+def _count(node: _Sum) -> Dim:
+    """How many elements are summed, at most."""
     if isinstance(node, AvgPoolNode):
         return math.prod(node.kernels)
     return product(node.input.type.shape[axis] for axis in node.axes)
 
 
-def _has_sum(node: AvgPoolNode | ReduceMeanNode, type: Type) -> bool:
-    """Whether i32 holds the sums of a mean, whatever is stored."""
+def _has_sum(node: _Sum, type: Type) -> bool:
+    """Whether i32 holds the sums, whatever is stored."""
     low, high = type.kind.limits
     return highest(_count(node)) * (high - low) < 1 << 31
 
@@ -152,7 +155,7 @@ class LowerQuantizedPass(RewritePass):
 
     * `quantize` divides by the scale and rounds, `dequantize` multiplies by it, `rescale` multiplies by the ratio.
     * Convolutions and matrix products are exact sums in i32, which are rescaled.
-    * Means are exact sums in i32, rescaled by how many elements there are.
+    * Sums and means are exact sums in i32, those of means rescaled by how many elements there are.
     * Batch normalization is one product and one sum for each channel.
     * Layer norms are those of exact sums of integers and of their squares.
     * Softmax takes powers from a table, whose exact sums it divides by.
@@ -214,13 +217,15 @@ class LowerQuantizedPass(RewritePass):
         return f.create_rescale(n.name, n.type, sums)
 
     @rule
-    def mean(self, f: Function, n: AvgPoolNode | ReduceMeanNode, why: Why) -> Replacement:
-        """Exact sums, rescaled by the number of elements: fewer at the edges of an image."""
+    def mean(
+        self, f: Function, n: AvgPoolNode | ReduceAddNode | ReduceMeanNode, why: Why
+    ) -> Replacement:
+        """Exact sums, rescaled; those of a mean by the number of elements, too: fewer at the edges of an image."""
         if n.type.quant is None:
             return why.no("it is not quantized")
         if not _has_sum(n, n.input.type):
             raise _no_form(n, "so few integers that i32 holds their sum")
-        sums, offset, ratio = _summed(f, n) if isinstance(n, ReduceMeanNode) else _pooled(f, n)
+        sums, offset, ratio = _pooled(f, n) if isinstance(n, AvgPoolNode) else _summed(f, n)
         steps = f.create_steps(f"{n.name}_steps", Type(ElemKind.F32, n.type.shape), sums, offset)
         return _saturated(f, n, f.create_scale(f"{n.name}_scaled", steps, ratio))
 
@@ -361,9 +366,7 @@ _Mean = tuple[NodeValue, Operand, Operand]
 """Sums in i32, what offsets add to them, and the ratio of a step of a sum to one of the result."""
 
 
-def _mean_of(
-    f: Function, n: AvgPoolNode | ReduceMeanNode, sums: NodeValue, taps: Array, divisor: Array
-) -> _Mean:
+def _mean_of(f: Function, n: _Sum, sums: NodeValue, taps: Array, divisor: Array) -> _Mean:
     """Sums of so many elements, divided by that."""
     offset = known_parameter(f, n, "offset", offsets_of(n.input.type).astype(np.int32) * taps)
     with np.errstate(divide="ignore"):  # the mean of nothing is no number
@@ -387,25 +390,26 @@ def _pooled(f: Function, n: AvgPoolNode) -> _Mean:
     return _mean_of(f, n, sums, taps.astype(np.int32), np.maximum(divisor, 1))
 
 
-def _summed(f: Function, n: ReduceMeanNode) -> _Mean:
+def _summed(f: Function, n: ReduceAddNode | ReduceMeanNode) -> _Mean:
     """The sums over dimensions."""
     sums, count = f.create_reduce_add(f"{n.name}_sums", _in_i32(f, n), n.axes).result, _count(n)
+    is_mean = isinstance(n, ReduceMeanNode)
     if isinstance(count, int):
         number = np.array(count, np.int32)
-        return _mean_of(f, n, sums, number, number)
+        return _mean_of(f, n, sums, number, number if is_mean else np.ones((), np.int32))
     extents = f.create_extents(f"{n.name}_count", (count,))
     counts = [
         f.create_convert(f"{n.name}_count", Type(kind, (1,)), extents)
         for kind in (ElemKind.I32, ElemKind.F64)
     ]
     offset = known_parameter(f, n, "offset", offsets_of(n.input.type).astype(np.int32))
+    total = f.create_mul(f"{n.name}_offset", counts[0], offset)
+    if not is_mean:
+        return sums, total, known_parameter(f, n, "ratio", ratio_of(n.input.type, n.type))
     scales = [known_parameter(f, n, "scale", scales_of(type)) for type in (n.input.type, n.type)]
     ratio = f.create_div(n.name, scales[0], f.create_mul(n.name, scales[1], counts[1])).result
-    return (
-        sums,
-        f.create_mul(f"{n.name}_offset", counts[0], offset),
-        f.create_convert(f"{n.name}_ratio", ratio.type.with_kind(ElemKind.F32), ratio),
-    )
+    wide = f.create_convert(f"{n.name}_ratio", ratio.type.with_kind(ElemKind.F32), ratio)
+    return sums, total, wide
 
 
 _Standard = tuple[NodeValue, NodeValue, float, float]
@@ -445,7 +449,7 @@ def _uncentred(f: Function, n: LayerNormalizationNode) -> _Standard:
     return numbers.result, _squares(f, n, integers), n.epsilon * count / scale**2, count**0.5
 
 
-def _in_i32(f: Function, n: ReduceMeanNode | LayerNormalizationNode) -> NodeValue:
+def _in_i32(f: Function, n: ReduceAddNode | ReduceMeanNode | LayerNormalizationNode) -> NodeValue:
     """Stored integers as plain ones."""
     type = n.input.type
     integers = f.create_relabel(f"{n.name}_integers", Type(type.kind, type.shape), n.input)

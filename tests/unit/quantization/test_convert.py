@@ -335,6 +335,19 @@ def test_operands_of_several_scales_are_compared() -> None:
     assert np.abs(run(result.module, sample) - expected).max() < 0.03 * np.abs(expected).max()
 
 
+def test_a_sum_between_products_is_one_of_integers() -> None:
+    f, x = started()
+    total = f.create_reduce_add("total", conv(f, "first", x, (4, 8), 3), (1, 2))
+    module = saved(f, conv(f, "second", total, (8, 4), 1))
+    profile = profile_of(module)
+    result = quantization.convert(module, profile, Options(assert_all=True))
+    assert any(n.SCHEMA.mnemonic == "reduce_add" and n.type.quant for n in result.module.main.nodes)
+    sample = samples()[0]
+    expected, got = run(module, sample), run(result.module, sample)
+    assert np.abs(got - expected).max() < 0.03 * np.abs(expected).max()
+    assert run(result.module, sample, "cpu").tobytes() == got.tobytes()
+
+
 def test_division_by_what_might_become_zero_stays() -> None:
     f, x = started((2, 8))
     weights = np.random.default_rng(0).normal(size=(8, 8)).astype(np.float32)
