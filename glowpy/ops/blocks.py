@@ -15,7 +15,7 @@ from glowpy.lower import lower
 from glowpy.ops.operands import expect_axis
 from glowpy.opt.known import known_tensor
 from glowpy.support.errors import UserError
-from glowpy.support.symbolic import ceil_div
+from glowpy.support.symbolic import ceil_div, static
 
 __all__: list[str] = []
 
@@ -43,7 +43,8 @@ def _infer(input: Type, scale: Type, zero: Type, *, axis: int, block: int, bits:
 @lower(DequantizeBlocksNode)
 def _lower(f: Function, n: DequantizeBlocksNode) -> Operand:
     """Floats, where all is known; else steps above the zero of each element's block, times its scale."""
-    axis, block, size = n.axis, n.block, n.type.extents[n.axis]
+    axis, block = n.axis, n.block
+    (size,) = static([n.type.shape[axis]])
 
     def numbers(input: Array, scale: Array, zero: Array) -> Array:
         places = np.arange(size) // block

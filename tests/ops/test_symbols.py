@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 import glowpy
 from glowpy.backend import CompileOptions
+from glowpy.core.elemkind import ElemKind
 from glowpy.core.extents import extents_of, shape_at
 from glowpy.core.tensor import Array
 from glowpy.core.type import parse_type
@@ -81,6 +82,38 @@ def _mean(f: Function, p: Mapping[str, Placeholder]) -> Operand:
     return f.create_reduce_mean("mean", p["x"], (1,))
 
 
+CODES, ZEROS = (
+    RNG.integers(-8, 8, (48, 100)).astype(np.int8),
+    RNG.integers(-3, 3, (3, 100)).astype(np.int8),
+)
+SCALES = RNG.uniform(0.01, 0.1, (3, 100)).astype(np.float32)
+
+
+def _in_blocks(f: Function, p: Mapping[str, Placeholder]) -> Operand:
+    """Weights of 4 bits, and rows of 8 bits that are computed, as those of a table that were looked up."""
+    w, scale, zero = (f.module.create_constant("w", array) for array in (CODES, SCALES, ZEROS))
+    product = f.create_mat_mul(
+        "product", p["x"], f.create_dequantize_blocks("w", w, scale, zero, 0, 16, 4)
+    )
+    shape = p["x"].type.shape
+    scales = f.create_slice(
+        "scales", p["x"].type.with_shape((*shape[:-1], 3)), p["x"], (0, 0, 0), (1, 1, 1)
+    )
+    codes, zeros = (
+        f.create_convert("codes", value.type.with_kind(ElemKind.I8), value)
+        for value in (value_of(p["x"]), value_of(scales))
+    )
+    rows = f.create_dequantize_blocks("rows", codes, scales, zeros, 2, 16, 8)
+    return f.create_concat("both", [product, rows], 2)
+
+
+def _unblocked(x: Array) -> Array:
+    places = np.arange(48) // 16
+    weights = (CODES - ZEROS[places].astype(np.float32)) * SCALES[places]
+    codes = x.astype(np.int8).astype(np.float32)
+    return np.concatenate([x @ weights, (codes - codes[..., places]) * x[..., places]], -1)
+
+
 IMAGE = {"x": "f32[b x seq x past+8 x 8]"}
 CASES: dict[str, tuple[Network, dict[str, str], Callable[..., Array]]] = {
     "product": (_product, {"x": "f32[b x seq x 48]"}, lambda x: np.maximum(x @ WEIGHTS, 0)),
@@ -95,6 +128,7 @@ CASES: dict[str, tuple[Network, dict[str, str], Callable[..., Array]]] = {
         },
         _attended,
     ),
+    "blocks": (_in_blocks, {"x": "f32[b x seq x 48]"}, _unblocked),
     "pool": (_pool, IMAGE, lambda x: _windows(x, 2, -np.inf).max((-1, -2))),
     "mean": (_mean, IMAGE, lambda x: x.mean(1, keepdims=True, dtype=np.float64)),
 }

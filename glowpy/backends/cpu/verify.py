@@ -103,8 +103,8 @@ def _block_matmul(n: CpuBlockMatmulNode | CpuBlockMatmulInst) -> Iterator[str]:
         yield f"expected scales packed to {list(expected)}, got {list(n.scales.type.extents)}"
     if not n.zeros.type.is_empty and n.zeros.type.shape != expected:
         yield f"expected zeros packed to {list(expected)}, or none, got {list(n.zeros.type.extents)}"
-    shape = (*lhs[:-1], n.result.type.extents[-1])
-    if n.result.type.extents != shape:
+    shape = (*lhs[:-1], n.result.type.shape[-1])
+    if n.result.type.shape != shape:
         yield f"expected a result of shape {list(shape)}, got {n.result.type}"
 
 
