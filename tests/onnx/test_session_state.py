@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from functools import cache
 
 import numpy as np
@@ -186,6 +187,22 @@ def test_wrong_state_is_refused() -> None:
         session.set_state({"past_key_0": np.zeros((1, 3, 9), np.float32)})
     with pytest.raises(UserError, match="expected the outputs 'y', got 'present_key_0'"):
         session.run(None, {"x": x}, out={"present_key_0": x})
+
+
+def test_threads_take_turns() -> None:
+    session = glowpy.InferenceSession(attention(), backend="interpreter", state="auto")
+    row = _rows(1, 1)
+
+    def work() -> None:
+        for _ in range(10):
+            session.run(None, {"x": row})
+
+    threads = [threading.Thread(target=work) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    _same(session.get_state()["past_key_0"], np.repeat(row, 30, axis=1))
 
 
 def test_a_run_within_a_run_is_refused() -> None:

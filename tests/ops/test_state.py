@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Mapping
 from functools import cache
 
@@ -300,3 +301,71 @@ def test_what_is_replaced_is_read_before(backend: str) -> None:
         window = np.concatenate([window[:, 1:], h[:, :1]], axis=1)
         np.testing.assert_allclose(state["h"], h, rtol=1e-5, atol=1e-6)
         np.testing.assert_allclose(state["window"], window, rtol=1e-5, atol=1e-6)
+
+
+_NEXT = ("append", "prepend", "shift", "sum", "two", "same", "part")
+
+
+def _random_network(rng: random.Random) -> tuple[Module, dict[str, str]]:
+    """Caches of all sorts, which are read before and after they are added to."""
+    module, pairs = Module(), dict[str, str]()
+    x = module.create_placeholder("x", _type("f32[b x 2 x 4]"))
+    pasts = [module.create_placeholder(f"past_{i}", _type("f32[b x past x 4]")) for i in range(3)]
+    f = module.create_function("main")
+    read: list[NodeValue] = []
+    for past in pasts:
+        following = _following(f, rng.choice(_NEXT), past, x, rng)
+        output = module.create_placeholder(f"present_{past.name}", following.type)
+        f.create_save("save", following, output)
+        pairs[past.original] = output.original
+        read += rng.sample([past.value, following, f.create_exp("exp", past).result], 2)
+    rng.shuffle(read)
+    for number, value in enumerate(read):
+        total = f.create_reduce_add("total", value, (1,))
+        f.create_save("save", total, module.create_placeholder(f"y{number}", total.type))
+    return module, pairs
+
+
+def _following(
+    f: Function, what: str, past: Placeholder, x: Placeholder, rng: random.Random
+) -> NodeValue:
+    type = _type("f32[b x past+2 x 4]")
+    parts = {"append": [past.value, x.value], "prepend": [x.value, past.value]}
+    if what in parts:
+        return f.create_concat("both", parts[what], 1, result_type=type).result
+    grown = f.create_concat("grown", [past, x], 1, result_type=type)
+    same = past.type
+    match what:
+        case "shift":
+            return f.create_slice("shift", same, grown, (0, 2, 0), (1, 1, 1)).result
+        case "sum":
+            return f.create_add("sum", past, f.create_neg("neg", past)).result
+        case "two":
+            return f.create_concat("two", [grown, x], 1).result
+        case "part":
+            return f.create_slice("part", same, grown, (0, rng.choice([0, 1]), 0), (1, 1, 1)).result
+        case _:
+            return past.value
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_random_caches(seed: int) -> None:
+    """What is updated in place is read as it was before, wherever that matters."""
+    rng = random.Random(seed)
+    plain, pairs = _random_network(rng)
+    module = plain.clone()
+    keep_state(module.main, pairs)
+    network = glowpy.compile(module, "cpu" if seed % 6 == 0 else "interpreter")
+    reference = glowpy.compile(plain, "interpreter")
+    start = RNG.standard_normal((3, 2, 5, 4)).astype(np.float32)
+    for extent in (5, 0):
+        past = dict(zip(pairs, start[:, :, :extent], strict=True))
+        state = network.state()
+        for name, array in past.items():
+            state[name] = array
+        x = RNG.standard_normal((2, 2, 4)).astype(np.float32)
+        outputs, expected = network({"x": x}, state=state), reference({"x": x, **past})
+        for name, array in outputs.items():
+            np.testing.assert_allclose(array, expected[name], rtol=1e-4, atol=1e-5)
+        for name, output in pairs.items():
+            np.testing.assert_array_equal(state[name], expected[output])
