@@ -13,3 +13,13 @@ Op(
     quant="same",
     plain=["indices"],
 )
+Op(
+    "DynamicSlice",
+    "result[i] = input[start + i * step] along dimension `axis`, with a computed i64 `start`, which is clamped into the range, and so is every place.",
+    inputs=["input", "start"],
+    attrs=[integer("axis"), integer("step")],
+    traits=["typed", "codes"],
+    kernel={"input": WIDTHS},
+    mixed={width: {"start": "i64"} for width in WIDTHS},
+    no_derivative="there is no operator yet that adds up elements by index",
+)

@@ -856,6 +856,28 @@ class Builder(ABC):
         }
         return self.create(nodes.GatherNode, name, inputs, attrs, result_type, loc)
 
+    def create_dynamic_slice(
+        self,
+        name: str,
+        result_type: Type,
+        input: Operand,
+        start: Operand,
+        axis: int,
+        step: int,
+        *,
+        loc: Loc | None = None,
+    ) -> nodes.DynamicSliceNode:
+        """result[i] = input[start + i * step] along dimension `axis`, with a computed i64 `start`, which is clamped into the range, and so is every place."""
+        inputs = (
+            input,
+            start,
+        )
+        attrs: dict[str, Attr] = {
+            "axis": axis,
+            "step": step,
+        }
+        return self.create(nodes.DynamicSliceNode, name, inputs, attrs, result_type, loc)
+
     def create_mat_mul(
         self,
         name: str,

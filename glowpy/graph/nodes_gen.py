@@ -39,6 +39,7 @@ __all__ = [
     "DequantizeNode",
     "DivNode",
     "DynamicQuantizeNode",
+    "DynamicSliceNode",
     "EluNode",
     "EncodeNode",
     "EqNode",
@@ -1272,6 +1273,29 @@ class GatherNode(Node):
 
 
 @final
+class DynamicSliceNode(Node):
+    """result[i] = input[start + i * step] along dimension `axis`, with a computed i64 `start`, which is clamped into the range, and so is every place.
+
+    Declared in classgen/specs/gather.py.
+    """
+
+    __slots__ = ()
+    SCHEMA: ClassVar[NodeSchema] = NodeSchema(
+        "dynamic_slice",
+        ("input", "start"),
+        (AttrSpec("axis", "int"), AttrSpec("step", "int")),
+        ("result",),
+        frozenset({Trait.TYPED, Trait.CODES}),
+        no_derivative="there is no operator yet that adds up elements by index",
+    )
+
+    input = InputField(0)
+    start = InputField(1)
+    axis = AttrField[int]()
+    step = AttrField[int]()
+
+
+@final
 class MatMulNode(Node):
     """The matrix product of the last two dimensions, as numpy's matmul: ranks of at least 2, leading dimensions broadcast.
 
@@ -2403,6 +2427,7 @@ NODES: tuple[type[Node], ...] = (
     SelectNode,
     ConvertNode,
     GatherNode,
+    DynamicSliceNode,
     MatMulNode,
     FullyConnectedNode,
     BatchNormalizationNode,

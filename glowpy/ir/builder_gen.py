@@ -543,6 +543,26 @@ class IRBuilder(ABC):
         )
         return self.add(insts.GatherInst(operands, attrs))
 
+    def create_dynamic_slice(
+        self,
+        result: Value,
+        input: Value,
+        start: Value,
+        axis: int,
+        step: int,
+    ) -> insts.DynamicSliceInst:
+        """result[i] = input[start + i * step] along dimension `axis`, with a computed i64 `start`, which is clamped into the range, and so is every place."""
+        attrs: dict[str, Attr] = {
+            "axis": axis,
+            "step": step,
+        }
+        operands = (
+            result,
+            input,
+            start,
+        )
+        return self.add(insts.DynamicSliceInst(operands, attrs))
+
     def create_mat_mul(
         self,
         result: Value,

@@ -32,6 +32,7 @@ __all__ = [
     "DecodeInst",
     "DefineInst",
     "DivInst",
+    "DynamicSliceInst",
     "EncodeInst",
     "EqInst",
     "ErfInst",
@@ -919,6 +920,32 @@ class GatherInst(Instruction):
     input = OperandField(1)
     indices = OperandField(2)
     axis = AttrField[int]()
+
+
+@final
+class DynamicSliceInst(Instruction):
+    """result[i] = input[start + i * step] along dimension `axis`, with a computed i64 `start`, which is clamped into the range, and so is every place.
+
+    Declared in classgen/specs/gather.py.
+    """
+
+    __slots__ = ()
+    SCHEMA: ClassVar[InstSchema] = InstSchema(
+        "dynamic_slice",
+        (
+            OperandSpec("result", Access.OUT),
+            OperandSpec("input", Access.IN),
+            OperandSpec("start", Access.IN),
+        ),
+        (AttrSpec("axis", "int"), AttrSpec("step", "int")),
+        frozenset({Trait.TYPED, Trait.CODES}),
+    )
+
+    result = OperandField(0)
+    input = OperandField(1)
+    start = OperandField(2)
+    axis = AttrField[int]()
+    step = AttrField[int]()
 
 
 @final
@@ -1922,6 +1949,7 @@ INSTS: tuple[type[Instruction], ...] = (
     SelectInst,
     ConvertInst,
     GatherInst,
+    DynamicSliceInst,
     MatMulInst,
     LocalResponseNormalizationInst,
     SoftmaxInst,

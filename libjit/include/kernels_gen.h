@@ -18,6 +18,12 @@ void libjit_gather_x32_i64(uint32_t *result, const uint32_t *input, const int64_
 void libjit_gather_x64_i32(uint64_t *result, const uint64_t *input, const int32_t *indices, const ints_t *result_shape, const ints_t *input_shape, const ints_t *indices_shape, dim_t axis);
 void libjit_gather_x64_i64(uint64_t *result, const uint64_t *input, const int64_t *indices, const ints_t *result_shape, const ints_t *input_shape, const ints_t *indices_shape, dim_t axis);
 
+/* result[i] = input[start + i * step] along dimension `axis`, with a computed i64 `start`, which is clamped into the range, and so is every place. (classgen/specs/gather.py) */
+void libjit_dynamic_slice_x8(uint8_t *result, const uint8_t *input, const int64_t *start, const ints_t *result_shape, const ints_t *input_shape, const ints_t *start_shape, dim_t axis, dim_t step);
+void libjit_dynamic_slice_x16(uint16_t *result, const uint16_t *input, const int64_t *start, const ints_t *result_shape, const ints_t *input_shape, const ints_t *start_shape, dim_t axis, dim_t step);
+void libjit_dynamic_slice_x32(uint32_t *result, const uint32_t *input, const int64_t *start, const ints_t *result_shape, const ints_t *input_shape, const ints_t *start_shape, dim_t axis, dim_t step);
+void libjit_dynamic_slice_x64(uint64_t *result, const uint64_t *input, const int64_t *start, const ints_t *result_shape, const ints_t *input_shape, const ints_t *start_shape, dim_t axis, dim_t step);
+
 /* The matrix product of the last two dimensions, as numpy's matmul: ranks of at least 2, leading dimensions broadcast. (classgen/specs/matmul.py) */
 void libjit_mat_mul_i32(int32_t *result, const int32_t *lhs, const int32_t *rhs, const ints_t *result_shape, const ints_t *lhs_shape, const ints_t *rhs_shape);
 void libjit_mat_mul_i64(int64_t *result, const int64_t *lhs, const int64_t *rhs, const ints_t *result_shape, const ints_t *lhs_shape, const ints_t *rhs_shape);

@@ -239,6 +239,7 @@ def searching(threshold: bool) -> onnx.ModelProto:
         helper.make_node("Unique", ["x"], ["different", "first", "inverse", "often"], axis=0),
         helper.make_node("Slice", ["x", "start", "end"], ["part"]),
         helper.make_node("Exp", ["part"], ["powers"]),
+        helper.make_node("Slice", ["x", "end", "far", "start", "back"], ["reverse"]),
     ]
     ports: dict[str, tuple[int, list[int | str | None]]] = {
         "boxes": (floats, [1, "n", 4]),
@@ -248,9 +249,10 @@ def searching(threshold: bool) -> onnx.ModelProto:
         "end": (ints, [1]),
     }
     results = dict.fromkeys(("kept", "places", "first", "inverse", "often"), ints)
-    results |= dict.fromkeys(("more", "different", "powers"), floats)
+    results |= dict.fromkeys(("more", "different", "powers", "reverse"), floats)
     values = {"limit": np.array([2]), "overlap": np.float32(0.4), "threshold": np.float32(0.3)}
     values |= {"one": np.float32(1), "start": np.array([0])}
+    values |= {"far": np.array([-99]), "back": np.array([-2])}
     tensors = [onnx.numpy_helper.from_array(np.asarray(a), name) for name, a in values.items()]
     graph = helper.make_graph(
         nodes,

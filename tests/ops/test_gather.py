@@ -8,7 +8,8 @@ import numpy as np
 
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.tensor import Array
-from glowpy.graph.nodes_gen import GatherNode
+from glowpy.core.type import Type
+from glowpy.graph.nodes_gen import DynamicSliceNode, GatherNode
 from tests.ops.harness import ALL, Case, Row, check_row, on_every_backend, random_array
 
 SHAPES: list[tuple[tuple[int, ...], tuple[int, ...], int]] = [
@@ -58,7 +59,27 @@ def _cases(kind: ElemKind) -> Iterator[Case]:
             yield Case([input, indices], [gather(input, indices, axis)], {"axis": axis})
 
 
-ROWS = [Row(GatherNode, ALL, _cases)]
+def _slice_cases(kind: ElemKind) -> Iterator[Case]:
+    """Starts inside and beyond both ends; so many that some are outside, or none."""
+    for shape, axis, count, step in (
+        ((40,), 0, 33, 1),
+        ((5, 17, 3), 1, 6, 1),
+        ((5, 17, 3), 1, 6, -2),
+        ((4, 3), 0, 7, 1),
+        ((2, 1, 9), 2, 0, 1),
+        ((3, 0), 1, 0, 1),
+        ((6, 2), 0, 3, 2),
+    ):
+        input = random_array(kind, shape)
+        for start in (0, 3, shape[axis], -1, -(1 << 63), (1 << 63) - 1):
+            first = min(max(start, 0), shape[axis] - 1)
+            places = [min(max(first + step * i, 0), shape[axis] - 1) for i in range(count)]
+            expected = input.take(np.array(places, np.int64), axis)
+            type = Type(kind, expected.shape)
+            yield Case([input, np.array([start])], [expected], {"axis": axis, "step": step}, type)
+
+
+ROWS = [Row(GatherNode, ALL, _cases), Row(DynamicSliceNode, ALL, _slice_cases)]
 
 
 @on_every_backend(ROWS)

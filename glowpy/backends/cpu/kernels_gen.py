@@ -22,6 +22,12 @@ KERNELS: dict[str, KernelSpec] = {
         (("input", ("x8", "x16", "x32", "x64")), ("indices", ("i32", "i64"))),
         "classgen/specs/gather.py",
     ),
+    "dynamic_slice": KernelSpec(
+        "dynamic_slice",
+        "libjit_dynamic_slice",
+        (("input", ("x8", "x16", "x32", "x64")),),
+        "classgen/specs/gather.py",
+    ),
     "mat_mul": KernelSpec(
         "mat_mul",
         "libjit_mat_mul",

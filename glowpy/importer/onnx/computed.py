@@ -74,18 +74,19 @@ def computed_slices(n: OnnxNode, axes: Sequence[int] | None, steps: Sequence[int
     return value
 
 
-def _sliced(n: OnnxNode, value: Value, axis: int, start: Value, end: Value, step: int) -> Value:
+def _sliced(n: OnnxNode, value: Value, axis: int, begin: Value, end: Value, step: int) -> Value:
     """Both are i64[1], count from the end if negative, and are clamped into the axis, as ONNX says."""
     size = value.type.shape[axis]
     low, high = (0, size) if step > 0 else (-1, size - 1)
-    first = _clamped(Numbers(n, start), size, least(0, high), high)
+    first = _clamped(Numbers(n, begin), size, least(0, high), high)
     last = _clamped(Numbers(n, end), size, low, high)
     distance = last - first if step > 0 else first - last
     extent = _found(n, distance.at_least(0), abs(step), highest(size))
     if first.known == 0 and step == 1 and isinstance(size, int):
         return slice_axis(n, value, axis, 0, extent, 1)
-    indices = counted(n, extent) * step + first
-    return n.f.create_gather(n.name, n.operand(value), indices.operand, axis).result
+    shape = (*value.type.shape[:axis], extent, *value.type.shape[axis + 1 :])
+    type, start = value.type.with_shape(shape), first.operand
+    return n.f.create_dynamic_slice(n.name, type, n.operand(value), start, axis, step).result
 
 
 def _clamped(place: Numbers, size: Dim, low: Dim, high: Dim) -> Numbers:
