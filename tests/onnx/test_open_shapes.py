@@ -210,6 +210,77 @@ def test_shapes_that_are_computed_as_floats() -> None:
     net.check()
 
 
+def _weights(net: Net, *shape: int) -> str:
+    return net.constant((RNG.standard_normal(shape) / 3).astype(np.float32))
+
+
+def test_a_decoder_with_a_cache_grouped_queries_and_rotary_positions() -> None:
+    """As Llama is exported: two heads of queries for one of keys and values."""
+    net = Net(17)
+    ids = net.input("ids", ("batch", "seq"), TensorProto.INT64)
+    caches = [net.input(name, ("batch", 1, "past", 4)) for name in ("past_key", "past_value")]
+    batch, length, seen = net.extent(ids, 0), net.extent(ids, 1), net.extent(caches[0], 2)
+    x = net.node("Gather", _weights(net, 4, 8), ids)
+
+    def heads(count: int) -> str:
+        wide = net.node("MatMul", x, _weights(net, 8, 4 * count))
+        shape = net.node("Concat", batch, length, net.ints(count, 4), axis=0)
+        return net.node("Transpose", net.node("Reshape", wide, shape), perm=[0, 2, 1, 3])
+
+    total = net.node("Add", seen, length)
+    ends = [net.node("Squeeze", extent) for extent in (seen, total)]
+    zero, one = (net.constant(np.array(number)) for number in (0, 1))
+    places, others = net.node("Range", *ends, one), net.node("Range", zero, ends[1], one)
+    column = net.node("Unsqueeze", places, net.ints(1))
+    steps = net.constant(np.array([[1, 0.1]], np.float32))
+    angles = net.node("Mul", net.node("Cast", column, to=TensorProto.FLOAT), steps)
+    cos, sin = net.node("Cos", angles), net.node("Sin", angles)
+
+    def turned(value: str) -> str:
+        left = net.node("Slice", value, net.ints(0), net.ints(2), net.ints(3))
+        right = net.node("Slice", value, net.ints(2), net.ints(4), net.ints(3))
+        first = net.node("Sub", net.node("Mul", left, cos), net.node("Mul", right, sin))
+        second = net.node("Add", net.node("Mul", right, cos), net.node("Mul", left, sin))
+        return net.node("Concat", first, second, axis=3)
+
+    query = turned(heads(2))
+    key, value = (
+        net.node("Concat", cache, new, axis=2)
+        for cache, new in zip(caches, (turned(heads(1)), heads(1)), strict=True)
+    )
+    shape = net.node("Concat", batch, net.ints(2), total, net.ints(4), axis=0)
+    keys, values = (net.node("Expand", part, shape) for part in (key, value))
+    scores = net.node("MatMul", query, net.node("Transpose", keys, perm=[0, 1, 3, 2]))
+    later = net.node("Greater", others, column)
+    hidden = net.node("Where", later, net.constant(np.array(-1e9, np.float32)), scores)
+    sums = net.node("MatMul", net.node("Softmax", hidden, axis=3), values)
+    rows = net.node("Transpose", sums, perm=[0, 2, 1, 3])
+    joined = net.node("Reshape", rows, net.ints(0, 0, -1))
+    net.node("MatMul", joined, _weights(net, 8, 5))
+    net.check()
+
+
+def test_a_network_down_and_up_again_for_images_of_any_size() -> None:
+    """As a U-Net is exported: resized to what is joined with it, and padded."""
+    net = Net(17)
+    image = net.input("image", ("batch", 2, "h", "w"))
+
+    def layer(value: str, inputs: int, outputs: int) -> str:
+        filter = _weights(net, outputs, inputs, 3, 3)
+        return net.node("Relu", net.node("Conv", value, filter, pads=[1, 1, 1, 1]))
+
+    first = layer(image, 2, 3)
+    second = layer(net.node("MaxPool", first, kernel_shape=[2, 2], strides=[2, 2]), 3, 4)
+    up = net.node("ConvTranspose", second, _weights(net, 4, 3, 2, 2), strides=[2, 2])
+    missing = [net.node("Sub", net.extent(first, axis), net.extent(up, axis)) for axis in (2, 3)]
+    padded = net.node("Pad", up, net.node("Concat", net.ints(0, 0, 0, 0, 0, 0), *missing, axis=0))
+    sizes = net.node("Shape", first, start=2)
+    channels = net.node("Concat", net.extent(image, 0), net.ints(4), sizes, axis=0)
+    resized = net.node("Resize", second, "", "", channels, mode="linear")
+    layer(net.node("Concat", first, padded, resized, axis=1), 10, 2)
+    net.check()
+
+
 @pytest.mark.parametrize("sizes", [[(8, 8), (12, 20), (64, 4), (4, 12)], [(16, 6), (6, 10)]])
 def test_a_session_finds_out_that_sizes_are_multiples(sizes: list[tuple[int, int]]) -> None:
     """Upsampled images are joined with what they were made from: all sizes are even, or multiples of 4."""
