@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from glowpy.bundling.load import load_bundle
     from glowpy.bundling.make import bundle
     from glowpy.core.elemkind import ElemKind
+    from glowpy.core.state import State
     from glowpy.core.tensor import Tensor
     from glowpy.core.type import Type, parse_type
     from glowpy.engine import compile
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from glowpy.exporter import save
     from glowpy.graph.channels_last import channels_last
     from glowpy.graph.function import Function, Module
-    from glowpy.graph.node import Constant, Node, NodeValue, Placeholder
+    from glowpy.graph.node import Constant, Node, NodeValue, Placeholder, Variable
     from glowpy.importer import load
     from glowpy.quantization.integer_ports import integer_ports
     from glowpy.session import InferenceSession
@@ -58,10 +59,12 @@ __all__ = [
     "Node",
     "NodeValue",
     "Placeholder",
+    "State",
     "Tensor",
     "Type",
     "UnsupportedError",
     "UserError",
+    "Variable",
     "VerifyError",
     "bundle",
     "channels_last",
@@ -83,6 +86,7 @@ _HOMES = {
     "glowpy.backends.interpreter.backend": ("InterpreterBackend",),
     "glowpy.bundling.make": ("bundle",),
     "glowpy.core.elemkind": ("ElemKind",),
+    "glowpy.core.state": ("State",),
     "glowpy.core.tensor": ("Tensor",),
     "glowpy.core.type": ("Type", "parse_type"),
     "glowpy.engine": ("compile",),
@@ -90,7 +94,7 @@ _HOMES = {
     "glowpy.graph.channels_last": ("channels_last",),
     "glowpy.graph.function": ("Function", "Module"),
     "glowpy.quantization.integer_ports": ("integer_ports",),
-    "glowpy.graph.node": ("Constant", "Node", "NodeValue", "Placeholder"),
+    "glowpy.graph.node": ("Constant", "Node", "NodeValue", "Placeholder", "Variable"),
     "glowpy.importer": ("load",),
     "glowpy.bundling.load": ("load_bundle",),
     "glowpy.session": ("InferenceSession",),
