@@ -44,6 +44,7 @@ from glowpy.graph.nodes_gen import (
     SubNode,
     TanhNode,
 )
+from glowpy.support.symbolic import symbol
 from glowpy.support.text import Attr
 from tests.ops.harness import bound
 from tests.unit.samples import attrs_of
@@ -593,6 +594,22 @@ def test_sums_are_exact_and_rescaled(
     ratio = F32(F32(parameters(type).scales[0]) / F32(parameters(result).scales[0]))
     expected = rounded(result, above.sum(axes, keepdims=True).astype(F32) * ratio)
     np.testing.assert_array_equal(got, expected)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_sums_over_a_symbolic_dimension_are_the_same(backend: str) -> None:
+    result = parse_type("u8[300x1](s=0.9,o=120)")
+    symbols = {"n": symbol("n", 1, 64)}
+    open_type = parse_type("u8[300 x n](s=0.05,o=131)", symbols)
+
+    def build(f: Function, v: list[NodeValue]) -> Node:
+        return f.create_reduce_add("s", v[0], (1,), result_type=result)
+
+    for count in (1, 7, 64):
+        type = parse_type(f"u8[300x{count}](s=0.05,o=131)")
+        stored = integers(type, count)
+        expected = run("interpreter", build, (type, stored))
+        np.testing.assert_array_equal(run(backend, build, (open_type, stored)), expected)
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

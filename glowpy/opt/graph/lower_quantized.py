@@ -394,16 +394,19 @@ def _summed(f: Function, n: ReduceAddNode | ReduceMeanNode) -> _Mean:
     """The sums over dimensions."""
     sums, count = f.create_reduce_add(f"{n.name}_sums", _in_i32(f, n), n.axes).result, _count(n)
     is_mean = isinstance(n, ReduceMeanNode)
-    if isinstance(count, int):
+    if is_mean and isinstance(count, int):
         number = np.array(count, np.int32)
-        return _mean_of(f, n, sums, number, number if is_mean else np.ones((), np.int32))
+        return _mean_of(f, n, sums, number, number)
+    offsets = offsets_of(n.input.type).astype(np.int32)
+    if isinstance(count, int):
+        total = known_parameter(f, n, "offset", offsets * np.int32(count))
+        return sums, total, known_parameter(f, n, "ratio", ratio_of(n.input.type, n.type))
     extents = f.create_extents(f"{n.name}_count", (count,))
     counts = [
         f.create_convert(f"{n.name}_count", Type(kind, (1,)), extents)
         for kind in (ElemKind.I32, ElemKind.F64)
     ]
-    offset = known_parameter(f, n, "offset", offsets_of(n.input.type).astype(np.int32))
-    total = f.create_mul(f"{n.name}_offset", counts[0], offset)
+    total = f.create_mul(f"{n.name}_offset", counts[0], known_parameter(f, n, "offset", offsets))
     if not is_mean:
         return sums, total, known_parameter(f, n, "ratio", ratio_of(n.input.type, n.type))
     scales = [known_parameter(f, n, "scale", scales_of(type)) for type in (n.input.type, n.type)]
