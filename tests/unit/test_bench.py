@@ -10,6 +10,7 @@ import onnx
 import pytest
 from onnx import parser
 
+from tools import bench_extents
 from tools.bench import Contestant, Row, interleaved, main, table, time_once
 
 MODEL = """
@@ -89,3 +90,11 @@ def test_unknown_names(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["--against", "abacus"])
     assert "unknown runtime abacus" in capsys.readouterr().err
+
+
+def test_code_for_a_range_is_compared_with_code_for_an_extent(tmp_path: Path) -> None:
+    path = str(tmp_path / "net.onnx")
+    onnx.save(parser.parse_model(MODEL.replace("[2, 3]", "[n, 3, m]")), path)
+    row = bench_extents.measure(path, "n=1..8", 5, ["m=2"], rounds=3, seconds=0.0)
+    assert row.extent == 5
+    assert min(row.constant, row.symbolic, row.ratio) > 0
