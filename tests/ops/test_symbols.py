@@ -74,6 +74,12 @@ def _attention(f: Function, p: Mapping[str, Placeholder]) -> Operand:
     return f.create_reshape("joined", parse_type("f32[b x seq x 64]", SYMBOLS), rows)
 
 
+def _row(f: Function, p: Mapping[str, Placeholder]) -> Operand:
+    keys = f.create_transpose("keys", p["k"], (0, 2, 1))
+    scores = f.create_mat_mul("scores", p["q"], keys)
+    return f.create_mat_mul("sums", f.create_relu("relu", scores), p["k"])
+
+
 def _pool(f: Function, p: Mapping[str, Placeholder]) -> Operand:
     return f.create_max_pool("pool", p["x"], (3, 3), (2, 2), (1, 1, 1, 1), (1, 1), False)
 
@@ -129,6 +135,11 @@ CASES: dict[str, tuple[Network, dict[str, str], Callable[..., Array]]] = {
         _attended,
     ),
     "blocks": (_in_blocks, {"x": "f32[b x seq x 48]"}, _unblocked),
+    "row": (
+        _row,
+        {"q": "f32[b x 1 x 16]", "k": "f32[b x seq x 16]"},
+        lambda q, k: np.maximum(q @ k.transpose(0, 2, 1), 0).astype(np.float64) @ k,
+    ),
     "pool": (_pool, IMAGE, lambda x: _windows(x, 2, -np.inf).max((-1, -2))),
     "mean": (_mean, IMAGE, lambda x: x.mean(1, keepdims=True, dtype=np.float64)),
 }

@@ -33,7 +33,8 @@ from glowpy.lower import LowerPass
 from glowpy.passes import PassContext
 from glowpy.recipe import build_program, generate_ir, graph_recipe
 from glowpy.schedule import schedule
-from glowpy.support.symbolic import UndecidedError, highest, symbol
+from glowpy.support.errors import UserError
+from glowpy.support.symbolic import highest, symbol
 
 __all__ = [
     "RandomNetwork",
@@ -148,7 +149,7 @@ class RandomNetwork:
 
 
 class SymbolicNetwork(RandomNetwork):
-    """The same with symbolic extents. Steps that ask for what bounds leave open are taken back."""
+    """The same with symbolic extents. Steps that ask for what bounds leave open, or are impossible, are taken back."""
 
     SYMBOLS: ClassVar = {"m": symbol("m", 1, 5), "n": symbol("n", 0, 4)}
     _M, _N = SYMBOLS["m"], SYMBOLS["n"]
@@ -162,7 +163,7 @@ class SymbolicNetwork(RandomNetwork):
         before = self.f.num_nodes
         try:
             return super().step()
-        except (UndecidedError, TypeError):
+        except (UserError, TypeError):
             for node in reversed(self.f.newest(self.f.num_nodes - before)):
                 self.f.erase(node)  # what it read may be read again
             return None

@@ -225,7 +225,7 @@ def _matmul(inst: MatMulInst | CpuRowMatmulInst) -> Iterator[Dimension]:
 
     def along(value: Value, axis: int) -> Along | None:
         own = axis - rank + value.type.rank
-        return Along(own) if own >= 0 and value.type.shape[own] > 1 else None
+        return Along(own) if own >= 0 and value.type.shape[own] != 1 else None
 
     for axis in range(rank - 2):
         yield Along(axis), along(inst.lhs, axis), along(inst.rhs, axis)
