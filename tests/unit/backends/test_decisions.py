@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import glowpy
-from glowpy import CpuBackend, Module, UserError
+from glowpy import CpuBackend, CpuOptions, Module, UserError
 from glowpy.backend import Operation
 from glowpy.backends.cpu.insts_gen import CpuConvInst
 from glowpy.backends.cpu.variant import variant_named
@@ -22,6 +22,7 @@ from glowpy.graph.node import Constant
 from glowpy.graph.parser import parse_module
 from glowpy.graph.printer import print_module
 from glowpy.recipe import Compilation
+from glowpy.support.symbolic import symbol
 from tests.bundles.networks import glow
 
 
@@ -93,6 +94,31 @@ def test_the_command_line_explains(tmp_path: Path) -> None:
     status, _, errors = glow(*dump)
     assert status == 1
     assert "expected the stage strategy for --format json, got 'graph'" in errors
+
+
+def test_decisions_for_open_extents_are_explained() -> None:
+    """A line is a row, however long, and what is fetched ahead depends on the rows; neither is made by hand."""
+    module = Module()
+    symbols = {"n": symbol("n", 1, 64, 9)}
+    f = module.create_function("main")
+    x = module.create_placeholder("x", parse_type("f32[1 x n x n x 16]", symbols))
+    w = module.create_constant("w", np.ones((32, 3, 3, 16), np.float32))
+    b = module.create_constant("b", np.ones(32, np.float32))
+    conv = f.create_convolution("conv", x, w, b, (3, 3), (1, 1), (1,) * 4, (1, 1), 1)
+    y = module.create_placeholder("y", parse_type("f32[n x 512]", symbols))
+    square = module.create_constant("square", np.ones((512, 512), np.float32))
+    product = f.create_mat_mul("product", y, square)
+    columns = f.create_transpose("columns", product, (1, 0))
+    again = f.create_mat_mul("again", product, columns)
+    for name, value in (("conv_out", conv), ("out", again)):
+        f.create_save("save", value, module.create_placeholder(name, value.result.type))
+    target = CpuBackend(CpuOptions(target="x86_64-linux-gnu", cpu="x86-64-v4"))
+    stages = compilation(module, target)
+    explained = {e["name"]: e for e in json.loads(target.emit(stages.program, "strategy-json"))}
+    assert "n" in str(explained["product"]["decision"]["fetch"])
+    assert not any(e["overridden"] for e in explained.values())
+    assert all(sum(row["in_use"] for row in e["rows"]) == 1 for e in explained.values())
+    assert "overridden" not in stages.text("strategy")
 
 
 def test_networks_without_products() -> None:

@@ -18,16 +18,18 @@ from glowpy.backends.cpu.strategy.product import (
     choose,
     conv_problem,
     estimate,
+    fetched_ahead,
     matmul_problem,
     preference,
     step_limits,
 )
 from glowpy.backends.cpu.strategy.work import work_of
 from glowpy.core.elemkind import ElemKind
+from glowpy.core.type import Type
 from glowpy.ir.inst import Instruction
 from glowpy.ir.irfunction import IRFunction
 from glowpy.support.rules import Rules
-from glowpy.support.symbolic import highest, likely_extent
+from glowpy.support.symbolic import Dim, Expr, highest, likely_extent
 from glowpy.support.text import Attr
 
 __all__ = ["Explanation", "Row", "explain", "explanations_text"]
@@ -47,7 +49,9 @@ def _conv(inst: CpuConvInst) -> Problem:
 @_problem_of(CpuMatmulInst)
 def _matmul(inst: CpuMatmulInst) -> Problem:
     matrices = prod(inst.rhs.type.likely[:-3])
-    return matmul_problem(inst.result.type.likely, inst.lhs.type.likely[-1], matrices)
+    result = inst.result.type
+    problem = matmul_problem(result.likely, inst.lhs.type.likely[-1], matrices)
+    return problem.with_open_columns() if isinstance(result.shape[-1], Expr) else problem
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +83,7 @@ class Explanation:
         name: Of the instruction.
         mnemonic: Of the instruction.
         problem: What is to be computed, in numbers; of a depthwise convolution, the pixels of a row.
-        decision: The attributes that are free.
+        decision: The attributes that are free; those that depend on symbolic extents as texts.
         units: How many parts the work is cut into.
         loops: The inner loops: kind, pixels x vectors.
         rows: The best candidates, and the one in use if it is none of them; empty for a depthwise convolution.
@@ -122,9 +126,9 @@ def _depthwise(inst: CpuDepthwiseConvInst, machine: Machine) -> Explanation:
 
 def _product(inst: Instruction, problem: Problem, machine: Machine) -> Explanation:
     free = ("tile_pixels", "tile_vectors", "line", "slab", "fetch")
-    decision = {name: inst.attrs[name] for name in free if name in inst.attrs}
-    pixels, vectors = int(decision["tile_pixels"]), int(decision["tile_vectors"])
-    in_use = pixels, vectors, int(decision.get("line", pixels))
+    decision = {name: _dim(inst.attrs[name]) for name in free if name in inst.attrs}
+    pixels, vectors = (likely_extent(decision[name]) for name in ("tile_pixels", "tile_vectors"))
+    in_use = pixels, vectors, likely_extent(decision.get("line", pixels))
     ranked = sorted(candidates(problem, machine), key=preference)
     shown = list(islice(ranked, _SHOWN))
     if in_use not in [_tile(candidate) for candidate in shown]:
@@ -135,23 +139,29 @@ def _product(inst: Instruction, problem: Problem, machine: Machine) -> Explanati
         inst.name,
         inst.SCHEMA.mnemonic,
         asdict(problem),
-        decision,
+        {name: value if isinstance(value, int) else str(value) for name, value in decision.items()},
         highest(work.units),
         tuple(loops),
         tuple(_row(candidate, problem, machine, in_use) for candidate in shown),
         any(
-            decision[name] != value
-            for name, value in _taken(problem, machine).items()
+            (likely_extent(decision[name]) if name == "line" else decision[name]) != value
+            for name, value in _taken(problem, machine, inst.operands[0].value.type).items()
             if name in decision
         ),
     )
 
 
-def _taken(problem: Problem, machine: Machine) -> dict[str, int]:
-    """What the strategy decides, as attributes."""
+def _dim(attr: Attr) -> Dim:
+    assert isinstance(attr, int | Expr)
+    return attr
+
+
+def _taken(problem: Problem, machine: Machine, result: Type) -> dict[str, Dim]:
+    """What the strategy decides, as attributes; lines for the likely extents."""
     best = choose(problem, machine)
     tile = {"tile_pixels": best.pixels, "tile_vectors": best.vectors}
-    return {**tile, "line": best.line, "slab": best.slab, "fetch": best.fetch}
+    fetch = fetched_ahead(problem, machine, best, result)
+    return {**tile, "line": best.line, "slab": best.slab, "fetch": fetch}
 
 
 def _tile(candidate: Candidate) -> tuple[int, int, int]:
