@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal, final
@@ -78,13 +78,14 @@ class JitFunction(CompiledFunction):
         self._callbacks = self._make_callbacks() if instrumented is not None else ()
         self._callback_addresses = [_address(callback) for callback in self._callbacks]
         self._observed = threading.local()
-        self._symbols = image.symbols
+        self._lowest = [(symbol.name, symbol.low) for symbol in image.symbols]
         given = self.symbols
         names = enumerate(symbol.name for symbol in image.symbols)
         self._found = [(index, name) for index, name in names if name not in given]
-        slots = len(image.table) + bool(self._symbols) + 2 + len(self._callbacks)
+        slots = len(image.table) + bool(self._lowest) + 2 + len(self._callbacks)
         self._table = ctypes.c_void_p * slots
-        self._extents_array = ctypes.c_size_t * len(self._symbols)
+        self._extents_array = ctypes.c_size_t * len(self._lowest)
+        self._no_numbers = self._extents_array()
 
         @lru_cache(maxsize=_MAX_PROGRAMS)
         def instructions_at(extents: tuple[tuple[str, int], ...]) -> list[Instruction]:
@@ -95,27 +96,34 @@ class JitFunction(CompiledFunction):
     def execute(self, bindings: Mapping[str, Array], arena: Array, extents: Extents) -> Extents:
         """Calls the entry point with pointers to the bound arrays; the interpreter lock is free meanwhile."""
         addresses = [address_of(bindings[name]) for name in self.image.table]
-        # What the network finds is the lowest until it is found.
-        given = (extents.get(symbol.name, symbol.low) for symbol in self._symbols)
-        numbers = self._extents_array(*given)
-        if self._symbols:
+        numbers = self._no_numbers
+        if self._lowest:
+            # What the network finds is the lowest until it is found.
+            given = [extents.get(name, low) for name, low in self._lowest]
+            numbers = self._extents_array(*given)
             addresses.append(ctypes.addressof(numbers))
         team = self._workers.team() if self._workers is not None else None
         addresses += team.arguments if team is not None else (0, 0)
         table = self._table(*addresses, *self._callback_addresses)
-        with self._observing(numbers) if self._callbacks else nullcontext() as run:
-            code = self._entry(self._constants.address, ctypes.addressof(table), address_of(arena))
-            failure = run.failure if run is not None else None
-        del team, run  # which the traceback of an error would keep
+        areas = self._constants.address, ctypes.addressof(table), address_of(arena)
+        failure = None
+        if self._callbacks:
+            with self._observing(numbers) as run:
+                code = self._entry(*areas)
+                failure = run.failure
+            del run  # which the traceback of an error would keep
+        else:
+            code = self._entry(*areas)
+        del team
         if code:
             raise InternalError(f"compiled code returned {code}")
         if failure is not None:
             raise failure
-        return {name: numbers[index] for index, name in self._found}
+        return {name: numbers[index] for index, name in self._found} if self._found else {}
 
     def _named(self, numbers: Iterable[int]) -> tuple[tuple[str, int], ...]:
         """Extents by the names of their symbols."""
-        return tuple((one.name, n) for one, n in zip(self._symbols, numbers, strict=True))
+        return tuple((name, n) for (name, _), n in zip(self._lowest, numbers, strict=True))
 
     @contextmanager
     def _observing(self, numbers: Iterable[int]) -> Iterator[_ObservedRun]:
