@@ -5,7 +5,9 @@
     python libjit/compile.py --root my_backend/kernels --host --directory bitcode/
     python libjit/compile.py --variant x86_64_v4 --output x86_64_v4.bc --parts parts/
 
-Beside each file `NAME.bc` it writes `NAME.symbols`, the functions that the bitcode defines, one a line.
+A file `NAME.bc` has a piece for each C file: a line of JSON (what the piece `defines`, what it `uses` that it does not
+define, its `size` in bytes), then so many bytes of bitcode. Who needs a kernel reads its piece, and those that this one
+uses. Beside it lies `NAME.symbols`, the functions that all pieces define, one a line.
 
 Stands alone: it needs ziglang (clang) and llvmlite, and nothing of glowpy. The wheel build calls it, and so
 does an installed glowpy for a variant its wheel does not carry.
@@ -25,6 +27,7 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import json
 import os
 import platform
 import re
@@ -69,11 +72,15 @@ FLAGS = (
 # What ties a function to the processor it was compiled for, or to a caller compiled alike.
 _TARGET_ATTRIBUTES = re.compile(
     r' "(?:target-cpu|target-features|tune-cpu|min-legal-vector-width|no-builtins|use-soft-float)"(?:="[^"]*")?'
+    r"| noimplicitfloat| vscale_range\(\d+,\d+\)"
 )
+_LATE = b"inlinehint"
+"""The attribute of LATE functions (libjit.h)."""
 _ORIGIN = re.compile(r"^(?:source_filename = .*|!llvm\.ident = .*)\n", re.MULTILINE)
 _MACHINE_FLAG = re.compile(
     r'^(!\d+) = (?:distinct )?!\{i32 \d+, !"(?:target-abi|riscv-isa)", .*\}\n', re.MULTILINE
 )
+_ISA = re.compile(r'^!\d+ = !\{!"rv\d+i.*\}\n', re.MULTILINE)
 _TRIPLE = re.compile(r'^target triple = "[^"]*"$', re.MULTILINE)
 
 
@@ -147,7 +154,7 @@ def compile_variant(
     parts: Path | None = None,
     announce: Callable[[Sequence[str]], None] | None = None,
 ) -> None:
-    """Compiles `root/src/*.c` for a target, links the modules and writes bitcode and symbols to `output`.
+    """Compiles `root/src/*.c` for a target and writes bitcode and symbols to `output`.
 
     `parts` is a folder with what became of single files, under digests of what that follows from. What is there is
     taken, what is missing is added; `announce` is called with the digests before the folder is looked into.
@@ -158,21 +165,19 @@ def compile_variant(
     with tempfile.TemporaryDirectory(prefix="libjit-") as scratch:
         with ThreadPoolExecutor(jobs) as pool:
             files = list(pool.map(lambda s: _compile(s, target, root, Path(scratch)), sources))
-        texts = [_portable(file.read_bytes(), target) for file in files]
-    digests = [_digest(text, target) for text in texts]
+        baseline = _baseline(target)
+        texts = [_portable(file.read_bytes(), baseline) for file in files]
+    digests = [_digest(text, baseline) for text in texts]
     if announce is not None:
         announce(digests)
-    module = _link(
-        [
-            _part(text, target, parts and parts / digest)
-            for text, digest in zip(texts, digests, strict=True)
-        ]
-    )
-    visible = [f.name for f in module.functions if f.linkage is llvm.Linkage.linkonce_odr]
-    symbols = [f"{name}\n" for name in sorted(visible)]
+    pieces = [
+        _part(text, baseline, parts and parts / digest)
+        for text, digest in zip(texts, digests, strict=True)
+    ]
+    symbols = [f"{name}\n" for name in sorted(_defined(pieces))]
     output.parent.mkdir(parents=True, exist_ok=True)
     _write(output.with_suffix(".symbols"), "".join(symbols).encode())
-    _write(output, module.as_bitcode())
+    _write(output, b"".join(pieces))
 
 
 def _write(output: Path, content: bytes) -> None:
@@ -213,65 +218,82 @@ def _zig(arguments: Sequence[str], scratch: Path) -> subprocess.CompletedProcess
     return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
 
 
-def _portable(bitcode: bytes, target: Target) -> str:
+def _baseline(target: Target) -> Target:
+    """The first variant of the same architecture: files are simplified for it, so that variants share them."""
+    name = llvm.Target.from_triple(target.triple).name
+    return next(
+        t for t in read_targets().values() if llvm.Target.from_triple(t.triple).name == name
+    )
+
+
+def _portable(bitcode: bytes, baseline: Target) -> str:
     """The text of a module, free of everything that names a processor, a file or a compiler."""
     # Types have names, which a context makes unique among all its modules.
     text = str(llvm.parse_bitcode(bitcode, llvm.create_context()))
     text = _without_machine_flags(_ORIGIN.sub("", _TARGET_ATTRIBUTES.sub("", text)))
-    return _TRIPLE.sub(f'target triple = "{target.triple}"', text)
+    return _TRIPLE.sub(f'target triple = "{baseline.triple}"', text)
 
 
-def _digest(text: str, target: Target) -> str:
+def _digest(text: str, baseline: Target) -> str:
     """Names everything that the simplified module depends on, but the compiler."""
-    return hashlib.sha256(f"{target.cpu}\n{text}".encode()).hexdigest()
+    return hashlib.sha256(f"{baseline.cpu}\n{text}".encode()).hexdigest()
 
 
-def _part(text: str, target: Target, file: Path | None) -> bytes:
-    """Bitcode of one file's module, simplified; what is in `file`, if it is there."""
+def _part(text: str, baseline: Target, file: Path | None) -> bytes:
+    """The piece of one C file; what is in `file`, if it is there."""
     if file is not None and file.is_file():
         return file.read_bytes()
-    content = _simplified(text, target)
+    content = _simplified(text, baseline)
     if file is not None:
         _write(file, content)
     return content
 
 
-def _simplified(text: str, target: Target) -> bytes:
-    """Bitcode of a file, simplified."""
+def _simplified(text: str, baseline: Target) -> bytes:
+    """A piece: the module of a file, simplified, after a line that says what it defines and uses."""
     module = llvm.parse_assembly(text, llvm.create_context())
-    _simplify(module, target)
-    return bytes(module.as_bitcode())
-
-
-def _link(parts: Sequence[bytes]) -> llvm.ModuleRef:
-    """One module of many."""
-    context = llvm.create_context()
-    module = llvm.parse_bitcode(parts[0], context)
-    for part in parts[1:]:
-        module.link_in(llvm.parse_bitcode(part, context))
-    module.name = "libjit"
+    _simplify(module, baseline)
+    defined, used = [], []
     for function in module.functions:
         if not function.is_declaration and function.linkage is llvm.Linkage.external:
-            # Linking a network's module against the library then takes only what it calls.
+            # Linking a network's module against the piece then takes only what it calls.
             function.linkage = "linkonce_odr"
+            defined.append(function.name)
+        elif function.is_declaration and not function.name.startswith("llvm."):
+            used.append(function.name)
     module.verify()
-    return module
+    bitcode = bytes(module.as_bitcode())
+    contents = {"defines": sorted(defined), "uses": sorted(used), "size": len(bitcode)}
+    return json.dumps(contents).encode() + b"\n" + bitcode
+
+
+def _defined(pieces: Sequence[bytes]) -> set[str]:
+    """The functions that pieces define. Raises CompileError for one that two of them define."""
+    names: set[str] = set()
+    for piece in pieces:
+        own = json.loads(piece[: piece.index(b"\n")])["defines"]
+        if twice := names.intersection(own):
+            raise CompileError(f"two files define {', '.join(sorted(twice))}")
+        names.update(own)
+    return names
 
 
 def _without_machine_flags(text: str) -> str:
     """Without what RISC-V's modules say of ABI and extensions: the module that is linked with the library says it."""
     for flag in _MACHINE_FLAG.findall(text):
         text = re.sub(rf"(?<=[{{ ]){flag}(?:, |(?=\}}))", "", text)
-    return _MACHINE_FLAG.sub("", text).replace(", }", "}")
+    return _MACHINE_FLAG.sub("", _ISA.sub("", text)).replace(", }", "}")
 
 
-def _simplify(module: llvm.ModuleRef, target: Target) -> None:
-    """Inlines the helpers into the kernels and simplifies.
+def _simplify(module: llvm.ModuleRef, baseline: Target) -> None:
+    """Inlines the helpers into the kernels, but for LATE ones, and simplifies.
 
     LLVM's first level unrolls loops of a known number of rounds. It vectorises nothing and duplicates no other loop: so
-    the features that a variant requires beyond its processor's have no say in it.
+    what a processor has beyond the oldest one has no say in it.
     """
-    machine = llvm.Target.from_triple(target.triple).create_target_machine(cpu=target.cpu, opt=3)
+    machine = llvm.Target.from_triple(baseline.triple).create_target_machine(
+        cpu=baseline.cpu, opt=3
+    )
     builder = llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options(speed_level=1))
     passes = llvm.create_new_module_pass_manager()
     passes.add_always_inliner_pass()
@@ -281,6 +303,8 @@ def _simplify(module: llvm.ModuleRef, target: Target) -> None:
     for function in module.functions:
         if not function.is_declaration:
             simplification.run(function, builder)
+            if any(_LATE in kinds for kinds in function.attributes):
+                function.add_function_attribute("alwaysinline")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

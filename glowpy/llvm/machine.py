@@ -39,6 +39,7 @@ __all__ = [
     "host_cpu",
     "host_features",
     "host_triple",
+    "needed_pieces",
     "read_result",
     "request",
 ]
@@ -53,6 +54,9 @@ Form = Literal["object_code", "measured", "assembly", "optimized", "unlinked"]
 """What a module can be made into: the names of Compiler's methods."""
 
 _DECLARATION = re.compile(r"^declare .*$", re.MULTILINE)
+_NAME = re.compile(r"@([\w.$]+)\(")
+"""The name in a declaration."""
+
 _LENGTH = struct.Struct("<Q")
 """Goes before each result of this module run as a program: its length in bytes."""
 
@@ -169,12 +173,43 @@ def declarations(texts: Iterable[str]) -> list[str]:
     return [line for line in lines if EXTERNAL not in line]
 
 
+def needed_pieces(libraries: Iterable[bytes], needed: Iterable[str]) -> list[bytes]:
+    """The modules of some libraries that have what is declared, and what those use in turn; in a library's own order.
+
+    A library is what libjit/compile.py writes. What a piece uses is in its own library, or in one that follows.
+    """
+    names = {name for line in needed for name in _NAME.findall(line)}
+    return [module for library in libraries for module in _chosen(library, names)]
+
+
+def _chosen(library: bytes, names: set[str]) -> list[bytes]:
+    """The modules of one library that define some of the names, to which those that they use are added."""
+    pieces, at = [], 0
+    while at < len(library):
+        begin = library.index(b"\n", at) + 1
+        contents = json.loads(library[at:begin])
+        at = begin + contents["size"]
+        pieces.append((contents, library[begin:at]))
+    chosen: set[int] = set()
+    while True:
+        more = [
+            index
+            for index, (contents, _) in enumerate(pieces)
+            if index not in chosen and not names.isdisjoint(contents["defines"])
+        ]
+        if not more:
+            return [pieces[index][1] for index in sorted(chosen)]
+        chosen.update(more)
+        names.update(name for index in more for name in pieces[index][0]["uses"])
+
+
 @final
 class Compiler:
     """Makes code of modules that use the same libraries of bitcode.
 
-    `needed` holds the declarations of all that the modules call. To read a library, which linking it uses up, takes
-    longer than to compile a simple loop: so it is read once, and what a module needs of it is kept for others like it.
+    `needed` holds the declarations of all that the modules call. To read what a library has of it, which linking uses
+    up, may take longer than to compile a simple loop: so that is done once, and what a module needs is kept for others
+    like it.
     """
 
     def __init__(self, machine: Machine, libraries: Sequence[bytes], needed: Sequence[str]) -> None:
@@ -182,14 +217,14 @@ class Compiler:
         self._kernels: dict[tuple[str, ...], bytes] = {}
         with _LOCK:
             self._target = machine._create()
-            self._all = self._linked(needed, libraries)
+            self._all = self._linked(needed, needed_pieces(libraries, needed))
 
-    def _linked(self, needed: Sequence[str], libraries: Sequence[bytes]) -> bytes:
-        """Bitcode of what is declared, as far as the libraries define it."""
-        module = self._placed(binding.parse_assembly("\n".join(needed)))
-        for library in libraries:
-            module.link_in(self._placed(binding.parse_bitcode(library)))
-        return bytes(module.as_bitcode())
+    def _linked(self, needed: Sequence[str], modules: Sequence[bytes]) -> bytes:
+        """Bitcode of what is declared, as far as the modules define it."""
+        whole = self._placed(binding.parse_assembly("\n".join(needed)))
+        for module in modules:
+            whole.link_in(self._placed(binding.parse_bitcode(module)))
+        return bytes(whole.as_bitcode())
 
     def unlinked(self, text: str) -> str:
         """Assembly of the text alone."""

@@ -76,6 +76,8 @@ typedef int32_t vi __attribute__((vector_size(VECTOR_BYTES), aligned(4), may_ali
 /// Kernels are inlined into the specialised function that calls them with constants.
 #define KERNEL __attribute__((always_inline))
 #define INLINE static inline __attribute__((always_inline))
+/// Simplified by itself, and inlined where the kernel is that calls it: what many kernels call costs them all the time of one.
+#define LATE static inline
 #define UNROLL _Pragma("clang loop unroll(full)")
 #define ROLLED _Pragma("clang loop unroll(disable)")
 

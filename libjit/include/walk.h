@@ -10,10 +10,11 @@
 
 #define MAX_RANK 8
 
-/// What looks for the best loops of a walk is inlined like all else, and disappears. In kernels that are compiled as ordinary
-/// functions it would be most of the code: whoever does that may say that it is not to be inlined.
+/// What looks for the best loops of a walk is most of the code of the kernels that ask it, until it disappears where the shapes
+/// are known. So it is a LATE function, which they share until then. Whoever compiles kernels as ordinary functions may say
+/// that it is not to be inlined.
 #ifndef WALK
-#define WALK INLINE
+#define WALK LATE
 #endif
 
 /// A loop that runs `size` times and advances by `to` elements in the result and by `from` in the input.
@@ -97,24 +98,24 @@ INLINE loop_t take_loop(walk_t *walk, choice_t choice) {
 /// The innermost loop, and the next one of a kind that suits it. Unless that is ANY_LOOP, the order of the loops must not
 /// matter: to move elements, the loop that is contiguous in the input where the innermost is not; to reduce them, one that
 /// does not advance in the result where the innermost does.
-WALK plane_t plane_of(walk_t walk, choice_t choice) {
+INLINE plane_t plane_of(walk_t walk, choice_t choice) {
   plane_t plane = {.around = merge_loops(walk)};
   plane.col = take_loop(&plane.around, ANY_LOOP);
   plane.row = take_loop(&plane.around, is_chosen(plane.col, choice) ? ANY_LOOP : choice);
   return plane;
 }
 
-INLINE dim_t iterations(walk_t walk) {
+WALK dim_t iterations(const walk_t *walk) {
   dim_t n = 1;
-  UNROLL for (dim_t i = 0; i <= MAX_RANK; i++) n *= walk.loop[i].size;
+  UNROLL for (dim_t i = 0; i <= MAX_RANK; i++) n *= walk->loop[i].size;
   return n;
 }
 
 /// Where iteration number `at` of all loops together is: offsets in both buffers.
-WALK loop_t locate(walk_t walk, dim_t at) {
+WALK loop_t locate(const walk_t *walk, dim_t at) {
   loop_t place = {0, 0, 0};
   UNROLL for (dim_t i = MAX_RANK; i >= 0; i--) {
-    loop_t loop = walk.loop[i];
+    loop_t loop = walk->loop[i];
     dim_t index = loop.size > 1 ? at % loop.size : 0;
     at = loop.size > 1 ? at / loop.size : at;
     place.to += index * loop.to;

@@ -53,6 +53,14 @@ KERNEL void libjit_local_response_normalization_f32(float *result, const float *
   }
 }
 
+/// All loops but that along `axis`.
+WALK plane_t plane_around(const ints_t *shape, const ints_t *result_strides, const ints_t *input_strides, dim_t axis) {
+  walk_t walk = walk_over(shape, result_strides, input_strides);
+  UNROLL for (dim_t i = 0; i <= MAX_RANK; i++)
+      walk.loop[i].size = i == MAX_RANK - (shape->size - 1 - axis) ? 1 : walk.loop[i].size;
+  return plane_of(walk, ANY_LOOP);
+}
+
 #include "as_f32.h"
 #include "norm.c"
 #include "as_f64.h"
@@ -160,16 +168,13 @@ INLINE void OF(softmax_columns)(T *result, const T *input, dim_t n, dim_t cols, 
 INLINE void OF(softmax)(T *result, const T *input, const ints_t *shape, const ints_t *result_strides,
                         const ints_t *input_strides, dim_t axis, bool log) {
   dim_t n = shape->at[axis], others = count_between(shape, 0, axis) * count_between(shape, axis + 1, shape->size);
-  walk_t walk = walk_over(shape, result_strides, input_strides);
   loop_t along = {n, result_strides->at[axis], input_strides->at[axis]};
-  UNROLL for (dim_t i = 0; i <= MAX_RANK; i++)
-      walk.loop[i].size = i == MAX_RANK - (shape->size - 1 - axis) ? 1 : walk.loop[i].size;
   if (others == 0 || n == 0) return;
-  plane_t plane = plane_of(walk, ANY_LOOP);
+  plane_t plane = plane_around(shape, result_strides, input_strides, axis);
   loop_t row = plane.row, col = plane.col;
-  dim_t planes = iterations(plane.around);
+  dim_t planes = iterations(&plane.around);
   for (dim_t i = 0; i < planes; i++) {
-    loop_t place = locate(plane.around, i);
+    loop_t place = locate(&plane.around, i);
     for (dim_t r = 0; r < row.size; r++) {
       T *to = result + place.to + r * row.to;
       const T *from = input + place.from + r * row.from;

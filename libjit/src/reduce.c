@@ -37,7 +37,8 @@ WALK plane_t reduce_plane(const ints_t *result_shape, const ints_t *input_shape,
 }
 
 /// The elements of the result, once each.
-INLINE plane_t kept_plane(plane_t plane) {
+WALK plane_t kept_plane(const plane_t *reduced) {
+  plane_t plane = *reduced;
   UNROLL for (dim_t i = 0; i <= MAX_RANK; i++) {
     loop_t *loop = &plane.around.loop[i];
     loop->size = loop->to == 0 ? 1 : loop->size;
@@ -65,7 +66,7 @@ INLINE plane_t kept_plane(plane_t plane) {
   }                                                                                                                            \
                                                                                                                                \
   /* What `length` contiguous elements amount to; they are at most a block. */                                                 \
-  INLINE lane fold_block_##name(const lane *input, dim_t length) {                                                             \
+  LATE lane fold_block_##name(const lane *input, dim_t length) {                                                             \
     enum { STEP = ACCUMULATORS * WIDTH_##name };                                                                               \
     lane rest = (lane)(identity);                                                                                              \
     dim_t at = 0;                                                                                                              \
@@ -144,9 +145,9 @@ INLINE plane_t kept_plane(plane_t plane) {
   }                                                                                                                            \
                                                                                                                                \
   INLINE void fill_##name(lane *restrict result, plane_t plane) {                                                              \
-    dim_t planes = iterations(plane.around);                                                                                   \
+    dim_t planes = iterations(&plane.around);                                                                                  \
     for (dim_t i = 0; i < planes; i++) {                                                                                       \
-      lane *restrict into = result + locate(plane.around, i).to;                                                               \
+      lane *restrict into = result + locate(&plane.around, i).to;                                                              \
       for (dim_t r = 0; r < plane.row.size; r++)                                                                               \
         for (dim_t c = 0; c < plane.col.size; c++) into[r * plane.row.to + c * plane.col.to] = (lane)(identity);               \
     }                                                                                                                          \
@@ -159,10 +160,10 @@ INLINE plane_t kept_plane(plane_t plane) {
     const lane *restrict elements = (const lane *)input;                                                                       \
     plane_t plane = reduce_plane(result_shape, input_shape, result_strides, input_strides);                                    \
     loop_t row = plane.row, col = plane.col;                                                                                   \
-    dim_t planes = iterations(plane.around), block = row.to == 0 ? BLOCK : 1;                                                  \
-    fill_##name(folded, kept_plane(plane));                                                                                    \
+    dim_t planes = iterations(&plane.around), block = row.to == 0 ? BLOCK : 1;                                                 \
+    fill_##name(folded, kept_plane(&plane));                                                                                   \
     for (dim_t i = 0; i < planes; i++) {                                                                                       \
-      loop_t place = locate(plane.around, i);                                                                                  \
+      loop_t place = locate(&plane.around, i);                                                                                 \
       lane *restrict into = folded + place.to;                                                                                 \
       const lane *restrict out_of = elements + place.from;                                                                     \
       if (col.to == 0) {                                                                                                       \

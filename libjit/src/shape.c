@@ -1,6 +1,6 @@
 /// Kernels that only move elements, by the width of the element.
 ///
-/// Each describes its loops (walk.h); copy_walk runs them. A plane, which is two of the loops, is either a matrix to transpose
+/// Each describes its loops (walk.h); copy_plane runs them. A plane, which is two of the loops, is either a matrix to transpose
 /// or rows; LLVM makes vector loops, fills and strided loads of the latter.
 #include "kernels_gen.h"
 #include "libjit.h"
@@ -9,8 +9,8 @@
 /// Bytes that a transposition moves together at least: shorter pieces would load, or store, a cache line twice.
 #define LINE_BYTES 64
 
-INLINE walk_t transpose_walk(const ints_t *result_shape, const ints_t *result_strides, const ints_t *input_strides,
-                             const ints_t *shuffle) {
+WALK plane_t transposed_plane(const ints_t *result_shape, const ints_t *result_strides, const ints_t *input_strides,
+                              const ints_t *shuffle) {
   walk_t walk = walk_over(result_shape, result_strides, input_strides);
   UNROLL for (dim_t back = 0; back < MAX_RANK; back++) {
     dim_t own = shuffle->size - 1 - back, step = 0;
@@ -18,26 +18,30 @@ INLINE walk_t transpose_walk(const ints_t *result_shape, const ints_t *result_st
     UNROLL for (dim_t k = 0; k < MAX_RANK; k++) step = k == source ? stride_from_last(input_strides, k) : step;
     walk.loop[MAX_RANK - back].from = step;
   }
-  return walk;
+  return plane_of(walk, CONTIGUOUS_LOOP);
 }
 
 /// The input does not advance where it is broadcast.
-INLINE walk_t broadcast_walk(const ints_t *result_shape, const ints_t *input_shape, const ints_t *result_strides,
+WALK plane_t broadcast_plane(const ints_t *result_shape, const ints_t *input_shape, const ints_t *result_strides,
                              const ints_t *input_strides) {
   walk_t walk = walk_over(result_shape, result_strides, input_strides);
   UNROLL for (dim_t back = 0; back < MAX_RANK; back++) {
     loop_t *loop = &walk.loop[MAX_RANK - back];
     loop->from = dim_from_last(input_shape, back) == 1 ? 0 : loop->from;
   }
-  return walk;
+  return plane_of(walk, CONTIGUOUS_LOOP);
+}
+
+WALK plane_t inserted_plane(const ints_t *input_shape, const ints_t *result_strides, const ints_t *input_strides) {
+  return plane_of(walk_over(input_shape, result_strides, input_strides), CONTIGUOUS_LOOP);
 }
 
 /// Steps count elements of the input.
-INLINE walk_t extract_walk(const ints_t *result_shape, const ints_t *result_strides, const ints_t *input_strides,
+WALK plane_t extracted_plane(const ints_t *result_shape, const ints_t *result_strides, const ints_t *input_strides,
                            const ints_t *steps) {
   walk_t walk = walk_over(result_shape, result_strides, input_strides);
   UNROLL for (dim_t back = 0; back < MAX_RANK; back++) walk.loop[MAX_RANK - back].from *= dim_from_last(steps, back);
-  return walk;
+  return plane_of(walk, CONTIGUOUS_LOOP);
 }
 
 /// Offset of an element of a buffer.
@@ -81,13 +85,12 @@ INLINE dim_t offset_of(const ints_t *strides, const ints_t *position) {
       for (dim_t r = whole_rows; r < rows; r++) result[r * to_row + c] = input[r + c * from_col];                              \
   }                                                                                                                            \
                                                                                                                                \
-  INLINE void copy_walk_##suffix(type *restrict result, const type *restrict input, walk_t walk) {                             \
-    plane_t plane = plane_of(walk, CONTIGUOUS_LOOP);                                                                           \
+  INLINE void copy_plane_##suffix(type *restrict result, const type *restrict input, plane_t plane) {                          \
     loop_t row = plane.row, col = plane.col;                                                                                   \
     bool transposed = !libjit_small && row.size > 1 && col.to == 1 && row.from == 1 && col.from != 0;                          \
-    dim_t planes = iterations(plane.around);                                                                                   \
+    dim_t planes = iterations(&plane.around);                                                                                  \
     for (dim_t i = 0; i < planes; i++) {                                                                                       \
-      loop_t place = locate(plane.around, i);                                                                                  \
+      loop_t place = locate(&plane.around, i);                                                                                 \
       type *restrict into = result + place.to;                                                                                 \
       const type *restrict out_of = input + place.from;                                                                        \
       if (transposed)                                                                                                          \
@@ -103,20 +106,20 @@ INLINE dim_t offset_of(const ints_t *strides, const ints_t *position) {
   KERNEL void libjit_transpose_##suffix(type *restrict result, const type *restrict input, const ints_t *result_shape,         \
                                         const ints_t *input_shape, const ints_t *result_strides,                               \
                                         const ints_t *input_strides, const ints_t *shuffle) {                                  \
-    copy_walk_##suffix(result, input, transpose_walk(result_shape, result_strides, input_strides, shuffle));                   \
+    copy_plane_##suffix(result, input, transposed_plane(result_shape, result_strides, input_strides, shuffle));                \
   }                                                                                                                            \
                                                                                                                                \
   KERNEL void libjit_broadcast_##suffix(type *restrict result, const type *restrict input, const ints_t *result_shape,         \
                                         const ints_t *input_shape, const ints_t *result_strides,                               \
                                         const ints_t *input_strides) {                                                         \
-    copy_walk_##suffix(result, input, broadcast_walk(result_shape, input_shape, result_strides, input_strides));               \
+    copy_plane_##suffix(result, input, broadcast_plane(result_shape, input_shape, result_strides, input_strides));             \
   }                                                                                                                            \
                                                                                                                                \
   KERNEL void libjit_insert_tensor_##suffix(type *restrict result, const type *restrict input, const ints_t *result_shape,     \
                                             const ints_t *input_shape, const ints_t *result_strides,                           \
                                             const ints_t *input_strides, const ints_t *offsets) {                              \
     dim_t start = offset_of(result_strides, offsets);                                                                          \
-    copy_walk_##suffix(result + start, input, walk_over(input_shape, result_strides, input_strides));                          \
+    copy_plane_##suffix(result + start, input, inserted_plane(input_shape, result_strides, input_strides));                    \
   }                                                                                                                            \
                                                                                                                                \
   /** A negative step walks backwards from its offset. */                                                                      \
@@ -124,7 +127,7 @@ INLINE dim_t offset_of(const ints_t *strides, const ints_t *position) {
                                              const ints_t *input_shape, const ints_t *result_strides,                          \
                                              const ints_t *input_strides, const ints_t *offsets, const ints_t *steps) {        \
     dim_t start = offset_of(input_strides, offsets);                                                                           \
-    copy_walk_##suffix(result, input + start, extract_walk(result_shape, result_strides, input_strides, steps));               \
+    copy_plane_##suffix(result, input + start, extracted_plane(result_shape, result_strides, input_strides, steps));           \
   }
 
 #define LOW_HALVES_4(a, b) __builtin_shufflevector(a, b, 0, 4, 1, 5)

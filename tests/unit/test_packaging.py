@@ -17,7 +17,7 @@ from tests.bundles.programs import ALONE
 
 ROOT = Path(__file__).resolve().parents[2]
 KEPT = 1 + len(list((ROOT / "libjit" / "src").glob("*.c")))
-"""How many files of bitcode the cache has after a compilation: each source file's, and all of them linked."""
+"""How many files of bitcode the cache has after a compilation: each source file's, and all of them."""
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -177,7 +177,7 @@ def test_installed_glowpy_finds_its_bitcode(installed: Path, tmp_path: Path) -> 
     )
     path = Path(run_installed(installed, code, tmp_path))
     assert path.is_relative_to(installed.parents[1])
-    assert path.read_bytes()[:2] == b"BC"
+    assert path.read_bytes().split(b"\n", 1)[1].startswith(b"BC")
 
 
 def test_installed_glowpy_runs_its_demo(installed: Path, tmp_path: Path) -> None:
@@ -211,7 +211,7 @@ def test_installed_glowpy_compiles_another_variant(installed: Path, tmp_path: Pa
     code = (
         "from glowpy.backends.cpu.library import LIBJIT\n"
         "from glowpy.backends.cpu.variant import variant_named\n"
-        "print(LIBJIT.bitcode(variant_named('riscv64'))[:2])"
+        "print(LIBJIT.bitcode(variant_named('riscv64')).split(b'\\n', 1)[1][:2])"
     )
     assert run_installed(installed, code, tmp_path) == "b'BC'"
     assert len(list((tmp_path / "home").rglob("bitcode-*"))) == KEPT
@@ -223,7 +223,7 @@ def test_editable_glowpy_compiles_its_bitcode(tmp_path: Path) -> None:
         "import glowpy.backends.cpu.library as b\n"
         "from glowpy.backends.cpu.variant import baseline_variant\n"
         "print(b.__file__)\n"
-        f"print(b.LIBJIT.bitcode(baseline_variant({platform.machine()!r}))[:2])"
+        f"print(b.LIBJIT.bitcode(baseline_variant({platform.machine()!r})).split(b'\\n', 1)[1][:2])"
     )
     module, magic = run_installed(python, code, tmp_path).splitlines()
     assert Path(module) == ROOT / "glowpy/backends/cpu/library.py"

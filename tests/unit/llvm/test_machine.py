@@ -15,10 +15,12 @@ from glowpy.llvm.machine import (
     declarations,
     host_cpu,
     host_triple,
+    needed_pieces,
 )
 from glowpy.llvm.objects import compile_objects, compile_whole, load_objects
 from glowpy.llvm.writer import ModuleWriter
 from glowpy.support.errors import InternalError
+from tests.unit.llvm.pieces import piece
 
 HOST = Machine(host_triple(), host_cpu(), "")
 
@@ -49,6 +51,21 @@ def test_call_of_what_no_library_defines_is_refused_with_both_names() -> None:
         compile_objects([calling("libjit_cum_sum_f32")], HOST, (), use_cache=False)
 
 
+def test_pieces_of_libraries_are_those_that_are_needed() -> None:
+    first = piece(b"A\n", ["k_dot"], []) + piece(b"BB", ["k_conv"], ["k_dot", "calloc"])
+    first += piece(b"C", ["k_add", "k_sub"], [])
+    other = piece(b"D", ["m_conv"], ["k_conv"]) + piece(b"E", ["m_add"], [])
+
+    def needed(*names: str) -> list[bytes]:
+        lines = [f"declare void @{name}(ptr, ptr @other)" for name in names]
+        return needed_pieces([other, first], lines)
+
+    assert needed() == needed("k") == []
+    assert needed("k_add") == needed("k_add", "k_sub") == [b"C"]
+    assert needed("k_conv") == [b"A\n", b"BB"]
+    assert needed("k_sub", "m_conv") == [b"D", b"A\n", b"BB", b"C"]
+
+
 def test_vectors_are_as_wide_as_the_machines() -> None:
     assert '"prefer-vector-width"="256"' in ModuleWriter(64, 32, None).attributes
 
@@ -60,7 +77,7 @@ def test_another_process_says_no_more_than_that() -> None:
 
 
 def test_functions_of_libraries_are_measured() -> None:
-    library = parse_assembly("""
+    module = parse_assembly("""
 define linkonce_odr void @deep(ptr %x) noinline nounwind {
   %big = alloca [400 x i8]
   store volatile ptr %big, ptr %x
@@ -74,6 +91,7 @@ define void @main(ptr %x) nounwind {
   ret void
 }
 """
+    library = piece(module, ["deep"], [])
     _, frames = compile_whole(text, HOST, [library], "measured")
     assert frames["deep"] >= 400
     assert frames.keys() <= {"main", "deep"}

@@ -17,8 +17,10 @@ from glowpy.llvm.machine import Machine, host_cpu, host_triple
 from glowpy.llvm.objects import compile_objects
 from glowpy.support.cache import Key, write
 from glowpy.support.errors import InternalError
+from tests.unit.llvm.pieces import piece
 
 HOST = Machine(host_triple(), host_cpu(), "")
+KNOWN = "define linkonce_odr i32 @known() { ret i32 %d }"
 TEXTS = [f"define i32 @number{number}() {{ ret i32 {number} }}" for number in range(13)]
 
 
@@ -116,8 +118,9 @@ def test_code_is_found_with_any_number_of_cores(
 
 
 def test_code_is_found_for_the_same_machine_and_kernels_only(cache_folder: Path) -> None:
-    library = llvm.parse_assembly("define linkonce_odr i32 @known() { ret i32 1 }").as_bitcode()
-    other = llvm.parse_assembly("define linkonce_odr i32 @known() { ret i32 2 }").as_bitcode()
+    library, other = (
+        piece(llvm.parse_assembly(KNOWN % number).as_bitcode(), ["known"], []) for number in (1, 2)
+    )
     generic = Machine(host_triple(), "", "")
     for machine, libraries in ((HOST, [library]), (HOST, [other]), (HOST, []), (generic, [])):
         before = set(cache_folder.glob("code-*"))
