@@ -1,10 +1,10 @@
 """Assumptions: what a session takes the symbolic dimensions of its model to be, learned from the calls it gets.
 
-A dimension is constant as long as it is 0 or 1 or compiling needs to know it, equal to another where the model says so,
-and else any extent up to a bound; code is made for the one that it was compiled with. Bounds grow by a factor, so that
-a model is compiled a logarithmic number of times, however many extents it meets. One that is 1 again, as where words
-follow a prompt, is constant in what has to be compiled then. Nothing is believed: every call is checked against what
-was assumed for the code it runs.
+A dimension is constant as long as it is 0 or 1 or compiling needs to know it, equal to another or a multiple where
+the model says so, and else any extent up to a bound; code is made for the one that it was compiled with. Bounds grow
+by a factor, so that a model is compiled a logarithmic number of times, however many extents it meets. One that is 1
+again, as where words follow a prompt, is constant in what has to be compiled then. Nothing is believed: every call is
+checked against what was assumed for the code it runs.
 """
 
 from __future__ import annotations
