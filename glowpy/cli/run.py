@@ -165,11 +165,10 @@ def run_model(
     compiled.observer = Observers(observers)
     compile_seconds = time.perf_counter() - start
     outputs, kept, seconds = _timed_runs(compiled, feeds, repeat)
+    saved = {output: kept[name] for output, name in source.pairs.items()}
     differences: list[Difference] = []
     if check_with:
-        with progress(f"running {check_with}"):
-            expected = expected_outputs(check_with, model, source.function, feeds)
-        saved = {output: kept[name] for output, name in source.pairs.items()}
+        expected = _expected(check_with, source, feeds)
         differences = compare(outputs | saved, expected, rtol, atol)
     files = _save(outputs, folder)
     result = _Run(
@@ -181,6 +180,12 @@ def run_model(
     _print_json(result) if as_json else _print_tables(result)
     if not all(difference.within for difference in differences):
         raise click.exceptions.Exit(1)
+
+
+def _expected(check_with: str, source: Source, feeds: Mapping[str, Array]) -> dict[str, Array]:
+    """The outputs of what a model is checked with."""
+    with progress(f"running {check_with}"):
+        return expected_outputs(check_with, source.path, source.function, feeds)
 
 
 def _is_quantized(f: Function) -> bool:
