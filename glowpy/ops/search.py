@@ -8,6 +8,7 @@ import numpy as np
 
 from glowpy.backends.interpreter.interpret import interpret
 from glowpy.core.elemkind import ElemKind
+from glowpy.core.shape import is_same_shape
 from glowpy.core.tensor import Array, Tensor
 from glowpy.core.type import Type
 from glowpy.graph.infer import infer
@@ -147,10 +148,11 @@ def _infer_non_max_suppression(
 ) -> tuple[Type, Type]:
     del centers
     one = Type(ElemKind.F32, (1,))
-    if boxes.kind is not ElemKind.F32 or boxes.rank != 3 or boxes.shape[2] != 4:
+    if boxes.kind is not ElemKind.F32 or not is_same_shape(boxes.shape[2:], (4,)):
         raise UserError(f"expected boxes f32[images x boxes x 4], got {boxes}")
     images, number, _ = boxes.shape
-    if scores != Type(ElemKind.F32, (images, *scores.shape[1:2], number)):
+    shape = (images, *scores.shape[1:2], number)
+    if scores.kind is not ElemKind.F32 or not is_same_shape(scores.shape, shape):
         raise UserError(f"expected scores f32[{images} x classes x {number}], got {scores}")
     if limit != _COUNT or overlap != one or threshold != one:
         raise UserError(
