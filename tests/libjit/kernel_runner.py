@@ -11,8 +11,10 @@ from __future__ import annotations
 import ctypes
 import itertools
 import json
+import mmap
 import os
 import signal
+import struct
 import sys
 import zlib
 from collections.abc import Callable, Iterator
@@ -44,6 +46,9 @@ _CANARIES = {Edge.BEGIN: 0xFF, Edge.END: 0x5A}
 _AREA_BYTES = 1 << 22
 _MOST_OPERANDS = 9
 _GUARD_BYTES = 64
+_DOING = struct.Struct("II")
+"""What a process has in memory of what it does: the calls so far, and how long the title of the last is."""
+_LONGEST_TITLE = 4000
 _GAP = 0xA5
 """What lies between the elements of a strided operand."""
 
@@ -474,29 +479,31 @@ def jobs(library: ctypes.CDLL) -> dict[str, Callable[[], Checks]]:
 def run_forked(checks: Callable[[], Checks]) -> dict[str, Any]:
     """Runs a job in a process of its own, and says what was wrong, and what it was doing if it died."""
     reading, writing = os.pipe()
+    # What it does is told in memory, as there are many thousand calls.
+    doing = mmap.mmap(-1, _DOING.size + _LONGEST_TITLE)
     child = os.fork()
     if not child:
         os.close(reading)
         status = 1
         try:
-            with os.fdopen(writing, "w", buffering=1) as report:
-                for title, check in checks():
-                    report.write(json.dumps([title]) + "\n")
+            with os.fdopen(writing, "w") as report:
+                for count, (title, check) in enumerate(checks(), 1):
+                    name = title.encode()[:_LONGEST_TITLE]
+                    doing[: _DOING.size + len(name)] = _DOING.pack(count, len(name)) + name
                     failure = check()
                     if failure:
-                        report.write(json.dumps([title, failure]) + "\n")
+                        report.write(json.dumps(f"{title}: {failure}") + "\n")
+                        report.flush()
             status = 0
         finally:
             sys.stderr.flush()
             os._exit(status)
     os.close(writing)
-    calls, last, failures = 0, "nothing", []
     with os.fdopen(reading) as lines:
-        for line in lines:
-            last, *texts = json.loads(line)
-            calls += not texts
-            failures += [f"{last}: {text}" for text in texts]
+        failures = [json.loads(line) for line in lines]
     _, status = os.waitpid(child, 0)
+    calls, length = _DOING.unpack_from(doing)
+    last = doing[_DOING.size :][:length].decode(errors="replace") or "nothing"
     if os.WIFSIGNALED(status):
         failures.append(f"{last}: died of {signal.Signals(os.WTERMSIG(status)).name}")
     elif status:
@@ -510,6 +517,7 @@ def main() -> None:
     library = ctypes.CDLL(path)
     wanted = jobs(library)
     caller = Caller(library)
+    row_cases.read()
     for name in names:
         if name not in wanted:
             wanted[name] = partial(caller.checks, *name.split())

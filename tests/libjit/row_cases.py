@@ -25,6 +25,11 @@ _FOLDER = Path(harness.__file__).parent
 _SCHEMAS = {cls.SCHEMA.mnemonic: cls.SCHEMA for cls in INSTS}
 
 
+def read() -> None:
+    """Reads all rows now, and not in every process that is forked later."""
+    _rows()
+
+
 @cache
 def _rows() -> dict[str, list[Row]]:
     """The rows of every test module by mnemonic."""
