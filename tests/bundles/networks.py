@@ -92,9 +92,23 @@ def doubles() -> Module:
 def residual() -> Module:
     """What ResNet-50 has besides convolutions of every size and stride: two blocks around which its values go, one of
     them through a convolution, and the mean of all pixels."""
+    return _residual(33, 24, [(20, 72, 2), (20, 72, 1)], 5, 10)
+
+
+def residual_in_full() -> Module:
+    """The layers of ResNet-50 in their whole size, all but those that are like another one: the first block of each of
+    its stages, and one more of the last."""
+    blocks = [(64, 256, 1), (128, 512, 2), (256, 1024, 2), (512, 2048, 2), (512, 2048, 1)]
+    return _residual(224, 64, blocks, 7, 1000)
+
+
+def _residual(
+    size: int, depth: int, blocks: Sequence[tuple[int, int, int]], last_size: int, classes: int
+) -> Module:
+    """A residual network for square images; its blocks have a width inside, one outside, and a stride."""
     module = Module()
     rng = np.random.default_rng(3)
-    x = module.create_placeholder("x", glowpy.parse_type("f32[1x33x33x3]"))
+    x = module.create_placeholder("x", glowpy.parse_type(f"f32[1x{size}x{size}x3]"))
     f = module.create_function("main")
 
     def conv(name: str, value: Operand, channels: int, size: int, stride: int = 1) -> NodeValue:
@@ -105,18 +119,22 @@ def residual() -> Module:
         lists = (size, size), (stride, stride), (size // 2,) * 4, (1, 1)
         return f.create_convolution(name, value, weights, bias, *lists, 1).result
 
-    stem = f.create_relu("stem", conv("conv", x, 24, 7, 2))
+    stem = f.create_relu("stem", conv("conv", x, depth, 7, 2))
     value = f.create_max_pool("pool", stem, (3, 3), (2, 2), (1,) * 4, (1, 1), False).result
-    for name, stride in (("first", 2), ("second", 1)):
-        inner = f.create_relu(f"{name}_in", conv(f"{name}_reduce", value, 20, 1))
-        inner = f.create_relu(f"{name}_mid", conv(f"{name}_conv", inner.result, 20, 3, stride))
-        around = conv("around", value, 72, 1, stride) if stride > 1 else value
-        outer = f.create_add(f"{name}_sum", conv(f"{name}_expand", inner.result, 72, 1), around)
+    for number, (narrow, wide, stride) in enumerate(blocks):
+        name = f"block{number}"
+        inner = f.create_relu(f"{name}_in", conv(f"{name}_reduce", value, narrow, 1))
+        inner = f.create_relu(f"{name}_mid", conv(f"{name}_conv", inner.result, narrow, 3, stride))
+        changes = value.type.extents[-1] != wide
+        around = conv(f"{name}_around", value, wide, 1, stride) if changes else value
+        outer = f.create_add(f"{name}_sum", conv(f"{name}_expand", inner.result, wide, 1), around)
         value = f.create_relu(f"{name}_out", outer).result
-    mean = f.create_avg_pool("mean", value, (5, 5), (1, 1), (0,) * 4, (1, 1))
-    flat = f.create_reshape("flat", glowpy.parse_type("f32[1x72]"), mean)
-    last = module.create_constant("last", rng.normal(0, 0.3, (72, 10)).astype(np.float32))
-    offset = module.create_constant("offset", np.zeros(10, np.float32))
+    channels = value.type.extents[-1]
+    mean = f.create_avg_pool("mean", value, (last_size,) * 2, (1, 1), (0,) * 4, (1, 1))
+    flat = f.create_reshape("flat", glowpy.parse_type(f"f32[1x{channels}]"), mean)
+    spread = rng.normal(0, 2.5 / np.sqrt(channels), (channels, classes))
+    last = module.create_constant("last", spread.astype(np.float32))
+    offset = module.create_constant("offset", np.zeros(classes, np.float32))
     y = f.create_softmax("y", f.create_fully_connected("scores", flat, last, offset), 1)
     f.create_save("save", y, module.create_placeholder("result", y.result.type))
     return module
@@ -200,8 +218,8 @@ def light(name: str) -> Module:
 
 @cache
 def network(name: str) -> Module:
-    """`mlp`, `doubles`, `residual`, `integers`, or a network of the onnx package. Not to be changed."""
-    own = {"mlp": mlp, "doubles": doubles, "residual": residual, "integers": integers}
+    """A network made above, or one of the onnx package. Not to be changed."""
+    own = {f.__name__: f for f in (mlp, doubles, residual, residual_in_full, integers)}
     return own[name]() if name in own else light(name)
 
 
