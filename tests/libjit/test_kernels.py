@@ -217,10 +217,11 @@ FAULTS = {
         "gather.c", "extent > 0 ? input[start + k] : 0", "input[start + k - 1]", "gather", "SIGSEGV"
     ),
     "lets an index out of the range": Fault(
-        "gather.c", "index < extent ? index : extent - 1", "index", "gather", "SIGSEGV"
+        "gather.c", "index = index < extent ? index : extent - 1", "index = index", "gather", "SIGSEGV"
     ),
     "leaves an element out": Fault(
-        "gather.c", "dim_t k = 0; k < inner", "dim_t k = o; k < inner", "gather", "elements are wrong"
+        "gather.c", "dim_t k = 0; k < inner; k++) result[", "dim_t k = o; k < inner; k++) result[", "gather",
+        "elements are wrong",
     ),
     "is wrong in place": Fault(
         "norm.c", "log ? NULL : result + i, input + i, shift, n % BLOCK", "NULL, input + i, shift, n % BLOCK",
