@@ -76,8 +76,11 @@ typedef int32_t vi __attribute__((vector_size(VECTOR_BYTES), aligned(4), may_ali
 /// Kernels are inlined into the specialised function that calls them with constants.
 #define KERNEL __attribute__((always_inline))
 #define INLINE static inline __attribute__((always_inline))
-/// Simplified by itself, and inlined where the kernel is that calls it: what many kernels call costs them all the time of one.
+/// Simplified by itself, and inlined only where its kernel is: what many kernels call, such as what looks for the best loops of
+/// a walk, takes the time of one. Whoever compiles kernels as ordinary functions may say that it is not to be inlined.
+#ifndef LATE
 #define LATE static inline
+#endif
 #define UNROLL _Pragma("clang loop unroll(full)")
 #define ROLLED _Pragma("clang loop unroll(disable)")
 

@@ -10,13 +10,6 @@
 
 #define MAX_RANK 8
 
-/// What looks for the best loops of a walk is most of the code of the kernels that ask it, until it disappears where the shapes
-/// are known. So it is a LATE function, which they share until then. Whoever compiles kernels as ordinary functions may say
-/// that it is not to be inlined.
-#ifndef WALK
-#define WALK LATE
-#endif
-
 /// A loop that runs `size` times and advances by `to` elements in the result and by `from` in the input.
 typedef struct {
   dim_t size, to, from;
@@ -105,14 +98,14 @@ INLINE plane_t plane_of(walk_t walk, choice_t choice) {
   return plane;
 }
 
-WALK dim_t iterations(const walk_t *walk) {
+LATE dim_t iterations(const walk_t *walk) {
   dim_t n = 1;
   UNROLL for (dim_t i = 0; i <= MAX_RANK; i++) n *= walk->loop[i].size;
   return n;
 }
 
 /// Where iteration number `at` of all loops together is: offsets in both buffers.
-WALK loop_t locate(const walk_t *walk, dim_t at) {
+LATE loop_t locate(const walk_t *walk, dim_t at) {
   loop_t place = {0, 0, 0};
   UNROLL for (dim_t i = MAX_RANK; i >= 0; i--) {
     loop_t loop = walk->loop[i];

@@ -54,7 +54,7 @@ KERNEL void libjit_local_response_normalization_f32(float *result, const float *
 }
 
 /// All loops but that along `axis`.
-WALK plane_t plane_around(const ints_t *shape, const ints_t *result_strides, const ints_t *input_strides, dim_t axis) {
+LATE plane_t plane_around(const ints_t *shape, const ints_t *result_strides, const ints_t *input_strides, dim_t axis) {
   walk_t walk = walk_over(shape, result_strides, input_strides);
   UNROLL for (dim_t i = 0; i <= MAX_RANK; i++)
       walk.loop[i].size = i == MAX_RANK - (shape->size - 1 - axis) ? 1 : walk.loop[i].size;

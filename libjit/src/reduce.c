@@ -25,7 +25,7 @@
 #define MIN_OR_NAN(a, b) ((((a) < (b)) | ((a) != (a))) ? (a) : (b))
 
 /// The reduced dimensions do not advance in the result.
-WALK plane_t reduce_plane(const ints_t *result_shape, const ints_t *input_shape, const ints_t *result_strides,
+LATE plane_t reduce_plane(const ints_t *result_shape, const ints_t *input_shape, const ints_t *result_strides,
                             const ints_t *input_strides) {
   walk_t walk = walk_over(input_shape, result_strides, input_strides);
   UNROLL for (dim_t back = 0; back < MAX_RANK; back++) {
@@ -37,7 +37,7 @@ WALK plane_t reduce_plane(const ints_t *result_shape, const ints_t *input_shape,
 }
 
 /// The elements of the result, once each.
-WALK plane_t kept_plane(const plane_t *reduced) {
+LATE plane_t kept_plane(const plane_t *reduced) {
   plane_t plane = *reduced;
   UNROLL for (dim_t i = 0; i <= MAX_RANK; i++) {
     loop_t *loop = &plane.around.loop[i];

@@ -9,7 +9,7 @@
 /// Bytes that a transposition moves together at least: shorter pieces would load, or store, a cache line twice.
 #define LINE_BYTES 64
 
-WALK plane_t transposed_plane(const ints_t *result_shape, const ints_t *result_strides, const ints_t *input_strides,
+LATE plane_t transposed_plane(const ints_t *result_shape, const ints_t *result_strides, const ints_t *input_strides,
                               const ints_t *shuffle) {
   walk_t walk = walk_over(result_shape, result_strides, input_strides);
   UNROLL for (dim_t back = 0; back < MAX_RANK; back++) {
@@ -22,7 +22,7 @@ WALK plane_t transposed_plane(const ints_t *result_shape, const ints_t *result_s
 }
 
 /// The input does not advance where it is broadcast.
-WALK plane_t broadcast_plane(const ints_t *result_shape, const ints_t *input_shape, const ints_t *result_strides,
+LATE plane_t broadcast_plane(const ints_t *result_shape, const ints_t *input_shape, const ints_t *result_strides,
                              const ints_t *input_strides) {
   walk_t walk = walk_over(result_shape, result_strides, input_strides);
   UNROLL for (dim_t back = 0; back < MAX_RANK; back++) {
@@ -32,12 +32,12 @@ WALK plane_t broadcast_plane(const ints_t *result_shape, const ints_t *input_sha
   return plane_of(walk, CONTIGUOUS_LOOP);
 }
 
-WALK plane_t inserted_plane(const ints_t *input_shape, const ints_t *result_strides, const ints_t *input_strides) {
+LATE plane_t inserted_plane(const ints_t *input_shape, const ints_t *result_strides, const ints_t *input_strides) {
   return plane_of(walk_over(input_shape, result_strides, input_strides), CONTIGUOUS_LOOP);
 }
 
 /// Steps count elements of the input.
-WALK plane_t extracted_plane(const ints_t *result_shape, const ints_t *result_strides, const ints_t *input_strides,
+LATE plane_t extracted_plane(const ints_t *result_shape, const ints_t *result_strides, const ints_t *input_strides,
                            const ints_t *steps) {
   walk_t walk = walk_over(result_shape, result_strides, input_strides);
   UNROLL for (dim_t back = 0; back < MAX_RANK; back++) walk.loop[MAX_RANK - back].from *= dim_from_last(steps, back);
