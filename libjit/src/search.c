@@ -152,6 +152,24 @@ INLINE bool overlaps(const float *restrict block, box_t b, float overlap) {
   return hits && b.area > 0;
 }
 
+/// The boxes with scores that are not too low, and how many they are.
+INLINE dim_t candidates(int64_t *restrict order, const float *restrict scores, dim_t n, float threshold) {
+  dim_t left = 0;
+  for (dim_t at = 0; at < n; at += BLOCK) {
+    dim_t size = min_dim(BLOCK, n - at);
+    bool any = false;
+    if (size == BLOCK) {
+      for (dim_t i = 0; i < BLOCK; i++) any |= !(scores[at + i] <= threshold);
+      if (!any) continue;
+    }
+    for (dim_t i = at; i < at + size; i++) {
+      order[left] = i;
+      left += !(scores[i] <= threshold);
+    }
+  }
+  return left;
+}
+
 /// Whether a candidate is to be looked at before another.
 INLINE bool is_before(const float *scores, int64_t a, int64_t b) {
   return scores[a] > scores[b] || (scores[a] == scores[b] && a < b);
@@ -182,11 +200,7 @@ KERNEL void libjit_non_max_suppression_f32(int64_t *restrict result, int64_t *re
   for (dim_t image = 0; image < images; image++) {
     for (dim_t name = 0; name < classes; name++) {
       const float *own = scores + (image * classes + name) * n;
-      dim_t left = 0, chosen = 0;
-      for (dim_t i = 0; i < n; i++) {
-        order[left] = i;
-        left += !(own[i] <= *threshold);
-      }
+      dim_t left = candidates(order, own, n, *threshold), chosen = 0;
       for (dim_t at = left / 2 - 1; at >= 0; at--) sift(order, left, at, own);
       while (left > 0 && chosen < *limit && found < room) {
         dim_t candidate = order[0];

@@ -103,6 +103,8 @@ def _suppression_cases(kind: ElemKind) -> Iterator[Case]:
         (1, 1, 30, 3, 0.0, 0.2, True),
         (1, 1, 5, 0, 0.5, 0.0, False),
         (1, 1, 9, 9, 0.5, 2.0, False),
+        (1, 4, 200, 9, 0.5, 0.9, False),  # most blocks of scores have no candidate, or few
+        (1, 1, 128, 9, 0.5, 2.0, False),
         (1, 0, 9, 9, 0.5, 0.0, False),
     ):
         boxes = rng.integers(0, 12, (images, number, 4)).astype(kind.dtype)
