@@ -88,6 +88,10 @@ DEEP = np.arange(2 * 8 * 2 * 3, dtype=np.float32).reshape(2, 8, 2, 3)
 DCR = DEEP.reshape(2, 2, 2, 2, 2, 3).transpose(0, 3, 4, 1, 5, 2).reshape(2, 2, 4, 6)
 CRD = DEEP.reshape(2, 2, 2, 2, 2, 3).transpose(0, 1, 4, 2, 5, 3).reshape(2, 2, 4, 6)
 LINE = np.arange(10, dtype=np.float32)
+BOXES = np.array(
+    [[[0, 0, 2, 2], [0, 0, 2, 3], [5, 5, 6, 6]]], np.float32
+)  # the first two overlap by 2/3
+SCORES = np.array([[[0.5, 0.9, 0.2]]], np.float32)
 THIRDS = [4, 3, 3, 4, 3, 3, 4, 3, 3, 3]  # 3.3 times as many in f32: 33
 TWICE = IMAGE.repeat(2, axis=2).repeat(2, axis=3)
 
@@ -521,6 +525,23 @@ ROWS += [
         {"axis": 0},
         "axis",
     ),
+    Row("NonZero", EVERY, [TIES], [np.array(np.nonzero(TIES))]),
+    Row("Compress", EVERY, [A, np.array([True, False, True])], [A.reshape(-1)[[0, 2]]]),
+    Row("Compress", EVERY, [A, np.array([False, True])], [A[:, [1]]], {"axis": -1}, "axis"),
+    Row(
+        "Unique",
+        EVERY,
+        [i64(2, 1, 1, 3)],
+        [i64(1, 2, 3), i64(1, 0, 3), i64(1, 0, 0, 2), i64(2, 1, 1)],
+    ),
+    Row("Unique", EVERY, [i64(2, 1, 1, 3)], [i64(2, 1, 3)], {"sorted": 0}, "unsorted"),
+    Row(
+        "NonMaxSuppression",
+        EVERY,
+        [BOXES, SCORES, i64(2), scalar(0.5), scalar(0.1)],
+        [i64(0, 0, 1, 0, 0, 2).reshape(2, 3)],
+    ),
+    Row("NonMaxSuppression", EVERY, [BOXES, SCORES], [i64().reshape(0, 3)], {}, "none"),
     Row("GatherElements", EVERY, [A, i64(1, 0, -1, 2)[None]], [A[[[1, 0, 2, 2]], range(4)]]),
     Row(
         "GatherElements",
