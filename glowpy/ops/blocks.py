@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from glowpy.core.elemkind import ElemKind
+from glowpy.core.shape import is_same_shape
 from glowpy.core.tensor import Array, Tensor
 from glowpy.core.type import Type
 from glowpy.graph.function import Function
@@ -33,9 +34,9 @@ def _infer(input: Type, scale: Type, zero: Type, *, axis: int, block: int, bits:
         raise UserError(f"expected 4 or 8 bits, got {bits}")
     blocks = ceil_div(input.shape[place], block)
     shape = (*input.shape[:place], blocks, *input.shape[place + 1 :])
-    if scale != Type(ElemKind.F32, shape):
+    if scale != Type(ElemKind.F32, scale.shape) or not is_same_shape(scale.shape, shape):
         raise UserError(f"expected a scale of type {Type(ElemKind.F32, shape)}, got {scale}")
-    if zero != Type(input.kind, shape):
+    if zero != Type(input.kind, zero.shape) or not is_same_shape(zero.shape, shape):
         raise UserError(f"expected a zero of type {Type(input.kind, shape)}, got {zero}")
     return Type(ElemKind.F32, input.shape)
 

@@ -11,7 +11,7 @@ from math import inf
 from typing import TypeAlias
 
 from glowpy.core.elemkind import ElemKind
-from glowpy.core.shape import normalize_axis
+from glowpy.core.shape import is_same_shape, normalize_axis
 from glowpy.graph.node import Node, NodeValue
 from glowpy.graph.nodes_gen import (
     AddNode,
@@ -61,7 +61,7 @@ def computed_slices(n: OnnxNode, axes: Sequence[int] | None, steps: Sequence[int
     """A slice whose starts or ends are computed at run time, of one axis after the other."""
     value = n.value(0)
     starts, ends = (convert(n, n.value(index), ElemKind.I64) for index in (1, 2))
-    if starts.type != ends.type or starts.type.rank != 1 or not starts.type.is_static:
+    if starts.type.rank != 1 or not is_same_shape(starts.type.shape, ends.type.shape):
         raise UserError(f"expected vectors as starts and ends, got {starts.type} and {ends.type}")
     (length,) = starts.type.extents
     axes = range(length) if axes is None else axes

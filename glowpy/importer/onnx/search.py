@@ -12,7 +12,7 @@ from glowpy.graph.node import NodeValue
 from glowpy.importer.onnx.data_movement import convert, reshape, slice_axis, transpose
 from glowpy.importer.onnx.node import OnnxNode, Value, from_onnx
 from glowpy.support.errors import UserError
-from glowpy.support.symbolic import Dim, highest, is_at_most, product
+from glowpy.support.symbolic import Dim, highest, product
 
 __all__: list[str] = []
 
@@ -49,7 +49,7 @@ def _compress(n: OnnxNode) -> Value:
     else:
         axis, value = 0, reshape(n, value, (value.type.count,))
     size = value.type.shape[axis]
-    if not is_at_most(condition.type.shape[0], size):
+    if condition.type.shape[0] > size:
         raise UserError(f"expected a condition of at most {size} elements, got {condition.type}")
     places = _places(n, condition)
     indices = n.operand(reshape(n, places, places.type.shape[:1]))
