@@ -367,10 +367,9 @@ class Instance:
         self._found: Extents = {}
         self._arrays: dict[str, Array] = {}
         self._flat: dict[str, Array] = {}
-        widest = {name: one.high for name, one in function.symbols.items()} | dict(extents)
         for port in (*function.input_ports, *function.output_ports):
             if port.placeholder not in self._arrays:
-                room = largest_at(port.type, widest).room
+                room = largest_at(port.type, extents).room
                 self._flat[port.placeholder] = aligned_array(room).view(port.type.kind.dtype)
                 self._arrays[port.placeholder] = self._shaped(port)
         self._ports = {port.name: port for port in (*function.input_ports, *function.output_ports)}

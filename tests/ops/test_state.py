@@ -271,6 +271,25 @@ def test_an_input_that_says_how_much_is_kept_must_agree(backend: str) -> None:
         instance.bind("mask", np.ones(4, np.float32))
 
 
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_an_output_may_become_smaller_as_a_variable_grows(backend: str) -> None:
+    module = Module()
+    x = module.create_placeholder("x", _type("f32[1 x 4]"))
+    past = module.create_placeholder("past", _type("f32[past x 4]"))
+    table = np.arange(256, dtype=np.float32).reshape(64, 4)
+    f = module.create_function("main")
+    both = f.create_concat("both", [past, x], 0, result_type=_type("f32[past+1 x 4]"))
+    constant = module.create_constant("table", table)
+    rest = f.create_slice("rest", _type("f32[64-past x 4]"), constant, (SYMBOLS["past"], 0), (1, 1))
+    for name, value in {"present": both, "y": rest}.items():
+        f.create_save("save", value, module.create_placeholder(name, value.type))
+    keep_state(f, {"past": "present"})
+    instance = glowpy.compile(module, backend).instance()
+    for count in range(3):
+        instance.run()
+        np.testing.assert_array_equal(instance["y"], table[count:])
+
+
 def _recurrent() -> Module:
     """A hidden state that is replaced, one that is rotated within itself, and one that is only read."""
     module = Module()
