@@ -12,6 +12,7 @@ from __future__ import annotations
 import warnings
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import final
@@ -149,13 +150,21 @@ class Assumptions:
     def __init__(self, inputs: Sequence[ValueInfo], *, fixed: bool = False) -> None:
         self._fixed = fixed
         self._inputs = {info.name: info for info in inputs}
-        self._names: dict[str, str] = {}
+        self._names: dict[str | tuple[str, int], str] = {}
         self._unique = UniqueNames()
         self._bounds: dict[str, tuple[int, int, int]] = {}
         self._constants: dict[str, str] = {}  # why
         self._met: dict[str, int | None] = {}  # extents of constants; None once they have varied
         self._equal: dict[str, dict[frozenset[str], Dim]] = {}  # by what was compiled as 1
         self._grids: dict[str, _Grid] = {}
+
+    def copy(self) -> Assumptions:
+        """The same, which what is learned here from now on does not change."""
+        other = copy(self)
+        other._bounds, other._constants = dict(self._bounds), dict(self._constants)
+        other._met, other._grids = dict(self._met), dict(self._grids)
+        other._equal = {name: dict(meanings) for name, meanings in self._equal.items()}
+        return other
 
     def plan(self, shapes: Mapping[str, tuple[int, ...]]) -> Plan:
         """What to compile for inputs of these shapes; bounds grow if they must.
@@ -247,9 +256,11 @@ class Assumptions:
         """
         if self._fixed:
             raise error
+        extents = self._extents(shapes)
+        if not extents.keys() <= self._bounds.keys() | self._constants.keys():
+            return  # the call of another thread has failed since, and what it has learned is forgotten
         if self._planned(shapes) != plan:
             return  # another thread has learned since
-        extents = self._extents(shapes)
         counts = {grid.count: name for name, grid in self._grids.items() if name in extents}
         numbers = self._numbers(extents)
         # What a network finds while it runs is known from no shape.
@@ -383,14 +394,15 @@ class Assumptions:
         declared = self._inputs[name].shape
         dims = [None] * len(shape) if declared is None else declared
         return [
-            dim if isinstance(dim, int) else self._symbol(dim or f"{name}_{axis}")
+            dim if isinstance(dim, int) else self._symbol(dim or (name, axis))
             for axis, dim in enumerate(dims)
         ]
 
-    def _symbol(self, declared: str) -> str:
-        """A name as the text of types spells it, for one that a model may spell in any way."""
+    def _symbol(self, declared: str | tuple[str, int]) -> str:
+        """A name as the text of types spells it, for one that a model may spell in any way, or an axis of an input."""
         if declared not in self._names:
-            self._names[declared] = self._unique.take(symbol_name(declared))
+            text = declared if isinstance(declared, str) else "{}_{}".format(*declared)
+            self._names[declared] = self._unique.take(symbol_name(text))
         return self._names[declared]
 
 

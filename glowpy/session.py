@@ -266,14 +266,23 @@ class InferenceSession:
         function = self._specialisations.latest((shapes, known))
         if function is not None:
             return function
-        while True:
-            plan = self._plan(dict(shapes), known)
-            compile = partial(self._compiled, plan, values, known)
-            try:
-                return self._specialisations.get((plan, known), (shapes, known), compile)
-            except UndecidedError as error:
-                with self._lock:
-                    self._assumptions.learn(error, plan, dict(shapes))
+        with self._lock:
+            before = self._assumptions.copy()
+        try:
+            while True:
+                plan = self._plan(dict(shapes), known)
+                compile = partial(self._compiled, plan, values, known)
+                try:
+                    return self._specialisations.get((plan, known), (shapes, known), compile)
+                except UndecidedError as error:
+                    with self._lock:
+                        self._assumptions.learn(error, plan, dict(shapes))
+        except ValueNeededError:
+            raise
+        except UserError:  # nothing is learned from what cannot be computed
+            with self._lock:
+                self._assumptions = before
+            raise
 
     def _plan(self, shapes: Mapping[str, tuple[int, ...]], known: Hashable) -> Plan:
         """The closest plan that there is code of for these shapes and known elements; else one to compile by."""

@@ -153,6 +153,23 @@ def test_inputs_that_contradict_each_other(backend: str) -> None:
         np.testing.assert_array_equal(session.run(None, {"x": ones, "y": ones})[0], ones + ones)
 
 
+def test_nothing_is_learned_from_a_call_that_fails(compiled: list[str]) -> None:
+    """An image smaller than a window made its height constant, and each later one was compiled for by itself."""
+    dims: list[str | int | None] = [1, 1, "h", 3]
+    inputs = [info("x", X, dims), info("w", np.zeros((1, 1, 5, 1), F32))]
+    nodes = [helper.make_node("Conv", ["x", "w"], ["y"])]
+    session = make(graph_model(nodes, inputs, [info("y", X, [1, 1, None, 3])], 13))
+    for height in (20, 3, 1, 6, 100, 5):
+        feeds = {"x": np.ones((1, 1, height, 3), F32), "w": np.ones((1, 1, 5, 1), F32)}
+        if height >= 5:
+            assert (session.run(None, feeds)[0] == np.full((1, 1, height - 4, 3), 5)).all()
+        else:
+            with pytest.raises(glowpy.UserError, match=f"larger than the padded input of {height}"):
+                session.run(None, feeds)
+        assert session.assumptions == {"h": "5..512"}
+    assert len(compiled) == 1
+
+
 @pytest.mark.parametrize("backend", ["interpreter", "cpu"])
 def test_quantized_products_are_compiled_for_a_range(compiled: list[str], backend: str) -> None:
     weights = np.arange(-6, 6, dtype=np.int8).reshape(3, 4)

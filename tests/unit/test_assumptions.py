@@ -118,6 +118,32 @@ def test_dimensions_without_a_name_are_open_as_well() -> None:
     assert planned(assumed, x=(4, 2), y=(5, 6)) == "x_0 x 2, y_0 x y_1"
 
 
+def test_a_dimension_without_a_name_is_none_that_is_called_as_it_is_spelled() -> None:
+    assumed = assumptions(x=[None], y=["x_0"])
+    plan = assumed.plan({"x": (4,), "y": (5,)})
+    assert plan.openness == 2
+    assert plan.admits({"x": (6,), "y": (7,)})
+
+
+def test_what_a_copy_learns_is_its_own() -> None:
+    assumed = assumptions(x=["a"], y=["b"])
+    assumed.plan({"x": (4,), "y": (8,)})
+    before, other = assumed.summary, assumed.copy()
+    a = symbol("a", 1, 64, 4)
+    learn(other, UndecidedError("why", [a]), {"x": (4,), "y": (8,)})
+    other.plan({"x": (4,), "y": (1000,)})
+    assert other.summary["a"] == "constant: why"
+    assert assumed.summary == before != other.summary
+
+
+def test_a_call_whose_assumptions_are_forgotten_learns_nothing() -> None:
+    """As where the call of another thread fails meanwhile."""
+    assumed = assumptions(x=["a"])
+    empty, plan = assumed.copy(), assumed.plan({"x": (4,)})
+    empty.learn(UndecidedError("why", [symbol("a", 1, 64, 4)]), plan, {"x": (4,)})
+    assert empty.summary == {}
+
+
 @pytest.mark.parametrize("name", ["a b", "x", "3", "past + seq", "min", "dim.0", "true"])
 def test_any_name_of_a_model_becomes_a_symbol(name: str) -> None:
     (text,) = planned(assumptions(v=[name]), v=(4,)).split()
