@@ -12,6 +12,8 @@ from glowpy.support.symbolic import (
     UNBOUNDED,
     Dim,
     Expr,
+    Extreme,
+    Quotient,
     Symbol,
     UndecidedError,
     at_extents,
@@ -26,8 +28,10 @@ __all__ = [
     "Extents",
     "attr_at",
     "check_known",
+    "dims_of_attr",
     "extents_of",
     "largest_at",
+    "reach",
     "sampled",
     "shape_at",
     "solved",
@@ -62,7 +66,7 @@ def symbols_of_attrs(attrs: Mapping[str, Attr]) -> dict[str, Symbol]:
     symbols: dict[str, Symbol] = {}
     for value in attrs.values():
         if depends_on_symbols(value):
-            symbols |= symbols_of(_dims(value))
+            symbols |= symbols_of(dims_of_attr(value))
     return symbols
 
 
@@ -70,11 +74,12 @@ def attr_at(value: Attr, extents: Extents) -> Attr:
     """An attribute with these extents."""
     if not depends_on_symbols(value):
         return value
-    numbers = shape_at(_dims(value), extents)
+    numbers = shape_at(dims_of_attr(value), extents)
     return numbers if isinstance(value, tuple) else numbers[0]
 
 
-def _dims(value: Attr) -> Shape:
+def dims_of_attr(value: Attr) -> Shape:
+    """The dimensions in an attribute."""
     dims = value if isinstance(value, tuple) else (value,)
     return tuple(dim for dim in dims if isinstance(dim, int | Expr))
 
@@ -95,6 +100,22 @@ def largest_at(type: Type, extents: Extents) -> Type:
         return type
     shape = tuple(highest(substituted(dim, extents)) for dim in type.shape)
     return Type(type.kind, shape, type.quant)
+
+
+def reach(dim: Dim) -> int:
+    """How large, below zero or above, anything becomes on the way to a dimension at most."""
+    if isinstance(dim, int):
+        return abs(dim)
+    total, parts = 0, [0]
+    for atoms, factor in dim.terms:
+        for atom in atoms:
+            factor *= max(abs(atom.low), abs(atom.high), 1)
+            if isinstance(atom, Quotient):
+                parts += reach(atom.dividend), reach(atom.divisor)
+            elif isinstance(atom, Extreme):
+                parts += map(reach, atom.choices)
+        total += abs(factor)
+    return max(total, *parts)
 
 
 def extents_of(shapes: Mapping[str, tuple[Shape, Sequence[int]]]) -> dict[str, int]:

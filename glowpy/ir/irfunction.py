@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import TypeVar
 
-from glowpy.core.extents import Extents, attr_at, symbols_of_attrs, symbols_of_types, type_at
+from glowpy.core.extents import (
+    Extents,
+    attr_at,
+    dims_of_attr,
+    symbols_of_attrs,
+    symbols_of_types,
+    type_at,
+)
 from glowpy.core.type import Type
 from glowpy.ir.builder_gen import IRBuilder
 from glowpy.ir.inst import Instruction, ValueInstruction
 from glowpy.ir.insts_gen import DefineInst
 from glowpy.ir.value import Mutability, Value, WeightVar
 from glowpy.support.names import UniqueNames
-from glowpy.support.symbolic import Symbol, symbols_of
+from glowpy.support.symbolic import Dim, Symbol, symbols_of
 
-__all__ = ["IRFunction", "symbols_needed"]
+__all__ = ["IRFunction", "dims_needed", "symbols_needed"]
 
 I = TypeVar("I", bound=Instruction)  # noqa: E741 - the instruction
 
@@ -104,10 +111,14 @@ class IRFunction(IRBuilder):
         return [*self.weights.values(), *values]
 
 
+def dims_needed(inst: Instruction) -> Iterator[Dim]:
+    """The dimensions that say where the elements are that an instruction works on, and what else it has to know."""
+    for ref in inst.operands:
+        yield from (*ref.value.type.shape, ref.value.byte_offset, *ref.value.strides)
+    for attr in inst.attrs.values():
+        yield from dims_of_attr(attr)
+
+
 def symbols_needed(inst: Instruction) -> dict[str, Symbol]:
-    """The symbols that say where the elements are that an instruction works on, and what else it has to know."""
-    values = [ref.value for ref in inst.operands]
-    symbols = symbols_of_types(value.type for value in values) | symbols_of_attrs(inst.attrs)
-    for value in values:
-        symbols |= symbols_of((value.byte_offset, *value.strides))
-    return symbols
+    """The symbols on which these depend."""
+    return symbols_of(dims_needed(inst))

@@ -18,6 +18,8 @@ from glowpy.backends.cpu.bundle.read import read_bundle
 from glowpy.bundling.load import load_bundle
 from glowpy.bundling.make import outdated, random_inputs
 from glowpy.bundling.verify import verify_bundle
+from glowpy.core.elemkind import ElemKind
+from glowpy.core.type import Type
 from glowpy.graph.printer import print_module
 from glowpy.support.symbolic import Dim, at_extents, greatest, least, symbol
 from tests.bundles.networks import (
@@ -341,6 +343,26 @@ def test_refusals(seen: Dim, options: Mapping[str, Any], message: str, tmp_path:
     with pytest.raises(UserError, match=message):
         bundle(attention(seen), tmp_path / "out", BundleOptions("net", **options), backend)
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(("high", "fits"), [(2_700_000, True), (2_800_000, False)])
+def test_a_dimension_is_computed_without_overflow(high: int, fits: bool, tmp_path: Path) -> None:
+    """769/1024 of an extent takes more than 31 bits on the way: the code counted bytes below zero."""
+    n = symbol("n", 1, high)
+    module = glowpy.Module()
+    f = module.create_function("main")
+    x = module.create_placeholder("x", Type(ElemKind.U8, (n,)))
+    part = f.create_slice("part", Type(ElemKind.U8, (769 * n // 1024,)), x, (0,), (1,))
+    f.create_save("save", part, module.create_placeholder("y", part.type))
+    small, large = (CpuBackend(CpuOptions(target)) for target in ("cortex-m7", "rpi4"))
+    options = BundleOptions("net")
+    bundle(module, tmp_path / "large", options, large)
+    if fits:
+        bundle(module, tmp_path / "small", options, small)
+    else:
+        message = r"expected dimensions that 32-bit code computes, got div\(769\*n,1024\)"
+        with pytest.raises(UserError, match=message):
+            bundle(module, tmp_path / "small", options, small)
 
 
 def test_the_command(tmp_path: Path) -> None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from glowpy.core.elemkind import ElemKind
-from glowpy.core.extents import check_known, extents_of, sampled, symbols_of_types, type_at
+from glowpy.core.extents import check_known, extents_of, reach, sampled, symbols_of_types, type_at
 from glowpy.core.shape import broadcast_shapes, is_same
 from glowpy.core.type import Shape, Type, parse_type
 from glowpy.support.errors import UserError
-from glowpy.support.symbolic import UndecidedError, UnequalError, symbol, symbols_of
+from glowpy.support.symbolic import UndecidedError, UnequalError, least, symbol, symbols_of
 
 SEQ, PAST, BATCH = symbol("seq", 1, 64), symbol("past", 0, 100), symbol("batch", 1, 4)
 
@@ -106,3 +106,10 @@ def test_every_symbol_has_to_be_said_by_an_input() -> None:
     for shapes in ({"x": (m + n,)}, {"x": (m * m, n)}, {"x": (m,)}, {}):
         with pytest.raises(UserError, match=r"no input's shape says what '[mn]' is"):
             check_known(symbols, shapes)
+
+
+def test_how_large_anything_becomes_on_the_way() -> None:
+    n, m = symbol("n", 0, 10), symbol("m", 2, 5)
+    dims = {7: 7, -7: 7, n: 10, 60 - 3 * n: 90, n * m: 50, 769 * n // 1024: 7690, 9 - n // 4: 11}
+    dims |= {least(6 * n // 7, 3): 60, 5 * (n // 3 * m): 75}
+    assert {dim: reach(dim) for dim in dims} == dims

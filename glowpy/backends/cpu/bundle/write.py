@@ -28,12 +28,15 @@ from glowpy.backends.cpu.codegen import CodeOptions, generate_llvm, ir_text
 from glowpy.backends.cpu.entry import EntryOptions
 from glowpy.backends.cpu.object_file import embed, is_elf, read_sections
 from glowpy.backends.cpu.target import CpuTarget
+from glowpy.core.extents import reach
+from glowpy.ir.irfunction import dims_needed
 from glowpy.llvm.machine import Form
 from glowpy.llvm.objects import compile_whole
 from glowpy.llvm.stack_depth import stack_depths
 from glowpy.support.errors import LoadError, UserError
 from glowpy.support.loc import Loc
 from glowpy.support.output_files import check_output_folder, make_output_folder
+from glowpy.support.symbolic import Expr
 
 __all__ = ["Bundle", "build_bundle", "bundle_fingerprint"]
 
@@ -73,13 +76,14 @@ def build_bundle(
         identity: glowpy's version and the fingerprint, for the manifest.
         golden: Runs for the self-test, by entry point; empty without one.
 
-    Raises UserError if a budget is exceeded, an area is too large for the target, the target cannot be linked for, the
-    folder holds another bundle, or it cannot be written.
+    Raises UserError if a budget is exceeded, an area or a dimension is too large for the target, the target cannot be
+    linked for, the folder holds another bundle, or it cannot be written.
     """
     check_output_folder(str(directory))
     earlier = _earlier_files(directory, options.name)
     layout = lay_out(options.name, programs, guard=options.guard)
     _check_areas(layout, backend.target)
+    _check_dims(layout, backend.target)
     files, report = _files(layout, options, backend, identity, golden)
     _check_places(files, directory)
     new_folders = [folder for folder in (directory, *directory.parents) if not folder.exists()]
@@ -105,6 +109,18 @@ def _check_areas(layout: Layout, target: CpuTarget) -> None:
             f"expected areas that {target.pointer_bits}-bit code reaches all of, got one of {largest} bytes",
             note="lower the bounds of symbolic dimensions" if layout.is_open else "",
         )
+
+
+def _check_dims(layout: Layout, target: CpuTarget) -> None:
+    """Raises UserError for a dimension that is computed by way of numbers that the target does not have."""
+    for entry in layout.entries:
+        computed = [dim for inst in entry.program.ir.instructions for dim in dims_needed(inst)]
+        for dim in (*computed, *(port.type.size for port in entry.ports)):
+            if isinstance(dim, Expr) and reach(dim) >= 1 << (target.pointer_bits - 1):
+                raise UserError(
+                    f"@{entry.name}: expected dimensions that {target.pointer_bits}-bit code computes, got {dim}",
+                    note="lower the bounds of symbolic dimensions",
+                )
 
 
 def _earlier_files(directory: Path, name: str) -> set[str]:
