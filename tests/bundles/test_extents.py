@@ -289,6 +289,17 @@ def test_symbols_whose_names_mean_something_in_c(tmp_path: Path) -> None:
     ]
 
 
+def test_a_header_for_tensors_of_nothing(tmp_path: Path) -> None:
+    """As many elements at every extent: their number is none that follows from it."""
+    need("cc")
+    module = Module()
+    f = module.create_function("main")
+    x = module.create_placeholder("x", Type(ElemKind.F32, (symbol("n", 0, 3), 0)))
+    f.create_save("save", f.create_relu("relu", x), module.create_placeholder("y", x.type))
+    bundle(module, tmp_path, BundleOptions("net", weights="header"))
+    assert verify_bundle(tmp_path).passed
+
+
 @pytest.mark.parametrize("other", ["a_extents_t", "a_reset"])
 def test_a_network_called_like_what_another_may_have(other: str, tmp_path: Path) -> None:
     models = {"a": attention(), other: mlp()}

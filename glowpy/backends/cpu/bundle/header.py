@@ -349,6 +349,8 @@ def _sizes(entry: Entry, port: Symbol) -> Iterator[str]:
     argument, type = f"const {entry.name}_extents_t *extents", port.type
     for what, number in (("count", type.count), ("size", type.size)):
         yield f"static inline size_t {entry.name}_{what}_{port.name}({argument}) {{"
+        if isinstance(number, int):  # of nothing, however wide that is
+            yield "  (void)extents;"
         yield f"  return {c_dim(number, members)};"
         yield "}"
     yield f"static inline void {entry.name}_dims_{port.name}({argument}, size_t dims[{type.rank}]) {{"
