@@ -42,7 +42,7 @@ class _ObservedRun:
 
     Attributes:
         instructions: With the extents of the run, as far as they are known by then.
-        failure: What the observer has raised.
+        failure: What the observer, or a signal meanwhile, has raised.
     """
 
     instructions: Callable[[], Sequence[Instruction]]
@@ -144,18 +144,18 @@ class JitFunction(CompiledFunction):
                 run: _ObservedRun = self._observed.run
                 if self.observer is None or run.failure is not None:
                     return
-                inst = run.instructions()[index]
-                pointers = ctypes.cast(addresses, ctypes.POINTER(ctypes.c_void_p))
-                operands = {
-                    ref.name: _array_at(pointers[place] or 0, ref.value)
-                    for place, ref in enumerate(inst.operands)
-                }
                 try:
+                    inst = run.instructions()[index]
+                    pointers = ctypes.cast(addresses, ctypes.POINTER(ctypes.c_void_p))
+                    operands = {
+                        ref.name: _array_at(pointers[place] or 0, ref.value)
+                        for place, ref in enumerate(inst.operands)
+                    }
                     if moment == "before":
                         self.observer.before(inst, operands)
                     else:
                         self.observer.after(inst, operands)
-                except BaseException as error:  # noqa: BLE001 - raised when the machine code has returned
+                except BaseException as error:  # noqa: BLE001 - raised when machine code has returned
                     run.failure = error
 
             return _CALLBACK(call)

@@ -163,6 +163,21 @@ def test_what_an_observer_raises_reaches_the_caller(backend: str) -> None:
     assert len(recorder.seen) == 2
 
 
+def test_a_signal_before_the_observer_is_called_reaches_the_caller(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As while operands are looked up: Python has nobody to tell who called machine code."""
+    compiled = glowpy.compile(chain(), "cpu", CompileOptions(instrument=True))
+    compiled.observer = Recorder()
+
+    def stopped(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("glowpy.backends.cpu.jit._array_at", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        compiled({"x": np.zeros((3, 33), np.float32)})
+
+
 @pytest.mark.parametrize("backend", ["cpu", "interpreter"])
 def test_instrumented_network_runs_without_observer(backend: str) -> None:
     x = np.ones((3, 33), np.float32)
