@@ -16,7 +16,7 @@ from glowpy.core.type import Shape
 from glowpy.ir.inst import Instruction
 from glowpy.ir.value import Value
 from glowpy.llvm.writer import Body, literal, register_type
-from glowpy.support.symbolic import Dim, ceil_div, highest, product
+from glowpy.support.symbolic import Dim, ceil_div, highest, lowest, product
 
 __all__ = [
     "StackContext",
@@ -175,7 +175,8 @@ def emit_loops(
 def _split_loop(body: Body, count: Dim, rounds: int) -> Iterator[str]:
     """The loop over those of `count` rounds that a call computes, where a unit has `rounds`; yields the index."""
     first, last = body.split(count, rounds)
-    with body.loop(body.let(f"sub nuw nsw {body.module.dim} {last}, {first}")) as index:
+    length = body.let(f"sub nuw nsw {body.module.dim} {last}, {first}")
+    with body.loop(length, may_be_none=lowest(count) < 1) as index:
         yield body.let(f"add nuw nsw {body.module.dim} {first}, {index}")
 
 

@@ -380,9 +380,9 @@ class Body:
     def split(self, count: Dim, together: int = 1) -> tuple[str, str]:
         """Makes the function compute `count` rounds of a loop, in any order and by any number of threads.
 
-        Returns which of them a call computes: the first, and the one after the last; always at least one. Units are
-        `together` rounds, which do not depend on others and write different memory; how many there are follows from
-        shapes, so that results do not depend on threads.
+        Returns which of them a call computes: the first, and the one after the last. There are none only if `count` is
+        0. Units are `together` rounds, which do not depend on others and write different memory; how many there are
+        follows from shapes, so that results do not depend on threads.
         """
         dim, self.units = self.module.dim, ceil_div(count, together)
         if highest(self.units) <= 1:
@@ -430,18 +430,20 @@ class Body:
         self.line(f"store {stored} {value}, ptr {address}, align {kind.size}")
 
     @contextmanager
-    def loop(self, count: Dim | str, *, unroll: bool = True) -> Iterator[str]:
+    def loop(
+        self, count: Dim | str, *, unroll: bool = True, may_be_none: bool = False
+    ) -> Iterator[str]:
         """A loop of `count` rounds around what is written inside the `with`; yields the index.
 
-        A number or text must be at least 1. A loop that must not be unrolled is vectorised itself, not the loop around
-        it. Rounds of vectors that are left of a constant count are unrolled.
+        A number must be at least 1, and so must a register unless there `may_be_none`. A loop that must not be unrolled
+        is vectorised itself, not the loop around it. Rounds of vectors that are left of a constant count are unrolled.
         """
         self._count += 1
         number, before, dim = self._count, self._label, self.module.dim
         head, latch, out = f"loop{number}", f"next{number}", f"done{number}"
         index = f"%i{number}"
         rounds = count if isinstance(count, str) else self.number(count)
-        if isinstance(count, Expr) and count.low < 1:
+        if may_be_none or (isinstance(count, Expr) and count.low < 1):
             some = self.let(f"icmp ne {dim} {rounds}, 0")
             self.line(f"br i1 {some}, label %{head}, label %{out}")
         else:

@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import glowpy
+from glowpy import CpuBackend, CpuOptions
 from glowpy.backend import CompileOptions
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.extents import extents_of, shape_at
@@ -246,3 +247,23 @@ def test_random_networks_agree_at_random_extents(rng: random.Random) -> None:
             extents_of({"in_0": (module.placeholders[0].type.shape, inputs["in_0"].shape)})
             == extents
         )
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("shape", ["n x m", "n x m x 32", "2 x n x m", "n x 64"])
+def test_loops_that_are_cut_into_units_may_have_nothing_to_do(shape: str, threads: int) -> None:
+    symbols = {name: symbol(name, 0, 5000) for name in "nm"}
+    type = parse_type(f"f32[{shape}]", symbols)
+    module = Module()
+    f, x = module.create_function("main"), module.create_placeholder("x", type)
+    y = module.create_placeholder("y", type)
+    turned = f.create_transpose("turned", f.create_exp("exp", x), tuple(reversed(range(type.rank))))
+    z = module.create_placeholder("z", turned.result.type)
+    f.create_save("save", f.create_relu("relu", x), y)
+    f.create_save("save_turned", turned, z)
+    function = glowpy.compile(module, CpuBackend(CpuOptions(threads=threads)))
+    for n, m in [(0, 8), (8, 0), (0, 0), (1, 1), (700, 3), (3, 700)]:
+        ones = np.ones(shape_at(type.shape, {"n": n, "m": m}), np.float32)
+        outputs = function({"x": ones})
+        np.testing.assert_array_equal(outputs["y"], ones)
+        assert outputs["z"].shape == ones.T.shape
