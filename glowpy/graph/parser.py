@@ -100,9 +100,7 @@ def _read_constant(
         if not isinstance(digest, str) or not digest.startswith("sha256:"):
             raise lexer.error('expected a digest such as "sha256:..."', token)
         array = blobs.get(digest.removeprefix("sha256:"))
-        if array is not None and type.kind.is_code and array.dtype == np.uint8:
-            array = array.view(type.kind.dtype)  # saved as bytes
-        tensor = Tensor(type, array.reshape(type.extents)) if array is not None else None
+        tensor = _tensor_of_bytes(lexer, token, array, type) if array is not None else None
         module.add_constant(
             Constant(name, tensor, loc, type=type, digest=digest.removeprefix("sha256:"))
         )
@@ -119,6 +117,14 @@ def _read_constant(
         module.add_constant(
             Constant(name, Tensor(type, _array(lexer, at, items, type.extents, type)), loc)
         )
+
+
+def _tensor_of_bytes(lexer: Lexer, at: Token, array: Array, type: Type) -> Tensor:
+    """Constants whose bytes are equal share a blob, whatever their types."""
+    if array.nbytes != type.size:
+        raise lexer.error(f"expected {type.size} bytes for {type}, got {array.nbytes}", at)
+    content = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+    return Tensor(type, content.view(type.kind.dtype).reshape(type.extents))
 
 
 def _array(

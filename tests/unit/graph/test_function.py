@@ -278,6 +278,22 @@ def test_constants_know_their_digest_only_if_they_must() -> None:
     np.testing.assert_array_equal(known.array, array)
 
 
+def test_constants_of_other_types_share_their_bytes() -> None:
+    text = """module {
+      constant %f : f32[8] = blob "sha256:ab"
+      constant %i : i8[4x8](s=0.5,o=0) = blob "sha256:ab"
+      constant %c : f8e4m3fn[32] = blob "sha256:ab"
+    }
+    """
+    array = np.arange(8, dtype=np.float32)
+    for shared in (array, array.reshape(2, 4), array.view(np.int8)):
+        constants = parse_module(text, blobs={"ab": shared}).constants
+        assert [constant.array.shape for constant in constants] == [(8,), (4, 8), (32,)]
+        assert [constant.array.tobytes() for constant in constants] == [array.tobytes()] * 3
+    with pytest.raises(UserError, match=r"expected 32 bytes for f32\[8\], got 28"):
+        parse_module(text, blobs={"ab": array[1:]})
+
+
 def test_a_package_beside_glowpy_is_not_taken_for_it() -> None:
     path = str(Path(glowpy.__file__).parent.parent / "glowpy_fused" / "build.py")
     scope: dict[str, object] = {"caller": caller}
