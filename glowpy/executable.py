@@ -189,7 +189,7 @@ class Executable(ABC):
         """A new instance, with its own working memory, its own arrays for inputs and outputs, and `state` or its own.
 
         Arrays of shapes with symbols are made for these extents. Raises UserError unless all symbols have one, but for
-        those that variables say, and for one outside its bounds.
+        those that variables say, for one outside its bounds, and for the state of another network.
         """
         return Instance(self, extents, self.state() if state is None else state)
 
@@ -203,8 +203,8 @@ class Executable(ABC):
         """Runs in an arena of its own pool. Outputs are new arrays that belong to the caller, or those in `out`.
 
         Args:
-            inputs: An array for each input. It is read where it is if it is contiguous and aligned to its element; any
-                other is copied.
+            inputs: An array for each input. It is read where it is if it is contiguous, aligned to its element, and no
+                part of `state`; any other is copied.
             out: Arrays to store outputs in, by name. One that is contiguous, aligned and no memory of an input or
                 of another output is written as it is computed; to any other the result is copied.
             state: The variables, which the run changes; of a network that has some.
@@ -266,8 +266,10 @@ class Executable(ABC):
                     "expected the variables of the network", note="pass state=network.state()"
                 )
             return ()
-        if state.ports != self.state_ports:
-            raise UserError("expected a state of this network", note="network.state() makes one")
+        _check_state(self, state)
+        for name, array in bindings.items():
+            if _lies_in(array, state):
+                bindings[name] = array.copy()
         bindings.update(state.arrays)
         return state.known()
 
@@ -310,6 +312,20 @@ class Executable(ABC):
             shared = sum(bool(np.may_share_memory(array, other)) for other in arrays) > 1
             if fits and not shared and port.placeholder not in bindings:
                 bindings[port.placeholder] = array
+
+
+def _check_state(network: Executable, state: State) -> None:
+    """Raises UserError for the state of a network with other variables, or with other memory for them."""
+    if state.ports != network.state_ports:
+        raise UserError("expected a state of this network", note="network.state() makes one")
+
+
+def _lies_in(array: Array, state: State) -> bool:
+    """Whether an array is some of the memory of a state, which a run may overwrite before it has read all inputs."""
+    memories = state.arrays.values()
+    if array.base is None:
+        return any(array is memory for memory in memories)
+    return any(np.may_share_memory(array, memory) for memory in memories)
 
 
 def part_of(array: Array, shape: tuple[int, ...]) -> Array:
@@ -358,6 +374,7 @@ class Instance:
     """
 
     def __init__(self, function: Executable, extents: Extents, state: State) -> None:
+        _check_state(function, state)
         self._function = function
         self._given = extents
         self.state = state
@@ -380,11 +397,11 @@ class Instance:
         return self._flat[port.placeholder][: type.room // type.kind.size].reshape(type.extents)
 
     def _prepare(self) -> None:
-        """Lets inputs have the shapes of the next run. Raises UserError if a variable is full."""
+        """Lets inputs have the shapes of the next run. Raises UserError for variables that are full or at odds."""
         known = self.state.known()
         if known != self._known:
+            self._extents = given_extents(self._function.symbols, self._given, known)
             self._known = known
-            self._extents = given_extents(self._function.symbols, self._given, self._known)
             self._shape(self._function.input_ports)
 
     def _shape(self, ports: Sequence[Port]) -> None:
@@ -435,6 +452,8 @@ class Instance:
         for name, other in self._arrays.items():
             if name != port.placeholder and np.may_share_memory(array, other):
                 raise UserError(f"'{port.name}': expected memory of its own, got some of %{name}'s")
+        if _lies_in(array, self.state):
+            raise UserError(f"'{port.name}': expected memory of its own, got some of a variable's")
         self._arrays[port.placeholder] = array
         self._flat.pop(port.placeholder, None)
 
@@ -447,7 +466,7 @@ class Instance:
         self._arrays[port.placeholder][...] = content
 
     def run(self) -> None:
-        """Computes the outputs from what the inputs hold now. Raises UserError if a variable is full."""
+        """Computes the outputs from what the inputs hold now. Raises UserError for variables that are full or at odds."""
         if self.state.ports:
             self._prepare()
             self._shape(self._function.output_ports)

@@ -235,6 +235,57 @@ def test_a_call_without_the_state_is_refused() -> None:
         network.instance(b=1, length=1)
 
 
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_an_instance_whose_state_contradicts_itself_is_refused_until_it_agrees(
+    backend: str,
+) -> None:
+    instance, steps = stateful(backend).instance(b=1, seq=1), Steps(1)
+    x = _x(1, 1)
+    instance.write("x", x)
+    instance.run()
+    steps.run(x)
+    kept = instance.state["past_v0"].copy()
+    instance.state["past_v0"] = np.zeros((1, 2, 7, 8), np.float32)
+    for _ in range(2):
+        with pytest.raises(UserError, match="expected the shape"):
+            instance.run()
+    instance.state["past_v0"] = kept
+    instance.run()
+    np.testing.assert_allclose(instance["y"], steps.run(x), rtol=1e-4, atol=1e-5)
+
+
+def test_an_instance_takes_no_state_of_another_network() -> None:
+    with pytest.raises(UserError, match="expected a state of this network"):
+        stateful("interpreter").instance(stateless().state(), b=1, seq=1)
+
+
+def _kept_early() -> Module:
+    """What is kept is written long before the input is read for the last time."""
+    module, type = Module(), Type(ElemKind.F32, (64,))
+    x, kept, last, following, y = (
+        module.create_placeholder(name, type) for name in ("x", "h", "last", "next", "y")
+    )
+    f = module.create_function("main")
+    f.create_save("save", f.create_relu("before", kept), last)
+    powers = f.create_exp("powers", x)
+    f.create_save("save", powers, following)
+    f.create_save("save", f.create_add("sum", x, f.create_reduce_add("total", powers, (0,))), y)
+    keep_state(f, {"h": "next"})
+    return module
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_an_input_may_lie_in_the_state(backend: str) -> None:
+    network = glowpy.compile(_kept_early(), backend)
+    for memory in ("what is kept", "its array"):
+        state = network.state()
+        x = state["h"] if memory == "what is kept" else state.arrays["h"]
+        np.testing.assert_array_equal(network({"x": x}, state=state)["y"], np.full(64, 64.0))
+    instance = network.instance()
+    with pytest.raises(UserError, match="'x': expected memory of its own, got some of a variable"):
+        instance.bind("x", instance.state["h"])
+
+
 def _masked() -> Module:
     """The cache as an input, and a mask that says how long it is as well."""
     module = Module()
