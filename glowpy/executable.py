@@ -466,7 +466,7 @@ class Instance:
         self._arrays[port.placeholder][...] = content
 
     def run(self) -> None:
-        """Computes the outputs from what the inputs hold now. Raises UserError for variables that are full or at odds."""
+        """Computes the outputs from what the inputs hold now. Raises UserError where variables are full or at odds."""
         if self.state.ports:
             self._prepare()
             self._shape(self._function.output_ports)

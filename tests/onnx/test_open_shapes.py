@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 import glowpy
 from glowpy.core.tensor import Array
+from glowpy.support.errors import UserError
 from glowpy.support.symbolic import Dim, symbol
 
 RANGES = {"batch": (1, 3), "h": (2, 17), "w": (2, 12), "seq": (1, 20), "past": (0, 9)}
@@ -25,6 +27,7 @@ EXTENTS = [
 ]
 DIMS: dict[str, Dim] = {name: symbol(name, *bounds) for name, bounds in RANGES.items()}
 
+DIMS_OF_SEQ = {"seq": DIMS["seq"]}
 RNG = np.random.default_rng(0)
 
 
@@ -208,6 +211,59 @@ def test_shapes_that_are_computed_as_floats() -> None:
     net.node("ConstantOfShape", sizes, value=helper.make_tensor("value", 1, [1], [2.0]))
     net.node("Mul", third, net.constant(np.array([2], np.float32)))
     net.check()
+
+
+def test_numbers_that_no_float_holds_stay_as_they_are() -> None:
+    net = Net()
+    x = net.input("x", ("seq",))
+    both = net.node("Concat", net.extent(x, 0), net.ints((1 << 63) - 1), axis=0)
+    net.node("Cast", both, to=TensorProto.INT64)
+    net.check()
+
+
+def test_expressions_that_grow_are_computed_when_the_network_runs() -> None:
+    net = Net()
+    number = net.node("Add", net.extent(net.input("x", ("seq",)), 0), net.ints(2))
+    for _ in range(30):
+        number = net.node("Mul", number, number)
+    net.check()
+
+
+@pytest.mark.parametrize(
+    ("op_type", "operand", "message"),
+    [
+        ("Gather", 7, "Gather: expected indices from -1 to 0, got 7"),
+        ("Reshape", 3, "Reshape: expected a shape of 1 elements"),
+    ],
+)
+def test_wrong_uses_of_a_shape_are_refused(op_type: str, operand: int, message: str) -> None:
+    net = Net()
+    net.node(op_type, net.node("Shape", net.input("x", ("seq",))), net.ints(operand))
+    with pytest.raises(UserError, match=message):
+        glowpy.load(net.model, dims=DIMS_OF_SEQ)
+
+
+@pytest.mark.parametrize("kind", [np.int64, np.float32])
+def test_ranges_without_steps_or_of_floats_are_refused(kind: type) -> None:
+    """A session compiles those of floats for one extent."""
+    net = Net()
+    size = net.node("Squeeze", net.node("Shape", net.input("x", ("seq",))))
+    limit = net.node("Cast", size, to=helper.np_dtype_to_tensor_dtype(np.dtype(kind)))
+    delta = 0 if kind is np.int64 else 0.5
+    net.node(
+        "Range", *(net.constant(np.array(0, kind)), limit, net.constant(np.array(delta, kind)))
+    )
+    message = (
+        "expected a delta other than 0" if kind is np.int64 else "expected a range of integers"
+    )
+    with pytest.raises(UserError, match=message):
+        glowpy.load(net.model, dims=DIMS_OF_SEQ)
+    if kind is np.float32:
+        session = glowpy.InferenceSession(net.model)
+        for count in (2, 3):
+            with pytest.warns(RuntimeWarning) if count == 3 else nullcontext():
+                (actual,) = session.run(None, {"x": np.zeros(count, np.float32)})
+            np.testing.assert_array_equal(actual, np.arange(2 * count) / 2)
 
 
 def _weights(net: Net, *shape: int) -> str:

@@ -168,6 +168,29 @@ def test_slices_with_computed_ends(backend: str) -> None:
 
 
 @BACKENDS
+def test_slices_with_steps_that_lead_beyond_all_elements(backend: str) -> None:
+    most = (1 << 63) - 1
+    nodes = [
+        node("Slice", ["x", "zero", "last", "zero", "far"], ["first"]),
+        node("Slice", ["x", "back", "last", "zero", "near"], ["final"]),
+    ]
+    constants = {
+        "zero": np.array([0]),
+        "back": np.array([-1]),
+        "far": np.array([most]),
+        "near": np.array([-most]),
+    }
+    proto = model(
+        nodes,
+        {"x": (TensorProto.FLOAT, ["n"]), "last": (TensorProto.INT64, [1])},
+        dict.fromkeys(("first", "final"), TensorProto.FLOAT),
+        constants,
+    )
+    x = np.arange(6, dtype=np.float32)
+    check(proto, [{"x": x, "last": np.array([last])} for last in (5, 1, 0)], backend)
+
+
+@BACKENDS
 def test_extents_that_arithmetic_bounds(backend: str) -> None:
     nodes = [
         node("ReduceMax", ["x"], ["most"], keepdims=0),

@@ -77,6 +77,8 @@ def computed_slices(n: OnnxNode, axes: Sequence[int] | None, steps: Sequence[int
 def _sliced(n: OnnxNode, value: Value, axis: int, begin: Value, end: Value, step: int) -> Value:
     """Both are i64[1], count from the end if negative, and are clamped into the axis, as ONNX says."""
     size = value.type.shape[axis]
+    whole = max(highest(size), 1)  # a longer step leads to the first element, too, but may overflow
+    step = max(min(step, whole), -whole)
     low, high = (0, size) if step > 0 else (-1, size - 1)
     first = _clamped(Numbers(n, begin), size, least(0, high), high)
     last = _clamped(Numbers(n, end), size, low, high)
@@ -154,14 +156,14 @@ def computed_range(n: OnnxNode) -> Value:
 
     Raises ValueNeededError for numbers of other kinds, and where it is not known how many there may be.
     """
-    delta = int(n.known_scalar(2))
-    if delta == 0:
-        raise UserError("expected a delta other than 0")
     ends = [n.value(index) for index in range(2)]
     bounds = [known for known in map(_ends, ends) if known is not None]
     if len(bounds) < 2 or not n.kind(0).is_integer:
         for index in range(2):
             n.known(index)
+    delta = int(n.known_scalar(2))
+    if delta == 0:
+        raise UserError("expected a delta other than 0")
     start, limit = (Numbers(n, convert(n, end, ElemKind.I64)).reshaped(1) for end in ends)
     (first, _), (_, last) = bounds if delta > 0 else bounds[::-1]
     distance = limit  # of a range from 0 on, which is one extent with others that are as large

@@ -21,6 +21,8 @@ from glowpy.importer.onnx.tensor import kind_of
 from glowpy.support.symbolic import (
     Dim,
     Expr,
+    Extreme,
+    Quotient,
     UndecidedError,
     ceil_div,
     greatest,
@@ -38,23 +40,60 @@ _Function = Callable[[OnnxNode, list[Array]], Array]
 
 _FUNCTIONS: dict[str, _Function] = {}
 
+_MOST_ITEMS = 1 << 10
+"""More numbers are computed at run time."""
+
+_MOST_FACTORS = 1 << 8
+"""Longer expressions are computed at run time, as are numbers that wrap: a model may square one again and again."""
+
 
 def computed_extents(n: OnnxNode) -> Tensor | SymbolicTensor | None:
     """What a node computes of known inputs, some of them symbolic; None where that is left to run time."""
     function = _FUNCTIONS.get(n.proto.op_type)
     arrays = [n.known_array(index) for index in range(n.num_inputs) if n.has(index)]
-    if function is None or any(array is None for array in arrays):
-        return None
-    try:
-        result = np.asarray(function(n, [array for array in arrays if array is not None]), object)
-    except UndecidedError:
+    known = [array for array in arrays if array is not None and array.size <= _MOST_ITEMS]
+    if function is None or len(known) < len(arrays):
         return None
     kind = _kind(n)
     if kind is None:
         return None
-    if any(isinstance(item, Expr | Ratio) for item in result.reshape(-1)):
-        return SymbolicTensor(Type(kind, result.shape), result)
-    return Tensor(Type(kind, result.shape), result.astype(kind.dtype))
+    try:
+        result = np.asarray(function(n, known), object)
+        if result.size > _MOST_ITEMS or not all(map(_is_small, result.flat)):
+            return None
+        if any(isinstance(item, Expr | Ratio) for item in result.flat):
+            return SymbolicTensor(Type(kind, result.shape), result)
+        return Tensor(Type(kind, result.shape), result.astype(kind.dtype))
+    except UndecidedError:
+        return None
+    except (IndexError, OverflowError, ValueError):  # the operator itself says what is wrong
+        return None
+
+
+def _is_small(item: object) -> bool:
+    """Whether i64 holds a number, whatever its symbols are, and its expression is short."""
+    dim = item.dividend if isinstance(item, Ratio) else item
+    if not isinstance(dim, int | Expr):
+        return True
+    least, most = ElemKind.I64.limits
+    return _factors(dim) <= _MOST_FACTORS and least <= lowest(dim) and highest(dim) <= most
+
+
+def _factors(item: Dim) -> int:
+    """How many factors an expression has, those in its quotients and extremes included."""
+    if not isinstance(item, Expr):
+        return 0
+    total = 0
+    for atom in [atom for atoms, _ in item.terms for atom in atoms]:
+        match atom:
+            case Quotient():
+                total += _factors(atom.dividend) + _factors(atom.divisor)
+            case Extreme():
+                # Which bounds extremes of extremes have takes time that doubles with each.
+                total += 2 * sum(map(_factors, atom.choices))
+            case _:
+                total += 1
+    return total
 
 
 def _kind(n: OnnxNode) -> ElemKind | None:
@@ -142,7 +181,7 @@ def _rounded(number: _Real, function: Callable[[Dim, int], Dim]) -> _Real:
 def _truncated(dividend: Dim, divisor: int) -> Dim:
     if isinstance(dividend, Expr) and dividend.low < 0:
         raise UndecidedError(f"{dividend} may be negative", [dividend])
-    return int(dividend / divisor) if isinstance(dividend, int) else dividend // divisor
+    return -(-dividend // divisor) if dividend < 0 else dividend // divisor
 
 
 @_extent_function("Cast")

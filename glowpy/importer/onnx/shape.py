@@ -30,13 +30,14 @@ from glowpy.importer.onnx.data_movement import (
     vector,
 )
 from glowpy.importer.onnx.extents import slice_bounds
-from glowpy.importer.onnx.node import OnnxNode, Result, SymbolicTensor, Value, from_onnx
+from glowpy.importer.onnx.node import OnnxNode, Ratio, Result, SymbolicTensor, Value, from_onnx
 from glowpy.importer.onnx.numbers import Numbers, counted
 from glowpy.importer.onnx.tensor import kind_of
 from glowpy.support.errors import UserError
 from glowpy.support.symbolic import (
     Dim,
     Expr,
+    UndecidedError,
     ceil_div,
     depends_on_symbols,
     greatest,
@@ -450,7 +451,17 @@ def _range(n: OnnxNode) -> Value:
 
 
 def _symbolic_range(n: OnnxNode) -> Value:
+    if not n.kind(0).is_integer:
+        arrays = [array for index in range(3) if (array := n.known_array(index)) is not None]
+        items = [item for array in arrays for item in array.flat]
+        items = [item.dividend if isinstance(item, Ratio) else item for item in items]
+        raise UndecidedError(
+            f"expected a range of integers, got {n.kind(0).value}",
+            [item for item in items if isinstance(item, Expr)],
+        )
     (start,), (limit,), (delta,) = (n.known_dims(index) for index in range(3))
+    if delta == 0:
+        raise UserError("expected a delta other than 0")
     up = delta > 0
     count = ceil_div(limit - start if up else start - limit, delta if up else -delta)
     return (counted(n, greatest(count, 0)) * delta + start).to(n.kind(0)).value
