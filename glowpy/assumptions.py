@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import final
+from typing import TypeAlias, final
 
 from glowpy.core.extents import solved
 from glowpy.core.type import Shape
@@ -51,6 +51,10 @@ _GROWTH = 4
 """A bound that is exceeded becomes so many times larger."""
 _LEAST_GROWN = 64
 """An extent that turns out to vary is bounded by no less, nor by less than at first."""
+
+
+_Constants: TypeAlias = frozenset[tuple[str, int]]
+"""Dimensions, and the numbers that they are in some code."""
 
 
 @dataclass(frozen=True)
@@ -155,7 +159,7 @@ class Assumptions:
         self._bounds: dict[str, tuple[int, int, int]] = {}
         self._constants: dict[str, str] = {}  # why
         self._met: dict[str, int | None] = {}  # extents of constants; None once they have varied
-        self._equal: dict[str, dict[frozenset[str], Dim]] = {}  # by what was compiled as 1
+        self._equal: dict[str, dict[_Constants, Dim]] = {}  # by what was compiled as 0 or 1
         self._grids: dict[str, _Grid] = {}
 
     def copy(self) -> Assumptions:
@@ -197,16 +201,21 @@ class Assumptions:
         }
         return Plan(planned)
 
-    def _ones(self, extents: Mapping[str, int]) -> frozenset[str]:
-        """What is compiled as 1, although it may be more."""
+    def _few(self, extents: Mapping[str, int]) -> _Constants:
+        """What is compiled as 0 or 1, although it may be more."""
         open_ = [name for name in extents if name in self._bounds and name not in self._constants]
-        return frozenset(name for name in open_ if self._dims(name, extents[name]) == {name: 1})
+        few = {name: extents[name] for name in open_ if extents[name] <= 1}
+        return frozenset(
+            (name, extent)
+            for name, extent in few.items()
+            if self._dims(name, extent) == {name: extent}
+        )
 
     def _meanings(self, extents: Mapping[str, int]) -> dict[str, Dim]:
-        """What dimensions are equal to, as it was learned where no more of them were 1."""
-        ones = self._ones(extents)
+        """What dimensions are equal to, as it was learned where no more of them were 0 or 1."""
+        few = self._few(extents)
         fitting = {
-            name: [known for known in meanings if known <= ones]
+            name: [known for known in meanings if known <= few]
             for name, meanings in self._equal.items()
             if name in extents
         }
@@ -287,8 +296,8 @@ class Assumptions:
         texts = {name: f"{low}..{high}" for name, (low, high, _) in self._bounds.items()}
         texts |= {name: f"{texts[name]}, {grid}" for name, grid in self._grids.items()}
         for name, meanings in self._equal.items():
-            for ones, dim in meanings.items():
-                if all(self._bounds[one][1] == 1 for one in ones):
+            for few, dim in meanings.items():
+                if all(self._bounds[one][:2] == (extent, extent) for one, extent in few):
                     texts[name] = str(dim)
         return texts | {name: f"constant: {why}" for name, why in self._constants.items()}
 
@@ -302,12 +311,12 @@ class Assumptions:
         for name in symbols_of([difference]):
             meaning = _solved(difference, name)
             if name in self._bounds and meaning is not None and lowest(meaning) >= 0:
-                ones = self._ones(extents)
+                few = self._few(extents)
                 for meanings in self._equal.values():
                     for known in meanings:
-                        if known >= ones:
+                        if known >= few:
                             meanings[known] = substituted(meanings[known], {name: meaning})
-                self._equal.setdefault(name, {})[ones] = meaning
+                self._equal.setdefault(name, {})[few] = meaning
                 return True
         return self._spaced(difference, extents)
 

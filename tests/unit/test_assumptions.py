@@ -293,3 +293,18 @@ def test_what_is_learned_with_one_word_holds_for_one_word() -> None:
     assert planned(assumed, **several) == "past x seq, past+seq"
     assert planned(assumed, **one) == "past x 1, past+1"
     assert assumed.summary["all"] == "past+seq"
+
+
+@pytest.mark.parametrize(("one", "other"), [("seq", "all"), ("all", "seq")])
+def test_what_is_learned_with_nothing_cached_holds_for_nothing_cached(one: str, other: str) -> None:
+    """A mask is as long as the prompt, and longer than the words that follow."""
+    assumed = assumptions(x=["seq"], mask=["all"], cache=["past"])
+    learn(
+        assumed, UnequalError(symbol(one), symbol(other)), {"x": (5,), "mask": (5,), "cache": (0,)}
+    )
+    word: dict[str, tuple[int, ...]] = {"x": (1,), "mask": (6,), "cache": (5,)}
+    assert planned(assumed, **word) == "1, all, past"
+    assert assumed.summary["seq"] == "1..64"
+    learn(assumed, UnequalError(symbol("all"), symbol("past", 0) + 1), word)
+    assert planned(assumed, **word) == "1, past+1, past"
+    assert assumed.summary["all"] == "1..64"
