@@ -211,7 +211,7 @@ class Executable(ABC):
 
         Raises UserError for a missing or unknown name and for an array of another type or shape, one in `out` that
         cannot be written, and variables that are full, or at odds with an input. Safe from several threads, with a
-        state for each.
+        state for each. Where an observer or Ctrl-C ends a run, variables may hold what the run has left already.
         """
         bindings = self._bind_inputs(inputs)
         known = self._bind_state(state, bindings)

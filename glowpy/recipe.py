@@ -18,7 +18,7 @@ from enum import StrEnum
 from functools import cached_property
 
 from glowpy.backend import Backend, CompileOptions, Operation, Program
-from glowpy.core.extents import check_known, unsupported
+from glowpy.core.extents import check_bounds, check_known, unsupported
 from glowpy.core.schema import Trait
 from glowpy.core.state import StatePort
 from glowpy.executable import CompiledFunction, Port
@@ -247,7 +247,7 @@ def build_program(
     What is `instrumented` is computed instruction by instruction, with every result in memory.
 
     Raises UnsupportedError that lists every instruction the backend cannot run: its node, place and text, and why;
-    UserError where no input says what a symbol is.
+    UserError where no input says what a symbol is, or it has two ranges.
     """
     if refused := refusals(ir, backend):
         raise unsupported(
@@ -261,6 +261,8 @@ def build_program(
         )
     ports = _ports(f, {*inputs, *f.inputs})
     state = state_ports(f)
+    types = [value.type for value in ir.values]
+    check_bounds([*types, *(port.type for port in ports), *(port.type for port in state)])
     shapes = {port.name: port.type.shape for port in ports}
     definitions = ir.definitions
     given = {name: one for name, one in ir.symbols.items() if name not in definitions}

@@ -100,6 +100,7 @@ def parse_shapes(texts: Sequence[str], inputs: Collection[str]) -> tuple[Shapes,
     shapes: Shapes = {}
     dims: Dims = {}
     computed: dict[str, str] = {}
+    names = {text.partition("=")[0] for text in texts}
     for text in texts:
         match = _SHAPE.fullmatch(text)
         name, _, expression = text.partition("=")
@@ -116,7 +117,7 @@ def parse_shapes(texts: Sequence[str], inputs: Collection[str]) -> tuple[Shapes,
         name, texts_of_dims = match["name"], [dim for dim in match["dims"].split("x") if dim]
         is_shape = match["sign"] == ":" or len(texts_of_dims) > 1 or name in inputs
         sizes = tuple(
-            _parse_dim(dim, f"{name}_{axis}" if is_shape else name, text)
+            _parse_dim(dim, _axis_name(name, axis, names) if is_shape else name, text)
             for axis, dim in enumerate(texts_of_dims)
         )
         if name in (shapes if is_shape else dims):
@@ -136,6 +137,14 @@ def parse_shapes(texts: Sequence[str], inputs: Collection[str]) -> tuple[Shapes,
                 note="dimensions are computed of others that --shape gives: --shape 'total=past+seq'",
             ) from None
     return shapes, dims
+
+
+def _axis_name(name: str, axis: int, taken: Collection[str]) -> str:
+    """What an open dimension of an input is called, beside those that the model names."""
+    text = f"{name}_{axis}"
+    while text in taken:
+        text += "_"
+    return text
 
 
 def _parse_dim(text: str, name: str, option: str) -> Dim:

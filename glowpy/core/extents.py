@@ -27,6 +27,7 @@ from glowpy.support.text import Attr
 __all__ = [
     "Extents",
     "attr_at",
+    "check_bounds",
     "check_known",
     "dims_of_attr",
     "extents_of",
@@ -172,6 +173,20 @@ def unsupported(diagnostics: Iterable[Diagnostic], types: Iterable[Type]) -> Uns
     error = UnsupportedError.of(diagnostics)
     assert isinstance(error, UnsupportedError)
     return error
+
+
+def check_bounds(types: Iterable[Type]) -> None:
+    """Raises UserError if a symbol has other bounds in one type than in another: memory is planned by all of them."""
+    known: dict[str, Symbol] = {}
+    for type in types:
+        for name, one in symbols_of_types([type]).items():
+            other = known.setdefault(name, one)
+            if (one.low, one.high) != (other.low, other.high):
+                ranges = (f"{symbol.low}..{symbol.high}" for symbol in (other, one))
+                raise UserError(
+                    f"expected one range for '{name}', got {' and '.join(ranges)}",
+                    note="give what differs names of its own",
+                )
 
 
 def check_known(symbols: Mapping[str, Symbol], shapes: Mapping[str, Shape]) -> None:

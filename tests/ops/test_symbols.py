@@ -210,6 +210,22 @@ def test_extents_outside_their_bounds_are_refused() -> None:
 
 
 @pytest.mark.parametrize("backend", ["interpreter", "cpu"])
+def test_a_symbol_with_two_ranges_is_refused(backend: str) -> None:
+    """More rows than there was memory for were taken, as the other input allowed for them."""
+    module = Module()
+    f = module.create_function("main")
+    for name, high in (("x", 64), ("y", 2)):
+        port = module.create_placeholder(
+            name, parse_type("f32[n x 4]", {"n": symbol("n", 1, high)})
+        )
+        f.create_save(
+            "save", f.create_exp("e", port), module.create_placeholder(f"{name}2", port.type)
+        )
+    with pytest.raises(UserError, match=r"expected one range for 'n', got 1\.\.64 and 1\.\.2"):
+        glowpy.compile(module, backend)
+
+
+@pytest.mark.parametrize("backend", ["interpreter", "cpu"])
 def test_an_input_that_nothing_reads_may_say_what_symbols_are(backend: str) -> None:
     square = parse_type("f32[past*past]", {"past": symbol("past", 1, 9)})
 

@@ -17,3 +17,9 @@ def test_dimensions_are_computed_of_others_in_any_order() -> None:
         "rows": "4*k-1",
         "two": "3",
     }
+
+
+def test_an_open_dimension_of_an_input_is_none_that_is_called_so() -> None:
+    shapes, dims = parse_shapes(["x=1..8x4", "x_0=1..4"], {"x"})
+    assert [str(dim) for dim in shapes["x"]] == ["x_0_", "4"]
+    assert str(dims["x_0"]) == "x_0"

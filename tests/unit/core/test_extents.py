@@ -5,7 +5,15 @@ from __future__ import annotations
 import pytest
 
 from glowpy.core.elemkind import ElemKind
-from glowpy.core.extents import check_known, extents_of, reach, sampled, symbols_of_types, type_at
+from glowpy.core.extents import (
+    check_bounds,
+    check_known,
+    extents_of,
+    reach,
+    sampled,
+    symbols_of_types,
+    type_at,
+)
 from glowpy.core.shape import broadcast_shapes, is_same
 from glowpy.core.type import Shape, Type, parse_type
 from glowpy.support.errors import UserError
@@ -96,6 +104,13 @@ def test_symbolic_extents_broadcast() -> None:
 def test_a_symbol_may_say_which_extent_is_likely() -> None:
     type = parse_type("f32[n x 2]", {"n": symbol("n", 1, 64, likely=10)})
     assert (type.likely, type.room) == ((10, 2), 64 * 2 * 4)
+
+
+def test_a_symbol_has_one_range() -> None:
+    shape, other = (SEQ, PAST), (PAST, symbol("seq", 1, 8))
+    check_bounds([Type(ElemKind.F32, shape), Type(ElemKind.I8, (symbol("seq", 1, 64, 5),))])
+    with pytest.raises(UserError, match=r"one range for 'seq', got 1\.\.64 and 1\.\.8"):
+        check_bounds([Type(ElemKind.F32, shape), Type(ElemKind.F32, other)])
 
 
 def test_every_symbol_has_to_be_said_by_an_input() -> None:
