@@ -55,7 +55,7 @@ from glowpy.importer.onnx.registry import handler_of
 from glowpy.importer.onnx.signature import ValueInfo, bind, is_typed, typed_outputs, value_info
 from glowpy.importer.onnx.source import MAX_NODES, Source, domain_of, read_source
 from glowpy.importer.onnx.tensor import decode, decode_sparse
-from glowpy.support.errors import Diagnostic, InternalError, UnsupportedError, UserError
+from glowpy.support.errors import InternalError, UnsupportedError, UserError
 from glowpy.support.loc import Loc
 from glowpy.support.progress import report
 from glowpy.support.symbolic import Dim, UndecidedError
@@ -283,12 +283,13 @@ def _declared(infos: list[ValueInfo]) -> dict[str, Declared]:
 
 def _located(error: UserError, loc: Loc, prefix: str = "") -> UserError:
     """The error, with `loc` and `prefix` in the diagnostics that have no location."""
-    return type(error).of(
+    error.diagnostics = [
         diagnostic
         if diagnostic.loc
-        else Diagnostic(f"{prefix}{diagnostic.message}", loc, diagnostic.context, diagnostic.note)
+        else replace(diagnostic, message=f"{prefix}{diagnostic.message}", loc=loc)
         for diagnostic in error.diagnostics
-    )
+    ]
+    return error
 
 
 def _raise(errors: list[UserError]) -> None:

@@ -18,6 +18,10 @@ MODEL = """
 <ir_version: 8, opset_import: ["": 17]>
 g (float[N, 3] x) => (float[N, 3] y) { y = Relu(x) }
 """
+TWO = """
+<ir_version: 8, opset_import: ["": 17]>
+g (float[N, M] x) => (float[N, M] y) { y = Relu(x) }
+"""
 SUM = """
 <ir_version: 8, opset_import: ["": 17]>
 g (float[N, 3] x, float[N, 3] y) => (float[N, 3] z) { z = Add(x, y) }
@@ -44,6 +48,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     np.save(folder / "x.npy", arrays["x"])
     np.save(folder / "wide.npy", np.zeros((1, 2), np.float32))
     onnx.save(parser.parse_model(SUM), str(folder / "sum.onnx"))
+    onnx.save(parser.parse_model(TWO), str(folder / "two.onnx"))
     for rows in (0, 2, 3, 5):
         np.save(folder / f"rows{rows}.npy", np.zeros((rows, 3), np.float32))
     np.save(folder / "double.npy", np.zeros(2))
@@ -94,6 +99,10 @@ CASES = [
     ("run net.onnx --shape M=2", "no symbolic dimension 'M'"),
     ("run net.onnx --shape N=2 --shape N=3", "--shape: 'N' is given twice"),
     ("run net.onnx --shape x:2x3 --shape x=3x3", "--shape: 'x' is given twice"),
+    (
+        "run two.onnx --shape N=1..8 --shape M=3-N",
+        "two.onnx: expected dimensions of at least 0, got f32[N x -N+3]",
+    ),
     ("run net.onnx --shape z:2", "no input 'z'"),
     ("run net.onnx", "symbolic dimension 'N', which must be bound"),
     ("run net.onnx --shape N=1 --constants both.npz", "--constants: an ONNX file has its own"),
