@@ -170,7 +170,7 @@ def keeps_parameters(
     if source.quant.axis is None and part.quant.axis is None:
         return source.quant == part.quant
     if not (source.is_static and part.is_static and isinstance(offset, int)):
-        return source.quant == part.quant and _same_channels(source, offset, part)
+        return offset == 0 and _run_of(source) == _run_of(part)
     outer, inner = strides_of(source.shape), strides_of(part.shape)
     if (source_strides or outer, strides or inner) != (outer, inner):
         return _keeps_strided(source, offset, part, source_strides or outer, strides or inner)
@@ -183,10 +183,12 @@ def keeps_parameters(
     )
 
 
-def _same_channels(source: Type, offset: Dim, part: Type) -> bool:
-    """Whether `part` is `source` from the first element on, but for what comes before the channels in the shape."""
-    axis = source.quant.axis if source.quant is not None else None
-    return offset == 0 and source.shape[axis:] == part.shape[axis:]
+def _run_of(type: Type) -> tuple[tuple[float, ...], tuple[int, ...], Dim] | None:
+    """Scales and offsets of the channels, and how many elements each has in turn; None for no axis."""
+    quant = type.quant
+    if quant is None or quant.axis is None:
+        return None
+    return quant.scales, quant.offsets, product(type.shape[quant.axis + 1 :])
 
 
 def _keeps_strided(

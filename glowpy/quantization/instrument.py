@@ -14,6 +14,7 @@ from glowpy.graph.function import Function
 from glowpy.graph.node import Node, NodeValue, Placeholder
 from glowpy.lower import lowering
 from glowpy.opt.graph.lower_quantized import is_quantized_arithmetic
+from glowpy.opt.known import is_known
 
 __all__ = ["Watched", "instrument"]
 
@@ -41,17 +42,17 @@ class Watched:
 def instrument(f: Function) -> list[Watched]:
     """Lowers a function to the end, and gives it outputs that say where the elements of its values are.
 
-    Every value of a floating-point kind is counted that depends on an input and has elements. Halves and doubles are
+    Every value of a floating-point kind is counted whose elements are not known before. Halves and doubles are
     counted as f32. What is quantized already stays as it is.
     """
     watched = _Watch(f)
-    for value in _varying(f):
+    for value in _computed(f):
         watched.add(value, "")
     parts: dict[Node, str] = {}
     for lowered, created in lowering(f, is_quantized_arithmetic):
         parts.update(dict.fromkeys(created, parts.get(lowered, lowered.name)))
     known = watched.values
-    for value in _varying(f):
+    for value in _computed(f):
         if value.node in parts and value not in known:
             watched.add(value, parts[value.node])
     return watched.all
@@ -93,13 +94,11 @@ class _Watch:
         self.all.append(watched)
 
 
-def _varying(f: Function) -> list[NodeValue]:
-    """The inputs and what depends on them, each value after those it is computed from."""
-    values = dict.fromkeys(placeholder.value for placeholder in f.inputs)
-    for node in f.topological():
-        if any(value in values for value in node.inputs):
-            values.update(dict.fromkeys(node.results))
-    return list(values)
+def _computed(f: Function) -> list[NodeValue]:
+    """The inputs, and what is computed of them or of open extents alone: each value after those it is computed from."""
+    values = [placeholder.value for placeholder in f.inputs]
+    values += (value for node in f.topological() for value in node.results)
+    return [value for value in values if not is_known(value)]
 
 
 def _origin(value: NodeValue) -> str:

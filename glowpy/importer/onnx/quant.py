@@ -193,7 +193,7 @@ def optional(n: OnnxNode, index: int) -> Value | None:
 
 def _axis(n: OnnxNode, rank: int) -> int | None:
     """The axis of parameters that are a vector; below opset 13 there is none."""
-    vector = n.type(1).rank > 0 and (n.type(1).count > 1 or n.integer("block_size", 0) > 0)
+    vector = n.type(1).rank > 0 and (n.integer("block_size", 0) > 0 or n.type(1).count > 1)
     return normalize_axis(n.integer("axis", 1), rank) if vector else None
 
 

@@ -14,6 +14,7 @@ from glowpy.core.elemkind import ElemKind
 from glowpy.core.tensor import Array, stored
 from glowpy.core.type import Quant, Type, parse_type
 from glowpy.support.errors import UserError
+from glowpy.support.symbolic import symbol
 
 
 def _scales(type: Type) -> Array:
@@ -139,6 +140,23 @@ def test_views_keep_the_parameters_of_their_elements(type: Type, data: st.DataOb
     assume(part.count <= flat.size)
     expected = np.array_equal(_scales(part).reshape(-1), flat[: part.count])
     assert moved.keeps_parameters(type, offset, part) == expected
+
+
+def test_open_extents_before_and_after_channels() -> None:
+    """Dimensions before those of the channels are split and joined, and those after keep their number of elements."""
+    symbols = {"b": symbol("b", 1, 4), "n": symbol("n", 1, 4)}
+    type = parse_type("i32[4*b x 2 x n](s=[0.5,0.25],o=[0,1],axis=1)", symbols)
+    for shape in ("4 x b x 2 x n", "b x 4 x 2 x n", "4*b x 2 x 1 x n"):
+        result = moved.reshaped(type, parse_type(f"i32[{shape}]", symbols).shape)
+        assert moved.keeps_parameters(type, 0, result)
+        assert not moved.keeps_parameters(type, symbols["n"], result)
+    for text in (
+        "i32[4*b x 2 x n](s=[0.5,0.25],o=[0,0],axis=1)",
+        "i32[b*n x 2 x 4](s=[0.5,0.25],o=[0,1],axis=1)",
+        "i32[2 x 4*b x n](s=[0.5,0.25],o=[0,1],axis=0)",
+        "i32[4*b x 2 x n](s=0.5,o=0)",
+    ):
+        assert not moved.keeps_parameters(type, 0, parse_type(text, symbols))
 
 
 def test_views_of_other_kinds() -> None:
