@@ -118,15 +118,17 @@ def test_under_qemu(
     assert undefined(tmp_path) <= LIBRARY
 
 
+@pytest.mark.parametrize("name", ["mlp", "residual"])
 @pytest.mark.parametrize(("features", "length"), [("", 128), ("+zvl256b", 256)])
 def test_vectors_of_riscv_under_qemu(
-    features: str, length: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    features: str, length: int, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Small networks: vectors are what the emulator is slowest at."""
     need("qemu-riscv64")
     link_little_libc(monkeypatch)
     monkeypatch.setenv("QEMU_CPU", f"rv64,v=true,vlen={length}")
     backend = CpuBackend(CpuOptions("riscv64-v", features=features))
-    bundle(network("squeezenet"), tmp_path, BundleOptions("net"), backend)
+    bundle(network(name), tmp_path, BundleOptions("net"), backend)
     check(verify_bundle(tmp_path), 1, {"zig cc"})
 
 
