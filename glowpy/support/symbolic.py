@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import TypeAlias, final, overload
 
 from glowpy.support.errors import UserError
@@ -436,11 +436,17 @@ def _sum(terms: Iterable[tuple[_Product, int]]) -> Dim:
 _FEW = 3
 """Terms of a sum that are taken apart in all orders: one may say what another does not."""
 
+_DEEPEST = 8
+"""So many atoms are taken apart one after the other, the first two in all orders: time doubles with each."""
 
-def _bounds(dim: Expr) -> tuple[int, int]:
+
+@lru_cache(maxsize=1 << 14)
+def _bounds(dim: Dim, depth: int = 0) -> tuple[int, int]:
     """Those of all terms together, or what follows from taking one atom apart, if that says more."""
+    if isinstance(dim, int):
+        return dim, dim
     low, high = _sum_of_intervals(dim)
-    if len(dim.terms) == 1:
+    if len(dim.terms) == 1 or depth == _DEEPEST:
         return low, high
     # (a - 1) * b is a * b - b, of which b may be anything unless a counts from 1.
     shifted = _replaced(dim, lambda one: one.low + symbol(one.name, 0, one.high - one.low))
@@ -448,12 +454,15 @@ def _bounds(dim: Expr) -> tuple[int, int]:
     low, high = max(low, ends[0]), min(high, ends[1])
     parts = [(atoms[0], factor) for atoms, factor in dim.terms if len(atoms) == 1]
     parts = [(atom, factor) for atom, factor in parts if not isinstance(atom, Symbol)]
-    for atom, factor in parts if len(parts) <= _FEW else parts[:1]:
+    for atom, factor in parts if len(parts) <= _FEW and depth < 2 else parts[:1]:
         rest = dim - _sum([((atom,), factor)])
         if isinstance(atom, Extreme):
-            ends = _bounds_of_extreme(atom, factor, rest)
+            sums = [_bounds(rest + factor * choice, depth + 1) for choice in atom.choices]
+            choose = min if (atom.name == "min") == (factor > 0) else max
+            ends = choose(end for end, _ in sums), choose(end for _, end in sums)
         elif isinstance(atom, Quotient) and isinstance(atom.divisor, int):
-            ends = _bounds_of_quotient(atom, factor, rest, atom.divisor)
+            scaled = _bounds(rest * atom.divisor + factor * atom.dividend, depth + 1)
+            ends = _bounds_of_quotient(scaled, factor, atom.divisor)
         low, high = max(low, ends[0]), min(high, ends[1])
     return low, high
 
@@ -466,18 +475,10 @@ def _sum_of_intervals(dim: Expr) -> tuple[int, int]:
     return low, high
 
 
-def _bounds_of_extreme(atom: Extreme, factor: int, rest: Dim) -> tuple[int, int]:
-    """Those of factor * atom + rest: the sum is the least or the greatest of sums."""
-    sums = [rest + factor * choice for choice in atom.choices]
-    choose = min if (atom.name == "min") == (factor > 0) else max
-    return choose(map(lowest, sums)), choose(map(highest, sums))
-
-
-def _bounds_of_quotient(atom: Quotient, factor: int, rest: Dim, divisor: int) -> tuple[int, int]:
-    """Those of factor * atom + rest, which times the divisor is the dividend less a remainder below the divisor."""
-    scaled = rest * divisor + factor * atom.dividend
+def _bounds_of_quotient(scaled: tuple[int, int], factor: int, divisor: int) -> tuple[int, int]:
+    """Those of factor * quotient + rest, which times the divisor is `scaled` less a remainder below the divisor."""
     remainder = factor * (divisor - 1)
-    low, high = lowest(scaled) - max(remainder, 0), highest(scaled) - min(remainder, 0)
+    low, high = scaled[0] - max(remainder, 0), scaled[1] - min(remainder, 0)
     return -(-low // divisor), high // divisor
 
 

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from glowpy.core.shape import is_same
+from glowpy.support import symbolic
 from glowpy.support.errors import UserError
 from glowpy.support.symbolic import (
     UNBOUNDED,
@@ -234,3 +235,30 @@ def test_one_minimum_is_known_to_be_at_most_another() -> None:
     part = ceil_div(size, 4)
     assert is_at_most(least(2 * part, size), least(3 * part, size))
     assert not is_at_most(least(3 * part, size), least(2 * part, size))
+
+
+def test_bounds_of_nested_expressions_are_found_with_little_work(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A model may nest quotients and extremes as it likes, and all of them are part of many sums."""
+    sums = 0
+    count_sum = symbolic._sum_of_intervals
+
+    def counted(dim: Expr) -> tuple[int, int]:
+        nonlocal sums
+        sums += 1
+        return count_sum(dim)
+
+    monkeypatch.setattr(symbolic, "_sum_of_intervals", counted)
+    other = symbol("other", 1, 1000)
+    dim = symbol("nested", 1, 1000)
+    for _ in range(2):
+        dim = dim // 3 + greatest((dim + other) // 5, other)
+    low, high = lowest(dim), highest(dim)
+    assert sums < 2000
+    numbers = [
+        at_extents(dim, {"nested": n, "other": m})
+        for n, m in [(1, 1), (1000, 1), (1, 1000), (1000, 1000)]
+    ]
+    assert low <= min(numbers)
+    assert max(numbers) <= high
