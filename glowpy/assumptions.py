@@ -10,7 +10,6 @@ checked against what was assumed for the code it runs.
 from __future__ import annotations
 
 import warnings
-from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field
@@ -21,18 +20,17 @@ from glowpy.core.extents import solved
 from glowpy.core.type import Shape
 from glowpy.importer import ValueInfo
 from glowpy.support.names import UniqueNames
+from glowpy.support.remedies import divisors, known_from, solved_for
 from glowpy.support.symbolic import (
     Dim,
     Expr,
     Extreme,
-    Quotient,
     Symbol,
     UndecidedError,
     UnequalError,
     UnorderedError,
     at_extents,
     ceil_div,
-    highest,
     lowest,
     product,
     substituted,
@@ -309,7 +307,7 @@ class Assumptions:
             return True
         difference = _chosen(left, extents) - _chosen(right, extents)
         for name in symbols_of([difference]):
-            meaning = _solved(difference, name)
+            meaning = solved_for(difference, name)
             if name in self._bounds and meaning is not None and lowest(meaning) >= 0:
                 few = self._few(extents)
                 for meanings in self._equal.values():
@@ -325,7 +323,7 @@ class Assumptions:
         owners = {grid.count: name for name, grid in self._grids.items()}
         for one in symbols_of([difference]).values():
             name = owners.get(one.name, one.name)
-            for step in _divisors(difference, one):
+            for step in divisors(difference, one):
                 first = extents[one.name] % step
                 count = symbol("count", 0)
                 if substituted(difference, {one.name: step * count + first}) != 0:
@@ -341,15 +339,8 @@ class Assumptions:
         for name, one in symbols_of([left, right]).items():
             if name not in self._bounds or not one.low < extents[name]:
                 continue
-
-            def is_known(low: int, one: Symbol = one) -> bool:
-                own = symbol(one.name, low, one.high, one.likely)
-                difference = substituted(right - left, {one.name: own})
-                return lowest(difference) > 0 or highest(difference) <= 0
-
-            lows = range(one.low + 1, extents[name] + 1)
-            low = lows[0] + bisect_left(lows, True, key=is_known)
-            if low <= extents[name]:
+            low = known_from(left, right, one, extents[name])
+            if low is not None:
                 self._bounds[name] = low, *self._bounds[name][1:]
                 return True
         return False
@@ -433,14 +424,6 @@ def _chosen(dim: Dim, extents: Mapping[str, int]) -> Dim:
     return total
 
 
-def _divisors(dim: Dim, one: Symbol) -> list[int]:
-    """What the quotients in a sum that depend on a symbol are divided by, in ascending order."""
-    terms = dim.terms if isinstance(dim, Expr) else ()
-    quotients = [atom for atoms, _ in terms for atom in atoms if isinstance(atom, Quotient)]
-    divisors = {q.divisor for q in quotients if one.name in symbols_of([q.dividend])}
-    return sorted(divisor for divisor in divisors if isinstance(divisor, int))
-
-
 def _spread(symbols: int) -> int:
     """How much larger each first bound is, of so many."""
     return int(1 << min(_SPREAD // max(symbols, 1), 4))
@@ -449,18 +432,3 @@ def _spread(symbols: int) -> int:
 def _rounded_up(extent: int) -> int:
     """The next power of two."""
     return 1 << max(extent - 1, 0).bit_length()
-
-
-def _solved(difference: Dim, name: str) -> Dim | None:
-    """What a symbol is where a difference is 0, if that is a sum in which it occurs once, by itself."""
-    if not isinstance(difference, Expr):
-        return None
-    factor = 0
-    rest: Dim = difference
-    for atoms, count in difference.terms:
-        if len(atoms) == 1 and isinstance(atoms[0], Symbol) and atoms[0].name == name:
-            factor = count
-            rest = difference - Expr(((atoms, count),))
-    if factor not in (1, -1) or name in symbols_of([rest]):
-        return None
-    return -factor * rest

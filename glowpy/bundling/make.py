@@ -107,7 +107,7 @@ def outdated(model: Module | Mapping[str, Module], directory: Path | str) -> lis
             0,
             f"it was made by glowpy {maker}, this is {here}"
             if maker != here
-            else "the model, its shapes, the kernels or this machine are not those it was made of",
+            else "the model, its shapes, its state, the kernels or this machine are not those it was made of",
         )
     return reasons
 

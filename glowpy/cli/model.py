@@ -24,6 +24,7 @@ from glowpy.graph.function import Function, Module
 from glowpy.graph.parser import parse_module
 from glowpy.graph.printer import print_module
 from glowpy.importer.onnx.model import OnnxModel, read_model
+from glowpy.importer.onnx.signature import ValueInfo
 from glowpy.recipe import state_ports
 from glowpy.support.errors import LoadError, UserError
 from glowpy.support.loc import Loc
@@ -90,13 +91,14 @@ def parse_state(texts: Sequence[str], model: OnnxModel) -> dict[str, str]:
     return pairs
 
 
-def parse_shapes(texts: Sequence[str], inputs: Collection[str]) -> tuple[Shapes, Dims]:
+def parse_shapes(texts: Sequence[str], infos: Sequence[ValueInfo]) -> tuple[Shapes, Dims]:
     """What --shape says: the shapes of inputs, and the sizes of symbolic dimensions.
 
     `x=1x3x224x224` and `x:1x3x224x224` mean an input, `x:` one without dimensions, and `batch=1` a symbolic dimension
-    unless one of `inputs` has the name; `1..8` in place of a number leaves it open. `total=past+seq` is computed of
-    others. Raises UserError for anything else.
+    unless an input has the name; `1..8` in place of a number leaves it open. `total=past+seq` is computed of others,
+    which need not be dimensions of the model. Raises UserError for anything else.
     """
+    inputs = {info.name for info in infos}
     shapes: Shapes = {}
     dims: Dims = {}
     computed: dict[str, str] = {}
@@ -136,7 +138,10 @@ def parse_shapes(texts: Sequence[str], inputs: Collection[str]) -> tuple[Shapes,
                 f"--shape {name}={expression}: {error.diagnostics[0].message}",
                 note="dimensions are computed of others that --shape gives: --shape 'total=past+seq'",
             ) from None
-    return shapes, dims
+    declared = {dim for info in infos for dim in info.shape or ()}
+    words = {word for expression in computed.values() for word in re.findall(r"\w+", expression)}
+    helpers = {name for name in dims if name not in declared and symbol_name(name) in words}
+    return shapes, {name: dim for name, dim in dims.items() if name not in helpers}
 
 
 def _axis_name(name: str, axis: int, taken: Collection[str]) -> str:
@@ -225,7 +230,7 @@ def _read_onnx(path: str, shapes: Sequence[str], constants: str, state: Sequence
     if constants:
         raise UserError("--constants: an ONNX file has its own", note="leave out --constants")
     model = read_model(path)
-    bound, dims = parse_shapes(shapes, {info.name for info in model.inputs})
+    bound, dims = parse_shapes(shapes, model.inputs)
     return _OnnxFile(model, bound, dims, parse_state(state, model))
 
 

@@ -542,7 +542,7 @@ def _only_atom(dim: Dim) -> Atom | None:
 def _quotient(dividend: Dim, divisor: Dim) -> Dim:
     """The floor of a quotient. Raises UndecidedError unless the divisor is known to be positive."""
     if lowest(divisor) < 1:
-        raise UndecidedError(f"it is not known whether {divisor} > 0", [divisor])
+        raise UnorderedError(0, divisor)
     whole, rest = _divided(dividend, divisor)
     if lowest(rest) >= 0 and lowest(divisor - rest) > 0:
         return whole

@@ -334,8 +334,47 @@ def test_the_remedy_for_symbolic_dimensions_names_them_all() -> None:
     assert "note: give each a size: --shape n=1 --shape m=1 --shape k=1" in str(error_of(model))
     given = str(error_of(model, shapes={"w": (2,)}))
     assert given.endswith(
-        "note: give each a size: --shape m=1 --shape k=1; 1..64 in place of 1 leaves it open"
+        "note: give each a size: --shape m=1 --shape k=1; 1..64 in place of 1 leaves it open; "
+        "in Python, dims={'m': 1, 'k': 1}"
     )
+
+
+def test_the_remedy_for_dimensions_without_names_has_all_inputs() -> None:
+    nodes = [helper.make_node("Add", ["x", "z"], ["y"])]
+    inputs = [info("x", X, [None, 3]), info("z", X, [None, 3])]
+    model = graph_model(nodes, inputs, [info("y", X, [None, 3])], 13)
+    assert str(error_of(model)).endswith(
+        "note: give each a shape: --shape x:1x3 --shape z:1x3; 1..64 in place of 1 leaves a dimension open; "
+        "in Python, shapes={'x': (1, 3), 'z': (1, 3)}"
+    )
+    text = str(error_of(model, shapes={"x": (symbol("x_0", 1, 8),)}))
+    assert "expected the shape [? x 3], got [x_0]" in text
+    assert "--shape x:1x3; 1..64 in place of 1" in text
+
+
+def test_the_remedy_for_dimensions_that_follow_from_others_says_how() -> None:
+    inputs = [info("x", X, ["past", 3]), info("z", X, ["seq", 3]), info("all", X, ["total", 3])]
+    nodes = [
+        helper.make_node("Concat", ["x", "z"], ["both"], axis=0),
+        helper.make_node("Add", ["both", "all"], ["y"]),
+    ]
+    model = graph_model(nodes, inputs, [info("y", X, ["total", 3])], 13)
+    dims = {
+        "past": symbol("past", 0, 9),
+        "seq": symbol("seq", 1, 4),
+        "total": symbol("total", 1, 9),
+    }
+    text = str(error_of(model, dims=dims))
+    assert text.endswith("note: say what 'total' may be: --shape total=past+seq")
+    model = graph_model(
+        [helper.make_node("Reshape", ["x", "s"], ["y"])],
+        [info("x", X, ["n", 4])],
+        [info("y", X, [None, 2])],
+        13,
+    )
+    model.graph.initializer.append(numpy_helper.from_array(np.array([-1, 8]), "s"))
+    text = str(error_of(model, dims={"n": symbol("n", 1, 9)}))
+    assert text.endswith("note: say what 'n' may be: --shape 'n=2*n_2' --shape n_2=1..4")
 
 
 def test_the_remedy_for_a_symbolic_dimension_is_quoted_for_a_shell() -> None:
@@ -354,8 +393,8 @@ def test_symbolic_dimension_with_size() -> None:
     [
         ({"dims": {"m": 1}}, "no symbolic dimension 'm', expected one of: 'n'"),
         ({"shapes": {"z": (1,)}}, "no input 'z', expected one of: 'x'"),
-        ({"shapes": {"x": (1, 4)}}, "expected the shape [nx3], got [1x4]"),
-        ({"shapes": {"x": (1,)}}, "expected the shape [nx3], got [1]"),
+        ({"shapes": {"x": (1, 4)}}, "expected the shape [n x 3], got [1x4]"),
+        ({"shapes": {"x": (1,)}}, "expected the shape [n x 3], got [1]"),
         ({"shapes": {"x": (1, 3)}, "dims": {"n": 2}}, "symbolic dimension 'n' is 2 elsewhere"),
         ({"dims": {"n": -1}}, "expected dimensions of at least 0"),
         ({"dims": {"n": 1 << 50}}, "shape overflows"),

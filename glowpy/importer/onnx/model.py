@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -58,6 +59,7 @@ from glowpy.importer.onnx.tensor import decode, decode_sparse
 from glowpy.support.errors import InternalError, UnsupportedError, UserError
 from glowpy.support.loc import Loc
 from glowpy.support.progress import report
+from glowpy.support.remedies import remedied, spelled_dims
 from glowpy.support.symbolic import Dim, UndecidedError
 
 __all__ = ["OnnxModel", "load", "read_model"]
@@ -231,7 +233,13 @@ class OnnxModel:
         """A module for these shapes. The arguments and errors are those of `load`."""
         self.check_state(state or {})
         arrays = {name: np.array(array) for name, array in (values or {}).items()}
-        module = _Build(self, self._types(shapes, dims, arrays), arrays).module
+        try:
+            module = _Build(self, self._types(shapes, dims, arrays), arrays).module
+        except UndecidedError as error:
+            if changes := remedied(error, dims or {}):
+                note = _advice(changes, dims or {})
+                error.diagnostics = [replace(d, note=note) for d in error.diagnostics]
+            raise
         keep_state(module.main, state or {})
         return module
 
@@ -275,6 +283,13 @@ class OnnxModel:
             return bind(self.inputs, {**known, **(shapes or {})}, dims or {})
         except UserError as error:
             raise _located(error, Loc(self.file)) from None
+
+
+def _advice(changes: Mapping[str, Dim], dims: Mapping[str, Dim]) -> str:
+    """Options to type for dimensions that have to change."""
+    texts = spelled_dims(changes, dims.values())
+    options = " ".join(f"--shape {shlex.quote(text)}" for text in texts)
+    return f"say what {' and '.join(map(repr, changes))} may be: {options}"
 
 
 def _declared(infos: list[ValueInfo]) -> dict[str, Declared]:

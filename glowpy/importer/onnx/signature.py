@@ -21,7 +21,15 @@ from glowpy.support.errors import UnsupportedError, UserError
 from glowpy.support.symbolic import Dim
 from glowpy.support.text import parse_dim
 
-__all__ = ["DeclaredDim", "ValueInfo", "bind", "is_typed", "typed_outputs", "value_info"]
+__all__ = [
+    "DeclaredDim",
+    "ValueInfo",
+    "bind",
+    "computed_dims",
+    "is_typed",
+    "typed_outputs",
+    "value_info",
+]
 
 DeclaredDim = int | str | None
 """A size, the name of a symbolic dimension, or nothing at all."""
@@ -194,7 +202,7 @@ def bind(
     for info in infos:
         if info.name in shapes:
             _match(info, shapes[info.name], bound)
-    bound |= _computed([name for name in symbols if name not in bound], bound)
+    bound |= computed_dims([name for name in symbols if name not in bound], bound)
     unbound = [
         dim
         for info in infos
@@ -202,12 +210,14 @@ def bind(
         for dim in info.shape or ()
         if isinstance(dim, str) and dim not in bound
     ]
-    return [
-        _static(info, shapes.get(info.name), bound, list(dict.fromkeys(unbound))) for info in infos
+    names = list(dict.fromkeys(unbound))
+    unnamed = [
+        info for info in infos if info.name not in shapes and info.shape and None in info.shape
     ]
+    return [_static(info, shapes.get(info.name), bound, names, unnamed) for info in infos]
 
 
-def _computed(names: Iterable[str], dims: Mapping[str, Dim]) -> dict[str, Dim]:
+def computed_dims(names: Iterable[str], dims: Mapping[str, Dim]) -> dict[str, Dim]:
     """The dimensions whose names say how they follow from others, as exporters write `past + seq`."""
     computed: dict[str, Dim] = {}
     for name in names:
@@ -227,7 +237,8 @@ def _match(info: ValueInfo, shape: Shape, bound: dict[str, Dim]) -> None:
     """Checks a given shape against the declared one, and binds symbols by it."""
     if not info.admits(shape):
         raise UserError(
-            f"input '{info.name}': expected the shape {_spell(info.shape or ())}, got {_spell(shape)}"
+            f"input '{info.name}': expected the shape {_spell(info.shape or ())}, got {_spell(shape)}",
+            note=_shapes_advice([info]),
         )
     for dim, size in zip(info.shape or (), shape, strict=False):
         if isinstance(dim, str) and bound.setdefault(dim, size) != size:
@@ -237,15 +248,19 @@ def _match(info: ValueInfo, shape: Shape, bound: dict[str, Dim]) -> None:
 
 
 def _static(
-    info: ValueInfo, shape: Shape | None, bound: Mapping[str, Dim], unbound: Sequence[str]
+    info: ValueInfo,
+    shape: Shape | None,
+    bound: Mapping[str, Dim],
+    unbound: Sequence[str],
+    unnamed: Sequence[ValueInfo],
 ) -> Type:
-    """The type of an input. The remedy names all `unbound` dimensions, so that following it once is enough."""
+    """The type of an input. The remedy names all that is left to give, so that following it once is enough."""
     if shape is not None:
         return Type(info.kind, tuple(shape))
     if info.shape is None:
         raise UserError(
             f"input '{info.name}' has no declared shape",
-            note=f"give it one: --shape {info.name}:1x3x224x224",
+            note=f"give it one: --shape {info.name}:1x3x224x224; in Python, shapes={{{info.name!r}: (1, 3, 224, 224)}}",
         )
     sizes: list[Dim] = []
     for index, dim in enumerate(info.shape):
@@ -255,16 +270,32 @@ def _static(
                 f"input '{info.name}' has the symbolic dimension '{dim}', which must be bound",
                 note=f"give {'it' if len(unbound) == 1 else 'each'} a size: "
                 + " ".join(f"--shape {shlex.quote(f'{name}=1')}" for name in unbound)
-                + "; 1..64 in place of 1 leaves it open",
+                + "; 1..64 in place of 1 leaves it open; in Python, "
+                + f"dims={dict.fromkeys(unbound, 1)}",
             )
         if size is None:
             raise UserError(
                 f"input '{info.name}' has no size in dimension {index}",
-                note=f"give it a shape: --shape {info.name}:{'x'.join(str(d or 1) for d in info.shape)}",
+                note=_shapes_advice(unnamed),
             )
         sizes.append(size)
     return Type(info.kind, tuple(sizes))
 
 
+def _shapes_advice(infos: Sequence[ValueInfo]) -> str:
+    """How to give shapes to inputs, with 1 for dimensions that are open."""
+    shapes = {
+        info.name: tuple(dim if isinstance(dim, int) else 1 for dim in info.shape or ())
+        for info in infos
+    }
+    options = " ".join(
+        f"--shape {shlex.quote(f'{name}:' + 'x'.join(map(str, shape)))}"
+        for name, shape in shapes.items()
+    )
+    what = "it a shape" if len(infos) == 1 else "each a shape"
+    return f"give {what}: {options}; 1..64 in place of 1 leaves a dimension open; in Python, shapes={shapes}"
+
+
 def _spell(dims: Sequence[DeclaredDim | Dim]) -> str:
-    return f"[{'x'.join('?' if dim is None else str(dim) for dim in dims)}]"
+    between = "x" if all(isinstance(dim, int) for dim in dims) else " x "
+    return f"[{between.join('?' if dim is None else str(dim) for dim in dims)}]"

@@ -2,12 +2,13 @@
 
 import io
 import json
+import shlex
 from pathlib import Path
 
 import numpy as np
 import onnx
 import pytest
-from onnx import parser
+from onnx import TensorProto, helper, parser
 
 from glowpy.cli.main import run
 
@@ -56,6 +57,37 @@ def test_help_says_what_a_model_takes_and_what_looks_like_state(model: str, tmp_
     report = json.loads(printed("run", str(tmp_path / "net.glow"), "--help-model", "--json"))
     assert report["variables"] == {"past_0": "f32[2 x P x 4]", "h0": "f32[2 x 4]"}
     assert report["inputs"] == {"x": "f32[2 x L x 4]"}
+
+
+def test_help_says_how_dimensions_follow_from_others(tmp_path: Path) -> None:
+    shapes: dict[str, list[str | int | None]] = {
+        "x": ["L", 4],
+        "past": ["P", 4],
+        "m": ["T", 4],
+        "n": ["P + L"],
+    }
+    inputs = [
+        helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
+        for name, shape in shapes.items()
+    ]
+    nodes = [
+        helper.make_node("Concat", ["past", "x"], ["present"], axis=0),
+        helper.make_node("Add", ["present", "m"], ["y"]),
+        helper.make_node("Relu", ["n"], ["z"]),
+    ]
+    outputs = [
+        helper.make_tensor_value_info("y", TensorProto.FLOAT, ["T", 4]),
+        helper.make_tensor_value_info("z", TensorProto.FLOAT, ["P + L"]),
+    ]
+    graph = helper.make_graph(nodes, "g", inputs, outputs)
+    opset = [helper.make_opsetid("", 17)]
+    path = str(tmp_path / "net.onnx")
+    onnx.save(helper.make_model(graph, opset_imports=opset, ir_version=8), path)
+    text = printed("run", path, "--help-model")
+    lines = [line.strip() for line in text.splitlines() if line.startswith("  --shape")]
+    assert lines == ["--shape L=1..64", "--shape P=1..64", "--shape T=L+P"]
+    argv = [word for line in lines for word in shlex.split(line)]
+    assert "%m : f32[L+P x 4]" in printed("dump", path, *argv)
 
 
 @pytest.mark.parametrize("checker", ["interpreter", "reference"])

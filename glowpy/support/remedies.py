@@ -1,0 +1,123 @@
+"""What dimensions have to be where their bounds leave something open that has to be known."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Mapping
+
+from glowpy.support.symbolic import (
+    Dim,
+    Expr,
+    Quotient,
+    Symbol,
+    UndecidedError,
+    UnequalError,
+    UnorderedError,
+    ceil_div,
+    highest,
+    lowest,
+    substituted,
+    symbol,
+    symbols_of,
+)
+
+__all__ = ["divisors", "known_from", "remedied", "remedy", "solved_for", "spelled_dims"]
+
+_MANY = 64
+"""Larger divisors are not tried."""
+
+
+def remedied(error: UndecidedError, dims: Mapping[str, Dim]) -> dict[str, Dim]:
+    """The dimensions that have to be others, and what they have to be; none where that is not known."""
+    changes = remedy(error)
+    return {
+        name: substituted(dim, changes)
+        for name, dim in dims.items()
+        if symbols_of([dim]).keys() & changes.keys()
+    }
+
+
+def remedy(error: UndecidedError) -> dict[str, Dim]:
+    """What one symbol has to be: what others are, a multiple, or more than its bound; none if nothing helps."""
+    if isinstance(error, UnequalError):
+        left, right = error.pair
+        return _equal(left - right) or _multiple(left - right)
+    return _raised(*error.pair) if isinstance(error, UnorderedError) else {}
+
+
+def spelled_dims(dims: Mapping[str, Dim], known: Iterable[Dim] = ()) -> list[str]:
+    """As --shape takes them: `seq=1..64`, `total=past+seq`; after these what they are computed of that is not known."""
+    texts = {}
+    for name, dim in dims.items():
+        one = dim.symbol if isinstance(dim, Expr) else None
+        texts[name] = str(dim) if one is None else f"{one.low}..{one.high}"
+    own = {dim.symbol.name for dim in dims.values() if isinstance(dim, Expr) and dim.symbol}
+    own |= symbols_of(known).keys()
+    rest = [one for name, one in symbols_of(dims.values()).items() if name not in own]
+    return [
+        *(f"{name}={text}" for name, text in texts.items()),
+        *(f"{one.name}={one.low}..{one.high}" for one in rest),
+    ]
+
+
+def _equal(difference: Dim) -> dict[str, Dim]:
+    for name in symbols_of([difference]):
+        meaning = solved_for(difference, name)
+        if meaning is not None and lowest(meaning) >= 0:
+            return {name: meaning}
+    return {}
+
+
+def _multiple(difference: Dim) -> dict[str, Dim]:
+    for name, one in symbols_of([difference]).items():
+        for step in divisors(difference, one):
+            for first in range(min(step, _MANY)):
+                low, high = ceil_div(one.low - first, step), (one.high - first) // step
+                if low > high:
+                    continue
+                dim = step * symbol(f"{name}_{step}", low, high) + first
+                if substituted(difference, {name: dim}) == 0:
+                    return {name: dim}
+    return {}
+
+
+def _raised(left: Dim, right: Dim) -> dict[str, Dim]:
+    for name, one in symbols_of([left, right]).items():
+        low = known_from(left, right, one, one.high)
+        if low is not None:
+            return {name: symbol(name, low, one.high)}
+    return {}
+
+
+def known_from(left: Dim, right: Dim, one: Symbol, highest_low: int) -> int | None:
+    """The least lower bound of a symbol, above its own, by which it is known whether one dimension is less."""
+
+    def is_known(low: int) -> bool:
+        difference = substituted(right - left, {one.name: symbol(one.name, low, one.high)})
+        return lowest(difference) > 0 or highest(difference) <= 0
+
+    low = bisect_left(range(highest_low + 1), True, lo=min(one.low, highest_low) + 1, key=is_known)
+    return low if low <= highest_low else None
+
+
+def divisors(dim: Dim, one: Symbol) -> list[int]:
+    """What the quotients in a sum that depend on a symbol are divided by, in ascending order."""
+    terms = dim.terms if isinstance(dim, Expr) else ()
+    quotients = [atom for atoms, _ in terms for atom in atoms if isinstance(atom, Quotient)]
+    numbers = {q.divisor for q in quotients if one.name in symbols_of([q.dividend])}
+    return sorted(number for number in numbers if isinstance(number, int))
+
+
+def solved_for(difference: Dim, name: str) -> Dim | None:
+    """What a symbol is where a difference is 0, if that is a sum in which it occurs once, by itself."""
+    if not isinstance(difference, Expr):
+        return None
+    factor = 0
+    rest: Dim = difference
+    for atoms, count in difference.terms:
+        if len(atoms) == 1 and isinstance(atoms[0], Symbol) and atoms[0].name == name:
+            factor = count
+            rest = difference - Expr(((atoms, count),))
+    if factor not in (1, -1) or name in symbols_of([rest]):
+        return None
+    return -factor * rest
