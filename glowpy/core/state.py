@@ -158,11 +158,15 @@ def _box(shape: Sequence[int | None]) -> tuple[slice, ...]:
 def given_extents(symbols: Mapping[str, Symbol], given: Extents, known: Known) -> dict[str, int]:
     """All symbols of a network, of which the user says some and variables the others.
 
-    Raises UserError for a symbol that is none or outside its bounds, for contradictions, and for what nobody says.
+    Raises UserError for a symbol that is none, no whole number or outside its bounds, for contradictions, and for what
+    nobody says.
     """
     if unknown := [name for name in given if name not in symbols]:
         expected = ", ".join(map(repr, symbols)) or "(there are none)"
         raise UserError(f"expected the extents of {expected}, got '{unknown[0]}'")
+    for name, extent in given.items():
+        if not isinstance(extent, int | np.integer):
+            raise UserError(f"expected a whole number for '{name}', got {extent!r}")
     dims: dict[str, tuple[Shape, tuple[int, ...]]] = {
         name: (declared, actual) for name, declared, actual in known
     }

@@ -231,6 +231,8 @@ def test_a_call_without_the_state_is_refused() -> None:
         network.instance(b=1)
     with pytest.raises(UserError, match=r"expected 'seq' in 1\.\.5, got 6"):
         network.instance(b=1, seq=6)
+    with pytest.raises(UserError, match=r"expected a whole number for 'seq', got 2\.5"):
+        network.instance(b=1, seq=2.5)  # type: ignore[arg-type]
     with pytest.raises(UserError, match=r"expected the extents of .*, got 'length'"):
         network.instance(b=1, length=1)
 
