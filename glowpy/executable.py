@@ -211,7 +211,8 @@ class Executable(ABC):
 
         Raises UserError for a missing or unknown name and for an array of another type or shape, one in `out` that
         cannot be written, and variables that are full, or at odds with an input. Safe from several threads, with a
-        state for each. Where an observer or Ctrl-C ends a run, variables may hold what the run has left already.
+        state for each. Where an observer or Ctrl-C ends a run, variables may hold what the run has left already,
+        and where an array in `out` is not as large as what was found, they hold all of it.
         """
         bindings = self._bind_inputs(inputs)
         known = self._bind_state(state, bindings)

@@ -38,6 +38,9 @@ def _gather(result: Tensor, input: Tensor, indices: Tensor, *, axis: int) -> Non
     if result.array.size == 0:
         return
     size = input.type.extents[axis]
+    if size == 0:  # of an open dimension
+        result.array[...] = 0
+        return
     wide = indices.array.astype(np.int64)
     inside = np.clip(np.where(wide < 0, wide + size, wide), 0, size - 1)
     result.array[...] = np.take(input.array, inside, axis=axis)

@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
+import pytest
 
+import glowpy
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.tensor import Array
 from glowpy.core.type import Type
+from glowpy.graph.function import Module
 from glowpy.graph.nodes_gen import DynamicSliceNode, GatherNode
+from glowpy.support.symbolic import symbol
 from tests.ops.harness import ALL, Case, Row, check_row, on_every_backend, random_array
 
 SHAPES: list[tuple[tuple[int, ...], tuple[int, ...], int]] = [
@@ -85,3 +89,17 @@ ROWS = [Row(GatherNode, ALL, _cases), Row(DynamicSliceNode, ALL, _slice_cases)]
 @on_every_backend(ROWS)
 def test_gather(row: Row, backend: str) -> None:
     check_row(row, backend)
+
+
+@pytest.mark.parametrize("backend", ["cpu", "interpreter"])
+def test_slices_of_an_open_dimension_without_elements_are_zero(backend: str) -> None:
+    module = Module()
+    x = module.create_placeholder("x", Type(ElemKind.F32, (symbol("rows", 0, 4), 2)))
+    f = module.create_function("main")
+    indices = module.create_constant("indices", np.array([0, -1, 7]))
+    gathered = f.create_gather("gathered", x, indices, 0).result
+    f.create_save("save", gathered, module.create_placeholder("y", gathered.type))
+    network = glowpy.compile(module, backend)
+    array = np.arange(1, 9, dtype=np.float32).reshape(4, 2)
+    np.testing.assert_array_equal(network({"x": array})["y"], array[[0, 3, 3]])
+    np.testing.assert_array_equal(network({"x": array[:0]})["y"], np.zeros((3, 2)))
