@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import final
 
@@ -12,13 +12,17 @@ import numpy as np
 from glowpy.core.state import State
 from glowpy.core.tensor import Array
 from glowpy.executable import CompiledFunction
+from glowpy.fresh_state import fresh_shapes
 from glowpy.graph.state import StatePairs
-from glowpy.importer import OnnxModel, ValueInfo
+from glowpy.importer import OnnxModel
 from glowpy.support.errors import UserError
 
 __all__ = ["SessionState"]
 
 Shapes = dict[str, tuple[int, ...]]
+
+_MAX_FRESH = 64
+"""Of so many shapes of inputs it is remembered how state begins."""
 
 
 @final
@@ -33,6 +37,8 @@ class SessionState:
         model.check_state(pairs)
         self.pairs = dict(pairs)
         self._inputs = {info.name: info for info in model.inputs}
+        self._model = model
+        self._fresh: dict[Hashable, Shapes] = {}  # by what else is known
         self._lock = threading.Lock()
         self._owner: int | None = None
         self._contents: dict[str, Array] = {}
@@ -67,10 +73,7 @@ class SessionState:
             function_for: What is compiled for inputs and variables of these shapes.
         """
         with self._turn():
-            shapes = {
-                name: feeds[name].shape if name in feeds else self._shape(name, feeds)
-                for name in self._inputs
-            }
+            shapes = self._shapes(feeds)
             function = function_for(shapes)
             state = self._moved(function, shapes)
             inputs = {port.name: feeds[port.name] for port in function.input_ports}
@@ -90,32 +93,21 @@ class SessionState:
             state[port.name] = self._contents.get(port.name, zeros)
         return state
 
-    def _shape(self, name: str, feeds: Mapping[str, Array]) -> tuple[int, ...]:
-        """The shape of a variable before the next run."""
+    def _shapes(self, feeds: Mapping[str, Array]) -> Shapes:
+        """The shapes of all inputs, and those of variables before the next run."""
+        given = {name: array.shape for name, array in feeds.items()}
         if self._state is not None:
-            return tuple(size or 0 for size in self._state.shape(name))
-        if name in self._contents:
-            return self._contents[name].shape
-        return self._fresh(name, feeds)
-
-    def _fresh(self, name: str, feeds: Mapping[str, Array]) -> tuple[int, ...]:
-        """The shape of a variable that holds nothing yet.
-
-        A dimension is what another input says by its name, such as a batch, and else 0: it grows.
-        """
-        said = {
-            dim: size
-            for other, array in feeds.items()
-            for dim, size in zip(_dims(self._inputs[other], array.ndim), array.shape, strict=True)
-            if isinstance(dim, str)
-        }
-        dims = self._inputs[name].shape
-        if dims is None:
-            raise UserError(
-                f"'{name}' has no declared shape, expected what it is before the first run",
-                note="set_state says that",
-            )
-        return tuple(dim if isinstance(dim, int) else said.get(dim or "", 0) for dim in dims)
+            kept = {name: self._state.shape(name) for name in self.pairs}
+            given |= {name: tuple(size or 0 for size in shape) for name, shape in kept.items()}
+        else:
+            given |= {name: array.shape for name, array in self._contents.items()}
+            key = frozenset(given.items())
+            if key not in self._fresh:
+                if len(self._fresh) == _MAX_FRESH:
+                    self._fresh.clear()
+                self._fresh[key] = fresh_shapes(self._model, self.pairs, given, feeds)
+            given |= self._fresh[key]
+        return {name: given[name] for name in self._inputs}
 
     def reset(self) -> None:
         """Makes all variables zero, or empty."""
@@ -142,9 +134,3 @@ class SessionState:
                 raise UserError(f"'{name}': expected {info.type} of shape {info.shape}, got {got}")
         with self._turn():
             self._state, self._contents = None, arrays
-
-
-def _dims(info: ValueInfo, rank: int) -> Sequence[int | str | None]:
-    """The declared dimensions; unknown ones where there are none."""
-    dims = info.shape
-    return dims if dims is not None and len(dims) == rank else [None] * rank

@@ -79,6 +79,16 @@ def recurrent() -> bytes:
     return _model(nodes, shapes, 2)
 
 
+def _renamed(model: bytes, **dims: str) -> bytes:
+    """A model whose inputs and outputs have other dimensions in some places: names, or none for an empty one."""
+    proto = onnx.load_from_string(model)
+    for info in (*proto.graph.input, *proto.graph.output):
+        for dim in info.type.tensor_type.shape.dim if info.name != "x" else ():
+            if dim.dim_param in dims:
+                dim.dim_param = dims[dim.dim_param]
+    return bytes(proto.SerializeToString())
+
+
 def _rows(batch: int, length: int) -> Array:
     return RNG.standard_normal((batch, length, 8)).astype(np.float32)
 
@@ -158,6 +168,52 @@ def test_a_hidden_state_is_kept(backend: str) -> None:
         _same(y, after * h)
         h = after
         _same(session.get_state()["h0"], h)
+
+
+@pytest.mark.parametrize("name", ["", "other"])
+@pytest.mark.parametrize("batch", [1, 2])
+def test_state_begins_as_inputs_say_whatever_its_dimensions_are_called(
+    name: str, batch: int
+) -> None:
+    model = _renamed(recurrent(), batch=name)
+    session = glowpy.InferenceSession(model, backend="interpreter", state="auto")
+    weights, x = _weights(), RNG.standard_normal((batch, 4)).astype(np.float32)
+    (y,) = session.run(None, {"x": x})
+    _same(y, np.zeros((batch, 6), np.float32))
+    h = np.tanh(x @ weights["wi"])
+    _same(session.get_state()["h0"], h)
+    (y,) = session.run(None, {"x": x})
+    _same(y, np.tanh(x @ weights["wi"] + h @ weights["wh"]) * h)
+
+    model = _renamed(attention(), batch=name, past=name and "seen", all=name and "seen")
+    session = glowpy.InferenceSession(model, backend="interpreter", state="auto")
+    past = np.zeros((batch, 0, 8), np.float32)
+    for length in (3, 1, 2):
+        rows = _rows(batch, length)
+        expected, past = _expected(past, rows)
+        _same(session.run(None, {"x": rows})[0], expected)
+    _same(session.get_state()["past_key_0"], past)
+
+
+def test_state_that_no_input_says_anything_of_has_to_be_given() -> None:
+    numbers = {"halves": [2, -1], "whole": [-1]}
+    nodes = [
+        helper.make_node("Constant", [], [name], value_ints=ints) for name, ints in numbers.items()
+    ]
+    nodes += [
+        helper.make_node("Reshape", ["h0", "halves"], ["rows"]),
+        helper.make_node("Add", ["rows", "x"], ["y"]),
+        helper.make_node("Reshape", ["y", "whole"], ["hn"]),
+    ]
+    shapes: dict[str, list[int | str]] = {"x": [1], "h0": ["size"], "y": [2, "half"], "hn": ["all"]}
+    session = glowpy.InferenceSession(
+        _model(nodes, shapes, 2), backend="interpreter", state={"h0": "hn"}
+    )
+    one = np.ones(1, np.float32)
+    with pytest.raises(UserError, match="state 'h0': no input says what it is along axis 0"):
+        session.run(None, {"x": one})
+    session.set_state({"h0": np.arange(6, dtype=np.float32)})
+    _same(session.run(None, {"x": one})[0], np.arange(1, 7, dtype=np.float32).reshape(2, 3))
 
 
 def test_wrong_state_is_refused() -> None:

@@ -1,0 +1,158 @@
+"""Where state begins: the shapes of variables before the first run, which follow from those of the inputs.
+
+A model may call the dimensions of its state whatever it likes, or nothing. So it is imported with symbols for them:
+what has to be equal, as the operators say, tells what they are. A variable grows along a dimension that a run leaves
+as another, and begins with nothing there. One that nothing is said about is 1: it is repeated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TypeAlias
+
+from glowpy.core.extents import shape_at
+from glowpy.core.state import StatePort
+from glowpy.core.tensor import Array
+from glowpy.core.type import Shape
+from glowpy.graph.state import StatePairs
+from glowpy.importer import OnnxModel, ValueNeededError
+from glowpy.recipe import state_ports
+from glowpy.support.errors import UserError
+from glowpy.support.names import UniqueNames
+from glowpy.support.remedies import solved_for
+from glowpy.support.symbolic import (
+    Dim,
+    Expr,
+    UndecidedError,
+    UnequalError,
+    at_extents,
+    lowest,
+    substituted,
+    symbol,
+    symbols_of,
+)
+from glowpy.support.text import symbol_name
+
+__all__ = ["Shapes", "fresh_shapes"]
+
+Shapes: TypeAlias = Mapping[str, tuple[int, ...]]
+
+_HIGH = 1 << 16
+"""A bound for what is not known, as variables need one."""
+
+
+def fresh_shapes(
+    model: OnnxModel, pairs: StatePairs, given: Shapes, feeds: Mapping[str, Array]
+) -> dict[str, tuple[int, ...]]:
+    """The shapes of the variables that hold nothing yet.
+
+    Args:
+        model: What is run.
+        pairs: The inputs that are variables, and the outputs that they are in the next run.
+        given: The shapes of inputs, and of variables that hold something.
+        feeds: The elements of inputs, if they have to be known.
+
+    Raises UserError where a shape is not declared, or does not follow, and for inputs that contradict each other.
+    """
+    declared = _declared(model, pairs, given)
+    if not symbols_of(dim for shape in declared.values() for dim in shape):
+        return {name: shape_at(shape, {}) for name, shape in declared.items()}
+    ports, guessed = _ports(model, pairs, given, declared, feeds)
+    growing = symbols_of(dim for port in ports for dim in port.growing)
+    extents = {
+        name: 0 if name in growing else 1
+        for name in symbols_of(dim for port in ports for dim in port.type.shape)
+    }
+    shapes = {}
+    for port in (port for port in ports if port.name in declared):
+        axes = zip(declared[port.name], port.type.shape, port.following.shape, strict=True)
+        shape = []
+        for axis, (known, dim, following) in enumerate(axes):
+            grows = isinstance(known, Expr) and dim != following
+            if not grows and guessed & symbols_of([known]).keys():
+                raise UserError(
+                    f"the state '{port.name}': no input says what it is along axis {axis} before the first run",
+                    note="set_state says that",
+                )
+            shape.append(0 if grows else at_extents(dim, extents))
+        shapes[port.name] = tuple(shape)
+    return shapes
+
+
+def _declared(model: OnnxModel, pairs: StatePairs, given: Shapes) -> dict[str, Shape]:
+    """The dimensions of variables that hold nothing: numbers where others say them, and else symbols."""
+    inputs = {info.name: info for info in model.inputs}
+    said: dict[str | tuple[str, int], Dim] = {
+        dim: size
+        for name, shape in given.items()
+        for dim, size in zip(inputs[name].shape or (), shape, strict=False)
+        if isinstance(dim, str)
+    }
+    names = UniqueNames()
+    declared: dict[str, Shape] = {}
+    for name in (name for name in pairs if name not in given):
+        dims = inputs[name].shape
+        if dims is None:
+            raise UserError(
+                f"'{name}' has no declared shape, expected what it is before the first run",
+                note="set_state says that",
+            )
+        shape: list[Dim] = []
+        for axis, dim in enumerate(dims):
+            if isinstance(dim, int):
+                shape.append(dim)
+                continue
+            key = dim or (name, axis)
+            if key not in said:
+                own = names.take(symbol_name(dim or f"{name}_{axis}"))
+                said[key] = symbol(own, 0, _HIGH)
+            shape.append(said[key])
+        declared[name] = tuple(shape)
+    return declared
+
+
+def _ports(
+    model: OnnxModel,
+    pairs: StatePairs,
+    given: Shapes,
+    declared: Mapping[str, Shape],
+    feeds: Mapping[str, Array],
+) -> tuple[tuple[StatePort, ...], set[str]]:
+    """The variables, with what operators say of the symbols in their shapes; those that had to be taken for 0."""
+    values: dict[str, Array] = {}
+    guessed: set[str] = set()
+    meanings: dict[str, Dim] = {}
+    while True:
+        shapes = {
+            name: tuple(substituted(dim, meanings) for dim in shape)
+            for name, shape in declared.items()
+        }
+        try:
+            module = model.build(shapes={**given, **shapes}, values=values, state=pairs)
+        except ValueNeededError as error:
+            needed = {name: feeds[name] for name in error.inputs if name in feeds}
+            if needed.keys() <= values.keys():
+                raise
+            values |= needed
+        except UndecidedError as error:
+            name, meaning = _meaning(error)
+            if name in meanings:
+                raise  # of what the network finds
+            if meaning is None:
+                guessed.add(name)
+            own = {name: meaning or 0}
+            meanings = {known: substituted(dim, own) for known, dim in meanings.items()} | own
+        else:
+            module.forget()
+            return state_ports(module.main), guessed
+
+
+def _meaning(error: UndecidedError) -> tuple[str, Dim | None]:
+    """A symbol, and what it has to be; None if that does not follow."""
+    if isinstance(error, UnequalError):
+        difference = error.pair[0] - error.pair[1]
+        for name in symbols_of([difference]):
+            meaning = solved_for(difference, name)
+            if meaning is not None and lowest(meaning) >= 0:
+                return name, meaning
+    return error.symbols[0], None
