@@ -196,6 +196,13 @@ def test_the_example(tmp_path: Path) -> None:
     dumps = {file.name.split(".", 1)[1]: file.stat().st_size for file in tmp_path.glob("0*.bin")}
     assert dumps["insert_tensor.present_1.after.bin"] == 5 * 32
     assert dumps["insert_tensor.past.before.bin"] == 3 * 32
+    for word in ("--sen=3", "--help", "--seen", "3"):
+        done = command(tmp_path, "build/net_example", word)
+        assert done.returncode == 2
+        assert done.stderr.startswith(
+            f"{word}: unknown\nusage: net [NAME=VALUE]..., with names of:"
+        )
+        assert " --seen " in done.stderr
     for word in ("--seen=10", "--length=0", "--length=", "--seen=1x", "--seen=-1"):
         done = command(tmp_path, "build/net_example", word)
         assert (done.returncode, done.stderr.split(":")[1][:9]) == (1, " expected"), word

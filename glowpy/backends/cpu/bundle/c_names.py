@@ -60,6 +60,7 @@ clock_t fpos_t va_list linux unix i386 arm mips ppc sparc sun vax
 _EXAMPLE = """
 ALIGNED option transfer constants mutable_area activations path mode data size done file length name argc argv i
 status align aligned dump instruction operands operand moment first last extents read_extent
+check_arguments
 """
 """What main.c and NAME.debug.c call their own."""
 

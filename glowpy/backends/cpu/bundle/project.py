@@ -56,10 +56,29 @@ static const char *option(int argc, char **argv, const char *name) {
   return NULL;
 }
 
+/* Whether all arguments are known. */
+static int check_arguments(int argc, char **argv) {
+  static const char *const name[] = {$names};
+  const size_t length = sizeof name / sizeof *name;
+  size_t done;
+  int i;
+  for (i = 1; i < argc; i++) {
+    for (done = 0; done < length; done++)
+      if (option(2, argv + i - 1, name[done])) break;
+    if (done < length) continue;
+    fprintf(stderr, "%s: unknown\\nusage: $name [NAME=VALUE]..., with names of:", argv[i]);
+    for (done = 0; done < length; done++) fprintf(stderr, " %s", name[done]);
+    fprintf(stderr, "\\n");
+    return 2;
+  }
+  return 0;
+}
+
 $read_extent$networks
 int main(int argc, char **argv) {
   const char *path = option(argc, argv, "constants");
-  int status;
+  int status = check_arguments(argc, argv);
+  if (status) return status;
 $load
   if (path && transfer(path, "wb", (void *)(size_t)constants, $upper_CONSTANTS_SIZE)) return 1;
   status = ${name}_check_weights(constants);
@@ -210,6 +229,7 @@ def example_text(layout: Layout, options: BundleOptions) -> str:
         networks="\n".join(
             _network(entry, f"{entry.name}." if qualified else "") for entry in layout.entries
         ),
+        names=", ".join(f'"{word}"' for word in _names(layout, qualified)),
         arguments=_usage(layout, "NETWORK." if qualified else ""),
         about_extents=_ABOUT_EXTENTS if layout.is_told else "",
         read_extent=_READ_EXTENT if layout.is_told else "",
@@ -225,6 +245,16 @@ _ABOUT_EXTENTS = """
 def _usage(layout: Layout, prefix: str) -> str:
     words = [f"{prefix}INPUT=FILE", f"{prefix}OUTPUT=FILE"]
     return " | ".join([*words, *([f"--{prefix}EXTENT=NUMBER"] if layout.is_told else [])])
+
+
+def _names(layout: Layout, qualified: bool) -> list[str]:
+    """What arguments begin with."""
+    names = []
+    for entry in layout.entries:
+        prefix = f"{entry.name}." if qualified else ""
+        names += [f"{prefix}{port.name}" for port in entry.ports]
+        names += [f"--{prefix}{extent.name}" for extent in entry.extents if not extent.found]
+    return [*names, "constants"]
 
 
 def _network(entry: Entry, prefix: str) -> str:
