@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import fields
+from dataclasses import fields, replace
 
 from glowpy.backend import Backend, CompileOptions
 from glowpy.backends.interpreter.evaluate import evaluate
+from glowpy.core.extents import attr_at, symbols_of_attrs
+from glowpy.core.type import Type
 from glowpy.executable import CompiledFunction
 from glowpy.graph.function import Function, Module
 from glowpy.graph.node import Node, NodeValue
@@ -84,8 +86,11 @@ def known_instructions(backend: type[Backend]) -> tuple[type[Instruction], ...]:
     return tuple(dict.fromkeys([*own, *backend.instructions]))
 
 
-def alone(node: Node) -> Module:
-    """A network of one node: its constants are the same, everything else that it reads is an input."""
+def alone(node: Node, *, likely: bool = False) -> Module:
+    """A network of one node: its constants are the same, everything else that it reads is an input.
+
+    If `likely`, symbols are their likely extents: what a node reads need not say what each of them is.
+    """
     module = Module()
     f = module.create_function("alone")
     twins: dict[NodeValue, NodeValue] = {}
@@ -94,12 +99,23 @@ def alone(node: Node) -> Module:
         if constant is not None:
             twins[value] = module.create_constant(name, constant.tensor).value
         elif value not in twins:
-            twins[value] = module.create_placeholder(name, value.type).value
-    twin = f.add(node.clone(node.name, [twins[value] for value in node.inputs], None))
+            own = _at_likely(value.type) if likely else value.type
+            twins[value] = module.create_placeholder(name, own).value
+    types = [_at_likely(result.type) if likely else result.type for result in node.results]
+    extents = {name: one.likely for name, one in symbols_of_attrs(node.attrs).items()}
+    attrs = {
+        name: attr_at(value, extents) if likely else value for name, value in node.attrs.items()
+    }
+    inputs = [twins[value] for value in node.inputs]
+    twin = f.add(type(node)(node.name, inputs, attrs, types, loc=node.loc))
     for index, result in enumerate(twin.results):
         output = module.create_placeholder(f"output{index}", result.type)
         f.create_save("save", result, output)
     return module
+
+
+def _at_likely(type: Type) -> Type:
+    return replace(type, shape=type.likely)
 
 
 def unsupported(node: Node, backend: Backend) -> list[str]:

@@ -176,8 +176,8 @@ def _quantized(f: Function, method: Method) -> Function:
 
 
 def _layer(node: Node) -> Function:
-    """A network of this layer alone, with all that is known of its operands."""
-    module = alone(node)
+    """A network of this layer alone at likely extents, with all that is known of its operands."""
+    module = alone(node, likely=True)
     for index, value in enumerate(node.inputs):
         storage = module.storage(f"input{index}")
         if isinstance(storage, Placeholder) and is_known(value):

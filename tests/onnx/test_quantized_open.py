@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -11,8 +12,10 @@ from onnx import numpy_helper
 
 import glowpy
 from glowpy.core.tensor import Array
+from glowpy.core.type import parse_type
 from glowpy.quantization import AtRunTime, ByProfile, Method, WeightsOnly, profile
 from glowpy.support.symbolic import symbol
+from tests.bundles.networks import glow
 from tests.onnx.test_export import on_onnxruntime
 
 WORDS, WIDTH, MOST = 24, 16, 6
@@ -97,3 +100,25 @@ def test_quantized_transformer(name: str, floats: glowpy.Module, tmp_path: Path)
         for answer in answers:
             assert answer.shape == (*extents, WIDTH)
             assert 0 < np.linalg.norm(answer - right) < 0.05 * np.linalg.norm(right)
+
+
+def test_estimate_is_of_likely_extents(tmp_path: Path) -> None:
+    """Of a layer that is known by a sum of two dimensions alone, too."""
+    symbols = {"past": symbol("past", 0, 4), "length": symbol("length", 1, 4)}
+    module = glowpy.Module()
+    f = module.create_function("main")
+    x = module.create_placeholder("x", parse_type("f32[length x 64]", symbols))
+    cache = module.create_placeholder("cache", parse_type("f32[past x 64]", symbols))
+    weights = np.random.default_rng(0).normal(size=(64, 48)).astype(np.float32)
+    whole = f.create_concat("whole", [cache, x], 0)
+    y = f.create_mat_mul("product", whole, module.create_constant("w", weights)).result
+    f.create_save("save", y, module.create_placeholder("y", y.type))
+    path = tmp_path / "net.onnx"
+    glowpy.save(module, path)
+    argv = ["quantize", str(path), "--estimate", "--json"]
+    argv += ["--shape", "past=0..4", "--shape", "length=1..4"]
+    for options in (["--weight-only", "8"], []):
+        status, out, err = glow(*argv, *options)
+        assert (status, err) == (0, "")
+        (layer,) = json.loads(out)["layers"]
+        assert layer["integers"] > 0
