@@ -69,14 +69,14 @@ class Accuracy:
         inputs: What is compared on, as `glowpy profile` takes it; empty for no comparison.
         max_drop: How much worse the network may be, in the unit of the metric; None for no search.
         metric: `module:function`.
-        state: The file with what a search measured; empty for one beside the profile.
+        search_file: What a search measured; empty for a file beside the profile.
     """
 
     page: str | None
     inputs: str
     max_drop: float | None
     metric: str
-    state: str
+    search_file: str
 
     def __post_init__(self) -> None:
         """Raises UserError for options that lack others."""
@@ -84,7 +84,7 @@ class Accuracy:
             raise UserError("--report: expected --inputs to compare the networks on")
         if self.max_drop is not None and not self.metric:
             raise UserError("--max-drop: expected --metric MODULE:FUNCTION with it")
-        for option, text in (("--metric", self.metric), ("--state", self.state)):
+        for option, text in (("--metric", self.metric), ("--search-file", self.search_file)):
             if text and self.max_drop is None:
                 raise UserError(f"{option}: expected --max-drop with it")
 
@@ -121,7 +121,7 @@ class Accuracy:
         if not callable(function):
             raise UserError(f"--metric: expected a function, got {type(function).__name__}")
         texts = [*_texts_of(method, source), self.metric, _source_of(function)]
-        file = Path(self.state or Path(beside).with_suffix(".search.json"))
+        file = Path(self.search_file or Path(beside).with_suffix(".search.json"))
         state = SearchState.open(file, digest_of(*texts, *map(sample_digest, samples)))
         name = self.metric.partition(":")[2]
 
@@ -173,10 +173,10 @@ def accuracy_options(command: Callable[..., None]) -> Callable[..., None]:
         inputs: str,
         max_drop: float | None,
         metric: str,
-        state: str,
+        search_file: str,
         **others: Any,
     ) -> None:
-        command(accuracy=Accuracy(page, inputs, max_drop, metric, state), **others)
+        command(accuracy=Accuracy(page, inputs, max_drop, metric, search_file), **others)
 
     decorated: Callable[..., None] = with_options
     for option in reversed(_OPTIONS):
@@ -192,7 +192,7 @@ _OPTIONS: tuple[Callable[[Callable[..., None]], Callable[..., None]], ...] = (
     click.option("--max-drop", type=float, help="How much lower than in floats the metric may be."),
     click.option("--metric", default="", help="MODULE:FUNCTION that says how good a network is."),
     click.option(
-        "--state",
+        "--search-file",
         default="",
         help="What a search measured; a file beside the profile, or the model, if not given.",
     ),

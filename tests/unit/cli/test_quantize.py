@@ -290,7 +290,7 @@ def test_search() -> None:
     assert "all layers on integers: the drop is " in text
     (state,) = json.loads(Path("p.search.json").read_text())["searches"].values()
     assert state["scores"].keys() == {"floats", "integer"}
-    other = ["--inputs", "in.npz", "--state", "other.json"]
+    other = ["--inputs", "in.npz", "--search-file", "other.json"]
     result = figures(*argv, *other)
     assert result["search"]["layers_in_floats"] == []
     assert len(result["accuracy"]["ranking"]) == 2
@@ -304,7 +304,7 @@ def test_search() -> None:
         (["--report", "r.html"], "--report: expected --inputs to compare the networks on"),
         (["--max-drop", "1"], "--max-drop: expected --metric MODULE:FUNCTION with it"),
         (["--metric", "metric_of_tests:likeness"], "--metric: expected --max-drop with it"),
-        (["--state", "s.json"], "--state: expected --max-drop with it"),
+        (["--search-file", "s.json"], "--search-file: expected --max-drop with it"),
         (["--inputs", "none"], "--inputs: expected a folder"),
         (["--max-drop", "1", "--metric", "x"], "--metric: expected module:name, got 'x'"),
         (["--max-drop", "1", "--metric", "none:x"], "--metric: there is no module 'none'"),
@@ -314,19 +314,26 @@ def test_search() -> None:
         ),
         (["--max-drop", "1", "--metric", "metric_of_tests:number"], "expected a function, got int"),
         (
-            ["--max-drop", "1", "--metric", "metric_of_tests:fails", "--state", "f.json"],
+            ["--max-drop", "1", "--metric", "metric_of_tests:fails", "--search-file", "f.json"],
             r"metric_of_tests.py:5: --metric: fails raised ZeroDivisionError",
         ),
         (
-            ["--max-drop", "1", "--metric", "metric_of_tests:leaves", "--state", "l.json"],
+            ["--max-drop", "1", "--metric", "metric_of_tests:leaves", "--search-file", "l.json"],
             r"metric_of_tests.py:11: --metric: leaves raised SystemExit: 3",
         ),
         (
-            ["--max-drop", "1", "--metric", "metric_of_tests:text", "--state", "t.json"],
+            ["--max-drop", "1", "--metric", "metric_of_tests:text", "--search-file", "t.json"],
             "expected a finite number from the metric, got '0.5'",
         ),
         (
-            ["--max-drop", "1", "--metric", "metric_of_tests:likeness", "--state", "deep.json"],
+            [
+                "--max-drop",
+                "1",
+                "--metric",
+                "metric_of_tests:likeness",
+                "--search-file",
+                "deep.json",
+            ],
             "deep.json: not the state of a search",
         ),
         (["--inputs", "wide.npz"], "input 0: 'x': expected an array of type .*, got float64"),
