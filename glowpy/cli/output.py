@@ -19,19 +19,26 @@ from glowpy.support.progress import reporting
 __all__ = ["print_json", "print_table", "progress"]
 
 _PIPED_WIDTH = 120
+_UNBOUNDED = 1 << 16
 
 
 def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """Prints a table on standard output. A column whose name begins with `>` is aligned to the right."""
     table = Table(title=title or None, title_justify="left", box=box.SIMPLE_HEAD)
-    for column in columns:
-        justify = "right" if column.startswith(">") else "left"
-        table.add_column(column.removeprefix(">"), justify=justify, overflow="fold")  # type: ignore[arg-type]
+    console = Console(file=sys.stdout, highlight=False, markup=False)
+    piped = not console.is_terminal
+    for index, column in enumerate(columns):
+        table.add_column(
+            column.removeprefix(">"),
+            justify="right" if column.startswith(">") else "left",
+            overflow="fold",
+            no_wrap=piped and not any(" " in row[index] for row in rows),  # names stay whole
+        )
     for row in rows:
         table.add_row(*row)
-    console = Console(file=sys.stdout, highlight=False, markup=False)
-    if not console.is_terminal:
-        console.width = _PIPED_WIDTH
+    if piped:
+        console.width = _UNBOUNDED
+        console.width = max(_PIPED_WIDTH, console.measure(table).minimum)
     console.print(table)
 
 

@@ -21,6 +21,7 @@ from glowpy.support.symbolic import (
     Dim,
     Expr,
     UndecidedError,
+    depends_on_symbols,
     highest,
     likely_extent,
     lowest,
@@ -29,7 +30,7 @@ from glowpy.support.symbolic import (
 )
 from glowpy.support.text import Lexer, print_attr
 
-__all__ = ["MAX_BYTES", "MAX_RANK", "Quant", "Shape", "Type", "parse_type", "read_type"]
+__all__ = ["MAX_BYTES", "MAX_RANK", "Quant", "Shape", "Type", "parse_type", "read_type", "spelled"]
 
 Shape = tuple[Dim, ...]
 
@@ -171,8 +172,13 @@ class Type:
         return Type(kind, self.shape)
 
     def __str__(self) -> str:
-        between = "x" if self.is_static else " x "
-        return f"{self.kind.value}[{between.join(map(str, self.shape))}]{self.quant or ''}"
+        return f"{self.kind.value}{spelled(self.shape)}{self.quant or ''}"
+
+
+def spelled(shape: Shape) -> str:
+    """A shape as types spell it: `[2x3]`, `[batch x 3]`."""
+    between = " x " if depends_on_symbols(shape) else "x"
+    return f"[{between.join(map(str, shape))}]"
 
 
 def parse_type(text: str, symbols: Mapping[str, Dim] | None = None) -> Type:

@@ -15,7 +15,7 @@ from glowpy.core.channel_axis import broadcast
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.schema import NodeSchema, Quantized, Trait
 from glowpy.core.shape import broadcast_shapes
-from glowpy.core.type import Type
+from glowpy.core.type import Type, spelled
 from glowpy.graph.node import Node
 from glowpy.support.errors import UserError
 from glowpy.support.rules import Rules
@@ -72,8 +72,7 @@ def _of_numbers(
     numbers = [Type(ElemKind.F32, type.shape) if type.quant else type for type in inputs]
     (expected,) = _inferred(cls, numbers, attrs, None)
     if result_type.shape != expected.shape:
-        shape = "x".join(map(str, expected.shape))
-        raise UserError(f"expected a result of shape [{shape}], got {result_type}")
+        raise UserError(f"expected a result of shape {spelled(expected.shape)}, got {result_type}")
     return result_type
 
 

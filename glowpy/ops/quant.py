@@ -14,7 +14,7 @@ from glowpy.core.elemkind import ElemKind
 from glowpy.core.quantized import has_steps_of, sum_type
 from glowpy.core.shape import broadcast_shapes
 from glowpy.core.tensor import Tensor
-from glowpy.core.type import Type
+from glowpy.core.type import Type, spelled
 from glowpy.graph.function import Function
 from glowpy.graph.infer import infer
 from glowpy.graph.node import NodeValue, Operand
@@ -88,7 +88,7 @@ def _saturate_types(lhs: Type, rhs: Type, result: Type) -> Iterator[str]:
 def _same_shape(result: Type, lhs: Type, rhs: Type) -> Iterator[str]:
     shape = broadcast_shapes(lhs.shape, rhs.shape)
     if result.shape != shape:
-        yield f"result has shape {result}, expected [{'x'.join(map(str, shape))}]"
+        yield f"result has shape {result}, expected {spelled(shape)}"
 
 
 def _table_types(input: Type, table: Type, result: Type) -> Iterator[str]:

@@ -375,7 +375,7 @@ def static(dims: Iterable[Dim]) -> tuple[int, ...]:
     chosen = tuple(dims)
     numbers = tuple(dim for dim in chosen if not isinstance(dim, Expr))
     if len(numbers) != len(chosen):
-        shown = "x".join(map(str, chosen))
+        shown = " x ".join(map(str, chosen))
         raise UndecidedError(f"expected constant extents, got [{shown}]", chosen)
     return numbers
 

@@ -157,3 +157,13 @@ def test_columns_of_numbers_are_aligned_to_the_right(capsys: pytest.CaptureFixtu
         "a          7",
         "long   1,024",
     ]
+
+
+def test_tables_in_files_do_not_break_names(capsys: pytest.CaptureFixture[str]) -> None:
+    name = "past_key_values.0.value"
+    columns = ["built with", "network", "output", "extents", "largest error", "largest value", ""]
+    extents = "batch=4, sequence=8, past=24, " * 2
+    print_table(
+        "", columns, [["cc, with -fsanitize", "dec", name, extents, "1.91e-06", "9.19", "right"]]
+    )
+    assert name in capsys.readouterr().out

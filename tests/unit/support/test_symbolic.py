@@ -164,7 +164,7 @@ def test_what_bounds_leave_open_is_an_error_that_names_the_symbols() -> None:
 
 def test_constant_dimensions_are_told_from_symbolic_ones() -> None:
     assert static((2, 3)) == (2, 3)
-    with pytest.raises(UndecidedError, match=r"expected constant extents, got \[2xseq\]"):
+    with pytest.raises(UndecidedError, match=r"expected constant extents, got \[2 x seq\]"):
         static((2, SEQ))
     assert depends_on_symbols((1, SEQ))
     assert not depends_on_symbols((1, 2.5))
