@@ -19,6 +19,7 @@ from typing import TypeAlias, final
 from glowpy.core.extents import solved
 from glowpy.core.type import Shape
 from glowpy.importer import ValueInfo
+from glowpy.support.callers import level_outside
 from glowpy.support.names import UniqueNames
 from glowpy.support.remedies import divisors, known_from, solved_for
 from glowpy.support.symbolic import (
@@ -299,6 +300,34 @@ class Assumptions:
                     texts[name] = str(dim)
         return texts | {name: f"constant: {why}" for name, why in self._constants.items()}
 
+    def contradictions(self, shapes: Mapping[str, tuple[int, ...]]) -> list[str]:
+        """What was learned that inputs of these shapes, which the model allows, are at odds with, as sentences."""
+        if not all(self._inputs[name].admits(shape) for name, shape in shapes.items()):
+            return []
+        extents = self._extents(shapes)
+        numbers = self._numbers(extents)
+        owners = {
+            dim: name
+            for name, shape in shapes.items()
+            for dim in self._declared(name, shape)
+            if isinstance(dim, str)
+        }
+        meanings = {
+            name: f"{equal} = {at_extents(equal, numbers)}"
+            for name, equal in self._meanings(extents).items()
+            if symbols_of([equal]).keys() <= numbers.keys()
+            and at_extents(equal, numbers) != numbers[name]
+        }
+        multiples = {
+            name: str(grid)
+            for name, grid in self._grids.items()
+            if name in extents and extents[name] not in grid
+        }
+        return [
+            f"'{owners[name]}': expected '{name}' = {meaning}, as in earlier runs, got {extents[name]}"
+            for name, meaning in (meanings | multiples).items()
+        ]
+
     def _unify(self, left: Dim, right: Dim, extents: Mapping[str, int]) -> bool:
         """Gives one symbol the meaning with which two dimensions are equal, if they are in this call."""
         if at_extents(left, extents) != at_extents(right, extents):
@@ -365,7 +394,7 @@ class Assumptions:
             warnings.warn(
                 f"code is compiled for each extent of '{name}', now {extent}: {self._constants[name]}",
                 RuntimeWarning,
-                stacklevel=2,
+                stacklevel=level_outside(),
             )
 
     def _grow(self, name: str, extent: int, spread: int) -> None:

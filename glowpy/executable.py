@@ -315,9 +315,9 @@ class Executable(ABC):
                 bindings[port.placeholder] = array
 
 
-def _check_state(network: Executable, state: State) -> None:
+def _check_state(network: Executable, state: object) -> None:
     """Raises UserError for the state of a network with other variables, or with other memory for them."""
-    if state.ports != network.state_ports:
+    if not isinstance(state, State) or state.ports != network.state_ports:
         raise UserError("expected a state of this network", note="network.state() makes one")
 
 

@@ -43,8 +43,8 @@ _HIGH = 1 << 16
 
 def fresh_shapes(
     model: OnnxModel, pairs: StatePairs, given: Shapes, feeds: Mapping[str, Array]
-) -> dict[str, tuple[int, ...]]:
-    """The shapes of the variables that hold nothing yet.
+) -> tuple[dict[str, tuple[int, ...]], bool]:
+    """The shapes of the variables that hold nothing yet, and whether elements of inputs decide them.
 
     Args:
         model: What is run.
@@ -56,8 +56,8 @@ def fresh_shapes(
     """
     declared = _declared(model, pairs, given)
     if not symbols_of(dim for shape in declared.values() for dim in shape):
-        return {name: shape_at(shape, {}) for name, shape in declared.items()}
-    ports, guessed = _ports(model, pairs, given, declared, feeds)
+        return {name: shape_at(shape, {}) for name, shape in declared.items()}, False
+    ports, guessed, values = _ports(model, pairs, given, declared, feeds)
     growing = symbols_of(dim for port in ports for dim in port.growing)
     extents = {
         name: 0 if name in growing else 1
@@ -76,7 +76,7 @@ def fresh_shapes(
                 )
             shape.append(0 if grows else at_extents(dim, extents))
         shapes[port.name] = tuple(shape)
-    return shapes
+    return shapes, bool(values)
 
 
 def _declared(model: OnnxModel, pairs: StatePairs, given: Shapes) -> dict[str, Shape]:
@@ -117,8 +117,11 @@ def _ports(
     given: Shapes,
     declared: Mapping[str, Shape],
     feeds: Mapping[str, Array],
-) -> tuple[tuple[StatePort, ...], set[str]]:
-    """The variables, with what operators say of the symbols in their shapes; those that had to be taken for 0."""
+) -> tuple[tuple[StatePort, ...], set[str], Mapping[str, Array]]:
+    """The variables, with what operators say of the symbols in their shapes; those that had to be taken for 0.
+
+    And the inputs whose elements had to be known.
+    """
     values: dict[str, Array] = {}
     guessed: set[str] = set()
     meanings: dict[str, Dim] = {}
@@ -144,7 +147,7 @@ def _ports(
             meanings = {known: substituted(dim, own) for known, dim in meanings.items()} | own
         else:
             module.forget()
-            return state_ports(module.main), guessed
+            return state_ports(module.main), guessed, values
 
 
 def _meaning(error: UndecidedError) -> tuple[str, Dim | None]:

@@ -27,8 +27,9 @@ from glowpy.graph.state import StatePairs
 from glowpy.importer import OnnxModel, ValueInfo, ValueNeededError, read_model
 from glowpy.session_state import SessionState
 from glowpy.specialisations import Specialisations
-from glowpy.support.errors import UserError
+from glowpy.support.errors import Diagnostic, UserError
 from glowpy.support.html import html_table
+from glowpy.support.loc import Loc
 from glowpy.support.symbolic import UndecidedError
 
 if TYPE_CHECKING:
@@ -95,8 +96,14 @@ class InferenceSession:
         self._lock = threading.Lock()  # of what is assumed
         self._values: tuple[str, ...] = ()
         self._assumptions = Assumptions(self._model.inputs, fixed=not self._backend.symbolic)
-        pairs = (self._model.state if state == "auto" else state) or {}
-        self._state = SessionState(self._model, pairs)
+        pairs = self._model.state if state == "auto" else state
+        if state == "auto" and not pairs:
+            raise UserError(
+                "state: no input and output look like state",
+                loc=Loc(self._model.file),
+                note="name them: state={INPUT: OUTPUT}",
+            )
+        self._state = SessionState(self._model, {} if pairs is None else pairs)
         self._dtypes = [(info.name, info.dtype, info.kind.dtype) for info in self.get_inputs()]
         self._narrow = {i.name: i.dtype for i in self._model.outputs if i.narrow is not None}
         self._names = [info.name for info in self._model.outputs]
@@ -167,13 +174,14 @@ class InferenceSession:
         self._state.reset()
 
     def get_state(self) -> dict[str, Array]:
-        """Copies of what the session keeps, by the names of the inputs; empty before the first run."""
+        """Copies of what the session keeps, by the names of the inputs; empty before a first run and after a reset."""
         return self._state.contents()
 
     def set_state(self, contents: Mapping[str, Array]) -> None:
-        """Goes on from copies of these arrays, by the names of the inputs; what is left out is zero, or empty.
+        """Goes on from copies of these arrays, by the names of the inputs: all that the session keeps.
 
-        Raises UserError for other names, and for arrays that the model does not take.
+        Raises UserError for other names, arrays that are missing, that the model does not take, or that contradict
+        each other.
         """
         self._state.restore(contents)
 
@@ -187,7 +195,7 @@ class InferenceSession:
         """Computes outputs.
 
         Args:
-            output_names: Which outputs, and in which order; None for all but what the session keeps.
+            output_names: Which outputs, and in which order; None, or none, for all but what the session keeps.
             input_feed: An array for each input, of its element type and shape.
             out: Arrays to store outputs in, by name; the result has these.
 
@@ -196,7 +204,7 @@ class InferenceSession:
         """
         if isinstance(output_names, str):
             raise UserError(f"expected a list of outputs, got the text '{output_names}'")
-        names = self._given if output_names is None else list(output_names)
+        names = list(output_names or ()) or self._given
         for name in names:
             if name not in self._names:
                 raise UserError(f"expected one of the outputs {_list(self._names)}, got '{name}'")
@@ -279,9 +287,13 @@ class InferenceSession:
                         self._assumptions.learn(error, plan, dict(shapes))
         except ValueNeededError:
             raise
-        except UserError:  # nothing is learned from what cannot be computed
+        except UserError as error:  # nothing is learned from what cannot be computed
             with self._lock:
                 self._assumptions = before
+            if contradictions := before.contradictions(dict(shapes)):
+                loc = Loc(self._model.file)
+                reasons = [Diagnostic(sentence, loc) for sentence in contradictions]
+                raise UserError.of([*reasons, *error.diagnostics]) from error
             raise
 
     def _plan(self, shapes: Mapping[str, tuple[int, ...]], known: Hashable) -> Plan:

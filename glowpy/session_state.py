@@ -9,6 +9,7 @@ from typing import final
 
 import numpy as np
 
+from glowpy.core.extents import extents_of, largest_at
 from glowpy.core.state import State
 from glowpy.core.tensor import Array
 from glowpy.executable import CompiledFunction
@@ -69,7 +70,7 @@ class SessionState:
         Args:
             names: Outputs of the model.
             feeds: All inputs but the variables.
-            out: As of `CompiledFunction`.
+            out: As of `CompiledFunction`; also for what the run leaves in variables.
             function_for: What is compiled for inputs and variables of these shapes.
         """
         with self._turn():
@@ -77,10 +78,17 @@ class SessionState:
             function = function_for(shapes)
             state = self._moved(function, shapes)
             inputs = {port.name: feeds[port.name] for port in function.input_ports}
-            outputs = function(inputs, out, state=state)
-            self._state, self._contents = state, {}
             kept = {output: name for name, output in self.pairs.items() if output in names}
-            return outputs | {output: state[name].copy() for output, name in kept.items()}
+            copies = {name: array for name, array in (out or {}).items() if name in kept}
+            _check_copies(function, shapes, {kept[name]: copies[name] for name in copies})
+            others = {name: array for name, array in (out or {}).items() if name not in kept}
+            outputs = function(inputs, others, state=state)
+            self._state, self._contents = state, {}
+            for output, name in kept.items():
+                content = state[name]
+                outputs[output] = copies.get(output, np.empty_like(content))
+                outputs[output][...] = content
+            return outputs
 
     def _moved(self, function: CompiledFunction, shapes: Shapes) -> State:
         """The variables in the memory of a function."""
@@ -101,13 +109,20 @@ class SessionState:
             given |= {name: tuple(size or 0 for size in shape) for name, shape in kept.items()}
         else:
             given |= {name: array.shape for name, array in self._contents.items()}
-            key = frozenset(given.items())
-            if key not in self._fresh:
-                if len(self._fresh) == _MAX_FRESH:
-                    self._fresh.clear()
-                self._fresh[key] = fresh_shapes(self._model, self.pairs, given, feeds)
-            given |= self._fresh[key]
+            given |= self._begun(given, feeds)
         return {name: given[name] for name in self._inputs}
+
+    def _begun(self, given: Shapes, feeds: Mapping[str, Array]) -> Shapes:
+        """The shapes of variables that hold nothing."""
+        key = frozenset(given.items())
+        if key in self._fresh:
+            return self._fresh[key]
+        shapes, by_elements = fresh_shapes(self._model, self.pairs, given, feeds)
+        if not by_elements:
+            if len(self._fresh) == _MAX_FRESH:
+                self._fresh.clear()
+            self._fresh[key] = shapes
+        return shapes
 
     def reset(self) -> None:
         """Makes all variables zero, or empty."""
@@ -122,7 +137,7 @@ class SessionState:
             return {name: array.copy() for name, array in self._contents.items()}
 
     def restore(self, contents: Mapping[str, Array]) -> None:
-        """Makes variables hold copies of these arrays, and the others nothing."""
+        """Makes variables hold copies of these arrays, one for each."""
         arrays = {name: np.array(array) for name, array in contents.items()}
         for name, array in arrays.items():
             if name not in self.pairs:
@@ -132,5 +147,39 @@ class SessionState:
             if array.dtype != info.kind.dtype or not info.admits(array.shape):
                 got = f"{array.dtype}[{'x'.join(map(str, array.shape))}]"
                 raise UserError(f"'{name}': expected {info.type} of shape {info.shape}, got {got}")
+        if missing := [name for name in self.pairs if name not in arrays]:
+            raise UserError(
+                f"expected all variables, missing {', '.join(map(repr, missing))}",
+                note="reset_state makes them what they were at first",
+            )
+        self._check_alike(arrays)
         with self._turn():
             self._state, self._contents = None, arrays
+
+    def _check_alike(self, arrays: Mapping[str, Array]) -> None:
+        """Raises UserError where arrays contradict each other in a dimension that the model gives one name."""
+        said: dict[str, tuple[str, int]] = {}
+        for name, array in arrays.items():
+            for dim, size in zip(self._inputs[name].shape or (), array.shape, strict=False):
+                if (
+                    isinstance(dim, str)
+                    and (known := said.setdefault(dim, (name, size)))[1] != size
+                ):
+                    raise UserError(
+                        f"'{name}': expected '{dim}' = {known[1]} as in '{known[0]}', got {size}"
+                    )
+
+
+def _check_copies(function: CompiledFunction, shapes: Shapes, arrays: Mapping[str, Array]) -> None:
+    """Raises UserError for arrays, by variable, that do not take what a run leaves there."""
+    if not arrays:
+        return
+    types = function.inputs | {port.name: port.type for port in function.state_ports}
+    extents = extents_of({name: (type.shape, shapes[name]) for name, type in types.items()})
+    for port in (port for port in function.state_ports if port.name in arrays):
+        array, type = arrays[port.name], largest_at(port.following, extents)
+        got = f"{array.dtype}[{'x'.join(map(str, array.shape))}]"
+        if array.dtype != type.kind.dtype or array.shape != type.shape:
+            raise UserError(f"out, for '{port.name}': expected an array of type {type}, got {got}")
+        if not array.flags.writeable:
+            raise UserError(f"out, for '{port.name}': expected a writeable array for an output")

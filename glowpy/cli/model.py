@@ -28,7 +28,7 @@ from glowpy.importer.onnx.signature import ValueInfo
 from glowpy.recipe import state_ports
 from glowpy.support.errors import LoadError, UserError
 from glowpy.support.loc import Loc
-from glowpy.support.symbolic import Dim, symbol, symbols_of
+from glowpy.support.symbolic import Dim, at_extents, symbol, symbols_of
 from glowpy.support.text import parse_dim, symbol_name
 
 __all__ = [
@@ -332,7 +332,8 @@ def read_inputs(
         model: The file of the model, which says which shapes it allows.
         state: The function's variables.
 
-    Raises UserError for an unknown input, an unreadable file, and an array of another type or shape.
+    Raises UserError for an unknown input, an unreadable file, an array of another type or shape, and only some of
+    the variables that grow together.
     """
     arrays_by_name: dict[str, Array] = {}
     sources: dict[str, str] = {}
@@ -353,6 +354,12 @@ def read_inputs(
     growing = symbols_of(dim for port in state for dim in port.growing)
     lowest = {name: one.low for name, one in growing.items()}
     extents = _extents(list(known.values()), arrays_by_name, lowest)
+    others = [port for port in state if port.name not in arrays_by_name]
+    grown = [p.name for p in others if any(at_extents(dim, extents) for dim in p.growing)]
+    if grown and len(others) < len(state):
+        raise UserError(
+            f"--input: expected state that is as long as that which is given for {', '.join(map(repr, grown))} as well"
+        )
     rng = np.random.default_rng(seed)
     zeros = {p.name: np.zeros(type_at(p.type, extents).extents, p.type.kind.dtype) for p in state}
     chosen = zeros | arrays_by_name

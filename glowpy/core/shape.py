@@ -78,9 +78,8 @@ def broadcast_shapes(*shapes: Shape) -> Shape:
         wide = {dim for dim in dims if dim != 1}
         first, *others = wide or {1}
         if not all(is_same(first, other) for other in others):
-            raise UserError(
-                f"expected shapes that broadcast, got {' and '.join(str(list(shape)) for shape in shapes)}"
-            )
+            texts = [f"[{', '.join(map(str, shape))}]" for shape in shapes]
+            raise UserError(f"expected shapes that broadcast, got {' and '.join(texts)}")
         result.append(wide.pop() if wide else 1)
     return tuple(result)
 

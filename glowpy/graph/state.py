@@ -104,6 +104,11 @@ def check_pairs(
     pairs: StatePairs, inputs: Mapping[str, Declared], outputs: Mapping[str, Declared]
 ) -> None:
     """Raises UserError that lists every name that is none, every output that is named twice, and types that differ."""
+    if not isinstance(pairs, Mapping):
+        raise UserError(
+            f"state: expected a dict of inputs and their outputs, got {pairs!r}",
+            note="{'past_key_0': 'present_key_0'}; a session, and --state, take 'auto' as well",
+        )
     problems = [
         f"state: expected one of the {role} {', '.join(map(repr, known)) or '(there are none)'}, got '{name}'"
         for role, known, names in (

@@ -307,8 +307,10 @@ Dim: TypeAlias = int | Expr
 def symbol(name: str, low: int = 1, high: int = UNBOUNDED, likely: int = UNBOUNDED) -> Dim:
     """The extent of that name, between the bounds; they themselves are possible. An int where they are equal.
 
-    The likely one is the highest unless it is given.
+    The likely one is the highest unless it is given. Raises UserError for bounds that no extent is between.
     """
+    if not 0 <= low <= high:
+        raise UserError(f"symbol '{name}': expected bounds 0 <= low <= high, got {low}..{high}")
     return low if low == high else Expr((((Symbol(name, low, high, min(likely, high)),), 1),))
 
 

@@ -261,8 +261,9 @@ def test_ranges_without_steps_or_of_floats_are_refused(kind: type) -> None:
     if kind is np.float32:
         session = glowpy.InferenceSession(net.model)
         for count in (2, 3):
-            with pytest.warns(RuntimeWarning) if count == 3 else nullcontext():
+            with pytest.warns(RuntimeWarning) if count == 3 else nullcontext() as caught:
                 (actual,) = session.run(None, {"x": np.zeros(count, np.float32)})
+            assert caught is None or caught[0].filename == __file__
             np.testing.assert_array_equal(actual, np.arange(2 * count) / 2)
 
 

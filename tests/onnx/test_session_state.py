@@ -243,6 +243,72 @@ def test_wrong_state_is_refused() -> None:
         session.set_state({"past_key_0": np.zeros((1, 3, 9), np.float32)})
     with pytest.raises(UserError, match="expected the outputs 'y', got 'present_key_0'"):
         session.run(None, {"x": x}, out={"present_key_0": x})
+    for state in ("past_key_0=present_key_0", True):
+        with pytest.raises(UserError, match="state: expected a dict of inputs and their outputs"):
+            glowpy.InferenceSession(attention(), state=state)  # type: ignore[arg-type]
+    with pytest.raises(UserError, match="expected a dict of inputs and their outputs, got 'auto'"):
+        glowpy.load(attention(), state="auto")  # type: ignore[arg-type]
+    nodes = [helper.make_node("Relu", ["x"], ["y"])]
+    with pytest.raises(UserError, match="no input and output look like state"):
+        glowpy.InferenceSession(_model(nodes, {"x": [1], "y": [1]}, 1), state="auto")
+
+
+def test_state_is_given_as_a_whole() -> None:
+    nodes = [
+        helper.make_node("Concat", [f"past_{key}", "x"], [f"present_{key}"], axis=0) for key in "kv"
+    ]
+    nodes += [helper.make_node("Add", ["present_k", "present_v"], ["y"])]
+    inputs: dict[str, list[int | str]] = {"past_k": ["past"], "past_v": ["past"], "x": ["length"]}
+    shapes = inputs | {"y": ["all"], "present_k": ["all"], "present_v": ["all"]}
+    session = glowpy.InferenceSession(_model(nodes, shapes, 3), backend="interpreter", state="auto")
+    two, three = np.ones(2, np.float32), np.ones(3, np.float32)
+    with pytest.raises(UserError, match="expected all variables, missing 'past_k', 'past_v'"):
+        session.set_state({})
+    with pytest.raises(UserError, match="expected all variables, missing 'past_v'"):
+        session.set_state({"past_k": two})
+    with pytest.raises(UserError, match="'past_v': expected 'past' = 2 as in 'past_k', got 3"):
+        session.set_state({"past_k": two, "past_v": three})
+    session.set_state({"past_k": two, "past_v": two})
+    assert session.run(None, {"x": three})[0].shape == (5,)
+
+
+def test_what_is_kept_is_stored_in_arrays_that_are_given() -> None:
+    session = glowpy.InferenceSession(attention(), backend="interpreter", state="auto")
+    x, present = _rows(1, 2), np.zeros((1, 2, 8), np.float32)
+    y, kept = session.run(["y", "present_key_0"], {"x": x}, out={"present_key_0": present})
+    assert kept is present
+    _same(present, x)
+    _same(y, _expected(np.zeros((1, 0, 8), np.float32), x)[0])
+    with pytest.raises(UserError, match=r"'past_key_0': expected an array of type f32\[1x4x8\]"):
+        session.run(["present_key_0"], {"x": x}, out={"present_key_0": present})
+    _same(session.get_state()["past_key_0"], x)
+    view = np.broadcast_to(np.float32(0), (1, 4, 8))
+    with pytest.raises(UserError, match="'past_key_0': expected a writeable array"):
+        session.run(["present_key_0"], {"x": x}, out={"present_key_0": view})
+    _same(session.get_state()["past_key_0"], x)
+
+
+def test_no_names_of_outputs_are_all_names() -> None:
+    """As for onnxruntime."""
+    session = glowpy.InferenceSession(attention(), backend="interpreter", state="auto")
+    assert len(session.run([], {"x": _rows(1, 2)})) == 1
+
+
+def test_what_contradicts_what_was_learned_is_named() -> None:
+    masked = onnx.load_from_string(attention())
+    del masked.graph.node[:]
+    masked.graph.node.append(helper.make_node("Add", ["past_key_0", "x"], ["y"]))
+    masked.graph.node.append(helper.make_node("Neg", ["past_key_0"], ["present_key_0"]))
+    session = glowpy.InferenceSession(masked.SerializeToString(), backend="interpreter")
+    session.run(None, {"past_key_0": _rows(1, 4), "x": _rows(1, 4)})
+    with pytest.raises(
+        UserError, match=r"'(past|length)' = (length|past) = [23], as in earlier runs"
+    ):
+        session.run(None, {"past_key_0": _rows(1, 2), "x": _rows(1, 3)})
+    fresh = glowpy.InferenceSession(masked.SerializeToString(), backend="interpreter")
+    with pytest.raises(UserError) as caught:
+        fresh.run(None, {"past_key_0": _rows(2, 2), "x": _rows(2, 3)})
+    assert "Expr" not in str(caught.value)
 
 
 def test_threads_take_turns() -> None:

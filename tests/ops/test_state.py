@@ -222,6 +222,8 @@ def test_a_call_without_the_state_is_refused() -> None:
         network({"x": _x(1, 1)})
     with pytest.raises(UserError, match="expected a state of this network"):
         network({"x": _x(1, 1)}, state=stateless().state())
+    with pytest.raises(UserError, match="expected a state of this network"):
+        network({"x": _x(1, 1)}, state={})  # type: ignore[arg-type]
     state = network.state()
     with pytest.raises(UserError, match="expected one of the variables 'past_k0'"):
         state.shape("y")

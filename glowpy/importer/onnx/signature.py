@@ -18,7 +18,7 @@ from glowpy.importer.onnx.narrow import NARROW, Narrow
 from glowpy.importer.onnx.source import domain_of
 from glowpy.importer.onnx.tensor import elem_type_of, kind_of, type_name
 from glowpy.support.errors import UnsupportedError, UserError
-from glowpy.support.symbolic import Dim
+from glowpy.support.symbolic import Dim, Expr
 from glowpy.support.text import parse_dim
 
 __all__ = [
@@ -198,6 +198,12 @@ def bind(
     _check_names("input", shapes, [info.name for info in infos])
     symbols = [dim for info in infos for dim in info.shape or () if isinstance(dim, str)]
     _check_names("symbolic dimension", dims, symbols)
+    for name, size in dims.items():
+        if not isinstance(size, int | np.integer | Expr):
+            raise UserError(
+                f"symbolic dimension '{name}': expected a number or a symbol, got {size!r}",
+                note=f"glowpy.support.symbolic.symbol('{name}', LOW, HIGH) makes one",
+            )
     bound = dict(dims)
     for info in infos:
         if info.name in shapes:

@@ -110,6 +110,25 @@ def test_runs_begin_with_what_files_hold(model: str, tmp_path: Path, checker: st
     np.testing.assert_allclose(np.load(out / "y.npy"), expected, rtol=1e-5, atol=1e-6)
 
 
+def test_state_that_grows_together_is_given_together(tmp_path: Path) -> None:
+    nodes = [helper.make_node("Concat", [f"past_{k}", "x"], [f"present_{k}"], axis=0) for k in "kv"]
+    shapes: dict[str, list[str | int | None]] = {"past_k": ["P"], "past_v": ["P"], "x": ["L"]}
+    shapes |= {"present_k": ["T"], "present_v": ["T"]}
+    infos = [
+        helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
+        for name, shape in shapes.items()
+    ]
+    graph = helper.make_graph(nodes, "g", infos[:3], infos[3:])
+    opset = [helper.make_opsetid("", 17)]
+    path, past = tmp_path / "net.onnx", tmp_path / "past.npy"
+    onnx.save(helper.make_model(graph, opset_imports=opset, ir_version=8), path)
+    np.save(past, np.ones(5, np.float32))
+    argv = ["run", str(path), "--shape", "P=0..8", "--shape", "L=1..4", "--state", "auto"]
+    argv += ["--backend", "interpreter", "--input", f"past_k={past}"]
+    assert "state that is as long as that which is given for 'past_v'" in refused(*argv)
+    printed(*argv, "--input", f"past_v={past}")
+
+
 def test_dumps_show_variables(model: str) -> None:
     pair = ["--state", "past_0=present_0"]
     text = printed("dump", model, *OPEN, *pair)

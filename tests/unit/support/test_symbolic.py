@@ -198,6 +198,12 @@ def test_bad_text_is_refused(text: str, message: str) -> None:
     assert message in caught.value.diagnostics[0].message
 
 
+@pytest.mark.parametrize(("low", "high"), [(-1, 16), (16, 0)])
+def test_bounds_that_nothing_is_between_are_refused(low: int, high: int) -> None:
+    with pytest.raises(UserError, match="symbol 'past': expected bounds 0 <= low <= high"):
+        symbol("past", low, high)
+
+
 def test_a_number_is_what_substitution_gives() -> None:
     a, b = symbol("a", 1, 9), symbol("b", 0, 9)
     for dim in (

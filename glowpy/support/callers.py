@@ -1,0 +1,17 @@
+"""Who called glowpy: what warnings point at."""
+
+from __future__ import annotations
+
+import sys
+from types import FrameType
+
+__all__ = ["level_outside"]
+
+
+def level_outside() -> int:
+    """The `stacklevel` with which the caller of this warns of the line outside glowpy that led to it."""
+    frame: FrameType | None = sys._getframe(1)
+    level = 1
+    while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "glowpy":
+        frame, level = frame.f_back, level + 1
+    return level
