@@ -15,7 +15,7 @@ from glowpy.core.elemkind import ElemKind
 from glowpy.core.tensor import Array, Tensor
 from glowpy.graph.node import Constant
 from glowpy.importer.onnx.reference import read_tensor
-from glowpy.support.errors import LoadError
+from glowpy.support.errors import LoadError, UserError
 from glowpy.support.loc import Loc
 from glowpy.support.output_files import write_output_file
 
@@ -138,10 +138,14 @@ def write_constants(path: str | Path, constants: Iterable[Constant]) -> None:
 
 
 def read_constants(path: str) -> dict[str, Array]:
-    """What `write_constants` wrote. Raises LoadError if the elements are not those of their digest."""
+    """What `write_constants` wrote. Raises LoadError if the elements are not those of their digest, or no numbers."""
     arrays = read_arrays(path)
     for digest, array in arrays.items():
-        if Tensor.of(array).digest() != digest:
+        try:
+            tensor = Tensor.of(array)
+        except UserError as error:
+            raise LoadError(error.diagnostics[0].message, loc=Loc(path)) from None
+        if tensor.digest() != digest:
             raise LoadError(
                 f"the elements under {digest[:12]}... are not the ones of that digest",
                 loc=Loc(path),

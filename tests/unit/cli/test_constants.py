@@ -14,6 +14,7 @@ from glowpy.cli.main import run
 from glowpy.core.tensor import Array
 from glowpy.graph.function import Module
 from glowpy.graph.printer import print_module
+from glowpy.support.errors import LoadError
 from tests.e2e.models import mlp
 
 
@@ -54,6 +55,13 @@ def test_elements_of_another_digest(tmp_path: Path) -> None:
     argv = ["run", str(tmp_path / "mlp.glow"), "--constants", str(tmp_path / "bad.npz")]
     assert run(argv, io.StringIO(), out) == 1
     assert "not the ones of that digest" in out.getvalue()
+
+
+def test_elements_that_are_no_numbers(tmp_path: Path) -> None:
+    np.savez(tmp_path / "bad.npz", words=np.array(["a"]))
+    with pytest.raises(LoadError, match=r"bad\.npz: expected an array of numbers") as caught:
+        read_constants(str(tmp_path / "bad.npz"))
+    assert caught.value.diagnostics[0].loc.file.endswith("bad.npz")
 
 
 @pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16, np.int8, np.bool_])
