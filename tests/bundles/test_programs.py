@@ -134,10 +134,11 @@ def test_vectors_of_riscv_under_qemu(
 
 @pytest.mark.slow
 @first_use_of_zig
-def test_resnet50_under_qemu(tmp_path: Path) -> None:
-    """Its layers once in their whole size, where the emulator is fastest, and with zig's C library: what it consists of
-    runs on all targets above."""
+def test_resnet50_under_qemu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its layers once in their whole size, where the emulator is fastest: what it consists of runs on all targets
+    above."""
     need(QEMU["rpi4"])
+    link_little_libc(monkeypatch)
     make(tmp_path, "rpi4", "residual_in_full")
     check(verify_bundle(tmp_path), 1, {"zig cc"})
 
