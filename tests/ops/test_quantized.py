@@ -123,7 +123,10 @@ def test_quantized_results_are_refused_at_once() -> None:
 )
 def test_instruction_refuses_quantized_operands(cls: type[Instruction]) -> None:
     f = IRFunction("main")
-    values = [f.create_weight(f"w{i}", CHANNELS, Mutability.MUTABLE) for i in range(len(cls.SCHEMA.operands))]
+    values = [
+        f.create_weight(f"w{i}", CHANNELS, Mutability.MUTABLE)
+        for i in range(len(cls.SCHEMA.operands))
+    ]
     inst_of(f, cls, values)
     with pytest.raises(glowpy.VerifyError, match=REFUSED) as caught:
         verify_irfunction(f)
