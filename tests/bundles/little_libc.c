@@ -88,6 +88,12 @@ int strncmp(const char *a, const char *b, size_t n) {
   return n > 0 ? *(const unsigned char *)a - *(const unsigned char *)b : 0;
 }
 
+int memcmp(const void *a, const void *b, size_t n) {
+  const unsigned char *left = a, *right = b;
+  for (; n > 1 && *left == *right; n--) left++, right++;
+  return n > 0 ? *left - *right : 0;
+}
+
 void *memcpy(void *restrict to, const void *restrict from, size_t n) {
   for (size_t i = 0; i < n; i++) ((volatile char *)to)[i] = ((const char *)from)[i];
   return to;

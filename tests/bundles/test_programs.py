@@ -5,6 +5,7 @@ from __future__ import annotations
 import platform
 import subprocess
 import time
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -103,8 +104,14 @@ def test_operands_with_gaps_are_dumped_without_them(tmp_path: Path) -> None:
     np.testing.assert_array_equal(negated, -read)
 
 
-@pytest.mark.parametrize("name", ["mlp", "squeezenet", "doubles", "residual", "integers"])
-@pytest.mark.parametrize("target", list(QEMU))
+@pytest.mark.parametrize(
+    ("target", "name"),
+    [
+        *product(QEMU, ["mlp", "doubles", "residual", "integers"]),
+        ("rpi4", "squeezenet"),
+        ("rpi2", "squeezenet"),
+    ],
+)
 def test_under_qemu(
     target: str, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
