@@ -21,7 +21,7 @@ from glowpy.core.type import Shape
 from glowpy.importer import ValueInfo
 from glowpy.support.callers import level_outside
 from glowpy.support.names import UniqueNames
-from glowpy.support.remedies import divisors, known_from, solved_for
+from glowpy.support.remedies import divisors, known_from, solutions
 from glowpy.support.symbolic import (
     Dim,
     Expr,
@@ -32,7 +32,6 @@ from glowpy.support.symbolic import (
     UnorderedError,
     at_extents,
     ceil_div,
-    lowest,
     product,
     substituted,
     symbol,
@@ -335,9 +334,8 @@ class Assumptions:
         if self._bounded(left, right, extents) or self._bounded(right, left, extents):
             return True
         difference = _chosen(left, extents) - _chosen(right, extents)
-        for name in symbols_of([difference]):
-            meaning = solved_for(difference, name)
-            if name in self._bounds and meaning is not None and lowest(meaning) >= 0:
+        for name, meaning in solutions(difference):
+            if name in self._bounds:
                 few = self._few(extents)
                 for meanings in self._equal.values():
                     for known in meanings:

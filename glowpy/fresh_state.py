@@ -19,14 +19,13 @@ from glowpy.importer import OnnxModel, ValueNeededError
 from glowpy.recipe import state_ports
 from glowpy.support.errors import UserError
 from glowpy.support.names import UniqueNames
-from glowpy.support.remedies import solved_for
+from glowpy.support.remedies import solutions
 from glowpy.support.symbolic import (
     Dim,
     Expr,
     UndecidedError,
     UnequalError,
     at_extents,
-    lowest,
     substituted,
     symbol,
     symbols_of,
@@ -153,9 +152,6 @@ def _ports(
 def _meaning(error: UndecidedError) -> tuple[str, Dim | None]:
     """A symbol, and what it has to be; None if that does not follow."""
     if isinstance(error, UnequalError):
-        difference = error.pair[0] - error.pair[1]
-        for name in symbols_of([difference]):
-            meaning = solved_for(difference, name)
-            if meaning is not None and lowest(meaning) >= 0:
-                return name, meaning
+        left, right = error.pair
+        return next(solutions(left - right), (error.symbols[0], None))
     return error.symbols[0], None

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
 
 from glowpy.support.symbolic import (
     Dim,
@@ -21,7 +22,7 @@ from glowpy.support.symbolic import (
     symbols_of,
 )
 
-__all__ = ["divisors", "known_from", "remedied", "remedy", "solved_for", "spelled_dims"]
+__all__ = ["divisors", "known_from", "remedied", "remedy", "solutions", "spelled_dims"]
 
 _MANY = 64
 """Larger divisors are not tried."""
@@ -41,7 +42,7 @@ def remedy(error: UndecidedError) -> dict[str, Dim]:
     """What one symbol has to be: what others are, a multiple, or more than its bound; none if nothing helps."""
     if isinstance(error, UnequalError):
         left, right = error.pair
-        return _equal(left - right) or _multiple(left - right)
+        return dict(islice(solutions(left - right), 1)) or _multiple(left - right)
     return _raised(*error.pair) if isinstance(error, UnorderedError) else {}
 
 
@@ -60,12 +61,12 @@ def spelled_dims(dims: Mapping[str, Dim], known: Iterable[Dim] = ()) -> list[str
     ]
 
 
-def _equal(difference: Dim) -> dict[str, Dim]:
+def solutions(difference: Dim) -> Iterator[tuple[str, Dim]]:
+    """The symbols of a difference, and what each is where that is 0, if that follows and is never negative."""
     for name in symbols_of([difference]):
-        meaning = solved_for(difference, name)
+        meaning = _solved_for(difference, name)
         if meaning is not None and lowest(meaning) >= 0:
-            return {name: meaning}
-    return {}
+            yield name, meaning
 
 
 def _multiple(difference: Dim) -> dict[str, Dim]:
@@ -108,7 +109,7 @@ def divisors(dim: Dim, one: Symbol) -> list[int]:
     return sorted(number for number in numbers if isinstance(number, int))
 
 
-def solved_for(difference: Dim, name: str) -> Dim | None:
+def _solved_for(difference: Dim, name: str) -> Dim | None:
     """What a symbol is where a difference is 0, if that is a sum in which it occurs once, by itself."""
     if not isinstance(difference, Expr):
         return None

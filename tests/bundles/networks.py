@@ -274,6 +274,16 @@ def command(folder: Path, *words: str | Path) -> subprocess.CompletedProcess[str
     )
 
 
+def strict_program(folder: Path, shared: Path, source: str) -> subprocess.CompletedProcess[str]:
+    """Compiles a C program against a shared bundle with all warnings, and runs it."""
+    (folder / "main.c").write_text(source)
+    strict = ["-std=c11", "-Wall", "-Wextra", "-Werror", "-Wconversion", f"-I{shared}"]
+    place = [f"-Wl,-rpath,{shared}", f"{shared}/libnet.so", "-o", "main"]
+    build = command(folder, "gcc", *strict, "main.c", *place)
+    assert (build.returncode, build.stderr) == (0, "")
+    return command(folder, "./main")
+
+
 BOARD = Path(__file__).resolve().parents[2] / "docs" / "examples" / "cortex-m7"
 BOARDS = {
     "cortex-m0": ("eabi", "mps2-an385"),

@@ -30,6 +30,7 @@ from tests.bundles.networks import (
     mlp,
     need,
     on_board,
+    strict_program,
 )
 
 pytestmark = pytest.mark.timeout(300)
@@ -157,12 +158,7 @@ int main(void) {
 def test_what_c_sees(shared: Path, tmp_path: Path) -> None:
     """Sizes and dimensions at every extent, the table, and the code for others, with which nothing is written."""
     need("gcc")
-    (tmp_path / "main.c").write_text(HARNESS)
-    strict = ["-std=c11", "-Wall", "-Wextra", "-Werror", "-Wconversion", f"-I{shared}"]
-    place = [f"-Wl,-rpath,{shared}", f"{shared}/libnet.so", "-o", "main"]
-    done = command(tmp_path, "gcc", *strict, "main.c", *place)
-    assert (done.returncode, done.stderr) == (0, "")
-    done = command(tmp_path, "./main")
+    done = strict_program(tmp_path, shared, HARNESS)
     assert done.returncode == 0
     *lines, seen, length = done.stdout.splitlines()
     assert (seen, length) == ("seen 0 9", "length 1 4")

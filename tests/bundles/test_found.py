@@ -20,7 +20,7 @@ from glowpy.core.elemkind import ElemKind
 from glowpy.core.type import Type
 from glowpy.graph.printer import print_module
 from glowpy.support.symbolic import symbol
-from tests.bundles.networks import QUIT, command, glow, need, on_board
+from tests.bundles.networks import QUIT, glow, need, on_board, strict_program
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -90,12 +90,7 @@ int main(void) {
 
 def test_c_reads_what_a_run_found(shared: Path, tmp_path: Path) -> None:
     need("gcc")
-    (tmp_path / "main.c").write_text(HARNESS)
-    strict = ["-std=c11", "-Wall", "-Wextra", "-Werror", "-Wconversion", f"-I{shared}"]
-    place = [f"-Wl,-rpath,{shared}", f"{shared}/libnet.so", "-o", "main"]
-    done = command(tmp_path, "gcc", *strict, "main.c", *place)
-    assert (done.returncode, done.stderr) == (0, "")
-    done = command(tmp_path, "./main")
+    done = strict_program(tmp_path, shared, HARNESS)
     assert (done.returncode, done.stdout) == (0, "2 2 8: 2 4 4 16")
 
 

@@ -155,13 +155,13 @@ class Callbacks:
         for place, ref in enumerate(inst.operands):
             for field, value in _open_fields(ref.value):
                 register = f"{own}.{place}.{field.replace(', i32 ', '.')}"
-                found = number(value)
+                extent = number(value)
                 if dim != "i64":
-                    lines.append(f"  {register}.wide = zext {dim} {found} to i64")
-                    found = f"{register}.wide"
+                    lines.append(f"  {register}.wide = zext {dim} {extent} to i64")
+                    extent = f"{register}.wide"
                 lines += [
                     f"  {register} = getelementptr {items}, ptr %described, i32 0, i32 {place}, i32 {field}",
-                    f"  store i64 {found}, ptr {register}",
+                    f"  store i64 {extent}, ptr {register}",
                 ]
         return lines
 

@@ -43,12 +43,12 @@ def _non_zero(g: OnnxGraph, n: NonZeroNode) -> None:
 
 @to_onnx(UniqueNode)
 def _unique(g: OnnxGraph, n: UniqueNode) -> None:
-    _, *found = g.add_all(
+    _, *vectors = g.add_all(
         "Unique", g.operand(n.input), outputs=g.names("unique", 4), axis=0, sorted=int(n.sorted)
     )
-    for index, name in enumerate(found):
+    for index, name in enumerate(vectors):
         g.result("Identity", name, index=index)
-    g.result("Shape", found[0], index=3)
+    g.result("Shape", vectors[0], index=3)
     g.leave_open(n.results[0], n.results[2])
 
 

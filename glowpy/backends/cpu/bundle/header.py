@@ -299,8 +299,8 @@ def _extents(entry: Entry) -> Iterator[str]:
     """The type of what a run says of dimensions, and macros for its bounds."""
     if not entry.extents:
         return
-    found = any(extent.found for extent in entry.extents)
-    also = ". What is found, a run writes" if found else ""
+    finds = any(extent.found for extent in entry.extents)
+    also = ". What is found, a run writes" if finds else ""
     yield f"/* What the dimensions are that a run may choose, each between its bounds{also}. */"
     yield "typedef struct {"
     for extent in entry.extents:
