@@ -12,7 +12,7 @@ import numpy as np
 
 from glowpy.core.extents import Extents, extents_of, largest_at, shape_at, symbols_of_types, type_at
 from glowpy.core.state import Known, State, StatePort, given_extents
-from glowpy.core.tensor import Array, Tensor
+from glowpy.core.tensor import Array, Tensor, allocated
 from glowpy.core.type import Type
 from glowpy.ir.inst import Instruction
 from glowpy.ir.plan import ALIGNMENT
@@ -45,8 +45,11 @@ class Port:
 
 
 def aligned_array(size: int) -> Array:
-    """`size` zero bytes at an address that is a multiple of the memory plan's alignment."""
-    block = np.zeros(size + ALIGNMENT, np.uint8)
+    """`size` zero bytes at an address that is a multiple of the memory plan's alignment.
+
+    Raises UserError where there is no memory for them.
+    """
+    block = allocated((size + ALIGNMENT,), np.uint8)
     start = -address_of(block) % ALIGNMENT
     return block[start : start + size]
 
@@ -342,7 +345,7 @@ def _fresh(type: Type) -> Array:
     """An array for an output; at a multiple of the memory plan's alignment if it is large."""
     if type.room < _SMALL:
         return np.empty(type.extents, type.kind.dtype)
-    block = np.empty(type.room + ALIGNMENT, np.uint8)
+    block = allocated((type.room + ALIGNMENT,), np.uint8, zeros=False)
     return np.ndarray(type.extents, type.kind.dtype, block, -address_of(block) % ALIGNMENT)
 
 

@@ -16,7 +16,7 @@ from glowpy.executable import CompiledFunction
 from glowpy.fresh_state import fresh_shapes
 from glowpy.graph.state import StatePairs
 from glowpy.importer import OnnxModel
-from glowpy.support.errors import UserError
+from glowpy.support.errors import Diagnostic, UserError
 
 __all__ = ["SessionState"]
 
@@ -75,7 +75,10 @@ class SessionState:
         """
         with self._turn():
             shapes = self._shapes(feeds)
-            function = function_for(shapes)
+            try:
+                function = function_for(shapes)
+            except UserError as error:
+                raise self._with_held_shapes(error, shapes) from error
             state = self._moved(function, shapes)
             inputs = {port.name: feeds[port.name] for port in function.input_ports}
             kept = {output: name for name, output in self.pairs.items() if output in names}
@@ -89,6 +92,17 @@ class SessionState:
                 outputs[output] = copies.get(output, np.empty_like(content))
                 outputs[output][...] = content
             return outputs
+
+    def _with_held_shapes(self, error: UserError, shapes: Shapes) -> UserError:
+        """The error of a run, with what the session keeps of earlier ones, as inputs may not fit to that."""
+        held = self._contents if self._state is None else self.pairs
+        if not held:
+            return error
+        texts = [f"'{name}' of shape [{'x'.join(map(str, shapes[name]))}]" for name in held]
+        what = ", ".join(texts[:3]) + (f", and {len(texts) - 3} more" if len(texts) > 3 else "")
+        message = f"the session keeps what earlier runs left: {what}"
+        note = "reset_state() lets it begin again, with inputs of other shapes"
+        return UserError.of([*error.diagnostics, Diagnostic(message, note=note)])
 
     def _moved(self, function: CompiledFunction, shapes: Shapes) -> State:
         """The variables in the memory of a function."""

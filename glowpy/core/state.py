@@ -9,7 +9,7 @@ from typing import TypeAlias, final
 import numpy as np
 
 from glowpy.core.extents import Extents, extents_of, shape_at
-from glowpy.core.tensor import Array
+from glowpy.core.tensor import Array, allocated
 from glowpy.core.type import Shape, Type
 from glowpy.support.errors import UserError
 from glowpy.support.symbolic import Symbol, highest, symbol
@@ -69,9 +69,9 @@ class State:
         self.reset()
 
     def reset(self) -> None:
-        """Makes all variables what they were at first."""
+        """Makes all variables what they were at first. Raises UserError where there is no memory for them."""
         self.arrays: dict[str, Array] = {
-            port.placeholder: np.zeros(port.memory.extents, port.memory.kind.dtype)
+            port.placeholder: allocated(port.memory.extents, port.memory.kind.dtype)
             for port in self.ports
         }
         self._shapes: dict[str, tuple[int | None, ...]] = {p.name: p.fresh for p in self.ports}

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from math import prod
 from typing import Any, final
 
 import numpy as np
@@ -18,7 +19,7 @@ from glowpy.core.elemkind import ElemKind
 from glowpy.core.type import Type
 from glowpy.support.errors import InternalError, UserError
 
-__all__ = ["LARGE", "MAX_COST", "Array", "Tensor", "converted", "stored", "stored_key"]
+__all__ = ["LARGE", "MAX_COST", "Array", "Tensor", "allocated", "converted", "stored", "stored_key"]
 
 Array = npt.NDArray[Any]
 
@@ -31,6 +32,18 @@ LARGE = 1 << 16
 MAX_COST = 16
 """A tensor that takes more computations than this is computed once, at once: where each follows twice from the one
 before, every step would take twice as many."""
+
+
+def allocated(extents: Sequence[int], dtype: npt.DTypeLike, *, zeros: bool = True) -> Array:
+    """A new array, of zeros or of anything. Raises UserError where there is no memory for it."""
+    try:
+        return np.zeros(extents, dtype) if zeros else np.empty(extents, dtype)
+    except (MemoryError, ValueError):  # the latter for more bytes than there are addresses
+        size = prod(extents) * np.dtype(dtype).itemsize
+        raise UserError(
+            f"there is no memory for {size:,} bytes",
+            note="give dimensions closer bounds, such as --shape batch=1..8",
+        ) from None
 
 
 def converted(array: Array, kind: ElemKind) -> Array:

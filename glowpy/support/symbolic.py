@@ -156,7 +156,8 @@ class UndecidedError(UserError):
     def __init__(self, message: str, dims: Iterable[Dim]) -> None:
         self.symbols = tuple(symbols_of(dims))
         names = " or ".join(f"'{name}'" for name in self.symbols)
-        super().__init__(message, note=f"give {names} one extent, or closer bounds")
+        note = f"give {names} one extent, or closer bounds" if names else ""
+        super().__init__(message, note=note)
 
 
 class UnequalError(UndecidedError):

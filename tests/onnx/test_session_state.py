@@ -253,6 +253,21 @@ def test_wrong_state_is_refused() -> None:
         glowpy.InferenceSession(_model(nodes, {"x": [1], "y": [1]}, 1), state="auto")
 
 
+def test_another_batch_than_what_is_kept_has_a_remedy() -> None:
+    session = glowpy.InferenceSession(attention(), backend="interpreter", state="auto")
+    with pytest.raises(UserError) as fresh:
+        session.run(None, {"x": np.zeros((1, 1, 9), np.float32)})
+    assert "reset_state" not in str(fresh.value)
+    session.run(None, {"x": _rows(1, 3)})
+    message = (
+        r"keeps what earlier runs left: 'past_key_0' of shape \[1x3x8\]\nnote: reset_state\(\)"
+    )
+    with pytest.raises(UserError, match=message):
+        session.run(None, {"x": _rows(2, 1)})
+    session.reset_state()
+    assert session.run(None, {"x": _rows(2, 1)})[0].shape == (2, 1, 8)
+
+
 def test_state_is_given_as_a_whole() -> None:
     nodes = [
         helper.make_node("Concat", [f"past_{key}", "x"], [f"present_{key}"], axis=0) for key in "kv"

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from glowpy.core.elemkind import ElemKind
-from glowpy.core.tensor import LARGE, MAX_COST, Array, Tensor, converted, stored
+from glowpy.core.tensor import LARGE, MAX_COST, Array, Tensor, allocated, converted, stored
 from glowpy.core.type import Type
 from glowpy.support.errors import InternalError, UserError
 
@@ -167,3 +167,10 @@ def test_what_follows_twice_from_the_same_is_not_computed_ever_more_often() -> N
     assert tensor.cost <= MAX_COST
     assert tensor.array[0] == 0
     assert len(calls) < 60 * MAX_COST
+
+
+@pytest.mark.parametrize("extents", [(1 << 58,), (1 << 40, 1 << 40)])
+def test_more_memory_than_there_is_is_an_error_with_a_remedy(extents: tuple[int, ...]) -> None:
+    with pytest.raises(UserError, match=r"no memory for .* bytes") as error:
+        allocated(extents, np.float32)
+    assert "--shape" in str(error.value)
