@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from glowpy.backends.interpreter.backend import InterpreterBackend
     from glowpy.bundling.load import load_bundle
     from glowpy.bundling.make import bundle
+    from glowpy.checkup import Checkup, check
     from glowpy.core.elemkind import ElemKind
     from glowpy.core.state import State
     from glowpy.core.tensor import Tensor
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Backend",
     "BundleOptions",
+    "Checkup",
     "CompileOptions",
     "CompiledFunction",
     "Constant",
@@ -68,6 +70,7 @@ __all__ = [
     "VerifyError",
     "bundle",
     "channels_last",
+    "check",
     "compile",
     "integer_ports",
     "load",
@@ -85,6 +88,7 @@ _HOMES = {
     "glowpy.backends.cpu.options": ("CpuOptions",),
     "glowpy.backends.interpreter.backend": ("InterpreterBackend",),
     "glowpy.bundling.make": ("bundle",),
+    "glowpy.checkup": ("Checkup", "check"),
     "glowpy.core.elemkind": ("ElemKind",),
     "glowpy.core.state": ("State",),
     "glowpy.core.tensor": ("Tensor",),

@@ -33,7 +33,7 @@ from rich.console import Console
 from rich.table import Table
 
 import glowpy
-from glowpy.cli.check import compare
+from glowpy.cli.compare import compare
 from glowpy.cli.model import load_model, random_array
 from glowpy.core.tensor import Array
 from tools.zoo import NAMES, initialised

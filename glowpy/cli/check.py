@@ -1,134 +1,127 @@
-"""Running a model elsewhere, and how far our outputs are from the ones that gives."""
+"""`glowpy check`: what a model needs, and everything that keeps it from running."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass
-from pathlib import Path
+import click
 
-import numpy as np
+from glowpy.backends.cpu.options import CpuOptions
+from glowpy.checkup import Checkup, check_function, check_read
+from glowpy.cli.backends import backend_option, bound_backend, settings_option
+from glowpy.cli.completion import complete_file, complete_target
+from glowpy.cli.model import (
+    choose_function,
+    expect_onnx,
+    is_text,
+    load_model,
+    parse_shapes,
+    shape_option,
+)
+from glowpy.cli.output import print_json, print_table, progress
+from glowpy.cli.verb import Verb
+from glowpy.importer.onnx.survey import read_with_problems
+from glowpy.support.errors import Diagnostic
 
-from glowpy.core.tensor import Array
-from glowpy.engine import compile
-from glowpy.graph.function import Function
-from glowpy.importer.onnx.reference import evaluate_reference
-from glowpy.quantization.fidelity import Fidelity
-from glowpy.support.errors import UserError
-from glowpy.support.loc import Loc
-
-__all__ = ["CHECKERS", "Difference", "compare", "expected_outputs"]
-
-
-@dataclass(frozen=True, slots=True)
-class Difference:
-    """How far one output is from what was expected; both errors are infinite where the shapes differ."""
-
-    name: str
-    absolute: float
-    relative: float
-    within: bool
-    """Whether every element is within absolute + relative tolerance, NaNs and infinities in the same places."""
-    decibels: float
-    """Signal to noise of the finite elements; minus infinity where the shapes differ."""
+__all__ = ["check"]
 
 
-def compare(
-    got: Mapping[str, Array], expected: Mapping[str, Array], rtol: float, atol: float
-) -> list[Difference]:
-    """The difference of every expected output; |got - expected| <= atol + rtol * |expected| is within."""
-    return [_difference(name, got.get(name), want, rtol, atol) for name, want in expected.items()]
+@click.command(cls=Verb)
+@click.argument("model", shell_complete=complete_file)
+@shape_option()
+@click.option("--constants", default="", help="A .npz file with the constants of a .glow file.")
+@click.option("--function", "name", default="", help="Which function of a module with several.")
+@backend_option("cpu")
+@settings_option()
+@click.option(
+    "--target",
+    default="",
+    shell_complete=complete_target,
+    help="A preset (glowpy targets) or an LLVM triple; this machine if left out.",
+)
+@click.option("--cpu", default="", help="LLVM name of the processor.")
+@click.option("--features", default="", help="LLVM features, such as +avx2,-fma.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def check(
+    model: str,
+    shapes: tuple[str, ...],
+    constants: str,
+    name: str,
+    backend: str,
+    settings: tuple[str, ...],
+    target: str,
+    cpu: str,
+    features: str,
+    as_json: bool,
+) -> None:
+    """Says whether MODEL (.onnx, .glow text, or - for text on standard input) can run, and what it needs.
 
+    Everything that is wrong or not supported is listed at once, with its node and what to do about it: operators,
+    opsets, attributes, element types, missing shapes and files, and what the backend has no code for. Nothing of the
+    model is run. Symbolic dimensions without a size are taken to be 1.
 
-def _difference(name: str, got: Array | None, want: Array, rtol: float, atol: float) -> Difference:
-    if got is None or got.shape != want.shape or got.dtype != want.dtype:
-        return Difference(name, np.inf, np.inf, within=False, decibels=-np.inf)
-    left, right = got.astype(np.float64), want.astype(np.float64)
-    same = (left == right) | (np.isnan(left) & np.isnan(right))
-    with np.errstate(invalid="ignore", divide="ignore"):
-        error = np.where(same, 0.0, np.abs(left - right))
-        relative = np.where(same, 0.0, error / np.abs(right))
-    error, relative = (np.nan_to_num(e, nan=np.inf, posinf=np.inf) for e in (error, relative))
-    within = bool(np.isclose(left, right, rtol=rtol, atol=atol, equal_nan=True).all())
-    errors = float(error.max(initial=0.0)), float(relative.max(initial=0.0))
-    return Difference(name, *errors, within, Fidelity().plus(right, left, None).decibels)
+    Exits with 1 if anything is wrong.
 
-
-def expected_outputs(
-    checker: str, model: str, function: Function, inputs: Mapping[str, Array]
-) -> dict[str, Array]:
-    """What `checker` (a key of CHECKERS) computes from the inputs.
-
-    Raises UserError where the checker is not installed or cannot run the model, or needs an ONNX file and `model` is
-    none.
+    Examples:
+      glowpy check model.onnx
+      glowpy check model.onnx --shape batch=8 --target rpi4
+      glowpy check model.onnx --json
     """
-    return CHECKERS[checker](model, function, inputs)
+    bound = bound_backend(backend, CpuOptions(target, cpu, features), settings)
+    with progress(f"checking {model}"):
+        if is_text(model):
+            module = load_model(model, shapes, constants, backend)
+            result = check_function(choose_function(module, name), bound)
+        else:
+            expect_onnx(model, constants)
+            read = read_with_problems(model)
+            result = check_read(read, bound, *parse_shapes(shapes, read.inputs))
+    if as_json:
+        print_json(_figures(model, result))
+    else:
+        _print(model, result)
+    if result.problems:
+        raise click.exceptions.Exit(1)
 
 
-@contextmanager
-def _running(checker: str, path: Path) -> Iterator[None]:
-    """Makes whatever another runtime raises a UserError: it may not know the model's operators or opset."""
-    try:
-        yield
-    except Exception as error:
-        raise UserError(
-            f"{checker} cannot run the model: {error}",
-            loc=Loc(str(path)),
-            note="check with another",
-        ) from error
+def _print(model: str, result: Checkup) -> None:
+    for problem in result.problems:
+        click.echo(problem, err=True)
+    assumed = ", ".join(f"{name} = {size}" for name, size in result.assumed.items())
+    counts = {
+        "parameters": result.parameters,
+        "bytes of weights": result.weight_bytes,
+        "multiply-adds": result.macs,
+        "bytes of activations": result.peak_bytes,
+        "bytes of constants": result.constant_bytes,
+    }
+    rows = [[what, "unknown" if n is None else f"{n:,}"] for what, n in counts.items()]
+    print_table("", [model, f">{assumed and f'if {assumed}'}"], rows)
+    count = len(result.problems)
+    verdict = f"{count} problem{'s' if count > 1 else ''}" if count else "runs"
+    click.echo(f"{verdict} on the {result.backend} backend")
 
 
-def _onnx_file(model: str) -> Path:
-    if not model.endswith(".onnx"):
-        raise UserError(
-            "expected an ONNX file to check with another runtime",
-            loc=Loc(model),
-            note="--check-with interpreter works for text",
-        )
-    return Path(model)
+def _figures(model: str, result: Checkup) -> dict[str, object]:
+    return {
+        "model": model,
+        "backend": result.backend,
+        "runs": not result.problems,
+        "problems": [_problem(problem) for problem in result.problems],
+        "assumed": {name: str(size) for name, size in result.assumed.items()},
+        "parameters": result.parameters,
+        "weight_bytes": result.weight_bytes,
+        "macs": result.macs,
+        "peak_bytes": result.peak_bytes,
+        "constant_bytes": result.constant_bytes,
+    }
 
 
-def _with_onnxruntime(
-    model: str, function: Function, inputs: Mapping[str, Array]
-) -> dict[str, Array]:
-    del function
-    path = _onnx_file(model)
-    try:
-        import onnxruntime  # noqa: PLC0415 - optional and heavy
-    except ImportError:
-        raise UserError(
-            "onnxruntime is not installed",
-            note="pip install onnxruntime, or --check-with reference",
-        ) from None
-    with _running("onnxruntime", path):
-        session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
-        names = [output.name for output in session.get_outputs()]
-        return dict(zip(names, session.run(names, dict(inputs)), strict=True))
-
-
-def _with_reference(
-    model: str, function: Function, inputs: Mapping[str, Array]
-) -> dict[str, Array]:
-    del function
-    path = _onnx_file(model)
-    with _running("reference", path):
-        return evaluate_reference(path, inputs)
-
-
-def _with_interpreter(
-    model: str, function: Function, inputs: Mapping[str, Array]
-) -> dict[str, Array]:
-    del model
-    compiled = compile(function, "interpreter")
-    state = compiled.state()
-    for port in compiled.state_ports:
-        state[port.name] = inputs[port.name]
-    return compiled({name: inputs[name] for name in compiled.inputs}, state=state)
-
-
-CHECKERS: Mapping[str, Callable[[str, Function, Mapping[str, Array]], dict[str, Array]]] = {
-    "onnxruntime": _with_onnxruntime,
-    "reference": _with_reference,
-    "interpreter": _with_interpreter,
-}
-"""What `glowpy run --check-with` knows: onnxruntime, onnx's reference evaluator, and our own interpreter."""
+def _problem(problem: Diagnostic) -> dict[str, object]:
+    place = problem.loc
+    return {
+        "message": problem.message,
+        "node": place.node or None,
+        "index": place.index if place.index >= 0 else None,
+        "operator": place.operator or None,
+        "place": str(place),
+        "remedy": problem.note or None,
+    }

@@ -15,7 +15,7 @@ import numpy as np
 
 from glowpy.backends.cpu.jit import JitFunction
 from glowpy.cli.backends import backend_option
-from glowpy.cli.check import Difference, compare
+from glowpy.cli.compare import Difference, compare
 from glowpy.cli.files import write_text
 from glowpy.cli.model import load_model, random_array
 from glowpy.cli.output import print_json, print_table, progress

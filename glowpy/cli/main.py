@@ -20,6 +20,7 @@ import click
 
 from glowpy.cli.bundle import bundle
 from glowpy.cli.cache import cache
+from glowpy.cli.check import check
 from glowpy.cli.demo import demo
 from glowpy.cli.doctor import doctor
 from glowpy.cli.dump import dump
@@ -68,6 +69,7 @@ VERBS = {
     for verb in (
         demo,
         run_model,
+        check,
         profile,
         quantize,
         bundle,

@@ -34,6 +34,7 @@ from glowpy.support.text import parse_dim, symbol_name
 __all__ = [
     "Source",
     "choose_function",
+    "expect_onnx",
     "is_text",
     "load_model",
     "parse_shapes",
@@ -202,6 +203,16 @@ def is_text(path: str) -> bool:
     return path == "-" or path.endswith(".glow")
 
 
+def expect_onnx(path: str, constants: str) -> None:
+    """Raises LoadError for a file that does not end as ONNX files do, UserError where --constants is given for one."""
+    if not path.endswith(".onnx"):
+        raise LoadError(
+            "expected a file that ends in .onnx or .glow", loc=Loc(path), note="rename the model"
+        )
+    if constants:
+        raise UserError("--constants: an ONNX file has its own", note="leave out --constants")
+
+
 @dataclass(frozen=True)
 class _OnnxFile:
     """The model in an .onnx file, and what the user says of it."""
@@ -223,12 +234,7 @@ class _OnnxFile:
 
 def _read_onnx(path: str, shapes: Sequence[str], constants: str, state: Sequence[str]) -> _OnnxFile:
     """Raises as `load_model` does."""
-    if not path.endswith(".onnx"):
-        raise LoadError(
-            "expected a file that ends in .onnx or .glow", loc=Loc(path), note="rename the model"
-        )
-    if constants:
-        raise UserError("--constants: an ONNX file has its own", note="leave out --constants")
+    expect_onnx(path, constants)
     model = read_model(path)
     bound, dims = parse_shapes(shapes, model.inputs)
     return _OnnxFile(model, bound, dims, parse_state(state, model))

@@ -16,7 +16,7 @@ import numpy as np
 from glowpy.backend import Backend, CompileOptions
 from glowpy.backends.cpu.options import CpuOptions
 from glowpy.cli.backends import backend_option, bound_backend, settings_option
-from glowpy.cli.check import CHECKERS, Difference, compare, expected_outputs
+from glowpy.cli.compare import CHECKERS, Difference, compare, expected_outputs
 from glowpy.cli.completion import complete_file
 from glowpy.cli.files import write_array
 from glowpy.cli.help_model import print_model

@@ -18,6 +18,7 @@ from glowpy.graph.infer import infer
 from glowpy.graph.node import Operand
 from glowpy.graph.nodes_gen import ConvolutionNode, TransposedConvolutionNode
 from glowpy.graph.verifier import verify
+from glowpy.graph.work import largest_count, macs
 from glowpy.ir.insts_gen import ConvolutionInst
 from glowpy.lower import lower
 from glowpy.ops.operands import as_stored, expect_numbers, expect_same_kind, factors
@@ -66,6 +67,18 @@ def _check_filter(input: Type, filter: Type, kernels: Sequence[int], group: int)
             f"filter has {filter.shape[-1]} input channels, expected {channels // group} "
             f"(input channels {channels} / group {group})"
         )
+
+
+@macs(ConvolutionNode)
+def _macs(n: ConvolutionNode) -> int:
+    return largest_count((*n.type.shape, *n.filter.type.shape[1:]))
+
+
+@macs(TransposedConvolutionNode)
+def _transposed_macs(n: TransposedConvolutionNode) -> int:
+    """Every element of the input meets the taps of each output channel of its group."""
+    inputs, filters = n.input.type.shape, n.filter.type.shape
+    return largest_count((*inputs, *filters[:-1])) // n.group
 
 
 @verify(TransposedConvolutionNode)

@@ -13,6 +13,7 @@ from glowpy.graph.function import Function
 from glowpy.graph.infer import infer
 from glowpy.graph.node import NodeValue, Operand
 from glowpy.graph.nodes_gen import FullyConnectedNode, MatMulNode
+from glowpy.graph.work import largest_count, macs
 from glowpy.ir.insts_gen import MatMulInst
 from glowpy.lower import lower
 from glowpy.ops.operands import as_stored, expect_numbers, expect_same_kind, factors
@@ -34,6 +35,16 @@ def _infer_mat_mul(lhs: Type, rhs: Type) -> Type:
         )
     batch = broadcast_shapes(lhs.shape[:-2], rhs.shape[:-2])
     return Type(lhs.kind, (*batch, lhs.shape[-2], rhs.shape[-1]))
+
+
+@macs(MatMulNode)
+def _macs(n: MatMulNode) -> int:
+    return largest_count((*n.type.shape, n.lhs.type.shape[-1]))
+
+
+@macs(FullyConnectedNode)
+def _fully_connected_macs(n: FullyConnectedNode) -> int:
+    return largest_count((*n.type.shape, n.weights.type.shape[0]))
 
 
 @interpret(MatMulInst)

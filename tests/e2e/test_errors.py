@@ -8,7 +8,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from glowpy.cli.check import expected_outputs
+from glowpy.cli.compare import expected_outputs
 from glowpy.cli.main import run
 from glowpy.core.tensor import Array
 from glowpy.core.type import parse_type

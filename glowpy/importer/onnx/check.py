@@ -14,7 +14,7 @@ from glowpy.importer.onnx.source import domain_of
 from glowpy.importer.onnx.tensor import type_name
 from glowpy.support.errors import UserError
 
-__all__ = ["check_types", "structural_problems", "unsupported_reason"]
+__all__ = ["check_types", "remedy_of", "structural_problems", "unsupported_reason"]
 
 _SCHEMA_DOMAINS = frozenset(schema.domain for schema in defs.get_all_schemas())
 """The domains whose operators the onnx package knows; import functions of others stand for themselves."""
@@ -42,6 +42,23 @@ def unsupported_reason(node: onnx.NodeProto, opset: int | None) -> str:
     if unknown:
         return f"{_spell(node, opset)}: attribute '{unknown[0]}' is not supported"
     return ""
+
+
+def remedy_of(node: onnx.NodeProto, opset: int | None) -> str:
+    """What to do about a node that cannot be imported, whatever its inputs are."""
+    domain = domain_of(node.domain)
+    if opset is None:
+        return f"add the domain '{domain}' to the opset_import of the model"
+    if domain not in _SCHEMA_DOMAINS:
+        return f"a package can bring the operators of '{domain}': see docs/operators.md"
+    versions = registered().get((domain, node.op_type), [])
+    if versions and opset < min(versions):
+        return f"convert the model to opset {min(versions)} or newer"
+    if schema_of(node, opset) is None:
+        return "the operator is of another opset or domain, or its name is misspelled"
+    if versions:
+        return "convert the model to the opset that it was written for"
+    return "export the model without the operator, or compute it outside of the model"
 
 
 def _is_still_read(schema: defs.OpSchema) -> bool:

@@ -35,7 +35,12 @@ from glowpy.graph.state import (
     recognized_pairs,
 )
 from glowpy.graph.verifier import verify_module, verify_nodes
-from glowpy.importer.onnx.check import check_types, structural_problems, unsupported_reason
+from glowpy.importer.onnx.check import (
+    check_types,
+    remedy_of,
+    structural_problems,
+    unsupported_reason,
+)
 from glowpy.importer.onnx.contrib.nchwc import channel_block
 from glowpy.importer.onnx.definition import definition_of, schema_of
 from glowpy.importer.onnx.extents import computed_extents
@@ -62,7 +67,7 @@ from glowpy.support.progress import report
 from glowpy.support.remedies import remedied, spelled_dims
 from glowpy.support.symbolic import Dim, UndecidedError
 
-__all__ = ["OnnxModel", "load", "read_model"]
+__all__ = ["OnnxModel", "build_known", "load", "located", "read_model"]
 
 Item: TypeAlias = Value | SymbolicTensor | TensorSequence
 """What a name of the graph stands for."""
@@ -107,9 +112,24 @@ def read_model(model: str | Path | bytes | onnx.ModelProto) -> OnnxModel:
 
 @dataclass
 class OnnxModel:
-    """A checked ONNX model, from which modules are built for different shapes. Safe to build from several threads."""
+    """A checked ONNX model, from which modules are built for different shapes. Safe to build from several threads.
+
+    Attributes:
+        source: The parsed model.
+        noted: Where what is wrong is noted in place of raising it, if it is to be: the rest is read without that part.
+        faulty: The positions of nodes that are wrong whatever the shapes are. None but in a model that notes them.
+    """
 
     source: Source
+    noted: list[UserError] | None = None
+    faulty: set[int] = field(default_factory=set)
+
+    def note(self, errors: list[UserError]) -> None:
+        """Raises one error for all, or notes them."""
+        if self.noted is None:
+            _raise(errors)
+        else:
+            self.noted.extend(errors)
 
     @property
     def file(self) -> str:
@@ -138,8 +158,8 @@ class OnnxModel:
                 elif sparse is not None:
                     tensors[name] = decode_sparse(sparse, stores)
             except UserError as error:
-                errors.append(_located(error, Loc(self.file), f"initializer '{name}': "))
-        _raise(errors)
+                errors.append(located(error, Loc(self.file), f"initializer '{name}': "))
+        self.note(errors)
         return tensors
 
     @cached_property
@@ -150,7 +170,7 @@ class OnnxModel:
         stored |= {proto.values.name for proto in graph.sparse_initializer}
         infos = self._infos([proto for proto in graph.input if proto.name not in stored])
         counts = Counter(info.name for info in infos)
-        _raise(
+        self.note(
             [
                 UserError(f"'{name}' is declared twice", loc=Loc(self.file))
                 for name, count in counts.items()
@@ -168,7 +188,7 @@ class OnnxModel:
             try:
                 protos = typed_outputs(self.source.proto, nodes)
             except UserError as error:
-                raise _located(error, Loc(self.file)) from None
+                raise located(error, Loc(self.file)) from None
         return self._infos(protos)
 
     def _infos(self, protos: list[onnx.ValueInfoProto]) -> list[ValueInfo]:
@@ -178,15 +198,17 @@ class OnnxModel:
             try:
                 infos.append(value_info(proto))
             except UserError as error:
-                errors.append(_located(error, Loc(self.file)))
-        _raise(errors)
+                errors.append(located(error, Loc(self.file)))
+        self.note(errors)
         return infos
 
     @cached_property
     def order(self) -> list[tuple[int, onnx.NodeProto]]:
         """The nodes with their position in the file, each after what it needs."""
-        names = {info.name for info in self.inputs} | set(self.initializers)
-        return in_order(self.source.proto.graph, names, self.file)
+        graph = self.source.proto.graph
+        names = {proto.name for proto in (*graph.input, *graph.initializer)}
+        names |= {proto.values.name for proto in graph.sparse_initializer}
+        return in_order(graph, names, self.file)
 
     @cached_property
     def block(self) -> int:
@@ -201,16 +223,12 @@ class OnnxModel:
 
     def check(self) -> None:
         """Raises an error that lists everything that is wrong whatever the shapes are."""
-        opsets = self.source.opsets
         errors: list[UserError] = []
         for index, node in enumerate(self.source.proto.graph.node):
-            opset, loc = opsets.get(domain_of(node.domain)), self.loc(index, node)
-            reason = unsupported_reason(node, opset)
-            if reason or opset is None:
-                errors.append(UnsupportedError(reason, loc=loc))
-                continue
-            problems = structural_problems(node, opset)
-            errors += [UserError(message, loc=loc) for message in problems]
+            problems = self._node_problems(node, self.loc(index, node))
+            errors += problems
+            if problems:
+                self.faulty.add(index)
         readers: list[Callable[[], object]] = [lambda: self.inputs, lambda: self.initializers]
         if all(is_typed(proto) for proto in self.source.proto.graph.output):
             readers.append(lambda: self.outputs)
@@ -219,8 +237,16 @@ class OnnxModel:
                 read()
             except UserError as error:
                 errors.append(error)
-        _raise(errors)
+        self.note(errors)
         _ = self.order, self.outputs  # types that are not declared follow from all the others
+
+    def _node_problems(self, node: onnx.NodeProto, loc: Loc) -> list[UserError]:
+        """What is wrong with a node whatever the shapes are."""
+        opset = self.source.opsets.get(domain_of(node.domain))
+        reason = unsupported_reason(node, opset)
+        if reason or opset is None:
+            return [UnsupportedError(reason, loc=loc, note=remedy_of(node, opset))]
+        return [UserError(message, loc=loc) for message in structural_problems(node, opset)]
 
     def build(
         self,
@@ -282,7 +308,7 @@ class OnnxModel:
         try:
             return bind(self.inputs, {**known, **(shapes or {})}, dims or {})
         except UserError as error:
-            raise _located(error, Loc(self.file)) from None
+            raise located(error, Loc(self.file)) from None
 
 
 def _advice(changes: Mapping[str, Dim], dims: Mapping[str, Dim]) -> str:
@@ -296,7 +322,7 @@ def _declared(infos: list[ValueInfo]) -> dict[str, Declared]:
     return {info.name: Declared(info.kind, info.shape) for info in infos}
 
 
-def _located(error: UserError, loc: Loc, prefix: str = "") -> UserError:
+def located(error: UserError, loc: Loc, prefix: str = "") -> UserError:
     """The error, with `loc` and `prefix` in the diagnostics that have no location."""
     error.diagnostics = [
         diagnostic
@@ -313,6 +339,12 @@ def _raise(errors: list[UserError]) -> None:
         unsupported = all(isinstance(error, UnsupportedError) for error in errors)
         diagnostics = [diagnostic for error in errors for diagnostic in error.diagnostics]
         raise (UnsupportedError if unsupported else UserError).of(diagnostics)
+
+
+def build_known(model: OnnxModel, types: Mapping[str, Type]) -> Module:
+    """What can be built of a model that notes what is wrong, with the inputs whose types are given."""
+    model.inputs = [info for info in model.inputs if info.name in types]
+    return _Build(model, [types[info.name] for info in model.inputs], {}).module
 
 
 @dataclass
@@ -371,7 +403,7 @@ class _Build:
 
     def _node(self, index: int, node: onnx.NodeProto) -> None:
         """Imports a node, or notes why that is impossible."""
-        if any(name and name not in self.environment for name in node.input):
+        if index in self.model.faulty or not self._has_inputs(node):
             return  # depends on a node that is reported already
         inputs = [self.environment[name] if name else None for name in node.input]
         opset = self.model.source.opsets[domain_of(node.domain)]
@@ -392,7 +424,7 @@ class _Build:
             ]
             self.errors.append(error)
         except UserError as error:
-            self.errors.append(_located(error, loc, f"{node.op_type}: "))
+            self.errors.append(located(error, loc, f"{node.op_type}: "))
         else:
             self.environment |= results
 
@@ -453,7 +485,7 @@ class _Build:
             except (ValueNeededError, UndecidedError):
                 raise
             except UserError as error:
-                raise _located(error, Loc(), f"{inner.op_type}: ") from None
+                raise located(error, Loc(), f"{inner.op_type}: ") from None
             known |= computed
             results |= computed
         return {name: results[name] for name in node.output if name}
@@ -482,8 +514,14 @@ class _Build:
         tensors = iter(evaluate(computed))
         return [next(tensors) if isinstance(v, NodeValue) else v for v in results]
 
+    def _has_inputs(self, node: onnx.NodeProto) -> bool:
+        return all(name in self.environment for name in node.input if name)
+
     def _report(self) -> None:
         """Raises one error for everything that was noted."""
+        if self.model.noted is not None:
+            self.model.note(self.errors)
+            return
         needed = [error for error in self.errors if isinstance(error, ValueNeededError)]
         undecided = [error for error in self.errors if isinstance(error, UndecidedError)]
         _raise([error for error in self.errors if error not in (*needed, *undecided)])
@@ -496,29 +534,32 @@ class _Build:
             raise merged
 
     def _outputs(self, inputs: Mapping[str, Placeholder]) -> None:
+        partial = self.model.noted is not None
         for info in {info.name: info for info in self.model.outputs}.values():
-            loc = Loc(self.model.file)
-            value = self.environment.get(info.name)
-            if value is None or isinstance(value, TensorSequence):
-                got = "nothing that computes it" if value is None else "a sequence"
-                raise UserError(f"output '{info.name}': expected a tensor, got {got}", loc=loc)
-            if value.type.kind is not info.kind:
-                raise UserError(
-                    f"output '{info.name}' is declared as {info.kind.value}, but computed as {value.type}",
-                    loc=loc,
-                )
-            if self.narrow.get(info.name) != info.narrow:
-                computed = self.narrow.get(info.name)
-                raise UserError(
-                    f"output '{info.name}' is declared as {info.type}, but computed as "
-                    f"{computed.name if computed else value.type}",
-                    loc=loc,
-                )
-            target = inputs.get(info.name) or self.module.create_placeholder(
-                info.name, value.type, loc=loc
+            if partial and info.name not in self.environment:
+                continue  # depends on what is noted already
+            try:
+                self._output(info, inputs)
+            except UserError as error:
+                self.model.note([located(error, Loc(self.model.file))])
+
+    def _output(self, info: ValueInfo, inputs: Mapping[str, Placeholder]) -> None:
+        value, loc = self.environment.get(info.name), Loc(self.model.file)
+        if value is None or isinstance(value, TensorSequence):
+            got = "nothing that computes it" if value is None else "a sequence"
+            raise UserError(f"output '{info.name}': expected a tensor, got {got}")
+        narrow = self.narrow.get(info.name)
+        if value.type.kind is not info.kind or narrow != info.narrow:
+            declared = info.kind.value if value.type.kind is not info.kind else info.type
+            raise UserError(
+                f"output '{info.name}' is declared as {declared}, but computed as "
+                f"{narrow.name if narrow else value.type}"
             )
-            operand = self.scope.materialize(value, info.name)
-            self.scope.f.create_save(f"save_{info.name}", operand, target, loc=loc)
+        target = inputs.get(info.name) or self.module.create_placeholder(
+            info.name, value.type, loc=loc
+        )
+        operand = self.scope.materialize(value, info.name)
+        self.scope.f.create_save(f"save_{info.name}", operand, target, loc=loc)
 
 
 def _holds_nodes(value: Item) -> bool:

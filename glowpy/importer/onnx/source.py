@@ -7,7 +7,7 @@ no later module sees them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -56,8 +56,10 @@ def domain_of(domain: str) -> str:
     return "" if domain == "ai.onnx" else domain
 
 
-def read_source(model: str | Path | bytes | onnx.ModelProto) -> Source:
-    """Parses and checks a model.
+def read_source(
+    model: str | Path | bytes | onnx.ModelProto, noted: list[UserError] | None = None
+) -> Source:
+    """Parses and checks a model. Versions that are not known are `noted`, where that is given, and the model is read.
 
     Raises LoadError for a file that is missing, truncated, too large, or no ONNX model, UnsupportedError for
     versions newer than this importer.
@@ -71,7 +73,11 @@ def read_source(model: str | Path | bytes | onnx.ModelProto) -> Source:
         case _:
             source = _read(Path(model))
     external = _check_texts(source)
-    _check_versions(source)
+    _check_contents(source)
+    for error in _version_problems(source):
+        if noted is None:
+            raise error
+        noted.append(error)
     _open_external(external, source.stores)
     if source.proto.functions:
         source = _inline(source)
@@ -174,24 +180,28 @@ def _check_text(text: str | bytes, file: str) -> None:
         )
 
 
-def _check_versions(source: Source) -> None:
-    proto, loc = source.proto, Loc(source.file)
+def _check_contents(source: Source) -> None:
+    proto = source.proto
     if not proto.HasField("graph") or not proto.opset_import or proto.ir_version < 1:
         raise LoadError(
             "expected an ONNX model with a graph and an opset",
-            loc=loc,
+            loc=Loc(source.file),
             note="the file is truncated, or not a model",
         )
-    if proto.ir_version > onnx.IR_VERSION:
-        raise UnsupportedError(
-            f"expected an IR version of at most {onnx.IR_VERSION}, got {proto.ir_version}",
+
+
+def _version_problems(source: Source) -> Iterator[UserError]:
+    loc, ir_version = Loc(source.file), source.proto.ir_version
+    if ir_version > onnx.IR_VERSION:
+        yield UnsupportedError(
+            f"expected an IR version of at most {onnx.IR_VERSION}, got {ir_version}",
             loc=loc,
             note="a newer onnx package may read it",
         )
     for domain, version in source.opsets.items():
         newest = NEWEST_OPSETS.get(domain, version)
         if not 1 <= version <= newest:
-            raise UnsupportedError(
+            yield UnsupportedError(
                 f"expected an opset of '{domain or 'ai.onnx'}' from 1 to {newest}, got {version}",
                 loc=loc,
                 note="export the model at an older opset",

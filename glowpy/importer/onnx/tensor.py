@@ -261,6 +261,9 @@ def _check_location(name: str, location: str, folder: Path) -> None:
             raise UserError(f"{plain}, got '{location}', which is reached through a symbolic link")
         status = os.lstat(path)
     except (OSError, RuntimeError):
-        raise UserError(f"{plain}, but there is no '{location}'") from None
+        raise UserError(
+            f"{plain}, but there is no '{location}'",
+            note="put it there, or export the model with its weights inside",
+        ) from None
     if not stat.S_ISREG(status.st_mode) or status.st_nlink > 1:
         raise UserError(f"{plain}, got '{location}', which is a directory, a device or a hard link")

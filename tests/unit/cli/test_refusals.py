@@ -10,7 +10,7 @@ import onnx
 import pytest
 from onnx import parser
 
-from glowpy.cli.check import Difference, compare
+from glowpy.cli.compare import Difference, compare
 from glowpy.cli.main import run
 from glowpy.core.tensor import Array
 

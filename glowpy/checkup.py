@@ -1,0 +1,122 @@
+"""What a model needs, and everything that keeps it from running: `check` looks at it, and runs nothing of it.
+
+Unlike `load` and `compile`, which end where a later stage could not go on, this goes on without the part that is wrong,
+so that all that is wrong is known at once.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from glowpy.backend import Backend, Program
+from glowpy.core.type import Shape
+from glowpy.engine import backend_of, compilation
+from glowpy.graph.function import Function
+from glowpy.graph.work import multiply_adds
+from glowpy.importer.onnx.survey import SurveyedModel, read_with_problems
+from glowpy.support.errors import Diagnostic, UserError
+from glowpy.support.symbolic import Dim
+
+if TYPE_CHECKING:
+    from onnx import ModelProto
+
+__all__ = ["Checkup", "check", "check_function", "check_read"]
+
+
+@dataclass(frozen=True)
+class Checkup:
+    """What `check` finds out.
+
+    Attributes:
+        backend: The backend's name.
+        problems: Everything that is wrong or not supported: where, and what to do about it.
+        assumed: Symbolic dimensions that nobody gave a size, and what they are taken to be.
+        parameters: How many elements the weights have.
+        weight_bytes: How many bytes they take in the file.
+        macs: Multiply-adds of all products at the largest extents; None where there are problems.
+        peak_bytes: Memory for activations at once; None where there are problems.
+        constant_bytes: Memory for constants, in the form that the backend keeps them in; None where there are problems.
+    """
+
+    backend: str
+    problems: tuple[Diagnostic, ...]
+    assumed: Mapping[str, Dim]
+    parameters: int
+    weight_bytes: int
+    macs: int | None
+    peak_bytes: int | None
+    constant_bytes: int | None
+
+
+def check(
+    model: str | Path | bytes | ModelProto,
+    *,
+    backend: str | Backend = "cpu",
+    shapes: Mapping[str, Shape] | None = None,
+    dims: Mapping[str, Dim] | None = None,
+) -> Checkup:
+    """Looks at an ONNX model: what it needs, and everything that glowpy or the backend cannot do.
+
+    The arguments are those of `load` and `compile`. Symbolic dimensions that have no size are taken to be 1.
+
+    Raises LoadError for a file that is no ONNX model.
+    """
+    return check_read(read_with_problems(model), backend, shapes or {}, dims or {})
+
+
+def check_read(
+    read: SurveyedModel,
+    backend: str | Backend,
+    shapes: Mapping[str, Shape],
+    dims: Mapping[str, Dim],
+) -> Checkup:
+    """The same for a model that is read."""
+    module, noted = read.build(shapes, dims)
+    figures = check_function(module.main, backend) if module is not None else None
+    chosen = backend_of(backend) if isinstance(backend, str) else backend
+    problems = (*noted, *(figures.problems if figures else ()))
+    known = figures if figures is not None and not problems else None
+    return Checkup(
+        chosen.name,
+        problems,
+        read.assumed(shapes, dims),
+        read.num_parameters,
+        read.weight_bytes,
+        known.macs if known else None,
+        known.peak_bytes if known else None,
+        known.constant_bytes if known else None,
+    )
+
+
+def check_function(f: Function, backend: str | Backend = "cpu") -> Checkup:
+    """The same for a function; its weights are its constants."""
+    chosen = backend_of(backend) if isinstance(backend, str) else backend
+    program, problems = _program(f, chosen)
+    return Checkup(
+        chosen.name,
+        problems,
+        {},
+        sum(math.prod(constant.type.extents) for constant in f.constants),
+        sum(constant.type.room for constant in f.constants),
+        multiply_adds(f) if program else None,
+        program.plan.peak if program else None,
+        program.plan.constant.size if program else None,
+    )
+
+
+def _program(f: Function, backend: Backend) -> tuple[Program | None, tuple[Diagnostic, ...]]:
+    """What the backend would make code of, or why it cannot."""
+    stages = compilation(f, backend)
+    try:
+        return stages.program, ()
+    except UserError as error:
+        remedy = (
+            "" if backend.name == "interpreter" else "the interpreter may: --backend interpreter"
+        )
+        return None, tuple(replace(d, note=d.note or remedy) for d in error.diagnostics)
+    finally:
+        stages.close()

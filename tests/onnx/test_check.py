@@ -1,0 +1,193 @@
+"""`glowpy check`: everything that is wrong with a model at once, what to do about it, and what the model needs."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+import glowpy
+from glowpy.backend import Operation
+from glowpy.backends.cpu.backend import CpuBackend
+from glowpy.checkup import check
+from glowpy.cli import main
+from tests.onnx.comparison import graph_model, info
+
+X = np.zeros((2, 3), np.float32)
+
+
+def run(*argv: str) -> tuple[int, str, str]:
+    out, err = io.StringIO(), io.StringIO()
+    status = main.run(["check", *argv], io.StringIO(), out, err)
+    return status, out.getvalue(), err.getvalue()
+
+
+def troubled(folder: Path) -> Path:
+    """A model with ten problems, each of another kind, and with nodes that have none."""
+    nodes = [
+        helper.make_node("Foo", ["x"], ["a"], name="no_operator"),
+        helper.make_node("Relu", ["a"], ["b"], name="depends"),
+        helper.make_node("Bar", ["b"], ["c"], name="own_domain", domain="com.example"),
+        helper.make_node("Baz", ["x"], ["d"], name="no_opset", domain="com.other"),
+        helper.make_node("Relu", ["x"], ["e"], name="no_attribute", slope=1.0),
+        helper.make_node("Pad", ["x", "p"], ["f"], name="no_mode", mode="wild"),
+        helper.make_node("MatMul", ["x", "x"], ["g"], name="no_product"),
+        helper.make_node("Add", ["x", "far"], ["h"], name="reads_far"),
+        helper.make_node("Relu", ["shapeless"], ["i"], name="reads_shapeless"),
+        helper.make_node("Identity", ["z"], ["j"], name="reads_complex"),
+        helper.make_node("ReduceMax", ["w"], ["k"], name="no_reduction"),
+        helper.make_node("Relu", ["x"], ["y"], name="fine"),
+        helper.make_node("Sin", ["x", "x"], ["m"], name="two_inputs"),
+    ]
+    wide = np.zeros((2, 3), np.uint16)
+    inputs = [
+        info("x", X),
+        helper.make_tensor_value_info("shapeless", TensorProto.FLOAT, None),
+        helper.make_tensor_value_info("z", TensorProto.COMPLEX64, [2]),
+        info("w", wide),
+    ]
+    outputs = [info("y", X), helper.make_tensor_value_info("k", TensorProto.UINT16, [1, 1])]
+    model = graph_model(nodes, inputs, outputs, 13, {"p": np.zeros(4, np.int64)})
+    model.opset_import.append(helper.make_opsetid("com.example", 1))
+    far = TensorProto(name="far", data_type=TensorProto.FLOAT, dims=[2, 3])
+    far.data_location = TensorProto.EXTERNAL
+    far.external_data.add(key="location", value="missing.bin")
+    model.graph.initializer.append(far)
+    path = folder / "troubled.onnx"
+    onnx.save(model, path)
+    return path
+
+
+EXPECTED = [
+    (None, "'z': element type COMPLEX64 is not supported", "supported are"),
+    (None, "expected external data in a plain file", "put it there"),
+    ("no_operator", "Foo (opset 13) is not supported", "misspelled"),
+    ("own_domain", "com.example.Bar (opset 1) is not supported", "a package can bring"),
+    ("no_opset", "imports no opset of the domain 'com.other'", "add the domain"),
+    ("no_attribute", "attribute 'slope' is not supported", "convert the model"),
+    ("two_inputs", "expected 1 inputs, got 2", ""),
+    (None, "input 'shapeless' has no declared shape", "give it one: --shape"),
+    ("no_mode", "mode 'wild' is not supported", ""),
+    ("no_product", "mat_mul: lhs has 3 columns", ""),
+    ("no_reduction", "ReduceMax: expected bfloat16", ""),
+]
+
+
+def test_everything_is_reported_at_once(tmp_path: Path) -> None:
+    """Eleven problems, in the order in which they are found."""
+    status, out, err = run(str(troubled(tmp_path)), "--json")
+    assert (status, err) == (1, "")
+    figures = json.loads(out)
+    problems = figures["problems"]
+    assert [problem["node"] for problem in problems] == [node for node, _, _ in EXPECTED]
+    for problem, (_, message, remedy) in zip(problems, EXPECTED, strict=True):
+        assert message in problem["message"]
+        assert remedy in (problem["remedy"] or "")
+    assert not figures["runs"]
+    assert (figures["macs"], figures["peak_bytes"], figures["parameters"]) == (None, None, 10)
+
+
+def test_problems_are_printed_with_remedies(tmp_path: Path) -> None:
+    status, out, err = run(str(troubled(tmp_path)))
+    assert status == 1
+    assert "troubled.onnx: node 'no_mode' (#5): Pad: mode 'wild' is not supported" in err
+    assert "note: add the domain 'com.other' to the opset_import of the model" in err
+    assert out.rstrip().endswith("11 problems on the cpu backend")
+
+
+def test_newer_opset_is_one_problem_among_others() -> None:
+    nodes = [helper.make_node("Foo", ["x"], ["y"]), helper.make_node("Relu", ["x"], ["z"])]
+    model = graph_model(nodes, [info("x", X)], [info("y", X), info("z", X)], 13)
+    model.opset_import[0].version = 99
+    model.ir_version = 99
+    messages = [problem.message for problem in check(model, backend="interpreter").problems]
+    assert [message.split(",")[0] for message in messages] == [
+        f"expected an IR version of at most {onnx.IR_VERSION}",
+        "expected an opset of 'ai.onnx' from 1 to 28",
+        "Foo (opset 99) is not supported",
+    ]
+
+
+def linear(batch: str | int) -> onnx.ModelProto:
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["p"]), helper.make_node("Relu", ["p"], ["y"])]
+    weights = np.ones((3, 5), np.float32)
+    inputs, outputs = [info("x", X, [batch, 3])], [info("y", X, [batch, 5])]
+    return graph_model(nodes, inputs, outputs, 13, {"w": weights})
+
+
+def test_needs_are_counted() -> None:
+    result = check(linear(4))
+    assert result.problems == ()
+    assert (result.parameters, result.weight_bytes, result.macs) == (15, 60, 60)
+    assert result.peak_bytes is not None
+    assert result.assumed == {}
+
+
+def test_symbolic_dimension_is_assumed_or_given() -> None:
+    assert check(linear("batch")).macs == 15
+    assert check(linear("batch")).assumed == {"batch": 1}
+    given = check(linear("batch"), dims={"batch": 8})
+    assert (given.macs, given.assumed) == (120, {})
+    shaped = check(linear("batch"), shapes={"x": (2, 3)})
+    assert (shaped.macs, shaped.assumed) == (30, {})
+
+
+def test_wrong_sizes_are_told_with_what_was_assumed() -> None:
+    nodes = [helper.make_node("Reshape", ["x", "s"], ["y"], name="fold")]
+    model = graph_model(
+        nodes, [info("x", X, ["n", 3])], [info("y", X)], 13, {"s": np.array([2, 3])}
+    )
+    (problem,) = check(model).problems
+    assert problem.loc.node == "fold"
+    assert problem.note == "this is for --shape n=1; give the sizes that the model is meant for"
+    assert check(model, dims={"n": 2}).problems == ()
+
+
+def test_cycle_is_told_with_what_else_is_wrong() -> None:
+    nodes = [
+        helper.make_node("Foo", ["x"], ["a"]),
+        helper.make_node("Add", ["x", "y"], ["z"]),
+        helper.make_node("Relu", ["z"], ["y"]),
+    ]
+    model = graph_model(nodes, [info("x", X)], [info("y", X)], 13)
+    with pytest.raises(glowpy.UserError) as caught:
+        check(model)
+    messages = [diagnostic.message for diagnostic in caught.value.diagnostics]
+    assert "Foo (opset 13) is not supported" in messages[0]
+    assert "cycle" in messages[1]
+
+
+class NoSine(CpuBackend):
+    """A backend without code for sines, whatever others get."""
+
+    def unsupported(self, operation: Operation) -> str:
+        return "no sines" if operation.mnemonic == "sin" else super().unsupported(operation)
+
+
+def test_all_that_the_backend_refuses_is_reported_beside_what_the_importer_does() -> None:
+    nodes = [
+        helper.make_node("Sin", ["x"], ["y"], name="first"),
+        helper.make_node("Sin", ["y"], ["z"], name="second"),
+        helper.make_node("Foo", ["z"], ["u"], name="third"),
+    ]
+    outputs = [info("u", X)]
+    problems = check(graph_model(nodes, [info("x", X)], outputs, 13), backend=NoSine()).problems
+    assert [problem.loc.node for problem in problems] == ["third", "first", "second"]
+    assert "no sines" in problems[1].message
+    assert problems[1].note == "the interpreter may: --backend interpreter"
+
+
+def test_text_is_checked(tmp_path: Path) -> None:
+    text = tmp_path / "net.glow"
+    text.write_text(
+        "module {\n  placeholder %x : f32[2x3]\n  placeholder %y : f32[2x3]\n"
+        "  function @main {\n    %r = relu(%x) : f32[2x3]\n    save(%r, %y)\n  }\n}\n"
+    )
+    status, out, err = run(str(text))
+    assert (status, err) == (0, "")
+    assert out.rstrip().endswith("runs on the cpu backend")
