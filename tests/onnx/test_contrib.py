@@ -128,6 +128,8 @@ PRODUCTS = [
 MOVES = [
     case("Trilu", f32(4, 5)),
     replace(case("Trilu", f32(2, 4, 5), np.array(-1), upper=0), known=[1]),
+    case("Trilu", f32(4, 5), np.array([1])),
+    replace(case("Trilu", f32(4, 5), np.array(-(2**63))), title="all"),
     case("GatherND", f32(3, 4, 5), np.array([[0, 1], [2, 3]])),
     case("GatherND", f32(3, 4, 5), i32([0, 1], [2, -1])),
     replace(case("ExpandDims", X, np.array(1, np.int32)), known=[1]),

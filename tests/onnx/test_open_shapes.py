@@ -183,6 +183,7 @@ def test_elements_are_picked_and_moved() -> None:
     net.node("Range", length, zero, net.constant(np.array(-3)))
     net.node("Range", net.node("Neg", length), length, one)
     net.node("Trilu", rows, one, upper=0)
+    net.node("Trilu", rows, net.node("Sub", length, two))
     net.node("Slice", rows, net.ints(-1), net.ints(-100), net.ints(1), net.ints(-2))
     net.node("GatherElements", rows, net.node("Unsqueeze", ids, net.ints(2)), axis=2)
     first = net.node("Mul", net.node("Unsqueeze", ids, net.ints(2)), net.ints(0))

@@ -31,7 +31,7 @@ from glowpy.importer.onnx.data_movement import (
 )
 from glowpy.importer.onnx.extents import slice_bounds
 from glowpy.importer.onnx.node import OnnxNode, Ratio, Result, SymbolicTensor, Value, from_onnx
-from glowpy.importer.onnx.numbers import Numbers, counted
+from glowpy.importer.onnx.numbers import Number, Numbers, counted
 from glowpy.importer.onnx.tensor import kind_of
 from glowpy.support.errors import UserError
 from glowpy.support.symbolic import (
@@ -473,12 +473,22 @@ def _trilu(n: OnnxNode) -> Value:
     type = n.type(0)
     if type.rank < 2:
         raise UserError(f"expected an input of rank 2 or more, got {type}")
-    k = max(min(int(n.known_scalar(1)) if n.has(1) else 0, 1 << 40), -(1 << 40))
     zero = n.operand(full(Type(type.kind, ()), 0), f"{n.name}_zero")
     rows, columns = (counted(n, size) for size in type.shape[-2:])
-    row = rows.reshaped(type.shape[-2], 1) + k
+    row = rows.reshaped(type.shape[-2], 1) + (_diagonal(n) if n.has(1) else 0)
     kept = row <= columns if n.flag("upper", True) else columns <= row
     return n.f.create_select(n.name, kept.operand, n.input(0), zero).result
+
+
+def _diagonal(n: OnnxNode) -> Number:
+    """Input 1, an integer, within limits beyond which no matrix reaches: sums with places do not wrap."""
+    most = 1 << 40
+    if isinstance(n.any_value(1), SymbolicTensor):
+        (dim,) = n.known_dims(1)
+        return dim
+    if n.type(1).count != 1:
+        raise UserError(f"expected one element as input 1, got {n.type(1)}")
+    return Numbers(n, n.value(1)).reshaped().at_least(-most).at_most(most)
 
 
 @from_onnx("EyeLike", since=9)
