@@ -78,9 +78,9 @@ class Row:
         return medians[name] / medians["glowpy"] if {name, "glowpy"} <= medians.keys() else None
 
 
-def with_glowpy(path: Path, inputs: Inputs) -> Contestant:
-    """The model compiled for this processor, running in its own buffers."""
-    compiled = glowpy.compile(load_model(str(path)))
+def with_glowpy(path: Path, inputs: Inputs, shapes: Sequence[str] = ()) -> Contestant:
+    """The model compiled for this processor, running in its own buffers; `shapes` are as in `--shape`."""
+    compiled = glowpy.compile(load_model(str(path), shapes))
     instance = compiled.instance()
     for name, array in inputs.items():
         instance.write(name, array)

@@ -1,4 +1,4 @@
-"""Small networks in plain torch, of the shapes that people export: transformers, a vision transformer and a U-Net."""
+"""Transformers for text in plain torch, with and without a cache."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-__all__ = ["Bert", "Cached", "Gpt", "Llama", "UNet", "Vit"]
+__all__ = ["Bert", "Block", "Cached", "Gpt", "Llama", "Root"]
 
 _LOWEST = torch.finfo(torch.float32).min
+_GELU = math.sqrt(2.0 / math.pi)
 
 
 class Attention(nn.Module):
@@ -42,7 +43,7 @@ class Block(nn.Module):
         self.attention = Attention(width, heads)
         self.norms = nn.ModuleList([nn.LayerNorm(width), nn.LayerNorm(width)])
         self.layers = nn.Sequential(
-            nn.Linear(width, 2 * width), nn.GELU(), nn.Linear(2 * width, width)
+            nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width)
         )
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
@@ -56,9 +57,11 @@ class Block(nn.Module):
 class Bert(nn.Module):
     """Tokens, their types and a mask of what is padding, to states and a pooled vector."""
 
-    def __init__(self, width: int = 32, heads: int = 4, layers: int = 2, most: int = 128) -> None:
+    def __init__(
+        self, width: int = 32, heads: int = 4, layers: int = 2, most: int = 128, words: int = 50
+    ) -> None:
         super().__init__()
-        self.words, self.types = nn.Embedding(50, width), nn.Embedding(2, width)
+        self.words, self.types = nn.Embedding(words, width), nn.Embedding(2, width)
         self.places = nn.Embedding(most, width)
         self.register_buffer("numbers", torch.arange(most).expand(1, -1), persistent=False)
         self.norm = nn.LayerNorm(width)
@@ -77,10 +80,12 @@ class Bert(nn.Module):
 class Gpt(nn.Module):
     """A decoder without a cache, whose attention is torch's own with its causal mask."""
 
-    def __init__(self, width: int = 32, heads: int = 4, layers: int = 2, most: int = 128) -> None:
+    def __init__(
+        self, width: int = 32, heads: int = 4, layers: int = 2, most: int = 128, words: int = 50
+    ) -> None:
         super().__init__()
         self.heads = heads
-        self.words, self.places = nn.Embedding(50, width), nn.Embedding(most, width)
+        self.words, self.places = nn.Embedding(words, width), nn.Embedding(most, width)
         self.projections = nn.ModuleList([nn.Linear(width, 3 * width) for _ in range(layers)])
         self.outputs = nn.ModuleList([nn.Linear(width, width) for _ in range(layers)])
         self.norms = nn.ModuleList([nn.LayerNorm(width) for _ in range(layers + 1)])
@@ -101,15 +106,19 @@ class Gpt(nn.Module):
 
 
 class Cached(nn.Module):
-    """A decoder with a cache: its mask is a slice of a triangle, as in the first GPT-2."""
+    """A decoder with a cache: its mask is a slice of a triangle, and GELU is spelled out, as in the first GPT-2."""
 
-    def __init__(self, width: int = 32, heads: int = 4, layers: int = 2, most: int = 128) -> None:
+    def __init__(
+        self, width: int = 32, heads: int = 4, layers: int = 2, most: int = 128, words: int = 50
+    ) -> None:
         super().__init__()
         self.heads = heads
-        self.words, self.places = nn.Embedding(50, width), nn.Embedding(most, width)
+        self.words, self.places = nn.Embedding(words, width), nn.Embedding(most, width)
         self.projections = nn.ModuleList([nn.Linear(width, 3 * width) for _ in range(layers)])
         self.outputs = nn.ModuleList([nn.Linear(width, width) for _ in range(layers)])
-        self.norms = nn.ModuleList([nn.LayerNorm(width) for _ in range(layers + 1)])
+        self.wide = nn.ModuleList([nn.Linear(width, 4 * width) for _ in range(layers)])
+        self.narrow = nn.ModuleList([nn.Linear(4 * width, width) for _ in range(layers)])
+        self.norms = nn.ModuleList([nn.LayerNorm(width) for _ in range(2 * layers + 1)])
         triangle = torch.tril(torch.ones(most, most, dtype=torch.bool))
         self.register_buffer("triangle", triangle[None, None], persistent=False)
 
@@ -123,7 +132,7 @@ class Cached(nn.Module):
         for index, projection in enumerate(self.projections):
             q, k, v = (
                 part.view(batch, length, self.heads, -1).transpose(1, 2)
-                for part in projection(self.norms[index](x)).split(x.shape[-1], -1)
+                for part in projection(self.norms[2 * index](x)).split(x.shape[-1], -1)
             )
             k, v = torch.cat([past[index][0], k], 2), torch.cat([past[index][1], v], 2)
             present += [k, v]
@@ -133,6 +142,9 @@ class Cached(nn.Module):
             scores = torch.where(causal, scores, torch.full([], _LOWEST)) + hidden
             sums = scores.softmax(-1) @ v
             x = x + self.outputs[index](sums.transpose(1, 2).reshape(batch, length, -1))
+            y = self.wide[index](self.norms[2 * index + 1](x))
+            gelu = 0.5 * y * (1.0 + torch.tanh(_GELU * (y + 0.044715 * torch.pow(y, 3.0))))
+            x = x + self.narrow[index](gelu)
         return [self.norms[-1](x) @ self.words.weight.T, *present]
 
 
@@ -162,11 +174,13 @@ def _repeated(x: Tensor, times: int) -> Tensor:
 class Llama(nn.Module):
     """A decoder with a cache, grouped queries, rotary positions, RMSNorm, and a mask made from positions."""
 
-    def __init__(self, width: int = 32, heads: int = 4, groups: int = 2, layers: int = 2) -> None:
+    def __init__(
+        self, width: int = 32, heads: int = 4, groups: int = 2, layers: int = 2, words: int = 50
+    ) -> None:
         super().__init__()
         self.heads, self.groups, self.size = heads, groups, width // heads
         kept = groups * self.size
-        self.words = nn.Embedding(50, width)
+        self.words = nn.Embedding(words, width)
         self.queries = nn.ModuleList([nn.Linear(width, width, False) for _ in range(layers)])
         self.keys = nn.ModuleList([nn.Linear(width, kept, False) for _ in range(layers)])
         self.values = nn.ModuleList([nn.Linear(width, kept, False) for _ in range(layers)])
@@ -212,72 +226,3 @@ class Llama(nn.Module):
             gated = functional.silu(self.gates[index](y)) * self.ups[index](y)
             x = x + self.downs[index](gated)
         return [self.norms[-1](x) @ self.words.weight.T, *present]
-
-
-class Vit(nn.Module):
-    """Patches of an image to classes; with `sizes`, positions are interpolated to the image."""
-
-    def __init__(self, *, sizes: bool = False, width: int = 32, patch: int = 8) -> None:
-        super().__init__()
-        self.sizes, self.patch = sizes, patch
-        self.patches = nn.Conv2d(3, width, patch, patch)
-        self.first = nn.Parameter(torch.randn(1, 1, width) * 0.1)
-        self.places = nn.Parameter(torch.randn(1, 17, width) * 0.1)
-        self.blocks = nn.ModuleList([Block(width, 4, before=True) for _ in range(2)])
-        self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, 10)
-
-    def forward(self, image: Tensor) -> Tensor:
-        x = self.patches(image)
-        batch, width, height, breadth = x.shape
-        x = x.flatten(2).transpose(1, 2)
-        places = self.places
-        if self.sizes:
-            grid = places[:, 1:].reshape(1, 4, 4, width).permute(0, 3, 1, 2)
-            grid = functional.interpolate(
-                grid, size=(height, breadth), mode="bicubic", align_corners=False
-            )
-            places = torch.cat([places[:, :1], grid.permute(0, 2, 3, 1).reshape(1, -1, width)], 1)
-        x = torch.cat([self.first.expand(batch, -1, -1), x], 1) + places
-        for block in self.blocks:
-            x = block(x)
-        return self.head(self.norm(x)[:, 0])
-
-
-class UNet(nn.Module):
-    """Images of any size down two steps and up again, by interpolation and by a transposed convolution.
-
-    With the mode `doubled`, sizes have to be multiples of 4: nothing is made to fit.
-    """
-
-    def __init__(self, mode: str = "bilinear", width: int = 8) -> None:
-        super().__init__()
-        self.mode = mode
-        self.input, self.down = self._layer(3, width), self._layer(width, 2 * width)
-        self.bottom = self._layer(2 * width, 4 * width)
-        self.up = self._layer(6 * width, 2 * width)
-        self.transposed = nn.ConvTranspose2d(2 * width, width, 2, 2)
-        self.last = self._layer(2 * width, width)
-        self.output = nn.Conv2d(width, 2, 1)
-
-    @staticmethod
-    def _layer(inputs: int, outputs: int) -> nn.Module:
-        return nn.Sequential(
-            nn.Conv2d(inputs, outputs, 3, padding=1), nn.BatchNorm2d(outputs), nn.ReLU()
-        )
-
-    def forward(self, image: Tensor) -> Tensor:
-        first = self.input(image)
-        second = self.down(functional.max_pool2d(first, 2))
-        x = self.bottom(functional.max_pool2d(second, 2))
-        if self.mode == "doubled":
-            x = functional.interpolate(x, scale_factor=2.0, mode="bilinear", align_corners=False)
-            x = self.transposed(self.up(torch.cat([second, x], 1)))
-            return self.output(self.last(torch.cat([first, x], 1)))
-        corners = None if self.mode == "nearest" else self.mode == "aligned"
-        mode = "nearest" if self.mode == "nearest" else "bilinear"
-        x = functional.interpolate(x, size=second.shape[2:], mode=mode, align_corners=corners)
-        x = self.up(torch.cat([second, x], 1))
-        x = self.transposed(x)
-        rows, columns = first.shape[2] - x.shape[2], first.shape[3] - x.shape[3]
-        x = functional.pad(x, [columns // 2, columns - columns // 2, rows // 2, rows - rows // 2])
-        return self.output(self.last(torch.cat([first, x], 1)))

@@ -1,0 +1,1 @@
+"""Networks as people write them in PyTorch, which tests and measurements export."""
