@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from glowpy.graph.function import Function, Module
     from glowpy.graph.node import Constant, Node, NodeValue, Placeholder, Variable
     from glowpy.importer import load
+    from glowpy.operators import OperatorSet
+    from glowpy.plugins import register_operators
     from glowpy.quantization.integer_ports import integer_ports
     from glowpy.session import InferenceSession
     from glowpy.support.errors import (
@@ -60,6 +62,7 @@ __all__ = [
     "Module",
     "Node",
     "NodeValue",
+    "OperatorSet",
     "Placeholder",
     "State",
     "Tensor",
@@ -76,6 +79,7 @@ __all__ = [
     "load",
     "load_bundle",
     "parse_type",
+    "register_operators",
     "reporting",
     "save",
 ]
@@ -100,6 +104,8 @@ _HOMES = {
     "glowpy.quantization.integer_ports": ("integer_ports",),
     "glowpy.graph.node": ("Constant", "Node", "NodeValue", "Placeholder", "Variable"),
     "glowpy.importer": ("load",),
+    "glowpy.operators": ("OperatorSet",),
+    "glowpy.plugins": ("register_operators",),
     "glowpy.bundling.load": ("load_bundle",),
     "glowpy.session": ("InferenceSession",),
     "glowpy.support.errors": (

@@ -14,7 +14,7 @@ from glowpy.graph.function import Function, Module
 from glowpy.graph.node import Node, NodeValue
 from glowpy.ir.inst import Instruction
 from glowpy.passes import PassContext
-from glowpy.plugins import BACKENDS, load_plugin, plugins
+from glowpy.plugins import BACKENDS, installed_operators, load_plugin, plugins
 from glowpy.recipe import Compilation, refusals
 from glowpy.support.errors import UnsupportedError, UserError
 from glowpy.support.progress import report
@@ -75,15 +75,17 @@ def backend_of(name: str, threads: int | None = None) -> Backend:
 
 
 def known_nodes(backend: type[Backend]) -> tuple[type[Node], ...]:
-    """The node classes of `backend` and of glowpy's own backends: what text may name beside the core's."""
+    """The node classes of `backend`, glowpy's own and installed operators: what text may name beside the core's."""
     own = (cls for other in BACKENDS.values() for cls in other.nodes)
-    return tuple(dict.fromkeys([*own, *backend.nodes]))
+    others = (cls for operators in installed_operators() for cls in operators.nodes)
+    return tuple(dict.fromkeys([*own, *backend.nodes, *others]))
 
 
 def known_instructions(backend: type[Backend]) -> tuple[type[Instruction], ...]:
-    """The instruction classes of `backend` and of glowpy's own backends: what text may name beside the core's."""
+    """The same for instructions."""
     own = (cls for other in BACKENDS.values() for cls in other.instructions)
-    return tuple(dict.fromkeys([*own, *backend.instructions]))
+    others = (cls for operators in installed_operators() for cls in operators.instructions)
+    return tuple(dict.fromkeys([*own, *backend.instructions, *others]))
 
 
 def alone(node: Node, *, likely: bool = False) -> Module:

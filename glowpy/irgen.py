@@ -21,6 +21,7 @@ from glowpy.ir.inst import Instruction, ValueInstruction
 from glowpy.ir.insts_gen import INSTS, AllocInst, ViewInst
 from glowpy.ir.irfunction import IRFunction
 from glowpy.ir.value import Mutability, Value
+from glowpy.operators import operator_sets
 from glowpy.support.errors import Diagnostic, UnsupportedError
 from glowpy.support.rules import Rules
 from glowpy.support.text import Attr
@@ -47,7 +48,9 @@ class IRGen:
         self._backend = backend
         self._values: dict[NodeValue, Value] = {}
         self._set_aside: dict[NodeValue, Value] = {}
-        self._classes = {**_CORE, **{cls.SCHEMA.mnemonic: cls for cls in instructions}}
+        others = (cls for operators in operator_sets() for cls in operators.instructions)
+        own = {cls.SCHEMA.mnemonic: cls for cls in (*others, *instructions)}
+        self._classes = {**_CORE, **own}
 
     def value(self, operand: NodeValue) -> Value:
         """The memory that holds `operand`."""

@@ -32,18 +32,24 @@ from glowpy.ir.inst import Instruction
 from glowpy.ir.insts_gen import INSTS
 from glowpy.irgen import irgen
 from glowpy.lower import lower
+from glowpy.operators import OperatorSet, add_operators, operator_sets
 from glowpy.ops.instructions import verify_as_declared
 from glowpy.support.errors import UserError
 
 __all__ = [
     "BACKENDS",
     "GROUP",
+    "OPERATORS_GROUP",
     "Plugin",
+    "installed_operators",
+    "load_operators",
     "load_plugin",
     "missing_pieces",
     "missing_rules",
     "name_fault",
+    "operator_packages",
     "plugins",
+    "register_operators",
 ]
 
 BACKENDS: Mapping[str, type[Backend]] = {cls.name: cls for cls in (CpuBackend, InterpreterBackend)}
@@ -51,6 +57,9 @@ BACKENDS: Mapping[str, type[Backend]] = {cls.name: cls for cls in (CpuBackend, I
 
 GROUP = "glowpy.backends"
 """The group of entry points."""
+
+OPERATORS_GROUP = "glowpy.operators"
+"""The group of entry points of `OperatorSet`s, each named after its domain."""
 
 
 @dataclass(frozen=True)
@@ -107,7 +116,7 @@ def _faults(name: str, cls: type[Backend]) -> list[str]:
     nodes = [*NODES, *(node for own in BACKENDS.values() for node in own.nodes)]
     insts = [*INSTS, *(inst for own in BACKENDS.values() for inst in own.instructions)]
     clashes = [*_clashes(nodes, cls.nodes), *_clashes(insts, cls.instructions)]
-    pieces = [*_no_libraries(cls), *_unlisted(cls), *missing_rules(cls)]
+    pieces = [*_no_libraries(cls), *_unlisted(cls), *missing_rules(cls.nodes, cls.instructions)]
     return [*filter(None, [name_fault(name)]), *faults, *clashes, *pieces]
 
 
@@ -163,14 +172,17 @@ def missing_pieces(backend: Backend) -> list[str]:
     if isinstance(backend, CpuBackend):
         own = [inst for inst in backend.instructions if backend.name == inst.BACKEND]
         kernels = [*backend.kernels.undeclared(own), *backend.kernels.missing()]
-    return [*_unlisted(type(backend)), *missing_rules(type(backend)), *kernels]
+    rules = missing_rules(backend.nodes, backend.instructions)
+    return [*_unlisted(type(backend)), *rules, *kernels]
 
 
-def missing_rules(cls: type[Backend]) -> list[str]:
-    """The rules that a backend's own nodes and instructions lack."""
-    known = {inst.SCHEMA.mnemonic for inst in (*INSTS, *cls.instructions)}
+def missing_rules(
+    nodes: Sequence[type[Node]], instructions: Sequence[type[Instruction]]
+) -> list[str]:
+    """The rules that nodes and instructions which are not the core's lack."""
+    known = {inst.SCHEMA.mnemonic for inst in (*INSTS, *instructions)}
     missing = []
-    for node in cls.nodes:
+    for node in nodes:
         traits, name = node.SCHEMA.traits, node.__name__
         if (
             node.SCHEMA.results
@@ -181,6 +193,93 @@ def missing_rules(cls: type[Backend]) -> list[str]:
         if node not in lower and node not in irgen and node.SCHEMA.mnemonic not in known:
             missing.append(f"{name} has neither an instruction nor a 'lower' or 'irgen' rule")
     missing += [
-        f"{inst.__name__} has no 'interpret' rule" for inst in interpret.missing(cls.instructions)
+        f"{inst.__name__} has no 'interpret' rule" for inst in interpret.missing(instructions)
     ]
     return missing
+
+
+def register_operators(operators: OperatorSet) -> None:
+    """Makes importer and backends know operators of the caller's own, as an installed package would.
+
+    Raises UserError for a domain that is taken, classes that lack rules or take a mnemonic that there is, and libraries
+    that are none.
+    """
+    if any(own is operators for own in operator_sets()):
+        return
+    if faults := _operator_faults(operators):
+        raise UserError(f"the operators of '{operators.domain}': {'; '.join(faults)}")
+    verify_as_declared(operators.nodes, operators.instructions)
+    add_operators(operators)
+
+
+def load_operators(domain: str) -> None:
+    """Registers the operators of a domain, if an installed package has some and they are not known yet.
+
+    Raises UserError that names the package if it cannot be imported, or if what it names is not right.
+    """
+    if any(own.domain == domain for own in operator_sets()):
+        return
+    named = [entry for entry in _operator_entries() if entry.name == domain]
+    if len(named) > 1:
+        packages = " and ".join(map(_package, named))
+        raise UserError(
+            f"{packages} both have operators of '{domain}'", note="uninstall one of them"
+        )
+    if named:
+        _load_operators(named[0])
+
+
+def installed_operators() -> Sequence[OperatorSet]:
+    """All sets that are registered, and those of installed packages; broken ones are for who uses their domain."""
+    operator_packages()
+    return operator_sets()
+
+
+def operator_packages() -> dict[str, str]:
+    """The package of every domain that an installed one has operators of, or what is wrong with it: `failed: ...`."""
+    packages = {}
+    for entry in _operator_entries():
+        try:
+            load_operators(entry.name)
+            packages[entry.name] = _package(entry)
+        except UserError as error:
+            packages[entry.name] = f"failed: {error.diagnostics[0].message}"
+    return packages
+
+
+@cache
+def _operator_entries() -> tuple[EntryPoint, ...]:
+    return tuple(entry_points(group=OPERATORS_GROUP))
+
+
+def _load_operators(entry: EntryPoint) -> None:
+    where = f"the operators of '{entry.name}' in the package {_package(entry)}"
+    remedy = "update or uninstall the package"
+    try:
+        loaded: object = entry.load()
+    except Exception as error:  # whatever it is, it is the package's
+        message = f"{where} cannot be loaded: {type(error).__name__}: {error}"
+        raise UserError(message, note=remedy) from error
+    if not isinstance(loaded, OperatorSet):
+        raise UserError(f"{where}: expected an OperatorSet, got {loaded!r}", note=remedy)
+    if loaded.domain != entry.name:
+        raise UserError(f"{where}: the set is of the domain '{loaded.domain}'", note=remedy)
+    register_operators(loaded)
+
+
+def _operator_faults(operators: OperatorSet) -> list[str]:
+    """What is wrong with a set."""
+    domain, others = operators.domain, [*operator_sets()]
+    taken = domain in ("", "ai.onnx") or any(own.domain == domain for own in others)
+    nodes = [*NODES, *(node for own in BACKENDS.values() for node in own.nodes)]
+    nodes += [node for own in others for node in own.nodes]
+    insts = [*INSTS, *(inst for own in BACKENDS.values() for inst in own.instructions)]
+    insts += [inst for own in others for inst in own.instructions]
+    wrong = [own for own in operators.libraries if not isinstance(own, KernelLibrary)]
+    return [
+        *(["the domain is taken"] if taken else []),
+        *_clashes(nodes, operators.nodes),
+        *_clashes(insts, operators.instructions),
+        *missing_rules(operators.nodes, operators.instructions),
+        *[f"libraries: expected KernelLibrary, got {own!r}" for own in wrong],
+    ]

@@ -23,7 +23,7 @@ from glowpy.bundling.make import random_inputs, run_in
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.extents import Extents
 from glowpy.core.tensor import Array
-from glowpy.engine import backend_class, backend_of
+from glowpy.engine import backend_class, backend_of, known_instructions
 from glowpy.executable import Port
 from glowpy.support.errors import LoadError
 from glowpy.support.loc import Loc
@@ -91,7 +91,7 @@ def verify_bundle(directory: Path | str, seed: int = 0, *, system: bool = True) 
     stored = read_bundle(Path(directory))
     if damage := stored.damage():
         raise LoadError("; ".join(damage), loc=Loc(str(directory)), note="make the bundle again")
-    instructions = backend_class(stored.backend).instructions
+    instructions = known_instructions(backend_class(stored.backend))
     networks = stored_ports(stored)
     runs = [
         ({n: random_inputs(ports, seed, extents[n]) for n, (ports, _) in networks.items()}, extents)

@@ -20,7 +20,7 @@ from glowpy.core.type import Type
 from glowpy.engine import BACKENDS, backend_of, compile, unsupported
 from glowpy.graph.function import Module
 from glowpy.llvm.machine import LLVM_VERSION
-from glowpy.plugins import missing_pieces, name_fault, plugins
+from glowpy.plugins import missing_pieces, name_fault, operator_packages, plugins
 from glowpy.support.cache import damaged_files
 from glowpy.support.cache_folder import cache_files, cache_folder, cache_limit, write_fault
 from glowpy.support.errors import GlowError, UserError
@@ -57,11 +57,13 @@ def doctor(as_json: bool) -> None:
         if (fault := name_fault(plugin.name))
     }
     figures |= {f"self-test {name}": outcome for name, outcome in tests.items()}
+    packages = operator_packages()
+    figures |= {f"operators {domain}": package for domain, package in packages.items()}
     if as_json:
         print_json(figures)
     else:
         print_table("", ["what", "found"], list(figures.items()))
-    if any(outcome.startswith("failed") for outcome in tests.values()):
+    if any(outcome.startswith("failed") for outcome in (*tests.values(), *packages.values())):
         raise click.exceptions.Exit(1)
 
 

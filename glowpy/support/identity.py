@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from importlib.metadata import version
 from pathlib import Path
 
 import glowpy
 
-__all__ = ["package_identity"]
+__all__ = ["files_identity", "package_identity"]
 
 
 def package_identity() -> str:
@@ -24,9 +24,14 @@ def package_identity() -> str:
 
 def _identity() -> str:
     versions = [f"{name} {version(name)}\n" for name in ("numpy", "onnx")]
-    digest = hashlib.sha256("".join(versions).encode())
-    for file in glowpy.__path__:
-        for line in sorted(_files(file)):
+    return f"{''.join(versions)}{files_identity(glowpy.__path__)}"
+
+
+def files_identity(folders: Iterable[str]) -> str:
+    """A digest of the names, sizes and times of the files of a package."""
+    digest = hashlib.sha256()
+    for folder in folders:
+        for line in sorted(_files(folder)):
             digest.update(line.encode())
     return digest.hexdigest()
 

@@ -39,6 +39,7 @@ from glowpy.graph.node import Node
 from glowpy.ir.inst import Instruction
 from glowpy.llvm.machine import LLVM_VERSION, Form, host_features
 from glowpy.llvm.objects import compile_objects, compile_whole, load_objects
+from glowpy.operators import operator_sets
 from glowpy.passes import GraphPass
 from glowpy.support.cache import Key, read, write
 from glowpy.support.cores import usable_cores
@@ -58,7 +59,6 @@ class CpuBackend(Backend):
     Attributes:
         options: As they were given.
         target: The processor that comes out of them.
-        kernels: The kernels there are for it.
     """
 
     name: ClassVar[str] = "cpu"
@@ -74,10 +74,19 @@ class CpuBackend(Backend):
         super().__init__()
         self.options = options or CpuOptions()
         self.target = resolve_target(self.options)
-        self.kernels = Kernels(self.libraries, self.target.variant)
+        self._kernels = Kernels(self.libraries, self.target.variant)
         if self.options.threads < 0:
             raise UserError(f"expected at least 0 threads, got {self.options.threads}")
         self._workers: Workers | None = None
+
+    @property
+    def kernels(self) -> Kernels:
+        """The kernels there are for the target: those of other packages' operators, too, as soon as they are known."""
+        others = [own for operators in operator_sets() for own in operators.libraries]
+        libraries = (*self.libraries, *(own for own in others if isinstance(own, KernelLibrary)))
+        if self._kernels.libraries != libraries:
+            self._kernels = Kernels(libraries, self.target.variant)
+        return self._kernels
 
     def unsupported(self, operation: Operation) -> str:
         """What the kernel libraries, compiled for this processor, hold; and weights packed for another."""
@@ -208,7 +217,8 @@ class CpuBackend(Backend):
 
     def _key(self, key: str) -> Key:
         """Everything that an image depends on: the model that `key` names, this package, its kernels, the processor."""
-        kernels = [library.identity(self.target.variant) for library in self.libraries]
+        kernels = [library.identity(self.target.variant) for library in self.kernels.libraries]
+        kernels += [operators.identity for operators in operator_sets()]
         target = (self.target.variant.name, *map(str, astuple(self.target.machine)))
         return Key.of("program", key, package_identity(), LLVM_VERSION, *target, *kernels)
 

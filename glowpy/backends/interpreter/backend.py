@@ -19,6 +19,7 @@ from glowpy.ir.inst import Instruction
 from glowpy.ir.insts_gen import INSTS, AllocInst, DeallocInst, DefineInst
 from glowpy.ir.irfunction import IRFunction
 from glowpy.ir.value import Value, WeightVar
+from glowpy.operators import operator_sets
 from glowpy.support.symbolic import static, symbols_of
 
 __all__ = ["InterpretedFunction", "InterpreterBackend"]
@@ -42,7 +43,11 @@ class InterpreterBackend(Backend):
 
     def unsupported(self, operation: Operation) -> str:
         """Every instruction has a meaning, for every element kind that the verifier lets it have."""
-        return "" if operation.mnemonic in _KNOWN else f"no instruction {operation.mnemonic}"
+        others = (inst for operators in operator_sets() for inst in operators.instructions)
+        known = operation.mnemonic in _KNOWN or any(
+            operation.mnemonic == inst.SCHEMA.mnemonic for inst in others
+        )
+        return "" if known else f"no instruction {operation.mnemonic}"
 
     def compile(self, program: Program, options: CompileOptions) -> CompiledFunction:
         """Nothing to do but to keep the program."""

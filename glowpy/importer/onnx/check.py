@@ -10,14 +10,17 @@ from onnx import AttributeProto, defs
 from glowpy.core.type import Type
 from glowpy.importer.onnx.definition import is_defined, schema_of
 from glowpy.importer.onnx.registry import handler_of, registered
-from glowpy.importer.onnx.source import domain_of
+from glowpy.importer.onnx.source import NEWEST_OPSETS, domain_of
 from glowpy.importer.onnx.tensor import type_name
 from glowpy.support.errors import UserError
 
-__all__ = ["check_types", "remedy_of", "structural_problems", "unsupported_reason"]
+__all__ = ["KNOWN_DOMAINS", "check_types", "remedy_of", "structural_problems", "unsupported_reason"]
 
 _SCHEMA_DOMAINS = frozenset(schema.domain for schema in defs.get_all_schemas())
 """The domains whose operators the onnx package knows; import functions of others stand for themselves."""
+
+KNOWN_DOMAINS = frozenset({*_SCHEMA_DOMAINS, *NEWEST_OPSETS})
+"""The domains whose operators mean the same as long as neither glowpy nor the onnx package is another one."""
 
 
 def _spell(node: onnx.NodeProto, opset: int) -> str:

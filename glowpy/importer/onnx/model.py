@@ -36,6 +36,7 @@ from glowpy.graph.state import (
 )
 from glowpy.graph.verifier import verify_module, verify_nodes
 from glowpy.importer.onnx.check import (
+    KNOWN_DOMAINS,
     check_types,
     remedy_of,
     structural_problems,
@@ -61,6 +62,7 @@ from glowpy.importer.onnx.registry import handler_of
 from glowpy.importer.onnx.signature import ValueInfo, bind, is_typed, typed_outputs, value_info
 from glowpy.importer.onnx.source import MAX_NODES, Source, domain_of, read_source
 from glowpy.importer.onnx.tensor import decode, decode_sparse
+from glowpy.operators import known_identity
 from glowpy.support.errors import InternalError, UnsupportedError, UserError
 from glowpy.support.loc import Loc
 from glowpy.support.progress import report
@@ -139,7 +141,9 @@ class OnnxModel:
     @property
     def digest(self) -> str:
         """The same for models with the same bytes, those of their external data among them, that are read alike."""
-        return f"{self.source.stores.digest} {self.block}"
+        foreign = [domain for domain in self.source.opsets if domain not in KNOWN_DOMAINS]
+        meanings = [known_identity(domain) for domain in foreign]
+        return f"{self.source.stores.digest} {self.block} {meanings}"
 
     @cached_property
     def initializers(self) -> dict[str, Tensor]:

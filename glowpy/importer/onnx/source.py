@@ -22,6 +22,7 @@ from glowpy.importer.onnx.contrib.schemas import CONTRIB, NCHWC
 from glowpy.importer.onnx.stored import InFile, InMemory, Stores
 from glowpy.importer.onnx.tensor import open_external
 from glowpy.importer.onnx.wire import extract
+from glowpy.plugins import load_operators
 from glowpy.support.errors import LoadError, UnsupportedError, UserError
 from glowpy.support.loc import Loc
 
@@ -78,6 +79,8 @@ def read_source(
         if noted is None:
             raise error
         noted.append(error)
+    for domain in source.opsets:
+        load_operators(domain)
     _open_external(external, source.stores)
     if source.proto.functions:
         source = _inline(source)

@@ -1,0 +1,1 @@
+"""Operators for time series, of the ONNX domain `com.example.series`."""
