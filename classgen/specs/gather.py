@@ -1,15 +1,16 @@
 """Indexed access."""
 
-from classgen.dsl import INDICES, WIDTHS, Op, integer
+from classgen.dsl import INDICES, NUMBERS, WIDTHS, Op, integer
+
+_PLACES = "negative ones count from the end, others are clamped into the range"
 
 Op(
     "Gather",
-    "Slices of input along dimension `axis`, picked by indices: negative ones count from the end, others are clamped into the range.",
+    f"Slices of input along dimension `axis`, picked by indices: {_PLACES}.",
     inputs=["input", "indices"],
     attrs=[integer("axis")],
     traits=["codes"],
     kernel={"input": WIDTHS, "indices": INDICES},
-    no_derivative="there is no operator yet that adds up elements by index",
     quant="same",
     plain=["indices"],
 )
@@ -23,3 +24,25 @@ Op(
     mixed={width: {"start": "i64"} for width in WIDTHS},
     no_derivative="there is no operator yet that adds up elements by index",
 )
+
+
+_SCATTERED = f"A matrix with other rows, whose i64 indices are given: {_PLACES}."
+
+
+def _scatter(name: str, what: str, kinds: tuple[str, ...], *, traits: tuple[str, ...] = (), no_derivative: str = "") -> None:
+    Op(
+        name,
+        f"{_SCATTERED} {what}",
+        inputs=["input", "indices", "updates"],
+        traits=traits,
+        kernel={"input": kinds},
+        mixed={kind: {"indices": "i64"} for kind in kinds},
+        no_derivative=no_derivative,
+    )
+
+
+_scatter("Scatter", "The last update of a row is what it becomes.", WIDTHS, traits=("codes",), no_derivative="which update of a row is the last is not known before")
+_scatter("ScatterAdd", "Updates are added to the rows, in order.", NUMBERS)
+_scatter("ScatterMul", "Rows are multiplied by the updates, in order.", NUMBERS, no_derivative="not written yet")
+_scatter("ScatterMax", "A row becomes the larger of itself and its updates; NaN if one is NaN.", NUMBERS, no_derivative="not written yet")
+_scatter("ScatterMin", "A row becomes the smaller of itself and its updates; NaN if one is NaN.", NUMBERS, no_derivative="not written yet")

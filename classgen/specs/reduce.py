@@ -21,3 +21,12 @@ Op(
     traits=["axes", "inplace"],
     kernel={"input": NUMBERS},
 )
+Op(
+    "CumProd",
+    "The products of all elements up to each position along dimension `axis`: from the end if `reverse`, without the element itself if `exclusive`.",
+    inputs=["input"],
+    attrs=[integer("axis"), flag("exclusive"), flag("reverse")],
+    traits=["axes", "inplace"],
+    kernel={"input": NUMBERS},
+    no_derivative="not written yet",
+)

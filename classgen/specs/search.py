@@ -3,7 +3,7 @@
 Results have room for the most, and `count` says how many rows of theirs are defined. The node `define` makes an extent of it.
 """
 
-from classgen.dsl import ALL, DISCRETE, Op, flag, integer
+from classgen.dsl import ALL, DISCRETE, NUMBERS, Op, dim, flag, integer
 
 
 def _integers(*names: str) -> dict[str, dict[str, str]]:
@@ -30,6 +30,17 @@ Op(
     kernel={"input": ALL},
     mixed=_integers("result", "inverse", "counts", "count", "order"),
     no_derivative=DISCRETE,
+)
+Op(
+    "TopK",
+    "The `k` `largest` or smallest elements along dimension `axis`, the most extreme first, and their i64 indices. Of equal ones the first comes first; NaN is larger than all numbers.",
+    inputs=["input"],
+    results=["result", "indices"],
+    attrs=[integer("axis"), dim("k"), flag("largest")],
+    scratches=["heap"],
+    kernel={"input": NUMBERS},
+    mixed={kind: {"indices": "i64", "heap": "i64"} for kind in NUMBERS},
+    no_derivative="not written yet",
 )
 Op(
     "NonMaxSuppression",

@@ -12,6 +12,7 @@ Op("Extents", "`values`, which may depend on symbolic extents, as a vector of i6
 Op("Define", "Says what extents are that the network finds while it runs: each of `symbols` is an element of input, a vector of i64, clamped into its bounds.", inputs=["input"], results=[], attrs=[dims("symbols")], traits=["side_effect"], no_derivative="extents are no numbers that training changes")
 Op("Transpose", "Dimension i of the result is dimension shuffle[i] of the input.", inputs=["input"], attrs=[ints("shuffle")], traits=["shape_only", "codes"], kernel={"input": WIDTHS}, quant="same", strided=["result", "input"])
 Op("Broadcast", "input repeated to the result's shape, as numpy broadcasts; ranks are equal.", inputs=["input"], traits=["typed", "shape_only", "dimensionwise", "codes"], kernel={"input": WIDTHS}, quant="same", strided=["result", "input"])
+Op("BitCast", "The same bits as elements of another kind of the same width.", inputs=["input"], traits=["typed", "codes"], kernel={"input": WIDTHS}, no_derivative="bits are no numbers")
 
 InstOnly("Alloc", "A buffer in the activation arena, from here to its dealloc.", traits=["memory", "codes"], quant="same")
 InstOnly("Dealloc", "The end of a buffer's life.", results=["buffer"], traits=["memory", "codes"], quant="same")

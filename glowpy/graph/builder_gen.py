@@ -878,6 +878,101 @@ class Builder(ABC):
         }
         return self.create(nodes.DynamicSliceNode, name, inputs, attrs, result_type, loc)
 
+    def create_scatter(
+        self,
+        name: str,
+        input: Operand,
+        indices: Operand,
+        updates: Operand,
+        *,
+        result_type: Type | None = None,
+        loc: Loc | None = None,
+    ) -> nodes.ScatterNode:
+        """A matrix with other rows, whose i64 indices are given: negative ones count from the end, others are clamped into the range. The last update of a row is what it becomes."""
+        inputs = (
+            input,
+            indices,
+            updates,
+        )
+        attrs: dict[str, Attr] = {}
+        return self.create(nodes.ScatterNode, name, inputs, attrs, result_type, loc)
+
+    def create_scatter_add(
+        self,
+        name: str,
+        input: Operand,
+        indices: Operand,
+        updates: Operand,
+        *,
+        result_type: Type | None = None,
+        loc: Loc | None = None,
+    ) -> nodes.ScatterAddNode:
+        """A matrix with other rows, whose i64 indices are given: negative ones count from the end, others are clamped into the range. Updates are added to the rows, in order."""
+        inputs = (
+            input,
+            indices,
+            updates,
+        )
+        attrs: dict[str, Attr] = {}
+        return self.create(nodes.ScatterAddNode, name, inputs, attrs, result_type, loc)
+
+    def create_scatter_mul(
+        self,
+        name: str,
+        input: Operand,
+        indices: Operand,
+        updates: Operand,
+        *,
+        result_type: Type | None = None,
+        loc: Loc | None = None,
+    ) -> nodes.ScatterMulNode:
+        """A matrix with other rows, whose i64 indices are given: negative ones count from the end, others are clamped into the range. Rows are multiplied by the updates, in order."""
+        inputs = (
+            input,
+            indices,
+            updates,
+        )
+        attrs: dict[str, Attr] = {}
+        return self.create(nodes.ScatterMulNode, name, inputs, attrs, result_type, loc)
+
+    def create_scatter_max(
+        self,
+        name: str,
+        input: Operand,
+        indices: Operand,
+        updates: Operand,
+        *,
+        result_type: Type | None = None,
+        loc: Loc | None = None,
+    ) -> nodes.ScatterMaxNode:
+        """A matrix with other rows, whose i64 indices are given: negative ones count from the end, others are clamped into the range. A row becomes the larger of itself and its updates; NaN if one is NaN."""
+        inputs = (
+            input,
+            indices,
+            updates,
+        )
+        attrs: dict[str, Attr] = {}
+        return self.create(nodes.ScatterMaxNode, name, inputs, attrs, result_type, loc)
+
+    def create_scatter_min(
+        self,
+        name: str,
+        input: Operand,
+        indices: Operand,
+        updates: Operand,
+        *,
+        result_type: Type | None = None,
+        loc: Loc | None = None,
+    ) -> nodes.ScatterMinNode:
+        """A matrix with other rows, whose i64 indices are given: negative ones count from the end, others are clamped into the range. A row becomes the smaller of itself and its updates; NaN if one is NaN."""
+        inputs = (
+            input,
+            indices,
+            updates,
+        )
+        attrs: dict[str, Attr] = {}
+        return self.create(nodes.ScatterMinNode, name, inputs, attrs, result_type, loc)
+
     def create_mat_mul(
         self,
         name: str,
@@ -1490,6 +1585,26 @@ class Builder(ABC):
         }
         return self.create(nodes.CumSumNode, name, inputs, attrs, result_type, loc)
 
+    def create_cum_prod(
+        self,
+        name: str,
+        input: Operand,
+        axis: int,
+        exclusive: bool = False,
+        reverse: bool = False,
+        *,
+        result_type: Type | None = None,
+        loc: Loc | None = None,
+    ) -> nodes.CumProdNode:
+        """The products of all elements up to each position along dimension `axis`: from the end if `reverse`, without the element itself if `exclusive`."""
+        inputs = (input,)
+        attrs: dict[str, Attr] = {
+            "axis": axis,
+            "exclusive": bool(exclusive),
+            "reverse": bool(reverse),
+        }
+        return self.create(nodes.CumProdNode, name, inputs, attrs, result_type, loc)
+
     def create_non_zero(
         self,
         name: str,
@@ -1518,6 +1633,26 @@ class Builder(ABC):
             "sorted": bool(sorted),
         }
         return self.create(nodes.UniqueNode, name, inputs, attrs, result_type, loc)
+
+    def create_top_k(
+        self,
+        name: str,
+        input: Operand,
+        axis: int,
+        k: Dim,
+        largest: bool = False,
+        *,
+        result_type: Type | None = None,
+        loc: Loc | None = None,
+    ) -> nodes.TopKNode:
+        """The `k` `largest` or smallest elements along dimension `axis`, the most extreme first, and their i64 indices. Of equal ones the first comes first; NaN is larger than all numbers."""
+        inputs = (input,)
+        attrs: dict[str, Attr] = {
+            "axis": axis,
+            "k": k,
+            "largest": bool(largest),
+        }
+        return self.create(nodes.TopKNode, name, inputs, attrs, result_type, loc)
 
     def create_non_max_suppression(
         self,
@@ -1701,3 +1836,16 @@ class Builder(ABC):
         inputs = (input,)
         attrs: dict[str, Attr] = {}
         return self.create(nodes.BroadcastNode, name, inputs, attrs, result_type, loc)
+
+    def create_bit_cast(
+        self,
+        name: str,
+        result_type: Type,
+        input: Operand,
+        *,
+        loc: Loc | None = None,
+    ) -> nodes.BitCastNode:
+        """The same bits as elements of another kind of the same width."""
+        inputs = (input,)
+        attrs: dict[str, Attr] = {}
+        return self.create(nodes.BitCastNode, name, inputs, attrs, result_type, loc)

@@ -24,6 +24,7 @@ __all__ = [
     "ArgMinNode",
     "AvgPoolNode",
     "BatchNormalizationNode",
+    "BitCastNode",
     "BroadcastNode",
     "CeilNode",
     "CeluNode",
@@ -32,6 +33,7 @@ __all__ = [
     "ConvertNode",
     "ConvolutionNode",
     "CosNode",
+    "CumProdNode",
     "CumSumNode",
     "DecodeNode",
     "DefineNode",
@@ -95,6 +97,11 @@ __all__ = [
     "SaveNode",
     "ScaleNode",
     "ScaleRoundedNode",
+    "ScatterAddNode",
+    "ScatterMaxNode",
+    "ScatterMinNode",
+    "ScatterMulNode",
+    "ScatterNode",
     "SelectNode",
     "SeluNode",
     "ShrinkNode",
@@ -113,6 +120,7 @@ __all__ = [
     "SwishNode",
     "TanhNode",
     "ThresholdedReluNode",
+    "TopKNode",
     "TransposeNode",
     "TransposedConvolutionNode",
     "UniqueNode",
@@ -1262,7 +1270,6 @@ class GatherNode(Node):
         (AttrSpec("axis", "int"),),
         ("result",),
         frozenset({Trait.CODES}),
-        no_derivative="there is no operator yet that adds up elements by index",
         quant=Quantized.SAME,
         plain=frozenset({"indices"}),
     )
@@ -1293,6 +1300,111 @@ class DynamicSliceNode(Node):
     start = InputField(1)
     axis = AttrField[int]()
     step = AttrField[int]()
+
+
+@final
+class ScatterNode(Node):
+    """A matrix with other rows, whose i64 indices are given: negative ones count from the end, others are clamped into the range. The last update of a row is what it becomes.
+
+    Declared in classgen/specs/gather.py.
+    """
+
+    __slots__ = ()
+    SCHEMA: ClassVar[NodeSchema] = NodeSchema(
+        "scatter",
+        ("input", "indices", "updates"),
+        (),
+        ("result",),
+        frozenset({Trait.CODES}),
+        no_derivative="which update of a row is the last is not known before",
+    )
+
+    input = InputField(0)
+    indices = InputField(1)
+    updates = InputField(2)
+
+
+@final
+class ScatterAddNode(Node):
+    """A matrix with other rows, whose i64 indices are given: negative ones count from the end, others are clamped into the range. Updates are added to the rows, in order.
+
+    Declared in classgen/specs/gather.py.
+    """
+
+    __slots__ = ()
+    SCHEMA: ClassVar[NodeSchema] = NodeSchema(
+        "scatter_add", ("input", "indices", "updates"), (), ("result",), frozenset()
+    )
+
+    input = InputField(0)
+    indices = InputField(1)
+    updates = InputField(2)
+
+
+@final
+class ScatterMulNode(Node):
+    """A matrix with other rows, whose i64 indices are given: negative ones count from the end, others are clamped into the range. Rows are multiplied by the updates, in order.
+
+    Declared in classgen/specs/gather.py.
+    """
+
+    __slots__ = ()
+    SCHEMA: ClassVar[NodeSchema] = NodeSchema(
+        "scatter_mul",
+        ("input", "indices", "updates"),
+        (),
+        ("result",),
+        frozenset(),
+        no_derivative="not written yet",
+    )
+
+    input = InputField(0)
+    indices = InputField(1)
+    updates = InputField(2)
+
+
+@final
+class ScatterMaxNode(Node):
+    """A matrix with other rows, whose i64 indices are given: negative ones count from the end, others are clamped into the range. A row becomes the larger of itself and its updates; NaN if one is NaN.
+
+    Declared in classgen/specs/gather.py.
+    """
+
+    __slots__ = ()
+    SCHEMA: ClassVar[NodeSchema] = NodeSchema(
+        "scatter_max",
+        ("input", "indices", "updates"),
+        (),
+        ("result",),
+        frozenset(),
+        no_derivative="not written yet",
+    )
+
+    input = InputField(0)
+    indices = InputField(1)
+    updates = InputField(2)
+
+
+@final
+class ScatterMinNode(Node):
+    """A matrix with other rows, whose i64 indices are given: negative ones count from the end, others are clamped into the range. A row becomes the smaller of itself and its updates; NaN if one is NaN.
+
+    Declared in classgen/specs/gather.py.
+    """
+
+    __slots__ = ()
+    SCHEMA: ClassVar[NodeSchema] = NodeSchema(
+        "scatter_min",
+        ("input", "indices", "updates"),
+        (),
+        ("result",),
+        frozenset(),
+        no_derivative="not written yet",
+    )
+
+    input = InputField(0)
+    indices = InputField(1)
+    updates = InputField(2)
 
 
 @final
@@ -2090,6 +2202,29 @@ class CumSumNode(Node):
 
 
 @final
+class CumProdNode(Node):
+    """The products of all elements up to each position along dimension `axis`: from the end if `reverse`, without the element itself if `exclusive`.
+
+    Declared in classgen/specs/reduce.py.
+    """
+
+    __slots__ = ()
+    SCHEMA: ClassVar[NodeSchema] = NodeSchema(
+        "cum_prod",
+        ("input",),
+        (AttrSpec("axis", "int"), AttrSpec("exclusive", "flag"), AttrSpec("reverse", "flag")),
+        ("result",),
+        frozenset({Trait.AXES, Trait.INPLACE}),
+        no_derivative="not written yet",
+    )
+
+    input = InputField(0)
+    axis = AttrField[int]()
+    exclusive = AttrField[bool]()
+    reverse = AttrField[bool]()
+
+
+@final
 class NonZeroNode(Node):
     """The places of the elements that are not zero, in row-major order: a row of i64 for each, with its index in every dimension. The i64 `count` of them.
 
@@ -2132,6 +2267,30 @@ class UniqueNode(Node):
     counts = ResultField(2)
     count = ResultField(3)
     sorted = AttrField[bool]()
+
+
+@final
+class TopKNode(Node):
+    """The `k` `largest` or smallest elements along dimension `axis`, the most extreme first, and their i64 indices. Of equal ones the first comes first; NaN is larger than all numbers.
+
+    Declared in classgen/specs/search.py.
+    """
+
+    __slots__ = ()
+    SCHEMA: ClassVar[NodeSchema] = NodeSchema(
+        "top_k",
+        ("input",),
+        (AttrSpec("axis", "int"), AttrSpec("k", "dim"), AttrSpec("largest", "flag")),
+        ("result", "indices"),
+        frozenset(),
+        no_derivative="not written yet",
+    )
+
+    input = InputField(0)
+    indices = ResultField(1)
+    axis = AttrField[int]()
+    k = AttrField[Dim]()
+    largest = AttrField[bool]()
 
 
 @final
@@ -2374,6 +2533,26 @@ class BroadcastNode(Node):
     input = InputField(0)
 
 
+@final
+class BitCastNode(Node):
+    """The same bits as elements of another kind of the same width.
+
+    Declared in classgen/specs/shape.py.
+    """
+
+    __slots__ = ()
+    SCHEMA: ClassVar[NodeSchema] = NodeSchema(
+        "bit_cast",
+        ("input",),
+        (),
+        ("result",),
+        frozenset({Trait.TYPED, Trait.CODES}),
+        no_derivative="bits are no numbers",
+    )
+
+    input = InputField(0)
+
+
 NODES: tuple[type[Node], ...] = (
     ReluNode,
     LeakyReluNode,
@@ -2428,6 +2607,11 @@ NODES: tuple[type[Node], ...] = (
     ConvertNode,
     GatherNode,
     DynamicSliceNode,
+    ScatterNode,
+    ScatterAddNode,
+    ScatterMulNode,
+    ScatterMaxNode,
+    ScatterMinNode,
     MatMulNode,
     FullyConnectedNode,
     BatchNormalizationNode,
@@ -2462,8 +2646,10 @@ NODES: tuple[type[Node], ...] = (
     ArgMaxNode,
     ArgMinNode,
     CumSumNode,
+    CumProdNode,
     NonZeroNode,
     UniqueNode,
+    TopKNode,
     NonMaxSuppressionNode,
     SaveNode,
     ReshapeNode,
@@ -2475,5 +2661,6 @@ NODES: tuple[type[Node], ...] = (
     DefineNode,
     TransposeNode,
     BroadcastNode,
+    BitCastNode,
 )
 """Every class of this file, in order of declaration."""

@@ -563,6 +563,91 @@ class IRBuilder(ABC):
         )
         return self.add(insts.DynamicSliceInst(operands, attrs))
 
+    def create_scatter(
+        self,
+        result: Value,
+        input: Value,
+        indices: Value,
+        updates: Value,
+    ) -> insts.ScatterInst:
+        """A matrix with other rows, whose i64 indices are given: negative ones count from the end, others are clamped into the range. The last update of a row is what it becomes."""
+        attrs: dict[str, Attr] = {}
+        operands = (
+            result,
+            input,
+            indices,
+            updates,
+        )
+        return self.add(insts.ScatterInst(operands, attrs))
+
+    def create_scatter_add(
+        self,
+        result: Value,
+        input: Value,
+        indices: Value,
+        updates: Value,
+    ) -> insts.ScatterAddInst:
+        """A matrix with other rows, whose i64 indices are given: negative ones count from the end, others are clamped into the range. Updates are added to the rows, in order."""
+        attrs: dict[str, Attr] = {}
+        operands = (
+            result,
+            input,
+            indices,
+            updates,
+        )
+        return self.add(insts.ScatterAddInst(operands, attrs))
+
+    def create_scatter_mul(
+        self,
+        result: Value,
+        input: Value,
+        indices: Value,
+        updates: Value,
+    ) -> insts.ScatterMulInst:
+        """A matrix with other rows, whose i64 indices are given: negative ones count from the end, others are clamped into the range. Rows are multiplied by the updates, in order."""
+        attrs: dict[str, Attr] = {}
+        operands = (
+            result,
+            input,
+            indices,
+            updates,
+        )
+        return self.add(insts.ScatterMulInst(operands, attrs))
+
+    def create_scatter_max(
+        self,
+        result: Value,
+        input: Value,
+        indices: Value,
+        updates: Value,
+    ) -> insts.ScatterMaxInst:
+        """A matrix with other rows, whose i64 indices are given: negative ones count from the end, others are clamped into the range. A row becomes the larger of itself and its updates; NaN if one is NaN."""
+        attrs: dict[str, Attr] = {}
+        operands = (
+            result,
+            input,
+            indices,
+            updates,
+        )
+        return self.add(insts.ScatterMaxInst(operands, attrs))
+
+    def create_scatter_min(
+        self,
+        result: Value,
+        input: Value,
+        indices: Value,
+        updates: Value,
+    ) -> insts.ScatterMinInst:
+        """A matrix with other rows, whose i64 indices are given: negative ones count from the end, others are clamped into the range. A row becomes the smaller of itself and its updates; NaN if one is NaN."""
+        attrs: dict[str, Attr] = {}
+        operands = (
+            result,
+            input,
+            indices,
+            updates,
+        )
+        return self.add(insts.ScatterMinInst(operands, attrs))
+
     def create_mat_mul(
         self,
         result: Value,
@@ -994,6 +1079,26 @@ class IRBuilder(ABC):
         )
         return self.add(insts.CumSumInst(operands, attrs))
 
+    def create_cum_prod(
+        self,
+        result: Value,
+        input: Value,
+        axis: int,
+        exclusive: bool,
+        reverse: bool,
+    ) -> insts.CumProdInst:
+        """The products of all elements up to each position along dimension `axis`: from the end if `reverse`, without the element itself if `exclusive`."""
+        attrs: dict[str, Attr] = {
+            "axis": axis,
+            "exclusive": bool(exclusive),
+            "reverse": bool(reverse),
+        }
+        operands = (
+            result,
+            input,
+        )
+        return self.add(insts.CumProdInst(operands, attrs))
+
     def create_non_zero(
         self,
         result: Value,
@@ -1032,6 +1137,30 @@ class IRBuilder(ABC):
             order,
         )
         return self.add(insts.UniqueInst(operands, attrs))
+
+    def create_top_k(
+        self,
+        result: Value,
+        indices: Value,
+        input: Value,
+        heap: Value,
+        axis: int,
+        k: Dim,
+        largest: bool,
+    ) -> insts.TopKInst:
+        """The `k` `largest` or smallest elements along dimension `axis`, the most extreme first, and their i64 indices. Of equal ones the first comes first; NaN is larger than all numbers."""
+        attrs: dict[str, Attr] = {
+            "axis": axis,
+            "k": k,
+            "largest": bool(largest),
+        }
+        operands = (
+            result,
+            indices,
+            input,
+            heap,
+        )
+        return self.add(insts.TopKInst(operands, attrs))
 
     def create_non_max_suppression(
         self,
@@ -1129,6 +1258,19 @@ class IRBuilder(ABC):
             input,
         )
         return self.add(insts.BroadcastInst(operands, attrs))
+
+    def create_bit_cast(
+        self,
+        result: Value,
+        input: Value,
+    ) -> insts.BitCastInst:
+        """The same bits as elements of another kind of the same width."""
+        attrs: dict[str, Attr] = {}
+        operands = (
+            result,
+            input,
+        )
+        return self.add(insts.BitCastInst(operands, attrs))
 
     def create_alloc(
         self,

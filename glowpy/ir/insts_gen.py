@@ -21,12 +21,14 @@ __all__ = [
     "ArgMaxInst",
     "ArgMinInst",
     "AvgPoolInst",
+    "BitCastInst",
     "BroadcastInst",
     "CeilInst",
     "ConvertInst",
     "ConvolutionInst",
     "CopyInst",
     "CosInst",
+    "CumProdInst",
     "CumSumInst",
     "DeallocInst",
     "DecodeInst",
@@ -74,6 +76,11 @@ __all__ = [
     "SaturateInst",
     "ScaleInst",
     "ScaleRoundedInst",
+    "ScatterAddInst",
+    "ScatterInst",
+    "ScatterMaxInst",
+    "ScatterMinInst",
+    "ScatterMulInst",
     "SelectInst",
     "SigmoidInst",
     "SignInst",
@@ -85,6 +92,7 @@ __all__ = [
     "SubInst",
     "SumPoolInst",
     "TanhInst",
+    "TopKInst",
     "TransposeInst",
     "UniqueInst",
     "ViewInst",
@@ -949,6 +957,136 @@ class DynamicSliceInst(Instruction):
 
 
 @final
+class ScatterInst(Instruction):
+    """A matrix with other rows, whose i64 indices are given: negative ones count from the end, others are clamped into the range. The last update of a row is what it becomes.
+
+    Declared in classgen/specs/gather.py.
+    """
+
+    __slots__ = ()
+    SCHEMA: ClassVar[InstSchema] = InstSchema(
+        "scatter",
+        (
+            OperandSpec("result", Access.OUT),
+            OperandSpec("input", Access.IN),
+            OperandSpec("indices", Access.IN),
+            OperandSpec("updates", Access.IN),
+        ),
+        (),
+        frozenset({Trait.CODES}),
+    )
+
+    result = OperandField(0)
+    input = OperandField(1)
+    indices = OperandField(2)
+    updates = OperandField(3)
+
+
+@final
+class ScatterAddInst(Instruction):
+    """A matrix with other rows, whose i64 indices are given: negative ones count from the end, others are clamped into the range. Updates are added to the rows, in order.
+
+    Declared in classgen/specs/gather.py.
+    """
+
+    __slots__ = ()
+    SCHEMA: ClassVar[InstSchema] = InstSchema(
+        "scatter_add",
+        (
+            OperandSpec("result", Access.OUT),
+            OperandSpec("input", Access.IN),
+            OperandSpec("indices", Access.IN),
+            OperandSpec("updates", Access.IN),
+        ),
+        (),
+        frozenset(),
+    )
+
+    result = OperandField(0)
+    input = OperandField(1)
+    indices = OperandField(2)
+    updates = OperandField(3)
+
+
+@final
+class ScatterMulInst(Instruction):
+    """A matrix with other rows, whose i64 indices are given: negative ones count from the end, others are clamped into the range. Rows are multiplied by the updates, in order.
+
+    Declared in classgen/specs/gather.py.
+    """
+
+    __slots__ = ()
+    SCHEMA: ClassVar[InstSchema] = InstSchema(
+        "scatter_mul",
+        (
+            OperandSpec("result", Access.OUT),
+            OperandSpec("input", Access.IN),
+            OperandSpec("indices", Access.IN),
+            OperandSpec("updates", Access.IN),
+        ),
+        (),
+        frozenset(),
+    )
+
+    result = OperandField(0)
+    input = OperandField(1)
+    indices = OperandField(2)
+    updates = OperandField(3)
+
+
+@final
+class ScatterMaxInst(Instruction):
+    """A matrix with other rows, whose i64 indices are given: negative ones count from the end, others are clamped into the range. A row becomes the larger of itself and its updates; NaN if one is NaN.
+
+    Declared in classgen/specs/gather.py.
+    """
+
+    __slots__ = ()
+    SCHEMA: ClassVar[InstSchema] = InstSchema(
+        "scatter_max",
+        (
+            OperandSpec("result", Access.OUT),
+            OperandSpec("input", Access.IN),
+            OperandSpec("indices", Access.IN),
+            OperandSpec("updates", Access.IN),
+        ),
+        (),
+        frozenset(),
+    )
+
+    result = OperandField(0)
+    input = OperandField(1)
+    indices = OperandField(2)
+    updates = OperandField(3)
+
+
+@final
+class ScatterMinInst(Instruction):
+    """A matrix with other rows, whose i64 indices are given: negative ones count from the end, others are clamped into the range. A row becomes the smaller of itself and its updates; NaN if one is NaN.
+
+    Declared in classgen/specs/gather.py.
+    """
+
+    __slots__ = ()
+    SCHEMA: ClassVar[InstSchema] = InstSchema(
+        "scatter_min",
+        (
+            OperandSpec("result", Access.OUT),
+            OperandSpec("input", Access.IN),
+            OperandSpec("indices", Access.IN),
+            OperandSpec("updates", Access.IN),
+        ),
+        (),
+        frozenset(),
+    )
+
+    result = OperandField(0)
+    input = OperandField(1)
+    indices = OperandField(2)
+    updates = OperandField(3)
+
+
+@final
 class MatMulInst(Instruction):
     """The matrix product of the last two dimensions, as numpy's matmul: ranks of at least 2, leading dimensions broadcast.
 
@@ -1591,6 +1729,28 @@ class CumSumInst(Instruction):
 
 
 @final
+class CumProdInst(Instruction):
+    """The products of all elements up to each position along dimension `axis`: from the end if `reverse`, without the element itself if `exclusive`.
+
+    Declared in classgen/specs/reduce.py.
+    """
+
+    __slots__ = ()
+    SCHEMA: ClassVar[InstSchema] = InstSchema(
+        "cum_prod",
+        (OperandSpec("result", Access.OUT), OperandSpec("input", Access.IN)),
+        (AttrSpec("axis", "int"), AttrSpec("exclusive", "flag"), AttrSpec("reverse", "flag")),
+        frozenset({Trait.AXES, Trait.INPLACE}),
+    )
+
+    result = OperandField(0)
+    input = OperandField(1)
+    axis = AttrField[int]()
+    exclusive = AttrField[bool]()
+    reverse = AttrField[bool]()
+
+
+@final
 class NonZeroInst(Instruction):
     """The places of the elements that are not zero, in row-major order: a row of i64 for each, with its index in every dimension. The i64 `count` of them.
 
@@ -1643,6 +1803,35 @@ class UniqueInst(Instruction):
     input = OperandField(4)
     order = OperandField(5)
     sorted = AttrField[bool]()
+
+
+@final
+class TopKInst(Instruction):
+    """The `k` `largest` or smallest elements along dimension `axis`, the most extreme first, and their i64 indices. Of equal ones the first comes first; NaN is larger than all numbers.
+
+    Declared in classgen/specs/search.py.
+    """
+
+    __slots__ = ()
+    SCHEMA: ClassVar[InstSchema] = InstSchema(
+        "top_k",
+        (
+            OperandSpec("result", Access.OUT),
+            OperandSpec("indices", Access.OUT),
+            OperandSpec("input", Access.IN),
+            OperandSpec("heap", Access.SCRATCH),
+        ),
+        (AttrSpec("axis", "int"), AttrSpec("k", "dim"), AttrSpec("largest", "flag")),
+        frozenset(),
+    )
+
+    result = OperandField(0)
+    indices = OperandField(1)
+    input = OperandField(2)
+    heap = OperandField(3)
+    axis = AttrField[int]()
+    k = AttrField[Dim]()
+    largest = AttrField[bool]()
 
 
 @final
@@ -1782,6 +1971,25 @@ class BroadcastInst(Instruction):
         (),
         frozenset({Trait.TYPED, Trait.SHAPE_ONLY, Trait.DIMENSIONWISE, Trait.CODES}),
         quant=Quantized.SAME,
+    )
+
+    result = OperandField(0)
+    input = OperandField(1)
+
+
+@final
+class BitCastInst(Instruction):
+    """The same bits as elements of another kind of the same width.
+
+    Declared in classgen/specs/shape.py.
+    """
+
+    __slots__ = ()
+    SCHEMA: ClassVar[InstSchema] = InstSchema(
+        "bit_cast",
+        (OperandSpec("result", Access.OUT), OperandSpec("input", Access.IN)),
+        (),
+        frozenset({Trait.TYPED, Trait.CODES}),
     )
 
     result = OperandField(0)
@@ -1950,6 +2158,11 @@ INSTS: tuple[type[Instruction], ...] = (
     ConvertInst,
     GatherInst,
     DynamicSliceInst,
+    ScatterInst,
+    ScatterAddInst,
+    ScatterMulInst,
+    ScatterMaxInst,
+    ScatterMinInst,
     MatMulInst,
     LocalResponseNormalizationInst,
     SoftmaxInst,
@@ -1975,14 +2188,17 @@ INSTS: tuple[type[Instruction], ...] = (
     ArgMaxInst,
     ArgMinInst,
     CumSumInst,
+    CumProdInst,
     NonZeroInst,
     UniqueInst,
+    TopKInst,
     NonMaxSuppressionInst,
     SplatInst,
     ExtentsInst,
     DefineInst,
     TransposeInst,
     BroadcastInst,
+    BitCastInst,
     AllocInst,
     DeallocInst,
     ViewInst,

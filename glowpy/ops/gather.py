@@ -6,17 +6,38 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from glowpy.autodiff.differentiate import differentiate
 from glowpy.backends.interpreter.interpret import interpret
 from glowpy.core.channel_axis import gathered
 from glowpy.core.elemkind import ElemKind
-from glowpy.core.tensor import Tensor
+from glowpy.core.shape import is_same_shape
+from glowpy.core.tensor import Array, Tensor
 from glowpy.core.type import Type
+from glowpy.graph.function import Function
 from glowpy.graph.infer import infer
-from glowpy.graph.nodes_gen import DynamicSliceNode, GatherNode
+from glowpy.graph.node import NodeValue, Operand
+from glowpy.graph.nodes_gen import (
+    DynamicSliceNode,
+    GatherNode,
+    ScatterAddNode,
+    ScatterMaxNode,
+    ScatterMinNode,
+    ScatterMulNode,
+    ScatterNode,
+)
 from glowpy.graph.verifier import verify
-from glowpy.ir.insts_gen import DynamicSliceInst, GatherInst
-from glowpy.ops.operands import expect_axis
+from glowpy.ir.insts_gen import (
+    DynamicSliceInst,
+    GatherInst,
+    ScatterAddInst,
+    ScatterInst,
+    ScatterMaxInst,
+    ScatterMinInst,
+    ScatterMulInst,
+)
+from glowpy.ops.operands import accumulable, expect_axis, expect_numbers
 from glowpy.support.errors import UserError
+from glowpy.support.symbolic import product
 
 __all__: list[str] = []
 
@@ -41,9 +62,32 @@ def _gather(result: Tensor, input: Tensor, indices: Tensor, *, axis: int) -> Non
     if size == 0:  # of an open dimension
         result.array[...] = 0
         return
+    result.array[...] = np.take(input.array, _inside(indices, size), axis=axis)
+
+
+def _inside(indices: Tensor, size: int) -> Array:
+    """Where indices lead: negative ones count from the end, others are clamped into the range."""
     wide = indices.array.astype(np.int64)
-    inside = np.clip(np.where(wide < 0, wide + size, wide), 0, size - 1)
-    result.array[...] = np.take(input.array, inside, axis=axis)
+    return np.clip(np.where(wide < 0, wide + size, wide), 0, size - 1)
+
+
+@differentiate(GatherNode)
+def _differentiate_gather(f: Function, n: GatherNode, g: NodeValue) -> list[Operand | None]:
+    """The gradients of the slices, as rows of a matrix, are added up where they come from."""
+    input, axis, picks = n.input.type, n.axis, n.indices.type
+    others = [other for other in range(input.rank) if other != axis]
+    picked = range(axis, axis + picks.rank)
+    shuffle = (*picked, *(at for at in range(g.type.rank) if at not in picked))
+    rows = g.type.with_shape((picks.count, product(input.shape[other] for other in others)))
+    updates = f.create_reshape(n.name, rows, f.create_transpose(n.name, g, shuffle))
+    wide = f.create_convert(n.name, picks.with_kind(ElemKind.I64), n.indices)
+    indices = f.create_reshape(n.name, wide.type.with_shape((picks.count,)), wide)
+    nothing = f.create_splat(n.name, rows.with_shape((input.shape[axis], *rows.shape[1:])), 0.0)
+    summed = f.create_scatter_add(n.name, nothing, indices, updates)
+    ahead = g.type.with_shape((input.shape[axis], *(input.shape[other] for other in others)))
+    back = (*range(1, axis + 1), 0, *range(axis + 1, input.rank))
+    moved = f.create_transpose(n.name, f.create_reshape(n.name, ahead, summed), back)
+    return [moved, None]
 
 
 @verify(DynamicSliceNode)
@@ -69,3 +113,77 @@ def _dynamic_slice(result: Tensor, input: Tensor, start: Tensor, *, axis: int, s
     first = min(max(int(start.array[0]), 0), last)
     places = np.clip(first + step * np.arange(count), 0, last)
     result.array[...] = np.take(input.array, places, axis=axis)
+
+
+# Scatters: rows of a matrix are changed, one after the other.
+
+
+@infer(ScatterNode)
+def _infer_scatter(input: Type, indices: Type, updates: Type) -> Type:
+    return _updated(input, indices, updates)
+
+
+def _updated(input: Type, indices: Type, updates: Type) -> Type:
+    if input.rank != 2:
+        raise UserError(f"expected a matrix, got {input}")
+    if indices.kind is not ElemKind.I64 or indices.rank != 1:
+        raise UserError(f"expected indices in a vector of i64, got {indices}")
+    rows = Type(input.kind, (*indices.shape, input.shape[1]))
+    if updates.kind is not input.kind or not is_same_shape(updates.shape, rows.shape):
+        raise UserError(f"expected updates of type {rows}, got {updates}")
+    if input.shape[0] == 0 and indices.count:
+        raise UserError(f"expected rows to update, got {input}")
+    return input
+
+
+@infer(ScatterAddNode, ScatterMulNode, ScatterMaxNode, ScatterMinNode)
+def _infer_reducing(input: Type, indices: Type, updates: Type) -> Type:
+    expect_numbers("input", input)
+    return _updated(input, indices, updates)
+
+
+@interpret(ScatterInst)
+def _scatter(result: Tensor, input: Tensor, indices: Tensor, updates: Tensor) -> None:
+    """Of several assignments to one row, numpy keeps the last."""
+    result.array[...] = input.array
+    if input.array.shape[0]:
+        result.array[_inside(indices, input.array.shape[0])] = updates.array
+
+
+def _reduce(
+    step: np.ufunc, result: Tensor, input: Tensor, indices: Tensor, updates: Tensor
+) -> None:
+    """Rounded once, as halves are computed in f32 elsewhere."""
+    kind = input.type.kind
+    wide = accumulable(input.array) if kind.is_half else input.array.copy()
+    if wide.shape[0]:
+        rows = updates.array.astype(wide.dtype)
+        step.at(wide, _inside(indices, wide.shape[0]), rows)
+    result.array[...] = wide.astype(kind.dtype)
+
+
+@interpret(ScatterAddInst)
+def _scatter_add(result: Tensor, input: Tensor, indices: Tensor, updates: Tensor) -> None:
+    _reduce(np.add, result, input, indices, updates)
+
+
+@interpret(ScatterMulInst)
+def _scatter_mul(result: Tensor, input: Tensor, indices: Tensor, updates: Tensor) -> None:
+    _reduce(np.multiply, result, input, indices, updates)
+
+
+@interpret(ScatterMaxInst)
+def _scatter_max(result: Tensor, input: Tensor, indices: Tensor, updates: Tensor) -> None:
+    _reduce(np.maximum, result, input, indices, updates)
+
+
+@interpret(ScatterMinInst)
+def _scatter_min(result: Tensor, input: Tensor, indices: Tensor, updates: Tensor) -> None:
+    _reduce(np.minimum, result, input, indices, updates)
+
+
+@differentiate(ScatterAddNode)
+def _differentiate_scatter_add(
+    f: Function, n: ScatterAddNode, g: NodeValue
+) -> list[Operand | None]:
+    return [g, None, f.create_gather(n.name, g, n.indices, 0)]

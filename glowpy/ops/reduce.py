@@ -19,6 +19,7 @@ from glowpy.graph.node import NodeValue, Operand, value_of
 from glowpy.graph.nodes_gen import (
     ArgMaxNode,
     ArgMinNode,
+    CumProdNode,
     CumSumNode,
     ReduceAddNode,
     ReduceMaxNode,
@@ -29,6 +30,7 @@ from glowpy.graph.nodes_gen import (
 from glowpy.ir.insts_gen import (
     ArgMaxInst,
     ArgMinInst,
+    CumProdInst,
     CumSumInst,
     ReduceAddInst,
     ReduceMaxInst,
@@ -199,11 +201,11 @@ def _arg_min(result: Tensor, input: Tensor, *, axis: int, last: bool) -> None:
     _positions(result, input, axis, last, np.argmin)
 
 
-# Running sums (ONNX CumSum).
+# Running sums and products (ONNX CumSum, CumProd).
 
 
-@infer(CumSumNode)
-def _infer_cum_sum(input: Type, *, axis: int, exclusive: bool, reverse: bool) -> Type:
+@infer(CumSumNode, CumProdNode)
+def _infer_running(input: Type, *, axis: int, exclusive: bool, reverse: bool) -> Type:
     del exclusive, reverse
     expect_numbers("input", input)
     expect_axis(axis, input.rank)
@@ -212,12 +214,23 @@ def _infer_cum_sum(input: Type, *, axis: int, exclusive: bool, reverse: bool) ->
 
 @interpret(CumSumInst)
 def _cum_sum(result: Tensor, input: Tensor, *, axis: int, exclusive: bool, reverse: bool) -> None:
-    """Sums of none, one, two... elements, in order; the last or the first of them is not asked for."""
-    step = -1 if reverse else 1
-    wide = np.moveaxis(accumulable(input.array), axis, 0)[::step]
-    begin = np.zeros((1, *wide.shape[1:]), wide.dtype)
-    sums = np.cumsum(np.concatenate([begin, wide]), axis=0, dtype=wide.dtype)
-    chosen = (sums[:-1] if exclusive else sums[1:])[::step]
+    _run(np.add, result, input, axis, exclusive, reverse)
+
+
+@interpret(CumProdInst)
+def _cum_prod(result: Tensor, input: Tensor, *, axis: int, exclusive: bool, reverse: bool) -> None:
+    _run(np.multiply, result, input, axis, exclusive, reverse)
+
+
+def _run(
+    step: np.ufunc, result: Tensor, input: Tensor, axis: int, exclusive: bool, reverse: bool
+) -> None:
+    """Totals of none, one, two... elements, in order; the last or the first of them is not asked for."""
+    way = -1 if reverse else 1
+    wide = np.moveaxis(accumulable(input.array), axis, 0)[::way]
+    begin = np.full((1, *wide.shape[1:]), step.identity, wide.dtype)
+    totals = step.accumulate(np.concatenate([begin, wide]), axis=0, dtype=wide.dtype)
+    chosen = (totals[:-1] if exclusive else totals[1:])[::way]
     result.array[...] = np.moveaxis(chosen, 0, axis).astype(result.array.dtype)
 
 

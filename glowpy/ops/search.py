@@ -12,11 +12,24 @@ from glowpy.core.shape import is_same_shape
 from glowpy.core.tensor import Array, Tensor
 from glowpy.core.type import Type
 from glowpy.graph.infer import infer
-from glowpy.graph.nodes_gen import DefineNode, NonMaxSuppressionNode, NonZeroNode, UniqueNode
+from glowpy.graph.nodes_gen import (
+    DefineNode,
+    NonMaxSuppressionNode,
+    NonZeroNode,
+    TopKNode,
+    UniqueNode,
+)
 from glowpy.graph.verifier import verify
-from glowpy.ir.insts_gen import DefineInst, NonMaxSuppressionInst, NonZeroInst, UniqueInst
+from glowpy.ir.insts_gen import (
+    DefineInst,
+    NonMaxSuppressionInst,
+    NonZeroInst,
+    TopKInst,
+    UniqueInst,
+)
 from glowpy.ir.verifier import verify_inst
 from glowpy.irgen import scratch
+from glowpy.ops.operands import accumulable, expect_axis, expect_numbers
 from glowpy.support.errors import UserError
 from glowpy.support.symbolic import Dim, Expr, Symbol, highest
 
@@ -130,6 +143,47 @@ def _ascending(column: Array) -> list[Array]:
         return [column]
     missing = np.isnan(column)
     return [np.where(missing, 0, column), missing]
+
+
+# TopK.
+
+
+@infer(TopKNode)
+def _infer_top_k(input: Type, *, axis: int, k: Dim, largest: bool) -> tuple[Type, Type]:
+    del largest
+    expect_numbers("input", input)
+    size = input.shape[expect_axis(axis, input.rank)]
+    if k < 0 or k > size:
+        raise UserError(f"expected a k from 0 to {size}, got {k}")
+    shape = (*input.shape[:axis], k, *input.shape[axis + 1 :])
+    return input.with_shape(shape), Type(ElemKind.I64, shape)
+
+
+@scratch(TopKNode)
+def _scratch_top_k(n: TopKNode) -> tuple[Type, ...]:
+    """The places chosen so far."""
+    return (Type(ElemKind.I64, (n.k,)),)
+
+
+@interpret(TopKInst)
+def _top_k(
+    result: Tensor,
+    indices: Tensor,
+    input: Tensor,
+    heap: Tensor,
+    *,
+    axis: int,
+    k: int,
+    largest: bool,
+) -> None:
+    """A stable sort by rank; NaN has the highest, and equal elements have one."""
+    del heap
+    _, ranks = np.unique(accumulable(input.array), return_inverse=True)
+    ranks = ranks.reshape(input.array.shape)
+    order = np.argsort(-ranks if largest else ranks, axis=axis, kind="stable")
+    places = order.take(np.arange(k), axis)
+    indices.array[...] = places
+    result.array[...] = np.take_along_axis(input.array, places, axis)
 
 
 # NonMaxSuppression.

@@ -24,6 +24,7 @@ from glowpy.graph.function import Function
 from glowpy.graph.infer import infer
 from glowpy.graph.node import NodeValue, Operand
 from glowpy.graph.nodes_gen import (
+    BitCastNode,
     BroadcastNode,
     ConcatNode,
     ExtentsNode,
@@ -36,6 +37,7 @@ from glowpy.graph.nodes_gen import (
 )
 from glowpy.graph.verifier import verify
 from glowpy.ir.insts_gen import (
+    BitCastInst,
     BroadcastInst,
     CopyInst,
     ExtentsInst,
@@ -313,3 +315,19 @@ def _irgen_pad(g: IRGen, n: PadNode) -> None:
 def _differentiate_pad(f: Function, n: PadNode, g: NodeValue) -> list[Operand | None]:
     """Cropping what was padded, padding what was cropped."""
     return [f.create_pad(n.name, g, tuple(-pad for pad in n.pads), 0.0)]
+
+
+# The same bits in another kind (ONNX BitCast).
+
+
+@verify(BitCastNode)
+def _verify_bit_cast(n: BitCastNode) -> Iterator[str]:
+    if n.type.shape != n.input.type.shape or n.type.kind.size != n.input.type.kind.size:
+        yield f"result has type {n.type}, expected elements as wide as those of {n.input.type}"
+    if ElemKind.BOOL in (n.type.kind, n.input.type.kind):
+        yield f"expected numbers, got {n.input.type} and {n.type}"
+
+
+@interpret(BitCastInst)
+def _bit_cast(result: Tensor, input: Tensor) -> None:
+    result.array[...] = input.array.reshape(-1).view(result.array.dtype).reshape(input.array.shape)

@@ -24,6 +24,60 @@ void libjit_dynamic_slice_x16(uint16_t *result, const uint16_t *input, const int
 void libjit_dynamic_slice_x32(uint32_t *result, const uint32_t *input, const int64_t *start, const ints_t *result_shape, const ints_t *input_shape, const ints_t *start_shape, dim_t axis, dim_t step);
 void libjit_dynamic_slice_x64(uint64_t *result, const uint64_t *input, const int64_t *start, const ints_t *result_shape, const ints_t *input_shape, const ints_t *start_shape, dim_t axis, dim_t step);
 
+/* A matrix with other rows, whose i64 indices are given: negative ones count from the end, others are clamped into the range. The last update of a row is what it becomes. (classgen/specs/gather.py) */
+void libjit_scatter_x8(uint8_t *result, const uint8_t *input, const int64_t *indices, const uint8_t *updates, const ints_t *result_shape, const ints_t *input_shape, const ints_t *indices_shape, const ints_t *updates_shape);
+void libjit_scatter_x16(uint16_t *result, const uint16_t *input, const int64_t *indices, const uint16_t *updates, const ints_t *result_shape, const ints_t *input_shape, const ints_t *indices_shape, const ints_t *updates_shape);
+void libjit_scatter_x32(uint32_t *result, const uint32_t *input, const int64_t *indices, const uint32_t *updates, const ints_t *result_shape, const ints_t *input_shape, const ints_t *indices_shape, const ints_t *updates_shape);
+void libjit_scatter_x64(uint64_t *result, const uint64_t *input, const int64_t *indices, const uint64_t *updates, const ints_t *result_shape, const ints_t *input_shape, const ints_t *indices_shape, const ints_t *updates_shape);
+
+/* A matrix with other rows, whose i64 indices are given: negative ones count from the end, others are clamped into the range. Updates are added to the rows, in order. (classgen/specs/gather.py) */
+void libjit_scatter_add_f32(float *result, const float *input, const int64_t *indices, const float *updates, const ints_t *result_shape, const ints_t *input_shape, const ints_t *indices_shape, const ints_t *updates_shape);
+void libjit_scatter_add_f64(double *result, const double *input, const int64_t *indices, const double *updates, const ints_t *result_shape, const ints_t *input_shape, const ints_t *indices_shape, const ints_t *updates_shape);
+void libjit_scatter_add_i8(int8_t *result, const int8_t *input, const int64_t *indices, const int8_t *updates, const ints_t *result_shape, const ints_t *input_shape, const ints_t *indices_shape, const ints_t *updates_shape);
+void libjit_scatter_add_i16(int16_t *result, const int16_t *input, const int64_t *indices, const int16_t *updates, const ints_t *result_shape, const ints_t *input_shape, const ints_t *indices_shape, const ints_t *updates_shape);
+void libjit_scatter_add_i32(int32_t *result, const int32_t *input, const int64_t *indices, const int32_t *updates, const ints_t *result_shape, const ints_t *input_shape, const ints_t *indices_shape, const ints_t *updates_shape);
+void libjit_scatter_add_i64(int64_t *result, const int64_t *input, const int64_t *indices, const int64_t *updates, const ints_t *result_shape, const ints_t *input_shape, const ints_t *indices_shape, const ints_t *updates_shape);
+void libjit_scatter_add_u8(uint8_t *result, const uint8_t *input, const int64_t *indices, const uint8_t *updates, const ints_t *result_shape, const ints_t *input_shape, const ints_t *indices_shape, const ints_t *updates_shape);
+void libjit_scatter_add_u16(uint16_t *result, const uint16_t *input, const int64_t *indices, const uint16_t *updates, const ints_t *result_shape, const ints_t *input_shape, const ints_t *indices_shape, const ints_t *updates_shape);
+void libjit_scatter_add_u32(uint32_t *result, const uint32_t *input, const int64_t *indices, const uint32_t *updates, const ints_t *result_shape, const ints_t *input_shape, const ints_t *indices_shape, const ints_t *updates_shape);
+void libjit_scatter_add_u64(uint64_t *result, const uint64_t *input, const int64_t *indices, const uint64_t *updates, const ints_t *result_shape, const ints_t *input_shape, const ints_t *indices_shape, const ints_t *updates_shape);
+
+/* A matrix with other rows, whose i64 indices are given: negative ones count from the end, others are clamped into the range. Rows are multiplied by the updates, in order. (classgen/specs/gather.py) */
+void libjit_scatter_mul_f32(float *result, const float *input, const int64_t *indices, const float *updates, const ints_t *result_shape, const ints_t *input_shape, const ints_t *indices_shape, const ints_t *updates_shape);
+void libjit_scatter_mul_f64(double *result, const double *input, const int64_t *indices, const double *updates, const ints_t *result_shape, const ints_t *input_shape, const ints_t *indices_shape, const ints_t *updates_shape);
+void libjit_scatter_mul_i8(int8_t *result, const int8_t *input, const int64_t *indices, const int8_t *updates, const ints_t *result_shape, const ints_t *input_shape, const ints_t *indices_shape, const ints_t *updates_shape);
+void libjit_scatter_mul_i16(int16_t *result, const int16_t *input, const int64_t *indices, const int16_t *updates, const ints_t *result_shape, const ints_t *input_shape, const ints_t *indices_shape, const ints_t *updates_shape);
+void libjit_scatter_mul_i32(int32_t *result, const int32_t *input, const int64_t *indices, const int32_t *updates, const ints_t *result_shape, const ints_t *input_shape, const ints_t *indices_shape, const ints_t *updates_shape);
+void libjit_scatter_mul_i64(int64_t *result, const int64_t *input, const int64_t *indices, const int64_t *updates, const ints_t *result_shape, const ints_t *input_shape, const ints_t *indices_shape, const ints_t *updates_shape);
+void libjit_scatter_mul_u8(uint8_t *result, const uint8_t *input, const int64_t *indices, const uint8_t *updates, const ints_t *result_shape, const ints_t *input_shape, const ints_t *indices_shape, const ints_t *updates_shape);
+void libjit_scatter_mul_u16(uint16_t *result, const uint16_t *input, const int64_t *indices, const uint16_t *updates, const ints_t *result_shape, const ints_t *input_shape, const ints_t *indices_shape, const ints_t *updates_shape);
+void libjit_scatter_mul_u32(uint32_t *result, const uint32_t *input, const int64_t *indices, const uint32_t *updates, const ints_t *result_shape, const ints_t *input_shape, const ints_t *indices_shape, const ints_t *updates_shape);
+void libjit_scatter_mul_u64(uint64_t *result, const uint64_t *input, const int64_t *indices, const uint64_t *updates, const ints_t *result_shape, const ints_t *input_shape, const ints_t *indices_shape, const ints_t *updates_shape);
+
+/* A matrix with other rows, whose i64 indices are given: negative ones count from the end, others are clamped into the range. A row becomes the larger of itself and its updates; NaN if one is NaN. (classgen/specs/gather.py) */
+void libjit_scatter_max_f32(float *result, const float *input, const int64_t *indices, const float *updates, const ints_t *result_shape, const ints_t *input_shape, const ints_t *indices_shape, const ints_t *updates_shape);
+void libjit_scatter_max_f64(double *result, const double *input, const int64_t *indices, const double *updates, const ints_t *result_shape, const ints_t *input_shape, const ints_t *indices_shape, const ints_t *updates_shape);
+void libjit_scatter_max_i8(int8_t *result, const int8_t *input, const int64_t *indices, const int8_t *updates, const ints_t *result_shape, const ints_t *input_shape, const ints_t *indices_shape, const ints_t *updates_shape);
+void libjit_scatter_max_i16(int16_t *result, const int16_t *input, const int64_t *indices, const int16_t *updates, const ints_t *result_shape, const ints_t *input_shape, const ints_t *indices_shape, const ints_t *updates_shape);
+void libjit_scatter_max_i32(int32_t *result, const int32_t *input, const int64_t *indices, const int32_t *updates, const ints_t *result_shape, const ints_t *input_shape, const ints_t *indices_shape, const ints_t *updates_shape);
+void libjit_scatter_max_i64(int64_t *result, const int64_t *input, const int64_t *indices, const int64_t *updates, const ints_t *result_shape, const ints_t *input_shape, const ints_t *indices_shape, const ints_t *updates_shape);
+void libjit_scatter_max_u8(uint8_t *result, const uint8_t *input, const int64_t *indices, const uint8_t *updates, const ints_t *result_shape, const ints_t *input_shape, const ints_t *indices_shape, const ints_t *updates_shape);
+void libjit_scatter_max_u16(uint16_t *result, const uint16_t *input, const int64_t *indices, const uint16_t *updates, const ints_t *result_shape, const ints_t *input_shape, const ints_t *indices_shape, const ints_t *updates_shape);
+void libjit_scatter_max_u32(uint32_t *result, const uint32_t *input, const int64_t *indices, const uint32_t *updates, const ints_t *result_shape, const ints_t *input_shape, const ints_t *indices_shape, const ints_t *updates_shape);
+void libjit_scatter_max_u64(uint64_t *result, const uint64_t *input, const int64_t *indices, const uint64_t *updates, const ints_t *result_shape, const ints_t *input_shape, const ints_t *indices_shape, const ints_t *updates_shape);
+
+/* A matrix with other rows, whose i64 indices are given: negative ones count from the end, others are clamped into the range. A row becomes the smaller of itself and its updates; NaN if one is NaN. (classgen/specs/gather.py) */
+void libjit_scatter_min_f32(float *result, const float *input, const int64_t *indices, const float *updates, const ints_t *result_shape, const ints_t *input_shape, const ints_t *indices_shape, const ints_t *updates_shape);
+void libjit_scatter_min_f64(double *result, const double *input, const int64_t *indices, const double *updates, const ints_t *result_shape, const ints_t *input_shape, const ints_t *indices_shape, const ints_t *updates_shape);
+void libjit_scatter_min_i8(int8_t *result, const int8_t *input, const int64_t *indices, const int8_t *updates, const ints_t *result_shape, const ints_t *input_shape, const ints_t *indices_shape, const ints_t *updates_shape);
+void libjit_scatter_min_i16(int16_t *result, const int16_t *input, const int64_t *indices, const int16_t *updates, const ints_t *result_shape, const ints_t *input_shape, const ints_t *indices_shape, const ints_t *updates_shape);
+void libjit_scatter_min_i32(int32_t *result, const int32_t *input, const int64_t *indices, const int32_t *updates, const ints_t *result_shape, const ints_t *input_shape, const ints_t *indices_shape, const ints_t *updates_shape);
+void libjit_scatter_min_i64(int64_t *result, const int64_t *input, const int64_t *indices, const int64_t *updates, const ints_t *result_shape, const ints_t *input_shape, const ints_t *indices_shape, const ints_t *updates_shape);
+void libjit_scatter_min_u8(uint8_t *result, const uint8_t *input, const int64_t *indices, const uint8_t *updates, const ints_t *result_shape, const ints_t *input_shape, const ints_t *indices_shape, const ints_t *updates_shape);
+void libjit_scatter_min_u16(uint16_t *result, const uint16_t *input, const int64_t *indices, const uint16_t *updates, const ints_t *result_shape, const ints_t *input_shape, const ints_t *indices_shape, const ints_t *updates_shape);
+void libjit_scatter_min_u32(uint32_t *result, const uint32_t *input, const int64_t *indices, const uint32_t *updates, const ints_t *result_shape, const ints_t *input_shape, const ints_t *indices_shape, const ints_t *updates_shape);
+void libjit_scatter_min_u64(uint64_t *result, const uint64_t *input, const int64_t *indices, const uint64_t *updates, const ints_t *result_shape, const ints_t *input_shape, const ints_t *indices_shape, const ints_t *updates_shape);
+
 /* The matrix product of the last two dimensions, as numpy's matmul: ranks of at least 2, leading dimensions broadcast. (classgen/specs/matmul.py) */
 void libjit_mat_mul_i32(int32_t *result, const int32_t *lhs, const int32_t *rhs, const ints_t *result_shape, const ints_t *lhs_shape, const ints_t *rhs_shape);
 void libjit_mat_mul_i64(int64_t *result, const int64_t *lhs, const int64_t *rhs, const ints_t *result_shape, const ints_t *lhs_shape, const ints_t *rhs_shape);
@@ -154,6 +208,18 @@ void libjit_cum_sum_u16(uint16_t *result, const uint16_t *input, const ints_t *r
 void libjit_cum_sum_u32(uint32_t *result, const uint32_t *input, const ints_t *result_shape, const ints_t *input_shape, dim_t axis, bool exclusive, bool reverse);
 void libjit_cum_sum_u64(uint64_t *result, const uint64_t *input, const ints_t *result_shape, const ints_t *input_shape, dim_t axis, bool exclusive, bool reverse);
 
+/* The products of all elements up to each position along dimension `axis`: from the end if `reverse`, without the element itself if `exclusive`. (classgen/specs/reduce.py) */
+void libjit_cum_prod_f32(float *result, const float *input, const ints_t *result_shape, const ints_t *input_shape, dim_t axis, bool exclusive, bool reverse);
+void libjit_cum_prod_f64(double *result, const double *input, const ints_t *result_shape, const ints_t *input_shape, dim_t axis, bool exclusive, bool reverse);
+void libjit_cum_prod_i8(int8_t *result, const int8_t *input, const ints_t *result_shape, const ints_t *input_shape, dim_t axis, bool exclusive, bool reverse);
+void libjit_cum_prod_i16(int16_t *result, const int16_t *input, const ints_t *result_shape, const ints_t *input_shape, dim_t axis, bool exclusive, bool reverse);
+void libjit_cum_prod_i32(int32_t *result, const int32_t *input, const ints_t *result_shape, const ints_t *input_shape, dim_t axis, bool exclusive, bool reverse);
+void libjit_cum_prod_i64(int64_t *result, const int64_t *input, const ints_t *result_shape, const ints_t *input_shape, dim_t axis, bool exclusive, bool reverse);
+void libjit_cum_prod_u8(uint8_t *result, const uint8_t *input, const ints_t *result_shape, const ints_t *input_shape, dim_t axis, bool exclusive, bool reverse);
+void libjit_cum_prod_u16(uint16_t *result, const uint16_t *input, const ints_t *result_shape, const ints_t *input_shape, dim_t axis, bool exclusive, bool reverse);
+void libjit_cum_prod_u32(uint32_t *result, const uint32_t *input, const ints_t *result_shape, const ints_t *input_shape, dim_t axis, bool exclusive, bool reverse);
+void libjit_cum_prod_u64(uint64_t *result, const uint64_t *input, const ints_t *result_shape, const ints_t *input_shape, dim_t axis, bool exclusive, bool reverse);
+
 /* The places of the elements that are not zero, in row-major order: a row of i64 for each, with its index in every dimension. The i64 `count` of them. (classgen/specs/search.py) */
 void libjit_non_zero_f32(int64_t *result, int64_t *count, const float *input, const ints_t *result_shape, const ints_t *count_shape, const ints_t *input_shape);
 void libjit_non_zero_f64(int64_t *result, int64_t *count, const double *input, const ints_t *result_shape, const ints_t *count_shape, const ints_t *input_shape);
@@ -180,6 +246,18 @@ void libjit_unique_u32(int64_t *result, int64_t *inverse, int64_t *counts, int64
 void libjit_unique_u64(int64_t *result, int64_t *inverse, int64_t *counts, int64_t *count, const uint64_t *input, int64_t *order, const ints_t *result_shape, const ints_t *inverse_shape, const ints_t *counts_shape, const ints_t *count_shape, const ints_t *input_shape, const ints_t *order_shape, bool sorted);
 void libjit_unique_b(int64_t *result, int64_t *inverse, int64_t *counts, int64_t *count, const bool *input, int64_t *order, const ints_t *result_shape, const ints_t *inverse_shape, const ints_t *counts_shape, const ints_t *count_shape, const ints_t *input_shape, const ints_t *order_shape, bool sorted);
 
+/* The `k` `largest` or smallest elements along dimension `axis`, the most extreme first, and their i64 indices. Of equal ones the first comes first; NaN is larger than all numbers. (classgen/specs/search.py) */
+void libjit_top_k_f32(float *result, int64_t *indices, const float *input, int64_t *heap, const ints_t *result_shape, const ints_t *indices_shape, const ints_t *input_shape, const ints_t *heap_shape, dim_t axis, dim_t k, bool largest);
+void libjit_top_k_f64(double *result, int64_t *indices, const double *input, int64_t *heap, const ints_t *result_shape, const ints_t *indices_shape, const ints_t *input_shape, const ints_t *heap_shape, dim_t axis, dim_t k, bool largest);
+void libjit_top_k_i8(int8_t *result, int64_t *indices, const int8_t *input, int64_t *heap, const ints_t *result_shape, const ints_t *indices_shape, const ints_t *input_shape, const ints_t *heap_shape, dim_t axis, dim_t k, bool largest);
+void libjit_top_k_i16(int16_t *result, int64_t *indices, const int16_t *input, int64_t *heap, const ints_t *result_shape, const ints_t *indices_shape, const ints_t *input_shape, const ints_t *heap_shape, dim_t axis, dim_t k, bool largest);
+void libjit_top_k_i32(int32_t *result, int64_t *indices, const int32_t *input, int64_t *heap, const ints_t *result_shape, const ints_t *indices_shape, const ints_t *input_shape, const ints_t *heap_shape, dim_t axis, dim_t k, bool largest);
+void libjit_top_k_i64(int64_t *result, int64_t *indices, const int64_t *input, int64_t *heap, const ints_t *result_shape, const ints_t *indices_shape, const ints_t *input_shape, const ints_t *heap_shape, dim_t axis, dim_t k, bool largest);
+void libjit_top_k_u8(uint8_t *result, int64_t *indices, const uint8_t *input, int64_t *heap, const ints_t *result_shape, const ints_t *indices_shape, const ints_t *input_shape, const ints_t *heap_shape, dim_t axis, dim_t k, bool largest);
+void libjit_top_k_u16(uint16_t *result, int64_t *indices, const uint16_t *input, int64_t *heap, const ints_t *result_shape, const ints_t *indices_shape, const ints_t *input_shape, const ints_t *heap_shape, dim_t axis, dim_t k, bool largest);
+void libjit_top_k_u32(uint32_t *result, int64_t *indices, const uint32_t *input, int64_t *heap, const ints_t *result_shape, const ints_t *indices_shape, const ints_t *input_shape, const ints_t *heap_shape, dim_t axis, dim_t k, bool largest);
+void libjit_top_k_u64(uint64_t *result, int64_t *indices, const uint64_t *input, int64_t *heap, const ints_t *result_shape, const ints_t *indices_shape, const ints_t *input_shape, const ints_t *heap_shape, dim_t axis, dim_t k, bool largest);
+
 /* The boxes that are kept of each class of each image, as ONNX says: rows of i64 with image, class and box, the highest score first, of equal ones the first box. At most `limit` boxes of a class, none with a score of `threshold` or less, and none that shares more than `overlap` of the union with one that is kept before it. Boxes are y1, x1, y2, x2, or x, y, width and height if they are given by `centers`. There is room for `room` rows. The i64 `count` of them. (classgen/specs/search.py) */
 void libjit_non_max_suppression_f32(int64_t *result, int64_t *count, const float *boxes, const float *scores, const int64_t *limit, const float *overlap, const float *threshold, int64_t *order, float *kept, const ints_t *result_shape, const ints_t *count_shape, const ints_t *boxes_shape, const ints_t *scores_shape, const ints_t *limit_shape, const ints_t *overlap_shape, const ints_t *threshold_shape, const ints_t *order_shape, const ints_t *kept_shape, bool centers, dim_t room);
 
@@ -194,6 +272,12 @@ void libjit_broadcast_x8(uint8_t *result, const uint8_t *input, const ints_t *re
 void libjit_broadcast_x16(uint16_t *result, const uint16_t *input, const ints_t *result_shape, const ints_t *input_shape, const ints_t *result_strides, const ints_t *input_strides);
 void libjit_broadcast_x32(uint32_t *result, const uint32_t *input, const ints_t *result_shape, const ints_t *input_shape, const ints_t *result_strides, const ints_t *input_strides);
 void libjit_broadcast_x64(uint64_t *result, const uint64_t *input, const ints_t *result_shape, const ints_t *input_shape, const ints_t *result_strides, const ints_t *input_strides);
+
+/* The same bits as elements of another kind of the same width. (classgen/specs/shape.py) */
+void libjit_bit_cast_x8(uint8_t *result, const uint8_t *input, const ints_t *result_shape, const ints_t *input_shape);
+void libjit_bit_cast_x16(uint16_t *result, const uint16_t *input, const ints_t *result_shape, const ints_t *input_shape);
+void libjit_bit_cast_x32(uint32_t *result, const uint32_t *input, const ints_t *result_shape, const ints_t *input_shape);
+void libjit_bit_cast_x64(uint64_t *result, const uint64_t *input, const ints_t *result_shape, const ints_t *input_shape);
 
 /* Copies input into result at `offsets`; the rest of result stays. (classgen/specs/shape.py) */
 void libjit_insert_tensor_x8(uint8_t *result, const uint8_t *input, const ints_t *result_shape, const ints_t *input_shape, const ints_t *result_strides, const ints_t *input_strides, const ints_t *offsets);

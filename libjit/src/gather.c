@@ -55,3 +55,46 @@ GATHERS(x8, uint8_t)
 GATHERS(x16, uint16_t)
 GATHERS(x32, uint32_t)
 GATHERS(x64, uint64_t)
+
+/// A matrix whose rows at some indices are changed by updates, one after the other. Indices are read as those of a gather are.
+#define SCATTER(name, suffix, type, changed)                                                                                   \
+  KERNEL void libjit_##name##_##suffix(type *restrict result, const type *restrict input, const int64_t *restrict indices,     \
+                                       const type *restrict updates, const ints_t *result_shape, const ints_t *input_shape,    \
+                                       const ints_t *indices_shape, const ints_t *updates_shape) {                             \
+    dim_t extent = input_shape->at[0], width = input_shape->at[1], picks = indices_shape->at[0];                               \
+    for (dim_t i = 0; i < extent * width; i++) result[i] = input[i];                                                           \
+    if (extent == 0) return;                                                                                                   \
+    for (dim_t i = 0; i < picks; i++) {                                                                                        \
+      int64_t index = indices[i];                                                                                              \
+      index += index < 0 ? extent : 0;                                                                                         \
+      index = index < extent ? index : extent - 1;                                                                             \
+      type *row = result + (dim_t)(index < 0 ? 0 : index) * width;                                                             \
+      for (dim_t k = 0; k < width; k++) {                                                                                      \
+        type old = row[k], update = updates[i * width + k];                                                                    \
+        row[k] = changed;                                                                                                      \
+      }                                                                                                                        \
+    }                                                                                                                          \
+  }
+
+/// Signed numbers are computed with as the unsigned `wide`, which may overflow. NaN is larger and smaller than all others.
+#define SCATTERS(suffix, type, wide)                                                                                           \
+  SCATTER(scatter_add, suffix, type, (type)((wide)old + (wide)update))                                                         \
+  SCATTER(scatter_mul, suffix, type, (type)((wide)old * (wide)update))                                                         \
+  SCATTER(scatter_max, suffix, type, old > update || old != old ? old : update)                                                \
+  SCATTER(scatter_min, suffix, type, old < update || old != old ? old : update)
+
+SCATTER(scatter, x8, uint8_t, ((void)old, update))
+SCATTER(scatter, x16, uint16_t, ((void)old, update))
+SCATTER(scatter, x32, uint32_t, ((void)old, update))
+SCATTER(scatter, x64, uint64_t, ((void)old, update))
+
+SCATTERS(f32, float, float)
+SCATTERS(f64, double, double)
+SCATTERS(i8, int8_t, uint32_t)
+SCATTERS(i16, int16_t, uint32_t)
+SCATTERS(i32, int32_t, uint32_t)
+SCATTERS(i64, int64_t, uint64_t)
+SCATTERS(u8, uint8_t, uint32_t)
+SCATTERS(u16, uint16_t, uint32_t)
+SCATTERS(u32, uint32_t, uint32_t)
+SCATTERS(u64, uint64_t, uint64_t)

@@ -277,58 +277,61 @@ INTEGER_REDUCTIONS(u64, uint64_t, uint64_t, 0, UINT64_MAX)
     }                                                                                                                          \
   }
 
-/// Running sums along one dimension. They are kept in `total`: rounding at every step, f32 would drift. `result` may be `input`.
-#define CUM_SUM(suffix, type, total)                                                                                           \
-  /* `cols` sums of `n` elements, `step` apart; the columns are `col_step` apart. */                                           \
-  INLINE void sum_columns_##suffix(type *result, const type *input, dim_t n, dim_t step, dim_t cols, dim_t col_step,           \
-                                   bool exclusive) {                                                                           \
+/// Running sums or products along one dimension. They are kept in `total`: rounding at every step, f32 would drift. `result` may be
+/// `input`.
+#define RUNNING(name, op, begin, suffix, type, total)                                                                          \
+  /* `cols` totals of `n` elements, `step` apart; the columns are `col_step` apart. */                                         \
+  INLINE void cum_##name##_columns_##suffix(type *result, const type *input, dim_t n, dim_t step, dim_t cols, dim_t col_step,  \
+                                          bool exclusive) {                                                                    \
     type block[COLUMNS];                                                                                                       \
-    total sums[COLUMNS];                                                                                                       \
-    for (dim_t c = 0; c < cols; c++) sums[c] = 0;                                                                              \
+    total totals[COLUMNS];                                                                                                     \
+    for (dim_t c = 0; c < cols; c++) totals[c] = begin;                                                                        \
     for (dim_t i = 0; i < n; i++) {                                                                                            \
       for (dim_t c = 0; c < cols; c++) block[c] = input[i * step + c * col_step];                                              \
       for (dim_t c = 0; c < cols; c++) {                                                                                       \
-        total sum = (total)(sums[c] + (total)block[c]);                                                                        \
-        block[c] = (type)(exclusive ? sums[c] : sum);                                                                          \
-        sums[c] = sum;                                                                                                         \
+        total next = (total)(totals[c] op (total)block[c]);                                                                    \
+        block[c] = (type)(exclusive ? totals[c] : next);                                                                       \
+        totals[c] = next;                                                                                                      \
       }                                                                                                                        \
       for (dim_t c = 0; c < cols; c++) result[i * step + c * col_step] = block[c];                                             \
     }                                                                                                                          \
   }                                                                                                                            \
                                                                                                                                \
-  KERNEL void libjit_cum_sum_##suffix(type *result, const type *input, const ints_t *result_shape, const ints_t *input_shape,  \
-                                      dim_t axis, bool exclusive, bool reverse) {                                              \
+  KERNEL void libjit_cum_##name##_##suffix(type *result, const type *input, const ints_t *result_shape,                        \
+                                           const ints_t *input_shape, dim_t axis, bool exclusive, bool reverse) {              \
     dim_t outer = count_between(input_shape, 0, axis), n = input_shape->at[axis];                                              \
     dim_t inner = count_between(input_shape, axis + 1, input_shape->size);                                                     \
     dim_t first = reverse && n > 0 ? (n - 1) * inner : 0, step = reverse ? -inner : inner;                                     \
     if (inner == 1) {                                                                                                          \
       dim_t o = 0;                                                                                                             \
       for (; o + ROWS <= outer; o += ROWS)                                                                                     \
-        sum_columns_##suffix(result + o * n + first, input + o * n + first, n, step, ROWS, n, exclusive);                      \
-      sum_columns_##suffix(result + o * n + first, input + o * n + first, n, step, outer - o, n, exclusive);                   \
+        cum_##name##_columns_##suffix(result + o * n + first, input + o * n + first, n, step, ROWS, n, exclusive);             \
+      cum_##name##_columns_##suffix(result + o * n + first, input + o * n + first, n, step, outer - o, n, exclusive);          \
       return;                                                                                                                  \
     }                                                                                                                          \
     for (dim_t o = 0; o < outer; o++) {                                                                                        \
       dim_t at = o * n * inner + first, c = 0;                                                                                 \
       for (; c + COLUMNS <= inner; c += COLUMNS)                                                                               \
-        sum_columns_##suffix(result + at + c, input + at + c, n, step, COLUMNS, 1, exclusive);                                 \
-      sum_columns_##suffix(result + at + c, input + at + c, n, step, inner - c, 1, exclusive);                                 \
+        cum_##name##_columns_##suffix(result + at + c, input + at + c, n, step, COLUMNS, 1, exclusive);                        \
+      cum_##name##_columns_##suffix(result + at + c, input + at + c, n, step, inner - c, 1, exclusive);                        \
     }                                                                                                                          \
   }
 
-/// Signed sums are computed with the unsigned `total`, which may overflow.
+/// Signed totals are computed with the unsigned `total`, which may overflow; of 32 bits at least, as C would make signed products
+/// of less.
 #define ALONG_ONE_DIMENSION(suffix, type, total)                                                                               \
   ARG_REDUCTION(max_##suffix, type, >)                                                                                         \
   ARG_REDUCTION(min_##suffix, type, <)                                                                                         \
-  CUM_SUM(suffix, type, total)
+  RUNNING(sum, +, 0, suffix, type, total)                                                                                      \
+  RUNNING(prod, *, 1, suffix, type, total)
 
 ALONG_ONE_DIMENSION(f32, float, double)
 ALONG_ONE_DIMENSION(f64, double, double)
-ALONG_ONE_DIMENSION(i8, int8_t, uint8_t)
-ALONG_ONE_DIMENSION(i16, int16_t, uint16_t)
+ALONG_ONE_DIMENSION(i8, int8_t, uint32_t)
+ALONG_ONE_DIMENSION(i16, int16_t, uint32_t)
 ALONG_ONE_DIMENSION(i32, int32_t, uint32_t)
 ALONG_ONE_DIMENSION(i64, int64_t, uint64_t)
-ALONG_ONE_DIMENSION(u8, uint8_t, uint8_t)
-ALONG_ONE_DIMENSION(u16, uint16_t, uint16_t)
+ALONG_ONE_DIMENSION(u8, uint8_t, uint32_t)
+ALONG_ONE_DIMENSION(u16, uint16_t, uint32_t)
 ALONG_ONE_DIMENSION(u32, uint32_t, uint32_t)
 ALONG_ONE_DIMENSION(u64, uint64_t, uint64_t)

@@ -114,6 +114,67 @@ SEARCHES(u32, uint32_t)
 SEARCHES(u64, uint64_t)
 SEARCHES(b, bool)
 
+/// The first `k` places along one dimension, the most extreme first: a heap of the best so far, the worst of which gives way
+/// (Floyd 1964).
+#define TOP_K(suffix, type)                                                                                                    \
+  /* Whether element `i` of a line comes before element `j`. */                                                                \
+  INLINE bool leads_##suffix(const type *line, dim_t step, int64_t i, int64_t j, bool largest) {                               \
+    type a = line[(dim_t)i * step], b = line[(dim_t)j * step];                                                                 \
+    if (a == b || (a != a && b != b)) return i < j;                                                                            \
+    if (a != a || b != b) return (a != a) == largest;                                                                          \
+    return largest ? a > b : a < b;                                                                                            \
+  }                                                                                                                            \
+                                                                                                                               \
+  /* Moves the first of `n` elements down until none below it comes after it. */                                               \
+  INLINE void sink_##suffix(int64_t *heap, dim_t n, dim_t at, const type *line, dim_t step, bool largest) {                    \
+    int64_t moved = heap[at];                                                                                                  \
+    for (dim_t child = 2 * at + 1; child < n; child = 2 * at + 1) {                                                            \
+      child += child + 1 < n && leads_##suffix(line, step, heap[child], heap[child + 1], largest);                             \
+      if (!leads_##suffix(line, step, moved, heap[child], largest)) break;                                                     \
+      heap[at] = heap[child];                                                                                                  \
+      at = child;                                                                                                              \
+    }                                                                                                                          \
+    heap[at] = moved;                                                                                                          \
+  }                                                                                                                            \
+                                                                                                                               \
+  KERNEL void libjit_top_k_##suffix(type *restrict result, int64_t *restrict indices, const type *restrict input,              \
+                                    int64_t *restrict heap, const ints_t *result_shape, const ints_t *indices_shape,           \
+                                    const ints_t *input_shape, const ints_t *heap_shape, dim_t axis, dim_t k, bool largest) {  \
+    dim_t outer = count_between(input_shape, 0, axis), n = input_shape->at[axis];                                              \
+    dim_t inner = count_between(input_shape, axis + 1, input_shape->size);                                                     \
+    for (dim_t o = 0; k > 0 && o < outer; o++) {                                                                               \
+      for (dim_t c = 0; c < inner; c++) {                                                                                      \
+        const type *line = input + o * n * inner + c;                                                                          \
+        for (dim_t i = 0; i < k; i++) heap[i] = i;                                                                             \
+        for (dim_t i = k / 2 - 1; i >= 0; i--) sink_##suffix(heap, k, i, line, inner, largest);                                \
+        for (dim_t i = k; i < n; i++) {                                                                                        \
+          if (!leads_##suffix(line, inner, i, heap[0], largest)) continue;                                                     \
+          heap[0] = i;                                                                                                         \
+          sink_##suffix(heap, k, 0, line, inner, largest);                                                                     \
+        }                                                                                                                      \
+        for (dim_t left = k - 1; left >= 0; left--) {                                                                          \
+          int64_t worst = heap[0];                                                                                             \
+          heap[0] = heap[left];                                                                                                \
+          if (left > 0) sink_##suffix(heap, left, 0, line, inner, largest);                                                    \
+          dim_t to = (o * k + left) * inner + c;                                                                               \
+          result[to] = line[(dim_t)worst * inner];                                                                             \
+          indices[to] = worst;                                                                                                 \
+        }                                                                                                                      \
+      }                                                                                                                        \
+    }                                                                                                                          \
+  }
+
+TOP_K(f32, float)
+TOP_K(f64, double)
+TOP_K(i8, int8_t)
+TOP_K(i16, int16_t)
+TOP_K(i32, int32_t)
+TOP_K(i64, int64_t)
+TOP_K(u8, uint8_t)
+TOP_K(u16, uint16_t)
+TOP_K(u32, uint32_t)
+TOP_K(u64, uint64_t)
+
 /// So many boxes are compared with one at a time.
 enum { KEPT = 16 };
 

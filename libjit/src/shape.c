@@ -128,6 +128,11 @@ INLINE dim_t offset_of(const ints_t *strides, const ints_t *position) {
                                              const ints_t *input_strides, const ints_t *offsets, const ints_t *steps) {        \
     dim_t start = offset_of(input_strides, offsets);                                                                           \
     copy_plane_##suffix(result, input + start, extracted_plane(result_shape, result_strides, input_strides, steps));           \
+  }                                                                                                                            \
+                                                                                                                               \
+  KERNEL void libjit_bit_cast_##suffix(type *restrict result, const type *restrict input, const ints_t *result_shape,          \
+                                       const ints_t *input_shape) {                                                            \
+    for (dim_t i = 0, n = count(input_shape); i < n; i++) result[i] = input[i];                                                \
   }
 
 #define LOW_HALVES_4(a, b) __builtin_shufflevector(a, b, 0, 4, 1, 5)

@@ -62,6 +62,9 @@ def operators(path: Path) -> Counter[str]:
     return Counter(node.op_type for node in onnx.load(path).graph.node)
 
 
+NEWER = frozenset({"BitCast", "CumProd"})
+"""Operators of opsets after the one that is written."""
+
 WHOLE_FAMILIES = ("Pool", "Conv", "Quantize", "QLinear", "Integer", "Pad", "Slice")
 
 
@@ -75,6 +78,8 @@ def node_cases() -> list[str]:
         if len(model.graph.node) != 1 or has_halves(model) or has_narrow_ports(model):
             continue
         operator = model.graph.node[0].op_type
+        if operator in NEWER:
+            continue
         if operator not in known or any(part in operator for part in WHOLE_FAMILIES):
             names.append(name)
         known.add(operator)
@@ -312,11 +317,12 @@ def test_all_that_cannot_be_written_is_said_at_once(tmp_path: Path) -> None:
 
 
 def test_every_node_of_a_model_can_be_written() -> None:
-    """All but profiles and what is made when quantized arithmetic is lowered."""
+    """All but profiles, what is made when quantized arithmetic is lowered, and what came to ONNX later."""
     assert FAMILIES
     before = {rule for rewrite in ChannelsFirstPass.rules for rule in rewrite._annotated}
     missing = {cls for cls in NODES if cls not in to_onnx and cls not in before}
     assert {cls.__name__ for cls in missing} == {
+        *(f"{operator}Node" for operator in NEWER),
         "QuantizationProfileNode",
         "RescaleNode",
         "ScaleRoundedNode",

@@ -1,8 +1,10 @@
-"""Gathers, element by element."""
+"""Gathers and scatters, element by element."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import operator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,9 +14,27 @@ from glowpy.core.elemkind import ElemKind
 from glowpy.core.tensor import Array
 from glowpy.core.type import Type
 from glowpy.graph.function import Module
-from glowpy.graph.nodes_gen import DynamicSliceNode, GatherNode
+from glowpy.graph.nodes_gen import (
+    DynamicSliceNode,
+    GatherNode,
+    ScatterAddNode,
+    ScatterMaxNode,
+    ScatterMinNode,
+    ScatterMulNode,
+    ScatterNode,
+)
 from glowpy.support.symbolic import symbol
-from tests.ops.harness import ALL, Case, Row, check_row, on_every_backend, random_array
+from tests.ops.harness import (
+    ALL,
+    EXACT_BUT_ZERO,
+    INTS,
+    NUMBERS,
+    Case,
+    Row,
+    check_row,
+    on_every_backend,
+    random_array,
+)
 
 SHAPES: list[tuple[tuple[int, ...], tuple[int, ...], int]] = [
     ((7,), (3,), 0),
@@ -83,7 +103,70 @@ def _slice_cases(kind: ElemKind) -> Iterator[Case]:
             yield Case([input, np.array([start])], [expected], {"axis": axis, "step": step}, type)
 
 
-ROWS = [Row(GatherNode, ALL, _cases), Row(DynamicSliceNode, ALL, _slice_cases)]
+def _powers(kind: ElemKind) -> Iterator[Case]:
+    """Products that need no rounding."""
+    input = np.array([[3, 0.5], [0, -1]], kind.dtype)
+    updates = np.array([[2, 2], [4, np.inf], [np.nan, -0.5]], kind.dtype)
+    for indices in ([0, 0, 1], [1, 0, -1], [0, -2, 1]):
+        expected = input.copy()
+        for index, update in zip(indices, updates, strict=True):
+            with np.errstate(invalid="ignore"):
+                expected[index] *= update
+        yield Case([input, np.array(indices), updates], [expected])
+
+
+SCATTERED = [((7, 3), 5), ((1, 4), 6), ((40, 1), 90), ((3, 17), 0), ((0, 3), 0), ((4, 0), 3)]
+"""Matrices, and how many of their rows are updated."""
+
+
+def scatter(
+    change: Callable[[Any, Any], Any], *, nan: bool = False
+) -> Callable[[ElemKind], Iterator[Case]]:
+    """Cases for updates that change an old element to a new one, one after the other."""
+
+    def cases(kind: ElemKind) -> Iterator[Case]:
+        for seed, (shape, count) in enumerate(SCATTERED):
+            input, updates = random_array(kind, shape), random_array(kind, (count, shape[1]), seed)
+            if kind.is_integer:  # products leave the kind
+                updates = np.asarray(updates * kind.dtype.type(37)).astype(kind.dtype)
+            if nan and kind.is_float and count > 4:
+                updates[2], input[0] = np.nan, np.nan
+            indices = _indices(ElemKind.I64, (count,), shape[0], seed)
+            wide = input.astype(np.float64 if kind.is_float else object)
+            for index, update in zip(indices, updates.astype(wide.dtype), strict=True):
+                place = int(index) + (shape[0] if index < 0 else 0)
+                row = min(max(place, 0), shape[0] - 1)
+                wide[row] = [change(*pair) for pair in zip(wide[row], update, strict=True)]
+            expected = wide if kind.is_float else _wrapped(wide, kind)
+            yield Case([input, indices, updates], [expected], tolerance=EXACT_BUT_ZERO)
+
+    return cases
+
+
+def _wrapped(wide: Array, kind: ElemKind) -> Array:
+    """Integers of any size as elements of a kind."""
+    items = [int(item) & ((1 << 64) - 1) for item in wide.reshape(-1)]
+    return np.array(items, np.uint64).astype(kind.dtype).reshape(wide.shape)
+
+
+def _larger(old: float, update: float) -> float:
+    return old if old > update or old != old else update
+
+
+def _smaller(old: float, update: float) -> float:
+    return old if old < update or old != old else update
+
+
+ROWS = [
+    Row(GatherNode, ALL, _cases),
+    Row(DynamicSliceNode, ALL, _slice_cases),
+    Row(ScatterNode, ALL, scatter(lambda old, update: update)),
+    Row(ScatterAddNode, NUMBERS, scatter(operator.add)),
+    Row(ScatterMulNode, INTS, scatter(operator.mul), "scatter_mul of integers"),
+    Row(ScatterMulNode, (ElemKind.F32, ElemKind.F64), _powers, "scatter_mul of floats"),
+    Row(ScatterMaxNode, NUMBERS, scatter(_larger, nan=True)),
+    Row(ScatterMinNode, NUMBERS, scatter(_smaller, nan=True)),
+]
 
 
 @on_every_backend(ROWS)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import operator
 from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
 
@@ -14,6 +15,7 @@ from glowpy.core.tensor import Array
 from glowpy.graph.nodes_gen import (
     ArgMaxNode,
     ArgMinNode,
+    CumProdNode,
     CumSumNode,
     ReduceAddNode,
     ReduceMaxNode,
@@ -39,6 +41,7 @@ from tests.ops.harness import (
 from tests.ops.test_elementwise import special_values
 
 Fold = Callable[[Sequence[int | float], ElemKind], int | float]
+Step = Callable[[float, float], float]
 
 SHAPES: list[tuple[tuple[int, ...], tuple[int, ...]]] = [
     ((3, 1013), (1,)),
@@ -195,8 +198,8 @@ def _arg(kind: ElemKind, *, largest: bool) -> Iterator[Case]:
             yield Case([x], [expected], {"axis": axis, "last": last})
 
 
-def _running(kind: ElemKind) -> Iterator[Case]:
-    """Added one by one in f64, or wrapping; a NaN does not reach what comes before it."""
+def _running(kind: ElemKind, step: Step, begin: float) -> Iterator[Case]:
+    """One by one in f64, or wrapping; a NaN does not reach what comes before it."""
     inputs = [
         (normal_array(kind, s) if kind.is_float else random_array(kind, s), a) for s, a in ALONG
     ]
@@ -206,9 +209,10 @@ def _running(kind: ElemKind) -> Iterator[Case]:
         for x, axis in inputs:
             expected = np.empty(x.shape, np.float64 if kind.is_float else kind.dtype)
             for place, items in _lines(x, axis):
-                step = -1 if reverse else 1
-                sums = list(itertools.accumulate(items[::step], initial=0))
-                line = (sums[:-1] if exclusive else sums[1:])[::step]
+                way = -1 if reverse else 1
+                ordered: list[float] = list(items[::way])
+                totals = list(itertools.accumulate(ordered, step, initial=begin))
+                line = (totals[:-1] if exclusive else totals[1:])[::way]
                 expected[place] = line if kind.is_float else _wrapped(line, kind)
             attrs = {"axis": axis, "exclusive": exclusive, "reverse": reverse}
             yield Case([x], [expected], attrs)
@@ -227,7 +231,8 @@ ROWS = [
     Row(ReduceMeanNode, INTS, _mean_whole, "reduce_mean of integers"),
     Row(ArgMaxNode, NUMBERS, lambda kind: _arg(kind, largest=True)),
     Row(ArgMinNode, NUMBERS, lambda kind: _arg(kind, largest=False)),
-    Row(CumSumNode, NUMBERS, _running),
+    Row(CumSumNode, NUMBERS, lambda kind: _running(kind, operator.add, 0)),
+    Row(CumProdNode, NUMBERS, lambda kind: _running(kind, operator.mul, 1)),
 ]
 
 

@@ -18,7 +18,13 @@ from glowpy.core.tensor import Array
 from glowpy.core.type import Type, parse_type
 from glowpy.graph.function import Function, Module
 from glowpy.graph.node import NodeValue, Operand, value_of
-from glowpy.graph.nodes_gen import DefineNode, NonMaxSuppressionNode, NonZeroNode, UniqueNode
+from glowpy.graph.nodes_gen import (
+    DefineNode,
+    NonMaxSuppressionNode,
+    NonZeroNode,
+    TopKNode,
+    UniqueNode,
+)
 from glowpy.graph.parser import parse_module
 from glowpy.ir.inst import Instruction
 from glowpy.ir.insts_gen import DefineInst
@@ -28,6 +34,7 @@ from glowpy.support.errors import VerifyError
 from glowpy.support.symbolic import Dim, symbol
 from tests.ops.harness import (
     INTS,
+    NUMBERS,
     Case,
     Row,
     check_row,
@@ -124,10 +131,43 @@ def _suppression_cases(kind: ElemKind) -> Iterator[Case]:
         yield Case(given, expected, {"centers": centers, "room": room})
 
 
+_RANKED: list[tuple[tuple[int, ...], int, int]] = [
+    ((1,), 0, 1),
+    ((7,), 0, 3),
+    ((40,), 0, 40),
+    ((100,), 0, 1),
+    ((3, 17), 1, 5),
+    ((17, 3), 0, 4),
+    ((2, 9, 4), 1, 9),
+    ((2, 0, 3), 1, 0),
+    ((4, 5), 1, 0),
+    ((0, 5), 1, 2),
+]
+
+
+def _top_k_cases(kind: ElemKind) -> Iterator[Case]:
+    """Few different values, so that there are equal ones; NaN among them."""
+    for seed, (shape, axis, k) in enumerate(_RANKED):
+        input = random_array(kind, shape, seed)
+        if kind.is_float and input.size > 4:
+            input.reshape(-1)[1::6] = np.nan
+            input.reshape(-1)[2::7] = -np.inf
+        for largest in (True, False):
+            places = np.empty((*shape[:axis], k, *shape[axis + 1 :]), np.int64)
+            for at in np.ndindex(*shape[:axis], *shape[axis + 1 :]):
+                line = (*at[:axis], slice(None), *at[axis:])
+                keys = [(x != x, 0 if x != x else x) for x in input[line].tolist()]
+                order = sorted(range(len(keys)), key=lambda i: (keys[i], -i if largest else i))
+                places[line] = (order[::-1] if largest else order)[:k]
+            expected = [np.take_along_axis(input, places, axis), places]
+            yield Case([input], expected, {"axis": axis, "k": k, "largest": largest})
+
+
 KINDS = (ElemKind.F32, ElemKind.F64, *INTS, ElemKind.BOOL)
 ROWS = [
     Row(NonZeroNode, KINDS, _non_zero_cases),
     Row(UniqueNode, KINDS, _unique_cases),
+    Row(TopKNode, NUMBERS, _top_k_cases),
     Row(NonMaxSuppressionNode, (ElemKind.F32,), _suppression_cases),
 ]
 

@@ -12,6 +12,7 @@ from glowpy.core.elemkind import ElemKind
 from glowpy.core.tensor import Array
 from glowpy.core.type import Type
 from glowpy.graph.nodes_gen import (
+    BitCastNode,
     BroadcastNode,
     ConcatNode,
     ExtentsNode,
@@ -21,7 +22,7 @@ from glowpy.graph.nodes_gen import (
     SplatNode,
     TransposeNode,
 )
-from tests.ops.harness import ALL, Case, Row, check_row, on_every_backend, random_array
+from tests.ops.harness import ALL, NUMBERS, Case, Row, check_row, on_every_backend, random_array
 
 
 def _numbered(kind: ElemKind, shape: Sequence[int]) -> Array:
@@ -156,7 +157,17 @@ def _pad(kind: ElemKind) -> Iterator[Case]:
         yield Case([x], [expected], {"pads": pads, "value": value})
 
 
+def _bit_cast(kind: ElemKind) -> Iterator[Case]:
+    others = [other for other in NUMBERS if other.size == kind.size and other is not kind]
+    for other in (kind, *others):
+        for shape in ((), (17,), (3, 5), (0, 2)):
+            x = _numbered(kind, shape)
+            expected = x.reshape(-1).view(other.dtype).reshape(shape)
+            yield Case([x], [expected], result_type=Type(other, shape))
+
+
 ROWS = [
+    Row(BitCastNode, NUMBERS, _bit_cast),
     Row(TransposeNode, ALL, _transpose),
     Row(ReshapeNode, ALL, _reshape),
     Row(BroadcastNode, ALL, _broadcast),

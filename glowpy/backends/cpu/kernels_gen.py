@@ -28,6 +28,36 @@ KERNELS: dict[str, KernelSpec] = {
         (("input", ("x8", "x16", "x32", "x64")),),
         "classgen/specs/gather.py",
     ),
+    "scatter": KernelSpec(
+        "scatter",
+        "libjit_scatter",
+        (("input", ("x8", "x16", "x32", "x64")),),
+        "classgen/specs/gather.py",
+    ),
+    "scatter_add": KernelSpec(
+        "scatter_add",
+        "libjit_scatter_add",
+        (("input", ("f32", "f64", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64")),),
+        "classgen/specs/gather.py",
+    ),
+    "scatter_mul": KernelSpec(
+        "scatter_mul",
+        "libjit_scatter_mul",
+        (("input", ("f32", "f64", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64")),),
+        "classgen/specs/gather.py",
+    ),
+    "scatter_max": KernelSpec(
+        "scatter_max",
+        "libjit_scatter_max",
+        (("input", ("f32", "f64", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64")),),
+        "classgen/specs/gather.py",
+    ),
+    "scatter_min": KernelSpec(
+        "scatter_min",
+        "libjit_scatter_min",
+        (("input", ("f32", "f64", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64")),),
+        "classgen/specs/gather.py",
+    ),
     "mat_mul": KernelSpec(
         "mat_mul",
         "libjit_mat_mul",
@@ -121,6 +151,12 @@ KERNELS: dict[str, KernelSpec] = {
         (("input", ("f32", "f64", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64")),),
         "classgen/specs/reduce.py",
     ),
+    "cum_prod": KernelSpec(
+        "cum_prod",
+        "libjit_cum_prod",
+        (("input", ("f32", "f64", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64")),),
+        "classgen/specs/reduce.py",
+    ),
     "non_zero": KernelSpec(
         "non_zero",
         "libjit_non_zero",
@@ -131,6 +167,12 @@ KERNELS: dict[str, KernelSpec] = {
         "unique",
         "libjit_unique",
         (("input", ("f32", "f64", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64", "b")),),
+        "classgen/specs/search.py",
+    ),
+    "top_k": KernelSpec(
+        "top_k",
+        "libjit_top_k",
+        (("input", ("f32", "f64", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64")),),
         "classgen/specs/search.py",
     ),
     "non_max_suppression": KernelSpec(
@@ -148,6 +190,12 @@ KERNELS: dict[str, KernelSpec] = {
     "broadcast": KernelSpec(
         "broadcast",
         "libjit_broadcast",
+        (("input", ("x8", "x16", "x32", "x64")),),
+        "classgen/specs/shape.py",
+    ),
+    "bit_cast": KernelSpec(
+        "bit_cast",
+        "libjit_bit_cast",
         (("input", ("x8", "x16", "x32", "x64")),),
         "classgen/specs/shape.py",
     ),

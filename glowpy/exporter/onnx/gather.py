@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from glowpy.core.elemkind import ElemKind
 from glowpy.exporter.onnx.graph import OnnxGraph, to_onnx
-from glowpy.graph.nodes_gen import DynamicSliceNode, GatherNode
+from glowpy.graph.node import Node
+from glowpy.graph.nodes_gen import (
+    DynamicSliceNode,
+    GatherNode,
+    ScatterAddNode,
+    ScatterMaxNode,
+    ScatterMinNode,
+    ScatterMulNode,
+    ScatterNode,
+)
 
 __all__: list[str] = []
 
@@ -28,3 +37,20 @@ def _dynamic_slice(g: OnnxGraph, n: DynamicSliceNode) -> None:
 
     places = inside(g.add("Add", steps, inside(g.operand(n.start))))
     g.result("Gather", g.operand(n.input), places, axis=n.axis)
+
+
+_REDUCTIONS: dict[type[Node], str] = {
+    ScatterNode: "none",
+    ScatterAddNode: "add",
+    ScatterMaxNode: "max",
+    ScatterMinNode: "min",
+    ScatterMulNode: "mul",
+}
+
+
+@to_onnx(*_REDUCTIONS)
+def _scatter(g: OnnxGraph, n: Node) -> None:
+    """An index of one number is that of a row."""
+    input, indices, updates = (g.operand(value) for value in n.inputs)
+    rows = g.add("Unsqueeze", indices, g.ints("axes", [1]))
+    g.result("ScatterND", input, rows, updates, reduction=_REDUCTIONS[type(n)])

@@ -9,7 +9,13 @@ import math
 
 from glowpy.exporter.onnx.graph import OnnxGraph, to_onnx
 from glowpy.graph.node import NodeValue
-from glowpy.graph.nodes_gen import DefineNode, NonMaxSuppressionNode, NonZeroNode, UniqueNode
+from glowpy.graph.nodes_gen import (
+    DefineNode,
+    NonMaxSuppressionNode,
+    NonZeroNode,
+    TopKNode,
+    UniqueNode,
+)
 from glowpy.support.symbolic import symbols_of
 
 __all__: list[str] = []
@@ -50,6 +56,12 @@ def _unique(g: OnnxGraph, n: UniqueNode) -> None:
         g.result("Identity", name, index=index)
     g.result("Shape", vectors[0], index=3)
     g.leave_open(n.results[0], n.results[2])
+
+
+@to_onnx(TopKNode)
+def _top_k(g: OnnxGraph, n: TopKNode) -> None:
+    k = g.ints("k", [n.k])
+    g.results("TopK", g.operand(n.input), k, axis=n.axis, largest=int(n.largest))
 
 
 @to_onnx(NonMaxSuppressionNode)

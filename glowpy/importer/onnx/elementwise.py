@@ -151,14 +151,18 @@ def _cast_to(n: OnnxNode, wanted: ElemKind, narrow: Narrow | None) -> Value:
         return to_codes(n, value, wanted)
     if narrow is None:
         return convert(n, value, wanted)
-    value = convert(n, convert(n, value, ElemKind.I32), wanted)
-    kind, f = Type(narrow.kind, ()), n.f
-    mask = f.create_splat(f"{n.name}_mask", kind, float((1 << narrow.bits) - 1))
-    bits = f.create_and(n.name, n.operand(value), mask)
-    if not narrow.kind.is_signed:
-        return bits.result
-    half = f.create_splat(f"{n.name}_half", kind, float(1 << (narrow.bits - 1)))
-    return f.create_sub(n.name, f.create_xor(n.name, bits, half), half).result
+    return _lowest_bits(n, convert(n, convert(n, value, ElemKind.I32), wanted), narrow.bits)
+
+
+def _lowest_bits(n: OnnxNode, value: Value, bits: int) -> Value:
+    """What integers of so many bits keep of wider ones, with the sign that the kind has."""
+    kind, f = Type(value.type.kind, ()), n.f
+    mask = f.create_splat(f"{n.name}_mask", kind, float((1 << bits) - 1))
+    lowest = f.create_and(n.name, n.operand(value), mask)
+    if not kind.kind.is_signed:
+        return lowest.result
+    half = f.create_splat(f"{n.name}_half", kind, float(1 << (bits - 1)))
+    return f.create_sub(n.name, f.create_xor(n.name, lowest, half), half).result
 
 
 @from_onnx("BitwiseAnd", since=18)
@@ -212,6 +216,39 @@ def _mod(n: OnnxNode) -> Value:
         moved = f.create_add(n.name, left, rhs)
         left = f.create_select(n.name, f.create_and(n.name, apart, some), moved, left)
     return convert(n, left.result, kind)
+
+
+@from_onnx("BitCast", since=26)
+def _bit_cast(n: OnnxNode) -> Value:
+    """The same bits in another kind. A bool is a byte that is 0 or 1; of another byte, it is whether that is not 0."""
+    to = n.integer("to", 0)
+    value, wanted, narrow = n.value(0), kind_of(to), NARROW.get(to)
+    own, source = value.type.kind, n.narrow(0)
+    if _bits(own, source) != _bits(wanted, narrow):
+        raise UserError(f"expected elements as wide as {own.value}, got {wanted.value} as 'to'")
+    if own is wanted and source == narrow:
+        return value
+    if own is ElemKind.BOOL:
+        value, own = convert(n, value, ElemKind.U8), ElemKind.U8
+    if wanted is ElemKind.BOOL:
+        byte = n.operand(_same_bits(n, value, ElemKind.U8))
+        zero = _scalar(n, ElemKind.U8, 0.0)
+        return n.f.create_not(n.name, n.f.create_eq(n.name, byte, zero)).result
+    if narrow is not None:
+        return _lowest_bits(n, _same_bits(n, value, narrow.kind), narrow.bits)
+    if source is not None:
+        value = _lowest_bits(n, _same_bits(n, value, ElemKind.U8), source.bits)
+    return _same_bits(n, value, wanted)
+
+
+def _bits(kind: ElemKind, narrow: Narrow | None) -> int:
+    return narrow.bits if narrow else 4 if kind is ElemKind.F4E2M1 else 8 * kind.size
+
+
+def _same_bits(n: OnnxNode, value: Value, kind: ElemKind) -> Value:
+    if value.type.kind is kind:
+        return value
+    return n.f.create_bit_cast(n.name, value.type.with_kind(kind), n.operand(value)).result
 
 
 @from_onnx("CastLike", since=15)

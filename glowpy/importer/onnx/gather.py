@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
 import numpy as np
 
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.shape import is_same_shape
 from glowpy.core.tensor import Tensor
+from glowpy.core.type import Shape
+from glowpy.graph.function import Function
 from glowpy.importer.onnx.data_movement import convert, reshape, slice_axis
 from glowpy.importer.onnx.node import OnnxNode, Value, from_onnx
 from glowpy.importer.onnx.numbers import Numbers, counted
@@ -40,9 +46,8 @@ def _linear(n: OnnxNode, index: Value, size: Dim, stride: Dim) -> Numbers:
     return (wide + size).where(wide < 0, wide) * stride
 
 
-@from_onnx("GatherElements", since=11)
-def _gather_elements(n: OnnxNode) -> Value:
-    """One element for each index: its place in the data, with the coordinate along the axis replaced by the index."""
+def _element_places(n: OnnxNode) -> Numbers:
+    """Where in the data the element for each index lies: at its place, with the coordinate along the axis replaced."""
     data, indices = n.value(0), n.value(1)
     axis = n.axis(data.type.rank, 0)
     shape, picked = data.type.shape, indices.type.shape
@@ -59,15 +64,30 @@ def _gather_elements(n: OnnxNode) -> Value:
         if i != axis:
             column = [size if j == i else 1 for j in range(len(picked))]
             place = place + (counted(n, size) * strides[i]).reshaped(*column)
+    return place
+
+
+@from_onnx("GatherElements", since=11)
+def _gather_elements(n: OnnxNode) -> Value:
+    """One element for each index."""
+    data = n.value(0)
     flat = n.operand(reshape(n, data, (data.type.count,)))
-    return n.f.create_gather(n.name, flat, place.operand, 0).result
+    return n.f.create_gather(n.name, flat, _element_places(n).operand, 0).result
 
 
-@from_onnx("GatherND", since=11)
-def _gather_nd(n: OnnxNode) -> Value:
+@dataclass(frozen=True)
+class _Slices:
+    """Which slices of the data, as rows of a matrix, vectors of indices pick; `lead` is how these are arranged."""
+
+    rows: Dim
+    inner: Shape
+    lead: Shape
+    place: Numbers
+
+
+def _slices(n: OnnxNode, batch: int) -> _Slices:
     """Slices picked by the vectors in the last dimension of the indices, which index what follows the batch."""
     data, indices = n.value(0), n.value(1)
-    batch = n.integer("batch_dims", 0)
     shape, rows = data.type.shape, indices.type.shape
     (depth,) = static(rows[-1:] or (0,))
     if not 0 <= batch < min(len(shape), len(rows)) or not 1 <= depth <= len(shape) - batch:
@@ -76,7 +96,7 @@ def _gather_nd(n: OnnxNode) -> Value:
         raise UserError(
             f"expected {batch} batch dimensions alike, got {data.type} and {indices.type}"
         )
-    inner, lead = shape[batch + depth :], rows[:-1]
+    lead = rows[:-1]
     batches = product(shape[:batch])
     block = product(shape[batch : batch + depth])
     trailing = (1,) * (len(lead) - batch)
@@ -85,6 +105,62 @@ def _gather_nd(n: OnnxNode) -> Value:
         column = reshape(n, slice_axis(n, indices, len(rows) - 1, i, 1, 1), lead)
         stride = product(shape[batch + i + 1 : batch + depth])
         place = place + _linear(n, column, shape[batch + i], stride)
-    flat = n.operand(reshape(n, data, (block * batches, product(inner))))
-    slices = n.f.create_gather(n.name, flat, place.operand, 0).result
-    return reshape(n, slices, (*lead, *inner))
+    return _Slices(block * batches, shape[batch + depth :], lead, place)
+
+
+@from_onnx("GatherND", since=11)
+def _gather_nd(n: OnnxNode) -> Value:
+    picked = _slices(n, n.integer("batch_dims", 0))
+    flat = n.operand(reshape(n, n.value(0), (picked.rows, product(picked.inner))))
+    slices = n.f.create_gather(n.name, flat, picked.place.operand, 0).result
+    return reshape(n, slices, (*picked.lead, *picked.inner))
+
+
+@from_onnx("Scatter", since=9)
+@from_onnx("ScatterElements", since=11)
+def _scatter_elements(n: OnnxNode) -> Value:
+    """The data, but for one element for each index."""
+    indices, updates = n.type(1), n.type(2)
+    if not is_same_shape(indices.shape, updates.shape):
+        raise UserError(f"expected an update for each index, got {indices} and {updates}")
+    return _scattered(n, n.type(0).count, (), _element_places(n))
+
+
+@from_onnx("ScatterND", since=11)
+def _scatter_nd(n: OnnxNode) -> Value:
+    """The data, but for the slices that vectors of indices pick."""
+    picked = _slices(n, 0)
+    shape, updates = (*picked.lead, *picked.inner), n.type(2)
+    if not is_same_shape(updates.shape, shape):
+        raise UserError(f"expected updates of shape {list(shape)}, got {updates}")
+    return _scattered(n, picked.rows, picked.inner, picked.place)
+
+
+def _scattered(n: OnnxNode, rows: Dim, inner: Shape, place: Numbers) -> Value:
+    """The data as rows of a matrix, some of them updated as `reduction` says."""
+    data, updates = n.value(0), n.value(2)
+    reduction = n.text("reduction", "none")
+    if reduction not in _SCATTERS:
+        raise UserError(
+            f"attribute 'reduction': expected one of {', '.join(_SCATTERS)}, got '{reduction}'"
+        )
+    kind = data.type.kind
+    if kind is ElemKind.BOOL and reduction != "none":
+        # Or is the larger of two bytes, and the lesser.
+        reduction = {"add": "max", "mul": "min"}.get(reduction, reduction)
+        data, updates = (convert(n, value, ElemKind.U8) for value in (data, updates))
+    width, places = product(inner), place.value.type.count
+    matrix = n.operand(reshape(n, data, (rows, width)))
+    indices = n.operand(reshape(n, place.value, (places,)))
+    lines = n.operand(reshape(n, updates, (places, width)))
+    result = _SCATTERS[reduction](n.f)(n.name, matrix, indices, lines).result
+    return reshape(n, convert(n, result, kind), data.type.shape)
+
+
+_SCATTERS: dict[str, Callable[[Function], Callable[..., Any]]] = {
+    "none": lambda f: f.create_scatter,
+    "add": lambda f: f.create_scatter_add,
+    "mul": lambda f: f.create_scatter_mul,
+    "max": lambda f: f.create_scatter_max,
+    "min": lambda f: f.create_scatter_min,
+}

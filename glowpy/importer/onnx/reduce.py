@@ -135,8 +135,10 @@ def _hot(n: OnnxNode, x: NodeValue, axis: int) -> Value:
 
 
 @from_onnx("CumSum", since=11)
-def _cum_sum(n: OnnxNode) -> NodeValue:
-    """Sums of all elements before and at each position."""
+@from_onnx("CumProd", since=26)
+def _running(n: OnnxNode) -> NodeValue:
+    """Sums or products of all elements before and at each position."""
     axis = normalize_axis(int(n.known_scalar(1)), n.type(0).rank)
     exclusive, reverse = n.flag("exclusive"), n.flag("reverse")
-    return n.f.create_cum_sum(n.name, n.input(0), axis, exclusive, reverse).result
+    create = n.f.create_cum_sum if n.proto.op_type == "CumSum" else n.f.create_cum_prod
+    return create(n.name, n.input(0), axis, exclusive, reverse).result

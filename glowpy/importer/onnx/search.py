@@ -9,6 +9,7 @@ import numpy as np
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.tensor import Tensor
 from glowpy.graph.node import NodeValue
+from glowpy.importer.onnx.computed import dims_of
 from glowpy.importer.onnx.data_movement import convert, reshape, slice_axis, transpose
 from glowpy.importer.onnx.node import OnnxNode, Value, from_onnx
 from glowpy.support.errors import UserError
@@ -74,6 +75,19 @@ def _unique(n: OnnxNode) -> tuple[Value, ...]:
     count = n.found(number, f"{n.name}_count", highest(size))
     first, counts = (n.operand(slice_axis(n, result, 0, 0, count, 1)) for result in (first, counts))
     return n.f.create_gather(n.name, n.operand(value), first, axis).result, first, inverse, counts
+
+
+@from_onnx("TopK")
+def _top_k(n: OnnxNode) -> tuple[NodeValue, NodeValue]:
+    """The k most extreme elements along an axis and where they are; sorted, whether that is asked for or not.
+
+    Below opset 10, k is an attribute; below 11, always the largest.
+    """
+    (k,) = (n.integer("k", 0),) if n.opset < 10 else dims_of(n, 1)
+    node = n.f.create_top_k(
+        n.name, n.input(0), n.axis(n.type(0).rank, -1), k, n.flag("largest", True)
+    )
+    return node.results[0], node.results[1]
 
 
 @from_onnx("NonMaxSuppression", since=10)

@@ -62,6 +62,8 @@ ROWS = [
     Row(insts.ArgMaxInst, "i64[9x1x5] f32[9x20x5]", {"axis": 1, "last": True}),
     Row(insts.ArgMinInst, "i64[12x1] i8[12x150]", {"axis": 1, "last": False}),
     Row(insts.CumSumInst, "f32[6x7x16] f32[6x7x16]", {"axis": 1, **_SUMS}),
+    Row(insts.CumProdInst, "f32[6x7x16] f32[6x7x16]", {"axis": 1, **_SUMS}),
+    Row(insts.BitCastInst, "i32[6x70] f32[6x70]"),
     Row(insts.SoftmaxInst, "f32[3x4x70] f32[3x4x70]", {"axis": 2}),
     Row(insts.SoftmaxInst, "f32[6x64] f32[6x64]", {"axis": 0}),
     Row(insts.LogSoftmaxInst, "f32[8x4x5] f32[8x4x5]", {"axis": 1}),
@@ -136,7 +138,14 @@ def test_every_kernel_has_a_row() -> None:
     products = {"cpu_block_matmul", "cpu_conv", "cpu_depthwise_conv", "cpu_matmul"}
     plain = {"cpu_plain_conv", "cpu_plain_matmul"}  # small code has no units
     whole = {"quantization_profile"}  # one histogram of all elements
-    found = {"dynamic_slice", "non_max_suppression", "non_zero", "unique"}  # elements say what
+    found = {
+        "dynamic_slice",
+        "non_max_suppression",
+        "non_zero",
+        "top_k",
+        "unique",
+    }  # elements say what
+    found |= {"scatter", "scatter_add", "scatter_max", "scatter_min", "scatter_mul"}
     assert known == KERNELS.keys() - products - plain - whole - found
 
 

@@ -34,12 +34,16 @@ class Slope:
     result: tuple[int, ...] | None = None
     condition: bool = False
     """Whether the first input is bool; nothing flows into it."""
+    indices: tuple[tuple[int, ...], tuple[int, ...]] | None = None
+    """Indices, and their shape, that are the second input."""
 
     def inputs(self) -> list[Array]:
         rng = np.random.default_rng(7)
         arrays: list[Array] = [rng.uniform(self.low, self.high, shape) for shape in self.shapes]
         if self.condition:
             arrays[0] = arrays[0] > 0
+        if self.indices is not None:
+            arrays.insert(1, np.reshape(np.array(self.indices[0]), self.indices[1]))
         return arrays
 
     def __str__(self) -> str:
@@ -122,6 +126,10 @@ SLOPES = [
         )
         for exclusive, reverse in itertools.product((False, True), repeat=2)
     ),
+    Slope(nodes.GatherNode, [(4, 3)], {"axis": 0}, indices=((2, 1, -1, 1), (4,))),
+    Slope(nodes.GatherNode, [(2, 4, 3)], {"axis": 1}, indices=((2, 0, 2, 1, 3, 2), (3, 2))),
+    Slope(nodes.GatherNode, [(2, 3)], {"axis": 1}, indices=((1,), ())),
+    Slope(nodes.ScatterAddNode, [(4, 3), (3, 3)], indices=((2, -2, 0), (3,))),
     Slope(nodes.ReshapeNode, [(2, 3)], result=(3, 2)),
     Slope(nodes.TransposeNode, [(2, 3, 4)], {"shuffle": (2, 0, 1)}),
     Slope(nodes.BroadcastNode, [(2, 1)], result=(2, 3)),

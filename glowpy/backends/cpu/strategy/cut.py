@@ -18,7 +18,9 @@ from glowpy.ir.inst import Instruction
 from glowpy.ir.insts_gen import (
     ArgMaxInst,
     ArgMinInst,
+    BitCastInst,
     BroadcastInst,
+    CumProdInst,
     CumSumInst,
     ExtractTensorInst,
     GatherInst,
@@ -152,9 +154,15 @@ def _all_but_channels(inst: LocalResponseNormalizationInst) -> Iterator[Dimensio
         yield Along(axis), Along(axis)
 
 
-@_rules(SoftmaxInst, LogSoftmaxInst, ArgMaxInst, ArgMinInst, CumSumInst)
+@_rules(BitCastInst)
+def _all(inst: BitCastInst) -> Iterator[Dimension]:
+    for axis in range(inst.result.type.rank):
+        yield Along(axis), Along(axis)
+
+
+@_rules(SoftmaxInst, LogSoftmaxInst, ArgMaxInst, ArgMinInst, CumSumInst, CumProdInst)
 def _all_but_one(
-    inst: SoftmaxInst | LogSoftmaxInst | ArgMaxInst | ArgMinInst | CumSumInst,
+    inst: SoftmaxInst | LogSoftmaxInst | ArgMaxInst | ArgMinInst | CumSumInst | CumProdInst,
 ) -> Iterator[Dimension]:
     for axis in range(inst.result.type.rank):
         if axis != inst.axis:
