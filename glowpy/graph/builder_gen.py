@@ -973,6 +973,108 @@ class Builder(ABC):
         attrs: dict[str, Attr] = {}
         return self.create(nodes.ScatterMinNode, name, inputs, attrs, result_type, loc)
 
+    def create_sample(
+        self,
+        name: str,
+        input: Operand,
+        places: Operand,
+        order: int,
+        padding: int,
+        aligned: bool = False,
+        *,
+        result_type: Type | None = None,
+        loc: Loc | None = None,
+    ) -> nodes.SampleNode:
+        """What input, N, spatial..., C, holds at the places [N, points, groups, spatial dimensions], which count pixels, those along the last spatial dimension first: [N, points, C], where every group of channels has places of its own. `order` 0 takes the nearest pixel, halves to even, 1 is linear between two pixels of each dimension, 3 is cubic between four. Outside are zeros (`padding` 0), the pixels of the border (1), or reflections (2) at the middles of the pixels of the border if `aligned`, else at their edges. A NaN lies before all pixels."""
+        inputs = (
+            input,
+            places,
+        )
+        attrs: dict[str, Attr] = {
+            "order": order,
+            "padding": padding,
+            "aligned": bool(aligned),
+        }
+        return self.create(nodes.SampleNode, name, inputs, attrs, result_type, loc)
+
+    def create_roi_align(
+        self,
+        name: str,
+        input: Operand,
+        regions: Operand,
+        images: Operand,
+        height: int,
+        width: int,
+        ratio: int,
+        scale: float,
+        largest: bool = False,
+        half_pixel: bool = False,
+        *,
+        result_type: Type | None = None,
+        loc: Loc | None = None,
+    ) -> nodes.RoiAlignNode:
+        """Regions of the images N, H, W, C in a grid of `height` x `width` bins each, as ONNX says: [regions, height, width, C]. A region has x1, y1, x2, y2, times `scale`, and the i64 number of its image. A bin is the mean, or if `largest` the largest weighted pixel, of `ratio` x `ratio` points; of as many as there are pixels if that is 0. If `half_pixel`, 0 is the edge of the first pixel, else its middle."""
+        inputs = (
+            input,
+            regions,
+            images,
+        )
+        attrs: dict[str, Attr] = {
+            "height": height,
+            "width": width,
+            "ratio": ratio,
+            "scale": float(scale),
+            "largest": bool(largest),
+            "half_pixel": bool(half_pixel),
+        }
+        return self.create(nodes.RoiAlignNode, name, inputs, attrs, result_type, loc)
+
+    def create_roi_max_pool(
+        self,
+        name: str,
+        input: Operand,
+        regions: Operand,
+        height: int,
+        width: int,
+        scale: float,
+        *,
+        result_type: Type | None = None,
+        loc: Loc | None = None,
+    ) -> nodes.RoiMaxPoolNode:
+        """Regions of the images N, H, W, C in a grid of `height` x `width` bins each: [regions, height, width, C]. A region has the number of its image, x1, y1, x2, y2; these, times `scale`, are rounded to the pixels that it ends with. A bin is the largest of all the pixels that it touches, and 0 if it touches none."""
+        inputs = (
+            input,
+            regions,
+        )
+        attrs: dict[str, Attr] = {
+            "height": height,
+            "width": width,
+            "scale": float(scale),
+        }
+        return self.create(nodes.RoiMaxPoolNode, name, inputs, attrs, result_type, loc)
+
+    def create_columns_to_image(
+        self,
+        name: str,
+        result_type: Type,
+        input: Operand,
+        kernels: tuple[int, ...],
+        strides: tuple[int, ...],
+        pads: tuple[Dim, ...],
+        dilation: tuple[int, ...],
+        *,
+        loc: Loc | None = None,
+    ) -> nodes.ColumnsToImageNode:
+        """Windows put back where they lay, and added up: column l of input, N, C * taps, windows, has the taps of the window l of the result, N, C, spatial.... What falls on the pads is left out."""
+        inputs = (input,)
+        attrs: dict[str, Attr] = {
+            "kernels": tuple(kernels),
+            "strides": tuple(strides),
+            "pads": tuple(pads),
+            "dilation": tuple(dilation),
+        }
+        return self.create(nodes.ColumnsToImageNode, name, inputs, attrs, result_type, loc)
+
     def create_mat_mul(
         self,
         name: str,

@@ -29,6 +29,7 @@ __all__ = [
     "CeilNode",
     "CeluNode",
     "ClipNode",
+    "ColumnsToImageNode",
     "ConcatNode",
     "ConvertNode",
     "ConvolutionNode",
@@ -92,7 +93,10 @@ __all__ = [
     "ReluNode",
     "RescaleNode",
     "ReshapeNode",
+    "RoiAlignNode",
+    "RoiMaxPoolNode",
     "RoundNode",
+    "SampleNode",
     "SaturateNode",
     "SaveNode",
     "ScaleNode",
@@ -1408,6 +1412,118 @@ class ScatterMinNode(Node):
 
 
 @final
+class SampleNode(Node):
+    """What input, N, spatial..., C, holds at the places [N, points, groups, spatial dimensions], which count pixels, those along the last spatial dimension first: [N, points, C], where every group of channels has places of its own. `order` 0 takes the nearest pixel, halves to even, 1 is linear between two pixels of each dimension, 3 is cubic between four. Outside are zeros (`padding` 0), the pixels of the border (1), or reflections (2) at the middles of the pixels of the border if `aligned`, else at their edges. A NaN lies before all pixels.
+
+    Declared in classgen/specs/image.py.
+    """
+
+    __slots__ = ()
+    SCHEMA: ClassVar[NodeSchema] = NodeSchema(
+        "sample",
+        ("input", "places"),
+        (AttrSpec("order", "int"), AttrSpec("padding", "int"), AttrSpec("aligned", "flag")),
+        ("result",),
+        frozenset(),
+        no_derivative="not written yet",
+    )
+
+    input = InputField(0)
+    places = InputField(1)
+    order = AttrField[int]()
+    padding = AttrField[int]()
+    aligned = AttrField[bool]()
+
+
+@final
+class RoiAlignNode(Node):
+    """Regions of the images N, H, W, C in a grid of `height` x `width` bins each, as ONNX says: [regions, height, width, C]. A region has x1, y1, x2, y2, times `scale`, and the i64 number of its image. A bin is the mean, or if `largest` the largest weighted pixel, of `ratio` x `ratio` points; of as many as there are pixels if that is 0. If `half_pixel`, 0 is the edge of the first pixel, else its middle.
+
+    Declared in classgen/specs/image.py.
+    """
+
+    __slots__ = ()
+    SCHEMA: ClassVar[NodeSchema] = NodeSchema(
+        "roi_align",
+        ("input", "regions", "images"),
+        (
+            AttrSpec("height", "int"),
+            AttrSpec("width", "int"),
+            AttrSpec("ratio", "int"),
+            AttrSpec("scale", "float"),
+            AttrSpec("largest", "flag"),
+            AttrSpec("half_pixel", "flag"),
+        ),
+        ("result",),
+        frozenset(),
+        no_derivative="not written yet",
+    )
+
+    input = InputField(0)
+    regions = InputField(1)
+    images = InputField(2)
+    height = AttrField[int]()
+    width = AttrField[int]()
+    ratio = AttrField[int]()
+    scale = AttrField[float]()
+    largest = AttrField[bool]()
+    half_pixel = AttrField[bool]()
+
+
+@final
+class RoiMaxPoolNode(Node):
+    """Regions of the images N, H, W, C in a grid of `height` x `width` bins each: [regions, height, width, C]. A region has the number of its image, x1, y1, x2, y2; these, times `scale`, are rounded to the pixels that it ends with. A bin is the largest of all the pixels that it touches, and 0 if it touches none.
+
+    Declared in classgen/specs/image.py.
+    """
+
+    __slots__ = ()
+    SCHEMA: ClassVar[NodeSchema] = NodeSchema(
+        "roi_max_pool",
+        ("input", "regions"),
+        (AttrSpec("height", "int"), AttrSpec("width", "int"), AttrSpec("scale", "float")),
+        ("result",),
+        frozenset(),
+        no_derivative="not written yet",
+    )
+
+    input = InputField(0)
+    regions = InputField(1)
+    height = AttrField[int]()
+    width = AttrField[int]()
+    scale = AttrField[float]()
+
+
+@final
+class ColumnsToImageNode(Node):
+    """Windows put back where they lay, and added up: column l of input, N, C * taps, windows, has the taps of the window l of the result, N, C, spatial.... What falls on the pads is left out.
+
+    Declared in classgen/specs/image.py.
+    """
+
+    __slots__ = ()
+    SCHEMA: ClassVar[NodeSchema] = NodeSchema(
+        "columns_to_image",
+        ("input",),
+        (
+            AttrSpec("kernels", "ints"),
+            AttrSpec("strides", "ints"),
+            AttrSpec("pads", "dims"),
+            AttrSpec("dilation", "ints"),
+        ),
+        ("result",),
+        frozenset({Trait.TYPED}),
+        no_derivative="not written yet",
+    )
+
+    input = InputField(0)
+    kernels = AttrField[tuple[int, ...]]()
+    strides = AttrField[tuple[int, ...]]()
+    pads = AttrField[tuple[Dim, ...]]()
+    dilation = AttrField[tuple[int, ...]]()
+
+
+@final
 class MatMulNode(Node):
     """The matrix product of the last two dimensions, as numpy's matmul: ranks of at least 2, leading dimensions broadcast.
 
@@ -2612,6 +2728,10 @@ NODES: tuple[type[Node], ...] = (
     ScatterMulNode,
     ScatterMaxNode,
     ScatterMinNode,
+    SampleNode,
+    RoiAlignNode,
+    RoiMaxPoolNode,
+    ColumnsToImageNode,
     MatMulNode,
     FullyConnectedNode,
     BatchNormalizationNode,

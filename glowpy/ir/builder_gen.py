@@ -648,6 +648,102 @@ class IRBuilder(ABC):
         )
         return self.add(insts.ScatterMinInst(operands, attrs))
 
+    def create_sample(
+        self,
+        result: Value,
+        input: Value,
+        places: Value,
+        order: int,
+        padding: int,
+        aligned: bool,
+    ) -> insts.SampleInst:
+        """What input, N, spatial..., C, holds at the places [N, points, groups, spatial dimensions], which count pixels, those along the last spatial dimension first: [N, points, C], where every group of channels has places of its own. `order` 0 takes the nearest pixel, halves to even, 1 is linear between two pixels of each dimension, 3 is cubic between four. Outside are zeros (`padding` 0), the pixels of the border (1), or reflections (2) at the middles of the pixels of the border if `aligned`, else at their edges. A NaN lies before all pixels."""
+        attrs: dict[str, Attr] = {
+            "order": order,
+            "padding": padding,
+            "aligned": bool(aligned),
+        }
+        operands = (
+            result,
+            input,
+            places,
+        )
+        return self.add(insts.SampleInst(operands, attrs))
+
+    def create_roi_align(
+        self,
+        result: Value,
+        input: Value,
+        regions: Value,
+        images: Value,
+        height: int,
+        width: int,
+        ratio: int,
+        scale: float,
+        largest: bool,
+        half_pixel: bool,
+    ) -> insts.RoiAlignInst:
+        """Regions of the images N, H, W, C in a grid of `height` x `width` bins each, as ONNX says: [regions, height, width, C]. A region has x1, y1, x2, y2, times `scale`, and the i64 number of its image. A bin is the mean, or if `largest` the largest weighted pixel, of `ratio` x `ratio` points; of as many as there are pixels if that is 0. If `half_pixel`, 0 is the edge of the first pixel, else its middle."""
+        attrs: dict[str, Attr] = {
+            "height": height,
+            "width": width,
+            "ratio": ratio,
+            "scale": float(scale),
+            "largest": bool(largest),
+            "half_pixel": bool(half_pixel),
+        }
+        operands = (
+            result,
+            input,
+            regions,
+            images,
+        )
+        return self.add(insts.RoiAlignInst(operands, attrs))
+
+    def create_roi_max_pool(
+        self,
+        result: Value,
+        input: Value,
+        regions: Value,
+        height: int,
+        width: int,
+        scale: float,
+    ) -> insts.RoiMaxPoolInst:
+        """Regions of the images N, H, W, C in a grid of `height` x `width` bins each: [regions, height, width, C]. A region has the number of its image, x1, y1, x2, y2; these, times `scale`, are rounded to the pixels that it ends with. A bin is the largest of all the pixels that it touches, and 0 if it touches none."""
+        attrs: dict[str, Attr] = {
+            "height": height,
+            "width": width,
+            "scale": float(scale),
+        }
+        operands = (
+            result,
+            input,
+            regions,
+        )
+        return self.add(insts.RoiMaxPoolInst(operands, attrs))
+
+    def create_columns_to_image(
+        self,
+        result: Value,
+        input: Value,
+        kernels: tuple[int, ...],
+        strides: tuple[int, ...],
+        pads: tuple[Dim, ...],
+        dilation: tuple[int, ...],
+    ) -> insts.ColumnsToImageInst:
+        """Windows put back where they lay, and added up: column l of input, N, C * taps, windows, has the taps of the window l of the result, N, C, spatial.... What falls on the pads is left out."""
+        attrs: dict[str, Attr] = {
+            "kernels": tuple(kernels),
+            "strides": tuple(strides),
+            "pads": tuple(pads),
+            "dilation": tuple(dilation),
+        }
+        operands = (
+            result,
+            input,
+        )
+        return self.add(insts.ColumnsToImageInst(operands, attrs))
+
     def create_mat_mul(
         self,
         result: Value,

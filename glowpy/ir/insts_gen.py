@@ -24,6 +24,7 @@ __all__ = [
     "BitCastInst",
     "BroadcastInst",
     "CeilInst",
+    "ColumnsToImageInst",
     "ConvertInst",
     "ConvolutionInst",
     "CopyInst",
@@ -72,7 +73,10 @@ __all__ = [
     "ReduceMinInst",
     "ReduceMulInst",
     "RelabelInst",
+    "RoiAlignInst",
+    "RoiMaxPoolInst",
     "RoundInst",
+    "SampleInst",
     "SaturateInst",
     "ScaleInst",
     "ScaleRoundedInst",
@@ -1084,6 +1088,127 @@ class ScatterMinInst(Instruction):
     input = OperandField(1)
     indices = OperandField(2)
     updates = OperandField(3)
+
+
+@final
+class SampleInst(Instruction):
+    """What input, N, spatial..., C, holds at the places [N, points, groups, spatial dimensions], which count pixels, those along the last spatial dimension first: [N, points, C], where every group of channels has places of its own. `order` 0 takes the nearest pixel, halves to even, 1 is linear between two pixels of each dimension, 3 is cubic between four. Outside are zeros (`padding` 0), the pixels of the border (1), or reflections (2) at the middles of the pixels of the border if `aligned`, else at their edges. A NaN lies before all pixels.
+
+    Declared in classgen/specs/image.py.
+    """
+
+    __slots__ = ()
+    SCHEMA: ClassVar[InstSchema] = InstSchema(
+        "sample",
+        (
+            OperandSpec("result", Access.OUT),
+            OperandSpec("input", Access.IN),
+            OperandSpec("places", Access.IN),
+        ),
+        (AttrSpec("order", "int"), AttrSpec("padding", "int"), AttrSpec("aligned", "flag")),
+        frozenset(),
+    )
+
+    result = OperandField(0)
+    input = OperandField(1)
+    places = OperandField(2)
+    order = AttrField[int]()
+    padding = AttrField[int]()
+    aligned = AttrField[bool]()
+
+
+@final
+class RoiAlignInst(Instruction):
+    """Regions of the images N, H, W, C in a grid of `height` x `width` bins each, as ONNX says: [regions, height, width, C]. A region has x1, y1, x2, y2, times `scale`, and the i64 number of its image. A bin is the mean, or if `largest` the largest weighted pixel, of `ratio` x `ratio` points; of as many as there are pixels if that is 0. If `half_pixel`, 0 is the edge of the first pixel, else its middle.
+
+    Declared in classgen/specs/image.py.
+    """
+
+    __slots__ = ()
+    SCHEMA: ClassVar[InstSchema] = InstSchema(
+        "roi_align",
+        (
+            OperandSpec("result", Access.OUT),
+            OperandSpec("input", Access.IN),
+            OperandSpec("regions", Access.IN),
+            OperandSpec("images", Access.IN),
+        ),
+        (
+            AttrSpec("height", "int"),
+            AttrSpec("width", "int"),
+            AttrSpec("ratio", "int"),
+            AttrSpec("scale", "float"),
+            AttrSpec("largest", "flag"),
+            AttrSpec("half_pixel", "flag"),
+        ),
+        frozenset(),
+    )
+
+    result = OperandField(0)
+    input = OperandField(1)
+    regions = OperandField(2)
+    images = OperandField(3)
+    height = AttrField[int]()
+    width = AttrField[int]()
+    ratio = AttrField[int]()
+    scale = AttrField[float]()
+    largest = AttrField[bool]()
+    half_pixel = AttrField[bool]()
+
+
+@final
+class RoiMaxPoolInst(Instruction):
+    """Regions of the images N, H, W, C in a grid of `height` x `width` bins each: [regions, height, width, C]. A region has the number of its image, x1, y1, x2, y2; these, times `scale`, are rounded to the pixels that it ends with. A bin is the largest of all the pixels that it touches, and 0 if it touches none.
+
+    Declared in classgen/specs/image.py.
+    """
+
+    __slots__ = ()
+    SCHEMA: ClassVar[InstSchema] = InstSchema(
+        "roi_max_pool",
+        (
+            OperandSpec("result", Access.OUT),
+            OperandSpec("input", Access.IN),
+            OperandSpec("regions", Access.IN),
+        ),
+        (AttrSpec("height", "int"), AttrSpec("width", "int"), AttrSpec("scale", "float")),
+        frozenset(),
+    )
+
+    result = OperandField(0)
+    input = OperandField(1)
+    regions = OperandField(2)
+    height = AttrField[int]()
+    width = AttrField[int]()
+    scale = AttrField[float]()
+
+
+@final
+class ColumnsToImageInst(Instruction):
+    """Windows put back where they lay, and added up: column l of input, N, C * taps, windows, has the taps of the window l of the result, N, C, spatial.... What falls on the pads is left out.
+
+    Declared in classgen/specs/image.py.
+    """
+
+    __slots__ = ()
+    SCHEMA: ClassVar[InstSchema] = InstSchema(
+        "columns_to_image",
+        (OperandSpec("result", Access.OUT), OperandSpec("input", Access.IN)),
+        (
+            AttrSpec("kernels", "ints"),
+            AttrSpec("strides", "ints"),
+            AttrSpec("pads", "dims"),
+            AttrSpec("dilation", "ints"),
+        ),
+        frozenset({Trait.TYPED}),
+    )
+
+    result = OperandField(0)
+    input = OperandField(1)
+    kernels = AttrField[tuple[int, ...]]()
+    strides = AttrField[tuple[int, ...]]()
+    pads = AttrField[tuple[Dim, ...]]()
+    dilation = AttrField[tuple[int, ...]]()
 
 
 @final
@@ -2163,6 +2288,10 @@ INSTS: tuple[type[Instruction], ...] = (
     ScatterMulInst,
     ScatterMaxInst,
     ScatterMinInst,
+    SampleInst,
+    RoiAlignInst,
+    RoiMaxPoolInst,
+    ColumnsToImageInst,
     MatMulInst,
     LocalResponseNormalizationInst,
     SoftmaxInst,

@@ -20,13 +20,14 @@ from glowpy.importer.onnx.registry import registered
 from glowpy.importer.onnx.source import NEWEST_OPSETS
 from tests.onnx.comparison import assert_same, graph_model, info
 from tests.onnx.data_rows import DATA_ROWS
+from tests.onnx.image_rows import IMAGE_ROWS
 from tests.onnx.norm_rows import NORM_ROWS
 from tests.onnx.opset_rows import RNG, VERSIONS, Row, X
 from tests.onnx.opset_rows import ROWS as OPERATOR_ROWS
 from tests.onnx.quant_rows import QUANT_ROWS
 from tests.onnx.reduction_rows import REDUCTION_ROWS
 
-ROWS = [*OPERATOR_ROWS, *NORM_ROWS, *REDUCTION_ROWS, *QUANT_ROWS, *DATA_ROWS]
+ROWS = [*OPERATOR_ROWS, *NORM_ROWS, *IMAGE_ROWS, *REDUCTION_ROWS, *QUANT_ROWS, *DATA_ROWS]
 
 BATCH = ["x", *["c"] * 4]
 STORED: dict[str, Array] = {

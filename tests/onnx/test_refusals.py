@@ -158,6 +158,48 @@ INDICES = [
     known("CumSum", [X, scalar(3)], "axis"),
 ]
 
+GRID = floats(1, 4, 4, 2)
+REGIONS = [floats(3, 4), i64(0, 0, 0)]
+OFFSETS = floats(1, 18, 3, 3)
+
+
+def edge(hertz: int) -> Array:
+    return np.array(hertz, np.float32)
+
+
+SAMPLED = [
+    node("GridSample", [floats(1, 2), GRID], "expected an input of a rank from 3 to 5"),
+    node("GridSample", [IMAGE, floats(1, 4, 2)], "expected a grid of [1, ..., 2]"),
+    node("GridSample", [IMAGE, floats(2, 4, 4, 2)], "expected a grid of [1, ..., 2]"),
+    node("GridSample", [IMAGE, floats(1, 4, 4, 3)], "expected a grid of [1, ..., 2]"),
+    node("GridSample", [IMAGE, GRID], "mode 'best' with padding_mode 'zeros'", mode="best"),
+    node("GridSample", [IMAGE, GRID], "padding_mode 'ones' is not", padding_mode="ones"),
+    node("AffineGrid", [floats(1, 2, 3), i64(1, 1, 4)], "expected theta [N, 2, 3] or [N, 3, 4]"),
+    node("AffineGrid", [floats(1, 2, 3), i64(2, 1, 4, 4)], "expected theta [N, 2, 3]"),
+    node("AffineGrid", [floats(1, 2, 3), i64(1, 1, 4, 4, 4)], "expected theta [N, 2, 3]"),
+    node("RoiAlign", [X, *REGIONS], "expected an input of rank 4"),
+    node("RoiAlign", [IMAGE, floats(3, 5), REGIONS[1]], "expected regions of 4 numbers each"),
+    node("RoiAlign", [IMAGE, floats(3, 4), i64(0)], "expected images i64[3]"),
+    node("RoiAlign", [IMAGE, *REGIONS], "expected bins and a ratio", output_width=0),
+    node("RoiAlign", [IMAGE, *REGIONS], "mode 'sum' with 'half_pixel'", mode="sum"),
+    node("MaxRoiPool", [IMAGE, floats(3, 5)], "'pooled_shape': expected", pooled_shape=[1]),
+    node("MaxRoiPool", [IMAGE, floats(3, 4)], "regions of 5 numbers", pooled_shape=[1, 1]),
+    node("MaxRoiPool", [IMAGE, floats(3, 5)], "expected bins", pooled_shape=[0, 1]),
+    node("DeformConv", [X, FILTER, OFFSETS], "one rank from 3 to 5"),
+    node("DeformConv", [IMAGE, FILTER, OFFSETS], "'kernel_shape'", kernel_shape=[3, 2]),
+    node("DeformConv", [IMAGE, FILTER, OFFSETS], "multiple of group 2", group=2),
+    node("DeformConv", [IMAGE, FILTER, OFFSETS], "expected a divisor of 2", offset_group=3),
+    node("DeformConv", [IMAGE, FILTER, floats(1, 9, 3, 3)], "expected [1, 18, 3, 3] as input 2"),
+    node("Col2Im", [X, i64(4, 4), i64(2, 2)], "expected columns N, C * 4, windows"),
+    node("Col2Im", [X, i64(4, 4), i64(3)], "expected columns N, C * 3, windows"),
+    node("Col2Im", [X, i64(4, 4), i64(1, 3)], "expected 8 windows"),
+    node("LpPool", [IMAGE], "'p': expected more than 0, got 0", kernel_shape=[1, 1], p=0),
+    known("MelWeightMatrix", [*i64(1, 0, 8), *floats(2)], "edges that ascend"),
+    known("MelWeightMatrix", [*i64(1, 8, 8), *map(edge, (5, 4))], "edges that ascend"),
+    known("MelWeightMatrix", [*i64(1, 8, 8), *map(edge, (0, 9))], "expected edges below half"),
+    known("MelWeightMatrix", [*i64(1 << 40, 8, 8), *floats(2)], "expected at most"),
+]
+
 RESIZED = [
     node("Resize", [X], "expected either scales or sizes"),
     node("Resize", [X, floats(0), floats(3) + 1, i64(1, 2, 3)], "expected either scales or sizes"),
@@ -238,7 +280,7 @@ KNOWN = [
     known("Range", [scalar(0), scalar(1 << 26), scalar(1)], "a range of 67108864 elements"),
 ]
 
-CASES = [*ACTIVATIONS, *WINDOWS, *NORMS, *PRODUCTS, *INDICES, *RESIZED, *SHAPES, *KNOWN]
+CASES = [*ACTIVATIONS, *WINDOWS, *NORMS, *PRODUCTS, *INDICES, *SAMPLED, *RESIZED, *SHAPES, *KNOWN]
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)

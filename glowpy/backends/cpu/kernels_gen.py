@@ -58,6 +58,24 @@ KERNELS: dict[str, KernelSpec] = {
         (("input", ("f32", "f64", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64")),),
         "classgen/specs/gather.py",
     ),
+    "sample": KernelSpec(
+        "sample", "libjit_sample", (("input", ("f32", "f64")),), "classgen/specs/image.py"
+    ),
+    "roi_align": KernelSpec(
+        "roi_align", "libjit_roi_align", (("input", ("f32", "f64")),), "classgen/specs/image.py"
+    ),
+    "roi_max_pool": KernelSpec(
+        "roi_max_pool",
+        "libjit_roi_max_pool",
+        (("input", ("f32", "f64")),),
+        "classgen/specs/image.py",
+    ),
+    "columns_to_image": KernelSpec(
+        "columns_to_image",
+        "libjit_columns_to_image",
+        (("input", ("f32", "f64", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64")),),
+        "classgen/specs/image.py",
+    ),
     "mat_mul": KernelSpec(
         "mat_mul",
         "libjit_mat_mul",

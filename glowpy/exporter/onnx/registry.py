@@ -6,6 +6,7 @@ from glowpy.exporter.onnx import (
     activation,
     elementwise,
     gather,
+    image,
     matmul,
     norm,
     operator,
@@ -20,7 +21,7 @@ from glowpy.exporter.onnx.graph import to_onnx
 __all__ = ["FAMILIES", "to_onnx"]
 
 FAMILIES = (
-    activation, elementwise, gather, matmul, norm, operator, pool, quant, reduce,
+    activation, elementwise, gather, image, matmul, norm, operator, pool, quant, reduce,
     search, shape,
 )  # fmt: skip
 """The modules, by the stems that operators, kernels and tests share."""

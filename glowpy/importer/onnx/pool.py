@@ -1,14 +1,16 @@
-"""Import of pooling: MaxPool, AveragePool and their global forms."""
+"""Import of pooling: MaxPool, AveragePool, LpPool and their global forms."""
 
 from __future__ import annotations
 
+from glowpy.core.elemkind import ElemKind
+from glowpy.core.shape import window_shape
 from glowpy.core.type import Shape, Type
 from glowpy.graph.node import NodeValue
 from glowpy.importer.onnx.conv import Window, window
-from glowpy.importer.onnx.data_movement import channels_first, channels_last
+from glowpy.importer.onnx.data_movement import channels_first, channels_last, convert
 from glowpy.importer.onnx.node import OnnxNode, Result, Value, from_onnx
 from glowpy.support.errors import UserError
-from glowpy.support.symbolic import product, static
+from glowpy.support.symbolic import greatest, product, static
 
 __all__: list[str] = []
 
@@ -108,3 +110,75 @@ def _global_max_pool(n: OnnxNode) -> Value:
     value = n.operand(channels_last(n, n.value(0)), n.proto.input[0])
     axes = tuple(range(1, 1 + len(spatial)))
     return channels_first(n, n.f.create_reduce_max(n.name, value, axes).result)
+
+
+@from_onnx("LpPool")
+def _lp_pool(n: OnnxNode) -> Value:
+    """Powers, their mean over windows times the taps, and a root. Pads are zeros, and `ceil_mode` adds some."""
+    value, win = _pooled(n)
+    rank, spatial = len(win.kernels), _spatial(n)
+    counts = window_shape(
+        spatial, win.kernels, win.strides, win.pads, win.dilation, ceil=n.flag("ceil_mode")
+    )
+    ends = [
+        greatest(win.pads[rank + i], (counts[i] - 1) * win.strides[i] + span - size - win.pads[i])
+        for i, (size, span) in enumerate(zip(spatial, _spans(win), strict=True))
+    ]
+    pads = (*win.pads[:rank], *ends)
+    powers = _power(n, n.operand(convert(n, value, _wide(value))), _exponent(n))
+    args = (win.kernels, win.strides, pads, win.dilation)
+    means = n.f.create_avg_pool(n.name, powers, *args, ceil=False, count_include_pads=True)
+    taps = _number(n, means.result, product(win.kernels))
+    return _root(n, n.f.create_mul(n.name, means, taps).result)
+
+
+@from_onnx("GlobalLpPool")
+def _global_lp_pool(n: OnnxNode) -> Value:
+    spatial = _spatial(n)
+    value = n.operand(channels_last(n, n.value(0)), n.proto.input[0])
+    powers = _power(n, n.operand(convert(n, value, _wide(value))), _exponent(n))
+    axes = tuple(range(1, 1 + len(spatial)))
+    sums = n.f.create_reduce_add(n.name, powers, axes).result if axes else powers
+    return _root(n, sums)
+
+
+def _spans(win: Window) -> list[int]:
+    """From the first tap of a window to its last, along each dimension."""
+    return [(k - 1) * d + 1 for k, d in zip(win.kernels, win.dilation, strict=True)]
+
+
+def _exponent(n: OnnxNode) -> float:
+    """The attribute `p`, which was a floating-point number once."""
+    exponent = n.real("p", 2.0) if n.opset < 2 else float(n.integer("p", 2))
+    if exponent <= 0:
+        raise UserError(f"attribute 'p': expected more than 0, got {exponent:g}")
+    return exponent
+
+
+def _wide(value: Value) -> ElemKind:
+    """What powers are computed in: their sums have more digits than halves, and a larger range."""
+    return ElemKind.F32 if value.type.kind.is_half else value.type.kind
+
+
+def _number(n: OnnxNode, like: NodeValue, number: float) -> NodeValue:
+    return n.f.create_splat(n.name, like.type.with_shape(()), number).result
+
+
+def _power(n: OnnxNode, value: NodeValue, exponent: float) -> NodeValue:
+    """Sizes to a power."""
+    if exponent == 2:
+        return n.f.create_mul(n.name, value, value).result
+    size = n.f.create_abs(n.name, value).result
+    return (
+        size if exponent == 1 else n.f.create_pow(n.name, size, _number(n, value, exponent)).result
+    )
+
+
+def _root(n: OnnxNode, sums: NodeValue) -> Value:
+    """The root of sums of powers, in the kind of the input and with channels first."""
+    exponent = _exponent(n)
+    if exponent == 2:
+        sums = n.f.create_sqrt(n.name, sums).result
+    elif exponent != 1:
+        sums = n.f.create_pow(n.name, sums, _number(n, sums, 1 / exponent)).result
+    return channels_first(n, convert(n, sums, n.type(0).kind))

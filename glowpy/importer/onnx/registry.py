@@ -17,8 +17,10 @@ from glowpy.importer.onnx import (
     pool,
     quant,
     reduce,
+    sample,
     search,
     shape,
+    signal,
 )
 from glowpy.importer.onnx.node import handler_of, registered
 
@@ -38,8 +40,10 @@ FAMILIES = (
     pool,
     quant,
     reduce,
+    sample,
     search,
     shape,
+    signal,
     *contrib.FAMILIES,
 )
 """The modules, by the stems that operators, kernels and tests share."""
