@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from glowpy.importer import load
     from glowpy.operators import OperatorSet
     from glowpy.plugins import register_operators
+    from glowpy.program.function import function
     from glowpy.quantization.integer_ports import integer_ports
     from glowpy.session import InferenceSession
     from glowpy.support.errors import (
@@ -75,6 +76,7 @@ __all__ = [
     "channels_last",
     "check",
     "compile",
+    "function",
     "integer_ports",
     "load",
     "load_bundle",
@@ -106,6 +108,7 @@ _HOMES = {
     "glowpy.importer": ("load",),
     "glowpy.operators": ("OperatorSet",),
     "glowpy.plugins": ("register_operators",),
+    "glowpy.program.function": ("function",),
     "glowpy.bundling.load": ("load_bundle",),
     "glowpy.session": ("InferenceSession",),
     "glowpy.support.errors": (

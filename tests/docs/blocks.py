@@ -12,6 +12,7 @@
 from __future__ import annotations
 
 import io
+import linecache
 import re
 import shlex
 from collections.abc import Callable, Iterator
@@ -99,6 +100,8 @@ class Page:
 
     def _python(self, block: Block, where: str) -> str:
         stream = io.StringIO()
+        lines = block.text.splitlines(keepends=True)
+        linecache.cache[where] = len(block.text), None, lines, where  # for inspect.getsource
         with redirect_stdout(stream):
             exec(compile(block.text, where, "exec"), self.names)
         return stream.getvalue()

@@ -1,0 +1,187 @@
+"""`glowpy.function`: a Python function, compiled with its branches, loops and calls."""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections.abc import Callable, Sequence
+from types import FunctionType
+from typing import Any, final, overload
+
+import numpy as np
+
+from glowpy.backend import Backend
+from glowpy.core.elemkind import ElemKind
+from glowpy.core.tensor import Array
+from glowpy.engine import backend_of
+from glowpy.program.code import Block, Portion
+from glowpy.program.machine import run
+from glowpy.program.portion import Runner, Trace, leaves
+from glowpy.program.read import read
+from glowpy.support.errors import UserError
+
+__all__ = ["ProgramFunction", "function"]
+
+
+@final
+class ProgramFunction:
+    """A Python function as linear portions of machine code, and instructions that link them.
+
+    Called with arrays, numbers and tuples of such; numbers are tensors of i64, f64 or bool without dimensions. Gives
+    arrays, numbers and tuples. Portions are compiled as they are reached, once for all calls with the same element
+    kinds and shapes. Safe from several threads.
+    """
+
+    def __init__(self, function: Callable[..., Any], backend: str | Backend = "cpu") -> None:
+        if not isinstance(function, FunctionType):
+            raise UserError(f"expected a function that 'def' defines, got {function!r}")
+        functools.update_wrapper(self, function)
+        self._function = function
+        self._backend = backend_of(backend) if isinstance(backend, str) else backend
+        self._block: Block | None = None
+        self._runners: dict[Portion, Runner] = {}
+        self._lock = threading.RLock()
+
+    @property
+    def block(self) -> Block:
+        """The block that it begins with. Raises UserError for what cannot be compiled, with the line."""
+        with self._lock:
+            if self._block is None:
+                self._block = read(self._function, {})
+            return self._block
+
+    def __call__(self, *arguments: Any) -> Any:
+        """The result. Raises UserError for arguments, or values on the way, that do not fit, with the line."""
+        return run(self.block, self._given(arguments), self._runner)
+
+    def gradient(self, *arguments: Any, by: int | Sequence[int] = 0) -> Any:
+        """The derivative of the result by arguments: backwards through the portions that ran (Linnainmaa 1970).
+
+        Args:
+            arguments: As of a call.
+            by: The number of an argument, or several.
+
+        Returns an array like the argument, or a tuple of such. Raises UserError unless the result is one float and the
+        arguments are floats, UnsupportedError for an operator without a derivative.
+        """
+        tape: list[Trace] = []
+        given = self._given(arguments)
+        result = run(self.block, given, self._runner, tape)
+        if not isinstance(result, np.ndarray) or result.size != 1 or not _is_float(result):
+            raise UserError(
+                f"{self._function.__name__}: expected one float to differentiate, got {_shown(result)}"
+            )
+        flows: dict[int, Array] = {id(result): np.ones_like(result)}
+        for trace in reversed(tape):
+            _pull_back(trace, flows)
+        chosen = (by,) if isinstance(by, int) else tuple(by)
+        gradients = tuple([_flow(given, index, flows) for index in chosen])
+        return gradients[0] if isinstance(by, int) else gradients
+
+    def dump(self, stage: str = "code") -> str:
+        """The program as text.
+
+        Args:
+            stage: `code`: blocks, with the instructions and the operators of portions. `graph`: the graph of every
+                portion, for each combination of types that was met.
+        """
+        if stage == "code":
+            return "\n\n".join(map(str, self.block.all_blocks()))
+        if stage == "graph":
+            runners = [self._runners[p] for p in _portions(self.block) if p in self._runners]
+            return "\n".join(str(graph) for runner in runners for graph in runner.graphs())
+        raise UserError(f"expected the stage 'code' or 'graph', got '{stage}'")
+
+    def _runner(self, portion: Portion) -> Runner:
+        runner = self._runners.get(portion)
+        if runner is None:
+            with self._lock:
+                runner = self._runners.setdefault(portion, Runner(portion, self._backend))
+        return runner
+
+    def _given(self, arguments: Sequence[Any]) -> list[Any]:
+        defaults = self.block.defaults[len(self.block.defaults) - self._missing(arguments) :]
+        return [_argument(argument) for argument in (*arguments, *defaults)]
+
+    def _missing(self, arguments: Sequence[Any]) -> int:
+        missing = len(self.block.parameters) - len(arguments)
+        return missing if 0 < missing <= len(self.block.defaults) else 0
+
+
+def _portions(block: Block) -> list[Portion]:
+    instructions = [i for b in block.all_blocks() for i in b.instructions]
+    return [i for i in instructions if isinstance(i, Portion)]
+
+
+def _argument(argument: Any) -> Any:
+    """An argument as the machine holds it: an array of its own, so that gradients tell it from others."""
+    if isinstance(argument, tuple):
+        return tuple([_argument(item) for item in argument])
+    if isinstance(argument, bool | int | float | np.ndarray | np.generic):
+        try:
+            array = np.array(argument)
+            ElemKind.of(array.dtype)
+        except (OverflowError, UserError):
+            raise UserError(f"expected numbers of at most 64 bits, got {argument!r}") from None
+        return array
+    raise UserError(f"expected an array, a number or a tuple, got {type(argument).__name__}")
+
+
+def _is_float(value: Any) -> bool:
+    return isinstance(value, np.ndarray) and ElemKind.of(value.dtype).is_float
+
+
+def _shown(value: Any) -> str:
+    return (
+        f"{value.dtype}{list(value.shape)}"
+        if isinstance(value, np.ndarray)
+        else type(value).__name__
+    )
+
+
+def _pull_back(trace: Trace, flows: dict[int, Array]) -> None:
+    """Adds what flows through one portion to the gradients of its inputs, by their identity."""
+    found = [None if output is None else flows.get(id(output)) for output in trace.outputs]
+    reached = [f if f is not None and _is_float(f) else None for f in found]
+    if all(flow is None for flow in reached) or not any(_is_float(leaf) for leaf in trace.inputs):
+        return
+    for leaf, flow in zip(trace.inputs, trace.runner.pull_back(trace, reached), strict=True):
+        if flow is not None:
+            before = flows.get(id(leaf))
+            flows[id(leaf)] = flow if before is None else np.asarray(before + flow)
+
+
+def _flow(given: Sequence[Any], index: int, flows: dict[int, Array]) -> Any:
+    if not -len(given) <= index < len(given):
+        raise UserError(f"expected the number of one of {len(given)} arguments, got {index}")
+    argument = given[index]
+    if not all(_is_float(leaf) for leaf in leaves(argument)):
+        raise UserError(
+            f"argument {index}: expected floats to differentiate by, got {_shown(argument)}"
+        )
+    if isinstance(argument, tuple):
+        return tuple([_flow(argument, place, flows) for place in range(len(argument))])
+    return flows.get(id(argument), np.zeros_like(argument))
+
+
+@overload
+def function(f: Callable[..., Any], /) -> ProgramFunction: ...
+
+
+@overload
+def function(
+    *, backend: str | Backend = "cpu"
+) -> Callable[[Callable[..., Any]], ProgramFunction]: ...
+
+
+def function(
+    f: Callable[..., Any] | None = None, /, *, backend: str | Backend = "cpu"
+) -> ProgramFunction | Callable[[Callable[..., Any]], ProgramFunction]:
+    """Compiles a Python function over arrays: with `if`, `while`, `for`, recursion and functions as values.
+
+    It stays Python: what the function computes is what numpy would. Used as `@glowpy.function`, or with the backend:
+    `@glowpy.function(backend="interpreter")`.
+    """
+    if f is None:
+        return lambda chosen: ProgramFunction(chosen, backend)
+    return ProgramFunction(f, backend)

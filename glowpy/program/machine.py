@@ -1,0 +1,194 @@
+"""The machine: runs blocks, whose linear portions are machine code."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from glowpy.program.code import (
+    Block,
+    Call,
+    Instruction,
+    Item,
+    Literal,
+    MakeTuple,
+    Partial,
+    Portion,
+    Push,
+    Return,
+    Store,
+    Switch,
+    TailCall,
+)
+from glowpy.program.portion import Runner, Trace
+from glowpy.support.errors import InternalError, UserError
+from glowpy.support.loc import Loc
+
+__all__ = ["MAX_DEPTH", "Closure", "run"]
+
+MAX_DEPTH = 1 << 16
+"""Frames that wait for a call to return: more is taken for a recursion without an end. Tail calls need none."""
+
+
+@dataclass(frozen=True, eq=False)
+class Closure:
+    """A function of which the first arguments are given already."""
+
+    block: Block
+    arguments: tuple[Any, ...]
+
+
+class _Frame:
+    """A block that runs: what its slots and its stack hold, and which instruction comes next."""
+
+    __slots__ = ("block", "next", "slots", "stack")
+
+    def __init__(self, block: Block, arguments: Sequence[Any]) -> None:
+        self.block = block
+        self.slots = {
+            name: argument
+            for name, argument in zip(block.parameters, arguments, strict=True)
+            if argument is not _NOTHING
+        }
+        self.stack: list[Any] = []
+        self.next = 0
+
+
+class _Nothing:
+    """What a slot without a value gives to the block it is handed to: only reading it is an error."""
+
+
+_NOTHING = _Nothing()
+
+
+def run(
+    block: Block,
+    arguments: Sequence[Any],
+    runner: Callable[[Portion], Runner],
+    tape: list[Trace] | None = None,
+) -> Any:
+    """The result of a function.
+
+    Args:
+        block: The one it begins with.
+        arguments: One for each parameter: arrays, numbers, functions, tuples of such.
+        runner: What runs a portion.
+        tape: Portions are noted in it as they run.
+
+    Raises UserError where a value is not what an instruction expects, with the line of the source.
+    """
+    frames = [_entered(block, arguments, Loc())]
+    while True:
+        frame = frames[-1]
+        instruction = frame.block.instructions[frame.next]
+        frame.next += 1
+        match instruction:
+            case Portion():
+                trace = runner(instruction).run(frame.slots)
+                if tape is not None:
+                    tape.append(trace)
+            case TailCall():
+                callee, given = _callee(frame, instruction)
+                frames[-1] = _entered(callee, given, instruction.loc)
+            case Call():
+                if len(frames) == MAX_DEPTH:
+                    raise UserError(
+                        f"expected a recursion of at most {MAX_DEPTH} calls", loc=instruction.loc
+                    )
+                callee, given = _callee(frame, instruction)
+                frames.append(_entered(callee, given, instruction.loc))
+            case Return():
+                result = frame.stack.pop()
+                frames.pop()
+                if not frames:
+                    return result
+                frames[-1].stack.append(result)
+            case _:
+                _move(frame, instruction)
+
+
+def _move(frame: _Frame, instruction: Instruction) -> None:
+    """Instructions that move values between slots and the stack."""
+    stack = frame.stack
+    match instruction:
+        case Push():
+            stack.append(_pushed(frame, instruction))
+        case Store():
+            frame.slots[instruction.slot] = stack.pop()
+        case MakeTuple():
+            stack.append(tuple(_popped(stack, instruction.count)))
+        case Item():
+            stack.append(_item(stack.pop(), instruction))
+        case Partial():
+            given = _popped(stack, instruction.count)
+            stack.append(_extended(stack.pop(), given))
+        case Switch():
+            condition, held, other = _popped(stack, 3)
+            stack.append(held if _truth(condition, instruction) else other)
+        case _:
+            raise InternalError(f"expected an instruction that moves values, got {instruction}")
+
+
+def _pushed(frame: _Frame, push: Push) -> Any:
+    if isinstance(push.operand, Literal):
+        return push.operand.value
+    value = frame.slots.get(push.operand.name, _NOTHING)
+    if value is _NOTHING and push.loc:
+        raise UserError(f"'{push.operand}' has no value here", loc=push.loc)
+    return value
+
+
+def _popped(stack: list[Any], count: int) -> list[Any]:
+    values = stack[len(stack) - count :]
+    del stack[len(stack) - count :]
+    return values
+
+
+def _extended(function: Any, given: Sequence[Any]) -> Closure:
+    if isinstance(function, Closure):
+        return Closure(function.block, (*function.arguments, *given))
+    return Closure(function, tuple(given))
+
+
+def _item(value: Any, instruction: Item) -> Any:
+    count = len(value) if isinstance(value, tuple) else None
+    if count != instruction.count:
+        got = "no tuple" if count is None else f"one of {count}"
+        raise UserError(f"expected a tuple of {instruction.count}, got {got}", loc=instruction.loc)
+    return value[instruction.index]
+
+
+def _truth(condition: Any, instruction: Switch) -> bool:
+    if (isinstance(condition, np.ndarray) and condition.size == 1) or isinstance(
+        condition, bool | int | float
+    ):
+        return bool(condition)
+    got = f"a tensor of shape {condition.shape}" if isinstance(condition, np.ndarray) else "none"
+    raise UserError(
+        f"expected a condition of one element, got {got}",
+        loc=instruction.loc,
+        note="np.where chooses element by element",
+    )
+
+
+def _callee(frame: _Frame, call: Call | TailCall) -> tuple[Block, Sequence[Any]]:
+    given = _popped(frame.stack, call.count)
+    callee = frame.stack.pop()
+    if isinstance(callee, Closure):
+        return callee.block, (*callee.arguments, *given)
+    if isinstance(callee, Block):
+        return callee, given
+    got = "a tensor" if isinstance(callee, np.ndarray) else "something else"
+    raise UserError(f"expected a function to call, got {got}", loc=call.loc)
+
+
+def _entered(block: Block, arguments: Sequence[Any], loc: Loc) -> _Frame:
+    if len(arguments) != len(block.parameters):
+        raise UserError(
+            f"{block.name}: expected {len(block.parameters)} arguments, got {len(arguments)}",
+            loc=loc,
+        )
+    return _Frame(block, arguments)

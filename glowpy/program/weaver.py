@@ -1,0 +1,146 @@
+"""How operators of the source become nodes of a graph: `Weaver`, and tables of rules.
+
+Numbers of the source have no element kind of their own: beside a tensor they have the tensor's, as in numpy (NEP 50).
+What is computed of such numbers alone is `Weak`: i64, f64 or bool until it meets a tensor. Kinds of tensors are never
+converted silently.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from glowpy.core.elemkind import ElemKind
+from glowpy.core.type import Type
+from glowpy.graph.function import Function
+from glowpy.graph.node import NodeValue
+from glowpy.support.errors import UserError
+from glowpy.support.loc import Loc
+
+__all__ = ["Held", "Number", "Rule", "Table", "Weak", "Weaver", "common_kind"]
+
+
+@dataclass(frozen=True)
+class Weak:
+    """A value that gives way to the element kind of the tensors it meets."""
+
+    value: NodeValue
+
+
+Number: TypeAlias = "int | float | bool"
+Held: TypeAlias = "NodeValue | Weak | Number | tuple[Held, ...]"
+"""What an operator reads and gives: a tensor, a number, or a tuple of such."""
+
+
+@dataclass(frozen=True)
+class Weaver:
+    """Adds nodes for one operator of the source to a graph."""
+
+    f: Function
+    name: str
+    loc: Loc
+
+    def node(self, mnemonic: str, *arguments: Any) -> NodeValue:
+        """The result of a new node."""
+        create = getattr(self.f, f"create_{mnemonic}")
+        value: NodeValue = create(self.name, *arguments, loc=self.loc).result
+        return value
+
+    def lifted(self, operand: Held, kind: ElemKind) -> NodeValue:
+        """An operand as a tensor of a kind. Raises UserError for one of another kind that does not give way."""
+        if isinstance(operand, tuple):
+            raise UserError("expected a tensor, got a tuple")
+        if isinstance(operand, NodeValue):
+            if operand.type.kind is not kind:
+                raise UserError(
+                    f"expected one element kind, got {kind.value} and {operand.type}",
+                    note=f"convert one of them, as with .astype(np.{kind.dtype.name})",
+                )
+            return operand
+        if isinstance(operand, Weak):
+            own = operand.value.type
+            if own.kind is kind:
+                return operand.value
+            if own.kind.is_float and not kind.is_float:
+                raise _fraction("a number of the source", kind)
+            return self.node("convert", own.with_kind(kind), operand.value)
+        if isinstance(operand, float) and not kind.is_float:
+            raise _fraction(repr(operand), kind)
+        return self.splat(operand, kind)
+
+    def splat(self, number: Number, kind: ElemKind) -> NodeValue:
+        """A scalar that is the same in every run. Raises UserError where the kind has no such number."""
+        if kind.is_integer:
+            low, high = kind.limits
+            if not low <= number <= high:
+                raise UserError(f"expected a number from {low} to {high}, got {number}")
+        if isinstance(number, int) and abs(number) >= 1 << 53:  # attributes are doubles
+            constant = self.f.module.create_constant(self.name, np.array(number, kind.dtype))
+            return constant.value
+        return self.node("splat", Type(kind, ()), number)
+
+    def tensor(self, operand: Held) -> NodeValue:
+        """An operand as a tensor of its own kind."""
+        return self.lifted(operand, common_kind([operand]))
+
+    def joint(self, operands: Sequence[Held]) -> tuple[list[NodeValue], bool]:
+        """Operands in their common kind, and whether all of them give way."""
+        kind = common_kind(operands)
+        weak = not any(isinstance(operand, NodeValue) for operand in operands)
+        return [self.lifted(operand, kind) for operand in operands], weak
+
+    def wrapped(self, value: NodeValue, weak: bool) -> Held:
+        """A result, which gives way if all its operands did."""
+        return Weak(value) if weak else value
+
+
+def _fraction(what: str, kind: ElemKind) -> UserError:
+    return UserError(
+        f"expected integers for a tensor of kind {kind.value}, got {what}",
+        note="convert the tensor, as with .astype(np.float32)",
+    )
+
+
+def common_kind(operands: Sequence[Held]) -> ElemKind:
+    """The kind of the first tensor; without one that of the numbers."""
+    for operand in operands:
+        if isinstance(operand, NodeValue):
+            return operand.type.kind
+    kinds = [
+        operand.value.type.kind
+        if isinstance(operand, Weak)
+        else ElemKind.of(np.dtype(type(operand)).type)
+        for operand in operands
+        if not isinstance(operand, tuple)
+    ]
+    order = (ElemKind.BOOL, ElemKind.I64, ElemKind.F64)
+    return max(kinds, key=order.index, default=ElemKind.F64)
+
+
+Rule: TypeAlias = Callable[..., Held]
+"""Takes a weaver, operands by position, options by name; gives the result. Raises UserError for what does not fit."""
+
+
+class Table:
+    """The rules of some operators, by name, and what they stand for in Python."""
+
+    def __init__(self) -> None:
+        self.rules: dict[str, Rule] = {}
+        self.names: dict[Any, str] = {}
+        self.methods: dict[str, str] = {}
+
+    def __call__(self, *callees: Any, name: str = "", method: str = "") -> Callable[[Rule], Rule]:
+        """Adds a rule for calls of these objects, and for a method of arrays; it has its function's name, or `name`."""
+
+        def add(rule: Rule) -> Rule:
+            chosen = name or rule.__name__.strip("_")
+            self.rules[chosen] = rule
+            self.names.update(dict.fromkeys(callees, chosen))
+            if method:
+                self.methods[method] = chosen
+            return rule
+
+        return add
