@@ -13,7 +13,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 
@@ -24,7 +24,8 @@ from glowpy.engine import backend_of, compile_or_recall
 from glowpy.executable import CompiledFunction, Observer, input_misfit
 from glowpy.graph.function import Module
 from glowpy.graph.state import StatePairs
-from glowpy.importer import OnnxModel, ValueInfo, ValueNeededError, read_model
+from glowpy.hosted import Hosted
+from glowpy.importer import HostInfo, HostModel, OnnxModel, ValueInfo, ValueNeededError, open_model
 from glowpy.session_state import SessionState
 from glowpy.specialisations import Specialisations
 from glowpy.support.errors import Diagnostic, UserError
@@ -47,7 +48,7 @@ class InferenceSession:
     A session with state runs once at a time: each run goes on where the one before it ended.
 
     Args:
-        model: A path, the bytes of a file, a parsed model, or what `importer.read_model` made of one.
+        model: A path, the bytes of a file, a parsed model, or what `importer.open_model` made of one.
         backend: `cpu` or `interpreter`, or a backend with options.
         options: How to compile.
         limit: How many specialisations are kept.
@@ -69,7 +70,7 @@ class InferenceSession:
 
     def __init__(
         self,
-        model: str | Path | bytes | ModelProto | OnnxModel,
+        model: str | Path | bytes | ModelProto | OnnxModel | HostModel,
         *,
         backend: str | Backend = "cpu",
         options: CompileOptions | None = None,
@@ -87,14 +88,23 @@ class InferenceSession:
             )
         self._own = isinstance(backend, str)
         self._backend = backend_of(backend, threads) if isinstance(backend, str) else backend
-        self._model = model if isinstance(model, OnnxModel) else read_model(model)
+        opened = model if isinstance(model, OnnxModel | HostModel) else open_model(model)
+        self._file, self._names = opened.file, [info.name for info in opened.outputs]
         self._options = options or CompileOptions()
         self._observer = observer
         if observer is not None:
             self._options = replace(self._options, instrument=True)
+        self._limit = limit
         self._specialisations = Specialisations[tuple[Plan, Hashable]](limit)
         self._lock = threading.Lock()  # of what is assumed
         self._values: tuple[str, ...] = ()
+        self._hosted: Hosted | None = None
+        if isinstance(opened, HostModel):
+            if state:
+                raise UserError("state: expected a model of numbers alone", loc=Loc(opened.file))
+            self._hosted = Hosted(opened, self._part)
+            return
+        self._model = opened
         self._assumptions = Assumptions(self._model.inputs, fixed=not self._backend.symbolic)
         pairs = self._model.state if state == "auto" else state
         if state == "auto" and not pairs:
@@ -104,10 +114,9 @@ class InferenceSession:
                 note="name them: state={INPUT: OUTPUT}",
             )
         self._state = SessionState(self._model, {} if pairs is None else pairs)
-        self._dtypes = [(info.name, info.dtype, info.kind.dtype) for info in self.get_inputs()]
+        inputs = [info for info in self._model.inputs if info.name not in self._state.pairs]
+        self._dtypes = [(info.name, info.dtype, info.kind.dtype) for info in inputs]
         self._narrow = {i.name: i.dtype for i in self._model.outputs if i.narrow is not None}
-        self._names = [info.name for info in self._model.outputs]
-        self._given = [info.name for info in self.get_outputs()]
         static = {
             info.name: tuple(dim for dim in info.shape if isinstance(dim, int))
             for info in self._model.inputs
@@ -127,8 +136,20 @@ class InferenceSession:
         A session that runs again compiles again.
         """
         self._specialisations.clear()
+        if self._hosted is not None:
+            self._hosted.close()
         if self._own:
             self._backend.close()
+
+    def _part(self, model: OnnxModel) -> InferenceSession:
+        """A session of what is compiled of a model that is split."""
+        return InferenceSession(
+            model,
+            backend=self._backend,
+            options=self._options,
+            limit=self._limit,
+            observer=self._observer,
+        )
 
     def __enter__(self) -> Self:
         return self
@@ -142,6 +163,8 @@ class InferenceSession:
 
         Names are spelled as in dumps. A call with others has the network compiled again: see docs/shapes.md.
         """
+        if self._hosted is not None:
+            return self._hosted.assumptions
         with self._lock:
             return self._assumptions.summary
 
@@ -150,32 +173,37 @@ class InferenceSession:
             ", ".join(map(str, infos)) or "nothing"
             for infos in (self.get_inputs(), self.get_outputs())
         ]
-        return f"<InferenceSession of {self._model.file} on {self._backend.name}: {' -> '.join(ports)}>"
+        return f"<InferenceSession of {self._file} on {self._backend.name}: {' -> '.join(ports)}>"
 
     def _repr_html_(self) -> str:
         """What a notebook shows: inputs and outputs."""
         infos = [("input", info) for info in self.get_inputs()]
         infos += [("output", info) for info in self.get_outputs()]
         rows = [[direction, *str(info).split(" ", 1)] for direction, info in infos]
-        title = f"InferenceSession of {self._model.file} on {self._backend.name}"
+        title = f"InferenceSession of {self._file} on {self._backend.name}"
         return html_table(title, ["", "name", "type"], rows)
 
-    def get_inputs(self) -> list[ValueInfo]:
+    def get_inputs(self) -> Sequence[ValueInfo | HostInfo]:
         """The inputs: name, type such as `tensor(float)`, and shape with the names of symbolic dimensions."""
+        if self._hosted is not None:
+            return self._hosted.inputs
         return [info for info in self._model.inputs if info.name not in self._state.pairs]
 
-    def get_outputs(self) -> list[ValueInfo]:
+    def get_outputs(self) -> Sequence[ValueInfo | HostInfo]:
         """The outputs: name, type, and shape as the model declares it."""
+        if self._hosted is not None:
+            return self._hosted.outputs
         kept = self._state.pairs.values()
         return [info for info in self._model.outputs if info.name not in kept]
 
     def reset_state(self) -> None:
         """Makes what the session keeps zero, or empty, as it was at first."""
-        self._state.reset()
+        if self._hosted is None:
+            self._state.reset()
 
     def get_state(self) -> dict[str, Array]:
         """Copies of what the session keeps, by the names of the inputs; empty before a first run and after a reset."""
-        return self._state.contents()
+        return {} if self._hosted is not None else self._state.contents()
 
     def set_state(self, contents: Mapping[str, Array]) -> None:
         """Goes on from copies of these arrays, by the names of the inputs: all that the session keeps.
@@ -183,12 +211,16 @@ class InferenceSession:
         Raises UserError for other names, arrays that are missing, that the model does not take, or that contradict
         each other.
         """
+        if self._hosted is not None:
+            if contents:
+                raise UserError(f"expected none of the inputs, got {_list([*contents])}")
+            return
         self._state.restore(contents)
 
     def run(
         self,
         output_names: Sequence[str] | None,
-        input_feed: Mapping[str, Array],
+        input_feed: Mapping[str, Any],
         *,
         out: Mapping[str, Array] | None = None,
     ) -> list[Array]:
@@ -196,18 +228,21 @@ class InferenceSession:
 
         Args:
             output_names: Which outputs, and in which order; None, or none, for all but what the session keeps.
-            input_feed: An array for each input, of its element type and shape.
+            input_feed: An array for each input, of its element type and shape; strings are text, bytes or objects. A
+                list for a sequence, a dict for a map, and None for an optional that is empty.
             out: Arrays to store outputs in, by name; the result has these.
 
-        Returns new arrays that belong to the caller. Raises UserError for a name the model does not have and
-        for an array that does not fit.
+        Returns new arrays that belong to the caller; lists, dicts and None for outputs of other types. Raises UserError
+        for a name the model does not have and for an array that does not fit.
         """
         if isinstance(output_names, str):
             raise UserError(f"expected a list of outputs, got the text '{output_names}'")
-        names = list(output_names or ()) or self._given
+        names = list(output_names or ()) or [info.name for info in self.get_outputs()]
         for name in names:
             if name not in self._names:
                 raise UserError(f"expected one of the outputs {_list(self._names)}, got '{name}'")
+        if self._hosted is not None:
+            return self._hosted.run(names, input_feed, out)
         for name in self._narrow.keys() & (out or {}).keys():
             raise UserError(f"out: '{name}' is of {self._narrow[name]}, and only copied from bytes")
         feeds = self._checked(input_feed)

@@ -26,6 +26,8 @@ from glowpy.core.tensor import Array
 from glowpy.engine import backend_of, unsupported
 from glowpy.graph.function import Module
 from glowpy.importer.onnx.check import unsupported_reason
+from glowpy.importer.onnx.host.node import ruled
+from glowpy.importer.onnx.host.types import is_numeric
 from glowpy.importer.onnx.model import read_model
 from glowpy.importer.onnx.node import ValueNeededError
 from glowpy.importer.onnx.registry import handler_of, registered
@@ -122,8 +124,8 @@ def _templates() -> dict[str, TestCase]:
         cases = load_model_tests(kind="node")
     for case in sorted(cases, key=lambda case: case.name):
         if case.name in passing and case.model is not None and len(case.model.graph.node) == 1:
-            node = case.model.graph.node[0]
-            if not node.domain:
+            node, graph = case.model.graph.node[0], case.model.graph
+            if not node.domain and all(is_numeric(i.type) for i in (*graph.input, *graph.output)):
                 templates.setdefault(node.op_type, case)
     return templates
 
@@ -230,6 +232,12 @@ def render() -> str:
     for domain, contributed in others.items():
         if contributed:
             page += f"| {domain or 'none'} | {', '.join(contributed)} |\n"
+    page += "\n## What a session computes itself\n\n"
+    page += "[onnx.md](../onnx.md#strings-sequences-optionals-and-maps) says when.\n\n"
+    page += "| domain | operators |\n|---|---|\n"
+    for domain in ("", "ai.onnx.ml"):
+        own = [f"{name} ({opsets[0]}-)" for (of, name), opsets in ruled().items() if of == domain]
+        page += f"| {domain or 'ai.onnx'} | {', '.join(own)} |\n"
     return page
 
 

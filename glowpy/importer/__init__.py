@@ -1,7 +1,18 @@
 """Readers of model formats: files in, modules out."""
 
+from glowpy.importer.onnx.host.model import HostModel, open_model
+from glowpy.importer.onnx.host.types import HostInfo
 from glowpy.importer.onnx.model import OnnxModel, load, read_model
 from glowpy.importer.onnx.node import ValueNeededError
 from glowpy.importer.onnx.signature import ValueInfo
 
-__all__ = ["OnnxModel", "ValueInfo", "ValueNeededError", "load", "read_model"]
+__all__ = [
+    "HostInfo",
+    "HostModel",
+    "OnnxModel",
+    "ValueInfo",
+    "ValueNeededError",
+    "load",
+    "open_model",
+    "read_model",
+]

@@ -39,17 +39,31 @@ def graph_model(
     return helper.make_model(graph, opset_imports=opsets, ir_version=10)
 
 
-def array_of(item: Any) -> Array:
-    """An array from what onnx keeps test data in."""
+def value_of(item: Any) -> Any:
+    """An array from what onnx keeps test data in; a list for a sequence, and None for an empty optional."""
     if isinstance(item, onnx.TensorProto):
         return numpy_helper.to_array(item)
+    if item is None or isinstance(item, list):
+        return item if item is None else [value_of(part) for part in item]
     return np.asarray(item)
 
 
 def assert_same(
-    got: Array, expected: Array, rtol: float = 1e-5, atol: float = 1e-7, context: str = ""
+    got: Any, expected: Any, rtol: float = 1e-5, atol: float = 1e-7, context: str = ""
 ) -> None:
-    """Element type, shape, and elements within the tolerance; bfloat16 within two units in the last place."""
+    """Element type, shape, and elements within the tolerance; bfloat16 within two units in the last place.
+
+    Strings are equal whether they are kept as objects or not; of sequences, element by element.
+    """
+    if expected is None or isinstance(expected, list):
+        assert type(got) is type(expected), context
+        for part, wanted in zip(got or (), expected or (), strict=True):
+            assert_same(part, wanted, rtol, atol, context)
+        return
+    if expected.dtype.kind in "OU":
+        assert got.dtype == object, context
+        assert (got.shape, got.tolist()) == (expected.shape, expected.tolist()), context
+        return
     assert got.dtype == expected.dtype, context
     assert got.shape == expected.shape, context
     if got.dtype.name == "bfloat16":
@@ -66,9 +80,9 @@ def check_session(
 ) -> None:
     """Runs the inputs, given in order, and compares all outputs."""
     names = [argument.name for argument in session.get_inputs()]
-    feeds = dict(zip(names, (array_of(item) for item in inputs), strict=True))
+    feeds = dict(zip(names, (value_of(item) for item in inputs), strict=True))
     for got, expected in zip(session.run(None, feeds), outputs, strict=True):
-        assert_same(got, array_of(expected), rtol, atol)
+        assert_same(got, value_of(expected), rtol, atol)
 
 
 def node_cases() -> dict[str, TestCase]:

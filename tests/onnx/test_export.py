@@ -32,7 +32,7 @@ from glowpy.graph.nodes_gen import NODES
 from glowpy.graph.printer import print_function
 from glowpy.importer.onnx.node import ValueNeededError
 from glowpy.passes import RewritePass
-from tests.onnx.comparison import array_of, check_session
+from tests.onnx.comparison import check_session, value_of
 from tests.onnx.test_node import CASES, PASSING, has_halves
 from tests.unit.networks import RandomNetwork, arrays_for, execute, same_numbers, unoptimized
 from tests.unit.test_pass_docstrings import examples, graph
@@ -116,7 +116,7 @@ def loaded(model: onnx.ModelProto, inputs: Sequence[Any]) -> glowpy.Module:
         try:
             return glowpy.load(model, values=values)
         except ValueNeededError as error:
-            known = {name: array_of(inputs[names.index(name)]) for name in error.inputs}
+            known = {name: value_of(inputs[names.index(name)]) for name in error.inputs}
             assert not known.keys() <= values.keys()
             values |= known
 
@@ -135,12 +135,12 @@ def test_node_case_survives(name: str, tmp_path: Path) -> None:
         session = glowpy.InferenceSession(path, backend="interpreter")
         check_session(session, inputs, outputs, case.rtol, max(case.atol, 1e-6))
     feeds = {
-        info.name: array_of(item) for info, item in zip(session.get_inputs(), inputs, strict=True)
+        info.name: value_of(item) for info, item in zip(session.get_inputs(), inputs, strict=True)
     }
     is_run = name not in NO_KERNEL and not any(map(is_code, feeds.values()))
     results = on_onnxruntime(path, feeds) if is_run else {}
     for got, item in zip(results.values(), outputs, strict=False):
-        np.testing.assert_allclose(got, array_of(item), rtol=case.rtol, atol=max(case.atol, 1e-6))
+        np.testing.assert_allclose(got, value_of(item), rtol=case.rtol, atol=max(case.atol, 1e-6))
 
 
 @settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -11,7 +11,7 @@ import pytest
 
 import glowpy
 from glowpy.core.tensor import Array
-from glowpy.importer import ValueInfo
+from glowpy.importer import HostInfo, ValueInfo
 from tests.alone import run_alone
 from tests.onnx.comparison import assert_same
 from tools import zoo
@@ -22,7 +22,7 @@ def relative_error(got: Array, expected: Array) -> float:
     return float(np.abs(got - expected).max() / np.abs(expected).max())
 
 
-def static_shape(info: ValueInfo) -> list[int]:
+def static_shape(info: ValueInfo | HostInfo) -> list[int]:
     return [size for size in info.shape or () if isinstance(size, int)]
 
 

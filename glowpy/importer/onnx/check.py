@@ -9,6 +9,7 @@ from onnx import AttributeProto, defs
 
 from glowpy.core.type import Type
 from glowpy.importer.onnx.definition import is_defined, schema_of
+from glowpy.importer.onnx.host.node import rule_of
 from glowpy.importer.onnx.registry import handler_of, registered
 from glowpy.importer.onnx.source import NEWEST_OPSETS, domain_of
 from glowpy.importer.onnx.tensor import type_name
@@ -34,6 +35,8 @@ def unsupported_reason(node: onnx.NodeProto, opset: int | None) -> str:
         return f"{node.op_type}: the model imports no opset of the domain '{node.domain}'"
     known = handler_of(domain_of(node.domain), node.op_type, opset) is not None
     if not known and not is_defined(node, opset):
+        if rule_of(domain_of(node.domain), node.op_type, opset) is not None:
+            return f"{_spell(node, opset)} is not supported by machine code: only a session computes it"
         return f"{_spell(node, opset)} is not supported"
     schema = schema_of(node, opset)
     if schema is not None and schema.deprecated and not _is_still_read(schema):
@@ -54,6 +57,8 @@ def remedy_of(node: onnx.NodeProto, opset: int | None) -> str:
         return f"add the domain '{domain}' to the opset_import of the model"
     if domain not in _SCHEMA_DOMAINS:
         return f"a package can bring the operators of '{domain}': see docs/operators.md"
+    if rule_of(domain, node.op_type, opset) is not None:
+        return "glowpy.InferenceSession and glowpy run take the model"
     versions = registered().get((domain, node.op_type), [])
     if versions and opset < min(versions):
         return f"convert the model to opset {min(versions)} or newer"

@@ -7,7 +7,13 @@ import numpy as np
 from glowpy.core.shape import normalize_axis
 from glowpy.core.tensor import Tensor
 from glowpy.importer.onnx.data_movement import concat, reshape, slice_axis
-from glowpy.importer.onnx.node import OnnxNode, TensorSequence, Value, from_onnx
+from glowpy.importer.onnx.node import (
+    OnnxNode,
+    SymbolicTensor,
+    TensorSequence,
+    Value,
+    from_onnx,
+)
 from glowpy.importer.onnx.tensor import kind_of
 from glowpy.support.errors import UserError
 
@@ -62,6 +68,18 @@ def _at(n: OnnxNode) -> Value:
 @from_onnx("SequenceLength", since=11)
 def _length(n: OnnxNode) -> Tensor:
     return Tensor.of(np.array(len(n.sequence(0).items), np.int64))
+
+
+@from_onnx("OptionalHasElement", since=15)
+def _has_element(n: OnnxNode) -> Tensor:
+    """Of a tensor, which is there, or of nothing: a session computes it of optionals."""
+    return Tensor.of(np.array(n.has(0)))
+
+
+@from_onnx("OptionalGetElement", since=15)
+def _element(n: OnnxNode) -> Value | SymbolicTensor | TensorSequence:
+    """Of a tensor or a sequence: a session computes it of optionals."""
+    return n.any_value(0)
 
 
 @from_onnx("ConcatFromSequence", since=11)

@@ -69,7 +69,7 @@ from glowpy.support.progress import report
 from glowpy.support.remedies import remedied, spelled_dims
 from glowpy.support.symbolic import Dim, UndecidedError
 
-__all__ = ["OnnxModel", "build_known", "load", "located", "read_model"]
+__all__ = ["OnnxModel", "build_known", "load", "located", "raise_all", "read_model"]
 
 Item: TypeAlias = Value | SymbolicTensor | TensorSequence
 """What a name of the graph stands for."""
@@ -129,7 +129,7 @@ class OnnxModel:
     def note(self, errors: list[UserError]) -> None:
         """Raises one error for all, or notes them."""
         if self.noted is None:
-            _raise(errors)
+            raise_all(errors)
         else:
             self.noted.extend(errors)
 
@@ -143,7 +143,7 @@ class OnnxModel:
         """The same for models with the same bytes, those of their external data among them, that are read alike."""
         foreign = [domain for domain in self.source.opsets if domain not in KNOWN_DOMAINS]
         meanings = [known_identity(domain) for domain in foreign]
-        return f"{self.source.stores.digest} {self.block} {meanings}"
+        return f"{self.source.stores.digest} {self.block} {meanings}{self.source.part}"
 
     @cached_property
     def initializers(self) -> dict[str, Tensor]:
@@ -223,7 +223,8 @@ class OnnxModel:
         """Where a node is."""
         name = node.name or next((output for output in node.output if output), "")
         operator = node.op_type
-        return Loc(self.file, node=name or operator, index=index, operator=operator)
+        place = self.source.places[index] if self.source.places else index
+        return Loc(self.file, node=name or operator, index=place, operator=operator)
 
     def check(self) -> None:
         """Raises an error that lists everything that is wrong whatever the shapes are."""
@@ -337,7 +338,7 @@ def located(error: UserError, loc: Loc, prefix: str = "") -> UserError:
     return error
 
 
-def _raise(errors: list[UserError]) -> None:
+def raise_all(errors: list[UserError]) -> None:
     """Raises one error for all, if there are any: an UnsupportedError iff all of them are."""
     if errors:
         unsupported = all(isinstance(error, UnsupportedError) for error in errors)
@@ -528,7 +529,7 @@ class _Build:
             return
         needed = [error for error in self.errors if isinstance(error, ValueNeededError)]
         undecided = [error for error in self.errors if isinstance(error, UndecidedError)]
-        _raise([error for error in self.errors if error not in (*needed, *undecided)])
+        raise_all([error for error in self.errors if error not in (*needed, *undecided)])
         if undecided:
             raise undecided[0]  # the caller may know what the others ask then
         if needed:

@@ -21,6 +21,7 @@ from glowpy.importer.onnx import (
     search,
     shape,
     signal,
+    text,
 )
 from glowpy.importer.onnx.node import handler_of, registered
 
@@ -44,6 +45,7 @@ FAMILIES = (
     search,
     shape,
     signal,
+    text,
     *contrib.FAMILIES,
 )
 """The modules, by the stems that operators, kernels and tests share."""

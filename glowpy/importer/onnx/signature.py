@@ -26,13 +26,20 @@ __all__ = [
     "ValueInfo",
     "bind",
     "computed_dims",
+    "declared_shape",
     "is_typed",
+    "spelled_shape",
     "typed_outputs",
     "value_info",
 ]
 
 DeclaredDim = int | str | None
 """A size, the name of a symbolic dimension, or nothing at all."""
+
+
+_SESSION = (
+    "glowpy.InferenceSession takes strings, sequences, optionals and maps; machine code does not"
+)
 
 
 @dataclass(frozen=True)
@@ -64,9 +71,7 @@ class ValueInfo:
     def __str__(self) -> str:
         if self.shape is None:
             return f"{self.name} {self.kind.value} of any rank"
-        between = "x" if all(isinstance(dim, int) for dim in self.shape) else " x "
-        dims = between.join("?" if dim is None else str(dim) for dim in self.shape)
-        return f"{self.name} {self.kind.value}[{dims}]"
+        return f"{self.name} {self.kind.value}{spelled_shape(self.shape)}"
 
     def admits(self, shape: Shape) -> bool:
         """Whether the declaration leaves room for this shape."""
@@ -85,18 +90,23 @@ def value_info(proto: onnx.ValueInfoProto) -> ValueInfo:
     which = proto.type.WhichOneof("value")
     if which != "tensor_type":
         raise UnsupportedError(
-            f"'{proto.name}': expected a dense tensor, got {(which or 'no type').removesuffix('_type')}"
+            f"'{proto.name}': expected a dense tensor, got {(which or 'no type').removesuffix('_type')}",
+            note=_SESSION,
         )
     tensor = proto.type.tensor_type
     try:
         kind = kind_of(tensor.elem_type)
     except UnsupportedError as error:
         first = error.diagnostics[0]
-        raise UnsupportedError(f"'{proto.name}': {first.message}", note=first.note) from None
+        note = _SESSION if tensor.elem_type == onnx.TensorProto.STRING else first.note
+        raise UnsupportedError(f"'{proto.name}': {first.message}", note=note) from None
     narrow = NARROW.get(tensor.elem_type)
-    if not tensor.HasField("shape"):
-        return ValueInfo(proto.name, kind, None, narrow)
-    return ValueInfo(proto.name, kind, [_dim(dim) for dim in tensor.shape.dim], narrow)
+    return ValueInfo(proto.name, kind, declared_shape(tensor), narrow)
+
+
+def declared_shape(tensor: onnx.TypeProto.Tensor) -> list[DeclaredDim] | None:
+    """The shape that a type declares; None without a rank."""
+    return [_dim(dim) for dim in tensor.shape.dim] if tensor.HasField("shape") else None
 
 
 def is_typed(proto: onnx.ValueInfoProto) -> bool:
@@ -243,7 +253,7 @@ def _match(info: ValueInfo, shape: Shape, bound: dict[str, Dim]) -> None:
     """Checks a given shape against the declared one, and binds symbols by it."""
     if not info.admits(shape):
         raise UserError(
-            f"input '{info.name}': expected the shape {_spell(info.shape or ())}, got {_spell(shape)}",
+            f"input '{info.name}': expected the shape {spelled_shape(info.shape or ())}, got {spelled_shape(shape)}",
             note=_shapes_advice([info]),
         )
     for dim, size in zip(info.shape or (), shape, strict=False):
@@ -302,6 +312,7 @@ def _shapes_advice(infos: Sequence[ValueInfo]) -> str:
     return f"give {what}: {options}; 1..64 in place of 1 leaves a dimension open; in Python, shapes={shapes}"
 
 
-def _spell(dims: Sequence[DeclaredDim | Dim]) -> str:
+def spelled_shape(dims: Sequence[DeclaredDim | Dim]) -> str:
+    """A shape for messages: `[1x3]`, `[batch x ?]`."""
     between = "x" if all(isinstance(dim, int) for dim in dims) else " x "
     return f"[{between.join('?' if dim is None else str(dim) for dim in dims)}]"

@@ -40,11 +40,16 @@ NEWEST_OPSETS = {"": 28, "ai.onnx.preview.training": 1, CONTRIB: 1, NCHWC: 1}
 
 @dataclass(frozen=True)
 class Source:
-    """A parsed model, how messages call it, and where the elements of its tensors are."""
+    """A parsed model, how messages call it, and where the elements of its tensors are.
+
+    Of a part of a model, `part` tells it from other parts, and `places` are the positions of its nodes in the whole.
+    """
 
     proto: onnx.ModelProto
     file: str
     stores: Stores
+    part: str = ""
+    places: tuple[int, ...] = ()
 
     @property
     def opsets(self) -> dict[str, int]:

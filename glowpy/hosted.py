@@ -1,0 +1,199 @@
+"""What a session computes itself, between what it compiled: strings, sequences, optionals and maps.
+
+The importer splits such a model into steps. Those of machine code are models of their own, with a session for each;
+the others are functions of Python. Strings are numbers in machine code: each is its place among all the strings that go
+in, in order, so that what moves and compares integers moves and compares them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Protocol, final
+
+import numpy as np
+
+from glowpy.core.tensor import Array
+from glowpy.importer.onnx.host.model import HostModel
+from glowpy.importer.onnx.host.node import HostNode, rule_of
+from glowpy.importer.onnx.host.split import HostPlan, HostStep, Segment
+from glowpy.importer.onnx.host.types import HostInfo, HostValue
+from glowpy.importer.onnx.model import OnnxModel, located, raise_all
+from glowpy.importer.onnx.source import domain_of
+from glowpy.support.errors import InternalError, UserError
+
+__all__ = ["Hosted"]
+
+Step = Callable[[dict[str, HostValue]], None]
+"""Computes values of others, by name."""
+
+
+class Session(Protocol):
+    """What runs a model of numbers."""
+
+    def run(
+        self, output_names: Sequence[str] | None, input_feed: Mapping[str, Array]
+    ) -> list[Array]:
+        """Computes outputs."""
+
+    def close(self) -> None:
+        """Drops what was compiled."""
+
+    @property
+    def assumptions(self) -> dict[str, str]:
+        """What open dimensions are taken to be."""
+
+
+@final
+class Hosted:
+    """A model that is split, with sessions for its parts. Safe from several threads.
+
+    Raises UserError that lists the nodes whose attributes are wrong.
+    """
+
+    def __init__(self, model: HostModel, session_of: Callable[[OnnxModel], Session]) -> None:
+        self._model = model
+        self._session_of = session_of
+        self._sessions: list[Session] = []
+        self._errors: list[UserError] = []
+        self._graph = self._prepared(model.plan)
+        raise_all(self._errors)
+
+    @property
+    def inputs(self) -> list[HostInfo]:
+        """The inputs, as the model declares them."""
+        return self._model.inputs
+
+    @property
+    def outputs(self) -> list[HostInfo]:
+        """The outputs, as the model declares them."""
+        return self._model.outputs
+
+    @property
+    def assumptions(self) -> dict[str, str]:
+        """What the sessions of parts take open dimensions to be, by name."""
+        return {name: text for part in self._sessions for name, text in part.assumptions.items()}
+
+    def run(
+        self, names: Sequence[str], feed: Mapping[str, object], out: Mapping[str, Array] | None
+    ) -> list[HostValue]:
+        """The outputs of these names. Raises UserError for inputs that do not fit, and what the nodes raise.
+
+        What `out` has arrays for is copied to these.
+        """
+        if not isinstance(feed, Mapping):
+            raise UserError(f"expected a dict of inputs, got {type(feed).__name__}")
+        infos = {info.name: info for info in self._model.inputs}
+        optional = [name for name, info in infos.items() if info.proto.HasField("optional_type")]
+        missing = [name for name in infos if name not in feed and name not in optional]
+        if missing or not feed.keys() <= infos.keys():
+            raise UserError(f"expected the inputs {_list(infos)}, got {_list(feed)}")
+        values = {name: info.value(feed.get(name)) for name, info in infos.items()}
+        self._graph.compute(values)
+        for name, array in (out or {}).items():
+            result = values.get(name)
+            if not isinstance(result, np.ndarray) or result.shape != array.shape:
+                raise UserError(
+                    f"out: expected an output of the shape {list(array.shape)}, got '{name}'"
+                )
+            np.copyto(array, result, casting="no")
+        return [out[name] if out and name in out else values[name] for name in names]
+
+    def close(self) -> None:
+        """Drops what was compiled."""
+        for session in self._sessions:
+            session.close()
+
+    def _prepared(self, plan: HostPlan) -> _Graph:
+        steps = []
+        for step in plan.steps:
+            if isinstance(step, Segment):
+                steps.append(self._segment(step))
+                continue
+            try:
+                steps.append(self._host_step(step, plan))
+            except UserError as error:
+                operator = step.node.op_type
+                self._errors.append(located(error, self._model.loc(step), f"{operator}: "))
+        return _Graph(plan, steps)
+
+    def _segment(self, segment: Segment) -> Step:
+        session = self._session_of(OnnxModel(segment.source))
+        self._sessions.append(session)
+        inputs, outputs, texts = segment.inputs, segment.outputs, segment.strings
+
+        def compute(values: dict[str, HostValue]) -> None:
+            feed = {name: values[name] for name in inputs}
+            table = [""]
+            if texts:
+                table = _table(feed[name] for name in inputs if name in texts)
+                numbers = {text: number for number, text in enumerate(table)}
+                for name in inputs:
+                    if name in texts:
+                        feed[name] = _numbered(feed[name], numbers)
+            words = np.array(table, object)
+            for name, array in zip(outputs, session.run(outputs, feed), strict=True):
+                values[name] = np.asarray(words[array], object) if name in texts else array
+
+        return compute
+
+    def _host_step(self, step: HostStep, plan: HostPlan) -> Step:
+        node, loc = step.node, self._model.loc(step)
+        rule = rule_of(domain_of(node.domain), node.op_type, step.opset)
+        if rule is None:
+            raise InternalError(f"{node.op_type}: a step without a rule was not refused")
+        bodies = {name: self._prepared(body) for name, body in step.bodies.items()}
+        types = [plan.types.get(name) for name in node.input]
+        function = rule(HostNode(node, self._model.source.stores, bodies, types))
+        outer = step.outer
+
+        def compute(values: dict[str, HostValue]) -> None:
+            operands = [values[name] if name else None for name in node.input]
+            if bodies:
+                operands.insert(0, {name: values[name] for name in outer})
+            try:
+                results = function(*operands)
+            except UserError as error:
+                raise located(error, loc, f"{node.op_type}: ") from None
+            outputs = results if isinstance(results, tuple) else (results,)
+            values.update((n, item) for n, item in zip(node.output, outputs, strict=False) if n)
+
+        return compute
+
+
+@final
+class _Graph:
+    """A graph whose steps are ready: what a node calls its body."""
+
+    def __init__(self, plan: HostPlan, steps: Sequence[Step]) -> None:
+        self._plan = plan
+        self._steps = steps
+        self.output_types = [plan.types.get(name) for name in plan.outputs]
+
+    def __call__(
+        self, inputs: Sequence[HostValue], outer: Mapping[str, HostValue]
+    ) -> list[HostValue]:
+        """Its outputs for inputs, and for values around it by name."""
+        values = dict(zip(self._plan.inputs, inputs, strict=True))
+        values.update((name, outer[name]) for name in self._plan.outer)
+        self.compute(values)
+        return [values[name] for name in self._plan.outputs]
+
+    def compute(self, values: dict[str, HostValue]) -> None:
+        """Adds all that the steps compute."""
+        values.update(self._plan.constants)
+        for step in self._steps:
+            step(values)
+
+
+def _table(arrays: Iterable[Array]) -> list[str]:
+    """All strings, each once, in order; the empty one, which pads are made of, is the first."""
+    return sorted({"", *(text for array in arrays for text in array.flat)})
+
+
+def _numbered(array: Array, numbers: Mapping[str, int]) -> Array:
+    flat = np.fromiter((numbers[text] for text in array.flat), np.int64, array.size)
+    return flat.reshape(array.shape)
+
+
+def _list(names: Iterable[str]) -> str:
+    return ", ".join(f"'{name}'" for name in names) or "none"

@@ -1,0 +1,221 @@
+"""Operators on sequences, optionals and maps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+from onnx import helper
+
+from glowpy.core.shape import normalize_axis
+from glowpy.core.tensor import Array
+from glowpy.importer.onnx.host.node import HostNode, number, on_host
+from glowpy.importer.onnx.host.types import HostValue
+from glowpy.support.errors import UserError
+
+__all__: list[str] = []
+
+ML = "ai.onnx.ml"
+
+
+@on_host("Identity", since=14)
+def _identity(n: HostNode) -> Callable[[HostValue], HostValue]:
+    return lambda value: value
+
+
+# Sequences.
+
+
+@on_host("SequenceEmpty", since=11)
+def _empty(n: HostNode) -> Callable[[], list[HostValue]]:
+    return list
+
+
+@on_host("SequenceConstruct", since=11)
+def _construct(n: HostNode) -> Callable[..., list[HostValue]]:
+    return lambda *items: list(items)
+
+
+@on_host("SequenceLength", since=11)
+def _length(n: HostNode) -> Callable[[list[HostValue]], Array]:
+    return lambda items: np.array(len(items), np.int64)
+
+
+def _position(given: Array | None, default: int, least: int, most: int) -> int:
+    """A position; `most` is the highest one, and negative ones count from the end."""
+    if given is None:
+        return default
+    position = number("position", given)
+    if not least <= position <= most:
+        raise UserError(f"expected a position from {least} to {most}, got {position}")
+    return position
+
+
+@on_host("SequenceInsert", since=11)
+def _insert(n: HostNode) -> Callable[..., list[HostValue]]:
+    def compute(items: list[HostValue], item: Array, at: Array | None = None) -> list[HostValue]:
+        if items and items[0].dtype != item.dtype:
+            raise UserError(f"expected an element of {items[0].dtype}, got {item.dtype}")
+        position = _position(at, len(items), -len(items), len(items))
+        position += len(items) if position < 0 else 0
+        return [*items[:position], item, *items[position:]]
+
+    return compute
+
+
+@on_host("SequenceErase", since=11)
+def _erase(n: HostNode) -> Callable[..., list[HostValue]]:
+    def compute(items: list[HostValue], at: Array | None = None) -> list[HostValue]:
+        if not items:
+            raise UserError("expected a sequence of at least one tensor")
+        position = _position(at, -1, -len(items), len(items) - 1) % len(items)
+        return [*items[:position], *items[position + 1 :]]
+
+    return compute
+
+
+@on_host("SequenceAt", since=11)
+def _at(n: HostNode) -> Callable[[list[HostValue], Array], HostValue]:
+    return lambda items, at: items[_position(at, 0, -len(items), len(items) - 1)]
+
+
+@on_host("ConcatFromSequence", since=11)
+def _join(n: HostNode) -> Callable[[list[HostValue]], Array]:
+    axis, stacked = n.integer("axis", 0), n.flag("new_axis")
+
+    def compute(items: list[HostValue]) -> Array:
+        if not items:
+            raise UserError("expected a sequence of at least one tensor")
+        axis_of = normalize_axis(axis, items[0].ndim + stacked)
+        try:
+            return np.stack(items, axis_of) if stacked else np.concatenate(items, axis_of)
+        except ValueError:
+            shapes = ", ".join(str(list(item.shape)) for item in items)
+            raise UserError(f"expected tensors that fit together, got {shapes}") from None
+
+    return compute
+
+
+@on_host("SplitToSequence", since=11)
+def _split(n: HostNode) -> Callable[..., list[HostValue]]:
+    """Without `split`, slices of 1; a scalar gives equal parts, the last of which may be smaller."""
+    axis, keep = n.integer("axis", 0), n.flag("keepdims", True)
+
+    def compute(input: Array, split: Array | None = None) -> list[HostValue]:
+        along = normalize_axis(axis, input.ndim)
+        size = input.shape[along]
+        if split is None:
+            sizes = [1] * size
+        elif split.ndim == 0:
+            part = number("split", split)
+            if part < 1:
+                raise UserError(f"expected parts of at least 1, got {part}")
+            sizes = [min(part, size - start) for start in range(0, size, part)]
+        else:
+            sizes = [int(item) for item in split.reshape(-1)]
+        if sum(sizes) != size or min(sizes, default=0) < 0:
+            raise UserError(f"expected sizes with the sum {size}, got {sizes}")
+        ends = np.cumsum(sizes[:-1], dtype=np.int64)
+        parts = np.split(input, ends, along) if sizes else []
+        squeezed = split is None and not keep
+        return [part.squeeze(along) if squeezed else part for part in parts]
+
+    return compute
+
+
+# Optionals: a value, or None.
+
+
+@on_host("Optional", since=15)
+def _optional(n: HostNode) -> Callable[..., HostValue]:
+    return lambda value=None: value
+
+
+@on_host("OptionalHasElement", since=15)
+def _has_element(n: HostNode) -> Callable[..., Array]:
+    return lambda value=None: np.array(value is not None)
+
+
+@on_host("OptionalGetElement", since=15)
+def _get_element(n: HostNode) -> Callable[[HostValue], HostValue]:
+    def compute(value: HostValue) -> HostValue:
+        if value is None:
+            raise UserError("expected an optional with an element, got an empty one")
+        return value
+
+    return compute
+
+
+# Maps.
+
+
+def _keys(n: HostNode, texts: str, integers: str) -> list[Any]:
+    keys = [*n.texts(texts), *(n.integers(integers) or ())]
+    if not keys:
+        raise UserError(f"expected {texts} or {integers}")
+    return keys
+
+
+@on_host("ZipMap", domain=ML)
+def _zip_map(n: HostNode) -> Callable[[Array], list[dict[Any, float]]]:
+    keys = _keys(n, "classlabels_strings", "classlabels_int64s")
+
+    def compute(input: Array) -> list[dict[Any, float]]:
+        rows = input.reshape(1, -1) if input.ndim == 1 else input
+        if rows.ndim != 2 or rows.shape[1] != len(keys):
+            raise UserError(f"expected {len(keys)} columns, got {list(input.shape)}")
+        return [dict(zip(keys, row, strict=True)) for row in rows.tolist()]
+
+    return compute
+
+
+@on_host("DictVectorizer", domain=ML)
+def _dict_vectorizer(n: HostNode) -> Callable[[Mapping[Any, Any]], Array]:
+    places = {k: i for i, k in enumerate(_keys(n, "string_vocabulary", "int64_vocabulary"))}
+
+    dtype = np.dtype(object)
+    if n.types[0] is not None:
+        elem_type = n.types[0].map_type.value_type.tensor_type.elem_type
+        dtype = helper.tensor_dtype_to_np_dtype(elem_type)
+
+    def compute(input: Mapping[Any, Any]) -> Array:
+        unknown = [key for key in input if key not in places]
+        if unknown:
+            raise UserError(f"expected keys of the vocabulary, got {unknown[0]!r}")
+        row: Array = np.full((1, len(places)), "" if dtype.kind == "O" else 0, dtype)
+        for key, value in input.items():
+            row[0, places[key]] = value
+        return row
+
+    return compute
+
+
+@on_host("CastMap", domain=ML)
+def _cast_map(n: HostNode) -> Callable[[Mapping[int, Any]], Array]:
+    """Dense: values in the order of the keys. Sparse: a key is a place among `max_map`."""
+    names = {"TO_FLOAT": np.float32, "TO_INT64": np.int64, "TO_STRING": object}
+    to, form = n.text("cast_to", "TO_FLOAT"), n.text("map_form", "DENSE")
+    length = n.integer("max_map", 1)
+    if to not in names or form not in ("DENSE", "SPARSE"):
+        raise UserError(f"expected a known cast_to and map_form, got '{to}' and '{form}'")
+
+    def convert(value: Any) -> Any:
+        if to == "TO_STRING":
+            return value if isinstance(value, str) else f"{float(value):.8g}"
+        return float(value) if to == "TO_FLOAT" else int(float(value))
+
+    def compute(input: Mapping[int, Any]) -> Array:
+        if form == "DENSE":
+            row = np.empty(len(input), names[to])
+            row[:] = [convert(input[key]) for key in sorted(input)]
+            return row.reshape(1, -1)
+        outside = [key for key in input if not 0 <= key < length]
+        if outside:
+            raise UserError(f"expected keys from 0 to {length - 1}, got {outside[0]}")
+        row = np.full(length, "" if to == "TO_STRING" else 0, names[to])
+        for key, value in input.items():
+            row[key] = convert(value)
+        return row.reshape(1, -1)
+
+    return compute

@@ -1,0 +1,141 @@
+"""What the parts of a split graph read and write: constants, values of graphs around a graph, and bodies' inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TypeAlias
+
+import numpy as np
+import onnx
+from onnx import AttributeProto, SparseTensorProto, TensorProto, helper
+
+from glowpy.importer.onnx.host.types import HostValue, strings
+from glowpy.importer.onnx.stored import Stores
+from glowpy.importer.onnx.tensor import decode, decode_sparse
+from glowpy.support.errors import UserError
+
+__all__ = [
+    "Stored",
+    "body_inputs",
+    "constant_of",
+    "decoded",
+    "free_names",
+    "graphs_of",
+    "initializers",
+    "stored_type",
+]
+
+Stored: TypeAlias = TensorProto | SparseTensorProto
+"""A constant of a model."""
+
+
+def graphs_of(node: onnx.NodeProto) -> dict[str, onnx.GraphProto]:
+    """The graphs among the attributes of a node, by name."""
+    return {a.name: a.g for a in node.attribute if a.type == AttributeProto.GRAPH}
+
+
+def free_names(graph: onnx.GraphProto) -> list[str]:
+    """What a graph reads of those around it."""
+    own = {info.name for info in graph.input} | set(initializers(graph))
+    own |= {name for node in graph.node for name in node.output}
+    read = [name for node in graph.node for name in node.input]
+    read += [n for node in graph.node for g in graphs_of(node).values() for n in free_names(g)]
+    read += [info.name for info in graph.output]
+    return [name for name in dict.fromkeys(read) if name and name not in own]
+
+
+def initializers(graph: onnx.GraphProto) -> dict[str, Stored]:
+    """The tensors stored in a graph, by name."""
+    dense: dict[str, Stored] = {proto.name: proto for proto in graph.initializer}
+    return dense | {proto.values.name: proto for proto in graph.sparse_initializer}
+
+
+def constant_of(node: onnx.NodeProto) -> Stored | None:
+    """The tensor that a `Constant` has; None for other nodes, and for one that says several or none."""
+    if node.op_type != "Constant" or node.domain not in ("", "ai.onnx") or len(node.attribute) != 1:
+        return None
+    (attribute,) = node.attribute
+    stored: Stored | None = None
+    match attribute.name:
+        case "value":
+            stored = TensorProto()
+            stored.CopyFrom(attribute.t)
+            stored.name = node.output[0]
+        case "sparse_value":
+            stored = SparseTensorProto()
+            stored.CopyFrom(attribute.sparse_tensor)
+            stored.values.name = node.output[0]
+        case _ if attribute.name in _PLAIN:
+            elem_type, field, is_list = _PLAIN[attribute.name]
+            items = getattr(attribute, field)
+            dims = [len(items)] if is_list else []
+            values = list(items) if is_list else [items]
+            stored = helper.make_tensor(node.output[0], elem_type, dims, values)
+        case _:
+            pass
+    return stored
+
+
+_PLAIN = {
+    "value_float": (TensorProto.FLOAT, "f", False),
+    "value_floats": (TensorProto.FLOAT, "floats", True),
+    "value_int": (TensorProto.INT64, "i", False),
+    "value_ints": (TensorProto.INT64, "ints", True),
+    "value_string": (TensorProto.STRING, "s", False),
+    "value_strings": (TensorProto.STRING, "strings", True),
+}
+"""The element type, the field of the attribute, and whether it is a vector, for each form of a constant."""
+
+
+def stored_type(stored: Stored) -> onnx.TypeProto:
+    """The type of a constant."""
+    dense = stored if isinstance(stored, TensorProto) else stored.values
+    return helper.make_tensor_type_proto(dense.data_type, list(stored.dims))
+
+
+def decoded(name: str, stored: Stored, stores: Stores) -> HostValue:
+    """The elements of a constant, as an array. Raises UserError where they do not fit its shape."""
+    if isinstance(stored, SparseTensorProto):
+        return decode_sparse(stored, stores).array
+    if stored.data_type != TensorProto.STRING:
+        return decode(stored, stores).array
+    array = strings(f"tensor '{name}'", list(stored.string_data))
+    if array.size != np.prod(stored.dims, dtype=object):
+        raise UserError(
+            f"tensor '{name}': expected {list(stored.dims)} strings, got {array.size} of them"
+        )
+    return array.reshape(tuple(stored.dims))
+
+
+def body_inputs(
+    node: onnx.NodeProto, graph: onnx.GraphProto, types: Mapping[str, onnx.TypeProto]
+) -> dict[str, onnx.TypeProto]:
+    """The types of a body's inputs: as it declares them, or as the operator gives them."""
+    given: list[onnx.TypeProto | None] = [types.get(name) for name in node.input]
+    match node.op_type:
+        case "Loop":
+            scalars = (TensorProto.INT64, TensorProto.BOOL)
+            counts = [helper.make_tensor_type_proto(kind, ()) for kind in scalars]
+            given = [*counts, *given[2:]]
+        case "SequenceMap":
+            given = [
+                t.sequence_type.elem_type if t is not None and t.HasField("sequence_type") else t
+                for t in given
+            ]
+        case _:
+            given = [None if t is None else _without_shape(t) for t in given]
+    known = {}
+    for position, info in enumerate(graph.input):
+        type = info.type if info.type.WhichOneof("value") else None
+        if type is None and position < len(given):
+            type = given[position]
+        if type is not None:
+            known[info.name] = type
+    return known
+
+
+def _without_shape(type: onnx.TypeProto) -> onnx.TypeProto:
+    copy = onnx.TypeProto()
+    copy.CopyFrom(type)
+    copy.tensor_type.ClearField("shape")
+    return copy

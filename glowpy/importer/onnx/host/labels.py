@@ -1,0 +1,85 @@
+"""Operators of ai.onnx.ml that look something up by a string, or give one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from glowpy.core.tensor import Array
+from glowpy.importer.onnx.host.node import HostNode, on_host
+from glowpy.support.errors import UserError
+
+__all__: list[str] = []
+
+ML = "ai.onnx.ml"
+
+
+def _lookup(keys: Sequence[Any], values: Array, default: Any) -> Callable[[Array], Array]:
+    """The value at each key, and the default for all else; NaN is equal to NaN."""
+    if len(keys) != len(values):
+        raise UserError(f"expected a value for each key, got {len(keys)} and {len(values)}")
+    known = {_key(key): value for key, value in zip(keys, values, strict=True)}
+
+    def compute(input: Array) -> Array:
+        result = np.empty(input.size, values.dtype)
+        result[:] = [known.get(_key(item), default) for item in input.reshape(-1).tolist()]
+        return result.reshape(input.shape)
+
+    return compute
+
+
+def _key(key: Any) -> Any:
+    return "NaN" if isinstance(key, float) and key != key else key
+
+
+@on_host("LabelEncoder", domain=ML)
+def _label_encoder(n: HostNode) -> Callable[[Array], Array]:
+    """Of all opsets: which attributes there are says what is meant."""
+    classes = n.texts("classes_strings")
+    if classes:
+        numbers = np.arange(len(classes), dtype=np.int64)
+        return _both_ways(n, np.array(classes, object), numbers)
+    keys, values = _column(n, "keys"), _column(n, "values")
+    return _lookup(keys.tolist(), values, _default(n, values))
+
+
+def _column(n: HostNode, what: str) -> Array:
+    """The attribute `what`, of which there are some for each type. Raises UserError if there is none."""
+    array = n.array(f"{what}_tensor")
+    if array is not None:
+        return array.reshape(-1)
+    if texts := n.texts(f"{what}_strings"):
+        return np.array(texts, object)
+    if integers := n.integers(f"{what}_int64s"):
+        return np.array(integers, np.int64)
+    if reals := n.reals(f"{what}_floats"):
+        return np.array(reals, np.float32)
+    raise UserError(f"expected {what}_strings, {what}_int64s, {what}_floats or {what}_tensor")
+
+
+def _default(n: HostNode, values: Array) -> Any:
+    given = n.array("default_tensor")
+    if given is not None:
+        return given.reshape(-1)[0]
+    if values.dtype == object:
+        return n.text("default_string", "_Unused")
+    return (
+        n.real("default_float", -0.0)
+        if values.dtype.kind == "f"
+        else n.integer("default_int64", -1)
+    )
+
+
+@on_host("CategoryMapper", domain=ML)
+def _category_mapper(n: HostNode) -> Callable[[Array], Array]:
+    integers = np.array(n.integers("cats_int64s") or (), np.int64)
+    return _both_ways(n, np.array(n.texts("cats_strings"), object), integers)
+
+
+def _both_ways(n: HostNode, texts: Array, integers: Array) -> Callable[[Array], Array]:
+    """Integers for strings, and strings for integers: what comes says what is meant."""
+    to_integers = _lookup(texts.tolist(), integers, n.integer("default_int64", -1))
+    to_texts = _lookup(integers.tolist(), texts, n.text("default_string", "_Unused"))
+    return lambda input: (to_integers if input.dtype == object else to_texts)(input)

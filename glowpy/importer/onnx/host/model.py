@@ -1,0 +1,142 @@
+"""`HostModel`: a checked model of which a session computes a part itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import onnx
+from onnx import TensorProto
+
+from glowpy.importer.onnx.check import structural_problems
+from glowpy.importer.onnx.definition import schema_of
+from glowpy.importer.onnx.host import containers, control, labels, strings
+from glowpy.importer.onnx.host.graph import graphs_of, initializers
+from glowpy.importer.onnx.host.node import rule_of
+from glowpy.importer.onnx.host.split import HostPlan, HostStep, Segment, split
+from glowpy.importer.onnx.host.types import HostInfo, is_numeric
+from glowpy.importer.onnx.model import OnnxModel, raise_all
+from glowpy.importer.onnx.source import Source, domain_of, read_source
+from glowpy.support.errors import UnsupportedError, UserError
+from glowpy.support.loc import Loc
+
+__all__ = ["FAMILIES", "HostModel", "open_model"]
+
+FAMILIES = (containers, control, labels, strings)
+"""The modules with rules: importing them fills the table."""
+
+
+def open_model(model: str | Path | bytes | onnx.ModelProto) -> OnnxModel | HostModel:
+    """Reads and checks a model for a session: of the second kind only if the session has to compute something itself.
+
+    Raises what `read_model` raises.
+    """
+    source = read_source(model)
+    loaded: OnnxModel | HostModel = OnnxModel(source)
+    if _may_need_host(source.proto.graph):
+        hosted = HostModel(source)
+        loaded = hosted if hosted.plan.host_steps or hosted.has_host_ports else loaded
+    loaded.check()
+    return loaded
+
+
+def _may_need_host(graph: onnx.GraphProto) -> bool:
+    """Whether a value of the graph may be no tensor of numbers: a quick look."""
+    if not all(is_numeric(info.type) for info in (*graph.input, *graph.output)):
+        return True
+    if any(tensor.data_type == TensorProto.STRING for tensor in graph.initializer):
+        return True
+    for node in graph.node:
+        texts = any(a.type == onnx.AttributeProto.STRINGS for a in node.attribute)
+        constant = any(a.t.data_type == TensorProto.STRING for a in node.attribute)
+        to_text = any(a.name == "to" and a.i == TensorProto.STRING for a in node.attribute)
+        container = node.op_type.startswith(("Sequence", "Optional", "SplitToSequence"))
+        if texts or constant or to_text or container:
+            return True
+        if any(_may_need_host(inner) for inner in graphs_of(node).values()):
+            return True
+    return False
+
+
+@dataclass
+class HostModel:
+    """A checked model, as steps."""
+
+    source: Source
+
+    @property
+    def file(self) -> str:
+        """What messages call the model."""
+        return self.source.file
+
+    @cached_property
+    def inputs(self) -> list[HostInfo]:
+        """The inputs without initializers, in the order of the model."""
+        graph = self.source.proto.graph
+        stored = initializers(graph)
+        return [HostInfo(i.name, i.type) for i in graph.input if i.name not in stored]
+
+    @cached_property
+    def plan(self) -> HostPlan:
+        """What to compute, in order."""
+        types = {info.name: info.proto for info in self.inputs}
+        return split(self.source, self.source.proto.graph, types, {})
+
+    @cached_property
+    def outputs(self) -> list[HostInfo]:
+        """The outputs, in the order of the model."""
+        infos = []
+        for info in self.source.proto.graph.output:
+            declared = info.type.WhichOneof("value") is not None
+            infos.append(
+                HostInfo(
+                    info.name, info.type if declared else self.plan.types.get(info.name, info.type)
+                )
+            )
+        return infos
+
+    @property
+    def has_host_ports(self) -> bool:
+        """Whether an input or output is no tensor of numbers."""
+        return not all(is_numeric(info.proto) for info in (*self.inputs, *self.outputs))
+
+    def check(self) -> None:
+        """Raises an error that lists everything that is wrong whatever the shapes are."""
+        raise_all([*self._errors(self.plan)])
+
+    def _errors(self, plan: HostPlan) -> Iterator[UserError]:
+        for step in plan.steps:
+            if isinstance(step, Segment):
+                try:
+                    OnnxModel(step.source).check()
+                except UserError as error:
+                    yield error
+                continue
+            yield from self._problems(step)
+            for inner in step.bodies.values():
+                yield from self._errors(inner)
+
+    def loc(self, step: HostStep) -> Loc:
+        """Where a node is."""
+        node = step.node
+        name = node.name or next((output for output in node.output if output), "")
+        return Loc(self.file, node=name or node.op_type, index=step.place, operator=node.op_type)
+
+    def _problems(self, step: HostStep) -> Iterator[UserError]:
+        node, loc = step.node, self.loc(step)
+        if rule_of(domain_of(node.domain), node.op_type, step.opset) is None:
+            yield UnsupportedError(
+                f"{node.op_type} (opset {step.opset}) of strings, sequences, optionals or maps is not supported",
+                loc=loc,
+            )
+            return
+        schema = schema_of(node, step.opset)
+        known = {a.name for a in node.attribute} if schema is None else set(schema.attributes)
+        for attribute in node.attribute:
+            if attribute.name not in known:
+                message = f"{node.op_type}: attribute '{attribute.name}' is not supported"
+                yield UnsupportedError(message, loc=loc)
+        for message in structural_problems(node, step.opset):
+            yield UserError(message, loc=loc)

@@ -1,0 +1,97 @@
+"""`HostNode`: a node that a session computes itself, and `on_host`, the table of the rules for such nodes.
+
+A rule reads the attributes of a node, once, and returns the function that computes its outputs from its inputs:
+arrays, lists, dicts, and None for what is not given. Where a node has graphs, as `Loop` does, the function also gets
+what these read of the graph around them, by name, as its first argument.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol, TypeAlias, final
+
+import onnx
+from onnx import AttributeProto
+
+from glowpy.core.tensor import Array
+from glowpy.importer.onnx.attributes import NodeAttributes
+from glowpy.importer.onnx.host.graph import decoded
+from glowpy.importer.onnx.host.types import HostValue
+from glowpy.importer.onnx.stored import Stores
+from glowpy.support.errors import UserError
+
+__all__ = ["Body", "HostNode", "Rule", "number", "on_host", "rule_of", "ruled"]
+
+
+class Body(Protocol):
+    """A graph of a node."""
+
+    @property
+    def output_types(self) -> Sequence[onnx.TypeProto | None]:
+        """What is known of the types of its outputs."""
+
+    def __call__(
+        self, inputs: Sequence[HostValue], outer: Mapping[str, HostValue]
+    ) -> list[HostValue]:
+        """Its outputs for inputs, and for values around it by name."""
+
+
+Rule: TypeAlias = Callable[["HostNode"], Callable[..., HostValue]]
+
+_RULES: dict[tuple[str, str], dict[int, Rule]] = {}
+
+
+def on_host(*op_types: str, since: int = 1, domain: str = "") -> Callable[[Rule], Rule]:
+    """Registers a rule for operators from opset `since` on."""
+
+    def add(rule: Rule) -> Rule:
+        for op_type in op_types:
+            _RULES.setdefault((domain, op_type), {})[since] = rule
+        return rule
+
+    return add
+
+
+def rule_of(domain: str, op_type: str, opset: int) -> Rule | None:
+    """The rule for an operator at an opset, or None."""
+    versions = _RULES.get((domain, op_type), {})
+    covering = [since for since in versions if since <= opset]
+    return versions[max(covering)] if covering else None
+
+
+def ruled() -> dict[tuple[str, str], list[int]]:
+    """Every operator with a rule, (domain, operator) to the opsets at which a rule begins."""
+    return {key: sorted(versions) for key, versions in sorted(_RULES.items())}
+
+
+@final
+class HostNode(NodeAttributes):
+    """A node: its attributes, its graphs as functions, and what is known of the types of its inputs."""
+
+    def __init__(
+        self,
+        proto: onnx.NodeProto,
+        stores: Stores,
+        bodies: Mapping[str, Body],
+        types: Sequence[onnx.TypeProto | None],
+    ) -> None:
+        super().__init__(proto, stores)
+        self.bodies = bodies
+        self.types = types
+
+    @property
+    def num_outputs(self) -> int:
+        """How many outputs are listed."""
+        return len(self.proto.output)
+
+    def array(self, name: str) -> Array | None:
+        """A tensor attribute, perhaps of strings; None if it is not given."""
+        attribute = self._attribute(name, AttributeProto.TENSOR)
+        return None if attribute is None else decoded(name, attribute.t, self.stores)
+
+
+def number(what: str, array: Array) -> int:
+    """The integer in an array of one element. Raises UserError for an array of others."""
+    if array.size != 1 or array.dtype.kind not in "iu":
+        raise UserError(f"expected one integer as {what}, got {array.dtype} {list(array.shape)}")
+    return int(array.reshape(-1)[0])

@@ -1,0 +1,465 @@
+"""Splits a graph into what machine code computes and what a session computes itself.
+
+- A node is the session's if it has a value that is no tensor of numbers. There are two exceptions: operators that only
+  move or compare elements take strings in machine code, as numbers in their order (`_moves`), and sequences that the
+  importer resolves do not exist when the model runs (`_is_resolved`).
+- Nodes between are collected into as few segments as possible: a segment ends where something needs a value of the
+  session's that needs a value of the segment's. What depends on constants alone is repeated where it is needed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import onnx
+from onnx import TensorProto, helper
+
+from glowpy.importer.onnx.definition import schema_of
+from glowpy.importer.onnx.host.graph import (
+    Stored,
+    body_inputs,
+    constant_of,
+    decoded,
+    free_names,
+    graphs_of,
+    initializers,
+    stored_type,
+)
+from glowpy.importer.onnx.host.rewrites import LOOKUP_OPSET, ML, rewritten
+from glowpy.importer.onnx.host.types import (
+    HostValue,
+    holds_strings,
+    inferred_types,
+    is_numeric,
+    is_strings,
+)
+from glowpy.importer.onnx.order import in_order
+from glowpy.importer.onnx.source import Source, domain_of
+
+__all__ = ["HostPlan", "HostStep", "Segment", "split"]
+
+
+@dataclass(frozen=True)
+class Segment:
+    """Nodes that are compiled together: a model of their own.
+
+    Attributes:
+        source: The model.
+        inputs: Which values it reads.
+        outputs: Which it computes.
+        strings: Those of both that are strings, and numbers in the model.
+    """
+
+    source: Source
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    strings: frozenset[str]
+
+
+@dataclass(frozen=True)
+class HostStep:
+    """A node that the session computes.
+
+    Attributes:
+        node: The node.
+        place: Its position in its graph.
+        opset: The opset of its domain.
+        bodies: Its graphs, by the names of the attributes.
+    """
+
+    node: onnx.NodeProto
+    place: int
+    opset: int
+    bodies: Mapping[str, HostPlan]
+
+    @property
+    def outer(self) -> tuple[str, ...]:
+        """What its graphs read of the graph around them."""
+        return tuple(dict.fromkeys(name for plan in self.bodies.values() for name in plan.outer))
+
+
+@dataclass(frozen=True)
+class HostPlan:
+    """A graph as steps, in order.
+
+    Attributes:
+        inputs: The inputs of the graph.
+        outputs: The outputs of the graph.
+        outer: What it reads of the graph around it.
+        constants: What steps and outputs read of the constants.
+        steps: What is computed.
+        types: What is known of the types of all values.
+    """
+
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    outer: tuple[str, ...]
+    constants: Mapping[str, HostValue]
+    steps: tuple[Segment | HostStep, ...]
+    types: Mapping[str, onnx.TypeProto]
+
+    @property
+    def host_steps(self) -> list[HostStep]:
+        """What the session computes."""
+        return [step for step in self.steps if isinstance(step, HostStep)]
+
+
+def split(
+    source: Source,
+    graph: onnx.GraphProto,
+    types: Mapping[str, onnx.TypeProto],
+    outer: Mapping[str, Stored],
+) -> HostPlan:
+    """The plan of a graph.
+
+    Args:
+        source: The model it is in.
+        graph: The graph of the model, or of a node.
+        types: Of the inputs, and of values around the graph.
+        outer: Constants around the graph.
+
+    Raises UserError for nodes that cannot be put in order, and for constants that are wrong in themselves.
+    """
+    return _Split(source, graph, types, outer).plan
+
+
+_MOVERS_NOT = {
+    "Cast",
+    "CastLike",
+    "Col2Im",
+    "Resize",
+    "Upsample",
+    "If",
+    "Loop",
+    "Scan",
+    "GridSample",
+}
+"""Operators that the standard allows for strings and numbers, and that do more than to move, or are the session's."""
+
+_RESOLVED = {
+    "SequenceEmpty",
+    "SequenceConstruct",
+    "SequenceInsert",
+    "SequenceErase",
+    "SequenceAt",
+    "SequenceLength",
+    "ConcatFromSequence",
+    "SplitToSequence",
+}
+"""Operators on sequences that the importer resolves, where the numbers they need are known."""
+
+_POSITIONS = {"SequenceInsert": 2, "SequenceErase": 1, "SequenceAt": 1, "SplitToSequence": 1}
+"""Which input says where, or how long."""
+
+_OF_SHAPES = {"Shape", "Size", "SequenceLength"}
+"""Operators whose results are known where shapes are."""
+
+
+@dataclass
+class _Split:
+    source: Source
+    graph: onnx.GraphProto
+    known: Mapping[str, onnx.TypeProto]
+    outer: Mapping[str, Stored]
+    bodies: dict[int, dict[str, HostPlan]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.opsets = self.source.opsets
+        self.opsets[ML] = max(self.opsets.get(ML, 0), LOOKUP_OPSET)
+        self.stored = dict(self.outer) | initializers(self.graph)
+        names = {info.name for info in self.graph.input} | set(self.stored)
+        names.update(free_names(self.graph))
+        self.nodes: list[onnx.NodeProto] = []
+        self.places: list[int] = []
+        for place, node in in_order(self.graph, names, self.source.file):
+            stored = constant_of(node)
+            if stored is not None:
+                self.stored[node.output[0]] = stored
+                continue
+            for inner in rewritten(node):
+                self.nodes.append(inner)
+                self.places.append(place)
+        constants = {name: stored_type(stored) for name, stored in self.stored.items()}
+        declared = [*self.graph.value_info, *self.graph.output]
+        self.types = inferred_types(self.nodes, {**constants, **self.known}, declared, self.opsets)
+        self.reads = [self._reads(node) for node in self.nodes]
+        self.makers = {name: i for i, node in enumerate(self.nodes) for name in node.output if name}
+        self.hosted = self._hosted()
+        self.phases = self._phases()
+
+    def opset(self, node: onnx.NodeProto) -> int:
+        """The opset of its domain; 0 if the model has none. That of a lookup is its own."""
+        if any(attribute.name.startswith("keys_") for attribute in node.attribute):
+            return self.opsets[ML]
+        return self.source.opsets.get(domain_of(node.domain), 0)
+
+    def _reads(self, node: onnx.NodeProto) -> list[str]:
+        inner = [name for graph in graphs_of(node).values() for name in free_names(graph)]
+        return list(dict.fromkeys(name for name in (*node.input, *inner) if name))
+
+    # Who computes what.
+
+    def _hosted(self) -> set[int]:
+        """The nodes that the session computes."""
+        hosted = {i for i in range(len(self.nodes)) if self._is_hosts(i)}
+        structured = [self._sequences(i) for i in range(len(self.nodes))]
+        ports = {info.name for info in (*self.graph.input, *self.graph.output)} | set(self.known)
+        fixed = self._fixed()
+        grown = True
+        while grown:  # a sequence is the session's as a whole, with all those that are made of it
+            own = {name for i in hosted for name in structured[i]} | ports
+            more = {
+                i
+                for i, names in enumerate(structured)
+                if i not in hosted and names and (own & names or not self._is_resolved(i, fixed))
+            }
+            hosted |= more
+            grown = bool(more)
+            if not grown:
+                crossing = self._crossing(hosted, structured)
+                hosted |= crossing
+                grown = bool(crossing)
+        return hosted
+
+    def _is_hosts(self, index: int) -> bool:
+        """Whether a node has values that are no numbers, and no sequences of such."""
+        node = self.nodes[index]
+        types = [self.types.get(name) for name in (*self.reads[index], *node.output)]
+        others = [type for type in types if not is_numeric(type)]
+        if any(
+            t is not None and not t.HasField("sequence_type") and not is_strings(t) for t in others
+        ):
+            return True
+        if any(t is not None and t.HasField("sequence_type") and holds_strings(t) for t in others):
+            return True
+        if any(t is not None and is_strings(t) for t in others) and not self._moves(node):
+            return True
+        if graphs_of(node):
+            self.bodies[index] = self._plans(node)
+            return bool(others) or any(plan.host_steps for plan in self.bodies[index].values())
+        return False
+
+    def _moves(self, node: onnx.NodeProto) -> bool:
+        """Whether an operator does with strings what it would do with integers in the same order."""
+        schema = schema_of(node, self.opset(node))
+        if schema is None or node.op_type in _MOVERS_NOT:
+            return False
+        if schema.domain and node.op_type != "ArrayFeatureExtractor":
+            return False
+        if any(a.name == "reduction" and a.s not in (b"", b"none") for a in node.attribute):
+            return False
+        allowed = {c.type_param_str: c.allowed_type_strs for c in schema.type_constraints}
+        operands = [(schema.inputs, node.input), (schema.outputs, node.output)]
+        for formals, names in operands:
+            for position, name in enumerate(names):
+                formal = formals[min(position, len(formals) - 1)].type_str
+                type = self.types.get(name)
+                texts = type is not None and is_strings(type)
+                if texts and "tensor(int64)" not in allowed.get(formal, ()):
+                    return False
+        return True
+
+    def _plans(self, node: onnx.NodeProto) -> dict[str, HostPlan]:
+        """The graphs of a node, split."""
+        plans = {}
+        for name, graph in graphs_of(node).items():
+            free = free_names(graph)
+            types = {name: self.types[name] for name in free if name in self.types}
+            stored = {name: self.stored[name] for name in free if name in self.stored}
+            inputs = body_inputs(node, graph, self.types)
+            plans[name] = split(self.source, graph, types | inputs, stored)
+        return plans
+
+    def _sequences(self, index: int) -> set[str]:
+        """The sequences that a node reads or makes."""
+        names = (*self.reads[index], *self.nodes[index].output)
+        return {
+            name
+            for name in names
+            if name and not is_numeric(self.types.get(name)) and not is_strings(self.types[name])
+        }
+
+    def _is_resolved(self, index: int, fixed: set[str]) -> bool:
+        """Whether the importer knows all that it has to know of an operator on sequences."""
+        node = self.nodes[index]
+        if node.op_type not in _RESOLVED or domain_of(node.domain):
+            return False
+        position = _POSITIONS.get(node.op_type, len(node.input))
+        return all(name in fixed for name in node.input[position : position + 1] if name)
+
+    def _fixed(self) -> set[str]:
+        """What follows from constants and shapes."""
+        fixed = set(self.stored)
+        for node, reads in zip(self.nodes, self.reads, strict=True):
+            if node.op_type in _OF_SHAPES or (reads and all(name in fixed for name in reads)):
+                fixed.update(node.output)
+        return fixed
+
+    def _crossing(self, hosted: set[int], structured: Sequence[set[str]]) -> set[int]:
+        """The nodes whose sequences would have to go from one segment to another one."""
+        phases = self._phases_of(hosted)
+        crossing = set()
+        for index, names in enumerate(structured):
+            for name in names if index not in hosted else ():
+                maker = self.makers.get(name)
+                if maker is not None and phases[maker] != phases[index]:
+                    crossing.add(index)
+        return crossing
+
+    # When.
+
+    def _phases(self) -> list[int]:
+        return self._phases_of(self.hosted)
+
+    def _phases_of(self, hosted: set[int]) -> list[int]:
+        """When each node is computed: nodes of machine code in even phases, those of the session in odd ones."""
+        phases: list[int] = []
+        for index, reads in enumerate(self.reads):
+            makers = [self.makers[name] for name in reads if name in self.makers]
+            phase = max([phases[maker] for maker in makers], default=0)
+            phases.append(phase | 1 if index in hosted else phase + phase % 2)
+        return phases
+
+    @cached_property
+    def _repeated(self) -> set[int]:
+        """Nodes that depend on constants alone: every segment has those it needs."""
+        repeated: set[int] = set()
+        for index, (node, reads) in enumerate(zip(self.nodes, self.reads, strict=True)):
+            constant = all(
+                self.makers[name] in repeated
+                if name in self.makers
+                else name in self.stored and is_numeric(self.types.get(name))
+                for name in reads
+            )
+            if constant and reads and index not in self.hosted and not graphs_of(node):
+                repeated.add(index)
+        return repeated
+
+    # The plan.
+
+    @property
+    def plan(self) -> HostPlan:
+        """All steps, with what they read."""
+        segments: dict[int, list[int]] = defaultdict(list)
+        keyed: list[tuple[int, int, HostStep | None]] = []
+        for index, phase in enumerate(self.phases):
+            if index in self.hosted:
+                keyed.append((phase, index, self._step(index)))
+            else:
+                segments[phase].append(index)
+        outputs = [info.name for info in self.graph.output]
+        wanted = set(outputs) | {name for i in self.hosted for name in self.reads[i]}
+        steps: list[tuple[int, int, Segment | HostStep]] = [
+            (phase, index, step) for phase, index, step in keyed if step is not None
+        ]
+        for phase, members in segments.items():
+            segment = self._segment(phase, members, wanted)
+            if segment is not None:
+                steps.append((phase, -1, segment))
+        ordered = tuple(step for _, _, step in sorted(steps, key=lambda item: item[:2]))
+        return self._planned(outputs, ordered)
+
+    def _planned(self, outputs: list[str], steps: tuple[Segment | HostStep, ...]) -> HostPlan:
+        stored = initializers(self.graph)
+        inputs = [info.name for info in self.graph.input if info.name not in stored]
+        read = [
+            name
+            for step in steps
+            for name in (
+                step.inputs if isinstance(step, Segment) else (*step.node.input, *step.outer)
+            )
+        ]
+        read = [name for name in dict.fromkeys([*read, *outputs]) if name]
+        outer = [
+            n for n in read if n not in inputs and n not in self.makers and n not in self.stored
+        ]
+        stores = self.source.stores
+        constants = {n: decoded(n, self.stored[n], stores) for n in read if n in self.stored}
+        return HostPlan(tuple(inputs), tuple(outputs), tuple(outer), constants, steps, self.types)
+
+    def _step(self, index: int) -> HostStep:
+        node = self.nodes[index]
+        if graphs_of(node) and index not in self.bodies:
+            self.bodies[index] = self._plans(node)
+        opset = self.opset(node)
+        return HostStep(node, self.places[index], opset, self.bodies.get(index, {}))
+
+    def _segment(self, phase: int, members: list[int], wanted: set[str]) -> Segment | None:
+        """The model of a phase; None if it computes nothing that others read."""
+        made = {name for i in members for name in self.nodes[i].output if name}
+        read = wanted | {
+            name
+            for i, reads in enumerate(self.reads)
+            if i not in self.hosted and self.phases[i] != phase and i not in self._repeated
+            for name in reads
+        }
+        outputs = [
+            name
+            for name, maker in self.makers.items()
+            if name in made and (name in wanted or (name in read and maker not in self._repeated))
+        ]
+        indices = self._needed(outputs, members)
+        if not indices:
+            return None
+        inside = {name for i in indices for name in self.nodes[i].output if name}
+        outside = [n for i in indices for n in self.reads[i] if n not in inside]
+        outside = list(dict.fromkeys(outside))
+        inputs = [n for n in outside if n not in self.stored or is_strings(self.types[n])]
+        stored = [self.stored[name] for name in outside if name not in inputs]
+        numbers = {n for n in (*inputs, *outputs) if n in self.types and is_strings(self.types[n])}
+        proto = self._model(indices, inputs, outputs, stored)
+        part = hashlib.sha256(proto.SerializeToString(deterministic=True)).hexdigest()
+        places = tuple(self.places[i] for i in indices)
+        source = Source(proto, self.source.file, self.source.stores, part, places)
+        return Segment(source, tuple(inputs), tuple(outputs), frozenset(numbers))
+
+    def _needed(self, outputs: Iterable[str], members: list[int]) -> list[int]:
+        """The nodes of a phase that outputs need, and those of others that are repeated, in order."""
+        own = set(members)
+        needed: set[int] = set()
+        work = [self.makers[name] for name in outputs]
+        while work:
+            index = work.pop()
+            if index not in needed and (index in own or index in self._repeated):
+                needed.add(index)
+                work += [self.makers[name] for name in self.reads[index] if name in self.makers]
+        return sorted(needed)
+
+    def _model(
+        self, indices: list[int], inputs: list[str], outputs: list[str], stored: list[Stored]
+    ) -> onnx.ModelProto:
+        proto = onnx.ModelProto()
+        proto.ir_version = self.source.proto.ir_version
+        proto.opset_import.extend(self.source.proto.opset_import)
+        declared = {info.name: info for info in self.source.proto.graph.input}
+        nodes = [self.nodes[index] for index in indices]
+        graph = helper.make_graph(nodes, self.graph.name or "part", [], [])
+        for name in inputs:
+            graph.input.append(self._info(name, declared))
+        for name in outputs:
+            graph.output.append(self._info(name, {}))
+        for tensor in stored:
+            if isinstance(tensor, TensorProto):
+                graph.initializer.append(tensor)
+            else:
+                graph.sparse_initializer.append(tensor)
+        proto.graph.CopyFrom(graph)
+        return proto
+
+    def _info(self, name: str, declared: Mapping[str, onnx.ValueInfoProto]) -> onnx.ValueInfoProto:
+        """An input or output of a segment: with a shape where the user's model declares it for an input."""
+        if name in declared and self.graph is self.source.proto.graph:
+            info = onnx.ValueInfoProto()
+            info.CopyFrom(declared[name])
+            if is_strings(info.type):
+                info.type.tensor_type.elem_type = TensorProto.INT64
+            return info
+        type = self.types.get(name)
+        elem_type = 0 if type is None else type.tensor_type.elem_type
+        if elem_type == TensorProto.STRING:
+            elem_type = TensorProto.INT64
+        return helper.make_tensor_value_info(name, elem_type, None)

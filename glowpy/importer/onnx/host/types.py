@@ -1,0 +1,288 @@
+"""Types of ONNX that no machine code has: strings, sequences, optionals and maps; which values have them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+import onnx
+from onnx import TensorProto, defs, helper, shape_inference
+
+from glowpy.core.tensor import Array
+from glowpy.importer.onnx.definition import schema_of
+from glowpy.importer.onnx.signature import DeclaredDim, declared_shape, spelled_shape
+from glowpy.importer.onnx.source import domain_of
+from glowpy.support.errors import UnsupportedError, UserError
+
+__all__ = [
+    "HostInfo",
+    "HostValue",
+    "holds_strings",
+    "inferred_types",
+    "is_numeric",
+    "is_strings",
+    "strings",
+]
+
+HostValue: TypeAlias = Any
+"""An array, of `str` objects for strings; a list for a sequence; a dict for a map; None for an empty optional."""
+
+_WORDS = {
+    number: "bfloat16" if name == "BFLOAT16" else name.lower()
+    for name, number in TensorProto.DataType.items()
+}
+
+
+def is_strings(type: onnx.TypeProto) -> bool:
+    """Whether it is a tensor of strings."""
+    return type.HasField("tensor_type") and type.tensor_type.elem_type == TensorProto.STRING
+
+
+def is_numeric(type: onnx.TypeProto | None) -> bool:
+    """Whether it is a tensor that machine code can have; what is not known is taken for one."""
+    if type is None or type.WhichOneof("value") is None:
+        return True
+    return type.HasField("tensor_type") and not is_strings(type)
+
+
+def holds_strings(type: onnx.TypeProto) -> bool:
+    """Whether strings, or a map, are in a sequence or an optional, or are it."""
+    if type.HasField("sequence_type"):
+        return holds_strings(type.sequence_type.elem_type)
+    if type.HasField("optional_type"):
+        return holds_strings(type.optional_type.elem_type)
+    return type.HasField("map_type") or is_strings(type)
+
+
+def spelled(type: onnx.TypeProto) -> str:
+    """As ONNX spells it: `seq(tensor(float))`."""
+    match type.WhichOneof("value"):
+        case "tensor_type":
+            return f"tensor({_WORDS.get(type.tensor_type.elem_type, 'undefined')})"
+        case "sequence_type":
+            return f"seq({spelled(type.sequence_type.elem_type)})"
+        case "optional_type":
+            return f"optional({spelled(type.optional_type.elem_type)})"
+        case "map_type":
+            key = _WORDS.get(type.map_type.key_type, "undefined")
+            return f"map({key},{spelled(type.map_type.value_type)})"
+        case _:
+            return "no type"
+
+
+def parsed(text: str) -> onnx.TypeProto:
+    """The type that ONNX spells so in its schemas. Raises UnsupportedError for those of other forms."""
+    match = re.fullmatch(r"(\w+)\((.*)\)", text.replace(" ", ""))
+    word, inner = match.groups() if match else (text, "")
+    numbers = {name: number for number, name in _WORDS.items()}
+    if (match is None and word in numbers) or (word == "tensor" and inner in numbers):
+        return helper.make_tensor_type_proto(numbers[inner or word], None)
+    if word == "seq":
+        return helper.make_sequence_type_proto(parsed(inner))
+    if word == "optional":
+        return helper.make_optional_type_proto(parsed(inner))
+    key, _, value = inner.partition(",")
+    if word == "map" and key in numbers:
+        return helper.make_map_type_proto(numbers[key], parsed(value))
+    raise UnsupportedError(f"the type {text} is not supported")
+
+
+@dataclass(frozen=True)
+class HostInfo:
+    """An input or output as a model declares it, of any type that a session knows.
+
+    Attributes:
+        name: Its name.
+        proto: Its type.
+    """
+
+    name: str
+    proto: onnx.TypeProto
+
+    @property
+    def type(self) -> str:
+        """The type as ONNX spells it, such as `seq(tensor(float))`."""
+        return spelled(self.proto)
+
+    @property
+    def shape(self) -> list[DeclaredDim] | None:
+        """Sizes, names of symbolic dimensions, None where a dimension is neither; None without a rank."""
+        return declared_shape(self.proto.tensor_type)
+
+    @property
+    def dtype(self) -> np.dtype[np.generic]:
+        """The numpy dtype of arrays for it: of objects for all but tensors of numbers."""
+        elem_type = self.proto.tensor_type.elem_type if is_numeric(self.proto) else 0
+        return helper.tensor_dtype_to_np_dtype(elem_type) if elem_type else np.dtype(object)
+
+    def __str__(self) -> str:
+        if self.shape is None:
+            return f"{self.name} {self.type}"
+        return f"{self.name} {self.type[7:-1]}{spelled_shape(self.shape)}"
+
+    def value(self, given: object) -> HostValue:
+        """What is given for an input, as it is kept. Raises UserError if it is of another type."""
+        return _value(f"'{self.name}'", self.proto, given)
+
+
+def _value(what: str, type: onnx.TypeProto, given: Any) -> HostValue:
+    if type.HasField("optional_type"):
+        return None if given is None else _value(what, type.optional_type.elem_type, given)
+    if type.HasField("sequence_type"):
+        if not isinstance(given, Sequence) or isinstance(given, str | bytes):
+            raise UserError(f"{what}: expected a list for {spelled(type)}, got {_kind(given)}")
+        inner = type.sequence_type.elem_type
+        return [_value(f"{what}[{i}]", inner, item) for i, item in enumerate(given)]
+    if type.HasField("map_type"):
+        if not isinstance(given, Mapping):
+            raise UserError(f"{what}: expected a dict for {spelled(type)}, got {_kind(given)}")
+        inner = type.map_type.value_type
+        return {key: _scalar(f"{what}[{key!r}]", inner, item) for key, item in given.items()}
+    if is_strings(type):
+        return _checked(what, type, strings(what, given))
+    array = np.asarray(given)
+    dtype = helper.tensor_dtype_to_np_dtype(type.tensor_type.elem_type)
+    if array.dtype != dtype:
+        raise UserError(f"{what}: expected {dtype}, got {array.dtype}")
+    return _checked(what, type, array)
+
+
+def _scalar(what: str, type: onnx.TypeProto, given: Any) -> HostValue:
+    """An element of a map: a number or a text."""
+    if isinstance(given, str) == is_strings(type) and isinstance(
+        given, str | int | float | np.generic
+    ):
+        return given
+    raise UserError(f"{what}: expected a value of {spelled(type)}, got {_kind(given)}")
+
+
+def _checked(what: str, type: onnx.TypeProto, array: Array) -> Array:
+    """The array, if the declared shape leaves room for it."""
+    shape = declared_shape(type.tensor_type)
+    if shape is not None:
+        fits = all(
+            not isinstance(d, int) or d == s for d, s in zip(shape, array.shape, strict=False)
+        )
+        if len(shape) != array.ndim or not fits:
+            declared, got = spelled_shape(shape), spelled_shape(array.shape)
+            raise UserError(f"{what}: expected the shape {declared}, got {got}")
+    return array
+
+
+def strings(what: str, given: object) -> Array:
+    """An array of `str` objects, from an array of text, of UTF-8 or of such objects, or nested lists.
+
+    Raises UserError for elements that are no strings.
+    """
+    array: Array = np.asarray(given) if isinstance(given, np.ndarray) else np.array(given, object)
+    if array.dtype.kind not in "OUST":
+        raise UserError(f"{what}: expected an array of strings, got {array.dtype}")
+    result = np.empty(array.shape, object)
+    for index, item in enumerate(array.flat):
+        if isinstance(item, bytes):
+            try:
+                item = item.decode()
+            except UnicodeDecodeError:
+                raise UserError(f"{what}: expected strings in UTF-8, got {item[:40]!r}") from None
+        if not isinstance(item, str):
+            raise UserError(f"{what}: expected strings, got {_kind(item)}")
+        result.flat[index] = str(item)
+    return result
+
+
+def _kind(given: object) -> str:
+    return "None" if given is None else f"{type(given).__name__}"
+
+
+def inferred_types(
+    nodes: Sequence[onnx.NodeProto],
+    known: Mapping[str, onnx.TypeProto],
+    declared: Iterable[onnx.ValueInfoProto],
+    opsets: Mapping[str, int],
+) -> dict[str, onnx.TypeProto]:
+    """The types of values, by name, as far as ONNX infers them.
+
+    Args:
+        nodes: In order.
+        known: The types of what is there before them.
+        declared: What the graph says of the types of other values.
+        opsets: The opsets, by domain.
+    """
+    imports = [helper.make_opsetid(domain, version) for domain, version in opsets.items()]
+    inputs = [helper.make_value_info(name, type) for name, type in known.items()]
+    outputs = [name for node in nodes for name in node.output if name]
+    given = {info.name: info for info in declared if info.name in set(outputs)}
+    graph = helper.make_graph(nodes, "types", inputs, [], value_info=[*given.values()])
+    graph.output.extend(given.get(n) or onnx.ValueInfoProto(name=n) for n in outputs)
+    model = helper.make_model(graph, opset_imports=imports, ir_version=onnx.IR_VERSION)
+    try:
+        result = shape_inference.infer_shapes(model).graph
+    except (shape_inference.InferenceError, RuntimeError, ValueError):
+        result = graph  # whoever computes the nodes says what is wrong with them
+    typed = {i.name: i.type for i in (*result.output, *result.value_info)}
+    types = dict(known) | {name: type for name, type in typed.items() if type.WhichOneof("value")}
+    for node in nodes:
+        stated = _stated(node, types) if node.op_type in _STATED else {}
+        for name, type in {**_by_schema(node, opsets, types), **stated}.items():
+            types.setdefault(name, type)
+    return types
+
+
+_STATED = ("CastMap", "CategoryMapper", "DictVectorizer", "LabelEncoder", "ZipMap")
+"""Operators of ai.onnx.ml whose attributes, or input's type, say what they give."""
+
+
+def _stated(node: onnx.NodeProto, types: Mapping[str, onnx.TypeProto]) -> dict[str, onnx.TypeProto]:
+    attributes = {attribute.name: attribute for attribute in node.attribute}
+    given, text = types.get(node.input[0]), ""
+    match node.op_type:
+        case "ZipMap":
+            texts = "classlabels_strings" in attributes
+            text = f"seq(map({'string' if texts else 'int64'},float))"
+        case "CastMap":
+            to = attributes["cast_to"].s if "cast_to" in attributes else b"TO_FLOAT"
+            text = f"tensor({to.decode('utf-8', 'replace').removeprefix('TO_').lower()})"
+        case "DictVectorizer" if given is not None and given.HasField("map_type"):
+            return {node.output[0]: given.map_type.value_type}
+        case "CategoryMapper" | "LabelEncoder" if given is not None:
+            texts = not is_strings(given) if _keys_are_others(attributes) else False
+            texts = texts or "values_strings" in attributes
+            text = "tensor(string)" if texts else ""
+    return {node.output[0]: parsed(text)} if text else {}
+
+
+def _keys_are_others(attributes: Collection[str]) -> bool:
+    """Whether strings become integers and integers strings, as the table has only one of each."""
+    return "cats_strings" in attributes or "classes_strings" in attributes
+
+
+def _by_schema(
+    node: onnx.NodeProto, opsets: Mapping[str, int], types: Mapping[str, onnx.TypeProto]
+) -> dict[str, onnx.TypeProto]:
+    """The outputs whose type the schema says: one type only, or that of an input."""
+    schema = schema_of(node, opsets.get(domain_of(node.domain), 0))
+    if schema is None:
+        return {}
+    bound: dict[str, onnx.TypeProto] = {}
+    for formal, name in _formals(schema.inputs, node.input):
+        if name in types:
+            bound.setdefault(formal, types[name])
+    for constraint in schema.type_constraints:
+        if len(constraint.allowed_type_strs) == 1:
+            bound.setdefault(constraint.type_param_str, parsed(constraint.allowed_type_strs[0]))
+    return {
+        name: bound[formal] if formal in bound else parsed(formal)
+        for formal, name in _formals(schema.outputs, node.output)
+        if name and (formal in bound or "(" in formal)
+    }
+
+
+def _formals(
+    formals: Collection[defs.OpSchema.FormalParameter], names: Iterable[str]
+) -> list[tuple[str, str]]:
+    """The type parameters of operands, with their names: the last one may be variadic."""
+    listed = list(formals)
+    return [(listed[min(i, len(listed) - 1)].type_str, name) for i, name in enumerate(names)]

@@ -1,0 +1,621 @@
+"""What a session computes itself: strings, sequences, optionals and maps, between what is compiled."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import hypothesis
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from hypothesis import strategies as st
+from onnx import TensorProto, helper
+
+import glowpy
+from glowpy.cli.main import run as run_command
+from glowpy.core.tensor import Array
+from glowpy.importer import HostModel, OnnxModel, open_model
+from glowpy.importer.onnx.host.split import HostStep, Segment
+from tests.onnx.comparison import assert_same
+
+ML = "ai.onnx.ml"
+STRING, FLOAT, INT64 = TensorProto.STRING, TensorProto.FLOAT, TensorProto.INT64
+
+
+def f32(items: Any) -> Array:
+    return np.array(items, np.float32)
+
+
+def texts(*items: Any, shape: Sequence[int] | None = None) -> Array:
+    array = np.array(items, object)
+    return array if shape is None else array.reshape(shape)
+
+
+def tensor(name: str, elem_type: int, dims: Sequence[int | str | None] | None = None) -> Any:
+    return helper.make_tensor_value_info(name, elem_type, dims)
+
+
+def typed(name: str, type: onnx.TypeProto) -> Any:
+    return helper.make_value_info(name, type)
+
+
+def sequence(name: str, elem_type: int) -> Any:
+    return helper.make_tensor_sequence_value_info(name, elem_type, None)
+
+
+def model(
+    nodes: Sequence[onnx.NodeProto],
+    inputs: Sequence[Any],
+    outputs: Sequence[Any],
+    stored: dict[str, Array] | None = None,
+    opset: int = 21,
+) -> onnx.ModelProto:
+    tensors = []
+    for name, array in (stored or {}).items():
+        elem_type = (
+            STRING if array.dtype == object else helper.np_dtype_to_tensor_dtype(array.dtype)
+        )
+        items = [s.encode() for s in array.flat] if array.dtype == object else array.ravel()
+        tensors.append(helper.make_tensor(name, elem_type, array.shape, items))
+    graph = helper.make_graph(nodes, "g", inputs, outputs, tensors)
+    opsets = [helper.make_opsetid("", opset), helper.make_opsetid(ML, 3)]
+    return helper.make_model(graph, opset_imports=opsets, ir_version=10)
+
+
+def run(proto: onnx.ModelProto, backend: str = "interpreter", **feeds: Any) -> list[Any]:
+    return glowpy.InferenceSession(proto, backend=backend).run(None, feeds)
+
+
+def one(op_type: str, *arrays: Array, out: int = STRING, **attributes: Any) -> onnx.ModelProto:
+    """A node of these inputs."""
+    kinds = [
+        STRING if a.dtype == object else helper.np_dtype_to_tensor_dtype(a.dtype) for a in arrays
+    ]
+    inputs = [
+        tensor(f"x{i}", kind, list(a.shape))
+        for i, (kind, a) in enumerate(zip(kinds, arrays, strict=True))
+    ]
+    node = helper.make_node(op_type, [i.name for i in inputs], ["y"], name="node", **attributes)
+    return model([node], inputs, [tensor("y", out)])
+
+
+def check(proto: onnx.ModelProto, *arrays: Array, backend: str = "interpreter") -> None:
+    """The same as onnxruntime's."""
+    feeds = {f"x{i}": array for i, array in enumerate(arrays)}
+    expected = onnxruntime.InferenceSession(proto.SerializeToString()).run(None, feeds)
+    for got, wanted in zip(run(proto, backend, **feeds), expected, strict=True):
+        assert_same(got, wanted)
+
+
+# Strings.
+
+WORDS = texts("", "b", "a", "Zürich", "ß", "日本", "a\0", "a b", "B", shape=(3, 3))
+
+
+@pytest.mark.parametrize("backend", ["interpreter", "cpu"])
+def test_strings_move_in_machine_code(backend: str) -> None:
+    nodes = [
+        helper.make_node("Transpose", ["x"], ["t"], perm=[1, 0]),
+        helper.make_node("Concat", ["t", "more"], ["c"], axis=0),
+        helper.make_node("Gather", ["c", "at"], ["g"], axis=0),
+        helper.make_node("Pad", ["g", "pads"], ["p"]),
+        helper.make_node("Equal", ["p", "word"], ["same"]),
+        helper.make_node("Where", ["same", "other", "p"], ["y"]),
+        helper.make_node("Unique", ["y"], ["words", "", "", "counts"], sorted=1),
+    ]
+    stored = {
+        "more": texts("m", "n", "o", shape=(1, 3)),
+        "at": np.array([3, -4, 0], np.int64),
+        "pads": np.array([0, 1, 0, 0], np.int64),
+        "word": texts("b", shape=()),
+        "other": texts("found", shape=()),
+    }
+    outputs = [tensor("y", STRING), tensor("words", STRING), tensor("counts", INT64)]
+    proto = model(nodes, [tensor("x", STRING, [3, 3])], outputs, stored)
+    opened = open_model(proto)
+    assert isinstance(opened, HostModel)
+    assert [type(step) for step in opened.plan.steps] == [Segment]
+    moved = np.concatenate([WORDS.T, stored["more"]])[[3, 0, 0]]
+    padded = np.concatenate([np.full((3, 1), "", object), moved], 1)
+    expected = np.where(padded == "b", "found", padded).astype(object)
+    y, words, counts = run(proto, backend, x=WORDS)
+    assert_same(y, expected)
+    assert_same(words, texts(*sorted(set(expected.flat))))
+    assert counts.tolist() == [list(expected.flat).count(word) for word in words]
+
+
+@hypothesis.settings(max_examples=25, deadline=None)
+@hypothesis.given(
+    st.lists(
+        st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=6), max_size=5
+    ),
+    st.text(max_size=3),
+)
+def test_concat_and_split_of_any_text(items: list[str], delimiter: str) -> None:
+    array = texts(*items).reshape(-1)
+    (joined,) = run(one("StringConcat", array, texts("-")), x0=array, x1=texts("-"))
+    assert joined.tolist() == [f"{item}-" for item in items]
+    nodes = [helper.make_node("StringSplit", ["x"], ["y", "n"], delimiter=delimiter, maxsplit=2)]
+    proto = model(nodes, [tensor("x", STRING, [None])], [tensor("y", STRING), tensor("n", INT64)])
+    parts, counts = run(proto, x=array)
+    rows = [item.split(delimiter or None, 2) for item in items]
+    assert counts.tolist() == [len(row) for row in rows]
+    assert parts.shape == (len(items), max(map(len, rows), default=0))
+    assert [row[:n] for row, n in zip(parts.tolist(), counts, strict=True)] == rows
+    assert not any(text for row, n in zip(parts.tolist(), counts, strict=True) for text in row[n:])
+
+
+@pytest.mark.parametrize("action", ["NONE", "LOWER", "UPPER"])
+@pytest.mark.parametrize("sensitive", [0, 1])
+def test_string_normalizer(action: str, sensitive: int) -> None:
+    array = texts("Monday", "tuesday", "monday", "", "WEDNESDAY")
+    attributes: Any = {"case_change_action": action, "is_case_sensitive": sensitive, "locale": "C"}
+    for stops in (["monday"], ["Monday", "tuesday"]):
+        check(one("StringNormalizer", array, stopwords=stops, **attributes), array)
+    row = array.reshape(1, -1)
+    check(one("StringNormalizer", row, stopwords=["tuesday"], **attributes), row)
+    gone = texts("monday")
+    check(one("StringNormalizer", gone, stopwords=["monday"], **attributes), gone)
+
+
+@pytest.mark.parametrize(
+    "pattern", [r"a.*", r"\w+", r"(?i)ZÜRICH", r"\p{L}*", r"[[:alpha:]]*", r"a$", r"\d\z", ""]
+)
+def test_regex_is_that_of_re2(pattern: str) -> None:
+    array = texts("a", "abc", "a\n", "zürich", "", "5", "٣", "a_1")
+    check(one("RegexFullMatch", array, out=TensorProto.BOOL, pattern=pattern), array)
+
+
+def test_regex_needs_linear_time() -> None:
+    array = texts("a" * 40 + "!")
+    (y,) = run(one("RegexFullMatch", array, out=TensorProto.BOOL, pattern="(a*)*b"), x0=array)
+    assert y.tolist() == [False]
+
+
+def test_regex_that_is_wrong() -> None:
+    proto = one("RegexFullMatch", texts("a"), out=TensorProto.BOOL, pattern=r"(a)\1")
+    with pytest.raises(glowpy.UserError, match=r"node 'node' \(#0\): RegexFullMatch: pattern"):
+        glowpy.InferenceSession(proto)
+
+
+NUMBERS = [1, 0.1, 1 / 3, 1e20, 1e-7, np.nan, np.inf, -np.inf, -0.0, 1e16, 100000, 1234567]
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.int8, np.uint64, np.bool_])
+def test_numbers_as_strings(dtype: Any) -> None:
+    with np.errstate(all="ignore"):
+        array = np.array(NUMBERS if dtype is np.float32 else [0, 1, 100], dtype)
+    check(one("Cast", array, to=STRING), array)
+
+
+def test_numbers_as_strings_read_back() -> None:
+    array = np.array([16777217, 123456789, 1 / 3, np.pi, 5e-324, 1e308])
+    spelled = texts(
+        "16777217",
+        "123456789",
+        "0.3333333333333333",
+        "3.141592653589793",
+        "4.9406565e-324",
+        "1e+308",
+    )
+    assert_same(run(one("Cast", array, to=STRING), x0=array)[0], spelled)
+    proto = one("Cast", spelled, to=TensorProto.DOUBLE, out=TensorProto.DOUBLE)
+    assert_same(run(proto, x0=spelled)[0], array, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize(
+    "to", [FLOAT, TensorProto.FLOAT16, INT64, TensorProto.UINT8, TensorProto.BOOL]
+)
+def test_strings_as_numbers(to: int) -> None:
+    array = texts("1", " 2 ", "1.5", "100", "+3")
+    check(one("Cast", array, to=to, out=to), array)
+    if to == FLOAT:
+        special = texts("NaN", "nan", "INF", "+inf", "-INF", "1E8", "1e-5")
+        check(one("Cast", special, to=to, out=to), special)
+
+
+@pytest.mark.parametrize(
+    ("text", "to"),
+    [("x", FLOAT), ("1_0", FLOAT), ("", INT64), ("300", TensorProto.UINT8), ("inf", INT64)],
+)
+def test_strings_that_are_no_numbers(text: str, to: int) -> None:
+    with pytest.raises(glowpy.UserError, match=r"node 'node' \(#0\): Cast: expected"):
+        run(one("Cast", texts(text), to=to, out=to), x0=texts(text))
+
+
+def test_cast_like_strings() -> None:
+    number, text = np.array([1.5, -2], np.float32), texts("7")
+    assert run(one("CastLike", number, text), x0=number, x1=text)[0].tolist() == ["1.5", "-2"]
+    got = run(one("CastLike", text, number, out=FLOAT), x0=text, x1=number)[0]
+    assert_same(got, np.array([7], np.float32))
+
+
+@pytest.mark.parametrize("given", [np.array(["ä", "b"]), np.array([b"\xc3\xa4", b"b"]), ["ä", "b"]])
+def test_strings_come_in_several_forms(given: Any) -> None:
+    proto = one("Identity", texts("a", "b"))
+    assert_same(run(proto, x0=given)[0], texts("ä", "b"))
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (f32([1, 2]), "'x0': expected an array of strings, got float32"),
+        (texts("a", 1), "'x0': expected strings, got int"),
+        (texts("a", None), "'x0': expected strings, got None"),
+        (np.array([b"\xff", b""]), "'x0': expected strings in UTF-8"),
+        (texts("a"), r"'x0': expected the shape \[2\], got \[1\]"),
+    ],
+)
+def test_what_is_no_string(given: Any, message: str) -> None:
+    nodes = [helper.make_node("Identity", ["x0"], ["y"])]
+    proto = model(nodes, [tensor("x0", STRING, [2])], [tensor("y", STRING)])
+    with pytest.raises(glowpy.UserError, match=message):
+        run(proto, x0=given)
+
+
+# Labels.
+
+
+def tagger() -> onnx.ModelProto:
+    """Words to numbers, their vectors, a product, the best class, and its name."""
+    rng = np.random.default_rng(0)
+    vocabulary = ["the", "cat", "sat"]
+    nodes = [
+        helper.make_node("StringNormalizer", ["text"], ["lower"], case_change_action="LOWER", locale="C"),
+        helper.make_node(
+            "LabelEncoder", ["lower"], ["ids"], domain=ML, keys_strings=vocabulary,
+            values_int64s=[1, 2, 3], default_int64=0,
+        ),
+        helper.make_node("Gather", ["table", "ids"], ["vectors"]),
+        helper.make_node("MatMul", ["vectors", "weight"], ["logits"]),
+        helper.make_node("ArgMax", ["logits"], ["best"], axis=1, keepdims=0),
+        helper.make_node(
+            "LabelEncoder", ["best"], ["tags"], domain=ML, keys_int64s=[0, 1], values_strings=["N", "V"]
+        ),
+    ]  # fmt: skip
+    stored = {
+        "table": rng.normal(size=(4, 8)).astype(np.float32),
+        "weight": rng.normal(size=(8, 2)).astype(np.float32),
+    }
+    outputs = [tensor("tags", STRING, ["n"]), tensor("logits", FLOAT, ["n", 2])]
+    return model(nodes, [tensor("text", STRING, ["n"])], outputs, stored)
+
+
+@pytest.mark.parametrize("backend", ["interpreter", "cpu"])
+def test_machine_code_between_strings(backend: str) -> None:
+    proto, session = tagger(), glowpy.InferenceSession(tagger(), backend=backend)
+    reference = onnxruntime.InferenceSession(proto.SerializeToString())
+    for words in (["The", "dog", "sat"], ["cat"], ["a"] * 9):
+        feeds = {"text": texts(*words)}
+        expected = reference.run(None, feeds)
+        for got, wanted in zip(session.run(None, feeds), expected, strict=True):
+            assert_same(got, wanted, rtol=1e-4, atol=1e-5)
+    assert [str(info) for info in session.get_inputs()] == ["text string[n]"]
+    assert [info.type for info in session.get_outputs()] == ["tensor(string)", "tensor(float)"]
+    assert "text string[n] -> tags string[n]" in repr(session)
+    (logits,) = session.run(["logits"], {"text": texts("cat")})
+    out = np.zeros_like(logits)
+    assert session.run(["logits"], {"text": texts("cat")}, out={"logits": out})[0] is out
+    np.testing.assert_array_equal(out, logits)
+    session.close()
+
+
+def test_few_parts_are_compiled() -> None:
+    opened = open_model(tagger())
+    assert isinstance(opened, HostModel)
+    kinds = [type(step) for step in opened.plan.steps]
+    assert kinds == [HostStep, HostStep, Segment, HostStep]
+
+
+@pytest.mark.parametrize(
+    ("attributes", "given", "expected"),
+    [
+        ({"classes_strings": ["a", "b"]}, texts("b", "c"), np.array([1, -1])),
+        ({"classes_strings": ["a", "b"], "default_string": "?"}, np.array([1, 5]), texts("b", "?")),
+    ],
+)
+def test_first_label_encoder(attributes: dict[str, Any], given: Array, expected: Array) -> None:
+    elem_type, out = (STRING, INT64) if given.dtype == object else (INT64, STRING)
+    node = helper.make_node("LabelEncoder", ["x"], ["y"], domain=ML, **attributes)
+    proto = model([node], [tensor("x", elem_type, [2])], [tensor("y", out)])
+    proto.opset_import[1].version = 1
+    assert_same(run(proto, x=given)[0], expected)
+
+
+def test_label_encoder_of_numbers_that_are_none() -> None:
+    node = helper.make_node(
+        "LabelEncoder", ["x"], ["y"], domain=ML, keys_floats=[1.0, np.nan], values_strings=["one", "none"]
+    )  # fmt: skip
+    proto = model([node], [tensor("x", FLOAT, [3])], [tensor("y", STRING)])
+    (y,) = run(proto, x=f32([np.nan, 1, 2]))
+    assert y.tolist() == ["none", "one", "_Unused"]
+
+
+def test_category_mapper() -> None:
+    for labels, out in ((texts("b", "z", "a"), INT64), (np.array([4, 9], np.int64), STRING)):
+        attributes: Any = {"cats_strings": ["a", "b"], "cats_int64s": [9, 4]}
+        elem_type = INT64 if out == STRING else STRING
+        node = helper.make_node("CategoryMapper", ["x0"], ["y"], domain=ML, **attributes)
+        proto = model([node], [tensor("x0", elem_type, [None])], [tensor("y", out)])
+        check(proto, labels)
+
+
+# Maps.
+
+
+def test_maps_go_in_and_come_out() -> None:
+    node = helper.make_node("ZipMap", ["x0"], ["y"], domain=ML, classlabels_strings=["a", "b"])
+    x = f32([[1, 2], [3, 4], [0.5, -1]])
+    values = helper.make_tensor_type_proto(FLOAT, None)
+    maps = helper.make_sequence_type_proto(helper.make_map_type_proto(STRING, values))
+    proto = model([node], [tensor("x0", FLOAT, [None, 2])], [typed("y", maps)])
+    (rows,) = run(proto, x0=x)
+    assert rows == [{"a": 1.0, "b": 2.0}, {"a": 3.0, "b": 4.0}, {"a": 0.5, "b": -1.0}]
+    reference = onnxruntime.InferenceSession(proto.SerializeToString())
+    assert rows == reference.run(None, {"x0": x})[0]
+
+    node = helper.make_node(
+        "DictVectorizer", ["x"], ["y"], domain=ML, string_vocabulary=["c", "a", "b"]
+    )
+    back = model([node], [typed("x", maps.sequence_type.elem_type)], [tensor("y", FLOAT)])
+    assert_same(run(back, x=rows[2])[0], f32([[0, 0.5, -1]]))
+    assert_same(run(back, x={})[0], np.zeros((1, 3), np.float32))
+    with pytest.raises(glowpy.UserError, match="expected keys of the vocabulary, got 'z'"):
+        run(back, x={"z": 1.0})
+    with pytest.raises(
+        glowpy.UserError, match=r"'x': expected a dict for map\(string,tensor\(float\)\), got list"
+    ):
+        run(back, x=[1.0])
+
+
+@pytest.mark.parametrize(
+    ("attributes", "expected"),
+    [
+        ({}, f32([[2, 1]])),
+        ({"map_form": "SPARSE", "max_map": 4}, f32([[0, 2, 0, 1]])),
+        ({"cast_to": "TO_INT64"}, np.array([[2, 1]])),
+        ({"cast_to": "TO_STRING"}, texts("2", "1", shape=(1, 2))),
+    ],
+)
+def test_cast_map(attributes: dict[str, Any], expected: Array) -> None:
+    type = helper.make_map_type_proto(INT64, helper.make_tensor_type_proto(FLOAT, None))
+    node = helper.make_node("CastMap", ["x"], ["y"], domain=ML, **attributes)
+    out = STRING if expected.dtype == object else helper.np_dtype_to_tensor_dtype(expected.dtype)
+    proto = model([node], [typed("x", type)], [tensor("y", out)])
+    assert_same(run(proto, x={3: 1.0, 1: 2.0})[0], expected)
+
+
+# Sequences and optionals.
+
+
+@pytest.mark.parametrize("backend", ["interpreter", "cpu"])
+def test_a_computed_position(backend: str) -> None:
+    nodes = [
+        helper.make_node("SplitToSequence", ["x", "sizes"], ["s"], axis=0),
+        helper.make_node("Add", ["x", "x"], ["twice"]),
+        helper.make_node("SequenceInsert", ["s", "twice", "at"], ["t"]),
+        helper.make_node("SequenceErase", ["t", "gone"], ["u"]),
+        helper.make_node("ConcatFromSequence", ["u"], ["c"], axis=0),
+        helper.make_node("Neg", ["c"], ["y"]),
+        helper.make_node("SequenceLength", ["u"], ["n"]),
+    ]
+    inputs = [tensor("x", FLOAT, ["rows", 2]), tensor("sizes", INT64, ["parts"])]
+    inputs += [tensor("at", INT64, []), tensor("gone", INT64, [])]
+    proto = model(nodes, inputs, [tensor("y", FLOAT), tensor("n", INT64)])
+    reference = onnxruntime.InferenceSession(proto.SerializeToString())
+    session = glowpy.InferenceSession(proto, backend=backend)
+    for sizes, at, gone in (([1, 2], -1, 0), ([3], 0, -1), ([1, 1, 1], 3, 2)):
+        feeds = {"x": np.arange(6, dtype=np.float32).reshape(3, 2), "sizes": np.array(sizes)}
+        feeds |= {"at": np.array(at), "gone": np.array(gone)}
+        for got, wanted in zip(session.run(None, feeds), reference.run(None, feeds), strict=True):
+            assert_same(got, wanted)
+    with pytest.raises(
+        glowpy.UserError, match="SequenceInsert: expected a position from -1 to 1, got 2"
+    ):
+        session.run(None, feeds | {"sizes": np.array([3]), "at": np.array(2)})
+
+
+def test_sequences_that_are_resolved_stay_in_machine_code() -> None:
+    nodes = [
+        helper.make_node("SplitToSequence", ["x"], ["s"], axis=0),
+        helper.make_node("SequenceAt", ["s", "at"], ["y"]),
+    ]
+    proto = model(nodes, [tensor("x", FLOAT, [2, 3])], [tensor("y", FLOAT)], {"at": np.array(1)})
+    assert isinstance(open_model(proto), OnnxModel)
+
+
+def test_a_sequence_that_a_string_divides() -> None:
+    """Its first part is ready before the string is known, its last one after: no segment can have all of it."""
+    nodes = [
+        helper.make_node("SequenceConstruct", ["x"], ["s"]),
+        helper.make_node("Cast", ["text"], ["n"], to=FLOAT),
+        helper.make_node("Add", ["x", "n"], ["more"]),
+        helper.make_node("SequenceInsert", ["s", "more"], ["t"]),
+        helper.make_node("ConcatFromSequence", ["t"], ["y"], axis=0),
+        helper.make_node("SequenceAt", ["s", "zero"], ["first"]),
+        helper.make_node("Neg", ["first"], ["z"]),
+    ]
+    inputs = [tensor("x", FLOAT, [2]), tensor("text", STRING, [1])]
+    outputs = [tensor("y", FLOAT), tensor("z", FLOAT)]
+    proto = model(nodes, inputs, outputs, {"zero": np.array(0)})
+    y, z = run(proto, x=f32([1, 2]), text=texts("10"))
+    assert y.tolist() == [1, 2, 11, 12]
+    assert z.tolist() == [-1, -2]
+
+
+def test_a_sequence_as_input() -> None:
+    nodes = [
+        helper.make_node("ConcatFromSequence", ["s"], ["c"], axis=0),
+        helper.make_node("Neg", ["c"], ["y"]),
+    ]
+    proto = model(nodes, [sequence("s", FLOAT)], [tensor("y", FLOAT)])
+    session = glowpy.InferenceSession(proto, backend="interpreter")
+    for lengths in ([1], [2, 0, 3], [1, 1, 1, 1]):
+        parts = [np.arange(length, dtype=np.float32) for length in lengths]
+        (y,) = session.run(None, {"s": parts})
+        assert_same(y, -np.concatenate(parts))
+    assert session.get_inputs()[0].type == "seq(tensor(float))"
+    for wrong, message in (
+        ([], "expected a sequence of at least one tensor"),
+        (f32([1]), r"'s': expected a list for seq\(tensor\(float\)\), got ndarray"),
+        ([np.array([1.0])], r"'s'\[0\]: expected float32, got float64"),
+    ):
+        with pytest.raises(glowpy.UserError, match=message):
+            session.run(None, {"s": wrong})
+
+
+def test_an_optional_as_input() -> None:
+    branches = {
+        name: helper.make_graph(nodes, name, [], [tensor(f"{name}_y", FLOAT)])
+        for name, nodes in (
+            ("given", [helper.make_node("OptionalGetElement", ["o"], ["e"]),
+                       helper.make_node("Neg", ["e"], ["given_y"])]),
+            ("none", [helper.make_node("Constant", [], ["none_y"], value_float=7.0)]),
+        )
+    }  # fmt: skip
+    nodes = [
+        helper.make_node("OptionalHasElement", ["o"], ["has"]),
+        helper.make_node(
+            "If", ["has"], ["y"], then_branch=branches["given"], else_branch=branches["none"]
+        ),
+    ]
+    optional = helper.make_optional_type_proto(helper.make_tensor_type_proto(FLOAT, None))
+    proto = model(nodes, [typed("o", optional)], [tensor("y", FLOAT)])
+    session = glowpy.InferenceSession(proto, backend="interpreter")
+    assert session.run(None, {"o": f32([1, 2])})[0].tolist() == [-1, -2]
+    assert session.run(None, {"o": None})[0].tolist() == 7
+    assert session.run(None, {})[0].tolist() == 7
+    node = helper.make_node("OptionalGetElement", ["o"], ["y"], name="get")
+    with pytest.raises(
+        glowpy.UserError, match=r"'get' \(#0\): OptionalGetElement: expected an optional"
+    ):
+        run(model([node], [typed("o", optional)], [tensor("y", FLOAT)]), o=None)
+
+
+# Graphs of nodes.
+
+
+@pytest.mark.parametrize("backend", ["interpreter", "cpu"])
+def test_a_loop_collects_what_grows(backend: str) -> None:
+    """The body reads a constant and a value around it; what it carries are a sequence and a string."""
+    body = helper.make_graph(
+        [
+            helper.make_node("Cast", ["i"], ["f"], to=FLOAT),
+            helper.make_node("Mul", ["f", "scale"], ["m"]),
+            helper.make_node("Add", ["x", "m"], ["item"]),
+            helper.make_node("SequenceInsert", ["before", "item"], ["after"]),
+            helper.make_node("StringConcat", ["word", "mark"], ["longer"]),
+            helper.make_node("Identity", ["going"], ["goes"]),
+            helper.make_node("Identity", ["m"], ["scanned"]),
+        ],
+        "body",
+        [tensor("i", INT64, []), tensor("going", TensorProto.BOOL, []), sequence("before", FLOAT),
+         tensor("word", STRING, [])],
+        [tensor("goes", TensorProto.BOOL, []), sequence("after", FLOAT), tensor("longer", STRING, []),
+         tensor("scanned", FLOAT, [])],
+    )  # fmt: skip
+    nodes = [
+        helper.make_node("SequenceEmpty", [], ["empty"]),
+        helper.make_node("Loop", ["trips", "", "empty", "first"], ["s", "text", "scan"], body=body),
+        helper.make_node("SequenceLength", ["s"], ["n"]),
+    ]
+    stored = {"scale": f32(10), "mark": texts("!", shape=()), "first": texts("hi", shape=())}
+    inputs = [tensor("x", FLOAT, [2]), tensor("trips", INT64, [])]
+    outputs = [
+        sequence("s", FLOAT),
+        tensor("text", STRING),
+        tensor("scan", FLOAT),
+        tensor("n", INT64),
+    ]
+    session = glowpy.InferenceSession(model(nodes, inputs, outputs, stored), backend=backend)
+    for trips in (3, 1, 0):
+        feeds = {"x": f32([1, 2]), "trips": np.array(trips)}
+        s, text, scan, n = session.run(None, feeds)
+        assert [item.tolist() for item in s] == [[1 + 10 * i, 2 + 10 * i] for i in range(trips)]
+        assert text.item() == "hi" + "!" * trips
+        assert_same(scan, np.arange(trips, dtype=np.float32) * 10)
+        assert n == trips
+
+
+def test_scan_of_strings() -> None:
+    body = helper.make_graph(
+        [helper.make_node("StringConcat", ["all", "item"], ["more"]),
+         helper.make_node("StringConcat", ["item", "item"], ["twice"])],
+        "body",
+        [tensor("all", STRING, []), tensor("item", STRING, [])],
+        [tensor("more", STRING, []), tensor("twice", STRING, [])],
+    )  # fmt: skip
+    node = helper.make_node(
+        "Scan", ["start", "x"], ["y", "z"], body=body, num_scan_inputs=1,
+        scan_input_directions=[1], scan_output_directions=[1],
+    )  # fmt: skip
+    inputs = [tensor("start", STRING, []), tensor("x", STRING, ["n"])]
+    proto = model([node], inputs, [tensor("y", STRING), tensor("z", STRING)])
+    y, z = run(proto, start=texts(">", shape=()), x=texts("a", "b", "c"))
+    assert y.item() == ">cba"
+    assert z.tolist() == ["aa", "bb", "cc"]
+
+
+def test_sequence_map_of_strings() -> None:
+    body = helper.make_graph(
+        [helper.make_node("StringConcat", ["item", "end"], ["out"])],
+        "body",
+        [tensor("item", STRING, [None]), tensor("end", STRING, [])],
+        [tensor("out", STRING, [None])],
+    )
+    node = helper.make_node("SequenceMap", ["s", "end"], ["y"], body=body)
+    proto = model(
+        [node], [sequence("s", STRING), tensor("end", STRING, [])], [sequence("y", STRING)]
+    )
+    (y,) = run(proto, s=[texts("a", "b"), texts("c")], end=texts(".", shape=()))
+    assert [item.tolist() for item in y] == [["a.", "b."], ["c."]]
+
+
+# Refusals.
+
+
+def test_everything_that_is_not_supported_is_listed() -> None:
+    nodes = [
+        helper.make_node("Foo", ["x"], ["m"], name="first", domain="com.example"),
+        helper.make_node("StringConcat", ["t", "t"], ["c"], name="second", nothing=1),
+        helper.make_node("Resize", ["t", "", "scales"], ["r"], name="third"),
+    ]
+    inputs = [tensor("x", FLOAT, [2, 2]), tensor("t", STRING, [2])]
+    outputs = [tensor("m", TensorProto.INT32), tensor("c", STRING), tensor("r", STRING)]
+    with pytest.raises(glowpy.UnsupportedError) as caught:
+        glowpy.InferenceSession(model(nodes, inputs, outputs, {"scales": f32([2])}))
+    message = str(caught.value)
+    assert "node 'first' (#0): Foo: the model imports no opset" in message
+    assert "node 'second' (#1): StringConcat: attribute 'nothing' is not supported" in message
+    assert "node 'third' (#2): Resize (opset 21) of strings" in message
+
+
+def test_what_machine_code_alone_cannot_do(tmp_path: Path) -> None:
+    path = tmp_path / "tagger.onnx"
+    onnx.save(tagger(), path)
+    with pytest.raises(glowpy.UnsupportedError) as caught:
+        glowpy.load(path)
+    message = str(caught.value)
+    assert "StringNormalizer (opset 21) is not supported by machine code: only a session" in message
+    assert "note: glowpy.InferenceSession takes strings" in message
+    output, errors = io.StringIO(), io.StringIO()
+    argv = ["bundle", str(path), "-o", str(tmp_path / "out")]
+    assert run_command(argv, io.StringIO(), output, errors) == 1
+    assert "node 'lower' (#0): StringNormalizer" in errors.getvalue()
+
+
+def test_inputs_that_are_missing_or_unknown() -> None:
+    session = glowpy.InferenceSession(tagger(), backend="interpreter")
+    for feeds in ({}, {"text": texts("a"), "more": texts("a")}):
+        with pytest.raises(glowpy.UserError, match="expected the inputs 'text', got"):
+            session.run(None, feeds)
+    with pytest.raises(glowpy.UserError, match="expected a model of numbers alone"):
+        glowpy.InferenceSession(tagger(), state="auto")
+    session.reset_state()
+    assert session.get_state() == {}
+    with pytest.raises(glowpy.UserError, match="expected none of the inputs, got 'h'"):
+        session.set_state({"h": np.zeros(1)})
