@@ -3,7 +3,7 @@
 Those of 8-bit integers multiply what is stored, whatever it stands for: weights of i8, sums of i32, which wrap.
 """
 
-from classgen.dsl import FLOATS, Op, dim, dims, integer, ints, library
+from classgen.dsl import FLOATS, Attr, Op, dim, dims, flag, integer, ints, library, real
 
 library("cpu", "libjit", "libjit", core=True)
 
@@ -134,3 +134,26 @@ Op(
     backend="cpu",
     no_derivative=_LATE,
 )
+
+
+def _cell(name: str, doc: str, inputs: list[str], results: list[str], attrs: list[Attr]) -> None:
+    """A recurrent cell, with recurrence packed as right sides: the sums of a step are scratch memory."""
+    Op(
+        name,
+        f"{doc} with recurrence packed to [gates, blocks, H, NR]; products take tile_rows sequences by tile_vectors vectors.",
+        inputs=["gates", "recurrence", *inputs, "coefficients"],
+        results=results,
+        attrs=[ints("functions"), real("limit"), flag("reverse"), *attrs, integer("tile_rows"), integer("tile_vectors")],
+        traits=["units"],
+        scratches=["sums"],
+        rows=["result", "gates"],
+        kernel={"gates": FLOATS},
+        mixed={kind: {"lengths": "i32"} for kind in FLOATS},
+        backend="cpu",
+        no_derivative=_LATE,
+    )
+
+
+_cell("CpuGru", "`gru`", ["bias", "lengths", "initial_h"], ["result", "last_h"], [flag("reset_after")])
+_cell("CpuLstm", "`lstm`", ["peepholes", "lengths", "initial_h", "initial_c"], ["result", "last_h", "last_c"], [flag("coupled")])
+_cell("CpuRnn", "`rnn`", ["lengths", "initial_h"], ["result", "last_h"], [])

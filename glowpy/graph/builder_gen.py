@@ -1551,6 +1551,106 @@ class Builder(ABC):
         attrs: dict[str, Attr] = {}
         return self.create(nodes.LookupTableNode, name, inputs, attrs, result_type, loc)
 
+    def create_lstm(
+        self,
+        name: str,
+        gates: Operand,
+        recurrence: Operand,
+        peepholes: Operand,
+        lengths: Operand,
+        initial_h: Operand,
+        initial_c: Operand,
+        coefficients: Operand,
+        functions: tuple[int, ...],
+        limit: float,
+        reverse: bool = False,
+        coupled: bool = False,
+        *,
+        result_type: Type | None = None,
+        loc: Loc | None = None,
+    ) -> nodes.LstmNode:
+        """Long short-term memory, with gates input, output, forget, cell. The three peepholes, of input, output and forget, may be missing; if `coupled`, the forget gate is 1 - the input gate. gates are [T, B, gates x H], recurrence is a matrix [H, H] for each gate. Sequence b has `lengths[b]` steps, or all if lengths are empty; from there on results are zeros, and the state stays. If `reverse`, its steps are taken from the last to the first. Before an activation numbers are limited to [-limit, limit]."""
+        inputs = (
+            gates,
+            recurrence,
+            peepholes,
+            lengths,
+            initial_h,
+            initial_c,
+            coefficients,
+        )
+        attrs: dict[str, Attr] = {
+            "functions": tuple(functions),
+            "limit": float(limit),
+            "reverse": bool(reverse),
+            "coupled": bool(coupled),
+        }
+        return self.create(nodes.LstmNode, name, inputs, attrs, result_type, loc)
+
+    def create_gru(
+        self,
+        name: str,
+        gates: Operand,
+        recurrence: Operand,
+        bias: Operand,
+        lengths: Operand,
+        initial_h: Operand,
+        coefficients: Operand,
+        functions: tuple[int, ...],
+        limit: float,
+        reverse: bool = False,
+        reset_after: bool = False,
+        *,
+        result_type: Type | None = None,
+        loc: Loc | None = None,
+    ) -> nodes.GruNode:
+        """A gated recurrent unit, with gates update, reset, hidden. The state is reset before the product with the hidden gate's matrix or, if `reset_after`, after it and after `bias`, which is else empty. gates are [T, B, gates x H], recurrence is a matrix [H, H] for each gate. Sequence b has `lengths[b]` steps, or all if lengths are empty; from there on results are zeros, and the state stays. If `reverse`, its steps are taken from the last to the first. Before an activation numbers are limited to [-limit, limit]."""
+        inputs = (
+            gates,
+            recurrence,
+            bias,
+            lengths,
+            initial_h,
+            coefficients,
+        )
+        attrs: dict[str, Attr] = {
+            "functions": tuple(functions),
+            "limit": float(limit),
+            "reverse": bool(reverse),
+            "reset_after": bool(reset_after),
+        }
+        return self.create(nodes.GruNode, name, inputs, attrs, result_type, loc)
+
+    def create_rnn(
+        self,
+        name: str,
+        gates: Operand,
+        recurrence: Operand,
+        lengths: Operand,
+        initial_h: Operand,
+        coefficients: Operand,
+        functions: tuple[int, ...],
+        limit: float,
+        reverse: bool = False,
+        *,
+        result_type: Type | None = None,
+        loc: Loc | None = None,
+    ) -> nodes.RnnNode:
+        """A recurrent layer with one gate: the state is the activation of a step's sums. gates are [T, B, gates x H], recurrence is a matrix [H, H] for each gate. Sequence b has `lengths[b]` steps, or all if lengths are empty; from there on results are zeros, and the state stays. If `reverse`, its steps are taken from the last to the first. Before an activation numbers are limited to [-limit, limit]."""
+        inputs = (
+            gates,
+            recurrence,
+            lengths,
+            initial_h,
+            coefficients,
+        )
+        attrs: dict[str, Attr] = {
+            "functions": tuple(functions),
+            "limit": float(limit),
+            "reverse": bool(reverse),
+        }
+        return self.create(nodes.RnnNode, name, inputs, attrs, result_type, loc)
+
     def create_reduce_add(
         self,
         name: str,

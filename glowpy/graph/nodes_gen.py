@@ -53,6 +53,7 @@ __all__ = [
     "FullyConnectedNode",
     "GatherNode",
     "GeluNode",
+    "GruNode",
     "HardSigmoidNode",
     "HardSwishNode",
     "HighByteNode",
@@ -64,6 +65,7 @@ __all__ = [
     "LogNode",
     "LogSoftmaxNode",
     "LookupTableNode",
+    "LstmNode",
     "LtNode",
     "MatMulNode",
     "MaxNode",
@@ -95,6 +97,7 @@ __all__ = [
     "ReshapeNode",
     "RoiAlignNode",
     "RoiMaxPoolNode",
+    "RnnNode",
     "RoundNode",
     "SampleNode",
     "SaturateNode",
@@ -2143,6 +2146,109 @@ class LookupTableNode(Node):
 
 
 @final
+class LstmNode(Node):
+    """Long short-term memory, with gates input, output, forget, cell. The three peepholes, of input, output and forget, may be missing; if `coupled`, the forget gate is 1 - the input gate. gates are [T, B, gates x H], recurrence is a matrix [H, H] for each gate. Sequence b has `lengths[b]` steps, or all if lengths are empty; from there on results are zeros, and the state stays. If `reverse`, its steps are taken from the last to the first. Before an activation numbers are limited to [-limit, limit].
+
+    Declared in classgen/specs/recurrent.py.
+    """
+
+    __slots__ = ()
+    SCHEMA: ClassVar[NodeSchema] = NodeSchema(
+        "lstm",
+        ("gates", "recurrence", "peepholes", "lengths", "initial_h", "initial_c", "coefficients"),
+        (
+            AttrSpec("functions", "ints"),
+            AttrSpec("limit", "float"),
+            AttrSpec("reverse", "flag"),
+            AttrSpec("coupled", "flag"),
+        ),
+        ("result", "last_h", "last_c"),
+        frozenset(),
+        no_derivative="the gradient of a loop is not written yet",
+        plain=frozenset({"lengths"}),
+    )
+
+    gates = InputField(0)
+    recurrence = InputField(1)
+    peepholes = InputField(2)
+    lengths = InputField(3)
+    initial_h = InputField(4)
+    initial_c = InputField(5)
+    coefficients = InputField(6)
+    last_h = ResultField(1)
+    last_c = ResultField(2)
+    functions = AttrField[tuple[int, ...]]()
+    limit = AttrField[float]()
+    reverse = AttrField[bool]()
+    coupled = AttrField[bool]()
+
+
+@final
+class GruNode(Node):
+    """A gated recurrent unit, with gates update, reset, hidden. The state is reset before the product with the hidden gate's matrix or, if `reset_after`, after it and after `bias`, which is else empty. gates are [T, B, gates x H], recurrence is a matrix [H, H] for each gate. Sequence b has `lengths[b]` steps, or all if lengths are empty; from there on results are zeros, and the state stays. If `reverse`, its steps are taken from the last to the first. Before an activation numbers are limited to [-limit, limit].
+
+    Declared in classgen/specs/recurrent.py.
+    """
+
+    __slots__ = ()
+    SCHEMA: ClassVar[NodeSchema] = NodeSchema(
+        "gru",
+        ("gates", "recurrence", "bias", "lengths", "initial_h", "coefficients"),
+        (
+            AttrSpec("functions", "ints"),
+            AttrSpec("limit", "float"),
+            AttrSpec("reverse", "flag"),
+            AttrSpec("reset_after", "flag"),
+        ),
+        ("result", "last_h"),
+        frozenset(),
+        no_derivative="the gradient of a loop is not written yet",
+        plain=frozenset({"lengths"}),
+    )
+
+    gates = InputField(0)
+    recurrence = InputField(1)
+    bias = InputField(2)
+    lengths = InputField(3)
+    initial_h = InputField(4)
+    coefficients = InputField(5)
+    last_h = ResultField(1)
+    functions = AttrField[tuple[int, ...]]()
+    limit = AttrField[float]()
+    reverse = AttrField[bool]()
+    reset_after = AttrField[bool]()
+
+
+@final
+class RnnNode(Node):
+    """A recurrent layer with one gate: the state is the activation of a step's sums. gates are [T, B, gates x H], recurrence is a matrix [H, H] for each gate. Sequence b has `lengths[b]` steps, or all if lengths are empty; from there on results are zeros, and the state stays. If `reverse`, its steps are taken from the last to the first. Before an activation numbers are limited to [-limit, limit].
+
+    Declared in classgen/specs/recurrent.py.
+    """
+
+    __slots__ = ()
+    SCHEMA: ClassVar[NodeSchema] = NodeSchema(
+        "rnn",
+        ("gates", "recurrence", "lengths", "initial_h", "coefficients"),
+        (AttrSpec("functions", "ints"), AttrSpec("limit", "float"), AttrSpec("reverse", "flag")),
+        ("result", "last_h"),
+        frozenset(),
+        no_derivative="the gradient of a loop is not written yet",
+        plain=frozenset({"lengths"}),
+    )
+
+    gates = InputField(0)
+    recurrence = InputField(1)
+    lengths = InputField(2)
+    initial_h = InputField(3)
+    coefficients = InputField(4)
+    last_h = ResultField(1)
+    functions = AttrField[tuple[int, ...]]()
+    limit = AttrField[float]()
+    reverse = AttrField[bool]()
+
+
+@final
 class ReduceAddNode(Node):
     """The sum over `axes`, which stay as dimensions of 1.
 
@@ -2758,6 +2864,9 @@ NODES: tuple[type[Node], ...] = (
     EncodeNode,
     DecodeNode,
     LookupTableNode,
+    LstmNode,
+    GruNode,
+    RnnNode,
     ReduceAddNode,
     ReduceMulNode,
     ReduceMaxNode,

@@ -1055,6 +1055,108 @@ class IRBuilder(ABC):
         )
         return self.add(insts.LookupTableInst(operands, attrs))
 
+    def create_lstm(
+        self,
+        result: Value,
+        last_h: Value,
+        last_c: Value,
+        gates: Value,
+        recurrence: Value,
+        peepholes: Value,
+        lengths: Value,
+        initial_h: Value,
+        initial_c: Value,
+        coefficients: Value,
+        functions: tuple[int, ...],
+        limit: float,
+        reverse: bool,
+        coupled: bool,
+    ) -> insts.LstmInst:
+        """Long short-term memory, with gates input, output, forget, cell. The three peepholes, of input, output and forget, may be missing; if `coupled`, the forget gate is 1 - the input gate. gates are [T, B, gates x H], recurrence is a matrix [H, H] for each gate. Sequence b has `lengths[b]` steps, or all if lengths are empty; from there on results are zeros, and the state stays. If `reverse`, its steps are taken from the last to the first. Before an activation numbers are limited to [-limit, limit]."""
+        attrs: dict[str, Attr] = {
+            "functions": tuple(functions),
+            "limit": float(limit),
+            "reverse": bool(reverse),
+            "coupled": bool(coupled),
+        }
+        operands = (
+            result,
+            last_h,
+            last_c,
+            gates,
+            recurrence,
+            peepholes,
+            lengths,
+            initial_h,
+            initial_c,
+            coefficients,
+        )
+        return self.add(insts.LstmInst(operands, attrs))
+
+    def create_gru(
+        self,
+        result: Value,
+        last_h: Value,
+        gates: Value,
+        recurrence: Value,
+        bias: Value,
+        lengths: Value,
+        initial_h: Value,
+        coefficients: Value,
+        functions: tuple[int, ...],
+        limit: float,
+        reverse: bool,
+        reset_after: bool,
+    ) -> insts.GruInst:
+        """A gated recurrent unit, with gates update, reset, hidden. The state is reset before the product with the hidden gate's matrix or, if `reset_after`, after it and after `bias`, which is else empty. gates are [T, B, gates x H], recurrence is a matrix [H, H] for each gate. Sequence b has `lengths[b]` steps, or all if lengths are empty; from there on results are zeros, and the state stays. If `reverse`, its steps are taken from the last to the first. Before an activation numbers are limited to [-limit, limit]."""
+        attrs: dict[str, Attr] = {
+            "functions": tuple(functions),
+            "limit": float(limit),
+            "reverse": bool(reverse),
+            "reset_after": bool(reset_after),
+        }
+        operands = (
+            result,
+            last_h,
+            gates,
+            recurrence,
+            bias,
+            lengths,
+            initial_h,
+            coefficients,
+        )
+        return self.add(insts.GruInst(operands, attrs))
+
+    def create_rnn(
+        self,
+        result: Value,
+        last_h: Value,
+        gates: Value,
+        recurrence: Value,
+        lengths: Value,
+        initial_h: Value,
+        coefficients: Value,
+        functions: tuple[int, ...],
+        limit: float,
+        reverse: bool,
+    ) -> insts.RnnInst:
+        """A recurrent layer with one gate: the state is the activation of a step's sums. gates are [T, B, gates x H], recurrence is a matrix [H, H] for each gate. Sequence b has `lengths[b]` steps, or all if lengths are empty; from there on results are zeros, and the state stays. If `reverse`, its steps are taken from the last to the first. Before an activation numbers are limited to [-limit, limit]."""
+        attrs: dict[str, Attr] = {
+            "functions": tuple(functions),
+            "limit": float(limit),
+            "reverse": bool(reverse),
+        }
+        operands = (
+            result,
+            last_h,
+            gates,
+            recurrence,
+            lengths,
+            initial_h,
+            coefficients,
+        )
+        return self.add(insts.RnnInst(operands, attrs))
+
     def create_reduce_add(
         self,
         result: Value,

@@ -44,6 +44,7 @@ __all__ = [
     "ExtractTensorInst",
     "FloorInst",
     "GatherInst",
+    "GruInst",
     "HighByteInst",
     "InsertTensorInst",
     "IsNanInst",
@@ -52,6 +53,7 @@ __all__ = [
     "LogInst",
     "LogSoftmaxInst",
     "LookupTableInst",
+    "LstmInst",
     "LtInst",
     "MatMulInst",
     "MaxInst",
@@ -75,6 +77,7 @@ __all__ = [
     "RelabelInst",
     "RoiAlignInst",
     "RoiMaxPoolInst",
+    "RnnInst",
     "RoundInst",
     "SampleInst",
     "SaturateInst",
@@ -1691,6 +1694,134 @@ class LookupTableInst(Instruction):
 
 
 @final
+class LstmInst(Instruction):
+    """Long short-term memory, with gates input, output, forget, cell. The three peepholes, of input, output and forget, may be missing; if `coupled`, the forget gate is 1 - the input gate. gates are [T, B, gates x H], recurrence is a matrix [H, H] for each gate. Sequence b has `lengths[b]` steps, or all if lengths are empty; from there on results are zeros, and the state stays. If `reverse`, its steps are taken from the last to the first. Before an activation numbers are limited to [-limit, limit].
+
+    Declared in classgen/specs/recurrent.py.
+    """
+
+    __slots__ = ()
+    SCHEMA: ClassVar[InstSchema] = InstSchema(
+        "lstm",
+        (
+            OperandSpec("result", Access.OUT, Layout.ROWS),
+            OperandSpec("last_h", Access.OUT),
+            OperandSpec("last_c", Access.OUT),
+            OperandSpec("gates", Access.IN, Layout.ROWS),
+            OperandSpec("recurrence", Access.IN),
+            OperandSpec("peepholes", Access.IN),
+            OperandSpec("lengths", Access.IN),
+            OperandSpec("initial_h", Access.IN),
+            OperandSpec("initial_c", Access.IN),
+            OperandSpec("coefficients", Access.IN),
+        ),
+        (
+            AttrSpec("functions", "ints"),
+            AttrSpec("limit", "float"),
+            AttrSpec("reverse", "flag"),
+            AttrSpec("coupled", "flag"),
+        ),
+        frozenset(),
+        plain=frozenset({"lengths"}),
+    )
+
+    result = OperandField(0)
+    last_h = OperandField(1)
+    last_c = OperandField(2)
+    gates = OperandField(3)
+    recurrence = OperandField(4)
+    peepholes = OperandField(5)
+    lengths = OperandField(6)
+    initial_h = OperandField(7)
+    initial_c = OperandField(8)
+    coefficients = OperandField(9)
+    functions = AttrField[tuple[int, ...]]()
+    limit = AttrField[float]()
+    reverse = AttrField[bool]()
+    coupled = AttrField[bool]()
+
+
+@final
+class GruInst(Instruction):
+    """A gated recurrent unit, with gates update, reset, hidden. The state is reset before the product with the hidden gate's matrix or, if `reset_after`, after it and after `bias`, which is else empty. gates are [T, B, gates x H], recurrence is a matrix [H, H] for each gate. Sequence b has `lengths[b]` steps, or all if lengths are empty; from there on results are zeros, and the state stays. If `reverse`, its steps are taken from the last to the first. Before an activation numbers are limited to [-limit, limit].
+
+    Declared in classgen/specs/recurrent.py.
+    """
+
+    __slots__ = ()
+    SCHEMA: ClassVar[InstSchema] = InstSchema(
+        "gru",
+        (
+            OperandSpec("result", Access.OUT, Layout.ROWS),
+            OperandSpec("last_h", Access.OUT),
+            OperandSpec("gates", Access.IN, Layout.ROWS),
+            OperandSpec("recurrence", Access.IN),
+            OperandSpec("bias", Access.IN),
+            OperandSpec("lengths", Access.IN),
+            OperandSpec("initial_h", Access.IN),
+            OperandSpec("coefficients", Access.IN),
+        ),
+        (
+            AttrSpec("functions", "ints"),
+            AttrSpec("limit", "float"),
+            AttrSpec("reverse", "flag"),
+            AttrSpec("reset_after", "flag"),
+        ),
+        frozenset(),
+        plain=frozenset({"lengths"}),
+    )
+
+    result = OperandField(0)
+    last_h = OperandField(1)
+    gates = OperandField(2)
+    recurrence = OperandField(3)
+    bias = OperandField(4)
+    lengths = OperandField(5)
+    initial_h = OperandField(6)
+    coefficients = OperandField(7)
+    functions = AttrField[tuple[int, ...]]()
+    limit = AttrField[float]()
+    reverse = AttrField[bool]()
+    reset_after = AttrField[bool]()
+
+
+@final
+class RnnInst(Instruction):
+    """A recurrent layer with one gate: the state is the activation of a step's sums. gates are [T, B, gates x H], recurrence is a matrix [H, H] for each gate. Sequence b has `lengths[b]` steps, or all if lengths are empty; from there on results are zeros, and the state stays. If `reverse`, its steps are taken from the last to the first. Before an activation numbers are limited to [-limit, limit].
+
+    Declared in classgen/specs/recurrent.py.
+    """
+
+    __slots__ = ()
+    SCHEMA: ClassVar[InstSchema] = InstSchema(
+        "rnn",
+        (
+            OperandSpec("result", Access.OUT, Layout.ROWS),
+            OperandSpec("last_h", Access.OUT),
+            OperandSpec("gates", Access.IN, Layout.ROWS),
+            OperandSpec("recurrence", Access.IN),
+            OperandSpec("lengths", Access.IN),
+            OperandSpec("initial_h", Access.IN),
+            OperandSpec("coefficients", Access.IN),
+        ),
+        (AttrSpec("functions", "ints"), AttrSpec("limit", "float"), AttrSpec("reverse", "flag")),
+        frozenset(),
+        plain=frozenset({"lengths"}),
+    )
+
+    result = OperandField(0)
+    last_h = OperandField(1)
+    gates = OperandField(2)
+    recurrence = OperandField(3)
+    lengths = OperandField(4)
+    initial_h = OperandField(5)
+    coefficients = OperandField(6)
+    functions = AttrField[tuple[int, ...]]()
+    limit = AttrField[float]()
+    reverse = AttrField[bool]()
+
+
+@final
 class ReduceAddInst(Instruction):
     """The sum over `axes`, which stay as dimensions of 1.
 
@@ -2310,6 +2441,9 @@ INSTS: tuple[type[Instruction], ...] = (
     EncodeInst,
     DecodeInst,
     LookupTableInst,
+    LstmInst,
+    GruInst,
+    RnnInst,
     ReduceAddInst,
     ReduceMulInst,
     ReduceMaxInst,

@@ -31,12 +31,12 @@ from glowpy.core.schema import Access, InstSchema, Layout, Trait
 from glowpy.core.tensor import Array
 from glowpy.ir.insts_gen import INSTS
 from glowpy.support.symbolic import static
-from tests.libjit import kernel_cases, product_cases, row_cases, scalar_cases
+from tests.libjit import kernel_cases, product_cases, recurrent_cases, row_cases, scalar_cases
 from tests.libjit.guarded import Edge, GuardedArea
 from tests.libjit.kernel_cases import Attr, Case, Maker
 from tests.libjit.product_runner import outcome, partitions, roughened, work_of_case
 
-_MAKERS = {**kernel_cases.MAKERS, **product_cases.MAKERS}
+_MAKERS = {**kernel_cases.MAKERS, **product_cases.MAKERS, **recurrent_cases.MAKERS}
 SCHEMAS: dict[str, InstSchema] = {
     inst.SCHEMA.mnemonic: inst.SCHEMA for inst in (*INSTS, *CPU_INSTS)
 }
@@ -44,7 +44,7 @@ SCHEMAS: dict[str, InstSchema] = {
 _CANARIES = {Edge.BEGIN: 0xFF, Edge.END: 0x5A}
 """What a buffer holds that must be written; the two differ, so that an element left out is never right twice."""
 _AREA_BYTES = 1 << 22
-_MOST_OPERANDS = 9
+_MOST_OPERANDS = 11
 _GUARD_BYTES = 64
 _DOING = struct.Struct("II")
 """What a process has in memory of what it does: the calls so far, and how long the title of the last is."""

@@ -52,14 +52,19 @@ def maker_of(mnemonic: str) -> Maker:
     def make(suffixes: tuple[str, ...], _: int) -> Iterator[Case]:
         named = [name for name, _ in KERNELS[mnemonic].kinds]
         for row in _rows()[mnemonic]:
-            kind = next((kind for kind in row.kinds if _has_suffix(kind, suffixes[0])), None)
-            for case in map(partial(_of_kernel, row), row.cases(kind) if kind is not None else ()):
+            for case in cases_of_row(row, suffixes[0]):
                 arrays = {**case.operands, **case.expected}
                 kinds = [ElemKind.of(arrays[name].dtype) for name in named]
                 if all(map(_has_suffix, kinds, suffixes)):
                     yield case
 
     return make
+
+
+def cases_of_row(row: Row, suffix: str) -> Iterator[Case]:
+    """The cases of a row for the first of its kinds that has a suffix."""
+    kind = next((kind for kind in row.kinds if _has_suffix(kind, suffix)), None)
+    yield from map(partial(_of_kernel, row), row.cases(kind) if kind is not None else ())
 
 
 def _has_suffix(kind: ElemKind, suffix: str) -> bool:

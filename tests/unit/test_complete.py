@@ -34,7 +34,10 @@ from glowpy.ir.insts_gen import (
     DefineInst,
     ExtentsInst,
     ExtractTensorInst,
+    GruInst,
     InsertTensorInst,
+    LstmInst,
+    RnnInst,
     SplatInst,
     ViewInst,
 )
@@ -53,7 +56,7 @@ MEMORY = {AllocInst, DeallocInst, ViewInst}
 EMITTED = MEMORY | {CopyInst, DefineInst, ExtentsInst, SplatInst}
 """Reviewed: the code generator emits these itself, they need no kernel."""
 
-PACKED = {ConvolutionInst}
+PACKED = {ConvolutionInst, LstmInst, GruInst, RnnInst}
 """Reviewed: instructions of which the CPU backend computes others, whatever their kinds are."""
 
 ADDRESS_LEVEL = EMITTED - {DefineInst, ExtentsInst, SplatInst} | {

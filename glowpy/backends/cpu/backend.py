@@ -7,7 +7,8 @@ from dataclasses import astuple
 from pathlib import Path
 from typing import ClassVar
 
-import glowpy.backends.cpu.interpret  # noqa: F401 - fills the tables of rules
+import glowpy.backends.cpu.interpret
+import glowpy.backends.cpu.recurrent  # noqa: F401 - fills the tables of rules
 from glowpy.backend import Backend, CompileOptions, Operation, Program
 from glowpy.backends.cpu import insts_gen, nodes_gen
 from glowpy.backends.cpu.block_weights import is_read_in_blocks
@@ -27,6 +28,7 @@ from glowpy.backends.cpu.kernels import Kernels
 from glowpy.backends.cpu.library import LIBJIT, KernelLibrary
 from glowpy.backends.cpu.options import CpuOptions
 from glowpy.backends.cpu.passes.pack_products import PackProductsPass, is_packed
+from glowpy.backends.cpu.passes.pack_recurrence import PackRecurrencePass, is_cell
 from glowpy.backends.cpu.passes.round_in_integers import RoundInIntegersPass
 from glowpy.backends.cpu.passes.widen_halves import WidenHalvesPass, in_f32
 from glowpy.backends.cpu.perf_map import write_perf_map
@@ -105,7 +107,7 @@ class CpuBackend(Backend):
 
     def _computes(self, operation: Operation) -> bool:
         """Whether there is a kernel, or will be once products are packed."""
-        return self.kernels.declares(operation) or is_packed(operation)
+        return self.kernels.declares(operation) or is_packed(operation) or is_cell(operation)
 
     def post_lowering(self) -> Sequence[GraphPass]:
         """Halves are computed with in f32; products get packed weights and register tiles for the target.
@@ -116,6 +118,7 @@ class CpuBackend(Backend):
         passes = (
             WidenHalvesPass(self._computes),
             PackProductsPass(variant, small=self.target.machine.small),
+            PackRecurrencePass(variant, small=self.target.machine.small),
         )
         return passes if variant.has_floats else (*passes, RoundInIntegersPass())
 

@@ -277,6 +277,15 @@ KERNELS: dict[str, KernelSpec] = {
         (("lhs", ("f32", "f64")),),
         "classgen/specs/backend_cpu.py",
     ),
+    "cpu_gru": KernelSpec(
+        "cpu_gru", "libjit_cpu_gru", (("gates", ("f32", "f64")),), "classgen/specs/backend_cpu.py"
+    ),
+    "cpu_lstm": KernelSpec(
+        "cpu_lstm", "libjit_cpu_lstm", (("gates", ("f32", "f64")),), "classgen/specs/backend_cpu.py"
+    ),
+    "cpu_rnn": KernelSpec(
+        "cpu_rnn", "libjit_cpu_rnn", (("gates", ("f32", "f64")),), "classgen/specs/backend_cpu.py"
+    ),
 }
 """The kernels of instructions by mnemonic."""
 

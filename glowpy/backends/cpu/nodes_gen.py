@@ -11,7 +11,7 @@ from glowpy.core.fields import AttrField
 from glowpy.core.schema import AttrSpec, NodeSchema, Quantized, Trait
 from glowpy.core.type import Type
 from glowpy.graph.function import Function
-from glowpy.graph.node import InputField, Node, Operand
+from glowpy.graph.node import InputField, Node, Operand, ResultField
 from glowpy.support.loc import Loc
 from glowpy.support.symbolic import Dim
 from glowpy.support.text import Attr
@@ -21,18 +21,24 @@ __all__ = [
     "CpuBlockMatmulNode",
     "CpuConvNode",
     "CpuDepthwiseConvNode",
+    "CpuGruNode",
+    "CpuLstmNode",
     "CpuMatmulNode",
     "CpuPackMatrixNode",
     "CpuPlainConvNode",
     "CpuPlainMatmulNode",
+    "CpuRnnNode",
     "CpuRowMatmulNode",
     "create_cpu_block_matmul",
     "create_cpu_conv",
     "create_cpu_depthwise_conv",
+    "create_cpu_gru",
+    "create_cpu_lstm",
     "create_cpu_matmul",
     "create_cpu_pack_matrix",
     "create_cpu_plain_conv",
     "create_cpu_plain_matmul",
+    "create_cpu_rnn",
     "create_cpu_row_matmul",
 ]
 
@@ -281,6 +287,125 @@ class CpuRowMatmulNode(Node):
 
     lhs = InputField(0)
     rhs = InputField(1)
+
+
+@final
+class CpuGruNode(Node):
+    """`gru` with recurrence packed to [gates, blocks, H, NR]; products take tile_rows sequences by tile_vectors vectors.
+
+    Declared in classgen/specs/backend_cpu.py.
+    """
+
+    __slots__ = ()
+    BACKEND: ClassVar[str] = "cpu"
+    SCHEMA: ClassVar[NodeSchema] = NodeSchema(
+        "cpu_gru",
+        ("gates", "recurrence", "bias", "lengths", "initial_h", "coefficients"),
+        (
+            AttrSpec("functions", "ints"),
+            AttrSpec("limit", "float"),
+            AttrSpec("reverse", "flag"),
+            AttrSpec("reset_after", "flag"),
+            AttrSpec("tile_rows", "int"),
+            AttrSpec("tile_vectors", "int"),
+        ),
+        ("result", "last_h"),
+        frozenset({Trait.UNITS}),
+        no_derivative="gradients are taken before the CPU backend brings it in",
+    )
+
+    gates = InputField(0)
+    recurrence = InputField(1)
+    bias = InputField(2)
+    lengths = InputField(3)
+    initial_h = InputField(4)
+    coefficients = InputField(5)
+    last_h = ResultField(1)
+    functions = AttrField[tuple[int, ...]]()
+    limit = AttrField[float]()
+    reverse = AttrField[bool]()
+    reset_after = AttrField[bool]()
+    tile_rows = AttrField[int]()
+    tile_vectors = AttrField[int]()
+
+
+@final
+class CpuLstmNode(Node):
+    """`lstm` with recurrence packed to [gates, blocks, H, NR]; products take tile_rows sequences by tile_vectors vectors.
+
+    Declared in classgen/specs/backend_cpu.py.
+    """
+
+    __slots__ = ()
+    BACKEND: ClassVar[str] = "cpu"
+    SCHEMA: ClassVar[NodeSchema] = NodeSchema(
+        "cpu_lstm",
+        ("gates", "recurrence", "peepholes", "lengths", "initial_h", "initial_c", "coefficients"),
+        (
+            AttrSpec("functions", "ints"),
+            AttrSpec("limit", "float"),
+            AttrSpec("reverse", "flag"),
+            AttrSpec("coupled", "flag"),
+            AttrSpec("tile_rows", "int"),
+            AttrSpec("tile_vectors", "int"),
+        ),
+        ("result", "last_h", "last_c"),
+        frozenset({Trait.UNITS}),
+        no_derivative="gradients are taken before the CPU backend brings it in",
+    )
+
+    gates = InputField(0)
+    recurrence = InputField(1)
+    peepholes = InputField(2)
+    lengths = InputField(3)
+    initial_h = InputField(4)
+    initial_c = InputField(5)
+    coefficients = InputField(6)
+    last_h = ResultField(1)
+    last_c = ResultField(2)
+    functions = AttrField[tuple[int, ...]]()
+    limit = AttrField[float]()
+    reverse = AttrField[bool]()
+    coupled = AttrField[bool]()
+    tile_rows = AttrField[int]()
+    tile_vectors = AttrField[int]()
+
+
+@final
+class CpuRnnNode(Node):
+    """`rnn` with recurrence packed to [gates, blocks, H, NR]; products take tile_rows sequences by tile_vectors vectors.
+
+    Declared in classgen/specs/backend_cpu.py.
+    """
+
+    __slots__ = ()
+    BACKEND: ClassVar[str] = "cpu"
+    SCHEMA: ClassVar[NodeSchema] = NodeSchema(
+        "cpu_rnn",
+        ("gates", "recurrence", "lengths", "initial_h", "coefficients"),
+        (
+            AttrSpec("functions", "ints"),
+            AttrSpec("limit", "float"),
+            AttrSpec("reverse", "flag"),
+            AttrSpec("tile_rows", "int"),
+            AttrSpec("tile_vectors", "int"),
+        ),
+        ("result", "last_h"),
+        frozenset({Trait.UNITS}),
+        no_derivative="gradients are taken before the CPU backend brings it in",
+    )
+
+    gates = InputField(0)
+    recurrence = InputField(1)
+    lengths = InputField(2)
+    initial_h = InputField(3)
+    coefficients = InputField(4)
+    last_h = ResultField(1)
+    functions = AttrField[tuple[int, ...]]()
+    limit = AttrField[float]()
+    reverse = AttrField[bool]()
+    tile_rows = AttrField[int]()
+    tile_vectors = AttrField[int]()
 
 
 def create_cpu_block_matmul(
@@ -536,6 +661,136 @@ def create_cpu_row_matmul(
     )
 
 
+def create_cpu_gru(
+    f: Function,
+    name: str,
+    gates: Operand,
+    recurrence: Operand,
+    bias: Operand,
+    lengths: Operand,
+    initial_h: Operand,
+    coefficients: Operand,
+    *,
+    functions: tuple[int, ...],
+    limit: float,
+    reverse: bool,
+    reset_after: bool,
+    tile_rows: int,
+    tile_vectors: int,
+    loc: Loc | None = None,
+) -> CpuGruNode:
+    """`gru` with recurrence packed to [gates, blocks, H, NR]; products take tile_rows sequences by tile_vectors vectors."""
+    attrs: dict[str, Attr] = {
+        "functions": tuple(functions),
+        "limit": float(limit),
+        "reverse": bool(reverse),
+        "reset_after": bool(reset_after),
+        "tile_rows": tile_rows,
+        "tile_vectors": tile_vectors,
+    }
+    return f.create(
+        CpuGruNode,
+        name,
+        (
+            gates,
+            recurrence,
+            bias,
+            lengths,
+            initial_h,
+            coefficients,
+        ),
+        attrs,
+        None,
+        loc,
+    )
+
+
+def create_cpu_lstm(
+    f: Function,
+    name: str,
+    gates: Operand,
+    recurrence: Operand,
+    peepholes: Operand,
+    lengths: Operand,
+    initial_h: Operand,
+    initial_c: Operand,
+    coefficients: Operand,
+    *,
+    functions: tuple[int, ...],
+    limit: float,
+    reverse: bool,
+    coupled: bool,
+    tile_rows: int,
+    tile_vectors: int,
+    loc: Loc | None = None,
+) -> CpuLstmNode:
+    """`lstm` with recurrence packed to [gates, blocks, H, NR]; products take tile_rows sequences by tile_vectors vectors."""
+    attrs: dict[str, Attr] = {
+        "functions": tuple(functions),
+        "limit": float(limit),
+        "reverse": bool(reverse),
+        "coupled": bool(coupled),
+        "tile_rows": tile_rows,
+        "tile_vectors": tile_vectors,
+    }
+    return f.create(
+        CpuLstmNode,
+        name,
+        (
+            gates,
+            recurrence,
+            peepholes,
+            lengths,
+            initial_h,
+            initial_c,
+            coefficients,
+        ),
+        attrs,
+        None,
+        loc,
+    )
+
+
+def create_cpu_rnn(
+    f: Function,
+    name: str,
+    gates: Operand,
+    recurrence: Operand,
+    lengths: Operand,
+    initial_h: Operand,
+    coefficients: Operand,
+    *,
+    functions: tuple[int, ...],
+    limit: float,
+    reverse: bool,
+    tile_rows: int,
+    tile_vectors: int,
+    loc: Loc | None = None,
+) -> CpuRnnNode:
+    """`rnn` with recurrence packed to [gates, blocks, H, NR]; products take tile_rows sequences by tile_vectors vectors."""
+    attrs: dict[str, Attr] = {
+        "functions": tuple(functions),
+        "limit": float(limit),
+        "reverse": bool(reverse),
+        "tile_rows": tile_rows,
+        "tile_vectors": tile_vectors,
+    }
+    return f.create(
+        CpuRnnNode,
+        name,
+        (
+            gates,
+            recurrence,
+            lengths,
+            initial_h,
+            coefficients,
+        ),
+        attrs,
+        None,
+        loc,
+    )
+
+
 NODES: tuple[type[Node], ...] = (
     CpuBlockMatmulNode,
     CpuConvNode,
@@ -545,5 +800,8 @@ NODES: tuple[type[Node], ...] = (
     CpuPlainConvNode,
     CpuPlainMatmulNode,
     CpuRowMatmulNode,
+    CpuGruNode,
+    CpuLstmNode,
+    CpuRnnNode,
 )
 """Every class of this file, in order of declaration."""

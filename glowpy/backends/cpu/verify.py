@@ -228,6 +228,8 @@ def misfit(operation: Operation, variant: Variant) -> str:
     vectors = operation.attrs.get("tile_vectors")
     if not isinstance(vectors, int):
         return ""
+    if "recurrence" in operation.types:
+        return _cell_misfit(operation, variant, vectors)
     packed = next(name for name in ("filter", "rhs") if name in operation.types)
     type = operation.types[packed]
     lanes, block = (
@@ -239,6 +241,17 @@ def misfit(operation: Operation, variant: Variant) -> str:
     return (
         f"{packed}: expected blocks whose multiple {vectors} x {lanes} = {vectors * lanes} numbers are "
         f"(tile_vectors, and the vectors of {variant.name}), got {block}: lower the model for this processor"
+    )
+
+
+def _cell_misfit(operation: Operation, variant: Variant, vectors: int) -> str:
+    type = operation.types["recurrence"]
+    (block,), lanes = static([type.shape[-1]]), variant.machine_for(type.kind).lanes
+    if vectors and block % (vectors * lanes) == 0:
+        return ""
+    return (
+        f"recurrence: expected blocks that are a multiple of {vectors} x {lanes} numbers (tile_vectors, and the "
+        f"vectors of {variant.name}), got {block}: lower the model for this processor"
     )
 
 

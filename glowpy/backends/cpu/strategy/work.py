@@ -13,9 +13,12 @@ from glowpy.backends.cpu.insts_gen import (
     CpuBlockMatmulInst,
     CpuConvInst,
     CpuDepthwiseConvInst,
+    CpuGruInst,
+    CpuLstmInst,
     CpuMatmulInst,
     CpuPlainConvInst,
     CpuPlainMatmulInst,
+    CpuRnnInst,
 )
 from glowpy.backends.cpu.packing import dot_of
 from glowpy.backends.cpu.strategy.cut import UNIT_BYTES, Cut, cut_of
@@ -237,6 +240,12 @@ def _plain(inst: CpuPlainConvInst | CpuPlainMatmulInst, lanes: int) -> Work:
     """The epilogue is called for one number after the other."""
     del inst, lanes
     return Work(1, 1)
+
+
+@_rules(CpuLstmInst, CpuGruInst, CpuRnnInst)
+def _cell(inst: CpuLstmInst | CpuGruInst | CpuRnnInst, lanes: int) -> Work:
+    """A unit is a tile of sequences, for all steps."""
+    return Work(ceil_div(inst.result.type.shape[1], inst.tile_rows), lanes)
 
 
 @_rules(MaxPoolInst, MaxPoolWithArgmaxInst, AvgPoolInst, SumPoolInst)
