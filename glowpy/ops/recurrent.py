@@ -18,13 +18,21 @@ from glowpy.ir.insts_gen import GruInst, LstmInst, RnnInst
 from glowpy.ops import numeric
 from glowpy.support.errors import UserError
 
-__all__ = ["FUNCTIONS"]
+__all__ = ["ALPHAS", "BETAS", "FUNCTIONS"]
 
 FUNCTIONS = (
     "Relu", "Tanh", "Sigmoid", "Affine", "LeakyRelu", "ThresholdedRelu", "ScaledTanh", "HardSigmoid", "Elu", "Softsign",
     "Softplus",
 )  # fmt: skip
 """The activation functions by their numbers."""
+
+ALPHAS: dict[str, float | None] = {
+    "Affine": None, "LeakyRelu": 0.01, "ThresholdedRelu": 1.0, "ScaledTanh": None, "HardSigmoid": 0.2, "Elu": 1.0,
+}  # fmt: skip
+"""The functions with an alpha, and what it is in ONNX where it is not given; None: it has to be."""
+
+BETAS: dict[str, float | None] = {"Affine": None, "ScaledTanh": None, "HardSigmoid": 0.5}
+"""The same of beta."""
 
 
 # Types.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -246,3 +247,19 @@ def test_what_does_not_fit_is_refused(
     with pytest.raises(UserError) as error:
         glowpy.load(graph_model([node], inputs, [output], 17))
     assert message in str(error.value)
+
+
+@pytest.mark.parametrize("layer", LAYERS, ids=str)
+def test_what_is_written_is_read_again(layer: Layer, tmp_path: Path) -> None:
+    x = layer.arrays()["X"]
+    glowpy.save(glowpy.load(layer.model()), tmp_path / "written.onnx")
+    again = glowpy.InferenceSession(tmp_path / "written.onnx", backend="interpreter")
+    expected = glowpy.InferenceSession(layer.model(), backend="interpreter").run(None, {"X": x})
+    for got, output in zip(again.run(None, {"X": x}), expected, strict=True):
+        assert_same(got, output, 1e-5, 1e-6)
+    ort = pytest.importorskip("onnxruntime")
+    session = ort.InferenceSession(
+        str(tmp_path / "written.onnx"), providers=["CPUExecutionProvider"]
+    )
+    for got, output in zip(session.run(None, {"X": x}), expected, strict=True):
+        assert_same(got, output, 1e-5, 1e-6)

@@ -32,14 +32,14 @@ __all__ = [
     "create_cpu_block_matmul",
     "create_cpu_conv",
     "create_cpu_depthwise_conv",
-    "create_cpu_gru",
-    "create_cpu_lstm",
     "create_cpu_matmul",
     "create_cpu_pack_matrix",
     "create_cpu_plain_conv",
     "create_cpu_plain_matmul",
-    "create_cpu_rnn",
     "create_cpu_row_matmul",
+    "create_cpu_gru",
+    "create_cpu_lstm",
+    "create_cpu_rnn",
 ]
 
 

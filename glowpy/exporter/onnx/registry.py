@@ -12,6 +12,7 @@ from glowpy.exporter.onnx import (
     operator,
     pool,
     quant,
+    recurrent,
     reduce,
     search,
     shape,
@@ -21,7 +22,7 @@ from glowpy.exporter.onnx.graph import to_onnx
 __all__ = ["FAMILIES", "to_onnx"]
 
 FAMILIES = (
-    activation, elementwise, gather, image, matmul, norm, operator, pool, quant, reduce,
-    search, shape,
+    activation, elementwise, gather, image, matmul, norm, operator, pool, quant, recurrent,
+    reduce, search, shape,
 )  # fmt: skip
 """The modules, by the stems that operators, kernels and tests share."""

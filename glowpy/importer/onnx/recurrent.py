@@ -23,20 +23,13 @@ from glowpy.importer.onnx.data_movement import (
     transpose,
 )
 from glowpy.importer.onnx.node import OnnxNode, Value, from_onnx
-from glowpy.ops.recurrent import FUNCTIONS
+from glowpy.ops.recurrent import ALPHAS, BETAS, FUNCTIONS
 from glowpy.support.errors import UserError
 from glowpy.support.symbolic import Dim
 
 __all__: list[str] = []
 
 _DIRECTIONS = {"forward": (False,), "reverse": (True,), "bidirectional": (False, True)}
-
-_ALPHAS = {
-    "Affine": None, "LeakyRelu": 0.01, "ThresholdedRelu": 1.0, "ScaledTanh": None, "HardSigmoid": 0.2, "Elu": 1.0,
-}  # fmt: skip
-"""The functions with an alpha, and what it is where it is not given; None: it has to be."""
-
-_BETAS = {"Affine": None, "ScaledTanh": None, "HardSigmoid": 0.5}
 
 
 @dataclass(frozen=True)
@@ -236,7 +229,7 @@ def _activations(
         if name is None:
             raise UserError(f"attribute 'activations': expected {_spell(FUNCTIONS)}, got '{given}'")
         functions.append(FUNCTIONS.index(name))
-        pair = taken(name, _ALPHAS, alphas, "alpha"), taken(name, _BETAS, betas, "beta")
+        pair = taken(name, ALPHAS, alphas, "alpha"), taken(name, BETAS, betas, "beta")
         coefficients.append(pair)
     return functions, coefficients
 

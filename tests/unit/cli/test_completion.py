@@ -48,7 +48,7 @@ def test_passes_are_those_of_the_backend() -> None:
     assert offered("opt", "-p", "dce,cse,fold-tr") == ["dce,cse,fold-transpose"]
     assert offered("opt", "-p", "pack-") == []
     words = ("opt", "--backend", "cpu", "--target", "x86-64-v3", "-p", "lower,pack-")
-    assert offered(*words) == ["lower,pack-products"]
+    assert offered(*words) == ["lower,pack-products", "lower,pack-recurrence"]
     assert offered("opt", "--print-after", "dc") == ["dce"]
 
 
