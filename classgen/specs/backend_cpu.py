@@ -18,6 +18,25 @@ _BLOCK_KINDS = {
 }
 _LATE = "gradients are taken before the CPU backend brings it in"
 
+
+def _cell(name: str, doc: str, inputs: list[str], results: list[str], attrs: list[Attr]) -> None:
+    """A recurrent cell, with recurrence packed as right sides: the sums of a step are scratch memory."""
+    Op(
+        name,
+        f"{doc} with recurrence packed to [gates, blocks, H, NR]; products take tile_rows sequences by tile_vectors vectors.",
+        inputs=["gates", "recurrence", *inputs, "coefficients"],
+        results=results,
+        attrs=[ints("functions"), real("limit"), flag("reverse"), *attrs, integer("tile_rows"), integer("tile_vectors")],
+        traits=["units"],
+        scratches=["sums"],
+        rows=["result", "gates"],
+        kernel={"gates": FLOATS},
+        mixed={kind: {"lengths": "i32"} for kind in FLOATS},
+        backend="cpu",
+        no_derivative=_LATE,
+    )
+
+
 Op(
     "CpuBlockMatmul",
     "[..., M, K] in f32 times a right side of stored integers, (rhs - zeros) * scales for each `block` neighbours in depth. rhs is "
@@ -64,6 +83,8 @@ Op(
     backend="cpu",
     no_derivative=_LATE,
 )
+_cell("CpuGru", "`gru`", ["bias", "lengths", "initial_h"], ["result", "last_h"], [flag("reset_after")])
+_cell("CpuLstm", "`lstm`", ["peepholes", "lengths", "initial_h", "initial_c"], ["result", "last_h", "last_c"], [flag("coupled")])
 Op(
     "CpuMatmul",
     "[..., M, K] times right sides packed to [..., blocks, K, NR], of integers to [..., blocks, K / 4, 4 NR], with register "
@@ -121,6 +142,7 @@ Op(
     backend="cpu",
     no_derivative=_LATE,
 )
+_cell("CpuRnn", "`rnn`", ["lengths", "initial_h"], ["result", "last_h"], [])
 Op(
     "CpuRowMatmul",
     "[..., 1, K] times [..., K, N], each matrix read once, where it lies: by rows or by columns. For those that are computed, such as "
@@ -134,26 +156,3 @@ Op(
     backend="cpu",
     no_derivative=_LATE,
 )
-
-
-def _cell(name: str, doc: str, inputs: list[str], results: list[str], attrs: list[Attr]) -> None:
-    """A recurrent cell, with recurrence packed as right sides: the sums of a step are scratch memory."""
-    Op(
-        name,
-        f"{doc} with recurrence packed to [gates, blocks, H, NR]; products take tile_rows sequences by tile_vectors vectors.",
-        inputs=["gates", "recurrence", *inputs, "coefficients"],
-        results=results,
-        attrs=[ints("functions"), real("limit"), flag("reverse"), *attrs, integer("tile_rows"), integer("tile_vectors")],
-        traits=["units"],
-        scratches=["sums"],
-        rows=["result", "gates"],
-        kernel={"gates": FLOATS},
-        mixed={kind: {"lengths": "i32"} for kind in FLOATS},
-        backend="cpu",
-        no_derivative=_LATE,
-    )
-
-
-_cell("CpuGru", "`gru`", ["bias", "lengths", "initial_h"], ["result", "last_h"], [flag("reset_after")])
-_cell("CpuLstm", "`lstm`", ["peepholes", "lengths", "initial_h", "initial_c"], ["result", "last_h", "last_c"], [flag("coupled")])
-_cell("CpuRnn", "`rnn`", ["lengths", "initial_h"], ["result", "last_h"], [])

@@ -9,7 +9,7 @@ from classgen.dsl import Op, flag, ints, real
 
 _STEPS = (
     "gates are [T, B, gates x H], recurrence is a matrix [H, H] for each gate. Sequence b has `lengths[b]` steps, or all if lengths are empty; from "
-    "there on results are zeros, and the state stays. If `reverse`, its steps are taken from the last to the first. Before an activation numbers are limited to [-limit, limit]."
+    "there on results are zeros, and the state stays. If `reverse`, its steps are taken from the last to the first. What a gate computes is limited to [-limit, limit] before its activation."
 )
 _CELL = [ints("functions"), real("limit"), flag("reverse")]
 _LATE = "the gradient of a loop is not written yet"

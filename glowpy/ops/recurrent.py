@@ -160,15 +160,18 @@ def _wide(tensor: Tensor) -> Array:
 
 
 class _Activations:
-    """The activation functions of a cell, each of what is limited first."""
+    """The activation functions of a cell. What gates compute is limited first."""
 
     def __init__(self, functions: tuple[int, ...], coefficients: Array, limit: float) -> None:
         self._functions, self._coefficients = functions, coefficients
         self._limit = coefficients.dtype.type(limit)
 
     def __call__(self, index: int, x: Array) -> Array:
-        function = _ACTIVATIONS[self._functions[index]]
-        return function(np.clip(x, -self._limit, self._limit), *self._coefficients[index])
+        return self.unlimited(index, np.clip(x, -self._limit, self._limit))
+
+    def unlimited(self, index: int, x: Array) -> Array:
+        """The function of that number, of what no gate has computed."""
+        return _ACTIVATIONS[self._functions[index]](x, *self._coefficients[index])
 
 
 def _run(
@@ -226,7 +229,7 @@ def _lstm(
         enter = f(0, enter + peeps[0] * c)
         forget = 1 - enter if coupled else f(0, forget + peeps[2] * c)
         c = forget * c + enter * f(1, cell)
-        return f(0, out + peeps[1] * c) * f(2, c), c
+        return f(0, out + peeps[1] * c) * f.unlimited(2, c), c
 
     states = [_wide(initial_h), _wide(initial_c)]
     last_h.array[...], last_c.array[...] = _run(

@@ -125,7 +125,7 @@ INLINE void OF(lstm_row)(T *restrict h, T *restrict c, T *restrict result, const
     T after = forget * before + in * cell;
     if (peeps) out += peepholes[units + i] * after;
     out = OF(activate)(functions->at[0], coefficients, limit, out);
-    T state = out * OF(activate)(functions->at[2], coefficients + 4, limit, after);
+    T state = out * OF(activate)(functions->at[2], coefficients + 4, INF_F32, after);
     c[i] = after;
     h[i] = state;
     result[i] = state;

@@ -126,6 +126,10 @@ def check(layer: Layer, backend: str, tolerance: float = 2e-5) -> None:
 _BIDIRECTIONAL = {"direction": "bidirectional"}
 LAYERS = [
     Layer("LSTM", (4, 2, 3, 5), {"clip": 0.75}, (4, 2), peepholes=True, state=True),
+    Layer(
+        "LSTM", (3, 2, 3, 5),
+        {"clip": 0.125, "activations": ["Affine"] * 3, "activation_alpha": [2.0] * 3, "activation_beta": [0.5] * 3},
+    ),
     Layer("LSTM", (3, 2, 3, 5), {**_BIDIRECTIONAL, "input_forget": 1, "layout": 1}, state=True),
     Layer("LSTM", (3, 1, 3, 17), {"direction": "reverse"}, (2,), bias=False, opset=7),
     Layer("GRU", (4, 3, 3, 5), {**_BIDIRECTIONAL, "clip": 0.5}, (4, 1, 3), state=True),

@@ -43,10 +43,11 @@ class Cell:
     reverse: bool = False
     coupled: bool = False
 
-    def activation(self, index: int) -> Activation:
-        """The function of that number, after the limit."""
+    def activation(self, index: int, *, gate: bool = True) -> Activation:
+        """The function of that number; what a gate computes is limited first."""
         function, (alpha, beta) = _FUNCTIONS[self.functions[index]], self.coefficients[index]
-        return lambda x: function(min(max(x, -self.limit), self.limit), alpha, beta)
+        limit = self.limit if gate else math.inf
+        return lambda x: function(min(max(x, -limit), limit), alpha, beta)
 
     def run(self) -> list[Array]:
         """The result and the last states."""
@@ -78,7 +79,7 @@ class Cell:
         ])  # fmt: skip
 
     def _lstm(self, sums: Array, h: Array, c: Array) -> tuple[Array, Array]:
-        f, g, out = (self.activation(index) for index in range(3))
+        f, g, out = self.activation(0), self.activation(1), self.activation(2, gate=False)
         enter, leave, keep, cell = (sums[gate] + self._times(h, gate) for gate in range(4))
         peeps = np.zeros((3, len(h))) if self.peepholes is None else self.peepholes
         after_h, after_c = h.copy(), c.copy()

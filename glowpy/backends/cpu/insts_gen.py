@@ -151,6 +151,110 @@ class CpuDepthwiseConvInst(Instruction):
 
 
 @final
+class CpuGruInst(Instruction):
+    """`gru` with recurrence packed to [gates, blocks, H, NR]; products take tile_rows sequences by tile_vectors vectors.
+
+    Declared in classgen/specs/backend_cpu.py.
+    """
+
+    __slots__ = ()
+    BACKEND: ClassVar[str] = "cpu"
+    SCHEMA: ClassVar[InstSchema] = InstSchema(
+        "cpu_gru",
+        (
+            OperandSpec("result", Access.OUT, Layout.ROWS),
+            OperandSpec("last_h", Access.OUT),
+            OperandSpec("gates", Access.IN, Layout.ROWS),
+            OperandSpec("recurrence", Access.IN),
+            OperandSpec("bias", Access.IN),
+            OperandSpec("lengths", Access.IN),
+            OperandSpec("initial_h", Access.IN),
+            OperandSpec("coefficients", Access.IN),
+            OperandSpec("sums", Access.SCRATCH),
+        ),
+        (
+            AttrSpec("functions", "ints"),
+            AttrSpec("limit", "float"),
+            AttrSpec("reverse", "flag"),
+            AttrSpec("reset_after", "flag"),
+            AttrSpec("tile_rows", "int"),
+            AttrSpec("tile_vectors", "int"),
+        ),
+        frozenset({Trait.UNITS}),
+    )
+
+    result = OperandField(0)
+    last_h = OperandField(1)
+    gates = OperandField(2)
+    recurrence = OperandField(3)
+    bias = OperandField(4)
+    lengths = OperandField(5)
+    initial_h = OperandField(6)
+    coefficients = OperandField(7)
+    sums = OperandField(8)
+    functions = AttrField[tuple[int, ...]]()
+    limit = AttrField[float]()
+    reverse = AttrField[bool]()
+    reset_after = AttrField[bool]()
+    tile_rows = AttrField[int]()
+    tile_vectors = AttrField[int]()
+
+
+@final
+class CpuLstmInst(Instruction):
+    """`lstm` with recurrence packed to [gates, blocks, H, NR]; products take tile_rows sequences by tile_vectors vectors.
+
+    Declared in classgen/specs/backend_cpu.py.
+    """
+
+    __slots__ = ()
+    BACKEND: ClassVar[str] = "cpu"
+    SCHEMA: ClassVar[InstSchema] = InstSchema(
+        "cpu_lstm",
+        (
+            OperandSpec("result", Access.OUT, Layout.ROWS),
+            OperandSpec("last_h", Access.OUT),
+            OperandSpec("last_c", Access.OUT),
+            OperandSpec("gates", Access.IN, Layout.ROWS),
+            OperandSpec("recurrence", Access.IN),
+            OperandSpec("peepholes", Access.IN),
+            OperandSpec("lengths", Access.IN),
+            OperandSpec("initial_h", Access.IN),
+            OperandSpec("initial_c", Access.IN),
+            OperandSpec("coefficients", Access.IN),
+            OperandSpec("sums", Access.SCRATCH),
+        ),
+        (
+            AttrSpec("functions", "ints"),
+            AttrSpec("limit", "float"),
+            AttrSpec("reverse", "flag"),
+            AttrSpec("coupled", "flag"),
+            AttrSpec("tile_rows", "int"),
+            AttrSpec("tile_vectors", "int"),
+        ),
+        frozenset({Trait.UNITS}),
+    )
+
+    result = OperandField(0)
+    last_h = OperandField(1)
+    last_c = OperandField(2)
+    gates = OperandField(3)
+    recurrence = OperandField(4)
+    peepholes = OperandField(5)
+    lengths = OperandField(6)
+    initial_h = OperandField(7)
+    initial_c = OperandField(8)
+    coefficients = OperandField(9)
+    sums = OperandField(10)
+    functions = AttrField[tuple[int, ...]]()
+    limit = AttrField[float]()
+    reverse = AttrField[bool]()
+    coupled = AttrField[bool]()
+    tile_rows = AttrField[int]()
+    tile_vectors = AttrField[int]()
+
+
+@final
 class CpuMatmulInst(Instruction):
     """[..., M, K] times right sides packed to [..., blocks, K, NR], of integers to [..., blocks, K / 4, 4 NR], with register tiles of tile_pixels rows by tile_vectors vectors; slab tiles of rows are computed for one block of columns before the next, and fetch elements of weights are fetched ahead.
 
@@ -275,136 +379,6 @@ class CpuPlainMatmulInst(Instruction):
 
 
 @final
-class CpuRowMatmulInst(Instruction):
-    """[..., 1, K] times [..., K, N], each matrix read once, where it lies: by rows or by columns. For those that are computed, such as what a decoder has cached, which to pack takes longer than to multiply.
-
-    Declared in classgen/specs/backend_cpu.py.
-    """
-
-    __slots__ = ()
-    BACKEND: ClassVar[str] = "cpu"
-    SCHEMA: ClassVar[InstSchema] = InstSchema(
-        "cpu_row_matmul",
-        (
-            OperandSpec("result", Access.OUT),
-            OperandSpec("lhs", Access.IN, Layout.ROWS),
-            OperandSpec("rhs", Access.IN, Layout.TRANSPOSED),
-        ),
-        (),
-        frozenset({Trait.TYPED}),
-        quant=Quantized.RULE,
-    )
-
-    result = OperandField(0)
-    lhs = OperandField(1)
-    rhs = OperandField(2)
-
-
-@final
-class CpuGruInst(Instruction):
-    """`gru` with recurrence packed to [gates, blocks, H, NR]; products take tile_rows sequences by tile_vectors vectors.
-
-    Declared in classgen/specs/backend_cpu.py.
-    """
-
-    __slots__ = ()
-    BACKEND: ClassVar[str] = "cpu"
-    SCHEMA: ClassVar[InstSchema] = InstSchema(
-        "cpu_gru",
-        (
-            OperandSpec("result", Access.OUT, Layout.ROWS),
-            OperandSpec("last_h", Access.OUT),
-            OperandSpec("gates", Access.IN, Layout.ROWS),
-            OperandSpec("recurrence", Access.IN),
-            OperandSpec("bias", Access.IN),
-            OperandSpec("lengths", Access.IN),
-            OperandSpec("initial_h", Access.IN),
-            OperandSpec("coefficients", Access.IN),
-            OperandSpec("sums", Access.SCRATCH),
-        ),
-        (
-            AttrSpec("functions", "ints"),
-            AttrSpec("limit", "float"),
-            AttrSpec("reverse", "flag"),
-            AttrSpec("reset_after", "flag"),
-            AttrSpec("tile_rows", "int"),
-            AttrSpec("tile_vectors", "int"),
-        ),
-        frozenset({Trait.UNITS}),
-    )
-
-    result = OperandField(0)
-    last_h = OperandField(1)
-    gates = OperandField(2)
-    recurrence = OperandField(3)
-    bias = OperandField(4)
-    lengths = OperandField(5)
-    initial_h = OperandField(6)
-    coefficients = OperandField(7)
-    sums = OperandField(8)
-    functions = AttrField[tuple[int, ...]]()
-    limit = AttrField[float]()
-    reverse = AttrField[bool]()
-    reset_after = AttrField[bool]()
-    tile_rows = AttrField[int]()
-    tile_vectors = AttrField[int]()
-
-
-@final
-class CpuLstmInst(Instruction):
-    """`lstm` with recurrence packed to [gates, blocks, H, NR]; products take tile_rows sequences by tile_vectors vectors.
-
-    Declared in classgen/specs/backend_cpu.py.
-    """
-
-    __slots__ = ()
-    BACKEND: ClassVar[str] = "cpu"
-    SCHEMA: ClassVar[InstSchema] = InstSchema(
-        "cpu_lstm",
-        (
-            OperandSpec("result", Access.OUT, Layout.ROWS),
-            OperandSpec("last_h", Access.OUT),
-            OperandSpec("last_c", Access.OUT),
-            OperandSpec("gates", Access.IN, Layout.ROWS),
-            OperandSpec("recurrence", Access.IN),
-            OperandSpec("peepholes", Access.IN),
-            OperandSpec("lengths", Access.IN),
-            OperandSpec("initial_h", Access.IN),
-            OperandSpec("initial_c", Access.IN),
-            OperandSpec("coefficients", Access.IN),
-            OperandSpec("sums", Access.SCRATCH),
-        ),
-        (
-            AttrSpec("functions", "ints"),
-            AttrSpec("limit", "float"),
-            AttrSpec("reverse", "flag"),
-            AttrSpec("coupled", "flag"),
-            AttrSpec("tile_rows", "int"),
-            AttrSpec("tile_vectors", "int"),
-        ),
-        frozenset({Trait.UNITS}),
-    )
-
-    result = OperandField(0)
-    last_h = OperandField(1)
-    last_c = OperandField(2)
-    gates = OperandField(3)
-    recurrence = OperandField(4)
-    peepholes = OperandField(5)
-    lengths = OperandField(6)
-    initial_h = OperandField(7)
-    initial_c = OperandField(8)
-    coefficients = OperandField(9)
-    sums = OperandField(10)
-    functions = AttrField[tuple[int, ...]]()
-    limit = AttrField[float]()
-    reverse = AttrField[bool]()
-    coupled = AttrField[bool]()
-    tile_rows = AttrField[int]()
-    tile_vectors = AttrField[int]()
-
-
-@final
 class CpuRnnInst(Instruction):
     """`rnn` with recurrence packed to [gates, blocks, H, NR]; products take tile_rows sequences by tile_vectors vectors.
 
@@ -450,17 +424,43 @@ class CpuRnnInst(Instruction):
     tile_vectors = AttrField[int]()
 
 
+@final
+class CpuRowMatmulInst(Instruction):
+    """[..., 1, K] times [..., K, N], each matrix read once, where it lies: by rows or by columns. For those that are computed, such as what a decoder has cached, which to pack takes longer than to multiply.
+
+    Declared in classgen/specs/backend_cpu.py.
+    """
+
+    __slots__ = ()
+    BACKEND: ClassVar[str] = "cpu"
+    SCHEMA: ClassVar[InstSchema] = InstSchema(
+        "cpu_row_matmul",
+        (
+            OperandSpec("result", Access.OUT),
+            OperandSpec("lhs", Access.IN, Layout.ROWS),
+            OperandSpec("rhs", Access.IN, Layout.TRANSPOSED),
+        ),
+        (),
+        frozenset({Trait.TYPED}),
+        quant=Quantized.RULE,
+    )
+
+    result = OperandField(0)
+    lhs = OperandField(1)
+    rhs = OperandField(2)
+
+
 INSTS: tuple[type[Instruction], ...] = (
     CpuBlockMatmulInst,
     CpuConvInst,
     CpuDepthwiseConvInst,
+    CpuGruInst,
+    CpuLstmInst,
     CpuMatmulInst,
     CpuPackMatrixInst,
     CpuPlainConvInst,
     CpuPlainMatmulInst,
-    CpuRowMatmulInst,
-    CpuGruInst,
-    CpuLstmInst,
     CpuRnnInst,
+    CpuRowMatmulInst,
 )
 """Every class of this file, in order of declaration."""

@@ -247,6 +247,12 @@ KERNELS: dict[str, KernelSpec] = {
         (("input", ("f32", "f64", "i8", "u8")),),
         "classgen/specs/backend_cpu.py",
     ),
+    "cpu_gru": KernelSpec(
+        "cpu_gru", "libjit_cpu_gru", (("gates", ("f32", "f64")),), "classgen/specs/backend_cpu.py"
+    ),
+    "cpu_lstm": KernelSpec(
+        "cpu_lstm", "libjit_cpu_lstm", (("gates", ("f32", "f64")),), "classgen/specs/backend_cpu.py"
+    ),
     "cpu_matmul": KernelSpec(
         "cpu_matmul",
         "libjit_cpu_matmul",
@@ -271,20 +277,14 @@ KERNELS: dict[str, KernelSpec] = {
         (("lhs", ("f32", "f64", "i8", "u8")),),
         "classgen/specs/backend_cpu.py",
     ),
+    "cpu_rnn": KernelSpec(
+        "cpu_rnn", "libjit_cpu_rnn", (("gates", ("f32", "f64")),), "classgen/specs/backend_cpu.py"
+    ),
     "cpu_row_matmul": KernelSpec(
         "cpu_row_matmul",
         "libjit_cpu_row_matmul",
         (("lhs", ("f32", "f64")),),
         "classgen/specs/backend_cpu.py",
-    ),
-    "cpu_gru": KernelSpec(
-        "cpu_gru", "libjit_cpu_gru", (("gates", ("f32", "f64")),), "classgen/specs/backend_cpu.py"
-    ),
-    "cpu_lstm": KernelSpec(
-        "cpu_lstm", "libjit_cpu_lstm", (("gates", ("f32", "f64")),), "classgen/specs/backend_cpu.py"
-    ),
-    "cpu_rnn": KernelSpec(
-        "cpu_rnn", "libjit_cpu_rnn", (("gates", ("f32", "f64")),), "classgen/specs/backend_cpu.py"
     ),
 }
 """The kernels of instructions by mnemonic."""

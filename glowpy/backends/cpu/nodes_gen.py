@@ -32,14 +32,14 @@ __all__ = [
     "create_cpu_block_matmul",
     "create_cpu_conv",
     "create_cpu_depthwise_conv",
+    "create_cpu_gru",
+    "create_cpu_lstm",
     "create_cpu_matmul",
     "create_cpu_pack_matrix",
     "create_cpu_plain_conv",
     "create_cpu_plain_matmul",
-    "create_cpu_row_matmul",
-    "create_cpu_gru",
-    "create_cpu_lstm",
     "create_cpu_rnn",
+    "create_cpu_row_matmul",
 ]
 
 
@@ -149,6 +149,88 @@ class CpuDepthwiseConvNode(Node):
     dilation = AttrField[tuple[int, ...]]()
     outside = AttrField[int]()
     tile_pixels = AttrField[int]()
+
+
+@final
+class CpuGruNode(Node):
+    """`gru` with recurrence packed to [gates, blocks, H, NR]; products take tile_rows sequences by tile_vectors vectors.
+
+    Declared in classgen/specs/backend_cpu.py.
+    """
+
+    __slots__ = ()
+    BACKEND: ClassVar[str] = "cpu"
+    SCHEMA: ClassVar[NodeSchema] = NodeSchema(
+        "cpu_gru",
+        ("gates", "recurrence", "bias", "lengths", "initial_h", "coefficients"),
+        (
+            AttrSpec("functions", "ints"),
+            AttrSpec("limit", "float"),
+            AttrSpec("reverse", "flag"),
+            AttrSpec("reset_after", "flag"),
+            AttrSpec("tile_rows", "int"),
+            AttrSpec("tile_vectors", "int"),
+        ),
+        ("result", "last_h"),
+        frozenset({Trait.UNITS}),
+        no_derivative="gradients are taken before the CPU backend brings it in",
+    )
+
+    gates = InputField(0)
+    recurrence = InputField(1)
+    bias = InputField(2)
+    lengths = InputField(3)
+    initial_h = InputField(4)
+    coefficients = InputField(5)
+    last_h = ResultField(1)
+    functions = AttrField[tuple[int, ...]]()
+    limit = AttrField[float]()
+    reverse = AttrField[bool]()
+    reset_after = AttrField[bool]()
+    tile_rows = AttrField[int]()
+    tile_vectors = AttrField[int]()
+
+
+@final
+class CpuLstmNode(Node):
+    """`lstm` with recurrence packed to [gates, blocks, H, NR]; products take tile_rows sequences by tile_vectors vectors.
+
+    Declared in classgen/specs/backend_cpu.py.
+    """
+
+    __slots__ = ()
+    BACKEND: ClassVar[str] = "cpu"
+    SCHEMA: ClassVar[NodeSchema] = NodeSchema(
+        "cpu_lstm",
+        ("gates", "recurrence", "peepholes", "lengths", "initial_h", "initial_c", "coefficients"),
+        (
+            AttrSpec("functions", "ints"),
+            AttrSpec("limit", "float"),
+            AttrSpec("reverse", "flag"),
+            AttrSpec("coupled", "flag"),
+            AttrSpec("tile_rows", "int"),
+            AttrSpec("tile_vectors", "int"),
+        ),
+        ("result", "last_h", "last_c"),
+        frozenset({Trait.UNITS}),
+        no_derivative="gradients are taken before the CPU backend brings it in",
+    )
+
+    gates = InputField(0)
+    recurrence = InputField(1)
+    peepholes = InputField(2)
+    lengths = InputField(3)
+    initial_h = InputField(4)
+    initial_c = InputField(5)
+    coefficients = InputField(6)
+    last_h = ResultField(1)
+    last_c = ResultField(2)
+    functions = AttrField[tuple[int, ...]]()
+    limit = AttrField[float]()
+    reverse = AttrField[bool]()
+    coupled = AttrField[bool]()
+    tile_rows = AttrField[int]()
+    tile_vectors = AttrField[int]()
 
 
 @final
@@ -267,111 +349,6 @@ class CpuPlainMatmulNode(Node):
 
 
 @final
-class CpuRowMatmulNode(Node):
-    """[..., 1, K] times [..., K, N], each matrix read once, where it lies: by rows or by columns. For those that are computed, such as what a decoder has cached, which to pack takes longer than to multiply.
-
-    Declared in classgen/specs/backend_cpu.py.
-    """
-
-    __slots__ = ()
-    BACKEND: ClassVar[str] = "cpu"
-    SCHEMA: ClassVar[NodeSchema] = NodeSchema(
-        "cpu_row_matmul",
-        ("lhs", "rhs"),
-        (),
-        ("result",),
-        frozenset({Trait.TYPED}),
-        no_derivative="gradients are taken before the CPU backend brings it in",
-        quant=Quantized.RULE,
-    )
-
-    lhs = InputField(0)
-    rhs = InputField(1)
-
-
-@final
-class CpuGruNode(Node):
-    """`gru` with recurrence packed to [gates, blocks, H, NR]; products take tile_rows sequences by tile_vectors vectors.
-
-    Declared in classgen/specs/backend_cpu.py.
-    """
-
-    __slots__ = ()
-    BACKEND: ClassVar[str] = "cpu"
-    SCHEMA: ClassVar[NodeSchema] = NodeSchema(
-        "cpu_gru",
-        ("gates", "recurrence", "bias", "lengths", "initial_h", "coefficients"),
-        (
-            AttrSpec("functions", "ints"),
-            AttrSpec("limit", "float"),
-            AttrSpec("reverse", "flag"),
-            AttrSpec("reset_after", "flag"),
-            AttrSpec("tile_rows", "int"),
-            AttrSpec("tile_vectors", "int"),
-        ),
-        ("result", "last_h"),
-        frozenset({Trait.UNITS}),
-        no_derivative="gradients are taken before the CPU backend brings it in",
-    )
-
-    gates = InputField(0)
-    recurrence = InputField(1)
-    bias = InputField(2)
-    lengths = InputField(3)
-    initial_h = InputField(4)
-    coefficients = InputField(5)
-    last_h = ResultField(1)
-    functions = AttrField[tuple[int, ...]]()
-    limit = AttrField[float]()
-    reverse = AttrField[bool]()
-    reset_after = AttrField[bool]()
-    tile_rows = AttrField[int]()
-    tile_vectors = AttrField[int]()
-
-
-@final
-class CpuLstmNode(Node):
-    """`lstm` with recurrence packed to [gates, blocks, H, NR]; products take tile_rows sequences by tile_vectors vectors.
-
-    Declared in classgen/specs/backend_cpu.py.
-    """
-
-    __slots__ = ()
-    BACKEND: ClassVar[str] = "cpu"
-    SCHEMA: ClassVar[NodeSchema] = NodeSchema(
-        "cpu_lstm",
-        ("gates", "recurrence", "peepholes", "lengths", "initial_h", "initial_c", "coefficients"),
-        (
-            AttrSpec("functions", "ints"),
-            AttrSpec("limit", "float"),
-            AttrSpec("reverse", "flag"),
-            AttrSpec("coupled", "flag"),
-            AttrSpec("tile_rows", "int"),
-            AttrSpec("tile_vectors", "int"),
-        ),
-        ("result", "last_h", "last_c"),
-        frozenset({Trait.UNITS}),
-        no_derivative="gradients are taken before the CPU backend brings it in",
-    )
-
-    gates = InputField(0)
-    recurrence = InputField(1)
-    peepholes = InputField(2)
-    lengths = InputField(3)
-    initial_h = InputField(4)
-    initial_c = InputField(5)
-    coefficients = InputField(6)
-    last_h = ResultField(1)
-    last_c = ResultField(2)
-    functions = AttrField[tuple[int, ...]]()
-    limit = AttrField[float]()
-    reverse = AttrField[bool]()
-    coupled = AttrField[bool]()
-    tile_rows = AttrField[int]()
-    tile_vectors = AttrField[int]()
-
-
-@final
 class CpuRnnNode(Node):
     """`rnn` with recurrence packed to [gates, blocks, H, NR]; products take tile_rows sequences by tile_vectors vectors.
 
@@ -406,6 +383,29 @@ class CpuRnnNode(Node):
     reverse = AttrField[bool]()
     tile_rows = AttrField[int]()
     tile_vectors = AttrField[int]()
+
+
+@final
+class CpuRowMatmulNode(Node):
+    """[..., 1, K] times [..., K, N], each matrix read once, where it lies: by rows or by columns. For those that are computed, such as what a decoder has cached, which to pack takes longer than to multiply.
+
+    Declared in classgen/specs/backend_cpu.py.
+    """
+
+    __slots__ = ()
+    BACKEND: ClassVar[str] = "cpu"
+    SCHEMA: ClassVar[NodeSchema] = NodeSchema(
+        "cpu_row_matmul",
+        ("lhs", "rhs"),
+        (),
+        ("result",),
+        frozenset({Trait.TYPED}),
+        no_derivative="gradients are taken before the CPU backend brings it in",
+        quant=Quantized.RULE,
+    )
+
+    lhs = InputField(0)
+    rhs = InputField(1)
 
 
 def create_cpu_block_matmul(
@@ -527,6 +527,96 @@ def create_cpu_depthwise_conv(
     )
 
 
+def create_cpu_gru(
+    f: Function,
+    name: str,
+    gates: Operand,
+    recurrence: Operand,
+    bias: Operand,
+    lengths: Operand,
+    initial_h: Operand,
+    coefficients: Operand,
+    *,
+    functions: tuple[int, ...],
+    limit: float,
+    reverse: bool,
+    reset_after: bool,
+    tile_rows: int,
+    tile_vectors: int,
+    loc: Loc | None = None,
+) -> CpuGruNode:
+    """`gru` with recurrence packed to [gates, blocks, H, NR]; products take tile_rows sequences by tile_vectors vectors."""
+    attrs: dict[str, Attr] = {
+        "functions": tuple(functions),
+        "limit": float(limit),
+        "reverse": bool(reverse),
+        "reset_after": bool(reset_after),
+        "tile_rows": tile_rows,
+        "tile_vectors": tile_vectors,
+    }
+    return f.create(
+        CpuGruNode,
+        name,
+        (
+            gates,
+            recurrence,
+            bias,
+            lengths,
+            initial_h,
+            coefficients,
+        ),
+        attrs,
+        None,
+        loc,
+    )
+
+
+def create_cpu_lstm(
+    f: Function,
+    name: str,
+    gates: Operand,
+    recurrence: Operand,
+    peepholes: Operand,
+    lengths: Operand,
+    initial_h: Operand,
+    initial_c: Operand,
+    coefficients: Operand,
+    *,
+    functions: tuple[int, ...],
+    limit: float,
+    reverse: bool,
+    coupled: bool,
+    tile_rows: int,
+    tile_vectors: int,
+    loc: Loc | None = None,
+) -> CpuLstmNode:
+    """`lstm` with recurrence packed to [gates, blocks, H, NR]; products take tile_rows sequences by tile_vectors vectors."""
+    attrs: dict[str, Attr] = {
+        "functions": tuple(functions),
+        "limit": float(limit),
+        "reverse": bool(reverse),
+        "coupled": bool(coupled),
+        "tile_rows": tile_rows,
+        "tile_vectors": tile_vectors,
+    }
+    return f.create(
+        CpuLstmNode,
+        name,
+        (
+            gates,
+            recurrence,
+            peepholes,
+            lengths,
+            initial_h,
+            initial_c,
+            coefficients,
+        ),
+        attrs,
+        None,
+        loc,
+    )
+
+
 def create_cpu_matmul(
     f: Function,
     name: str,
@@ -638,119 +728,6 @@ def create_cpu_plain_matmul(
     )
 
 
-def create_cpu_row_matmul(
-    f: Function,
-    name: str,
-    result_type: Type,
-    lhs: Operand,
-    rhs: Operand,
-    loc: Loc | None = None,
-) -> CpuRowMatmulNode:
-    """[..., 1, K] times [..., K, N], each matrix read once, where it lies: by rows or by columns. For those that are computed, such as what a decoder has cached, which to pack takes longer than to multiply."""
-    attrs: dict[str, Attr] = {}
-    return f.create(
-        CpuRowMatmulNode,
-        name,
-        (
-            lhs,
-            rhs,
-        ),
-        attrs,
-        result_type,
-        loc,
-    )
-
-
-def create_cpu_gru(
-    f: Function,
-    name: str,
-    gates: Operand,
-    recurrence: Operand,
-    bias: Operand,
-    lengths: Operand,
-    initial_h: Operand,
-    coefficients: Operand,
-    *,
-    functions: tuple[int, ...],
-    limit: float,
-    reverse: bool,
-    reset_after: bool,
-    tile_rows: int,
-    tile_vectors: int,
-    loc: Loc | None = None,
-) -> CpuGruNode:
-    """`gru` with recurrence packed to [gates, blocks, H, NR]; products take tile_rows sequences by tile_vectors vectors."""
-    attrs: dict[str, Attr] = {
-        "functions": tuple(functions),
-        "limit": float(limit),
-        "reverse": bool(reverse),
-        "reset_after": bool(reset_after),
-        "tile_rows": tile_rows,
-        "tile_vectors": tile_vectors,
-    }
-    return f.create(
-        CpuGruNode,
-        name,
-        (
-            gates,
-            recurrence,
-            bias,
-            lengths,
-            initial_h,
-            coefficients,
-        ),
-        attrs,
-        None,
-        loc,
-    )
-
-
-def create_cpu_lstm(
-    f: Function,
-    name: str,
-    gates: Operand,
-    recurrence: Operand,
-    peepholes: Operand,
-    lengths: Operand,
-    initial_h: Operand,
-    initial_c: Operand,
-    coefficients: Operand,
-    *,
-    functions: tuple[int, ...],
-    limit: float,
-    reverse: bool,
-    coupled: bool,
-    tile_rows: int,
-    tile_vectors: int,
-    loc: Loc | None = None,
-) -> CpuLstmNode:
-    """`lstm` with recurrence packed to [gates, blocks, H, NR]; products take tile_rows sequences by tile_vectors vectors."""
-    attrs: dict[str, Attr] = {
-        "functions": tuple(functions),
-        "limit": float(limit),
-        "reverse": bool(reverse),
-        "coupled": bool(coupled),
-        "tile_rows": tile_rows,
-        "tile_vectors": tile_vectors,
-    }
-    return f.create(
-        CpuLstmNode,
-        name,
-        (
-            gates,
-            recurrence,
-            peepholes,
-            lengths,
-            initial_h,
-            initial_c,
-            coefficients,
-        ),
-        attrs,
-        None,
-        loc,
-    )
-
-
 def create_cpu_rnn(
     f: Function,
     name: str,
@@ -791,17 +768,40 @@ def create_cpu_rnn(
     )
 
 
+def create_cpu_row_matmul(
+    f: Function,
+    name: str,
+    result_type: Type,
+    lhs: Operand,
+    rhs: Operand,
+    loc: Loc | None = None,
+) -> CpuRowMatmulNode:
+    """[..., 1, K] times [..., K, N], each matrix read once, where it lies: by rows or by columns. For those that are computed, such as what a decoder has cached, which to pack takes longer than to multiply."""
+    attrs: dict[str, Attr] = {}
+    return f.create(
+        CpuRowMatmulNode,
+        name,
+        (
+            lhs,
+            rhs,
+        ),
+        attrs,
+        result_type,
+        loc,
+    )
+
+
 NODES: tuple[type[Node], ...] = (
     CpuBlockMatmulNode,
     CpuConvNode,
     CpuDepthwiseConvNode,
+    CpuGruNode,
+    CpuLstmNode,
     CpuMatmulNode,
     CpuPackMatrixNode,
     CpuPlainConvNode,
     CpuPlainMatmulNode,
-    CpuRowMatmulNode,
-    CpuGruNode,
-    CpuLstmNode,
     CpuRnnNode,
+    CpuRowMatmulNode,
 )
 """Every class of this file, in order of declaration."""
