@@ -7,8 +7,7 @@ from dataclasses import astuple
 from pathlib import Path
 from typing import ClassVar
 
-import glowpy.backends.cpu.interpret
-import glowpy.backends.cpu.recurrent  # noqa: F401 - fills the tables of rules
+import glowpy.backends.cpu.interpret  # noqa: F401 - fills the tables of rules
 from glowpy.backend import Backend, CompileOptions, Operation, Program
 from glowpy.backends.cpu import insts_gen, nodes_gen
 from glowpy.backends.cpu.block_weights import is_read_in_blocks

@@ -15,10 +15,13 @@ from glowpy.backends.cpu.insts_gen import (
     CpuBlockMatmulInst,
     CpuConvInst,
     CpuDepthwiseConvInst,
+    CpuGruInst,
+    CpuLstmInst,
     CpuMatmulInst,
     CpuPackMatrixInst,
     CpuPlainConvInst,
     CpuPlainMatmulInst,
+    CpuRnnInst,
     CpuRowMatmulInst,
 )
 from glowpy.backends.cpu.packing import (
@@ -28,9 +31,10 @@ from glowpy.backends.cpu.packing import (
     unpack_filter,
     unpack_matrix,
 )
+from glowpy.backends.cpu.recurrent import plain_attrs
 from glowpy.backends.interpreter.interpret import interpret
 from glowpy.core.tensor import Array, Tensor
-from glowpy.ir.insts_gen import ConvolutionInst
+from glowpy.ir.insts_gen import ConvolutionInst, GruInst, LstmInst, RnnInst
 
 __all__: list[str] = []
 
@@ -142,3 +146,37 @@ def _multiply(result: Tensor, lhs: Tensor, rhs: Array) -> None:
 @interpret(CpuPackMatrixInst)
 def _cpu_pack_matrix(result: Tensor, input: Tensor, *, block: int) -> None:
     result.array[...] = pack_matrix(input.array, block, dot_of(input.type.kind))
+
+
+def _unpacked(recurrence: Tensor, last_h: Tensor) -> Tensor:
+    return Tensor.of(unpack_matrix(recurrence.array, last_h.type.extents[1]))
+
+
+@interpret(CpuLstmInst)
+def _cpu_lstm(
+    result: Tensor,
+    last_h: Tensor,
+    last_c: Tensor,
+    gates: Tensor,
+    recurrence: Tensor,
+    *others: Tensor,
+    **attrs: Any,
+) -> None:
+    plain = _unpacked(recurrence, last_h)
+    interpret[LstmInst](result, last_h, last_c, gates, plain, *others[:-1], **plain_attrs(attrs))
+
+
+@interpret(CpuGruInst)
+def _cpu_gru(
+    result: Tensor, last_h: Tensor, gates: Tensor, recurrence: Tensor, *others: Tensor, **attrs: Any
+) -> None:
+    plain = _unpacked(recurrence, last_h)
+    interpret[GruInst](result, last_h, gates, plain, *others[:-1], **plain_attrs(attrs))
+
+
+@interpret(CpuRnnInst)
+def _cpu_rnn(
+    result: Tensor, last_h: Tensor, gates: Tensor, recurrence: Tensor, *others: Tensor, **attrs: Any
+) -> None:
+    plain = _unpacked(recurrence, last_h)
+    interpret[RnnInst](result, last_h, gates, plain, *others[:-1], **plain_attrs(attrs))

@@ -1,4 +1,4 @@
-"""Rules of the CPU backend's recurrent cells: those that every backend knows, with packed matrices."""
+"""Types of the CPU backend's recurrent cells: those that every backend knows, with packed matrices."""
 
 from __future__ import annotations
 
@@ -7,20 +7,17 @@ from typing import Any
 
 from glowpy.backends.cpu.insts_gen import CpuGruInst, CpuLstmInst, CpuRnnInst
 from glowpy.backends.cpu.nodes_gen import CpuGruNode, CpuLstmNode, CpuRnnNode
-from glowpy.backends.cpu.packing import packed_shape, unpack_matrix
+from glowpy.backends.cpu.packing import packed_shape
 from glowpy.backends.cpu.strategy.recurrent import MAX_ROWS, MAX_VECTORS
-from glowpy.backends.interpreter.interpret import interpret
-from glowpy.core.tensor import Tensor
 from glowpy.core.type import Type
 from glowpy.graph.infer import infer, infer_types
 from glowpy.graph.nodes_gen import GruNode, LstmNode, RnnNode
 from glowpy.graph.verifier import verify
-from glowpy.ir.insts_gen import GruInst, LstmInst, RnnInst
 from glowpy.ir.verifier import verify_inst
 from glowpy.irgen import scratch
 from glowpy.support.errors import UserError
 
-__all__: list[str] = []
+__all__ = ["plain_attrs"]
 
 _Node = CpuLstmNode | CpuGruNode | CpuRnnNode
 _Inst = CpuLstmInst | CpuGruInst | CpuRnnInst
@@ -41,26 +38,27 @@ def _unpacked(gates: Type, recurrence: Type, initial_h: Type) -> Type:
     return plain
 
 
-def _plain_attrs(attrs: dict[str, Any]) -> dict[str, Any]:
+def plain_attrs(attrs: dict[str, Any]) -> dict[str, Any]:
+    """The attributes of the cell that every backend knows: all but the decisions."""
     return {name: item for name, item in attrs.items() if not name.startswith("tile_")}
 
 
 @infer(CpuLstmNode)
 def _infer_lstm(gates: Type, recurrence: Type, *others: Type, **attrs: Any) -> tuple[Type, ...]:
     plain = _unpacked(gates, recurrence, others[2])
-    return infer_types(LstmNode, [gates, plain, *others], _plain_attrs(attrs))
+    return infer_types(LstmNode, [gates, plain, *others], plain_attrs(attrs))
 
 
 @infer(CpuGruNode)
 def _infer_gru(gates: Type, recurrence: Type, *others: Type, **attrs: Any) -> tuple[Type, ...]:
     plain = _unpacked(gates, recurrence, others[2])
-    return infer_types(GruNode, [gates, plain, *others], _plain_attrs(attrs))
+    return infer_types(GruNode, [gates, plain, *others], plain_attrs(attrs))
 
 
 @infer(CpuRnnNode)
 def _infer_rnn(gates: Type, recurrence: Type, *others: Type, **attrs: Any) -> tuple[Type, ...]:
     plain = _unpacked(gates, recurrence, others[1])
-    return infer_types(RnnNode, [gates, plain, *others], _plain_attrs(attrs))
+    return infer_types(RnnNode, [gates, plain, *others], plain_attrs(attrs))
 
 
 @verify(CpuLstmNode, CpuGruNode, CpuRnnNode)
@@ -78,37 +76,3 @@ def _sums(n: _Node) -> tuple[Type, ...]:
     """The sums of a step: those of each gate of each sequence, in whole blocks."""
     gates, blocks, _, block = n.recurrence.type.shape
     return (n.gates.type.with_shape((n.gates.type.shape[1], gates, blocks, block)),)
-
-
-def _plain(recurrence: Tensor, last_h: Tensor) -> Tensor:
-    return Tensor.of(unpack_matrix(recurrence.array, last_h.type.extents[1]))
-
-
-@interpret(CpuLstmInst)
-def _cpu_lstm(
-    result: Tensor,
-    last_h: Tensor,
-    last_c: Tensor,
-    gates: Tensor,
-    recurrence: Tensor,
-    *others: Tensor,
-    **attrs: Any,
-) -> None:
-    plain = _plain(recurrence, last_h)
-    interpret[LstmInst](result, last_h, last_c, gates, plain, *others[:-1], **_plain_attrs(attrs))
-
-
-@interpret(CpuGruInst)
-def _cpu_gru(
-    result: Tensor, last_h: Tensor, gates: Tensor, recurrence: Tensor, *others: Tensor, **attrs: Any
-) -> None:
-    plain = _plain(recurrence, last_h)
-    interpret[GruInst](result, last_h, gates, plain, *others[:-1], **_plain_attrs(attrs))
-
-
-@interpret(CpuRnnInst)
-def _cpu_rnn(
-    result: Tensor, last_h: Tensor, gates: Tensor, recurrence: Tensor, *others: Tensor, **attrs: Any
-) -> None:
-    plain = _plain(recurrence, last_h)
-    interpret[RnnInst](result, last_h, gates, plain, *others[:-1], **_plain_attrs(attrs))
