@@ -56,7 +56,9 @@ class Stage(StrEnum):
     """What a compilation can show: the stages of every backend, and of some their decisions and forms of code."""
 
     GRAPH = "graph"
+    OPTIMIZED = "optimized"
     LOWERED = "lowered"
+    SCHEDULED = "scheduled"
     IR = "ir"
     MEMORY = "memory"
     STRATEGY = "strategy"
@@ -99,6 +101,22 @@ class Compilation:
         return work
 
     @cached_property
+    def optimized(self) -> Function:
+        """What is lowered, in a module of its own: nodes that every backend knows."""
+        with _collector_paused():
+            work = self.function.module.clone().function(self.function.name)
+            verify_module(work.module)
+            optimizing(self.backend).run(work, self.ctx)
+        return work
+
+    @cached_property
+    def scheduled(self) -> Function:
+        """The lowered function with its nodes in the order of execution, in a module of its own."""
+        work = self.lowered.module.clone().function(self.lowered.name)
+        work.arrange(schedule(work))
+        return work
+
+    @cached_property
     def ir(self) -> IRFunction:
         """Scheduled, generated, and optimized."""
         with _collector_paused():
@@ -138,6 +156,23 @@ class Compilation:
         names = {placeholder.name for placeholder in self.function.parameters}
         return [p for p in self.lowered.module.placeholders if p.name in names]
 
+    def graph(self, stage: Stage) -> Function:
+        """The function at a stage that is a graph. Raises UserError for another stage."""
+        match stage:
+            case Stage.GRAPH:
+                return self.function
+            case Stage.OPTIMIZED:
+                return self.optimized
+            case Stage.LOWERED:
+                return self.lowered
+            case Stage.SCHEDULED:
+                return self.scheduled
+            case Stage.IR | Stage.MEMORY | Stage.STRATEGY | Stage.LLVM | Stage.ASM:
+                raise UserError(
+                    f"expected a stage that is a graph (graph, optimized, lowered, scheduled), got '{stage}'",
+                    note="leave out --format",
+                )
+
     def text(self, stage: str) -> str:
         """What a `Stage` looks like.
 
@@ -151,8 +186,8 @@ class Compilation:
         match chosen:
             case Stage.GRAPH:
                 return print_module(self.function.module)
-            case Stage.LOWERED:
-                return print_module(self.lowered.module)
+            case Stage.OPTIMIZED | Stage.LOWERED | Stage.SCHEDULED:
+                return print_module(self.graph(chosen).module)
             case Stage.IR:
                 return print_irfunction(self.ir)
             case Stage.MEMORY:
@@ -178,9 +213,14 @@ def _collector_paused() -> Iterator[None]:
         gc.enable()
 
 
+def optimizing(backend: Backend) -> Pipeline[Function]:
+    """What happens to a function before it is lowered, and again after it."""
+    return Pipeline("optimize", tuple(backend.pipeline(GRAPH_DEFAULT)), fixpoint=True)
+
+
 def graph_recipe(backend: Backend) -> Pipeline[Function]:
     """Everything that happens to a function before it is scheduled, in order."""
-    optimize = Pipeline("optimize", tuple(backend.pipeline(GRAPH_DEFAULT)), fixpoint=True)
+    optimize = optimizing(backend)
     return Pipeline(
         "graph",
         (

@@ -12,6 +12,7 @@ from glowpy.cli.model import choose_function, load_model, shape_option, state_op
 from glowpy.cli.output import progress
 from glowpy.cli.verb import OutputFile, Verb
 from glowpy.engine import compilation
+from glowpy.exporter import dump_onnx
 from glowpy.graph.dot import print_dot, render_svg
 from glowpy.graph.printer import print_module
 from glowpy.recipe import Compilation, Stage
@@ -32,10 +33,10 @@ __all__ = ["dump"]
 @click.option(
     "--format",
     "form",
-    type=click.Choice(["text", "json", "dot", "svg"]),
+    type=click.Choice(["text", "json", "dot", "svg", "onnx"]),
     default="text",
     show_default=True,
-    help="Text, JSON (of the strategy), Graphviz source, or a drawing made by Graphviz.",
+    help="Text, JSON (of the strategy), Graphviz source, a drawing made by Graphviz, or an ONNX file.",
 )
 @shape_option()
 @state_option()
@@ -75,15 +76,20 @@ def dump(
 ) -> None:
     """Prints one stage of compiling MODEL (.onnx, .glow text, or - for text on standard input).
 
-    graph    what the model says              lowered  what the backend gets
-    ir       the program over buffers         memory   where each buffer lies
-    strategy how products are tiled, and why
-    llvm     LLVM IR                          asm      assembly
+    graph     what the model says             optimized  what is lowered
+    lowered   what the backend gets           scheduled  the same in the order of execution
+    ir        the program over buffers        memory     where each buffer lies
+    strategy  how products are tiled, and why
+    llvm      LLVM IR                         asm        assembly
+
+    With --format onnx, the first four are written as ONNX files, which viewers open and which are MODELs themselves:
+    one operator of glowpy's own for each node, with a body of ONNX's where there is one.
 
     Examples:
       glowpy dump model.onnx
       glowpy dump model.onnx --stage memory --shape batch=1 --state auto
       glowpy dump model.onnx --stage lowered --format dot -o model.dot
+      glowpy dump model.onnx --stage lowered --format onnx -o lowered.onnx
       glowpy dump model.onnx -o model.glow --save-constants model.npz
       glowpy dump model.onnx --stage strategy --target rpi4 --format json
       glowpy dump net.glow --stage asm --target aarch64-linux-gnu
@@ -91,13 +97,21 @@ def dump(
     chosen = Stage(stage)
     module = load_model(model, shapes, constants, backend, state)
     bound = bound_backend(backend, CpuOptions(target, cpu, features), settings)
+    if form == "onnx":
+        if output == "-":
+            raise UserError("expected a file for --format onnx", note="name it: -o FILE.onnx")
+        with progress(f"{chosen} of {model}"):
+            dump_onnx(compilation(choose_function(module, name), bound).graph(chosen), output)
+        return
     with progress(f"{chosen} of {model}"):
         if chosen is Stage.GRAPH and form == "text" and not name:
             text = print_module(module)
         else:
             stages = compilation(choose_function(module, name), bound)
             text = stages.text(chosen) if form == "text" else _formatted(stages, chosen, form)
-            module = module if chosen is Stage.GRAPH else stages.lowered.module
+            if chosen is not Stage.GRAPH:
+                is_graph = chosen in (Stage.OPTIMIZED, Stage.SCHEDULED)
+                module = (stages.graph(chosen) if is_graph else stages.lowered).module
     if save_constants is not None:
         write_constants(save_constants, module.constants)
     write_text(output, text)
@@ -111,10 +125,5 @@ def _formatted(stages: Compilation, stage: Stage, form: str) -> str:
                 note="leave out --format",
             )
         return stages.backend.emit(stages.program, "strategy-json")
-    if stage not in (Stage.GRAPH, Stage.LOWERED):
-        raise UserError(
-            f"expected a stage that is a graph (graph, lowered) for --format {form}, got '{stage}'",
-            note="leave out --format",
-        )
-    source = print_dot(stages.function if stage is Stage.GRAPH else stages.lowered)
+    source = print_dot(stages.graph(stage))
     return source if form == "dot" else render_svg(source)

@@ -224,7 +224,7 @@ class _OnnxFile:
 
     def build(self) -> Module:
         """The module."""
-        return self.model.build(shapes=self.shapes, dims=self.dims, state=self.state)
+        return self.model.build(shapes=self.shapes, dims=self.dims, state=self.state or None)
 
     @property
     def key(self) -> str:

@@ -124,8 +124,10 @@ class Module:
         self._functions[name] = Function(name, self)
         return self._functions[name]
 
-    def create_placeholder(self, name: str, type: Type, *, loc: Loc = UNKNOWN) -> Placeholder:
-        """Adds a tensor that is bound at run time under `name`; dumps call it by that name made legal and unique.
+    def create_placeholder(
+        self, name: str, type: Type, *, loc: Loc = UNKNOWN, original: str = ""
+    ) -> Placeholder:
+        """Adds a tensor that is bound at run time under `original`, or `name`; dumps make the name legal and unique.
 
         Raises UserError for a name that is no string and a type that is no `Type`.
         """
@@ -133,14 +135,22 @@ class Module:
             raise _no_name(name, loc)
         if not isinstance(type, Type):
             raise _no_type(type, loc)
-        created = Placeholder(self.names.take(name), type, loc, original=name)
+        created = Placeholder(self.names.take(name), type, loc, original=original or name)
         self._placeholders[created.name] = created
         return created
 
     def create_variable(
-        self, name: str, type: Type, memory: Type | None = None, *, loc: Loc = UNKNOWN
+        self,
+        name: str,
+        type: Type,
+        memory: Type | None = None,
+        *,
+        loc: Loc = UNKNOWN,
+        original: str = "",
     ) -> Variable:
         """Adds a tensor that outlives a run, in memory of the type `memory`, or else of its own type.
+
+        The user's model calls it `original`, if that is another name.
 
         Raises UserError for a name that is no string and a type that is no `Type`.
         """
@@ -148,7 +158,8 @@ class Module:
             raise _no_name(name, loc)
         if not isinstance(type, Type):
             raise _no_type(type, loc)
-        variable = Variable(self.names.take(name), type, memory or type, loc, original=name)
+        taken = self.names.take(name)
+        variable = Variable(taken, type, memory or type, loc, original=original or name)
         self._variables[variable.name] = variable
         return variable
 
@@ -451,6 +462,11 @@ class Function(Builder):
     def topological(self) -> list[Node]:
         """All nodes, each after what it needs; a list that is in such an order already stays as it is. Linear time."""
         return in_order(self._nodes, self.needs)
+
+    def arrange(self, order: Sequence[Node]) -> None:
+        """Puts the nodes, all of them, into an order in which each comes after what it needs."""
+        assert len(order) == len(self._nodes)
+        self._nodes = dict.fromkeys(order)
 
     def clone(self, name: str) -> Function:
         """A copy of this function under another name, in the same module and on the same storage."""

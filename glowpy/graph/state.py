@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from glowpy.core.elemkind import ElemKind
@@ -25,6 +25,7 @@ __all__ = [
     "StatePairs",
     "check_pairs",
     "keep_state",
+    "next_name",
     "recognized_pairs",
     "release_state",
 ]
@@ -164,12 +165,18 @@ def release_state(f: Function) -> None:
         placeholder = f.module.make_placeholder(variable)
         taken.add(placeholder.original)
         for save in [save for save in f.saves if _port(save) is placeholder]:
-            name = re.sub("past", "present", placeholder.original, count=1)
-            while name in taken:
-                name += "_next"
+            name = next_name(placeholder.original, taken)
             taken.add(name)
             output = f.module.create_placeholder(name, save.input.type, loc=placeholder.loc)
             save.set_input(SAVED, output.value)
+
+
+def next_name(name: str, taken: Collection[str]) -> str:
+    """What the output is called that `name` is in the next run; `recognized_pairs` finds the pair."""
+    output = re.sub("past", "present", name, count=1)
+    while output in taken:
+        output += "_next"
+    return output
 
 
 def _port(save: SaveNode) -> Placeholder | None:

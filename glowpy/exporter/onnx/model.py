@@ -31,7 +31,7 @@ from glowpy.passes import PassContext, Pipeline, Rewrites
 from glowpy.support.errors import Diagnostic, InternalError, UnsupportedError
 from glowpy.support.output_files import check_output_file
 
-__all__ = ["save"]
+__all__ = ["check_kinds", "check_model", "model_proto", "prepare", "save", "value_info", "written"]
 
 _IR_VERSION = 10
 """The one that came with the opset."""
@@ -70,16 +70,16 @@ def save(
     ctx = context(CompileOptions())
     if optimize:
         Pipeline("optimize", GRAPH_DEFAULT, fixpoint=True).run(work, ctx)
-    _prepare(work, ctx)
-    graph = _written(work)
+    prepare(work, ctx)
+    graph = written(work)
     large = {name: t for name, t in graph.tensors.items() if graph.is_stored_apart(name)}
-    proto = _proto(work, graph, large)
-    _check_kinds(graph, proto, large)
-    _check(proto, large)
+    proto = model_proto(work, graph, large)
+    check_kinds(graph, proto, large)
+    check_model(proto, large)
     write_model(path, proto, large, limit=min(external_above, LIMIT))
 
 
-def _prepare(f: Function, ctx: PassContext) -> None:
+def prepare(f: Function, ctx: PassContext) -> None:
     """Rewrites a function so that each node has a form of its own in ONNX."""
     QdqPass().run(f, ctx)
     layout = ChannelsFirstPass(), FoldReshapePass(), FoldTransposePass(), SinkTransposePass()
@@ -88,7 +88,7 @@ def _prepare(f: Function, ctx: PassContext) -> None:
     f.erase_dead()
 
 
-def _written(f: Function) -> OnnxGraph:
+def written(f: Function) -> OnnxGraph:
     """Every node as operators. Raises UnsupportedError for those that have no form in ONNX."""
     graph = OnnxGraph(f)
     for node in f.topological():
@@ -106,15 +106,15 @@ def _written(f: Function) -> OnnxGraph:
     return graph
 
 
-def _proto(f: Function, graph: OnnxGraph, large: dict[str, StoredTensor]) -> ModelProto:
+def model_proto(f: Function, graph: OnnxGraph, large: dict[str, StoredTensor]) -> ModelProto:
     """The model without its large tensors, with the types of all values."""
     small = [t.proto(name) for name, t in graph.tensors.items() if name not in large]
     proto = helper.make_graph(
         graph.nodes, f.name,
-        [_info(p.original, p.type) for p in f.parameters],
-        [_info(p.original, p.type) for p in dict.fromkeys(f.outputs)],
+        [value_info(p.original, p.type) for p in f.parameters],
+        [value_info(p.original, p.type) for p in dict.fromkeys(f.outputs)],
         small,
-        value_info=[_info(name, type) for name, type in graph.values()],
+        value_info=[value_info(name, type) for name, type in graph.values()],
     )  # fmt: skip
     return helper.make_model(
         proto, producer_name="glowpy", ir_version=_IR_VERSION,
@@ -122,7 +122,8 @@ def _proto(f: Function, graph: OnnxGraph, large: dict[str, StoredTensor]) -> Mod
     )  # fmt: skip
 
 
-def _info(name: str, type: Type) -> onnx.ValueInfoProto:
+def value_info(name: str, type: Type) -> onnx.ValueInfoProto:
+    """A name with a type, in which symbolic dimensions are spelled."""
     dims = [dim if isinstance(dim, int) else str(dim) for dim in type.shape]
     return helper.make_tensor_value_info(name, elem_type_of(type.kind), dims)
 
@@ -138,7 +139,7 @@ def _with_inputs(proto: ModelProto, large: dict[str, StoredTensor]) -> ModelProt
     return light
 
 
-def _check_kinds(graph: OnnxGraph, proto: ModelProto, large: dict[str, StoredTensor]) -> None:
+def check_kinds(graph: OnnxGraph, proto: ModelProto, large: dict[str, StoredTensor]) -> None:
     """Raises UnsupportedError for every operator that ONNX does not define for the kinds of its operands."""
     inferred = onnx.shape_inference.infer_shapes(_with_inputs(proto, large))
     kinds = {t.name: t.data_type for t in inferred.graph.initializer}
@@ -168,7 +169,7 @@ def _misfits(operator: onnx.NodeProto, kinds: dict[str, int]) -> Iterator[str]:
                 return
 
 
-def _check(proto: ModelProto, large: dict[str, StoredTensor]) -> None:
+def check_model(proto: ModelProto, large: dict[str, StoredTensor]) -> None:
     """Raises InternalError for a model that is no valid one, or whose shapes are others than ours."""
     light = _with_inputs(proto, large)
     try:

@@ -44,6 +44,7 @@ from glowpy.importer.onnx.check import (
 )
 from glowpy.importer.onnx.contrib.nchwc import channel_block
 from glowpy.importer.onnx.definition import definition_of, schema_of
+from glowpy.importer.onnx.dumped import dumped_module
 from glowpy.importer.onnx.extents import computed_extents
 from glowpy.importer.onnx.found import Found
 from glowpy.importer.onnx.narrow import NARROW, Narrow, narrow_results
@@ -247,6 +248,8 @@ class OnnxModel:
 
     def _node_problems(self, node: onnx.NodeProto, loc: Loc) -> list[UserError]:
         """What is wrong with a node whatever the shapes are."""
+        if self.source.is_dump:
+            return []
         opset = self.source.opsets.get(domain_of(node.domain))
         reason = unsupported_reason(node, opset)
         if reason or opset is None:
@@ -263,6 +266,9 @@ class OnnxModel:
     ) -> Module:
         """A module for these shapes. The arguments and errors are those of `load`."""
         self.check_state(state or {})
+        if self.source.is_dump:
+            other_shapes = bool(shapes or dims)
+            return dumped_module(self.source, self.initializers, state, other_shapes=other_shapes)
         arrays = {name: np.array(array) for name, array in (values or {}).items()}
         try:
             module = _Build(self, self._types(shapes, dims, arrays), arrays).module
@@ -348,6 +354,8 @@ def raise_all(errors: list[UserError]) -> None:
 
 def build_known(model: OnnxModel, types: Mapping[str, Type]) -> Module:
     """What can be built of a model that notes what is wrong, with the inputs whose types are given."""
+    if model.source.is_dump:
+        return dumped_module(model.source, model.initializers)
     model.inputs = [info for info in model.inputs if info.name in types]
     return _Build(model, [types[info.name] for info in model.inputs], {}).module
 

@@ -23,6 +23,7 @@ from glowpy.importer.onnx.stored import InFile, InMemory, Stores
 from glowpy.importer.onnx.tensor import open_external
 from glowpy.importer.onnx.wire import extract
 from glowpy.plugins import load_operators
+from glowpy.support.dumped import DECLARATIONS, DOMAIN
 from glowpy.support.errors import LoadError, UnsupportedError, UserError
 from glowpy.support.loc import Loc
 
@@ -34,7 +35,7 @@ MAX_NODES = 200_000
 MAX_FILE = (1 << 31) - 1
 """Protocol buffers end here; larger models keep their weights in files beside them."""
 
-NEWEST_OPSETS = {"": 28, "ai.onnx.preview.training": 1, CONTRIB: 1, NCHWC: 1}
+NEWEST_OPSETS = {"": 28, "ai.onnx.preview.training": 1, CONTRIB: 1, NCHWC: 1, DOMAIN: 1}
 """For each domain, the newest opset this importer was reviewed for. A later opset may change any operator."""
 
 
@@ -55,6 +56,11 @@ class Source:
     def opsets(self) -> dict[str, int]:
         """The opset version the model asks for, by domain."""
         return {domain_of(entry.domain): entry.version for entry in self.proto.opset_import}
+
+    @property
+    def is_dump(self) -> bool:
+        """Whether it is a graph that `glowpy dump` wrote: its functions are for others, its nodes are ours."""
+        return any(entry.key == DECLARATIONS for entry in self.proto.graph.metadata_props)
 
 
 def domain_of(domain: str) -> str:
@@ -87,7 +93,7 @@ def read_source(
     for domain in source.opsets:
         load_operators(domain)
     _open_external(external, source.stores)
-    if source.proto.functions:
+    if source.proto.functions and not source.is_dump:
         source = _inline(source)
     if len(source.proto.graph.node) > MAX_NODES:
         raise UserError(

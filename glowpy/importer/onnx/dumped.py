@@ -1,0 +1,180 @@
+"""Reads a graph back that `glowpy dump --format onnx` wrote: the same nodes, names, types and storage.
+
+What the file says is checked as text is: names, attributes and types first, then the whole module by the verifier.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import onnx
+from onnx import AttributeProto
+
+from glowpy.backends.cpu.backend import CpuBackend
+from glowpy.core.schema import NodeSchema, check_attrs
+from glowpy.core.tensor import Tensor
+from glowpy.core.type import Type, read_type
+from glowpy.engine import known_nodes
+from glowpy.graph.function import Module
+from glowpy.graph.node import Constant, NodeValue
+from glowpy.graph.nodes_gen import NODES
+from glowpy.graph.state import StatePairs, keep_state, release_state
+from glowpy.graph.verifier import verify_module
+from glowpy.importer.onnx.source import Source
+from glowpy.support.dumped import DECLARATIONS, DOMAIN, PREDICATE, SAVED, TYPES
+from glowpy.support.errors import UserError
+from glowpy.support.loc import Loc
+from glowpy.support.text import Attr, Lexer
+
+__all__ = ["dumped_module"]
+
+
+def dumped_module(
+    source: Source,
+    tensors: Mapping[str, Tensor],
+    state: StatePairs | None = None,
+    *,
+    other_shapes: bool = False,
+) -> Module:
+    """The module with the function that was dumped.
+
+    Args:
+        source: The model.
+        tensors: Its initializers.
+        state: If it is given, which inputs and outputs are variables, in place of those that were dumped.
+        other_shapes: Whether somebody asks for other shapes, which is refused where they are open.
+
+    Raises UserError for a file that was damaged or changed.
+    """
+    graph = source.proto.graph
+    reader = _Reader(graph, tensors, source.file)
+    for index, node in enumerate(graph.node):
+        reader.node(index, node)
+    verify_module(reader.module)
+    if other_shapes and reader.module.symbols:
+        raise UserError(
+            "the shapes of a dumped graph are written in it",
+            loc=Loc(source.file),
+            note="compile what glowpy.load gives, or dump it with other shapes",
+        )
+    if state is not None:
+        release_state(reader.module.main)
+        keep_state(reader.module.main, state)
+    return reader.module
+
+
+class _Reader:
+    def __init__(self, graph: onnx.GraphProto, tensors: Mapping[str, Tensor], file: str) -> None:
+        self.module = Module()
+        self._file = file
+        self._tensors = tensors
+        self._values: dict[str, NodeValue] = {}
+        self._classes = {cls.SCHEMA.mnemonic: cls for cls in (*NODES, *known_nodes(CpuBackend))}
+        lexer = Lexer(_metadata(graph)[DECLARATIONS], f"{file}: {DECLARATIONS}")
+        lexer.declarations()
+        self._symbols = lexer.symbols
+        while lexer.peek.kind != "end":
+            self._storage(lexer)
+        self._f = self.module.create_function(graph.name)
+
+    def _storage(self, lexer: Lexer) -> None:
+        """One declaration: what text says of a storage, and its name in the model, or, of a constant, in the file."""
+        word, token = lexer.take("word"), lexer.peek
+        name = lexer.take("value")[1:]
+        lexer.expect(":")
+        type = read_type(lexer)
+        memory = read_type(lexer) if lexer.accept("in") else None
+        is_splat = lexer.accept("splat")
+        known = lexer.attr()
+        if self.module.storage(name) is not None or not isinstance(known, str):
+            raise lexer.error(f"expected another declaration of {token.text}", token)
+        loc = Loc(self._file)
+        if word == "placeholder":
+            value = self.module.create_placeholder(name, type, loc=loc, original=known).value
+        elif word == "variable":
+            value = self.module.create_variable(name, type, memory, loc=loc, original=known).value
+        elif word == "constant" and known in self._tensors:
+            tensor = _typed(self._tensors[known], type)
+            tensor = tensor.compact() if is_splat else tensor
+            taken = self.module.names.take(name)
+            value = self.module.add_constant(Constant(taken, tensor, loc)).value
+        else:
+            raise lexer.error(f"expected a storage that the file has, got '{word}'", token)
+        self._values[known] = value
+
+    def node(self, index: int, proto: onnx.NodeProto) -> None:
+        """Adds a node. Raises UserError for one that is none of ours, or that does not fit."""
+        loc = Loc(self._file, node=proto.name or proto.op_type, index=index, operator=proto.op_type)
+        try:
+            self._add(proto, loc)
+        except UserError as error:
+            raise UserError(error.diagnostics[0].message, loc=loc) from None
+
+    def _add(self, proto: onnx.NodeProto, loc: Loc) -> None:
+        metadata, cls = _metadata(proto), self._classes.get(proto.op_type)
+        if cls is None or proto.domain != DOMAIN:
+            raise UserError(f"{proto.op_type}: expected an operator of the domain {DOMAIN}")
+        schema = cls.SCHEMA
+        operands = [self._value(name) for name in proto.input]
+        predicate = operands.pop() if PREDICATE in metadata and operands else None
+        if SAVED in metadata:
+            storage = self.module.storage(metadata[SAVED])
+            operands += [storage.value] if storage is not None else []
+        if len(operands) != len(schema.inputs) and not schema.variadic:
+            raise UserError(f"{proto.op_type}: expected {len(schema.inputs)} inputs")
+        types = [] if SAVED in metadata else self._types(metadata.get(TYPES, ""))
+        if len(types) != len(schema.results):
+            raise UserError(f"{proto.op_type}: expected {len(schema.results)} types of results")
+        attrs = check_attrs(schema.attrs, self._attrs(proto, schema))
+        name = self.module.names.take(proto.name or proto.op_type)
+        node = self._f.add(cls(name, operands, attrs, types, loc=loc, predicate=predicate))
+        self._values |= dict(zip(proto.output, node.results, strict=False))
+
+    def _value(self, name: str) -> NodeValue:
+        if name not in self._values:
+            raise UserError(f"'{name}' is not computed before")
+        return self._values[name]
+
+    def _types(self, text: str) -> list[Type]:
+        lexer = self._lexer(text)
+        types = []
+        while lexer.peek.kind != "end":
+            types.append(read_type(lexer))
+            lexer.accept(",")
+        return types
+
+    def _lexer(self, text: str) -> Lexer:
+        lexer = Lexer(text, self._file)
+        lexer.symbols = self._symbols
+        return lexer
+
+    def _attrs(self, proto: onnx.NodeProto, schema: NodeSchema) -> dict[str, Attr]:
+        kinds = {spec.name: spec.kind for spec in schema.attrs}
+        return {a.name: self._attr(a, kinds.get(a.name, "")) for a in proto.attribute}
+
+    def _attr(self, attribute: AttributeProto, kind: str) -> Attr:
+        match attribute.type:
+            case AttributeProto.INT:
+                return bool(attribute.i) if kind == "flag" else attribute.i
+            case AttributeProto.INTS:
+                return tuple(attribute.ints)
+            case AttributeProto.FLOAT:
+                return float(attribute.f)
+            case AttributeProto.STRING:
+                text = attribute.s.decode("utf-8", "replace")
+                return text if kind == "text" else self._lexer(text).attr()
+            case _:
+                raise UserError(f"attribute '{attribute.name}' is of no type that a dump has")
+
+
+def _typed(tensor: Tensor, type: Type) -> Tensor:
+    """The elements as those of a quantized type. Raises UserError for another kind or shape."""
+    if tensor.type == type:
+        return tensor
+    if (tensor.type.kind, tensor.type.shape) != (type.kind, type.shape):
+        raise UserError(f"expected a constant of {type}, got {tensor.type}")
+    return Tensor.derived(type, "stored integers", [tensor], lambda array: array)
+
+
+def _metadata(proto: onnx.GraphProto | onnx.NodeProto) -> dict[str, str]:
+    return {entry.key: entry.value for entry in proto.metadata_props}
