@@ -1,5 +1,6 @@
 """The wheel and the source archive hold what they should, and an installed wheel works without anything else."""
 
+import configparser
 import os
 import platform
 import shutil
@@ -70,6 +71,14 @@ def test_wheel_holds_the_package_and_nothing_else(wheel: Path) -> None:
     assert {"glowpy/__init__.py", "glowpy/py.typed"} <= names
     assert {name.split("/")[0] for name in names} == {"glowpy", "glowpy-0.1.0.dist-info"}
     assert not [name for name in names if "__pycache__" in name]
+
+
+def test_wheel_says_where_pytorch_finds_the_backend(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        (name,) = (name for name in archive.namelist() if name.endswith("/entry_points.txt"))
+        parser = configparser.ConfigParser()
+        parser.read_string(archive.read(name).decode())
+    assert dict(parser["torch_dynamo_backends"]) == {"glowpy": "glowpy.torch_compile:backend"}
 
 
 def test_wheel_is_for_a_platform_but_any_python(wheel: Path) -> None:
