@@ -40,6 +40,15 @@ Elementwise("Sigmoid", 1, "1 / (1 + exp(-input))", {"float": "math_sigmoid_{s}(i
 Elementwise("Erf", 1, "The error function", {"float": "math_erf_{s}(input)"}, "numeric.erf(input)", FLOATS, derivative=("mul(g, mul(1.1283791670955126, exp(neg(mul(input, input)))))",), quant="numbers", onnx="Erf", algebra=Algebra(bounds=(-1.0, 1.0)))
 Elementwise("Sin", 1, "The sine of radians", {"float": "math_sin_{s}(input)"}, "np.sin(input)", FLOATS, derivative=("mul(g, cos(input))",), quant="numbers", onnx="Sin", algebra=Algebra(bounds=(-1.0, 1.0)))
 Elementwise("Cos", 1, "The cosine of radians", {"float": "math_cos_{s}(input)"}, "np.cos(input)", FLOATS, derivative=("neg(mul(g, sin(input)))",), quant="numbers", onnx="Cos", algebra=Algebra(bounds=(-1.0, 1.0)))
+Elementwise("Tan", 1, "The tangent of radians", {"float": "math_tan_{s}(input)"}, "np.tan(input)", FLOATS, derivative=("add(g, mul(g, mul(y, y)))",), quant="numbers", onnx="Tan")
+Elementwise("Asin", 1, "The angle in radians whose sine is input", {"float": "math_asin_{s}(input)"}, "np.arcsin(input)", FLOATS, derivative=("div(g, sqrt(sub(1, mul(input, input))))",), quant="numbers", onnx="Asin")
+Elementwise("Acos", 1, "The angle in radians whose cosine is input", {"float": "math_acos_{s}(input)"}, "np.arccos(input)", FLOATS, derivative=("neg(div(g, sqrt(sub(1, mul(input, input)))))",), quant="numbers", onnx="Acos")
+Elementwise("Atan", 1, "The angle in radians whose tangent is input", {"float": "math_atan_{s}(input)"}, "np.arctan(input)", FLOATS, derivative=("div(g, add(1, mul(input, input)))",), quant="numbers", onnx="Atan")
+Elementwise("Sinh", 1, "The hyperbolic sine", {"float": "math_sinh_{s}(input)"}, "np.sinh(input)", FLOATS, derivative=("mul(g, cosh(input))",), quant="numbers", onnx="Sinh")
+Elementwise("Cosh", 1, "The hyperbolic cosine", {"float": "math_cosh_{s}(input)"}, "np.cosh(input)", FLOATS, derivative=("mul(g, sinh(input))",), quant="numbers", onnx="Cosh")
+Elementwise("Asinh", 1, "The number whose hyperbolic sine is input", {"float": "math_asinh_{s}(input)"}, "np.arcsinh(input)", FLOATS, derivative=("div(g, sqrt(add(mul(input, input), 1)))",), quant="numbers", onnx="Asinh")
+Elementwise("Acosh", 1, "The number whose hyperbolic cosine is input", {"float": "math_acosh_{s}(input)"}, "np.arccosh(input)", FLOATS, derivative=("div(g, sqrt(sub(mul(input, input), 1)))",), quant="numbers", onnx="Acosh")
+Elementwise("Atanh", 1, "The number whose hyperbolic tangent is input", {"float": "math_atanh_{s}(input)"}, "np.arctanh(input)", FLOATS, derivative=("div(g, sub(1, mul(input, input)))",), quant="numbers", onnx="Atanh")
 
 # Comparison and logic. Greater-than swaps the operands.
 Elementwise("Eq", 2, "lhs == rhs", "lhs == rhs", "np.equal(lhs, rhs)", ALL, no_derivative=DISCRETE, onnx="Equal", traits=("commutative", "bool_result"))

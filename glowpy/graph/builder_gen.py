@@ -676,6 +676,123 @@ class Builder(ABC):
         attrs: dict[str, Attr] = {}
         return self.create(nodes.CosNode, name, inputs, attrs, result_type, loc)
 
+    def create_tan(
+        self,
+        name: str,
+        input: Operand,
+        *,
+        result_type: Type | None = None,
+        loc: Loc | None = None,
+    ) -> nodes.TanNode:
+        """The tangent of radians."""
+        inputs = (input,)
+        attrs: dict[str, Attr] = {}
+        return self.create(nodes.TanNode, name, inputs, attrs, result_type, loc)
+
+    def create_asin(
+        self,
+        name: str,
+        input: Operand,
+        *,
+        result_type: Type | None = None,
+        loc: Loc | None = None,
+    ) -> nodes.AsinNode:
+        """The angle in radians whose sine is input."""
+        inputs = (input,)
+        attrs: dict[str, Attr] = {}
+        return self.create(nodes.AsinNode, name, inputs, attrs, result_type, loc)
+
+    def create_acos(
+        self,
+        name: str,
+        input: Operand,
+        *,
+        result_type: Type | None = None,
+        loc: Loc | None = None,
+    ) -> nodes.AcosNode:
+        """The angle in radians whose cosine is input."""
+        inputs = (input,)
+        attrs: dict[str, Attr] = {}
+        return self.create(nodes.AcosNode, name, inputs, attrs, result_type, loc)
+
+    def create_atan(
+        self,
+        name: str,
+        input: Operand,
+        *,
+        result_type: Type | None = None,
+        loc: Loc | None = None,
+    ) -> nodes.AtanNode:
+        """The angle in radians whose tangent is input."""
+        inputs = (input,)
+        attrs: dict[str, Attr] = {}
+        return self.create(nodes.AtanNode, name, inputs, attrs, result_type, loc)
+
+    def create_sinh(
+        self,
+        name: str,
+        input: Operand,
+        *,
+        result_type: Type | None = None,
+        loc: Loc | None = None,
+    ) -> nodes.SinhNode:
+        """The hyperbolic sine."""
+        inputs = (input,)
+        attrs: dict[str, Attr] = {}
+        return self.create(nodes.SinhNode, name, inputs, attrs, result_type, loc)
+
+    def create_cosh(
+        self,
+        name: str,
+        input: Operand,
+        *,
+        result_type: Type | None = None,
+        loc: Loc | None = None,
+    ) -> nodes.CoshNode:
+        """The hyperbolic cosine."""
+        inputs = (input,)
+        attrs: dict[str, Attr] = {}
+        return self.create(nodes.CoshNode, name, inputs, attrs, result_type, loc)
+
+    def create_asinh(
+        self,
+        name: str,
+        input: Operand,
+        *,
+        result_type: Type | None = None,
+        loc: Loc | None = None,
+    ) -> nodes.AsinhNode:
+        """The number whose hyperbolic sine is input."""
+        inputs = (input,)
+        attrs: dict[str, Attr] = {}
+        return self.create(nodes.AsinhNode, name, inputs, attrs, result_type, loc)
+
+    def create_acosh(
+        self,
+        name: str,
+        input: Operand,
+        *,
+        result_type: Type | None = None,
+        loc: Loc | None = None,
+    ) -> nodes.AcoshNode:
+        """The number whose hyperbolic cosine is input."""
+        inputs = (input,)
+        attrs: dict[str, Attr] = {}
+        return self.create(nodes.AcoshNode, name, inputs, attrs, result_type, loc)
+
+    def create_atanh(
+        self,
+        name: str,
+        input: Operand,
+        *,
+        result_type: Type | None = None,
+        loc: Loc | None = None,
+    ) -> nodes.AtanhNode:
+        """The number whose hyperbolic tangent is input."""
+        inputs = (input,)
+        attrs: dict[str, Attr] = {}
+        return self.create(nodes.AtanhNode, name, inputs, attrs, result_type, loc)
+
     def create_eq(
         self,
         name: str,

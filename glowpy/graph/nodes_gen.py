@@ -18,10 +18,16 @@ from glowpy.support.symbolic import Dim
 __all__ = [
     "NODES",
     "AbsNode",
+    "AcosNode",
+    "AcoshNode",
     "AddNode",
     "AndNode",
     "ArgMaxNode",
     "ArgMinNode",
+    "AsinNode",
+    "AsinhNode",
+    "AtanNode",
+    "AtanhNode",
     "AvgPoolNode",
     "BatchNormalizationNode",
     "BitCastNode",
@@ -34,6 +40,7 @@ __all__ = [
     "ConvertNode",
     "ConvolutionNode",
     "CosNode",
+    "CoshNode",
     "CumProdNode",
     "CumSumNode",
     "DecodeNode",
@@ -115,6 +122,7 @@ __all__ = [
     "SigmoidNode",
     "SignNode",
     "SinNode",
+    "SinhNode",
     "SliceNode",
     "SoftmaxNode",
     "SoftplusNode",
@@ -125,6 +133,7 @@ __all__ = [
     "SubNode",
     "SumPoolNode",
     "SwishNode",
+    "TanNode",
     "TanhNode",
     "ThresholdedReluNode",
     "TopKNode",
@@ -1032,6 +1041,186 @@ class CosNode(Node):
         frozenset({Trait.ELEMENTWISE, Trait.INPLACE}),
         quant=Quantized.NUMBERS,
         algebra=Algebra(bounds=(-1.0, 1.0)),
+    )
+
+    input = InputField(0)
+
+
+@final
+class TanNode(Node):
+    """The tangent of radians.
+
+    Declared in classgen/specs/elementwise.py.
+    """
+
+    __slots__ = ()
+    SCHEMA: ClassVar[NodeSchema] = NodeSchema(
+        "tan",
+        ("input",),
+        (),
+        ("result",),
+        frozenset({Trait.ELEMENTWISE, Trait.INPLACE}),
+        quant=Quantized.NUMBERS,
+    )
+
+    input = InputField(0)
+
+
+@final
+class AsinNode(Node):
+    """The angle in radians whose sine is input.
+
+    Declared in classgen/specs/elementwise.py.
+    """
+
+    __slots__ = ()
+    SCHEMA: ClassVar[NodeSchema] = NodeSchema(
+        "asin",
+        ("input",),
+        (),
+        ("result",),
+        frozenset({Trait.ELEMENTWISE, Trait.INPLACE}),
+        quant=Quantized.NUMBERS,
+    )
+
+    input = InputField(0)
+
+
+@final
+class AcosNode(Node):
+    """The angle in radians whose cosine is input.
+
+    Declared in classgen/specs/elementwise.py.
+    """
+
+    __slots__ = ()
+    SCHEMA: ClassVar[NodeSchema] = NodeSchema(
+        "acos",
+        ("input",),
+        (),
+        ("result",),
+        frozenset({Trait.ELEMENTWISE, Trait.INPLACE}),
+        quant=Quantized.NUMBERS,
+    )
+
+    input = InputField(0)
+
+
+@final
+class AtanNode(Node):
+    """The angle in radians whose tangent is input.
+
+    Declared in classgen/specs/elementwise.py.
+    """
+
+    __slots__ = ()
+    SCHEMA: ClassVar[NodeSchema] = NodeSchema(
+        "atan",
+        ("input",),
+        (),
+        ("result",),
+        frozenset({Trait.ELEMENTWISE, Trait.INPLACE}),
+        quant=Quantized.NUMBERS,
+    )
+
+    input = InputField(0)
+
+
+@final
+class SinhNode(Node):
+    """The hyperbolic sine.
+
+    Declared in classgen/specs/elementwise.py.
+    """
+
+    __slots__ = ()
+    SCHEMA: ClassVar[NodeSchema] = NodeSchema(
+        "sinh",
+        ("input",),
+        (),
+        ("result",),
+        frozenset({Trait.ELEMENTWISE, Trait.INPLACE}),
+        quant=Quantized.NUMBERS,
+    )
+
+    input = InputField(0)
+
+
+@final
+class CoshNode(Node):
+    """The hyperbolic cosine.
+
+    Declared in classgen/specs/elementwise.py.
+    """
+
+    __slots__ = ()
+    SCHEMA: ClassVar[NodeSchema] = NodeSchema(
+        "cosh",
+        ("input",),
+        (),
+        ("result",),
+        frozenset({Trait.ELEMENTWISE, Trait.INPLACE}),
+        quant=Quantized.NUMBERS,
+    )
+
+    input = InputField(0)
+
+
+@final
+class AsinhNode(Node):
+    """The number whose hyperbolic sine is input.
+
+    Declared in classgen/specs/elementwise.py.
+    """
+
+    __slots__ = ()
+    SCHEMA: ClassVar[NodeSchema] = NodeSchema(
+        "asinh",
+        ("input",),
+        (),
+        ("result",),
+        frozenset({Trait.ELEMENTWISE, Trait.INPLACE}),
+        quant=Quantized.NUMBERS,
+    )
+
+    input = InputField(0)
+
+
+@final
+class AcoshNode(Node):
+    """The number whose hyperbolic cosine is input.
+
+    Declared in classgen/specs/elementwise.py.
+    """
+
+    __slots__ = ()
+    SCHEMA: ClassVar[NodeSchema] = NodeSchema(
+        "acosh",
+        ("input",),
+        (),
+        ("result",),
+        frozenset({Trait.ELEMENTWISE, Trait.INPLACE}),
+        quant=Quantized.NUMBERS,
+    )
+
+    input = InputField(0)
+
+
+@final
+class AtanhNode(Node):
+    """The number whose hyperbolic tangent is input.
+
+    Declared in classgen/specs/elementwise.py.
+    """
+
+    __slots__ = ()
+    SCHEMA: ClassVar[NodeSchema] = NodeSchema(
+        "atanh",
+        ("input",),
+        (),
+        ("result",),
+        frozenset({Trait.ELEMENTWISE, Trait.INPLACE}),
+        quant=Quantized.NUMBERS,
     )
 
     input = InputField(0)
@@ -2817,6 +3006,15 @@ NODES: tuple[type[Node], ...] = (
     ErfNode,
     SinNode,
     CosNode,
+    TanNode,
+    AsinNode,
+    AcosNode,
+    AtanNode,
+    SinhNode,
+    CoshNode,
+    AsinhNode,
+    AcoshNode,
+    AtanhNode,
     EqNode,
     LtNode,
     LeNode,

@@ -379,6 +379,123 @@ class IRBuilder(ABC):
         )
         return self.add(insts.CosInst(operands, attrs))
 
+    def create_tan(
+        self,
+        result: Value,
+        input: Value,
+    ) -> insts.TanInst:
+        """The tangent of radians."""
+        attrs: dict[str, Attr] = {}
+        operands = (
+            result,
+            input,
+        )
+        return self.add(insts.TanInst(operands, attrs))
+
+    def create_asin(
+        self,
+        result: Value,
+        input: Value,
+    ) -> insts.AsinInst:
+        """The angle in radians whose sine is input."""
+        attrs: dict[str, Attr] = {}
+        operands = (
+            result,
+            input,
+        )
+        return self.add(insts.AsinInst(operands, attrs))
+
+    def create_acos(
+        self,
+        result: Value,
+        input: Value,
+    ) -> insts.AcosInst:
+        """The angle in radians whose cosine is input."""
+        attrs: dict[str, Attr] = {}
+        operands = (
+            result,
+            input,
+        )
+        return self.add(insts.AcosInst(operands, attrs))
+
+    def create_atan(
+        self,
+        result: Value,
+        input: Value,
+    ) -> insts.AtanInst:
+        """The angle in radians whose tangent is input."""
+        attrs: dict[str, Attr] = {}
+        operands = (
+            result,
+            input,
+        )
+        return self.add(insts.AtanInst(operands, attrs))
+
+    def create_sinh(
+        self,
+        result: Value,
+        input: Value,
+    ) -> insts.SinhInst:
+        """The hyperbolic sine."""
+        attrs: dict[str, Attr] = {}
+        operands = (
+            result,
+            input,
+        )
+        return self.add(insts.SinhInst(operands, attrs))
+
+    def create_cosh(
+        self,
+        result: Value,
+        input: Value,
+    ) -> insts.CoshInst:
+        """The hyperbolic cosine."""
+        attrs: dict[str, Attr] = {}
+        operands = (
+            result,
+            input,
+        )
+        return self.add(insts.CoshInst(operands, attrs))
+
+    def create_asinh(
+        self,
+        result: Value,
+        input: Value,
+    ) -> insts.AsinhInst:
+        """The number whose hyperbolic sine is input."""
+        attrs: dict[str, Attr] = {}
+        operands = (
+            result,
+            input,
+        )
+        return self.add(insts.AsinhInst(operands, attrs))
+
+    def create_acosh(
+        self,
+        result: Value,
+        input: Value,
+    ) -> insts.AcoshInst:
+        """The number whose hyperbolic cosine is input."""
+        attrs: dict[str, Attr] = {}
+        operands = (
+            result,
+            input,
+        )
+        return self.add(insts.AcoshInst(operands, attrs))
+
+    def create_atanh(
+        self,
+        result: Value,
+        input: Value,
+    ) -> insts.AtanhInst:
+        """The number whose hyperbolic tangent is input."""
+        attrs: dict[str, Attr] = {}
+        operands = (
+            result,
+            input,
+        )
+        return self.add(insts.AtanhInst(operands, attrs))
+
     def create_eq(
         self,
         result: Value,

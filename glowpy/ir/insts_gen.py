@@ -15,11 +15,17 @@ from glowpy.support.symbolic import Dim
 __all__ = [
     "INSTS",
     "AbsInst",
+    "AcosInst",
+    "AcoshInst",
     "AddInst",
     "AllocInst",
     "AndInst",
     "ArgMaxInst",
     "ArgMinInst",
+    "AsinInst",
+    "AsinhInst",
+    "AtanInst",
+    "AtanhInst",
     "AvgPoolInst",
     "BitCastInst",
     "BroadcastInst",
@@ -29,6 +35,7 @@ __all__ = [
     "ConvolutionInst",
     "CopyInst",
     "CosInst",
+    "CoshInst",
     "CumProdInst",
     "CumSumInst",
     "DeallocInst",
@@ -92,12 +99,14 @@ __all__ = [
     "SigmoidInst",
     "SignInst",
     "SinInst",
+    "SinhInst",
     "SoftmaxInst",
     "SplatInst",
     "SqrtInst",
     "StepsInst",
     "SubInst",
     "SumPoolInst",
+    "TanInst",
     "TanhInst",
     "TopKInst",
     "TransposeInst",
@@ -660,6 +669,204 @@ class CosInst(Instruction):
     __slots__ = ()
     SCHEMA: ClassVar[InstSchema] = InstSchema(
         "cos",
+        (
+            OperandSpec("result", Access.OUT, Layout.STRIDED),
+            OperandSpec("input", Access.IN, Layout.STRIDED),
+        ),
+        (),
+        frozenset({Trait.ELEMENTWISE, Trait.INPLACE}),
+    )
+
+    result = OperandField(0)
+    input = OperandField(1)
+
+
+@final
+class TanInst(Instruction):
+    """The tangent of radians.
+
+    Declared in classgen/specs/elementwise.py.
+    """
+
+    __slots__ = ()
+    SCHEMA: ClassVar[InstSchema] = InstSchema(
+        "tan",
+        (
+            OperandSpec("result", Access.OUT, Layout.STRIDED),
+            OperandSpec("input", Access.IN, Layout.STRIDED),
+        ),
+        (),
+        frozenset({Trait.ELEMENTWISE, Trait.INPLACE}),
+    )
+
+    result = OperandField(0)
+    input = OperandField(1)
+
+
+@final
+class AsinInst(Instruction):
+    """The angle in radians whose sine is input.
+
+    Declared in classgen/specs/elementwise.py.
+    """
+
+    __slots__ = ()
+    SCHEMA: ClassVar[InstSchema] = InstSchema(
+        "asin",
+        (
+            OperandSpec("result", Access.OUT, Layout.STRIDED),
+            OperandSpec("input", Access.IN, Layout.STRIDED),
+        ),
+        (),
+        frozenset({Trait.ELEMENTWISE, Trait.INPLACE}),
+    )
+
+    result = OperandField(0)
+    input = OperandField(1)
+
+
+@final
+class AcosInst(Instruction):
+    """The angle in radians whose cosine is input.
+
+    Declared in classgen/specs/elementwise.py.
+    """
+
+    __slots__ = ()
+    SCHEMA: ClassVar[InstSchema] = InstSchema(
+        "acos",
+        (
+            OperandSpec("result", Access.OUT, Layout.STRIDED),
+            OperandSpec("input", Access.IN, Layout.STRIDED),
+        ),
+        (),
+        frozenset({Trait.ELEMENTWISE, Trait.INPLACE}),
+    )
+
+    result = OperandField(0)
+    input = OperandField(1)
+
+
+@final
+class AtanInst(Instruction):
+    """The angle in radians whose tangent is input.
+
+    Declared in classgen/specs/elementwise.py.
+    """
+
+    __slots__ = ()
+    SCHEMA: ClassVar[InstSchema] = InstSchema(
+        "atan",
+        (
+            OperandSpec("result", Access.OUT, Layout.STRIDED),
+            OperandSpec("input", Access.IN, Layout.STRIDED),
+        ),
+        (),
+        frozenset({Trait.ELEMENTWISE, Trait.INPLACE}),
+    )
+
+    result = OperandField(0)
+    input = OperandField(1)
+
+
+@final
+class SinhInst(Instruction):
+    """The hyperbolic sine.
+
+    Declared in classgen/specs/elementwise.py.
+    """
+
+    __slots__ = ()
+    SCHEMA: ClassVar[InstSchema] = InstSchema(
+        "sinh",
+        (
+            OperandSpec("result", Access.OUT, Layout.STRIDED),
+            OperandSpec("input", Access.IN, Layout.STRIDED),
+        ),
+        (),
+        frozenset({Trait.ELEMENTWISE, Trait.INPLACE}),
+    )
+
+    result = OperandField(0)
+    input = OperandField(1)
+
+
+@final
+class CoshInst(Instruction):
+    """The hyperbolic cosine.
+
+    Declared in classgen/specs/elementwise.py.
+    """
+
+    __slots__ = ()
+    SCHEMA: ClassVar[InstSchema] = InstSchema(
+        "cosh",
+        (
+            OperandSpec("result", Access.OUT, Layout.STRIDED),
+            OperandSpec("input", Access.IN, Layout.STRIDED),
+        ),
+        (),
+        frozenset({Trait.ELEMENTWISE, Trait.INPLACE}),
+    )
+
+    result = OperandField(0)
+    input = OperandField(1)
+
+
+@final
+class AsinhInst(Instruction):
+    """The number whose hyperbolic sine is input.
+
+    Declared in classgen/specs/elementwise.py.
+    """
+
+    __slots__ = ()
+    SCHEMA: ClassVar[InstSchema] = InstSchema(
+        "asinh",
+        (
+            OperandSpec("result", Access.OUT, Layout.STRIDED),
+            OperandSpec("input", Access.IN, Layout.STRIDED),
+        ),
+        (),
+        frozenset({Trait.ELEMENTWISE, Trait.INPLACE}),
+    )
+
+    result = OperandField(0)
+    input = OperandField(1)
+
+
+@final
+class AcoshInst(Instruction):
+    """The number whose hyperbolic cosine is input.
+
+    Declared in classgen/specs/elementwise.py.
+    """
+
+    __slots__ = ()
+    SCHEMA: ClassVar[InstSchema] = InstSchema(
+        "acosh",
+        (
+            OperandSpec("result", Access.OUT, Layout.STRIDED),
+            OperandSpec("input", Access.IN, Layout.STRIDED),
+        ),
+        (),
+        frozenset({Trait.ELEMENTWISE, Trait.INPLACE}),
+    )
+
+    result = OperandField(0)
+    input = OperandField(1)
+
+
+@final
+class AtanhInst(Instruction):
+    """The number whose hyperbolic tangent is input.
+
+    Declared in classgen/specs/elementwise.py.
+    """
+
+    __slots__ = ()
+    SCHEMA: ClassVar[InstSchema] = InstSchema(
+        "atanh",
         (
             OperandSpec("result", Access.OUT, Layout.STRIDED),
             OperandSpec("input", Access.IN, Layout.STRIDED),
@@ -2402,6 +2609,15 @@ INSTS: tuple[type[Instruction], ...] = (
     ErfInst,
     SinInst,
     CosInst,
+    TanInst,
+    AsinInst,
+    AcosInst,
+    AtanInst,
+    SinhInst,
+    CoshInst,
+    AsinhInst,
+    AcoshInst,
+    AtanhInst,
     EqInst,
     LtInst,
     LeInst,

@@ -43,6 +43,15 @@ ONNX_ELEMENTWISE: dict[tuple[str, int], type[Node]] = {
     ("Erf", 1): nodes.ErfNode,
     ("Sin", 1): nodes.SinNode,
     ("Cos", 1): nodes.CosNode,
+    ("Tan", 1): nodes.TanNode,
+    ("Asin", 1): nodes.AsinNode,
+    ("Acos", 1): nodes.AcosNode,
+    ("Atan", 1): nodes.AtanNode,
+    ("Sinh", 1): nodes.SinhNode,
+    ("Cosh", 1): nodes.CoshNode,
+    ("Asinh", 1): nodes.AsinhNode,
+    ("Acosh", 1): nodes.AcoshNode,
+    ("Atanh", 1): nodes.AtanhNode,
     ("Equal", 1): nodes.EqNode,
     ("Less", 1): nodes.LtNode,
     ("LessOrEqual", 1): nodes.LeNode,
@@ -78,6 +87,15 @@ KINDS: dict[type[Node], str] = {
     nodes.ErfNode: "f32 f64",
     nodes.SinNode: "f32 f64",
     nodes.CosNode: "f32 f64",
+    nodes.TanNode: "f32 f64",
+    nodes.AsinNode: "f32 f64",
+    nodes.AcosNode: "f32 f64",
+    nodes.AtanNode: "f32 f64",
+    nodes.SinhNode: "f32 f64",
+    nodes.CoshNode: "f32 f64",
+    nodes.AsinhNode: "f32 f64",
+    nodes.AcoshNode: "f32 f64",
+    nodes.AtanhNode: "f32 f64",
     nodes.EqNode: "f32 f64 i8 i16 i32 i64 u8 u16 u32 u64 b",
     nodes.LtNode: "f32 f64 i8 i16 i32 i64 u8 u16 u32 u64",
     nodes.LeNode: "f32 f64 i8 i16 i32 i64 u8 u16 u32 u64",
@@ -444,6 +462,177 @@ def _interpret_cos(result: Tensor, input: Tensor) -> None:
 def _differentiate_cos(f: Function, n: nodes.CosNode, g: NodeValue) -> list[Operand | None]:
     return [
         f.create_neg(n.name, f.create_mul(n.name, g, f.create_sin(n.name, n.input))),
+    ]
+
+
+@interpret(insts.TanInst)
+def _interpret_tan(result: Tensor, input: Tensor) -> None:
+    numeric.store(result, lambda input: np.tan(input), input)
+
+
+@differentiate(nodes.TanNode)
+def _differentiate_tan(f: Function, n: nodes.TanNode, g: NodeValue) -> list[Operand | None]:
+    return [
+        f.create_add(n.name, g, f.create_mul(n.name, g, f.create_mul(n.name, n.result, n.result))),
+    ]
+
+
+@interpret(insts.AsinInst)
+def _interpret_asin(result: Tensor, input: Tensor) -> None:
+    numeric.store(result, lambda input: np.arcsin(input), input)
+
+
+@differentiate(nodes.AsinNode)
+def _differentiate_asin(f: Function, n: nodes.AsinNode, g: NodeValue) -> list[Operand | None]:
+    return [
+        f.create_div(
+            n.name,
+            g,
+            f.create_sqrt(
+                n.name,
+                f.create_sub(
+                    n.name,
+                    f.create_splat(f"{n.name}_scalar", g.type.with_shape(()), 1.0),
+                    f.create_mul(n.name, n.input, n.input),
+                ),
+            ),
+        ),
+    ]
+
+
+@interpret(insts.AcosInst)
+def _interpret_acos(result: Tensor, input: Tensor) -> None:
+    numeric.store(result, lambda input: np.arccos(input), input)
+
+
+@differentiate(nodes.AcosNode)
+def _differentiate_acos(f: Function, n: nodes.AcosNode, g: NodeValue) -> list[Operand | None]:
+    return [
+        f.create_neg(
+            n.name,
+            f.create_div(
+                n.name,
+                g,
+                f.create_sqrt(
+                    n.name,
+                    f.create_sub(
+                        n.name,
+                        f.create_splat(f"{n.name}_scalar", g.type.with_shape(()), 1.0),
+                        f.create_mul(n.name, n.input, n.input),
+                    ),
+                ),
+            ),
+        ),
+    ]
+
+
+@interpret(insts.AtanInst)
+def _interpret_atan(result: Tensor, input: Tensor) -> None:
+    numeric.store(result, lambda input: np.arctan(input), input)
+
+
+@differentiate(nodes.AtanNode)
+def _differentiate_atan(f: Function, n: nodes.AtanNode, g: NodeValue) -> list[Operand | None]:
+    return [
+        f.create_div(
+            n.name,
+            g,
+            f.create_add(
+                n.name,
+                f.create_splat(f"{n.name}_scalar", g.type.with_shape(()), 1.0),
+                f.create_mul(n.name, n.input, n.input),
+            ),
+        ),
+    ]
+
+
+@interpret(insts.SinhInst)
+def _interpret_sinh(result: Tensor, input: Tensor) -> None:
+    numeric.store(result, lambda input: np.sinh(input), input)
+
+
+@differentiate(nodes.SinhNode)
+def _differentiate_sinh(f: Function, n: nodes.SinhNode, g: NodeValue) -> list[Operand | None]:
+    return [
+        f.create_mul(n.name, g, f.create_cosh(n.name, n.input)),
+    ]
+
+
+@interpret(insts.CoshInst)
+def _interpret_cosh(result: Tensor, input: Tensor) -> None:
+    numeric.store(result, lambda input: np.cosh(input), input)
+
+
+@differentiate(nodes.CoshNode)
+def _differentiate_cosh(f: Function, n: nodes.CoshNode, g: NodeValue) -> list[Operand | None]:
+    return [
+        f.create_mul(n.name, g, f.create_sinh(n.name, n.input)),
+    ]
+
+
+@interpret(insts.AsinhInst)
+def _interpret_asinh(result: Tensor, input: Tensor) -> None:
+    numeric.store(result, lambda input: np.arcsinh(input), input)
+
+
+@differentiate(nodes.AsinhNode)
+def _differentiate_asinh(f: Function, n: nodes.AsinhNode, g: NodeValue) -> list[Operand | None]:
+    return [
+        f.create_div(
+            n.name,
+            g,
+            f.create_sqrt(
+                n.name,
+                f.create_add(
+                    n.name,
+                    f.create_mul(n.name, n.input, n.input),
+                    f.create_splat(f"{n.name}_scalar", g.type.with_shape(()), 1.0),
+                ),
+            ),
+        ),
+    ]
+
+
+@interpret(insts.AcoshInst)
+def _interpret_acosh(result: Tensor, input: Tensor) -> None:
+    numeric.store(result, lambda input: np.arccosh(input), input)
+
+
+@differentiate(nodes.AcoshNode)
+def _differentiate_acosh(f: Function, n: nodes.AcoshNode, g: NodeValue) -> list[Operand | None]:
+    return [
+        f.create_div(
+            n.name,
+            g,
+            f.create_sqrt(
+                n.name,
+                f.create_sub(
+                    n.name,
+                    f.create_mul(n.name, n.input, n.input),
+                    f.create_splat(f"{n.name}_scalar", g.type.with_shape(()), 1.0),
+                ),
+            ),
+        ),
+    ]
+
+
+@interpret(insts.AtanhInst)
+def _interpret_atanh(result: Tensor, input: Tensor) -> None:
+    numeric.store(result, lambda input: np.arctanh(input), input)
+
+
+@differentiate(nodes.AtanhNode)
+def _differentiate_atanh(f: Function, n: nodes.AtanhNode, g: NodeValue) -> list[Operand | None]:
+    return [
+        f.create_div(
+            n.name,
+            g,
+            f.create_sub(
+                n.name,
+                f.create_splat(f"{n.name}_scalar", g.type.with_shape(()), 1.0),
+                f.create_mul(n.name, n.input, n.input),
+            ),
+        ),
     ]
 
 

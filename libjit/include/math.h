@@ -83,7 +83,8 @@ INLINE uint64_t root_digits(uint64_t square, int digits) {
   return root;
 }
 
-#include "math_f32.h"
 #include "math_f64.h"
+// Some of these compute in double precision.
+#include "math_f32.h"
 
 #endif

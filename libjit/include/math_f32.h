@@ -129,7 +129,7 @@ INLINE float math_log1p_f32(float x) {
 
 /// log2(x) in double precision for a positive finite x, relative error below 2^-43: log2(2^k m) = k + 2 atanh(s) / ln 2 with
 /// s = (m - 1) / (m + 1).
-INLINE double log2_wide(float x) {
+INLINE double log2_wide(double x) {
   uint64_t bits = bits_f64(x) - 0x3fe6a09e667f3bcdu + (1023ull << 52);
   double k = double_of_bits(bits >> 52 | 0x4330000000000000u) - (0x1p52 + 1023);
   double m = double_of_bits((bits & 0xfffffffffffffu) + 0x3fe6a09e667f3bcdu);
@@ -228,6 +228,12 @@ typedef struct {
   float angle;
 } turn_f32_t;
 
+/// The same with the angle in double precision.
+typedef struct {
+  uint32_t quarters;
+  double angle;
+} wide_turn_f32_t;
+
 /// One of five words, without a load.
 INLINE uint32_t choose_word(uint32_t at, uint32_t w0, uint32_t w1, uint32_t w2, uint32_t w3, uint32_t w4) {
   uint32_t low = at & 1 ? w1 : w0, high = at & 1 ? w3 : w2;
@@ -241,7 +247,7 @@ INLINE uint32_t funnel_u32(uint32_t high, uint32_t low, uint32_t shift) {
 
 /// Payne and Hanek for every finite size >= 0, without a branch and without a gather: 96 bits of 2 / pi, taken where the product
 /// with the mantissa is between 2^2 and 2^-94, are selected among eight words; whole turns drop out by overflow.
-INLINE turn_f32_t reduce_f32(float size) {
+INLINE wide_turn_f32_t reduce_wide(float size) {
   uint32_t bits = bits_f32(size);
   uint32_t position = (bits >> 23) - 120;
   uint32_t from = position >> 5, shift = position & 31;
@@ -258,7 +264,12 @@ INLINE turn_f32_t reduce_f32(float size) {
   int32_t rest = (int32_t)(low << 2 >> 1);
   double angle = ((double)fraction + (double)rest * 0x1p-31) * 0x1.921fb54442d18p-32;
   bool reduced = size > 0x1.921fb4p-1f;
-  return (turn_f32_t){reduced ? quarters : 0, reduced ? (float)angle : size};
+  return (wide_turn_f32_t){reduced ? quarters : 0, reduced ? angle : (double)size};
+}
+
+INLINE turn_f32_t reduce_f32(float size) {
+  wide_turn_f32_t turn = reduce_wide(size);
+  return (turn_f32_t){turn.quarters, (float)turn.angle};
 }
 
 /// sin(angle + quarters pi / 2).
@@ -284,6 +295,109 @@ INLINE float math_cos_f32(float x) {
   turn_f32_t turn = reduce_f32(__builtin_fabsf(x));
   float result = sin_of_turn_f32(turn.quarters + 1, turn.angle);
   return __builtin_fabsf(x) < INF_F32 ? result : x - x;
+}
+
+/// Rounded to f32, and by nobody at once to fewer digits: that would be another number.
+INLINE float narrowed(double x) {
+#pragma clang fp contract(off)
+  return (float)x;
+}
+
+/// tan(angle) for |angle| <= pi / 4, or of what is a quarter turn further, in double precision.
+INLINE double tan_of_turn_wide(uint32_t quarters, double angle) {
+  double z = angle * angle;
+  double sin = angle * z * (((0x1.6cd1f60e93cap-19 * z - 0x1.a00f7f3e95f63p-13) * z + 0x1.1111086a896cp-7)
+      * z - 0x1.5555554c7216ep-3) + angle;
+  double cos = z * ((((-0x1.23c981558e3e1p-22 * z + 0x1.a00eb9c49c17dp-16) * z - 0x1.6c16b348f10f2p-10)
+      * z + 0x1.55555545c5792p-5) * z - 0x1.ffffffffe98bbp-2) + 1.0;
+  return quarters & 1 ? -cos / sin : sin / cos;
+}
+
+/// 0.51 ULP, of arguments up to the largest too; in double precision inside, as all that follow.
+INLINE float math_tan_f32(float x) {
+  wide_turn_f32_t turn = reduce_wide(__builtin_fabsf(x));
+  float result = narrowed(tan_of_turn_wide(turn.quarters, turn.angle));
+  result = float_of_bits(bits_f32(result) ^ (bits_f32(x) & 0x80000000u));
+  return __builtin_fabsf(x) < INF_F32 ? result : x - x;
+}
+
+/// asin(x) for |x| <= 0.5 in double precision, relative error below 2^-35.
+INLINE double asin_wide(double x) {
+  double z = x * x;
+  return x * z * ((((((0x1.1bd19aedaa0fep-5 * z + 0x1.ec2b87682ee7cp-8) * z + 0x1.931ef85f7d96bp-6)
+      * z + 0x1.ed5d343e664d6p-6) * z + 0x1.6ddabea3cf976p-5) * z + 0x1.3332aa0ce2426p-4) * z + 0x1.55555605c1b82p-3) + x;
+}
+
+/// 0.51 ULP. From 0.5 on the angle whose sine is that of half the rest of a right angle.
+INLINE float math_asin_f32(float x) {
+  double size = __builtin_fabs((double)x);
+  bool far = size > 0.5;
+  double angle = asin_wide(far ? math_sqrt_f64((1.0 - size) * 0.5) : size);
+  return __builtin_copysignf(narrowed(far ? 0x1.921fb54442d18p+0 - 2.0 * angle : angle), x);
+}
+
+/// 0.51 ULP.
+INLINE float math_acos_f32(float x) {
+  double wide = x, size = __builtin_fabs(wide);
+  bool far = size > 0.5;
+  double angle = asin_wide(far ? math_sqrt_f64((1.0 - size) * 0.5) : wide);
+  double outer = x < 0 ? 0x1.921fb54442d18p+1 - 2.0 * angle : 2.0 * angle;
+  return narrowed(far ? outer : 0x1.921fb54442d18p+0 - angle);
+}
+
+/// 0.51 ULP. Beyond 1 what the inverse lacks of a right angle.
+INLINE float math_atan_f32(float x) {
+  double size = __builtin_fabs((double)x);
+  double a = size > 1.0 ? 1.0 / size : size;
+  double z = a * a;
+  double angle = a * z * (((((((((((0x1.ce19fd507b577p-12 * z - 0x1.b4027338d9d59p-9) * z + 0x1.81f64ff2b8acp-7)
+      * z - 0x1.b2f53ebe34815p-6) * z + 0x1.69ea1da5ee087p-5) * z - 0x1.f02f67d596b4ap-5) * z + 0x1.33a15da8a3d5dp-4)
+      * z - 0x1.72d62aa82665dp-4) * z + 0x1.c6e85985f133bp-4) * z - 0x1.2490390ba744ap-3) * z + 0x1.9999846ac6bcap-3)
+      * z - 0x1.5555552f232a7p-2) + a;
+  return __builtin_copysignf(narrowed(size > 1.0 ? 0x1.921fb54442d18p+0 - angle : angle), x);
+}
+
+/// 0.51 ULP. An odd polynomial near zero.
+INLINE float math_sinh_f32(float x) {
+  double size = __builtin_fabs((double)x);
+  double z = size * size;
+  double small = size * z * ((0x1.a0cba42487e8bp-13 * z + 0x1.1110f757a732bp-7) * z + 0x1.5555555991105p-3) + size;
+  double power = exp2_wide((size > 100.0 ? 100.0 : size) * 0x1.71547652b82fep+0);
+  return __builtin_copysignf(narrowed(size < 0.25 ? small : 0.5 * (power - 1.0 / power)), x);
+}
+
+/// 0.51 ULP.
+INLINE float math_cosh_f32(float x) {
+  double size = __builtin_fabs((double)x);
+  double power = exp2_wide((size > 100.0 ? 100.0 : size) * 0x1.71547652b82fep+0);
+  return narrowed(0.5 * (power + 1.0 / power));
+}
+
+/// 0.51 ULP.
+INLINE float math_asinh_f32(float x) {
+  double size = __builtin_fabs((double)x);
+  double small = size - size * size * size * 0x1.5555555555555p-3;
+  double large = log2_wide(size + math_sqrt_f64(size * size + 1.0)) * 0x1.62e42fefa39efp-1;
+  float result = narrowed(size < 0x1p-12 ? small : large);
+  return __builtin_copysignf(size < __builtin_inf() ? result : narrowed(size), x);
+}
+
+/// 0.51 ULP.
+INLINE float math_acosh_f32(float x) {
+  double wide = x;
+  double result = log2_wide(wide + math_sqrt_f64((wide - 1.0) * (wide + 1.0))) * 0x1.62e42fefa39efp-1;
+  result = x < INF_F32 ? result : wide;
+  return x >= 1.0f ? narrowed(result) : NAN_F32;
+}
+
+/// 0.51 ULP.
+INLINE float math_atanh_f32(float x) {
+  double size = __builtin_fabs((double)x);
+  double small = size + size * size * size * 0x1.5555555555555p-2;
+  double large = 0.5 * log2_wide((1.0 + size) / (1.0 - size)) * 0x1.62e42fefa39efp-1;
+  double result = size < 0x1p-12 ? small : large;
+  result = size < 1.0 ? result : __builtin_inf();
+  return size <= 1.0 ? __builtin_copysignf(narrowed(result), x) : NAN_F32;
 }
 
 #endif

@@ -65,6 +65,14 @@ INLINE pair_t add_ordered(double a, double b) {
   return (pair_t){sum, b - (sum - a)};
 }
 
+/// The same of any two numbers (Knuth).
+INLINE pair_t add_exactly(double a, double b) {
+#pragma clang fp contract(off)
+  double sum = a + b;
+  double part = sum - a;
+  return (pair_t){sum, (a - (sum - part)) + (b - part)};
+}
+
 /// The product of two numbers, exactly: by one fused operation, or from halves of 26 bits (Veltkamp and Dekker).
 INLINE pair_t multiply_exactly(double a, double b) {
 #pragma clang fp contract(off)
@@ -94,6 +102,15 @@ INLINE pair_t add_pairs(pair_t a, pair_t b) {
   return add_ordered(sum.high, sum.low + (a.low + b.low));
 }
 
+/// Quotient of two pairs, relative error below 2^-100.
+INLINE pair_t divide_pairs(pair_t a, pair_t b) {
+#pragma clang fp contract(off)
+  double quotient = a.high / b.high;
+  pair_t product = multiply_exactly(quotient, b.high);
+  double rest = (((a.high - product.high) - product.low) + a.low) - quotient * b.low;
+  return (pair_t){quotient, rest / b.high};
+}
+
 /// The integer, below 2^52 in size, that `shifted - ROUNDER_F64` is.
 INLINE int64_t integer_of_shifted(double shifted) { return (int64_t)(bits_f64(shifted) - 0x4338000000000000u); }
 
@@ -115,8 +132,9 @@ INLINE double exp_tail_f64(double x) {
       + 0x1.555555555555bp-3) * x + 0x1p-1;
 }
 
-/// exp(x + error) for a small error, x in [-746, 710] or NaN.
-INLINE double exp_of_sum_f64(double x, double error) {
+/// exp(x + error) / 2^k as a sum of two numbers, the first of which is the larger, for a small error, x in [-746, 711] or NaN;
+/// `shifted` is k + ROUNDER_F64.
+INLINE pair_t exp_parts_f64(double x, double error, double *shifted_of) {
   double shifted = x * 0x1.71547652b82fep+0 + ROUNDER_F64;
   double k = shifted - ROUNDER_F64;
   double whole = x - k * 0x1.62e42feep-1;
@@ -125,8 +143,15 @@ INLINE double exp_of_sum_f64(double x, double error) {
   double lost = ((whole - r) - k * 0x1.a39ef35793c76p-33) + error;
   double sum = 1.0 + r;
   double tail = r * r * exp_tail_f64(r);
-  double power = sum + ((r - (sum - 1.0)) + (tail + lost * (sum + tail)));
-  return scale_f64(power, integer_of_shifted(shifted));
+  *shifted_of = shifted;
+  return (pair_t){sum, (r - (sum - 1.0)) + (tail + lost * (sum + tail))};
+}
+
+/// exp(x + error) for a small error, x in [-746, 710] or NaN.
+INLINE double exp_of_sum_f64(double x, double error) {
+  double shifted;
+  pair_t parts = exp_parts_f64(x, error, &shifted);
+  return scale_f64(parts.high + parts.low, integer_of_shifted(shifted));
 }
 
 /// 0.76 ULP. Cody and Waite: x = k ln 2 + r with ln 2 in two parts, the first of 32 bits, so that k times it is exact.
@@ -159,6 +184,12 @@ INLINE double log_of_parts_f64(double k, double f, double error) {
   return k * 0x1.62e42feep-1 + (f - (half_square - low));
 }
 
+/// log(2^twos (sum + lost)), where what is lost is small.
+INLINE double log_of_sum_f64(double sum, double lost, double twos) {
+  binary_f64_t binary = binary_of_f64(sum);
+  return log_of_parts_f64(binary.k + twos, binary.m - 1.0, lost / sum);
+}
+
 /// 0.86 ULP.
 INLINE double math_log_f64(double x) {
   binary_f64_t binary = binary_of_f64(x);
@@ -173,10 +204,8 @@ INLINE double math_log1p_f64(double x) {
 #pragma clang fp contract(off)
   double sum = 1.0 + x;
   double lost = x < 1.0 ? x - (sum - 1.0) : 1.0 - (sum - x);
-  binary_f64_t binary = binary_of_f64(sum);
-  // Beyond 2^60 nothing is lost that counts, and lost / sum may be a NaN.
-  double error = x < 0x1p60 ? lost / sum : 0.0;
-  double result = log_of_parts_f64(binary.k, binary.m - 1.0, error);
+  // Beyond 2^60 nothing is lost that counts, and it may be a NaN.
+  double result = log_of_sum_f64(sum, x < 0x1p60 ? lost : 0.0, 0.0);
   result = x < INF_F64 && x != 0 ? result : x;
   result = x == -1.0 ? -INF_F64 : result;
   return x < -1.0 ? NAN_F64 : result;
@@ -334,18 +363,26 @@ INLINE turn_f64_t reduce_f64(double size) {
   return (turn_f64_t){reduced ? quarters : 0, {reduced ? angle.high : size, reduced ? angle.low : 0.0}};
 }
 
+/// sin(x) - x, divided by x^3, of z = x^2, for |x| <= pi / 4.
+INLINE double sin_tail_f64(double z) {
+  return (((((-0x1.aaa47c921dc52p-41 * z + 0x1.61209125eb5c3p-33) * z - 0x1.ae645295e05b8p-26) * z
+      + 0x1.71de3a5337a4ap-19) * z - 0x1.a01a01a018acep-13) * z + 0x1.111111111110bp-7) * z - 0x1.5555555555555p-3;
+}
+
+/// cos(x) - 1 + x^2 / 2, divided by x^4.
+INLINE double cos_tail_f64(double z) {
+  return (((((0x1.aabc2081ad113p-45 * z - 0x1.939321f9be2fap-37) * z + 0x1.1eed8c8ee7aa7p-29) * z
+      - 0x1.27e4fb75e9dedp-22) * z + 0x1.a01a01a018cb1p-16) * z - 0x1.6c16c16c16c0fp-10) * z + 0x1.5555555555555p-5;
+}
+
 /// sin(angle + quarters pi / 2).
 INLINE double sin_of_turn_f64(uint64_t quarters, pair_t angle) {
   double x = angle.high;
   double z = x * x;
   double half = 0.5 * z;
-  double sin = (x * z * ((((((-0x1.aaa47c921dc52p-41 * z + 0x1.61209125eb5c3p-33) * z
-      - 0x1.ae645295e05b8p-26) * z + 0x1.71de3a5337a4ap-19) * z - 0x1.a01a01a018acep-13) * z
-      + 0x1.111111111110bp-7) * z - 0x1.5555555555555p-3) + angle.low * (1.0 - half)) + x;
+  double sin = (x * z * sin_tail_f64(z) + angle.low * (1.0 - half)) + x;
   double lead = 1.0 - half;
-  double cos = lead + (((1.0 - lead) - half) + (z * z * ((((((0x1.aabc2081ad113p-45 * z
-      - 0x1.939321f9be2fap-37) * z + 0x1.1eed8c8ee7aa7p-29) * z - 0x1.27e4fb75e9dedp-22) * z
-      + 0x1.a01a01a018cb1p-16) * z - 0x1.6c16c16c16c0fp-10) * z + 0x1.5555555555555p-5) - x * angle.low));
+  double cos = lead + (((1.0 - lead) - half) + (z * z * cos_tail_f64(z) - x * angle.low));
   double result = quarters & 1 ? cos : sin;
   return double_of_bits(bits_f64(result) ^ (quarters << 62 & 0x8000000000000000u));
 }
@@ -363,6 +400,184 @@ INLINE double math_cos_f64(double x) {
   turn_f64_t turn = reduce_f64(__builtin_fabs(x));
   double result = sin_of_turn_f64(turn.quarters + 1, turn.angle);
   return __builtin_fabs(x) < INF_F64 ? result : x - x;
+}
+
+/// sin(x) / cos(x), or -cos(x) / sin(x) after a quarter turn: both as pairs, by the polynomials of sin_of_turn_f64.
+INLINE double tan_of_turn_f64(uint64_t quarters, pair_t angle) {
+#pragma clang fp contract(off)
+  double x = angle.high;
+  pair_t square = multiply_exactly(x, x);
+  double z = square.high, half = 0.5 * z, lead = 1.0 - half;
+  pair_t sin = {x, x * z * sin_tail_f64(z) + angle.low * lead};
+  pair_t cos = {lead, ((1.0 - lead) - half) - 0.5 * square.low + (z * z * cos_tail_f64(z) - x * angle.low)};
+  bool odd = quarters & 1;
+  pair_t top = add_ordered(odd ? -cos.high : sin.high, odd ? -cos.low : sin.low);
+  pair_t bottom = add_ordered(odd ? sin.high : cos.high, odd ? sin.low : cos.low);
+  pair_t quotient = divide_pairs(top, bottom);
+  return quotient.high + quotient.low;
+}
+
+/// 0.9 ULP, of arguments up to the largest too.
+INLINE double math_tan_f64(double x) {
+  turn_f64_t turn = reduce_f64(__builtin_fabs(x));
+  double result = tan_of_turn_f64(turn.quarters, turn.angle);
+  result = double_of_bits(bits_f64(result) ^ (bits_f64(x) & 0x8000000000000000u));
+  return __builtin_fabs(x) < INF_F64 ? result : x - x;
+}
+
+/// What an arcsine is made of: the sine of the angle or, beyond 0.5, of half the rest of a right angle; and the angle less that.
+typedef struct {
+  double sine, rest;
+} arc_f64_t;
+
+INLINE arc_f64_t arc_of_f64(double size) {
+#pragma clang fp contract(off)
+  bool far = size > 0.5;
+  double z = far ? (1.0 - size) * 0.5 : size * size;
+  double sine = far ? math_sqrt_f64(z) : size;
+  pair_t square = multiply_exactly(sine, sine);
+  double lost = sine > 0 ? ((z - square.high) - square.low) / (sine + sine) : 0.0;
+  double rest = sine * z * ((((((((((((0x1.0b49f53c6761p-5 * z - 0x1.58081e26a0e24p-6) * z + 0x1.63a443fbe8ba2p-6)
+      * z + 0x1.e5da89ea956cp-9) * z + 0x1.613e71d5bc139p-7) * z + 0x1.75852c84ac661p-7) * z + 0x1.ca1f99e243ab3p-7)
+      * z + 0x1.1c49efc89ba03p-6) * z + 0x1.6e8bdee9affbep-6) * z + 0x1.f1c71a948dd5cp-6) * z + 0x1.6db6db7213b2dp-5)
+      * z + 0x1.333333332e10dp-4) * z + 0x1.5555555555577p-3);
+  return (arc_f64_t){sine, rest + (far ? lost : 0.0)};
+}
+
+/// 0.65 ULP.
+INLINE double math_asin_f64(double x) {
+#pragma clang fp contract(off)
+  double size = __builtin_fabs(x);
+  arc_f64_t arc = arc_of_f64(size);
+  double twice = arc.sine + arc.sine;
+  double whole = 0x1.921fb54442d18p+0 - twice;
+  double lost = (0x1.921fb54442d18p+0 - whole) - twice;
+  double far = whole + (lost - (arc.rest + arc.rest - 0x1.1a62633145c07p-54));
+  return __builtin_copysign(size > 0.5 ? far : arc.sine + arc.rest, x);
+}
+
+/// 0.65 ULP. What a right angle, a straight one or none has more than a part of one sign.
+INLINE double math_acos_f64(double x) {
+#pragma clang fp contract(off)
+  double size = __builtin_fabs(x);
+  arc_f64_t arc = arc_of_f64(size);
+  bool far = size > 0.5;
+  double high = !far ? 0x1.921fb54442d18p+0 : x < 0 ? 0x1.921fb54442d18p+1 : 0.0;
+  double low = !far ? 0x1.1a62633145c07p-54 : x < 0 ? 0x1.1a62633145c07p-53 : 0.0;
+  double factor = far ? (x < 0 ? 2.0 : -2.0) : x < 0 ? -1.0 : 1.0;
+  double part = factor * arc.sine;
+  double whole = high - part;
+  double lost = (high - whole) - part;
+  return whole + (lost - (factor * arc.rest - low));
+}
+
+/// 0.85 ULP. The nearest of five angles, and the arc tangent of the rest (fdlibm).
+INLINE double math_atan_f64(double x) {
+#pragma clang fp contract(off)
+  double size = __builtin_fabs(x);
+  bool first = size < 0.4375, second = size < 0.6875, third = size < 1.1875, fourth = size < 2.4375;
+  double top = first ? size : second ? 2.0 * size - 1.0 : third ? size - 1.0 : fourth ? size - 1.5 : -1.0;
+  double bottom = first ? 1.0 : second ? 2.0 + size : third ? 1.0 + size : fourth ? 1.0 + 1.5 * size : size;
+  double high = first ? 0.0 : second ? 0x1.dac670561bb4fp-2 : third ? 0x1.921fb54442d18p-1
+      : fourth ? 0x1.f730bd281f69bp-1 : 0x1.921fb54442d18p+0;
+  double low = first ? 0.0 : second ? 0x1.a2b7f222f65e2p-56 : third ? 0x1.1a62633145c07p-55
+      : fourth ? 0x1.007887af0cbbdp-56 : 0x1.1a62633145c07p-54;
+  double t = top / bottom;
+  double z = t * t;
+  double rest = t * z * ((((((((((-0x1.0a7f544d4da25p-6 * z + 0x1.2b1801b05a03fp-5) * z - 0x1.97a0a8223c44ep-5)
+      * z + 0x1.ddddb58061b68p-5) * z - 0x1.10d6020eabd82p-4) * z + 0x1.3b0f20649e027p-4) * z - 0x1.745cdba491742p-4)
+      * z + 0x1.c71c6fdb14d3ep-4) * z - 0x1.2492491ff30bfp-3) * z + 0x1.999999998e7d2p-3) * z - 0x1.555555555550bp-2);
+  double result = high + ((rest + low) + t);
+  return __builtin_copysign(size == size ? result : size, x);
+}
+
+/// Half of exp(size) as a pair, for size in [0, 711].
+INLINE pair_t half_power(double size) {
+  double shifted;
+  pair_t parts = exp_parts_f64(size > 711.0 ? 711.0 : size, 0.0, &shifted);
+  pair_t power = add_ordered(parts.high, parts.low);
+  int64_t twos = integer_of_shifted(shifted) - 1;
+  return (pair_t){scale_f64(power.high, twos), scale_f64(power.low, twos)};
+}
+
+/// 0.9 ULP. An odd polynomial near zero.
+INLINE double math_sinh_f64(double x) {
+#pragma clang fp contract(off)
+  double size = __builtin_fabs(x);
+  double z = size * size;
+  double small = size * z * ((((((0x1.b4c75de06de02p-41 * z + 0x1.611a56120bebcp-33) * z + 0x1.ae64671b391a8p-26)
+      * z + 0x1.71de3a465af2dp-19) * z + 0x1.a01a01a0289a1p-13) * z + 0x1.11111111110a6p-7) * z + 0x1.5555555555556p-3) + size;
+  pair_t power = half_power(size);
+  double inverse = 0.25 / power.high;
+  double large = power.high - inverse;
+  large = large < INF_F64 ? large + (((power.high - large) - inverse) + power.low) : large;
+  return __builtin_copysign(size < 1.0 ? small : large, x);
+}
+
+/// 0.9 ULP.
+INLINE double math_cosh_f64(double x) {
+#pragma clang fp contract(off)
+  pair_t power = half_power(__builtin_fabs(x));
+  double inverse = 0.25 / power.high;
+  double result = power.high + inverse;
+  return result < INF_F64 ? result + (((power.high - result) + inverse) + power.low) : result;
+}
+
+/// The square root of a pair; 0 of 0.
+INLINE pair_t root_of_pair(pair_t x) {
+#pragma clang fp contract(off)
+  double root = math_sqrt_f64(x.high);
+  pair_t square = multiply_exactly(root, root);
+  double rest = (((x.high - square.high) - square.low) + x.low) / (root + root);
+  return (pair_t){root, root == 0 ? 0.0 : rest};
+}
+
+/// log(1 + x), or log(2 size) of a large size.
+INLINE double log1p_of_pair(pair_t x, bool far, double size) {
+#pragma clang fp contract(off)
+  pair_t sum = add_exactly(1.0, x.high);
+  return log_of_sum_f64(far ? size : sum.high, far ? 0.0 : sum.low + x.low, far ? 1.0 : 0.0);
+}
+
+/// 1.1 ULP. log(1 + x + x^2 / (1 + sqrt(1 + x^2))).
+INLINE double math_asinh_f64(double x) {
+#pragma clang fp contract(off)
+  double size = __builtin_fabs(x);
+  bool far = size > 0x1p28;
+  double near = far ? 1.0 : size;
+  pair_t square = multiply_exactly(near, near);
+  pair_t sum = add_exactly(1.0, square.high);
+  pair_t root = root_of_pair((pair_t){sum.high, sum.low + square.low});
+  pair_t divisor = add_ordered(root.high, 1.0);
+  pair_t quotient = divide_pairs(square, (pair_t){divisor.high, divisor.low + root.low});
+  pair_t more = add_ordered(near, quotient.high);
+  double result = log1p_of_pair((pair_t){more.high, more.low + quotient.low}, far, size);
+  return __builtin_copysign(size < INF_F64 ? result : size, x);
+}
+
+/// 0.85 ULP. log(1 + (x - 1) + sqrt(x^2 - 1)).
+INLINE double math_acosh_f64(double x) {
+#pragma clang fp contract(off)
+  bool far = x > 0x1p28;
+  double near = far ? 1.0 : x;
+  pair_t square = multiply_exactly(near, near);
+  pair_t less = add_exactly(square.high, -1.0);
+  pair_t root = root_of_pair((pair_t){less.high, less.low + square.low});
+  pair_t rest = add_exactly(near, -1.0);
+  pair_t more = add_exactly(root.high, rest.high);
+  double result = log1p_of_pair((pair_t){more.high, more.low + (root.low + rest.low)}, far, x);
+  result = x < INF_F64 ? result : x;
+  return x >= 1.0 ? result : NAN_F64;
+}
+
+/// 1.1 ULP. log(1 + 2 x / (1 - x)) / 2.
+INLINE double math_atanh_f64(double x) {
+#pragma clang fp contract(off)
+  double size = __builtin_fabs(x);
+  pair_t quotient = divide_pairs((pair_t){size + size, 0.0}, add_ordered(1.0, -size));
+  double result = 0.5 * log1p_of_pair(quotient, false, 0.0);
+  result = size < 1.0 ? result : INF_F64;
+  return size <= 1.0 ? __builtin_copysign(result, x) : NAN_F64;
 }
 
 #endif

@@ -175,6 +175,42 @@ KERNEL f64_t libjit_sin_f64(f64_t input) { return (f64_t)(math_sin_f64(input)); 
 KERNEL f32_t libjit_cos_f32(f32_t input) { return (f32_t)(math_cos_f32(input)); }
 KERNEL f64_t libjit_cos_f64(f64_t input) { return (f64_t)(math_cos_f64(input)); }
 
+/* The tangent of radians (classgen/specs/elementwise.py) */
+KERNEL f32_t libjit_tan_f32(f32_t input) { return (f32_t)(math_tan_f32(input)); }
+KERNEL f64_t libjit_tan_f64(f64_t input) { return (f64_t)(math_tan_f64(input)); }
+
+/* The angle in radians whose sine is input (classgen/specs/elementwise.py) */
+KERNEL f32_t libjit_asin_f32(f32_t input) { return (f32_t)(math_asin_f32(input)); }
+KERNEL f64_t libjit_asin_f64(f64_t input) { return (f64_t)(math_asin_f64(input)); }
+
+/* The angle in radians whose cosine is input (classgen/specs/elementwise.py) */
+KERNEL f32_t libjit_acos_f32(f32_t input) { return (f32_t)(math_acos_f32(input)); }
+KERNEL f64_t libjit_acos_f64(f64_t input) { return (f64_t)(math_acos_f64(input)); }
+
+/* The angle in radians whose tangent is input (classgen/specs/elementwise.py) */
+KERNEL f32_t libjit_atan_f32(f32_t input) { return (f32_t)(math_atan_f32(input)); }
+KERNEL f64_t libjit_atan_f64(f64_t input) { return (f64_t)(math_atan_f64(input)); }
+
+/* The hyperbolic sine (classgen/specs/elementwise.py) */
+KERNEL f32_t libjit_sinh_f32(f32_t input) { return (f32_t)(math_sinh_f32(input)); }
+KERNEL f64_t libjit_sinh_f64(f64_t input) { return (f64_t)(math_sinh_f64(input)); }
+
+/* The hyperbolic cosine (classgen/specs/elementwise.py) */
+KERNEL f32_t libjit_cosh_f32(f32_t input) { return (f32_t)(math_cosh_f32(input)); }
+KERNEL f64_t libjit_cosh_f64(f64_t input) { return (f64_t)(math_cosh_f64(input)); }
+
+/* The number whose hyperbolic sine is input (classgen/specs/elementwise.py) */
+KERNEL f32_t libjit_asinh_f32(f32_t input) { return (f32_t)(math_asinh_f32(input)); }
+KERNEL f64_t libjit_asinh_f64(f64_t input) { return (f64_t)(math_asinh_f64(input)); }
+
+/* The number whose hyperbolic cosine is input (classgen/specs/elementwise.py) */
+KERNEL f32_t libjit_acosh_f32(f32_t input) { return (f32_t)(math_acosh_f32(input)); }
+KERNEL f64_t libjit_acosh_f64(f64_t input) { return (f64_t)(math_acosh_f64(input)); }
+
+/* The number whose hyperbolic tangent is input (classgen/specs/elementwise.py) */
+KERNEL f32_t libjit_atanh_f32(f32_t input) { return (f32_t)(math_atanh_f32(input)); }
+KERNEL f64_t libjit_atanh_f64(f64_t input) { return (f64_t)(math_atanh_f64(input)); }
+
 /* lhs == rhs (classgen/specs/elementwise.py) */
 KERNEL b_t libjit_eq_f32(f32_t lhs, f32_t rhs) { return (b_t)(lhs == rhs); }
 KERNEL b_t libjit_eq_f64(f64_t lhs, f64_t rhs) { return (b_t)(lhs == rhs); }

@@ -262,6 +262,15 @@ ROUNDED: dict[str, Callable[..., Array]] = {
     "erf": _erf,
     "sin": _wide(np.sin),
     "cos": _wide(np.cos),
+    "tan": _wide(np.tan),
+    "asin": _wide(np.arcsin),
+    "acos": _wide(np.arccos),
+    "atan": _wide(np.arctan),
+    "sinh": _wide(np.sinh),
+    "cosh": _wide(np.cosh),
+    "asinh": _wide(np.arcsinh),
+    "acosh": _wide(np.arccosh),
+    "atanh": _wide(np.arctanh),
 }
 """What may be some units in the last place off; test_math.py measures how many."""
 

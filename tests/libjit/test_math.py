@@ -180,7 +180,13 @@ def arguments(function: str, rng: np.random.Generator, kind: type) -> Array:
         "sin": [rng.uniform(-4, 4, SAMPLES), rng.uniform(-1e5, 1e5, SAMPLES)],
         "erf": [rng.uniform(-1.2, 1.2, 4000), rng.uniform(-7, 7, 4000)],
     }
-    difficult["cos"] = difficult["sin"]
+    difficult["cos"] = difficult["tan"] = difficult["sin"]
+    difficult["asin"] = difficult["acos"] = [rng.uniform(-1, 1, SAMPLES), 1 - magnitudes]
+    difficult["atan"] = [rng.uniform(-3, 3, SAMPLES), magnitudes, -magnitudes]
+    difficult["sinh"] = difficult["cosh"] = [*difficult["tanh"], *difficult["exp"]]
+    difficult["asinh"] = difficult["atan"]
+    difficult["acosh"] = [rng.uniform(1, 3, SAMPLES), 1 + magnitudes]
+    difficult["atanh"] = difficult["asin"]
     others = any_bits(rng, kind, 2000 if function == "erf" else SAMPLES)
     chosen: list[Array] = [values.astype(kind) for values in difficult[function]]
     return np.concatenate([special_values(kind), *chosen, others])
@@ -195,6 +201,15 @@ REFERENCES: dict[str, Callable[[Array], Array]] = {
     "erf": erf,
     "sin": np.sin,
     "cos": np.cos,
+    "tan": np.tan,
+    "asin": np.arcsin,
+    "acos": np.arccos,
+    "atan": np.arctan,
+    "sinh": np.sinh,
+    "cosh": np.cosh,
+    "asinh": np.arcsinh,
+    "acosh": np.arccosh,
+    "atanh": np.arctanh,
 }
 
 
@@ -209,7 +224,7 @@ def test_error_is_within_the_stated_bound(call: Call, function: str, kind: type)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_sin_and_cos_of_the_numbers_nearest_to_multiples_of_half_pi(call: Call, kind: type) -> None:
+def test_functions_of_the_numbers_nearest_to_multiples_of_half_pi(call: Call, kind: type) -> None:
     # Best rational approximations p / q of pi / 2 with p < 2^digits: nothing small is nearer. And the double that is
     # nearest to any multiple, whatever its exponent (Kahan's example).
     with mpmath.workprec(400):
@@ -222,7 +237,7 @@ def test_sin_and_cos_of_the_numbers_nearest_to_multiples_of_half_pi(call: Call, 
             before, now = now, (term * now[0] + before[0], term * now[1] + before[1])
             rest = 1 / (rest - term)
         x: Array = np.array(near, kind)
-        for function, exact in (("sin", mpmath.sin), ("cos", mpmath.cos)):
+        for function, exact in (("sin", mpmath.sin), ("cos", mpmath.cos), ("tan", mpmath.tan)):
             values = [exact(mpmath.mpf(float(value))) for value in x]
             expected = np.array([float(value) for value in values], np.longdouble)
             expected += np.array([float(v - float(v)) for v in values], np.longdouble)

@@ -1,6 +1,8 @@
-"""Operators that move, pick and arrange elements, at every opset that changed them."""
+"""Operators that move, pick and arrange elements, and functions of one number, at every opset that changed them."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 import numpy as np
 from onnx import TensorProto
@@ -39,6 +41,16 @@ _PAIRS = np.array([[11, 12], [13, 23], [14, 25]], np.float32)
 _ROWS = A.copy()
 _ROWS[[2, 0]] = [[1, 2, 3, 4], [5, 6, 7, 8]]
 _BITS = {"to": TensorProto.INT32}
+
+_NEAR_ZERO: dict[str, Callable[[Array], Array]] = {
+    "Acos": np.arccos,
+    "Asin": np.arcsin,
+    "Asinh": np.arcsinh,
+    "Atan": np.arctan,
+    "Atanh": np.arctanh,
+    "Cosh": np.cosh,
+    "Sinh": np.sinh,
+}
 
 DATA_ROWS = [
     Row("TopK", (1,), [A], _DESCENDING, {"k": 2}),
@@ -85,5 +97,7 @@ DATA_ROWS = [
     ),
     Row("Einsum", EVERY, [A, B], [A @ B], {"equation": "ij,jk->ik"}),
     Row("Einsum", EVERY, [X], [X.sum((0, 2))], {"equation": "a b c -> b"}, "sum"),
+    *[Row(name, EVERY, [X / 8], [function(X / 8)]) for name, function in _NEAR_ZERO.items()],
+    Row("Acosh", EVERY, [X * X + 1], [np.arccosh(X * X + 1)]),
     Row("BitCast", EVERY, [A], [A.view(np.int32)], _BITS),
 ]

@@ -386,6 +386,33 @@ SCALARS: dict[str, KernelSpec] = {
     "cos": KernelSpec(
         "cos", "libjit_cos", (("input", ("f32", "f64")),), "classgen/specs/elementwise.py"
     ),
+    "tan": KernelSpec(
+        "tan", "libjit_tan", (("input", ("f32", "f64")),), "classgen/specs/elementwise.py"
+    ),
+    "asin": KernelSpec(
+        "asin", "libjit_asin", (("input", ("f32", "f64")),), "classgen/specs/elementwise.py"
+    ),
+    "acos": KernelSpec(
+        "acos", "libjit_acos", (("input", ("f32", "f64")),), "classgen/specs/elementwise.py"
+    ),
+    "atan": KernelSpec(
+        "atan", "libjit_atan", (("input", ("f32", "f64")),), "classgen/specs/elementwise.py"
+    ),
+    "sinh": KernelSpec(
+        "sinh", "libjit_sinh", (("input", ("f32", "f64")),), "classgen/specs/elementwise.py"
+    ),
+    "cosh": KernelSpec(
+        "cosh", "libjit_cosh", (("input", ("f32", "f64")),), "classgen/specs/elementwise.py"
+    ),
+    "asinh": KernelSpec(
+        "asinh", "libjit_asinh", (("input", ("f32", "f64")),), "classgen/specs/elementwise.py"
+    ),
+    "acosh": KernelSpec(
+        "acosh", "libjit_acosh", (("input", ("f32", "f64")),), "classgen/specs/elementwise.py"
+    ),
+    "atanh": KernelSpec(
+        "atanh", "libjit_atanh", (("input", ("f32", "f64")),), "classgen/specs/elementwise.py"
+    ),
     "eq": KernelSpec(
         "eq",
         "libjit_eq",

@@ -336,10 +336,3 @@ def _bit_shift(n: OnnxNode) -> Value:
         size = f.create_div(n.name, f.create_xor(n.name, x, rest), power)
         shifted = f.create_xor(n.name, size, rest).result
     return f.create_select(n.name, inside, shifted, rest).result
-
-
-@from_onnx("Tan", since=7)
-def _tan(n: OnnxNode) -> Value:
-    """The sine divided by the cosine."""
-    sine, cosine = n.f.create_sin(n.name, n.input(0)), n.f.create_cos(n.name, n.input(0))
-    return n.f.create_div(n.name, sine, cosine).result

@@ -75,6 +75,10 @@ SLOPES = [
             nodes.SigmoidNode,
             nodes.SinNode,
             nodes.CosNode,
+            nodes.AtanNode,
+            nodes.SinhNode,
+            nodes.CoshNode,
+            nodes.AsinhNode,
             nodes.ReluNode,
             nodes.SignNode,
             nodes.FloorNode,
@@ -86,6 +90,11 @@ SLOPES = [
         Slope(cls, [(2, 3)], low=0.5)
         for cls in (nodes.SqrtNode, nodes.ReciprocalNode, nodes.LogNode)
     ),
+    *(
+        Slope(cls, [(2, 3)], low=-0.8, high=0.8)
+        for cls in (nodes.TanNode, nodes.AsinNode, nodes.AcosNode, nodes.AtanhNode)
+    ),
+    Slope(nodes.AcoshNode, [(2, 3)], low=1.2),
     Slope(nodes.LeakyReluNode, [(2, 3)], {"alpha": 0.25}),
     Slope(nodes.PReluNode, [(2, 3), (2, 1)]),
     Slope(nodes.ThresholdedReluNode, [(2, 3)], {"alpha": 0.5}),
