@@ -41,6 +41,7 @@ __all__ = [
     "ConvolutionNode",
     "CosNode",
     "CoshNode",
+    "CouplePairsNode",
     "CumProdNode",
     "CumSumNode",
     "DecodeNode",
@@ -56,6 +57,7 @@ __all__ = [
     "ErfNode",
     "ExpNode",
     "ExtentsNode",
+    "FindNode",
     "FloorNode",
     "FullyConnectedNode",
     "GatherNode",
@@ -139,6 +141,7 @@ __all__ = [
     "TopKNode",
     "TransposeNode",
     "TransposedConvolutionNode",
+    "TreeEnsembleNode",
     "UniqueNode",
     "XorNode",
 ]
@@ -1755,6 +1758,74 @@ class FullyConnectedNode(Node):
 
 
 @final
+class TreeEnsembleNode(Node):
+    """What decision trees say of each row of a matrix: for each of so many targets the sum, or if `greatest` the greatest, of what the leaves have that the row comes to, one in each tree. A row of `branches` is a feature and two children: a row goes to the first if that feature is not above the threshold, else to the second. A child of at least 0 is a branch after this one; below, it is the leaf ~child, a row of `weights`. A row of `trees` is a root, which is as a child, and the target that the first weight of its leaves is for. Where branches may send a `missing` feature, a NaN, to the first child, they have the feature ~feature; all others send it to the second. For the greatest, a weight of NaN is none, and a target without any gets 0.
+
+    Declared in classgen/specs/ml.py.
+    """
+
+    __slots__ = ()
+    SCHEMA: ClassVar[NodeSchema] = NodeSchema(
+        "tree_ensemble",
+        ("input", "branches", "thresholds", "trees", "weights"),
+        (AttrSpec("targets", "int"), AttrSpec("greatest", "flag"), AttrSpec("missing", "flag")),
+        ("result",),
+        frozenset(),
+        no_derivative="it is constant between thresholds",
+    )
+
+    input = InputField(0)
+    branches = InputField(1)
+    thresholds = InputField(2)
+    trees = InputField(3)
+    weights = InputField(4)
+    targets = AttrField[int]()
+    greatest = AttrField[bool]()
+    missing = AttrField[bool]()
+
+
+@final
+class FindNode(Node):
+    """The place of each element among keys, a vector in ascending order, in i64; the number of keys where it is none of them. A NaN comes after all numbers, and is equal to any other.
+
+    Declared in classgen/specs/ml.py.
+    """
+
+    __slots__ = ()
+    SCHEMA: ClassVar[NodeSchema] = NodeSchema(
+        "find",
+        ("input", "keys"),
+        (),
+        ("result",),
+        frozenset(),
+        no_derivative="its result is no floating-point number",
+    )
+
+    input = InputField(0)
+    keys = InputField(1)
+
+
+@final
+class CouplePairsNode(Node):
+    """Probabilities of n classes for each row, from those of the first of every two classes: (0, 1), (0, 2), ..., (1, 2), ..., each above 0 and below 1. The second method of Wu, Lin and Weng (2004), which improves 1 / n step by step until no error is 0.005 / n or more, at most max(100, n) times, as LIBSVM has it.
+
+    Declared in classgen/specs/ml.py.
+    """
+
+    __slots__ = ()
+    SCHEMA: ClassVar[NodeSchema] = NodeSchema(
+        "couple_pairs",
+        ("input",),
+        (),
+        ("result",),
+        frozenset(),
+        no_derivative="how often it improves depends on the elements",
+    )
+
+    input = InputField(0)
+
+
+@final
 class BatchNormalizationNode(Node):
     """(input - mean) / sqrt(variance + epsilon) * scale + bias; the four are vectors along dimension `axis`.
 
@@ -3038,6 +3109,9 @@ NODES: tuple[type[Node], ...] = (
     ColumnsToImageNode,
     MatMulNode,
     FullyConnectedNode,
+    TreeEnsembleNode,
+    FindNode,
+    CouplePairsNode,
     BatchNormalizationNode,
     LayerNormalizationNode,
     LocalResponseNormalizationNode,

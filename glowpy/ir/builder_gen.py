@@ -876,6 +876,64 @@ class IRBuilder(ABC):
         )
         return self.add(insts.MatMulInst(operands, attrs))
 
+    def create_tree_ensemble(
+        self,
+        result: Value,
+        input: Value,
+        branches: Value,
+        thresholds: Value,
+        trees: Value,
+        weights: Value,
+        targets: int,
+        greatest: bool,
+        missing: bool,
+    ) -> insts.TreeEnsembleInst:
+        """What decision trees say of each row of a matrix: for each of so many targets the sum, or if `greatest` the greatest, of what the leaves have that the row comes to, one in each tree. A row of `branches` is a feature and two children: a row goes to the first if that feature is not above the threshold, else to the second. A child of at least 0 is a branch after this one; below, it is the leaf ~child, a row of `weights`. A row of `trees` is a root, which is as a child, and the target that the first weight of its leaves is for. Where branches may send a `missing` feature, a NaN, to the first child, they have the feature ~feature; all others send it to the second. For the greatest, a weight of NaN is none, and a target without any gets 0."""
+        attrs: dict[str, Attr] = {
+            "targets": targets,
+            "greatest": bool(greatest),
+            "missing": bool(missing),
+        }
+        operands = (
+            result,
+            input,
+            branches,
+            thresholds,
+            trees,
+            weights,
+        )
+        return self.add(insts.TreeEnsembleInst(operands, attrs))
+
+    def create_find(
+        self,
+        result: Value,
+        input: Value,
+        keys: Value,
+    ) -> insts.FindInst:
+        """The place of each element among keys, a vector in ascending order, in i64; the number of keys where it is none of them. A NaN comes after all numbers, and is equal to any other."""
+        attrs: dict[str, Attr] = {}
+        operands = (
+            result,
+            input,
+            keys,
+        )
+        return self.add(insts.FindInst(operands, attrs))
+
+    def create_couple_pairs(
+        self,
+        result: Value,
+        input: Value,
+        matrix: Value,
+    ) -> insts.CouplePairsInst:
+        """Probabilities of n classes for each row, from those of the first of every two classes: (0, 1), (0, 2), ..., (1, 2), ..., each above 0 and below 1. The second method of Wu, Lin and Weng (2004), which improves 1 / n step by step until no error is 0.005 / n or more, at most max(100, n) times, as LIBSVM has it."""
+        attrs: dict[str, Attr] = {}
+        operands = (
+            result,
+            input,
+            matrix,
+        )
+        return self.add(insts.CouplePairsInst(operands, attrs))
+
     def create_local_response_normalization(
         self,
         result: Value,

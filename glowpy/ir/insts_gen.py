@@ -36,6 +36,7 @@ __all__ = [
     "CopyInst",
     "CosInst",
     "CoshInst",
+    "CouplePairsInst",
     "CumProdInst",
     "CumSumInst",
     "DeallocInst",
@@ -49,6 +50,7 @@ __all__ = [
     "ExpInst",
     "ExtentsInst",
     "ExtractTensorInst",
+    "FindInst",
     "FloorInst",
     "GatherInst",
     "GruInst",
@@ -110,6 +112,7 @@ __all__ = [
     "TanhInst",
     "TopKInst",
     "TransposeInst",
+    "TreeEnsembleInst",
     "UniqueInst",
     "ViewInst",
     "XorInst",
@@ -1447,6 +1450,87 @@ class MatMulInst(Instruction):
 
 
 @final
+class TreeEnsembleInst(Instruction):
+    """What decision trees say of each row of a matrix: for each of so many targets the sum, or if `greatest` the greatest, of what the leaves have that the row comes to, one in each tree. A row of `branches` is a feature and two children: a row goes to the first if that feature is not above the threshold, else to the second. A child of at least 0 is a branch after this one; below, it is the leaf ~child, a row of `weights`. A row of `trees` is a root, which is as a child, and the target that the first weight of its leaves is for. Where branches may send a `missing` feature, a NaN, to the first child, they have the feature ~feature; all others send it to the second. For the greatest, a weight of NaN is none, and a target without any gets 0.
+
+    Declared in classgen/specs/ml.py.
+    """
+
+    __slots__ = ()
+    SCHEMA: ClassVar[InstSchema] = InstSchema(
+        "tree_ensemble",
+        (
+            OperandSpec("result", Access.OUT),
+            OperandSpec("input", Access.IN),
+            OperandSpec("branches", Access.IN),
+            OperandSpec("thresholds", Access.IN),
+            OperandSpec("trees", Access.IN),
+            OperandSpec("weights", Access.IN),
+        ),
+        (AttrSpec("targets", "int"), AttrSpec("greatest", "flag"), AttrSpec("missing", "flag")),
+        frozenset(),
+    )
+
+    result = OperandField(0)
+    input = OperandField(1)
+    branches = OperandField(2)
+    thresholds = OperandField(3)
+    trees = OperandField(4)
+    weights = OperandField(5)
+    targets = AttrField[int]()
+    greatest = AttrField[bool]()
+    missing = AttrField[bool]()
+
+
+@final
+class FindInst(Instruction):
+    """The place of each element among keys, a vector in ascending order, in i64; the number of keys where it is none of them. A NaN comes after all numbers, and is equal to any other.
+
+    Declared in classgen/specs/ml.py.
+    """
+
+    __slots__ = ()
+    SCHEMA: ClassVar[InstSchema] = InstSchema(
+        "find",
+        (
+            OperandSpec("result", Access.OUT),
+            OperandSpec("input", Access.IN),
+            OperandSpec("keys", Access.IN),
+        ),
+        (),
+        frozenset(),
+    )
+
+    result = OperandField(0)
+    input = OperandField(1)
+    keys = OperandField(2)
+
+
+@final
+class CouplePairsInst(Instruction):
+    """Probabilities of n classes for each row, from those of the first of every two classes: (0, 1), (0, 2), ..., (1, 2), ..., each above 0 and below 1. The second method of Wu, Lin and Weng (2004), which improves 1 / n step by step until no error is 0.005 / n or more, at most max(100, n) times, as LIBSVM has it.
+
+    Declared in classgen/specs/ml.py.
+    """
+
+    __slots__ = ()
+    SCHEMA: ClassVar[InstSchema] = InstSchema(
+        "couple_pairs",
+        (
+            OperandSpec("result", Access.OUT),
+            OperandSpec("input", Access.IN),
+            OperandSpec("matrix", Access.SCRATCH),
+        ),
+        (),
+        frozenset(),
+    )
+
+    result = OperandField(0)
+    input = OperandField(1)
+    matrix = OperandField(2)
+
+
+@final
 class LocalResponseNormalizationInst(Instruction):
     """input / (k + alpha / size * sum of squares over `size` channels around) ** beta; channels are the last dimension.
 
@@ -2640,6 +2724,9 @@ INSTS: tuple[type[Instruction], ...] = (
     RoiMaxPoolInst,
     ColumnsToImageInst,
     MatMulInst,
+    TreeEnsembleInst,
+    FindInst,
+    CouplePairsInst,
     LocalResponseNormalizationInst,
     SoftmaxInst,
     LogSoftmaxInst,

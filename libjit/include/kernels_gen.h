@@ -108,6 +108,18 @@ void libjit_mat_mul_i64(int64_t *result, const int64_t *lhs, const int64_t *rhs,
 void libjit_mat_mul_u32(uint32_t *result, const uint32_t *lhs, const uint32_t *rhs, const ints_t *result_shape, const ints_t *lhs_shape, const ints_t *rhs_shape);
 void libjit_mat_mul_u64(uint64_t *result, const uint64_t *lhs, const uint64_t *rhs, const ints_t *result_shape, const ints_t *lhs_shape, const ints_t *rhs_shape);
 
+/* What decision trees say of each row of a matrix: for each of so many targets the sum, or if `greatest` the greatest, of what the leaves have that the row comes to, one in each tree. A row of `branches` is a feature and two children: a row goes to the first if that feature is not above the threshold, else to the second. A child of at least 0 is a branch after this one; below, it is the leaf ~child, a row of `weights`. A row of `trees` is a root, which is as a child, and the target that the first weight of its leaves is for. Where branches may send a `missing` feature, a NaN, to the first child, they have the feature ~feature; all others send it to the second. For the greatest, a weight of NaN is none, and a target without any gets 0. (classgen/specs/ml.py) */
+void libjit_tree_ensemble_f32(float *result, const float *input, const int32_t *branches, const float *thresholds, const int32_t *trees, const float *weights, const ints_t *result_shape, const ints_t *input_shape, const ints_t *branches_shape, const ints_t *thresholds_shape, const ints_t *trees_shape, const ints_t *weights_shape, dim_t targets, bool greatest, bool missing);
+void libjit_tree_ensemble_f64(double *result, const double *input, const int32_t *branches, const double *thresholds, const int32_t *trees, const double *weights, const ints_t *result_shape, const ints_t *input_shape, const ints_t *branches_shape, const ints_t *thresholds_shape, const ints_t *trees_shape, const ints_t *weights_shape, dim_t targets, bool greatest, bool missing);
+
+/* The place of each element among keys, a vector in ascending order, in i64; the number of keys where it is none of them. A NaN comes after all numbers, and is equal to any other. (classgen/specs/ml.py) */
+void libjit_find_f32(int64_t *result, const float *input, const float *keys, const ints_t *result_shape, const ints_t *input_shape, const ints_t *keys_shape);
+void libjit_find_f64(int64_t *result, const double *input, const double *keys, const ints_t *result_shape, const ints_t *input_shape, const ints_t *keys_shape);
+void libjit_find_i64(int64_t *result, const int64_t *input, const int64_t *keys, const ints_t *result_shape, const ints_t *input_shape, const ints_t *keys_shape);
+
+/* Probabilities of n classes for each row, from those of the first of every two classes: (0, 1), (0, 2), ..., (1, 2), ..., each above 0 and below 1. The second method of Wu, Lin and Weng (2004), which improves 1 / n step by step until no error is 0.005 / n or more, at most max(100, n) times, as LIBSVM has it. (classgen/specs/ml.py) */
+void libjit_couple_pairs_f64(double *result, const double *input, double *matrix, const ints_t *result_shape, const ints_t *input_shape, const ints_t *matrix_shape);
+
 /* input / (k + alpha / size * sum of squares over `size` channels around) ** beta; channels are the last dimension. (classgen/specs/norm.py) */
 void libjit_local_response_normalization_f32(float *result, const float *input, const ints_t *result_shape, const ints_t *input_shape, dim_t size, float alpha, float beta, float k);
 

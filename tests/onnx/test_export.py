@@ -22,18 +22,20 @@ from glowpy import quantization
 from glowpy.cli.main import run
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.tensor import Array, Tensor
-from glowpy.core.type import parse_type
+from glowpy.core.type import Type, parse_type
 from glowpy.engine import context
 from glowpy.exporter.onnx.channels_first import ChannelsFirstPass
 from glowpy.exporter.onnx.qdq import EncloseMovesPass, QdqPass
 from glowpy.exporter.onnx.registry import FAMILIES, to_onnx
 from glowpy.graph.function import Function, Module
-from glowpy.graph.nodes_gen import NODES
+from glowpy.graph.node import NodeValue
+from glowpy.graph.nodes_gen import NODES, TreeEnsembleNode
 from glowpy.graph.printer import print_function
 from glowpy.importer.onnx.node import ValueNeededError
 from glowpy.passes import RewritePass
 from tests.onnx.comparison import check_session, value_of
 from tests.onnx.test_node import CASES, PASSING, has_halves
+from tests.ops.test_ml import grown
 from tests.unit.networks import RandomNetwork, arrays_for, execute, same_numbers, unoptimized
 from tests.unit.test_pass_docstrings import examples, graph
 from tools import zoo
@@ -328,6 +330,40 @@ def test_every_node_of_a_model_can_be_written() -> None:
         "ScaleRoundedNode",
         "SumPoolNode",
     }
+
+
+def test_trees_and_pairs_are_written(tmp_path: Path) -> None:
+    """Leaves with several weights, trees without branches, features that are missing; keys; pairs."""
+    rng = np.random.default_rng(5)
+    module = Module()
+    f = module.create_function("main")
+    results: dict[str, NodeValue] = {}
+    for kind, greatest in ((ElemKind.F32, False), (ElemKind.F64, True)):
+        x = module.create_placeholder(f"x{kind.value}", Type(kind, (9, 4)))
+        operands: list[NodeValue] = [x.value]
+        for index, table in enumerate(grown(rng, 6, 3, 4, 3, 2)):
+            own = table.astype(kind.dtype if index % 2 else np.int32)
+            operands.append(module.create_constant(f"table{index}", own).value)
+        attrs = {"targets": 3, "greatest": greatest, "missing": True}
+        results[f"trees{kind.value}"] = f.create(TreeEnsembleNode, "trees", operands, attrs).result
+        keys = np.array([-0.5, 0.5, np.nan], kind.dtype)
+        results[f"places{kind.value}"] = f.create_find(
+            "places", x, module.create_constant("keys", keys)
+        ).result
+    pairs = module.create_placeholder("pairs", parse_type("f64[2x3]"))
+    results["coupled"] = f.create_couple_pairs("coupled", pairs).result
+    for name, value in results.items():
+        f.create_save(name, value, module.create_placeholder(name, value.type))
+    path = tmp_path / "ml.onnx"
+    glowpy.save(module, path)
+    numbers = rng.integers(-3, 4, (9, 4)) / 2
+    numbers[2, 1] = numbers[5] = np.nan
+    feeds: dict[str, Array] = {"xf32": numbers.astype(np.float32), "xf64": numbers}
+    feeds["pairs"] = rng.uniform(0.1, 0.9, (2, 3))
+    expected = interpreted(module, feeds)
+    for actual in (interpreted(glowpy.load(path), feeds), on_onnxruntime(path, feeds)):
+        for name, array in expected.items():
+            np.testing.assert_allclose(actual[name], array, rtol=1e-5, err_msg=name)
 
 
 def test_what_two_outputs_share_and_what_is_an_input_is_written(tmp_path: Path) -> None:

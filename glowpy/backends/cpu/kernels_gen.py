@@ -82,6 +82,18 @@ KERNELS: dict[str, KernelSpec] = {
         (("lhs", ("i32", "i64", "u32", "u64")),),
         "classgen/specs/matmul.py",
     ),
+    "tree_ensemble": KernelSpec(
+        "tree_ensemble",
+        "libjit_tree_ensemble",
+        (("input", ("f32", "f64")),),
+        "classgen/specs/ml.py",
+    ),
+    "find": KernelSpec(
+        "find", "libjit_find", (("input", ("f32", "f64", "i64")),), "classgen/specs/ml.py"
+    ),
+    "couple_pairs": KernelSpec(
+        "couple_pairs", "libjit_couple_pairs", (("input", ("f64",)),), "classgen/specs/ml.py"
+    ),
     "local_response_normalization": KernelSpec(
         "local_response_normalization",
         "libjit_local_response_normalization",

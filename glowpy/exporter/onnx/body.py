@@ -7,7 +7,7 @@ from onnx import FunctionProto, helper
 
 from glowpy.backend import CompileOptions
 from glowpy.engine import context
-from glowpy.exporter.onnx.graph import OPSET, OnnxGraph
+from glowpy.exporter.onnx.graph import OnnxGraph, opset_imports
 from glowpy.exporter.onnx.model import check_kinds, model_proto, prepare, written
 from glowpy.graph.function import Module
 from glowpy.graph.node import Node
@@ -59,7 +59,7 @@ def _function(node: Node, overload: str) -> FunctionProto | None:
         body = [*(_constant(name, graph) for name in graph.tensors), *graph.nodes]
     proto = helper.make_function(
         DOMAIN, node.SCHEMA.mnemonic, inputs, outputs, body,
-        [helper.make_opsetid("", OPSET)], attributes=sorted(node.attrs),
+        opset_imports(body), attributes=sorted(node.attrs),
     )  # fmt: skip
     proto.overload = overload
     return proto

@@ -18,7 +18,7 @@ from onnx import AttributeProto, ModelProto, NodeProto, helper
 from glowpy.core.tensor import LARGE
 from glowpy.exporter.onnx.body import Bodies
 from glowpy.exporter.onnx.file import LIMIT, write_model
-from glowpy.exporter.onnx.graph import OPSET, StoredTensor, elem_type_of
+from glowpy.exporter.onnx.graph import StoredTensor, elem_type_of, opset_imports
 from glowpy.exporter.onnx.model import check_model, value_info
 from glowpy.graph.function import Function
 from glowpy.graph.node import Node, NodeValue, Storage, Variable
@@ -73,7 +73,10 @@ def _proto(f: Function, names: dict[Named, str], tensors: Sequence[onnx.TensorPr
     version = _IR_VERSION if max(types, default=0) <= _LAST_TYPE else onnx.IR_VERSION
     return helper.make_model(
         graph, producer_name="glowpy", functions=bodies.protos, ir_version=version,
-        opset_imports=[helper.make_opsetid("", OPSET), helper.make_opsetid(DOMAIN, 1)],
+        opset_imports=[
+            *opset_imports(node for body in bodies.protos for node in body.node),
+            helper.make_opsetid(DOMAIN, 1),
+        ],
     )  # fmt: skip
 
 

@@ -26,10 +26,10 @@ from glowpy.support.errors import Diagnostic
 from glowpy.support.rules import Rules
 from glowpy.support.symbolic import Dim, ceil_div, depends_on_symbols, static
 
-__all__ = ["OPSET", "OnnxGraph", "StoredTensor", "elem_type_of", "to_onnx"]
+__all__ = ["OPSETS", "OnnxGraph", "StoredTensor", "elem_type_of", "opset_imports", "to_onnx"]
 
-OPSET = 21
-"""The first with 16-bit integers in QuantizeLinear and DequantizeLinear."""
+OPSETS = {"": 21, "ai.onnx.ml": 5}
+"""Of each domain: the first with 16-bit integers in QuantizeLinear and DequantizeLinear, and with TreeEnsemble."""
 
 _FEW = 1024
 """Bytes of equal elements that are written one by one; more are one ConstantOfShape."""
@@ -272,6 +272,12 @@ class OnnxGraph:
     def is_stored_apart(self, name: str) -> bool:
         """Whether a tensor is so large that its elements are only read while the file is written."""
         return self.tensors[name].size >= LARGE
+
+
+def opset_imports(nodes: Iterable[NodeProto]) -> list[onnx.OperatorSetIdProto]:
+    """The opsets of the domains that operators are of, ONNX's own among them in any case."""
+    domains = {"", *(node.domain for node in nodes)}
+    return [helper.make_opsetid(domain, OPSETS[domain]) for domain in sorted(domains)]
 
 
 def elem_type_of(kind: ElemKind) -> int:

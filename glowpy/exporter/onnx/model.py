@@ -17,7 +17,7 @@ from glowpy.core.type import Type
 from glowpy.engine import context
 from glowpy.exporter.onnx.channels_first import ChannelsFirstPass
 from glowpy.exporter.onnx.file import LIMIT, write_model
-from glowpy.exporter.onnx.graph import OPSET, OnnxGraph, StoredTensor, elem_type_of
+from glowpy.exporter.onnx.graph import OPSETS, OnnxGraph, StoredTensor, elem_type_of, opset_imports
 from glowpy.exporter.onnx.qdq import EncloseMovesPass, QdqPass
 from glowpy.exporter.onnx.registry import to_onnx
 from glowpy.graph.function import Function, Module
@@ -118,7 +118,7 @@ def model_proto(f: Function, graph: OnnxGraph, large: dict[str, StoredTensor]) -
     )  # fmt: skip
     return helper.make_model(
         proto, producer_name="glowpy", ir_version=_IR_VERSION,
-        opset_imports=[helper.make_opsetid("", OPSET)],
+        opset_imports=opset_imports(graph.nodes),
     )  # fmt: skip
 
 
@@ -155,7 +155,7 @@ def check_kinds(graph: OnnxGraph, proto: ModelProto, large: dict[str, StoredTens
 
 
 def _misfits(operator: onnx.NodeProto, kinds: dict[str, int]) -> Iterator[str]:
-    schema = onnx.defs.get_schema(operator.op_type, OPSET)
+    schema = onnx.defs.get_schema(operator.op_type, OPSETS[operator.domain], operator.domain)
     for verb, names, formals in (
         ("take", operator.input, schema.inputs),
         ("give", operator.output, schema.outputs),

@@ -8,6 +8,7 @@ from glowpy.exporter.onnx import (
     gather,
     image,
     matmul,
+    ml,
     norm,
     operator,
     pool,
@@ -22,7 +23,7 @@ from glowpy.exporter.onnx.graph import to_onnx
 __all__ = ["FAMILIES", "to_onnx"]
 
 FAMILIES = (
-    activation, elementwise, gather, image, matmul, norm, operator, pool, quant, recurrent,
+    activation, elementwise, gather, image, matmul, ml, norm, operator, pool, quant, recurrent,
     reduce, search, shape,
 )  # fmt: skip
 """The modules, by the stems that operators, kernels and tests share."""

@@ -13,6 +13,7 @@ from glowpy.importer.onnx import (
     image,
     loss,
     matmul,
+    ml,
     norm,
     pool,
     quant,
@@ -49,5 +50,6 @@ FAMILIES = (
     signal,
     text,
     *contrib.FAMILIES,
+    *ml.FAMILIES,
 )
 """The modules, by the stems that operators, kernels and tests share."""

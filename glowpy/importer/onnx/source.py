@@ -35,7 +35,9 @@ MAX_NODES = 200_000
 MAX_FILE = (1 << 31) - 1
 """Protocol buffers end here; larger models keep their weights in files beside them."""
 
-NEWEST_OPSETS = {"": 28, "ai.onnx.preview.training": 1, CONTRIB: 1, NCHWC: 1, DOMAIN: 1}
+NEWEST_OPSETS = {
+    "": 28, "ai.onnx.ml": 5, "ai.onnx.preview.training": 1, CONTRIB: 1, NCHWC: 1, DOMAIN: 1,
+}  # fmt: skip
 """For each domain, the newest opset this importer was reviewed for. A later opset may change any operator."""
 
 

@@ -23,6 +23,7 @@ from glowpy.ir.insts_gen import (
     CumProdInst,
     CumSumInst,
     ExtractTensorInst,
+    FindInst,
     GatherInst,
     InsertTensorInst,
     LocalResponseNormalizationInst,
@@ -35,6 +36,7 @@ from glowpy.ir.insts_gen import (
     ReduceMulInst,
     SoftmaxInst,
     TransposeInst,
+    TreeEnsembleInst,
 )
 from glowpy.ir.value import Value
 from glowpy.support.rules import Rules
@@ -60,11 +62,13 @@ class Along:
         axis: Its own dimension.
         step: How far it goes there for each index that is cut.
         whole: The kernel finds its elements by offsets, and is told all of its extent.
+        times: How often each of its elements is read.
     """
 
     axis: int
     step: int = 1
     whole: bool = False
+    times: int = 1
 
 
 Dimension = tuple[Along | None, ...]
@@ -125,7 +129,7 @@ def _parts(inst: Instruction, dimension: Dimension) -> Cut | None:
     extent = next(value.type.shape[along.axis] for value, along in moved if not along.whole)
     if isinstance(extent, Expr):
         return None  # parts could not be equal
-    size = sum(value.type.room // extent for value, along in moved if not along.whole)
+    size = sum(value.type.room // extent * along.times for value, along in moved if not along.whole)
     for part in _divisors(extent)[:-1]:
         if part * size >= UNIT_BYTES and _at_lines(moved, part):
             return Cut(extent // part, part, dimension)
@@ -212,10 +216,16 @@ def _gather(inst: GatherInst) -> Iterator[Dimension]:
         yield Along(axis + inst.indices.type.rank - 1), Along(axis), None
 
 
-@_rules(LookupTableInst)
-def _lookup(inst: LookupTableInst) -> Iterator[Dimension]:
+@_rules(LookupTableInst, FindInst)
+def _lookup(inst: LookupTableInst | FindInst) -> Iterator[Dimension]:
     for axis in range(inst.result.type.rank):
         yield Along(axis), Along(axis), None
+
+
+@_rules(TreeEnsembleInst)
+def _trees(inst: TreeEnsembleInst) -> Iterator[Dimension]:
+    rows = Along(0, times=inst.trees.type.room // inst.trees.type.kind.size // 2)
+    yield Along(0), rows, None, None, None, None
 
 
 @_rules(CpuPackMatrixInst)

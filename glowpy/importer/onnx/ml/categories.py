@@ -1,0 +1,99 @@
+"""Import of what is about categories: each is found among those that the model lists."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from glowpy.core.elemkind import ElemKind
+from glowpy.core.tensor import Array, Tensor
+from glowpy.graph.node import NodeValue
+from glowpy.importer.onnx.data_movement import convert, reshape
+from glowpy.importer.onnx.ml.scores import DOMAIN, constant
+from glowpy.importer.onnx.node import OnnxNode, Value, from_onnx
+from glowpy.support.errors import UserError
+
+__all__: list[str] = []
+
+
+def _places(n: OnnxNode, x: Value, keys: Array) -> tuple[NodeValue, Array]:
+    """Where elements are among keys in ascending order, and the place of each of these in the list.
+
+    The last of equal keys counts. What is none of them has the place after all others.
+    """
+    kind = x.type.kind if x.type.kind.is_float else ElemKind.I64
+    own = keys.astype(kind.dtype)
+    # NaNs are one key: numpy's unique takes them together.
+    ascending, last = np.unique(own[::-1], return_index=True)
+    operand = n.operand(convert(n, x, kind), n.proto.input[0])
+    node = n.f.create_find(n.name, operand, constant(n, ascending, kind, "keys"))
+    return node.result, len(own) - 1 - last
+
+
+@from_onnx("OneHotEncoder", domain=DOMAIN)
+def _one_hot_encoder(n: OnnxNode) -> Value:
+    """A row for each element, with a one at its category; zeros for what is none, whatever the attribute `zeros` says.
+
+    Floats are truncated to integers.
+    """
+    categories = n.integers("cats_int64s")
+    if not categories:
+        raise n.unsupported("cats_strings" if n.texts("cats_strings") else "an empty list")
+    x = n.value(0)
+    whole = convert(n, x, ElemKind.I64)
+    places, order = _places(n, whole, np.array(categories, np.int64))
+    columns = np.full((len(order) + 1, len(categories)), 0, np.float32)
+    columns[np.arange(len(order)), order] = 1
+    table = constant(n, columns, ElemKind.F32, "columns")
+    return n.f.create_gather(n.name, table, places, 0).result
+
+
+_LISTS = ("floats", "int64s", "strings", "tensor")
+"""What the attributes with keys, values and the default end in."""
+
+
+def _listed(n: OnnxNode, what: str) -> Array:
+    """The attribute with the keys, or that with the values. Raises UserError unless there is exactly one."""
+    names = [f"{what}_{suffix}" for suffix in _LISTS if n.has_attribute(f"{what}_{suffix}")]
+    if len(names) != 1:
+        raise UserError(f"expected one attribute of {what}, got {', '.join(names) or 'none'}")
+    (name,) = names
+    if name.endswith("strings"):
+        raise n.unsupported(name)
+    if name.endswith("tensor"):
+        tensor = n.tensor(name)
+        assert tensor is not None
+        return tensor.array.reshape(-1)
+    if name.endswith("floats"):
+        return np.array(n.reals(name), np.float32)
+    return np.array(n.integers(name), np.int64)
+
+
+def _default(n: OnnxNode, values: Array) -> Array:
+    """What stands for an element that is no key, of the kind of the values."""
+    tensor = n.tensor("default_tensor") if n.has_attribute("values_tensor") else None
+    if tensor is not None:
+        return tensor.array.reshape(-1)[:1].astype(values.dtype)
+    if values.dtype.kind == "f":
+        number = 0.0 if n.has_attribute("values_tensor") else n.real("default_float", 0.0)
+        return np.array([number if number else -0.0], values.dtype)
+    return np.array([n.integer("default_int64", -1)]).astype(values.dtype)
+
+
+@from_onnx("LabelEncoder", domain=DOMAIN)
+def _label_encoder_1(n: OnnxNode) -> Value:
+    raise n.unsupported("a table of strings")
+
+
+@from_onnx("LabelEncoder", domain=DOMAIN, since=2)
+def _label_encoder(n: OnnxNode) -> Value:
+    """The value of each key. A NaN is a key like others; the last of equal keys counts."""
+    x, keys, values = n.value(0), _listed(n, "keys"), _listed(n, "values")
+    if len(keys) != len(values):
+        raise UserError(f"expected as many values as keys, got {len(keys)} and {len(values)}")
+    if ElemKind.of(keys.dtype) is not x.type.kind:
+        raise UserError(f"expected keys of kind {x.type.kind.value}, got {keys.dtype}")
+    places, order = _places(n, x, keys)
+    table = Tensor.of(np.concatenate([values[order], _default(n, values)]))
+    operand = n.operand(table, f"{n.name}_values")
+    found = n.f.create_gather(n.name, operand, places, 0).result
+    return reshape(n, found, x.type.shape)

@@ -1,0 +1,156 @@
+"""Models of scikit-learn, as skl2onnx writes them: what they predict here is what they predict there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import glowpy
+from glowpy.core.tensor import Array
+
+sklearn = pytest.importorskip("sklearn")
+skl2onnx = pytest.importorskip("skl2onnx")
+
+from sklearn import (  # noqa: E402
+    calibration,
+    cluster,
+    datasets,
+    discriminant_analysis,
+    ensemble,
+    feature_selection,
+    impute,
+    linear_model,
+    naive_bayes,
+    neural_network,
+    pipeline,
+    preprocessing,
+    svm,
+)
+from sklearn import tree as sklearn_tree  # noqa: E402
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+"""Of the other packages: they warn of what they will change."""
+
+CLASSIFIERS: dict[str, Callable[[], Any]] = {
+    "logistic regression": lambda: linear_model.LogisticRegression(max_iter=500),
+    "ridge": linear_model.RidgeClassifier,
+    "decision tree": lambda: sklearn_tree.DecisionTreeClassifier(random_state=0),
+    "random forest": lambda: ensemble.RandomForestClassifier(12, random_state=0),
+    "extra trees": lambda: ensemble.ExtraTreesClassifier(8, random_state=0),
+    "gradient boosting": lambda: ensemble.GradientBoostingClassifier(
+        n_estimators=8, random_state=0
+    ),
+    "ada boost": lambda: ensemble.AdaBoostClassifier(n_estimators=4, random_state=0),
+    "bagging": lambda: ensemble.BaggingClassifier(n_estimators=3, random_state=0),
+    "support vectors": lambda: svm.SVC(probability=True, random_state=0),
+    "polynomial support vectors": lambda: pipeline.make_pipeline(
+        preprocessing.StandardScaler(), svm.SVC(kernel="poly", probability=True, random_state=0)
+    ),
+    "linear support vectors": lambda: svm.LinearSVC(random_state=0),
+    "naive Bayes": naive_bayes.GaussianNB,
+    "perceptron": lambda: neural_network.MLPClassifier((9,), max_iter=60, random_state=0),
+    "calibrated": lambda: calibration.CalibratedClassifierCV(linear_model.RidgeClassifier(), cv=2),
+    "scaled": lambda: pipeline.make_pipeline(
+        impute.SimpleImputer(), preprocessing.StandardScaler(), svm.SVC(probability=True)
+    ),
+    "normalized": lambda: pipeline.make_pipeline(
+        preprocessing.Normalizer("l1"),
+        preprocessing.Binarizer(threshold=0.25),
+        linear_model.LogisticRegression(),
+    ),
+    "selected": lambda: pipeline.make_pipeline(
+        feature_selection.SelectKBest(k=2), sklearn_tree.DecisionTreeClassifier(random_state=0)
+    ),
+}
+REGRESSORS: dict[str, Callable[[], Any]] = {
+    "linear": linear_model.LinearRegression,
+    "lasso": linear_model.Lasso,
+    "random forest": lambda: ensemble.RandomForestRegressor(8, max_depth=6, random_state=0),
+    "gradient boosting": lambda: ensemble.GradientBoostingRegressor(n_estimators=8, random_state=0),
+    "support vectors": lambda: svm.SVR(C=10),
+    "sigmoid support vectors": lambda: svm.NuSVR(kernel="sigmoid"),
+    "perceptron": lambda: neural_network.MLPRegressor(
+        hidden_layer_sizes=(9,), max_iter=60, random_state=0
+    ),
+    "polynomial": lambda: pipeline.make_pipeline(
+        preprocessing.RobustScaler(),
+        preprocessing.PolynomialFeatures(2),
+        linear_model.Ridge(),
+    ),
+}
+
+
+def written(estimator: Any, x: Array) -> bytes:
+    options = {} if not hasattr(estimator, "predict_proba") else {id(estimator): {"zipmap": False}}
+    model = skl2onnx.to_onnx(estimator, x[:1], options=options or None)
+    return bytes(model.SerializeToString())
+
+
+def trained(make: Callable[[], Any], load: Callable[..., tuple[Array, Array]]) -> tuple[Any, Array]:
+    """A model of a third of the examples; features are floats."""
+    x, y = load(return_X_y=True)
+    x = x.astype(np.float32)
+    return make().fit(x[::3], y[::3]), x[1::7]
+
+
+@pytest.mark.parametrize("data", ["iris", "breast_cancer"])
+@pytest.mark.parametrize("name", CLASSIFIERS)
+def test_classifier(name: str, data: str) -> None:
+    estimator, x = trained(CLASSIFIERS[name], getattr(datasets, f"load_{data}"))
+    content = written(estimator, x)
+    decided = _decided(estimator, x)
+    for backend in ("interpreter", "cpu"):
+        labels, scores = glowpy.InferenceSession(content, backend=backend).run(None, {"X": x})
+        assert (labels == estimator.predict(x))[decided].all()
+        if hasattr(estimator, "predict_proba"):
+            np.testing.assert_allclose(scores, estimator.predict_proba(x), atol=1e-5)
+
+
+def test_discriminants() -> None:
+    """Of three classes: of two, skl2onnx writes other probabilities than scikit-learn gives."""
+    estimator, x = trained(discriminant_analysis.LinearDiscriminantAnalysis, datasets.load_iris)
+    labels, scores = glowpy.InferenceSession(written(estimator, x)).run(None, {"X": x})
+    assert labels.tolist() == estimator.predict(x).tolist()
+    np.testing.assert_allclose(scores, estimator.predict_proba(x), atol=1e-5)
+
+
+def _decided(estimator: Any, x: Array) -> Array:
+    """Examples whose classes are not decided by how numbers are rounded."""
+    if not hasattr(estimator, "decision_function"):
+        return np.ones(len(x), np.bool_)
+    scores = estimator.decision_function(x)
+    if scores.ndim == 1:
+        return np.asarray(np.abs(scores) > 1e-4)
+    best = np.sort(scores, 1)
+    return np.asarray(best[:, -1] - best[:, -2] > 1e-4)
+
+
+@pytest.mark.parametrize("name", REGRESSORS)
+def test_regressor(name: str) -> None:
+    estimator, x = trained(REGRESSORS[name], datasets.load_diabetes)
+    wanted = estimator.predict(x)
+    for backend in ("interpreter", "cpu"):
+        session = glowpy.InferenceSession(written(estimator, x), backend=backend)
+        (got,) = session.run(None, {"X": x})
+        np.testing.assert_allclose(got[:, 0], wanted, rtol=1e-5, atol=1e-5 * np.abs(wanted).max())
+
+
+def test_clusters() -> None:
+    estimator, x = trained(lambda: cluster.KMeans(3, n_init=1, random_state=0), datasets.load_iris)
+    labels, distances = glowpy.InferenceSession(written(estimator, x)).run(None, {"X": x})
+    assert labels.tolist() == estimator.predict(x).tolist()
+    np.testing.assert_allclose(distances, estimator.transform(x), rtol=1e-4)
+
+
+def test_a_forest_runs_for_any_number_of_examples() -> None:
+    estimator, x = trained(CLASSIFIERS["random forest"], datasets.load_iris)
+    session = glowpy.InferenceSession(written(estimator, x))
+    for number in (1, 2, 9, 0):
+        labels, scores = session.run(None, {"X": x[:number]})
+        assert labels.shape == (number,)
+        assert scores.shape == (number, 3)
+        if number:
+            assert labels.tolist() == estimator.predict(x[:number]).tolist()
