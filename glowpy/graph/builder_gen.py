@@ -286,6 +286,31 @@ class Builder(ABC):
         }
         return self.create(nodes.GeluNode, name, inputs, attrs, result_type, loc)
 
+    def create_linear_attention(
+        self,
+        name: str,
+        query: Operand,
+        key: Operand,
+        value: Operand,
+        factors: Operand,
+        rates: Operand,
+        initial: Operand,
+        *,
+        result_type: Type | None = None,
+        loc: Loc | None = None,
+    ) -> nodes.LinearAttentionNode:
+        """A state [K, V] for each head of keys, to which each step adds the outer product of its key and its value; the result is each query times the state after its step. Queries are [B, T, heads, K], keys [B, T, key heads, K] and values [B, T, key heads, V]; neighbouring heads of queries share one of keys. Where there are factors, [B, T, key heads, K or 1], they multiply the rows of the state first. Where there are rates, [B, T, key heads or 1], a value becomes rate * (value - key times the state)."""
+        inputs = (
+            query,
+            key,
+            value,
+            factors,
+            rates,
+            initial,
+        )
+        attrs: dict[str, Attr] = {}
+        return self.create(nodes.LinearAttentionNode, name, inputs, attrs, result_type, loc)
+
     def create_convolution(
         self,
         name: str,

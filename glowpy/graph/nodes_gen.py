@@ -70,6 +70,7 @@ __all__ = [
     "LayerNormalizationNode",
     "LeNode",
     "LeakyReluNode",
+    "LinearAttentionNode",
     "LocalResponseNormalizationNode",
     "LogNode",
     "LogSoftmaxNode",
@@ -472,6 +473,32 @@ class GeluNode(Node):
 
     input = InputField(0)
     approximate = AttrField[bool]()
+
+
+@final
+class LinearAttentionNode(Node):
+    """A state [K, V] for each head of keys, to which each step adds the outer product of its key and its value; the result is each query times the state after its step. Queries are [B, T, heads, K], keys [B, T, key heads, K] and values [B, T, key heads, V]; neighbouring heads of queries share one of keys. Where there are factors, [B, T, key heads, K or 1], they multiply the rows of the state first. Where there are rates, [B, T, key heads or 1], a value becomes rate * (value - key times the state).
+
+    Declared in classgen/specs/attention.py.
+    """
+
+    __slots__ = ()
+    SCHEMA: ClassVar[NodeSchema] = NodeSchema(
+        "linear_attention",
+        ("query", "key", "value", "factors", "rates", "initial"),
+        (),
+        ("result", "last"),
+        frozenset(),
+        no_derivative="the gradient of a loop is not written yet",
+    )
+
+    query = InputField(0)
+    key = InputField(1)
+    value = InputField(2)
+    factors = InputField(3)
+    rates = InputField(4)
+    initial = InputField(5)
+    last = ResultField(1)
 
 
 @final
@@ -3052,6 +3079,7 @@ NODES: tuple[type[Node], ...] = (
     SwishNode,
     MishNode,
     GeluNode,
+    LinearAttentionNode,
     ConvolutionNode,
     TransposedConvolutionNode,
     QuantizationProfileNode,

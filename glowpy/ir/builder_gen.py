@@ -31,6 +31,33 @@ class IRBuilder(ABC):
     def fresh_name(self, name: str) -> str:
         """A name no value has yet."""
 
+    def create_linear_attention(
+        self,
+        result: Value,
+        last: Value,
+        query: Value,
+        key: Value,
+        value: Value,
+        factors: Value,
+        rates: Value,
+        initial: Value,
+        added: Value,
+    ) -> insts.LinearAttentionInst:
+        """A state [K, V] for each head of keys, to which each step adds the outer product of its key and its value; the result is each query times the state after its step. Queries are [B, T, heads, K], keys [B, T, key heads, K] and values [B, T, key heads, V]; neighbouring heads of queries share one of keys. Where there are factors, [B, T, key heads, K or 1], they multiply the rows of the state first. Where there are rates, [B, T, key heads or 1], a value becomes rate * (value - key times the state)."""
+        attrs: dict[str, Attr] = {}
+        operands = (
+            result,
+            last,
+            query,
+            key,
+            value,
+            factors,
+            rates,
+            initial,
+            added,
+        )
+        return self.add(insts.LinearAttentionInst(operands, attrs))
+
     def create_convolution(
         self,
         result: Value,

@@ -58,6 +58,7 @@ __all__ = [
     "InsertTensorInst",
     "IsNanInst",
     "LeInst",
+    "LinearAttentionInst",
     "LocalResponseNormalizationInst",
     "LogInst",
     "LogSoftmaxInst",
@@ -117,6 +118,42 @@ __all__ = [
     "ViewInst",
     "XorInst",
 ]
+
+
+@final
+class LinearAttentionInst(Instruction):
+    """A state [K, V] for each head of keys, to which each step adds the outer product of its key and its value; the result is each query times the state after its step. Queries are [B, T, heads, K], keys [B, T, key heads, K] and values [B, T, key heads, V]; neighbouring heads of queries share one of keys. Where there are factors, [B, T, key heads, K or 1], they multiply the rows of the state first. Where there are rates, [B, T, key heads or 1], a value becomes rate * (value - key times the state).
+
+    Declared in classgen/specs/attention.py.
+    """
+
+    __slots__ = ()
+    SCHEMA: ClassVar[InstSchema] = InstSchema(
+        "linear_attention",
+        (
+            OperandSpec("result", Access.OUT),
+            OperandSpec("last", Access.OUT),
+            OperandSpec("query", Access.IN),
+            OperandSpec("key", Access.IN),
+            OperandSpec("value", Access.IN),
+            OperandSpec("factors", Access.IN),
+            OperandSpec("rates", Access.IN),
+            OperandSpec("initial", Access.IN),
+            OperandSpec("added", Access.SCRATCH),
+        ),
+        (),
+        frozenset(),
+    )
+
+    result = OperandField(0)
+    last = OperandField(1)
+    query = OperandField(2)
+    key = OperandField(3)
+    value = OperandField(4)
+    factors = OperandField(5)
+    rates = OperandField(6)
+    initial = OperandField(7)
+    added = OperandField(8)
 
 
 @final
@@ -2669,6 +2706,7 @@ class ExtractTensorInst(Instruction):
 
 
 INSTS: tuple[type[Instruction], ...] = (
+    LinearAttentionInst,
     ConvolutionInst,
     QuantizationProfileInst,
     AddInst,

@@ -6,6 +6,7 @@ this package fills the rule tables.
 
 from glowpy.ops import (
     activation,
+    attention,
     blocks,
     conv,
     debug,
@@ -26,6 +27,7 @@ from glowpy.ops import (
 
 __all__ = [
     "activation",
+    "attention",
     "blocks",
     "conv",
     "debug",

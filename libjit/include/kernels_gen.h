@@ -5,6 +5,10 @@
 
 #include "libjit.h"
 
+/* A state [K, V] for each head of keys, to which each step adds the outer product of its key and its value; the result is each query times the state after its step. Queries are [B, T, heads, K], keys [B, T, key heads, K] and values [B, T, key heads, V]; neighbouring heads of queries share one of keys. Where there are factors, [B, T, key heads, K or 1], they multiply the rows of the state first. Where there are rates, [B, T, key heads or 1], a value becomes rate * (value - key times the state). (classgen/specs/attention.py) */
+void libjit_linear_attention_f32(float *result, float *last, const float *query, const float *key, const float *value, const float *factors, const float *rates, const float *initial, float *added, const ints_t *result_shape, const ints_t *last_shape, const ints_t *query_shape, const ints_t *key_shape, const ints_t *value_shape, const ints_t *factors_shape, const ints_t *rates_shape, const ints_t *initial_shape, const ints_t *added_shape);
+void libjit_linear_attention_f64(double *result, double *last, const double *query, const double *key, const double *value, const double *factors, const double *rates, const double *initial, double *added, const ints_t *result_shape, const ints_t *last_shape, const ints_t *query_shape, const ints_t *key_shape, const ints_t *value_shape, const ints_t *factors_shape, const ints_t *rates_shape, const ints_t *initial_shape, const ints_t *added_shape);
+
 /* What a range for input can be chosen by, without its NaNs and infinities. A histogram of `bins` i64 counts: bin i counts the elements from (first + i) * 2**exponent on, below the next bin. The f32 `range`: the smallest and the largest element, or infinity and minus infinity if there is none. The i64 `grid`: exponent, first, how many NaNs, how many infinities. The exponent is the smallest from -126 on with which the bins hold these elements and zero. (classgen/specs/debug.py) */
 void libjit_quantization_profile_f32_i64_i64(int64_t *result, float *range, int64_t *grid, const float *input, const ints_t *result_shape, const ints_t *range_shape, const ints_t *grid_shape, const ints_t *input_shape, dim_t bins);
 

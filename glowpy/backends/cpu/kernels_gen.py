@@ -10,6 +10,12 @@ from glowpy.llvm.kernel import KernelSpec
 __all__ = ["KERNELS", "SCALARS"]
 
 KERNELS: dict[str, KernelSpec] = {
+    "linear_attention": KernelSpec(
+        "linear_attention",
+        "libjit_linear_attention",
+        (("query", ("f32", "f64")),),
+        "classgen/specs/attention.py",
+    ),
     "quantization_profile": KernelSpec(
         "quantization_profile",
         "libjit_quantization_profile",

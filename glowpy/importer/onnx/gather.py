@@ -116,6 +116,31 @@ def _gather_nd(n: OnnxNode) -> Value:
     return reshape(n, slices, (*picked.lead, *picked.inner))
 
 
+@from_onnx("ReverseSequence", since=10)
+def _reverse_sequence(n: OnnxNode) -> Value:
+    """Slices along two dimensions, time and batch: those of a sequence from its end, then what comes after it."""
+    value, shape = n.value(0), n.type(0).shape
+    time, batch = n.integer("time_axis", 0), n.integer("batch_axis", 1)
+    if value.type.rank < 2 or {time, batch} != {0, 1}:
+        raise UserError(
+            f"expected time and batch to be the first two dimensions of {value.type}, got {time} and {batch}"
+        )
+    if not is_same_shape(n.type(1).shape, (shape[batch],)):
+        raise UserError(f"expected a length for each of {shape[batch]} sequences, got {n.type(1)}")
+    step = counted(n, shape[time]).reshaped(
+        *(shape[time] if axis == time else 1 for axis in (0, 1))
+    )
+    row = counted(n, shape[batch]).reshaped(
+        *(shape[batch] if axis == batch else 1 for axis in (0, 1))
+    )
+    length = Numbers(n, convert(n, n.value(1), ElemKind.I64)).reshaped(*row.value.type.shape)
+    length = length.at_least(0).at_most(shape[time])
+    source = (length - 1 - step).where(step < length, step)
+    place = source * shape[1] + row if time == 0 else row * shape[1] + source
+    flat = n.operand(reshape(n, value, (shape[0] * shape[1], *shape[2:])))
+    return n.f.create_gather(n.name, flat, place.operand, 0).result
+
+
 @from_onnx("Scatter", since=9)
 @from_onnx("ScatterElements", since=11)
 def _scatter_elements(n: OnnxNode) -> Value:

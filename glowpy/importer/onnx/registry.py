@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from glowpy.importer.onnx import (
     activation,
+    attention,
     contrib,
     control,
     conv,
@@ -31,6 +32,7 @@ __all__ = ["FAMILIES", "handler_of", "registered"]
 
 FAMILIES = (
     activation,
+    attention,
     control,
     conv,
     einsum,

@@ -26,6 +26,7 @@ from glowpy.ir.insts_gen import (
     FindInst,
     GatherInst,
     InsertTensorInst,
+    LinearAttentionInst,
     LocalResponseNormalizationInst,
     LogSoftmaxInst,
     LookupTableInst,
@@ -180,6 +181,12 @@ def _kept(
     for axis in range(inst.result.type.rank):
         if axis not in inst.axes:
             yield Along(axis), Along(axis)
+
+
+@_rules(LinearAttentionInst)
+def _sequences(inst: LinearAttentionInst) -> Iterator[Dimension]:
+    """A sequence by itself, where there are factors and rates: what has no elements has no part for each."""
+    yield (Along(0),) * len(inst.operands)
 
 
 @_rules(TransposeInst)
