@@ -55,7 +55,7 @@ class SpecError(ValueError):
 class Attr:
     """An attribute: its name, its kind (see below), whether it has a number for each dimension.
 
-    Kinds are int, ints, dim, dims, float, flag and text, where a dim may be symbolic.
+    Kinds are int, ints, dim, dims, float, flag, text and function, where a dim may be symbolic.
 
     A list that is `optional` is empty unless it is given.
     """
@@ -99,6 +99,11 @@ def real(name: str) -> Attr:
 def flag(name: str) -> Attr:
     """A boolean attribute."""
     return Attr(name, "flag")
+
+
+def function(name: str) -> Attr:
+    """The name of a function that the operator calls."""
+    return Attr(name, "function")
 
 
 @dataclass(frozen=True)
@@ -156,6 +161,10 @@ class Operator:
     """Algebraic facts, all but `bounds` about element-wise operators."""
     channels: tuple[str, int, str] | tuple[str, int, str, str] | None = None
     """See `Channels` in glowpy/core/algebra.py: weights, axis and bias."""
+    many_results: bool = False
+    """Whether a node has as many results as inference says."""
+    times: Mapping[str, str] = field(default_factory=dict)
+    """Operand of an instruction -> the attribute that says how often it occurs, or `rest`."""
     plain: tuple[str, ...] = ()
     """Operands that hold no data (indices, conditions) and are never quantized, for `same` and `rule`."""
     strided: tuple[str, ...] = ()
@@ -403,6 +412,7 @@ def NodeOnly(  # noqa: N802
     attrs: Sequence[Attr] = (),
     traits: Sequence[str] = (),
     variadic: bool = False,
+    many_results: bool = False,
     quant: str = "refused",
     plain: Sequence[str] = (),
     backend: str = "",
@@ -426,6 +436,7 @@ def NodeOnly(  # noqa: N802
             _source(),
             backend=backend,
             variadic=variadic,
+            many_results=many_results,
             quant=quant,
             plain=tuple(plain),
             onnx=onnx,
@@ -445,6 +456,8 @@ def InstOnly(  # noqa: N802
     results: Sequence[str] = (),
     inouts: Sequence[str] = (),
     inputs: Sequence[str] = (),
+    scratches: Sequence[str] = (),
+    times: Mapping[str, str] | None = None,
     attrs: Sequence[Attr] = (),
     traits: Sequence[str] = (),
     kernel: Mapping[str, Sequence[str]] | None = None,
@@ -452,11 +465,16 @@ def InstOnly(  # noqa: N802
     strided: Sequence[str] = (),
     backend: str = "",
 ) -> None:
-    """Declares an instruction without a node."""
+    """Declares an instruction without a node.
+
+    `times` names the operands that occur as often as an attribute says, or `rest` for as many as there are beside
+    others.
+    """
     _register(
         Operator(
             name, doc, tuple(inputs), tuple(results), tuple(attrs), tuple(traits), False, True, _source(),
-            backend=backend, inouts=tuple(inouts), kernel=kernel, quant=quant, strided=tuple(strided),
+            backend=backend, inouts=tuple(inouts), scratches=tuple(scratches), times=times or {}, kernel=kernel,
+            quant=quant, strided=tuple(strided),
         )
     )  # fmt: skip
 

@@ -43,6 +43,7 @@ _PY_TYPES = {
     "float": "float",
     "flag": "bool",
     "text": "str",
+    "function": "str",
 }
 _LAST_ARGUMENTS = {
     "units": ("dim_t first_unit", "dim_t last_unit"),
@@ -305,6 +306,8 @@ def _node_schema(op: Operator) -> str:
     parts = [f'"{op.mnemonic}"', _names(op.inputs), _attrs(op), _names(op.results), _traits(op)]
     if op.variadic:
         parts.append("variadic=True")
+    if op.many_results:
+        parts.append("many_results=True")
     if op.no_derivative:
         parts.append(f"no_derivative={op.no_derivative!r}")
     return f"NodeSchema({', '.join([*parts, *_quant(op), *_algebra(op)])})"
@@ -312,6 +315,7 @@ def _node_schema(op: Operator) -> str:
 
 def _inst_schema(op: Operator) -> str:
     layouts = {name: f", Layout.{layout.upper()}" for name, layout in op.layouts.items()}
+    layouts |= {name: f', times="{times}"' for name, times in op.times.items()}
     operands = _tuple(
         f'OperandSpec("{name}", Access.{access}{layouts.get(name, "")})'
         for name, access in op.operands

@@ -51,7 +51,8 @@ class CompileOptions:
 class Program:
     """Everything a backend needs: the IR, where its memory lies, what its constants hold, what goes in and out.
 
-    `state` are its variables, which lie in the mutable area as inputs and outputs do, but outlive a run.
+    `state` are its variables, which lie in the mutable area as inputs and outputs do, but outlive a run. `callees` are
+    the functions that it calls, each after those that it calls itself; their constants are those of this program.
     """
 
     ir: IRFunction
@@ -60,6 +61,7 @@ class Program:
     inputs: tuple[Port, ...]
     outputs: tuple[Port, ...]
     state: tuple[StatePort, ...] = ()
+    callees: tuple[Program, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -82,7 +84,7 @@ class Operation:
         schema = node.SCHEMA
         names = [f"{schema.inputs[0]}{index}" for index in range(len(node.inputs))]
         inputs = zip(names if schema.variadic else schema.inputs, node.inputs, strict=True)
-        results = zip(schema.results, node.results, strict=True)
+        results = [(schema.result_name(value.index), value) for value in node.results]
         types = {name: value.type for name, value in (*results, *inputs)}
         return Operation(schema.mnemonic, types, node.attrs)
 

@@ -124,8 +124,11 @@ def unsupported(node: Node, backend: Backend) -> list[str]:
     """Why a backend cannot run a node, whatever lowering and optimizing make of it; empty if it can.
 
     The node need not be lowered, and nothing is done to it: what is tried is a network of this node alone, with the
-    same inputs constant. A caller with many equal nodes had better remember the answer.
+    same inputs constant. A caller with many equal nodes had better remember the answer. Functions that the node calls
+    are made of nodes, which are to be asked about by themselves.
     """
+    if node.callees:
+        return []
     options = CompileOptions()
     try:
         ir = Compilation(alone(node).main, backend, options, context(options)).ir

@@ -8,7 +8,7 @@ Every buffer is deallocated at the end; the IR passes shorten lifetimes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from glowpy.core.extents import unsupported
 from glowpy.core.schema import Access
@@ -17,13 +17,15 @@ from glowpy.core.type import Type
 from glowpy.graph.function import Function
 from glowpy.graph.node import Constant, Node, NodeValue, Placeholder, Storage, Variable
 from glowpy.graph.nodes_gen import SaveNode
+from glowpy.ir.calls import FRAME
 from glowpy.ir.inst import Instruction, ValueInstruction
 from glowpy.ir.insts_gen import INSTS, AllocInst, ViewInst
 from glowpy.ir.irfunction import IRFunction
 from glowpy.ir.value import Mutability, Value
 from glowpy.operators import operator_sets
-from glowpy.support.errors import Diagnostic, UnsupportedError
+from glowpy.support.errors import Diagnostic, UnsupportedError, UserError
 from glowpy.support.rules import Rules
+from glowpy.support.symbolic import Dim, symbol
 from glowpy.support.text import Attr
 
 __all__ = ["IRGen", "generate", "irgen", "scratch"]
@@ -42,9 +44,14 @@ class IRGen:
     """What a rule may use: the IR function under construction, and the memory of every value generated so far."""
 
     def __init__(
-        self, ir: IRFunction, instructions: Sequence[type[Instruction]] = (), backend: str = ""
+        self,
+        ir: IRFunction,
+        instructions: Sequence[type[Instruction]] = (),
+        backend: str = "",
+        frames: Mapping[str, int] | None = None,
     ) -> None:
         self.ir = ir
+        self._frames = dict(frames or {})
         self._backend = backend
         self._values: dict[NodeValue, Value] = {}
         self._set_aside: dict[NodeValue, Value] = {}
@@ -79,6 +86,23 @@ class IRGen:
         value = self.ir.create_alloc(result.name.replace(".", "_"), result.type).value
         self.define(result, value)
         return value
+
+    def frame(self, node: Node) -> Value:
+        """Allocates memory for whatever a node calls.
+
+        Raises UserError for a function of which it is not known how much it needs.
+        """
+        for name in node.callees:
+            if name not in self._frames:
+                raise UserError(f"%{node.name} calls @{name}, which has no IR yet", loc=node.loc)
+        size = max(self._frames[name] for name in node.callees)
+        return self.ir.create_alloc(f"{node.name}_frame", Type(FRAME, (size,))).value
+
+    def extents(self, node: Node) -> tuple[Dim, ...]:
+        """The symbols on which what a node calls depends."""
+        symbols = [s for name in node.callees for s in self.ir.callees[name].symbols.values()]
+        dims = {s.name: symbol(s.name, s.low, s.high, s.likely) for s in symbols}
+        return tuple(dims.values())
 
     def knows(self, node: Node) -> bool:
         """Whether something says which instructions a node becomes."""
@@ -153,20 +177,30 @@ def generate(
     *,
     inputs: Collection[Placeholder] = (),
     backend: str = "",
+    callees: Mapping[str, IRFunction] | None = None,
+    frames: Mapping[str, int] | None = None,
 ) -> IRFunction:
     """The program of `f` with its nodes in `order`; `instructions` are the own classes of `backend`.
+
+    `callees` are the programs of the functions that it needs, `frames` the bytes that each works in.
 
     Storage that a node uses becomes weights, and so do `inputs` whether a node uses them or not. A variable that has
     more room than elements is a view of its weight.
 
     Raises UnsupportedError that lists every node that has neither an instruction nor a rule.
     """
-    ir = IRFunction(f.name)
-    g = IRGen(ir, instructions, backend)
+    ir = IRFunction(f.name, [s.name for s in f.takes], [s.name for s in f.gives])
+    ir.callees.update(callees or {})
+    g = IRGen(ir, instructions, backend, frames)
     if unknown := [node for node in order if not g.knows(node)]:
         values = [value for node in unknown for value in (*node.inputs, *node.results)]
         raise unsupported((_unknown(node, backend) for node in unknown), [v.type for v in values])
     touched = {value.producer for node in order for _, value in node.operands()} | set(inputs)
+    touched |= {
+        *f.takes,
+        *f.gives,
+        *(constant for callee in f.called for constant in callee.constants),
+    }
     for storage in f.module.storages:
         if storage in touched:
             g.define(storage.value, _weight(ir, storage))

@@ -186,19 +186,24 @@ class _Bytes:
         return offset
 
 
-def check(f: IRFunction, memory: MemoryPlan) -> None:
-    """Proves a plan right, by code that shares nothing with `plan`.
+def check(f: IRFunction, memory: MemoryPlan, frames: Mapping[str, int] | None = None) -> None:
+    """Proves a plan right, by code that shares nothing with `plan`. `frames` are the peaks of what it calls.
 
     Walks the program with a map from byte ranges to owners: at its alloc a buffer must find its
     whole range free, at its dealloc it gives it back, and every access must find its operand owning
     its range. A view ends where its base does; what an instruction writes shares no byte with another
     operand, or is the same elements where it works in place. What is in registers has no place, and is written and
     read by the loop of one run (`glowpy.ir.runs.runs` says which there are), every element after it was computed.
+    The frame of a call has room for what is called.
     A program with symbols is walked with their highest extents, with their lowest, and with some between. Raises
     VerifyError with every violation.
     """
     rooms = {value.name: value.type.room for value in f.values}
     loops = _loops(f) if memory.registers else {}
+    if messages := list(_frames(f, frames or {})):
+        raise VerifyError.of(
+            Diagnostic(text, context=f"memory @{memory.name}") for text in messages
+        )
     for extents in sampled(f.symbols):
         messages = list(_violations(f.at(extents), memory, rooms, loops))
         if messages:
@@ -206,6 +211,15 @@ def check(f: IRFunction, memory: MemoryPlan) -> None:
                 [f"memory @{memory.name}", *(f"{k} = {n}" for k, n in extents.items())]
             )
             raise VerifyError.of(Diagnostic(message, context=context) for message in messages)
+
+
+def _frames(f: IRFunction, frames: Mapping[str, int]) -> Iterator[str]:
+    """Calls whose frame is too small."""
+    for inst in f.instructions:
+        for name in inst.callees:
+            frame, needed = inst.operands[-1].value, frames.get(name, 0)
+            if frame.type.room < needed:
+                yield f"@{name} needs {needed} bytes, expected as many in frame %{frame.name}"
 
 
 def _loops(f: IRFunction) -> dict[int, int]:

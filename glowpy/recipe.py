@@ -46,8 +46,10 @@ __all__ = [
     "generate_ir",
     "graph_recipe",
     "ir_recipe",
+    "plan_all",
     "plan_memory",
     "refusals",
+    "run_on_all",
     "state_ports",
 ]
 
@@ -97,7 +99,7 @@ class Compilation:
         with _collector_paused():
             work = self.function.module.clone().function(self.function.name)
             verify_module(work.module)
-            graph_recipe(self.backend).run(work, self.ctx)
+            run_on_all(graph_recipe(self.backend), work, self.ctx)
         return work
 
     @cached_property
@@ -106,21 +108,28 @@ class Compilation:
         with _collector_paused():
             work = self.function.module.clone().function(self.function.name)
             verify_module(work.module)
-            optimizing(self.backend).run(work, self.ctx)
+            run_on_all(optimizing(self.backend), work, self.ctx)
         return work
 
     @cached_property
     def scheduled(self) -> Function:
         """The lowered function with its nodes in the order of execution, in a module of its own."""
         work = self.lowered.module.clone().function(self.lowered.name)
-        work.arrange(schedule(work))
+        for f in (*work.called, work):
+            f.arrange(schedule(f))
         return work
 
     @cached_property
     def ir(self) -> IRFunction:
         """Scheduled, generated, and optimized."""
         with _collector_paused():
-            return generate_ir(self.lowered, self.backend, self.ctx, inputs=self._inputs)
+            return generate_ir(
+                self.lowered,
+                self.backend,
+                self.ctx,
+                inputs=self._inputs,
+                instrumented=self.options.instrument,
+            )
 
     @cached_property
     def program(self) -> Program:
@@ -191,7 +200,7 @@ class Compilation:
             case Stage.IR:
                 return print_irfunction(self.ir)
             case Stage.MEMORY:
-                return _plan_text(self.program.plan)
+                return _plan_text(self.program)
             case Stage.STRATEGY | Stage.LLVM | Stage.ASM:
                 return self.backend.emit(self.program, chosen.value)
 
@@ -239,37 +248,73 @@ def ir_recipe(backend: Backend) -> Pipeline[IRFunction]:
     return Pipeline("ir", (*IR_DEFAULT, *backend.ir_passes()))
 
 
-def generate_ir(
-    f: Function, backend: Backend, ctx: PassContext, *, inputs: Collection[Placeholder] = ()
-) -> IRFunction:
-    """Schedules a lowered function, generates its IR, and optimizes that.
+def run_on_all(pipeline: Pipeline[Function], f: Function, ctx: PassContext) -> None:
+    """Runs passes on all that a function calls, and on itself; what is called no more is gone."""
+    for g in (*f.called, f):
+        pipeline.run(g, ctx)
+    f.module.erase_uncalled()
 
-    `inputs` have memory even if the optimizer left nothing that reads them.
+
+def generate_ir(
+    f: Function,
+    backend: Backend,
+    ctx: PassContext,
+    *,
+    inputs: Collection[Placeholder] = (),
+    instrumented: bool = False,
+) -> IRFunction:
+    """Schedules a lowered function with all that it calls, generates its IR, and optimizes that.
+
+    `inputs` have memory even if the optimizer left nothing that reads them. What is `instrumented` needs larger frames.
     """
-    with ctx.timed("schedule"):
-        order = schedule(f)
-    with ctx.timed("irgen"):
-        ir = generate(f, order, backend.instructions, inputs=inputs, backend=backend.name)
-    ir_recipe(backend).run(ir, ctx)
-    return ir
+    programs: dict[str, IRFunction] = {}
+    frames: dict[str, int] = {}
+    for g in (*f.called, f):
+        with ctx.timed("schedule"):
+            order = schedule(g)
+        needed = {callee.name: programs[callee.name] for callee in g.called}
+        with ctx.timed("irgen"):
+            ir = generate(
+                g,
+                order,
+                backend.instructions,
+                inputs=inputs if g is f else (),
+                backend=backend.name,
+                callees=needed,
+                frames=frames,
+            )
+        ir_recipe(backend).run(ir, ctx)
+        programs[g.name] = ir
+        if g is not f:
+            frames[g.name] = plan(ir, stacked=backend.stacks and not instrumented).peak
+    return programs[f.name]
 
 
 def refusals(ir: IRFunction, backend: Backend) -> list[tuple[Instruction, str]]:
     """The instructions that a backend cannot run, and why; none of those about memory, which the plan has answered."""
-    computing = [inst for inst in ir.instructions if not inst.has(Trait.MEMORY)]
+    functions = (*ir.callees.values(), ir)
+    computing = [i for f in functions for i in f.instructions if not i.has(Trait.MEMORY)]
     reasons = ((inst, backend.unsupported(Operation.of_inst(inst))) for inst in computing)
     return [(inst, reason) for inst, reason in reasons if reason]
 
 
 def plan_memory(ir: IRFunction, *, stacked: bool = False) -> MemoryPlan:
-    """The memory plan of verified IR; see `memory.plan`.
+    """The memory plan of verified IR. Raises as `plan_all` does."""
+    return plan_all(ir, stacked=stacked)[ir.name]
+
+
+def plan_all(ir: IRFunction, *, stacked: bool = False) -> dict[str, MemoryPlan]:
+    """The memory plans of verified IR: those of what it calls, then its own; see `memory.plan`.
 
     Raises VerifyError for malformed IR and for a plan that is wrong.
     """
     verify_irfunction(ir)
-    memory = plan(ir, stacked=stacked)
-    check(ir, memory)
-    return memory
+    plans: dict[str, MemoryPlan] = {}
+    for f in (*ir.callees.values(), ir):
+        memory = plan(f, stacked=stacked)
+        check(f, memory, {name: callee.peak for name, callee in plans.items()})
+        plans[f.name] = memory
+    return plans
 
 
 def build_program(
@@ -301,23 +346,18 @@ def build_program(
         )
     ports = _ports(f, {*inputs, *f.inputs})
     state = state_ports(f)
-    types = [value.type for value in ir.values]
+    types = [value.type for g in (*ir.callees.values(), ir) for value in g.values]
     check_bounds([*types, *(port.type for port in ports), *(port.type for port in state)])
     shapes = {port.name: port.type.shape for port in ports}
-    definitions = ir.definitions
-    given = {name: one for name, one in ir.symbols.items() if name not in definitions}
+    found = ir.found
+    given = {name: one for name, one in ir.symbols.items() if name not in found}
     check_known(given, shapes | {port.name: port.type.shape for port in state})
     with ctx.timed("memory"):
-        memory = plan_memory(ir, stacked=backend.stacks and not instrumented)
-    used = [c for c in f.module.constants if c.name in ir.weights]
-    return Program(
-        ir,
-        memory,
-        {c.name: c.tensor for c in used},
-        ports,
-        _ports(f, f.outputs),
-        state,
-    )
+        plans = plan_all(ir, stacked=backend.stacks and not instrumented)
+    constants = {c.name: c.tensor for c in f.module.constants if c.name in ir.weights}
+    callees = [Program(g, plans[g.name], constants, (), ()) for g in ir.callees.values()]
+    outputs = _ports(f, f.outputs)
+    return Program(ir, plans[ir.name], constants, ports, outputs, state, tuple(callees))
 
 
 def _ports(f: Function, placeholders: Collection[Placeholder]) -> tuple[Port, ...]:
@@ -334,9 +374,8 @@ def state_ports(f: Function) -> tuple[StatePort, ...]:
     )
 
 
-def _plan_text(memory: MemoryPlan) -> str:
-    """The plan, and as comments after it how good it is."""
-    return (
-        f"{print_plan(memory)}// peak {memory.peak} bytes\n"
-        f"// lower bound {memory.lower_bound} bytes\n"
-    )
+def _plan_text(program: Program) -> str:
+    """The plans of what it calls and its own, and as comments after these how good that is."""
+    memory = program.plan
+    plans = "".join(print_plan(one.plan) for one in (*program.callees, program))
+    return f"{plans}// peak {memory.peak} bytes\n// lower bound {memory.lower_bound} bytes\n"

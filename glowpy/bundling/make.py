@@ -151,8 +151,8 @@ def _entry_points(
         modules = {key: integer_ports(module) for key, module in modules.items()}
     functions: dict[str, Function] = {}
     for prefix, module in modules.items():
-        for f in module.functions:
-            parts = [prefix, f.name if len(module.functions) > 1 else ""]
+        for f in module.networks:
+            parts = [prefix, f.name if len(module.networks) > 1 else ""]
             entry = "_".join([name, *filter(None, parts)])
             if problem := problem_with_network(entry, name, functions, parallel=parallel):
                 raise UserError(problem)

@@ -94,7 +94,7 @@ def _ranges(path: str, lows: Mapping[str, int]) -> dict[str, Dim]:
 def _ports(path: str) -> tuple[Ports, Ports, Ports]:
     """Inputs, outputs and variables."""
     if is_text(path):
-        functions = load_model(path).functions
+        functions = load_model(path).networks
         return (
             _declared([port for f in functions for port in f.parameters]),
             _declared([port for f in functions for port in f.outputs]),

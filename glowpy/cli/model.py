@@ -302,11 +302,12 @@ class Source:
 
 def choose_function(module: Module, name: str) -> Function:
     """The function called `name`; the only one if the name is empty. Raises UserError."""
-    if name or len(module.functions) == 1:
-        return module.function(name) if name else module.functions[0]
-    names = ", ".join(f.name for f in module.functions)
+    networks = module.networks
+    if name or len(networks) == 1:
+        return module.function(name) if name else networks[0]
+    names = ", ".join(f.name for f in networks)
     raise UserError(
-        f"the model has {len(module.functions)} functions: {names}", note="choose with --function"
+        f"the model has {len(networks)} functions: {names}", note="choose with --function"
     )
 
 

@@ -22,6 +22,7 @@ from glowpy.ir.plan import MemoryPlan, parse_plan, print_plan
 from glowpy.ir.printer import print_irfunction
 from glowpy.ir.verifier import verify_irfunction
 from glowpy.irgen import generate
+from glowpy.memory import plan
 from glowpy.opt.pipelines import GRAPH_PASSES, IR_PASSES
 from glowpy.passes import GraphPass, IRPass, PassContext, Pipeline
 from glowpy.recipe import graph_recipe, ir_recipe, plan_memory
@@ -70,10 +71,19 @@ class OptDriver:
         """Schedules the only function of a module and generates its IR."""
         if not isinstance(subject, Module):
             raise UserError("irgen: expected a module", note="it makes an IR function of one")
-        f = subject.main
-        return generate(
-            f, schedule(f), self._instructions, inputs=f.parameters, backend=self._backend.name
-        )
+        main = subject.main
+        programs: dict[str, IRFunction] = {}
+        for f in (*main.called, main):
+            programs[f.name] = generate(
+                f,
+                schedule(f),
+                self._instructions,
+                inputs=() if f.is_called else f.parameters,
+                backend=self._backend.name,
+                callees={callee.name: programs[callee.name] for callee in f.called},
+                frames={name: plan(ir).peak for name, ir in programs.items()},
+            )
+        return programs[main.name]
 
     def named(self, name: str) -> object:
         """The pass or stage called `name`.
@@ -130,7 +140,8 @@ class OptDriver:
             for f in subject.functions:
                 Pipeline(name, (self._graph[name],)).run(f, ctx)
         elif isinstance(subject, IRFunction) and name in self._ir:
-            Pipeline(name, (self._ir[name],)).run(subject, ctx)
+            for ir in (*subject.callees.values(), subject):
+                Pipeline(name, (self._ir[name],)).run(ir, ctx)
         else:
             note = "modules" if name in self._graph else "IR functions; irgen makes one of a module"
             raise UserError(f"{name}: expected text of another level", note=f"it works on {note}")

@@ -7,7 +7,7 @@ and common verification are written once over schemas.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum, StrEnum
 from typing import Literal
 
@@ -18,6 +18,7 @@ from glowpy.support.symbolic import Expr
 from glowpy.support.text import Attr
 
 __all__ = [
+    "REST",
     "Access",
     "AttrKind",
     "AttrSpec",
@@ -30,7 +31,11 @@ __all__ = [
     "check_attrs",
 ]
 
-AttrKind = Literal["int", "ints", "dim", "dims", "float", "flag", "text"]
+AttrKind = Literal["int", "ints", "dim", "dims", "float", "flag", "text", "function"]
+
+
+REST = "rest"
+"""Of an operand's `times`: as many as there are beside the others."""
 
 
 class Trait(StrEnum):
@@ -128,8 +133,9 @@ class Layout(Enum):
 
 @dataclass(frozen=True, slots=True)
 class AttrSpec:
-    """Name and kind of an attribute: int, ints, dim, dims, float, flag or text, where dims may be symbolic.
+    """Name and kind of an attribute: int, ints, dim, dims, float, flag, text or function, where dims may be symbolic.
 
+    A function is the name of one that the operator calls.
     Lists with `dimensions` have a number for each dimension of the input, or several lists of these. Those that are
     `optional` may be left out, which is the empty list, and are printed only where there are any.
     """
@@ -155,6 +161,10 @@ def check_attrs(specs: tuple[AttrSpec, ...], attrs: Mapping[str, Attr]) -> dict[
     return {spec.name: attrs[spec.name] for spec in specs}
 
 
+def _functions(attrs: tuple[AttrSpec, ...]) -> tuple[str, ...]:
+    return tuple(spec.name for spec in attrs if spec.kind == "function")
+
+
 def _is_kind(value: Attr, kind: AttrKind) -> bool:
     match kind:
         case "int":
@@ -169,7 +179,7 @@ def _is_kind(value: Attr, kind: AttrKind) -> bool:
             return isinstance(value, float)
         case "flag":
             return isinstance(value, bool)
-        case "text":
+        case "text" | "function":
             return isinstance(value, str)
 
 
@@ -222,6 +232,8 @@ def _named(operands: Sequence[tuple[str, Type]]) -> str:
 class NodeSchema:
     """Operands, attributes, results, traits of a node class; with `variadic` the input is any number.
 
+    With `many_results` there are as many as inference says, all but the first of which are numbered.
+
     `quant` says what quantized operands mean; those named in `plain` hold no data (indices, conditions)
     and are never quantized. `algebra` and `channels` are facts that passes ask for. `no_derivative` is the
     reason why none can be taken; empty where there is a rule.
@@ -238,6 +250,16 @@ class NodeSchema:
     algebra: Algebra = NO_ALGEBRA
     channels: Channels | None = None
     no_derivative: str = ""
+    many_results: bool = False
+
+    @property
+    def functions(self) -> tuple[str, ...]:
+        """The attributes that name functions which the operator calls."""
+        return _functions(self.attrs)
+
+    def result_name(self, index: int) -> str:
+        """What result `index` is called."""
+        return str(index) if self.many_results and index else self.results[index]
 
     def check_stored(self, inputs: Sequence[Type], results: Sequence[Type] = ()) -> None:
         """Raises UserError that names the operands unless these types are quantized, or codes, as the schema allows."""
@@ -253,11 +275,25 @@ class NodeSchema:
 
 @dataclass(frozen=True, slots=True)
 class OperandSpec:
-    """Name and access of an instruction's operand, and which gaps there may be between its elements."""
+    """Name and access of an instruction's operand, and which gaps there may be between its elements.
+
+    An operand with `times` occurs as often as the attribute of that name says, numbered; of `REST` there are as many as
+    all others leave.
+    """
 
     name: str
     access: Access
     layout: Layout = Layout.DENSE
+    times: str = ""
+
+
+def _times(spec: OperandSpec, attrs: Mapping[str, Attr]) -> int:
+    """How often an operand occurs, but for the rest."""
+    if not spec.times:
+        return 1
+    times = 0 if spec.times == REST else attrs[spec.times]
+    assert isinstance(times, int)
+    return max(times, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,9 +310,35 @@ class InstSchema:
     quant: Quantized = Quantized.REFUSED
     plain: frozenset[str] = frozenset()
 
+    @property
+    def functions(self) -> tuple[str, ...]:
+        """The attributes that name functions which the instruction calls."""
+        return _functions(self.attrs)
+
+    @property
+    def variadic(self) -> bool:
+        """Whether attributes say how many operands there are."""
+        return any(spec.times for spec in self.operands)
+
+    def operands_of(self, count: int, attrs: Mapping[str, Attr]) -> tuple[OperandSpec, ...]:
+        """What each of `count` operands is. Raises UserError for a number that the instruction cannot have."""
+        if not self.variadic:
+            specs = list(self.operands)
+        else:
+            times = {spec: _times(spec, attrs) for spec in self.operands}
+            rest = count - sum(times.values())
+            specs = [
+                replace(spec, name=f"{spec.name}{index}") if spec.times else spec
+                for spec in self.operands
+                for index in range(rest if spec.times == REST else times[spec])
+            ]
+        if len(specs) != count:
+            raise UserError(f"expected {len(specs)} operands, got {count}")
+        return tuple(specs)
+
     def check_stored(self, types: Sequence[Type]) -> None:
         """Raises UserError that names the operands unless these types are quantized, or codes, as the schema allows."""
         _check_codes(self, types)
         if any(type.quant is not None for type in types):
             names = (spec.name for spec in self.operands)
-            _check_quantized(self, list(zip(names, types, strict=True)))
+            _check_quantized(self, list(zip(names, types, strict=not self.variadic)))

@@ -310,6 +310,43 @@ class Builder(ABC):
         )
         attrs: dict[str, Attr] = {}
         return self.create(nodes.LinearAttentionNode, name, inputs, attrs, result_type, loc)
+    def create_if(
+        self,
+        name: str,
+        inputs: Sequence[Operand],
+        then: str,
+        otherwise: str,
+        *,
+        result_type: Type | None = None,
+        loc: Loc | None = None,
+    ) -> nodes.IfNode:
+        """What one of two functions gives: `then` if the first input, a bool scalar, is true, else `otherwise`. Both take all other inputs, and give results of the same types."""
+        inputs = inputs
+        attrs: dict[str, Attr] = {
+            "then": then,
+            "otherwise": otherwise,
+        }
+        return self.create(nodes.IfNode, name, inputs, attrs, result_type, loc)
+
+    def create_loop(
+        self,
+        name: str,
+        inputs: Sequence[Operand],
+        body: str,
+        carried: int,
+        room: Dim,
+        *,
+        result_type: Type | None = None,
+        loc: Loc | None = None,
+    ) -> nodes.LoopNode:
+        """Calls `body` again and again: at most `limit` times, the first input, an i64 scalar, and while `keep` holds, the second, a bool scalar. Then come `carried` values, and what is the same in every round. The body takes the number of the round, an i64 scalar, the carried values, and the rest; it gives the next `keep`, the next carried values, and elements that are stacked. Results are the carried values, the stacked elements of all rounds, with room for `room`, and the i64 count of rounds, of which there are at most `room` if anything is stacked."""
+        inputs = inputs
+        attrs: dict[str, Attr] = {
+            "body": body,
+            "carried": carried,
+            "room": room,
+        }
+        return self.create(nodes.LoopNode, name, inputs, attrs, result_type, loc)
 
     def create_convolution(
         self,

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from html import escape
-from itertools import chain, islice, repeat
+from itertools import islice
 from typing import TypeVar
 
 from glowpy.core.extents import symbols_of_attrs, symbols_of_types
-from glowpy.core.schema import NodeSchema, Trait
-from glowpy.core.tensor import Array, Tensor
+from glowpy.core.schema import Trait
 from glowpy.core.type import Type
 from glowpy.graph.builder_gen import Builder
+from glowpy.graph.creation import no_name, no_type, operand_values, successor_of
 from glowpy.graph.drawing import draw_function
-from glowpy.graph.infer import infer_types
+from glowpy.graph.infer import Ports, infer_types
 from glowpy.graph.node import (
     PREDICATE,
     Constant,
@@ -29,6 +29,7 @@ from glowpy.graph.node import (
 from glowpy.graph.nodes_gen import DefineNode, SaveNode
 from glowpy.graph.order import in_order
 from glowpy.graph.printer import print_function, print_module
+from glowpy.graph.storages import Storages
 from glowpy.support.errors import Diagnostic, InternalError, UserError
 from glowpy.support.loc import UNKNOWN, Loc, caller
 from glowpy.support.names import UniqueNames
@@ -43,40 +44,12 @@ SAVED = SaveNode.SCHEMA.inputs.index("output")
 N = TypeVar("N", bound=Node)
 
 
-class Module:
+class Module(Storages):
     """Storage (constants, placeholders, variables) and the functions that use it. Names are unique in a module."""
 
     def __init__(self) -> None:
-        self.names = UniqueNames()
-        self._constants: dict[str, Constant] = {}
-        self._placeholders: dict[str, Placeholder] = {}
-        self._variables: dict[str, Variable] = {}
+        super().__init__()
         self._functions: dict[str, Function] = {}
-
-    @property
-    def constants(self) -> list[Constant]:
-        """All constants in order of creation."""
-        return list(self._constants.values())
-
-    @property
-    def num_constants(self) -> int:
-        """How many constants there are."""
-        return len(self._constants)
-
-    @property
-    def placeholders(self) -> list[Placeholder]:
-        """All placeholders in order of creation."""
-        return list(self._placeholders.values())
-
-    @property
-    def variables(self) -> list[Variable]:
-        """All variables in order of creation."""
-        return list(self._variables.values())
-
-    @property
-    def storages(self) -> list[Storage]:
-        """Placeholders, then variables, then constants."""
-        return [*self.placeholders, *self.variables, *self.constants]
 
     @property
     def functions(self) -> list[Function]:
@@ -95,13 +68,19 @@ class Module:
 
     @property
     def main(self) -> Function:
-        """The only function. Raises UserError if there are none or several."""
-        if len(self._functions) != 1:
+        """The only function that no other calls. Raises UserError if there are none or several."""
+        networks = self.networks
+        if len(networks) != 1:
             raise UserError(
-                f"expected a module with one function, got {len(self._functions)}",
+                f"expected a module with one function, got {len(networks)}",
                 note="name the function you mean",
             )
-        return self.functions[0]
+        return networks[0]
+
+    @property
+    def networks(self) -> list[Function]:
+        """The functions that users call; others are called by functions."""
+        return [f for f in self.functions if not f.is_called]
 
     def function(self, name: str) -> Function:
         """The function called `name`. Raises UserError if there is none."""
@@ -112,95 +91,41 @@ class Module:
             )
         return function
 
-    def storage(self, name: str) -> Storage | None:
-        """The constant, placeholder or variable called `name`, or None."""
-        tables = (self._constants, self._placeholders, self._variables)
-        return next((table[name] for table in tables if name in table), None)
-
-    def create_function(self, name: str) -> Function:
-        """Adds an empty function. Raises UserError if the name is taken."""
+    def create_function(
+        self, name: str, takes: Sequence[Storage] = (), gives: Sequence[Storage] = ()
+    ) -> Function:
+        """Adds an empty function; if it gives something, others may call it. Raises UserError if the name is taken."""
         if name in self._functions:
             raise UserError(f"function @{name} exists already")
-        self._functions[name] = Function(name, self)
+        self._functions[name] = Function(name, self, takes, gives)
         return self._functions[name]
 
-    def create_placeholder(
-        self, name: str, type: Type, *, loc: Loc = UNKNOWN, original: str = ""
-    ) -> Placeholder:
-        """Adds a tensor that is bound at run time under `original`, or `name`; dumps make the name legal and unique.
+    def unused_function_name(self, name: str) -> str:
+        """A name that no function has, made of this one."""
+        names = UniqueNames()
+        for taken in self._functions:
+            names.take(taken)
+        return names.take(name)
 
-        Raises UserError for a name that is no string and a type that is no `Type`.
-        """
-        if not isinstance(name, str):
-            raise _no_name(name, loc)
-        if not isinstance(type, Type):
-            raise _no_type(type, loc)
-        created = Placeholder(self.names.take(name), type, loc, original=original or name)
-        self._placeholders[created.name] = created
-        return created
+    def erase_uncalled(self) -> bool:
+        """Erases functions that could only be called, and are not, with their storage. True iff there were any."""
+        erased = False
+        while True:
+            called = {name for f in self.functions for node in f.nodes for name in node.callees}
+            dead = [f for f in self.functions if f.is_called and f.name not in called]
+            if not dead:
+                return erased
+            for f in dead:
+                self.erase_function(f)
+            erased = True
 
-    def create_variable(
-        self,
-        name: str,
-        type: Type,
-        memory: Type | None = None,
-        *,
-        loc: Loc = UNKNOWN,
-        original: str = "",
-    ) -> Variable:
-        """Adds a tensor that outlives a run, in memory of the type `memory`, or else of its own type.
-
-        The user's model calls it `original`, if that is another name.
-
-        Raises UserError for a name that is no string and a type that is no `Type`.
-        """
-        if not isinstance(name, str):
-            raise _no_name(name, loc)
-        if not isinstance(type, Type):
-            raise _no_type(type, loc)
-        taken = self.names.take(name)
-        variable = Variable(taken, type, memory or type, loc, original=original or name)
-        self._variables[variable.name] = variable
-        return variable
-
-    def make_variable(self, placeholder: Placeholder, memory: Type) -> Variable:
-        """Puts a variable of the same name and type in the place of a placeholder."""
-        del self._placeholders[placeholder.name]
-        name, original = placeholder.name, placeholder.original
-        variable = Variable(name, placeholder.type, memory, placeholder.loc, original=original)
-        self._variables[name] = variable
-        placeholder.value.replace_all_uses_with(variable.value)
-        return variable
-
-    def make_placeholder(self, variable: Variable) -> Placeholder:
-        """Puts a placeholder of the same name and type in the place of a variable."""
-        del self._variables[variable.name]
-        name, original = variable.name, variable.original
-        placeholder = Placeholder(name, variable.type, variable.loc, original=original)
-        self._placeholders[name] = placeholder
-        variable.value.replace_all_uses_with(placeholder.value)
-        return placeholder
-
-    def create_constant(self, name: str, tensor: Tensor | Array, *, loc: Loc = UNKNOWN) -> Constant:
-        """Adds a tensor that is known now; an array is copied, so that its owner may change it afterwards.
-
-        Raises UserError for a name that is no string, and for what is neither a tensor nor an array of numbers or
-        booleans.
-        """
-        if not isinstance(name, str):
-            raise _no_name(name, loc)
-        if not isinstance(tensor, Tensor):
-            try:
-                tensor = Tensor.of(tensor).copy()
-            except UserError as error:
-                first = error.diagnostics[0]
-                raise UserError(first.message, loc=loc or caller(), note=first.note) from None
-        return self.add_constant(Constant(self.names.take(name), tensor, loc))
-
-    def add_constant(self, constant: Constant) -> Constant:
-        """Adds a constant whose name was taken from `names`."""
-        self._constants[constant.name] = constant
-        return constant
+    def erase_function(self, f: Function) -> None:
+        """Erases a function that no other calls, with its storage."""
+        for node in reversed(f.topological()):
+            f.erase(node)
+        for storage in dict.fromkeys((*f.takes, *f.gives)):
+            self.erase(storage)
+        del self._functions[f.name]
 
     def clone(self) -> Module:
         """A copy with its own storages, functions and nodes; the elements of constants are shared."""
@@ -223,25 +148,9 @@ class Module:
                 Constant(name, tensor, c.loc, type=c.type, digest=digest)
             ).value
         for f in self.functions:
-            f.copy_into(copy.create_function(f.name), values)
+            ports = ([values[s.value].storage for s in some] for some in (f.takes, f.gives))
+            f.copy_into(copy.create_function(f.name, *ports), values)
         return copy
-
-    def forget(self) -> None:
-        """Lets go of the elements of all constants, of a module that is not used any more."""
-        for constant in self.constants:
-            constant.forget()
-
-    def erase(self, storage: Storage) -> None:
-        """Removes a storage nobody uses."""
-        if storage.value.num_users:
-            raise InternalError(
-                f"%{storage.name} is erased but still used by {storage.value.users}"
-            )
-        if (constant := self._constants.pop(storage.name, None)) is not None:
-            constant.forget()
-        self._placeholders.pop(storage.name, None)
-        self._variables.pop(storage.name, None)
-        self.names.release(storage.name)
 
     def __str__(self) -> str:
         return print_module(self)
@@ -264,13 +173,40 @@ class Function(Builder):
     `topological()` gives one in which every node comes after its inputs.
     """
 
-    def __init__(self, name: str, module: Module) -> None:
+    def __init__(
+        self,
+        name: str,
+        module: Module,
+        takes: Sequence[Storage] = (),
+        gives: Sequence[Storage] = (),
+    ) -> None:
         self.name = name
         self.module = module
+        self.takes = list(takes)
+        """What callers pass, in order: placeholders, and variables that the function changes."""
+        self.gives = list(gives)
+        """What callers get, in order: placeholders that the function saves, and those variables."""
         self._nodes: dict[Node, None] = {}
         self._definitions: dict[DefineNode, None] = {}
         self._loc = UNKNOWN
         self._predicate: NodeValue | None = None
+
+    @property
+    def is_called(self) -> bool:
+        """Whether it is there to be called by other functions."""
+        return bool(self.gives)
+
+    def callees(self, node: Node) -> dict[str, Function]:
+        """The functions that a node calls, by the attributes that name them. Raises UserError for an unknown one."""
+        return {name: self.module.function(node.attrs[name]) for name in node.SCHEMA.functions}
+
+    @property
+    def called(self) -> list[Function]:
+        """The functions that this one needs, each after those that it calls itself.
+
+        Raises UserError for one that calls itself.
+        """
+        return _called(self)
 
     @property
     def nodes(self) -> list[Node]:
@@ -305,7 +241,7 @@ class Function(Builder):
             return [value.node for value in node.operand_values if value.node is not None]
 
         def all_needed(node: Node) -> list[Node]:
-            symbols = {} if node in self._definitions else _symbols(node)
+            symbols = {} if node in self._definitions else self._symbols(node)
             return [*operands(node), *(definitions[n] for n in symbols if n in definitions)]
 
         return all_needed if definitions else operands
@@ -336,7 +272,8 @@ class Function(Builder):
         A model may have inputs that nothing reads, and is called with them all the same.
         """
         read = set(self.inputs)
-        used = {p for f in self.module.functions for p in (*f.inputs, *f.outputs)}
+        functions = self.module.functions
+        used = {p for f in functions for p in (*f.inputs, *f.outputs, *f.takes, *f.gives)}
         return [p for p in self.module.placeholders if p in read or p not in used]
 
     @property
@@ -365,13 +302,15 @@ class Function(Builder):
     ) -> N:
         """Adds a node of any class; the result type is inferred unless given. What every `create_x` calls."""
         place = loc or self._loc or caller()
-        values = _values(cls.SCHEMA, inputs, place)
+        values = operand_values(cls.SCHEMA, inputs, place)
         if not isinstance(name, str):
-            raise _no_name(name, place)
+            raise no_name(name, place)
         if not isinstance(result_type, Type | None):
-            raise _no_type(result_type, place)
+            raise no_type(result_type, place)
         try:
-            types = infer_types(cls, [value.type for value in values], attrs, result_type)
+            types = infer_types(
+                cls, [value.type for value in values], attrs, result_type, self.ports
+            )
         except UserError as error:
             first = error.diagnostics[0]
             message = f"{cls.SCHEMA.mnemonic}: {first.message}"
@@ -418,7 +357,7 @@ class Function(Builder):
         """
         for result, replacement in zip(node.results, replacements, strict=True):
             result.replace_all_uses_with(value_of(replacement))
-        successor = _successor(node, value_of(replacements[0]), created) if replacements else None
+        successor = successor_of(node, value_of(replacements[0]), created) if replacements else None
         name = node.name
         erased = self.erase_dead([node])
         if node not in self._nodes and successor is not None:
@@ -509,12 +448,35 @@ class Function(Builder):
             erased += [*unread, *self.erase_dead()]
         return erased
 
+    def ports(self, name: str) -> Ports:
+        """What a function of the module takes and gives. Raises UserError if there is none."""
+        f = self.module.function(name)
+        return Ports(name, [s.type for s in f.takes], [s.type for s in f.gives])
+
+    def _symbols(self, node: Node) -> dict[str, Symbol]:
+        """The symbols on which a node depends, or a function that it calls."""
+        symbols = _symbols(node)
+        for callee in self.callees(node).values():
+            symbols = symbols | callee.symbols
+        return symbols
+
+    @property
+    def symbols(self) -> dict[str, Symbol]:
+        """The symbols on which nodes depend, and what the function takes and gives."""
+        symbols = symbols_of_types(s.type for s in (*self.takes, *self.gives))
+        for node in self._nodes:
+            symbols |= self._symbols(node)
+        return symbols
+
     def _unread_definitions(self) -> list[DefineNode]:
         """Those of symbols that no other node depends on."""
         if not self._definitions:
             return []
         read = {
-            name for node in self._nodes if node not in self._definitions for name in _symbols(node)
+            name
+            for node in self._nodes
+            if node not in self._definitions
+            for name in self._symbols(node)
         }
         return [node for node in self._definitions if read.isdisjoint(symbols_of(node.symbols))]
 
@@ -533,52 +495,6 @@ class Function(Builder):
         return draw_function(self)
 
 
-def _no_name(value: object, loc: Loc) -> UserError:
-    """What to raise for a name that is no string, as in code that no type checker has seen."""
-    got = type(value).__name__
-    return UserError(f"expected a string as the name, got {got}", loc=loc or caller())
-
-
-def _no_type(value: object, loc: Loc) -> UserError:
-    """What to raise for a type that is no `Type`."""
-    got = repr(value) if isinstance(value, str) else type(value).__name__
-    note = "parse_type reads one"
-    return UserError(f"expected a Type, got {got}", loc=loc or caller(), note=note)
-
-
-def _values(schema: NodeSchema, inputs: Sequence[Operand], loc: Loc) -> list[NodeValue]:
-    """What the operands of a new node stand for. Raises UserError that names the first that stands for nothing."""
-    if not isinstance(inputs, Iterable):
-        raise UserError(
-            f"{schema.mnemonic}: expected a list as {schema.inputs[0]}, got {type(inputs).__name__}",
-            loc=loc,
-        )
-    roles = (
-        repeat(schema.inputs[0]) if schema.variadic else chain(schema.inputs, repeat("an operand"))
-    )
-    values: list[NodeValue] = []
-    for operand, role in zip(inputs, roles, strict=False):
-        try:
-            values.append(value_of(operand, role))
-        except UserError as error:
-            first = error.diagnostics[0]
-            message = f"{schema.mnemonic}: {first.message}"
-            note = _order(schema) if _is_misplaced(operand) else first.note
-            raise UserError(message, loc=loc, note=note) from None
-    return values
-
-
-def _is_misplaced(operand: object) -> bool:
-    """Whether it looks like a name or a result type, which stand before the operands."""
-    return isinstance(operand, str | Type)
-
-
-def _order(schema: NodeSchema) -> str:
-    """What the arguments of a node's `create_x` begin with."""
-    typed = ["result_type"] if Trait.TYPED in schema.traits else []
-    return f"the arguments are {', '.join(['name', *typed, *schema.inputs])}, in this order"
-
-
 def _symbols(node: Node) -> dict[str, Symbol]:
     """The symbols on which a node itself depends."""
     if node.is_static:
@@ -586,14 +502,17 @@ def _symbols(node: Node) -> dict[str, Symbol]:
     return symbols_of_types(result.type for result in node.results) | symbols_of_attrs(node.attrs)
 
 
-def _successor(node: Node, replacement: NodeValue, created: Collection[Node]) -> Node | None:
-    """Of the nodes `created` in place of `node`, the one that does the same; else what computes, not what moves."""
-    successor = replacement.node
-    if successor is None or successor not in created:
-        return None
-    while successor.has(Trait.SHAPE_ONLY) and successor.SCHEMA is not node.SCHEMA:
-        source = successor.inputs[0].node
-        if source is None or source not in created:
-            break
-        successor = source
-    return successor
+def _called(root: Function) -> list[Function]:
+    done: dict[Function, None] = {}
+    path = [root]
+    while path:
+        f = path[-1]
+        callees = [g for node in f.nodes for g in f.callees(node).values()]
+        waiting = next((g for g in callees if g not in done), None)
+        if waiting is None:
+            done[path.pop()] = None
+        elif waiting in path:
+            raise UserError(f"function @{waiting.name} calls itself")
+        else:
+            path.append(waiting)
+    return list(done)[:-1]

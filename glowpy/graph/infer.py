@@ -9,6 +9,7 @@ What the spec says of quantized operands is checked before a rule is asked, and 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from glowpy.core.channel_axis import broadcast
@@ -20,9 +21,22 @@ from glowpy.graph.node import Node
 from glowpy.support.errors import UserError
 from glowpy.support.rules import Rules
 
-__all__ = ["infer", "infer_types"]
+__all__ = ["Ports", "infer", "infer_types"]
 
 infer: Rules[Callable[..., Type | tuple[Type, ...]]] = Rules("infer")
+
+
+@dataclass(frozen=True)
+class Ports:
+    """What a function that is called takes and gives: its name, and types in order."""
+
+    name: str
+    takes: Sequence[Type]
+    gives: Sequence[Type]
+
+
+def _unknown(name: str) -> Ports:
+    raise UserError(f"there is no function @{name} here")
 
 
 def infer_types(
@@ -30,14 +44,16 @@ def infer_types(
     inputs: Sequence[Type],
     attrs: Mapping[str, Any],
     result_type: Type | None = None,
+    ports: Callable[[str], Ports] = _unknown,
 ) -> tuple[Type, ...]:
-    """The result types of a `cls` node.
+    """The result types of a `cls` node. `ports` tells those of the functions that it calls, which rules get for names.
 
     Raises UserError if the inputs do not fit together, or if the class is typed (its result type
     cannot be inferred) and none is given.
     """
     schema = cls.SCHEMA
     schema.check_stored(inputs)
+    attrs = {**attrs, **{name: ports(attrs[name]) for name in schema.functions}}
     types = _inferred(cls, inputs, attrs, result_type) if schema.results else ()
     schema.check_stored(inputs, types)
     return types

@@ -63,12 +63,18 @@ class NodeValue:
         if self.index == 0:
             return self.producer.name
         assert isinstance(self.producer, Node)
-        return f"{self.producer.name}.{self.producer.SCHEMA.results[self.index]}"
+        return f"{self.producer.name}.{self.producer.SCHEMA.result_name(self.index)}"
 
     @property
     def constant(self) -> Constant | None:
         """The constant this value is; None for everything else."""
         return self.producer if isinstance(self.producer, Constant) else None
+
+    @property
+    def storage(self) -> Storage:
+        """The storage that this value is."""
+        assert isinstance(self.producer, Storage)
+        return self.producer
 
     @property
     def uses(self) -> list[Use]:
@@ -264,6 +270,11 @@ class Node:
         return all(result.type.is_static for result in self.results) and not any(
             depends_on_symbols(value) for value in self.attrs.values()
         )
+
+    @property
+    def callees(self) -> tuple[str, ...]:
+        """The names of the functions that the node calls."""
+        return tuple(self.attrs[name] for name in self.SCHEMA.functions)
 
     def has(self, trait: Trait) -> bool:
         """Whether the class has the trait."""

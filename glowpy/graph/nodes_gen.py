@@ -66,6 +66,7 @@ __all__ = [
     "HardSigmoidNode",
     "HardSwishNode",
     "HighByteNode",
+    "IfNode",
     "IsNanNode",
     "LayerNormalizationNode",
     "LeNode",
@@ -75,6 +76,7 @@ __all__ = [
     "LogNode",
     "LogSoftmaxNode",
     "LookupTableNode",
+    "LoopNode",
     "LstmNode",
     "LtNode",
     "MatMulNode",
@@ -480,6 +482,10 @@ class LinearAttentionNode(Node):
     """A state [K, V] for each head of keys, to which each step adds the outer product of its key and its value; the result is each query times the state after its step. Queries are [B, T, heads, K], keys [B, T, key heads, K] and values [B, T, key heads, V]; neighbouring heads of queries share one of keys. Where there are factors, [B, T, key heads, K or 1], they multiply the rows of the state first. Where there are rates, [B, T, key heads or 1], a value becomes rate * (value - key times the state).
 
     Declared in classgen/specs/attention.py.
+class IfNode(Node):
+    """What one of two functions gives: `then` if the first input, a bool scalar, is true, else `otherwise`. Both take all other inputs, and give results of the same types.
+
+    Declared in classgen/specs/control.py.
     """
 
     __slots__ = ()
@@ -499,6 +505,54 @@ class LinearAttentionNode(Node):
     rates = InputField(4)
     initial = InputField(5)
     last = ResultField(1)
+        "if",
+        ("inputs",),
+        (AttrSpec("then", "function"), AttrSpec("otherwise", "function")),
+        ("result",),
+        frozenset({Trait.CODES}),
+        variadic=True,
+        many_results=True,
+        no_derivative="not written yet",
+        quant=Quantized.RULE,
+    )
+
+    @property
+    def all_inputs(self) -> tuple[NodeValue, ...]:
+        """Every input."""
+        return self.inputs
+
+    then = AttrField[str]()
+    otherwise = AttrField[str]()
+
+
+@final
+class LoopNode(Node):
+    """Calls `body` again and again: at most `limit` times, the first input, an i64 scalar, and while `keep` holds, the second, a bool scalar. Then come `carried` values, and what is the same in every round. The body takes the number of the round, an i64 scalar, the carried values, and the rest; it gives the next `keep`, the next carried values, and elements that are stacked. Results are the carried values, the stacked elements of all rounds, with room for `room`, and the i64 count of rounds, of which there are at most `room` if anything is stacked.
+
+    Declared in classgen/specs/control.py.
+    """
+
+    __slots__ = ()
+    SCHEMA: ClassVar[NodeSchema] = NodeSchema(
+        "loop",
+        ("inputs",),
+        (AttrSpec("body", "function"), AttrSpec("carried", "int"), AttrSpec("room", "dim")),
+        ("result",),
+        frozenset({Trait.CODES}),
+        variadic=True,
+        many_results=True,
+        no_derivative="not written yet",
+        quant=Quantized.RULE,
+    )
+
+    @property
+    def all_inputs(self) -> tuple[NodeValue, ...]:
+        """Every input."""
+        return self.inputs
+
+    body = AttrField[str]()
+    carried = AttrField[int]()
+    room = AttrField[Dim]()
 
 
 @final
@@ -3080,6 +3134,8 @@ NODES: tuple[type[Node], ...] = (
     MishNode,
     GeluNode,
     LinearAttentionNode,
+    IfNode,
+    LoopNode,
     ConvolutionNode,
     TransposedConvolutionNode,
     QuantizationProfileNode,

@@ -10,7 +10,7 @@ from glowpy.core.schema import NodeSchema, check_attrs
 from glowpy.core.tensor import Array, Tensor
 from glowpy.core.type import Type, read_type
 from glowpy.graph.function import Function, Module
-from glowpy.graph.node import Constant, Node, NodeValue
+from glowpy.graph.node import Constant, Node, NodeValue, Storage
 from glowpy.graph.nodes_gen import NODES
 from glowpy.support.errors import UserError
 from glowpy.support.text import Attr, Lexer, Token
@@ -139,15 +139,35 @@ def _array(
 def _read_function(lexer: Lexer, module: Module, classes: NodeClasses) -> None:
     lexer.expect("function")
     token = lexer.peek
+    values: dict[str, NodeValue] = {s.name: s.value for s in module.storages}
+    name = lexer.take("symbol")[1:]
+    takes: list[Storage] = []
+    gives: list[Storage] = []
+    if lexer.at("("):
+        takes = _read_ports(lexer, values)
+        lexer.expect("-")
+        lexer.expect(">")
+        gives = _read_ports(lexer, values)
     try:
-        f = module.create_function(lexer.take("symbol")[1:])
+        f = module.create_function(name, takes, gives)
     except UserError as error:
         raise lexer.error(str(error), token) from None
-    values: dict[str, NodeValue] = {s.name: s.value for s in module.storages}
     lexer.expect("{")
     while not lexer.at("}"):
         _read_node(lexer, f, values, classes)
     lexer.expect("}")
+
+
+def _read_ports(lexer: Lexer, values: Mapping[str, NodeValue]) -> list[Storage]:
+    """What a function takes, or gives."""
+    ports: list[Storage] = []
+    lexer.expect("(")
+    while not lexer.at(")"):
+        ports.append(_read_value(lexer, values).storage)
+        if not lexer.accept(","):
+            break
+    lexer.expect(")")
+    return ports
 
 
 def _read_node(
@@ -213,7 +233,7 @@ def _read_attrs(lexer: Lexer, schema: NodeSchema, at: Token) -> dict[str, Attr]:
 
 
 def _read_types(lexer: Lexer, schema: NodeSchema, names: list[Token], start: Token) -> list[Type]:
-    if len(names) != len(schema.results):
+    if len(names) < 1 if schema.many_results else len(names) != len(schema.results):
         raise lexer.error(
             f"{schema.mnemonic}: expected {len(schema.results)} results, got {len(names)}", start
         )

@@ -35,9 +35,17 @@ def print_node(node: Node) -> str:
 
 def print_function(f: Function, indent: str = "") -> str:
     """One function without its storage."""
-    lines = [f"{indent}function @{f.name} {{"]
+    lines = [f"{indent}function @{f.name}{_ports(f)} {{"]
     lines += [f"{indent}  {print_node(node)}" for node in f.topological()]
     return "\n".join([*lines, f"{indent}}}"]) + "\n"
+
+
+def _ports(f: Function) -> str:
+    """What a function that is called takes and gives."""
+    if not f.is_called:
+        return ""
+    takes, gives = (", ".join(f"%{s.name}" for s in ports) for ports in (f.takes, f.gives))
+    return f"({takes}) -> ({gives})"
 
 
 def print_module(module: Module) -> str:

@@ -9,7 +9,9 @@
 - A predicate is of kind bool.
 - A save writes a placeholder of the type of its input, or a variable that has room for it; nothing is
   saved twice in a function.
-- A variable's memory is static, of its kind, and has room for it.
+- A variable's memory is static, of its kind, and has room for it; that of a function that is called may be of its type.
+- A function that is called takes and gives storage of its own, none of it constant, and uses no other; it saves what it
+  gives. A variable is both taken and given. No function calls itself.
 - A symbol is known from the shape of an input, or one node defines it, and nodes that depend on it come after that one.
 - Inputs of a function have different names in the user's model, and so do outputs: whoever runs it
   tells them apart by these.
@@ -19,7 +21,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Set
 
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.extents import symbols_of_types
@@ -27,7 +29,7 @@ from glowpy.core.schema import Quantized, Trait, check_attrs
 from glowpy.core.type import Type
 from glowpy.graph.function import Function, Module
 from glowpy.graph.infer import infer_types
-from glowpy.graph.node import Node, Placeholder, Storage, Variable
+from glowpy.graph.node import Constant, Node, Placeholder, Storage, Variable
 from glowpy.graph.nodes_gen import DefineNode, SaveNode
 from glowpy.graph.printer import print_node
 from glowpy.support.errors import Diagnostic, InternalError, UserError, VerifyError
@@ -74,8 +76,9 @@ def _function(f: Function) -> Iterator[Diagnostic]:
             saved.add(node.output.producer)
     yield from _ports(f)
     yield from _definitions(f)
+    yield from _called(f, saved)
     for variable in f.variables:
-        if message := _misfit(variable, variable.type):
+        if message := _misfit(variable, variable.type, called=f.is_called):
             yield Diagnostic(message, variable.loc, f"variable {variable.value!r}")
     try:
         f.topological()
@@ -94,6 +97,47 @@ def _definitions(f: Function) -> Iterator[Diagnostic]:
             known |= symbols_of(node.symbols)
 
 
+def _called(f: Function, saved: Set[Node | Storage]) -> Iterator[Diagnostic]:
+    """What is wrong with what a function takes and gives, and with what it calls."""
+    messages = [*_signature(f, saved), *_used(f)]
+    try:
+        _ = f.called
+    except UserError as error:
+        messages += [diagnostic.message for diagnostic in error.diagnostics]
+    for message in messages:
+        yield Diagnostic(message, context=f"function @{f.name}")
+
+
+def _signature(f: Function, saved: Set[Node | Storage]) -> Iterator[str]:
+    """What is wrong with what a function takes and gives."""
+    for ports, role in ((f.takes, "takes"), (f.gives, "gives")):
+        for storage, count in Counter(ports).items():
+            if count > 1 or isinstance(storage, Constant):
+                yield f"expected placeholders and variables that it {role} once, got %{storage.name}"
+    for storage in f.gives:
+        if isinstance(storage, Variable) and storage not in f.takes:
+            yield f"variable %{storage.name} is given, but not taken"
+        elif not isinstance(storage, Variable) and storage not in saved:
+            yield f"%{storage.name} is given, but not saved"
+    for storage in f.takes:
+        if isinstance(storage, Variable) is not (storage in f.gives):
+            yield f"expected %{storage.name} to be a variable if it is both taken and given"
+
+
+def _used(f: Function) -> Iterator[str]:
+    """Storage that a function has no business with."""
+    own = {*f.takes, *f.gives}
+    elsewhere = {s for g in f.module.functions if g is not f for s in (*g.takes, *g.gives)}
+    for storage in (*f.inputs, *f.outputs, *f.variables):
+        if storage in elsewhere:
+            yield f"%{storage.name} belongs to another function"
+        elif f.is_called and storage not in own:
+            yield f"%{storage.name} is used, but neither taken nor given"
+    for placeholder in f.outputs:
+        if placeholder in f.takes:
+            yield f"%{placeholder.name} is taken, but saved"
+
+
 def _ports(f: Function) -> Iterator[Diagnostic]:
     """Inputs, or outputs, that have one name. An input may have that of an output."""
     if len({p.original for p in f.module.placeholders}) == len(f.module.placeholders):
@@ -110,7 +154,7 @@ def _node(f: Function, node: Node) -> Iterator[Diagnostic]:
     """What is wrong with a node by itself. A UserError ends what can be said of its types."""
     yield from (_broken(node, message) for message in _operands(f, node))
     try:
-        for message in _rules(node):
+        for message in _rules(f, node):
             yield _broken(node, message)
     except UserError as error:
         first = error.diagnostics[0]
@@ -142,24 +186,27 @@ def _operands(f: Function, node: Node) -> Iterator[str]:
                 yield f"%{result.name} is used by a node of another function"
 
 
-def _rules(node: Node) -> Iterator[str]:
+def _rules(f: Function, node: Node) -> Iterator[str]:
     """What schema, inference and the class's own rule say. Raises UserError where nothing more can be said."""
     check_attrs(node.SCHEMA.attrs, node.attrs)
     inputs, results = [v.type for v in node.inputs], [v.type for v in node.results]
     node.SCHEMA.check_stored(inputs, results)
     if node.SCHEMA.results and not node.has(Trait.TYPED):
-        yield from _types(node)
+        yield from _types(f, node)
     if isinstance(node, SaveNode):
-        yield from _save(node)
+        yield from _save(f, node)
     rule = verify.get(type(node))
     if rule is not None:
         yield from rule(node)
 
 
-def _types(node: Node) -> Iterator[str]:
+def _types(f: Function, node: Node) -> Iterator[str]:
     inferred = infer_types(
-        type(node), [value.type for value in node.inputs], node.attrs, _stated_type(node)
+        type(node), [value.type for value in node.inputs], node.attrs, _stated_type(node), f.ports
     )
+    if len(inferred) != len(node.results):
+        yield f"expected {len(inferred)} results, got {len(node.results)}"
+        return
     for result, expected in zip(node.results, inferred, strict=True):
         if result.type != expected:
             yield f"result %{result.name} has type {result.type}, expected {expected}"
@@ -171,10 +218,10 @@ def _stated_type(node: Node) -> Type | None:
     return node.results[0].type if stated else None
 
 
-def _save(node: SaveNode) -> Iterator[str]:
+def _save(f: Function, node: SaveNode) -> Iterator[str]:
     target = node.output.producer
     if isinstance(target, Variable):
-        if message := _misfit(target, node.input.type):
+        if message := _misfit(target, node.input.type, called=f.is_called):
             yield message
         return
     if not isinstance(target, Placeholder):
@@ -183,10 +230,10 @@ def _save(node: SaveNode) -> Iterator[str]:
         yield f"output has type {node.output.type}, expected {node.input.type}"
 
 
-def _misfit(variable: Variable, type: Type) -> str:
+def _misfit(variable: Variable, type: Type, *, called: bool) -> str:
     """Why elements of a type do not lie in a variable; empty if they do."""
     memory = variable.memory
-    if not memory.is_static:
+    if not memory.is_static and not (called and memory == type):
         return f"expected memory of a static shape, got {memory}"
     same = (memory.kind, memory.quant, memory.rank) == (type.kind, type.quant, type.rank)
     if same and all(map(is_at_most, type.shape, memory.shape)):

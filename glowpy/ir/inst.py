@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Self, final, overload
 from glowpy.core.schema import Access, InstSchema, Layout, Trait
 from glowpy.core.type import Type
 from glowpy.ir.value import Value
-from glowpy.support.errors import InternalError
+from glowpy.support.errors import InternalError, UserError
 from glowpy.support.loc import UNKNOWN, Loc
 from glowpy.support.text import Attr, print_attrs
 
@@ -44,13 +44,9 @@ class Instruction:
         loc: Loc = UNKNOWN,
         predicate: Value | None = None,
     ) -> None:
-        if len(operands) != len(self.SCHEMA.operands):
-            raise InternalError(
-                f"{self.SCHEMA.mnemonic}: expected {len(self.SCHEMA.operands)} operands, got {len(operands)}"
-            )
+        self.attrs: dict[str, Any] = dict(attrs)
         self.operands = self._refs(operands)
         """The operands in schema order, without the predicate."""
-        self.attrs: dict[str, Any] = dict(attrs)
         for spec in self.SCHEMA.attrs:
             if spec.optional:
                 self.attrs.setdefault(spec.name, ())
@@ -61,10 +57,26 @@ class Instruction:
         """A bool value that says where the result matters, or None."""
 
     def _refs(self, values: Sequence[Value]) -> tuple[OperandRef, ...]:
+        specs = self.SCHEMA.operands
+        if self.SCHEMA.variadic or len(specs) != len(values):
+            try:
+                specs = self.SCHEMA.operands_of(len(values), self.attrs)
+            except UserError as error:
+                message = error.diagnostics[0].message
+                raise InternalError(f"{self.SCHEMA.mnemonic}: {message}") from None
         return tuple(
             OperandRef(spec.name, spec.access, value, spec.layout)
-            for spec, value in zip(self.SCHEMA.operands, values, strict=True)
+            for spec, value in zip(specs, values, strict=True)
         )
+
+    @property
+    def callees(self) -> tuple[str, ...]:
+        """The names of the functions that the instruction calls."""
+        return tuple(self.attrs[name] for name in self.SCHEMA.functions)
+
+    def those(self, access: Access) -> list[Value]:
+        """The values of all operands with this access, in order."""
+        return [ref.value for ref in self.operands if ref.access is access]
 
     def has(self, trait: Trait) -> bool:
         """Whether the class has the trait."""

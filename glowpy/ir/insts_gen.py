@@ -55,6 +55,7 @@ __all__ = [
     "GatherInst",
     "GruInst",
     "HighByteInst",
+    "IfInst",
     "InsertTensorInst",
     "IsNanInst",
     "LeInst",
@@ -63,6 +64,7 @@ __all__ = [
     "LogInst",
     "LogSoftmaxInst",
     "LookupTableInst",
+    "LoopInst",
     "LstmInst",
     "LtInst",
     "MatMulInst",
@@ -125,6 +127,10 @@ class LinearAttentionInst(Instruction):
     """A state [K, V] for each head of keys, to which each step adds the outer product of its key and its value; the result is each query times the state after its step. Queries are [B, T, heads, K], keys [B, T, key heads, K] and values [B, T, key heads, V]; neighbouring heads of queries share one of keys. Where there are factors, [B, T, key heads, K or 1], they multiply the rows of the state first. Where there are rates, [B, T, key heads or 1], a value becomes rate * (value - key times the state).
 
     Declared in classgen/specs/attention.py.
+class IfInst(Instruction):
+    """Calls `then` if the condition holds, else `otherwise`, in a frame that has room for the memory of either.
+
+    Declared in classgen/specs/control.py.
     """
 
     __slots__ = ()
@@ -154,6 +160,62 @@ class LinearAttentionInst(Instruction):
     rates = OperandField(6)
     initial = OperandField(7)
     added = OperandField(8)
+        "if",
+        (
+            OperandSpec("result", Access.OUT, times="results"),
+            OperandSpec("condition", Access.IN),
+            OperandSpec("input", Access.IN, times="rest"),
+            OperandSpec("frame", Access.SCRATCH),
+        ),
+        (
+            AttrSpec("then", "function"),
+            AttrSpec("otherwise", "function"),
+            AttrSpec("results", "int"),
+            AttrSpec("extents", "dims", optional=True),
+        ),
+        frozenset({Trait.CODES}),
+        quant=Quantized.RULE,
+    )
+
+    then = AttrField[str]()
+    otherwise = AttrField[str]()
+    results = AttrField[int]()
+    extents = AttrField[tuple[Dim, ...]]()
+
+
+@final
+class LoopInst(Instruction):
+    """Calls `body` at most `limit` times, and while `keep` holds, in a frame that has room for its memory. It writes what is carried where it was, and one element of everything that is stacked after the other.
+
+    Declared in classgen/specs/control.py.
+    """
+
+    __slots__ = ()
+    SCHEMA: ClassVar[InstSchema] = InstSchema(
+        "loop",
+        (
+            OperandSpec("stacked", Access.OUT, times="results"),
+            OperandSpec("count", Access.OUT),
+            OperandSpec("carried", Access.INOUT, times="variables"),
+            OperandSpec("limit", Access.IN),
+            OperandSpec("keep", Access.IN),
+            OperandSpec("input", Access.IN, times="rest"),
+            OperandSpec("frame", Access.SCRATCH),
+        ),
+        (
+            AttrSpec("body", "function"),
+            AttrSpec("results", "int"),
+            AttrSpec("variables", "int"),
+            AttrSpec("extents", "dims", optional=True),
+        ),
+        frozenset({Trait.CODES}),
+        quant=Quantized.RULE,
+    )
+
+    body = AttrField[str]()
+    results = AttrField[int]()
+    variables = AttrField[int]()
+    extents = AttrField[tuple[Dim, ...]]()
 
 
 @final
@@ -2707,6 +2769,8 @@ class ExtractTensorInst(Instruction):
 
 INSTS: tuple[type[Instruction], ...] = (
     LinearAttentionInst,
+    IfInst,
+    LoopInst,
     ConvolutionInst,
     QuantizationProfileInst,
     AddInst,

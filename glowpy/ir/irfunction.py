@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TypeVar
 
 from glowpy.core.extents import (
@@ -31,10 +31,18 @@ class IRFunction(IRBuilder):
 
     Passes replace `instructions` as a whole; a value instruction must stand before every use of its
     value.
+
+    Attributes:
+        takes: Of a function that others call, the weights that callers bind, by name and in order.
+        gives: Those of them and others that callers read; empty for a function that no other calls.
+        callees: The functions that it needs, each after those that it needs itself. Its constants are theirs, too.
     """
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, takes: Sequence[str] = (), gives: Sequence[str] = ()) -> None:
         self.name = name
+        self.takes = tuple(takes)
+        self.gives = tuple(gives)
+        self.callees: dict[str, IRFunction] = {}
         self.weights: dict[str, WeightVar] = {}
         self.instructions: list[Instruction] = []
         self.names = UniqueNames()
@@ -69,6 +77,8 @@ class IRFunction(IRBuilder):
         symbols = symbols_of_types(value.type for value in self.values)
         for inst in self.instructions:
             symbols |= symbols_of_attrs(inst.attrs)
+        for callee in self.callees.values():
+            symbols |= callee.symbols
         return symbols
 
     @property
@@ -80,11 +90,25 @@ class IRFunction(IRBuilder):
                 definitions = dict.fromkeys(symbols_of(inst.symbols), inst) | definitions
         return definitions
 
+    @property
+    def found(self) -> dict[str, Symbol]:
+        """The symbols that the program and what it calls find, by name."""
+        found = symbols_of(
+            dim
+            for inst in self.instructions
+            if isinstance(inst, DefineInst)
+            for dim in inst.symbols
+        )
+        for callee in self.callees.values():
+            found |= callee.found
+        return found
+
     def at(self, extents: Extents) -> IRFunction:
         """The program for these extents of its symbols, with values of its own; itself if it has none."""
         if not self.symbols:
             return self
-        f = IRFunction(self.name)
+        f = IRFunction(self.name, self.takes, self.gives)
+        f.callees = self.callees
         values: dict[Value, Value] = {
             weight: f.create_weight(name, type_at(weight.type, extents), weight.mutability)
             for name, weight in self.weights.items()

@@ -33,10 +33,33 @@ def parse_irfunction(
 
 
 def read_irfunction(lexer: Lexer, extra: tuple[type[Instruction], ...] = ()) -> IRFunction:
-    """Consumes one function."""
+    """Consumes one function, and before it those that it calls."""
+    callees: dict[str, IRFunction] = {}
+    while (f := _read_one(lexer, extra, callees)).gives:
+        if f.name in callees:
+            raise lexer.error(f"function @{f.name} exists already")
+        callees[f.name] = f
+        if lexer.peek.kind == "end":
+            raise lexer.error(f"expected a function that no other calls after @{f.name}")
+    return f
+
+
+def _read_one(
+    lexer: Lexer, extra: tuple[type[Instruction], ...], callees: Mapping[str, IRFunction]
+) -> IRFunction:
     classes = {cls.SCHEMA.mnemonic: cls for cls in (*INSTS, *extra)}
+    lexer.symbols.clear()
     lexer.expect("irfunction")
-    f = IRFunction(lexer.take("symbol")[1:])
+    name = lexer.take("symbol")[1:]
+    takes: list[str] = []
+    gives: list[str] = []
+    if lexer.at("("):
+        takes = _read_names(lexer)
+        lexer.expect("-")
+        lexer.expect(">")
+        gives = _read_names(lexer)
+    f = IRFunction(name, takes, gives)
+    f.callees.update(callees)
     values: dict[str, Value] = {}
     lexer.expect("{")
     lexer.declarations()
@@ -48,6 +71,18 @@ def read_irfunction(lexer: Lexer, extra: tuple[type[Instruction], ...] = ()) -> 
         _read_inst(lexer, f, values, classes)
     lexer.expect("}")
     return f
+
+
+def _read_names(lexer: Lexer) -> list[str]:
+    """What a function takes, or gives."""
+    names: list[str] = []
+    lexer.expect("(")
+    while not lexer.at(")"):
+        names.append(lexer.take("value")[1:])
+        if not lexer.accept(","):
+            break
+    lexer.expect(")")
+    return names
 
 
 def _define(lexer: Lexer, token: Token, values: dict[str, Value], value: Value) -> None:
@@ -87,10 +122,11 @@ def _read_inst(lexer: Lexer, f: IRFunction, values: dict[str, Value], classes: I
     type = read_type(lexer) if name is not None else None
     if type is not None:
         lexer.accept(",")
-    operands, predicate = _read_operands(lexer, cls.SCHEMA, values)
+    read, predicate = _read_operands(lexer, cls.SCHEMA, values)
     if predicate is not None and name is not None:
         raise lexer.error(f"{mnemonic.text}: expected no predicate: memory has none", mnemonic)
     attrs = _read_attrs(lexer, cls.SCHEMA, mnemonic)
+    operands = _checked(lexer, cls.SCHEMA, read, attrs, mnemonic)
     if name is not None and type is not None and issubclass(cls, ValueInstruction):
         inst = cls(operands, attrs, name=f.fresh_name(name.text[1:]), type=type, loc=loc)
         _define(lexer, name, values, f.add(inst).value)
@@ -100,8 +136,8 @@ def _read_inst(lexer: Lexer, f: IRFunction, values: dict[str, Value], classes: I
 
 def _read_operands(
     lexer: Lexer, schema: InstSchema, values: dict[str, Value]
-) -> tuple[list[Value], Value | None]:
-    operands: list[Value] = []
+) -> tuple[list[tuple[Token, Value]], Value | None]:
+    operands: list[tuple[Token, Value]] = []
     predicate: Value | None = None
     while lexer.peek.kind == "symbol":
         access = lexer.next()
@@ -111,25 +147,41 @@ def _read_operands(
             raise lexer.error(f"{token.text} is not defined", token)
         if access.text == "@predicate":
             predicate = value
-        elif len(operands) == len(schema.operands):
+        elif len(operands) == len(schema.operands) and not schema.variadic:
             raise lexer.error(
                 f"{schema.mnemonic}: expected {len(schema.operands)} operands, got more", access
             )
         else:
-            spec = schema.operands[len(operands)]
-            if spec.access.value != access.text:
-                raise lexer.error(
-                    f"{schema.mnemonic}: expected {spec.access.value} for {spec.name}, got {access.text}",
-                    access,
-                )
-            operands.append(value)
+            operands.append((access, value))
         if not lexer.accept(","):
             break
-    if len(operands) != len(schema.operands):
+    if len(operands) != len(schema.operands) and not schema.variadic:
         raise lexer.error(
             f"{schema.mnemonic}: expected {len(schema.operands)} operands, got {len(operands)}"
         )
     return operands, predicate
+
+
+def _checked(
+    lexer: Lexer,
+    schema: InstSchema,
+    operands: list[tuple[Token, Value]],
+    attrs: Mapping[str, Attr],
+    at: Token,
+) -> list[Value]:
+    """The values, if they are accessed as the schema says."""
+    try:
+        specs = schema.operands_of(len(operands), attrs)
+    except UserError as error:
+        message = f"{schema.mnemonic}: {error.diagnostics[0].message}"
+        raise lexer.error(message, at) from None
+    for spec, (access, _) in zip(specs, operands, strict=True):
+        if spec.access.value != access.text:
+            raise lexer.error(
+                f"{schema.mnemonic}: expected {spec.access.value} for {spec.name}, got {access.text}",
+                access,
+            )
+    return [value for _, value in operands]
 
 
 def _read_attrs(lexer: Lexer, schema: InstSchema, at: Token) -> dict[str, Attr]:

@@ -6,7 +6,7 @@ from glowpy.ir.inst import Instruction, ValueInstruction
 from glowpy.ir.irfunction import IRFunction
 from glowpy.support.text import print_attrs, print_symbol
 
-__all__ = ["instruction_lines", "print_inst", "print_irfunction"]
+__all__ = ["instruction_lines", "placed", "print_inst", "print_irfunction"]
 
 
 def print_inst(inst: Instruction) -> str:
@@ -24,6 +24,15 @@ def print_inst(inst: Instruction) -> str:
     return text + print_attrs({k: v for k, v in inst.attrs.items() if k not in silent or v})
 
 
+def placed(f: IRFunction, first: int = 1) -> dict[str, tuple[IRFunction, int]]:
+    """Every function in the text of a program, by name, with the line it begins on: what it calls, then itself."""
+    lines: dict[str, tuple[IRFunction, int]] = {}
+    for g in (*f.callees.values(), f):
+        lines[g.name] = g, first
+        first += _text(g).count("\n")
+    return lines
+
+
 def instruction_lines(f: IRFunction, first: int = 1) -> dict[Instruction, int]:
     """The line of every instruction in the text of a function whose own first line is `first`."""
     start = first + 3 + len(f.symbols) + len(f.weights)
@@ -31,8 +40,13 @@ def instruction_lines(f: IRFunction, first: int = 1) -> dict[Instruction, int]:
 
 
 def print_irfunction(f: IRFunction) -> str:
-    """The whole function. Deterministic; `parse_irfunction` of it prints the same."""
-    lines = [f"irfunction @{f.name} {{"]
+    """The functions that it needs, and then it. Deterministic; `parse_irfunction` of it prints the same."""
+    return "".join(_text(g) for g in (*f.callees.values(), f))
+
+
+def _text(f: IRFunction) -> str:
+    takes, gives = (", ".join(f"%{name}" for name in names) for names in (f.takes, f.gives))
+    lines = [f"irfunction @{f.name}{f'({takes}) -> ({gives})' if f.gives else ''} {{"]
     lines += [f"  {print_symbol(one)}" for one in f.symbols.values()]
     lines.append("  declare")
     lines += [f"    %{w.name} = weight {w.type} {w.mutability.value}" for w in f.weights.values()]

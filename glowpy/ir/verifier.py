@@ -15,6 +15,7 @@
 - A predicate is of kind bool. Attributes are those of the schema, of their kinds.
 - Operands are quantized as the spec allows.
 - Instructions that only move or combine elements agree about kinds; copies agree about types.
+- A call names functions of the program, whose weights have the types of its operands.
 - Operands have the types that inference gives the node the instruction was declared with, and
   what else the class's own rule says: `@verify_inst(XInst)` in `ops/`.
 """
@@ -27,8 +28,17 @@ from glowpy.core.channel_axis import keeps_parameters
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.schema import Access, Layout, Trait, check_attrs
 from glowpy.core.strides import are_distinct, canonical_strides, span_of
+from glowpy.ir.calls import call_problems
 from glowpy.ir.inst import Instruction, ValueInstruction
-from glowpy.ir.insts_gen import AllocInst, CopyInst, DeallocInst, DefineInst, ViewInst
+from glowpy.ir.insts_gen import (
+    AllocInst,
+    CopyInst,
+    DeallocInst,
+    DefineInst,
+    IfInst,
+    LoopInst,
+    ViewInst,
+)
 from glowpy.ir.irfunction import IRFunction, symbols_needed
 from glowpy.ir.printer import print_inst
 from glowpy.ir.value import Value, WeightVar
@@ -43,8 +53,8 @@ verify_inst: Rules[Callable[..., Iterator[str]]] = Rules("verify_inst")
 
 
 def verify_irfunction(f: IRFunction) -> None:
-    """Checks the function. Raises VerifyError with all diagnostics."""
-    diagnostics = list(_program(f))
+    """Checks the function, and those that it calls. Raises VerifyError with all diagnostics."""
+    diagnostics = [problem for g in (*f.callees.values(), f) for problem in _program(g)]
     if diagnostics:
         raise VerifyError.of(diagnostics)
 
@@ -58,6 +68,8 @@ def _program(f: IRFunction) -> Iterator[Diagnostic]:
         for message in (*_operands(inst, known, live), *_accesses(inst, written)):
             yield _broken(inst, message)
         yield from _own(inst)
+        if isinstance(inst, IfInst | LoopInst):
+            yield from (_broken(inst, message) for message in call_problems(inst, f))
         if isinstance(inst, ValueInstruction):
             known.add(inst.value)
         if isinstance(inst, AllocInst):

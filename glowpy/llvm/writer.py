@@ -356,6 +356,10 @@ class Body:
             self._numbers[symbol] = self._let_first(f"load {integer}, ptr {place}")
         return self._numbers[symbol]
 
+    def alloca(self, type: str) -> str:
+        """Room on the stack; returns the pointer to it."""
+        return self._let_first(f"alloca {type}")
+
     def _let_first(self, text: str) -> str:
         """Computes something before all else; returns its register."""
         register = self.register()
@@ -458,6 +462,46 @@ class Body:
         self.line(f"{index}.more = icmp ult {dim} {index}.next, {rounds}")
         hint = "" if unroll else f", !llvm.loop !{_ROLLED + isinstance(count, int)}"
         self.line(f"br i1 {index}.more, label %{head}, label %{out}{hint}")
+        self._lines.append(f"{out}:")
+        self._label = out
+
+    @contextmanager
+    def only_if(self, condition: str) -> Iterator[None]:
+        """What is written inside the `with` runs if a condition holds."""
+        self._count += 1
+        then, out = f"then{self._count}", f"after{self._count}"
+        self.line(f"br i1 {condition}, label %{then}, label %{out}")
+        self._lines.append(f"{then}:")
+        self._label = then
+        yield
+        self.line(f"br label %{out}")
+        self._lines.append(f"{out}:")
+        self._label = out
+
+    @contextmanager
+    def rounds(self, goes_on: Callable[[str], str]) -> Iterator[str]:
+        """What is written inside the `with` runs again and again while a condition of the i64 round holds; yields that.
+
+        After the `with`, it is the number of rounds.
+        """
+        self._count += 1
+        number, before = self._count, self._label
+        head, body, latch, out = (
+            f"{part}{number}" for part in ("rounds", "round", "again", "ended")
+        )
+        index = f"%n{number}"
+        self.line(f"br label %{head}")
+        self._lines.append(f"{head}:")
+        self._label = head
+        self.line(f"{index} = phi i64 [ 0, %{before} ], [ {index}.next, %{latch} ]")
+        self.line(f"br i1 {goes_on(index)}, label %{body}, label %{out}")
+        self._lines.append(f"{body}:")
+        self._label = body
+        yield index
+        self.line(f"br label %{latch}")
+        self._lines.append(f"{latch}:")
+        self.line(f"{index}.next = add nuw nsw i64 {index}, 1")
+        self.line(f"br label %{head}")
         self._lines.append(f"{out}:")
         self._label = out
 

@@ -102,6 +102,8 @@ def verify_as_declared(
 ) -> None:
     """Adds the rule of every instruction that was declared with a node whose type can be inferred.
 
+    What calls functions is checked against these, by the verifier.
+
     A backend's own instruction may be that of a node that all backends know, and most lower. Those with a rule keep it.
     """
     by_mnemonic = {cls.SCHEMA.mnemonic: cls for cls in (*NODES, *nodes)}
@@ -110,7 +112,7 @@ def verify_as_declared(
         inferred = (
             node is not None and node.SCHEMA.results and Trait.TYPED not in node.SCHEMA.traits
         )
-        if node is not None and inferred and inst not in verify_inst:
+        if node is not None and inferred and not node.SCHEMA.functions and inst not in verify_inst:
             verify_inst(inst)(partial(_inferred, node))
 
 

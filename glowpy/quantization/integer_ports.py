@@ -31,7 +31,12 @@ def integer_ports(module: Module) -> Module:
     copy = module.clone()
     for f in copy.functions:
         optimize(f)
-    ports = [port for port in copy.placeholders if port.type.kind.is_float and port.value.uses]
+    inner = {storage for f in copy.functions for storage in (*f.takes, *f.gives)}
+    ports = [
+        port
+        for port in copy.placeholders
+        if port.type.kind.is_float and port.value.uses and port not in inner
+    ]
     types = {port: set(_types(port)) for port in ports}
     if refused := [port for port, found in types.items() if len(found) != 1 or None in found]:
         raise UserError.of(_refusal(port) for port in refused)

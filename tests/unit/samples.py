@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from glowpy.backends.cpu.backend import CpuBackend
 from glowpy.core.elemkind import ElemKind
-from glowpy.core.schema import AttrSpec
+from glowpy.core.schema import REST, AttrSpec
 from glowpy.core.type import Type
 from glowpy.graph.node import Node, NodeValue
 from glowpy.graph.nodes_gen import NODES
@@ -17,7 +17,7 @@ from glowpy.ir.value import Value
 from glowpy.support.symbolic import symbol
 from glowpy.support.text import Attr
 
-__all__ = ["ALL_INSTS", "ALL_NODES", "TYPE", "attrs_of", "inst_of", "node_of"]
+__all__ = ["ALL_INSTS", "ALL_NODES", "TYPE", "attrs_of", "inst_attrs", "inst_of", "node_of"]
 
 TYPE = Type(ElemKind.F32, (2, 3))
 SYMBOL = symbol("n", 1, 9)
@@ -40,7 +40,7 @@ def _attr(spec: AttrSpec, variant: int) -> Attr:
             return 0.5 + variant
         case "flag":
             return variant == 1
-        case "text":
+        case "text" | "function":
             return f"text {variant}"
 
 
@@ -64,6 +64,12 @@ def node_of(
     return cls(name, inputs[:count], attrs, types, predicate=predicate)
 
 
+def inst_attrs(cls: type[Instruction], variant: int = 0) -> dict[str, Attr]:
+    """Attributes with which an instruction has every operand of its schema once."""
+    once = {spec.times: 1 for spec in cls.SCHEMA.operands if spec.times not in ("", REST)}
+    return {**attrs_of(cls.SCHEMA.attrs, variant), **once}
+
+
 def inst_of(
     f: IRFunction,
     cls: type[Instruction],
@@ -74,7 +80,7 @@ def inst_of(
 ) -> Instruction:
     """An instruction on as many of `values` as it takes, appended to `f`; not verified."""
     operands = list(values[: len(cls.SCHEMA.operands)])
-    attrs = attrs_of(cls.SCHEMA.attrs, variant)
+    attrs = inst_attrs(cls, variant)
     if issubclass(cls, ValueInstruction):
         return f.add(cls(operands, attrs, name=f.fresh_name("inst"), type=TYPE))
     return f.add(cls(operands, attrs, predicate=predicate))

@@ -7,10 +7,11 @@ equal ones are shared. All but the buffers is constant. `entry` writes the funct
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from glowpy.backend import Program
-from glowpy.backends.cpu.entry import EntryOptions, entry_texts
+from glowpy.backends.cpu.control import Callees, emit_call
+from glowpy.backends.cpu.entry import EntryOptions, callee_texts, entry_texts, shared_slots
 from glowpy.backends.cpu.epilogue import emit_epilogue
 from glowpy.backends.cpu.instrument import description_types
 from glowpy.backends.cpu.kernels import Kernels
@@ -23,9 +24,9 @@ from glowpy.core.schema import AttrKind, Layout, Trait
 from glowpy.core.tensor import stored
 from glowpy.core.type import Shape
 from glowpy.ir.inst import Instruction
-from glowpy.ir.insts_gen import CopyInst, DefineInst, ExtentsInst, SplatInst
+from glowpy.ir.insts_gen import CopyInst, DefineInst, ExtentsInst, IfInst, LoopInst, SplatInst
 from glowpy.ir.liveness import lifetimes
-from glowpy.ir.printer import instruction_lines, print_irfunction
+from glowpy.ir.printer import instruction_lines, placed, print_irfunction
 from glowpy.ir.runs import loop_shape, runs
 from glowpy.ir.value import Value, WeightVar
 from glowpy.llvm.debug_info import DebugInfo
@@ -98,19 +99,45 @@ def generate_llvm(
     )
     entries = [description_types()] if chosen.entry.instrument == "symbols" else []
     for name, (program, first_line) in zip(programs, _placed(programs), strict=True):
-        lines = instruction_lines(program.ir, first_line)
-        stacked = runs(program.ir)
-        if chosen.entry.instrument:
-            stacked = [[inst] for run in stacked for inst in run]
-        names = tuple(program.ir.symbols)
-        symbols = Symbols(names) if names else None
-        calls = list(_calls(module, name, program, kernels, stacked, lines, symbols))
-        entries += entry_texts(program, module, name, calls, chosen.entry, symbols)
+        entries += _network_texts(module, name, program, kernels, first_line, chosen.entry)
     if chosen.support is not None:
         entries += chosen.support(module)
     if chosen.separate:
         return module.separate(entries, visible=chosen.visible)
     return [module.whole(entries)]
+
+
+def _network_texts(
+    module: ModuleWriter,
+    name: str,
+    program: Program,
+    kernels: Kernels,
+    first_line: int,
+    options: EntryOptions,
+) -> Iterator[str]:
+    """The functions of a network that call others: those that it calls itself, then its entry points."""
+    names = tuple(program.ir.symbols)
+    symbols = Symbols(names) if names else None
+    constant = program.plan.constant
+    callees = [
+        replace(one, plan=replace(one.plan, constant=constant), constants=program.constants)
+        for one in program.callees
+    ]
+    known = {one.ir.name: one for one in callees}
+    lines = placed(program.ir, first_line)
+    first_index = len(program.ir.instructions)
+    for one in (*callees, program):
+        shared = Callees(name, known, len(one.plan.mutable.slots), shared_slots(options, symbols))
+        own_lines = instruction_lines(*lines[one.ir.name])
+        stacked = runs(one.ir)
+        if options.instrument:
+            stacked = [[inst] for run in stacked for inst in run]
+        calls = list(_calls(module, name, one, kernels, stacked, own_lines, symbols, shared))
+        if one is program:
+            yield from entry_texts(one, module, name, calls, options, symbols)
+        else:
+            yield from callee_texts(one, module, name, calls, options, symbols, first_index)
+            first_index += len(one.ir.instructions)
 
 
 def ir_text(programs: Mapping[str, Program]) -> str:
@@ -134,6 +161,7 @@ def _calls(
     stacked: Sequence[Sequence[Instruction]],
     lines: Mapping[Instruction, int],
     symbols: Symbols | None,
+    callees: Callees,
 ) -> Iterator[Call]:
     """Writes a function for every run that does anything."""
     context = _stack_context(program, kernels, stacked)
@@ -146,9 +174,13 @@ def _calls(
         name = f"{prefix}.{run[0].name or run[0].SCHEMA.mnemonic}"
         body = Body(module, name, lines, symbols=symbols)
         kind = run[0].operands[0].value.type.kind
-        _emit_run(body, run, context, kernels.variant.machine_for(kind).lanes)
+        if isinstance(run[0], IfInst | LoopInst):
+            body.at(run[0])
+            emit_call(body, run[0], callees)
+        else:
+            _emit_run(body, run, context, kernels.variant.machine_for(kind).lanes)
         function = module.function(
-            body, inline=_is_small_loop(run), work=_TILED_WORK if run[0].has(Trait.EPILOGUE) else 1
+            body, inline=_is_inlined(run), work=_TILED_WORK if run[0].has(Trait.EPILOGUE) else 1
         )
         yield Call(function, tuple(body.memories), run[0], lines[run[0]], body.units)
 
@@ -188,9 +220,11 @@ def _is_immediate(inst: Instruction, context: StackContext) -> bool:
     return isinstance(inst, SplatInst) and inst.result.base in context.immediates
 
 
-def _is_small_loop(run: Sequence[Instruction]) -> bool:
-    """Whether a call of the run's function would cost more than the run does."""
+def _is_inlined(run: Sequence[Instruction]) -> bool:
+    """Whether a call of the run's function would cost more than the run does; what calls functions belongs to these."""
     head = run[0]
+    if isinstance(head, IfInst | LoopInst):
+        return True
     small = CopyInst | SplatInst | ExtentsInst | DefineInst
     if not (head.has(Trait.ELEMENTWISE) or isinstance(head, small)):
         return False

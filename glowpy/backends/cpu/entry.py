@@ -24,12 +24,13 @@ them as its last arguments.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from glowpy.backend import Program
 from glowpy.backends.cpu.abi import Status
 from glowpy.backends.cpu.constants import Block, block_of
+from glowpy.backends.cpu.control import CONSTANTS, TABLE, callee_symbol
 from glowpy.backends.cpu.instrument import Callbacks, Instrument, descriptions
 from glowpy.backends.cpu.tasks import (
     PARALLEL_SLOTS,
@@ -45,7 +46,15 @@ from glowpy.llvm.extents import Symbols, emit_dim
 from glowpy.llvm.writer import ModuleWriter
 from glowpy.support.symbolic import Dim, Symbol
 
-__all__ = ["GUARD_BYTES", "EntryOptions", "Status", "check_areas", "entry_texts"]
+__all__ = [
+    "GUARD_BYTES",
+    "EntryOptions",
+    "Status",
+    "callee_texts",
+    "check_areas",
+    "entry_texts",
+    "shared_slots",
+]
 
 GUARD_BYTES = 64
 """Canary bytes before and after the activations."""
@@ -73,6 +82,12 @@ class EntryOptions:
     parallel: bool = False
 
 
+def shared_slots(options: EntryOptions, symbols: Symbols | None) -> int:
+    """How many pointers follow those to weights in every table."""
+    callbacks = 2 if options.instrument == "table" else 0
+    return bool(symbols) + (PARALLEL_SLOTS if options.parallel else 0) + callbacks
+
+
 def entry_texts(
     program: Program,
     module: ModuleWriter,
@@ -82,18 +97,49 @@ def entry_texts(
     symbols: Symbols | None = None,
 ) -> list[str]:
     """The texts of `NAME_bound`, which does the calls, of `NAME`, and of what describes the instructions."""
-    texts = [_bound(program, module, name, calls, options, symbols)]
+    linkage, inline = ("", "") if options.bound else ("internal ", "alwaysinline ")
+    head = f"define {linkage}i32 @{name}_bound", inline
+    texts = _body(program, module, name, calls, options, symbols, head)
     if not options.bound:
         texts += _plain(program, module, name, options)
-    if options.instrument == "symbols":
-        lines = {call.inst: call.line for call in calls}
-        texts += descriptions(name, lines, _indices(program, lines))
     return texts
 
 
-def _indices(program: Program, chosen: Container[Instruction]) -> dict[Instruction, int]:
-    """Where instructions stand in the program."""
-    return {inst: index for index, inst in enumerate(program.ir.instructions) if inst in chosen}
+def callee_texts(
+    program: Program,
+    module: ModuleWriter,
+    name: str,
+    calls: Sequence[Call],
+    options: EntryOptions,
+    symbols: Symbols | None,
+    first_index: int,
+) -> list[str]:
+    """The text of the function that other functions of the network `name` call, and of what describes the instructions.
+
+    It takes what `NAME_bound` takes, in a table of its own. `first_index` is the number of its first instruction.
+    """
+    head = f"define internal i32 @{callee_symbol(name, program.ir.name)}", ""
+    return _body(program, module, name, calls, options, symbols, head, first_index)
+
+
+def _body(
+    program: Program,
+    module: ModuleWriter,
+    name: str,
+    calls: Sequence[Call],
+    options: EntryOptions,
+    symbols: Symbols | None,
+    head: tuple[str, str],
+    first_index: int = 0,
+) -> list[str]:
+    """A function that does the calls, and what describes their instructions."""
+    lines = {call.inst: call.line for call in calls}
+    numbered = enumerate(program.ir.instructions, first_index)
+    indices = {inst: index for index, inst in numbered if inst in lines}
+    texts = [_bound(program, module, name, calls, options, symbols, head, indices)]
+    if options.instrument == "symbols":
+        texts += descriptions(name, lines, indices)
+    return texts
 
 
 class _Addresses:
@@ -114,7 +160,10 @@ class _Addresses:
         self.slots = len(plan.mutable.slots)
         self._dim = module.dim
         self._symbols = symbols
-        self._pointers: dict[tuple[str, Dim], str] = {}
+        self._pointers: dict[tuple[str, Dim], str] = {
+            (CONSTANTS.name, 0): "%constants",
+            (TABLE.name, 0): "%table",
+        }
         self._places = _addresses("%table", plan.mutable.slots)
         self._places |= _addresses("%constants", block.large)
         self._offsets = {slot.name: slot.start for slot in (*block.small, *plan.activations.slots)}
@@ -167,15 +216,16 @@ def _bound(
     calls: Sequence[Call],
     options: EntryOptions,
     symbols: Symbols | None,
+    head: tuple[str, str],
+    indices: Mapping[Instruction, int],
 ) -> str:
     addresses = _Addresses(program, module, symbols, bound=options.bound)
     lines, slots, callbacks = addresses.lines, addresses.slots, None
-    scope = module.subprogram(f"{name}_bound", 1)
+    scope = module.subprogram(head[0].rpartition("@")[2], 1)
     if options.parallel:
         lines += prepare_tasks(module, slots, calls)
         slots += PARALLEL_SLOTS
     if options.instrument:
-        indices = _indices(program, {call.inst for call in calls})
         callbacks = Callbacks(module, options.instrument, options.bundle, name, slots, indices)
         lines += callbacks.prepare()
     for index, call in enumerate(calls):
@@ -192,10 +242,9 @@ def _bound(
             operands = [addresses.pointer(ref.value) for ref in call.inst.operands]
             lines += callbacks.around(call.inst, operands, text, where, addresses.number)
     areas = "ptr noalias %constants, ptr noalias %table, ptr noalias %activations"
-    linkage, inline = ("", "") if options.bound else ("internal ", "alwaysinline ")
-    head = f"define {linkage}i32 @{name}_bound({areas}) {inline}{module.attributes}"
+    start = f"{head[0]}({areas}) {head[1]}{module.attributes}"
     body = "".join(f"{line}\n" for line in lines)
-    return f"{head}{module.attached(scope)} {{\n{body}  ret i32 0{module.location(1, scope)}\n}}\n"
+    return f"{start}{module.attached(scope)} {{\n{body}  ret i32 0{module.location(1, scope)}\n}}\n"
 
 
 def _addresses(table: str, slots: Sequence[Slot]) -> dict[str, tuple[str, int]]:
@@ -230,7 +279,7 @@ def _plain(
     if options.checks:
         sizes["activations"] = plan.peak + (2 * GUARD_BYTES if options.guard else 0)
         lines += check_areas(sizes, dim)
-    lines += _check_extents(symbols, program.ir.definitions, dim, missing=options.checks)
+    lines += _check_extents(symbols, program.ir.found, dim, missing=options.checks)
     for index, pointer in enumerate(pointers):
         lines += [
             f"  %p{index} = getelementptr inbounds {pointer}",

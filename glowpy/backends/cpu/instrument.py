@@ -84,7 +84,8 @@ class Callbacks:
     def prepare(self) -> list[str]:
         """What the network's function begins with."""
         dim = self.module.dim
-        lines = ["  %operands = alloca [16 x ptr]"]
+        most = max((len(inst.operands) for inst in self.indices), default=0)
+        lines = [f"  %operands = alloca [{max(most, 16)} x ptr]"]
         if self.instrument == "table":
             for offset, name in enumerate(("before", "after")):
                 lines.append(

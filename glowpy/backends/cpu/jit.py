@@ -89,7 +89,10 @@ class JitFunction(CompiledFunction):
 
         @lru_cache(maxsize=_MAX_PROGRAMS)
         def instructions_at(extents: tuple[tuple[str, int], ...]) -> list[Instruction]:
-            return instrumented.at(dict(extents)).instructions if instrumented is not None else []
+            if instrumented is None:
+                return []
+            functions = (instrumented, *instrumented.callees.values())
+            return [inst for f in functions for inst in f.at(dict(extents)).instructions]
 
         self._instructions_at = instructions_at
 

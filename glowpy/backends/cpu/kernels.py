@@ -14,7 +14,7 @@ from glowpy.support.errors import InternalError
 
 __all__ = ["Kernels"]
 
-_WITHOUT_KERNEL = ("copy", "define", "extents", "splat")
+_WITHOUT_KERNEL = ("copy", "define", "extents", "if", "loop", "splat")
 """What the code generator writes itself."""
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import ClassVar, final
 
@@ -12,11 +12,12 @@ import numpy as np
 from glowpy.backend import Backend, CompileOptions, Operation, Program
 from glowpy.backends.interpreter.interpret import interpret
 from glowpy.core.extents import Extents
-from glowpy.core.schema import Trait
+from glowpy.core.schema import Access, Trait
 from glowpy.core.tensor import Array, Tensor
-from glowpy.executable import CompiledFunction, aligned_array, elements_at, part_of
+from glowpy.executable import CompiledFunction, Observer, aligned_array, elements_at, part_of
+from glowpy.ir.calls import branch_call, loop_call
 from glowpy.ir.inst import Instruction
-from glowpy.ir.insts_gen import INSTS, AllocInst, DeallocInst, DefineInst
+from glowpy.ir.insts_gen import INSTS, AllocInst, DeallocInst, DefineInst, IfInst, LoopInst
 from glowpy.ir.irfunction import IRFunction
 from glowpy.ir.value import Value, WeightVar
 from glowpy.operators import operator_sets
@@ -67,65 +68,136 @@ class InterpretedFunction(CompiledFunction):
         super().__init__(program.inputs, program.outputs, program.plan.peak, program.state)
         self.program = replace(program, constants=constants)
         self._instrumented = instrumented
-        self._offsets = {slot.name: slot.start for slot in program.plan.activations.slots}
-
-        symbols = program.ir.symbols
-        self._highest = {name: symbols[name].high for name in program.ir.definitions}
-
-        @lru_cache(maxsize=_MAX_PROGRAMS)
-        def at(extents: tuple[tuple[str, int], ...]) -> IRFunction:
-            return program.ir.at(dict(extents))
-
-        self._at = at
+        every = (*program.callees, program)
+        self._codes = {one.ir.name: _Code.of(one, constants) for one in every}
 
     def execute(self, bindings: Mapping[str, Array], arena: Array, extents: Extents) -> Extents:
         """Runs every instruction in order, of the program for these extents.
 
         What is not found yet is taken for the highest until it is: then the program is that for what was found.
         """
-        current = {**self._highest, **extents}
-        ir = self._at(tuple(current.items()))
-        registers: dict[str, Array] = {}
+        observer = self.observer if self._instrumented else None
+        walk = _Walk(self._codes, observer)
         with np.errstate(all="ignore"):
-            for index, symbolic in enumerate(self.program.ir.instructions):
-                inst = ir.instructions[index]
-                if isinstance(inst, AllocInst) and inst.value.name not in self._offsets:
-                    registers[inst.value.name] = aligned_array(inst.value.type.room)
-                elif isinstance(inst, DeallocInst):
-                    registers.pop(inst.buffer.name, None)
-                if inst.has(Trait.MEMORY):
-                    continue
-                tensors = [
-                    self._tensor(ref.value, bindings, arena, registers) for ref in inst.operands
-                ]
-                self._step(inst, tensors)
-                if isinstance(symbolic, DefineInst):
-                    symbols = symbols_of(symbolic.symbols).values()
-                    numbers = zip(symbols, tensors[0].array.tolist(), strict=True)
-                    current |= {one.name: min(max(n, one.low), one.high) for one, n in numbers}
-                    ir = self._at(tuple(current.items()))
+            current = walk.run(self.program.ir.name, bindings, arena, extents)
         return {name: n for name, n in current.items() if name not in extents}
 
-    def _step(self, inst: Instruction, tensors: list[Tensor]) -> None:
-        observer = self.observer if self._instrumented else None
-        named = {ref.name: tensor.array for ref, tensor in zip(inst.operands, tensors, strict=True)}
-        if observer is not None:
-            observer.before(inst, named)
-        interpret.required(type(inst), f"%{inst.name}")(*tensors, **inst.attrs)
-        if observer is not None:
-            observer.after(inst, named)
 
-    def _tensor(
-        self,
-        value: Value,
-        bindings: Mapping[str, Array],
-        arena: Array,
-        registers: Mapping[str, Array],
-    ) -> Tensor:
+@dataclass(frozen=True)
+class _Code:
+    """One function of a program: where its buffers are in its frame, and its instructions for some extents."""
+
+    ir: IRFunction
+    constants: Mapping[str, Tensor]
+    offsets: Mapping[str, int]
+    highest: Mapping[str, int]
+    at: Callable[[tuple[tuple[str, int], ...]], IRFunction]
+
+    @classmethod
+    def of(cls, program: Program, constants: Mapping[str, Tensor]) -> _Code:
+        symbols = program.ir.symbols
+
+        @lru_cache(maxsize=_MAX_PROGRAMS)
+        def at(extents: tuple[tuple[str, int], ...]) -> IRFunction:
+            return program.ir.at(dict(extents))
+
+        offsets = {slot.name: slot.start for slot in program.plan.activations.slots}
+        highest = {name: symbols[name].high for name in program.ir.found}
+        return cls(program.ir, constants, offsets, highest, at)
+
+
+@dataclass(frozen=True)
+class _Walk:
+    """One run of a program: functions that call each other."""
+
+    codes: Mapping[str, _Code]
+    observer: Observer | None
+
+    def run(
+        self, name: str, bindings: Mapping[str, Array], frame: Array, extents: Extents
+    ) -> Extents:
+        """Runs a function in a frame, and returns all extents that it knows at the end."""
+        code = self.codes[name]
+        current = {**code.highest, **extents}
+        ir = code.at(tuple(current.items()))
+        memory = _Memory(code, bindings, frame)
+        for index, symbolic in enumerate(code.ir.instructions):
+            inst = ir.instructions[index]
+            memory.keep_registers(inst)
+            if inst.has(Trait.MEMORY):
+                continue
+            tensors = [memory.tensor(ref.value) for ref in inst.operands]
+            self._step(inst, tensors, current)
+            if isinstance(symbolic, DefineInst):
+                symbols = symbols_of(symbolic.symbols).values()
+                numbers = zip(symbols, tensors[0].array.tolist(), strict=True)
+                current |= {one.name: min(max(n, one.low), one.high) for one, n in numbers}
+                ir = code.at(tuple(current.items()))
+        return current
+
+    def _step(self, inst: Instruction, tensors: list[Tensor], extents: Extents) -> None:
+        named = {ref.name: tensor.array for ref, tensor in zip(inst.operands, tensors, strict=True)}
+        if self.observer is not None:
+            self.observer.before(inst, named)
+        if isinstance(inst, IfInst | LoopInst):
+            pairs = zip(inst.operands, tensors, strict=True)
+            arrays = {ref.value: tensor.array for ref, tensor in pairs}
+            if isinstance(inst, IfInst):
+                self._branch(inst, arrays, extents)
+            else:
+                self._loop(inst, arrays, extents)
+        else:
+            interpret.required(type(inst), f"%{inst.name}")(*tensors, **inst.attrs)
+        if self.observer is not None:
+            self.observer.after(inst, named)
+
+    def _branch(self, inst: IfInst, arrays: Mapping[Value, Array], extents: Extents) -> None:
+        condition, *_ = inst.those(Access.IN)
+        name = inst.then if arrays[condition] else inst.otherwise
+        call = branch_call(inst, self.codes[name].ir)
+        bindings = {own: arrays[value] for own, value in call.items()}
+        self.run(name, bindings, arrays[inst.operands[-1].value], extents)
+
+    def _loop(self, inst: LoopInst, arrays: Mapping[Value, Array], extents: Extents) -> None:
+        call = loop_call(inst, self.codes[inst.body].ir)
+        stacked = {own: arrays[value] for own, value in call.stacked.items()}
+        limit = min([int(arrays[call.limit]), *(len(array) for array in stacked.values())])
+        keep, number = np.array(arrays[call.first]), np.zeros((), np.int64)
+        bindings = {own: arrays[value] for own, value in call.whole.items()}
+        bindings |= {call.keep: keep, call.round: number}
+        done = 0
+        while done < limit and keep:
+            number[...] = done
+            bindings |= {own: array[done : done + 1] for own, array in stacked.items()}
+            self.run(inst.body, bindings, arrays[inst.operands[-1].value], extents)
+            done += 1
+        arrays[call.count][...] = done
+
+
+class _Memory:
+    """Where the values of a function are in one call of it."""
+
+    def __init__(self, code: _Code, bindings: Mapping[str, Array], frame: Array) -> None:
+        self._code = code
+        self._bindings = bindings
+        self._frame = frame
+        self._registers: dict[str, Array] = {}
+
+    def keep_registers(self, inst: Instruction) -> None:
+        """Begins or ends the life of a buffer that has no place in the plan."""
+        if isinstance(inst, AllocInst) and inst.value.name not in self._code.offsets:
+            self._registers[inst.value.name] = aligned_array(inst.value.type.room)
+        elif isinstance(inst, DeallocInst):
+            self._registers.pop(inst.buffer.name, None)
+
+    def tensor(self, value: Value) -> Tensor:
+        """A value, in memory."""
         base = value.base
         if isinstance(base, WeightVar):
             array = (
-                self.program.constants[base.name].array if base.is_constant else bindings[base.name]
+                self._code.constants[base.name].array
+                if base.is_constant
+                else self._bindings[base.name]
             )
             if value is base:
                 return Tensor(value.type, part_of(array, value.type.extents))
@@ -137,5 +209,6 @@ class InterpretedFunction(CompiledFunction):
             (start,) = static([value.byte_offset])
         else:
             (offset,) = static([value.byte_offset])
-            flat, start = registers.get(base.name, arena), self._offsets.get(base.name, 0) + offset
+            flat = self._registers.get(base.name, self._frame)
+            start = self._code.offsets.get(base.name, 0) + offset
         return Tensor(value.type, elements_at(flat, start, value))

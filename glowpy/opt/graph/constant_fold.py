@@ -84,7 +84,7 @@ class ConstantFoldPass(GraphPass):
 
     def _is_known(self, node: Node, known: Collection[Node]) -> bool:
         """Whether a node could be computed now."""
-        if node.has(Trait.SIDE_EFFECT) or node.BACKEND or not node.results:
+        if node.has(Trait.SIDE_EFFECT) or node.BACKEND or not node.results or node.callees:
             return False
         if isinstance(node, DequantizeNode | DequantizeBlocksNode):
             return False  # products take the stored integers; what is left is lowered, and computed then

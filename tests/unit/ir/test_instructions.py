@@ -12,7 +12,7 @@ from glowpy.ir.parser import parse_irfunction
 from glowpy.ir.printer import print_irfunction
 from glowpy.ir.value import Mutability, Value
 from glowpy.support.errors import InternalError
-from tests.unit.samples import ALL_INSTS, TYPE, attrs_of, inst_of
+from tests.unit.samples import ALL_INSTS, TYPE, attrs_of, inst_attrs, inst_of
 
 every_inst = pytest.mark.parametrize("cls", ALL_INSTS, ids=lambda cls: cls.__name__)
 
@@ -37,13 +37,14 @@ def test_operands_have_the_names_and_accesses_of_the_schema(
     cls: type[Instruction], f: IRFunction, values: list[Value]
 ) -> None:
     inst = inst_of(f, cls, values)
-    for spec, ref, value in zip(cls.SCHEMA.operands, inst.operands, values, strict=False):
+    specs = cls.SCHEMA.operands_of(len(inst.operands), inst.attrs)
+    for spec, ref, value in zip(specs, inst.operands, values, strict=False):
         assert (ref.name, ref.access, ref.value) == (spec.name, spec.access, value)
-        assert getattr(inst, spec.name) is value
+        assert cls.SCHEMA.variadic or getattr(inst, spec.name) is value
     order = [Access.OUT, Access.INOUT, Access.IN, Access.SCRATCH]
     places = [order.index(spec.access) for spec in cls.SCHEMA.operands]
     assert places == sorted(places)
-    for name, attr in attrs_of(cls.SCHEMA.attrs).items():
+    for name, attr in inst_attrs(cls).items():
         assert getattr(inst, name) == attr
 
 

@@ -226,7 +226,6 @@ def stored_programs(
     lexer = Lexer(file.read_text(encoding="utf-8"), str(file))
     programs, ports = {}, stored_ports(bundle)
     for network in bundle.manifest["networks"]:
-        lexer.symbols.clear()
         ir = read_irfunction(lexer, instructions)
         tensors = {
             symbol["weight"]: _tensor(symbol, constants)

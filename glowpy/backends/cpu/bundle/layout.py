@@ -206,11 +206,11 @@ def _extents(entry: str, program: Program, macros: set[str]) -> tuple[Extent, ..
     """The symbols of a network; `macros` has what those for bounds begin with, and gets theirs."""
     extents = []
     names = UniqueNames()
-    definitions = program.ir.definitions
+    found = program.ir.found
     for symbol in program.ir.symbols.values():
         name = names.take(member_name(symbol.name))
         while (macro := f"{entry}_{name}".upper()) in macros:
             name = names.take(name)
         macros.add(macro)
-        extents.append(Extent(name, symbol, symbol.name in definitions))
+        extents.append(Extent(name, symbol, symbol.name in found))
     return tuple(extents)

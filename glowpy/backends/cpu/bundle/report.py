@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from glowpy.backend import Program
 from glowpy.backends.cpu.bundle.layout import Layout
 from glowpy.backends.cpu.bundle.options import BundleOptions
 from glowpy.backends.cpu.object_file import Sections
@@ -129,12 +130,18 @@ def _highest_extents(layout: Layout) -> str:
     return ", ".join(f"{name}={high}" for name, high in bounds.items())
 
 
+def _programs(layout: Layout) -> list[Program]:
+    """All functions of all networks."""
+    networks = [entry.program for entry in layout.entries]
+    return [one for program in networks for one in (*program.callees, program)]
+
+
 def _heaviest(report: SizeReport, layout: Layout) -> str:
     """The instruction with the most code and constants."""
     code = {instruction.name: instruction.text for instruction in report.instructions}
     most, where = 0, "no instruction has code or constants"
-    for entry in layout.entries:
-        for inst in entry.program.ir.instructions:
+    for program in _programs(layout):
+        for inst in program.ir.instructions:
             bases = {ref.value.base for ref in inst.operands}
             constants = [b for b in bases if isinstance(b, WeightVar) and b.is_constant]
             total = code.get(inst.name, 0) + sum(constant.type.room for constant in constants)
@@ -167,9 +174,9 @@ def _hungriest(report: SizeReport, layout: Layout) -> str:
 def _peak(layout: Layout) -> str:
     """The instruction at which most bytes are alive, and the buffers that are."""
     worst, where = 0, "no activations"
-    for entry in layout.entries:
-        slots = [slot for slot in entry.program.plan.activations.slots if slot.live]
-        for index, inst in enumerate(entry.program.ir.instructions):
+    for program in _programs(layout):
+        slots = [slot for slot in program.plan.activations.slots if slot.live]
+        for index, inst in enumerate(program.ir.instructions):
             alive = [slot for slot in slots if slot.live and slot.live[0] <= index <= slot.live[1]]
             total = sum(slot.size for slot in alive)
             if total > worst and inst.SCHEMA.mnemonic not in ("alloc", "dealloc", "view"):

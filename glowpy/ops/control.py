@@ -1,0 +1,89 @@
+"""Rules of control flow: nodes that call functions of the module."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from glowpy.backends.interpreter.interpret import interpret
+from glowpy.core.elemkind import ElemKind
+from glowpy.core.tensor import Tensor
+from glowpy.core.type import Type
+from glowpy.graph.infer import Ports, infer
+from glowpy.graph.nodes_gen import IfNode, LoopNode
+from glowpy.ir.insts_gen import IfInst, LoopInst
+from glowpy.irgen import IRGen, irgen
+from glowpy.support.errors import UserError
+from glowpy.support.symbolic import Dim
+from glowpy.support.text import Attr
+
+__all__: list[str] = []
+
+_COUNT = Type(ElemKind.I64, (1,))
+_NUMBER = Type(ElemKind.I64, ())
+_TRUTH = Type(ElemKind.BOOL, ())
+
+
+def _expect(what: str, expected: Sequence[Type], got: Sequence[Type]) -> None:
+    if list(expected) != list(got):
+        lists = (", ".join(map(str, types)) or "nothing" for types in (expected, got))
+        raise UserError("expected {} {}, got {}".format(what, *lists))
+
+
+# If.
+
+
+@infer(IfNode)
+def _if(inputs: list[Type], then: Ports, otherwise: Ports) -> tuple[Type, ...]:
+    _expect("the condition", [_TRUTH], inputs[:1])
+    for branch in (then, otherwise):
+        _expect(f"@{branch.name} to take", inputs[1:], branch.takes)
+    _expect(f"@{otherwise.name} to give", then.gives, otherwise.gives)
+    return tuple(then.gives)
+
+
+@irgen(IfNode)
+def _generate_if(g: IRGen, n: IfNode) -> None:
+    results = [g.alloc(result) for result in n.results]
+    inputs = [g.value(value) for value in n.inputs]
+    attrs: dict[str, Attr] = {"results": len(results), "extents": g.extents(n)}
+    operands = [*results, *inputs, g.frame(n)]
+    g.ir.add(IfInst(operands, {"then": n.then, "otherwise": n.otherwise, **attrs}))
+
+
+# Loop.
+
+
+@infer(LoopNode)
+def _loop(inputs: list[Type], body: Ports, carried: int, room: Dim) -> tuple[Type, ...]:
+    if carried < 0 or len(inputs) < 2 + carried or len(body.gives) < 1 + carried:
+        raise UserError(
+            f"expected a limit, a condition and {carried} values that @{body.name} takes and gives"
+        )
+    _expect("a limit and a condition", [_NUMBER, _TRUTH], inputs[:2])
+    _expect(f"@{body.name} to take", [_NUMBER, *inputs[2:]], body.takes)
+    kept = [_TRUTH, *inputs[2 : 2 + carried]]
+    _expect(f"@{body.name} to give first", kept, body.gives[: 1 + carried])
+    stacked = [type.with_shape((room, *type.shape)) for type in body.gives[1 + carried :]]
+    return (*inputs[2 : 2 + carried], *stacked, _COUNT)
+
+
+@irgen(LoopNode)
+def _generate_loop(g: IRGen, n: LoopNode) -> None:
+    """What is carried begins as a copy, which the body changes."""
+    limit, keep, *inputs = (g.value(value) for value in n.inputs)
+    carried = []
+    for result, first in zip(n.results[: n.carried], inputs, strict=False):
+        memory = g.alloc(result)
+        g.ir.create_copy(memory, first)
+        carried.append(memory)
+    *stacked, count = (g.alloc(result) for result in n.results[n.carried :])
+    attrs: dict[str, Attr] = {"results": len(stacked), "variables": n.carried}
+    operands = [*stacked, count, *carried, limit, keep, *inputs[n.carried :], g.frame(n)]
+    g.ir.add(LoopInst(operands, {"body": n.body, **attrs, "extents": g.extents(n)}))
+
+
+@interpret(IfInst)
+@interpret(LoopInst)
+def _call(*operands: Tensor, **attrs: Attr) -> None:
+    """The interpreter goes on with the function that is called, as it knows where that one's memory is."""
+    del operands, attrs

@@ -1,0 +1,225 @@
+"""Functions that call functions: branches and loops, on every backend."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import pytest
+
+import glowpy
+from glowpy import UserError
+from glowpy.backend import CompileOptions
+from glowpy.core.tensor import Array
+from glowpy.core.type import parse_type
+from glowpy.engine import BACKENDS, compilation, known_instructions
+from glowpy.graph.function import Function, Module
+from glowpy.graph.nodes_gen import IfNode, LoopNode
+from glowpy.graph.parser import parse_module
+from glowpy.graph.verifier import verify_module
+from glowpy.ir.inst import Instruction
+from glowpy.ir.parser import parse_irfunction
+from glowpy.ir.printer import print_irfunction
+from glowpy.memory import check
+from glowpy.support.errors import VerifyError
+
+TESTED = (IfNode, LoopNode)
+
+_TEXT = """
+module {
+  placeholder %n : i64[]
+  placeholder %x : f32[3]
+  placeholder %y : f32[3]
+  placeholder %sums : f32[8x3]
+  placeholder %count : i64[1]
+  placeholder %round : i64[]
+  placeholder %step : f32[3]
+  placeholder %keep : bool[]
+  placeholder %scaled : f32[3]
+  placeholder %a : f32[3]
+  placeholder %halved : f32[3]
+  placeholder %b : f32[3]
+  placeholder %grown : f32[3]
+  variable %sum : f32[3]
+  constant %true : bool[] = splat 1
+  constant %limit : f32[] = splat 100.0
+  constant %half : f32[3] = [0.5, 0.25, 0.125]
+  constant %zero : f32[] = splat 0.0
+  function @main {
+    %loop, %loop.1, %loop.2 = loop(%n, %true, %x, %x) {body="add", carried=1, room=8} : f32[3], f32[8x3], i64[1]
+    %first = slice(%loop) {starts=[0], steps=[1]} : f32[1]
+    %number = reshape(%first) : f32[]
+    %positive = lt(%zero, %number) : bool[]
+    %if = if(%positive, %loop) {otherwise="grow", then="halve"} : f32[3]
+    save(%if, %y)
+    save(%loop.1, %sums)
+    save(%loop.2, %count)
+  }
+  function @halve(%a) -> (%halved) {
+    %m = mul(%a, %half) : f32[3]
+    save(%m, %halved)
+  }
+  function @grow(%b) -> (%grown) {
+    %d = sub(%b, %half) : f32[3]
+    %e = exp(%d) : f32[3]
+    save(%e, %grown)
+  }
+  function @add(%round, %sum, %step) -> (%keep, %sum, %scaled) {
+    %next = add(%sum, %step) : f32[3]
+    %part = mul(%next, %half) : f32[3]
+    %most = reduce_max(%next) {axes=[0]} : f32[1]
+    %top = reshape(%most) : f32[]
+    %less = lt(%top, %limit) : bool[]
+    save(%less, %keep)
+    save(%next, %sum)
+    save(%part, %scaled)
+  }
+}
+"""
+
+
+def _expected(n: int, x: Array) -> tuple[Array, list[Array]]:
+    half = np.array([0.5, 0.25, 0.125], np.float32)
+    value = x
+    stacked: list[Array] = []
+    while len(stacked) < min(n, 8) and (not stacked or value.max() < 100):
+        value = value + x
+        stacked.append(value * half)
+    return (value * half if value[0] > 0 else np.exp(value - half)), stacked
+
+
+@pytest.fixture(scope="module", params=BACKENDS)
+def compiled(request: pytest.FixtureRequest) -> glowpy.CompiledFunction:
+    return glowpy.compile(parse_module(_TEXT), request.param)
+
+
+@pytest.mark.parametrize("x", [[1, 2, 30], [-1, 2, 3]], ids=["stops", "goes on"])
+@pytest.mark.parametrize("n", [-1, 0, 1, 5, 8, 100])
+def test_loop_and_branch(compiled: glowpy.CompiledFunction, n: int, x: list[int]) -> None:
+    outputs = compiled({"n": np.array(n), "x": np.array(x, np.float32)})
+    y, stacked = _expected(n, np.array(x, np.float32))
+    assert outputs["count"].tolist() == [len(stacked)]
+    np.testing.assert_allclose(outputs["y"], y, 1e-5)
+    np.testing.assert_allclose(outputs["sums"][: len(stacked)], stacked or np.zeros((0, 3)))
+
+
+def test_every_level_is_text() -> None:
+    module = parse_module(_TEXT)
+    verify_module(module)
+    assert str(parse_module(str(module))) == str(module) == str(module.clone())
+    for name, cls in BACKENDS.items():
+        text = compilation(module, name).text("ir")
+        ir = parse_irfunction(text, extra=known_instructions(cls))
+        assert print_irfunction(ir) == text
+        assert [*ir.callees] == ["add", "halve", "grow"]
+
+
+def test_a_frame_has_room_for_what_is_called() -> None:
+    program = compilation(parse_module(_TEXT), "interpreter").program
+    peaks = {one.ir.name: one.plan.peak for one in program.callees}
+    check(program.ir, program.plan, peaks)
+    with pytest.raises(VerifyError, match="@add needs 1000 bytes, expected as many in frame"):
+        check(program.ir, program.plan, {**peaks, "add": 1000})
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_observers_see_what_is_called(backend: str) -> None:
+    compiled = glowpy.compile(parse_module(_TEXT), backend, CompileOptions(instrument=True))
+    seen: list[str] = []
+
+    class Names:
+        def before(self, inst: Instruction, operands: Mapping[str, Array]) -> None:
+            seen.append(inst.name)
+            if inst.name == "part":
+                assert operands["lhs"].shape == (3,)
+
+        def after(self, inst: Instruction, operands: Mapping[str, Array]) -> None:
+            if inst.name == "next":
+                np.testing.assert_equal(operands["result"], [2 + seen.count("part")] * 3)
+
+    compiled.observer = Names()
+    compiled({"n": np.array(3), "x": np.ones(3, np.float32)})
+    assert [seen.count(name) for name in ("loop", "next", "part", "m", "e")] == [2, 3, 3, 1, 0]
+
+
+def _body(module: Module, kind: str = "f32[2x2]") -> Function:
+    type = parse_type(kind)
+    round = module.create_placeholder("round", parse_type("i64[]"))
+    matrix = module.create_variable("matrix", type)
+    factor = module.create_placeholder("factor", type)
+    keep = module.create_placeholder("keep", parse_type("bool[]"))
+    body = module.create_function("body", [round, matrix, factor], [keep, matrix])
+    body.create_save("save", body.create_mat_mul("product", matrix, factor), matrix)
+    true = module.create_constant("true", np.array(True))
+    body.create_save("save_keep", true, keep)
+    return body
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_powers_of_powers(backend: str) -> None:
+    """A loop in a loop, and frames in frames: ((x^3)^3)..."""
+    module = Module()
+    body = _body(module)
+    type = parse_type("f32[2x2]")
+    round = module.create_placeholder("round", parse_type("i64[]"))
+    value = module.create_variable("value", type)
+    keep = module.create_placeholder("keep", parse_type("bool[]"))
+    outer = module.create_function("outer", [round, value], [keep, value])
+    two, true = (module.create_constant(name, np.array(v)) for name, v in (("two", 2), ("t", True)))
+    cube = outer.create_loop("cube", [two, true, value, value], body.name, 1, 0)
+    outer.create_save("save", cube, value)
+    outer.create_save("save_keep", true, keep)
+    main = module.create_function("main")
+    x, n, y = (
+        module.create_placeholder(name, parse_type(kind))
+        for name, kind in (("x", "f32[2x2]"), ("n", "i64[]"), ("y", "f32[2x2]"))
+    )
+    main.create_save("save", main.create_loop("loop", [n, true, x], "outer", 1, 0), y)
+    matrix = np.array([[0.5, 0.5], [-0.5, 1]], np.float32)
+    compiled = glowpy.compile(module, backend)
+    for rounds in range(4):
+        outputs = compiled({"x": matrix, "n": np.array(rounds)})
+        expected = np.linalg.matrix_power(matrix.astype(np.float64), 3**rounds)
+        np.testing.assert_allclose(outputs["y"], expected, 1e-4, 1e-6)
+
+
+def test_operands_are_what_a_function_takes() -> None:
+    module = Module()
+    _body(module)
+    main = module.create_function("main")
+    x = module.create_placeholder("x", parse_type("f32[3x3]"))
+    n = module.create_placeholder("n", parse_type("i64[]"))
+    with pytest.raises(UserError, match=r"expected @body to take i64\[\], f32\[3x3\], f32\[3x3\]"):
+        main.create_loop("loop", [n, module.constants[0], x, x], "body", 1, 0)
+    with pytest.raises(UserError, match="expected one of the functions"):
+        main.create_loop("loop", [n, module.constants[0], x, x], "nobody", 1, 0)
+    with pytest.raises(UserError, match="expected the condition bool"):
+        main.create_if("if", [n, x], "body", "body")
+
+
+def test_no_function_calls_itself() -> None:
+    module = Module()
+    type = parse_type("bool[]")
+    again, result = (module.create_placeholder(name, type) for name in ("again", "result"))
+    f = module.create_function("f", [again], [result])
+    f.create_save("save", f.create_if("if", [again, again], "f", "f"), result)
+    with pytest.raises(VerifyError, match="@f calls itself"):
+        verify_module(module)
+
+
+def test_functions_keep_to_what_is_theirs() -> None:
+    module = Module()
+    type = parse_type("f32[2]")
+    x, y, z = (module.create_placeholder(name, type) for name in "xyz")
+    f = module.create_function("f", [x, y], [y])
+    f.create_save("save", f.create_exp("exp", z), y)
+    main = module.create_function("main")
+    main.create_save("save", x, z)
+    with pytest.raises(VerifyError) as caught:
+        verify_module(module)
+    for message in (
+        "expected %y to be a variable if it is both taken and given",
+        "%z is used, but neither taken nor given",
+        "%x belongs to another function",
+    ):
+        assert message in str(caught.value)
