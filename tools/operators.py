@@ -176,7 +176,7 @@ def _fits(case: TestCase, model: onnx.ModelProto, backend: Backend) -> tuple[boo
         module = _module(case, model)
     except GlowError:
         return False, False
-    return True, not any(unsupported(node, backend) for node in module.main.nodes)
+    return True, not any(unsupported(node, backend) for f in module.functions for node in f.nodes)
 
 
 def _module(case: TestCase, model: onnx.ModelProto) -> Module:

@@ -310,6 +310,7 @@ class Builder(ABC):
         )
         attrs: dict[str, Attr] = {}
         return self.create(nodes.LinearAttentionNode, name, inputs, attrs, result_type, loc)
+
     def create_if(
         self,
         name: str,

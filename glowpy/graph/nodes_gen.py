@@ -482,10 +482,6 @@ class LinearAttentionNode(Node):
     """A state [K, V] for each head of keys, to which each step adds the outer product of its key and its value; the result is each query times the state after its step. Queries are [B, T, heads, K], keys [B, T, key heads, K] and values [B, T, key heads, V]; neighbouring heads of queries share one of keys. Where there are factors, [B, T, key heads, K or 1], they multiply the rows of the state first. Where there are rates, [B, T, key heads or 1], a value becomes rate * (value - key times the state).
 
     Declared in classgen/specs/attention.py.
-class IfNode(Node):
-    """What one of two functions gives: `then` if the first input, a bool scalar, is true, else `otherwise`. Both take all other inputs, and give results of the same types.
-
-    Declared in classgen/specs/control.py.
     """
 
     __slots__ = ()
@@ -505,6 +501,17 @@ class IfNode(Node):
     rates = InputField(4)
     initial = InputField(5)
     last = ResultField(1)
+
+
+@final
+class IfNode(Node):
+    """What one of two functions gives: `then` if the first input, a bool scalar, is true, else `otherwise`. Both take all other inputs, and give results of the same types.
+
+    Declared in classgen/specs/control.py.
+    """
+
+    __slots__ = ()
+    SCHEMA: ClassVar[NodeSchema] = NodeSchema(
         "if",
         ("inputs",),
         (AttrSpec("then", "function"), AttrSpec("otherwise", "function")),

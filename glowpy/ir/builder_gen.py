@@ -58,6 +58,7 @@ class IRBuilder(ABC):
             added,
         )
         return self.add(insts.LinearAttentionInst(operands, attrs))
+
     def create_if(
         self,
         operands: Sequence[Value],

@@ -127,10 +127,6 @@ class LinearAttentionInst(Instruction):
     """A state [K, V] for each head of keys, to which each step adds the outer product of its key and its value; the result is each query times the state after its step. Queries are [B, T, heads, K], keys [B, T, key heads, K] and values [B, T, key heads, V]; neighbouring heads of queries share one of keys. Where there are factors, [B, T, key heads, K or 1], they multiply the rows of the state first. Where there are rates, [B, T, key heads or 1], a value becomes rate * (value - key times the state).
 
     Declared in classgen/specs/attention.py.
-class IfInst(Instruction):
-    """Calls `then` if the condition holds, else `otherwise`, in a frame that has room for the memory of either.
-
-    Declared in classgen/specs/control.py.
     """
 
     __slots__ = ()
@@ -160,6 +156,17 @@ class IfInst(Instruction):
     rates = OperandField(6)
     initial = OperandField(7)
     added = OperandField(8)
+
+
+@final
+class IfInst(Instruction):
+    """Calls `then` if the condition holds, else `otherwise`, in a frame that has room for the memory of either.
+
+    Declared in classgen/specs/control.py.
+    """
+
+    __slots__ = ()
+    SCHEMA: ClassVar[InstSchema] = InstSchema(
         "if",
         (
             OperandSpec("result", Access.OUT, times="results"),

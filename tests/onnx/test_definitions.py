@@ -11,6 +11,7 @@ import glowpy
 from glowpy.core.tensor import Array, Tensor
 from glowpy.importer.onnx import definition
 from glowpy.importer.onnx import model as importer
+from glowpy.importer.onnx.order import names_read, subgraphs
 from tests.onnx.comparison import assert_same
 
 LOSS = """<ir_version: 8, opset_import: ["": 13]>
@@ -99,14 +100,17 @@ def test_what_the_onnx_package_says_is_passed_on(monkeypatch: pytest.MonkeyPatch
     assert "Type unknown for Scale" in said
 
 
-def test_definition_with_subgraphs_is_refused_at_once() -> None:
-    """AffineGrid is defined with If."""
-    model = onnx.parser.parse_model("""<ir_version: 9, opset_import: ["": 20]>
-        g (float[1,2,3] theta, int64[4] size) => (float[1,2,2,2] grid) { grid = AffineGrid(theta, size) }""")
-    with pytest.raises(glowpy.UnsupportedError) as caught:
-        importer.read_model(model)
-    assert len(caught.value.diagnostics) == 1
-    assert "AffineGrid (opset 20) is not supported" in str(caught.value)
+def test_subgraphs_of_definitions_get_names_of_their_own() -> None:
+    """Range is defined with a Loop, whose body reads what is around it."""
+    node = onnx.helper.make_node("Range", ["start", "limit", "step"], ["y"], name="range")
+    number = Tensor.of(np.array(1.0, np.float32))
+    nodes = definition.definition_of(node, 20, [number] * 3).nodes
+    (loop,) = (inner for inner in nodes if inner.op_type == "Loop")
+    (body,) = subgraphs(loop)
+    own = {name for inner in body.node for name in inner.output} | {i.name for i in body.input}
+    assert all(name.startswith("range_") or "inside" in name for name in own)
+    assert {"step"} <= set(names_read(loop))
+    assert {name for inner in body.node for name in inner.input} <= own | set(names_read(loop))
 
 
 def test_name_that_a_definition_does_not_compute_is_no_missing_input(

@@ -73,6 +73,12 @@ class NodeAttributes:
             else tuple(s.decode("utf-8", "replace") for s in attribute.strings)
         )
 
+    def graph(self, name: str) -> onnx.GraphProto:
+        """A graph attribute, which must be there."""
+        attribute = self._attribute(name, AttributeProto.GRAPH)
+        assert attribute is not None  # the check of the model's structure has found that out
+        return attribute.g
+
     def tensor(self, name: str) -> Tensor | None:
         """A tensor attribute, dense or sparse; None if it is not given."""
         attribute = self._attributes.get(name)

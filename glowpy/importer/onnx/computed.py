@@ -52,6 +52,7 @@ __all__ = [
     "computed_range",
     "computed_slices",
     "dims_of",
+    "highest_of",
 ]
 
 # Slices.
@@ -197,6 +198,12 @@ def bounds_of(value: NodeValue) -> tuple[int, int] | None:
     low, high = _of(value, {})
     widest = ElemKind.I32.limits
     return (int(low), int(high)) if widest[0] < low and high < widest[1] else None
+
+
+def highest_of(value: NodeValue) -> int | None:
+    """The highest integer that an element can be; None if that does not follow from how they are computed."""
+    _, high = _of(value, {})
+    return int(high) if high < ElemKind.I32.limits[1] else None
 
 
 def _of(root: NodeValue, known: dict[NodeValue, Bounds]) -> Bounds:

@@ -6,7 +6,7 @@ shapes, or on which inputs are given.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -17,6 +17,7 @@ from glowpy.core.type import Type
 from glowpy.graph.node import NodeValue
 from glowpy.importer.onnx.contrib.schemas import contrib_schema
 from glowpy.importer.onnx.node import SymbolicTensor, TensorSequence, Value
+from glowpy.importer.onnx.order import names_read
 from glowpy.importer.onnx.source import domain_of
 from glowpy.importer.onnx.tensor import elem_type_of
 from glowpy.support.errors import UnsupportedError, UserError
@@ -50,7 +51,7 @@ def _schema(op_type: str, opset: int, domain: str) -> defs.OpSchema | None:
 
 
 def is_defined(node: onnx.NodeProto, opset: int) -> bool:
-    """Whether ONNX defines the operator by others, and without the subgraphs of If, Loop and Scan.
+    """Whether ONNX defines the operator by others.
 
     A definition that depends on the node may take a graph of the node apart, as FlexAttention's does.
     """
@@ -61,18 +62,7 @@ def is_defined(node: onnx.NodeProto, opset: int) -> bool:
 def _is_defined(op_type: str, opset: int, domain: str) -> bool:
     """What is known without a node: a definition that depends on it says later what it needs."""
     schema = _schema(op_type, opset, domain)
-    if schema is None or not any(version <= opset for version in _versions(schema)):
-        return False
-    if schema.has_context_dependent_function:  # type: ignore[attr-defined]
-        return True
-    function = onnx.FunctionProto()
-    function.ParseFromString(_content(schema, onnx.NodeProto(), opset, []))
-    return not any(_has_graphs(inner) for inner in function.node)
-
-
-def _has_graphs(node: onnx.NodeProto) -> bool:
-    kinds = (onnx.AttributeProto.GRAPH, onnx.AttributeProto.GRAPHS)
-    return any(attribute.type in kinds for attribute in node.attribute)
+    return schema is not None and any(version <= opset for version in _versions(schema))
 
 
 def _versions(schema: defs.OpSchema) -> list[int]:
@@ -172,16 +162,52 @@ def _instantiated(function: onnx.FunctionProto, node: onnx.NodeProto) -> list[on
         outputs = [names[name] if name else "" for name in inner.output]
         if needed.isdisjoint(outputs):
             continue
-        needed.update(name for name in inputs if name)
+        needed.update(names[name] for name in names_read(inner) if name)
         name = node.name if outputs[0] == first else ""
         copy = helper.make_node(inner.op_type, inputs, outputs, name, domain=inner.domain)
-        for attribute in inner.attribute:
-            value = values.get(attribute.ref_attr_name) if attribute.ref_attr_name else attribute
-            if value is not None:
-                copy.attribute.add().CopyFrom(value)
-                copy.attribute[-1].name = attribute.name
+        _add_attributes(copy, inner, names, values)
         kept.append(copy)
     return kept[::-1]
+
+
+def _add_attributes(
+    copy: onnx.NodeProto,
+    inner: onnx.NodeProto,
+    names: Mapping[str, str],
+    values: Mapping[str, onnx.AttributeProto],
+) -> None:
+    """Gives a copy of a node its attributes: those that it names of the node that is defined, and graphs renamed."""
+    for attribute in inner.attribute:
+        value = values.get(attribute.ref_attr_name) if attribute.ref_attr_name else attribute
+        if value is not None:
+            copy.attribute.add().CopyFrom(value)
+            copy.attribute[-1].name = attribute.name
+        if not attribute.ref_attr_name and attribute.type == onnx.AttributeProto.GRAPH:
+            copy.attribute[-1].g.CopyFrom(_renamed(attribute.g, names, values))
+
+
+def _renamed(
+    graph: onnx.GraphProto,
+    names: Mapping[str, str],
+    values: Mapping[str, onnx.AttributeProto],
+) -> onnx.GraphProto:
+    """A subgraph with the names that the definition has outside, and with names of its own that nothing else has."""
+    copy = onnx.GraphProto()
+    copy.CopyFrom(graph)
+    prefix = next(iter(names.values()))
+    own = [info.name for info in copy.input] + [name for n in copy.node for name in n.output]
+    own += [tensor.name for tensor in copy.initializer]
+    inside = {**names, "": "", **{name: f"{prefix}_{name}_inside" for name in own if name}}
+    for info in (*copy.input, *copy.output, *copy.initializer):
+        info.name = inside[info.name]
+    del copy.node[:]
+    for node in graph.node:
+        inputs = [inside[name] for name in node.input]
+        outputs = [inside[name] for name in node.output]
+        twin = helper.make_node(node.op_type, inputs, outputs, node.name, domain=node.domain)
+        _add_attributes(twin, node, inside, values)
+        copy.node.append(twin)
+    return copy
 
 
 def _names(function: onnx.FunctionProto, node: onnx.NodeProto) -> dict[str, str]:

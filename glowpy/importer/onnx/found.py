@@ -31,6 +31,12 @@ class Found:
         self._numbers: dict[NodeValue, int] = {}
         self._alike: dict[Hashable, int] = {}
 
+    def inner(self) -> Found:
+        """The extents that a function finds which this one calls; with names of their own."""
+        found = Found()
+        found.counts, found._names = self.counts, self._names
+        return found
+
     def extent(self, f: Function, count: NodeValue, name: str, low: int, high: int) -> Dim:
         """The extent that is the element of `count`; no symbol where the bounds leave one."""
         number = self._number(count)

@@ -10,12 +10,11 @@
 from __future__ import annotations
 
 import shlex
-from collections import Counter
+from collections import ChainMap, Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TypeAlias
 
 import numpy as np
 import onnx
@@ -25,7 +24,7 @@ from glowpy.core.tensor import Array, Tensor
 from glowpy.core.type import Shape, Type
 from glowpy.engine import evaluate
 from glowpy.graph.function import Function, Module
-from glowpy.graph.node import NodeValue, Placeholder, value_of
+from glowpy.graph.node import NodeValue, Placeholder
 from glowpy.graph.nodes_gen import DequantizeBlocksNode, DequantizeNode
 from glowpy.graph.state import (
     Declared,
@@ -49,20 +48,22 @@ from glowpy.importer.onnx.extents import computed_extents
 from glowpy.importer.onnx.found import Found
 from glowpy.importer.onnx.narrow import NARROW, Narrow, narrow_results
 from glowpy.importer.onnx.node import (
+    Item,
     OnnxNode,
-    Result,
+    ReportedError,
     Scope,
     SymbolicTensor,
     TensorSequence,
-    Value,
     ValueNeededError,
+    holds_nodes,
+    item_of,
     value_needed,
 )
-from glowpy.importer.onnx.order import in_order
+from glowpy.importer.onnx.order import in_order, names_read, subgraphs
 from glowpy.importer.onnx.registry import handler_of
 from glowpy.importer.onnx.signature import ValueInfo, bind, is_typed, typed_outputs, value_info
 from glowpy.importer.onnx.source import MAX_NODES, Source, domain_of, read_source
-from glowpy.importer.onnx.tensor import decode, decode_sparse
+from glowpy.importer.onnx.tensor import decode_all
 from glowpy.operators import known_identity
 from glowpy.support.errors import InternalError, UnsupportedError, UserError
 from glowpy.support.loc import Loc
@@ -71,9 +72,6 @@ from glowpy.support.remedies import remedied, spelled_dims
 from glowpy.support.symbolic import Dim, UndecidedError
 
 __all__ = ["OnnxModel", "build_known", "load", "located", "raise_all", "read_model"]
-
-Item: TypeAlias = Value | SymbolicTensor | TensorSequence
-"""What a name of the graph stands for."""
 
 FOLD_BYTES = 1 << 26
 """Known results of more bytes than this are computed at run time; they would only make the program large."""
@@ -149,22 +147,9 @@ class OnnxModel:
     @cached_property
     def initializers(self) -> dict[str, Tensor]:
         """The tensors stored in the model, by name."""
-        graph, stores = self.source.proto.graph, self.source.stores
-        tensors: dict[str, Tensor] = {}
-        errors: list[UserError] = []
-        pairs = [(proto.name, proto, None) for proto in graph.initializer]
-        for name, dense, sparse in [
-            *pairs,
-            *((proto.values.name, None, proto) for proto in graph.sparse_initializer),
-        ]:
-            try:
-                if dense is not None:
-                    tensors[name] = decode(dense, stores)
-                elif sparse is not None:
-                    tensors[name] = decode_sparse(sparse, stores)
-            except UserError as error:
-                errors.append(located(error, Loc(self.file), f"initializer '{name}': "))
-        self.note(errors)
+        tensors, wrong = decode_all(self.source.proto.graph, self.source.stores)
+        loc = Loc(self.file)
+        self.note([located(e, loc, f"initializer '{name}': ") for name, e in wrong.items()])
         return tensors
 
     @cached_property
@@ -220,11 +205,11 @@ class OnnxModel:
         """How many channels are a block in the NCHWc operators of onnxruntime; 0 if there are none."""
         return channel_block(self.source.proto.graph)
 
-    def loc(self, index: int, node: onnx.NodeProto) -> Loc:
-        """Where a node is."""
+    def loc(self, index: int, node: onnx.NodeProto, *, inside: bool = False) -> Loc:
+        """Where a node is, in the graph or `inside` of a subgraph."""
         name = node.name or next((output for output in node.output if output), "")
         operator = node.op_type
-        place = self.source.places[index] if self.source.places else index
+        place = self.source.places[index] if self.source.places and not inside else index
         return Loc(self.file, node=name or operator, index=place, operator=operator)
 
     def check(self) -> None:
@@ -254,7 +239,11 @@ class OnnxModel:
         reason = unsupported_reason(node, opset)
         if reason or opset is None:
             return [UnsupportedError(reason, loc=loc, note=remedy_of(node, opset))]
-        return [UserError(message, loc=loc) for message in structural_problems(node, opset)]
+        problems = [UserError(message, loc=loc) for message in structural_problems(node, opset)]
+        for graph in subgraphs(node):
+            for index, inner in enumerate(graph.node):
+                problems += self._node_problems(inner, self.loc(index, inner, inside=True))
+        return problems
 
     def build(
         self,
@@ -383,11 +372,12 @@ class _Build:
             self.model.block,
             self.narrow,
             found=Found(self.module.symbols),
+            import_graph=self.import_graph,
         )
         order = self.model.order
         for done, (index, node) in enumerate(order):
             report("import", done, len(order))
-            self._node(index, node)
+            self._node(index, node, self.scope)
         report("import", len(order), len(order))
         self._report()
         self._outputs(placeholders)
@@ -414,22 +404,43 @@ class _Build:
                 self.environment[info.name] = Tensor(type, array)
         return placeholders
 
-    def _node(self, index: int, node: onnx.NodeProto) -> None:
+    def import_graph(self, graph: onnx.GraphProto, scope: Scope, loc: Loc) -> list[Item]:
+        """What the nodes of a subgraph compute in a scope. Raises ReportedError where that is impossible."""
+        problems = len(self.errors)
+        environment = scope.environment
+        tensors, wrong = decode_all(graph, self.model.source.stores)
+        raise_all([located(e, loc, f"initializer '{name}': ") for name, e in wrong.items()])
+        environment.update(tensors)
+        for index, node in in_order(graph, environment, self.model.file):
+            self._node(index, node, scope)
+        if len(self.errors) > problems:
+            raise ReportedError("a node of a subgraph")
+        for info in graph.output:
+            if info.name not in environment:
+                raise UserError(
+                    f"output '{info.name}' of a subgraph is computed by no node", loc=loc
+                )
+        return [environment[info.name] for info in graph.output]
+
+    def _node(self, index: int, node: onnx.NodeProto, scope: Scope) -> None:
         """Imports a node, or notes why that is impossible."""
-        if index in self.model.faulty or not self._has_inputs(node):
+        faulty = scope is self.scope and index in self.model.faulty
+        if faulty or not self._has_inputs(node, scope):
             return  # depends on a node that is reported already
-        inputs = [self.environment[name] if name else None for name in node.input]
+        inputs = [scope.environment[name] if name else None for name in node.input]
         opset = self.model.source.opsets[domain_of(node.domain)]
-        loc = self.model.loc(index, node)
+        loc = self.model.loc(index, node, inside=scope is not self.scope)
         try:
-            results = self._results(node, loc, opset, inputs)
+            results = self._results(node, loc, opset, inputs, scope)
+        except ReportedError:
+            return
         except ValueNeededError as error:
             self.errors.append(error)
         except UndecidedError as error:
             counts = [self.scope.found.counts.get(name) for name in error.symbols]
             if count := next(filter(None, counts), None):
                 what = f"{node.op_type}: {error.diagnostics[0].message}; this"
-                self.errors.append(value_needed(what, count, loc))
+                self.errors.append(value_needed(what, count, loc, scope.origins))
                 return
             error.diagnostics = [
                 replace(diagnostic, message=f"{node.op_type}: {diagnostic.message}", loc=loc)
@@ -439,10 +450,15 @@ class _Build:
         except UserError as error:
             self.errors.append(located(error, loc, f"{node.op_type}: "))
         else:
-            self.environment |= results
+            scope.environment.update(results)
 
     def _results(
-        self, node: onnx.NodeProto, loc: Loc, opset: int, inputs: list[Item | None]
+        self,
+        node: onnx.NodeProto,
+        loc: Loc,
+        opset: int,
+        inputs: list[Item | None],
+        scope: Scope,
     ) -> dict[str, Item]:
         """What a node computes, by the names of its outputs."""
         types = [None if v is None or isinstance(v, TensorSequence) else v.type for v in inputs]
@@ -450,7 +466,7 @@ class _Build:
         self.narrow |= narrow_results(node, schema_of(node, opset), self.narrow)
         handler = handler_of(domain_of(node.domain), node.op_type, opset)
         if handler is None:
-            return self._defined(node, loc, opset, inputs)
+            return self._defined(node, loc, opset, inputs, scope)
 
         def imported(scope: Scope) -> list[Item]:
             with scope.f.at(loc):
@@ -458,16 +474,17 @@ class _Build:
             results = result if isinstance(result, tuple) else (result,)
             if len(results) < sum(1 for name in node.output if name):
                 raise InternalError(f"{node.op_type}: import function returns too few results")
-            return [_value(result) for result in results]
+            return [item_of(result) for result in results]
 
         if any(isinstance(value, SymbolicTensor) for value in inputs):
-            known = computed_extents(OnnxNode(node, loc, opset, inputs, self.scope))
+            known = computed_extents(OnnxNode(node, loc, opset, inputs, scope))
             if known is not None:
                 return {node.output[0]: known}
         folded = None
-        if all(value is None or isinstance(value, Tensor) for value in inputs):
+        whole = next(subgraphs(node), None) is None  # what is in a subgraph is folded by itself
+        if whole and all(value is None or isinstance(value, Tensor) for value in inputs):
             folded = self._folded(imported)
-        results = imported(self.scope) if folded is None else folded
+        results = imported(scope) if folded is None else folded
         return {name: item for name, item in zip(node.output, results, strict=False) if name}
 
     def _defined(
@@ -476,6 +493,7 @@ class _Build:
         loc: Loc,
         opset: int,
         inputs: list[Item | None],
+        scope: Scope,
     ) -> dict[str, Item]:
         """What the nodes compute by which ONNX defines an operator. Their errors begin with their operators."""
         definition = definition_of(node, opset, inputs)
@@ -485,21 +503,24 @@ class _Build:
                 f"expected at most {MAX_NODES} nodes, with definitions in place of operators"
             )
         known: dict[str, Item | None] = dict(zip(node.input, inputs, strict=True))
+        own: dict[str, Item] = {name: item for name, item in known.items() if item is not None}
+        inside = replace(scope, environment=ChainMap(own, scope.environment))
         results: dict[str, Item] = {}
         opsets = self.model.source.opsets | definition.opsets
         for inner in definition.nodes:
             operands = [known[name] if name else None for name in inner.input]
-            own = opsets.get(domain_of(inner.domain))
-            reason = unsupported_reason(inner, own)
-            if reason or own is None:
+            opset_of = opsets.get(domain_of(inner.domain))
+            reason = unsupported_reason(inner, opset_of)
+            if reason or opset_of is None:
                 raise UnsupportedError(reason)
             try:
-                computed = self._results(inner, loc, own, operands)
-            except (ValueNeededError, UndecidedError):
+                computed = self._results(inner, loc, opset_of, operands, inside)
+            except (ValueNeededError, UndecidedError, ReportedError):
                 raise
             except UserError as error:
                 raise located(error, Loc(), f"{inner.op_type}: ") from None
             known |= computed
+            own |= computed
             results |= computed
         return {name: results[name] for name in node.output if name}
 
@@ -516,7 +537,7 @@ class _Build:
         results = imported(Scope(f, stores, block=block, narrow=self.narrow, folding=True))
         computed = [value for value in results if isinstance(value, NodeValue)]
         if not computed:
-            return None if any(_holds_nodes(value) for value in results) else results
+            return None if any(holds_nodes(value) for value in results) else results
         if any(isinstance(value.node, DequantizeNode | DequantizeBlocksNode) for value in computed):
             return None  # products take the stored integers
         size = sum(result.type.room for node in f.nodes for result in node.results)
@@ -527,8 +548,8 @@ class _Build:
         tensors = iter(evaluate(computed))
         return [next(tensors) if isinstance(v, NodeValue) else v for v in results]
 
-    def _has_inputs(self, node: onnx.NodeProto) -> bool:
-        return all(name in self.environment for name in node.input if name)
+    def _has_inputs(self, node: onnx.NodeProto, scope: Scope) -> bool:
+        return all(name in scope.environment for name in names_read(node) if name)
 
     def _report(self) -> None:
         """Raises one error for everything that was noted."""
@@ -573,15 +594,3 @@ class _Build:
         )
         operand = self.scope.materialize(value, info.name)
         self.scope.f.create_save(f"save_{info.name}", operand, target, loc=loc)
-
-
-def _holds_nodes(value: Item) -> bool:
-    return isinstance(value, TensorSequence) and not all(
-        isinstance(item, Tensor) for item in value.items
-    )
-
-
-def _value(result: Result) -> Item:
-    if isinstance(result, Tensor | SymbolicTensor | TensorSequence):
-        return result
-    return value_of(result)

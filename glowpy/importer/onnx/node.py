@@ -7,7 +7,7 @@ opset from `since` on, up to the next function registered for the same operator.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias, final
 
@@ -20,7 +20,7 @@ from glowpy.core.tensor import Array, Tensor
 from glowpy.core.type import Type
 from glowpy.engine import evaluate
 from glowpy.graph.function import Function
-from glowpy.graph.node import Node, NodeValue, Operand, Placeholder
+from glowpy.graph.node import Node, NodeValue, Operand, Placeholder, Variable, value_of
 from glowpy.graph.nodes_gen import ExtentsNode
 from glowpy.importer.onnx.attributes import NodeAttributes
 from glowpy.importer.onnx.found import Found
@@ -32,8 +32,10 @@ from glowpy.support.symbolic import Dim, UndecidedError
 
 __all__ = [
     "Handler",
+    "Item",
     "OnnxNode",
     "Ratio",
+    "ReportedError",
     "Result",
     "Scope",
     "SymbolicTensor",
@@ -42,6 +44,8 @@ __all__ = [
     "ValueNeededError",
     "from_onnx",
     "handler_of",
+    "holds_nodes",
+    "item_of",
     "registered",
     "value_needed",
 ]
@@ -79,6 +83,8 @@ class TensorSequence:
     items: tuple[Value, ...]
 
 
+Item: TypeAlias = Value | SymbolicTensor | TensorSequence
+"""What a name of the graph stands for."""
 Result: TypeAlias = Operand | Tensor | SymbolicTensor | TensorSequence
 Handler: TypeAlias = Callable[["OnnxNode"], Result | tuple[Result, ...]]
 
@@ -95,6 +101,24 @@ class ValueNeededError(UserError):
     ) -> None:
         super().__init__(message, loc=loc or Loc(), note=note)
         self.inputs = tuple(inputs)
+
+
+def holds_nodes(value: Item) -> bool:
+    """Whether an item is a sequence of tensors that are not all known."""
+    return isinstance(value, TensorSequence) and not all(
+        isinstance(item, Tensor) for item in value.items
+    )
+
+
+def item_of(result: Result) -> Item:
+    """What an import function gives, as an item of the graph."""
+    if isinstance(result, Tensor | SymbolicTensor | TensorSequence):
+        return result
+    return value_of(result)
+
+
+class ReportedError(UserError):
+    """What is wrong with a subgraph has been noted already."""
 
 
 _HANDLERS: dict[tuple[str, str], dict[int, Handler]] = {}
@@ -144,12 +168,16 @@ class Scope:
 
     f: Function
     stores: Stores
-    environment: Mapping[str, Value | SymbolicTensor | TensorSequence] = field(default_factory=dict)
+    environment: MutableMapping[str, Item] = field(default_factory=dict)
     block: int = 0
     narrow: Mapping[str, Narrow] = field(default_factory=dict)
     folding: bool = False
     """Whether everything is known, and computed now."""
     found: Found = field(default_factory=Found)
+    origins: dict[Placeholder, NodeValue | None] = field(default_factory=dict)
+    """What the placeholders of functions that are called stand for; None for what changes from round to round."""
+    import_graph: Callable[[onnx.GraphProto, Scope, Loc], list[Item]] | None = None
+    """Imports the nodes of a subgraph in a scope, whose environment has its inputs; gives its outputs."""
     _constants: dict[int, tuple[Tensor, NodeValue]] = field(default_factory=dict)
     _computed: dict[int, tuple[SymbolicTensor, NodeValue]] = field(default_factory=dict)
 
@@ -312,7 +340,7 @@ class OnnxNode(NodeAttributes):
         value = self.value(index)
         if isinstance(value, Tensor):
             return value
-        raise value_needed(f"'{self.proto.input[index]}'", value, self.loc)
+        raise value_needed(f"'{self.proto.input[index]}'", value, self.loc, self.scope.origins)
 
     def known_ints(self, index: int) -> tuple[int, ...]:
         """Input `index`, a known scalar or vector of integers."""
@@ -356,9 +384,19 @@ class OnnxNode(NodeAttributes):
         return UnsupportedError(f"{what} is not supported", note=note)
 
 
-def value_needed(what: str, value: NodeValue, loc: Loc) -> UserError:
-    """The error that says that a value has to be known, with the inputs or the extents on which it depends."""
-    sources, extents = _sources(value)
+def value_needed(
+    what: str, value: NodeValue, loc: Loc, origins: Mapping[Placeholder, NodeValue | None]
+) -> UserError:
+    """The error that says that a value has to be known, with the inputs or the extents on which it depends.
+
+    `origins` are those of the scope.
+    """
+    sources, extents, changes = _sources(value, origins)
+    if changes:
+        return UnsupportedError(
+            f"{what} must be known while compiling, but changes from round to round of a loop",
+            loc=loc,
+        )
     if not sources and extents:
         dims = ", ".join(map(str, extents))
         return UndecidedError(f"{what} must be constant, but depends on {dims}", extents)
@@ -371,18 +409,27 @@ def value_needed(what: str, value: NodeValue, loc: Loc) -> UserError:
     )
 
 
-def _sources(value: NodeValue) -> tuple[list[str], list[Dim]]:
-    """The names of the placeholders a value depends on, in the order of the module, and extents."""
+def _sources(
+    value: NodeValue, origins: Mapping[Placeholder, NodeValue | None]
+) -> tuple[list[str], list[Dim], bool]:
+    """The names of the placeholders a value depends on, in the order of the module, extents, and whether on a round."""
     seen: dict[Node, None] = {}
     placeholders: set[Placeholder] = set()
     work = [value]
+    changes = False
     while work:
         producer = work.pop().producer
-        if isinstance(producer, Placeholder):
+        if isinstance(producer, Variable):
+            changes = True
+        elif isinstance(producer, Placeholder) and producer in origins:
+            outer = origins[producer]
+            changes |= outer is None
+            work += [outer] if outer is not None else []
+        elif isinstance(producer, Placeholder):
             placeholders.add(producer)
         elif isinstance(producer, Node) and producer not in seen:
             seen[producer] = None
             work.extend(producer.inputs)
     names = [p.original for p in sorted(placeholders, key=lambda p: p.name)]
     known = [node for node in seen if isinstance(node, ExtentsNode)]
-    return names, list(dict.fromkeys(dim for node in known for dim in node.values))
+    return names, list(dict.fromkeys(dim for node in known for dim in node.values)), changes

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from collections.abc import Collection
+from collections.abc import Container, Iterator
 
 import onnx
 
 from glowpy.support.errors import Diagnostic, UserError
 from glowpy.support.loc import Loc
 
-__all__ = ["in_order"]
+__all__ = ["in_order", "names_read", "subgraphs"]
 
 
 def in_order(
-    graph: onnx.GraphProto, known: Collection[str], file: str
+    graph: onnx.GraphProto, known: Container[str], file: str
 ) -> list[tuple[int, onnx.NodeProto]]:
     """The nodes with their positions, each after those it needs; a sorted list stays as it is. Linear time.
 
@@ -25,7 +25,7 @@ def in_order(
     readers: dict[int, list[int]] = defaultdict(list)
     for index, node in enumerate(graph.node):
         needed = set()
-        for name in node.input:
+        for name in names_read(node):
             if name in makers:
                 needed.add(makers[name])
             elif name and name not in known:
@@ -49,8 +49,30 @@ def in_order(
     return [(index, graph.node[index]) for index in order]
 
 
+def subgraphs(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
+    """The graphs in the attributes of a node."""
+    for attribute in node.attribute:
+        if attribute.type == onnx.AttributeProto.GRAPH:
+            yield attribute.g
+        yield from attribute.graphs
+
+
+def names_read(node: onnx.NodeProto) -> list[str]:
+    """The inputs of a node, and what its subgraphs read of what is around them."""
+    names = dict.fromkeys(node.input)
+    for graph in subgraphs(node):
+        own = {info.name for info in graph.input}
+        own |= {tensor.name for tensor in graph.initializer}
+        own |= {tensor.values.name for tensor in graph.sparse_initializer}
+        own |= {name for inner in graph.node for name in inner.output}
+        read = [name for inner in graph.node for name in names_read(inner)]
+        read += [info.name for info in graph.output]
+        names |= dict.fromkeys(name for name in read if name not in own)
+    return list(names)
+
+
 def _makers(
-    graph: onnx.GraphProto, known: Collection[str], file: str
+    graph: onnx.GraphProto, known: Container[str], file: str
 ) -> tuple[dict[str, int], list[Diagnostic]]:
     """Which node computes each name."""
     makers: dict[str, int] = {}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from glowpy.importer.onnx import (
     activation,
     attention,
+    calls,
     contrib,
     control,
     conv,
@@ -33,6 +34,7 @@ __all__ = ["FAMILIES", "handler_of", "registered"]
 FAMILIES = (
     activation,
     attention,
+    calls,
     control,
     conv,
     einsum,

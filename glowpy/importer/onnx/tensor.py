@@ -20,7 +20,15 @@ from glowpy.importer.onnx.stored import InFile, InMemory, Storage, Stores
 from glowpy.support.errors import LoadError, UnsupportedError, UserError
 from glowpy.support.symbolic import ceil_div
 
-__all__ = ["decode", "decode_sparse", "elem_type_of", "kind_of", "open_external", "type_name"]
+__all__ = [
+    "decode",
+    "decode_all",
+    "decode_sparse",
+    "elem_type_of",
+    "kind_of",
+    "open_external",
+    "type_name",
+]
 
 
 def _code_name(kind: ElemKind) -> str:
@@ -197,6 +205,27 @@ def decode_sparse(proto: onnx.SparseTensorProto, stores: Stores) -> Tensor:
     dense = np.zeros(type.extents, type.kind.dtype).reshape(-1)
     dense[flat] = values.array
     return Tensor(type, dense.reshape(type.extents))
+
+
+def decode_all(
+    graph: onnx.GraphProto, stores: Stores
+) -> tuple[dict[str, Tensor], dict[str, UserError]]:
+    """The tensors stored in a graph, and what is wrong with those that cannot be read, by name."""
+    tensors: dict[str, Tensor] = {}
+    wrong: dict[str, UserError] = {}
+    pairs: list[tuple[str, TensorProto | onnx.SparseTensorProto]] = [
+        *((proto.name, proto) for proto in graph.initializer),
+        *((proto.values.name, proto) for proto in graph.sparse_initializer),
+    ]
+    for name, proto in pairs:
+        try:
+            if isinstance(proto, TensorProto):
+                tensors[name] = decode(proto, stores)
+            else:
+                tensors[name] = decode_sparse(proto, stores)
+        except UserError as error:
+            wrong[name] = error
+    return tensors, wrong
 
 
 def _external(

@@ -1,0 +1,155 @@
+"""Subgraphs as functions: what they read of what is around them becomes operands of whoever calls them."""
+
+from __future__ import annotations
+
+from collections import ChainMap
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
+from dataclasses import replace
+
+import onnx
+
+from glowpy.core.type import Type
+from glowpy.graph.function import Function, Module
+from glowpy.graph.node import NodeValue, Placeholder, Storage, Variable
+from glowpy.importer.onnx.node import (
+    Item,
+    OnnxNode,
+    Scope,
+    SymbolicTensor,
+    TensorSequence,
+    Value,
+)
+from glowpy.support.errors import UserError
+
+__all__ = ["Subgraph", "inlined", "take_alike"]
+
+
+class _Environment(MutableMapping[str, Item]):
+    """The names of a subgraph, and those around it, which it takes when they are first read."""
+
+    def __init__(self, subgraph: Subgraph, outer: MutableMapping[str, Item]) -> None:
+        self._subgraph = subgraph
+        self._outer = outer
+        self._own: dict[str, Item] = {}
+
+    def __getitem__(self, name: str) -> Item:
+        if name not in self._own:
+            self._own[name] = self._subgraph.taken(self._outer[name], name)
+        return self._own[name]
+
+    def __setitem__(self, name: str, item: Item) -> None:
+        self._own[name] = item
+
+    def __delitem__(self, name: str) -> None:
+        del self._own[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._own or name in self._outer
+
+    def __iter__(self) -> Iterator[str]:
+        return iter({**dict.fromkeys(self._outer), **self._own})
+
+    def __len__(self) -> int:
+        return len({*self._outer, *self._own})
+
+
+class Subgraph:
+    """A function that a subgraph of a node becomes.
+
+    Attributes:
+        f: The function.
+        node: The node as the function sees it: what is created by it is created there.
+        captured: What it reads of what is around it, and the placeholders that stand for that.
+    """
+
+    def __init__(self, n: OnnxNode, name: str) -> None:
+        module = n.f.module
+        self._outer = n
+        self.f: Function = module.create_function(module.unused_function_name(name))
+        self.scope: Scope = replace(
+            n.scope,
+            f=self.f,
+            environment=_Environment(self, n.scope.environment),
+            found=n.scope.found.inner(),
+            _computed={},
+        )
+        self.node = OnnxNode(n.proto, n.loc, n.opset, (), self.scope)
+        self.captured: dict[NodeValue, Placeholder] = {}
+        self._storages: list[Storage] = []
+
+    @property
+    def module(self) -> Module:
+        """That of all functions."""
+        return self.f.module
+
+    def taken(self, item: Item, name: str) -> Item:
+        """What an item of the graph around is in the function."""
+        if isinstance(item, TensorSequence):
+            return TensorSequence(tuple(self._value(value, name) for value in item.items))
+        return item if isinstance(item, SymbolicTensor) else self._value(item, name)
+
+    def _value(self, value: Value, name: str) -> Value:
+        if isinstance(value, NodeValue) and value.constant is None:
+            return self.take(value, name).value
+        return value
+
+    def take(self, value: NodeValue, name: str) -> Placeholder:
+        """The placeholder that stands for a value of the caller."""
+        if value not in self.captured:
+            self.captured[value] = self.placeholder(name, value.type, value)
+        return self.captured[value]
+
+    def placeholder(self, name: str, type: Type, origin: NodeValue | None = None) -> Placeholder:
+        """A new one, for what changes from call to call unless it has an origin."""
+        placeholder = self.module.create_placeholder(name, type, loc=self._outer.loc)
+        self.scope.origins[placeholder] = origin
+        self._storages.append(placeholder)
+        return placeholder
+
+    def variable(self, name: str, type: Type) -> Variable:
+        """What a call leaves for the next one."""
+        variable = self.module.create_variable(name, type, loc=self._outer.loc)
+        self._storages.append(variable)
+        return variable
+
+    def bind(self, name: str, item: Item) -> None:
+        """Says what a name of the subgraph is."""
+        self.scope.environment[name] = item
+
+    def run(self, graph: onnx.GraphProto) -> list[Item]:
+        """What the subgraph computes."""
+        assert self.scope.import_graph is not None
+        return self.scope.import_graph(graph, self.scope, self._outer.loc)
+
+    def forget(self) -> None:
+        """Takes the function out of the module."""
+        self.f.takes, self.f.gives = self._storages, []
+        self.module.erase_function(self.f)
+
+    def give(self, item: Item, name: str, to: Storage | None = None) -> Storage:
+        """Saves an item, which must be a tensor, to a storage or a new placeholder."""
+        if isinstance(item, TensorSequence):
+            raise UserError(f"output '{name}' of a subgraph is a sequence, which is not supported")
+        with self.f.at(self._outer.loc):
+            value = self.scope.materialize(item, name)
+            target = to or self.placeholder(name, value.type)
+            if value is not target.value:
+                self.f.create_save(f"save_{name}", value, target)
+        return target
+
+
+def inlined(
+    n: OnnxNode, graph: onnx.GraphProto, inputs: Mapping[str, Item] | None = None
+) -> tuple[Item, ...]:
+    """What a subgraph computes of `inputs`, as part of the graph around it."""
+    assert n.scope.import_graph is not None
+    environment: ChainMap[str, Item] = ChainMap(dict(inputs or {}), n.scope.environment)
+    return tuple(n.scope.import_graph(graph, replace(n.scope, environment=environment), n.loc))
+
+
+def take_alike(subgraphs: Sequence[Subgraph]) -> list[NodeValue]:
+    """Makes all functions take what one of them reads; the values, in order."""
+    values = {value: p.original for one in subgraphs for value, p in one.captured.items()}
+    for one in subgraphs:
+        one.f.takes += [one.take(value, name) for value, name in values.items()]
+    return list(values)

@@ -1,0 +1,344 @@
+"""If, Loop and Scan against onnxruntime: branches, trip counts that are computed, nested loops, greedy decoding."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnx
+import onnx.parser
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+import glowpy
+from glowpy.core.tensor import Array
+from glowpy.engine import BACKENDS
+
+ort = pytest.importorskip("onnxruntime")
+
+
+def model_of(text: str, opset: int = 17) -> onnx.ModelProto:
+    return onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["": {opset}]> {text}')
+
+
+def check(model: onnx.ModelProto, *feeds: dict[str, Array], values: tuple[str, ...] = ()) -> None:
+    """The same as onnxruntime on every backend; `values` are known while compiling."""
+    onnx.checker.check_model(model)
+    reference = ort.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    for backend in BACKENDS:
+        for feed in feeds:
+            known = {name: feed[name] for name in values}
+            compiled = glowpy.compile(glowpy.load(model, values=known), backend)
+            outputs = compiled(feed)
+            for info, expected in zip(
+                reference.get_outputs(), reference.run(None, feed), strict=True
+            ):
+                actual = outputs[info.name]
+                assert actual.dtype == expected.dtype
+                np.testing.assert_allclose(actual, expected, 1e-5, 1e-6, err_msg=backend)
+
+
+BRANCHES = """
+net (bool c, float[2, 3] x, float[3] w) => (float[2, 3] y, float[2] z)
+{
+    half = Constant <value = float {0.5}> ()
+    y, z = If (c) <
+        then_branch = grow () => (float[2, 3] y1, float[2] z1) {
+            e = Exp (x)
+            y1 = Mul (e, w)
+            z1 = ReduceSum <keepdims = 0> (y1, axes1)
+        },
+        else_branch = shrink () => (float[2, 3] y2, float[2] z2)
+        <int64[1] axes2 = {1}> {
+            s = Sub (x, half)
+            y2 = Mul (s, half)
+            z2 = ReduceMax <axes = [1], keepdims = 0> (s)
+        }
+    >
+}
+"""
+
+
+def test_branches_read_what_is_around_them() -> None:
+    text = BRANCHES.replace("half = ", "axes1 = Constant <value_ints = [1]> ()\n    half = ", 1)
+    rng = np.random.default_rng(0)
+    x, w = rng.standard_normal((2, 3), np.float32), rng.standard_normal(3, np.float32)
+    check(model_of(text), *({"c": np.array(c), "x": x, "w": w} for c in (True, False)))
+
+
+def test_a_known_condition_leaves_one_branch() -> None:
+    """The branches have different shapes, of which only one is asked for."""
+    text = """
+    net (bool c, float[2] x) => (float[n] y) {
+        y = If (c) <
+            then_branch = a () => (float[2] y1) { y1 = Neg (x) },
+            else_branch = b () => (float[4] y2) { y2 = Concat <axis = 0> (x, x) }
+        >
+    }
+    """
+    x = np.array([1, 2], np.float32)
+    for c in (True, False):
+        check(model_of(text), {"c": np.array(c), "x": x}, values=("c",))
+    session = glowpy.InferenceSession(model_of(text))
+    assert [len(session.run(None, {"c": np.array(c), "x": x})[0]) for c in (True, False)] == [2, 4]
+    with pytest.raises(glowpy.UserError, match=r"one branch gives f32\[2\].*the other f32\[4\]"):
+        glowpy.load(model_of(text))
+
+
+COUNTING = """
+net (int64 n, float[3] x, float most) => (float[3] last, float[k, 3] all) {
+    eight = Constant <value = int64 {8}> ()
+    limit = Min (n, eight)
+    true = Constant <value = bool {1}> ()
+    last, all = Loop (limit, true, x) <
+        body = step (int64 i, bool c, float[3] before) => (bool more, float[3] after, float[3] row) {
+            number = Cast <to = 1> (i)
+            sum = Add (before, x)
+            after = Add (sum, number)
+            row = Neg (after)
+            top = ReduceMax <keepdims = 0> (after)
+            more = Less (top, most)
+        }
+    >
+}
+"""
+
+
+@pytest.mark.parametrize("most", [1e9, 12.0])
+def test_a_loop_runs_as_often_as_it_is_told(most: float) -> None:
+    x = np.array([1, -2, 0.5], np.float32)
+    feeds = [{"n": np.array(n), "x": x, "most": np.array(most, np.float32)} for n in (0, 1, 5, 9)]
+    check(model_of(COUNTING), *feeds)
+
+
+def test_what_is_stacked_needs_a_bound() -> None:
+    unbounded = model_of(COUNTING.replace("Min (n, eight)", "Add (n, eight)"))
+    with pytest.raises(
+        glowpy.UserError, match="the number of rounds must be known while compiling"
+    ):
+        glowpy.load(unbounded)
+    feed = {"n": np.array(2), "x": np.ones(3, np.float32), "most": np.array(99, np.float32)}
+    assert glowpy.InferenceSession(unbounded).run(["all"], feed)[0].shape == (10, 3)
+
+
+def test_a_while_loop_has_no_limit() -> None:
+    text = """
+    net (float x) => (float y) {
+        zero = Constant <value = float {0.0}> ()
+        start = Greater (x, zero)
+        y = Loop (, start, x) <
+            body = halve (int64 i, bool c, float v) => (bool more, float next) {
+                half = Constant <value = float {0.5}> ()
+                one = Constant <value = float {1.0}> ()
+                next = Mul (v, half)
+                more = Greater (next, one)
+            }
+        >
+    }
+    """
+    check(model_of(text), *({"x": np.array(x, np.float32)} for x in (100, 1.5, -3)))
+
+
+def test_values_are_carried_crosswise() -> None:
+    """Both values of a round are read before one is written."""
+    text = """
+    net (int64 n) => (int64 a, int64 b) {
+        zero = Constant <value = int64 {0}> ()
+        one = Constant <value = int64 {1}> ()
+        true = Constant <value = bool {1}> ()
+        a, b = Loop (n, true, zero, one) <
+            body = fibonacci (int64 i, bool c, int64 p, int64 q) => (bool c2, int64 q2, int64 s) {
+                c2 = Identity (c)
+                q2 = Identity (q)
+                s = Add (p, q)
+            }
+        >
+    }
+    """
+    check(model_of(text), *({"n": np.array(n)} for n in (0, 1, 2, 10, 30)))
+
+
+def test_a_loop_in_a_branch_in_a_loop() -> None:
+    text = """
+    net (int64 n, float[2, 2] x) => (float[2, 2] y) {
+        true = Constant <value = bool {1}> ()
+        two = Constant <value = int64 {2}> ()
+        three = Constant <value = int64 {200}> ()
+        y = Loop (n, true, x) <
+            body = outer (int64 i, bool c, float[2, 2] v) => (bool c1, float[2, 2] w) {
+                c1 = Identity (c)
+                part = Mod (i, two)
+                odd = Cast <to = 9> (part)
+                rounds = Min (i, three)
+                w = If (odd) <
+                    then_branch = many () => (float[2, 2] t) {
+                        t = Loop (rounds, true, v) <
+                            body = inner (int64 j, bool d, float[2, 2] u) => (bool d1, float[2, 2] next) {
+                                d1 = Identity (d)
+                                next = MatMul (u, x)
+                            }
+                        >
+                    },
+                    else_branch = one () => (float[2, 2] e) { e = Add (v, x) }
+                >
+            }
+        >
+    }
+    """
+    x = np.array([[0.5, 0.25], [-0.5, 1]], np.float32)
+    check(model_of(text), *({"n": np.array(n), "x": x} for n in (0, 1, 2, 5)))
+
+
+def test_few_rounds_are_written_out() -> None:
+    text = COUNTING.replace("limit = Min (n, eight)", "limit = Identity (three)").replace(
+        "eight = Constant <value = int64 {8}> ()", "three = Constant <value = int64 {3}> ()"
+    )
+    steady = text.replace("more = Less (top, most)", "more = Identity (c)")
+    assert len(glowpy.load(model_of(steady)).functions) == 1
+    assert len(glowpy.load(model_of(text)).functions) == 2
+    feed = {"n": np.array(2), "x": np.ones(3, np.float32), "most": np.array(2.5, np.float32)}
+    check(model_of(text), feed)
+    check(model_of(steady), feed)
+
+
+def test_a_loop_that_grows_what_it_carries_is_written_out() -> None:
+    text = """
+    net (int64 n, float[1] x) => (float[m] y) {
+        true = Constant <value = bool {1}> ()
+        y = Loop (n, true, x) <
+            body = grow (int64 i, bool c, float[k] v) => (bool c1, float[l] w) {
+                c1 = Identity (c)
+                w = Concat <axis = 0> (v, x)
+            }
+        >
+    }
+    """
+    x = np.array([2], np.float32)
+    check(model_of(text), {"n": np.array(4), "x": x}, values=("n",))
+    session = glowpy.InferenceSession(model_of(text))
+    assert [len(session.run(None, {"n": np.array(n), "x": x})[0]) for n in (3, 5)] == [4, 6]
+    with pytest.raises(
+        glowpy.UserError, match=r"'w' is f32\[1\] before a round and f32\[2\] after"
+    ):
+        glowpy.load(model_of(text))
+
+
+def test_scans_along_any_axis_in_both_directions() -> None:
+    body = onnx.parser.parse_graph(
+        """
+        step (float[2] state, float[2] a, float[3] b) => (float[2] next, float[3] row, float[2] out) {
+            next = Add (state, a)
+            row = Neg (b)
+            out = Mul (next, next)
+        }
+        """
+    )
+    for directions, axes in (([0, 1], [0, 1]), ([1, 0], [1, 0])):
+        node = helper.make_node(
+            "Scan",
+            ["s", "a", "b"],
+            ["y", "rows", "outs"],
+            body=body,
+            num_scan_inputs=2,
+            scan_input_axes=axes,
+            scan_input_directions=directions,
+            scan_output_axes=[1, -1],
+            scan_output_directions=[1, 0],
+        )
+        shapes = {"a": [4, 2] if axes[0] == 0 else [2, 4], "b": [4, 3] if axes[1] == 0 else [3, 4]}
+        floats = TensorProto.FLOAT
+        infos = [
+            helper.make_tensor_value_info(n, floats, d) for n, d in {"s": [2], **shapes}.items()
+        ]
+        results = [
+            helper.make_tensor_value_info(n, floats, d)
+            for n, d in {"y": [2], "rows": [3, 4], "outs": [2, 4]}.items()
+        ]
+        graph = helper.make_graph([node], "scan", infos, results)
+        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+        rng = np.random.default_rng(0)
+        feed = {
+            info.name: rng.standard_normal(d).astype(np.float32)
+            for info, d in zip(infos, ([2], *shapes.values()), strict=True)
+        }
+        check(model, feed)
+
+
+def test_a_scan_over_an_open_length() -> None:
+    text = """
+    net (float[2] s, float[length, 2] a) => (float[2] y, float[length, 2] outs) {
+        y, outs = Scan <num_scan_inputs = 1,
+            body = step (float[2] state, float[2] x) => (float[2] next, float[2] out) {
+                next = Add (state, x)
+                out = Neg (next)
+            }
+        > (s, a)
+    }
+    """
+    reference = ort.InferenceSession(model_of(text).SerializeToString())
+    for backend in BACKENDS:
+        session = glowpy.InferenceSession(model_of(text), backend=backend)
+        for length in (3, 7, 1, 5):
+            feed = {
+                "s": np.array([1, 2], np.float32),
+                "a": np.arange(2 * length, dtype=np.float32).reshape(length, 2),
+            }
+            for actual, expected in zip(
+                session.run(None, feed), reference.run(None, feed), strict=True
+            ):
+                np.testing.assert_array_equal(actual, expected)
+        assert len(session.assumptions) == 1
+
+
+DECODER = """
+net (int64 first, int64 most) => (int64[12] tokens, float[k, 16] chances, float[8] state) {
+    true = Constant <value = bool {1}> ()
+    room = Constant <value = int64 {11}> ()
+    one = Constant <value = int64 {1}> ()
+    zero = Constant <value = int64 {0}> ()
+    end = Constant <value = int64 {3}> ()
+    places = Constant <value_ints = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11]> ()
+    limit = Min (most, room)
+    is_first = Equal (places, zero)
+    prompt = Where (is_first, first, zero)
+    state_shape = Constant <value_ints = [8]> ()
+    calm = ConstantOfShape (state_shape)
+    tokens, state, chances = Loop (limit, true, prompt, calm) <
+        body = step (int64 i, bool c, int64[12] seen, float[8] before)
+            => (bool more, int64[12] longer, float[8] after, float[16] likely) {
+            token = Gather (seen, i)
+            word = Gather (words, token)
+            memory = MatMul (before, recurrent)
+            sum = Add (word, memory)
+            after = Tanh (sum)
+            scores = MatMul (after, heads)
+            likely = Softmax (scores)
+            next = ArgMax <axis = 0, keepdims = 0> (scores)
+            following = Add (i, one)
+            is_next = Equal (places, following)
+            longer = Where (is_next, next, seen)
+            ended = Equal (next, end)
+            more = Not (ended)
+        }
+    >
+}
+"""
+
+
+def decoder() -> onnx.ModelProto:
+    """A small recurrent decoder with random weights, whose greedy search is an ONNX loop."""
+    model = model_of(DECODER)
+    rng = np.random.default_rng(3)
+    for name, shape in (("words", (16, 8)), ("recurrent", (8, 8)), ("heads", (8, 16))):
+        weights = rng.standard_normal(shape).astype(np.float32)
+        model.graph.initializer.append(numpy_helper.from_array(weights, name))
+    return model
+
+
+def test_greedy_decoding() -> None:
+    feeds: list[dict[str, Any]] = [
+        {"first": np.array(first), "most": np.array(most)}
+        for first in (1, 7)
+        for most in (0, 4, 99)
+    ]
+    check(decoder(), *feeds)
