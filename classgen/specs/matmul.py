@@ -1,6 +1,6 @@
-"""Matrix products."""
+"""Matrix products, and determinants."""
 
-from classgen.dsl import NodeOnly, Op
+from classgen.dsl import FLOATS, NodeOnly, Op
 
 Op(
     "MatMul",
@@ -15,4 +15,12 @@ NodeOnly(
     inputs=["input", "weights", "bias"],
     quant="numbers",
     channels=("weights", 1, "bias"),
+)
+Op(
+    "Determinant",
+    "The determinants of the square matrices in the last two dimensions; that of one without elements is 1.",
+    inputs=["input"],
+    scratches=["work"],
+    kernel={"input": FLOATS},
+    no_derivative="not written yet",
 )

@@ -1291,6 +1291,19 @@ class Builder(ABC):
         attrs: dict[str, Attr] = {}
         return self.create(nodes.FullyConnectedNode, name, inputs, attrs, result_type, loc)
 
+    def create_determinant(
+        self,
+        name: str,
+        input: Operand,
+        *,
+        result_type: Type | None = None,
+        loc: Loc | None = None,
+    ) -> nodes.DeterminantNode:
+        """The determinants of the square matrices in the last two dimensions; that of one without elements is 1."""
+        inputs = (input,)
+        attrs: dict[str, Attr] = {}
+        return self.create(nodes.DeterminantNode, name, inputs, attrs, result_type, loc)
+
     def create_tree_ensemble(
         self,
         name: str,
@@ -2291,3 +2304,25 @@ class Builder(ABC):
         inputs = (input,)
         attrs: dict[str, Attr] = {}
         return self.create(nodes.BitCastNode, name, inputs, attrs, result_type, loc)
+
+    def create_fourier_transform(
+        self,
+        name: str,
+        input: Operand,
+        roots: Operand,
+        inverse: bool = False,
+        half: bool = False,
+        *,
+        result_type: Type | None = None,
+        loc: Loc | None = None,
+    ) -> nodes.FourierTransformNode:
+        """The discrete Fourier transform along the dimension before the last: of pairs of a real and an imaginary part, or of real parts alone. As many rows are read as `roots` has, which are the pairs of exp(-2 pi i k / rows); those that there are not are zero. If `half`, the result has only the first rows / 2 + 1. If `inverse`, it is that of the inverse transform; if `half` as well, input has only those rows, the others are their conjugates, and the result has the real parts."""
+        inputs = (
+            input,
+            roots,
+        )
+        attrs: dict[str, Attr] = {
+            "inverse": bool(inverse),
+            "half": bool(half),
+        }
+        return self.create(nodes.FourierTransformNode, name, inputs, attrs, result_type, loc)

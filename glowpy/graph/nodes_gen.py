@@ -48,6 +48,7 @@ __all__ = [
     "DefineNode",
     "DequantizeBlocksNode",
     "DequantizeNode",
+    "DeterminantNode",
     "DivNode",
     "DynamicQuantizeNode",
     "DynamicSliceNode",
@@ -59,6 +60,7 @@ __all__ = [
     "ExtentsNode",
     "FindNode",
     "FloorNode",
+    "FourierTransformNode",
     "FullyConnectedNode",
     "GatherNode",
     "GeluNode",
@@ -1846,6 +1848,21 @@ class FullyConnectedNode(Node):
 
 
 @final
+class DeterminantNode(Node):
+    """The determinants of the square matrices in the last two dimensions; that of one without elements is 1.
+
+    Declared in classgen/specs/matmul.py.
+    """
+
+    __slots__ = ()
+    SCHEMA: ClassVar[NodeSchema] = NodeSchema(
+        "determinant", ("input",), (), ("result",), frozenset(), no_derivative="not written yet"
+    )
+
+    input = InputField(0)
+
+
+@final
 class TreeEnsembleNode(Node):
     """What decision trees say of each row of a matrix: for each of so many targets the sum, or if `greatest` the greatest, of what the leaves have that the row comes to, one in each tree. A row of `branches` is a feature and two children: a row goes to the first if that feature is not above the threshold, else to the second. A child of at least 0 is a branch after this one; below, it is the leaf ~child, a row of `weights`. A row of `trees` is a root, which is as a child, and the target that the first weight of its leaves is for. Where branches may send a `missing` feature, a NaN, to the first child, they have the feature ~feature; all others send it to the second. For the greatest, a weight of NaN is none, and a target without any gets 0.
 
@@ -3123,6 +3140,29 @@ class BitCastNode(Node):
     input = InputField(0)
 
 
+@final
+class FourierTransformNode(Node):
+    """The discrete Fourier transform along the dimension before the last: of pairs of a real and an imaginary part, or of real parts alone. As many rows are read as `roots` has, which are the pairs of exp(-2 pi i k / rows); those that there are not are zero. If `half`, the result has only the first rows / 2 + 1. If `inverse`, it is that of the inverse transform; if `half` as well, input has only those rows, the others are their conjugates, and the result has the real parts.
+
+    Declared in classgen/specs/signal.py.
+    """
+
+    __slots__ = ()
+    SCHEMA: ClassVar[NodeSchema] = NodeSchema(
+        "fourier_transform",
+        ("input", "roots"),
+        (AttrSpec("inverse", "flag"), AttrSpec("half", "flag")),
+        ("result",),
+        frozenset(),
+        no_derivative="not written yet",
+    )
+
+    input = InputField(0)
+    roots = InputField(1)
+    inverse = AttrField[bool]()
+    half = AttrField[bool]()
+
+
 NODES: tuple[type[Node], ...] = (
     ReluNode,
     LeakyReluNode,
@@ -3200,6 +3240,7 @@ NODES: tuple[type[Node], ...] = (
     ColumnsToImageNode,
     MatMulNode,
     FullyConnectedNode,
+    DeterminantNode,
     TreeEnsembleNode,
     FindNode,
     CouplePairsNode,
@@ -3254,5 +3295,6 @@ NODES: tuple[type[Node], ...] = (
     TransposeNode,
     BroadcastNode,
     BitCastNode,
+    FourierTransformNode,
 )
 """Every class of this file, in order of declaration."""

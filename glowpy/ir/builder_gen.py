@@ -938,6 +938,21 @@ class IRBuilder(ABC):
         )
         return self.add(insts.MatMulInst(operands, attrs))
 
+    def create_determinant(
+        self,
+        result: Value,
+        input: Value,
+        work: Value,
+    ) -> insts.DeterminantInst:
+        """The determinants of the square matrices in the last two dimensions; that of one without elements is 1."""
+        attrs: dict[str, Attr] = {}
+        operands = (
+            result,
+            input,
+            work,
+        )
+        return self.add(insts.DeterminantInst(operands, attrs))
+
     def create_tree_ensemble(
         self,
         result: Value,
@@ -1788,3 +1803,25 @@ class IRBuilder(ABC):
             input,
         )
         return self.add(insts.ExtractTensorInst(operands, attrs))
+
+    def create_fourier_transform(
+        self,
+        result: Value,
+        input: Value,
+        roots: Value,
+        work: Value,
+        inverse: bool,
+        half: bool,
+    ) -> insts.FourierTransformInst:
+        """The discrete Fourier transform along the dimension before the last: of pairs of a real and an imaginary part, or of real parts alone. As many rows are read as `roots` has, which are the pairs of exp(-2 pi i k / rows); those that there are not are zero. If `half`, the result has only the first rows / 2 + 1. If `inverse`, it is that of the inverse transform; if `half` as well, input has only those rows, the others are their conjugates, and the result has the real parts."""
+        attrs: dict[str, Attr] = {
+            "inverse": bool(inverse),
+            "half": bool(half),
+        }
+        operands = (
+            result,
+            input,
+            roots,
+            work,
+        )
+        return self.add(insts.FourierTransformInst(operands, attrs))

@@ -42,6 +42,7 @@ __all__ = [
     "DeallocInst",
     "DecodeInst",
     "DefineInst",
+    "DeterminantInst",
     "DivInst",
     "DynamicSliceInst",
     "EncodeInst",
@@ -52,6 +53,7 @@ __all__ = [
     "ExtractTensorInst",
     "FindInst",
     "FloorInst",
+    "FourierTransformInst",
     "GatherInst",
     "GruInst",
     "HighByteInst",
@@ -1556,6 +1558,30 @@ class MatMulInst(Instruction):
 
 
 @final
+class DeterminantInst(Instruction):
+    """The determinants of the square matrices in the last two dimensions; that of one without elements is 1.
+
+    Declared in classgen/specs/matmul.py.
+    """
+
+    __slots__ = ()
+    SCHEMA: ClassVar[InstSchema] = InstSchema(
+        "determinant",
+        (
+            OperandSpec("result", Access.OUT),
+            OperandSpec("input", Access.IN),
+            OperandSpec("work", Access.SCRATCH),
+        ),
+        (),
+        frozenset(),
+    )
+
+    result = OperandField(0)
+    input = OperandField(1)
+    work = OperandField(2)
+
+
+@final
 class TreeEnsembleInst(Instruction):
     """What decision trees say of each row of a matrix: for each of so many targets the sum, or if `greatest` the greatest, of what the leaves have that the row comes to, one in each tree. A row of `branches` is a feature and two children: a row goes to the first if that feature is not above the threshold, else to the second. A child of at least 0 is a branch after this one; below, it is the leaf ~child, a row of `weights`. A row of `trees` is a root, which is as a child, and the target that the first weight of its leaves is for. Where branches may send a `missing` feature, a NaN, to the first child, they have the feature ~feature; all others send it to the second. For the greatest, a weight of NaN is none, and a target without any gets 0.
 
@@ -2774,6 +2800,34 @@ class ExtractTensorInst(Instruction):
     steps = AttrField[tuple[int, ...]]()
 
 
+@final
+class FourierTransformInst(Instruction):
+    """The discrete Fourier transform along the dimension before the last: of pairs of a real and an imaginary part, or of real parts alone. As many rows are read as `roots` has, which are the pairs of exp(-2 pi i k / rows); those that there are not are zero. If `half`, the result has only the first rows / 2 + 1. If `inverse`, it is that of the inverse transform; if `half` as well, input has only those rows, the others are their conjugates, and the result has the real parts.
+
+    Declared in classgen/specs/signal.py.
+    """
+
+    __slots__ = ()
+    SCHEMA: ClassVar[InstSchema] = InstSchema(
+        "fourier_transform",
+        (
+            OperandSpec("result", Access.OUT),
+            OperandSpec("input", Access.IN),
+            OperandSpec("roots", Access.IN),
+            OperandSpec("work", Access.SCRATCH),
+        ),
+        (AttrSpec("inverse", "flag"), AttrSpec("half", "flag")),
+        frozenset(),
+    )
+
+    result = OperandField(0)
+    input = OperandField(1)
+    roots = OperandField(2)
+    work = OperandField(3)
+    inverse = AttrField[bool]()
+    half = AttrField[bool]()
+
+
 INSTS: tuple[type[Instruction], ...] = (
     LinearAttentionInst,
     IfInst,
@@ -2833,6 +2887,7 @@ INSTS: tuple[type[Instruction], ...] = (
     RoiMaxPoolInst,
     ColumnsToImageInst,
     MatMulInst,
+    DeterminantInst,
     TreeEnsembleInst,
     FindInst,
     CouplePairsInst,
@@ -2880,5 +2935,6 @@ INSTS: tuple[type[Instruction], ...] = (
     CopyInst,
     InsertTensorInst,
     ExtractTensorInst,
+    FourierTransformInst,
 )
 """Every class of this file, in order of declaration."""

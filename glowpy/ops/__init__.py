@@ -24,6 +24,7 @@ from glowpy.ops import (
     reduce,
     search,
     shape,
+    signal,
 )
 
 __all__ = [
@@ -46,4 +47,5 @@ __all__ = [
     "reduce",
     "search",
     "shape",
+    "signal",
 ]

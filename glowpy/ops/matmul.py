@@ -1,4 +1,4 @@
-"""Rules of matrix products."""
+"""Rules of matrix products, and of determinants."""
 
 from __future__ import annotations
 
@@ -12,11 +12,19 @@ from glowpy.core.type import Type
 from glowpy.graph.function import Function
 from glowpy.graph.infer import infer
 from glowpy.graph.node import NodeValue, Operand
-from glowpy.graph.nodes_gen import FullyConnectedNode, MatMulNode
+from glowpy.graph.nodes_gen import DeterminantNode, FullyConnectedNode, MatMulNode
 from glowpy.graph.work import largest_count, macs
-from glowpy.ir.insts_gen import MatMulInst
+from glowpy.ir.insts_gen import DeterminantInst, MatMulInst
+from glowpy.irgen import scratch
 from glowpy.lower import lower
-from glowpy.ops.operands import as_stored, expect_numbers, expect_same_kind, factors
+from glowpy.ops.operands import (
+    accumulable,
+    as_stored,
+    expect_floats,
+    expect_numbers,
+    expect_same_kind,
+    factors,
+)
 from glowpy.support.errors import UserError
 
 __all__: list[str] = []
@@ -109,3 +117,26 @@ def _differentiate_fully_connected(
         f.create_mat_mul(n.name, _transposed(f, n.name, n.input), g),
         g,
     ]
+
+
+# Determinants.
+
+
+@infer(DeterminantNode)
+def _infer_determinant(input: Type) -> Type:
+    expect_floats("input", input)
+    if input.rank < 2 or not is_same(input.shape[-1], input.shape[-2]):
+        raise UserError(f"expected square matrices, got {input}")
+    return input.with_shape(input.shape[:-2])
+
+
+@scratch(DeterminantNode)
+def _scratch_determinant(n: DeterminantNode) -> tuple[Type, ...]:
+    """A matrix, of which elimination leaves a triangle."""
+    return (n.type.with_shape(n.input.type.shape[-2:]),)
+
+
+@interpret(DeterminantInst)
+def _determinant(result: Tensor, input: Tensor, work: Tensor) -> None:
+    del work
+    result.array[...] = np.linalg.det(accumulable(input.array)).astype(result.array.dtype)

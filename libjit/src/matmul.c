@@ -1,4 +1,4 @@
-/// Matrix products, those with tiles once for each kind of them: this file reads itself.
+/// Matrix products, those with tiles once for each kind of them: this file reads itself. Determinants.
 #ifndef T
 #include "dot.h"
 #include "kernels_gen.h"
@@ -53,6 +53,42 @@ MATMUL(i32, int32_t)
 MATMUL(i64, int64_t)
 MATMUL(u32, uint32_t)
 MATMUL(u64, uint64_t)
+
+/// By elimination, with the largest element of a column as the pivot.
+#define DETERMINANT(SUFFIX, T, ABS)                                                                                    \
+  INLINE T determinant_##SUFFIX(T *work, dim_t n) {                                                                    \
+    T product = 1;                                                                                                     \
+    for (dim_t k = 0; k < n; k++) {                                                                                    \
+      dim_t pivot = k;                                                                                                 \
+      for (dim_t i = k + 1; i < n; i++)                                                                                \
+        if (ABS(work[i * n + k]) > ABS(work[pivot * n + k])) pivot = i;                                                \
+      for (dim_t j = k; j < n; j++) {                                                                                  \
+        T moved = work[k * n + j];                                                                                     \
+        work[k * n + j] = work[pivot * n + j];                                                                         \
+        work[pivot * n + j] = moved;                                                                                   \
+      }                                                                                                                \
+      T largest = work[k * n + k];                                                                                     \
+      product *= pivot == k ? largest : -largest;                                                                      \
+      for (dim_t i = k + 1; i < n && largest != 0; i++) {                                                              \
+        T factor = work[i * n + k] / largest;                                                                          \
+        for (dim_t j = k + 1; j < n; j++) work[i * n + j] -= factor * work[k * n + j];                                 \
+      }                                                                                                                \
+    }                                                                                                                  \
+    return product;                                                                                                    \
+  }                                                                                                                    \
+                                                                                                                       \
+  KERNEL void libjit_determinant_##SUFFIX(T *restrict result, const T *restrict input, T *restrict work,               \
+                                          const ints_t *result_shape, const ints_t *input_shape,                       \
+                                          const ints_t *work_shape) {                                                  \
+    dim_t n = work_shape->at[0], matrices = count(result_shape);                                                       \
+    for (dim_t m = 0; m < matrices; m++) {                                                                             \
+      for (dim_t i = 0; i < n * n; i++) work[i] = input[m * n * n + i];                                                \
+      result[m] = determinant_##SUFFIX(work, n);                                                                       \
+    }                                                                                                                  \
+  }
+
+DETERMINANT(f32, float, __builtin_fabsf)
+DETERMINANT(f64, double, __builtin_fabs)
 
 #include "as_f32.h"
 #include "matmul.c"

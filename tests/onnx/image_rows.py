@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from tests.onnx.opset_rows import EVERY, IMAGE, POOL, Row, i64, pooled, scalar
+from glowpy.core.tensor import Array
+from tests.onnx.opset_rows import EVERY, IMAGE, POOL, SQUARE, Row, i64, pooled, scalar
 
 __all__ = ["IMAGE_ROWS"]
 
@@ -17,6 +18,18 @@ RAMP = np.broadcast_to(np.arange(8, dtype=np.float32), (1, 1, 8, 8)).copy()
 REGION = np.array([[1, 1, 3, 3]], np.float32)
 DOWN = np.stack([np.ones((5, 5)), np.zeros((5, 5))])[None].astype(np.float32)
 BELOW = np.concatenate([IMAGE[:, :, 1:], np.zeros((1, 2, 1, 5), np.float32)], 2)
+SIGNAL = np.cos(np.arange(12, dtype=np.float32) ** 2).reshape(1, 6, 2)
+NUMBERS = SIGNAL[..., 0] + 1j * SIGNAL[..., 1]
+REAL = SIGNAL[..., :1]
+WINDOW = np.array([0.5, 1, 0.25], np.float32)
+FRAMES = np.stack([REAL[0, start : start + 3, 0] for start in (0, 2)])
+
+
+def parts(numbers: Array) -> Array:
+    """Real and imaginary parts."""
+    return np.stack([numbers.real, numbers.imag], -1).astype(np.float32)
+
+
 BLOCKS = np.arange(16, dtype=np.float32).reshape(1, 4, 4)
 
 IMAGE_ROWS = [
@@ -109,4 +122,48 @@ IMAGE_ROWS = [
         [i64(1)[0], i64(8)[0], i64(8)[0], scalar(0), scalar(4.1)],
         [np.array([[0], [1], [0.5], [0], [0]], np.float32)],
     ),
+    Row("DFT", (17,), [SIGNAL], [parts(np.fft.fft(NUMBERS, axis=1))]),
+    Row("DFT", (20,), [SIGNAL], [parts(np.fft.fft(NUMBERS, axis=-1))]),
+    Row(
+        "DFT",
+        (17,),
+        [SIGNAL[..., None, :].transpose(0, 2, 1, 3), i64(4)[0]],
+        [parts(np.fft.ifft(NUMBERS[:, None], 4, axis=2))],
+        {"axis": -2, "inverse": 1},
+        "inverse",
+    ),
+    Row(
+        "DFT",
+        (20,),
+        [REAL.reshape(2, 3, 1), i64(7)[0], i64(0)[0]],
+        [parts(np.fft.rfft(REAL.reshape(2, 3), 7, axis=0))],
+        {"onesided": 1},
+        "half",
+    ),
+    Row(
+        "DFT",
+        (20,),
+        [SIGNAL[:, :4]],
+        [np.fft.irfft(NUMBERS[:, :4], 6).astype(np.float32)[..., None]],
+        {"onesided": 1, "inverse": 1},
+        "back",
+    ),
+    Row(
+        "DFT",
+        EVERY,
+        [SIGNAL, i64(53)[0]],
+        [parts(np.fft.fft(NUMBERS, 53, axis=1))],
+        {},
+        "prime",
+    ),
+    Row("STFT", EVERY, [REAL, i64(2)[0], WINDOW], [parts(np.fft.rfft(FRAMES * WINDOW))[None]]),
+    Row(
+        "STFT",
+        EVERY,
+        [REAL, i64(2)[0], None, i64(3)[0]],
+        [parts(np.fft.fft(FRAMES))[None]],
+        {"onesided": 0},
+        "whole",
+    ),
+    Row("Det", EVERY, [SQUARE], [np.linalg.det(SQUARE)]),
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator
 
@@ -9,7 +10,7 @@ import numpy as np
 
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.tensor import Array
-from glowpy.graph.nodes_gen import FullyConnectedNode, MatMulNode
+from glowpy.graph.nodes_gen import DeterminantNode, FullyConnectedNode, MatMulNode
 from tests.ops.harness import (
     FLOATS,
     HALVES,
@@ -20,6 +21,7 @@ from tests.ops.harness import (
     check_row,
     normal_array,
     on_every_backend,
+    random_array,
     sum_tolerance,
 )
 
@@ -87,7 +89,39 @@ def _fully_connected(kind: ElemKind, constants: frozenset[int]) -> Iterator[Case
         yield Case(arrays, [expected], tolerance=tolerance, constants=constants)
 
 
+def _leibniz(matrix: Array) -> float:
+    """The sum over all permutations."""
+    size, total = len(matrix), 0.0
+    for columns in itertools.permutations(range(size)):
+        swaps = sum(columns[i] > columns[j] for i in range(size) for j in range(i, size))
+        factors = [float(matrix[row, column]) for row, column in enumerate(columns)]
+        total += (-1) ** swaps * math.prod(factors)
+    return total
+
+
+def _determinant(kind: ElemKind) -> Iterator[Case]:
+    """Some have a zero where elimination begins, some are singular."""
+    for seed, shape in enumerate(
+        [(3, 3), (2, 5, 5), (4, 2, 2), (2, 3, 1, 1), (3, 0, 0), (0, 2, 2)]
+    ):
+        matrices = random_array(kind, shape, seed)
+        if shape[-1] > 2:
+            matrices[..., 0, 0] = 0
+            matrices.reshape(-1, *shape[-2:])[0, 2] = matrices.reshape(-1, *shape[-2:])[0, 1]
+        expected = [
+            _leibniz(matrix) for matrix in matrices.reshape(math.prod(shape[:-2]), *shape[-2:])
+        ]
+        yield Case(
+            [matrices],
+            [np.array(expected).reshape(shape[:-2])],
+            tolerance=sum_tolerance(kind, 32),
+        )
+    infinite = np.array([[[np.inf, 0], [0, 1]], [[np.nan, 0], [0, 1]]], kind.dtype)
+    yield Case([infinite], [np.array([np.inf, np.nan])])
+
+
 ROWS = [
+    Row(DeterminantNode, FLOATS, _determinant),
     Row(MatMulNode, NUMBERS, lambda kind: _mat_mul(kind, frozenset())),
     Row(MatMulNode, FLOATS, lambda kind: _mat_mul(kind, frozenset({1})), "mat_mul of a constant"),
     Row(MatMulNode, (ElemKind.F64,), lambda kind: _mat_mul(kind, frozenset()), "mat_mul in f64"),

@@ -88,6 +88,12 @@ KERNELS: dict[str, KernelSpec] = {
         (("lhs", ("i32", "i64", "u32", "u64")),),
         "classgen/specs/matmul.py",
     ),
+    "determinant": KernelSpec(
+        "determinant",
+        "libjit_determinant",
+        (("input", ("f32", "f64")),),
+        "classgen/specs/matmul.py",
+    ),
     "tree_ensemble": KernelSpec(
         "tree_ensemble",
         "libjit_tree_ensemble",
@@ -246,6 +252,12 @@ KERNELS: dict[str, KernelSpec] = {
         "libjit_extract_tensor",
         (("input", ("x8", "x16", "x32", "x64")),),
         "classgen/specs/shape.py",
+    ),
+    "fourier_transform": KernelSpec(
+        "fourier_transform",
+        "libjit_fourier_transform",
+        (("input", ("f32", "f64")),),
+        "classgen/specs/signal.py",
     ),
     "cpu_block_matmul": KernelSpec(
         "cpu_block_matmul",

@@ -17,6 +17,7 @@ from glowpy.exporter.onnx import (
     reduce,
     search,
     shape,
+    signal,
 )
 from glowpy.exporter.onnx.graph import to_onnx
 
@@ -24,6 +25,6 @@ __all__ = ["FAMILIES", "to_onnx"]
 
 FAMILIES = (
     activation, elementwise, gather, image, matmul, ml, norm, operator, pool, quant, recurrent,
-    reduce, search, shape,
+    reduce, search, shape, signal,
 )  # fmt: skip
 """The modules, by the stems that operators, kernels and tests share."""

@@ -87,3 +87,8 @@ def _scaled(n: OnnxNode, value: NodeValue, factor: float) -> NodeValue:
         return value
     scale = n.f.create_splat(f"{n.name}_scale", Type(value.type.kind, ()), factor)
     return n.f.create_mul(n.name, value, scale).result
+
+
+@from_onnx("Det", since=11)
+def _det(n: OnnxNode) -> Value:
+    return n.f.create_determinant(n.name, n.input(0)).result

@@ -1,0 +1,58 @@
+"""Rules of transforms of signals."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from glowpy.backends.interpreter.interpret import interpret
+from glowpy.core.shape import is_same
+from glowpy.core.tensor import Tensor
+from glowpy.core.type import Type
+from glowpy.graph.infer import infer
+from glowpy.graph.nodes_gen import FourierTransformNode
+from glowpy.ir.insts_gen import FourierTransformInst
+from glowpy.irgen import scratch
+from glowpy.ops.operands import expect_floats, expect_same_kind, factors
+from glowpy.support.errors import UserError
+
+__all__: list[str] = []
+
+
+@infer(FourierTransformNode)
+def _infer_fourier_transform(input: Type, roots: Type, *, inverse: bool, half: bool) -> Type:
+    expect_floats("input", input)
+    expect_same_kind(input, roots=roots)
+    if roots.rank != 2 or roots.shape[0] == 0 or not is_same(roots.shape[1], 2):
+        raise UserError(f"expected a pair for each of some roots, got {roots}")
+    if input.rank < 2 or input.shape[-1] not in (1, 2):
+        raise UserError(f"expected input [..., rows, 1 or 2], got {input}")
+    length = roots.shape[0]
+    rows = length // 2 + 1 if half and not inverse else length
+    return input.with_shape((*input.shape[:-2], rows, 1 if half and inverse else 2))
+
+
+@scratch(FourierTransformNode)
+def _scratch_fourier_transform(n: FourierTransformNode) -> tuple[Type, ...]:
+    """Both parts of a row before a pass, and after it."""
+    return (n.roots.type.with_shape((4, n.roots.type.shape[0])),)
+
+
+@interpret(FourierTransformInst)
+def _fourier_transform(
+    result: Tensor, input: Tensor, roots: Tensor, work: Tensor, *, inverse: bool, half: bool
+) -> None:
+    """In the kind of the operands, as kernels compute it: numpy's errors are those of a good algorithm."""
+    del work
+    length, parts = roots.type.extents[0], factors(input)
+    if result.array.size == 0:
+        return
+    rows = length // 2 + 1 if inverse and half else length
+    given = parts[..., :rows, 0] + (1j * parts[..., :rows, 1] if parts.shape[-1] == 2 else 0)
+    if given.shape[-1] == 0:
+        given = np.zeros((*given.shape[:-1], 1))
+    if inverse and half:
+        result.array[..., 0] = np.fft.irfft(given, length)
+        return
+    spectrum = (np.fft.ifft if inverse else np.fft.fft)(given, length)
+    spectrum = spectrum[..., : result.type.extents[-2]]
+    result.array[..., 0], result.array[..., 1] = spectrum.real, spectrum.imag
