@@ -1804,6 +1804,21 @@ class Builder(ABC):
         attrs: dict[str, Attr] = {}
         return self.create(nodes.LookupTableNode, name, inputs, attrs, result_type, loc)
 
+    def create_random_bits(
+        self,
+        name: str,
+        result_type: Type,
+        key: tuple[int, ...],
+        *,
+        loc: Loc | None = None,
+    ) -> nodes.RandomBitsNode:
+        """32 random bits in each element, by Philox 4x32-10 (Salmon et al. 2011): element i is word i % 4 of what the counter i / 4 gives under `key`, two numbers of 31 bits."""
+        inputs = ()
+        attrs: dict[str, Attr] = {
+            "key": tuple(key),
+        }
+        return self.create(nodes.RandomBitsNode, name, inputs, attrs, result_type, loc)
+
     def create_lstm(
         self,
         name: str,

@@ -99,6 +99,7 @@ __all__ = [
     "PowNode",
     "QuantizationProfileNode",
     "QuantizeNode",
+    "RandomBitsNode",
     "ReciprocalNode",
     "ReduceAddNode",
     "ReduceMaxNode",
@@ -2511,6 +2512,21 @@ class LookupTableNode(Node):
 
 
 @final
+class RandomBitsNode(Node):
+    """32 random bits in each element, by Philox 4x32-10 (Salmon et al. 2011): element i is word i % 4 of what the counter i / 4 gives under `key`, two numbers of 31 bits.
+
+    Declared in classgen/specs/random.py.
+    """
+
+    __slots__ = ()
+    SCHEMA: ClassVar[NodeSchema] = NodeSchema(
+        "random_bits", (), (AttrSpec("key", "ints"),), ("result",), frozenset({Trait.TYPED})
+    )
+
+    key = AttrField[tuple[int, ...]]()
+
+
+@final
 class LstmNode(Node):
     """Long short-term memory, with gates input, output, forget, cell. The three peepholes, of input, output and forget, may be missing; if `coupled`, the forget gate is 1 - the input gate. gates are [T, B, gates x H], recurrence is a matrix [H, H] for each gate. Sequence b has `lengths[b]` steps, or all if lengths are empty; from there on results are zeros, and the state stays. If `reverse`, its steps are taken from the last to the first. What a gate computes is limited to [-limit, limit] before its activation.
 
@@ -3268,6 +3284,7 @@ NODES: tuple[type[Node], ...] = (
     EncodeNode,
     DecodeNode,
     LookupTableNode,
+    RandomBitsNode,
     LstmNode,
     GruNode,
     RnnNode,

@@ -1307,6 +1307,18 @@ class IRBuilder(ABC):
         )
         return self.add(insts.LookupTableInst(operands, attrs))
 
+    def create_random_bits(
+        self,
+        result: Value,
+        key: tuple[int, ...],
+    ) -> insts.RandomBitsInst:
+        """32 random bits in each element, by Philox 4x32-10 (Salmon et al. 2011): element i is word i % 4 of what the counter i / 4 gives under `key`, two numbers of 31 bits."""
+        attrs: dict[str, Attr] = {
+            "key": tuple(key),
+        }
+        operands = (result,)
+        return self.add(insts.RandomBitsInst(operands, attrs))
+
     def create_lstm(
         self,
         result: Value,

@@ -83,6 +83,7 @@ __all__ = [
     "PlusInst",
     "PowInst",
     "QuantizationProfileInst",
+    "RandomBitsInst",
     "ReciprocalInst",
     "ReduceAddInst",
     "ReduceMaxInst",
@@ -2117,6 +2118,25 @@ class LookupTableInst(Instruction):
 
 
 @final
+class RandomBitsInst(Instruction):
+    """32 random bits in each element, by Philox 4x32-10 (Salmon et al. 2011): element i is word i % 4 of what the counter i / 4 gives under `key`, two numbers of 31 bits.
+
+    Declared in classgen/specs/random.py.
+    """
+
+    __slots__ = ()
+    SCHEMA: ClassVar[InstSchema] = InstSchema(
+        "random_bits",
+        (OperandSpec("result", Access.OUT),),
+        (AttrSpec("key", "ints"),),
+        frozenset({Trait.TYPED}),
+    )
+
+    result = OperandField(0)
+    key = AttrField[tuple[int, ...]]()
+
+
+@final
 class LstmInst(Instruction):
     """Long short-term memory, with gates input, output, forget, cell. The three peepholes, of input, output and forget, may be missing; if `coupled`, the forget gate is 1 - the input gate. gates are [T, B, gates x H], recurrence is a matrix [H, H] for each gate. Sequence b has `lengths[b]` steps, or all if lengths are empty; from there on results are zeros, and the state stays. If `reverse`, its steps are taken from the last to the first. What a gate computes is limited to [-limit, limit] before its activation.
 
@@ -2908,6 +2928,7 @@ INSTS: tuple[type[Instruction], ...] = (
     EncodeInst,
     DecodeInst,
     LookupTableInst,
+    RandomBitsInst,
     LstmInst,
     GruInst,
     RnnInst,

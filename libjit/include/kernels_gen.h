@@ -172,6 +172,9 @@ void libjit_lookup_table_i32_u8(int32_t *result, const uint8_t *input, const int
 void libjit_lookup_table_f32_i8(float *result, const int8_t *input, const float *table, const ints_t *result_shape, const ints_t *input_shape, const ints_t *table_shape);
 void libjit_lookup_table_f32_u8(float *result, const uint8_t *input, const float *table, const ints_t *result_shape, const ints_t *input_shape, const ints_t *table_shape);
 
+/* 32 random bits in each element, by Philox 4x32-10 (Salmon et al. 2011): element i is word i % 4 of what the counter i / 4 gives under `key`, two numbers of 31 bits. (classgen/specs/random.py) */
+void libjit_random_bits_u32(uint32_t *result, const ints_t *result_shape, const ints_t *key);
+
 /* The sum over `axes`, which stay as dimensions of 1. (classgen/specs/reduce.py) */
 void libjit_reduce_add_f32(float *result, const float *input, const ints_t *result_shape, const ints_t *input_shape, const ints_t *result_strides, const ints_t *input_strides, const ints_t *axes);
 void libjit_reduce_add_f64(double *result, const double *input, const ints_t *result_shape, const ints_t *input_shape, const ints_t *result_strides, const ints_t *input_strides, const ints_t *axes);

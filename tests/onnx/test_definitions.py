@@ -64,7 +64,6 @@ def test_what_outputs_do_not_need_is_left_out() -> None:
 @pytest.mark.parametrize(
     ("node", "opset", "message"),
     [
-        ("y = Bernoulli(x)", 22, "'y' (#0): Bernoulli: RandomUniformLike (opset 22) is not supported"),
         ("y = Attention(x, x, x)", 23, "#0): Attention: Expand: expected shapes that broadcast, got [2, 4, 1] and"),
         ("y = CenterCropPad(x, i)", 18, "must be known while compiling, but depends on the input 'i'"),
     ],

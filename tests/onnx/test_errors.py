@@ -137,21 +137,6 @@ def test_operator_ended_before_opset() -> None:
     assert "Upsample (opset 10) is not supported" in str(error_of(model))
 
 
-@pytest.mark.parametrize(
-    ("op_type", "opset", "attributes"),
-    [("Dropout", 6, {"is_test": 0}), ("BatchNormalization", 14, {"training_mode": 1})],
-)
-def test_training_is_unsupported(op_type: str, opset: int, attributes: dict[str, Any]) -> None:
-    names = ["x"] if op_type == "Dropout" else ["x", *"abcd"]
-    vectors = {name: np.ones(3, np.float32) for name in names[1:]}
-    node = helper.make_node(op_type, names, ["y"], name="bad", **attributes)
-    model = graph_model([node], [info("x", X)], [info("y", X)], opset, vectors)
-    error = error_of(model)
-    assert isinstance(error, glowpy.UnsupportedError)
-    assert "node 'bad' (#0)" in str(error)
-    assert "training" in str(error)
-
-
 # Nodes that are wrong in themselves.
 
 WRONG: list[tuple[str, onnx.ModelProto, str]] = [

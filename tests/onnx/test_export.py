@@ -322,7 +322,7 @@ def test_all_that_cannot_be_written_is_said_at_once(tmp_path: Path) -> None:
 
 
 def test_every_node_of_a_model_can_be_written() -> None:
-    """All but profiles, what is made when quantized arithmetic is lowered, and what came to ONNX later."""
+    """All but profiles, what is made when quantized arithmetic is lowered, random bits, and what came to ONNX later."""
     assert FAMILIES
     before = {rule for rewrite in ChannelsFirstPass.rules for rule in rewrite._annotated}
     missing = {cls for cls in NODES if cls not in to_onnx and cls not in before}
@@ -330,6 +330,7 @@ def test_every_node_of_a_model_can_be_written() -> None:
         "LinearAttentionNode",  # ONNX has it from opset 27 on
         *(f"{operator}Node" for operator in NEWER),
         "QuantizationProfileNode",
+        "RandomBitsNode",
         "RescaleNode",
         "ScaleRoundedNode",
         "SumPoolNode",

@@ -19,6 +19,14 @@ INEXACT = frozenset({"test_attention_4d_causal_fp16", "test_attention_4d_causal_
 """Half precision at every step, compared more closely than its unit in the last place."""
 
 
+RANDOM = frozenset(
+    name
+    for name in CASES
+    if name.startswith(("test_bernoulli", "test_training_dropout")) and name not in PASSING
+)
+"""Numbers drawn by numpy's generator: test_random.py looks at how ours are distributed."""
+
+
 def run(name: str, backend: str) -> None:
     case = CASES[name]
     assert case.model is not None
@@ -34,7 +42,7 @@ def test_node_case_passes(name: str) -> None:
     run(name, "interpreter")
 
 
-@pytest.mark.parametrize("name", sorted(set(CASES) - PASSING - INEXACT))
+@pytest.mark.parametrize("name", sorted(set(CASES) - PASSING - INEXACT - RANDOM))
 def test_node_case_is_refused(name: str) -> None:
     """A case that passes belongs into node_cases.txt."""
     with pytest.raises(glowpy.UserError):

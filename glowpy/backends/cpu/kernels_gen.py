@@ -145,6 +145,9 @@ KERNELS: dict[str, KernelSpec] = {
         (("result", ("i8", "u8", "i32", "f32")), ("input", ("i8", "u8"))),
         "classgen/specs/quant.py",
     ),
+    "random_bits": KernelSpec(
+        "random_bits", "libjit_random_bits", (("result", ("u32",)),), "classgen/specs/random.py"
+    ),
     "reduce_add": KernelSpec(
         "reduce_add",
         "libjit_reduce_add",

@@ -15,7 +15,7 @@ from glowpy.graph.node import Node, NodeValue
 from glowpy.importer.onnx.codes import to_codes
 from glowpy.importer.onnx.data_movement import convert, filled, full, reshape
 from glowpy.importer.onnx.narrow import NARROW, Narrow
-from glowpy.importer.onnx.node import OnnxNode, Result, Value, from_onnx
+from glowpy.importer.onnx.node import OnnxNode, Value, from_onnx
 from glowpy.importer.onnx.tensor import kind_of
 from glowpy.ops.elementwise import ONNX_ELEMENTWISE
 from glowpy.support.errors import UserError
@@ -254,23 +254,6 @@ def _same_bits(n: OnnxNode, value: Value, kind: ElemKind) -> Value:
 @from_onnx("CastLike", since=15)
 def _cast_like(n: OnnxNode) -> Value:
     return _cast_to(n, n.type(1).kind, n.narrow(1))
-
-
-@from_onnx("Dropout")
-def _dropout_1(n: OnnxNode) -> tuple[Result, ...]:
-    """Below opset 7 `is_test` said whether the model is trained; exporters that leave it out mean inference."""
-    if n.opset < 7 and n.has_attribute("is_test") and not n.flag("is_test"):
-        raise n.unsupported("training", note="export the model for inference")
-    kind = ElemKind.BOOL if n.opset >= 10 else n.type(0).kind
-    return n.value(0), filled(n, n.type(0).with_kind(kind), 1)
-
-
-@from_onnx("Dropout", since=12)
-def _dropout_12(n: OnnxNode) -> tuple[Result, ...]:
-    """In training, a ratio of 0 changes nothing either."""
-    if n.has(2) and n.known_scalar(2) and (not n.has(1) or n.known_scalar(1)):
-        raise n.unsupported("training_mode", note="export the model for inference")
-    return n.value(0), filled(n, n.type(0).with_kind(ElemKind.BOOL), 1)
 
 
 @from_onnx("IsInf", since=10)

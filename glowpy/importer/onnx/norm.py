@@ -13,6 +13,7 @@ from glowpy.core.type import Shape, Type
 from glowpy.graph.node import Node, NodeValue
 from glowpy.importer.onnx.data_movement import channels_first, channels_last, convert, reshape
 from glowpy.importer.onnx.node import OnnxNode, Value, from_onnx
+from glowpy.importer.onnx.numbers import Numbers
 from glowpy.importer.onnx.tensor import kind_of
 from glowpy.support.errors import UserError
 from glowpy.support.symbolic import product
@@ -21,11 +22,8 @@ __all__: list[str] = []
 
 
 @from_onnx("BatchNormalization")
-def _batch_normalization(n: OnnxNode) -> Value:
-    """With statistics from training. Training itself, and one statistic for each element, are not supported."""
-    training = n.opset < 7 and n.has_attribute("is_test") and not n.flag("is_test")
-    if training or n.flag("training_mode") or any(n.wants(i) for i in range(1, n.num_outputs)):
-        raise n.unsupported("training", note="export the model for inference")
+def _batch_normalization(n: OnnxNode) -> Value | tuple[Value, ...]:
+    """With given statistics, or those of the batch in training; one statistic for each element is not supported."""
     if not n.flag("spatial", True):
         raise n.unsupported("spatial 0")
     x = n.value(0)
@@ -33,14 +31,18 @@ def _batch_normalization(n: OnnxNode) -> Value:
         raise UserError(f"expected an input of rank 1 or more, got {x.type}")
     wide = x if x.type.rank > 1 else reshape(n, x, (*x.type.shape, 1))
     channels = wide.type.shape[1]
-    vectors = []
     for index in range(1, 5):
         if not is_same_shape(n.type(index).shape, (channels,)):
             raise UserError(f"expected {channels} elements as input {index}, got {n.type(index)}")
+    if _in_training(n):
+        normal, *statistics = _trained(n, wide)
+        return reshape(n, normal, x.type.shape), *statistics
+    vectors = []
+    for index in range(1, 5):
         vector = convert(n, n.value(index), x.type.kind)
         vectors.append(n.operand(vector, n.proto.input[index]))
     scale, bias, mean, variance = vectors
-    normal = n.f.create_batch_normalization(
+    node = n.f.create_batch_normalization(
         n.name,
         n.operand(wide, n.proto.input[0]),
         scale,
@@ -50,7 +52,36 @@ def _batch_normalization(n: OnnxNode) -> Value:
         1,
         n.real("epsilon", 1e-5),
     )
-    return reshape(n, normal.result, x.type.shape)
+    return reshape(n, node.result, x.type.shape)
+
+
+def _in_training(n: OnnxNode) -> bool:
+    """By an attribute; from opset 7 to 13 by the outputs. Exporters that left out `is_test` meant inference."""
+    if n.opset >= 14:
+        return n.flag("training_mode")
+    wanted = any(n.wants(index) for index in range(1, n.num_outputs))
+    return wanted or (n.opset < 7 and n.has_attribute("is_test") and not n.flag("is_test"))
+
+
+def _trained(n: OnnxNode, x: Value) -> tuple[Value, ...]:
+    """By mean and variance of the batch, which move the running ones; below opset 14 they are results as well."""
+    kind, channels = x.type.kind, x.type.shape[1]
+    moments = _moments(n, _wide(n, x), [axis for axis in range(x.type.rank) if axis != 1])
+    column = (channels, *(1,) * (x.type.rank - 2))
+    scale, bias = (_vector(n, index, moments.mean.type.kind, column) for index in (1, 2))
+    inverse = _inverse_root(n, moments.variance)
+    normal = n.f.create_mul(f"{n.name}_standard", moments.centred, inverse).result
+    result = convert(n, _scaled(n, normal, scale, bias), kind)
+    momentum, statistics = n.real("momentum", 0.9), []
+    batch = [
+        Numbers(n, reshape(n, value, (channels,))) for value in (moments.mean, moments.variance)
+    ]
+    for index, now in enumerate(batch, 3):
+        before = Numbers(n, n.value(index))
+        moved = before.to(now.kind) * momentum + now * (1.0 - momentum)
+        statistics.append(moved.to(before.kind).value)
+    saved = [now.to(n.kind(index)).value for index, now in enumerate(batch, 3)]
+    return (result, *statistics, *(saved if n.opset < 14 else ()))
 
 
 @from_onnx("LRN")

@@ -138,7 +138,11 @@ def test_every_kernel_has_a_row() -> None:
     known = {row.cls.SCHEMA.mnemonic for row in ROWS}
     products = {"cpu_block_matmul", "cpu_conv", "cpu_depthwise_conv", "cpu_matmul"}
     plain = {"cpu_plain_conv", "cpu_plain_matmul"}  # small code has no units
-    whole = {"quantization_profile", "couple_pairs"}  # one histogram or matrix for all elements
+    whole = {
+        "quantization_profile",
+        "couple_pairs",
+        "random_bits",
+    }  # one histogram or matrix for all elements
     tables = {"tree_ensemble"}  # not of any numbers: tests/ops/test_ml.py
     found = {
         "dynamic_slice",
