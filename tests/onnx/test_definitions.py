@@ -12,7 +12,7 @@ from glowpy.core.tensor import Array, Tensor
 from glowpy.importer.onnx import definition
 from glowpy.importer.onnx import model as importer
 from glowpy.importer.onnx.order import names_read, subgraphs
-from tests.onnx.comparison import assert_same
+from tests.onnx.comparison import assert_same, node_cases
 
 LOSS = """<ir_version: 8, opset_import: ["": 13]>
 g (float[2,4] x) => (float y) <int64[2] l = {1, 3}, float[4] w = {1, 2, 3, 4}>
@@ -121,8 +121,21 @@ def test_name_that_a_definition_does_not_compute_is_no_missing_input(
         [onnx.helper.make_node("Clip", ["X", "", "unknown"], ["Y"])], [onnx.helper.make_opsetid("", 13)],
     )  # fmt: skip
     monkeypatch.setattr(definition, "_content", lambda *_: function.SerializeToString())
-    with pytest.raises(KeyError, match="unknown"):
+    with pytest.raises(glowpy.UserError, match="reads 'unknown' in Clip, which nothing defines"):
         loaded(LOSS)
+
+
+def test_a_graph_of_a_node_reads_only_what_is_defined() -> None:
+    model = onnx.ModelProto()
+    case = node_cases()["test_flexattention_score_mod"]
+    assert case.model is not None
+    model.CopyFrom(case.model)
+    (graph,) = (a.g for a in model.graph.node[0].attribute if a.name == "score_mod")
+    graph.node[0].input[0] = "nowhere"
+    with pytest.raises(
+        glowpy.UserError, match="FlexAttention: input 'nowhere' is computed by no node"
+    ):
+        glowpy.load(model)
 
 
 def test_definitions_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -158,7 +158,7 @@ def _instantiated(function: onnx.FunctionProto, node: onnx.NodeProto) -> list[on
     first = next(iter(node.output))
     kept: list[onnx.NodeProto] = []
     for inner in reversed(function.node):
-        inputs = [names[name] if name else "" for name in inner.input]
+        inputs = [_name_in(names, name, inner.op_type) for name in inner.input]
         outputs = [names[name] if name else "" for name in inner.output]
         if needed.isdisjoint(outputs):
             continue
@@ -199,15 +199,22 @@ def _renamed(
     own += [tensor.name for tensor in copy.initializer]
     inside = {**names, "": "", **{name: f"{prefix}_{name}_inside" for name in own if name}}
     for info in (*copy.input, *copy.output, *copy.initializer):
-        info.name = inside[info.name]
+        info.name = _name_in(inside, info.name, "a graph")
     del copy.node[:]
     for node in graph.node:
-        inputs = [inside[name] for name in node.input]
+        inputs = [_name_in(inside, name, node.op_type) for name in node.input]
         outputs = [inside[name] for name in node.output]
         twin = helper.make_node(node.op_type, inputs, outputs, node.name, domain=node.domain)
         _add_attributes(twin, node, inside, values)
         copy.node.append(twin)
     return copy
+
+
+def _name_in(names: Mapping[str, str], name: str, reader: str) -> str:
+    """A name outside of the definition. Raises UserError for one that nothing defines, as in a graph of the node."""
+    if name and name not in names:
+        raise UserError(f"its definition reads '{name}' in {reader}, which nothing defines")
+    return names[name] if name else ""
 
 
 def _names(function: onnx.FunctionProto, node: onnx.NodeProto) -> dict[str, str]:
