@@ -89,6 +89,37 @@ def doubles() -> Module:
     return module
 
 
+def recurrent() -> Module:
+    """An LSTM from the end, a gated recurrent unit after it, and a plain layer of f64; sequences have lengths."""
+    module = Module()
+    rng = np.random.default_rng(6)
+    x = module.create_placeholder("x", glowpy.parse_type("f32[5x3x44]"))
+    f = module.create_function("main")
+
+    def weights(name: str, *shape: int, dtype: str = "float32") -> Constant:
+        return module.create_constant(name, rng.normal(0, 0.4, shape).astype(dtype))
+
+    lengths = module.create_constant("lengths", np.array([5, 2, 3], np.int32))
+    first = f.create_lstm(
+        "first", x, weights("r", 4, 11, 11), weights("p", 3, 11), lengths, weights("h", 3, 11), weights("c", 3, 11),
+        weights("t", 3, 2), (2, 1, 1), math.inf, reverse=True,
+    )  # fmt: skip
+    sums = f.create_mat_mul("sums", first.results[0], weights("w", 11, 30))
+    second = f.create_gru(
+        "second", sums, weights("s", 3, 10, 10), weights("b", 10), lengths, weights("i", 3, 10), weights("u", 2, 2),
+        (2, 1), 0.75, reset_after=True,
+    )  # fmt: skip
+    wide = f.create_convert("wide", glowpy.parse_type("f64[5x3x10]"), second.results[0])
+    none = module.create_constant("none", np.zeros(0, np.int32))
+    third = f.create_rnn(
+        "third", wide, weights("v", 1, 10, 10, dtype="float64"), none, weights("j", 3, 10, dtype="float64"),
+        weights("k", 1, 2, dtype="float64"), (1,), math.inf,
+    )  # fmt: skip
+    for name, value in (("cell", first.results[2]), ("result", third.results[0])):
+        f.create_save(f"save_{name}", value, module.create_placeholder(name, value.type))
+    return module
+
+
 def residual() -> Module:
     """What ResNet-50 has besides convolutions of every size and stride: two blocks around which its values go, one of
     them through a convolution, and the mean of all pixels."""
@@ -219,7 +250,8 @@ def light(name: str) -> Module:
 @cache
 def network(name: str) -> Module:
     """A network made above, or one of the onnx package. Not to be changed."""
-    own = {f.__name__: f for f in (mlp, doubles, residual, residual_in_full, integers)}
+    networks = (mlp, doubles, recurrent, residual, residual_in_full, integers)
+    own = {f.__name__: f for f in networks}
     return own[name]() if name in own else light(name)
 
 

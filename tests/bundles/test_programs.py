@@ -107,7 +107,7 @@ def test_operands_with_gaps_are_dumped_without_them(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("target", "name"),
     [
-        *product(QEMU, ["mlp", "doubles", "residual", "integers"]),
+        *product(QEMU, ["mlp", "doubles", "recurrent", "residual", "integers"]),
         ("rpi4", "squeezenet"),
         ("rpi2", "squeezenet"),
     ],

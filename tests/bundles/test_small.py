@@ -134,7 +134,7 @@ def test_no_instruction_has_code_of_its_own(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="needs an x86-64 machine")
-@pytest.mark.parametrize("name", ["mlp", "doubles", "squeezenet"])
+@pytest.mark.parametrize("name", ["mlp", "doubles", "recurrent", "squeezenet"])
 def test_results(name: str, tmp_path: Path) -> None:
     need("cc")
     backend = CpuBackend(CpuOptions("x86-64-v2", optimize="size"))
