@@ -167,7 +167,7 @@ class _Graph:
     def __init__(self, plan: HostPlan, steps: Sequence[Step]) -> None:
         self._plan = plan
         self._steps = steps
-        self.output_types = [plan.types.get(name) for name in plan.outputs]
+        self.output_types = plan.output_types
 
     def __call__(
         self, inputs: Sequence[HostValue], outer: Mapping[str, HostValue]

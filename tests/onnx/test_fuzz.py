@@ -9,6 +9,8 @@ import onnx
 import pytest
 
 import glowpy
+from glowpy.importer import open_model
+from tests.onnx.host_models import host_models
 from tests.onnx.test_simple import FOLDERS
 from tools import zoo
 
@@ -55,3 +57,24 @@ def test_damaged_nodes_are_refused_or_imported() -> None:
                     del one.input[rng.randrange(len(one.input) + 1) :]
         with suppress(glowpy.UserError):
             glowpy.load(model)
+
+
+def test_damaged_models_of_strings_are_refused_or_opened() -> None:
+    """What a session computes itself: ONNX's inference of types must not get to see what would crash it."""
+    contents = [model.SerializeToString() for model in host_models()]
+    rng = random.Random(0)
+    for _ in range(400):
+        damaged = bytearray(rng.choice(contents))
+        for _ in range(rng.choice((1, 2, 4))):
+            place = rng.randrange(len(damaged))
+            match rng.randrange(3):
+                case 0:
+                    damaged[place] = rng.randrange(256)
+                case 1:
+                    del damaged[place : place + rng.randint(1, 8)]
+                case _:
+                    other = rng.choice(contents)
+                    start = rng.randrange(len(other))
+                    damaged[place:place] = other[start : start + rng.randint(1, 30)]
+        with suppress(glowpy.UserError):
+            open_model(bytes(damaged))

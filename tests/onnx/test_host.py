@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,56 +17,22 @@ from onnx import TensorProto, helper
 import glowpy
 from glowpy.cli.main import run as run_command
 from glowpy.core.tensor import Array
-from glowpy.importer import HostModel, OnnxModel, open_model
+from glowpy.importer import HostModel, open_model
 from glowpy.importer.onnx.host.split import HostStep, Segment
 from tests.onnx.comparison import assert_same
-
-ML = "ai.onnx.ml"
-STRING, FLOAT, INT64 = TensorProto.STRING, TensorProto.FLOAT, TensorProto.INT64
-
-
-def f32(items: Any) -> Array:
-    return np.array(items, np.float32)
-
-
-def texts(*items: Any, shape: Sequence[int] | None = None) -> Array:
-    array = np.array(items, object)
-    return array if shape is None else array.reshape(shape)
-
-
-def tensor(name: str, elem_type: int, dims: Sequence[int | str | None] | None = None) -> Any:
-    return helper.make_tensor_value_info(name, elem_type, dims)
-
-
-def typed(name: str, type: onnx.TypeProto) -> Any:
-    return helper.make_value_info(name, type)
-
-
-def sequence(name: str, elem_type: int) -> Any:
-    return helper.make_tensor_sequence_value_info(name, elem_type, None)
-
-
-def model(
-    nodes: Sequence[onnx.NodeProto],
-    inputs: Sequence[Any],
-    outputs: Sequence[Any],
-    stored: dict[str, Array] | None = None,
-    opset: int = 21,
-) -> onnx.ModelProto:
-    tensors = []
-    for name, array in (stored or {}).items():
-        elem_type = (
-            STRING if array.dtype == object else helper.np_dtype_to_tensor_dtype(array.dtype)
-        )
-        items = [s.encode() for s in array.flat] if array.dtype == object else array.ravel()
-        tensors.append(helper.make_tensor(name, elem_type, array.shape, items))
-    graph = helper.make_graph(nodes, "g", inputs, outputs, tensors)
-    opsets = [helper.make_opsetid("", opset), helper.make_opsetid(ML, 3)]
-    return helper.make_model(graph, opset_imports=opsets, ir_version=10)
-
-
-def run(proto: onnx.ModelProto, backend: str = "interpreter", **feeds: Any) -> list[Any]:
-    return glowpy.InferenceSession(proto, backend=backend).run(None, feeds)
+from tests.onnx.host_models import (
+    FLOAT,
+    INT64,
+    ML,
+    STRING,
+    f32,
+    model,
+    run,
+    tagger,
+    tensor,
+    texts,
+    typed,
+)
 
 
 def one(op_type: str, *arrays: Array, out: int = STRING, **attributes: Any) -> onnx.ModelProto:
@@ -260,31 +225,6 @@ def test_what_is_no_string(given: Any, message: str) -> None:
 # Labels.
 
 
-def tagger() -> onnx.ModelProto:
-    """Words to numbers, their vectors, a product, the best class, and its name."""
-    rng = np.random.default_rng(0)
-    vocabulary = ["the", "cat", "sat"]
-    nodes = [
-        helper.make_node("StringNormalizer", ["text"], ["lower"], case_change_action="LOWER", locale="C"),
-        helper.make_node(
-            "LabelEncoder", ["lower"], ["ids"], domain=ML, keys_strings=vocabulary,
-            values_int64s=[1, 2, 3], default_int64=0,
-        ),
-        helper.make_node("Gather", ["table", "ids"], ["vectors"]),
-        helper.make_node("MatMul", ["vectors", "weight"], ["logits"]),
-        helper.make_node("ArgMax", ["logits"], ["best"], axis=1, keepdims=0),
-        helper.make_node(
-            "LabelEncoder", ["best"], ["tags"], domain=ML, keys_int64s=[0, 1], values_strings=["N", "V"]
-        ),
-    ]  # fmt: skip
-    stored = {
-        "table": rng.normal(size=(4, 8)).astype(np.float32),
-        "weight": rng.normal(size=(8, 2)).astype(np.float32),
-    }
-    outputs = [tensor("tags", STRING, ["n"]), tensor("logits", FLOAT, ["n", 2])]
-    return model(nodes, [tensor("text", STRING, ["n"])], outputs, stored)
-
-
 @pytest.mark.parametrize("backend", ["interpreter", "cpu"])
 def test_machine_code_between_strings(backend: str) -> None:
     proto, session = tagger(), glowpy.InferenceSession(tagger(), backend=backend)
@@ -387,192 +327,6 @@ def test_cast_map(attributes: dict[str, Any], expected: Array) -> None:
     out = STRING if expected.dtype == object else helper.np_dtype_to_tensor_dtype(expected.dtype)
     proto = model([node], [typed("x", type)], [tensor("y", out)])
     assert_same(run(proto, x={3: 1.0, 1: 2.0})[0], expected)
-
-
-# Sequences and optionals.
-
-
-@pytest.mark.parametrize("backend", ["interpreter", "cpu"])
-def test_a_computed_position(backend: str) -> None:
-    nodes = [
-        helper.make_node("SplitToSequence", ["x", "sizes"], ["s"], axis=0),
-        helper.make_node("Add", ["x", "x"], ["twice"]),
-        helper.make_node("SequenceInsert", ["s", "twice", "at"], ["t"]),
-        helper.make_node("SequenceErase", ["t", "gone"], ["u"]),
-        helper.make_node("ConcatFromSequence", ["u"], ["c"], axis=0),
-        helper.make_node("Neg", ["c"], ["y"]),
-        helper.make_node("SequenceLength", ["u"], ["n"]),
-    ]
-    inputs = [tensor("x", FLOAT, ["rows", 2]), tensor("sizes", INT64, ["parts"])]
-    inputs += [tensor("at", INT64, []), tensor("gone", INT64, [])]
-    proto = model(nodes, inputs, [tensor("y", FLOAT), tensor("n", INT64)])
-    reference = onnxruntime.InferenceSession(proto.SerializeToString())
-    session = glowpy.InferenceSession(proto, backend=backend)
-    for sizes, at, gone in (([1, 2], -1, 0), ([3], 0, -1), ([1, 1, 1], 3, 2)):
-        feeds = {"x": np.arange(6, dtype=np.float32).reshape(3, 2), "sizes": np.array(sizes)}
-        feeds |= {"at": np.array(at), "gone": np.array(gone)}
-        for got, wanted in zip(session.run(None, feeds), reference.run(None, feeds), strict=True):
-            assert_same(got, wanted)
-    with pytest.raises(
-        glowpy.UserError, match="SequenceInsert: expected a position from -1 to 1, got 2"
-    ):
-        session.run(None, feeds | {"sizes": np.array([3]), "at": np.array(2)})
-
-
-def test_sequences_that_are_resolved_stay_in_machine_code() -> None:
-    nodes = [
-        helper.make_node("SplitToSequence", ["x"], ["s"], axis=0),
-        helper.make_node("SequenceAt", ["s", "at"], ["y"]),
-    ]
-    proto = model(nodes, [tensor("x", FLOAT, [2, 3])], [tensor("y", FLOAT)], {"at": np.array(1)})
-    assert isinstance(open_model(proto), OnnxModel)
-
-
-def test_a_sequence_that_a_string_divides() -> None:
-    """Its first part is ready before the string is known, its last one after: no segment can have all of it."""
-    nodes = [
-        helper.make_node("SequenceConstruct", ["x"], ["s"]),
-        helper.make_node("Cast", ["text"], ["n"], to=FLOAT),
-        helper.make_node("Add", ["x", "n"], ["more"]),
-        helper.make_node("SequenceInsert", ["s", "more"], ["t"]),
-        helper.make_node("ConcatFromSequence", ["t"], ["y"], axis=0),
-        helper.make_node("SequenceAt", ["s", "zero"], ["first"]),
-        helper.make_node("Neg", ["first"], ["z"]),
-    ]
-    inputs = [tensor("x", FLOAT, [2]), tensor("text", STRING, [1])]
-    outputs = [tensor("y", FLOAT), tensor("z", FLOAT)]
-    proto = model(nodes, inputs, outputs, {"zero": np.array(0)})
-    y, z = run(proto, x=f32([1, 2]), text=texts("10"))
-    assert y.tolist() == [1, 2, 11, 12]
-    assert z.tolist() == [-1, -2]
-
-
-def test_a_sequence_as_input() -> None:
-    nodes = [
-        helper.make_node("ConcatFromSequence", ["s"], ["c"], axis=0),
-        helper.make_node("Neg", ["c"], ["y"]),
-    ]
-    proto = model(nodes, [sequence("s", FLOAT)], [tensor("y", FLOAT)])
-    session = glowpy.InferenceSession(proto, backend="interpreter")
-    for lengths in ([1], [2, 0, 3], [1, 1, 1, 1]):
-        parts = [np.arange(length, dtype=np.float32) for length in lengths]
-        (y,) = session.run(None, {"s": parts})
-        assert_same(y, -np.concatenate(parts))
-    assert session.get_inputs()[0].type == "seq(tensor(float))"
-    for wrong, message in (
-        ([], "expected a sequence of at least one tensor"),
-        (f32([1]), r"'s': expected a list for seq\(tensor\(float\)\), got ndarray"),
-        ([np.array([1.0])], r"'s'\[0\]: expected float32, got float64"),
-    ):
-        with pytest.raises(glowpy.UserError, match=message):
-            session.run(None, {"s": wrong})
-
-
-def test_an_optional_as_input() -> None:
-    branches = {
-        name: helper.make_graph(nodes, name, [], [tensor(f"{name}_y", FLOAT)])
-        for name, nodes in (
-            ("given", [helper.make_node("OptionalGetElement", ["o"], ["e"]),
-                       helper.make_node("Neg", ["e"], ["given_y"])]),
-            ("none", [helper.make_node("Constant", [], ["none_y"], value_float=7.0)]),
-        )
-    }  # fmt: skip
-    nodes = [
-        helper.make_node("OptionalHasElement", ["o"], ["has"]),
-        helper.make_node(
-            "If", ["has"], ["y"], then_branch=branches["given"], else_branch=branches["none"]
-        ),
-    ]
-    optional = helper.make_optional_type_proto(helper.make_tensor_type_proto(FLOAT, None))
-    proto = model(nodes, [typed("o", optional)], [tensor("y", FLOAT)])
-    session = glowpy.InferenceSession(proto, backend="interpreter")
-    assert session.run(None, {"o": f32([1, 2])})[0].tolist() == [-1, -2]
-    assert session.run(None, {"o": None})[0].tolist() == 7
-    assert session.run(None, {})[0].tolist() == 7
-    node = helper.make_node("OptionalGetElement", ["o"], ["y"], name="get")
-    with pytest.raises(
-        glowpy.UserError, match=r"'get' \(#0\): OptionalGetElement: expected an optional"
-    ):
-        run(model([node], [typed("o", optional)], [tensor("y", FLOAT)]), o=None)
-
-
-# Graphs of nodes.
-
-
-@pytest.mark.parametrize("backend", ["interpreter", "cpu"])
-def test_a_loop_collects_what_grows(backend: str) -> None:
-    """The body reads a constant and a value around it; what it carries are a sequence and a string."""
-    body = helper.make_graph(
-        [
-            helper.make_node("Cast", ["i"], ["f"], to=FLOAT),
-            helper.make_node("Mul", ["f", "scale"], ["m"]),
-            helper.make_node("Add", ["x", "m"], ["item"]),
-            helper.make_node("SequenceInsert", ["before", "item"], ["after"]),
-            helper.make_node("StringConcat", ["word", "mark"], ["longer"]),
-            helper.make_node("Identity", ["going"], ["goes"]),
-            helper.make_node("Identity", ["m"], ["scanned"]),
-        ],
-        "body",
-        [tensor("i", INT64, []), tensor("going", TensorProto.BOOL, []), sequence("before", FLOAT),
-         tensor("word", STRING, [])],
-        [tensor("goes", TensorProto.BOOL, []), sequence("after", FLOAT), tensor("longer", STRING, []),
-         tensor("scanned", FLOAT, [])],
-    )  # fmt: skip
-    nodes = [
-        helper.make_node("SequenceEmpty", [], ["empty"]),
-        helper.make_node("Loop", ["trips", "", "empty", "first"], ["s", "text", "scan"], body=body),
-        helper.make_node("SequenceLength", ["s"], ["n"]),
-    ]
-    stored = {"scale": f32(10), "mark": texts("!", shape=()), "first": texts("hi", shape=())}
-    inputs = [tensor("x", FLOAT, [2]), tensor("trips", INT64, [])]
-    outputs = [
-        sequence("s", FLOAT),
-        tensor("text", STRING),
-        tensor("scan", FLOAT),
-        tensor("n", INT64),
-    ]
-    session = glowpy.InferenceSession(model(nodes, inputs, outputs, stored), backend=backend)
-    for trips in (3, 1, 0):
-        feeds = {"x": f32([1, 2]), "trips": np.array(trips)}
-        s, text, scan, n = session.run(None, feeds)
-        assert [item.tolist() for item in s] == [[1 + 10 * i, 2 + 10 * i] for i in range(trips)]
-        assert text.item() == "hi" + "!" * trips
-        assert_same(scan, np.arange(trips, dtype=np.float32) * 10)
-        assert n == trips
-
-
-def test_scan_of_strings() -> None:
-    body = helper.make_graph(
-        [helper.make_node("StringConcat", ["all", "item"], ["more"]),
-         helper.make_node("StringConcat", ["item", "item"], ["twice"])],
-        "body",
-        [tensor("all", STRING, []), tensor("item", STRING, [])],
-        [tensor("more", STRING, []), tensor("twice", STRING, [])],
-    )  # fmt: skip
-    node = helper.make_node(
-        "Scan", ["start", "x"], ["y", "z"], body=body, num_scan_inputs=1,
-        scan_input_directions=[1], scan_output_directions=[1],
-    )  # fmt: skip
-    inputs = [tensor("start", STRING, []), tensor("x", STRING, ["n"])]
-    proto = model([node], inputs, [tensor("y", STRING), tensor("z", STRING)])
-    y, z = run(proto, start=texts(">", shape=()), x=texts("a", "b", "c"))
-    assert y.item() == ">cba"
-    assert z.tolist() == ["aa", "bb", "cc"]
-
-
-def test_sequence_map_of_strings() -> None:
-    body = helper.make_graph(
-        [helper.make_node("StringConcat", ["item", "end"], ["out"])],
-        "body",
-        [tensor("item", STRING, [None]), tensor("end", STRING, [])],
-        [tensor("out", STRING, [None])],
-    )
-    node = helper.make_node("SequenceMap", ["s", "end"], ["y"], body=body)
-    proto = model(
-        [node], [sequence("s", STRING), tensor("end", STRING, [])], [sequence("y", STRING)]
-    )
-    (y,) = run(proto, s=[texts("a", "b"), texts("c")], end=texts(".", shape=()))
-    assert [item.tolist() for item in y] == [["a.", "b."], ["c."]]
 
 
 # Refusals.

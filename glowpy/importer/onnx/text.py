@@ -18,6 +18,9 @@ from glowpy.support.symbolic import highest
 
 __all__: list[str] = []
 
+_MAX_COLUMNS = 1 << 24
+"""Of a result: a few bytes of a file may say that it has any number."""
+
 _MODES = ("TF", "IDF", "TFIDF")
 
 
@@ -62,8 +65,10 @@ def _pool(n: OnnxNode) -> tuple[dict[int, Array], dict[int, Array]]:
             pool[size] = words[start:end].reshape(-1, size)
     indices = np.array(n.integers("ngram_indexes") or (), np.int64)
     total = sum(len(grams) for grams in pool.values())
-    if len(indices) != total or (indices < 0).any():
+    if len(indices) != total:
         raise UserError(f"ngram_indexes: expected {total} columns, got {len(indices)} numbers")
+    if ((indices < 0) | (indices >= _MAX_COLUMNS)).any():
+        raise UserError(f"ngram_indexes: expected columns from 0 to {_MAX_COLUMNS - 1}")
     ends = np.cumsum([len(grams) for grams in pool.values()])
     return dict(zip(pool, np.split(indices, ends[:-1]), strict=True)), pool
 

@@ -6,12 +6,11 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
-from onnx import helper
 
 from glowpy.core.shape import normalize_axis
 from glowpy.core.tensor import Array
 from glowpy.importer.onnx.host.node import HostNode, number, on_host
-from glowpy.importer.onnx.host.types import HostValue
+from glowpy.importer.onnx.host.types import HostValue, dtype_of
 from glowpy.support.errors import UserError
 
 __all__: list[str] = []
@@ -177,7 +176,7 @@ def _dict_vectorizer(n: HostNode) -> Callable[[Mapping[Any, Any]], Array]:
     dtype = np.dtype(object)
     if n.types[0] is not None:
         elem_type = n.types[0].map_type.value_type.tensor_type.elem_type
-        dtype = helper.tensor_dtype_to_np_dtype(elem_type)
+        dtype = dtype_of(elem_type)
 
     def compute(input: Mapping[Any, Any]) -> Array:
         unknown = [key for key in input if key not in places]

@@ -6,12 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 import onnx
-from onnx import helper
 
 from glowpy.core.shape import normalize_axis
 from glowpy.core.tensor import Array
 from glowpy.importer.onnx.host.node import HostNode, number, on_host
-from glowpy.importer.onnx.host.types import HostValue
+from glowpy.importer.onnx.host.types import HostValue, dtype_of
 from glowpy.support.errors import UnsupportedError, UserError
 
 __all__: list[str] = []
@@ -75,7 +74,7 @@ def _stacked(
         tensor = onnx.TypeProto.Tensor() if type is None else type.tensor_type
         dims = [dim.dim_value for dim in tensor.shape.dim]
         dims.insert(normalize_axis(axis, len(dims) + 1), 0)
-        results.append(np.zeros(dims, helper.tensor_dtype_to_np_dtype(tensor.elem_type or 1)))
+        results.append(np.zeros(dims, dtype_of(tensor.elem_type or 1)))
     return results
 
 

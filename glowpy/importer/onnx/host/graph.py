@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
-import numpy as np
 import onnx
 from onnx import AttributeProto, SparseTensorProto, TensorProto, helper
 
@@ -20,10 +20,14 @@ __all__ = [
     "constant_of",
     "decoded",
     "free_names",
+    "graph_outputs",
     "graphs_of",
     "initializers",
     "stored_type",
 ]
+
+_MAX_RANK = 32
+"""Of a constant of strings."""
 
 Stored: TypeAlias = TensorProto | SparseTensorProto
 """A constant of a model."""
@@ -100,11 +104,12 @@ def decoded(name: str, stored: Stored, stores: Stores) -> HostValue:
     if stored.data_type != TensorProto.STRING:
         return decode(stored, stores).array
     array = strings(f"tensor '{name}'", list(stored.string_data))
-    if array.size != np.prod(stored.dims, dtype=object):
+    dims = list(stored.dims)
+    if min(dims, default=0) < 0 or len(dims) > _MAX_RANK or array.size != math.prod(dims):
         raise UserError(
-            f"tensor '{name}': expected {list(stored.dims)} strings, got {array.size} of them"
+            f"tensor '{name}': expected the shape of its {array.size} strings, got {dims[:16]}"
         )
-    return array.reshape(tuple(stored.dims))
+    return array.reshape(dims)
 
 
 def body_inputs(
@@ -134,8 +139,26 @@ def body_inputs(
     return known
 
 
+def graph_outputs(
+    node: onnx.NodeProto, results: Mapping[str, Sequence[onnx.TypeProto | None]]
+) -> dict[str, onnx.TypeProto]:
+    """The types of the outputs of a node with graphs, whose outputs have the types `results`, by the graph's name."""
+    given = list(next(iter(results.values()), ()))
+    match node.op_type:
+        case "Loop":
+            given = given[1:]
+        case "SequenceMap":
+            given = [None if t is None else helper.make_sequence_type_proto(t) for t in given]
+        case _:
+            pass
+    known = [None if type is None else _without_shape(type) for type in given]
+    pairs = zip(node.output, known, strict=False)
+    return {name: type for name, type in pairs if name and type is not None}
+
+
 def _without_shape(type: onnx.TypeProto) -> onnx.TypeProto:
     copy = onnx.TypeProto()
     copy.CopyFrom(type)
-    copy.tensor_type.ClearField("shape")
+    if copy.HasField("tensor_type"):
+        copy.tensor_type.ClearField("shape")
     return copy

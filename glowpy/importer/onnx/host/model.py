@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 
 import onnx
-from onnx import TensorProto
+from onnx import TensorProto, defs
 
 from glowpy.importer.onnx.check import structural_problems
 from glowpy.importer.onnx.definition import schema_of
@@ -16,8 +16,14 @@ from glowpy.importer.onnx.host import containers, control, labels, strings
 from glowpy.importer.onnx.host.graph import graphs_of, initializers
 from glowpy.importer.onnx.host.node import rule_of
 from glowpy.importer.onnx.host.split import HostPlan, HostStep, Segment, split
-from glowpy.importer.onnx.host.types import HostInfo, is_numeric
-from glowpy.importer.onnx.model import OnnxModel, raise_all
+from glowpy.importer.onnx.host.types import (
+    HostInfo,
+    check_operands,
+    dtype_of,
+    element_types,
+    is_numeric,
+)
+from glowpy.importer.onnx.model import OnnxModel, located, raise_all
 from glowpy.importer.onnx.source import Source, domain_of, read_source
 from glowpy.support.errors import UnsupportedError, UserError
 from glowpy.support.loc import Loc
@@ -36,6 +42,7 @@ def open_model(model: str | Path | bytes | onnx.ModelProto) -> OnnxModel | HostM
     source = read_source(model)
     loaded: OnnxModel | HostModel = OnnxModel(source)
     if _may_need_host(source.proto.graph):
+        raise_all([*_malformed(source, source.proto.graph)])
         hosted = HostModel(source)
         loaded = hosted if hosted.plan.host_steps or hosted.has_host_ports else loaded
     loaded.check()
@@ -58,6 +65,28 @@ def _may_need_host(graph: onnx.GraphProto) -> bool:
         if any(_may_need_host(inner) for inner in graphs_of(node).values()):
             return True
     return False
+
+
+def _malformed(source: Source, graph: onnx.GraphProto) -> Iterator[UserError]:
+    """What is wrong with nodes in themselves, in graphs of nodes too: ONNX's inference of types does not look."""
+    for place, node in enumerate(graph.node):
+        opset = source.opsets.get(domain_of(node.domain), 0)
+        schema = schema_of(node, opset)
+        problems = structural_problems(node, opset)
+        formals = [] if schema is None or problems else list(schema.inputs)
+        for position, name in enumerate(node.input if formals else ()):
+            formal = formals[min(position, len(formals) - 1)]
+            if not name and formal.option is defs.OpSchema.FormalParameterOption.Single:
+                problems.append(f"{node.op_type}: expected a value as input {position}, got none")
+        for message in problems:
+            yield UserError(message, loc=_loc(source, node, place))
+        for inner in graphs_of(node).values():
+            yield from _malformed(source, inner)
+
+
+def _loc(source: Source, node: onnx.NodeProto, place: int) -> Loc:
+    name = node.name or next((output for output in node.output if output), "")
+    return Loc(source.file, node=name or node.op_type, index=place, operator=node.op_type)
 
 
 @dataclass
@@ -104,7 +133,15 @@ class HostModel:
 
     def check(self) -> None:
         """Raises an error that lists everything that is wrong whatever the shapes are."""
-        raise_all([*self._errors(self.plan)])
+        raise_all([*self._port_errors(), *self._errors(self.plan)])
+
+    def _port_errors(self) -> Iterator[UserError]:
+        for info in (*self.inputs, *self.outputs):
+            try:
+                for elem_type in element_types(info.proto):
+                    dtype_of(elem_type)
+            except UserError as error:
+                yield located(error, Loc(self.file), f"'{info.name}': ")
 
     def _errors(self, plan: HostPlan) -> Iterator[UserError]:
         for step in plan.steps:
@@ -114,17 +151,15 @@ class HostModel:
                 except UserError as error:
                     yield error
                 continue
-            yield from self._problems(step)
+            yield from self._problems(step, plan)
             for inner in step.bodies.values():
                 yield from self._errors(inner)
 
     def loc(self, step: HostStep) -> Loc:
         """Where a node is."""
-        node = step.node
-        name = node.name or next((output for output in node.output if output), "")
-        return Loc(self.file, node=name or node.op_type, index=step.place, operator=node.op_type)
+        return _loc(self.source, step.node, step.place)
 
-    def _problems(self, step: HostStep) -> Iterator[UserError]:
+    def _problems(self, step: HostStep, plan: HostPlan) -> Iterator[UserError]:
         node, loc = step.node, self.loc(step)
         if rule_of(domain_of(node.domain), node.op_type, step.opset) is None:
             yield UnsupportedError(
@@ -138,5 +173,7 @@ class HostModel:
             if attribute.name not in known:
                 message = f"{node.op_type}: attribute '{attribute.name}' is not supported"
                 yield UnsupportedError(message, loc=loc)
-        for message in structural_problems(node, step.opset):
-            yield UserError(message, loc=loc)
+        try:
+            check_operands(node, step.opset, plan.types)
+        except UserError as error:
+            yield located(error, loc, f"{node.op_type}: ")

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -25,6 +25,7 @@ from glowpy.importer.onnx.host.graph import (
     constant_of,
     decoded,
     free_names,
+    graph_outputs,
     graphs_of,
     initializers,
     stored_type,
@@ -33,12 +34,15 @@ from glowpy.importer.onnx.host.rewrites import LOOKUP_OPSET, ML, rewritten
 from glowpy.importer.onnx.host.types import (
     HostValue,
     holds_strings,
-    inferred_types,
     is_numeric,
     is_strings,
+    node_types,
+    spelled,
 )
 from glowpy.importer.onnx.order import in_order
 from glowpy.importer.onnx.source import Source, domain_of
+from glowpy.support.errors import UserError
+from glowpy.support.loc import Loc
 
 __all__ = ["HostPlan", "HostStep", "Segment", "split"]
 
@@ -103,6 +107,11 @@ class HostPlan:
     types: Mapping[str, onnx.TypeProto]
 
     @property
+    def output_types(self) -> list[onnx.TypeProto | None]:
+        """What is known of the types of the outputs."""
+        return [self.types.get(name) for name in self.outputs]
+
+    @property
     def host_steps(self) -> list[HostStep]:
         """What the session computes."""
         return [step for step in self.steps if isinstance(step, HostStep)]
@@ -113,6 +122,7 @@ def split(
     graph: onnx.GraphProto,
     types: Mapping[str, onnx.TypeProto],
     outer: Mapping[str, Stored],
+    around: Collection[str] = (),
 ) -> HostPlan:
     """The plan of a graph.
 
@@ -121,10 +131,11 @@ def split(
         graph: The graph of the model, or of a node.
         types: Of the inputs, and of values around the graph.
         outer: Constants around the graph.
+        around: All that the graph reads of those around it.
 
     Raises UserError for nodes that cannot be put in order, and for constants that are wrong in themselves.
     """
-    return _Split(source, graph, types, outer).plan
+    return _Split(source, graph, types, outer, around).plan
 
 
 _MOVERS_NOT = {
@@ -165,14 +176,14 @@ class _Split:
     graph: onnx.GraphProto
     known: Mapping[str, onnx.TypeProto]
     outer: Mapping[str, Stored]
+    around: Collection[str]
     bodies: dict[int, dict[str, HostPlan]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.opsets = self.source.opsets
         self.opsets[ML] = max(self.opsets.get(ML, 0), LOOKUP_OPSET)
         self.stored = dict(self.outer) | initializers(self.graph)
-        names = {info.name for info in self.graph.input} | set(self.stored)
-        names.update(free_names(self.graph))
+        names = {*self.around, *self.stored, *(info.name for info in self.graph.input)}
         self.nodes: list[onnx.NodeProto] = []
         self.places: list[int] = []
         for place, node in in_order(self.graph, names, self.source.file):
@@ -183,11 +194,10 @@ class _Split:
             for inner in rewritten(node):
                 self.nodes.append(inner)
                 self.places.append(place)
-        constants = {name: stored_type(stored) for name, stored in self.stored.items()}
-        declared = [*self.graph.value_info, *self.graph.output]
-        self.types = inferred_types(self.nodes, {**constants, **self.known}, declared, self.opsets)
         self.reads = [self._reads(node) for node in self.nodes]
         self.makers = {name: i for i, node in enumerate(self.nodes) for name in node.output if name}
+        self._check_reads(names)
+        self.types = self._typed()
         self.hosted = self._hosted()
         self.phases = self._phases()
 
@@ -200,6 +210,55 @@ class _Split:
     def _reads(self, node: onnx.NodeProto) -> list[str]:
         inner = [name for graph in graphs_of(node).values() for name in free_names(graph)]
         return list(dict.fromkeys(name for name in (*node.input, *inner) if name))
+
+    def _check_reads(self, names: set[str]) -> None:
+        """Raises UserError for what a graph of a node reads, and nothing before the node computes."""
+        for index, reads in enumerate(self.reads):
+            for name in reads:
+                if self.makers.get(name, index) >= index and name not in names:
+                    node, file = self.nodes[index], self.source.file
+                    raise UserError(
+                        f"{node.op_type}: '{name}' is computed by no node before this one",
+                        loc=Loc(file, node=node.name or node.op_type, index=self.places[index]),
+                    )
+
+    def _typed(self) -> dict[str, onnx.TypeProto]:
+        """The types of all values, as far as they are known; the graphs of nodes are split for it."""
+        types = {name: stored_type(stored) for name, stored in self.stored.items()}
+        types.update(self.known)
+        infos = [*self.graph.value_info, *self.graph.output]
+        declared = {info.name: info.type for info in infos if info.type.WhichOneof("value")}
+        for index, node in enumerate(self.nodes):
+            outputs = {name: declared[name] for name in node.output if name in declared}
+            if graphs_of(node):
+                plans = self.bodies[index] = self._plans(node, types)
+                results = {name: plan.output_types for name, plan in plans.items()}
+                self._check_graphs(index, types)
+                types |= outputs | graph_outputs(node, results)
+            else:
+                types |= outputs | node_types(node, self.opsets, types)
+        return types
+
+    def _check_graphs(self, index: int, types: Mapping[str, onnx.TypeProto]) -> None:
+        """Raises UserError for graphs of a node that give other types than are expected of them."""
+        node, plans = self.nodes[index], [*self.bodies[index].values()]
+        results = [plan.output_types for plan in plans]
+        pairs = [pair for other in results[1:] for pair in zip(other, results[0], strict=False)]
+        if node.op_type == "Loop":
+            carried = [types.get(name) for name in node.input[2:]]
+            inputs = [plans[0].types.get(name) for name in plans[0].inputs[2:]]
+            pairs = [
+                *zip(inputs, carried, strict=False),
+                *zip(results[0][1:], carried, strict=False),
+            ]
+        for one, other in pairs:
+            if one is not None and other is not None and spelled(one) != spelled(other):
+                raise UserError(
+                    f"{node.op_type}: expected graphs of {spelled(other)}, got {spelled(one)}",
+                    loc=Loc(
+                        self.source.file, node=node.name or node.op_type, index=self.places[index]
+                    ),
+                )
 
     # Who computes what.
 
@@ -238,10 +297,8 @@ class _Split:
             return True
         if any(t is not None and is_strings(t) for t in others) and not self._moves(node):
             return True
-        if graphs_of(node):
-            self.bodies[index] = self._plans(node)
-            return bool(others) or any(plan.host_steps for plan in self.bodies[index].values())
-        return False
+        plans = self.bodies.get(index, {})
+        return bool(plans) and (bool(others) or any(plan.host_steps for plan in plans.values()))
 
     def _moves(self, node: onnx.NodeProto) -> bool:
         """Whether an operator does with strings what it would do with integers in the same order."""
@@ -263,15 +320,17 @@ class _Split:
                     return False
         return True
 
-    def _plans(self, node: onnx.NodeProto) -> dict[str, HostPlan]:
+    def _plans(
+        self, node: onnx.NodeProto, types: Mapping[str, onnx.TypeProto]
+    ) -> dict[str, HostPlan]:
         """The graphs of a node, split."""
         plans = {}
         for name, graph in graphs_of(node).items():
             free = free_names(graph)
-            types = {name: self.types[name] for name in free if name in self.types}
+            known = {name: types[name] for name in free if name in types}
             stored = {name: self.stored[name] for name in free if name in self.stored}
-            inputs = body_inputs(node, graph, self.types)
-            plans[name] = split(self.source, graph, types | inputs, stored)
+            known |= body_inputs(node, graph, types)
+            plans[name] = split(self.source, graph, known, stored, free)
         return plans
 
     def _sequences(self, index: int) -> set[str]:
@@ -383,8 +442,6 @@ class _Split:
 
     def _step(self, index: int) -> HostStep:
         node = self.nodes[index]
-        if graphs_of(node) and index not in self.bodies:
-            self.bodies[index] = self._plans(node)
         opset = self.opset(node)
         return HostStep(node, self.places[index], opset, self.bodies.get(index, {}))
 

@@ -3,27 +3,34 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
 import onnx
-from onnx import TensorProto, defs, helper, shape_inference
+from onnx import TensorProto, checker, defs, helper, shape_inference
 
 from glowpy.core.tensor import Array
 from glowpy.importer.onnx.definition import schema_of
+from glowpy.importer.onnx.narrow import NARROW
 from glowpy.importer.onnx.signature import DeclaredDim, declared_shape, spelled_shape
 from glowpy.importer.onnx.source import domain_of
+from glowpy.importer.onnx.tensor import kind_of
 from glowpy.support.errors import UnsupportedError, UserError
 
 __all__ = [
     "HostInfo",
     "HostValue",
+    "check_operands",
+    "dtype_of",
+    "element_types",
     "holds_strings",
-    "inferred_types",
     "is_numeric",
     "is_strings",
+    "node_types",
+    "spelled",
     "strings",
 ]
 
@@ -55,6 +62,29 @@ def holds_strings(type: onnx.TypeProto) -> bool:
     if type.HasField("optional_type"):
         return holds_strings(type.optional_type.elem_type)
     return type.HasField("map_type") or is_strings(type)
+
+
+def dtype_of(elem_type: int) -> np.dtype[np.generic]:
+    """The numpy dtype of an element type; of objects for strings. Raises UnsupportedError for complex numbers."""
+    if elem_type == TensorProto.STRING:
+        return np.dtype(object)
+    narrow = NARROW.get(elem_type)
+    return kind_of(elem_type).dtype if narrow is None else narrow.dtype
+
+
+def element_types(type: onnx.TypeProto) -> list[int]:
+    """The element types of the tensors that a value of the type is made of."""
+    match type.WhichOneof("value"):
+        case "tensor_type":
+            return [type.tensor_type.elem_type]
+        case "sequence_type":
+            return element_types(type.sequence_type.elem_type)
+        case "optional_type":
+            return element_types(type.optional_type.elem_type)
+        case "map_type":
+            return [type.map_type.key_type, *element_types(type.map_type.value_type)]
+        case _:
+            return [TensorProto.UNDEFINED]
 
 
 def spelled(type: onnx.TypeProto) -> str:
@@ -115,8 +145,8 @@ class HostInfo:
     @property
     def dtype(self) -> np.dtype[np.generic]:
         """The numpy dtype of arrays for it: of objects for all but tensors of numbers."""
-        elem_type = self.proto.tensor_type.elem_type if is_numeric(self.proto) else 0
-        return helper.tensor_dtype_to_np_dtype(elem_type) if elem_type else np.dtype(object)
+        numeric = is_numeric(self.proto)
+        return dtype_of(self.proto.tensor_type.elem_type) if numeric else np.dtype(object)
 
     def __str__(self) -> str:
         if self.shape is None:
@@ -144,7 +174,7 @@ def _value(what: str, type: onnx.TypeProto, given: Any) -> HostValue:
     if is_strings(type):
         return _checked(what, type, strings(what, given))
     array = np.asarray(given)
-    dtype = helper.tensor_dtype_to_np_dtype(type.tensor_type.elem_type)
+    dtype = dtype_of(type.tensor_type.elem_type)
     if array.dtype != dtype:
         raise UserError(f"{what}: expected {dtype}, got {array.dtype}")
     return _checked(what, type, array)
@@ -197,38 +227,46 @@ def _kind(given: object) -> str:
     return "None" if given is None else f"{type(given).__name__}"
 
 
-def inferred_types(
-    nodes: Sequence[onnx.NodeProto],
-    known: Mapping[str, onnx.TypeProto],
-    declared: Iterable[onnx.ValueInfoProto],
-    opsets: Mapping[str, int],
+def node_types(
+    node: onnx.NodeProto, opsets: Mapping[str, int], types: Mapping[str, onnx.TypeProto]
 ) -> dict[str, onnx.TypeProto]:
-    """The types of values, by name, as far as ONNX infers them.
+    """The types of a node's outputs, as far as ONNX or the attributes say; `types` are those of other values."""
+    schema = schema_of(node, opsets.get(domain_of(node.domain), 0))
+    inferred: dict[str, onnx.TypeProto] = {}
+    if schema is not None and all(name in types for name in node.input if name):
+        inputs = {name: types[name] for name in node.input if name}
+        imports = [helper.make_opsetid(domain, version) for domain, version in opsets.items()]
+        # Whoever computes the node says what is wrong with it.
+        with suppress(
+            shape_inference.InferenceError, checker.ValidationError, RuntimeError, ValueError
+        ):
+            inferred = shape_inference.infer_node_outputs(
+                schema, node, inputs, opset_imports=imports
+            )
+    stated = _stated(node, types) if node.op_type in _STATED else {}
+    known = {name: type for name, type in inferred.items() if type.WhichOneof("value")}
+    return {**_by_schema(node, schema, types), **stated, **known}
 
-    Args:
-        nodes: In order.
-        known: The types of what is there before them.
-        declared: What the graph says of the types of other values.
-        opsets: The opsets, by domain.
-    """
-    imports = [helper.make_opsetid(domain, version) for domain, version in opsets.items()]
-    inputs = [helper.make_value_info(name, type) for name, type in known.items()]
-    outputs = [name for node in nodes for name in node.output if name]
-    given = {info.name: info for info in declared if info.name in set(outputs)}
-    graph = helper.make_graph(nodes, "types", inputs, [], value_info=[*given.values()])
-    graph.output.extend(given.get(n) or onnx.ValueInfoProto(name=n) for n in outputs)
-    model = helper.make_model(graph, opset_imports=imports, ir_version=onnx.IR_VERSION)
-    try:
-        result = shape_inference.infer_shapes(model).graph
-    except (shape_inference.InferenceError, RuntimeError, ValueError):
-        result = graph  # whoever computes the nodes says what is wrong with them
-    typed = {i.name: i.type for i in (*result.output, *result.value_info)}
-    types = dict(known) | {name: type for name, type in typed.items() if type.WhichOneof("value")}
-    for node in nodes:
-        stated = _stated(node, types) if node.op_type in _STATED else {}
-        for name, type in {**_by_schema(node, opsets, types), **stated}.items():
-            types.setdefault(name, type)
-    return types
+
+def check_operands(node: onnx.NodeProto, opset: int, types: Mapping[str, onnx.TypeProto]) -> None:
+    """Raises UserError for an input of a type that the schema does not allow, as far as types are known."""
+    schema = schema_of(node, opset)
+    allowed = {} if schema is None else dict(_allowed(schema))
+    formals = [] if schema is None else _formals(schema.inputs, node.input)
+    for position, (formal, name) in enumerate(formals):
+        type = types.get(name)
+        if type is not None and spelled(type) not in allowed.get(formal, {formal, spelled(type)}):
+            raise UserError(f"'{name}' cannot be of {spelled(type)}, as input {position}")
+
+
+def _allowed(schema: defs.OpSchema) -> Iterator[tuple[str, set[str]]]:
+    """What each type parameter may be, spelled as types are here."""
+    for constraint in schema.type_constraints:
+        texts = set()
+        for text in constraint.allowed_type_strs:
+            with suppress(UnsupportedError):
+                texts.add(spelled(parsed(text)))
+        yield constraint.type_param_str, texts
 
 
 _STATED = ("CastMap", "CategoryMapper", "DictVectorizer", "LabelEncoder", "ZipMap")
@@ -260,10 +298,9 @@ def _keys_are_others(attributes: Collection[str]) -> bool:
 
 
 def _by_schema(
-    node: onnx.NodeProto, opsets: Mapping[str, int], types: Mapping[str, onnx.TypeProto]
+    node: onnx.NodeProto, schema: defs.OpSchema | None, types: Mapping[str, onnx.TypeProto]
 ) -> dict[str, onnx.TypeProto]:
     """The outputs whose type the schema says: one type only, or that of an input."""
-    schema = schema_of(node, opsets.get(domain_of(node.domain), 0))
     if schema is None:
         return {}
     bound: dict[str, onnx.TypeProto] = {}

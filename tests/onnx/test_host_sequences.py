@@ -1,0 +1,178 @@
+"""Sequences and optionals that a session keeps itself, and the graphs of nodes that have them."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnxruntime
+import pytest
+from onnx import helper
+
+import glowpy
+from glowpy.importer import OnnxModel, open_model
+from tests.onnx.comparison import assert_same
+from tests.onnx.host_models import (
+    FLOAT,
+    INT64,
+    STRING,
+    collector,
+    f32,
+    model,
+    run,
+    sequence,
+    tensor,
+    texts,
+    typed,
+)
+
+
+@pytest.mark.parametrize("backend", ["interpreter", "cpu"])
+def test_a_computed_position(backend: str) -> None:
+    nodes = [
+        helper.make_node("SplitToSequence", ["x", "sizes"], ["s"], axis=0),
+        helper.make_node("Add", ["x", "x"], ["twice"]),
+        helper.make_node("SequenceInsert", ["s", "twice", "at"], ["t"]),
+        helper.make_node("SequenceErase", ["t", "gone"], ["u"]),
+        helper.make_node("ConcatFromSequence", ["u"], ["c"], axis=0),
+        helper.make_node("Neg", ["c"], ["y"]),
+        helper.make_node("SequenceLength", ["u"], ["n"]),
+    ]
+    inputs = [tensor("x", FLOAT, ["rows", 2]), tensor("sizes", INT64, ["parts"])]
+    inputs += [tensor("at", INT64, []), tensor("gone", INT64, [])]
+    proto = model(nodes, inputs, [tensor("y", FLOAT), tensor("n", INT64)])
+    reference = onnxruntime.InferenceSession(proto.SerializeToString())
+    session = glowpy.InferenceSession(proto, backend=backend)
+    for sizes, at, gone in (([1, 2], -1, 0), ([3], 0, -1), ([1, 1, 1], 3, 2)):
+        feeds = {"x": np.arange(6, dtype=np.float32).reshape(3, 2), "sizes": np.array(sizes)}
+        feeds |= {"at": np.array(at), "gone": np.array(gone)}
+        for got, wanted in zip(session.run(None, feeds), reference.run(None, feeds), strict=True):
+            assert_same(got, wanted)
+    with pytest.raises(
+        glowpy.UserError, match="SequenceInsert: expected a position from -1 to 1, got 2"
+    ):
+        session.run(None, feeds | {"sizes": np.array([3]), "at": np.array(2)})
+
+
+def test_sequences_that_are_resolved_stay_in_machine_code() -> None:
+    nodes = [
+        helper.make_node("SplitToSequence", ["x"], ["s"], axis=0),
+        helper.make_node("SequenceAt", ["s", "at"], ["y"]),
+    ]
+    proto = model(nodes, [tensor("x", FLOAT, [2, 3])], [tensor("y", FLOAT)], {"at": np.array(1)})
+    assert isinstance(open_model(proto), OnnxModel)
+
+
+def test_a_sequence_that_a_string_divides() -> None:
+    """Its first part is ready before the string is known, its last one after: no segment can have all of it."""
+    nodes = [
+        helper.make_node("SequenceConstruct", ["x"], ["s"]),
+        helper.make_node("Cast", ["text"], ["n"], to=FLOAT),
+        helper.make_node("Add", ["x", "n"], ["more"]),
+        helper.make_node("SequenceInsert", ["s", "more"], ["t"]),
+        helper.make_node("ConcatFromSequence", ["t"], ["y"], axis=0),
+        helper.make_node("SequenceAt", ["s", "zero"], ["first"]),
+        helper.make_node("Neg", ["first"], ["z"]),
+    ]
+    inputs = [tensor("x", FLOAT, [2]), tensor("text", STRING, [1])]
+    outputs = [tensor("y", FLOAT), tensor("z", FLOAT)]
+    proto = model(nodes, inputs, outputs, {"zero": np.array(0)})
+    y, z = run(proto, x=f32([1, 2]), text=texts("10"))
+    assert y.tolist() == [1, 2, 11, 12]
+    assert z.tolist() == [-1, -2]
+
+
+def test_a_sequence_as_input() -> None:
+    nodes = [
+        helper.make_node("ConcatFromSequence", ["s"], ["c"], axis=0),
+        helper.make_node("Neg", ["c"], ["y"]),
+    ]
+    proto = model(nodes, [sequence("s", FLOAT)], [tensor("y", FLOAT)])
+    session = glowpy.InferenceSession(proto, backend="interpreter")
+    for lengths in ([1], [2, 0, 3], [1, 1, 1, 1]):
+        parts = [np.arange(length, dtype=np.float32) for length in lengths]
+        (y,) = session.run(None, {"s": parts})
+        assert_same(y, -np.concatenate(parts))
+    assert session.get_inputs()[0].type == "seq(tensor(float))"
+    for wrong, message in (
+        ([], "expected a sequence of at least one tensor"),
+        (f32([1]), r"'s': expected a list for seq\(tensor\(float\)\), got ndarray"),
+        ([np.array([1.0])], r"'s'\[0\]: expected float32, got float64"),
+    ):
+        with pytest.raises(glowpy.UserError, match=message):
+            session.run(None, {"s": wrong})
+
+
+def test_an_optional_as_input() -> None:
+    branches = {
+        name: helper.make_graph(nodes, name, [], [tensor(f"{name}_y", FLOAT)])
+        for name, nodes in (
+            ("given", [helper.make_node("OptionalGetElement", ["o"], ["e"]),
+                       helper.make_node("Neg", ["e"], ["given_y"])]),
+            ("none", [helper.make_node("Constant", [], ["none_y"], value_float=7.0)]),
+        )
+    }  # fmt: skip
+    nodes = [
+        helper.make_node("OptionalHasElement", ["o"], ["has"]),
+        helper.make_node(
+            "If", ["has"], ["y"], then_branch=branches["given"], else_branch=branches["none"]
+        ),
+    ]
+    optional = helper.make_optional_type_proto(helper.make_tensor_type_proto(FLOAT, None))
+    proto = model(nodes, [typed("o", optional)], [tensor("y", FLOAT)])
+    session = glowpy.InferenceSession(proto, backend="interpreter")
+    assert session.run(None, {"o": f32([1, 2])})[0].tolist() == [-1, -2]
+    assert session.run(None, {"o": None})[0].tolist() == 7
+    assert session.run(None, {})[0].tolist() == 7
+    node = helper.make_node("OptionalGetElement", ["o"], ["y"], name="get")
+    with pytest.raises(
+        glowpy.UserError, match=r"'get' \(#0\): OptionalGetElement: expected an optional"
+    ):
+        run(model([node], [typed("o", optional)], [tensor("y", FLOAT)]), o=None)
+
+
+# Graphs of nodes.
+
+
+@pytest.mark.parametrize("backend", ["interpreter", "cpu"])
+def test_a_loop_collects_what_grows(backend: str) -> None:
+    session = glowpy.InferenceSession(collector(), backend=backend)
+    for trips in (3, 1, 0):
+        feeds = {"x": f32([1, 2]), "trips": np.array(trips)}
+        s, text, scan, n = session.run(None, feeds)
+        assert [item.tolist() for item in s] == [[1 + 10 * i, 2 + 10 * i] for i in range(trips)]
+        assert text.item() == "hi" + "!" * trips
+        assert_same(scan, np.arange(trips, dtype=np.float32) * 10)
+        assert n == trips
+
+
+def test_scan_of_strings() -> None:
+    body = helper.make_graph(
+        [helper.make_node("StringConcat", ["all", "item"], ["more"]),
+         helper.make_node("StringConcat", ["item", "item"], ["twice"])],
+        "body",
+        [tensor("all", STRING, []), tensor("item", STRING, [])],
+        [tensor("more", STRING, []), tensor("twice", STRING, [])],
+    )  # fmt: skip
+    node = helper.make_node(
+        "Scan", ["start", "x"], ["y", "z"], body=body, num_scan_inputs=1,
+        scan_input_directions=[1], scan_output_directions=[1],
+    )  # fmt: skip
+    inputs = [tensor("start", STRING, []), tensor("x", STRING, ["n"])]
+    proto = model([node], inputs, [tensor("y", STRING), tensor("z", STRING)])
+    y, z = run(proto, start=texts(">", shape=()), x=texts("a", "b", "c"))
+    assert y.item() == ">cba"
+    assert z.tolist() == ["aa", "bb", "cc"]
+
+
+def test_sequence_map_of_strings() -> None:
+    body = helper.make_graph(
+        [helper.make_node("StringConcat", ["item", "end"], ["out"])],
+        "body",
+        [tensor("item", STRING, [None]), tensor("end", STRING, [])],
+        [tensor("out", STRING, [None])],
+    )
+    node = helper.make_node("SequenceMap", ["s", "end"], ["y"], body=body)
+    proto = model(
+        [node], [sequence("s", STRING), tensor("end", STRING, [])], [sequence("y", STRING)]
+    )
+    (y,) = run(proto, s=[texts("a", "b"), texts("c")], end=texts(".", shape=()))
+    assert [item.tolist() for item in y] == [["a.", "b."], ["c."]]
