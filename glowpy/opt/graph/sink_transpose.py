@@ -188,9 +188,12 @@ def _untransposed(
 def _transposed_constant(
     f: Function, constant: Constant, wide: Type, shuffle: Sequence[int]
 ) -> Constant:
+    # The constant may have let go of its elements when those of the new one are asked for.
+    is_splat = constant.tensor.splat_value is not None
+
     def transposed(array: Array) -> Array:
         moved = array.reshape(wide.extents).transpose(shuffle)
-        return moved if constant.tensor.splat_value is not None else np.ascontiguousarray(moved)
+        return moved if is_splat else np.ascontiguousarray(moved)
 
     operation = f"transpose {wide.shape} {tuple(shuffle)}"
     type = permuted(wide, shuffle)

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from glowpy.core.elemkind import ElemKind
+from glowpy.core.tensor import LARGE
 from glowpy.core.type import Type
 from glowpy.engine import evaluate
 from glowpy.graph.function import Function, Module
@@ -70,3 +71,17 @@ def test_what_has_no_dimensions_is_transposed_as_well() -> None:
     SinkTransposePass().run(f, PassContext(evaluate))
     (result,) = execute(unoptimized(module), {"x": np.array(2, np.float32)}).values()
     np.testing.assert_array_equal(result, 2)
+
+
+def test_moved_constant_outlives_the_one_it_is_made_of() -> None:
+    f = (module := Module()).create_function("main")
+    elements = np.arange(LARGE, dtype=np.int32).reshape(-1, 4)
+    x = module.create_placeholder("x", Type(ElemKind.I32, elements.T.shape))
+    old = module.create_constant("c", elements)
+    total = f.create_add("sum", f.create_transpose("t", x, (1, 0)), old)
+    f.create_save("s", total, module.create_placeholder("out", total.type))
+    SinkTransposePass().run(f, PassContext(evaluate))
+    new = next(constant for constant in module.constants if constant is not old)
+    assert new.tensor.is_deferred
+    old.forget()
+    assert (new.tensor.array == elements.T).all()
