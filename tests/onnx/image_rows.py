@@ -24,6 +24,10 @@ REAL = SIGNAL[..., :1]
 WINDOW = np.array([0.5, 1, 0.25], np.float32)
 FRAMES = np.stack([REAL[0, start : start + 3, 0] for start in (0, 2)])
 
+UNPOOLED = np.zeros((1, 1, 4, 4), np.float32)
+UNPOOLED[0, 0, [0, 2, 3], [2, 0, 3]] = [1, 2, 3]
+"""With the element 0 where one is."""
+
 
 def parts(numbers: Array) -> Array:
     """Real and imaginary parts."""
@@ -116,6 +120,25 @@ IMAGE_ROWS = [
     Row("LpPool", (1,), [IMAGE], [abs(IMAGE)], {"kernel_shape": [1, 1], "p": 1.5}, "real"),
     Row("GlobalLpPool", EVERY, [IMAGE], [np.sqrt((IMAGE**2).sum((2, 3), keepdims=True))]),
     Row("GlobalLpPool", (2, 22), [IMAGE], [abs(IMAGE).sum((2, 3), keepdims=True)], {"p": 1}, "sum"),
+    Row(
+        "MaxUnpool",
+        EVERY,
+        [BLOCKS[:, :1, :].reshape(1, 1, 2, 2), i64(5, 2, 8, 15).reshape(1, 1, 2, 2)],
+        [UNPOOLED],
+        {"kernel_shape": [2, 2], "strides": [2, 2]},
+    ),
+    Row(
+        "MaxUnpool",
+        EVERY,
+        [
+            BLOCKS[:, :1, :].reshape(1, 1, 2, 2),
+            i64(5, 2, 8, 15).reshape(1, 1, 2, 2),
+            i64(1, 1, 4, 6),
+        ],
+        [np.pad(UNPOOLED, ((0, 0), (0, 0), (0, 0), (0, 2)))],
+        {"kernel_shape": [4, 4], "strides": [2, 2], "pads": [1, 1, 1, 1]},
+        "larger",
+    ),
     Row(
         "MelWeightMatrix",
         EVERY,

@@ -195,6 +195,12 @@ SAMPLED = [
     node("Col2Im", [X, i64(4, 4), i64(3)], "expected columns N, C * 3, windows"),
     node("Col2Im", [X, i64(4, 4), i64(1, 3)], "expected 8 windows"),
     node("LpPool", [IMAGE], "'p': expected more than 0, got 0", kernel_shape=[1, 1], p=0),
+    node("MaxUnpool", [IMAGE, i64(0)], "an index for each element", kernel_shape=[3, 3]),
+    node(
+        *("MaxUnpool", [IMAGE, np.zeros((1, 2, 5, 5), np.int64), i64(1, 2, 7, 6)]),
+        "expected an output_shape of at least [1, 2, 7, 7]",
+        kernel_shape=[3, 3],
+    ),
     node("DFT", [floats(2, 5, 3)], "expected one or two parts of each number along another axis"),
     node("DFT", [floats(2, 5, 2), scalar(4), scalar(2)], "expected one or two parts"),
     node("DFT", [floats(2, 5, 2), scalar(0)], "expected a length from 1 to 16777216, got 0"),
@@ -219,7 +225,10 @@ RESIZED = [
     node("Resize", [X, floats(0), floats(0), i64(2, 3, 0)], "expected 3 positive sizes"),
     node("Resize", [floats(0, 2), floats(0), floats(0), i64(2, 3)], "expected 2 positive sizes"),
     node("Resize", [X, floats(0), floats(3) + 2], "mode 'best' is not supported", mode="best"),
-    node("Resize", [i64(1, 2), floats(0), floats(1) + 2], "mode 'linear' for i64", mode="linear"),
+    node(
+        *("Resize", [np.zeros(2, bool), floats(0), floats(1) + 2], "mode 'linear' for bool"),
+        mode="linear",
+    ),
     node(
         *("Resize", [X, floats(0), floats(3) + 2], "'sideways' is not supported"),
         coordinate_transformation_mode="sideways",

@@ -19,7 +19,7 @@ from glowpy.core.elemkind import ElemKind
 from glowpy.core.shape import normalize_axis
 from glowpy.core.type import Type
 from glowpy.graph.node import NodeValue
-from glowpy.importer.onnx.data_movement import filled, full
+from glowpy.importer.onnx.data_movement import convert, filled, full
 from glowpy.importer.onnx.node import OnnxNode, Value, from_onnx
 from glowpy.importer.onnx.numbers import Numbers, counted
 from glowpy.support.errors import UserError
@@ -160,11 +160,13 @@ def _resampled(
 ) -> Value:
     """Without a rule for the `nearest` element, it is the one before where it grows, else the one after."""
     Type(n.type(0).kind, tuple(dim.count for dim in sampling))  # refuses what overflows
-    value = n.value(0)
+    value, own = n.value(0), n.type(0).kind
     if mode not in ("nearest", "linear", "cubic"):
         raise n.unsupported(f"mode '{mode}'")
-    if mode != "nearest" and not value.type.kind.is_float:
-        raise n.unsupported(f"mode '{mode}' for {value.type}")
+    if mode != "nearest":
+        if not (own.is_float or own.is_integer) or value.type.quant is not None:
+            raise n.unsupported(f"mode '{mode}' for {value.type}")
+        value = convert(n, value, _working_kind(own))
     if any(dim.size == 0 != dim.count for dim in sampling):
         raise UserError(f"expected something to resize, got {value.type}")
     cropped = coordinates == "tf_crop_and_resize"
@@ -181,10 +183,18 @@ def _resampled(
             index = _nearest(n, places, nearest or ("floor" if grows else "ceil"))
             taps = [(_inside(index, dim), None)]
         else:
-            taps = _taps(n, dim, places, cubic=mode == "cubic")
+            taps = _taps(n, dim, places, value.type.kind, cubic=mode == "cubic")
         value = _gathered(n, n.operand(value), axis, taps)
         outside.append((axis, (places < 0) | (places > dim.size - 1)))
-    return _extrapolated(n, value, outside) if cropped else value
+    result = _extrapolated(n, value, outside) if cropped else value
+    if own.is_integer and mode != "nearest":
+        result = n.f.create_round(n.name, n.operand(result)).result
+    return convert(n, result, own)
+
+
+def _working_kind(kind: ElemKind) -> ElemKind:
+    """What elements are mixed in: all of a kind can be told apart there."""
+    return ElemKind.F32 if kind.size < 4 or kind is ElemKind.F32 else ElemKind.F64
 
 
 def _places(n: OnnxNode, dim: _Sampling, coordinates: str, steps: Numbers) -> Numbers:
@@ -234,7 +244,7 @@ _Taps: TypeAlias = "Sequence[tuple[Numbers, Numbers | None]]"
 """Indices and weights of the elements each output is made of; None for weights of 1."""
 
 
-def _taps(n: OnnxNode, dim: _Sampling, places: Numbers, *, cubic: bool) -> _Taps:
+def _taps(n: OnnxNode, dim: _Sampling, places: Numbers, kind: ElemKind, *, cubic: bool) -> _Taps:
     squeeze = 1.0
     if n.flag("antialias"):
         factor = dim.factor(n)
@@ -257,7 +267,7 @@ def _taps(n: OnnxNode, dim: _Sampling, places: Numbers, *, cubic: bool) -> _Taps
     )
     if n.flag("exclude_outside"):
         weights = weights.where(indices >= 0, 0).where(indices <= dim.size - 1, 0)
-    weights = (weights / weights.total()).to(n.type(0).kind)
+    weights = (weights / weights.total()).to(kind)
     return list(zip(_inside(indices, dim).rows(), weights.rows(), strict=True))
 
 

@@ -1,13 +1,19 @@
-"""Import of pooling: MaxPool, AveragePool, LpPool and their global forms."""
+"""Import of pooling: MaxPool, AveragePool, LpPool and their global forms, and MaxUnpool."""
 
 from __future__ import annotations
 
 from glowpy.core.elemkind import ElemKind
-from glowpy.core.shape import window_shape
+from glowpy.core.shape import is_same_shape, window_shape
 from glowpy.core.type import Shape, Type
 from glowpy.graph.node import NodeValue
 from glowpy.importer.onnx.conv import Window, window
-from glowpy.importer.onnx.data_movement import channels_first, channels_last, convert
+from glowpy.importer.onnx.data_movement import (
+    channels_first,
+    channels_last,
+    convert,
+    filled,
+    reshape,
+)
 from glowpy.importer.onnx.node import OnnxNode, Result, Value, from_onnx
 from glowpy.support.errors import UserError
 from glowpy.support.symbolic import greatest, product, static
@@ -182,3 +188,30 @@ def _root(n: OnnxNode, sums: NodeValue) -> Value:
     elif exponent != 1:
         sums = n.f.create_pow(n.name, sums, _number(n, sums, 1 / exponent)).result
     return channels_first(n, convert(n, sums, n.type(0).kind))
+
+
+@from_onnx("MaxUnpool", since=9)
+def _max_unpool(n: OnnxNode) -> Value:
+    """Elements go where a pool found them, among zeros; `output_shape` has more of these at the ends."""
+    x, places, spatial = n.type(0), n.type(1), _spatial(n)
+    win, rank = window(n, spatial, n.integers("kernel_shape") or ()), len(spatial)
+    if not is_same_shape(places.shape, x.shape):
+        raise UserError(f"expected an index for each element of {x}, got {places}")
+    sizes = [
+        (size - 1) * win.strides[i] + win.kernels[i] - win.pads[i] - win.pads[rank + i]
+        for i, size in enumerate(spatial)
+    ]
+    shape = (*x.shape[:2], *sizes)
+    whole = n.known_dims(2) if n.has(2) else shape
+    if len(whole) != len(shape) or any(
+        room < size for size, room in zip(shape, whole, strict=True)
+    ):
+        raise UserError(f"expected an output_shape of at least {list(shape)}, got {list(whole)}")
+    zeros = n.operand(filled(n, x.with_shape((product(shape), 1)), 0))
+    indices = n.operand(reshape(n, n.value(1), (x.count,)))
+    elements = n.operand(reshape(n, n.value(0), (x.count, 1)))
+    result = reshape(n, n.f.create_scatter(n.name, zeros, indices, elements).result, shape)
+    if whole == shape:
+        return result
+    ends = [room - size for size, room in zip(shape, whole, strict=True)]
+    return n.f.create_pad(n.name, n.operand(result), (*[0] * len(shape), *ends), 0.0).result
