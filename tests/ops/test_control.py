@@ -25,7 +25,7 @@ from glowpy.support.errors import VerifyError
 
 TESTED = (IfNode, LoopNode)
 
-_TEXT = """
+TEXT = """
 module {
   placeholder %n : i64[]
   placeholder %x : f32[3]
@@ -90,7 +90,7 @@ def _expected(n: int, x: Array) -> tuple[Array, list[Array]]:
 
 @pytest.fixture(scope="module", params=BACKENDS)
 def compiled(request: pytest.FixtureRequest) -> glowpy.CompiledFunction:
-    return glowpy.compile(parse_module(_TEXT), request.param)
+    return glowpy.compile(parse_module(TEXT), request.param)
 
 
 @pytest.mark.parametrize("x", [[1, 2, 30], [-1, 2, 3]], ids=["stops", "goes on"])
@@ -104,7 +104,7 @@ def test_loop_and_branch(compiled: glowpy.CompiledFunction, n: int, x: list[int]
 
 
 def test_every_level_is_text() -> None:
-    module = parse_module(_TEXT)
+    module = parse_module(TEXT)
     verify_module(module)
     assert str(parse_module(str(module))) == str(module) == str(module.clone())
     for name, cls in BACKENDS.items():
@@ -115,7 +115,7 @@ def test_every_level_is_text() -> None:
 
 
 def test_a_frame_has_room_for_what_is_called() -> None:
-    program = compilation(parse_module(_TEXT), "interpreter").program
+    program = compilation(parse_module(TEXT), "interpreter").program
     peaks = {one.ir.name: one.plan.peak for one in program.callees}
     check(program.ir, program.plan, peaks)
     with pytest.raises(VerifyError, match="@add needs 1000 bytes, expected as many in frame"):
@@ -124,7 +124,7 @@ def test_a_frame_has_room_for_what_is_called() -> None:
 
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_observers_see_what_is_called(backend: str) -> None:
-    compiled = glowpy.compile(parse_module(_TEXT), backend, CompileOptions(instrument=True))
+    compiled = glowpy.compile(parse_module(TEXT), backend, CompileOptions(instrument=True))
     seen: list[str] = []
 
     class Names:

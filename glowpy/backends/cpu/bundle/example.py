@@ -239,7 +239,11 @@ def stored_programs(
             tuple(port for port in ports if port.placeholder not in kept)
             for ports in (inputs, outputs)
         )
-        programs[network["name"]] = Program(ir, plan(ir), tensors, inputs, outputs, state)
+        # What is called works in the frame that it had in machine code.
+        callees = [Program(g, plan(g, stacked=True), tensors, (), ()) for g in ir.callees.values()]
+        programs[network["name"]] = Program(
+            ir, plan(ir), tensors, inputs, outputs, state, tuple(callees)
+        )
     return programs
 
 
