@@ -34,7 +34,7 @@ from glowpy.ir.verifier import verify_irfunction
 from glowpy.irgen import generate
 from glowpy.lower import LowerPass
 from glowpy.memory import check, plan
-from glowpy.opt.pipelines import GRAPH_DEFAULT, IR_DEFAULT, QUANTIZED
+from glowpy.opt.pipelines import CALLS, GRAPH_DEFAULT, IR_DEFAULT, QUANTIZED
 from glowpy.passes import PassContext, Pipeline
 from glowpy.schedule import schedule
 from glowpy.support.errors import Diagnostic, UserError
@@ -250,6 +250,8 @@ def ir_recipe(backend: Backend) -> Pipeline[IRFunction]:
 
 def run_on_all(pipeline: Pipeline[Function], f: Function, ctx: PassContext) -> None:
     """Runs passes on all that a function calls, and on itself; what is called no more is gone."""
+    for g in reversed([*f.called, f]):
+        Pipeline("calls", CALLS).run(g, ctx)
     for g in (*f.called, f):
         pipeline.run(g, ctx)
     f.module.erase_uncalled()

@@ -10,6 +10,7 @@ from glowpy.opt.graph.fold_arithmetic import FoldArithmeticPass
 from glowpy.opt.graph.fold_batch_norm import FoldBatchNormPass
 from glowpy.opt.graph.fold_blocks import FoldBlocksPass
 from glowpy.opt.graph.fold_broadcast import FoldBroadcastPass
+from glowpy.opt.graph.fold_calls import FoldCallsPass
 from glowpy.opt.graph.fold_clip import FoldClipPass
 from glowpy.opt.graph.fold_concat import FoldConcatPass
 from glowpy.opt.graph.fold_convert import FoldConvertPass
@@ -21,6 +22,7 @@ from glowpy.opt.graph.fold_select import FoldSelectPass
 from glowpy.opt.graph.fold_slice import FoldSlicePass
 from glowpy.opt.graph.fold_splat import FoldSplatPass
 from glowpy.opt.graph.fold_transpose import FoldTransposePass
+from glowpy.opt.graph.hoist_invariants import HoistInvariantsPass
 from glowpy.opt.graph.lower_quantized import LowerQuantizedPass
 from glowpy.opt.graph.merge_pad import MergePadPass
 from glowpy.opt.graph.sink_transpose import SinkTransposePass
@@ -39,6 +41,7 @@ from glowpy.opt.ir.write_transposed import WriteTransposedPass
 from glowpy.passes import GraphPass, IRPass, RewritePass, Rewrites
 
 __all__ = [
+    "CALLS",
     "GRAPH_DEFAULT",
     "GRAPH_PASSES",
     "IR_DEFAULT",
@@ -74,8 +77,13 @@ GRAPH_DEFAULT: tuple[GraphPass, ...] = (
     ConstantFoldPass(),
     Rewrites(LOCAL_REWRITES),
     CsePass(),
+    FoldCallsPass(),
+    HoistInvariantsPass(),
 )
 """What the recipe runs before and after lowering, round and round until nothing changes."""
+
+CALLS: tuple[GraphPass, ...] = (FoldCallsPass(),)
+"""What the recipe runs on every function that calls others before any of them is optimized, so that these know more."""
 
 QUANTIZED: tuple[GraphPass, ...] = (SplitProductsPass(), LowerQuantizedPass())
 """What writes quantized arithmetic out, once, after the first round of optimizing and before lowering."""

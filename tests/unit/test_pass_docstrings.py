@@ -58,7 +58,12 @@ def _declarations(body: str) -> tuple[list[tuple[str, str]], list[str]]:
 
 
 def graph(body: str, nodes: tuple[type[Node], ...] = _NODES) -> Module:
-    """A module with `body` as its function; `%x, %y : type` declares placeholders, `%c : type = ...` a constant."""
+    """A module with `body` as its function; `%x, %y : type` declares placeholders, `%c : type = ...` a constant.
+
+    Or the body is a whole module.
+    """
+    if body.startswith("module"):
+        return parse_module(body, extra=nodes)
     declared, lines = _declarations(body)
     text = "module {\n"
     for name, type in declared:
