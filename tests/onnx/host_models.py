@@ -90,7 +90,9 @@ def collector() -> onnx.ModelProto:
     body = helper.make_graph(
         [
             helper.make_node("Cast", ["i"], ["f"], to=FLOAT),
-            helper.make_node("Mul", ["f", "scale"], ["m"]),
+            helper.make_node("Constant", [], ["ten"], value_float=10.0),
+            helper.make_node("Mul", ["f", "ten"], ["tens"]),
+            helper.make_node("Mul", ["tens", "scale"], ["m"]),
             helper.make_node("Add", ["x", "m"], ["item"]),
             helper.make_node("SequenceInsert", ["before", "item"], ["after"]),
             helper.make_node("StringConcat", ["word", "mark"], ["longer"]),
@@ -108,7 +110,7 @@ def collector() -> onnx.ModelProto:
         helper.make_node("Loop", ["trips", "", "empty", "first"], ["s", "text", "scan"], body=body),
         helper.make_node("SequenceLength", ["s"], ["n"]),
     ]
-    stored = {"scale": f32(10), "mark": texts("!", shape=()), "first": texts("hi", shape=())}
+    stored = {"scale": f32(1), "mark": texts("!", shape=()), "first": texts("hi", shape=())}
     inputs = [tensor("x", FLOAT, [2]), tensor("trips", INT64, [])]
     outputs = [
         sequence("s", FLOAT),

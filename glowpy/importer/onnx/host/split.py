@@ -196,7 +196,7 @@ class _Split:
                 self.places.append(place)
         self.reads = [self._reads(node) for node in self.nodes]
         self.makers = {name: i for i, node in enumerate(self.nodes) for name in node.output if name}
-        self._check_reads(names)
+        self._check_reads(names | set(self.stored))
         self.types = self._typed()
         self.hosted = self._hosted()
         self.phases = self._phases()
@@ -252,7 +252,7 @@ class _Split:
                 *zip(results[0][1:], carried, strict=False),
             ]
         for one, other in pairs:
-            if one is not None and other is not None and spelled(one) != spelled(other):
+            if one is not None and other is not None and _bare(one) != _bare(other):
                 raise UserError(
                     f"{node.op_type}: expected graphs of {spelled(other)}, got {spelled(one)}",
                     loc=Loc(
@@ -520,3 +520,8 @@ class _Split:
         if elem_type == TensorProto.STRING:
             elem_type = TensorProto.INT64
         return helper.make_tensor_value_info(name, elem_type, None)
+
+
+def _bare(type: onnx.TypeProto) -> str:
+    """A type as ONNX spells it; of an optional that of its element, which can be in its place."""
+    return spelled(type.optional_type.elem_type if type.HasField("optional_type") else type)
