@@ -13,7 +13,10 @@ import numpy as np
 
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.tensor import Array, Tensor
+from glowpy.exporter import save
+from glowpy.graph.function import Module
 from glowpy.graph.node import Constant
+from glowpy.graph.printer import print_module
 from glowpy.importer.onnx.reference import read_tensor
 from glowpy.support.errors import LoadError, UserError
 from glowpy.support.loc import Loc
@@ -21,12 +24,14 @@ from glowpy.support.output_files import write_output_file
 
 __all__ = [
     "as_codes",
+    "constants_file",
     "read_array",
     "read_arrays",
     "read_constants",
     "read_text",
     "write_array",
     "write_constants",
+    "write_network",
     "write_text",
 ]
 
@@ -135,6 +140,26 @@ def write_constants(path: str | Path, constants: Iterable[Constant]) -> None:
     """
     arrays = {constant.digest: _plain(constant.array) for constant in constants}
     write_output_file(path, lambda file: np.savez(file, allow_pickle=False, **arrays))
+
+
+def constants_file(output: str) -> str | None:
+    """The file for the constants beside `output`, if that is text. Raises UserError for an output of another form."""
+    if output.endswith(".onnx"):
+        return None
+    if not output.endswith(".glow"):
+        raise UserError(f"-o: expected a file that ends in .onnx or .glow, got '{output}'")
+    return str(Path(output).with_suffix(".npz"))
+
+
+def write_network(module: Module, output: str | None, blobs: str | None) -> None:
+    """Writes a network as an ONNX file, or, if `blobs` is a file for its constants, as text; not without an output."""
+    if output is None:
+        return
+    if blobs is None:
+        save(module, output)
+        return
+    write_constants(blobs, module.constants)
+    write_text(output, print_module(module))
 
 
 def read_constants(path: str) -> dict[str, Array]:

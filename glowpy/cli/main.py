@@ -21,6 +21,7 @@ import click
 from glowpy.cli.bundle import bundle
 from glowpy.cli.cache import cache
 from glowpy.cli.check import check
+from glowpy.cli.convert import convert
 from glowpy.cli.demo import demo
 from glowpy.cli.doctor import doctor
 from glowpy.cli.dump import dump
@@ -72,6 +73,7 @@ VERBS = {
         check,
         profile,
         quantize,
+        convert,
         bundle,
         verify,
         export,

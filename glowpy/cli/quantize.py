@@ -10,14 +10,11 @@ from click.core import ParameterSource
 from glowpy.cli.accuracy import Accuracy, Quantized, accuracy_options
 from glowpy.cli.completion import complete_file
 from glowpy.cli.estimate import print_estimate
-from glowpy.cli.files import write_constants, write_text
+from glowpy.cli.files import constants_file, write_network
 from glowpy.cli.model import Source, shape_option
 from glowpy.cli.output import print_json, progress
 from glowpy.cli.quantization_options import OF_PROFILES, quantization_options
 from glowpy.cli.verb import OutputFile, Verb
-from glowpy.exporter import save
-from glowpy.graph.function import Module
-from glowpy.graph.printer import print_module
 from glowpy.quantization.conversion import Conversion
 from glowpy.quantization.inspect import inspect
 from glowpy.quantization.method import AtRunTime, ByProfile, Method, WeightsOnly
@@ -29,25 +26,6 @@ __all__ = ["quantize"]
 
 _SHOWN = 12
 """Nodes that stay in floats and are named on a terminal."""
-
-
-def _constants_file(output: str) -> str | None:
-    """The file for the constants beside `output`, if that is text. Raises UserError for an output of another form."""
-    if output.endswith(".onnx"):
-        return None
-    if not output.endswith(".glow"):
-        raise UserError(f"-o: expected a file that ends in .onnx or .glow, got '{output}'")
-    return str(Path(output).with_suffix(".npz"))
-
-
-def _write(module: Module, output: str | None, blobs: str | None) -> None:
-    if output is None:
-        return
-    if blobs is None:
-        save(module, output)
-        return
-    write_constants(blobs, module.constants)
-    write_text(output, print_module(module))
 
 
 @click.command(cls=Verb)
@@ -124,7 +102,7 @@ def quantize(
       glowpy quantize encoder.onnx --dynamic --inputs samples --report report.html
       glowpy quantize decoder.onnx --weight-only 4 --estimate
     """
-    blobs = None if output is None else _constants_file(output)
+    blobs = None if output is None else constants_file(output)
     source = Source(model, shapes, constants, name, backend)
     method = _method(profile_file, weight_only, int(block), options, dynamic=dynamic)
     if estimate:
@@ -137,7 +115,7 @@ def quantize(
         else:
             quantized = accuracy.quantized(source, method, profile_file or model)
     result = quantized.conversion
-    _write(result.module, output, blobs)
+    write_network(result.module, output, blobs)
     accuracy.write_page(quantized, Path(model).name)
     if as_json:
         print_json({**_figures(result, output, blobs), **quantized.figures})

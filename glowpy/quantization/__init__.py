@@ -12,6 +12,7 @@ from glowpy.quantization.conversion import Conversion, Outcome
 from glowpy.quantization.convert import convert, quantize
 from glowpy.quantization.dynamic import quantize_dynamic
 from glowpy.quantization.estimate import Estimate, LayerEstimate, estimate
+from glowpy.quantization.halves import halve, output_fidelities
 from glowpy.quantization.inspect import inspect
 from glowpy.quantization.method import AtRunTime, ByProfile, Method, WeightsOnly
 from glowpy.quantization.optimized import optimized
@@ -51,8 +52,10 @@ __all__ = [
     "WeightsOnly",
     "convert",
     "estimate",
+    "halve",
     "inspect",
     "optimized",
+    "output_fidelities",
     "profile",
     "quant_of_bias",
     "quant_of_range",

@@ -6,7 +6,7 @@ conversions, operators on channels are those of ONNX, and transposes meet and va
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import onnx
@@ -36,6 +36,9 @@ __all__ = ["check_kinds", "check_model", "model_proto", "prepare", "save", "valu
 _IR_VERSION = 10
 """The one that came with the opset."""
 
+_WITH_BF16 = 22
+"""An opset with the same operators, more of which take bf16."""
+
 
 def save(
     model: Module | Function,
@@ -44,7 +47,7 @@ def save(
     optimize: bool = False,
     external_above: int = LIMIT,
 ) -> None:
-    """Writes a network as an ONNX file (opset 21).
+    """Writes a network as an ONNX file: of opset 21, or 22 if operators on bf16 need that.
 
     Inputs and outputs have the names of the user's model. Channels come second, as in ONNX, and quantized arithmetic
     becomes operators on floats between DequantizeLinear and QuantizeLinear, which runtimes compute on the integers.
@@ -74,7 +77,8 @@ def save(
     graph = written(work)
     large = {name: t for name, t in graph.tensors.items() if graph.is_stored_apart(name)}
     proto = model_proto(work, graph, large)
-    check_kinds(graph, proto, large)
+    own = next(imported for imported in proto.opset_import if not imported.domain)
+    own.version = check_kinds(graph, proto, large, (OPSETS[""], _WITH_BF16))
     check_model(proto, large)
     write_model(path, proto, large, limit=min(external_above, LIMIT))
 
@@ -139,23 +143,35 @@ def _with_inputs(proto: ModelProto, large: dict[str, StoredTensor]) -> ModelProt
     return light
 
 
-def check_kinds(graph: OnnxGraph, proto: ModelProto, large: dict[str, StoredTensor]) -> None:
-    """Raises UnsupportedError for every operator that ONNX does not define for the kinds of its operands."""
+def check_kinds(
+    graph: OnnxGraph,
+    proto: ModelProto,
+    large: dict[str, StoredTensor],
+    opsets: Sequence[int] = (OPSETS[""],),
+) -> int:
+    """The first of the opsets that defines every operator for the kinds of its operands.
+
+    Raises UnsupportedError for every operator that the last one does not define for them.
+    """
     inferred = onnx.shape_inference.infer_shapes(_with_inputs(proto, large))
     kinds = {t.name: t.data_type for t in inferred.graph.initializer}
     for infos in (inferred.graph.input, inferred.graph.value_info, inferred.graph.output):
         kinds |= {info.name: info.type.tensor_type.elem_type for info in infos}
-    refusals = [
-        Diagnostic(f"%{node.name} ({node.SCHEMA.mnemonic}): {reason}", node.loc)
-        for operator, node in zip(graph.nodes, graph.origins, strict=True)
-        for reason in _misfits(operator, kinds)
-    ]
-    if refusals:
-        raise UnsupportedError.of(refusals)
+    refusals: list[Diagnostic] = []
+    for opset in opsets:
+        refusals = [
+            Diagnostic(f"%{node.name} ({node.SCHEMA.mnemonic}): {reason}", node.loc)
+            for operator, node in zip(graph.nodes, graph.origins, strict=True)
+            for reason in _misfits(operator, kinds, opset)
+        ]
+        if not refusals:
+            return opset
+    raise UnsupportedError.of(refusals)
 
 
-def _misfits(operator: onnx.NodeProto, kinds: dict[str, int]) -> Iterator[str]:
-    schema = onnx.defs.get_schema(operator.op_type, OPSETS[operator.domain], operator.domain)
+def _misfits(operator: onnx.NodeProto, kinds: dict[str, int], opset: int) -> Iterator[str]:
+    version = OPSETS[operator.domain] if operator.domain else opset
+    schema = onnx.defs.get_schema(operator.op_type, version, operator.domain)
     for verb, names, formals in (
         ("take", operator.input, schema.inputs),
         ("give", operator.output, schema.outputs),

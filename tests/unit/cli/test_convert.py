@@ -1,0 +1,130 @@
+"""`glowpy convert`: what it writes and says, and that other verbs read it."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from glowpy.cli.main import run
+
+RNG = np.random.default_rng(0)
+
+
+def model() -> onnx.ModelProto:
+    weights = [
+        numpy_helper.from_array(RNG.normal(size=shape).astype(np.float32), name)
+        for name, shape in (("w", (4, 3, 3, 3)), ("v", (4, 2)))
+    ]
+    nodes = [
+        helper.make_node("Conv", ["x", "w"], ["c"], name="the/conv", pads=[1, 1, 1, 1]),
+        helper.make_node("Sigmoid", ["c"], ["s"], name="the/gate"),
+        helper.make_node("GlobalAveragePool", ["s"], ["p"], name="the/pool"),
+        helper.make_node("Flatten", ["p"], ["f"], name="flat"),
+        helper.make_node("MatMul", ["f", "v"], ["y"], name="the/head"),
+    ]
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["N", 3, 5, 5])
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, ["N", 2])
+    graph = helper.make_graph(nodes, "net", [x], [y], weights)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("convert")
+    onnx.save(model(), path / "net.onnx")
+    np.savez(path / "in.npz", x=RNG.normal(size=(6, 3, 5, 5)).astype(np.float32))
+    return path
+
+
+@pytest.fixture(autouse=True)
+def inside(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folder)
+
+
+def said(argv: list[str], status: int = 0) -> str:
+    out = io.StringIO()
+    assert run(argv, out, out) == status, out.getvalue()
+    return out.getvalue()
+
+
+def converted(*argv: str, status: int = 0) -> str:
+    return said(["convert", "net.onnx", *argv], status)
+
+
+def test_an_onnx_file_that_runs_as_near_as_is_said() -> None:
+    text = converted("--shape", "N=2", "--to", "f16", "-o", "half.onnx")
+    assert "4 of 4 nodes compute in f16" in text
+    assert "constants take 240 bytes, 480 in f32" in text
+    assert "output 'y': " in text
+    assert " dB on a random input" in text
+    stored = {tensor.data_type for tensor in onnx.load("half.onnx").graph.initializer}
+    assert TensorProto.FLOAT not in stored
+    said(["run", "half.onnx", "--check-with", "onnxruntime", "--atol", "0.01"])
+
+
+def test_open_dimensions_stay_open() -> None:
+    converted("--shape", "N=1..4", "--to", "f16", "-o", "open.onnx")
+    (dim, *_) = onnx.load("open.onnx").graph.input[0].type.tensor_type.shape.dim
+    assert dim.dim_param == "N"
+    said(["run", "open.onnx", "--shape", "N=3"])
+
+
+def test_bf16_is_written_in_an_opset_whose_convolutions_take_it() -> None:
+    converted("--shape", "N=1", "--to", "bf16", "--ports", "-o", "half.onnx")
+    proto = onnx.load("half.onnx")
+    onnx.checker.check_model(proto, full_check=True)
+    assert proto.opset_import[0].version == 22
+    assert proto.graph.input[0].type.tensor_type.elem_type == TensorProto.BFLOAT16
+    said(["run", "half.onnx"])
+
+
+def test_text_that_is_read_again() -> None:
+    text = converted("--shape", "N=1", "--to", "bf16", "-o", "half.glow")
+    assert "half.glow: read it with --constants half.npz" in text
+    said(["run", "half.glow", "--constants", "half.npz"])
+    assert "bf16[" in Path("half.glow").read_text()
+
+
+def test_what_is_kept_is_named() -> None:
+    text = converted("--shape", "N=1", "--to", "f16", "--keep", "the/conv", "--keep", "MatMul")
+    assert "2 of 4 nodes compute in f16" in text
+    assert "node 'the/conv' (#0)) stays in f32: 'the/conv' is to be kept" in text
+    assert "node 'the/head' (#4)) stays in f32: 'MatMul' is to be kept" in text
+
+
+def test_figures_on_inputs_of_the_user() -> None:
+    argv = ["--shape", "N=1", "--to", "f16", "--inputs", "in.npz", "--json"]
+    figures = json.loads(converted(*argv))
+    assert (figures["to"], figures["file"], figures["samples"]) == ("f16", None, 6)
+    assert (figures["converted"], figures["kept"]) == (4, 0)
+    assert figures["bytes_after"] * 2 == figures["bytes_before"]
+    (output,) = figures["outputs"]
+    assert output["name"] == "y"
+    assert 50 < output["decibels"] < 90
+    assert not output["exact"]
+    assert [node["kind"] for node in figures["nodes"] if node["converted"]] == [
+        node["kind"] for node in figures["nodes"]
+    ]
+    everything = [part for node in figures["nodes"] for part in ("--keep", node["kind"])]
+    (exact,) = json.loads(converted(*argv, *everything))["outputs"]
+    assert exact == {"name": "y", "decibels": None, "exact": True}
+    assert "output 'y': exact on 6 inputs" in converted(*argv[:-1], *everything)
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        (["--to", "f16", "-o", "x.txt"], "expected a file that ends in .onnx or .glow"),
+        (["--to", "f16", "--keep", "conv"], "expected a name or a kind of a node to keep"),
+        (["--to", "f16", "--inputs", "nothing"], "no such folder"),
+        (["--to", "f32"], "'f32' is not one of 'f16', 'bf16'"),
+    ],
+)
+def test_refusals(argv: list[str], message: str) -> None:
+    assert message in converted("--shape", "N=1", *argv, status=1)
