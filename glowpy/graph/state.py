@@ -74,6 +74,7 @@ _SPELLINGS = (
     (r"past", "present"),
     (r"(?<![A-Za-z])in(?![A-Za-z])", "out"),
     (r"(?<![A-Za-z])prev(ious)?(?![A-Za-z])", "next"),
+    (r"^initial_", "Y_"),
     (r"0$", "n"),
     (r"$", "n"),
     (r"$", "N"),

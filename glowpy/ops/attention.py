@@ -10,6 +10,7 @@ from glowpy.core.tensor import Array, Tensor
 from glowpy.core.type import Shape, Type
 from glowpy.graph.infer import infer
 from glowpy.graph.nodes_gen import LinearAttentionNode
+from glowpy.graph.work import largest_count, macs
 from glowpy.ir.insts_gen import LinearAttentionInst
 from glowpy.irgen import scratch
 from glowpy.support.errors import UserError
@@ -43,6 +44,14 @@ def _expect(name: str, type: Type, like: Type, *shapes: Shape) -> None:
     if type.kind is not like.kind or not any(is_same_shape(type.shape, shape) for shape in allowed):
         spelled = " or ".join(str(like.with_shape(shape)) for shape in allowed)
         raise UserError(f"expected {name} {spelled}, got {type}")
+
+
+@macs(LinearAttentionNode)
+def _macs(n: LinearAttentionNode) -> int:
+    """A step adds to the state, multiplies it by queries, and by the key where there are rates."""
+    lines = 1 if n.rates.type.is_empty else 2
+    state = (*n.value.type.shape, n.key.type.shape[3])
+    return lines * largest_count(state) + largest_count((*n.type.shape, n.key.type.shape[3]))
 
 
 @scratch(LinearAttentionNode)

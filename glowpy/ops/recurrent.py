@@ -14,6 +14,7 @@ from glowpy.core.tensor import Array, Tensor
 from glowpy.core.type import Type
 from glowpy.graph.infer import infer
 from glowpy.graph.nodes_gen import GruNode, LstmNode, RnnNode
+from glowpy.graph.work import largest_count, macs
 from glowpy.ir.insts_gen import GruInst, LstmInst, RnnInst
 from glowpy.ops import numeric
 from glowpy.support.errors import UserError
@@ -130,6 +131,12 @@ def _infer_cell(
 def _expect(name: str, type: Type, expected: Type) -> None:
     if type.kind is not expected.kind or not is_same_shape(type.shape, expected.shape):
         raise UserError(f"expected {name} {expected}, got {type}")
+
+
+@macs(LstmNode, GruNode, RnnNode)
+def _macs(n: LstmNode | GruNode | RnnNode) -> int:
+    """Those of the state; the input is multiplied before."""
+    return largest_count((*n.gates.type.shape, n.initial_h.type.shape[1]))
 
 
 # Meaning.

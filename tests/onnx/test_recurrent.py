@@ -17,6 +17,7 @@ from onnx import helper
 import glowpy
 from glowpy import UserError
 from glowpy.core.tensor import Array
+from glowpy.graph.work import multiply_adds
 from tests.onnx.comparison import assert_same, graph_model, info
 
 GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
@@ -195,13 +196,28 @@ def test_open_steps_and_sequences_are_compiled_once(op: str) -> None:
     assert session.assumptions["T"] == "1..32"
 
 
+@pytest.mark.parametrize("op", sorted(GATES))
+def test_threads_share_sequences(op: str) -> None:
+    """The bits are the same for any number of threads, and where there are more sequences than tiles of them."""
+    layer = Layer(op, (6, 33, 4, 20), {"direction": "reverse"}, tuple(range(33)))
+    x = layer.arrays()["X"]
+    with glowpy.InferenceSession(layer.model(), threads=3) as several:
+        shared = several.run(None, {"X": x})
+    alone = glowpy.InferenceSession(layer.model()).run(None, {"X": x})
+    for got, expected in zip(shared, alone, strict=True):
+        np.testing.assert_array_equal(got, expected)
+
+
+def test_the_work_of_a_layer_is_known() -> None:
+    layer = Layer("LSTM", (4, 2, 3, 5), {})
+    assert multiply_adds(glowpy.load(layer.model()).main) == 4 * 2 * 20 * (3 + 5)
+
+
 def test_a_state_is_kept_from_step_to_step() -> None:
     """A session that gets a step at a time computes what one does that gets all of them."""
     steps = Layer("LSTM", (1, 1, 3, 9), {}, state=True)
     names = ("X", "initial_h", "initial_c")
-    session = glowpy.InferenceSession(
-        steps.model(names), state={"initial_h": "Y_h", "initial_c": "Y_c"}
-    )
+    session = glowpy.InferenceSession(steps.model(names), state="auto")
     inputs = np.random.default_rng(0).standard_normal((5, 1, 3)).astype(np.float32)
     arrays = steps.arrays()
     arrays |= {name: np.zeros_like(arrays[name]) for name in names[1:]}

@@ -42,6 +42,7 @@ module {
         ("cache_k_in_7", "cache_k_out_7"),
         ("in_cache0", "out_cache0"),
         ("h0", "hn"),
+        ("initial_h", "Y_h"),
         ("c_0", "c_n"),
         ("h", "hn"),
         ("state", "stateN"),
