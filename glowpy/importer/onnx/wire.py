@@ -53,6 +53,9 @@ _CHILDREN: Mapping[int, Mapping[int, int]] = {
 _SINGULAR: Mapping[int, Collection[int]] = {_MODEL: {7}, _ATTRIBUTE: {5, 6, 22}, _SPARSE: {1, 2}}
 """Those of them that a message has at most once."""
 
+_LISTS = (7, 8, 9)
+"""The fields of an attribute that hold floats, integers and texts: trees have millions of them, each a field."""
+
 _DATA_TYPE, _RAW_DATA = 2, 9
 
 _PACKED = {1: 4, 11: 10}
@@ -138,6 +141,8 @@ def _message(
     children = _CHILDREN[kind]
     met: set[int] = set()
     for number, wire, begin, first, last in _fields(view, start, end):
+        if kind == _ATTRIBUTE and number in _LISTS and not met:
+            return None  # what it is
         child = children.get(number) if wire == _BYTES else None
         if child is not None and number in _SINGULAR.get(kind, ()):
             if number in met:

@@ -108,6 +108,17 @@ def test_nested_graphs_are_looked_into() -> None:
     assert all(extracted.span(tensor.raw_data) for tensor in tensors)
 
 
+def test_lists_are_not_walked_through(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Trees have millions of numbers and texts: their attributes have no tensors."""
+    model = in_field()
+    names = [f"BRANCH_LEQ {number}" for number in range(500)]
+    model.graph.node.append(helper.make_node("Own", ["w"], ["z"], modes=names))
+    monkeypatch.setattr(wire, "_MAX_FIELDS", 100)
+    content = model.SerializeToString()
+    small, _ = extract_bytes(content)
+    assert len(small) < len(content) - 4 * SIZE + 100
+
+
 def test_a_file_of_many_fields_is_left_to_the_parser(monkeypatch: pytest.MonkeyPatch) -> None:
     content = in_field().SerializeToString()
     assert len(extract_bytes(content)[0]) < 1000

@@ -56,7 +56,10 @@ def _may_need_host(graph: onnx.GraphProto) -> bool:
     if any(tensor.data_type == TensorProto.STRING for tensor in graph.initializer):
         return True
     for node in graph.node:
-        texts = any(a.type == onnx.AttributeProto.STRINGS for a in node.attribute)
+        texts = any(
+            a.type == onnx.AttributeProto.STRINGS and a.name != "nodes_modes"
+            for a in node.attribute
+        )
         constant = any(a.t.data_type == TensorProto.STRING for a in node.attribute)
         to_text = any(a.name == "to" and a.i == TensorProto.STRING for a in node.attribute)
         container = node.op_type.startswith(("Sequence", "Optional", "SplitToSequence"))

@@ -8,6 +8,7 @@ thresholds of f64 are rounded down.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -90,10 +91,10 @@ def _numbers(n: OnnxNode, name: str) -> Array:
 def _listed(n: OnnxNode, kind: str) -> tuple[_Branches, _Leaves, Array]:
     """Nodes with the names of trees and nodes; what leaves have is listed by these names, too."""
     trees, ids = _whole(n, "nodes_treeids"), _whole(n, "nodes_nodeids")
-    names = np.array([mode.removeprefix("BRANCH_") for mode in n.texts("nodes_modes")])
+    modes = _mode_numbers(n.texts("nodes_modes"))
     columns = {
         "nodes_nodeids": ids,
-        "nodes_modes": names,
+        "nodes_modes": modes,
         "nodes_featureids": _whole(n, "nodes_featureids"),
         "nodes_values": _numbers(n, "nodes_values"),
         "nodes_truenodeids": _whole(n, "nodes_truenodeids"),
@@ -102,8 +103,7 @@ def _listed(n: OnnxNode, kind: str) -> tuple[_Branches, _Leaves, Array]:
     missing = _whole(n, "nodes_missing_value_tracks_true")
     columns["nodes_missing_value_tracks_true"] = missing if missing.size else trees * 0
     _expect_rows(columns, len(trees))
-    is_leaf = names == "LEAF"
-    modes = _mode_numbers(names[~is_leaf])
+    is_leaf = modes < 0
     # A leaf has the number of leaves before it, a branch that of branches.
     places = np.where(is_leaf, ~(np.cumsum(is_leaf) - 1), np.cumsum(~is_leaf) - 1)
     table = _Names(trees, ids)
@@ -113,7 +113,7 @@ def _listed(n: OnnxNode, kind: str) -> tuple[_Branches, _Leaves, Array]:
     }
     branches = _Branches(
         columns["nodes_featureids"][~is_leaf],
-        modes,
+        modes[~is_leaf],
         columns["nodes_values"][~is_leaf],
         children["nodes_truenodeids"],
         children["nodes_falsenodeids"],
@@ -136,33 +136,42 @@ def _expect_rows(columns: dict[str, Array], rows: int) -> None:
             raise UserError(f"attribute '{name}': expected {rows} elements, got {len(column)}")
 
 
-def _mode_numbers(names: Array) -> Array:
-    unknown = sorted(set(names.tolist()) - {*_MODES[:_MEMBER]})
-    if unknown:
+def _mode_numbers(texts: Sequence[str]) -> Array:
+    """The numbers of opset 5 in place of words, and -1 for leaves."""
+    numbers = {f"BRANCH_{name}": number for number, name in enumerate(_MODES[:_MEMBER])}
+    numbers["LEAF"] = -1
+    unknown = next((text for text in texts if text not in numbers), None)
+    if unknown is not None:
         raise UserError(
-            f"attribute 'nodes_modes': expected BRANCH_LEQ or the like, got '{unknown[0]}'"
+            f"attribute 'nodes_modes': expected BRANCH_LEQ or the like, got '{unknown}'"
         )
-    numbers = {name: number for number, name in enumerate(_MODES)}
-    return np.array([numbers[name] for name in names.tolist()], np.int64)
+    return np.array([numbers[text] for text in texts], np.int64)
 
 
 class _Names:
-    """Finds rows by the names of tree and node."""
+    """Finds rows by the names of tree and node: a number for each pair of these, in order."""
 
     def __init__(self, trees: Array, ids: Array) -> None:
-        self._order = np.lexsort((ids, trees))
-        self._keys = np.rec.fromarrays([trees[self._order], ids[self._order]])
-        if len(trees) and (self._keys[1:] == self._keys[:-1]).any():
+        self._trees, own = np.unique(trees, return_inverse=True)
+        self._ids, others = np.unique(ids, return_inverse=True)
+        keys = own * len(self._ids) + others
+        self._order = np.argsort(keys, kind="stable")
+        self._keys = keys[self._order]
+        if (self._keys[1:] == self._keys[:-1]).any():
             raise UserError("attribute 'nodes_nodeids': a tree has two nodes with the same id")
 
     def rows(self, trees: Array, ids: Array, name: str) -> Array:
         """The row of each name. Raises UserError for a name that there is not."""
-        wanted = np.rec.fromarrays([trees, ids])
-        places = np.searchsorted(self._keys, wanted)
-        inside = np.minimum(places, len(self._keys) - 1)
-        if len(wanted) and not (len(self._keys) and (self._keys[inside] == wanted).all()):
-            raise UserError(f"attribute '{name}': a node is named that there is not")
-        return np.asarray(self._order[inside])
+        keys = _place(self._trees, trees, name) * len(self._ids) + _place(self._ids, ids, name)
+        return np.asarray(self._order[_place(self._keys, keys, name)])
+
+
+def _place(known: Array, wanted: Array, name: str) -> Array:
+    """The place of each number among others in ascending order. Raises UserError for one that is not among them."""
+    places = np.searchsorted(known, wanted)
+    if len(wanted) and not (len(known) and (known.take(places, mode="clip") == wanted).all()):
+        raise UserError(f"attribute '{name}': a node is named that there is not")
+    return np.asarray(places)
 
 
 # From those of opset 5.
