@@ -87,6 +87,16 @@ KERNEL void libjit_couple_pairs_f64(double *restrict result, const double *restr
 
 #else
 
+/// The child of a branch that a row of features goes on to.
+INLINE int32_t OF(child)(const int32_t *branches, const T *thresholds, bool missing, dim_t place, const T *row) {
+  const int32_t *branch = branches + 3 * place;
+  int32_t feature = branch[0], to_first = feature >> 31;
+  T value = row[missing ? feature ^ to_first : feature];
+  int32_t second = !(value <= thresholds[place]);
+  if (missing) second &= ~(to_first & -(value != value));
+  return branch[1 + second];
+}
+
 /// Takes walks from branch to branch until all are at leaves, which are below zero. Each has its own row of features. Nothing
 /// is decided by jumps but whether to go on, because nobody could foretell them.
 INLINE void OF(walk)(const int32_t *branches, const T *thresholds, bool missing, int32_t *at, const T *const *rows) {
@@ -95,13 +105,8 @@ INLINE void OF(walk)(const int32_t *branches, const T *thresholds, bool missing,
     UNROLL for (dim_t i = 0; i < WALKS; i++) all &= at[i];
     if (all < 0) return;
     UNROLL for (dim_t i = 0; i < WALKS; i++) {
-      int32_t there = at[i] >> 31, place = at[i] & ~there;
-      const int32_t *branch = branches + 3 * (dim_t)place;
-      int32_t feature = branch[0], to_first = feature >> 31;
-      T value = rows[i][missing ? feature ^ to_first : feature];
-      int32_t second = !(value <= thresholds[place]);
-      if (missing) second &= ~(to_first & -(value != value));
-      at[i] = (branch[1 + second] & ~there) | (at[i] & there);
+      int32_t there = at[i] >> 31;
+      at[i] = (OF(child)(branches, thresholds, missing, at[i] & ~there, rows[i]) & ~there) | (at[i] & there);
     }
   }
 }
@@ -116,17 +121,12 @@ INLINE void OF(count_leaf)(T *restrict totals, const T *restrict weights, dim_t 
   }
 }
 
-KERNEL void OF(libjit_tree_ensemble)(T *restrict result, const T *restrict input, const int32_t *restrict branches,
-                                     const T *restrict thresholds, const int32_t *restrict trees, const T *restrict weights,
-                                     const ints_t *result_shape, const ints_t *input_shape, const ints_t *branches_shape,
-                                     const ints_t *thresholds_shape, const ints_t *trees_shape, const ints_t *weights_shape,
-                                     dim_t targets, bool greatest, bool missing) {
-  dim_t number = input_shape->at[0], features = input_shape->at[1], count = trees_shape->at[0], width = weights_shape->at[1];
+/// Every row in every tree, some rows at a time, and some trees where there are not as many rows left.
+INLINE void OF(walk_rows)(T *restrict result, const T *restrict input, const int32_t *restrict branches,
+                          const T *restrict thresholds, const int32_t *restrict trees, const T *restrict weights, dim_t number,
+                          dim_t features, dim_t count, dim_t width, dim_t targets, bool greatest, bool missing) {
   dim_t whole = number - number % WALKS;
   dim_t block = max_dim(BLOCK_BYTES / (dim_t)sizeof(T) / max_dim(features, 1) / WALKS, 1) * WALKS;
-  const T none = greatest ? (T)__builtin_nanf("") : 0;
-  for (dim_t i = 0; i < number * targets; i++) result[i] = none;
-
   for (dim_t start = 0; start < whole; start += block) {
     for (dim_t t = 0; t < count; t++) {
       for (dim_t row = start; row < min_dim(start + block, whole); row += WALKS) {
@@ -143,8 +143,6 @@ KERNEL void OF(libjit_tree_ensemble)(T *restrict result, const T *restrict input
       }
     }
   }
-
-  // What is left of the rows, one after the other: each in several trees at once.
   for (dim_t row = whole; row < number; row++) {
     for (dim_t t = 0; t < count; t += WALKS) {
       int32_t at[WALKS];
@@ -158,7 +156,28 @@ KERNEL void OF(libjit_tree_ensemble)(T *restrict result, const T *restrict input
         OF(count_leaf)(result + row * targets + trees[2 * (t + i) + 1], weights + ~at[i] * width, width, greatest);
     }
   }
+}
 
+KERNEL void OF(libjit_tree_ensemble)(T *restrict result, const T *restrict input, const int32_t *restrict branches,
+                                     const T *restrict thresholds, const int32_t *restrict trees, const T *restrict weights,
+                                     const ints_t *result_shape, const ints_t *input_shape, const ints_t *branches_shape,
+                                     const ints_t *thresholds_shape, const ints_t *trees_shape, const ints_t *weights_shape,
+                                     dim_t targets, bool greatest, bool missing) {
+  dim_t number = input_shape->at[0], features = input_shape->at[1], count = trees_shape->at[0], width = weights_shape->at[1];
+  const T none = greatest ? (T)__builtin_nanf("") : 0;
+  for (dim_t i = 0; i < number * targets; i++) result[i] = none;
+  if (libjit_small) {
+    for (dim_t row = 0; row < number; row++) {
+      for (dim_t t = 0; t < count; t++) {
+        int32_t at = trees[2 * t];
+        while (at >= 0) at = OF(child)(branches, thresholds, missing, at, input + row * features);
+        OF(count_leaf)(result + row * targets + trees[2 * t + 1], weights + ~at * width, width, greatest);
+      }
+    }
+  } else {
+    OF(walk_rows)(result, input, branches, thresholds, trees, weights, number, features, count, width, targets, greatest,
+                  missing);
+  }
   if (greatest)
     for (dim_t i = 0; i < number * targets; i++) result[i] = result[i] != result[i] ? 0 : result[i];
 }
