@@ -29,7 +29,7 @@ def _wide(n: OnnxNode) -> NodeValue:
 
 def _expect_features(name: str, numbers: int, type: Type) -> None:
     """Raises UserError unless there is one number for all, or one for each feature."""
-    if numbers != 1 and (not type.rank or type.shape[-1] != numbers):
+    if numbers != 1 and static(type.shape[-1:]) != (numbers,):
         raise UserError(
             f"attribute '{name}': expected 1 number or one for each feature of {type}, got {numbers}"
         )

@@ -14,6 +14,7 @@ from glowpy.graph.node import NodeValue, value_of
 from glowpy.importer.onnx.data_movement import convert, reshape
 from glowpy.importer.onnx.node import OnnxNode, Value
 from glowpy.support.errors import UserError
+from glowpy.support.symbolic import static
 
 __all__ = [
     "DOMAIN",
@@ -52,7 +53,8 @@ def _scalar(n: OnnxNode, like: NodeValue, number: float) -> NodeValue:
 
 def product(n: OnnxNode, features: NodeValue, matrix: Array) -> NodeValue:
     """Rows of features times a known matrix, which has a line for each feature. Raises UserError where it has not."""
-    if features.type.shape[1] != matrix.shape[0]:
+    (number,) = static(features.type.shape[1:])
+    if number != matrix.shape[0]:
         raise UserError(f"expected {matrix.shape[0]} features, got {features.type}")
     return n.f.create_mat_mul(
         n.name, features, constant(n, matrix, features.type.kind, "coefficients")
