@@ -460,3 +460,19 @@ def test_what_contradicts_itself_is_refused(
     model = ml_model(op_type, [FEATURES], opset=4, **attributes)
     with pytest.raises(glowpy.UserError, match=message):
         glowpy.load(model)
+
+
+def test_what_a_session_gives_has_a_remedy_for_machine_code() -> None:
+    """`glowpy.load` is for machine code alone, and so are bundles."""
+    model, inputs = classifier([{0: 1.0}, {1: 1.0}], classlabels_strings=["no", "yes"])
+    model.graph.output[0].type.tensor_type.elem_type = TensorProto.STRING
+    (labels, _) = run(model, inputs)
+    assert labels.tolist() == ["no", "yes"]
+    with pytest.raises(glowpy.UserError, match="'y0': element type STRING is not supported"):
+        glowpy.load(model)
+    del model.graph.output[0]
+    with pytest.raises(glowpy.UserError, match="train with integers for machine code alone"):
+        glowpy.load(model)
+    maps = ml_model("ZipMap", inputs, classlabels_int64s=[4])
+    with pytest.raises(glowpy.UserError, match=r"options=\{'zipmap': False\}"):
+        glowpy.load(maps)

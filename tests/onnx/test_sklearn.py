@@ -14,9 +14,11 @@ from glowpy.core.tensor import Array
 sklearn = pytest.importorskip("sklearn")
 skl2onnx = pytest.importorskip("skl2onnx")
 
+from skl2onnx.common import data_types  # noqa: E402
 from sklearn import (  # noqa: E402
     calibration,
     cluster,
+    compose,
     datasets,
     discriminant_analysis,
     ensemble,
@@ -24,6 +26,7 @@ from sklearn import (  # noqa: E402
     impute,
     linear_model,
     naive_bayes,
+    neighbors,
     neural_network,
     pipeline,
     preprocessing,
@@ -143,6 +146,65 @@ def test_clusters() -> None:
     labels, distances = glowpy.InferenceSession(written(estimator, x)).run(None, {"X": x})
     assert labels.tolist() == estimator.predict(x).tolist()
     np.testing.assert_allclose(distances, estimator.transform(x), rtol=1e-4)
+
+
+def test_neighbours() -> None:
+    """By a Scan over the examples of the training."""
+    estimator, x = trained(lambda: neighbors.KNeighborsClassifier(3), datasets.load_iris)
+    labels, scores = glowpy.InferenceSession(written(estimator, x)).run(None, {"X": x})
+    assert labels.tolist() == estimator.predict(x).tolist()
+    np.testing.assert_allclose(scores, estimator.predict_proba(x), atol=1e-5)
+
+
+def test_outliers() -> None:
+    x = datasets.load_iris(return_X_y=True)[0].astype(np.float32)
+    estimator = ensemble.IsolationForest(n_estimators=5, random_state=0).fit(x[::3])
+    model = skl2onnx.to_onnx(estimator, x[:1], target_opset={"": 17, "ai.onnx.ml": 3})
+    labels, scores = glowpy.InferenceSession(model.SerializeToString()).run(None, {"X": x[1::7]})
+    assert labels[:, 0].tolist() == estimator.predict(x[1::7]).tolist()
+    np.testing.assert_allclose(scores[:, 0], estimator.decision_function(x[1::7]), atol=1e-5)
+
+
+def test_labels_that_are_texts_and_maps_of_probabilities() -> None:
+    """What skl2onnx writes if it is not told otherwise, and what onnxruntime gives for it."""
+    x, y = datasets.load_iris(return_X_y=True)
+    x, names = x.astype(np.float32), np.array(["setosa", "versicolor", "virginica"])
+    estimator = linear_model.LogisticRegression(max_iter=500).fit(x, names[y])
+    session = glowpy.InferenceSession(skl2onnx.to_onnx(estimator, x[:1]).SerializeToString())
+    labels, maps = session.run(None, {"X": x[::20]})
+    assert labels.tolist() == estimator.predict(x[::20]).tolist()
+    assert [list(one) for one in maps] == [names.tolist()] * len(maps)
+    wanted = estimator.predict_proba(x[::20])
+    np.testing.assert_allclose([list(one.values()) for one in maps], wanted, atol=1e-5)
+
+
+def test_columns_of_texts_and_of_numbers() -> None:
+    rng = np.random.default_rng(0)
+    texts = np.array(["red", "green", "blue"], object)[rng.integers(0, 3, (40, 2))]
+    numbers = rng.normal(size=(40, 2)).astype(np.float32)
+    y = (numbers[:, 0] > 0) ^ (texts[:, 0] == "red")
+    columns = compose.ColumnTransformer(
+        [
+            ("categories", preprocessing.OneHotEncoder(handle_unknown="ignore"), [0]),
+            ("order", preprocessing.OrdinalEncoder(), [1]),
+            ("numbers", preprocessing.StandardScaler(), [2, 3]),
+        ]
+    )
+    forest = ensemble.RandomForestClassifier(5, random_state=0)
+    table = np.concatenate([texts, numbers.astype(object)], 1)
+    estimator = pipeline.make_pipeline(columns, forest).fit(table, y.astype(np.int64))
+    types = [
+        ("texts", data_types.StringTensorType([None, 2])),
+        ("numbers", data_types.FloatTensorType([None, 2])),
+    ]
+    options = {id(forest): {"zipmap": False}}
+    model = skl2onnx.convert_sklearn(estimator, initial_types=types, options=options)
+    texts[0, 0] = table[0, 0] = "purple"
+    labels, scores = glowpy.InferenceSession(model.SerializeToString()).run(
+        None, {"texts": texts, "numbers": numbers}
+    )
+    assert labels.tolist() == estimator.predict(table).tolist()
+    np.testing.assert_allclose(scores, estimator.predict_proba(table), atol=1e-5)
 
 
 def test_a_forest_runs_for_any_number_of_examples() -> None:

@@ -58,7 +58,10 @@ def remedy_of(node: onnx.NodeProto, opset: int | None) -> str:
     if domain not in _SCHEMA_DOMAINS:
         return f"a package can bring the operators of '{domain}': see docs/operators.md"
     if rule_of(domain, node.op_type, opset) is not None:
-        return "glowpy.InferenceSession and glowpy run take the model"
+        session = "glowpy.InferenceSession and glowpy run take the model"
+        if node.op_type == "ZipMap":
+            return f"convert the model with options={{'zipmap': False}}; {session} as it is"
+        return session
     versions = registered().get((domain, node.op_type), [])
     if versions and opset < min(versions):
         return f"convert the model to opset {min(versions)} or newer"

@@ -145,7 +145,8 @@ def labelled(n: OnnxNode, places: Value, integers: str = "classlabels_ints") -> 
     """The labels of classes, which an attribute lists; their places if there are none."""
     labels = n.integers(integers)
     if n.texts("classlabels_strings"):
-        raise n.unsupported("classlabels_strings", "let the model give integers")
+        note = "glowpy.InferenceSession gives texts; train with integers for machine code alone"
+        raise n.unsupported("classlabels_strings", note)
     if labels is None or list(labels) == list(range(len(labels))):
         return places
     table = constant(n, labels, ElemKind.I64, "labels")
