@@ -28,7 +28,7 @@ from glowpy.importer.onnx.data_movement import (
 from glowpy.importer.onnx.node import OnnxNode, SymbolicTensor, Value, from_onnx
 from glowpy.importer.onnx.numbers import Numbers, counted
 from glowpy.support.errors import UserError
-from glowpy.support.symbolic import Dim, product
+from glowpy.support.symbolic import Dim, product, static
 
 __all__: list[str] = []
 
@@ -140,18 +140,19 @@ def _deform_conv(n: OnnxNode) -> Value:
     taps, ones = product(kernels), (1,) * len(kernels)
     filter = reshape(n, channels_last(n, n.value(1)), (w.shape[0], *ones, w.shape[1] * taps))
     bias = n.value(3) if n.has(3) else full(x.with_shape(w.shape[:1]), 0)
+    kind = columns.type.kind
     result = n.f.create_convolution(
         n.name,
         n.operand(columns),
-        n.operand(filter, n.proto.input[1]),
-        n.operand(bias, f"{n.name}_bias"),
+        n.operand(convert(n, filter, kind), n.proto.input[1]),
+        n.operand(convert(n, bias, kind), f"{n.name}_bias"),
         ones,
         ones,
         (0,) * (2 * len(ones)),
         ones,
         group,
     )
-    return channels_first(n, result.result)
+    return channels_first(n, convert(n, result.result, x.kind))
 
 
 def _columns(n: OnnxNode, win: Window, spatial: Shape, groups: int) -> Value:
@@ -259,7 +260,8 @@ def _col2im(n: OnnxNode) -> Value:
     """Of truth values, any one that is true makes a pixel true."""
     x, spatial, kernels = n.type(0), n.known_dims(1), n.known_ints(2)
     taps = int(np.prod(kernels))
-    if x.rank != 3 or len(spatial) != len(kernels) or taps < 1 or x.shape[1] % taps != 0:
+    rows = static(x.shape[1:2]) if x.rank == 3 else ()
+    if not rows or len(spatial) != len(kernels) or taps < 1 or rows[0] % taps:
         raise UserError(
             f"expected columns N, C * {taps}, windows for an image {list(spatial)}, got {x}"
         )
@@ -268,7 +270,7 @@ def _col2im(n: OnnxNode) -> Value:
     if not is_same(x.shape[2], windows):
         raise UserError(f"expected {windows} windows, got {x}")
     kind = ElemKind.I32 if x.kind is ElemKind.BOOL else x.kind
-    type = Type(kind, (x.shape[0], x.shape[1] // taps, *spatial))
+    type = Type(kind, (x.shape[0], rows[0] // taps, *spatial))
     image = n.f.create_columns_to_image(
         n.name,
         type,

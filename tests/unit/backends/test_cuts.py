@@ -43,6 +43,12 @@ _POOL: dict[str, Attr] = {
 }  # fmt: skip
 _LRN: dict[str, Attr] = {"size": 3, "alpha": 0.5, "beta": 0.75, "k": 1.0}
 _SUMS: dict[str, Attr] = {"exclusive": False, "reverse": True}
+_SAMPLE: dict[str, Attr] = {"order": 1, "aligned": False}
+_BINS: dict[str, Attr] = {"height": 2, "width": 2, "scale": 1.0}
+_REGIONS: dict[str, Attr] = {**_BINS, "ratio": 2, "largest": False, "half_pixel": True}
+_COLUMNS: dict[str, Attr] = {
+    "kernels": (2, 2), "strides": (1, 1), "pads": (0, 0, 0, 0), "dilation": (1, 1)
+}  # fmt: skip
 
 ROWS = [
     Row(insts.TransposeInst, "f32[12x3x16] f32[3x16x12]", {"shuffle": (2, 0, 1)}),
@@ -78,6 +84,12 @@ ROWS = [
     Row(CpuRowMatmulInst, "f64[8x1x9] f64[8x1x16] f64[8x16x9]"),
     Row(CpuPackMatrixInst, "f32[4x5x16] f32[5x64]", {"block": 16}),
     Row(CpuPackMatrixInst, "f64[4x5x8] f64[5x32]", {"block": 8}),
+    Row(insts.SampleInst, "f32[1x40x6] f32[1x4x5x6] f32[1x40x2x2]", {**_SAMPLE, "padding": 0}),
+    Row(insts.SampleInst, "f32[8x9x2] f32[8x4x5x2] f32[8x9x1x2]", {**_SAMPLE, "padding": 2}),
+    Row(insts.RoiAlignInst, "f32[6x2x2x5] f32[2x4x5x5] f32[6x4] i64[6]", _REGIONS),
+    Row(insts.RoiMaxPoolInst, "f32[6x2x2x5] f32[2x4x5x5] f32[6x5]", _BINS),
+    Row(insts.ColumnsToImageInst, "f32[1x4x5x5] f32[1x16x16]", _COLUMNS),
+    Row(insts.ColumnsToImageInst, "i32[3x1x5x5] i32[3x4x16]", _COLUMNS),
     Row(insts.MatMulInst, "i64[8x5x7] i64[8x5x9] i64[9x7]"),
     Row(insts.MatMulInst, "i32[12x7] i32[12x9] i32[9x7]"),
 ]  # fmt: skip
@@ -142,6 +154,8 @@ def test_every_kernel_has_a_row() -> None:
         "quantization_profile",
         "couple_pairs",
         "random_bits",
+        "determinant",
+        "fourier_transform",
     }  # one histogram or matrix for all elements
     tables = {"tree_ensemble"}  # not of any numbers: tests/ops/test_ml.py
     found = {

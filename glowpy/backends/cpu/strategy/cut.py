@@ -20,6 +20,7 @@ from glowpy.ir.insts_gen import (
     ArgMinInst,
     BitCastInst,
     BroadcastInst,
+    ColumnsToImageInst,
     CumProdInst,
     CumSumInst,
     ExtractTensorInst,
@@ -35,6 +36,9 @@ from glowpy.ir.insts_gen import (
     ReduceMaxInst,
     ReduceMinInst,
     ReduceMulInst,
+    RoiAlignInst,
+    RoiMaxPoolInst,
+    SampleInst,
     SoftmaxInst,
     TransposeInst,
     TreeEnsembleInst,
@@ -255,3 +259,29 @@ def _matmul(inst: MatMulInst | CpuRowMatmulInst) -> Iterator[Dimension]:
     for axis in range(rank - 2):
         yield Along(axis), along(inst.lhs, axis), along(inst.rhs, axis)
     yield Along(rank - 2), along(inst.lhs, rank - 2), None
+
+
+@_rules(SampleInst)
+def _sample(inst: SampleInst) -> Iterator[Dimension]:
+    del inst
+    yield Along(0), Along(0), Along(0)
+    yield Along(1), None, Along(1)
+
+
+@_rules(RoiAlignInst)
+def _roi_align(inst: RoiAlignInst) -> Iterator[Dimension]:
+    del inst
+    yield Along(0), None, Along(0), Along(0)
+
+
+@_rules(RoiMaxPoolInst)
+def _roi_max_pool(inst: RoiMaxPoolInst) -> Iterator[Dimension]:
+    del inst
+    yield Along(0), None, Along(0)
+
+
+@_rules(ColumnsToImageInst)
+def _columns_to_image(inst: ColumnsToImageInst) -> Iterator[Dimension]:
+    taps = product(inst.kernels)
+    yield Along(0), Along(0)
+    yield Along(1), Along(1, taps)
