@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from onnx import TensorProto, helper
 import glowpy
 from glowpy.core.tensor import Array
 from glowpy.engine import BACKENDS
+from glowpy.exporter.onnx.dump import dump_onnx
 from tests.onnx.calls_models import COUNTING, decoder, model_of
 
 ort = pytest.importorskip("onnxruntime")
@@ -275,3 +277,127 @@ def test_greedy_decoding() -> None:
         for most in (0, 4, 99)
     ]
     check(decoder(), *feeds)
+
+
+@pytest.mark.parametrize("optimize", [False, True])
+@pytest.mark.parametrize("name", ["decoder", "rounds", "branches"])
+def test_an_exported_network_does_the_same(name: str, optimize: bool, tmp_path: Path) -> None:
+    text = BRANCHES.replace("half = ", "axes1 = Constant <value_ints = [1]> ()\n    half = ", 1)
+    models = {"decoder": decoder(), "rounds": model_of(COUNTING), "branches": model_of(text)}
+    module = glowpy.load(models[name])
+    glowpy.save(module, tmp_path / "net.onnx", optimize=optimize)
+    exported = ort.InferenceSession(tmp_path / "net.onnx")
+    again = glowpy.compile(glowpy.load(tmp_path / "net.onnx"), "interpreter")
+    compiled = glowpy.compile(module, "interpreter")
+    rng = np.random.default_rng(0)
+    for number in (0, 1, 5, 9):
+        feed: dict[str, Any] = {
+            port: rng.standard_normal(type.extents).astype(np.float32)
+            if type.kind.is_float
+            else np.full(type.extents, number % 4 if port == "c" else number, type.kind.dtype)
+            for port, type in compiled.inputs.items()
+        }
+        expected, back = compiled(feed), again(feed)
+        for info, actual in zip(exported.get_outputs(), exported.run(None, feed), strict=True):
+            assert actual.shape == expected[info.name].shape
+            np.testing.assert_allclose(actual, expected[info.name], 1e-5, 1e-6)
+            np.testing.assert_allclose(back[info.name], expected[info.name], 1e-5, 1e-6)
+    with pytest.raises(glowpy.UserError, match="calls functions is no ONNX file"):
+        dump_onnx(module.main, tmp_path / "dump.onnx")
+
+
+OPEN = """
+    net (int64 n, float[s, 4] x, float[4, 4] w) => (float[s, 4] y) {
+        true = Constant <value = bool {1}> ()
+        y = Loop (n, true, x) <
+            body = b (int64 i, bool c, float[s, 4] v) => (bool c1, float[s, 4] u) {
+                c1 = Identity (c)
+                t = MatMul (v, w)
+                p = Softmax (t)
+                u = Add (p, x)
+            }
+        >
+    }
+"""
+
+FINDING = """
+    net (int64 n, float[6] x) => (float y, float[k] z) {
+        true = Constant <value = bool {1}> ()
+        zero = Constant <value = float {0.0}> ()
+        one = Constant <value = float {1.0}> ()
+        kept = Greater (x, zero)
+        e = Compress <axis = 0> (x, kept)
+        y, z = Loop (n, true, zero, e) <
+            body = b (int64 i, bool c, float v, float[k] a) => (bool c1, float u, float[k] b1) {
+                c1 = Identity (c)
+                f = Cast <to = 1> (i)
+                d = Sub (x, f)
+                big = Greater (d, zero)
+                few = Compress <axis = 0> (x, big)
+                sum = ReduceSum <keepdims = 0> (few)
+                u = Add (v, sum)
+                shape = Shape (a)
+                zeros = ConstantOfShape (shape)
+                ones = Add (zeros, one)
+                b1 = Add (a, ones)
+            }
+        >
+    }
+"""
+
+KINDS = """
+    net (int64 n, double[2] d, int32[2] k, bool[2] b, float16[0, 3] e, float16[3] h)
+        => (double[2] d2, int32[2] k2, bool[2] b2, float16[0, 3] e2, float16[3] h2, double[m, 2] s) {
+        true = Constant <value = bool {1}> ()
+        five = Constant <value = int64 {5}> ()
+        m = Min (n, five)
+        d2, k2, b2, e2, h2, s = Loop (m, true, d, k, b, e, h) <
+            body = z (int64 i, bool c, double[2] p, int32[2] q, bool[2] r, float16[0, 3] x, float16[3] v)
+                => (bool c1, double[2] p1, int32[2] q1, bool[2] r1, float16[0, 3] x1, float16[3] v1, double[2] o) {
+                c1 = Identity (c)
+                p1 = Mul (p, d)
+                q1 = Add (q, k)
+                r1 = Not (r)
+                x1 = Neg (x)
+                v1 = Add (v, h)
+                o = Identity (p)
+            }
+        >
+    }
+"""
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("name", ["open", "finding", "kinds"])
+def test_sessions(name: str, backend: str) -> None:
+    """Open extents, those that a round finds, and every width of element, empty tensors too."""
+    rng = np.random.default_rng(1)
+    feeds: list[dict[str, Any]]
+    match name:
+        case "open":
+            text, sizes = OPEN, ((1, 2), (3, 5), (2, 1))
+            feeds = [
+                {"n": np.array(n), "x": rng.standard_normal((s, 4), np.float32)} for n, s in sizes
+            ]
+            for feed in feeds:
+                feed["w"] = rng.standard_normal((4, 4), np.float32)
+        case "finding":
+            x = np.array([1, 2, 3, 4, -1, 0.5], np.float32)
+            text, feeds = FINDING, [{"n": np.array(n), "x": x} for n in (0, 2, 6)]
+        case _:
+            common = {
+                "d": np.array([1.5, 2]),
+                "k": np.array([1, 2], np.int32),
+                "b": np.array([True, False]),
+                "e": np.zeros((0, 3), np.float16),
+                "h": np.array([0.25, 1, -2], np.float16),
+            }
+            text, feeds = KINDS, [{"n": np.array(n), **common} for n in (0, 3, 9)]
+    reference = ort.InferenceSession(model_of(text).SerializeToString())
+    session = glowpy.InferenceSession(model_of(text), backend=backend)
+    for feed in feeds:
+        for actual, expected in zip(
+            session.run(None, feed), reference.run(None, feed), strict=True
+        ):
+            assert (actual.dtype, actual.shape) == (expected.dtype, expected.shape)
+            np.testing.assert_allclose(actual, expected, 1e-5, 1e-6)

@@ -25,6 +25,7 @@ from glowpy.graph.node import Node, NodeValue, Storage, Variable
 from glowpy.graph.nodes_gen import SaveNode
 from glowpy.graph.state import next_name
 from glowpy.support.dumped import DECLARATIONS, DOMAIN, PREDICATE, SAVED, TYPES
+from glowpy.support.errors import Diagnostic, UnsupportedError
 from glowpy.support.output_files import check_output_file
 from glowpy.support.text import Attr, print_attr, print_symbol
 
@@ -43,9 +44,16 @@ Named: TypeAlias = NodeValue | SaveNode
 def dump_onnx(f: Function, path: str | Path) -> None:
     """Writes a function as it is.
 
-    Raises UserError for a file that cannot be written, and for constants of which only the digests are known.
+    Raises UserError for a file that cannot be written, and for constants of which only the digests are known,
+    UnsupportedError for a function that calls others.
     """
     check_output_file(str(path))
+    if calls := [node for node in f.topological() if node.callees]:
+        note = "`glowpy export` writes such networks"
+        raise UnsupportedError.of(
+            Diagnostic(f"%{n.name}: a graph that calls functions is no ONNX file", n.loc, note=note)
+            for n in calls
+        )
     names = _names(f)
     tensors = {names[c.value]: StoredTensor.of(c.tensor) for c in f.constants}
     large = {name: tensor for name, tensor in tensors.items() if tensor.size >= LARGE}

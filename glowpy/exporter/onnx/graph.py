@@ -7,7 +7,8 @@ to `graph.refuse`; all refusals are reported at once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
 from typing import Any
 
@@ -98,6 +99,7 @@ class OnnxGraph:
     """
 
     def __init__(self, f: Function) -> None:
+        self._module = f.module
         self.nodes: list[NodeProto] = []
         self.origins: list[Node] = []
         self.tensors: dict[str, StoredTensor] = {}
@@ -123,6 +125,18 @@ class OnnxGraph:
                 assert isinstance(output, Placeholder)
                 self._names[value] = output.original
 
+    def inner(self, names: Mapping[NodeValue, str]) -> OnnxGraph:
+        """A graph in this one, where `names` are those of values that are there already. It has the same tensors."""
+        graph = copy(self)
+        constants = {v: name for v, name in self._names.items() if name in self.tensors}
+        graph.nodes, graph.origins = [], []
+        graph._names, graph._open = {**constants, **names}, set()
+        return graph
+
+    def function(self, name: str) -> Function:
+        """A function that a node calls."""
+        return self._module.function(name)
+
     def write(self, node: Node, rule: Callable[[OnnxGraph, Any], None]) -> None:
         """Adds the operators of a node."""
         self._node = node
@@ -134,7 +148,7 @@ class OnnxGraph:
         if value not in self._names:
             constant = value.constant
             if constant is None:  # of a node that was refused
-                return self._name_of(value)
+                return self.name_of(value)
             self._names[value] = self._of_constant(constant)
         return self._names[value]
 
@@ -210,12 +224,12 @@ class OnnxGraph:
 
     def result(self, op_type: str, *inputs: str, index: int = 0, **attributes: Any) -> None:
         """Adds the operator that computes result `index` of the node that is written."""
-        output = self._name_of(self._current.results[index])
+        output = self.name_of(self._current.results[index])
         self.add_all(op_type, *inputs, outputs=[output], **attributes)
 
     def results(self, op_type: str, *inputs: str, **attributes: Any) -> None:
         """Adds the operator that computes all results of the node that is written."""
-        outputs = [self._name_of(value) for value in self._current.results]
+        outputs = [self.name_of(value) for value in self._current.results]
         self.add_all(op_type, *inputs, outputs=outputs, **attributes)
 
     def be(self, name: str) -> None:
@@ -242,7 +256,8 @@ class OnnxGraph:
             Diagnostic(f"%{node.name} ({node.SCHEMA.mnemonic}): {reason}", node.loc)
         )
 
-    def _name_of(self, value: NodeValue) -> str:
+    def name_of(self, value: NodeValue) -> str:
+        """The name of a computed value."""
         if value not in self._names:
             self._names[value] = self._unique(value.name)
         return self._names[value]
@@ -276,7 +291,12 @@ class OnnxGraph:
 
 def opset_imports(nodes: Iterable[NodeProto]) -> list[onnx.OperatorSetIdProto]:
     """The opsets of the domains that operators are of, ONNX's own among them in any case."""
-    domains = {"", *(node.domain for node in nodes)}
+    domains = {""}
+    work = list(nodes)
+    while work:
+        node = work.pop()
+        domains.add(node.domain)
+        work += [inner for attribute in node.attribute for inner in attribute.g.node]
     return [helper.make_opsetid(domain, OPSETS[domain]) for domain in sorted(domains)]
 
 

@@ -28,6 +28,7 @@ from glowpy.opt.graph.fold_transpose import FoldTransposePass
 from glowpy.opt.graph.sink_transpose import SinkTransposePass
 from glowpy.opt.pipelines import GRAPH_DEFAULT
 from glowpy.passes import PassContext, Pipeline, Rewrites
+from glowpy.recipe import run_on_all
 from glowpy.support.errors import Diagnostic, InternalError, UnsupportedError
 from glowpy.support.output_files import check_output_file
 
@@ -72,8 +73,9 @@ def save(
     release_state(work)
     ctx = context(CompileOptions())
     if optimize:
-        Pipeline("optimize", GRAPH_DEFAULT, fixpoint=True).run(work, ctx)
-    prepare(work, ctx)
+        run_on_all(Pipeline("optimize", GRAPH_DEFAULT, fixpoint=True), work, ctx)
+    for g in (*work.called, work):
+        prepare(g, ctx)
     graph = written(work)
     large = {name: t for name, t in graph.tensors.items() if graph.is_stored_apart(name)}
     proto = model_proto(work, graph, large)

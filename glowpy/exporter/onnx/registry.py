@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from glowpy.exporter.onnx import (
     activation,
+    control,
     elementwise,
     gather,
     image,
@@ -24,7 +25,7 @@ from glowpy.exporter.onnx.graph import to_onnx
 __all__ = ["FAMILIES", "to_onnx"]
 
 FAMILIES = (
-    activation, elementwise, gather, image, matmul, ml, norm, operator, pool, quant, recurrent,
+    activation, control, elementwise, gather, image, matmul, ml, norm, operator, pool, quant, recurrent,
     reduce, search, shape, signal,
 )  # fmt: skip
 """The modules, by the stems that operators, kernels and tests share."""
