@@ -115,10 +115,10 @@ def _read_at(name: str, newest: int) -> list[int]:
     return [o for o in range(1, newest + 1) if not unsupported_reason(NodeProto(op_type=name), o)]
 
 
-def _templates() -> dict[str, TestCase]:
+def templates() -> dict[str, TestCase]:
     """For each operator the first of onnx's cases that passes and is of this operator alone."""
     passing = frozenset(_PASSING.read_text("utf-8").split())
-    templates: dict[str, TestCase] = {}
+    first: dict[str, TestCase] = {}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         cases = load_model_tests(kind="node")
@@ -126,11 +126,11 @@ def _templates() -> dict[str, TestCase]:
         if case.name in passing and case.model is not None and len(case.model.graph.node) == 1:
             node, graph = case.model.graph.node[0], case.model.graph
             if not node.domain and all(is_numeric(i.type) for i in (*graph.input, *graph.output)):
-                templates.setdefault(node.op_type, case)
-    return templates
+                first.setdefault(node.op_type, case)
+    return first
 
 
-def _variants(case: TestCase) -> Iterator[tuple[ElemKind, onnx.ModelProto]]:
+def variants(case: TestCase) -> Iterator[tuple[ElemKind, onnx.ModelProto]]:
     """The case with every kind that ONNX allows in the place of its first input's."""
     assert case.model is not None
     node = case.model.graph.node[0]
@@ -198,7 +198,7 @@ def _module(case: TestCase, model: onnx.ModelProto) -> Module:
 
 def rows() -> Iterator[Row]:
     """Every operator of the default domain that is read at any opset."""
-    newest, backend, templates = defs.onnx_opset_version(), backend_of("cpu"), _templates()
+    newest, backend, cases = defs.onnx_opset_version(), backend_of("cpu"), templates()
     names = {schema.name for schema in defs.get_all_schemas() if not schema.domain}
     for name in sorted(names):
         opsets = _read_at(name, newest)
@@ -206,8 +206,8 @@ def rows() -> Iterator[Row]:
             continue
         kinds: list[ElemKind] = []
         cpu: list[ElemKind] = []
-        for kind, model in _variants(templates[name]) if name in templates else ():
-            is_read, runs = _fits(templates[name], model, backend)
+        for kind, model in variants(cases[name]) if name in cases else ():
+            is_read, runs = _fits(cases[name], model, backend)
             kinds += [kind] * is_read
             cpu += [kind] * runs
         is_defined = handler_of("", name, opsets[-1]) is None

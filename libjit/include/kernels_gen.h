@@ -130,6 +130,7 @@ void libjit_couple_pairs_f64(double *result, const double *input, double *matrix
 
 /* input / (k + alpha / size * sum of squares over `size` channels around) ** beta; channels are the last dimension. (classgen/specs/norm.py) */
 void libjit_local_response_normalization_f32(float *result, const float *input, const ints_t *result_shape, const ints_t *input_shape, dim_t size, float alpha, float beta, float k);
+void libjit_local_response_normalization_f64(double *result, const double *input, const ints_t *result_shape, const ints_t *input_shape, dim_t size, float alpha, float beta, float k);
 
 /* exp(input - max) / sum of the same, along dimension `axis`. (classgen/specs/norm.py) */
 void libjit_softmax_f32(float *result, const float *input, const ints_t *result_shape, const ints_t *input_shape, const ints_t *result_strides, const ints_t *input_strides, dim_t axis);

@@ -1,5 +1,5 @@
 /// Normalisation along one dimension. Softmax may run in place, so every block is read as a whole before it is written.
-/// Softmax is of floats and of doubles: this file reads itself once for each.
+/// All is of floats and of doubles: this file reads itself once for each.
 #ifndef T
 #include "kernels_gen.h"
 #include "libjit.h"
@@ -12,46 +12,6 @@
 /// exp(x) for x of at most 0, to 1e-6 times -x, in little code; 0 where that is below 1e-37.
 INLINE float exp_below_f32(float x) { return x < -86.0f ? 0.0f : exp2_short_f32(x * 0x1.715476p+0f); }
 INLINE double exp_below_f64(double x) { return math_exp_f64(x); }
-
-/// x / s^beta; the exponents that networks use need no pow.
-INLINE float divide_by_power(float x, float s, float beta) {
-  if (beta == 0.5f) return x / math_sqrt_f32(s);
-  if (beta == 0.75f) return x / (math_sqrt_f32(s) * math_sqrt_f32(math_sqrt_f32(s)));
-  return x / math_pow_f32(s, beta);
-}
-
-/// Channels [first, last) of one pixel, whose windows reach beyond the channels there are.
-INLINE void normalize_edge(float *restrict result, const float *restrict input, dim_t channels, dim_t first,
-                           dim_t last, dim_t size, float factor, float beta, float k) {
-  for (dim_t c = first; c < last; c++) {
-    dim_t from = c - (size - 1) / 2, sum_first = max_dim(from, 0), sum_last = min_dim(from + size, channels);
-    float sum = 0;
-    for (dim_t i = sum_first; i < sum_last; i++) sum += input[i] * input[i];
-    result[c] = divide_by_power(input[c], k + factor * sum, beta);
-  }
-}
-
-/// input / (k + alpha / size * sum of squares of the `size` channels around)^beta; channels are the last dimension.
-KERNEL void libjit_local_response_normalization_f32(float *result, const float *input, const ints_t *result_shape,
-                                                    const ints_t *input_shape, dim_t size, float alpha, float beta,
-                                                    float k) {
-  dim_t channels = input_shape->at[input_shape->size - 1];
-  dim_t pixels = count_between(input_shape, 0, input_shape->size - 1);
-  dim_t before = min_dim((size - 1) / 2, channels);
-  dim_t inside = max_dim(channels - size / 2, before);  // here ends what has its whole window
-  float factor = alpha / (float)size;
-  for (dim_t pixel = 0; pixel < pixels; pixel++) {
-    const float *restrict from = input + pixel * channels;
-    float *restrict to = result + pixel * channels;
-    normalize_edge(to, from, channels, 0, before, size, factor, beta, k);
-    for (dim_t c = before; c < inside; c++) {
-      float sum = 0;
-      UNROLL for (dim_t i = 0; i < size; i++) sum += from[c - before + i] * from[c - before + i];
-      to[c] = divide_by_power(from[c], k + factor * sum, beta);
-    }
-    normalize_edge(to, from, channels, inside, channels, size, factor, beta, k);
-  }
-}
 
 /// All loops but that along `axis`.
 LATE plane_t plane_around(const ints_t *shape, const ints_t *result_strides, const ints_t *input_strides, dim_t axis) {
@@ -66,6 +26,46 @@ LATE plane_t plane_around(const ints_t *shape, const ints_t *result_strides, con
 #include "as_f64.h"
 #include "norm.c"
 #else
+/// x / s^beta; the exponents that networks use need no pow.
+INLINE T OF(divide_by_power)(T x, T s, T beta) {
+  if (beta == (T)0.5) return x / OF(math_sqrt)(s);
+  if (beta == (T)0.75) return x / (OF(math_sqrt)(s) * OF(math_sqrt)(OF(math_sqrt)(s)));
+  return x / OF(math_pow)(s, beta);
+}
+
+/// Channels [first, last) of one pixel, whose windows reach beyond the channels there are.
+INLINE void OF(normalize_edge)(T *restrict result, const T *restrict input, dim_t channels, dim_t first, dim_t last,
+                               dim_t size, T factor, T beta, T k) {
+  for (dim_t c = first; c < last; c++) {
+    dim_t from = c - (size - 1) / 2, sum_first = max_dim(from, 0), sum_last = min_dim(from + size, channels);
+    T sum = 0;
+    for (dim_t i = sum_first; i < sum_last; i++) sum += input[i] * input[i];
+    result[c] = OF(divide_by_power)(input[c], k + factor * sum, beta);
+  }
+}
+
+/// input / (k + alpha / size * sum of squares of the `size` channels around)^beta; channels are the last dimension.
+KERNEL void OF(libjit_local_response_normalization)(T *result, const T *input, const ints_t *result_shape,
+                                                    const ints_t *input_shape, dim_t size, float alpha, float beta,
+                                                    float k) {
+  dim_t channels = input_shape->at[input_shape->size - 1];
+  dim_t pixels = count_between(input_shape, 0, input_shape->size - 1);
+  dim_t before = min_dim((size - 1) / 2, channels);
+  dim_t inside = max_dim(channels - size / 2, before);  // here ends what has its whole window
+  T factor = (T)alpha / (T)size;
+  for (dim_t pixel = 0; pixel < pixels; pixel++) {
+    const T *restrict from = input + pixel * channels;
+    T *restrict to = result + pixel * channels;
+    OF(normalize_edge)(to, from, channels, 0, before, size, factor, beta, k);
+    for (dim_t c = before; c < inside; c++) {
+      T sum = 0;
+      UNROLL for (dim_t i = 0; i < size; i++) sum += from[c - before + i] * from[c - before + i];
+      to[c] = OF(divide_by_power)(from[c], k + factor * sum, beta);
+    }
+    OF(normalize_edge)(to, from, channels, inside, channels, size, factor, beta, k);
+  }
+}
+
 INLINE T OF(larger)(T a, T b) { return a > b ? a : b; }
 
 INLINE V OF(larger_lanes)(V a, V b) {

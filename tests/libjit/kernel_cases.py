@@ -392,9 +392,10 @@ _RESPONSES: list[tuple[Shape, int, float, float, float]] = [
 ]
 
 
-def _local_response_normalization(_: tuple[str, ...], __: int) -> Iterator[Case]:
+def _local_response_normalization(suffixes: tuple[str, ...], _: int) -> Iterator[Case]:
+    dtype = DTYPES[suffixes[0]]
     for shape, size, alpha, beta, k in _RESPONSES:
-        x = np.random.default_rng([6, *shape]).standard_normal(shape).astype(np.float32)
+        x = np.random.default_rng([6, *shape]).standard_normal(shape).astype(dtype)
         squares = x.astype(np.longdouble) ** 2
         channel = np.arange(shape[-1])
         first = channel[:, None] - (size - 1) // 2
@@ -402,9 +403,9 @@ def _local_response_normalization(_: tuple[str, ...], __: int) -> Iterator[Case]
         result = x / (k + alpha / size * (squares @ window.T)) ** beta
         yield Case(
             {"input": x},
-            {"result": result.astype(np.float32)},
+            {"result": result.astype(dtype)},
             {"size": size, "alpha": alpha, "beta": beta, "k": k},
-            rtol=2e-6,
+            rtol=16 * float(np.finfo(dtype).eps),
         )
 
 

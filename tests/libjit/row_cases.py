@@ -89,7 +89,7 @@ def _of_kernel(row: Row, case: harness.Case) -> Case:
                 schema.results, case.expected, node.results, strict=True
             )
         }
-    like = case.inputs[0].dtype
+    like = [*case.inputs, *case.expected][0].dtype
     eps = float(harness.float_limits(like).eps) if like.kind == "f" else 0.0
     return Case(
         operands,

@@ -40,6 +40,7 @@ _MOVED[[0, 1, 2, 1, 2], [1, 0, 0, 0, 3]] = [12, 13, 14, 23, 25]
 _PAIRS = np.array([[11, 12], [13, 23], [14, 25]], np.float32)
 _ROWS = A.copy()
 _ROWS[[2, 0]] = [[1, 2, 3, 4], [5, 6, 7, 8]]
+_WHOLE = np.array([[1, -2, 3], [4, 5, -6], [-7, 8, 10]], np.int32)
 _BITS = {"to": TensorProto.INT32}
 
 _NEAR_ZERO: dict[str, Callable[[Array], Array]] = {
@@ -99,5 +100,13 @@ DATA_ROWS = [
     Row("Einsum", EVERY, [X], [X.sum((0, 2))], {"equation": "a b c -> b"}, "sum"),
     *[Row(name, EVERY, [X / 8], [function(X / 8)]) for name, function in _NEAR_ZERO.items()],
     Row("Acosh", EVERY, [X * X + 1], [np.arccosh(X * X + 1)]),
+    Row(
+        "Gemm",
+        (9, 11, 13),
+        [_WHOLE, _WHOLE, _WHOLE[0]],
+        [np.trunc(0.25 * (_WHOLE.T @ _WHOLE) + 1.5 * _WHOLE[0]).astype(np.int32)],
+        {"transA": 1, "alpha": 0.25, "beta": 1.5},
+        "integers",
+    ),
     Row("BitCast", EVERY, [A], [A.view(np.int32)], _BITS),
 ]

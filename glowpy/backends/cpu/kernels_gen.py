@@ -109,7 +109,7 @@ KERNELS: dict[str, KernelSpec] = {
     "local_response_normalization": KernelSpec(
         "local_response_normalization",
         "libjit_local_response_normalization",
-        (("input", ("f32",)),),
+        (("input", ("f32", "f64")),),
         "classgen/specs/norm.py",
     ),
     "softmax": KernelSpec(

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from glowpy.core.elemkind import ElemKind
 from glowpy.core.shape import broadcast_shapes, is_same
 from glowpy.core.tensor import Tensor
 from glowpy.core.type import Type
 from glowpy.graph.node import NodeValue
-from glowpy.importer.onnx.data_movement import reshape, transpose
+from glowpy.importer.onnx.data_movement import convert, reshape, transpose
 from glowpy.importer.onnx.node import OnnxNode, Value, from_onnx
 from glowpy.support.errors import UserError
 from glowpy.support.symbolic import Dim
@@ -44,6 +45,9 @@ def _gemm(n: OnnxNode) -> Value:
     shape = (lhs.type.shape[0], rhs.type.shape[1])
     alpha, beta = n.real("alpha", 1.0), n.real("beta", 1.0)
     left, right = n.operand(lhs, n.proto.input[0]), n.operand(rhs, n.proto.input[1])
+    kind = left.type.kind
+    if kind.is_integer and not (alpha.is_integer() and beta.is_integer()):
+        return _gemm_of_integers(n, left, right, alpha, beta)
     row = _row(n, shape)
     if row is not None and alpha == beta == 1.0:
         return n.f.create_fully_connected(
@@ -54,6 +58,19 @@ def _gemm(n: OnnxNode) -> Value:
         return product
     _check_addend(n, shape)
     return n.f.create_add(n.name, product, _scaled(n, n.input(2), beta)).result
+
+
+def _gemm_of_integers(
+    n: OnnxNode, lhs: NodeValue, rhs: NodeValue, alpha: float, beta: float
+) -> Value:
+    """Factors that are no integers: their products are computed in f64, and the sum is truncated."""
+    product = n.operand(convert(n, n.f.create_mat_mul(n.name, lhs, rhs).result, ElemKind.F64))
+    total = _scaled(n, product, alpha)
+    if n.has(2) and beta:
+        _check_addend(n, (product.type.shape[0], product.type.shape[1]))
+        addend = n.operand(convert(n, n.value(2), ElemKind.F64))
+        total = n.f.create_add(n.name, total, _scaled(n, addend, beta)).result
+    return convert(n, total, lhs.type.kind)
 
 
 def _check_addend(n: OnnxNode, shape: tuple[Dim, Dim]) -> None:
