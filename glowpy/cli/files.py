@@ -25,6 +25,7 @@ from glowpy.support.output_files import write_output_file
 __all__ = [
     "as_codes",
     "constants_file",
+    "plain",
     "read_array",
     "read_arrays",
     "read_constants",
@@ -110,8 +111,10 @@ def _named(array: Array) -> Array:
     return array.view(ElemKind.BF16.dtype) if array.dtype.str == "|V2" else array
 
 
-def _plain(array: Array) -> Array:
-    """Codes as bytes, for numpy saves some of them so that it cannot read them back."""
+def plain(array: Array) -> Array:
+    """Codes as bytes, for numpy saves some of them so that it cannot read them back; strings without pickling."""
+    if array.dtype.kind in "OU":
+        return array.astype(np.str_)
     return array.view(np.uint8) if ElemKind.of(array.dtype).is_code else array
 
 
@@ -130,7 +133,7 @@ def write_text(path: str | Path, text: str) -> None:
 
 def write_array(path: str | Path, array: Array) -> None:
     """Writes a .npy file. Raises UserError where that is impossible."""
-    write_output_file(path, lambda file: np.save(file, _plain(array), allow_pickle=False))
+    write_output_file(path, lambda file: np.save(file, plain(array), allow_pickle=False))
 
 
 def write_constants(path: str | Path, constants: Iterable[Constant]) -> None:
@@ -138,7 +141,7 @@ def write_constants(path: str | Path, constants: Iterable[Constant]) -> None:
 
     Raises UserError where that is impossible.
     """
-    arrays = {constant.digest: _plain(constant.array) for constant in constants}
+    arrays = {constant.digest: plain(constant.array) for constant in constants}
     write_output_file(path, lambda file: np.savez(file, allow_pickle=False, **arrays))
 
 

@@ -23,6 +23,7 @@ from glowpy.executable import Port
 from glowpy.graph.function import Function, Module
 from glowpy.graph.parser import parse_module
 from glowpy.graph.printer import print_module
+from glowpy.importer.onnx.host.types import HostInfo
 from glowpy.importer.onnx.model import OnnxModel, read_model
 from glowpy.importer.onnx.signature import ValueInfo
 from glowpy.recipe import state_ports
@@ -32,6 +33,8 @@ from glowpy.support.symbolic import Dim, at_extents, symbol, symbols_of
 from glowpy.support.text import parse_dim, symbol_name
 
 __all__ = [
+    "Dims",
+    "Shapes",
     "Source",
     "choose_function",
     "expect_onnx",
@@ -92,7 +95,9 @@ def parse_state(texts: Sequence[str], model: OnnxModel) -> dict[str, str]:
     return pairs
 
 
-def parse_shapes(texts: Sequence[str], infos: Sequence[ValueInfo]) -> tuple[Shapes, Dims]:
+def parse_shapes(
+    texts: Sequence[str], infos: Sequence[ValueInfo] | Sequence[HostInfo]
+) -> tuple[Shapes, Dims]:
     """What --shape says: the shapes of inputs, and the sizes of symbolic dimensions.
 
     `x=1x3x224x224` and `x:1x3x224x224` mean an input, `x:` one without dimensions, and `batch=1` a symbolic dimension
@@ -232,10 +237,16 @@ class _OnnxFile:
         return self.model.key(shapes=self.shapes, dims=self.dims, state=self.state)
 
 
-def _read_onnx(path: str, shapes: Sequence[str], constants: str, state: Sequence[str]) -> _OnnxFile:
+def _read_onnx(
+    path: str,
+    shapes: Sequence[str],
+    constants: str,
+    state: Sequence[str],
+    opened: OnnxModel | None = None,
+) -> _OnnxFile:
     """Raises as `load_model` does."""
     expect_onnx(path, constants)
-    model = read_model(path)
+    model = read_model(path) if opened is None else opened
     bound, dims = parse_shapes(shapes, model.inputs)
     return _OnnxFile(model, bound, dims, parse_state(state, model))
 
@@ -251,6 +262,7 @@ class Source:
         name: What --function says.
         backend: Whose own operators text may name.
         state: What --state says, for ONNX.
+        opened: The model, if it has been read already.
     """
 
     path: str
@@ -259,6 +271,7 @@ class Source:
     name: str
     backend: str
     state: Sequence[str] = ()
+    opened: OnnxModel | None = None
 
     @cached_property
     def function(self) -> Function:
@@ -291,7 +304,7 @@ class Source:
 
     @cached_property
     def _onnx(self) -> _OnnxFile:
-        return _read_onnx(self.path, self.shapes, self.constants, self.state)
+        return _read_onnx(self.path, self.shapes, self.constants, self.state, self.opened)
 
     @cached_property
     def _module(self) -> Module:

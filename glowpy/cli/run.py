@@ -20,9 +20,17 @@ from glowpy.cli.compare import CHECKERS, Difference, compare, expected_outputs
 from glowpy.cli.completion import complete_file
 from glowpy.cli.files import write_array
 from glowpy.cli.help_model import print_model
-from glowpy.cli.model import Source, read_inputs, shape_option, state_option
+from glowpy.cli.model import (
+    Source,
+    expect_onnx,
+    is_text,
+    read_inputs,
+    shape_option,
+    state_option,
+)
 from glowpy.cli.observers import DumpObserver, Observers, PrintObserver
 from glowpy.cli.output import print_json, print_table, progress
+from glowpy.cli.run_hosted import run_hosted
 from glowpy.cli.verb import OutputFolder, Verb
 from glowpy.core.extents import extents_of
 from glowpy.core.tensor import Array
@@ -30,7 +38,9 @@ from glowpy.core.type import Type
 from glowpy.engine import compile_or_recall
 from glowpy.executable import CompiledFunction, Observer
 from glowpy.graph.function import Function
+from glowpy.importer import HostModel, open_model
 from glowpy.quantization.fidelity import decibels_text
+from glowpy.support.errors import UserError
 from glowpy.support.names import UniqueNames
 from glowpy.support.output_files import make_output_folder
 from glowpy.support.symbolic import symbols_of
@@ -143,7 +153,8 @@ def run_model(
 ) -> None:
     """Runs MODEL (.onnx, .glow text, or - for text on standard input) and prints what came out.
 
-    Inputs without a file get random elements, the same ones every time; what --state keeps is zero or empty.
+    Inputs without a file get random elements, the same ones every time; what --state keeps is zero or empty. Strings
+    must be given (.npy, .pb, or .txt with a string in each line), and so must sequences (.npz); optionals need not.
 
     Examples:
       glowpy run model.onnx
@@ -157,9 +168,18 @@ def run_model(
         print_model(model, as_json=as_json)
         return
     start = time.perf_counter()
-    source = Source(model, shapes, constants, name, backend, state)
-    observers = _observers(instrument_ir, operand_folder)
     bound = bound_backend(backend, _cpu_options(**rest), settings)
+    opened = None
+    if not is_text(model):
+        expect_onnx(model, constants)
+        opened = open_model(Path(model))
+    if isinstance(opened, HostModel):
+        _refuse({"--state": state, "--check-with": check_with, "--function": name})
+        _refuse({"--instrument-ir": instrument_ir, "--instrument-debug": operand_folder})
+        run_hosted(opened, inputs, shapes, seed, bound, folder, repeat, as_json)
+        return
+    source = Source(model, shapes, constants, name, backend, state, opened)
+    observers = _observers(instrument_ir, operand_folder)
     read = partial(read_inputs, inputs, seed=seed)
     compiled, feeds, begun = _compiled(source, bound, bool(observers), read)
     compiled.observer = Observers(observers)
@@ -180,6 +200,12 @@ def run_model(
     _print_json(result) if as_json else _print_tables(result)
     if not all(difference.within for difference in differences):
         raise click.exceptions.Exit(1)
+
+
+def _refuse(options: Mapping[str, object]) -> None:
+    """Raises UserError for options that models of strings, sequences, optionals and maps do not take."""
+    for option in (option for option, value in options.items() if value):
+        raise UserError(f"{option}: expected a model of tensors of numbers alone")
 
 
 def _expected(check_with: str, source: Source, feeds: Mapping[str, Array]) -> dict[str, Array]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ from tests.onnx.host_models import (
     f32,
     model,
     run,
+    sequence,
     tagger,
     tensor,
     texts,
@@ -356,10 +358,109 @@ def test_what_machine_code_alone_cannot_do(tmp_path: Path) -> None:
     message = str(caught.value)
     assert "StringNormalizer (opset 21) is not supported by machine code: only a session" in message
     assert "note: glowpy.InferenceSession takes strings" in message
+    code, _, errors = command("bundle", str(path), "-o", str(tmp_path / "out"))
+    assert code == 1
+    assert "node 'lower' (#0): StringNormalizer" in errors
+
+
+def command(*argv: str) -> tuple[int, str, str]:
     output, errors = io.StringIO(), io.StringIO()
-    argv = ["bundle", str(path), "-o", str(tmp_path / "out")]
-    assert run_command(argv, io.StringIO(), output, errors) == 1
-    assert "node 'lower' (#0): StringNormalizer" in errors.getvalue()
+    code = run_command(argv, io.StringIO(), output, errors)
+    return code, output.getvalue(), errors.getvalue()
+
+
+def test_the_command_line_takes_strings(tmp_path: Path) -> None:
+    path, results = tmp_path / "tagger.onnx", tmp_path / "results"
+    onnx.save(tagger(), path)
+    lines, array, proto = (tmp_path / name for name in ("text.txt", "text.npy", "text.pb"))
+    words = texts("The", "dog", "sat")
+    lines.write_text("The\ndog\nsat\n", "utf-8")
+    np.save(array, words.astype(np.str_))
+    stored = helper.make_tensor("text", STRING, [3], [word.encode() for word in words])
+    proto.write_bytes(stored.SerializeToString())
+    expected = run(tagger(), text=words)
+    for file in (lines, array, proto):
+        options = ["--input", f"text={file}", "--output", str(results), "--backend", "interpreter"]
+        code, output, errors = command("run", str(path), *options)
+        assert code == 0, errors
+        assert "string[3]" in output
+        assert np.load(results / "tags.npy").tolist() == expected[0].tolist()
+        np.testing.assert_array_equal(np.load(results / "logits.npy"), expected[1])
+    code, _, errors = command("run", str(path))
+    assert code == 1
+    assert "input 'text' is of tensor(string), which must be given" in errors
+    code, _, errors = command("run", str(path), "--check-with", "onnxruntime")
+    assert "--check-with: expected a model of tensors of numbers alone" in errors
+
+
+def test_the_command_line_takes_sequences(tmp_path: Path) -> None:
+    nodes = [
+        helper.make_node("SequenceInsert", ["s", "x"], ["t"]),
+        helper.make_node("OptionalHasElement", ["o"], ["has"]),
+        helper.make_node("ZipMap", ["x"], ["maps"], domain=ML, classlabels_int64s=[1, 2]),
+    ]
+    number = helper.make_tensor_type_proto(FLOAT, None)
+    maps = helper.make_sequence_type_proto(helper.make_map_type_proto(INT64, number))
+    inputs = [sequence("s", FLOAT), tensor("x", FLOAT, ["n", 2])]
+    inputs.append(typed("o", helper.make_optional_type_proto(number)))
+    outputs = [sequence("t", FLOAT), tensor("has", TensorProto.BOOL), typed("maps", maps)]
+    path, file, results = tmp_path / "m.onnx", tmp_path / "s.npz", tmp_path / "results"
+    onnx.save(model(nodes, inputs, outputs), path)
+    np.savez(file, f32([1]), f32([[2, 3]]))
+    options = ["--input", f"s={file}", "--output", str(results), "--backend", "interpreter"]
+    code, output, errors = command("run", str(path), *options)
+    assert code == 1
+    assert "note: --shape x:1x1" in errors
+    code, output, errors = command("run", str(path), *options, "--shape", "n=3", "--json")
+    assert code == 0, errors
+    figures = json.loads(output)["outputs"]
+    assert [f["type"] for f in figures] == ["sequence of 3", "bool[]", "sequence of 3"]
+    assert [array.shape for array in np.load(results / "t.npz").values()] == [(1,), (1, 2), (3, 2)]
+    assert [[*row] for row in json.loads((results / "maps.json").read_text())] == [["1", "2"]] * 3
+
+
+@pytest.mark.parametrize("classes", [1, 2, 3])
+def test_classes_that_are_strings(classes: int) -> None:
+    """A classifier gives the label's number, which becomes the label after it."""
+    rng = np.random.default_rng(classes)
+    names = [f"class {index}" for index in range(max(classes, 2))]
+    nodes = [
+        helper.make_node(
+            "LinearClassifier", ["x0"], ["label", "scores"], domain=ML, classlabels_strings=names,
+            coefficients=rng.normal(size=3 * classes).tolist(), post_transform="LOGISTIC",
+            intercepts=rng.normal(size=classes).tolist(),
+        ),
+    ]  # fmt: skip
+    outputs = [tensor("label", STRING), tensor("scores", FLOAT)]
+    x = rng.normal(size=(8, 3)).astype(np.float32)
+    proto = model(nodes, [tensor("x0", FLOAT, [None, 3])], outputs)
+    expected = onnxruntime.InferenceSession(proto.SerializeToString()).run(None, {"x0": x})
+    label, scores = run(proto, x0=x)
+    assert_same(label, expected[0])
+    assert_same(scores, expected[1], rtol=1e-4)
+
+
+def test_categories_that_are_strings() -> None:
+    node = helper.make_node("OneHotEncoder", ["x0"], ["y"], domain=ML, cats_strings=["a", "b", "z"])
+    x = texts("z", "q", "a")
+    check(model([node], [tensor("x0", STRING, [3])], [tensor("y", FLOAT)]), x)
+    node = helper.make_node("ArrayFeatureExtractor", ["x0", "x1"], ["y"], domain=ML)
+    x, at = texts(*"abcdef", shape=(2, 3)), np.array([2, 0])
+    inputs = [tensor("x0", STRING, [2, 3]), tensor("x1", INT64, [2])]
+    check(model([node], inputs, [tensor("y", STRING)]), x, at)
+
+
+@pytest.mark.parametrize("mode", ["TF", "IDF", "TFIDF"])
+@pytest.mark.parametrize("shortest", [1, 2])
+def test_tf_idf_of_strings(mode: str, shortest: int) -> None:
+    pool = ["a", "c", "a b", "c", "a", "c", "a b", "a b"]
+    attributes: Any = {"max_gram_length": 2, "min_gram_length": shortest, "max_skip_count": 2}
+    x = texts("a", "c", "a b", "a", "d", "a b", "c", "c", "c", "", "a", "a b", shape=(2, 6))
+    proto = one(
+        "TfIdfVectorizer", x, out=FLOAT, mode=mode, ngram_counts=[0, 2], ngram_indexes=[3, 0, 1, 2, 4],
+        pool_strings=pool, weights=[0.5, 2.0, 3.0, 0.25, 7.0], **attributes,
+    )  # fmt: skip
+    check(proto, x)
 
 
 def test_inputs_that_are_missing_or_unknown() -> None:

@@ -9,8 +9,8 @@ import onnx
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
 from glowpy.core.tensor import Array
+from glowpy.importer.onnx.host.graph import decoded
 from glowpy.importer.onnx.stored import Stores
-from glowpy.importer.onnx.tensor import decode
 from glowpy.support.errors import LoadError, UserError
 from glowpy.support.loc import Loc
 
@@ -37,7 +37,9 @@ def packaged_network(name: str) -> Path:
 def read_tensor(path: Path) -> Array:
     """The elements of a serialized TensorProto. Raises LoadError for an unreadable or malformed file."""
     try:
-        return decode(onnx.TensorProto.FromString(path.read_bytes()), Stores()).array
+        proto = onnx.TensorProto.FromString(path.read_bytes())
+        array: Array = decoded(proto.name, proto, Stores())
+        return array
     except OSError as error:
         raise LoadError(f"cannot read the file: {error.strerror}", loc=Loc(str(path))) from None
     except DecodeError as error:
