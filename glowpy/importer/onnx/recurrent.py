@@ -181,12 +181,17 @@ class _Layer:
         return product, apart
 
     def outputs(self, cells: Sequence[Node]) -> tuple[Value, ...]:
-        """The results of all directions, in the layout and the kind of the model."""
+        """The results of all directions, in the layout and the kind of the model.
+
+        Those of a step are joined side by side, as what reads them mostly wants: its transpose meets ours.
+        """
         n, kind = self.n, self.n.kind(0)
-        steps = (self.steps, 1, self.batch, self.units)
-        whole = concat(n, [reshape(n, cell.results[0], steps) for cell in cells], 1)
-        if self.batch_first:
-            whole = transpose(n, whole, (2, 0, 1, 3))
+        count = len(cells)
+        joined = concat(n, [cell.results[0] for cell in cells], 2)
+        lines = (self.steps, self.batch, count, self.units)
+        whole = transpose(
+            n, reshape(n, joined, lines), (1, 0, 2, 3) if self.batch_first else (0, 2, 1, 3)
+        )
         axis = 1 if self.batch_first else 0
         state = (self.batch, 1, self.units) if self.batch_first else (1, self.batch, self.units)
         lasts = [
