@@ -183,6 +183,13 @@ IMAGE_ROWS = [
     Row(
         "STFT",
         EVERY,
+        [REAL[..., 0], i64(2)[0], WINDOW],
+        [parts(np.fft.rfft(FRAMES * WINDOW))[None]],
+        title="a signal of rank 2",
+    ),
+    Row(
+        "STFT",
+        EVERY,
         [REAL, i64(2)[0], None, i64(3)[0]],
         [parts(np.fft.fft(FRAMES))[None]],
         {"onesided": 0},

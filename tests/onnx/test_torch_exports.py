@@ -33,17 +33,14 @@ EXPORTS: dict[str, Any] = catalogue.EXPORTS
 BRIEF = ("resnet18", "swin", "unet", "detector", "distilbert")
 """What the slower of the exporters exports in tests that are not slow."""
 
-WAITING = {
-    "lstm": "there is no LSTM yet",
-    "gru": "there is no GRU yet",
-    "sound": "there is no STFT yet",
-}
-
 _SIZES = {"batch": (1, 4), "h": (8, 64), "w": (8, 64)}
 OPEN: dict[str, Any] = {
     **{name: EXPORTS[name] for name in ("bert", "distilbert", "t5encoder", "cliptext")},
     "gpt": replace(EXPORTS["cliptext"], network=transformers.Gpt, outputs=("logits",)),
-    **{name: EXPORTS[name] for name in ("gpt2", "llama", "t5decoder", "deeplab", "generator")},
+    **{
+        name: EXPORTS[name]
+        for name in ("gpt2", "llama", "t5decoder", "lstm", "deeplab", "generator", "sound")
+    },
     "vit of any size": replace(
         EXPORTS["vit"],
         small=catalogue.Size({"sizes": True}, {"batch": 2, "h": 40, "w": 48}),
@@ -119,8 +116,7 @@ def _params(names: Mapping[str, Any], brief: tuple[str, ...], *, scripted: bool)
         pytest.param(
             (name, dynamo),
             id=f"{name}-{'dynamo' if dynamo else 'script'}",
-            marks=[pytest.mark.slow] * (name not in brief if dynamo else not scripted)
-            + [pytest.mark.skip(WAITING.get(name, ""))] * (name in WAITING),
+            marks=[pytest.mark.slow] * (name not in brief if dynamo else not scripted),
         )
         for name in names
         for dynamo in (False, True)

@@ -237,7 +237,7 @@ def _sound(transform: str) -> Export:
             {"transform": transform, "window": 512, "hop": 160, "mels": 64, "width": 32},
             {"batch": 1, "length": 32000},
         ),
-        {"batch": (1, 4)},
+        {"batch": (1, 4), "length": (512, 1024)},
     )
 
 

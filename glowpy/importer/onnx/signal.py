@@ -96,7 +96,10 @@ def _dft(n: OnnxNode, axis: int) -> Value:
 @from_onnx("STFT", since=17)
 def _stft(n: OnnxNode) -> Value:
     """Frames of the signal, each times the window, are transformed."""
-    x = n.type(0)
+    signal = n.value(0)
+    if signal.type.rank == 2:  # as PyTorch writes it, and onnxruntime takes it
+        signal = reshape(n, signal, (*signal.type.shape, 1))
+    x = signal.type
     if x.rank != 3 or x.shape[-1] not in (1, 2):
         raise UserError(f"expected a signal [batch, length, 1 or 2], got {x}")
     step, window = int(n.known_scalar(1)), n.value(2) if n.has(2) else None
@@ -114,22 +117,22 @@ def _stft(n: OnnxNode) -> Value:
     if x.shape[1] < length:
         raise UserError(f"expected a signal of at least {length} elements, got {x}")
     count = (x.shape[1] - length) // step + 1
-    frames = _frames(n, step, length, count)
+    frames = _frames(n, signal, step, length, count)
     if window is not None:
         factors = convert(n, reshape(n, window, (length, 1)), x.kind)
         frames = n.f.create_mul(n.name, n.operand(frames), n.operand(factors)).result
     return _transformed(n, frames, length, inverse=False, half=n.flag("onesided", True))
 
 
-def _frames(n: OnnxNode, step: int, length: int, count: Dim) -> Value:
+def _frames(n: OnnxNode, signal: Value, step: int, length: int, count: Dim) -> Value:
     """Overlapping parts of a signal, [batch, frames, length, parts].
 
     They are gathered in pieces that are as long as steps and frames are multiples of.
     """
-    batch, _, parts = n.type(0).shape
+    batch, _, parts = signal.type.shape
     piece = math.gcd(step, length)
     pieces = (count - 1) * (step // piece) + length // piece
-    used = slice_axis(n, n.value(0), 1, 0, pieces * piece, 1)
+    used = slice_axis(n, signal, 1, 0, pieces * piece, 1)
     cut = reshape(n, used, (batch, pieces, piece * parts))
     first = counted(n, count).reshaped(count, 1) * (step // piece)
     places = first + Numbers(n, Tensor.of(np.arange(length // piece)))
