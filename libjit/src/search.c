@@ -4,6 +4,8 @@
 
 /// So many elements are looked at together; where all of them are zero, that is all.
 enum { BLOCK = 64 };
+/// So many are compared together with the worst that is chosen so far.
+enum { FEW = 16 };
 
 /// The index of element `at` in every dimension.
 INLINE void write_place(int64_t *restrict place, dim_t at, const ints_t *shape) {
@@ -125,6 +127,19 @@ SEARCHES(b, bool)
     return largest ? a > b : a < b;                                                                                            \
   }                                                                                                                            \
                                                                                                                                \
+  /* Whether one of FEW neighbours may come before another element: NaN may. */                                                \
+  INLINE bool any_above_##suffix(const type *input, type other) {                                                              \
+    bool any = false;                                                                                                          \
+    for (dim_t i = 0; i < FEW; i++) any |= !(input[i] <= other);                                                               \
+    return any;                                                                                                                \
+  }                                                                                                                            \
+                                                                                                                               \
+  INLINE bool any_below_##suffix(const type *input, type other) {                                                              \
+    bool any = false;                                                                                                          \
+    for (dim_t i = 0; i < FEW; i++) any |= !(input[i] >= other);                                                               \
+    return any;                                                                                                                \
+  }                                                                                                                            \
+                                                                                                                               \
   /* Moves the first of `n` elements down until none below it comes after it. */                                               \
   INLINE void sink_##suffix(int64_t *heap, dim_t n, dim_t at, const type *line, dim_t step, bool largest) {                    \
     int64_t moved = heap[at];                                                                                                  \
@@ -147,10 +162,20 @@ SEARCHES(b, bool)
         const type *line = input + o * n * inner + c;                                                                          \
         for (dim_t i = 0; i < k; i++) heap[i] = i;                                                                             \
         for (dim_t i = k / 2 - 1; i >= 0; i--) sink_##suffix(heap, k, i, line, inner, largest);                                \
+        type worst = line[(dim_t)heap[0] * inner];                                                                             \
         for (dim_t i = k; i < n; i++) {                                                                                        \
+          if (inner == 1 && (i - k) % FEW == 0 && i + FEW <= n) {                                                              \
+            if (!(largest ? any_above_##suffix(line + i, worst) : any_below_##suffix(line + i, worst))) {                      \
+              i += FEW - 1;                                                                                                    \
+              continue;                                                                                                        \
+            }                                                                                                                  \
+          }                                                                                                                    \
+          type x = line[i * inner];                                                                                            \
+          if (largest ? x <= worst : x >= worst) continue;                                                                     \
           if (!leads_##suffix(line, inner, i, heap[0], largest)) continue;                                                     \
           heap[0] = i;                                                                                                         \
           sink_##suffix(heap, k, 0, line, inner, largest);                                                                     \
+          worst = line[(dim_t)heap[0] * inner];                                                                                \
         }                                                                                                                      \
         for (dim_t left = k - 1; left >= 0; left--) {                                                                          \
           int64_t worst = heap[0];                                                                                             \
