@@ -9,12 +9,13 @@ import numpy as np
 import onnx
 import onnx.parser
 import pytest
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 
 import glowpy
 from glowpy.core.tensor import Array
 from glowpy.engine import BACKENDS
 from glowpy.exporter.onnx.dump import dump_onnx
+from glowpy.importer.onnx import model as importer
 from tests.onnx.calls_models import COUNTING, decoder, model_of
 
 ort = pytest.importorskip("onnxruntime")
@@ -401,3 +402,40 @@ def test_sessions(name: str, backend: str) -> None:
         ):
             assert (actual.dtype, actual.shape) == (expected.dtype, expected.shape)
             np.testing.assert_allclose(actual, expected, 1e-5, 1e-6)
+
+
+def nested(depth: int, rounds: int) -> onnx.ModelProto:
+    """Loops in loops, each of which runs a known number of rounds."""
+    info = helper.make_tensor_value_info
+    floats, integers, truths = TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL
+    node = helper.make_node("Neg", [f"v{depth}"], [f"w{depth}"])
+    for level in range(depth, 0, -1):
+        takes = [info(f"i{level}", integers, []), info(f"c{level}", truths, [])]
+        takes.append(info(f"v{level}", floats, [1]))
+        gives = [info(f"c{level}", truths, []), info(f"w{level}", floats, [1])]
+        body = helper.make_graph([node], f"body{level}", takes, gives)
+        inputs = ["rounds", "", f"v{level - 1}"]
+        node = helper.make_node("Loop", inputs, [f"w{level - 1}"], body=body)
+    known = numpy_helper.from_array(np.array(rounds), "rounds")
+    ports = [info("v0", floats, [1])], [info("w0", floats, [1])]
+    graph = helper.make_graph([node], "nested", *ports, [known])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+def test_loops_in_loops_are_written_out_only_so_far(monkeypatch: pytest.MonkeyPatch) -> None:
+    check(nested(4, 3), {"v0": np.array([2], np.float32)})
+    monkeypatch.setattr(importer, "MAX_NODES", 2000)
+    with pytest.raises(glowpy.UserError, match="expected at most 2000 nodes"):
+        glowpy.load(nested(18, 30))
+
+
+def test_a_body_without_nodes_is_no_loop_for_the_importer() -> None:
+    text = """
+    net (float[2] x) => (float[2] y) {
+        many = Constant <value = int64 {1000000000000}> ()
+        y = Loop (many, , x) <
+            body = same (int64 i, bool c, float[2] v) => (bool c, float[2] v) { }
+        >
+    }
+    """
+    assert len(glowpy.load(model_of(text)).functions) == 2

@@ -116,7 +116,7 @@ def _loop(n: OnnxNode) -> tuple[Item, ...]:
     if isinstance(limit, TensorSequence):
         raise UserError("expected a tensor as the number of rounds, got a sequence")
     keep = n.value(1) if n.has(1) else Tensor.of(np.array(True))
-    small = isinstance(limit, Tensor) and limit.array.max() * len(graph.node) <= _WRITTEN_OUT
+    small = isinstance(limit, Tensor) and limit.array.max() * (1 + len(graph.node)) <= _WRITTEN_OUT
     body = None
     try:
         body, first, endless = _body(n, graph)
@@ -210,7 +210,7 @@ def _written_out(n: OnnxNode, graph: onnx.GraphProto, limit: int, keep: Item) ->
     rounds: list[list[Value]] = []
     nodes = 0
     while len(rounds) < limit and _is_true(keep):
-        nodes += len(graph.node)
+        nodes += 1 + len(graph.node)
         if nodes > _MOST_WRITTEN_OUT:
             raise UnsupportedError(
                 f"a loop that carries values of changing shapes is not supported if its rounds have more than "

@@ -361,7 +361,7 @@ class _Build:
     errors: list[UserError] = field(default_factory=list)
     narrow: dict[str, Narrow] = field(default_factory=dict)
     num_defined: int = 0
-    """Nodes that stand for others by definition."""
+    """Nodes that stand for others by definition, and those of subgraphs, as often as they were imported."""
 
     def __post_init__(self) -> None:
         placeholders = self._inputs()
@@ -406,20 +406,16 @@ class _Build:
 
     def import_graph(self, graph: onnx.GraphProto, scope: Scope, loc: Loc) -> list[Item]:
         """What the nodes of a subgraph compute in a scope. Raises ReportedError where that is impossible."""
+        self._count(1 + len(graph.node))
         problems = len(self.errors)
-        environment = scope.environment
         tensors, wrong = decode_all(graph, self.model.source.stores)
+        environment = scope.environment
         raise_all([located(e, loc, f"initializer '{name}': ") for name, e in wrong.items()])
         environment.update(tensors)
         for index, node in in_order(graph, environment, self.model.file):
             self._node(index, node, scope)
         if len(self.errors) > problems:
             raise ReportedError("a node of a subgraph")
-        for info in graph.output:
-            if info.name not in environment:
-                raise UserError(
-                    f"output '{info.name}' of a subgraph is computed by no node", loc=loc
-                )
         return [environment[info.name] for info in graph.output]
 
     def _node(self, index: int, node: onnx.NodeProto, scope: Scope) -> None:
@@ -497,11 +493,7 @@ class _Build:
     ) -> dict[str, Item]:
         """What the nodes compute by which ONNX defines an operator. Their errors begin with their operators."""
         definition = definition_of(node, opset, inputs)
-        self.num_defined += len(definition.nodes)
-        if self.num_defined > MAX_NODES:
-            raise UserError(
-                f"expected at most {MAX_NODES} nodes, with definitions in place of operators"
-            )
+        self._count(len(definition.nodes))
         known: dict[str, Item | None] = dict(zip(node.input, inputs, strict=True))
         own: dict[str, Item] = {name: item for name, item in known.items() if item is not None}
         inside = replace(scope, environment=ChainMap(own, scope.environment))
@@ -523,6 +515,13 @@ class _Build:
             own |= computed
             results |= computed
         return {name: results[name] for name in node.output if name}
+
+    def _count(self, nodes: int) -> None:
+        """Raises UserError for more nodes than any graph may have."""
+        self.num_defined += nodes
+        if self.num_defined > MAX_NODES:
+            what = "definitions in place of operators, and loops written out"
+            raise UserError(f"expected at most {MAX_NODES} nodes, with {what}")
 
     def _folded(self, imported: Callable[[Scope], list[Item]]) -> list[Item] | None:
         """What a node with known inputs computes; None if that is too much to keep."""
