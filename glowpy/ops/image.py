@@ -161,8 +161,11 @@ def _infer_roi_align(
     _expect_regions(input, regions, 4)
     if images.kind is not ElemKind.I64 or not is_same_shape(images.shape, regions.shape[:1]):
         raise UserError(f"expected images i64[{regions.shape[0]}], got {images}")
-    if height < 1 or width < 1 or ratio < 0:
-        raise UserError(f"expected bins and a ratio, got {height} x {width} and {ratio}")
+    if height < 1 or width < 1 or not 0 <= ratio <= _MOST_POINTS >> 10:
+        raise UserError(
+            f"expected bins and a ratio from 0 to {_MOST_POINTS >> 10}, "
+            f"got {height} x {width} and {ratio}"
+        )
     return input.with_shape((regions.shape[0], height, width, input.shape[3]))
 
 
@@ -202,31 +205,32 @@ def _working(array: Array) -> Array:
 
 
 def _points(image: Array, corner: Array, size: Array, counts: Array, largest: bool) -> Array:
-    """What a bin is made of: a mean over points, or the largest of their weighted pixels."""
-    if 0 in counts:
-        return np.zeros(image.shape[2])
+    """What a bin is made of: a mean over points, or the largest of their weighted pixels. Those far outside are 0."""
     axes = []
     for i, count in enumerate(counts):
         steps = np.arange(count, dtype=corner.dtype) + corner.dtype.type(0.5)
-        axes.append(_near(corner[i] + steps * size[i] / corner.dtype.type(count), image.shape[i]))
+        places = corner[i] + steps * size[i] / corner.dtype.type(max(count, 1))
+        axes.append(_near(places[(places >= -1) & (places <= image.shape[i])], image.shape[i]))
     (rows, row_weights), (cols, col_weights) = axes
     parts = [
         image[rows[a]][:, cols[b]] * (row_weights[a][:, None] * col_weights[b])[..., None]
         for a, b in np.ndindex(2, 2)
     ]
     if largest:
-        return np.asarray(np.maximum.reduce(parts).max(axis=(0, 1)))
-    return np.asarray(sum(parts).sum(axis=(0, 1)) / counts.prod())
+        found = np.concatenate(parts).reshape(-1, image.shape[2])
+        missing = len(rows[0]) * len(cols[0]) < math.prod(counts.tolist()) or not len(found)
+        zeros = np.zeros((int(missing), image.shape[2]), found.dtype)
+        return np.asarray(np.concatenate([found, zeros]).max(axis=0))
+    total = np.sum(parts, axis=(0, 1, 2))
+    return np.asarray(total / max(math.prod(counts.tolist()), 1))
 
 
 def _near(places: Array, size: int) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
-    """The pixels before and after places along one dimension, and weights; 0 for what is far outside."""
-    inside = (places >= -1) & (places <= size)
-    places = np.where(inside, np.maximum(places, 0), 0)
+    """The pixels before and after places along one dimension, and weights."""
+    places = np.maximum(places, 0)
     low = np.minimum(places.astype(np.int64), size - 1)
     rest = np.where(low == size - 1, 0, places - low)
-    weights = np.where(inside, 1 - rest, 0), np.where(inside, rest, 0)
-    return (low, np.minimum(low + 1, size - 1)), weights
+    return (low, np.minimum(low + 1, size - 1)), (1 - rest, rest)
 
 
 @infer(RoiMaxPoolNode)

@@ -256,12 +256,12 @@ INLINE void OF(fill_bin)(T *restrict to, const T *restrict image, OF(region_t) r
   OF(point_t) point;
   for (dim_t c = 0; c < channels; c++) to[c] = 0;
   bool any = false;
-  for (dim_t i = 0; i < rows; i++) {
+  for (dim_t i = 0; i < (cols ? rows : 0); i++) {
     T y = region.start[0] + (T)row * region.bin[0] + ((T)i + (T)0.5) * region.bin[0] / (T)rows;
     bool outside = !(y >= -1 && y <= (T)height);
-    for (dim_t k = 0; k < (outside && !largest ? 0 : cols); k++) {
+    for (dim_t k = 0; k < (outside ? 1 : cols); k++) {
       T x = region.start[1] + (T)col * region.bin[1] + ((T)k + (T)0.5) * region.bin[1] / (T)cols;
-      if (OF(find_corners)(&point, y, x, height, width, channels)) {
+      if (!outside && OF(find_corners)(&point, y, x, height, width, channels)) {
         OF(take)(to, image, &point, channels, largest, any);
       } else if (largest) {
         for (dim_t c = 0; c < channels; c++) to[c] = any ? OF(larger_of)(to[c], 0) : 0;

@@ -182,6 +182,7 @@ SAMPLED = [
     node("RoiAlign", [IMAGE, floats(3, 5), REGIONS[1]], "expected regions of 4 numbers each"),
     node("RoiAlign", [IMAGE, floats(3, 4), i64(0)], "expected images i64[3]"),
     node("RoiAlign", [IMAGE, *REGIONS], "expected bins and a ratio", output_width=0),
+    node("RoiAlign", [IMAGE, *REGIONS], "a ratio from 0 to 1024", sampling_ratio=1 << 30),
     node("RoiAlign", [IMAGE, *REGIONS], "mode 'sum' with 'half_pixel'", mode="sum"),
     node("MaxRoiPool", [IMAGE, floats(3, 5)], "'pooled_shape': expected", pooled_shape=[1]),
     node("MaxRoiPool", [IMAGE, floats(3, 4)], "regions of 5 numbers", pooled_shape=[1, 1]),

@@ -169,6 +169,22 @@ def _roi_align_cases(kind: ElemKind) -> Iterator[Case]:
         )
 
 
+def _wild_regions(kind: ElemKind) -> Iterator[Case]:
+    """Regions that are no numbers, or so large that they have hardly a point in the image, and far image numbers."""
+    image = random_array(kind, (2, 3, 3, 2)) + kind.dtype.type(4)
+    regions = np.array(
+        [[np.nan] * 4, [-6e4, -6e4, 6e4, 6e4], [np.inf, 0, np.inf, 3], [-9, -9, -5, -5]]
+    )
+    images = np.array([0, 1, 7, -(1 << 62)])
+    for largest in (False, True):
+        attrs = {"height": 1, "width": 1, "ratio": 0, "scale": 1e3, "largest": largest}
+        yield Case(
+            [image, regions.astype(kind.dtype), images],
+            [np.zeros((4, 1, 1, 2))],
+            {**attrs, "half_pixel": True},
+        )
+
+
 def _pooled_region(
     image: Array, region: Sequence[float], scale: float, bins: Sequence[int]
 ) -> Array:
@@ -251,6 +267,7 @@ KINDS = (ElemKind.F32, ElemKind.F64, *HALVES)
 ROWS = [
     Row(SampleNode, KINDS, _sample_cases),
     Row(RoiAlignNode, KINDS, _roi_align_cases),
+    Row(RoiAlignNode, KINDS[:2], _wild_regions, "roi_align of wild regions"),
     Row(RoiMaxPoolNode, KINDS, _roi_max_pool_cases),
     Row(ColumnsToImageNode, NUMBERS, _columns_cases),
 ]
