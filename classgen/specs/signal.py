@@ -12,5 +12,4 @@ Op(
     attrs=[flag("inverse"), flag("half")],
     scratches=["work"],
     kernel={"input": FLOATS},
-    no_derivative="not written yet",
 )

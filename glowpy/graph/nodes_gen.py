@@ -3170,7 +3170,6 @@ class FourierTransformNode(Node):
         (AttrSpec("inverse", "flag"), AttrSpec("half", "flag")),
         ("result",),
         frozenset(),
-        no_derivative="not written yet",
     )
 
     input = InputField(0)

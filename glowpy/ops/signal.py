@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import numpy as np
 
+from glowpy.autodiff.differentiate import differentiate
 from glowpy.backends.interpreter.interpret import interpret
 from glowpy.core.shape import is_same
 from glowpy.core.tensor import Tensor
 from glowpy.core.type import Type
+from glowpy.graph.function import Function
 from glowpy.graph.infer import infer
+from glowpy.graph.node import NodeValue, Operand
 from glowpy.graph.nodes_gen import FourierTransformNode
 from glowpy.ir.insts_gen import FourierTransformInst
 from glowpy.irgen import scratch
 from glowpy.ops.operands import expect_floats, expect_same_kind, factors
 from glowpy.support.errors import UserError
+from glowpy.support.symbolic import least
 
 __all__: list[str] = []
 
@@ -56,3 +60,34 @@ def _fourier_transform(
     spectrum = (np.fft.ifft if inverse else np.fft.fft)(given, length)
     spectrum = spectrum[..., : result.type.extents[-2]]
     result.array[..., 0], result.array[..., 1] = spectrum.real, spectrum.imag
+
+
+@differentiate(FourierTransformNode)
+def _differentiate_fourier_transform(
+    f: Function, n: FourierTransformNode, g: NodeValue
+) -> list[Operand | None]:
+    """A transform is linear: its gradient is that of the other direction, without the other's factor.
+
+    What a half spectrum says of its conjugates counts twice.
+    """
+    length, input = n.roots.type.extents[0], n.input.type
+    back = f.create_fourier_transform(
+        n.name, g, n.roots, inverse=not n.inverse, half=n.inverse and n.half
+    )
+    rows = back.type.shape[-2]
+    bins = length // 2 + 1 if n.inverse and n.half else 1
+    factors = np.full((bins, 1), float(length))
+    if n.inverse:
+        factors = 1 / factors
+        factors[1 : (length + 1) // 2] *= 2
+    numbers = factors.astype(input.kind.dtype)
+    scale = f.module.create_constant(f"{n.name}_scale", Tensor.of(numbers))
+    scaled = f.create_mul(n.name, back, scale)
+    zeros = (0,) * (input.rank - 2)
+    kept = least(rows, input.shape[-2])
+    type = input.with_shape((*input.shape[:-2], kept, input.shape[-1]))
+    taken = f.create_slice(n.name, type, scaled, (*zeros, 0, 0), (1,) * input.rank)
+    return [
+        f.create_pad(n.name, taken, (*zeros, 0, 0, *zeros, input.shape[-2] - kept, 0), 0.0),
+        None,
+    ]

@@ -113,6 +113,12 @@ SLOPES = [
     Slope(nodes.ClipNode, [(2, 5)], {"min": -0.5, "max": 1.0}),
     Slope(nodes.SelectNode, [(2, 3), (2, 3), (3,)], condition=True),
     Slope(nodes.ConvertNode, [(2, 3)], result=(2, 3)),
+    *(
+        Slope(nodes.FourierTransformNode, shapes, {"inverse": inverse, "half": half})
+        for shapes in ([(2, 6, 2), (6, 2)], [(3, 1), (5, 2)], [(7, 2), (5, 2)])
+        for inverse in (False, True)
+        for half in (False, True)
+    ),
     Slope(nodes.MatMulNode, [(2, 3), (3, 4)]),
     Slope(nodes.MatMulNode, [(2, 1, 2, 3), (5, 3, 4)]),
     Slope(nodes.FullyConnectedNode, [(2, 3), (3, 4), (4,)]),
