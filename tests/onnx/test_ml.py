@@ -389,6 +389,14 @@ def test_one_hot_encoder() -> None:
             same(run(model, [x], backend), wanted)
 
 
+def test_one_hot_encoder_of_many_categories() -> None:
+    """No table with a row for each."""
+    x = np.array([70_000, -3, 5])
+    model = ml_model("OneHotEncoder", [x], cats_int64s=[*range(70_000, 0, -1)])
+    (got,) = run(model, [x])
+    assert np.argwhere(got).tolist() == [[0, 0], [2, 69_995]]
+
+
 NAN = float("nan")
 
 
@@ -446,6 +454,11 @@ def test_label_encoder(x: Any, attributes: dict[str, Any], wanted: Array) -> Non
             {"n_supports": 1, "coefficients": [1.0], "kernel_type": "COSINE"},
             "expected one of LINEAR, POLY",
         ),
+        (
+            "LinearRegressor",
+            {"targets": 1 << 62},
+            "expected a multiple of 4611686018427387904, got 0",
+        ),
         ("LabelEncoder", {"keys_floats": [1.0]}, "expected one attribute of values, got none"),
         (
             "LabelEncoder",
@@ -459,6 +472,49 @@ def test_what_contradicts_itself_is_refused(
 ) -> None:
     model = ml_model(op_type, [FEATURES], opset=4, **attributes)
     with pytest.raises(glowpy.UserError, match=message):
+        glowpy.load(model)
+
+
+# Hostile attributes.
+
+
+def damaged(value: Any) -> list[Any]:
+    """What may stand in the place of an attribute: less, more, and numbers beyond everything."""
+    if isinstance(value, list):
+        wild: list[Any] = [(1 << 62), -1] if isinstance(value[0], int) else [np.nan, 1e38]
+        wild = ["LEAF", ""] if isinstance(value[0], str) else wild
+        return [value[:1], value * 2, *([item, *value[1:]] for item in wild)]
+    return [1 << 62, -1] if isinstance(value, int) else [value]
+
+
+def test_damaged_attributes_are_errors() -> None:
+    rng = random.Random(3)
+    forest = [tree(rng, 3, 2, 3, 6) for _ in range(2)]
+    cases: list[tuple[str, tuple[int, ...], dict[str, Any]]] = [
+        ("TreeEnsembleRegressor", (FLOAT,), listed(forest, "target", rng) | {"n_targets": 3}),
+        ("TreeEnsembleClassifier", CLASSIFIED, listed(forest, "class", rng) | {"classlabels_int64s": [1, 2, 3]}),
+        ("LinearClassifier", CLASSIFIED, THREE),
+        ("SVMClassifier", CLASSIFIED, machine("RBF", 3, True)),
+        ("OneHotEncoder", (FLOAT,), {"cats_int64s": [3, 4]}),
+        ("FeatureVectorizer", (FLOAT,), {"inputdimensions": [2]}),
+        ("Scaler", (FLOAT,), {"offset": [1.0, 2.0]}),
+    ]  # fmt: skip
+    refused = 0
+    for op_type, outputs, attributes in cases:
+        for name, value in attributes.items():
+            for other in damaged(value):
+                model = ml_model(op_type, [X], outputs, **(attributes | {name: other}))
+                try:
+                    glowpy.load(model)
+                except glowpy.UserError:
+                    refused += 1
+    assert refused > 60
+
+
+def test_each_label_has_a_score() -> None:
+    attributes = THREE | {"classlabels_ints": [1, 2]}
+    model = ml_model("LinearClassifier", [X], CLASSIFIED, **attributes)
+    with pytest.raises(glowpy.UserError, match="expected a label for each score, got 2 for f32"):
         glowpy.load(model)
 
 

@@ -38,13 +38,14 @@ def _one_hot_encoder(n: OnnxNode) -> Value:
     categories = n.integers("cats_int64s")
     if not categories:
         raise n.unsupported("cats_strings" if n.texts("cats_strings") else "an empty list")
-    x = n.value(0)
-    whole = convert(n, x, ElemKind.I64)
-    places, order = _places(n, whole, np.array(categories, np.int64))
-    columns = np.full((len(order) + 1, len(categories)), 0, np.float32)
-    columns[np.arange(len(order)), order] = 1
-    table = constant(n, columns, ElemKind.F32, "columns")
-    return n.f.create_gather(n.name, table, places, 0).result
+    x = convert(n, n.value(0), ElemKind.I64)
+    places, order = _places(n, x, np.array(categories, np.int64))
+    # What is none has a column after all others.
+    table = constant(n, np.append(order, len(categories)), ElemKind.I64, "columns")
+    column = n.f.create_gather(n.name, table, places, 0).result
+    wide = n.operand(reshape(n, column, (*x.type.shape, 1)))
+    columns = constant(n, np.arange(len(categories)), ElemKind.I64, "columns")
+    return convert(n, n.f.create_eq(n.name, wide, columns).result, ElemKind.F32)
 
 
 _LISTS = ("floats", "int64s", "strings", "tensor")
@@ -72,10 +73,11 @@ def _default(n: OnnxNode, values: Array) -> Array:
     """What stands for an element that is no key, of the kind of the values."""
     tensor = n.tensor("default_tensor") if n.has_attribute("values_tensor") else None
     if tensor is not None:
-        return tensor.array.reshape(-1)[:1].astype(values.dtype)
+        if tensor.type.count != 1:
+            raise UserError(f"attribute 'default_tensor': expected one element, got {tensor.type}")
+        return tensor.array.reshape(1).astype(values.dtype)
     if values.dtype.kind == "f":
-        number = 0.0 if n.has_attribute("values_tensor") else n.real("default_float", 0.0)
-        return np.array([number if number else -0.0], values.dtype)
+        return np.array([n.real("default_float", -0.0)], values.dtype)
     return np.array([n.integer("default_int64", -1)]).astype(values.dtype)
 
 

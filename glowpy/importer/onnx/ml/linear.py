@@ -25,7 +25,7 @@ __all__: list[str] = []
 def _scores(n: OnnxNode, number: int) -> NodeValue:
     """So many scores: products with rows of coefficients, plus the intercepts."""
     coefficients: Array = np.array(n.reals("coefficients") or (), np.float32)
-    if number < 1 or coefficients.size % number:
+    if number < 1 or not coefficients.size or coefficients.size % number:
         raise UserError(
             f"attribute 'coefficients': expected a multiple of {number}, got {coefficients.size}"
         )
@@ -44,4 +44,6 @@ def _linear_classifier(n: OnnxNode) -> tuple[Value, ...]:
     scores = _scores(n, len(n.reals("intercepts") or ()) or labels)
     if scores.type.shape[1] == 1 and labels in (0, 2):
         scores = opposites(n, scores)
+    if labels not in (0, scores.type.shape[1]):
+        raise UserError(f"expected a label for each score, got {labels} for {scores.type}")
     return labelled(n, best(n, scores)), transformed(n, scores)

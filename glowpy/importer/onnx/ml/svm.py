@@ -34,6 +34,10 @@ from glowpy.support.errors import UserError
 __all__: list[str] = []
 
 
+_MOST_WEIGHTS = 1 << 27
+"""Every support vector has a weight for every two classes, most of them 0, which takes memory."""
+
+
 class _Parameters(NamedTuple):
     """Of a kernel function."""
 
@@ -130,6 +134,8 @@ def _svm_classifier(n: OnnxNode) -> tuple[Value, ...]:
     """Without support vectors it is linear: a score for each class, all with the same summand."""
     classes = len(n.integers("classlabels_ints") or n.texts("classlabels_strings")) or 1
     counts = n.integers("vectors_per_class") or ()
+    if min(counts, default=0) < 0:
+        raise UserError(f"attribute 'vectors_per_class': expected no {min(counts)}")
     if not sum(counts):
         coefficients = _table(n, "coefficients", classes)
         scores = plus(n, product(n, rows(n), coefficients.T), _rho(n, 1))
@@ -154,12 +160,17 @@ def _decisions(n: OnnxNode, counts: tuple[int, ...]) -> NodeValue:
         raise UserError(
             f"attribute 'coefficients': expected {(len(counts) - 1) * number}, got {coefficients.size}"
         )
+    rho = _rho(n, len(counts) * (len(counts) - 1) // 2)
+    if number * len(rho) > _MOST_WEIGHTS:
+        raise UserError(
+            f"expected at most {_MOST_WEIGHTS} weights, got {len(rho)} for each of {number} vectors"
+        )
     pairs = list(itertools.combinations(range(len(counts)), 2))
     weights = np.zeros((number, len(pairs)))
     for column, (a, b) in enumerate(pairs):
         weights[ends[a] : ends[a + 1], column] = coefficients[b - 1, ends[a] : ends[a + 1]]
         weights[ends[b] : ends[b + 1], column] = coefficients[a, ends[b] : ends[b + 1]]
-    return plus(n, product(n, _similarities(n, number), weights), _rho(n, len(pairs)))
+    return plus(n, product(n, _similarities(n, number), weights), rho)
 
 
 def _votes(n: OnnxNode, decisions: NodeValue, classes: int) -> NodeValue:

@@ -40,6 +40,12 @@ _LEQ, _LT, _GTE, _GT, _EQ, _NEQ, _MEMBER = range(7)
 _TRANSFORMS = ("NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT")
 _AGGREGATES = ("AVERAGE", "SUM", "MIN", "MAX")
 
+_MOST_TARGETS = 1 << 20
+"""More would only take memory."""
+
+_MOST_WEIGHTS = 1 << 27
+"""All leaves have as many weights as the one with most of them, which takes memory."""
+
 
 @dataclass(frozen=True)
 class _Branches:
@@ -401,6 +407,10 @@ def _weights(
     start[reached] = first[trees]
     if (start[reached] != first[trees]).any():  # a leaf of several trees
         width, first, start = targets, first * 0, start * 0
+    if count * width > _MOST_WEIGHTS:
+        raise UserError(
+            f"expected at most {_MOST_WEIGHTS} weights, got {width} for each of {count} leaves"
+        )
     used = np.isin(leaves.leaf, reached)
     weights = np.full((count, width), 0.0 if aggregate in ("SUM", "AVERAGE") else np.nan)
     places = leaves.leaf[used], leaves.target[used] - start[leaves.leaf[used]]
@@ -422,6 +432,8 @@ def _aggregated(
         raise UserError(
             f"attribute 'aggregate_function': expected one of {expected}, got '{aggregate}'"
         )
+    if targets > _MOST_TARGETS:
+        raise UserError(f"expected at most {_MOST_TARGETS} targets, got {targets}")
     if targets < 1 or ((leaves.target < 0) | (leaves.target >= targets)).any():
         raise UserError(f"expected targets below {targets}, got {leaves.target.max(initial=0)}")
     x = rows(n)
