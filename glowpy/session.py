@@ -25,7 +25,16 @@ from glowpy.executable import CompiledFunction, Observer, input_misfit
 from glowpy.graph.function import Module
 from glowpy.graph.state import StatePairs
 from glowpy.hosted import Hosted
-from glowpy.importer import HostInfo, HostModel, OnnxModel, ValueInfo, ValueNeededError, open_model
+from glowpy.importer import (
+    HostInfo,
+    HostModel,
+    OnnxModel,
+    RoundsError,
+    ValueInfo,
+    ValueNeededError,
+    by_rounds,
+    open_model,
+)
 from glowpy.session_state import SessionState
 from glowpy.specialisations import Specialisations
 from glowpy.support.errors import Diagnostic, UserError
@@ -99,6 +108,9 @@ class InferenceSession:
         self._lock = threading.Lock()  # of what is assumed
         self._values: tuple[str, ...] = ()
         self._hosted: Hosted | None = None
+        self._rounds: Hosted | None = (
+            None  # instead of functions, once a loop turned out to need it
+        )
         if isinstance(opened, HostModel):
             if state:
                 raise UserError("state: expected a model of numbers alone", loc=Loc(opened.file))
@@ -129,6 +141,8 @@ class InferenceSession:
                 self._specialized(tuple(static.items()), {})
             except ValueNeededError as error:
                 self._need(error, static, {})
+            except RoundsError as error:
+                self._run_rounds(error)
 
     def close(self) -> None:
         """Drops what was compiled, and ends the threads unless the backend is the caller's.
@@ -136,8 +150,8 @@ class InferenceSession:
         A session that runs again compiles again.
         """
         self._specialisations.clear()
-        if self._hosted is not None:
-            self._hosted.close()
+        for part in filter(None, (self._hosted, self._rounds)):
+            part.close()
         if self._own:
             self._backend.close()
 
@@ -150,6 +164,15 @@ class InferenceSession:
             limit=self._limit,
             observer=self._observer,
         )
+
+    def _run_rounds(self, error: RoundsError) -> Hosted:
+        """Splits the model, so that its loops run round by round from now on. Raises the error if there is state."""
+        if self._state.pairs:
+            raise error
+        with self._lock:
+            if self._rounds is None:
+                self._rounds = Hosted(by_rounds(self._model, error), self._part)
+        return self._rounds
 
     def __enter__(self) -> Self:
         return self
@@ -246,10 +269,15 @@ class InferenceSession:
         for name in self._narrow.keys() & (out or {}).keys():
             raise UserError(f"out: '{name}' is of {self._narrow[name]}, and only copied from bytes")
         feeds = self._checked(input_feed)
+        if self._rounds is not None:
+            return self._rounds.run(names, input_feed, out)
         if self._state.pairs:
             outputs = self._state.run(names, feeds, out, partial(self._for, feeds))
         else:
-            function = self._for(feeds, {name: array.shape for name, array in feeds.items()})
+            try:
+                function = self._for(feeds, {name: array.shape for name, array in feeds.items()})
+            except RoundsError as error:
+                return self._run_rounds(error).run(names, input_feed, out)
             outputs = function({port.name: feeds[port.name] for port in function.input_ports}, out)
         return [
             outputs[name].astype(self._narrow[name]) if name in self._narrow else outputs[name]

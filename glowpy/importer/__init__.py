@@ -1,17 +1,19 @@
 """Readers of model formats: files in, modules out."""
 
-from glowpy.importer.onnx.host.model import HostModel, open_model
+from glowpy.importer.onnx.host.model import HostModel, by_rounds, open_model
 from glowpy.importer.onnx.host.types import HostInfo
 from glowpy.importer.onnx.model import OnnxModel, load, read_model
-from glowpy.importer.onnx.node import ValueNeededError
+from glowpy.importer.onnx.node import RoundsError, ValueNeededError
 from glowpy.importer.onnx.signature import ValueInfo
 
 __all__ = [
     "HostInfo",
     "HostModel",
     "OnnxModel",
+    "RoundsError",
     "ValueInfo",
     "ValueNeededError",
+    "by_rounds",
     "load",
     "open_model",
     "read_model",

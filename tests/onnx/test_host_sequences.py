@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
+import onnx
 import onnxruntime
 import pytest
-from onnx import helper
+from onnx import TensorProto, helper
 
 import glowpy
 from glowpy.importer import OnnxModel, open_model
@@ -142,6 +143,63 @@ def test_a_loop_collects_what_grows(backend: str) -> None:
         assert text.item() == "hi" + "!" * trips
         assert_same(scan, np.arange(trips, dtype=np.float32) * 10)
         assert n == trips
+
+
+def growing(*, inside: bool) -> onnx.ModelProto:
+    """Appends ones until their sum is at least 10, and stacks the sums; in a branch, if it is `inside` of one."""
+    body = helper.make_graph(
+        [helper.make_node("Concat", ["v", "one"], ["w"], axis=0),
+         helper.make_node("ReduceSum", ["w"], ["sum"], keepdims=0),
+         helper.make_node("Less", ["sum", "limit"], ["goes"])],
+        "body",
+        [tensor("i", INT64, []), tensor("g", TensorProto.BOOL, []), tensor("v", FLOAT, [None])],
+        [tensor("goes", TensorProto.BOOL, []), tensor("w", FLOAT, [None]), tensor("sum", FLOAT, [])],
+    )  # fmt: skip
+    loop = helper.make_node("Loop", ["", "yes", "twice"], ["y", "sums"], name="grow", body=body)
+    outputs = [tensor("y", FLOAT, ["m"]), tensor("sums", FLOAT, ["rounds"])]
+    nodes = [helper.make_node("Add", ["x", "x"], ["twice"])]
+    inputs = [tensor("x", FLOAT, ["n"])]
+    if inside:
+        other = [
+            helper.make_node("Identity", ["x"], ["y_0"]),
+            helper.make_node("Neg", ["x"], ["s_0"]),
+        ]
+        names = [tensor("y_0", FLOAT, [None]), tensor("s_0", FLOAT, [None])]
+        branches = {
+            "then_branch": helper.make_graph([loop], "then", [], outputs),
+            "else_branch": helper.make_graph(other, "else", [], names),
+        }
+        loop = helper.make_node("If", ["choice"], ["y_1", "sums_1"], **branches)
+        inputs.append(tensor("choice", TensorProto.BOOL, []))
+        outputs = [tensor("y_1", FLOAT, [None]), tensor("sums_1", FLOAT, [None])]
+    stored = {"one": f32([1]), "limit": f32(10), "yes": np.array(True)}
+    return model([*nodes, loop], inputs, outputs, stored)
+
+
+@pytest.mark.parametrize("backend", ["interpreter", "cpu"])
+@pytest.mark.parametrize("inside", [False, True])
+def test_a_loop_of_numbers_that_grow(backend: str, inside: bool) -> None:
+    """Machine code cannot plan its memory: the session runs it round by round."""
+    proto = growing(inside=inside)
+    reference = onnxruntime.InferenceSession(proto.SerializeToString())
+    session = glowpy.InferenceSession(proto, backend=backend)
+    for x in ([1, 1.5], [0], [7, 0, 1]):
+        for choice in (True, False) if inside else (True,):
+            feeds = {"x": f32(x)} | ({"choice": np.array(choice)} if inside else {})
+            expected = reference.run(None, feeds)
+            for got, wanted in zip(session.run(None, feeds), expected, strict=True):
+                assert_same(got, wanted)
+    assert session.get_inputs()[0].type == "tensor(float)"
+    with pytest.raises(glowpy.UserError, match="'x': expected float32, got float64"):
+        session.run(None, feeds | {"x": np.zeros(2)})
+    session.close()
+
+
+def test_a_loop_that_grows_is_not_for_bundles() -> None:
+    with pytest.raises(
+        glowpy.UnsupportedError, match=r"node 'grow' \(#1\): Loop: 'w' is f32\[2\] before"
+    ):
+        glowpy.load(growing(inside=False), dims={"n": 2})
 
 
 def test_scan_of_strings() -> None:

@@ -17,6 +17,7 @@ from glowpy.importer.onnx.data_movement import concat, reshape, slice_axis, tran
 from glowpy.importer.onnx.node import (
     Item,
     OnnxNode,
+    RoundsError,
     SymbolicTensor,
     TensorSequence,
     Value,
@@ -100,7 +101,7 @@ def _rounds(n: OnnxNode, value: Value | SymbolicTensor | None) -> _Rounds:
     return _Rounds(operand, exact, None if highest(exact) > _MOST else exact)
 
 
-class _ChangingError(UnsupportedError):
+class _ChangingError(RoundsError):
     """A loop carries what is not the same kind of thing in every round."""
 
 
@@ -188,7 +189,7 @@ def _looped(
         if rounds.most is None and isinstance(limit, NodeValue):
             raise value_needed("the number of rounds", limit, n.loc, n.scope.origins)
         if rounds.most is None:
-            raise UnsupportedError(
+            raise RoundsError(
                 "a loop whose number of rounds has no bound cannot stack what its rounds give",
                 note="give the loop a limit (its first input), or clip that",
             )
@@ -212,7 +213,7 @@ def _written_out(n: OnnxNode, graph: onnx.GraphProto, limit: int, keep: Item) ->
     while len(rounds) < limit and _is_true(keep):
         nodes += 1 + len(graph.node)
         if nodes > _MOST_WRITTEN_OUT:
-            raise UnsupportedError(
+            raise RoundsError(
                 f"a loop that carries values of changing shapes is not supported if its rounds have more than "
                 f"{_MOST_WRITTEN_OUT} nodes"
             )
@@ -223,7 +224,7 @@ def _written_out(n: OnnxNode, graph: onnx.GraphProto, limit: int, keep: Item) ->
         ]
         keep, *results = inlined(n, graph, dict(zip(names, [*inputs, *carried], strict=True)))
         if not isinstance(keep, Tensor):
-            raise UnsupportedError(
+            raise RoundsError(
                 "a loop that carries values of changing shapes, and decides itself when it ends, is not supported"
             )
         carried = results[: len(carried)]

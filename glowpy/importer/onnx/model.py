@@ -51,6 +51,7 @@ from glowpy.importer.onnx.node import (
     Item,
     OnnxNode,
     ReportedError,
+    RoundsError,
     Scope,
     SymbolicTensor,
     TensorSequence,
@@ -334,11 +335,11 @@ def located(error: UserError, loc: Loc, prefix: str = "") -> UserError:
 
 
 def raise_all(errors: list[UserError]) -> None:
-    """Raises one error for all, if there are any: an UnsupportedError iff all of them are."""
+    """Raises one error for all, if there are any: an UnsupportedError or RoundsError iff all of them are."""
     if errors:
-        unsupported = all(isinstance(error, UnsupportedError) for error in errors)
-        diagnostics = [diagnostic for error in errors for diagnostic in error.diagnostics]
-        raise (UnsupportedError if unsupported else UserError).of(diagnostics)
+        kinds = (RoundsError, UnsupportedError, UserError)
+        kind = next(k for k in kinds if all(isinstance(error, k) for error in errors))
+        raise kind.of(diagnostic for error in errors for diagnostic in error.diagnostics)
 
 
 def build_known(model: OnnxModel, types: Mapping[str, Type]) -> Module:

@@ -37,6 +37,7 @@ __all__ = [
     "Ratio",
     "ReportedError",
     "Result",
+    "RoundsError",
     "Scope",
     "SymbolicTensor",
     "TensorSequence",
@@ -119,6 +120,10 @@ def item_of(result: Result) -> Item:
 
 class ReportedError(UserError):
     """What is wrong with a subgraph has been noted already."""
+
+
+class RoundsError(UnsupportedError):
+    """A loop whose rounds cannot be compiled as one: a session can run them one by one."""
 
 
 _HANDLERS: dict[tuple[str, str], dict[int, Handler]] = {}

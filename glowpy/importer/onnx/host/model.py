@@ -24,11 +24,12 @@ from glowpy.importer.onnx.host.types import (
     is_numeric,
 )
 from glowpy.importer.onnx.model import OnnxModel, located, raise_all
+from glowpy.importer.onnx.node import RoundsError
 from glowpy.importer.onnx.source import Source, domain_of, read_source
 from glowpy.support.errors import UnsupportedError, UserError
 from glowpy.support.loc import Loc
 
-__all__ = ["FAMILIES", "HostModel", "open_model"]
+__all__ = ["FAMILIES", "HostModel", "by_rounds", "open_model"]
 
 FAMILIES = (containers, control, labels, strings)
 """The modules with rules: importing them fills the table."""
@@ -47,6 +48,15 @@ def open_model(model: str | Path | bytes | onnx.ModelProto) -> OnnxModel | HostM
         loaded = hosted if hosted.plan.host_steps or hosted.has_host_ports else loaded
     loaded.check()
     return loaded
+
+
+def by_rounds(model: OnnxModel, error: RoundsError) -> HostModel:
+    """The same model, whose session computes the nodes with graphs that an error is about itself."""
+    graph, places = model.source.proto.graph, model.source.places
+    known = {diagnostic.loc.index for diagnostic in error.diagnostics}
+    nodes = [places[i] if places else i for i, node in enumerate(graph.node) if graphs_of(node)]
+    named = frozenset(known) & frozenset(nodes)
+    return HostModel(model.source, named if len(named) == len(known) else frozenset(nodes))
 
 
 def _may_need_host(graph: onnx.GraphProto) -> bool:
@@ -94,9 +104,10 @@ def _loc(source: Source, node: onnx.NodeProto, place: int) -> Loc:
 
 @dataclass
 class HostModel:
-    """A checked model, as steps."""
+    """A checked model, as steps. `forced` are positions of nodes with graphs that the session is to compute itself."""
 
     source: Source
+    forced: frozenset[int] = frozenset()
 
     @property
     def file(self) -> str:
@@ -114,7 +125,7 @@ class HostModel:
     def plan(self) -> HostPlan:
         """What to compute, in order."""
         types = {info.name: info.proto for info in self.inputs}
-        return split(self.source, self.source.proto.graph, types, {})
+        return split(self.source, self.source.proto.graph, types, {}, forced=self.forced)
 
     @cached_property
     def outputs(self) -> list[HostInfo]:

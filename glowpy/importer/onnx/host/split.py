@@ -123,6 +123,7 @@ def split(
     types: Mapping[str, onnx.TypeProto],
     outer: Mapping[str, Stored],
     around: Collection[str] = (),
+    forced: Collection[int] = (),
 ) -> HostPlan:
     """The plan of a graph.
 
@@ -132,10 +133,11 @@ def split(
         types: Of the inputs, and of values around the graph.
         outer: Constants around the graph.
         around: All that the graph reads of those around it.
+        forced: Positions of nodes with graphs that are the session's whatever they have.
 
     Raises UserError for nodes that cannot be put in order, and for constants that are wrong in themselves.
     """
-    return _Split(source, graph, types, outer, around).plan
+    return _Split(source, graph, types, outer, around, forced).plan
 
 
 _MOVERS_NOT = {
@@ -177,6 +179,7 @@ class _Split:
     known: Mapping[str, onnx.TypeProto]
     outer: Mapping[str, Stored]
     around: Collection[str]
+    forced: Collection[int]
     bodies: dict[int, dict[str, HostPlan]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -186,6 +189,7 @@ class _Split:
         names = {*self.around, *self.stored, *(info.name for info in self.graph.input)}
         self.nodes: list[onnx.NodeProto] = []
         self.places: list[int] = []
+        places = self.source.places if self.graph is self.source.proto.graph else ()
         for place, node in in_order(self.graph, names, self.source.file):
             stored = constant_of(node)
             if stored is not None:
@@ -193,7 +197,7 @@ class _Split:
                 continue
             for inner in rewritten(node):
                 self.nodes.append(inner)
-                self.places.append(place)
+                self.places.append(places[place] if places else place)
         self.reads = [self._reads(node) for node in self.nodes]
         self.makers = {name: i for i, node in enumerate(self.nodes) for name in node.output if name}
         self._check_reads(names | set(self.stored))
@@ -287,6 +291,8 @@ class _Split:
     def _is_hosts(self, index: int) -> bool:
         """Whether a node has values that are no numbers, and no sequences of such."""
         node = self.nodes[index]
+        if self.places[index] in self.forced and graphs_of(node):
+            return True
         types = [self.types.get(name) for name in (*self.reads[index], *node.output)]
         others = [type for type in types if not is_numeric(type)]
         if any(
