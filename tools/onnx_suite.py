@@ -32,10 +32,17 @@ from glowpy.backends.interpreter.backend import InterpreterBackend
 from glowpy.onnx_backend import GlowpyBackend
 from glowpy.support.errors import UserError
 
-__all__ = ["BACKENDS", "NOT_PASSED", "cases", "listed", "outcome"]
+__all__ = ["BACKENDS", "EXCUSES", "NOT_PASSED", "cases", "listed", "outcome"]
 
 NOT_PASSED = Path(__file__).parents[1] / "tests" / "onnx" / "not_passed.txt"
 """The list: case, backend and reason, with tabs between."""
+
+EXCUSES: Mapping[str, str] = {
+    "test_bernoulli|test_training_dropout": "expects the random numbers of numpy's generator",
+    "test_attention_4d_causal_fp16": "half precision at every step: off by one unit in the last place",
+    "test_loop16_seq_none": "onnx's runner cannot compare numbers without dimensions in a list",
+}
+"""Why cases may give other numbers than expected, by the beginnings of their names."""
 
 HEADER = "# Cases of onnx's suite that do not pass, by backend. `python -m tools.onnx_suite --renew` writes this.\n"
 
@@ -87,12 +94,18 @@ def outcome(backend: str, name: str) -> str:
     except UserError as error:
         return f"refused: {_reason(error.diagnostics[0].message)}"
     except AssertionError as error:
-        return f"differs: {_reason(str(error))}"
+        return f"differs: {_difference(name, error)}"
     except Exception as error:  # noqa: BLE001 - whatever it is, it is on the list, or the test fails
         if isinstance(error, TypeError) and "Unable to compare" in str(error):
-            return "differs: onnx's runner cannot compare numbers without dimensions in a list"
+            return f"differs: {_difference(name, AssertionError(*error.args))}"
         return f"crashed: {type(error).__name__}: {_reason(str(error))}"
     return "passed"
+
+
+def _difference(name: str, error: AssertionError) -> str:
+    """Why a case may give other numbers; what the comparison says of one that may not."""
+    known = [reason for pattern, reason in EXCUSES.items() if re.match(pattern, name)]
+    return known[0] if known else _reason(str(error))
 
 
 def _reason(text: str) -> str:

@@ -17,12 +17,11 @@ from pathlib import Path
 import numpy as np
 import onnx
 import onnx.backend.test
-from onnx import numpy_helper
 
 from glowpy.core.tensor import Array
 from glowpy.importer.onnx.random_weights import with_random_weights
 
-__all__ = ["NAMES", "example_input", "initialised", "main", "packaged", "packaged_output"]
+__all__ = ["NAMES", "example_input", "initialised", "main", "packaged"]
 
 _FOLDER = Path(onnx.backend.test.__file__).parent / "data" / "light"
 
@@ -43,13 +42,6 @@ NAMES = (
 def packaged(name: str) -> Path:
     """The file of a network as the onnx package has it."""
     return _FOLDER / f"light_{name}.onnx"
-
-
-def packaged_output(name: str) -> Array:
-    """What the packaged network gives for `example_input`, as the onnx package has it."""
-    tensor = onnx.TensorProto()
-    tensor.ParseFromString((_FOLDER / f"light_{name}_output_0.pb").read_bytes())
-    return numpy_helper.to_array(tensor)
 
 
 def example_input(model: onnx.ModelProto) -> dict[str, Array]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -90,13 +89,3 @@ def node_cases() -> dict[str, TestCase]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return {case.name: case for case in load_model_tests(kind="node")}
-
-
-def read_data_set(folder: Path, what: str) -> list[onnx.TensorProto]:
-    """The tensors `what`_0.pb, `what`_1.pb, ... of a test's folder."""
-    tensors = []
-    for index in range(len(list(folder.glob(f"{what}_*.pb")))):
-        tensor = onnx.TensorProto()
-        tensor.ParseFromString((folder / f"{what}_{index}.pb").read_bytes())
-        tensors.append(tensor)
-    return tensors

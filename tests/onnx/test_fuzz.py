@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import random
 from contextlib import suppress
+from pathlib import Path
 
 import onnx
+import onnx.backend.test
 import pytest
 
 import glowpy
 from glowpy.importer import open_model
 from tests.onnx.host_models import host_models
-from tests.onnx.test_simple import FOLDERS
 from tools import zoo
 
+DATA = Path(onnx.backend.test.__file__).parent / "data"
+KINDS = ("simple", "pytorch-converted", "pytorch-operator")
+FOLDERS = {path.name: path for kind in KINDS for path in sorted((DATA / kind).iterdir())}
 MODELS = {name: FOLDERS[name] / "model.onnx" for name in sorted(FOLDERS)[::6]} | {
     name: zoo.packaged(name) for name in ("squeezenet", "shufflenet")
 }
