@@ -23,7 +23,7 @@ from glowpy.core.tensor import Array, Tensor
 from glowpy.core.type import Type
 from glowpy.engine import backend_of, unsupported
 from glowpy.graph.function import SAVED, Function, Module
-from glowpy.graph.node import Node, NodeValue, Operand
+from glowpy.graph.node import Node, NodeValue, Operand, Storage, Variable
 from glowpy.graph.nodes_gen import ConvertNode, SaveNode, SplatNode
 from glowpy.opt.known import is_known
 from glowpy.opt.products import Product
@@ -255,11 +255,13 @@ def _rounded_to(kind: ElemKind) -> Callable[[Array], Array]:
 
 
 def _convert_ports(f: Function, kind: ElemKind) -> None:
-    """Makes halves of inputs, outputs and variables."""
-    storage = [*f.module.placeholders, *f.module.variables]
-    for port in storage:
+    """Makes halves of inputs, outputs and variables; those of functions that it calls are their own."""
+    storage: list[Storage] = [*f.parameters, *f.outputs, *f.variables]
+    for port in dict.fromkeys(storage):
         if not _is_f32(port.value):
             continue
+        if isinstance(port, Variable):
+            port.memory = port.memory.with_kind(kind)
         uses, wide = port.value.uses, port.value.type
         port.value.type = wide.with_kind(kind)
         with f.at(port.loc):

@@ -6,6 +6,7 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
+import onnx.parser
 import pytest
 
 import glowpy
@@ -183,6 +184,47 @@ def test_open_extents_stay_open() -> None:
     half = halve(f, ElemKind.F16).module.main
     samples = [{"x": RNG.random((size, 4)).astype(np.float32)} for size in (1, 9)]
     assert output_fidelities(f, half, samples, "cpu")["y"].decibels > 50
+
+
+LOOP = """
+<ir_version: 8, opset_import: ["": 17]>
+agraph (float[3] x, int64 n) => (float[3] y) {
+  w = Sin(x)
+  t = Constant <value: tensor = bool {1}> ()
+  y = Loop (n, t, w) <body = b (int64 i, bool k, float[3] s) => (bool k2, float[3] s2) {
+    k2 = Identity(k) s2 = Tanh(s) }>
+}
+"""
+
+
+@pytest.mark.parametrize("ports", [False, True])
+def test_functions_that_are_called_stay_in_f32(ports: bool) -> None:
+    f = glowpy.load(onnx.parser.parse_model(LOOP)).main
+    result = halve(f, ElemKind.F16, ports=ports)
+    assert [(node.kind, node.reason) for node in result.floats] == [("loop", "loop takes no f16")]
+    feeds = {"x": np.array([1, 2, 3], np.float32), "n": np.array(4)}
+    outputs = output_fidelities(f, result.module.function(f.name), [feeds], "cpu")
+    assert 60 < outputs["y"].decibels < 100
+
+
+@pytest.mark.parametrize("ports", [False, True])
+def test_variables(ports: bool) -> None:
+    module = Module()
+    f = module.create_function("main")
+    type_ = Type(ElemKind.F32, (4,))
+    x, y = (module.create_placeholder(name, type_) for name in "xy")
+    total = module.create_variable("total", type_)
+    new = f.create_add("sum", total, f.create_exp("e", x))
+    f.create_save("keep", new, total)
+    f.create_save("save", new, y)
+    result = halve(f, ElemKind.F16, ports=ports)
+    (variable,) = result.module.variables
+    assert variable.type.kind is variable.memory.kind is (ElemKind.F16 if ports else ElemKind.F32)
+    network = glowpy.compile(result.module)
+    state = network.state()
+    for count in (1, 2):
+        outputs = network({"x": np.zeros(4, network.inputs["x"].kind.dtype)}, state=state)
+        assert outputs["y"].tolist() == [count] * 4
 
 
 def test_wrong_arguments() -> None:
