@@ -439,3 +439,28 @@ def test_a_body_without_nodes_is_no_loop_for_the_importer() -> None:
     }
     """
     assert len(glowpy.load(model_of(text)).functions) == 2
+
+
+MISFITS = {
+    "of which 1 are scanned, got one that takes 0 and gives 1": """<ir_version: 8, opset_import: ["": 8]>
+        g (float[1,2] s) => (float y)
+        { y = Scan <num_scan_inputs: int = 1,
+            body: graph = b () => (float y) { y = Constant <value = float {1}> ()}> (, s) }""",
+    "of which 3 are scanned": """<ir_version: 8, opset_import: ["": 16]>
+        g (float[2] s) => (float y)
+        { y = Scan <num_scan_inputs: int = 3, body: graph = b (float x) => (float z) { z = Relu(x) }> (s) }""",
+    "expected branches that give the same, got 1 and 2 outputs": """<ir_version: 8, opset_import: ["": 16]>
+        g (bool c, float[2] x) => (float[2] y)
+        { y = If <then_branch: graph = t () => (float[2] a) { a = Relu(x) },
+            else_branch: graph = e () => (float[2] a, float[2] b) { a = Abs(x) b = Neg(x) }> (c) }""",
+    "expected 1 outputs with these attributes, got 3": """<ir_version: 8, opset_import: ["": 15]>
+        g (float[1,2] x, float[2] s) => (float[1,2] y)
+        { y, m, v = BatchNormalization(x, s, s, s, s) }""",
+}
+
+
+@pytest.mark.parametrize("message", MISFITS)
+def test_what_fuzzing_found_is_refused(message: str) -> None:
+    model = onnx.parser.parse_model(MISFITS[message])
+    with pytest.raises(glowpy.UserError, match=message):
+        glowpy.load(model)

@@ -67,6 +67,10 @@ def _if(n: OnnxNode) -> tuple[Item, ...]:
         subgraph.f.gives = [subgraph.give(item, info.name) for item, info in infos]
         subgraphs.append(subgraph)
     then, otherwise = (subgraph.f for subgraph in subgraphs)
+    if len(then.gives) != len(otherwise.gives):
+        raise UserError(
+            f"expected branches that give the same, got {len(then.gives)} and {len(otherwise.gives)} outputs"
+        )
     for a, b in zip(then.gives, otherwise.gives, strict=True):
         if a.type != b.type:
             what = f"one branch gives {a.type} as '{a.original}', the other {b.type}: the condition"
@@ -294,13 +298,8 @@ def _is_true(item: Item) -> bool:
 def _scan(n: OnnxNode) -> tuple[Item, ...]:
     """A loop with as many rounds as what is scanned has elements, of which each round takes one."""
     graph = n.graph("body")
-    num_scanned = n.integer("num_scan_inputs", 0)
-    num_states = n.num_inputs - num_scanned
+    num_states, num_scanned = _counts(n, graph, n.num_inputs)
     num_stacked = len(graph.output) - num_states
-    if num_scanned < 1 or num_states < 0 or num_stacked < 0 or len(graph.input) != n.num_inputs:
-        raise UserError(
-            f"expected a body that takes {n.num_inputs} inputs and gives {num_states} states"
-        )
     inputs = _directions(n, "scan_input", num_scanned)
     outputs = _directions(n, "scan_output", num_stacked)
     scanned = []
@@ -314,6 +313,19 @@ def _scan(n: OnnxNode) -> tuple[Item, ...]:
         for value, (axis, backwards) in zip(results[num_states:], outputs, strict=True)
     ]
     return (*results[:num_states], *stacked)
+
+
+def _counts(n: OnnxNode, graph: onnx.GraphProto, num_inputs: int) -> tuple[int, int]:
+    """How many states there are, and how many inputs are scanned."""
+    num_scanned = n.integer("num_scan_inputs", 0)
+    num_states = num_inputs - num_scanned
+    fits = num_scanned >= 1 and 0 <= num_states <= len(graph.output)
+    if not fits or len(graph.input) != num_inputs:
+        raise UserError(
+            f"expected a body for {num_inputs} inputs, of which {num_scanned} are scanned,"
+            f" got one that takes {len(graph.input)} and gives {len(graph.output)}"
+        )
+    return num_states, num_scanned
 
 
 def _directions(n: OnnxNode, what: str, count: int) -> list[tuple[int, bool]]:
@@ -389,11 +401,14 @@ def _scanned(
 def _scan_batches(n: OnnxNode) -> tuple[Item, ...]:
     """In opset 8 everything is a batch, of which each element is scanned by itself, along its first axis."""
     graph = n.graph("body")
-    num_scanned = n.integer("num_scan_inputs", 0)
-    num_states = n.num_inputs - 1 - num_scanned
+    num_states, num_scanned = _counts(n, graph, n.num_inputs - 1)
     if n.has(0):
         raise n.unsupported("input 'sequence_lens'")
     directions = [direction == 1 for direction in n.integers("directions") or (0,) * num_scanned]
+    if len(directions) != num_scanned:
+        raise UserError(f"expected {num_scanned} numbers in directions, got {len(directions)}")
+    if any(n.type(index).rank < 2 for index in range(num_states + 1, n.num_inputs)):
+        raise UserError("expected inputs to scan of a rank of at least 2")
     batch = n.type(1).extents[0]
     rows: list[list[Value]] = []
     for row in range(batch):

@@ -66,7 +66,7 @@ from glowpy.importer.onnx.signature import ValueInfo, bind, is_typed, typed_outp
 from glowpy.importer.onnx.source import MAX_NODES, Source, domain_of, read_source
 from glowpy.importer.onnx.tensor import decode_all
 from glowpy.operators import known_identity
-from glowpy.support.errors import InternalError, UnsupportedError, UserError
+from glowpy.support.errors import UnsupportedError, UserError
 from glowpy.support.loc import Loc
 from glowpy.support.progress import report
 from glowpy.support.remedies import remedied, spelled_dims
@@ -470,7 +470,9 @@ class _Build:
                 result = handler(OnnxNode(node, loc, opset, inputs, scope))
             results = result if isinstance(result, tuple) else (result,)
             if len(results) < sum(1 for name in node.output if name):
-                raise InternalError(f"{node.op_type}: import function returns too few results")
+                raise UnsupportedError(
+                    f"expected {len(results)} outputs with these attributes, got {len(node.output)}"
+                )
             return [item_of(result) for result in results]
 
         if any(isinstance(value, SymbolicTensor) for value in inputs):
