@@ -34,7 +34,7 @@ REFUSED: dict[str, tuple[frozenset[ElemKind], str]] = {
     "LinearAttention": (frozenset({ElemKind.F16, ElemKind.BF16}), "the state is declared in f32"),
     "Loop": (frozenset(ElemKind) - {ElemKind.F32}, _BODY),
     "OptionalGetElement": (frozenset(ElemKind) - {ElemKind.F32}, "the output is declared in f32"),
-    "Resize": (INTEGERS | {ElemKind.BOOL}, "what is between two of them is no integer"),
+    "Resize": (frozenset({ElemKind.BOOL}), "what is between two of them is no bool"),
     "Scan": (
         frozenset({ElemKind.I8, ElemKind.I16, ElemKind.U8, ElemKind.U16, ElemKind.BOOL}),
         _BODY,
