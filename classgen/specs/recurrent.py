@@ -21,7 +21,6 @@ Op(
     results=["result", "last_h", "last_c"],
     attrs=[*_CELL, flag("coupled")],
     plain=["lengths"],
-    rows=["result", "gates"],
     no_derivative=_LATE,
 )
 Op(
@@ -31,7 +30,6 @@ Op(
     results=["result", "last_h"],
     attrs=[*_CELL, flag("reset_after")],
     plain=["lengths"],
-    rows=["result", "gates"],
     no_derivative=_LATE,
 )
 Op(
@@ -41,6 +39,5 @@ Op(
     results=["result", "last_h"],
     attrs=_CELL,
     plain=["lengths"],
-    rows=["result", "gates"],
     no_derivative=_LATE,
 )

@@ -2147,10 +2147,10 @@ class LstmInst(Instruction):
     SCHEMA: ClassVar[InstSchema] = InstSchema(
         "lstm",
         (
-            OperandSpec("result", Access.OUT, Layout.ROWS),
+            OperandSpec("result", Access.OUT),
             OperandSpec("last_h", Access.OUT),
             OperandSpec("last_c", Access.OUT),
-            OperandSpec("gates", Access.IN, Layout.ROWS),
+            OperandSpec("gates", Access.IN),
             OperandSpec("recurrence", Access.IN),
             OperandSpec("peepholes", Access.IN),
             OperandSpec("lengths", Access.IN),
@@ -2195,9 +2195,9 @@ class GruInst(Instruction):
     SCHEMA: ClassVar[InstSchema] = InstSchema(
         "gru",
         (
-            OperandSpec("result", Access.OUT, Layout.ROWS),
+            OperandSpec("result", Access.OUT),
             OperandSpec("last_h", Access.OUT),
-            OperandSpec("gates", Access.IN, Layout.ROWS),
+            OperandSpec("gates", Access.IN),
             OperandSpec("recurrence", Access.IN),
             OperandSpec("bias", Access.IN),
             OperandSpec("lengths", Access.IN),
@@ -2239,9 +2239,9 @@ class RnnInst(Instruction):
     SCHEMA: ClassVar[InstSchema] = InstSchema(
         "rnn",
         (
-            OperandSpec("result", Access.OUT, Layout.ROWS),
+            OperandSpec("result", Access.OUT),
             OperandSpec("last_h", Access.OUT),
-            OperandSpec("gates", Access.IN, Layout.ROWS),
+            OperandSpec("gates", Access.IN),
             OperandSpec("recurrence", Access.IN),
             OperandSpec("lengths", Access.IN),
             OperandSpec("initial_h", Access.IN),
