@@ -8,7 +8,8 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import Any
 
-from glowpy.importer import OnnxModel, ValueInfo, read_model
+from glowpy.importer import HostInfo, HostModel, OnnxModel, ValueInfo
+from glowpy.importer import open_model as read_model
 from glowpy.onnxruntime.errors import InvalidArgument, InvalidGraph, NoSuchFile, translated
 from glowpy.onnxruntime.options import SessionOptions
 from glowpy.support.errors import GlowError
@@ -34,7 +35,7 @@ class NodeArg:
     shape: list[int | str | None]
 
     @staticmethod
-    def of(info: ValueInfo) -> NodeArg:
+    def of(info: ValueInfo | HostInfo) -> NodeArg:
         """As the model declares it."""
         return NodeArg(info.name, info.type, list(info.shape or ()))
 
@@ -52,7 +53,9 @@ class ModelMetadata:
     custom_metadata_map: dict[str, str]
 
 
-def open_model(path_or_bytes: str | bytes | PathLike[str], options: SessionOptions) -> OnnxModel:
+def open_model(
+    path_or_bytes: str | bytes | PathLike[str], options: SessionOptions
+) -> OnnxModel | HostModel:
     """Reads a model, and gives its dimensions the sizes that the options name.
 
     Raises TypeError for what is neither a path nor bytes, and the exceptions that are named for what is wrong.
@@ -73,14 +76,14 @@ def open_model(path_or_bytes: str | bytes | PathLike[str], options: SessionOptio
                 for kind, called in (("name", dim.dim_param), ("denotation", dim.denotation)):
                     if called and (kind, called) in options.dims:
                         dim.dim_value = options.dims[kind, called]
-        model = OnnxModel(model.source)
+        model = type(model)(model.source)
     unknown = set(options.initializers) - {info.name for info in _stored(model)}
     if unknown:
         raise InvalidArgument(f"the model has no initializer '{min(unknown)}'")
     return model
 
 
-def metadata(model: OnnxModel) -> ModelMetadata:
+def metadata(model: OnnxModel | HostModel) -> ModelMetadata:
     """What the file says of the model."""
     proto = model.source.proto
     return ModelMetadata(
@@ -94,16 +97,18 @@ def metadata(model: OnnxModel) -> ModelMetadata:
     )
 
 
-def overridable(model: OnnxModel) -> list[NodeArg]:
-    """The initializers that are inputs as well: a run may give others."""
+def overridable(model: OnnxModel | HostModel) -> list[NodeArg]:
+    """The initializers that are inputs as well: a run may give others, if all of the model is compiled."""
     if model.source.proto.ir_version < _FIRST_OVERRIDABLE:
         return []
     inputs = {value.name for value in model.source.proto.graph.input}
     return [NodeArg.of(info) for info in _stored(model) if info.name in inputs]
 
 
-def _stored(model: OnnxModel) -> list[ValueInfo]:
-    """The initializers."""
+def _stored(model: OnnxModel | HostModel) -> list[ValueInfo]:
+    """The initializers that may be replaced."""
+    if isinstance(model, HostModel):
+        return []
     return [
         ValueInfo(name, tensor.type.kind, list(tensor.type.extents))
         for name, tensor in model.initializers.items()

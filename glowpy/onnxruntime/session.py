@@ -11,6 +11,7 @@ from typing import Any, final
 import numpy as np
 
 from glowpy.core.tensor import Array
+from glowpy.importer import HostModel, OnnxModel
 from glowpy.onnxruntime.binding import IOBinding
 from glowpy.onnxruntime.errors import (
     Fail,
@@ -85,9 +86,13 @@ class InferenceSession:
             self._model = open_model(path_or_bytes, self._options)
         self._always = {name: v.numpy() for name, v in self._options.initializers.items()}
         self._dtypes = {info.name: info.dtype for info in self._model.inputs}
-        self._required = frozenset(self._dtypes)
+        optional = [i.name for i in self._model.inputs if i.type.startswith("optional(")]
+        self._required = frozenset(self._dtypes) - frozenset(optional)
+        self._tensors = {i.name for i in self._model.inputs if i.type.startswith("tensor(")}
         self._overridable = overridable(self._model)
-        self._dtypes |= {name: t.type.kind.dtype for name, t in self._model.initializers.items()}
+        if isinstance(self._model, OnnxModel):
+            stored = self._model.initializers
+            self._dtypes |= {name: tensor.type.kind.dtype for name, tensor in stored.items()}
         self._sessions: dict[frozenset[str], Session] = {}
         with self._event("session_initialization"):
             try:
@@ -100,7 +105,9 @@ class InferenceSession:
         session = self._sessions.get(names)
         if session is None:
             session = Session(
-                with_inputs(self._model, names) if names else self._model,
+                with_inputs(self._model, names)
+                if names and isinstance(self._model, OnnxModel)
+                else self._model,
                 threads=self._options.intra_op_num_threads,
                 observer=self._profiler,
             )
@@ -289,8 +296,13 @@ class InferenceSession:
             missing = sorted(self._required - input_feed.keys())
             raise ValueError(f"missing inputs {missing}, got {list(input_feed)}")
 
-    def _array(self, name: str, value: Any) -> Array:
-        """An input as an array. Raises RuntimeError for what is neither an array, a list nor a value."""
+    def _array(self, name: str, value: Any) -> Any:
+        """An input as an array, unless it is no tensor.
+
+        Raises RuntimeError for what is neither an array, a list nor a value.
+        """
+        if isinstance(self._model, HostModel) and name not in self._tensors:
+            return value
         match value:
             case np.ndarray():
                 return value
@@ -313,7 +325,8 @@ class InferenceSession:
         feeds: Mapping[str, Array],
         out: Mapping[str, Array] | None = None,
     ) -> list[Array]:
-        if self._profiler is None and not self._always and len(feeds) == len(self._required):
+        whole = len(feeds) == len(self._required) or isinstance(self._model, HostModel)
+        if self._profiler is None and not self._always and whole:
             return self._session.run(names, feeds, out=out)
         arrays = {**self._always, **feeds}
         choice = {info.name for info in self._overridable} | self._always.keys()

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from onnx import TensorProto, helper
 
 import glowpy
+import glowpy.onnxruntime
 from glowpy.cli.main import run as run_command
 from glowpy.core.tensor import Array
 from glowpy.importer import HostModel, open_model
@@ -474,3 +475,26 @@ def test_inputs_that_are_missing_or_unknown() -> None:
     assert session.get_state() == {}
     with pytest.raises(glowpy.UserError, match="expected none of the inputs, got 'h'"):
         session.set_state({"h": np.zeros(1)})
+
+
+def test_the_interface_of_onnxruntime_takes_strings() -> None:
+    """Also lists and dicts, as onnxruntime does."""
+    content = tagger().SerializeToString()
+    session = glowpy.onnxruntime.InferenceSession(content)
+    reference = onnxruntime.InferenceSession(content)
+    for ours, theirs in zip(session.get_inputs(), reference.get_inputs(), strict=True):
+        assert (ours.name, ours.type, ours.shape) == (theirs.name, theirs.type, theirs.shape)
+    assert [arg.type for arg in session.get_outputs()] == ["tensor(string)", "tensor(float)"]
+    feeds = {"text": texts("The", "cat")}
+    for got, wanted in zip(session.run(None, feeds), reference.run(None, feeds), strict=True):
+        assert_same(got, wanted, rtol=1e-4, atol=1e-5)
+    (tags,) = session.run(["tags"], {"text": ["The", "cat"]})
+    assert_same(tags, session.run(["tags"], feeds)[0])
+    assert session.get_overridable_initializers() == []
+    nodes = [helper.make_node("ConcatFromSequence", ["s"], ["y"], axis=0)]
+    proto = model(nodes, [sequence("s", FLOAT)], [tensor("y", FLOAT)])
+    parts = [f32([1, 2]), f32([3])]
+    for runtime in (glowpy.onnxruntime, onnxruntime):
+        other = runtime.InferenceSession(proto.SerializeToString())
+        assert other.get_inputs()[0].type == "seq(tensor(float))"
+        assert other.run(None, {"s": parts})[0].tolist() == [1, 2, 3]
