@@ -33,6 +33,7 @@ from sklearn import (  # noqa: E402
     svm,
 )
 from sklearn import tree as sklearn_tree  # noqa: E402
+from sklearn.feature_extraction import text  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 """Of the other packages: they warn of what they will change."""
@@ -205,6 +206,20 @@ def test_columns_of_texts_and_of_numbers() -> None:
     )
     assert labels.tolist() == estimator.predict(table).tolist()
     np.testing.assert_allclose(scores, estimator.predict_proba(table), atol=1e-5)
+
+
+@pytest.mark.parametrize("make", [text.CountVectorizer, text.TfidfVectorizer])
+def test_words(make: Callable[..., Any]) -> None:
+    texts = np.array(["the red one", "a blue one, blue", "red and red", "blue sky", "Red!"], object)
+    estimator = pipeline.make_pipeline(
+        make(ngram_range=(1, 2)), linear_model.LogisticRegression()
+    ).fit(texts, [1, 0, 1, 0, 1])
+    options = {id(estimator): {"zipmap": False}}
+    types = [("texts", data_types.StringTensorType([None]))]
+    model = skl2onnx.convert_sklearn(estimator, initial_types=types, options=options)
+    labels, scores = glowpy.InferenceSession(model.SerializeToString()).run(None, {"texts": texts})
+    assert labels.tolist() == estimator.predict(texts).tolist()
+    np.testing.assert_allclose(scores, estimator.predict_proba(texts), atol=1e-5)
 
 
 def test_a_forest_runs_for_any_number_of_examples() -> None:

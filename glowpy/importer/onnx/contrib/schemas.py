@@ -4,7 +4,7 @@ An operand is written `name`, `name?` if it may be left out, `name*` if there ma
 unless it is a float. All floats of a node are of one kind, those of `:own` perhaps of another, those of `:stash` of the
 one that the attribute `stash_type` says. Stored integers of `:bytes` are of one kind, and so are those of `:weights`,
 of `:steps` and of `:codes`; a `:part` and `:zeros` may be floats as well.
-`:u8`, `:f32`, `:i32`, `:i64` and `:bool` are of that kind, `:ids` of either of two, `:any` of any.
+`:u8`, `:f32`, `:i32`, `:i64`, `:bool` and `:text` are of that kind, `:ids` of either of two, `:any` of any.
 An attribute that must be given ends in `!`.
 """
 
@@ -44,6 +44,7 @@ _PLAIN = {
     "i32": "tensor(int32)",
     "i64": "tensor(int64)",
     "bool": "tensor(bool)",
+    "text": "tensor(string)",
 }
 
 
@@ -69,6 +70,7 @@ def _schema(
     texts: str = "",
     int_lists: str = "",
     float_lists: str = "",
+    text_lists: str = "",
     domain: str = CONTRIB,
 ) -> defs.OpSchema:
     lists = [
@@ -77,6 +79,7 @@ def _schema(
         (_Kinds.STRING, texts),
         (_Kinds.INTS, int_lists),
         (_Kinds.FLOATS, float_lists),
+        (_Kinds.STRINGS, text_lists),
     ]
     attributes = [
         defs.OpSchema.Attribute(word.removesuffix("!"), kind, required=word.endswith("!"))
@@ -321,12 +324,18 @@ def _blocked() -> Iterator[defs.OpSchema]:
     yield _schema("Upsample", "X", "Y", texts=texts, int_lists="scales", domain=NCHWC)
 
 
+def _texts() -> Iterator[defs.OpSchema]:
+    numbers = "mark! mincharnum!"
+    texts = {"texts": "pad_value! tokenexp", "text_lists": "separators"}
+    yield _schema("Tokenizer", "X:text", "Y:text", ints=numbers, **texts)
+
+
 @cache
 def contrib_schemas() -> tuple[defs.OpSchema, ...]:
     """The whole table."""
     families = (
         *(_activations, _normalizations, _products, _attentions, _moves, _blocked),
-        *(_quantized, _integer_products),
+        *(_quantized, _integer_products, _texts),
     )
     return tuple(schema for family in families for schema in family())
 

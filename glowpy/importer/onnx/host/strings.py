@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from onnx import TensorProto
 
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.tensor import Array
+from glowpy.importer.onnx.contrib.schemas import CONTRIB
 from glowpy.importer.onnx.host.node import HostNode, on_host
 from glowpy.importer.onnx.tensor import kind_of
 from glowpy.support.errors import UnsupportedError, UserError
@@ -80,26 +82,83 @@ def _normalize(n: HostNode) -> Callable[[Array], Array]:
 @on_host("RegexFullMatch", since=20)
 def _matches(n: HostNode) -> Callable[[Array], Array]:
     """By RE2 itself, whose time is linear in the text whatever the pattern is."""
-    try:
-        import re2  # noqa: PLC0415
-    except ImportError:
-        raise UnsupportedError(
-            "regular expressions need the package google-re2", note="pip install 'glowpy[strings]'"
-        ) from None
-    pattern, options = n.text("pattern", ""), re2.Options()
-    options.log_errors = False
-    try:
-        compiled = re2.compile(pattern, options)
-    except re2.error as error:
-        reason = error.args[0]
-        text = reason.decode("utf-8", "replace") if isinstance(reason, bytes) else str(reason)
-        raise UserError(f"pattern '{pattern}': {text}") from None
+    compiled = _compiled(n.text("pattern", ""))
 
     def compute(input: Array) -> Array:
         found = [compiled.fullmatch(text) is not None for text in input.flat]
         return np.array(found, np.bool_).reshape(input.shape)
 
     return compute
+
+
+def _compiled(pattern: str) -> Any:
+    """A regular expression. Raises UserError if it is none, UnsupportedError if RE2 is not there."""
+    try:
+        import re2  # noqa: PLC0415
+    except ImportError:
+        raise UnsupportedError(
+            "regular expressions need the package google-re2", note="pip install 'glowpy[strings]'"
+        ) from None
+    options = re2.Options()
+    options.log_errors = False
+    try:
+        return re2.compile(pattern, options)
+    except re2.error as error:
+        reason = error.args[0]
+        text = reason.decode("utf-8", "replace") if isinstance(reason, bytes) else str(reason)
+        raise UserError(f"pattern '{pattern}': {text}") from None
+
+
+@on_host("Tokenizer", domain=CONTRIB)
+def _tokenizer(n: HostNode) -> Callable[[Array], Array]:
+    """Words of each text, as onnxruntime finds them; marked rows are between two control characters."""
+    words = _words(n)
+    least, pad = n.integer("mincharnum", 1), n.text("pad_value", "")
+    first, last = (["\2"], ["\3"]) if n.flag("mark") else ([], [])
+
+    def compute(input: Array) -> Array:
+        if input.ndim not in (1, 2):
+            raise UserError(f"expected strings[C] or strings[NxC], got {list(input.shape)}")
+        rows = [[word for word in words(text) if len(word) >= least] for text in input.flat]
+        if not any(rows):
+            return _objects((*input.shape, 0), [])
+        rows = [[*first, *row, *last] for row in rows]
+        width = max(map(len, rows))
+        padded = [item for row in rows for item in (*row, *[pad] * (width - len(row)))]
+        return _objects((*input.shape, width), padded)
+
+    return compute
+
+
+def _words(n: HostNode) -> Callable[[str], list[str]]:
+    """What is between separators, of which an empty one parts all characters, or what an expression matches."""
+    separators, expression = n.texts("separators"), n.text("tokenexp", "")
+    if bool(separators) == bool(expression):
+        raise UserError("expected either separators or tokenexp")
+    if expression:
+        matched = _compiled(expression)
+        return lambda text: [match.group() for match in matched.finditer(text) if match.group()]
+    if separators == ("",):
+        return list
+    patterns = [_compiled(separator) for separator in separators]
+
+    def split(text: str) -> list[str]:
+        pieces = [text]
+        for pattern in patterns:
+            pieces = [piece for whole in pieces for piece in _between(pattern, whole)]
+        return [piece for piece in pieces if piece]
+
+    return split
+
+
+def _between(pattern: Any, text: str) -> list[str]:
+    """What is not matched; nothing is by an empty match."""
+    pieces, start = [], 0
+    for match in pattern.finditer(text):
+        if match.end() > match.start():
+            pieces.append(text[start : match.start()])
+            start = match.end()
+    return [*pieces, text[start:]]
 
 
 @on_host("Cast", since=6)
