@@ -178,6 +178,7 @@ SAMPLED = [
     node("AffineGrid", [floats(1, 2, 3), i64(1, 1, 4)], "expected theta [N, 2, 3] or [N, 3, 4]"),
     node("AffineGrid", [floats(1, 2, 3), i64(2, 1, 4, 4)], "expected theta [N, 2, 3]"),
     node("AffineGrid", [floats(1, 2, 3), i64(1, 1, 4, 4, 4)], "expected theta [N, 2, 3]"),
+    node("AffineGrid", [floats(1, 2, 3), i64(1, 1, 4, 1 << 33)], "at most 268435456, got 8589"),
     node("RoiAlign", [X, *REGIONS], "expected an input of rank 4"),
     node("RoiAlign", [IMAGE, floats(3, 5), REGIONS[1]], "expected regions of 4 numbers each"),
     node("RoiAlign", [IMAGE, floats(3, 4), i64(0)], "expected images i64[3]"),
@@ -218,6 +219,10 @@ SAMPLED = [
 ]
 
 RESIZED = [
+    node(
+        *("Resize", [X, floats(0), floats(0), i64(2, 3, 1 << 33)], "at most 268435456, got 8589"),
+        mode="linear",
+    ),
     node("Resize", [X], "expected either scales or sizes"),
     node("Resize", [X, floats(0), floats(3) + 1, i64(1, 2, 3)], "expected either scales or sizes"),
     node("Resize", [X, floats(0), floats(2) + 1], "expected 3 positive scales"),

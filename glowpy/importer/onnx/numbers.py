@@ -18,6 +18,7 @@ from glowpy.core.type import Type
 from glowpy.graph.node import NodeValue, Operand, value_of
 from glowpy.importer.onnx.data_movement import convert, reshape, slice_axis
 from glowpy.importer.onnx.node import OnnxNode, SymbolicTensor, Value
+from glowpy.support.errors import UserError
 from glowpy.support.symbolic import Dim, Expr, highest
 
 __all__ = ["Number", "Numbers", "counted"]
@@ -181,9 +182,15 @@ class Numbers:
         return Numbers(self.n, value_of(node))
 
 
+_MOST = 1 << 28
+"""What a model says is looked at before memory is taken for it."""
+
+
 def counted(n: OnnxNode, count: Dim) -> Numbers:
-    """0, 1, 2 and so on: so many numbers, as a vector of i64."""
+    """0, 1, 2 and so on: so many numbers, as a vector of i64. Raises UserError if they are too many."""
     if not isinstance(count, Expr):
+        if count > _MOST:
+            raise UserError(f"expected an extent of at most {_MOST}, got {count}")
         return Numbers(n, Tensor.of(np.arange(count, dtype=np.int64)))
     ones = n.f.create_splat(f"{n.name}_ones", Type(ElemKind.I64, (count,)), 1.0)
     places = n.f.create_cum_sum(f"{n.name}_places", ones, 0, exclusive=True, reverse=False)
