@@ -24,7 +24,7 @@ def f() -> IRFunction:
 
 @pytest.fixture
 def values(f: IRFunction) -> list[Value]:
-    return [f.create_weight(f"w{i}", TYPE, Mutability.MUTABLE) for i in range(9)]
+    return [f.create_weight(f"w{i}", TYPE, Mutability.MUTABLE) for i in range(11)]
 
 
 @pytest.fixture
