@@ -172,14 +172,13 @@ def test_machine_code_is_cached(cache_folder: Path) -> None:
 
 def test_kind_without_kernel_is_refused_with_every_place() -> None:
     def build(f: Function, x: Placeholder) -> Operand:
-        lists = 3, 1.0, 0.5, 1.0
-        first = f.create_local_response_normalization("first", x, *lists)
-        return f.create_local_response_normalization("second", first, *lists)
+        first = f.create_reduce_max("first", x, (0,))
+        return f.create_reduce_max("second", first, (1,))
 
     with pytest.raises(glowpy.UnsupportedError) as caught:
-        glowpy.compile(network("f64[4]", build), "cpu")
+        glowpy.compile(network("u16[4x3]", build), "cpu")
     assert len(caught.value.diagnostics) == 2
-    assert "no kernel for local_response_normalization on f64[4]" in str(caught.value)
+    assert "no kernel for reduce_max on u16[1x3]" in str(caught.value)
 
 
 def test_code_for_another_machine_cannot_run_here() -> None:

@@ -76,7 +76,8 @@ LRN = "local_response_normalization {alpha=1.0, beta=0.5, k=1.0, size=3}"
         ("exp", "f16[4]", []),  # in f32
         ("relu", "bf16[4]", []),  # lowered, and in f32
         ("softmax {axis=0}", "f64[4]", []),
-        (LRN, "f64[4]", ["no kernel for local_response_normalization on f64[4], f64[4]"]),
+        (LRN, "f64[4]", []),
+        ("reduce_max {axes=[0]}", "u16[1]", ["no kernel for reduce_max on u16[1], u16[1]"]),
     ],
 )
 def test_nodes_are_answered_for_before_they_are_lowered(
