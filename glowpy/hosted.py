@@ -155,6 +155,9 @@ class Hosted:
             except UserError as error:
                 raise located(error, loc, f"{node.op_type}: ") from None
             outputs = results if isinstance(results, tuple) else (results,)
+            if len(outputs) < len(node.output):  # a graph of the node gives too few
+                got = f"expected {len(node.output)} outputs, got {len(outputs)}"
+                raise UserError(f"{node.op_type}: {got}", loc=loc)
             values.update((n, item) for n, item in zip(node.output, outputs, strict=False) if n)
 
         return compute
