@@ -30,7 +30,7 @@ pytestmark = pytest.mark.timeout(600)
 
 NUM_EXTENTS = 20
 EXPORTS: dict[str, Any] = catalogue.EXPORTS
-BRIEF = ("resnet18", "swin", "unet", "detector", "distilbert")
+BRIEF = ("swin", "detector")
 """What the slower of the exporters exports in tests that are not slow."""
 
 _SIZES = {"batch": (1, 4), "h": (8, 64), "w": (8, 64)}
