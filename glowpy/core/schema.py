@@ -327,6 +327,8 @@ class InstSchema:
         else:
             times = {spec: _times(spec, attrs) for spec in self.operands}
             rest = count - sum(times.values())
+            if rest < 0:
+                raise UserError(f"expected {sum(times.values())} operands, got {count}")
             specs = [
                 replace(spec, name=f"{spec.name}{index}") if spec.times else spec
                 for spec in self.operands

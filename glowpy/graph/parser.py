@@ -147,7 +147,10 @@ def _read_function(lexer: Lexer, module: Module, classes: NodeClasses) -> None:
         takes = _read_ports(lexer, values)
         lexer.expect("-")
         lexer.expect(">")
+        at = lexer.peek
         gives = _read_ports(lexer, values)
+        if not gives:
+            raise lexer.error("expected what a function that others call gives them", at)
     try:
         f = module.create_function(name, takes, gives)
     except UserError as error:

@@ -85,9 +85,7 @@ def call_problems(inst: IfInst | LoopInst, f: IRFunction) -> Iterator[str]:
         callee = f.callees.get(name)
         if callee is None:
             yield f"there is no function @{name} before this one"
-        elif missing := [n for n in (*callee.takes, *callee.gives) if n not in callee.weights]:
-            yield f"@{name} has no weight %{missing[0]}"
-        else:
+        elif all(weight in callee.weights for weight in (*callee.takes, *callee.gives)):
             yield from _misfits(inst, callee)
 
 

@@ -74,11 +74,11 @@ class IRFunction(IRBuilder):
     @property
     def symbols(self) -> dict[str, Symbol]:
         """The symbols on which the program depends, by name: weights' first, then in program order."""
-        symbols = symbols_of_types(value.type for value in self.values)
-        for inst in self.instructions:
-            symbols |= symbols_of_attrs(inst.attrs)
-        for callee in self.callees.values():
-            symbols |= callee.symbols
+        symbols: dict[str, Symbol] = {}
+        for f in (self, *self.callees.values()):
+            symbols |= symbols_of_types(value.type for value in f.values)
+            for inst in f.instructions:
+                symbols |= symbols_of_attrs(inst.attrs)
         return symbols
 
     @property
@@ -93,15 +93,13 @@ class IRFunction(IRBuilder):
     @property
     def found(self) -> dict[str, Symbol]:
         """The symbols that the program and what it calls find, by name."""
-        found = symbols_of(
+        return symbols_of(
             dim
-            for inst in self.instructions
+            for f in (self, *self.callees.values())
+            for inst in f.instructions
             if isinstance(inst, DefineInst)
             for dim in inst.symbols
         )
-        for callee in self.callees.values():
-            found |= callee.found
-        return found
 
     def at(self, extents: Extents) -> IRFunction:
         """The program for these extents of its symbols, with values of its own; itself if it has none."""

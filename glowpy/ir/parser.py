@@ -57,7 +57,10 @@ def _read_one(
         takes = _read_names(lexer)
         lexer.expect("-")
         lexer.expect(">")
+        at = lexer.peek
         gives = _read_names(lexer)
+        if not gives:
+            raise lexer.error("expected what a function that others call gives them", at)
     f = IRFunction(name, takes, gives)
     f.callees.update(callees)
     values: dict[str, Value] = {}

@@ -61,6 +61,7 @@ def verify_irfunction(f: IRFunction) -> None:
 
 def _program(f: IRFunction) -> Iterator[Diagnostic]:
     yield from _definitions(f)
+    yield from _ports(f)
     known: set[Value] = set(f.weights.values())
     live: dict[Value, bool] = dict.fromkeys(f.weights.values(), True)
     written: set[Value] = set(f.weights.values())
@@ -83,6 +84,14 @@ def _program(f: IRFunction) -> Iterator[Diagnostic]:
             yield Diagnostic(
                 f"buffer %{value.name} is never deallocated", context=f"irfunction @{f.name}"
             )
+
+
+def _ports(f: IRFunction) -> Iterator[Diagnostic]:
+    """What a function takes or gives that callers cannot bind."""
+    for name in dict.fromkeys((*f.takes, *f.gives)):
+        if name not in f.weights or f.weights[name].is_constant:
+            message = f"@{f.name} takes or gives %{name}, expected one of its mutable weights"
+            yield Diagnostic(message, context=f"irfunction @{f.name}")
 
 
 def _definitions(f: IRFunction) -> Iterator[Diagnostic]:

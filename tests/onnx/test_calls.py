@@ -464,3 +464,23 @@ def test_what_fuzzing_found_is_refused(message: str) -> None:
     model = onnx.parser.parse_model(MISFITS[message])
     with pytest.raises(glowpy.UserError, match=message):
         glowpy.load(model)
+
+
+@pytest.mark.timeout(60)
+def test_branches_in_branches_take_no_more_than_their_number() -> None:
+    """As deep as a file can hold them; time was exponential in the depth."""
+    info, floats = helper.make_tensor_value_info, TensorProto.FLOAT
+    inner = [helper.make_node("Neg", ["x"], ["o30"])]
+    for level in range(29, -1, -1):
+        other = helper.make_node("Exp", ["x"], [f"e{level}"])
+        graphs = {
+            "then_branch": helper.make_graph(inner, "t", [], [info(f"o{level + 1}", floats, [1])]),
+            "else_branch": helper.make_graph([other], "e", [], [info(f"e{level}", floats, [1])]),
+        }
+        inner = [helper.make_node("If", ["c"], [f"o{level}"], **graphs)]
+    ports = [info("c", TensorProto.BOOL, []), info("x", floats, [1])], [info("o0", floats, [1])]
+    graph = helper.make_graph(inner, "net", *ports)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    compiled = glowpy.compile(glowpy.load(model), "interpreter")
+    outputs = compiled({"c": np.array(True), "x": np.array([2], np.float32)})
+    assert outputs["o0"].tolist() == [-2]

@@ -20,6 +20,7 @@ from glowpy.graph.verifier import verify_module
 from glowpy.ir.inst import Instruction
 from glowpy.ir.parser import parse_irfunction
 from glowpy.ir.printer import print_irfunction
+from glowpy.ir.verifier import verify_irfunction
 from glowpy.memory import check
 from glowpy.support.errors import VerifyError
 
@@ -223,3 +224,42 @@ def test_functions_keep_to_what_is_theirs() -> None:
         "%x belongs to another function",
     ):
         assert message in str(caught.value)
+
+
+_HEAD = "irfunction @f(%a) -> (%b) {\n  declare\n    %a = weight f32[2] mutable\n"
+_MAIN = "irfunction @main {\n  declare\n    %x = weight f32[2] mutable\n  program\n"
+
+
+def verified(text: str) -> None:
+    verify_irfunction(parse_irfunction(text))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("module { function @f() -> () { } }", "expected what a function that others call gives"),
+        ("irfunction @f() -> () { declare program }", "expected what a function that others call"),
+        (f"{_HEAD}  program\n}}\n", "expected a function that no other calls after @f"),
+        (f"{_HEAD}  program\n}}\n{_MAIN}}}\n", "expected one of its mutable weights"),
+        (
+            f'{_MAIN}    if @in %x {{then="a", otherwise="b", results=999999999999}}\n}}\n',
+            "expected 1000000000001 operands, got 1",
+        ),
+    ],
+)
+def test_texts_that_are_wrong(text: str, message: str) -> None:
+    read = parse_module if text.startswith("module") else verified
+    with pytest.raises(UserError, match=message):
+        read(text)
+
+
+def test_a_graph_that_is_no_function_any_more() -> None:
+    """Names that nothing has, and functions in circles, are errors with a line, whatever is asked of the text."""
+    for text, message in (
+        (TEXT.replace('body="add"', 'body="nobody"'), "expected one of the functions"),
+        (TEXT.replace('then="halve"', 'then="add"'), "expected @add to take"),
+        (TEXT.replace("carried=1", "carried=9"), "9 values that @add takes and gives"),
+        (TEXT.replace("(%b) -> (%grown)", "(%b) -> (%half)"), "placeholders and variables that it"),
+    ):
+        with pytest.raises(VerifyError, match=message):
+            verify_module(parse_module(text))
