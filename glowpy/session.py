@@ -108,9 +108,7 @@ class InferenceSession:
         self._lock = threading.Lock()  # of what is assumed
         self._values: tuple[str, ...] = ()
         self._hosted: Hosted | None = None
-        self._rounds: Hosted | None = (
-            None  # instead of functions, once a loop turned out to need it
-        )
+        self._rounds: Hosted | None = None  # in place of functions, where a loop needs it
         if isinstance(opened, HostModel):
             if state:
                 raise UserError("state: expected a model of numbers alone", loc=Loc(opened.file))
@@ -118,31 +116,28 @@ class InferenceSession:
             return
         self._model = opened
         self._assumptions = Assumptions(self._model.inputs, fixed=not self._backend.symbolic)
-        pairs = self._model.state if state == "auto" else state
-        if state == "auto" and not pairs:
-            raise UserError(
-                "state: no input and output look like state",
-                loc=Loc(self._model.file),
-                note="name them: state={INPUT: OUTPUT}",
-            )
-        self._state = SessionState(self._model, {} if pairs is None else pairs)
+        self._state = SessionState(opened, _state_pairs(opened, state))
         inputs = [info for info in self._model.inputs if info.name not in self._state.pairs]
         self._dtypes = [(info.name, info.dtype, info.kind.dtype) for info in inputs]
         self._narrow = {i.name: i.dtype for i in self._model.outputs if i.narrow is not None}
+        self._compile_static()
+
+    def _compile_static(self) -> None:
+        """Compiles a model without symbolic dimensions at once."""
         static = {
             info.name: tuple(dim for dim in info.shape if isinstance(dim, int))
             for info in self._model.inputs
             if info.shape is not None
         }
-        if all(
-            i.shape is not None and len(static[i.name]) == len(i.shape) for i in self._model.inputs
-        ):
-            try:
-                self._specialized(tuple(static.items()), {})
-            except ValueNeededError as error:
-                self._need(error, static, {})
-            except RoundsError as error:
-                self._run_rounds(error)
+        shapes = [(info.name, info.shape) for info in self._model.inputs]
+        if any(shape is None or len(static[name]) != len(shape) for name, shape in shapes):
+            return
+        try:
+            self._specialized(tuple(static.items()), {})
+        except ValueNeededError as error:
+            self._need(error, static, {})
+        except RoundsError as error:
+            self._run_rounds(error)
 
     def close(self) -> None:
         """Drops what was compiled, and ends the threads unless the backend is the caller's.
@@ -391,6 +386,19 @@ class InferenceSession:
         function.observer = self._observer
         self._specialisations.keep(lambda key: key[1] != known or not plan.replaces(key[0]))
         return function
+
+
+def _state_pairs(model: OnnxModel, state: StatePairs | Literal["auto"] | None) -> StatePairs:
+    """Inputs and the outputs that they are in the next run. Raises UserError where none are found."""
+    if state != "auto":
+        return state or {}
+    if not model.state:
+        raise UserError(
+            "state: no input and output look like state",
+            loc=Loc(model.file),
+            note="name them: state={INPUT: OUTPUT}",
+        )
+    return model.state
 
 
 def _list(names: Sequence[str]) -> str:

@@ -38,7 +38,7 @@ from glowpy.core.type import Type
 from glowpy.engine import compile_or_recall
 from glowpy.executable import CompiledFunction, Observer
 from glowpy.graph.function import Function
-from glowpy.importer import HostModel, open_model
+from glowpy.importer import HostModel, OnnxModel, open_model
 from glowpy.quantization.fidelity import decibels_text
 from glowpy.support.errors import UserError
 from glowpy.support.names import UniqueNames
@@ -169,13 +169,9 @@ def run_model(
         return
     start = time.perf_counter()
     bound = bound_backend(backend, _cpu_options(**rest), settings)
-    opened = None
-    if not is_text(model):
-        expect_onnx(model, constants)
-        opened = open_model(Path(model))
+    opened = _opened(model, constants)
     if isinstance(opened, HostModel):
-        _refuse({"--state": state, "--check-with": check_with, "--function": name})
-        _refuse({"--instrument-ir": instrument_ir, "--instrument-debug": operand_folder})
+        _refuse(state, check_with, name, instrument_ir, operand_folder)
         run_hosted(opened, inputs, shapes, seed, bound, folder, repeat, as_json)
         return
     source = Source(model, shapes, constants, name, backend, state, opened)
@@ -186,32 +182,54 @@ def run_model(
     compile_seconds = time.perf_counter() - start
     outputs, kept, seconds = _timed_runs(compiled, feeds, repeat)
     saved = {output: kept[name] for output, name in source.pairs.items()}
-    differences: list[Difference] = []
-    if check_with:
-        expected = _expected(check_with, source, feeds)
-        differences = compare(outputs | saved, expected, rtol, atol)
-    files = _save(outputs, folder)
+    differences = _differences(check_with, source, feeds, outputs | saved, (rtol, atol))
     result = _Run(
-        *(model, backend, _output_types(compiled, outputs), outputs, files),
+        *(model, backend, _output_types(compiled, outputs), outputs, _save(outputs, folder)),
         *(compile_seconds, "recall" in begun, *begun.get("compile", (0, 0))),
         *(seconds, check_with or "", differences),
         quantized=bool(differences) and _is_quantized(source.function),
     )
-    _print_json(result) if as_json else _print_tables(result)
-    if not all(difference.within for difference in differences):
-        raise click.exceptions.Exit(1)
+    _report(result, as_json)
 
 
-def _refuse(options: Mapping[str, object]) -> None:
+def _opened(model: str, constants: str) -> OnnxModel | HostModel | None:
+    """An ONNX file that is opened; None for text."""
+    if is_text(model):
+        return None
+    expect_onnx(model, constants)
+    return open_model(Path(model))
+
+
+def _refuse(*values: object) -> None:
     """Raises UserError for options that models of strings, sequences, optionals and maps do not take."""
-    for option in (option for option, value in options.items() if value):
-        raise UserError(f"{option}: expected a model of tensors of numbers alone")
+    options = "--state", "--check-with", "--function", "--instrument-ir", "--instrument-debug"
+    for option in (option for option, value in zip(options, values, strict=True) if value):
+        raise UserError(
+            f"{option}: expected a model of tensors of numbers alone",
+            note="one of strings, sequences, optionals or maps runs without it",
+        )
 
 
-def _expected(check_with: str, source: Source, feeds: Mapping[str, Array]) -> dict[str, Array]:
-    """The outputs of what a model is checked with."""
+def _differences(
+    check_with: str | None,
+    source: Source,
+    feeds: Mapping[str, Array],
+    outputs: Mapping[str, Array],
+    tolerances: tuple[float, float],
+) -> list[Difference]:
+    """How outputs differ from those of what a model is checked with, if with anything."""
+    if not check_with:
+        return []
     with progress(f"running {check_with}"):
-        return expected_outputs(check_with, source.path, source.function, feeds)
+        expected = expected_outputs(check_with, source.path, source.function, feeds)
+    return compare(outputs, expected, *tolerances)
+
+
+def _report(result: _Run, as_json: bool) -> None:
+    """Prints what came out; the exit status says whether it is as it should be."""
+    _print_json(result) if as_json else _print_tables(result)
+    if not all(difference.within for difference in result.differences):
+        raise click.exceptions.Exit(1)
 
 
 def _is_quantized(f: Function) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -19,14 +20,32 @@ __all__ = ["elementwise", "kind_of"]
 elementwise = Table()
 
 
+_PYTHONS: dict[Any, Any] = {
+    np.add: operator.add,
+    np.subtract: operator.sub,
+    np.multiply: operator.mul,
+    np.true_divide: operator.truediv,
+    np.floor_divide: operator.floordiv,
+    np.mod: operator.mod,
+    np.power: operator.pow,
+    np.negative: operator.neg,
+    np.absolute: abs,
+}
+"""What Python computes exactly of its own numbers."""
+
+
 def _folded(function: Callable[..., Any], operands: Sequence[Number]) -> Number:
     """What Python's numbers give. Raises UserError where that is no number."""
+    exact = _PYTHONS.get(function, function)
     with np.errstate(all="ignore"):
         try:
-            number = function(*operands)
-        except (TypeError, ValueError, OverflowError) as error:
-            raise UserError(f"{function.__name__} of {operands}: {error}") from None
-    value: Number = number.item()
+            number = exact(*operands)
+            np.array(number, np.int64 if isinstance(number, int) else np.float64)
+        except (TypeError, ValueError, ArithmeticError) as error:
+            raise UserError(
+                f"{function.__name__} of {', '.join(map(repr, operands))}: {error}"
+            ) from None
+    value: Number = number.item() if isinstance(number, np.generic) else number
     return value
 
 
@@ -34,7 +53,7 @@ def _elementwise(mnemonic: str, function: Any, w: Weaver, *operands: Held, to_fl
     if all(isinstance(operand, int | float) for operand in operands):
         return _folded(function, operands)  # type: ignore[arg-type]
     values, weak = w.joint(operands)
-    if weak and to_float and not values[0].type.kind.is_float:
+    if to_float and not values[0].type.kind.is_float:
         values = [w.lifted(Weak(value), ElemKind.F64) for value in values]
     return w.wrapped(w.node(mnemonic, *values), weak)
 
@@ -84,11 +103,6 @@ def _divide(w: Weaver, a: Held, b: Held) -> Held:
         return _folded(np.true_divide, (a, b))
     values, weak = w.joint((a, b))
     if not values[0].type.kind.is_float:
-        if not weak:
-            raise UserError(
-                f"expected floats to divide, got {values[0].type}",
-                note="use //, or convert with .astype(np.float32)",
-            )
         values = [w.lifted(Weak(value), ElemKind.F64) for value in values]
     return w.wrapped(w.node("div", *values), weak)
 
@@ -231,9 +245,14 @@ def _where(w: Weaver, condition: Held, a: Held, b: Held) -> Held:
 
 
 @elementwise(np.clip, method="clip")
-def _clip(w: Weaver, x: Held, low: Held, high: Held) -> Held:
-    (value, least, most), weak = w.joint((x, low, high))
-    return w.wrapped(w.node("min", w.node("max", value, least), most), weak)
+def _clip(w: Weaver, x: Held, low: Held | None, high: Held | None) -> Held:
+    bounds = [bound for bound in (low, high) if bound is not None]
+    (value, *limits), weak = w.joint((x, *bounds))
+    if low is not None:
+        value = w.node("max", value, limits[0])
+    if high is not None:
+        value = w.node("min", value, limits[-1])
+    return w.wrapped(value, weak)
 
 
 # ------------------------------------------------------------------------------------------------- kinds and numbers
@@ -251,7 +270,7 @@ def kind_of(dtype: Any) -> ElemKind:
     """The element kind of a dtype, or what numpy makes one of. Raises UserError if there is none."""
     try:
         return ElemKind.of(np.dtype(dtype))
-    except (TypeError, UserError):
+    except (TypeError, KeyError, UserError):
         raise UserError(f"expected an element kind, such as np.float32, got {dtype!r}") from None
 
 

@@ -145,7 +145,7 @@ class ExpressionReader(ABC):
         operands = (self._expression(node.operand),)
         return self._operation(self._function(node.op, node), operands, node, target)
 
-    def _tuple(self, node: ast.Tuple, target: str) -> Operand:
+    def _tuple(self, node: ast.Tuple | ast.List, target: str) -> Operand:
         return self._link(MakeTuple(len(node.elts)), self._expressions(node.elts), node, target)
 
     def _attribute(self, node: ast.Attribute, target: str) -> Operand:
@@ -190,7 +190,7 @@ class ExpressionReader(ABC):
             case ast.UnaryOp(op=ast.USub()):
                 number = self._static(node.operand)
                 return -number if isinstance(number, int | float) else UNKNOWN_VALUE
-            case ast.Tuple():
+            case ast.Tuple() | ast.List():
                 items = [self._static(item) for item in node.elts]
                 return (
                     UNKNOWN_VALUE if any(item is UNKNOWN_VALUE for item in items) else tuple(items)
@@ -402,7 +402,7 @@ class ExpressionReader(ABC):
 
 def _function_in(value: Any) -> FunctionType | None:
     """A function of the user's, decorated or not; numpy's are operators, or not compiled."""
-    function = getattr(value, "__wrapped__", value)
+    function = getattr(value, "python_function", value)
     if not isinstance(function, FunctionType) or function.__module__.partition(".")[0] == "numpy":
         return None
     return function
@@ -417,6 +417,7 @@ _READERS: Mapping[type[ast.expr], Any] = {
     ast.IfExp: ExpressionReader._choice,
     ast.Call: ExpressionReader._called,
     ast.Tuple: ExpressionReader._tuple,
+    ast.List: ExpressionReader._tuple,
     ast.Subscript: ExpressionReader._subscript,
     ast.Attribute: ExpressionReader._attribute,
     ast.Lambda: ExpressionReader._lambda,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import FunctionType
 from typing import Any, final, overload
 
@@ -36,7 +36,7 @@ class ProgramFunction:
         if not isinstance(function, FunctionType):
             raise UserError(f"expected a function that 'def' defines, got {function!r}")
         functools.update_wrapper(self, function)
-        self._function = function
+        self.python_function = function
         self._backend = backend_of(backend) if isinstance(backend, str) else backend
         self._block: Block | None = None
         self._runners: dict[Portion, Runner] = {}
@@ -47,12 +47,18 @@ class ProgramFunction:
         """The block that it begins with. Raises UserError for what cannot be compiled, with the line."""
         with self._lock:
             if self._block is None:
-                self._block = read(self._function, {})
+                self._block = read(self.python_function, {})
             return self._block
 
-    def __call__(self, *arguments: Any) -> Any:
+    def __call__(self, *arguments: Any, **named: Any) -> Any:
         """The result. Raises UserError for arguments, or values on the way, that do not fit, with the line."""
-        return run(self.block, self._given(arguments), self._runner)
+        result = run(self.block, self._given(arguments, named), self._runner)
+        if not all(_is_result(leaf) for leaf in leaves(result)):
+            raise UserError(f"{self.block.name}: expected a result of tensors, got a function")
+        return result
+
+    def __repr__(self) -> str:
+        return f"<ProgramFunction {self.python_function.__qualname__}>"
 
     def gradient(self, *arguments: Any, by: int | Sequence[int] = 0) -> Any:
         """The derivative of the result by arguments: backwards through the portions that ran (Linnainmaa 1970).
@@ -64,17 +70,19 @@ class ProgramFunction:
         Returns an array like the argument, or a tuple of such. Raises UserError unless the result is one float and the
         arguments are floats, UnsupportedError for an operator without a derivative.
         """
+        chosen = (by,) if isinstance(by, int) else tuple(by)
+        if not all(isinstance(index, int) for index in chosen):
+            raise UserError(f"by: expected the number of an argument, or several, got {by!r}")
         tape: list[Trace] = []
-        given = self._given(arguments)
+        given = self._given(arguments, {})
         result = run(self.block, given, self._runner, tape)
         if not isinstance(result, np.ndarray) or result.size != 1 or not _is_float(result):
             raise UserError(
-                f"{self._function.__name__}: expected one float to differentiate, got {_shown(result)}"
+                f"{self.python_function.__name__}: expected one float to differentiate, got {_shown(result)}"
             )
         flows: dict[int, Array] = {id(result): np.ones_like(result)}
         for trace in reversed(tape):
             _pull_back(trace, flows)
-        chosen = (by,) if isinstance(by, int) else tuple(by)
         gradients = tuple([_flow(given, index, flows) for index in chosen])
         return gradients[0] if isinstance(by, int) else gradients
 
@@ -99,13 +107,28 @@ class ProgramFunction:
                 runner = self._runners.setdefault(portion, Runner(portion, self._backend))
         return runner
 
-    def _given(self, arguments: Sequence[Any]) -> list[Any]:
-        defaults = self.block.defaults[len(self.block.defaults) - self._missing(arguments) :]
-        return [_argument(argument) for argument in (*arguments, *defaults)]
+    def _given(self, arguments: Sequence[Any], named: Mapping[str, Any]) -> list[Any]:
+        """What the parameters are: what is given by position, by name, and else the defaults, which stay numbers."""
+        parameters, defaults = self.block.parameters, self.block.defaulted
+        given = dict(zip(parameters, arguments, strict=False)) | dict(named)
+        missing = [name for name in parameters if name not in given and name not in defaults]
+        if (
+            missing
+            or len(given) != len(arguments) + len(named)
+            or not given.keys() <= set(parameters)
+        ):
+            got = ", ".join([*map(_shown, arguments), *named]) or "none"
+            raise UserError(f"{self.block.name}: expected {', '.join(parameters)}, got {got}")
+        held = {name: _argument(name, argument) for name, argument in given.items()}
+        return [held[name] if name in held else _default(defaults[name]) for name in parameters]
 
-    def _missing(self, arguments: Sequence[Any]) -> int:
-        missing = len(self.block.parameters) - len(arguments)
-        return missing if 0 < missing <= len(self.block.defaults) else 0
+
+def _default(value: Any) -> Any:
+    return value if isinstance(value, bool | int | float) else _argument("default", value)
+
+
+def _is_result(leaf: Any) -> bool:
+    return leaf is None or isinstance(leaf, bool | int | float | np.ndarray)
 
 
 def _portions(block: Block) -> list[Portion]:
@@ -113,18 +136,23 @@ def _portions(block: Block) -> list[Portion]:
     return [i for i in instructions if isinstance(i, Portion)]
 
 
-def _argument(argument: Any) -> Any:
+def _argument(name: str, argument: Any) -> Any:
     """An argument as the machine holds it: an array of its own, so that gradients tell it from others."""
     if isinstance(argument, tuple):
-        return tuple([_argument(item) for item in argument])
-    if isinstance(argument, bool | int | float | np.ndarray | np.generic):
-        try:
-            array = np.array(argument)
-            ElemKind.of(array.dtype)
-        except (OverflowError, UserError):
-            raise UserError(f"expected numbers of at most 64 bits, got {argument!r}") from None
-        return array
-    raise UserError(f"expected an array, a number or a tuple, got {type(argument).__name__}")
+        return tuple([_argument(name, item) for item in argument])
+    if not isinstance(argument, bool | int | float | np.ndarray | np.generic):
+        got = type(argument).__name__
+        raise UserError(f"'{name}': expected an array, a number or a tuple of such, got {got}")
+    array = np.array(argument)
+    array = array.astype(array.dtype.newbyteorder("="), copy=False)
+    try:
+        ElemKind.of(array.dtype)
+    except (KeyError, UserError):
+        what = "an integer of more than 64 bits" if isinstance(argument, int) else array.dtype
+        raise UserError(
+            f"'{name}': expected numbers of a kind that is compiled, got {what}"
+        ) from None
+    return array
 
 
 def _is_float(value: Any) -> bool:

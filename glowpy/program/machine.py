@@ -134,7 +134,8 @@ def _move(frame: _Frame, instruction: Instruction) -> None:
 
 def _pushed(frame: _Frame, push: Push) -> Any:
     if isinstance(push.operand, Literal):
-        return push.operand.value
+        literal = push.operand.value
+        return literal.copy() if isinstance(literal, np.ndarray) else literal
     value = frame.slots.get(push.operand.name, _NOTHING)
     if value is _NOTHING and push.loc:
         raise UserError(f"'{push.operand}' has no value here", loc=push.loc)

@@ -146,13 +146,13 @@ class _FunctionReader(ExpressionReader):
                 target, "a variable to assign", "arrays are not changed; make a new one"
             )
         names = [item.id for item in target.elts if isinstance(item, ast.Name)]
-        if len(names) != len(target.elts):
-            raise self._refusal(target, "a tuple of variables to assign")
+        if len(names) != len(target.elts) or len(set(names)) != len(names):
+            raise self._refusal(target, "a tuple of different variables to assign")
         if isinstance(value, ast.Tuple) and len(value.elts) == len(names):
             operands = tuple([self._expression(item) for item in value.elts])
             self._draft.steps.append(Link(tuple(names), None, operands, self._loc(target)))
             return
-        operand = self._expression(value)
+        operand = self._kept(self._expression(value), value)
         for index, name in enumerate(names):
             self._link(Item(index, len(names), self._loc(target)), (operand,), target, name)
 

@@ -20,7 +20,12 @@ UNKNOWN_VALUE = object()
 
 
 def source_of(function: FunctionType) -> tuple[str, str, int]:
-    """The source, its file, and the line before its first."""
+    """The source, its file, and the line before its first. Raises UserError for a function that another one wraps."""
+    if hasattr(function, "__wrapped__"):
+        raise UserError(
+            f"expected a function without other decorators, got '{function.__qualname__}'",
+            note="what a decorator adds would not be compiled",
+        )
     try:
         lines, first = inspect.getsourcelines(function)
     except (OSError, TypeError):
@@ -51,20 +56,21 @@ class Outside:
 
 
 def assigned(statements: Sequence[ast.stmt]) -> dict[str, int]:
-    """How often each name is assigned, functions inside left out."""
+    """How often each name is assigned, at least: several times in a loop. Functions inside are left out."""
     counts: dict[str, int] = {}
-    pending: list[ast.AST] = list(statements)
+    pending: list[tuple[ast.AST, int]] = [(statement, 1) for statement in statements]
     while pending:
-        node = pending.pop()
+        node, times = pending.pop()
         name = None
         if isinstance(node, ast.FunctionDef):
             name = node.name
         elif not isinstance(node, ast.Lambda):
-            pending += ast.iter_child_nodes(node)
+            times = 2 if isinstance(node, ast.For | ast.While) else times
+            pending += [(child, times) for child in ast.iter_child_nodes(node)]
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
             name = node.id
         if name is not None:
-            counts[name] = counts.get(name, 0) + 1
+            counts[name] = counts.get(name, 0) + times
     return counts
 
 

@@ -31,11 +31,23 @@ def _axes(axis: int | Sequence[int] | None, rank: int) -> tuple[int, ...]:
 def _reduced(
     mnemonic: str, w: Weaver, x: Held, axis: int | Sequence[int] | None, keepdims: bool
 ) -> Held:
-    value = w.tensor(x)
+    value = _summable(w, mnemonic, w.tensor(x))
     axes = _axes(axis, value.type.rank)
+    if mnemonic in ("reduce_max", "reduce_min") and any(not value.type.extents[a] for a in axes):
+        raise UserError(f"expected elements to choose from, got {value.type}")
     result = w.node(mnemonic, value, axes) if axes else value
     kept = [n for i, n in enumerate(value.type.shape) if i not in axes]
     return result if keepdims else w.node("reshape", result.type.with_shape(tuple(kept)), result)
+
+
+def _summable(w: Weaver, mnemonic: str, value: NodeValue) -> NodeValue:
+    """A value in the kind that numpy adds or multiplies in: 64 bits for integers and booleans, f64 for means."""
+    kind = value.type.kind
+    if kind.is_float or mnemonic not in ("reduce_add", "reduce_mul", "reduce_mean"):
+        return value
+    wide = ElemKind.I64 if kind.is_signed or kind is ElemKind.BOOL else ElemKind.U64
+    wide = ElemKind.F64 if mnemonic == "reduce_mean" else wide
+    return value if kind is wide else w.node("convert", value.type.with_kind(wide), value)
 
 
 def _reduction(mnemonic: str, method: str, *callees: Any) -> None:
@@ -61,7 +73,16 @@ def _argmax(w: Weaver, x: Held, *, axis: int) -> Held:
     return w.node("reshape", index.type.with_shape(tuple(kept)), index)
 
 
-@tensors(np.matmul, np.dot, method="dot")
+@tensors(np.dot, method="dot")
+def _dot(w: Weaver, a: Held, b: Held) -> Held:
+    (x, y), _ = w.joint((a, b))
+    if min(x.type.rank, y.type.rank) == 0 or max(x.type.rank, y.type.rank) > 2:
+        note = "use @ for stacks of matrices, * for numbers"
+        raise UserError(f"expected vectors or matrices, got {x.type} and {y.type}", note=note)
+    return _matmul(w, x, y)
+
+
+@tensors(np.matmul)
 def _matmul(w: Weaver, a: Held, b: Held) -> Held:
     (x, y), _ = w.joint((a, b))
     if not x.type.rank or not y.type.rank:
@@ -86,14 +107,16 @@ def _reshaped(w: Weaver, value: NodeValue, shape: Sequence[int]) -> NodeValue:
 @tensors(np.reshape, method="reshape")
 def _reshape(w: Weaver, x: Held, *, shape: int | Sequence[int]) -> Held:
     value = w.tensor(x)
-    wanted = [shape] if isinstance(shape, int) else list(shape)
+    extents = [shape] if isinstance(shape, int) else list(shape)
     count = math.prod(value.type.extents)
-    if wanted.count(-1) == 1:
-        rest = math.prod(n for n in wanted if n != -1)
-        wanted[wanted.index(-1)] = count // rest if rest else 0
-    if math.prod(wanted) != count or min(wanted, default=0) < 0:
+    if extents.count(-1) == 1:
+        rest = math.prod(n for n in extents if n != -1)
+        if not rest:
+            raise UserError(f"expected a shape without -1 beside 0, got {shape}")
+        extents[extents.index(-1)] = count // rest
+    if math.prod(extents) != count or min(extents, default=0) < 0:
         raise UserError(f"expected a shape of {count} elements, got {shape}")
-    return _reshaped(w, value, wanted)
+    return _reshaped(w, value, extents)
 
 
 @tensors(np.transpose, method="transpose")

@@ -49,10 +49,11 @@ class Weaver:
         value: NodeValue = create(self.name, *arguments, loc=self.loc).result
         return value
 
-    def lifted(self, operand: Held, kind: ElemKind) -> NodeValue:
+    def lifted(self, operand: Held | None, kind: ElemKind) -> NodeValue:
         """An operand as a tensor of a kind. Raises UserError for one of another kind that does not give way."""
-        if isinstance(operand, tuple):
-            raise UserError("expected a tensor, got a tuple")
+        if operand is None or isinstance(operand, tuple):
+            got = "None" if operand is None else "a tuple"
+            raise UserError(f"expected a tensor or a number, got {got}")
         if isinstance(operand, NodeValue):
             if operand.type.kind is not kind:
                 raise UserError(

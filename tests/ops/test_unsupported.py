@@ -44,7 +44,6 @@ LACKING: dict[str, set[str]] = {
     "convolution": {"i8", "i32"},
     "mat_mul": {"i8", "i16", "u8", "u16"},
     "fully_connected": {"i8", "i16", "u8", "u16"},
-    "local_response_normalization": {"f64"},
     "max_pool": {"i64", "u64"},
     "max_pool_with_argmax": {"i64", "u64"},
     "reduce_add": {"u16"},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -109,6 +110,22 @@ def network(x: Any, w: Any, b: Any) -> Any:
     return np.where(x > 0, x, x * 0.1).reshape(-1).sum()
 
 
+def reduced(x: Any) -> Any:
+    return x.sum(), x.mean(), x.prod(axis=0), (x > 1).sum(), x / 2
+
+
+def listed(a: Any, b: Any) -> Any:
+    p, q = a, b
+    p, q = (q, p)
+    both = (p, q)
+    both, p = both
+    return np.concatenate([both, p]), np.clip(a, None, 1.0)
+
+
+def folded(x: Any) -> Any:
+    return x + 2**40, x * 2**-1, 7 // 2 - 1
+
+
 CASES: list[tuple[Callable[..., Any], tuple[Any, ...]]] = [
     (factorial, (12,)),
     (factorial, (1,)),
@@ -129,6 +146,11 @@ CASES: list[tuple[Callable[..., Any], tuple[Any, ...]]] = [
     (nested, (4,)),
     (nested, (4, 3)),
     (pairs, (np.array([1, 2], np.int32), np.int32(5))),
+    (reduced, (np.array([100, 100], np.int8),)),
+    (reduced, (np.array([200, 100], np.uint8),)),
+    (reduced, (np.array([2**31 - 1, 1], np.int32),)),
+    (listed, (np.array([1.0, 2.0]), np.array([3.0]))),
+    (folded, (np.float64(3),)),
     (places, (RNG.standard_normal((3, 4)).astype(np.float32),)),
     (
         network,
@@ -307,6 +329,47 @@ def recaptured(x: Any) -> Any:
     return (lambda y: y * k)(x)
 
 
+def late(n: Any) -> Any:
+    f: Any = None
+    for i in range(n):
+        f = lambda: i  # noqa: E731, B023
+    return f()
+
+
+def twice_named(x: Any) -> Any:
+    a, a = x, x + 1
+    return a
+
+
+def enormous(x: Any) -> Any:
+    return x + 2**70
+
+
+def stacked(x: Any) -> Any:
+    return np.dot(x, x)
+
+
+def emptied(x: Any) -> Any:
+    return x.max()
+
+
+def doubled(f: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(f)
+    def wrapper(*arguments: Any) -> Any:
+        return 2 * f(*arguments)
+
+    return wrapper
+
+
+@doubled
+def decorated(x: Any) -> Any:
+    return x + 1
+
+
+def decorating(x: Any) -> Any:
+    return decorated(x)
+
+
 REFUSED: list[tuple[Callable[..., Any], Any, str]] = [
     (with_statement, 1, "expected a statement that can be compiled, got 'with x:'"),
     (unknown_name, 1, "'missing' is not defined"),
@@ -315,6 +378,11 @@ REFUSED: list[tuple[Callable[..., Any], Any, str]] = [
     (unassigned, -1, "'y' has no value here"),
     (chosen, np.zeros(2), r"expected a condition of one element, got a tensor of shape \(2,\)"),
     (joined, np.float32(1), r"expected one element kind, got f32 and i32"),
+    (late, 3, "expected variables around a function to be assigned once, not 'i'"),
+    (twice_named, 1, "expected a tuple of different variables to assign"),
+    (stacked, np.zeros((2, 2, 2)), "expected vectors or matrices, got "),
+    (enormous, 1, "power of 2, 70: "),
+    (emptied, np.zeros(0), r"expected elements to choose from, got f64\[0\]"),
     (recaptured, 1, "expected variables around a function to be assigned once, not 'k'"),
 ]
 
@@ -327,11 +395,53 @@ def test_what_cannot_be_compiled_is_refused_with_its_line(
         glowpy.function(backend="interpreter")(f)(argument)
 
 
+def test_what_another_decorator_adds_is_not_left_out() -> None:
+    for f in (decorating, decorated):
+        with pytest.raises(UserError, match="expected a function without other decorators"):
+            glowpy.function(backend="interpreter")(f)(1)
+
+
+def constant(x: Any) -> Any:
+    return KEPT if x > 0 else x
+
+
+KEPT = np.array([1.0])
+
+
+def test_results_are_the_callers() -> None:
+    f = glowpy.function(backend="interpreter")(constant)
+    result = f(1)
+    result += 5
+    assert f(1) == 1 == KEPT
+
+
+def test_arguments_by_name_and_defaults_that_stay_numbers() -> None:
+    def scaled(x: Any, k: Any = 3, *, unused: Any = None) -> Any:
+        return x * k
+
+    def by(x: Any, k: Any = 3) -> Any:
+        return x * k
+
+    with pytest.raises(UserError, match="expected arguments by position only"):
+        glowpy.function(backend="interpreter")(scaled)(1)
+    f = glowpy.function(backend="interpreter")(by)
+    assert_same(f(np.array([1.5], np.float32)), np.array([4.5], np.float32))
+    assert_same(f(k=2.0, x=1.5), np.array(3.0))
+    with pytest.raises(UserError, match="by: expected x, k, got int, q"):
+        f(1, q=2)
+
+
 def test_wrong_arguments_are_refused() -> None:
+    for array in (np.ones(2, complex), np.array(["a"]), np.array([None])):
+        with pytest.raises(UserError, match="'a': expected numbers of a kind that is compiled"):
+            glowpy.function(newton)(array)
+    assert_same(glowpy.function(backend="interpreter")(newton)(np.array(4.0, ">f8")), np.array(2.0))
     f = glowpy.function(backend="interpreter")(newton)
-    with pytest.raises(UserError, match="newton: expected 1 arguments, got 2"):
+    with pytest.raises(UserError, match="newton: expected a, got int, int"):
         f(1, 2)
-    with pytest.raises(UserError, match="expected an array, a number or a tuple, got str"):
+    with pytest.raises(
+        UserError, match="'a': expected an array, a number or a tuple of such, got str"
+    ):
         f("x")
     with pytest.raises(UserError, match="expected floats to differentiate by"):
         glowpy.function(backend="interpreter")(skipping).gradient(np.ones(1), 3, by=1)
