@@ -175,7 +175,11 @@ class _Graph:
     def __call__(
         self, inputs: Sequence[HostValue], outer: Mapping[str, HostValue]
     ) -> list[HostValue]:
-        """Its outputs for inputs, and for values around it by name."""
+        """Its outputs for inputs, and for values around it by name. Raises UserError for another number of inputs."""
+        if len(inputs) != len(self._plan.inputs):
+            raise UserError(
+                f"expected a graph that takes {len(inputs)} inputs, got one that takes {len(self._plan.inputs)}"
+            )
         values = dict(zip(self._plan.inputs, inputs, strict=True))
         values.update((name, outer[name]) for name in self._plan.outer)
         self.compute(values)

@@ -484,3 +484,31 @@ def test_branches_in_branches_take_no_more_than_their_number() -> None:
     compiled = glowpy.compile(glowpy.load(model), "interpreter")
     outputs = compiled({"c": np.array(True), "x": np.array([2], np.float32)})
     assert outputs["o0"].tolist() == [-2]
+
+
+NO_ROUNDS = """<ir_version: 8, opset_import: ["": 16]>
+    g (float[2] x, int64 m) => (float[2] y, float[?,2] z)
+    { y, z = Loop <body: graph = b (int64 i, bool c, float[2] v) => (bool d, float[2] w, float[2] s)
+        { d = Identity(c) w = Add(v, v) s = Neg(v) }> (m, , x) }"""
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_loop_without_rounds_stacks_nothing(backend: str) -> None:
+    model = onnx.parser.parse_model(NO_ROUNDS)
+    reference = ort.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    session = glowpy.InferenceSession(model, backend=backend)
+    for rounds in (3, 0, -1):
+        feed = {"x": np.array([1, 2], np.float32), "m": np.array(rounds)}
+        for got, expected in zip(session.run(None, feed), reference.run(None, feed), strict=True):
+            assert got.shape == expected.shape
+            np.testing.assert_array_equal(got, expected)
+
+
+def test_a_number_of_rounds_is_one_number() -> None:
+    for text in (
+        NO_ROUNDS.replace("int64 m", "int64[0] m"),
+        NO_ROUNDS.replace("int64 m", "int64[2] m"),
+    ):
+        model = onnx.parser.parse_model(text)
+        with pytest.raises(glowpy.UserError, match="expected one element as the number of rounds"):
+            glowpy.load(model, values={"m": np.ones(0 if "[0]" in text else 2, np.int64)})

@@ -188,7 +188,15 @@ def test_strings_as_numbers(to: int) -> None:
 
 @pytest.mark.parametrize(
     ("text", "to"),
-    [("x", FLOAT), ("1_0", FLOAT), ("", INT64), ("300", TensorProto.UINT8), ("inf", INT64)],
+    [
+        ("x", FLOAT),
+        ("1_0", FLOAT),
+        ("", INT64),
+        ("300", TensorProto.UINT8),
+        ("inf", INT64),
+        ("+-5", INT64),
+        ("--5", INT64),
+    ],
 )
 def test_strings_that_are_no_numbers(text: str, to: int) -> None:
     with pytest.raises(glowpy.UserError, match=r"node 'node' \(#0\): Cast: expected"):
@@ -330,6 +338,26 @@ def test_cast_map(attributes: dict[str, Any], expected: Array) -> None:
     out = STRING if expected.dtype == object else helper.np_dtype_to_tensor_dtype(expected.dtype)
     proto = model([node], [typed("x", type)], [tensor("y", out)])
     assert_same(run(proto, x={3: 1.0, 1: 2.0})[0], expected)
+
+
+@pytest.mark.parametrize(
+    ("attributes", "value", "message"),
+    [
+        ({"cast_to": "TO_INT64"}, float("nan"), "expected values that TO_INT64 can have, got nan"),
+        ({"cast_to": "TO_INT64"}, 1e30, "expected values that TO_INT64 can have, got 1"),
+        ({"map_form": "SPARSE", "max_map": 1 << 50}, 1.0, "expected max_map from 1 to 16777216"),
+        ({"map_form": "SPARSE", "max_map": -5}, 1.0, "expected max_map from 1 to 16777216, got -5"),
+    ],
+)
+def test_cast_map_of_what_no_row_can_have(
+    attributes: dict[str, Any], value: float, message: str
+) -> None:
+    type = helper.make_map_type_proto(INT64, helper.make_tensor_type_proto(FLOAT, None))
+    node = helper.make_node("CastMap", ["x"], ["y"], domain=ML, **attributes)
+    out = INT64 if "cast_to" in attributes else FLOAT
+    proto = model([node], [typed("x", type)], [tensor("y", out)])
+    with pytest.raises(glowpy.UserError, match=message):
+        run(proto, x={1: value})
 
 
 # Refusals.

@@ -120,8 +120,11 @@ def _loop(n: OnnxNode) -> tuple[Item, ...]:
     limit = n.any_value(0) if n.has(0) else None
     if isinstance(limit, TensorSequence):
         raise UserError("expected a tensor as the number of rounds, got a sequence")
+    if limit is not None and limit.type.count != 1:
+        raise UserError(f"expected one element as the number of rounds, got {limit.type}")
     keep = n.value(1) if n.has(1) else Tensor.of(np.array(True))
-    small = isinstance(limit, Tensor) and limit.array.max() * (1 + len(graph.node)) <= _WRITTEN_OUT
+    rounds = int(limit.array.max()) if isinstance(limit, Tensor) else 0
+    small = rounds > 0 and rounds * (1 + len(graph.node)) <= _WRITTEN_OUT
     body = None
     try:
         body, first, endless = _body(n, graph)

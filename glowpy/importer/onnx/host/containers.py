@@ -190,6 +190,10 @@ def _dict_vectorizer(n: HostNode) -> Callable[[Mapping[Any, Any]], Array]:
     return compute
 
 
+_LONGEST = 1 << 24
+"""Elements of a sparse row: a longer one is no row of features, but an attack on memory."""
+
+
 @on_host("CastMap", domain=ML)
 def _cast_map(n: HostNode) -> Callable[[Mapping[int, Any]], Array]:
     """Dense: values in the order of the keys. Sparse: a key is a place among `max_map`."""
@@ -198,11 +202,16 @@ def _cast_map(n: HostNode) -> Callable[[Mapping[int, Any]], Array]:
     length = n.integer("max_map", 1)
     if to not in names or form not in ("DENSE", "SPARSE"):
         raise UserError(f"expected a known cast_to and map_form, got '{to}' and '{form}'")
+    if not 1 <= length <= _LONGEST:
+        raise UserError(f"expected max_map from 1 to {_LONGEST}, got {length}")
 
     def convert(value: Any) -> Any:
         if to == "TO_STRING":
             return value if isinstance(value, str) else f"{float(value):.8g}"
-        return float(value) if to == "TO_FLOAT" else int(float(value))
+        try:
+            return float(value) if to == "TO_FLOAT" else int(np.int64(float(value)))
+        except (ValueError, OverflowError):
+            raise UserError(f"expected values that {to} can have, got {value!r:.40}") from None
 
     def compute(input: Mapping[int, Any]) -> Array:
         if form == "DENSE":

@@ -44,6 +44,7 @@ def _loop(n: HostNode) -> Callable[..., tuple[HostValue, ...]]:
         most = None if trips is None else number("trip count", trips)
         goes_on = condition is None or _truth("condition", condition)
         state, trip = list(carried), 0
+        _check_outputs(body.output_types, 1 + len(state))
         rows: list[list[HostValue]] = []
         while goes_on and (most is None or trip < most):
             kept, *results = body([np.array(trip, np.int64), np.array(goes_on), *state], outer)
@@ -55,6 +56,19 @@ def _loop(n: HostNode) -> Callable[..., tuple[HostValue, ...]]:
         return (*state, *_stacked(rows, types, [0] * len(types)))
 
     return compute
+
+
+def _check_outputs(types: Sequence[object], least: int) -> None:
+    if len(types) < least:
+        raise UserError(f"expected a body that gives at least {least} outputs, got {len(types)}")
+
+
+def _numbers(n: HostNode, name: str, count: int) -> Sequence[int]:
+    """One number for each of what is scanned or stacked; zeros where none are given."""
+    numbers = n.integers(name) or (0,) * count
+    if len(numbers) != count:
+        raise UserError(f"expected {count} numbers in {name}, got {len(numbers)}")
+    return numbers
 
 
 def _stacked(
@@ -83,10 +97,13 @@ def _scan(n: HostNode) -> Callable[..., tuple[HostValue, ...]]:
     body, count = n.bodies["body"], n.integer("num_scan_inputs", 0)
 
     def compute(outer: Outer, *inputs: HostValue) -> tuple[HostValue, ...]:
+        if not 1 <= count <= len(inputs):
+            raise UserError(f"expected num_scan_inputs from 1 to {len(inputs)}, got {count}")
         state, scanned = list(inputs[: len(inputs) - count]), inputs[len(inputs) - count :]
-        given = n.integers("scan_input_axes") or (0,) * count
+        _check_outputs(body.output_types, len(state))
+        given = _numbers(n, "scan_input_axes", count)
         axes = [normalize_axis(axis, item.ndim) for axis, item in zip(given, scanned, strict=True)]
-        backward = n.integers("scan_input_directions") or (0,) * count
+        backward = _numbers(n, "scan_input_directions", count)
         lengths = {item.shape[axis] for axis, item in zip(axes, scanned, strict=True)}
         if len(lengths) != 1:
             raise UserError(f"expected inputs of one length, got {sorted(lengths)}")
@@ -102,9 +119,9 @@ def _scan(n: HostNode) -> Callable[..., tuple[HostValue, ...]]:
             state = results[: len(state)]
             rows.append(results[len(state) :])
         types = body.output_types[len(state) :]
-        stacked = _stacked(rows, types, n.integers("scan_output_axes") or (0,) * len(types))
-        flipped = n.integers("scan_output_directions") or (0,) * len(types)
-        outs = n.integers("scan_output_axes") or (0,) * len(types)
+        outs = _numbers(n, "scan_output_axes", len(types))
+        flipped = _numbers(n, "scan_output_directions", len(types))
+        stacked = _stacked(rows, types, outs)
         turned = [
             np.flip(item, axis) if back else item
             for item, back, axis in zip(stacked, flipped, outs, strict=True)

@@ -62,6 +62,8 @@ def _column(n: HostNode, what: str) -> Array:
 def _default(n: HostNode, values: Array) -> Any:
     given = n.array("default_tensor")
     if given is not None:
+        if given.size != 1:
+            raise UserError(f"expected one element in default_tensor, got {given.size}")
         return given.reshape(-1)[0]
     if values.dtype == object:
         return n.text("default_string", "_Unused")

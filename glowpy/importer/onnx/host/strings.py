@@ -235,7 +235,8 @@ def _real(text: str) -> float:
 
 def _whole(text: str) -> int:
     """Fractions are left out."""
-    digits = text.strip().lstrip("+-")
+    digits = text.strip()
+    digits = digits[1:] if digits.startswith(("+", "-")) else digits
     if digits.isascii() and digits.isdigit() and len(digits) < 100:
         return int(text)
     number = _real(text)
