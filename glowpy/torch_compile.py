@@ -122,7 +122,13 @@ def _exportable(
         if not isinstance(value, torch.fx.Node):
             results.append(value)
             continue
-        is_tensor = isinstance(result.meta.get("example_value"), torch.Tensor)
+        example = result.meta.get("example_value")
+        is_tensor = isinstance(example, torch.Tensor)
+        if is_tensor and example.is_complex():
+            note = "return torch.view_as_real(...) of them"
+            raise UserError(
+                "torch.compile: expected results of real numbers, got complex", note=note
+            )
         if not is_tensor:
             value = copy.call_function(torch.scalar_tensor, (value,), {"dtype": torch.int64})
         results.append(torch.Tensor if is_tensor else int)

@@ -168,6 +168,14 @@ def test_what_pytorch_does_not_export_is_named() -> None:
         compiled(lambda x: torch.linalg.qr(x)[0])(torch.randn(3, 3))
 
 
+def test_complex_results_are_refused() -> None:
+    with pytest.raises(UserError, match="expected results of real numbers, got complex"):
+        compiled(torch.fft.fft)(torch.ones(4))
+    x = torch.randn(4)
+    real = compiled(lambda x: torch.view_as_real(torch.fft.fft(x)))(x)
+    torch.testing.assert_close(real, torch.view_as_real(torch.fft.fft(x)))
+
+
 def test_what_is_not_dense_is_refused() -> None:
     from glowpy.torch_compile import _check  # noqa: PLC0415 - it needs torch
 
