@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,9 @@ from glowpy.support.symbolic import static
 __all__: list[str] = []
 
 _DOMAIN = "ai.onnx.ml"
+
+_MOST = 1 << 20
+"""Copies of branches: there are as many as ways to them, which sets in a row multiply."""
 
 
 @to_onnx(FindNode)
@@ -89,12 +93,16 @@ def _tree_ensemble(g: OnnxGraph, n: TreeEnsembleNode) -> None:
     if any(value.constant is None for value in n.inputs[1:]):
         g.refuse("ONNX has no operator for trees that are computed")
         return
-    trees, weights = _table(n.trees), _table(n.weights)
-    first = _first_targets(len(weights), _table(n.branches), trees)
+    weights = _table(n.weights)
+    unfolded = _unfolded(_table(n.branches), _table(n.thresholds), _table(n.trees))
+    if unfolded is None:
+        g.refuse(f"ONNX has no branches that are reached in two ways, and copies are over {_MOST}")
+        return
+    first = _first_targets(len(weights), unfolded.branches, unfolded.trees)
     if first is None:
         g.refuse("ONNX has no leaves that stand for several targets")
         return
-    attributes = _attributes(n, trees, weights, first)
+    attributes = _attributes(n, unfolded, weights, first)
     result = g.add("TreeEnsemble", g.operand(n.input), **attributes)
     if not n.greatest:
         g.result("Identity", result)
@@ -104,9 +112,41 @@ def _tree_ensemble(g: OnnxGraph, n: TreeEnsembleNode) -> None:
     g.result("Where", missing, g.scalar("zero", n.type.kind, 0.0), result)
 
 
-def _attributes(n: TreeEnsembleNode, trees: Array, weights: Array, first: Array) -> dict[str, Any]:
+@dataclass(frozen=True)
+class _Trees:
+    """The operands of these names, with one way to each branch."""
+
+    branches: Array
+    thresholds: Array
+    trees: Array
+
+
+def _unfolded(branches: Array, thresholds: Array, trees: Array) -> _Trees | None:
+    """Copies of the branches for each way to them, which sets have several of; None if that are too many."""
+    targets = trees[:, 1]
+    origins = trees[trees[:, 0] >= 0, 0]
+    roots = trees[:, 0].copy()
+    roots[roots >= 0] = np.arange(len(origins))
+    levels, total = [origins], len(origins)
+    children = []
+    while origins.size:
+        below = branches[origins, 1:]
+        origins = below[below >= 0]
+        below[below >= 0] = total + np.arange(len(origins))
+        children.append(below)
+        levels.append(origins)
+        total += len(origins)
+        if total > max(_MOST, len(branches)):
+            return None
+    order = np.concatenate(levels)
+    ways = np.concatenate([branches[:0, 1:], *children])
+    rows = np.concatenate([branches[order, :1], ways], 1)
+    return _Trees(rows, thresholds[order], np.stack([roots, targets], 1))
+
+
+def _attributes(n: TreeEnsembleNode, own: _Trees, weights: Array, first: Array) -> dict[str, Any]:
     """Tables of copies for each weight, and a branch to the same leaf on both sides for each tree without any."""
-    branches, thresholds = _table(n.branches).astype(np.int64), _table(n.thresholds)
+    branches, thresholds, trees = own.branches.astype(np.int64), own.thresholds, own.trees
     leaves, width = weights.shape
     alone = np.flatnonzero(trees[:, 0] < 0)
     single = np.stack([alone * 0, trees[alone, 0], trees[alone, 0]], 1).astype(np.int64)
