@@ -375,14 +375,20 @@ class _Build:
             found=Found(self.module.symbols),
             import_graph=self.import_graph,
         )
+        try:
+            self._nodes()
+            self._report()
+            self._outputs(placeholders)
+        finally:
+            del self.scope  # holds a method of this object: a circle, and with it all of the model
+        verify_module(self.module)
+
+    def _nodes(self) -> None:
         order = self.model.order
         for done, (index, node) in enumerate(order):
             report("import", done, len(order))
             self._node(index, node, self.scope)
         report("import", len(order), len(order))
-        self._report()
-        self._outputs(placeholders)
-        verify_module(self.module)
 
     def _inputs(self) -> dict[str, Placeholder]:
         self.environment.update(self.model.initializers)
@@ -450,12 +456,7 @@ class _Build:
             scope.environment.update(results)
 
     def _results(
-        self,
-        node: onnx.NodeProto,
-        loc: Loc,
-        opset: int,
-        inputs: list[Item | None],
-        scope: Scope,
+        self, node: onnx.NodeProto, loc: Loc, opset: int, inputs: list[Item | None], scope: Scope
     ) -> dict[str, Item]:
         """What a node computes, by the names of its outputs."""
         types = [None if v is None or isinstance(v, TensorSequence) else v.type for v in inputs]
@@ -487,12 +488,7 @@ class _Build:
         return {name: item for name, item in zip(node.output, results, strict=False) if name}
 
     def _defined(
-        self,
-        node: onnx.NodeProto,
-        loc: Loc,
-        opset: int,
-        inputs: list[Item | None],
-        scope: Scope,
+        self, node: onnx.NodeProto, loc: Loc, opset: int, inputs: list[Item | None], scope: Scope
     ) -> dict[str, Item]:
         """What the nodes compute by which ONNX defines an operator. Their errors begin with their operators."""
         definition = definition_of(node, opset, inputs)
