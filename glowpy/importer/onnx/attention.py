@@ -12,7 +12,7 @@ from glowpy.importer.onnx.data_movement import convert, filled, full, reshape
 from glowpy.importer.onnx.node import OnnxNode, Value, from_onnx
 from glowpy.importer.onnx.numbers import Numbers, counted
 from glowpy.support.errors import UserError
-from glowpy.support.symbolic import is_at_most, product
+from glowpy.support.symbolic import is_at_most, product, static
 
 __all__: list[str] = []
 
@@ -46,9 +46,8 @@ def _linear_attention(n: OnnxNode) -> tuple[Value, ...]:
     depth, width = query.type.shape[3], value.type.shape[3]
     scale = n.real("scale", 0.0)
     if scale == 0:
-        if not isinstance(depth, int):
-            raise UserError(f"expected heads of a constant size, got {depth}")
-        scale = 1 / math.sqrt(depth)
+        (size,) = static([depth])
+        scale = 1 / math.sqrt(size)
     factor = n.f.create_splat(f"{n.name}_scale", Type(wide, ()), scale)
     query = n.f.create_mul(n.name, query, factor).result
     state = Type(wide, (query.type.shape[0], shared, depth, width))
@@ -67,7 +66,11 @@ def _linear_attention(n: OnnxNode) -> tuple[Value, ...]:
 def _heads(n: OnnxNode, index: int, heads: int, kind: ElemKind) -> NodeValue:
     """Input `index` with a dimension for its heads."""
     type = n.type(index)
-    if type.rank != 3 or type.shape[2] % heads != 0:
+    fits = type.rank == 3
+    if fits and type.shape[2] % heads != 0:
+        (width,) = static(type.shape[2:])
+        fits = width % heads == 0
+    if not fits:
         raise UserError(f"expected input {index} of rank 3, with {heads} heads, got {type}")
     shape = (*type.shape[:2], heads, type.shape[2] // heads)
     return n.operand(convert(n, reshape(n, n.value(index), shape), kind))

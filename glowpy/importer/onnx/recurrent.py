@@ -25,7 +25,7 @@ from glowpy.importer.onnx.data_movement import (
 from glowpy.importer.onnx.node import OnnxNode, Value, from_onnx
 from glowpy.ops.recurrent import ALPHAS, BETAS, FUNCTIONS
 from glowpy.support.errors import UserError
-from glowpy.support.symbolic import Dim
+from glowpy.support.symbolic import Dim, static
 
 __all__: list[str] = []
 
@@ -88,10 +88,7 @@ class _Layer:
                 raise UserError(f"expected input {index} of rank 3, got {n.type(index)}")
         input, recurrence = n.type(0), n.type(2)
         self.kind = ElemKind.F32 if input.kind.is_half else input.kind
-        units = recurrence.shape[2]
-        if not isinstance(units, int):
-            raise UserError(f"expected a constant number of units, got {recurrence}")
-        self.units = units
+        (self.units,) = static(recurrence.shape[2:])
         self.steps, self.batch = input.shape[:2][:: -1 if self.batch_first else 1]
         self._check_shapes(input.shape[2])
 
