@@ -374,7 +374,7 @@ def chained(links: int) -> Module:
     """A tree in which each branch is followed by the next on both sides, as sets have it."""
     branches = np.array([[row % 2, row + 1, row + 1] for row in range(links)], np.int32)
     branches[-1, 1:] = ~0, ~1
-    tables = [
+    tables: list[Array] = [
         branches,
         np.arange(links, dtype=np.float32) / 4,
         np.zeros((1, 2), np.int32),
