@@ -19,7 +19,7 @@ from glowpy.cli.model import (
 from glowpy.cli.output import print_json, print_table, progress
 from glowpy.cli.verb import Verb
 from glowpy.importer.onnx.survey import read_with_problems
-from glowpy.support.errors import Diagnostic
+from glowpy.support.errors import Diagnostic, UserError
 
 __all__ = ["check"]
 
@@ -66,14 +66,19 @@ def check(
       glowpy check model.onnx --json
     """
     bound = bound_backend(backend, CpuOptions(target, cpu, features), settings)
-    with progress(f"checking {model}"):
-        if is_text(model):
-            module = load_model(model, shapes, constants, backend)
-            result = check_function(choose_function(module, name), bound)
-        else:
-            expect_onnx(model, constants)
-            read = read_with_problems(model)
-            result = check_read(read, bound, *parse_shapes(shapes, read.inputs))
+    try:
+        with progress(f"checking {model}"):
+            if is_text(model):
+                module = load_model(model, shapes, constants, backend)
+                result = check_function(choose_function(module, name), bound)
+            else:
+                expect_onnx(model, constants)
+                read = read_with_problems(model)
+                result = check_read(read, bound, *parse_shapes(shapes, read.inputs))
+    except UserError as error:  # the model cannot be read, and has no figures
+        if not as_json:
+            raise
+        result = Checkup(bound.name, tuple(error.diagnostics), {}, 0, 0, None, None, None)
     if as_json:
         print_json(_figures(model, result))
     else:

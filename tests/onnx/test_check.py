@@ -191,3 +191,16 @@ def test_text_is_checked(tmp_path: Path) -> None:
     status, out, err = run(str(text))
     assert (status, err) == (0, "")
     assert out.rstrip().endswith("runs on the cpu backend")
+
+
+def test_a_model_that_cannot_be_read_is_a_problem_in_json(tmp_path: Path) -> None:
+    file = tmp_path / "broken.onnx"
+    file.write_bytes(b"no model")
+    status, out, _ = run(str(file), "--json")
+    figures = json.loads(out)
+    assert status == 1
+    assert not figures["runs"]
+    assert "does not parse" in figures["problems"][0]["message"]
+    status, out, err = run(str(file))
+    assert (status, out) == (1, "")
+    assert "does not parse" in err
