@@ -104,6 +104,62 @@ def test_loop_and_branch(compiled: glowpy.CompiledFunction, n: int, x: list[int]
     np.testing.assert_allclose(outputs["sums"][: len(stacked)], stacked or np.zeros((0, 3)))
 
 
+QUANTIZED = """
+module {
+  placeholder %n : i64[]
+  placeholder %x : COARSE
+  placeholder %y : COARSE
+  placeholder %rounds : FINE
+  placeholder %positive : bool[]
+  placeholder %round : i64[]
+  placeholder %step : COARSE
+  placeholder %keep : bool[]
+  placeholder %fine : i8[3](s=0.25,o=-1)
+  placeholder %a : COARSE
+  placeholder %same : COARSE
+  placeholder %b : COARSE
+  placeholder %doubled : COARSE
+  variable %sum : COARSE
+  constant %true : bool[] = splat 1
+  function @main {
+    %loop, %loop.1, %loop.2 = loop(%n, %true, %x, %x) {body="more", carried=1, room=4} : COARSE, FINE, i64[1]
+    %if = if(%positive, %loop) {otherwise="double", then="keep_it"} : COARSE
+    save(%if, %y)
+    save(%loop.1, %rounds)
+  }
+  function @keep_it(%a) -> (%same) {
+    save(%a, %same)
+  }
+  function @double(%b) -> (%doubled) {
+    %d = add(%b, %b) : COARSE
+    save(%d, %doubled)
+  }
+  function @more(%round, %sum, %step) -> (%keep, %sum, %fine) {
+    %next = add(%sum, %step) : COARSE
+    %finer = rescale(%next) : i8[3](s=0.25,o=-1)
+    save(%true, %keep)
+    save(%next, %sum)
+    save(%finer, %fine)
+  }
+}
+""".replace("COARSE", "i8[3](s=0.5,o=3)").replace("FINE", "i8[4x3](s=0.25,o=-1)")
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_quantized_elements_are_handed_over(backend: str) -> None:
+    compiled = glowpy.compile(parse_module(QUANTIZED), backend)
+    numbers = np.array([1.5, -2, 0])
+    x = (numbers / 0.5 + 3).astype(np.int8)
+    for positive, times in ((True, 5), (False, 10)):
+        outputs = compiled({"n": np.array(4), "x": x, "positive": np.array(positive)})
+        assert ((outputs["y"] - 3.0) * 0.5).tolist() == (numbers * times).tolist()
+        stacked = (outputs["rounds"] + 1.0) * 0.25
+        assert stacked.tolist() == [(numbers * (i + 2)).tolist() for i in range(4)]
+    other = QUANTIZED.replace("%b : i8[3](s=0.5,o=3)", "%b : i8[3](s=0.5,o=4)")
+    with pytest.raises(UserError, match=r"expected @double to take i8\[3\]\(s=0.5,o=3\), got"):
+        verify_module(parse_module(other))
+
+
 def test_every_level_is_text() -> None:
     module = parse_module(TEXT)
     verify_module(module)

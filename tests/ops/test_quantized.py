@@ -30,7 +30,9 @@ from glowpy.graph.nodes_gen import (
     BroadcastNode,
     ConcatNode,
     DequantizeNode,
+    IfNode,
     LookupTableNode,
+    LoopNode,
     MaxNode,
     PadNode,
     QuantizeNode,
@@ -70,10 +72,14 @@ CONVERTING = (
 )
 """Between stored integers and numbers; test_quantized_arithmetic.py has them, and all arithmetic."""
 
+CALLING = (IfNode, LoopNode)
+"""What their functions compute with, they hand over; test_control.py hands quantized elements over."""
+
 KEPT = [
     cls
     for cls in NODES
-    if cls.SCHEMA.quant in (Quantized.SAME, Quantized.RULE) and cls not in (*CONVERTING, SaveNode)
+    if cls.SCHEMA.quant in (Quantized.SAME, Quantized.RULE)
+    and cls not in (*CONVERTING, *CALLING, SaveNode)
 ]
 
 
@@ -93,10 +99,10 @@ def _id(cls: type[object]) -> str:
 def test_node_refuses_quantized_operands(cls: type[Node], type: Type) -> None:
     module = glowpy.Module()
     f = module.create_function("main")
-    values = [module.create_placeholder(f"x{i}", type).value for i in range(6)]
-    inputs = values[: len(cls.SCHEMA.inputs)]
+    count = 6 if cls.SCHEMA.variadic else len(cls.SCHEMA.inputs)
+    values = [module.create_placeholder(f"x{i}", type).value for i in range(count)]
     with pytest.raises(glowpy.UserError, match=rf"{cls.SCHEMA.mnemonic}: {REFUSED}") as caught:
-        f.create(cls, "n", inputs, attrs_of(cls.SCHEMA.attrs), type)
+        f.create(cls, "n", values, attrs_of(cls.SCHEMA.attrs), type)
     assert caught.value.diagnostics[0].context.startswith(f"%n = {cls.SCHEMA.mnemonic}(%x0")
     assert "compute on floats" in caught.value.diagnostics[0].note
     f.add(node_of(cls, values))
