@@ -2,8 +2,15 @@
 #include "kernels_gen.h"
 #include "libjit.h"
 
-/// Slices of input along dimension `axis`, as numpy's take. A negative index counts from the end. An index out of range takes
-/// the nearest slice, because indices are data and must not reach foreign memory; of an empty dimension all slices are zero.
+/// Where an index leads. A negative one counts from the end. One out of range leads to the nearest place, because indices are
+/// data and must not reach foreign memory.
+INLINE dim_t place_of(int64_t index, dim_t extent) {
+  index += index < 0 ? extent : 0;
+  index = index < extent ? index : extent - 1;
+  return (dim_t)(index < 0 ? 0 : index);
+}
+
+/// Slices of input along dimension `axis`, as numpy's take; of an empty dimension all slices are zero.
 #define GATHER(suffix, type, index_suffix, index_type)                                                                        \
   KERNEL void libjit_gather_##suffix##_##index_suffix(type *restrict result, const type *restrict input,                      \
                                                       const index_type *restrict indices, const ints_t *result_shape,         \
@@ -12,10 +19,7 @@
     dim_t inner = count_between(input_shape, axis + 1, input_shape->size), picks = count(indices_shape);                      \
     for (dim_t o = 0; o < outer; o++) {                                                                                       \
       for (dim_t i = 0; i < picks; i++) {                                                                                     \
-        int64_t index = indices[i];                                                                                           \
-        index += index < 0 ? extent : 0;                                                                                      \
-        index = index < extent ? index : extent - 1;                                                                          \
-        dim_t start = (o * extent + (dim_t)(index < 0 ? 0 : index)) * inner;                                                  \
+        dim_t start = (o * extent + place_of(indices[i], extent)) * inner;                                                    \
         for (dim_t k = 0; k < inner; k++) result[(o * picks + i) * inner + k] = extent > 0 ? input[start + k] : 0;            \
       }                                                                                                                       \
     }                                                                                                                         \
@@ -56,7 +60,7 @@ GATHERS(x16, uint16_t)
 GATHERS(x32, uint32_t)
 GATHERS(x64, uint64_t)
 
-/// A matrix whose rows at some indices are changed by updates, one after the other. Indices are read as those of a gather are.
+/// A matrix whose rows at some indices are changed by updates, one after the other.
 #define SCATTER(name, suffix, type, changed)                                                                                   \
   KERNEL void libjit_##name##_##suffix(type *restrict result, const type *restrict input, const int64_t *restrict indices,     \
                                        const type *restrict updates, const ints_t *result_shape, const ints_t *input_shape,    \
@@ -65,10 +69,7 @@ GATHERS(x64, uint64_t)
     for (dim_t i = 0; i < extent * width; i++) result[i] = input[i];                                                           \
     if (extent == 0) return;                                                                                                   \
     for (dim_t i = 0; i < picks; i++) {                                                                                        \
-      int64_t index = indices[i];                                                                                              \
-      index += index < 0 ? extent : 0;                                                                                         \
-      index = index < extent ? index : extent - 1;                                                                             \
-      type *row = result + (dim_t)(index < 0 ? 0 : index) * width;                                                             \
+      type *row = result + place_of(indices[i], extent) * width;                                                               \
       for (dim_t k = 0; k < width; k++) {                                                                                      \
         type old = row[k], update = updates[i * width + k];                                                                    \
         row[k] = changed;                                                                                                      \
