@@ -158,7 +158,8 @@ def test_rewrite_passes_that_run_as_one_report_by_name(f: Function) -> None:
     [
         (
             "lower",
-            "expected one of the stages graph, lowered, ir, memory, strategy, llvm, asm, got 'lower'",
+            "expected one of the stages graph, optimized, lowered, scheduled, ir, memory, strategy, llvm, asm, "
+            "got 'lower'",
         ),
         ("asm", "the interpreter backend makes no machine code in the form 'asm'"),
     ],
