@@ -23,6 +23,7 @@ pytestmark = [
 @pytest.fixture(autouse=True)
 def _fresh() -> Iterator[None]:
     publish()
+    torch.compiler.reset()  # PyTorch remembers what varied in any test that it captured a model in
     torch.manual_seed(0)
     yield
     torch.compiler.reset()
