@@ -11,12 +11,12 @@ import click
 from glowpy.backend import Backend
 from glowpy.backends.cpu.backend import CpuBackend
 from glowpy.backends.cpu.options import CpuOptions
-from glowpy.cli.completion import Items, beginning
+from glowpy.cli.completion import Items, beginning, complete_target
 from glowpy.engine import BACKENDS, backend_class
 from glowpy.plugins import plugins
 from glowpy.support.errors import UserError
 
-__all__ = ["backend_option", "bound_backend", "chosen_backend", "settings_option"]
+__all__ = ["backend_option", "bound_backend", "chosen_backend", "settings_option", "target_options"]
 
 F = TypeVar("F", bound=Callable[..., object])
 
@@ -53,6 +53,27 @@ def settings_option() -> Callable[[F], F]:
         shell_complete=_complete_setting,
         help="An option of the chosen backend; any number of them.",
     )
+
+
+def target_options() -> Callable[[F], F]:
+    """The options --target, --cpu and --features of a verb, for `CpuOptions`."""
+    options = [
+        click.option(
+            "--target",
+            default="",
+            shell_complete=complete_target,
+            help="A preset (glowpy targets) or an LLVM triple; this machine if left out.",
+        ),
+        click.option("--cpu", default="", help="LLVM name of the processor."),
+        click.option("--features", default="", help="LLVM features, such as +avx2,-fma."),
+    ]
+
+    def add(verb: F) -> F:
+        for option in reversed(options):
+            verb = option(verb)
+        return verb
+
+    return add
 
 
 def chosen_backend(ctx: click.Context) -> str:

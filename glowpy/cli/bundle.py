@@ -18,8 +18,8 @@ from glowpy.backends.cpu.options import CpuOptions, Optimize
 from glowpy.backends.cpu.target import FLOAT_ABIS, RELOCATIONS
 from glowpy.bundling.make import bundle as make_bundle
 from glowpy.bundling.make import outdated
-from glowpy.cli.backends import backend_option, bound_backend
-from glowpy.cli.completion import complete_file, complete_target
+from glowpy.cli.backends import backend_option, bound_backend, target_options
+from glowpy.cli.completion import complete_file
 from glowpy.cli.model import load_model, shape_option, state_option
 from glowpy.cli.output import print_json, print_table, progress
 from glowpy.cli.verb import Bytes, OptionalChoice, OutputFolder, Verb
@@ -42,14 +42,7 @@ _ILLEGAL = re.compile(r"[^A-Za-z0-9_]")
     "--name", default="", help="A C identifier; the name of the (first) model if left out."
 )
 @backend_option("cpu", "What to compile for: a backend that makes machine code.")
-@click.option(
-    "--target",
-    default="",
-    help="A preset or LLVM triple; see glowpy targets.",
-    shell_complete=complete_target,
-)
-@click.option("--cpu", default="", help="LLVM name of the processor.")
-@click.option("--features", default="", help="LLVM features, such as +avx2,-fma.")
+@target_options()
 @click.option("--float-abi", default="", type=OptionalChoice(FLOAT_ABIS), help="Arm, RISC-V.")
 @click.option("--relocation", default="", type=OptionalChoice(RELOCATIONS))
 @click.option("--code-model", default="", help="small, medium, ...: what the target has.")

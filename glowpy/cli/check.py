@@ -6,8 +6,8 @@ import click
 
 from glowpy.backends.cpu.options import CpuOptions
 from glowpy.checkup import Checkup, check_function, check_read
-from glowpy.cli.backends import backend_option, bound_backend, settings_option
-from glowpy.cli.completion import complete_file, complete_target
+from glowpy.cli.backends import backend_option, bound_backend, settings_option, target_options
+from glowpy.cli.completion import complete_file
 from glowpy.cli.model import (
     choose_function,
     expect_onnx,
@@ -31,14 +31,7 @@ __all__ = ["check"]
 @click.option("--function", "name", default="", help="Which function of a module with several.")
 @backend_option("cpu")
 @settings_option()
-@click.option(
-    "--target",
-    default="",
-    shell_complete=complete_target,
-    help="A preset (glowpy targets) or an LLVM triple; this machine if left out.",
-)
-@click.option("--cpu", default="", help="LLVM name of the processor.")
-@click.option("--features", default="", help="LLVM features, such as +avx2,-fma.")
+@target_options()
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def check(
     model: str,

@@ -8,6 +8,7 @@ import numpy as np
 from glowpy.backends.cpu.options import CpuOptions
 from glowpy.cli.backends import backend_option, bound_backend
 from glowpy.cli.completion import complete_file
+from glowpy.cli.conversion import node_figures, print_conversion
 from glowpy.cli.files import constants_file, write_network
 from glowpy.cli.model import Source, random_array, shape_option
 from glowpy.cli.output import print_json, progress
@@ -20,9 +21,6 @@ from glowpy.quantization.halves import halve, output_fidelities
 from glowpy.quantization.profiling import Sample
 
 __all__ = ["convert"]
-
-_SHOWN = 12
-"""Nodes that stay in f32 and are named on a terminal."""
 
 
 @click.command(cls=Verb)
@@ -93,7 +91,7 @@ def convert(
     if as_json:
         print_json(_figures(result, outputs, to, len(samples), output, blobs))
         return
-    _print(result, to, output, blobs)
+    print_conversion(result, output, blobs, f"compute in {to}", "f32")
     what = f"{len(samples)} inputs" if inputs else "a random input"
     for port, fidelity in outputs.items():
         click.echo(f"output '{port}': {decibels_text(fidelity.decibels)} on {what}")
@@ -128,27 +126,5 @@ def _figures(
             {"name": name, "decibels": fidelity.decibels, "exact": not fidelity.noise}
             for name, fidelity in outputs.items()
         ],
-        "nodes": [
-            {
-                "name": node.name,
-                "kind": node.kind,
-                "origin": node.origin,
-                "converted": not node.reason,
-                "reason": node.reason,
-            }
-            for node in result.nodes
-        ],
+        "nodes": node_figures(result, "converted"),
     }
-
-
-def _print(result: Conversion, to: str, output: str | None, blobs: str | None) -> None:
-    if blobs is not None:
-        click.echo(f"{output}: read it with --constants {blobs}")
-    count = len(result.nodes) - len(result.floats)
-    click.echo(f"{count} of {len(result.nodes)} nodes compute in {to}")
-    click.echo(f"constants take {result.bytes_after:,} bytes, {result.bytes_before:,} in f32")
-    for node in result.floats[:_SHOWN]:
-        place = f", {node.origin}" if node.origin else ""
-        click.echo(f"%{node.name} ({node.kind}{place}) stays in f32: {node.reason}")
-    if len(result.floats) > _SHOWN:
-        click.echo(f"... and {len(result.floats) - _SHOWN} others; --json lists all")

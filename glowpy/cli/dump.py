@@ -5,8 +5,8 @@ from __future__ import annotations
 import click
 
 from glowpy.backends.cpu.options import CpuOptions
-from glowpy.cli.backends import backend_option, bound_backend, settings_option
-from glowpy.cli.completion import complete_file, complete_target
+from glowpy.cli.backends import backend_option, bound_backend, settings_option, target_options
+from glowpy.cli.completion import complete_file
 from glowpy.cli.files import write_constants, write_text
 from glowpy.cli.model import choose_function, load_model, shape_option, state_option
 from glowpy.cli.output import progress
@@ -44,14 +44,7 @@ __all__ = ["dump"]
 @click.option("--function", "name", default="", help="Which function of a module with several.")
 @backend_option("cpu")
 @settings_option()
-@click.option(
-    "--target",
-    default="",
-    shell_complete=complete_target,
-    help="A preset (glowpy targets) or an LLVM triple; this machine if left out.",
-)
-@click.option("--cpu", default="", help="LLVM name of the processor.")
-@click.option("--features", default="", help="LLVM features, such as +avx2,-fma.")
+@target_options()
 @click.option(
     "--save-constants",
     type=OutputFile(binary=True),

@@ -9,6 +9,7 @@ from click.core import ParameterSource
 
 from glowpy.cli.accuracy import Accuracy, Quantized, accuracy_options
 from glowpy.cli.completion import complete_file
+from glowpy.cli.conversion import node_figures, print_conversion
 from glowpy.cli.estimate import print_estimate
 from glowpy.cli.files import constants_file, write_network
 from glowpy.cli.model import Source, shape_option
@@ -23,9 +24,6 @@ from glowpy.quantization.profile import Profile
 from glowpy.support.errors import UserError
 
 __all__ = ["quantize"]
-
-_SHOWN = 12
-"""Nodes that stay in floats and are named on a terminal."""
 
 
 @click.command(cls=Verb)
@@ -98,7 +96,6 @@ def quantize(
       glowpy quantize model.onnx --profile profile.yaml --inputs samples --report report.html
       glowpy quantize model.onnx --profile profile.yaml --max-drop 0.5 --metric score:accuracy
       glowpy quantize decoder.onnx --weight-only 4 --block 32 -o small.glow
-      glowpy quantize encoder.onnx --dynamic -o encoder.glow
       glowpy quantize encoder.onnx --dynamic --inputs samples --report report.html
       glowpy quantize decoder.onnx --weight-only 4 --estimate
     """
@@ -120,7 +117,8 @@ def quantize(
     if as_json:
         print_json({**_figures(result, output, blobs), **quantized.figures})
         return
-    _print(result, output, blobs, "read stored" if result.weights_only else "compute on")
+    verb = "read stored" if result.weights_only else "compute on"
+    print_conversion(result, output, blobs, f"{verb} integers", "floats")
     accuracy.print(quantized)
 
 
@@ -178,27 +176,5 @@ def _figures(result: Conversion, output: str | None, blobs: str | None) -> dict[
         "floats": len(result.floats),
         "bytes_before": result.bytes_before,
         "bytes_after": result.bytes_after,
-        "nodes": [
-            {
-                "name": node.name,
-                "kind": node.kind,
-                "origin": node.origin,
-                "integer": not node.reason,
-                "reason": node.reason,
-            }
-            for node in result.nodes
-        ],
+        "nodes": node_figures(result, "integer"),
     }
-
-
-def _print(result: Conversion, output: str | None, blobs: str | None, what: str) -> None:
-    if blobs is not None:
-        click.echo(f"{output}: read it with --constants {blobs}")
-    count = len(result.nodes) - len(result.floats)
-    click.echo(f"{count} of {len(result.nodes)} nodes {what} integers")
-    click.echo(f"constants take {result.bytes_after:,} bytes, {result.bytes_before:,} in floats")
-    for node in result.floats[:_SHOWN]:
-        place = f", {node.origin}" if node.origin else ""
-        click.echo(f"%{node.name} ({node.kind}{place}) stays in floats: {node.reason}")
-    if len(result.floats) > _SHOWN:
-        click.echo(f"... and {len(result.floats) - _SHOWN} others; --json lists all")

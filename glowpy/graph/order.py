@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from glowpy.graph.node import Node
+from glowpy.graph.node import Node, NodeValue
 from glowpy.support.errors import InternalError
 
-__all__ = ["in_order"]
+__all__ = ["computing", "in_order"]
 
 Needs = Callable[[Node], list[Node]]
 """The nodes that come before one."""
@@ -29,6 +29,15 @@ def in_order(nodes: Iterable[Node], needs: Needs) -> list[Node]:
             done.add(root)
             order.append(root)
     return order
+
+
+def computing(values: Iterable[NodeValue]) -> list[Node]:
+    """The nodes that compute values, each after those of its inputs."""
+    return in_order(_nodes(values), lambda node: _nodes(node.inputs))
+
+
+def _nodes(values: Iterable[NodeValue]) -> list[Node]:
+    return [value.node for value in values if value.node is not None]
 
 
 def _walk(root: Node, needs: Needs, done: set[Node], order: list[Node]) -> None:

@@ -217,10 +217,10 @@ def _points(image: Array, corner: Array, size: Array, counts: Array, largest: bo
         for a, b in np.ndindex(2, 2)
     ]
     if largest:
-        found = np.concatenate(parts).reshape(-1, image.shape[2])
-        missing = len(rows[0]) * len(cols[0]) < math.prod(counts.tolist()) or not len(found)
-        zeros = np.zeros((int(missing), image.shape[2]), found.dtype)
-        return np.asarray(np.concatenate([found, zeros]).max(axis=0))
+        points = np.concatenate(parts).reshape(-1, image.shape[2])
+        missing = len(rows[0]) * len(cols[0]) < math.prod(counts.tolist()) or not len(points)
+        zeros = np.zeros((int(missing), image.shape[2]), points.dtype)
+        return np.asarray(np.concatenate([points, zeros]).max(axis=0))
     total = np.sum(parts, axis=(0, 1, 2))
     return np.asarray(total / max(math.prod(counts.tolist()), 1))
 

@@ -145,8 +145,8 @@ def _find(result: Tensor, input: Tensor, keys: Tensor) -> None:
     if not known.size:
         result.array[...] = 0
         return
-    found = known[np.minimum(places, known.size - 1)]
-    same = (found == values) | ((found != found) & (values != values))
+    nearest = known[np.minimum(places, known.size - 1)]
+    same = (nearest == values) | ((nearest != nearest) & (values != values))
     result.array[...] = np.where(same, places, known.size)
 
 

@@ -185,8 +185,8 @@ class ExpressionReader(ABC):
                 return self._outside.find(node.id)
             case ast.Attribute():
                 base = self._static(node.value)
-                found = isinstance(base, ModuleType) and hasattr(base, node.attr)
-                return getattr(base, node.attr) if found else UNKNOWN_VALUE
+                is_module = isinstance(base, ModuleType)
+                return getattr(base, node.attr, UNKNOWN_VALUE) if is_module else UNKNOWN_VALUE
             case ast.UnaryOp(op=ast.USub()):
                 number = self._static(node.operand)
                 return -number if isinstance(number, int | float) else UNKNOWN_VALUE

@@ -169,8 +169,7 @@ def _shown(value: Any) -> str:
 
 def _pull_back(trace: Trace, flows: dict[int, Array]) -> None:
     """Adds what flows through one portion to the gradients of its inputs, by their identity."""
-    found = [None if output is None else flows.get(id(output)) for output in trace.outputs]
-    reached = [f if f is not None and _is_float(f) else None for f in found]
+    reached = [flows.get(id(output)) if _is_float(output) else None for output in trace.outputs]
     if all(flow is None for flow in reached) or not any(_is_float(leaf) for leaf in trace.inputs):
         return
     for leaf, flow in zip(trace.inputs, trace.runner.pull_back(trace, reached), strict=True):

@@ -94,10 +94,10 @@ class Runner:
             compiled = self._compiled[signature] = self._compile(signature)
         inputs = tuple([leaf for value in values for leaf in leaves(value)])
         arrays = {f"x{i}": _array(leaf) for i, leaf in enumerate(inputs)}
-        found = compiled.code(_needed(compiled.code, arrays)) if compiled.code else {}
+        results = compiled.code(_needed(compiled.code, arrays)) if compiled.code else {}
         outputs: list[Array | None] = []
         for name in self.portion.outputs:
-            slots[name] = _stored(compiled.results[name], found, outputs)
+            slots[name] = _stored(compiled.results[name], results, outputs)
         return Trace(self, signature, inputs, tuple(outputs))
 
     def graphs(self) -> list[Module]:
@@ -106,15 +106,15 @@ class Runner:
 
     def pull_back(self, trace: Trace, flows: Sequence[Array | None]) -> list[Array | None]:
         """The gradient of each input, given that of each output of a run; None where none flows."""
-        wanted = tuple([_is_float(leaf) for leaf in trace.inputs])
+        floats = tuple([_is_float(leaf) for leaf in trace.inputs])
         key = trace.signature, tuple([flow is not None for flow in flows])
         code = self._backward.get(key)
         if code is None:
-            code = self._backward[key] = self._compile_backward(trace, flows, wanted)
+            code = self._backward[key] = self._compile_backward(trace, flows, floats)
         arrays = {f"x{i}": _array(leaf) for i, leaf in enumerate(trace.inputs)}
         arrays |= {f"g{i}": flow for i, flow in enumerate(flows) if flow is not None}
-        found = code(_needed(code, arrays))
-        return [found.get(f"d{i}") for i in range(len(trace.inputs))]
+        derivatives = code(_needed(code, arrays))
+        return [derivatives.get(f"d{i}") for i in range(len(trace.inputs))]
 
     def _compile(self, signature: Signature) -> _Compiled:
         graph = self._graph(signature)
@@ -141,7 +141,7 @@ class Runner:
         return _Graph(f, tuple(inputs), {name: slots[name] for name in self.portion.outputs})
 
     def _compile_backward(
-        self, trace: Trace, flows: Sequence[Array | None], wanted: Sequence[bool]
+        self, trace: Trace, flows: Sequence[Array | None], floats: Sequence[bool]
     ) -> CompiledFunction:
         """The sum of outputs times their gradients, differentiated by the inputs."""
         graph = self._graph(trace.signature)
@@ -153,9 +153,9 @@ class Runner:
                 seed = module.create_placeholder(f"g{index}", result.type)
                 flow_total = _added(f, flow_total, f.create_mul("flow", result, seed).result)
         assert flow_total is not None
-        by = [value for value, want in zip(graph.inputs, wanted, strict=True) if want]
+        by = [value for value, want in zip(graph.inputs, floats, strict=True) if want]
         derivatives = iter(gradients(f, flow_total, by))
-        for index, want in enumerate(wanted):
+        for index, want in enumerate(floats):
             if want:
                 derivative = next(derivatives)
                 output = module.create_placeholder(f"d{index}", derivative.type)
@@ -256,13 +256,13 @@ def _held(f: Function, operation: Operation, slots: Mapping[str, Held]) -> Held:
         ) from None
 
 
-def _stored(held: Held, found: Mapping[str, Array], outputs: list[Array | None]) -> Value:
+def _stored(held: Held, arrays: Mapping[str, Array], outputs: list[Array | None]) -> Value:
     """The value of a result; notes the arrays among its leaves, and None for numbers."""
     if isinstance(held, tuple):
-        return tuple([_stored(item, found, outputs) for item in held])
+        return tuple([_stored(item, arrays, outputs) for item in held])
     if not isinstance(held, NodeValue | Weak):
         outputs.append(None)
         return held
-    array = found[f"y{len(outputs)}"]
+    array = arrays[f"y{len(outputs)}"]
     outputs.append(array if isinstance(held, NodeValue) else None)
     return array if isinstance(held, NodeValue) else array.item()

@@ -12,6 +12,7 @@ from glowpy.core.tensor import LARGE, MAX_COST, Array, Tensor
 from glowpy.executable import elements_at
 from glowpy.graph.function import Module
 from glowpy.graph.node import Node, NodeValue
+from glowpy.graph.order import computing
 from glowpy.ir.inst import Instruction, ValueInstruction
 from glowpy.ir.insts_gen import AllocInst, TransposeInst, ViewInst
 from glowpy.ir.irfunction import IRFunction
@@ -48,7 +49,7 @@ def _deferrable(values: Sequence[NodeValue]) -> set[NodeValue]:
     """The large values that follow from other large ones by few computations."""
     costs: dict[NodeValue, int] = {}
     reads_large: dict[NodeValue, bool] = {}
-    nodes = _needed(values)
+    nodes = computing(values)
     for value in _constants(values, nodes):
         tensor = _tensor(value)
         costs[value] = tensor.cost
@@ -86,10 +87,10 @@ class _Program:
     @classmethod
     def of(cls, values: Sequence[NodeValue]) -> _Program:
         """The program that computes `values`."""
-        nodes = _needed(values)
+        nodes = computing(values)
         if any(type(node) in lower or is_quantized_arithmetic(node) for node in nodes):
             values = _lowered(values, nodes)
-            nodes = _needed(values)
+            nodes = computing(values)
         ir = IRFunction("constants")
         g = IRGen(ir)
         constants: dict[Value, Tensor] = {}
@@ -144,22 +145,6 @@ def _step(inst: Instruction, tensors: dict[Value, Tensor]) -> None:
     else:
         operands = [tensors[ref.value] for ref in inst.operands]
         interpret[inst.__class__](*operands, **inst.attrs)
-
-
-def _needed(values: Sequence[NodeValue]) -> list[Node]:
-    """The nodes that compute `values`, each after those of its inputs."""
-    done: dict[Node, None] = {}
-    stack = [value.node for value in reversed(values)]
-    while stack:
-        node = stack.pop()
-        if node is None or node in done:
-            continue
-        missing = [v.node for v in node.inputs if v.node is not None and v.node not in done]
-        if missing:
-            stack += [node, *missing]
-        else:
-            done[node] = None
-    return list(done)
 
 
 def _constants(values: Sequence[NodeValue], nodes: Sequence[Node]) -> list[NodeValue]:

@@ -38,10 +38,10 @@ def _find(g: OnnxGraph, n: FindNode) -> None:
     # One more, which is every element's: there always is a least place.
     none = g.add("Slice", places, g.ints("start", [number]), g.ints("end", [number + 1]))
     own = g.add("Slice", places, g.ints("start", [0]), g.ints("end", [number]))
-    found = g.add("Where", same, own, none)
+    matches = g.add("Where", same, own, none)
     shape = g.ints("shape", (*n.type.shape, 1))
     last = g.add("Expand", none, shape)
-    listed = g.add("Concat", found, last, axis=-1)
+    listed = g.add("Concat", matches, last, axis=-1)
     g.result("ReduceMin", listed, g.ints("axis", [-1]), keepdims=0)
 
 

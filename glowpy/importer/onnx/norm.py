@@ -59,8 +59,8 @@ def _in_training(n: OnnxNode) -> bool:
     """By an attribute; from opset 7 to 13 by the outputs. Exporters that left out `is_test` meant inference."""
     if n.opset >= 14:
         return n.flag("training_mode")
-    wanted = any(n.wants(index) for index in range(1, n.num_outputs))
-    return wanted or (n.opset < 7 and n.has_attribute("is_test") and not n.flag("is_test"))
+    has_statistics = any(n.wants(index) for index in range(1, n.num_outputs))
+    return has_statistics or (n.opset < 7 and n.has_attribute("is_test") and not n.flag("is_test"))
 
 
 def _trained(n: OnnxNode, x: Value) -> tuple[Value, ...]:

@@ -94,8 +94,8 @@ def _bernoulli(n: OnnxNode) -> Value:
     x = n.value(0)
     kind = _computed_in(x.type.kind)
     (share,) = _rows(n, x.type.shape, kind, 1)
-    wanted = kind_of(n.integer("dtype", 0)) if n.has_attribute("dtype") else x.type.kind
-    return (share < Numbers(n, convert(n, x, kind))).to(wanted).value
+    result_kind = kind_of(n.integer("dtype", 0)) if n.has_attribute("dtype") else x.type.kind
+    return (share < Numbers(n, convert(n, x, kind))).to(result_kind).value
 
 
 @from_onnx("Multinomial", since=7)

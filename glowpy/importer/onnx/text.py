@@ -106,12 +106,12 @@ def _placed(
     for source, column in enumerate(np.concatenate(order) if order else ()):
         sources[int(column)].append(source)
     none = sum(len(group) for group in order)
-    found = n.operand(concat(n, [*counts, zero], 1))
+    columns = n.operand(concat(n, [*counts, zero], 1))
     total: NodeValue | None = None
     for turn in range(max(map(len, sources.values()), default=1)):
         picked = [next(iter(sources[c][turn : turn + 1]), none) for c in range(width)]
         indices = n.operand(Tensor.of(np.array(picked, np.int64)))
-        part = n.f.create_gather(n.name, found, indices, 1).result
+        part = n.f.create_gather(n.name, columns, indices, 1).result
         total = part if total is None else n.f.create_add(n.name, total, part).result
     assert total is not None
     return total

@@ -10,6 +10,7 @@ from glowpy.graph.calls import is_called_once, operands_of, with_other_operands
 from glowpy.graph.function import Function
 from glowpy.graph.node import Node, NodeValue
 from glowpy.graph.nodes_gen import DefineNode, LoopNode, TransposeNode
+from glowpy.graph.order import computing
 from glowpy.passes import GraphPass, PassContext
 
 __all__ = ["HoistInvariantsPass"]
@@ -91,7 +92,7 @@ def _hoist(f: Function, loop: LoopNode) -> bool:
     ]
     if not ends:
         return False
-    needed = _needed(ends)
+    needed = computing(ends)
     for node in needed:
         inputs = [outer.get(value, value) for value in node.inputs]
         twin = f.add(node.clone(f.module.names.take(node.name), inputs, None))
@@ -106,7 +107,7 @@ def _hoist(f: Function, loop: LoopNode) -> bool:
 
 
 def _is_invariant(node: Node, outer: dict[NodeValue, NodeValue], hoisted: dict[Node, None]) -> bool:
-    """Whether a node of a body computes the same in every round. What has no operands is not worth to be asked."""
+    """Whether a node of a body computes the same in every round. What has no operands is not worth hoisting."""
     if not node.inputs or node.predicate is not None or node.callees:
         return False
     if node.has(Trait.SIDE_EFFECT) or isinstance(node, DefineNode) or not node.is_static:
@@ -115,21 +116,5 @@ def _is_invariant(node: Node, outer: dict[NodeValue, NodeValue], hoisted: dict[N
 
 
 def _is_work(node: Node) -> bool:
-    """Whether a node does more than to call elements by another shape, which costs nothing, or to repeat them."""
+    """Whether a node does more than repeat elements, or see them in another shape, which costs nothing."""
     return isinstance(node, TransposeNode) or not node.has(Trait.SHAPE_ONLY)
-
-
-def _needed(values: list[NodeValue]) -> list[Node]:
-    """The nodes that compute values, each after those of its operands."""
-    done: dict[Node, None] = {}
-    stack = [value.node for value in reversed(values)]
-    while stack:
-        node = stack.pop()
-        if node is None or node in done:
-            continue
-        missing = [v.node for v in node.inputs if v.node is not None and v.node not in done]
-        if missing:
-            stack += [node, *missing]
-        else:
-            done[node] = None
-    return list(done)

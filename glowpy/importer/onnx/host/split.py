@@ -417,12 +417,12 @@ class _Split:
             else:
                 segments[phase].append(index)
         outputs = [info.name for info in self.graph.output]
-        wanted = set(outputs) | {name for i in self.hosted for name in self.reads[i]}
+        hosted_reads = set(outputs) | {name for i in self.hosted for name in self.reads[i]}
         steps: list[tuple[int, int, Segment | HostStep]] = [
             (phase, index, step) for phase, index, step in keyed if step is not None
         ]
         for phase, members in segments.items():
-            segment = self._segment(phase, members, wanted)
+            segment = self._segment(phase, members, hosted_reads)
             if segment is not None:
                 steps.append((phase, -1, segment))
         ordered = tuple(step for _, _, step in sorted(steps, key=lambda item: item[:2]))
@@ -451,10 +451,10 @@ class _Split:
         opset = self.opset(node)
         return HostStep(node, self.places[index], opset, self.bodies.get(index, {}))
 
-    def _segment(self, phase: int, members: list[int], wanted: set[str]) -> Segment | None:
+    def _segment(self, phase: int, members: list[int], hosted_reads: set[str]) -> Segment | None:
         """The model of a phase; None if it computes nothing that others read."""
-        made = {name for i in members for name in self.nodes[i].output if name}
-        read = wanted | {
+        results = {name for i in members for name in self.nodes[i].output if name}
+        read = hosted_reads | {
             name
             for i, reads in enumerate(self.reads)
             if i not in self.hosted and self.phases[i] != phase and i not in self._repeated
@@ -463,7 +463,8 @@ class _Split:
         outputs = [
             name
             for name, maker in self.makers.items()
-            if name in made and (name in wanted or (name in read and maker not in self._repeated))
+            if name in results
+            and (name in hosted_reads or (name in read and maker not in self._repeated))
         ]
         indices = self._needed(outputs, members)
         if not indices:

@@ -85,8 +85,8 @@ def _matches(n: HostNode) -> Callable[[Array], Array]:
     compiled = _compiled(n.text("pattern", ""))
 
     def compute(input: Array) -> Array:
-        found = [compiled.fullmatch(text) is not None for text in input.flat]
-        return np.array(found, np.bool_).reshape(input.shape)
+        matches = [compiled.fullmatch(text) is not None for text in input.flat]
+        return np.array(matches, np.bool_).reshape(input.shape)
 
     return compute
 

@@ -97,5 +97,5 @@ def _label_encoder(n: OnnxNode) -> Value:
     places, order = _places(n, x, keys)
     table = Tensor.of(np.concatenate([values[order], _default(n, values)]))
     operand = n.operand(table, f"{n.name}_values")
-    found = n.f.create_gather(n.name, operand, places, 0).result
-    return reshape(n, found, x.type.shape)
+    elements = n.f.create_gather(n.name, operand, places, 0).result
+    return reshape(n, elements, x.type.shape)
