@@ -27,6 +27,7 @@ import torch
 from glowpy.core.tensor import Array
 from glowpy.session import InferenceSession
 from glowpy.support.errors import UserError
+from glowpy.torch_layers import LAYERS
 
 __all__ = ["backend"]
 
@@ -114,6 +115,7 @@ def _exportable(
     for node in graph.graph.nodes:
         if node.op not in ("placeholder", "output"):
             values[node] = copy.node_copy(node, values.__getitem__)
+            values[node].target = LAYERS.get(node.target, node.target)
     results: list[Any] = []
     outputs = []
     (last,) = (node for node in graph.graph.nodes if node.op == "output")

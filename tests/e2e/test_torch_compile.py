@@ -177,6 +177,40 @@ def test_complex_results_are_refused() -> None:
     torch.testing.assert_close(real, torch.view_as_real(torch.fft.fft(x)))
 
 
+def attention(parameters: Any, x: Any, mask: Any, mask_type: int | None, **how: Any) -> Any:
+    from glowpy.torch_layers import LAYERS  # noqa: PLC0415 - it needs torch
+
+    fast = torch._native_multi_head_attention
+    arguments = (x, x.flip(0), x.flip(1), 8, 2, *parameters[:4], mask)
+    actual, expected = (f(*arguments, **how, mask_type=mask_type) for f in (LAYERS[fast], fast))
+    torch.testing.assert_close(actual, expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("mask_type", [None, 0, 1, 2])
+def test_layers_are_what_pytorch_computes_at_once(mask_type: int | None) -> None:
+    from glowpy.torch_layers import LAYERS  # noqa: PLC0415 - it needs torch
+
+    x, shapes = torch.randn(2, 3, 8), {0: (3, 3), 1: (2, 3), 2: (2, 2, 3, 3)}
+    mask = None if mask_type is None else torch.ones(shapes[mask_type]).triu(1)
+    sizes = [(24, 8), (24,), (8, 8), (8,), (8,), (8,), (8,), (8,), (4, 8), (4,), (8, 4), (8,)]
+    parameters = [torch.randn(size) for size in sizes]
+    if mask_type != 0:
+        for how in ({"need_weights": False}, {}, {"average_attn_weights": False}):
+            attention(parameters, x, mask, mask_type, **how)
+    fast = torch._transformer_encoder_layer_fwd
+    for use_gelu, norm_first in ((True, False), (False, True)):
+        arguments = (x, 8, 2, *parameters[:4], use_gelu, norm_first, 1e-5, *parameters[4:])
+        actual, expected = (f(*arguments, mask, mask_type) for f in (LAYERS[fast], fast))
+        torch.testing.assert_close(actual, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_a_layer_with_a_fast_path() -> None:
+    """PyTorch computes it by one operator, which it does not export, where no gradients are asked for."""
+    layer = torch.nn.TransformerEncoderLayer(8, 2, 4, batch_first=True).eval()
+    with torch.no_grad():
+        check(layer, compiled(layer, options={"backend": "interpreter"}), torch.randn(2, 3, 8))
+
+
 def test_what_is_not_dense_is_refused() -> None:
     from glowpy.torch_compile import _check  # noqa: PLC0415 - it needs torch
 
