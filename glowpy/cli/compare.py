@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -17,7 +18,10 @@ from glowpy.quantization.fidelity import Fidelity
 from glowpy.support.errors import UserError
 from glowpy.support.loc import Loc
 
-__all__ = ["CHECKERS", "Difference", "compare", "expected_outputs"]
+__all__ = ["CHECKERS", "Difference", "Interpret", "compare", "expected_outputs", "interpreted"]
+
+Interpret = Callable[[Mapping[str, Any]], dict[str, Any]]
+"""Runs a model on our interpreter: outputs of inputs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,35 +38,82 @@ class Difference:
 
 
 def compare(
-    got: Mapping[str, Array], expected: Mapping[str, Array], rtol: float, atol: float
+    got: Mapping[str, Any],
+    expected: Mapping[str, Any],
+    rtol: float,
+    atol: float,
+    share: float = 0.0,
 ) -> list[Difference]:
-    """The difference of every expected output; |got - expected| <= atol + rtol * |expected| is within."""
-    return [_difference(name, got.get(name), want, rtol, atol) for name, want in expected.items()]
+    """The difference of every expected output; |got - expected| <= atol + rtol * |expected| is within.
+
+    Outputs are arrays, or what a session gives besides: lists, dicts, None, and arrays of strings, which differ by 0 or
+    infinitely. `share` is what may be added to `atol`, as a share of the largest finite element of an output.
+    """
+    return [
+        _difference(name, got.get(name, _MISSING), want, (rtol, atol, share))
+        for name, want in expected.items()
+    ]
 
 
-def _difference(name: str, got: Array | None, want: Array, rtol: float, atol: float) -> Difference:
-    if got is None or got.shape != want.shape or got.dtype != want.dtype:
+_MISSING = object()
+
+
+def _difference(
+    name: str, got: Any, want: Any, tolerances: tuple[float, float, float]
+) -> Difference:
+    pairs = _pairs(got, want)
+    if pairs is None:
         return Difference(name, np.inf, np.inf, within=False, decibels=-np.inf)
-    left, right = got.astype(np.float64), want.astype(np.float64)
-    same = (left == right) | (np.isnan(left) & np.isnan(right))
-    with np.errstate(invalid="ignore", divide="ignore"):
-        error = np.where(same, 0.0, np.abs(left - right))
-        relative = np.where(same, 0.0, error / np.abs(right))
-    error, relative = (np.nan_to_num(e, nan=np.inf, posinf=np.inf) for e in (error, relative))
-    within = bool(np.isclose(left, right, rtol=rtol, atol=atol, equal_nan=True).all())
-    errors = float(error.max(initial=0.0)), float(relative.max(initial=0.0))
-    return Difference(name, *errors, within, Fidelity().plus(right, left, None).decibels)
+    rtol, atol, share = tolerances
+    absolute = relative = 0.0
+    within, fidelity = True, Fidelity()
+    for left, right in pairs:
+        same = (left == right) | (np.isnan(left) & np.isnan(right))
+        with np.errstate(invalid="ignore", divide="ignore"):
+            error = np.where(same, 0.0, np.abs(left - right))
+            ratio = np.where(same, 0.0, error / np.abs(right))
+        largest = float(np.max(np.abs(right), initial=0.0, where=np.isfinite(right)))
+        errors = (np.nan_to_num(e, nan=np.inf, posinf=np.inf) for e in (error, ratio))
+        one, other = (float(e.max(initial=0.0)) for e in errors)
+        absolute, relative = max(absolute, one), max(relative, other)
+        close = np.isclose(left, right, rtol=rtol, atol=atol + share * largest, equal_nan=True)
+        within = within and bool(close.all())
+        fidelity = fidelity.plus(right, left, None)
+    return Difference(name, absolute, relative, within, fidelity.decibels)
+
+
+def _pairs(got: Any, want: Any) -> list[tuple[Array, Array]] | None:
+    """The numbers of two values side by side, in f64; None if the values are of different form, or strings differ."""
+    if isinstance(want, Mapping):
+        if not isinstance(got, Mapping) or got.keys() != want.keys():
+            return None
+        return _pairs([got[key] for key in want], [*want.values()])
+    if isinstance(want, list):
+        if not isinstance(got, list) or len(got) != len(want):
+            return None
+        pairs = [_pairs(left, right) for left, right in zip(got, want, strict=True)]
+        return None if None in pairs else [pair for some in pairs for pair in some or ()]
+    if got is None or want is None:
+        return [] if got is want else None
+    left, right = np.asarray(got), np.asarray(want)
+    if left.shape != right.shape:
+        return None
+    if right.dtype.kind in "OUS":
+        return [] if left.astype(object).tolist() == right.astype(object).tolist() else None
+    return (
+        [(left.astype(np.float64), right.astype(np.float64))] if left.dtype == right.dtype else None
+    )
 
 
 def expected_outputs(
-    checker: str, model: str, function: Function, inputs: Mapping[str, Array]
-) -> dict[str, Array]:
-    """What `checker` (a key of CHECKERS) computes from the inputs.
+    checker: str, model: str, interpret: Interpret, inputs: Mapping[str, Any]
+) -> dict[str, Any]:
+    """What `checker` (a key of CHECKERS) computes from the inputs; `interpret` runs the model on our interpreter.
 
     Raises UserError where the checker is not installed or cannot run the model, or needs an ONNX file and `model` is
     none.
     """
-    return CHECKERS[checker](model, function, inputs)
+    return CHECKERS[checker](model, interpret, inputs)
 
 
 @contextmanager
@@ -89,9 +140,9 @@ def _onnx_file(model: str) -> Path:
 
 
 def _with_onnxruntime(
-    model: str, function: Function, inputs: Mapping[str, Array]
-) -> dict[str, Array]:
-    del function
+    model: str, interpret: Interpret, inputs: Mapping[str, Any]
+) -> dict[str, Any]:
+    del interpret
     path = _onnx_file(model)
     try:
         import onnxruntime  # noqa: PLC0415 - optional and heavy
@@ -106,19 +157,22 @@ def _with_onnxruntime(
         return dict(zip(names, session.run(names, dict(inputs)), strict=True))
 
 
-def _with_reference(
-    model: str, function: Function, inputs: Mapping[str, Array]
-) -> dict[str, Array]:
-    del function
+def _with_reference(model: str, interpret: Interpret, inputs: Mapping[str, Any]) -> dict[str, Any]:
+    del interpret
     path = _onnx_file(model)
     with _running("reference", path):
         return evaluate_reference(path, inputs)
 
 
 def _with_interpreter(
-    model: str, function: Function, inputs: Mapping[str, Array]
-) -> dict[str, Array]:
+    model: str, interpret: Interpret, inputs: Mapping[str, Any]
+) -> dict[str, Any]:
     del model
+    return interpret(inputs)
+
+
+def interpreted(function: Function, inputs: Mapping[str, Array]) -> dict[str, Array]:
+    """What our interpreter computes of a function, from its inputs and variables. Raises what compiling it raises."""
     compiled = compile(function, "interpreter")
     state = compiled.state()
     for port in compiled.state_ports:
@@ -126,7 +180,7 @@ def _with_interpreter(
     return compiled({name: inputs[name] for name in compiled.inputs}, state=state)
 
 
-CHECKERS: Mapping[str, Callable[[str, Function, Mapping[str, Array]], dict[str, Array]]] = {
+CHECKERS: Mapping[str, Callable[[str, Interpret, Mapping[str, Any]], dict[str, Any]]] = {
     "onnxruntime": _with_onnxruntime,
     "reference": _with_reference,
     "interpreter": _with_interpreter,

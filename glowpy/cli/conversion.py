@@ -6,7 +6,7 @@ import click
 
 from glowpy.quantization.conversion import Conversion
 
-__all__ = ["node_figures", "print_conversion"]
+__all__ = ["node_figures", "print_conversion", "print_unwritten"]
 
 _SHOWN = 12
 """Nodes that stay as they were and are named on a terminal."""
@@ -48,3 +48,9 @@ def print_conversion(
         click.echo(f"%{node.name} ({node.kind}{place}) stays in {before}: {node.reason}")
     if len(result.floats) > _SHOWN:
         click.echo(f"... and {len(result.floats) - _SHOWN} others; --json lists all")
+
+
+def print_unwritten(output: str | None) -> None:
+    """Says so if the network that was made is in no file."""
+    if output is None:
+        click.echo("the network was not written: -o FILE writes it")

@@ -8,7 +8,7 @@ import numpy as np
 from glowpy.backends.cpu.options import CpuOptions
 from glowpy.cli.backends import backend_option, bound_backend
 from glowpy.cli.completion import complete_file
-from glowpy.cli.conversion import node_figures, print_conversion
+from glowpy.cli.conversion import node_figures, print_conversion, print_unwritten
 from glowpy.cli.files import constants_file, write_network
 from glowpy.cli.model import Source, random_array, shape_option
 from glowpy.cli.output import print_json, progress
@@ -95,6 +95,7 @@ def convert(
     what = f"{len(samples)} inputs" if inputs else "a random input"
     for port, fidelity in outputs.items():
         click.echo(f"output '{port}': {decibels_text(fidelity.decibels)} on {what}")
+    print_unwritten(output)
 
 
 def _samples(source: Source, inputs: str) -> list[Sample]:

@@ -97,6 +97,12 @@ def _load_numpy(path: str) -> Array | dict[str, Array]:
             note="inputs are .npy, .npz or .pb files",
         ) from None
     except (ValueError, EOFError, MemoryError, BadZipFile, zlib.error) as error:
+        if "Object arrays" in str(error):
+            raise LoadError(
+                "an array of Python objects, which cannot be read without running what the file says",
+                loc=Loc(path),
+                note="save strings as array.astype('U'), or as a .txt or .json file",
+            ) from None
         # Of anything else than an array, numpy says that it is pickled and how to load it all the same.
         reason = "" if "pickle" in str(error) else f": {error}"
         raise LoadError(

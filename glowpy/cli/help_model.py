@@ -7,11 +7,12 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import click
 
-from glowpy.cli.model import is_text, load_model
+from glowpy.cli.host_inputs import FILES, must_be_given
+from glowpy.cli.model import load_model, open_onnx
 from glowpy.cli.output import print_json, print_table
 from glowpy.graph.node import Storage
-from glowpy.graph.state import Declared, recognized_pairs
-from glowpy.importer.onnx.model import read_model
+from glowpy.graph.state import Declared
+from glowpy.importer import HostInfo, HostModel, OnnxModel, ValueInfo
 from glowpy.importer.onnx.signature import computed_dims
 from glowpy.support.errors import UserError
 from glowpy.support.remedies import remedied, spelled_dims
@@ -20,7 +21,7 @@ from glowpy.support.text import symbol_name
 
 __all__ = ["print_model"]
 
-Ports = dict[str, Declared]
+Ports = Mapping[str, Declared | HostInfo]
 
 _HIGH = 64
 """The upper bound of ranges that are shown."""
@@ -30,27 +31,60 @@ _TRIALS = 32
 
 def print_model(path: str, *, as_json: bool) -> None:
     """Prints what a model takes and gives, and options to type. Raises what reading it raises."""
-    inputs, outputs, variables = _ports(path)
-    pairs = {} if is_text(path) else recognized_pairs(inputs, outputs)
+    model = open_onnx(path)
+    inputs, outputs, variables = _ports(path, model)
+    pairs = model.state if isinstance(model, OnnxModel) else {}
     open_dims = _open_dims([*inputs.values()])
     tables: Mapping[str, Ports] = {"input": inputs, "output": outputs, "variable": variables}
     if as_json:
         spelled = {
-            f"{role}s": {name: str(port) for name, port in ports.items()}
+            f"{role}s": {name: _spelled(port) for name, port in ports.items()}
             for role, ports in tables.items()
         }
         print_json({**spelled, "dimensions": open_dims, "state": pairs})
         return
-    rows = [[role, *map(str, port)] for role, ports in tables.items() for port in ports.items()]
+    rows = [
+        [role, name, _spelled(port)]
+        for role, ports in tables.items()
+        for name, port in ports.items()
+    ]
     print_table("", ["", "name", "type"], rows)
-    if open_dims and not is_text(path):
+    if isinstance(model, HostModel):
+        _print_hosted(inputs)
+    elif model is not None:
+        _print_open(model, inputs, open_dims, pairs)
+
+
+def _spelled(port: Declared | HostInfo) -> str:
+    return str(port).removeprefix(f"{port.name} ") if isinstance(port, HostInfo) else str(port)
+
+
+def _print_hosted(ports: Ports) -> None:
+    """What to type for a model of which a session computes a part itself: its inputs say what extents are."""
+    numbers = [port for port in ports.values() if isinstance(port, Declared)]
+    others = {name: port for name, port in ports.items() if isinstance(port, HostInfo)}
+    given = [name for name, info in others.items() if must_be_given(info)]
+    open_dims = _open_dims(numbers)
+    if open_dims:
+        click.echo("open dimensions, which inputs without a file need:")
+        _print_shapes(f"{name}=1" for name in open_dims)
+    if given:
+        click.echo(f"inputs that must be given, {FILES}:")
+        click.echo("".join(f"  --input {shlex.quote(name)}=FILE\n" for name in given))
+
+
+def _print_open(
+    model: OnnxModel, inputs: Ports, open_dims: Sequence[str], pairs: Mapping[str, str]
+) -> None:
+    """What to type for a model of numbers."""
+    if open_dims:
         given = _open_dims([port for name, port in inputs.items() if name not in pairs])
         click.echo(
             "open dimensions, each of which takes one extent, a range, or what others make it:"
         )
-        _print_shapes(spelled_dims(_ranges(path, {dim: int(dim in given) for dim in open_dims})))
+        _print_shapes(spelled_dims(_ranges(model, {dim: int(dim in given) for dim in open_dims})))
     unnamed = [name for name, port in inputs.items() if None in (port.shape or ())]
-    if unnamed and not is_text(path):
+    if unnamed:
         click.echo(
             "dimensions without names, in place of whose 1 a range such as 1..64 leaves them open:"
         )
@@ -64,18 +98,17 @@ def _print_shapes(texts: Iterable[str]) -> None:
     click.echo("".join(f"  --shape {shlex.quote(text)}\n" for text in texts))
 
 
-def _example(port: Declared) -> str:
+def _example(port: Declared | HostInfo) -> str:
     return "x".join(str(dim if isinstance(dim, int) else 1) for dim in port.shape or ())
 
 
-def _ranges(path: str, lows: Mapping[str, int]) -> dict[str, Dim]:
+def _ranges(model: OnnxModel, lows: Mapping[str, int]) -> dict[str, Dim]:
     """Ranges that a model can be read with; those of the names alone where reading it does not say."""
     ranges: dict[str, Dim] = {
         name: symbol(symbol_name(name), low, _HIGH) for name, low in lows.items()
     }
     computed = computed_dims(ranges, {n: dim for n, dim in ranges.items() if n.isidentifier()})
     dims = {name: dim for name, dim in ranges.items() if computed.get(name, dim) == dim}
-    model = read_model(path)
     for _ in range(_TRIALS):
         try:
             model.build(dims=dims).forget()
@@ -91,28 +124,34 @@ def _ranges(path: str, lows: Mapping[str, int]) -> dict[str, Dim]:
     return dims
 
 
-def _ports(path: str) -> tuple[Ports, Ports, Ports]:
+def _ports(path: str, model: OnnxModel | HostModel | None) -> tuple[Ports, Ports, Ports]:
     """Inputs, outputs and variables."""
-    if is_text(path):
+    if model is None:
         functions = load_model(path).networks
         return (
             _declared([port for f in functions for port in f.parameters]),
             _declared([port for f in functions for port in f.outputs]),
             _declared([port for f in functions for port in f.variables]),
         )
-    model = read_model(path)
     inputs, outputs = (
-        {info.name: Declared(info.kind, info.shape) for info in infos}
-        for infos in (model.inputs, model.outputs)
+        {info.name: _port(info) for info in infos} for infos in (model.inputs, model.outputs)
     )
     return inputs, outputs, {}
 
 
-def _declared(ports: Sequence[Storage]) -> Ports:
+def _port(info: ValueInfo | HostInfo) -> Declared | HostInfo:
+    """A tensor of numbers as any model has it."""
+    if isinstance(info, HostInfo) and info.kind is None:
+        return info
+    assert info.kind is not None
+    return Declared(info.kind, info.shape)
+
+
+def _declared(ports: Sequence[Storage]) -> dict[str, Declared]:
     return {port.original: Declared.of(port.type) for port in ports}
 
 
-def _open_dims(ports: Sequence[Declared]) -> list[str]:
+def _open_dims(ports: Sequence[Declared | HostInfo]) -> list[str]:
     """The names of open dimensions."""
     names = [dim for port in ports for dim in port.shape or () if isinstance(dim, str)]
     return list(dict.fromkeys(filter(None, names)))

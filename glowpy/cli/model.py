@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Any, TypeVar
 
 import click
@@ -23,6 +24,7 @@ from glowpy.executable import Port
 from glowpy.graph.function import Function, Module
 from glowpy.graph.parser import parse_module
 from glowpy.graph.printer import print_module
+from glowpy.importer.onnx.host.model import HostModel, open_model
 from glowpy.importer.onnx.host.types import HostInfo
 from glowpy.importer.onnx.model import OnnxModel, read_model
 from glowpy.importer.onnx.signature import ValueInfo
@@ -40,6 +42,7 @@ __all__ = [
     "expect_onnx",
     "is_text",
     "load_model",
+    "open_onnx",
     "parse_shapes",
     "random_array",
     "read_inputs",
@@ -216,6 +219,14 @@ def expect_onnx(path: str, constants: str) -> None:
         )
     if constants:
         raise UserError("--constants: an ONNX file has its own", note="leave out --constants")
+
+
+def open_onnx(path: str, constants: str = "") -> OnnxModel | HostModel | None:
+    """An ONNX file that is opened; None for text. Raises as `expect_onnx` and `importer.open_model` do."""
+    if is_text(path):
+        return None
+    expect_onnx(path, constants)
+    return open_model(Path(path))
 
 
 @dataclass(frozen=True)

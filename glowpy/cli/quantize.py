@@ -9,7 +9,7 @@ from click.core import ParameterSource
 
 from glowpy.cli.accuracy import Accuracy, Quantized, accuracy_options
 from glowpy.cli.completion import complete_file
-from glowpy.cli.conversion import node_figures, print_conversion
+from glowpy.cli.conversion import node_figures, print_conversion, print_unwritten
 from glowpy.cli.estimate import print_estimate
 from glowpy.cli.files import constants_file, write_network
 from glowpy.cli.model import Source, shape_option
@@ -120,6 +120,8 @@ def quantize(
     verb = "read stored" if result.weights_only else "compute on"
     print_conversion(result, output, blobs, f"{verb} integers", "floats")
     accuracy.print(quantized)
+    if method is not None:
+        print_unwritten(output)
 
 
 def _method(

@@ -8,11 +8,11 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from glowpy.cli.compare import expected_outputs
+from glowpy.cli.compare import Interpret, expected_outputs
 from glowpy.cli.main import run
 from glowpy.core.tensor import Array
 from glowpy.core.type import parse_type
-from glowpy.graph.function import Function, Module
+from glowpy.graph.function import Module
 
 Arrays = dict[str, Array]
 
@@ -205,8 +205,8 @@ def test_malformed_text_has_line_and_caret(tmp_path: Path) -> None:
 def test_a_failed_check_is_exit_code_1(
     good: str, monkeypatch: pytest.MonkeyPatch, offset: int, status: int, verdict: str
 ) -> None:
-    def shifted(checker: str, model: str, function: Function, inputs: Arrays) -> Arrays:
-        right = expected_outputs(checker, model, function, inputs)
+    def shifted(checker: str, model: str, interpret: Interpret, inputs: Arrays) -> Arrays:
+        right = expected_outputs(checker, model, interpret, inputs)
         return {name: array + np.float32(offset) for name, array in right.items()}
 
     monkeypatch.setattr("glowpy.cli.run.expected_outputs", shifted)

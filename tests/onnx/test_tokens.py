@@ -61,3 +61,11 @@ def test_an_expression_that_is_none() -> None:
     model = tokenizer((4,), mark=0, mincharnum=1)
     with pytest.raises(glowpy.UserError, match="expected either separators or tokenexp"):
         glowpy.InferenceSession(model)
+
+
+@pytest.mark.parametrize("text", ["\udc80", "a\ud800b"])
+def test_text_that_utf_8_cannot_spell(text: str) -> None:
+    """A lone surrogate: onnxruntime has no such strings."""
+    session = glowpy.InferenceSession(tokenizer((1,), mark=0, mincharnum=1, tokenexp="a"))
+    with pytest.raises(glowpy.UserError, match="'x': expected text that UTF-8 can spell, got"):
+        session.run(None, {"x": np.array([text], object)})

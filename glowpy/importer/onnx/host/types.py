@@ -6,12 +6,13 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, NoReturn, TypeAlias
 
 import numpy as np
 import onnx
 from onnx import TensorProto, checker, defs, helper, shape_inference
 
+from glowpy.core.elemkind import ElemKind
 from glowpy.core.tensor import Array
 from glowpy.importer.onnx.definition import schema_of
 from glowpy.importer.onnx.narrow import NARROW
@@ -148,6 +149,15 @@ class HostInfo:
         numeric = is_numeric(self.proto)
         return dtype_of(self.proto.tensor_type.elem_type) if numeric else np.dtype(object)
 
+    @property
+    def kind(self) -> ElemKind | None:
+        """The element kind that a tensor of numbers is kept in; None for all else."""
+        if not is_numeric(self.proto):
+            return None
+        elem_type = self.proto.tensor_type.elem_type
+        narrow = NARROW.get(elem_type)
+        return kind_of(elem_type) if narrow is None else narrow.kind
+
     def __str__(self) -> str:
         if self.shape is None:
             return f"{self.name} {self.type}"
@@ -156,6 +166,13 @@ class HostInfo:
     def value(self, given: object) -> HostValue:
         """What is given for an input, as it is kept. Raises UserError if it is of another type."""
         return _value(f"'{self.name}'", self.proto, given)
+
+    def plain(self, content: object) -> HostValue:
+        """What JSON spells: lists for arrays and sequences, objects for maps, null for an empty optional.
+
+        Raises UserError for what is of another type.
+        """
+        return _plain(f"'{self.name}'", self.proto, content)
 
 
 def _value(what: str, type: onnx.TypeProto, given: Any) -> HostValue:
@@ -180,6 +197,48 @@ def _value(what: str, type: onnx.TypeProto, given: Any) -> HostValue:
     return _checked(what, type, array)
 
 
+def _plain(what: str, type: onnx.TypeProto, content: Any) -> HostValue:
+    """Arrays are as deep as their lists, which sequences begin; keys of maps are text in JSON."""
+    if type.HasField("optional_type"):
+        return None if content is None else _plain(what, type.optional_type.elem_type, content)
+    if type.HasField("sequence_type"):
+        inner = type.sequence_type.elem_type
+        items = content if isinstance(content, list) else _refuse(what, "a list", type, content)
+        return [_plain(f"{what}[{i}]", inner, item) for i, item in enumerate(items)]
+    if type.HasField("map_type"):
+        entries = (
+            content if isinstance(content, dict) else _refuse(what, "an object", type, content)
+        )
+        if type.map_type.key_type == TensorProto.STRING:
+            return entries
+        try:
+            return {int(key): item for key, item in entries.items()}
+        except ValueError:
+            raise UserError(
+                f"{what}: expected keys that are integers for {spelled(type)}"
+            ) from None
+    if is_strings(type):
+        return strings(what, content)
+    dtype = dtype_of(type.tensor_type.elem_type)
+    try:
+        numbers = np.array(content)
+        array: Array = numbers.astype(dtype)
+        fits = numbers.dtype.kind in _TAKEN.get(dtype.kind, "iuf") or not numbers.size
+        if fits and (dtype.kind not in "biu" or np.array_equal(array, numbers)):
+            return array
+    except (ValueError, TypeError, OverflowError):
+        pass
+    raise UserError(f"{what}: expected numbers for {spelled(type)}, in lists of equal length")
+
+
+_TAKEN = {"b": "b", "i": "iu", "u": "iu"}
+"""The kinds of numbers that become others without a loss, by the kind that they become."""
+
+
+def _refuse(what: str, expected: str, type: onnx.TypeProto, given: object) -> NoReturn:
+    raise UserError(f"{what}: expected {expected} for {spelled(type)}, got {_kind(given)}")
+
+
 def _scalar(what: str, type: onnx.TypeProto, given: Any) -> HostValue:
     """An element of a map: a number or a text."""
     if isinstance(given, str) == is_strings(type) and isinstance(
@@ -202,6 +261,10 @@ def _checked(what: str, type: onnx.TypeProto, array: Array) -> Array:
     return array
 
 
+_SURROGATE = re.compile("[\ud800-\udfff]")
+"""Half of a character in UTF-16, which Python's text may hold alone, and neither UTF-8 nor ONNX does."""
+
+
 def strings(what: str, given: object) -> Array:
     """An array of `str` objects, from an array of text, of UTF-8 or of such objects, or nested lists.
 
@@ -219,6 +282,8 @@ def strings(what: str, given: object) -> Array:
                 raise UserError(f"{what}: expected strings in UTF-8, got {item[:40]!r}") from None
         if not isinstance(item, str):
             raise UserError(f"{what}: expected strings, got {_kind(item)}")
+        if _SURROGATE.search(item):
+            raise UserError(f"{what}: expected text that UTF-8 can spell, got {item[:40]!a}")
         result.flat[index] = str(item)
     return result
 

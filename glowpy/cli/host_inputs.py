@@ -1,0 +1,130 @@
+"""The inputs of `glowpy run` for a model of strings, sequences, optionals and maps: from files, or made up."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from glowpy.cli.files import as_codes, read_array, read_arrays, read_text
+from glowpy.cli.model import Dims, Shapes, random_array
+from glowpy.core.tensor import Array
+from glowpy.core.type import Type
+from glowpy.importer import HostInfo
+from glowpy.importer.onnx.model import located
+from glowpy.support.errors import LoadError, UserError
+from glowpy.support.loc import Loc
+from glowpy.support.symbolic import highest
+
+__all__ = ["FILES", "must_be_given", "read_host_inputs"]
+
+FILES = "strings as .txt with one in each line, .json, .npy or .pb, a sequence as .npz or .json, a map as .json"
+"""What files there are for what, in messages."""
+
+
+def read_host_inputs(
+    texts: Sequence[str], infos: Sequence[HostInfo], shapes: Shapes, dims: Dims, seed: int
+) -> dict[str, Any]:
+    """A value for every input: from the files that --input names; random numbers, or nothing for an optional.
+
+    Args:
+        texts: `NAME=FILE`, or the name of a .npz file with arrays named after inputs.
+        infos: The model's inputs.
+        shapes: What --shape says of inputs; of lines, too, which are a vector unless the model says otherwise.
+        dims: What it says of symbolic dimensions.
+        seed: Of the random elements.
+
+    Raises UserError for an unknown input, an unreadable file, a value of another type, and what has to be given.
+    """
+    known = {info.name: info for info in infos}
+    feeds: dict[str, Any] = {}
+    for text in texts:
+        name, separator, path = text.partition("=")
+        arrays: Mapping[str, Any] = {name: None} if separator else read_arrays(text)
+        for name, array in arrays.items():
+            if name not in known:
+                names = ", ".join(known) or "(there are none)"
+                raise UserError(f"--input: expected one of the inputs {names}, got '{name}'")
+            info = known[name]
+            value = _read(info, path, _declared(info, shapes, dims)) if separator else array
+            try:
+                feeds[name] = info.value(value)
+            except UserError as error:
+                raise located(error, Loc(path or text), "input ") from None
+    rng = np.random.default_rng(seed)
+    for name, info in known.items():
+        if name not in feeds:
+            feeds[name] = _made_up(info, _declared(info, shapes, dims), rng)
+    return feeds
+
+
+def must_be_given(info: HostInfo) -> bool:
+    """Whether nothing can be made up for an input."""
+    return info.kind is None and not info.type.startswith("optional")
+
+
+def _declared(info: HostInfo, shapes: Shapes, dims: Dims) -> list[int | None]:
+    """The extents of an input, as large as they may be; None for one of which nothing is known."""
+    declared = shapes.get(info.name, info.shape if info.shape is not None else (None,))
+    sizes = [dims.get(dim) if isinstance(dim, str) else dim for dim in declared]
+    return [None if size is None else highest(size) for size in sizes]
+
+
+def _read(info: HostInfo, path: str, shape: Sequence[int | None]) -> Any:
+    """What is in a file, for an input of this type and shape."""
+    if path.endswith(".json"):
+        return _read_json(info, path)
+    if path.endswith(".npz") and info.type.startswith(("seq", "optional(seq")):
+        return list(read_arrays(path).values())
+    if path.endswith(".txt"):
+        return _lines(info, path, shape)
+    array = read_array(path)
+    return array if info.kind is None else as_codes(array, info.kind)
+
+
+def _read_json(info: HostInfo, path: str) -> Any:
+    try:
+        content = json.loads(read_text(path))
+    except (ValueError, RecursionError) as error:
+        raise LoadError(f"cannot read the JSON: {error}", loc=Loc(path)) from None
+    try:
+        return info.plain(content)
+    except UserError as error:
+        raise located(error, Loc(path), "input ") from None
+
+
+def _lines(info: HostInfo, path: str, shape: Sequence[int | None]) -> Array:
+    """A string for each line, in the shape of the input, of which one extent may follow from their number."""
+    lines = np.array(read_text(path).splitlines(), object)
+    known = math.prod(size for size in shape if size is not None)
+    fits = shape.count(None) == 1 and known and lines.size % known == 0
+    if not fits and (None in shape or known != lines.size):
+        spelled = "x".join("?" if size is None else str(size) for size in shape)
+        raise UserError(
+            f"input '{info.name}': expected lines for the shape [{spelled}], got {lines.size}",
+            loc=Loc(path),
+            note=f"--shape {info.name}:{'x'.join([str(lines.size), *'1' * (len(shape) - 1)])}, or give a .json file",
+        )
+    return lines.reshape([-1 if size is None else size for size in shape])
+
+
+def _made_up(info: HostInfo, shape: Sequence[int | None], rng: np.random.Generator) -> Any:
+    """Random numbers, or an optional without an element."""
+    if info.type.startswith("optional"):
+        return None
+    if info.kind is None:
+        raise UserError(
+            f"input '{info.name}' is of {info.type}, which must be given",
+            note=f"--input {info.name}=FILE: {FILES}",
+        )
+    whole = tuple(size for size in shape if size is not None)
+    if len(whole) != len(shape):
+        raise UserError(
+            f"input '{info.name}' has no size in every dimension",
+            note=f"--shape {info.name}:{'x'.join('1' if size is None else str(size) for size in shape)},"
+            f" or give it: --input {info.name}=FILE",
+        )
+    return random_array(Type(info.kind, whole), rng).astype(info.dtype)
