@@ -1,4 +1,4 @@
-r"""A function as a Graphviz drawing: ellipses for storage, boxes for nodes, an edge for each operand.
+r"""A function as a Graphviz drawing: ellipses for storage, boxes for nodes, an edge for each operand, frames for calls.
 
 ```
 digraph "main" {
@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+from collections.abc import Iterator
 
 from glowpy.graph.function import Function
 from glowpy.graph.node import PREDICATE, Constant, Node, NodeValue, Storage
@@ -43,22 +44,32 @@ def _label(node: Node) -> str:
 
 
 def print_dot(f: Function) -> str:
-    """The function as Graphviz source. Deterministic; linear in the number of nodes."""
-    ids: dict[Storage | Node, str] = {}
+    """The function as Graphviz source, those that it calls in frames. Deterministic; linear in the number of nodes."""
     lines = [f"digraph {_quoted(f.name)} {{", "  rankdir=TB;", '  node [fontname="monospace"];']
+    lines += [f"  {line}" for line in _content(f, "")]
+    for index, callee in enumerate(f.called):
+        lines += [f"  subgraph cluster{index} {{", f"    label={_quoted(f'@{callee.name}')};"]
+        lines += [f"    {line}" for line in _content(callee, f"f{index}")]
+        lines.append("  }")
+    return "\n".join([*lines, "}"]) + "\n"
+
+
+def _content(f: Function, prefix: str) -> Iterator[str]:
+    """What is in one function; identifiers begin with `prefix`."""
+    ids: dict[Storage | Node, str] = {}
     used = {value.producer for node in f.nodes for _, value in node.operands()}
     storages = [s for s in f.module.storages if s in used]
     for index, storage in enumerate(storages):
-        ids[storage] = f"s{index}"
+        ids[storage] = f"{prefix}s{index}"
         style = "dashed" if isinstance(storage, Constant) else "solid"
         label = _quoted(f"{storage.original}\n{storage.type}")
-        lines.append(f"  s{index} [label={label}, shape=ellipse, style={style}];")
+        yield f"{ids[storage]} [label={label}, shape=ellipse, style={style}];"
     for index, node in enumerate(f.topological()):
-        ids[node] = f"n{index}"
-        lines.append(f"  n{index} [label={_quoted(_label(node))}, shape=box];")
+        ids[node] = f"{prefix}n{index}"
+        yield f"{ids[node]} [label={_quoted(_label(node))}, shape=box];"
     for node in f.topological():
-        lines += [_edge(ids, node, _name(node, index), value) for index, value in node.operands()]
-    return "\n".join([*lines, "}"]) + "\n"
+        for index, value in node.operands():
+            yield _edge(ids, node, _name(node, index), value)
 
 
 def _name(node: Node, index: int) -> str:
@@ -75,7 +86,7 @@ def _edge(ids: dict[Storage | Node, str], node: Node, name: str, value: NodeValu
     if writes:
         source, target = target, source
     label = name if value.index == 0 else f"{value.name} as {name}"
-    return f"  {source} -> {target} [label={_quoted(label)}];"
+    return f"{source} -> {target} [label={_quoted(label)}];"
 
 
 def render_svg(source: str) -> str:

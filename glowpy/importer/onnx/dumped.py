@@ -5,7 +5,7 @@ What the file says is checked as text is: names, attributes and types first, the
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import onnx
 from onnx import AttributeProto
@@ -16,12 +16,24 @@ from glowpy.core.tensor import Tensor
 from glowpy.core.type import Type, read_type
 from glowpy.engine import known_nodes
 from glowpy.graph.function import Module
-from glowpy.graph.node import Constant, NodeValue
+from glowpy.graph.node import Constant, NodeValue, Storage
 from glowpy.graph.nodes_gen import NODES
 from glowpy.graph.state import StatePairs, keep_state, release_state
 from glowpy.graph.verifier import verify_module
 from glowpy.importer.onnx.source import Source
-from glowpy.support.dumped import DECLARATIONS, DOMAIN, PREDICATE, SAVED, TYPES
+from glowpy.support.dumped import (
+    CALLED,
+    CONSTANTS,
+    DECLARATIONS,
+    DOMAIN,
+    FUNCTIONS,
+    GIVES,
+    NUMBERED,
+    PREDICATE,
+    SAVED,
+    TAKES,
+    TYPES,
+)
 from glowpy.support.errors import UserError
 from glowpy.support.loc import Loc
 from glowpy.support.text import Attr, Lexer
@@ -47,9 +59,10 @@ def dumped_module(
     Raises UserError for a file that was damaged or changed.
     """
     graph = source.proto.graph
-    reader = _Reader(graph, tensors, source.file)
-    for index, node in enumerate(graph.node):
-        reader.node(index, node)
+    reader = _Reader(source, tensors)
+    for proto in reader.called:
+        reader.function(proto)
+    reader.network(graph)
     verify_module(reader.module)
     if other_shapes and reader.module.symbols:
         raise UserError(
@@ -64,18 +77,56 @@ def dumped_module(
 
 
 class _Reader:
-    def __init__(self, graph: onnx.GraphProto, tensors: Mapping[str, Tensor], file: str) -> None:
+    """Reads storage and functions.
+
+    Attributes:
+        module: What was read so far.
+        called: The functions that nodes call, each after those that it calls itself.
+    """
+
+    def __init__(self, source: Source, tensors: Mapping[str, Tensor]) -> None:
+        graph = source.proto.graph
         self.module = Module()
-        self._file = file
+        self.called = [p for p in source.proto.functions if p.name.startswith(CALLED)]
+        self._file = source.file
         self._tensors = tensors
         self._values: dict[str, NodeValue] = {}
         self._classes = {cls.SCHEMA.mnemonic: cls for cls in (*NODES, *known_nodes(CpuBackend))}
-        lexer = Lexer(_metadata(graph)[DECLARATIONS], f"{file}: {DECLARATIONS}")
+        metadata, lists = _metadata(graph), [*map(_ports, self.called)]
+        self._inner = {name for takes, gives in lists for name in (*takes, *gives)}
+        lexer = Lexer(metadata[DECLARATIONS], f"{self._file}: {DECLARATIONS}")
         lexer.declarations()
         self._symbols = lexer.symbols
         while lexer.peek.kind != "end":
             self._storage(lexer)
-        self._f = self.module.create_function(graph.name)
+        ports = dict(zip((proto.name for proto in self.called), lists, strict=True))
+        for name in _list(metadata.get(FUNCTIONS, graph.name)):
+            takes, gives = ports.get(CALLED + name, ([], []))
+            taken = [s for s in self._storages(takes) if not isinstance(s, Constant)]
+            self.module.create_function(name, taken, self._storages(gives))
+
+    def network(self, graph: onnx.GraphProto) -> None:
+        """Reads the function that users call."""
+        self._f = self.module.function(graph.name)
+        for index, node in enumerate(graph.node):
+            self._node(index, node)
+
+    def function(self, proto: onnx.FunctionProto) -> None:
+        """Reads a function that nodes call."""
+        self._f = self.module.function(proto.name[len(CALLED) :])
+        values, (takes, _) = self._values, _ports(proto)
+        inputs = (storage.value for storage in self._storages(takes))
+        self._values = dict(zip(proto.input, inputs, strict=False))
+        for index, node in enumerate(proto.node):
+            if node.domain or node.op_type != "Identity":  # that gives a variable as it is
+                self._node(index, node)
+        self._values = values
+
+    def _storages(self, names: Sequence[str]) -> list[Storage]:
+        storages = [self.module.storage(name) for name in names]
+        if not all(storages):
+            raise UserError("expected functions of storages that the file has", loc=Loc(self._file))
+        return [storage for storage in storages if storage is not None]
 
     def _storage(self, lexer: Lexer) -> None:
         """One declaration: what text says of a storage, and its name in the model, or, of a constant, in the file."""
@@ -100,9 +151,10 @@ class _Reader:
             value = self.module.add_constant(Constant(taken, tensor, loc)).value
         else:
             raise lexer.error(f"expected a storage that the file has, got '{word}'", token)
-        self._values[known] = value
+        if word == "constant" or name not in self._inner:
+            self._values[known] = value
 
-    def node(self, index: int, proto: onnx.NodeProto) -> None:
+    def _node(self, index: int, proto: onnx.NodeProto) -> None:
         """Adds a node. Raises UserError for one that is none of ours, or that does not fit."""
         loc = Loc(self._file, node=proto.name or proto.op_type, index=index, operator=proto.op_type)
         try:
@@ -111,11 +163,14 @@ class _Reader:
             raise UserError(error.diagnostics[0].message, loc=loc) from None
 
     def _add(self, proto: onnx.NodeProto, loc: Loc) -> None:
-        metadata, cls = _metadata(proto), self._classes.get(proto.op_type)
+        metadata = _metadata(proto)
+        cls = self._classes.get(proto.op_type.partition(NUMBERED)[0])
         if cls is None or proto.domain != DOMAIN:
             raise UserError(f"{proto.op_type}: expected an operator of the domain {DOMAIN}")
         schema = cls.SCHEMA
-        operands = [self._value(name) for name in proto.input]
+        constants = metadata.get(CONSTANTS, "0")
+        num_inputs = len(proto.input) - int(constants if constants.isdecimal() else 0)
+        operands = [self._value(name) for name in proto.input[: max(num_inputs, 0)]]
         predicate = operands.pop() if PREDICATE in metadata and operands else None
         if SAVED in metadata:
             storage = self.module.storage(metadata[SAVED])
@@ -123,7 +178,7 @@ class _Reader:
         if len(operands) != len(schema.inputs) and not schema.variadic:
             raise UserError(f"{proto.op_type}: expected {len(schema.inputs)} inputs")
         types = [] if SAVED in metadata else self._types(metadata.get(TYPES, ""))
-        if len(types) != len(schema.results):
+        if not types if schema.many_results else len(types) != len(schema.results):
             raise UserError(f"{proto.op_type}: expected {len(schema.results)} types of results")
         attrs = check_attrs(schema.attrs, self._attrs(proto, schema))
         name = self.module.names.take(proto.name or proto.op_type)
@@ -162,7 +217,7 @@ class _Reader:
                 return float(attribute.f)
             case AttributeProto.STRING:
                 text = attribute.s.decode("utf-8", "replace")
-                return text if kind == "text" else self._lexer(text).attr()
+                return text if kind in ("text", "function") else self._lexer(text).attr()
             case _:
                 raise UserError(f"attribute '{attribute.name}' is of no type that a dump has")
 
@@ -176,5 +231,15 @@ def _typed(tensor: Tensor, type: Type) -> Tensor:
     return Tensor.derived(type, "stored integers", [tensor], lambda array: array)
 
 
-def _metadata(proto: onnx.GraphProto | onnx.NodeProto) -> dict[str, str]:
+def _ports(proto: onnx.FunctionProto) -> tuple[list[str], list[str]]:
+    """What a function takes and gives; constants that it reads are the last of what it takes."""
+    metadata = _metadata(proto)
+    return _list(metadata.get(TAKES, "")), _list(metadata.get(GIVES, ""))
+
+
+def _list(text: str) -> list[str]:
+    return text.split(", ") if text else []
+
+
+def _metadata(proto: onnx.GraphProto | onnx.FunctionProto | onnx.NodeProto) -> dict[str, str]:
     return {entry.key: entry.value for entry in proto.metadata_props}

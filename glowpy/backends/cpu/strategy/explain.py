@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from math import prod
 
@@ -88,6 +88,7 @@ class Explanation:
         loops: The inner loops: kind, pixels x vectors.
         rows: The best candidates, and the one in use if it is none of them; empty for a depthwise convolution.
         overridden: Whether another decision is in use than the strategy takes.
+        function: That it is in, if others call it; empty for the network itself.
     """
 
     name: str
@@ -98,10 +99,20 @@ class Explanation:
     loops: tuple[str, ...]
     rows: tuple[Row, ...]
     overridden: bool
+    function: str = ""
 
 
 def explain(f: IRFunction, machine_for: Callable[[ElemKind], Machine]) -> Iterator[Explanation]:
-    """An explanation for every product of a program, in order, by the models of a variant for each kind."""
+    """An explanation for every product of a program and of what it calls, by the models of a variant for each kind.
+
+    They are in order, and those of a function that is called come before those of its caller.
+    """
+    for called in f.callees.values():
+        yield from (replace(one, function=called.name) for one in _explained(called, machine_for))
+    yield from _explained(f, machine_for)
+
+
+def _explained(f: IRFunction, machine_for: Callable[[ElemKind], Machine]) -> Iterator[Explanation]:
     for inst in f.instructions:
         if isinstance(inst, CpuDepthwiseConvInst):
             yield _depthwise(inst, machine_for(inst.input.type.kind))
@@ -188,7 +199,7 @@ def _text(e: Explanation) -> str:
     numbers = ", ".join(f"{name} {value}" for name, value in e.problem.items())
     decided = ", ".join(f"{name}={value}" for name, value in e.decision.items())
     lines = [
-        f"%{e.name} = {e.mnemonic}: {numbers}",
+        f"%{e.name} = {e.mnemonic}{e.function and f' in @{e.function}'}: {numbers}",
         f"  {decided}{' (overridden)' if e.overridden else ''}",
         f"  {e.units} units" + (f", inner loops: {', '.join(e.loops)}" if e.loops else ""),
     ]
