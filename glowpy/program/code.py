@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from glowpy.support.loc import UNKNOWN, Loc
 
 __all__ = [
+    "Argument",
     "Block",
     "Call",
+    "Change",
+    "Cut",
     "Instruction",
     "Item",
     "Literal",
+    "Load",
+    "MakeCell",
     "MakeTuple",
     "Operand",
     "Operation",
+    "Pack",
     "Partial",
     "Portion",
     "Push",
@@ -25,6 +31,7 @@ __all__ = [
     "Store",
     "Switch",
     "TailCall",
+    "slots_of",
 ]
 
 
@@ -47,11 +54,38 @@ class Literal:
     def __str__(self) -> str:
         if isinstance(self.value, Block):
             return f"@{self.value.name}"
+        if isinstance(self.value, type):
+            return self.value.__name__
         shape = getattr(self.value, "shape", None)
         return repr(self.value) if not shape else f"{self.value.dtype}{list(shape)}"
 
 
 Operand: TypeAlias = Slot | Literal
+"""What an instruction reads."""
+
+
+@dataclass(frozen=True)
+class Pack:
+    """A tuple among the operands of an operator."""
+
+    items: tuple[Argument, ...]
+
+    def __str__(self) -> str:
+        return f"({', '.join(map(str, self.items))})"
+
+
+@dataclass(frozen=True)
+class Cut:
+    """A slice among the places of an index: where it begins and ends, and its step."""
+
+    items: tuple[Operand, ...]
+
+    def __str__(self) -> str:
+        return f"slice({', '.join(map(str, self.items))})"
+
+
+Argument: TypeAlias = Operand | Pack | Cut
+"""What an operator reads."""
 
 
 @dataclass(frozen=True)
@@ -61,20 +95,34 @@ class Operation:
     Attributes:
         target: The slot that it stores.
         operator: Its name, as in `operators`.
-        operands: What it reads; a tuple has several.
-        options: Arguments that are known while reading, such as an axis.
+        operands: What it reads.
+        options: Arguments that shape what is compiled, such as an axis: what they are is known before.
         loc: The line of the source.
     """
 
     target: str
     operator: str
-    operands: tuple[Operand, ...]
-    options: Mapping[str, Any] = field(default_factory=dict)
+    operands: tuple[Argument, ...]
+    options: Mapping[str, Argument] = field(default_factory=dict)
     loc: Loc = UNKNOWN
+
+    @property
+    def slots(self) -> Iterator[str]:
+        """The slots that it reads."""
+        return slots_of([*self.operands, *self.options.values()])
 
     def __str__(self) -> str:
         options = [f"{name}={value}" for name, value in self.options.items()]
         return f"{self.target} = {self.operator}({', '.join([*map(str, self.operands), *options])})"
+
+
+def slots_of(operands: Iterable[Argument]) -> Iterator[str]:
+    """The slots among operands."""
+    for operand in operands:
+        if isinstance(operand, Pack | Cut):
+            yield from slots_of(operand.items)
+        elif isinstance(operand, Slot):
+            yield operand.name
 
 
 @dataclass(eq=False)
@@ -166,14 +214,45 @@ class Switch:
 
 
 @dataclass(frozen=True)
+class MakeCell:
+    """Pushes a new cell: a place for one value, which several functions share."""
+
+    def __str__(self) -> str:
+        return "cell"
+
+
+@dataclass(frozen=True)
+class Load:
+    """Pops a cell, pushes what it holds: the value of the variable `name`."""
+
+    name: str
+    loc: Loc
+
+    def __str__(self) -> str:
+        return "load"
+
+
+@dataclass(frozen=True)
+class Change:
+    """Pops a cell and a value, which the cell holds from now on."""
+
+    def __str__(self) -> str:
+        return "change"
+
+
+@dataclass(frozen=True)
 class Call:
-    """Pops a function and `count` arguments, runs the function in a frame of its own, pushes its result."""
+    """Pops a function and `count` arguments, runs the function in a frame of its own, pushes its result.
+
+    The last arguments are given by their `names`, all others by position.
+    """
 
     count: int
+    names: tuple[str, ...] = ()
     loc: Loc = UNKNOWN
 
     def __str__(self) -> str:
-        return f"call {self.count}"
+        return " ".join(["call", str(self.count), *self.names])
 
 
 @dataclass(frozen=True)
@@ -181,10 +260,11 @@ class TailCall:
     """A call whose result is the caller's: the frame takes the place of the caller's."""
 
     count: int
+    names: tuple[str, ...] = ()
     loc: Loc = UNKNOWN
 
     def __str__(self) -> str:
-        return f"tail_call {self.count}"
+        return " ".join(["tail_call", str(self.count), *self.names])
 
 
 @dataclass(frozen=True)
@@ -196,7 +276,19 @@ class Return:
 
 
 Instruction: TypeAlias = (
-    Portion | Push | Store | MakeTuple | Item | Partial | Switch | Call | TailCall | Return
+    Portion
+    | Push
+    | Store
+    | MakeTuple
+    | Item
+    | MakeCell
+    | Load
+    | Change
+    | Partial
+    | Switch
+    | Call
+    | TailCall
+    | Return
 )
 
 
@@ -211,19 +303,13 @@ class Block:
         name: The function's, with the line and the part of the statement it is.
         parameters: The slots that arguments are stored in.
         instructions: In order.
-        defaults: What the last parameters are where no argument is given, as Python objects.
+        defaults: What the last parameters are where no argument is given.
     """
 
     name: str
     parameters: tuple[str, ...] = ()
     instructions: list[Instruction] = field(default_factory=list)
     defaults: tuple[Any, ...] = ()
-
-    @property
-    def defaulted(self) -> dict[str, Any]:
-        """The defaults by parameter."""
-        first = len(self.parameters) - len(self.defaults)
-        return dict(zip(self.parameters[first:], self.defaults, strict=True))
 
     @property
     def leads_to(self) -> list[Block]:

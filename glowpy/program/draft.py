@@ -10,9 +10,12 @@ from typing import TypeAlias
 from glowpy.program.code import (
     Block,
     Call,
+    Change,
     Instruction,
     Item,
     Literal,
+    Load,
+    MakeCell,
     MakeTuple,
     Operand,
     Operation,
@@ -24,11 +27,16 @@ from glowpy.program.code import (
     Store,
     Switch,
     TailCall,
+    slots_of,
 )
 from glowpy.support.errors import InternalError
 from glowpy.support.loc import UNKNOWN, Loc
 
-__all__ = ["Branch", "Draft", "Give", "Hand", "Jump", "Link", "Step", "assembled"]
+__all__ = ["Branch", "Draft", "Give", "Hand", "Jump", "Link", "Linking", "Step", "assembled"]
+
+
+Linking: TypeAlias = Call | Change | Item | Load | MakeCell | MakeTuple | Partial
+"""What a step of the machine may do."""
 
 
 @dataclass(frozen=True)
@@ -39,9 +47,14 @@ class Link:
     """
 
     targets: tuple[str, ...]
-    instruction: Call | MakeTuple | Item | Partial | None
+    instruction: Linking | None
     operands: tuple[Operand, ...]
     loc: Loc
+
+    @property
+    def slots(self) -> Iterator[str]:
+        """The slots that it reads."""
+        return slots_of(self.operands)
 
 
 Step: TypeAlias = Operation | Link
@@ -74,10 +87,11 @@ class Give:
 
 @dataclass(frozen=True)
 class Hand:
-    """The end of a draft whose result is that of a call."""
+    """The end of a draft whose result is that of a call. The last arguments are given by their `names`."""
 
     callee: Operand
     arguments: tuple[Operand, ...]
+    names: tuple[str, ...]
     loc: Loc
 
 
@@ -103,10 +117,6 @@ class Draft:
                 return ()
 
 
-def _slots(operands: Iterable[Operand]) -> Iterator[str]:
-    return (operand.name for operand in operands if isinstance(operand, Slot))
-
-
 def _stored(step: Step) -> tuple[str, ...]:
     return step.targets if isinstance(step, Link) else (step.target,)
 
@@ -125,11 +135,11 @@ def _end_operands(draft: Draft) -> tuple[Operand, ...]:
 
 def _before(draft: Draft, after: Iterable[str]) -> dict[str, None]:
     """The slots that a draft, or what comes after it, reads before it stores them."""
-    live = dict.fromkeys([*_slots(_end_operands(draft)), *after])
+    live = dict.fromkeys([*slots_of(_end_operands(draft)), *after])
     for step in reversed(draft.steps):
         for slot in _stored(step):
             live.pop(slot, None)
-        live.update(dict.fromkeys(_slots(step.operands)))
+        live.update(dict.fromkeys(step.slots))
     return live
 
 
@@ -189,7 +199,7 @@ def assembled(all_drafts: Sequence[Draft]) -> None:
 
 def _steps(draft: Draft, live: dict[Draft, dict[str, None]]) -> Iterator[Instruction]:
     after = dict.fromkeys(slot for follower in draft.followers for slot in live[follower])
-    after.update(dict.fromkeys(_slots(_end_operands(draft))))
+    after.update(dict.fromkeys(slots_of(_end_operands(draft))))
     groups = [list(group) for _, group in groupby(draft.steps, lambda step: isinstance(step, Link))]
     count = 0
     for place, group in enumerate(groups):
@@ -198,12 +208,7 @@ def _steps(draft: Draft, live: dict[Draft, dict[str, None]]) -> Iterator[Instruc
                 assert isinstance(link, Link)
                 yield from _linked(link)
             continue
-        read = {
-            slot
-            for later in groups[place + 1 :]
-            for step in later
-            for slot in _slots(step.operands)
-        }
+        read = {slot for later in groups[place + 1 :] for step in later for slot in step.slots}
         operations = tuple([step for step in group if isinstance(step, Operation)])
         yield _portion(f"{draft.block.name}.{count}", operations, {*read, *after})
         count += 1
@@ -213,9 +218,7 @@ def _portion(name: str, operations: tuple[Operation, ...], read: set[str]) -> Po
     stored: dict[str, None] = {}
     inputs: dict[str, None] = {}
     for operation in operations:
-        inputs.update(
-            dict.fromkeys(slot for slot in _slots(operation.operands) if slot not in stored)
-        )
+        inputs.update(dict.fromkeys(slot for slot in operation.slots if slot not in stored))
         stored[operation.target] = None
     return Portion(name, operations, tuple(inputs), tuple(slot for slot in stored if slot in read))
 
@@ -246,13 +249,13 @@ def _end(draft: Draft) -> Iterator[Instruction]:
                 yield from _to(follower)
                 yield Partial(len(follower.block.parameters))
             yield Switch(draft.end.loc)
-            yield TailCall(0, draft.end.loc)
+            yield TailCall(0, loc=draft.end.loc)
         case Give():
             yield Push(draft.end.result, draft.end.loc)
             yield Return()
         case Hand():
             for operand in (draft.end.callee, *draft.end.arguments):
                 yield Push(operand, draft.end.loc)
-            yield TailCall(len(draft.end.arguments), draft.end.loc)
+            yield TailCall(len(draft.end.arguments), draft.end.names, draft.end.loc)
         case None:
             raise InternalError(f"block {draft.block.name} has no end")

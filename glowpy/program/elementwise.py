@@ -107,15 +107,6 @@ def _divide(w: Weaver, a: Held, b: Held) -> Held:
     return w.wrapped(w.node("div", *values), weak)
 
 
-def _integers(w: Weaver, what: str, a: Held, b: Held) -> tuple[list[NodeValue], bool]:
-    values, weak = w.joint((a, b))
-    if not values[0].type.kind.is_integer:
-        raise UserError(
-            f"expected integers for {what}, got {values[0].type}", note="use np.floor(a / b)"
-        )
-    return values, weak
-
-
 def _floor_quotient(w: Weaver, a: NodeValue, b: NodeValue) -> NodeValue:
     """The quotient of integers rounded down; `div` truncates."""
     quotient = w.node("div", a, b)
@@ -127,20 +118,58 @@ def _floor_quotient(w: Weaver, a: NodeValue, b: NodeValue) -> NodeValue:
     return w.node("select", lower, w.node("sub", quotient, one), quotient)
 
 
+def _divided(w: Weaver, a: NodeValue, b: NodeValue) -> tuple[NodeValue, NodeValue]:
+    """The quotient rounded down, and what is left, with the sign of the divisor."""
+    kind = a.type.kind
+    if kind.is_integer:
+        quotient = _floor_quotient(w, a, b)
+        return quotient, w.node("sub", a, w.node("mul", quotient, b))
+    if not kind.is_float:
+        raise UserError(f"expected numbers to divide, got {a.type}", note="use .astype(np.int64)")
+    x, y = (w.lifted(Weak(value), ElemKind.F64) for value in (a, b))
+    zero = w.splat(0.0, ElemKind.F64)
+    small = w.node("lt", w.node("abs", x), w.node("abs", y))
+    quotient = w.node("select", small, zero, w.node("floor", w.node("div", x, y)))
+    rest = w.node("select", small, x, _difference(w, x, quotient, y))
+    # It has the other sign also where the quotient was rounded up to an integer.
+    apart = w.node("xor", w.node("lt", rest, zero), w.node("lt", y, zero))
+    lower = w.node("and", apart, w.node("not", w.node("eq", rest, zero)))
+    quotient = w.node("sub", quotient, w.node("select", lower, w.splat(1.0, ElemKind.F64), zero))
+    rest = w.node("select", lower, w.node("add", rest, y), rest)
+    return w.lifted(Weak(quotient), kind), w.lifted(Weak(rest), kind)
+
+
+def _difference(w: Weaver, a: NodeValue, b: NodeValue, c: NodeValue) -> NodeValue:
+    """Of f64: a - b * c, with the error of the product taken off as well (Dekker 1971)."""
+    product = w.node("mul", b, c)
+    (high_b, low_b), (high_c, low_c) = _halves(w, b), _halves(w, c)
+    error = w.node("sub", w.node("mul", high_b, high_c), product)
+    for factors in ((high_b, low_c), (low_b, high_c), (low_b, low_c)):
+        error = w.node("add", error, w.node("mul", *factors))
+    return w.node("sub", w.node("sub", a, product), error)
+
+
+def _halves(w: Weaver, value: NodeValue) -> tuple[NodeValue, NodeValue]:
+    """Two numbers of at most 27 bits whose sum is a value."""
+    scaled = w.node("mul", value, w.splat(2.0**27 + 1, ElemKind.F64))
+    high = w.node("sub", scaled, w.node("sub", scaled, value))
+    return high, w.node("sub", value, high)
+
+
 @elementwise(np.floor_divide)
 def _floor_divide(w: Weaver, a: Held, b: Held) -> Held:
     if isinstance(a, int | float) and isinstance(b, int | float):
         return _folded(np.floor_divide, (a, b))
-    (x, y), weak = _integers(w, "//", a, b)
-    return w.wrapped(_floor_quotient(w, x, y), weak)
+    (x, y), weak = w.joint((a, b))
+    return w.wrapped(_divided(w, x, y)[0], weak)
 
 
 @elementwise(np.mod)
 def _mod(w: Weaver, a: Held, b: Held) -> Held:
     if isinstance(a, int | float) and isinstance(b, int | float):
         return _folded(np.mod, (a, b))
-    (x, y), weak = _integers(w, "%", a, b)
-    return w.wrapped(w.node("sub", x, w.node("mul", _floor_quotient(w, x, y), y)), weak)
+    (x, y), weak = w.joint((a, b))
+    return w.wrapped(_divided(w, x, y)[1], weak)
 
 
 _MAX_POWER = 64
@@ -198,39 +227,66 @@ for _function, _meaning in _COMPARISONS.items():
     _compare(_function, *_meaning)
 
 
-def _logic(mnemonic: str, w: Weaver, *operands: Held, bits: bool) -> Held:
+def _truth(w: Weaver, operand: Held) -> NodeValue:
+    """Whether elements are other than 0."""
+    value = w.tensor(operand)
+    kind = value.type.kind
+    is_bool = kind is ElemKind.BOOL
+    return value if is_bool else w.node("not", w.node("eq", value, w.splat(0, kind)))
+
+
+def _bits(mnemonic: str, function: Any, w: Weaver, *operands: Held) -> Held:
+    if all(isinstance(operand, int) for operand in operands):
+        return _folded(function, operands)  # type: ignore[arg-type]
     values, weak = w.joint(operands)
     kind = values[0].type.kind
-    if kind is not ElemKind.BOOL and not (bits and kind.is_integer):
-        raise UserError(f"expected booleans, got {values[0].type}", note="compare with != 0")
-    return w.wrapped(w.node(mnemonic, *values), weak and kind is not ElemKind.BOOL)
+    if kind.is_float:
+        note = "compare with != 0, or convert with .astype(np.int64)"
+        raise UserError(f"expected booleans or integers, got {values[0].type}", note=note)
+    return w.wrapped(w.node(mnemonic, *values), weak)
 
 
-_LOGIC: dict[Any, tuple[str, bool]] = {
-    np.logical_and: ("and", False),
-    np.logical_or: ("or", False),
-    np.logical_xor: ("xor", False),
-    np.bitwise_and: ("and", True),
-    np.bitwise_or: ("or", True),
-    np.bitwise_xor: ("xor", True),
-}
-"""The operator, and whether it takes the bits of integers as well."""
+def _combine(mnemonic: str, logical: Any, bitwise: Any) -> None:
+    elementwise(logical, name=logical.__name__)(
+        lambda w, a, b: w.node(mnemonic, _truth(w, a), _truth(w, b))
+    )
+    elementwise(bitwise, name=bitwise.__name__)(lambda w, a, b: _bits(mnemonic, bitwise, w, a, b))
 
 
-def _combine(function: Any, name: str, bits: bool) -> None:
-    def rule(w: Weaver, a: Held, b: Held) -> Held:
-        return _logic(name, w, a, b, bits=bits)
-
-    elementwise(function, name=function.__name__)(rule)
+_combine("and", np.logical_and, np.bitwise_and)
+_combine("or", np.logical_or, np.bitwise_or)
+_combine("xor", np.logical_xor, np.bitwise_xor)
 
 
-for _function, _sense in _LOGIC.items():
-    _combine(_function, *_sense)
+@elementwise(np.invert)
+def _invert(w: Weaver, x: Held) -> Held:
+    kind = common_kind([x])
+    if kind is ElemKind.BOOL and not isinstance(x, NodeValue):
+        raise UserError("expected an integer or an array, got a Python bool", note="write not")
+    if isinstance(x, int):
+        return ~x
+    if kind is ElemKind.BOOL:
+        return w.node("not", x)
+    return _bits("xor", np.bitwise_xor, w, x, int(np.invert(np.zeros((), kind.dtype))))
 
 
 @elementwise(np.logical_not)
 def _logical_not(w: Weaver, x: Held) -> Held:
-    return not x if isinstance(x, int | float) else _logic("not", w, x, bits=False)
+    return not x if isinstance(x, int | float) else w.node("not", _truth(w, x))
+
+
+@elementwise(operator.not_)
+def _not(w: Weaver, x: Held) -> Held:
+    """`not x`, of one element."""
+    if isinstance(x, tuple) or x is None:
+        return not x
+    if isinstance(x, NodeValue) and math.prod(x.type.extents) != 1:
+        note = "use np.logical_not element by element, or ~ of booleans"
+        raise UserError(f"expected a condition of one element, got {x.type}", note=note)
+    opposite = _logical_not(w, x)
+    if not isinstance(opposite, NodeValue):
+        return opposite
+    return Weak(w.node("reshape", opposite.type.with_shape(()), opposite))
 
 
 @elementwise(np.isnan, math.isnan)
@@ -239,18 +295,18 @@ def _isnan(w: Weaver, x: Held) -> Held:
 
 
 @elementwise(np.where)
-def _where(w: Weaver, condition: Held, a: Held, b: Held) -> Held:
-    values, weak = w.joint((a, b))
-    return w.wrapped(w.node("select", w.lifted(condition, ElemKind.BOOL), *values), weak)
+def _where(w: Weaver, condition: Held, x: Held, y: Held) -> Held:
+    values, weak = w.joint((x, y))
+    return w.wrapped(w.node("select", _truth(w, condition), *values), weak)
 
 
 @elementwise(np.clip, method="clip")
-def _clip(w: Weaver, x: Held, low: Held | None, high: Held | None) -> Held:
-    bounds = [bound for bound in (low, high) if bound is not None]
+def _clip(w: Weaver, x: Held, a_min: Held = None, a_max: Held = None) -> Held:
+    bounds = [bound for bound in (a_min, a_max) if bound is not None]
     (value, *limits), weak = w.joint((x, *bounds))
-    if low is not None:
+    if a_min is not None:
         value = w.node("max", value, limits[0])
-    if high is not None:
+    if a_max is not None:
         value = w.node("min", value, limits[-1])
     return w.wrapped(value, weak)
 
@@ -293,14 +349,41 @@ for _callee, _dtype in _CASTS.items():
 
 
 @elementwise()
-def _extent(w: Weaver, x: Held, *, axis: int) -> Held:
-    """`x.shape[axis]`, which is a number."""
-    shape = w.tensor(x).type.extents
-    if not -len(shape) <= axis < len(shape):
-        raise UserError(f"expected an axis of a tensor of rank {len(shape)}, got {axis}")
-    return shape[axis]
+def _shape(w: Weaver, x: Held) -> Held:
+    """`x.shape`: numbers, which are known while compiling, as all that follows."""
+    return w.tensor(x).type.extents
+
+
+@elementwise(np.ndim)
+def _ndim(w: Weaver, x: Held) -> Held:
+    return w.tensor(x).type.rank
+
+
+@elementwise(np.size)
+def _size(w: Weaver, x: Held) -> Held:
+    return math.prod(w.tensor(x).type.extents)
+
+
+@elementwise(name="dtype")
+def _dtype_of(w: Weaver, x: Held) -> Held:
+    return w.tensor(x).type.kind.dtype
 
 
 @elementwise(len)
 def _len(w: Weaver, x: Held) -> Held:
-    return len(x) if isinstance(x, tuple) else _extent(w, x, axis=0)
+    if isinstance(x, tuple):
+        return len(x)
+    extents = w.tensor(x).type.extents
+    if not extents:
+        raise UserError("expected a tuple, or a tensor of at least one dimension, got one of none")
+    return extents[0]
+
+
+@elementwise()
+def _is_none(w: Weaver, x: Held) -> Held:
+    return x is None
+
+
+@elementwise()
+def _is_not_none(w: Weaver, x: Held) -> Held:
+    return x is not None

@@ -3,33 +3,44 @@
 from __future__ import annotations
 
 import ast
+import operator
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from types import FunctionType, ModuleType
 from typing import Any
 
 import numpy as np
 
 from glowpy.program.code import (
+    Argument,
     Block,
     Call,
-    Item,
+    Change,
+    Cut,
     Literal,
+    Load,
     MakeTuple,
     Operand,
     Operation,
+    Pack,
     Partial,
     Slot,
 )
-from glowpy.program.draft import Branch, Draft, Jump, Link
+from glowpy.program.draft import Branch, Draft, Jump, Link, Linking
 from glowpy.program.operators import bound_arguments, method_of, operator_of
-from glowpy.program.source import UNKNOWN_VALUE, Outside, argument_names, assigned
+from glowpy.program.source import (
+    UNKNOWN_VALUE,
+    Outside,
+    Tree,
+    assigned,
+    free_names,
+    shared,
+)
 from glowpy.support.errors import UserError
-from glowpy.support.loc import Loc
+from glowpy.support.loc import UNKNOWN, Loc
 
-__all__ = ["ExpressionReader", "Tree"]
-
-Tree = ast.FunctionDef | ast.Lambda
+__all__ = ["ExpressionReader", "cell_name"]
 
 _OPERATORS: Mapping[type[ast.AST], Any] = {
     ast.Add: np.add,
@@ -50,8 +61,26 @@ _OPERATORS: Mapping[type[ast.AST], Any] = {
     ast.Gt: np.greater,
     ast.GtE: np.greater_equal,
     ast.USub: np.negative,
-    ast.Not: np.logical_not,
+    ast.Invert: np.invert,
+    ast.Not: operator.not_,
 }
+
+_LOOP = "write a loop, or compute with whole arrays"
+
+_REMEDIES: Mapping[type[ast.expr], str] = {
+    ast.ListComp: _LOOP,
+    ast.GeneratorExp: _LOOP,
+    ast.SetComp: _LOOP,
+    ast.DictComp: _LOOP,
+    ast.Dict: "use a tuple",
+    ast.Set: "use a tuple",
+    ast.JoinedStr: "make texts where the function is called",
+    ast.Yield: "give a tuple as the result",
+    ast.YieldFrom: "give a tuple as the result",
+    ast.Await: "await where the function is called",
+    ast.Starred: "write out what is in it, such as t[0], t[1]",
+}
+"""What to do about expressions that are not compiled."""
 
 
 class ExpressionReader(ABC):
@@ -59,7 +88,7 @@ class ExpressionReader(ABC):
 
     def __init__(
         self,
-        tree: ast.FunctionDef | ast.Lambda,
+        tree: Tree,
         block: Block,
         outside: Outside,
         file: str,
@@ -70,19 +99,16 @@ class ExpressionReader(ABC):
         self._outside = outside
         self._file = file
         self._line = line
-        self._own = tree.name if isinstance(tree, ast.FunctionDef) else ""
-        body = tree.body if isinstance(tree, ast.FunctionDef) else []
-        self._assigned = assigned(body)
-        self._locals = {*self._assigned, *argument_names(tree)}
-        self._captured: tuple[str, ...] = ()
+        self._locals = assigned(tree)
+        self._cells = shared(tree)
         self._draft = Draft(block)
         self._drafts = [self._draft]
         self._loops: list[tuple[Draft, Draft]] = []  # where continue and break lead
         self._temporaries = 0
 
     @abstractmethod
-    def read_inner(self, node: Tree, block: Block, captured: Sequence[str], name: str) -> None:
-        """Reads a function that is defined inside, and has the name there, into a block."""
+    def read_inner(self, node: Tree, block: Block, captured: Sequence[str]) -> None:
+        """Reads a function that is defined inside into a block."""
 
     @abstractmethod
     def read_other(self, function: FunctionType) -> Block:
@@ -107,7 +133,10 @@ class ExpressionReader(ABC):
         return f"t{self._temporaries}'"
 
     def _assign_operand(self, name: str, operand: Operand, node: ast.AST) -> None:
-        if operand != Slot(name):
+        if name in self._cells:
+            cell = Slot(cell_name(name))
+            self._draft.steps.append(Link((), Change(), (cell, operand), self._loc(node)))
+        elif operand != Slot(name):
             self._draft.steps.append(Link((name,), None, (operand,), self._loc(node)))
 
     def _branch(self, test: ast.expr, held: Draft, other: Draft) -> None:
@@ -131,7 +160,8 @@ class ExpressionReader(ABC):
             return Literal(self._literal(static, node))
         reader = _READERS.get(type(node))
         if reader is None:
-            raise self._refusal(node, "an expression that can be compiled")
+            note = _REMEDIES.get(type(node), "write it with arithmetic, calls and tuples")
+            raise self._refusal(node, "an expression that can be compiled", note)
         operand: Operand = reader(self, node, target)
         return operand
 
@@ -149,11 +179,11 @@ class ExpressionReader(ABC):
         return self._link(MakeTuple(len(node.elts)), self._expressions(node.elts), node, target)
 
     def _attribute(self, node: ast.Attribute, target: str) -> Operand:
-        if node.attr != "T":
-            raise self._refusal(
-                node, "an attribute that can be compiled", "such as x.T or x.shape[0]"
-            )
-        return self._named("transpose", (self._expression(node.value),), {}, node, target)
+        name = "transpose" if node.attr == "T" else node.attr
+        if name not in ("transpose", "shape", "ndim", "size", "dtype"):
+            note = "x.T, x.shape, x.ndim, x.size and x.dtype are compiled"
+            raise self._refusal(node, "an attribute that can be compiled", note)
+        return self._named(name, (self._expression(node.value),), {}, node, target)
 
     def _lambda(self, node: ast.Lambda, target: str) -> Operand:
         del target
@@ -166,14 +196,8 @@ class ExpressionReader(ABC):
         del target
         if node.id not in self._locals:
             raise UserError(f"'{node.id}' is not defined", loc=self._loc(node))
-        if (
-            node.id == self._own
-            and node.id not in self._assigned
-            and node.id not in argument_names(self._tree)
-        ):
-            return self._partial(
-                self._block, self._captured, node
-            )  # a function inside that calls itself
+        if node.id in self._cells:
+            return self._link(Load(node.id, self._loc(node)), (Slot(cell_name(node.id)),), node)
         return Slot(node.id)
 
     def _static(self, node: ast.expr) -> Any:
@@ -216,7 +240,8 @@ class ExpressionReader(ABC):
         """What numpy calls an operator."""
         function = _OPERATORS.get(type(op))
         if function is None:
-            raise self._refusal(node, "an operator that can be compiled")
+            note = "compare with each value" if isinstance(op, ast.In | ast.NotIn) else ""
+            raise self._refusal(node, "an operator that can be compiled", note)
         return function
 
     def _operation(
@@ -229,8 +254,8 @@ class ExpressionReader(ABC):
     def _named(
         self,
         operator: str,
-        operands: Sequence[Operand],
-        options: Mapping[str, Any],
+        operands: Sequence[Argument],
+        options: Mapping[str, Argument],
         node: ast.AST,
         target: str = "",
     ) -> Operand:
@@ -241,7 +266,7 @@ class ExpressionReader(ABC):
 
     def _link(
         self,
-        instruction: Call | MakeTuple | Item | Partial,
+        instruction: Linking,
         operands: Sequence[Operand],
         node: ast.AST,
         target: str = "",
@@ -251,28 +276,55 @@ class ExpressionReader(ABC):
         return Slot(slot)
 
     def _compare(self, node: ast.Compare, target: str) -> Operand:
-        if len(node.ops) > 1:
-            raise self._refusal(node, "a comparison of two", "write a < b and b < c")
-        operands = self._expressions([node.left, node.comparators[0]])
-        return self._operation(self._function(node.ops[0], node), operands, node, target)
+        """`a < b < c` is `a < b and b < c`, with b computed once."""
+        if isinstance(node.ops[0], ast.Is | ast.IsNot):
+            return self._identity(node, target)
+        left = self._expression(node.left)
+        if len(node.ops) == 1:
+            operands = (left, self._expression(node.comparators[0]))
+            return self._operation(self._function(node.ops[0], node), operands, node, target)
+        lefts = [self._kept(left, node)]
+
+        def compared(op: ast.cmpop, right: ast.expr) -> Operand:
+            lefts.append(self._kept(self._expression(right), right))
+            return self._operation(self._function(op, node), lefts[-2:], node)
+
+        pairs = zip(node.ops, node.comparators, strict=True)
+        return self._chain([partial(compared, *pair) for pair in pairs], node, until=False)
+
+    def _identity(self, node: ast.Compare, target: str) -> Operand:
+        if len(node.ops) > 1 or self._static(node.comparators[0]) is not None:
+            raise self._refusal(node, "a comparison with None", "compare values with ==")
+        name = "is_none" if isinstance(node.ops[0], ast.Is) else "is_not_none"
+        return self._named(name, (self._expression(node.left),), {}, node, target)
 
     def _bool(self, node: ast.BoolOp, target: str) -> Operand:
         """`a and b` is b where a holds, else a; b is computed only then."""
         del target
-        *firsts, last = node.values
-        first = (
-            firsts[0] if len(firsts) == 1 else ast.copy_location(ast.BoolOp(node.op, firsts), node)
-        )
-        slot = self._temporary()
-        self._assign_operand(slot, self._expression(first), node)
-        held, after = self._new("more", node), self._new("after", node)
-        ways = (held, after) if isinstance(node.op, ast.And) else (after, held)
-        self._draft.end = Branch(Slot(slot), *ways, self._loc(node))
-        self._draft = held
-        self._assign_operand(slot, self._expression(last), node)
+        values = [partial(self._expression, value) for value in node.values]
+        return self._chain(values, node, until=isinstance(node.op, ast.Or))
+
+    def _chain(
+        self, values: Sequence[Callable[[], Operand]], node: ast.expr, *, until: bool
+    ) -> Operand:
+        """The first value whose truth is `until`, or the last one; those after it are not computed."""
+        slot, after = Slot(self._temporary()), self._new("after", node)
+        for value in values[:-1]:
+            self._assign_operand(slot.name, value(), node)
+            more = self._new("more", node)
+            ways = (after, more) if until else (more, after)
+            self._draft.end = Branch(slot, *ways, self._loc(node))
+            self._draft = more
+        self._assign_operand(slot.name, values[-1](), node)
         self._draft.end = Jump(after)
         self._draft = after
-        return Slot(slot)
+        return slot
+
+    def _walrus(self, node: ast.NamedExpr, target: str) -> Operand:
+        del target
+        operand = self._kept(self._expression(node.value), node)
+        self._assign_operand(node.target.id, operand, node)
+        return operand
 
     def _choice(self, node: ast.IfExp, target: str) -> Operand:
         del target
@@ -298,106 +350,104 @@ class ExpressionReader(ABC):
     def _called(self, node: ast.Call, target: str) -> Operand:
         operator = self._operator(node.func)
         if operator is None:
-            callee, arguments = self._call(node)
-            return self._link(
-                Call(len(arguments), self._loc(node)), (callee, *arguments), node, target
-            )
+            callee, arguments, names = self._call(node)
+            call = Call(len(arguments), names, self._loc(node))
+            return self._link(call, (callee, *arguments), node, target)
         given = list(node.args)
         if self._static(node.func) is UNKNOWN_VALUE:
             assert isinstance(node.func, ast.Attribute)
             given.insert(0, node.func.value)
             if operator in ("reshape", "transpose") and len(given) > 2:  # x.reshape(2, 3)
                 given[1:] = [ast.copy_location(ast.Tuple(given[1:], ast.Load()), node)]
-        named = {keyword.arg: keyword.value for keyword in node.keywords if keyword.arg}
-        if len(named) != len(node.keywords):
-            raise self._refusal(node, "arguments by name, not **")
+        values = [keyword.value for keyword in node.keywords]
+        named = dict(zip(self._named_arguments(node), values, strict=True))
         try:
             operands, options = bound_arguments(operator, given, named)
         except UserError as error:
             raise UserError(error.diagnostics[0].message, loc=self._loc(node)) from None
+        packed = [self._packed(value) if value else Literal(None) for value in operands]
         known = {name: self._option(value) for name, value in options.items()}
-        return self._named(operator, self._expressions(operands), known, node, target)
+        return self._named(operator, packed, known, node, target)
 
-    def _option(self, node: ast.expr) -> Any:
+    def _packed(self, node: ast.expr) -> Argument:
+        """An operand of an operator, which takes a tuple as it is written."""
+        if isinstance(node, ast.Tuple | ast.List):
+            return Pack(tuple([self._packed(item) for item in node.elts]))
+        return self._expression(node)
+
+    def _option(self, node: ast.expr) -> Argument:
         value = self._static(node)
-        if value is UNKNOWN_VALUE:
-            raise self._refusal(node, "an argument that is known while compiling")
-        return value
+        return self._packed(node) if value is UNKNOWN_VALUE else Literal(value)
 
-    def _call(self, node: ast.Call) -> tuple[Operand, list[Operand]]:
-        """A call of a function that is compiled: what is called, and all of its arguments."""
-        if any(isinstance(argument, ast.Starred) for argument in node.args):
-            raise self._refusal(node, "arguments one by one")
+    def _call(self, node: ast.Call) -> tuple[Operand, tuple[Operand, ...], tuple[str, ...]]:
+        """A call of a function that is compiled: what is called, its arguments, and the names of the last ones."""
+        names = self._named_arguments(node)
         static = self._static(node.func)
         if static is not UNKNOWN_VALUE and _function_in(static) is None:
             note = "functions of numpy that are compiled are listed in docs/functions.md"
             raise self._refusal(node.func, "a function that can be compiled", note)
+        if static is UNKNOWN_VALUE and isinstance(node.func, ast.Attribute):
+            note = (
+                "arrays and tuples are not changed; docs/functions.md lists the methods of arrays"
+            )
+            raise self._refusal(node.func, "a method that can be compiled", note)
         callee = self._expression(node.func)
-        arguments = list(self._expressions(node.args))
-        named = {keyword.arg: self._expression(keyword.value) for keyword in node.keywords}
-        if isinstance(callee, Literal) and isinstance(callee.value, Block):
-            for name in callee.value.parameters[len(arguments) :]:
-                if name in named:
-                    arguments.append(named.pop(name))
-                elif name in callee.value.defaulted:
-                    arguments.append(Literal(self._literal(callee.value.defaulted[name], node)))
-        if named:
-            raise self._refusal(node, f"arguments that the function has, not '{next(iter(named))}'")
-        return callee, arguments
+        values = [*node.args, *(keyword.value for keyword in node.keywords)]
+        return callee, self._expressions(values), names
 
-    def _inner(self, node: ast.FunctionDef | ast.Lambda, name: str) -> Operand:
+    def _named_arguments(self, node: ast.Call) -> tuple[str, ...]:
+        """The names of the last arguments. Raises UserError unless each argument is written."""
+        names = tuple([keyword.arg for keyword in node.keywords if keyword.arg])
+        if any(isinstance(argument, ast.Starred) for argument in node.args):
+            note = "write out what is in it, such as f(t[0], t[1])"
+            raise self._refusal(node, "arguments one by one", note)
+        if len(names) != len(node.keywords):
+            raise self._refusal(node, "arguments by name, not **", "write name=value")
+        return names
+
+    def _inner(self, node: Tree, name: str) -> Operand:
         """A function that is defined inside, with what it uses of the variables around it."""
-        own = {
-            *argument_names(node),
-            *(assigned(node.body) if isinstance(node, ast.FunctionDef) else ()),
-        }
-        used = {n.id for n in ast.walk(node) if isinstance(n, ast.Name)} - own - {name}
-        captured = [slot for slot in sorted(used) if slot in self._locals]
-        for slot in captured:
-            if (
-                slot in self._assigned
-                and self._assigned[slot] + (slot in argument_names(self._tree)) > 1
-            ):
-                note = f"give '{slot}' as an argument"
-                raise self._refusal(
-                    node, f"variables around a function to be assigned once, not '{slot}'", note
-                )
+        captured = sorted(free_names(node) & self._locals)
         line = node.lineno + self._line
         block = Block(f"{self._block.name}.{line}.{name or 'lambda'}")
-        block.defaults = tuple([self._option(default) for default in node.args.defaults])
-        self.read_inner(node, block, captured, name)
-        return self._partial(block, captured, node)
-
-    def _partial(self, block: Block, captured: Sequence[str], node: ast.AST) -> Operand:
+        block.defaults = tuple([self._default(default) for default in node.args.defaults])
+        self.read_inner(node, block, captured)
         if not captured:
             return Literal(block)
-        slots = [Slot(slot) for slot in captured]
-        return self._link(Partial(len(captured)), (Literal(block), *slots), node)
+        slots = [Slot(parameter) for parameter in block.parameters[: len(captured)]]
+        slot, partial = self._temporary(), Partial(len(captured))
+        self._draft.steps.append(Link((slot,), partial, (Literal(block), *slots), UNKNOWN))
+        return Slot(slot)
+
+    def _default(self, node: ast.expr) -> Any:
+        value = self._static(node)
+        if value is UNKNOWN_VALUE:
+            note = "functions inside see the variables around them"
+            raise self._refusal(node, "a default that is a constant", note)
+        return self._literal(value, node)
 
     def _subscript(self, node: ast.Subscript, target: str) -> Operand:
-        if isinstance(node.value, ast.Attribute) and node.value.attr == "shape":
-            base = self._expression(node.value.value)
-            return self._named("extent", (base,), {"axis": self._option(node.slice)}, node, target)
         base = self._expression(node.value)
         places = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
-        spec: list[Any] = []
-        given: list[Operand] = []
-        for place in places:
-            if isinstance(place, ast.Slice):
-                bounds = (place.lower, place.upper, place.step)
-                spec.append(
-                    slice(*[None if bound is None else self._option(bound) for bound in bounds])
-                )
-                continue
-            static = self._static(place)
-            if static is UNKNOWN_VALUE:
-                given.append(self._expression(place))
-                spec.append("given")
-            elif static is None or (isinstance(static, int) and not isinstance(static, bool)):
-                spec.append(static)
-            else:
-                raise self._refusal(place, "an integer or a slice")
-        return self._named("index", (base, *given), {"spec": tuple(spec)}, node, target)
+        operands = (base, *[self._place(place) for place in places])
+        return self._named("index", operands, {}, node, target)
+
+    def _place(self, node: ast.expr) -> Argument:
+        if isinstance(node, ast.Slice):
+            bounds = [
+                Literal(None) if bound is None else self._expression(bound)
+                for bound in (node.lower, node.upper, node.step)
+            ]
+            return Cut(tuple(bounds))
+        static = self._static(node)
+        if isinstance(static, bool | float):
+            raise self._refusal(node, "an integer or a slice", "np.where chooses by a condition")
+        return Literal(...) if static is ... else self._expression(node)
+
+
+def cell_name(name: str) -> str:
+    """The slot of the cell that holds a variable."""
+    return f"&{name}"
 
 
 def _function_in(value: Any) -> FunctionType | None:
@@ -421,4 +471,5 @@ _READERS: Mapping[type[ast.expr], Any] = {
     ast.Subscript: ExpressionReader._subscript,
     ast.Attribute: ExpressionReader._attribute,
     ast.Lambda: ExpressionReader._lambda,
+    ast.NamedExpr: ExpressionReader._walrus,
 }

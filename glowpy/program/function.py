@@ -15,9 +15,10 @@ from glowpy.core.elemkind import ElemKind
 from glowpy.core.tensor import Array
 from glowpy.engine import backend_of
 from glowpy.program.code import Block, Portion
-from glowpy.program.machine import run
+from glowpy.program.machine import bound, run, shown
 from glowpy.program.portion import Runner, Trace, leaves
 from glowpy.program.read import read
+from glowpy.program.source import explained
 from glowpy.support.errors import UserError
 
 __all__ = ["ProgramFunction", "function"]
@@ -27,9 +28,9 @@ __all__ = ["ProgramFunction", "function"]
 class ProgramFunction:
     """A Python function as linear portions of machine code, and instructions that link them.
 
-    Called with arrays, numbers and tuples of such; numbers are tensors of i64, f64 or bool without dimensions. Gives
-    arrays, numbers and tuples. Portions are compiled as they are reached, once for all calls with the same element
-    kinds and shapes. Safe from several threads.
+    Called with arrays, numbers and tuples of such, gives such. Numbers take the element kind of the tensors that they
+    meet, as numbers of the source do. Portions are compiled as they are reached, once for all calls with the same
+    element kinds and shapes. Safe from several threads.
     """
 
     def __init__(self, function: Callable[..., Any], backend: str | Backend = "cpu") -> None:
@@ -52,7 +53,11 @@ class ProgramFunction:
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
         """The result. Raises UserError for arguments, or values on the way, that do not fit, with the line."""
-        result = run(self.block, self._given(arguments, named), self._runner)
+        given = self._given(arguments, named)
+        try:
+            result = run(self.block, given, self._runner)
+        except UserError as error:
+            raise explained(error) from None
         if not all(_is_result(leaf) for leaf in leaves(result)):
             raise UserError(f"{self.block.name}: expected a result of tensors, got a function")
         return result
@@ -70,21 +75,34 @@ class ProgramFunction:
         Returns an array like the argument, or a tuple of such. Raises UserError unless the result is one float and the
         arguments are floats, UnsupportedError for an operator without a derivative.
         """
-        chosen = (by,) if isinstance(by, int) else tuple(by)
-        if not all(isinstance(index, int) for index in chosen):
-            raise UserError(f"by: expected the number of an argument, or several, got {by!r}")
-        tape: list[Trace] = []
         given = self._given(arguments, {})
+        chosen = (by,) if isinstance(by, int) else tuple(by)
+        for index in chosen:
+            if index not in range(-len(given), len(given)):
+                expected = f"the number of one of {len(given)} arguments, or several"
+                raise UserError(f"by: expected {expected}, got {by!r}")
+            given[index] = _tracked(given[index], index)
+        try:
+            flows = self._flows(given)
+        except UserError as error:
+            raise explained(error) from None
+        gradients = tuple([_flow(given[index], flows) for index in chosen])
+        return gradients[0] if isinstance(by, int) else gradients
+
+    def _flows(self, given: Sequence[Any]) -> dict[int, Array]:
+        """The gradients of all arrays that a run meets, by their identity. Only those of arguments are sure to live."""
+        tape: list[Trace] = []
         result = run(self.block, given, self._runner, tape)
+        if isinstance(result, float):  # nothing that flows
+            return {}
         if not isinstance(result, np.ndarray) or result.size != 1 or not _is_float(result):
             raise UserError(
-                f"{self.python_function.__name__}: expected one float to differentiate, got {_shown(result)}"
+                f"{self.python_function.__name__}: expected one float to differentiate, got {shown(result)}"
             )
         flows: dict[int, Array] = {id(result): np.ones_like(result)}
         for trace in reversed(tape):
             _pull_back(trace, flows)
-        gradients = tuple([_flow(given, index, flows) for index in chosen])
-        return gradients[0] if isinstance(by, int) else gradients
+        return flows
 
     def dump(self, stage: str = "code") -> str:
         """The program as text.
@@ -109,22 +127,12 @@ class ProgramFunction:
 
     def _given(self, arguments: Sequence[Any], named: Mapping[str, Any]) -> list[Any]:
         """What the parameters are: what is given by position, by name, and else the defaults, which stay numbers."""
-        parameters, defaults = self.block.parameters, self.block.defaulted
-        given = dict(zip(parameters, arguments, strict=False)) | dict(named)
-        missing = [name for name in parameters if name not in given and name not in defaults]
-        if (
-            missing
-            or len(given) != len(arguments) + len(named)
-            or not given.keys() <= set(parameters)
-        ):
-            got = ", ".join([*map(_shown, arguments), *named]) or "none"
-            raise UserError(f"{self.block.name}: expected {', '.join(parameters)}, got {got}")
-        held = {name: _argument(name, argument) for name, argument in given.items()}
-        return [held[name] if name in held else _default(defaults[name]) for name in parameters]
-
-
-def _default(value: Any) -> Any:
-    return value if isinstance(value, bool | int | float) else _argument("default", value)
+        names = [*self.block.parameters, *map(str, range(len(arguments)))]
+        given = [
+            _argument(name, argument) for name, argument in zip(names, arguments, strict=False)
+        ]
+        held = {name: _argument(name, argument) for name, argument in named.items()}
+        return bound(self.block, (), given, held)
 
 
 def _is_result(leaf: Any) -> bool:
@@ -137,34 +145,40 @@ def _portions(block: Block) -> list[Portion]:
 
 
 def _argument(name: str, argument: Any) -> Any:
-    """An argument as the machine holds it: an array of its own, so that gradients tell it from others."""
+    """An argument as the machine holds it: an array of its own, so that gradients tell it from others; or a number."""
     if isinstance(argument, tuple):
         return tuple([_argument(name, item) for item in argument])
     if not isinstance(argument, bool | int | float | np.ndarray | np.generic):
         got = type(argument).__name__
         raise UserError(f"'{name}': expected an array, a number or a tuple of such, got {got}")
+    if isinstance(argument, int) and not -(1 << 63) <= argument < 1 << 63:
+        raise UserError(f"'{name}': expected an integer of 64 bits, got {argument}")
+    if isinstance(argument, bool | int | float) and not isinstance(argument, np.generic):
+        return argument
     array = np.array(argument)
     array = array.astype(array.dtype.newbyteorder("="), copy=False)
     try:
         ElemKind.of(array.dtype)
     except (KeyError, UserError):
-        what = "an integer of more than 64 bits" if isinstance(argument, int) else array.dtype
         raise UserError(
-            f"'{name}': expected numbers of a kind that is compiled, got {what}"
+            f"'{name}': expected numbers of a kind that is compiled, got {array.dtype}"
         ) from None
+    return array
+
+
+def _tracked(argument: Any, index: int) -> Any:
+    """An argument to differentiate by: numbers become arrays, which are told from others by identity."""
+    if isinstance(argument, tuple):
+        return tuple([_tracked(item, index) for item in argument])
+    array = argument if isinstance(argument, np.ndarray) else np.array(argument)
+    if not _is_float(array):
+        message = f"argument {index}: expected floats to differentiate by, got {shown(argument)}"
+        raise UserError(message, note="convert it, as with .astype(np.float32)")
     return array
 
 
 def _is_float(value: Any) -> bool:
     return isinstance(value, np.ndarray) and ElemKind.of(value.dtype).is_float
-
-
-def _shown(value: Any) -> str:
-    return (
-        f"{value.dtype}{list(value.shape)}"
-        if isinstance(value, np.ndarray)
-        else type(value).__name__
-    )
 
 
 def _pull_back(trace: Trace, flows: dict[int, Array]) -> None:
@@ -178,16 +192,9 @@ def _pull_back(trace: Trace, flows: dict[int, Array]) -> None:
             flows[id(leaf)] = flow if before is None else np.asarray(before + flow)
 
 
-def _flow(given: Sequence[Any], index: int, flows: dict[int, Array]) -> Any:
-    if not -len(given) <= index < len(given):
-        raise UserError(f"expected the number of one of {len(given)} arguments, got {index}")
-    argument = given[index]
-    if not all(_is_float(leaf) for leaf in leaves(argument)):
-        raise UserError(
-            f"argument {index}: expected floats to differentiate by, got {_shown(argument)}"
-        )
+def _flow(argument: Any, flows: dict[int, Array]) -> Any:
     if isinstance(argument, tuple):
-        return tuple([_flow(argument, place, flows) for place in range(len(argument))])
+        return tuple([_flow(item, flows) for item in argument])
     return flows.get(id(argument), np.zeros_like(argument))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,9 +11,12 @@ import numpy as np
 from glowpy.program.code import (
     Block,
     Call,
+    Change,
     Instruction,
     Item,
     Literal,
+    Load,
+    MakeCell,
     MakeTuple,
     Partial,
     Portion,
@@ -25,9 +28,9 @@ from glowpy.program.code import (
 )
 from glowpy.program.portion import Runner, Trace
 from glowpy.support.errors import InternalError, UserError
-from glowpy.support.loc import Loc
+from glowpy.support.loc import UNKNOWN, Loc
 
-__all__ = ["MAX_DEPTH", "Closure", "run"]
+__all__ = ["MAX_DEPTH", "Closure", "bound", "fresh", "run", "shown"]
 
 MAX_DEPTH = 1 << 16
 """Frames that wait for a call to return: more is taken for a recursion without an end. Tail calls need none."""
@@ -64,6 +67,13 @@ class _Nothing:
 _NOTHING = _Nothing()
 
 
+@dataclass(eq=False)
+class _Cell:
+    """A variable that several functions share."""
+
+    value: Any = _NOTHING
+
+
 def run(
     block: Block,
     arguments: Sequence[Any],
@@ -80,7 +90,7 @@ def run(
 
     Raises UserError where a value is not what an instruction expects, with the line of the source.
     """
-    frames = [_entered(block, arguments, Loc())]
+    frames = [_Frame(block, arguments)]
     while True:
         frame = frames[-1]
         instruction = frame.block.instructions[frame.next]
@@ -91,15 +101,13 @@ def run(
                 if tape is not None:
                     tape.append(trace)
             case TailCall():
-                callee, given = _callee(frame, instruction)
-                frames[-1] = _entered(callee, given, instruction.loc)
+                frames[-1] = _entered(frame, instruction)
             case Call():
                 if len(frames) == MAX_DEPTH:
                     raise UserError(
                         f"expected a recursion of at most {MAX_DEPTH} calls", loc=instruction.loc
                     )
-                callee, given = _callee(frame, instruction)
-                frames.append(_entered(callee, given, instruction.loc))
+                frames.append(_entered(frame, instruction))
             case Return():
                 result = frame.stack.pop()
                 frames.pop()
@@ -125,6 +133,13 @@ def _move(frame: _Frame, instruction: Instruction) -> None:
         case Partial():
             given = _popped(stack, instruction.count)
             stack.append(_extended(stack.pop(), given))
+        case MakeCell():
+            stack.append(_Cell())
+        case Load():
+            stack.append(_loaded(stack.pop(), instruction))
+        case Change():
+            cell, value = _popped(stack, 2)
+            cell.value = value
         case Switch():
             condition, held, other = _popped(stack, 3)
             stack.append(held if _truth(condition, instruction) else other)
@@ -134,12 +149,24 @@ def _move(frame: _Frame, instruction: Instruction) -> None:
 
 def _pushed(frame: _Frame, push: Push) -> Any:
     if isinstance(push.operand, Literal):
-        literal = push.operand.value
-        return literal.copy() if isinstance(literal, np.ndarray) else literal
+        return fresh(push.operand.value)
     value = frame.slots.get(push.operand.name, _NOTHING)
     if value is _NOTHING and push.loc:
         raise UserError(f"'{push.operand}' has no value here", loc=push.loc)
     return value
+
+
+def fresh(literal: Any) -> Any:
+    """A literal whose arrays are copies, which the caller may change."""
+    if isinstance(literal, tuple):
+        return tuple([fresh(item) for item in literal])
+    return literal.copy() if isinstance(literal, np.ndarray) else literal
+
+
+def _loaded(cell: _Cell, load: Load) -> Any:
+    if cell.value is _NOTHING:
+        raise UserError(f"'{load.name}' has no value here", loc=load.loc)
+    return cell.value
 
 
 def _popped(stack: list[Any], count: int) -> list[Any]:
@@ -175,21 +202,49 @@ def _truth(condition: Any, instruction: Switch) -> bool:
     )
 
 
-def _callee(frame: _Frame, call: Call | TailCall) -> tuple[Block, Sequence[Any]]:
+def _entered(frame: _Frame, call: Call | TailCall) -> _Frame:
+    """The frame of what is called."""
     given = _popped(frame.stack, call.count)
     callee = frame.stack.pop()
-    if isinstance(callee, Closure):
-        return callee.block, (*callee.arguments, *given)
-    if isinstance(callee, Block):
-        return callee, given
-    got = "a tensor" if isinstance(callee, np.ndarray) else "something else"
-    raise UserError(f"expected a function to call, got {got}", loc=call.loc)
+    captured = callee.arguments if isinstance(callee, Closure) else ()
+    block = callee.block if isinstance(callee, Closure) else callee
+    if not isinstance(block, Block):
+        raise UserError(f"expected a function to call, got {shown(callee)}", loc=call.loc)
+    by_place = call.count - len(call.names)
+    named = dict(zip(call.names, given[by_place:], strict=True))
+    return _Frame(block, bound(block, captured, given[:by_place], named, call.loc))
 
 
-def _entered(block: Block, arguments: Sequence[Any], loc: Loc) -> _Frame:
-    if len(arguments) != len(block.parameters):
-        raise UserError(
-            f"{block.name}: expected {len(block.parameters)} arguments, got {len(arguments)}",
-            loc=loc,
-        )
-    return _Frame(block, arguments)
+def bound(
+    block: Block,
+    captured: Sequence[Any],
+    given: Sequence[Any],
+    named: Mapping[str, Any],
+    loc: Loc = UNKNOWN,
+) -> list[Any]:
+    """What the parameters of a function are: what it captured, what is given by place, by name, and else the defaults.
+
+    Raises UserError for arguments that do not fit.
+    """
+    values = [*captured, *given]
+    parameters = block.parameters
+    if len(values) == len(parameters) and not named:
+        return values
+    defaults = dict(zip(reversed(parameters), reversed(block.defaults), strict=False))
+    rest = parameters[len(values) :]
+    missing = [name for name in rest if name not in named and name not in defaults]
+    if missing or len(values) > len(parameters) or not named.keys() <= set(rest):
+        expected = ", ".join(parameters[len(captured) :]) or "no arguments"
+        got = ", ".join([*map(shown, given), *named]) or "none"
+        name = block.name.rpartition(".")[2]
+        raise UserError(f"{name}: expected {expected}, got {got}", loc=loc)
+    return values + [named[name] if name in named else fresh(defaults[name]) for name in rest]
+
+
+def shown(value: Any) -> str:
+    """What a value is, for messages."""
+    if isinstance(value, np.ndarray):
+        return f"{value.dtype}{list(value.shape)}"
+    if isinstance(value, Block | Closure):
+        return "a function"
+    return "None" if value is None else type(value).__name__

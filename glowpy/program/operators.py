@@ -39,7 +39,10 @@ def rule_of(name: str) -> Rule:
 def bound_arguments(
     name: str, positional: Sequence[Any], named: Mapping[str, Any]
 ) -> tuple[list[Any], dict[str, Any]]:
-    """Arguments of a call as operands and options of its operator. Raises UserError for such as it does not take."""
+    """Arguments of a call as operands, None for one that is left out, and options of its operator.
+
+    Raises UserError for such as it does not take.
+    """
     parameters = list(inspect.signature(_RULES[name]).parameters.values())[1:]
     shown = [p for p in parameters if not p.name.startswith("_")]
     operands = [p.name for p in shown if p.kind is p.POSITIONAL_OR_KEYWORD]
@@ -53,4 +56,4 @@ def bound_arguments(
     required = [p.name for p in shown if p.default is p.empty]
     if missing := [key for key in required if key not in given]:
         raise UserError(f"{name}: expected an argument '{missing[0]}'")
-    return [given[key] for key in operands], {key: given[key] for key in options if key in given}
+    return [given.get(key) for key in operands], {k: given[k] for k in options if k in given}

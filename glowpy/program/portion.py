@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import NoneType
 from typing import Any, TypeAlias, final
 
 import numpy as np
@@ -17,10 +18,11 @@ from glowpy.engine import compile
 from glowpy.executable import CompiledFunction
 from glowpy.graph.function import Function, Module
 from glowpy.graph.node import NodeValue
-from glowpy.program.code import Literal, Operand, Operation, Portion
+from glowpy.program.code import Argument, Cut, Literal, Operation, Pack, Portion, Slot
 from glowpy.program.operators import rule_of
-from glowpy.program.weaver import Held, Weak, Weaver
+from glowpy.program.weaver import Check, Held, NeedsNumberError, Passed, Weak, Weaver
 from glowpy.support.errors import UserError
+from glowpy.support.loc import Loc
 
 __all__ = ["Runner", "Trace", "leaves"]
 
@@ -30,7 +32,18 @@ Value: TypeAlias = Any
 Signature: TypeAlias = Any
 """What a value says of the code that reads it: kinds, shapes, and how tuples are nested."""
 
+Numbers: TypeAlias = "tuple[tuple[int, type, int], ...]"
+"""Which of the numbers that a portion reads it is compiled for: their place, their type, and what they are."""
+
 _NUMBERS = {bool: ElemKind.BOOL, int: ElemKind.I64, float: ElemKind.F64}
+
+
+@dataclass(frozen=True)
+class _Variant:
+    """What a portion is compiled for."""
+
+    signature: Signature
+    numbers: Numbers
 
 
 @dataclass(frozen=True)
@@ -39,38 +52,40 @@ class Trace:
 
     Attributes:
         runner: That of the portion.
-        signature: Of its inputs.
+        variant: What it was compiled for.
         inputs: In order.
-        outputs: In order; those that are no arrays are None.
+        outputs: In order; those that are no arrays, or were read, are None.
     """
 
     runner: Runner
-    signature: Signature
+    variant: _Variant
     inputs: tuple[Value, ...]
     outputs: tuple[Array | None, ...]
 
 
 @dataclass(frozen=True)
 class _Graph:
-    """A portion as a graph for inputs of one signature.
+    """A portion as a graph.
 
     Attributes:
         function: With a placeholder for each input.
-        inputs: The placeholders' values.
+        inputs: The placeholders' values; None for what is not computed with.
         results: What each output slot holds, by name.
+        checks: Of places that are computed.
     """
 
     function: Function
-    inputs: tuple[NodeValue, ...]
+    inputs: tuple[NodeValue | None, ...]
     results: Mapping[str, Held]
+    checks: Sequence[Check]
 
 
 @dataclass(frozen=True)
 class _Compiled:
-    """Machine code of a graph; None where all results were known. `results` are those of the graph."""
+    """Machine code of a graph; None where there is nothing to compute."""
 
     code: CompiledFunction | None
-    results: Mapping[str, Held]
+    graph: _Graph
 
 
 @final
@@ -80,71 +95,97 @@ class Runner:
     def __init__(self, portion: Portion, backend: Backend) -> None:
         self.portion = portion
         self._backend = backend
-        self._compiled: dict[Signature, _Compiled] = {}
-        self._backward: dict[Signature, CompiledFunction] = {}
+        self._needs: dict[Signature, set[int]] = {}
+        self._compiled: dict[_Variant, _Compiled] = {}
+        self._backward: dict[Any, CompiledFunction] = {}
 
     def run(self, slots: dict[str, Value]) -> Trace:
         """Reads inputs from slots, stores outputs in them."""
-        values = [_defined(slots, name, self.portion) for name in self.portion.inputs]
-        signature = tuple(
-            [_signature(name, v) for name, v in zip(self.portion.inputs, values, strict=True)]
-        )
-        compiled = self._compiled.get(signature)
-        if compiled is None:
-            compiled = self._compiled[signature] = self._compile(signature)
+        names = self.portion.inputs
+        values = [_defined(slots, name, self.portion) for name in names]
+        signature = tuple(map(_signature, values))
         inputs = tuple([leaf for value in values for leaf in leaves(value)])
-        arrays = {f"x{i}": _array(leaf) for i, leaf in enumerate(inputs)}
+        compiled, variant = self._for(signature, inputs)
+        arrays = {f"x{i}": leaf for i, leaf in enumerate(inputs)}
         results = compiled.code(_needed(compiled.code, arrays)) if compiled.code else {}
+        for index, check in enumerate(compiled.graph.checks):
+            _expect_place(int(results[f"c{index}"]), check)
         outputs: list[Array | None] = []
         for name in self.portion.outputs:
-            slots[name] = _stored(compiled.results[name], results, outputs)
-        return Trace(self, signature, inputs, tuple(outputs))
+            slots[name] = _stored(compiled.graph.results[name], results, inputs, outputs)
+        return Trace(self, variant, inputs, tuple(outputs))
+
+    def _for(self, signature: Signature, inputs: Sequence[Value]) -> tuple[_Compiled, _Variant]:
+        """The code for inputs. What depends on what a number is, such as a shape, is compiled for that number."""
+        while True:
+            places = self._needs.setdefault(signature, set())
+            numbers = tuple([(i, type(inputs[i]), inputs[i]) for i in sorted(places)])
+            variant = _Variant(signature, numbers)
+            compiled = self._compiled.get(variant)
+            if compiled is not None:
+                return compiled, variant
+            try:
+                compiled = self._compiled[variant] = self._compile(variant)
+            except _NeedsInputsError as error:
+                places |= error.places
 
     def graphs(self) -> list[Module]:
-        """The graph of each signature that was met, in order."""
-        return [self._graph(signature).function.module for signature in self._compiled]
+        """The graph of each variant that was met, in order."""
+        return [self._graph(variant).function.module for variant in self._compiled]
 
     def pull_back(self, trace: Trace, flows: Sequence[Array | None]) -> list[Array | None]:
         """The gradient of each input, given that of each output of a run; None where none flows."""
-        floats = tuple([_is_float(leaf) for leaf in trace.inputs])
-        key = trace.signature, tuple([flow is not None for flow in flows])
+        key = trace.variant, tuple([flow is not None for flow in flows])
         code = self._backward.get(key)
         if code is None:
-            code = self._backward[key] = self._compile_backward(trace, flows, floats)
-        arrays = {f"x{i}": _array(leaf) for i, leaf in enumerate(trace.inputs)}
+            code = self._backward[key] = self._compile_backward(trace, flows)
+        arrays = {f"x{i}": leaf for i, leaf in enumerate(trace.inputs)}
         arrays |= {f"g{i}": flow for i, flow in enumerate(flows) if flow is not None}
         derivatives = code(_needed(code, arrays))
         return [derivatives.get(f"d{i}") for i in range(len(trace.inputs))]
 
-    def _compile(self, signature: Signature) -> _Compiled:
-        graph = self._graph(signature)
+    def _compile(self, variant: _Variant) -> _Compiled:
+        graph = self._graph(variant)
         f = graph.function
         results = [leaf for held in graph.results.values() for leaf in leaves(held)]
-        for index, leaf in enumerate(results):
-            value = leaf.value if isinstance(leaf, Weak) else leaf
+        values = {
+            f"y{i}": leaf.value if isinstance(leaf, Weak) else leaf
+            for i, leaf in enumerate(results)
+        }
+        values |= {f"c{i}": check.place for i, check in enumerate(graph.checks)}
+        for name, value in values.items():
             if isinstance(value, NodeValue):
-                output = f.module.create_placeholder(f"y{index}", value.type)
-                f.create_save(f"y{index}", value, output)
+                f.create_save(name, value, f.module.create_placeholder(name, value.type))
         code = compile(f.module, self._backend) if f.saves else None
-        return _Compiled(code, graph.results)
+        return _Compiled(code, graph)
 
-    def _graph(self, signature: Signature) -> _Graph:
+    def _graph(self, variant: _Variant) -> _Graph:
         module = Module()
         f = module.create_function(self.portion.name)
-        inputs: list[NodeValue] = []
+        inputs: list[NodeValue | None] = []
+        numbers = {place: number for place, _, number in variant.numbers}
         slots = {
-            name: _placeholders(module, part, inputs)
-            for name, part in zip(self.portion.inputs, signature, strict=True)
+            name: _placeholders(module, part, inputs, numbers)
+            for name, part in zip(self.portion.inputs, variant.signature, strict=True)
         }
+        checks: list[Check] = []
         for operation in self.portion.operations:
-            slots[operation.target] = _held(f, operation, slots)
-        return _Graph(f, tuple(inputs), {name: slots[name] for name in self.portion.outputs})
+            try:
+                slots[operation.target] = _held(f, operation, slots, checks)
+            except NeedsNumberError as error:
+                kinds = leaves(variant.signature)
+                known = {
+                    v: i
+                    for i, (v, kind) in enumerate(zip(inputs, kinds, strict=True))
+                    if v and kind in (int, bool)
+                }
+                raise _NeedsInputsError(_sources(error.value, known, operation.loc)) from None
+        results = {name: _passed(slots[name], inputs) for name in self.portion.outputs}
+        return _Graph(f, tuple(inputs), results, checks)
 
-    def _compile_backward(
-        self, trace: Trace, flows: Sequence[Array | None], floats: Sequence[bool]
-    ) -> CompiledFunction:
+    def _compile_backward(self, trace: Trace, flows: Sequence[Array | None]) -> CompiledFunction:
         """The sum of outputs times their gradients, differentiated by the inputs."""
-        graph = self._graph(trace.signature)
+        graph = self._graph(trace.variant)
         f, module = graph.function, graph.function.module
         results = [leaf for held in graph.results.values() for leaf in leaves(held)]
         flow_total: NodeValue | None = None
@@ -153,14 +194,40 @@ class Runner:
                 seed = module.create_placeholder(f"g{index}", result.type)
                 flow_total = _added(f, flow_total, f.create_mul("flow", result, seed).result)
         assert flow_total is not None
-        by = [value for value, want in zip(graph.inputs, floats, strict=True) if want]
-        derivatives = iter(gradients(f, flow_total, by))
-        for index, want in enumerate(floats):
-            if want:
-                derivative = next(derivatives)
-                output = module.create_placeholder(f"d{index}", derivative.type)
-                f.create_save(f"d{index}", derivative, output)
+        by = {
+            i: value for i, value in enumerate(graph.inputs) if value and _is_float(trace.inputs[i])
+        }
+        for index, derivative in zip(by, gradients(f, flow_total, list(by.values())), strict=True):
+            output = module.create_placeholder(f"d{index}", derivative.type)
+            f.create_save(f"d{index}", derivative, output)
         return compile(module, self._backend)
+
+
+class _NeedsInputsError(Exception):
+    """What to compile depends on what some of the inputs are."""
+
+    def __init__(self, places: set[int]) -> None:
+        super().__init__()
+        self.places = places
+
+
+def _sources(value: NodeValue, numbers: Mapping[NodeValue, int], loc: Loc) -> set[int]:
+    """The places of the numbers that a value is computed from. Raises UserError if there are tensors among them."""
+    pending, met = [value], {value}
+    while pending:
+        source = pending.pop()
+        if source in numbers:
+            continue
+        if source.node is None:
+            note = "numbers that are given, and what x.shape says, are known"
+            raise UserError(
+                f"expected a number that is known before, got one that depends on a tensor {source.type}",
+                loc=loc,
+                note=note,
+            )
+        pending += [operand for operand in source.node.inputs if operand not in met]
+        met.update(source.node.inputs)
+    return {numbers[source] for source in met if source in numbers}
 
 
 def _added(f: Function, total: NodeValue | None, term: NodeValue) -> NodeValue:
@@ -179,8 +246,8 @@ def _is_float(leaf: Value) -> bool:
     return isinstance(leaf, np.ndarray) and ElemKind.of(leaf.dtype).is_float
 
 
-def _needed(code: CompiledFunction, arrays: Mapping[str, Array]) -> dict[str, Array]:
-    return {name: arrays[name] for name in code.inputs}
+def _needed(code: CompiledFunction, leaves: Mapping[str, Value]) -> dict[str, Array]:
+    return {name: _array(leaves[name]) for name in code.inputs}
 
 
 def leaves(value: Value) -> Iterator[Value]:
@@ -194,75 +261,107 @@ def leaves(value: Value) -> Iterator[Value]:
 
 def _defined(slots: Mapping[str, Value], name: str, portion: Portion) -> Value:
     if name not in slots:
-        reader = next(o for o in portion.operations if any(str(s) == name for s in o.operands))
+        reader = next(o for o in portion.operations if name in o.slots)
         raise UserError(f"'{name}' has no value here", loc=reader.loc)
     return slots[name]
 
 
-def _signature(name: str, value: Value) -> Signature:
+def _signature(value: Value) -> Signature:
     if isinstance(value, np.ndarray):
         return Type(ElemKind.of(value.dtype), value.shape)
     if isinstance(value, tuple):
-        return tuple([_signature(name, item) for item in value])
-    if type(value) in _NUMBERS:
-        return type(value)
-    what = "None" if value is None else "a function"
-    raise UserError(f"'{name}': expected a tensor or a number to compute with, got {what}")
+        return tuple([_signature(item) for item in value])
+    return value if isinstance(value, np.dtype) else type(value)
 
 
 def _array(leaf: Value) -> Array:
     if isinstance(leaf, np.ndarray):
         return leaf
-    try:
-        return np.asarray(leaf, _NUMBERS[type(leaf)].dtype)
-    except OverflowError:
-        raise UserError(f"expected a number of 64 bits, got {leaf}") from None
+    return np.asarray(leaf, _NUMBERS[type(leaf)].dtype)
 
 
-def _placeholders(module: Module, part: Signature, inputs: list[NodeValue]) -> Held:
+def _placeholders(
+    module: Module, part: Signature, inputs: list[NodeValue | None], numbers: Mapping[int, int]
+) -> Held:
+    """What a part of a signature is for operators. Placeholders are added to the inputs."""
     if isinstance(part, tuple):
-        return tuple([_placeholders(module, item, inputs) for item in part])
-    type = part if isinstance(part, Type) else Type(_NUMBERS[part], ())
-    value = module.create_placeholder(f"x{len(inputs)}", type).value
+        return tuple([_placeholders(module, item, inputs, numbers) for item in part])
+    place = len(inputs)
+    type = (
+        part if isinstance(part, Type) else Type(_NUMBERS[part], ()) if part in _NUMBERS else None
+    )
+    if type is None or place in numbers:
+        inputs.append(None)
+        if part is NoneType or isinstance(part, np.dtype):
+            return part if isinstance(part, np.dtype) else None
+        return numbers.get(place, Passed(place))
+    value = module.create_placeholder(f"x{place}", type).value
     inputs.append(value)
     return value if isinstance(part, Type) else Weak(value)
 
 
-def _held(f: Function, operation: Operation, slots: Mapping[str, Held]) -> Held:
+def _passed(held: Held, inputs: Sequence[NodeValue | None]) -> Held:
+    """A result, with inputs in place of what they are the values of: these are not computed."""
+    if isinstance(held, tuple):
+        return tuple([_passed(item, inputs) for item in held])
+    value = held.value if isinstance(held, Weak) else held
+    is_input = isinstance(value, NodeValue) and value in inputs
+    return Passed(inputs.index(value)) if is_input else held
+
+
+def _held(
+    f: Function, operation: Operation, slots: Mapping[str, Held], checks: list[Check]
+) -> Held:
     """What an operation gives. Raises UserError, with its line."""
 
-    def held(operand: Operand) -> Held:
-        if isinstance(operand, Literal):
-            literal = operand.value
-            if isinstance(literal, np.ndarray):
-                return f.module.create_constant(operation.operator, literal).value
-            if isinstance(literal, tuple):
-                return tuple([held(Literal(item)) for item in literal])
-            number: Held = literal
-            return number
-        return slots[operand.name]
+    def held(operand: Argument) -> Held:
+        match operand:
+            case Slot():
+                return slots[operand.name]
+            case Pack():
+                return tuple([held(item) for item in operand.items])
+            case Cut():
+                return slice(*map(held, operand.items))
+            case Literal(np.ndarray() as array):
+                return f.module.create_constant(operation.operator, array).value
+            case Literal(tuple() as items):
+                return tuple([held(Literal(item)) for item in items])
+            case Literal(value):
+                known: Held = value
+                return known
 
-    weaver = Weaver(f, operation.operator, operation.loc)
+    def option(operand: Argument) -> Any:
+        return operand.value if isinstance(operand, Literal) else weaver.known(held(operand))
+
+    weaver = Weaver(f, operation.operator, operation.loc, checks)
     rule: Callable[..., Held] = rule_of(operation.operator)
     try:
-        return rule(weaver, *map(held, operation.operands), **operation.options)
+        options = {name: option(operand) for name, operand in operation.options.items()}
+        return rule(weaver, *map(held, operation.operands), **options)
     except UserError as error:
         first = error.diagnostics[0]
-        raise UserError(
-            first.message,
-            loc=first.loc or operation.loc,
-            context=first.context or str(operation),
-            note=first.note,
-        ) from None
+        loc = first.loc or operation.loc
+        raise UserError(first.message, loc=loc, note=first.note) from None
 
 
-def _stored(held: Held, arrays: Mapping[str, Array], outputs: list[Array | None]) -> Value:
-    """The value of a result; notes the arrays among its leaves, and None for numbers."""
+def _stored(
+    held: Held,
+    arrays: Mapping[str, Array],
+    inputs: Sequence[Value],
+    outputs: list[Array | None],
+) -> Value:
+    """The value of a result; notes the arrays that were computed, and None for all other leaves."""
     if isinstance(held, tuple):
-        return tuple([_stored(item, arrays, outputs) for item in held])
+        return tuple([_stored(item, arrays, inputs, outputs) for item in held])
     if not isinstance(held, NodeValue | Weak):
         outputs.append(None)
-        return held
+        return inputs[held.index] if isinstance(held, Passed) else held
     array = arrays[f"y{len(outputs)}"]
     outputs.append(array if isinstance(held, NodeValue) else None)
     return array if isinstance(held, NodeValue) else array.item()
+
+
+def _expect_place(place: int, check: Check) -> None:
+    if not -check.extent <= place < check.extent:
+        message = f"expected a place from {-check.extent} to {check.extent - 1}, got {place}"
+        raise UserError(message, loc=check.loc)

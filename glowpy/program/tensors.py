@@ -12,7 +12,7 @@ from glowpy.core.elemkind import ElemKind
 from glowpy.core.type import Type
 from glowpy.graph.node import NodeValue
 from glowpy.program.elementwise import kind_of
-from glowpy.program.weaver import Held, Number, Table, Weaver, common_kind
+from glowpy.program.weaver import Held, Number, Table, Weak, Weaver, common_kind, described
 from glowpy.support.errors import UserError
 
 __all__ = ["tensors"]
@@ -149,20 +149,39 @@ def _stack(w: Weaver, parts: Held, *, axis: int = 0) -> Held:
 
 
 @tensors(np.full)
-def _full(w: Weaver, *, shape: int | Sequence[int], fill_value: Number, dtype: Any = None) -> Held:
+def _full(w: Weaver, shape: Held, fill_value: Held, *, dtype: Any = None) -> Held:
     kind = kind_of(dtype) if dtype is not None else common_kind([fill_value])
-    extents = (shape,) if isinstance(shape, int) else tuple(shape)
-    return w.node("splat", Type(kind, extents), fill_value)
+    extents = w.known(shape if isinstance(shape, tuple) else (shape,))
+    if not all(isinstance(n, int) and n >= 0 for n in extents):
+        raise UserError(f"expected a shape of integers from 0, got {extents}")
+    if isinstance(fill_value, bool | int | float):
+        return w.node("splat", Type(kind, extents), fill_value)
+    value = w.tensor(fill_value)
+    if value.type.kind is not kind:
+        value = w.node("convert", value.type.with_kind(kind), value)
+    padded = _reshaped(w, value, (*[1] * (len(extents) - value.type.rank), *value.type.extents))
+    return w.node("broadcast", Type(kind, extents), padded)
 
 
 @tensors(np.zeros)
-def _zeros(w: Weaver, *, shape: int | Sequence[int], dtype: Any = np.float64) -> Held:
-    return _full(w, shape=shape, fill_value=0, dtype=dtype)
+def _zeros(w: Weaver, shape: Held, *, dtype: Any = np.float64) -> Held:
+    return _full(w, shape, 0, dtype=dtype)
 
 
 @tensors(np.ones)
-def _ones(w: Weaver, *, shape: int | Sequence[int], dtype: Any = np.float64) -> Held:
-    return _full(w, shape=shape, fill_value=1, dtype=dtype)
+def _ones(w: Weaver, shape: Held, *, dtype: Any = np.float64) -> Held:
+    return _full(w, shape, 1, dtype=dtype)
+
+
+@tensors(np.arange)
+def _arange(
+    w: Weaver, *, start: Number, stop: Number | None = None, step: Number = 1, dtype: Any = None
+) -> Held:
+    bounds = (0, start, step) if stop is None else (start, stop, step)
+    if not step or not all(isinstance(bound, int | float) for bound in bounds):
+        raise UserError(f"expected numbers, and a step other than 0, got {bounds}")
+    kind = None if dtype is None else kind_of(dtype).dtype
+    return w.f.module.create_constant(w.name, np.arange(*bounds, dtype=kind)).value
 
 
 @tensors(np.zeros_like)
@@ -176,58 +195,93 @@ def _ones_like(w: Weaver, x: Held) -> Held:
 
 
 @tensors()
-def _index(w: Weaver, x: Held, *places: Held, spec: Sequence[Any]) -> Held:
-    """`x[...]`: `spec` has an int, a slice or None (a new axis) for each place; "given" is the next of `places`."""
+def _index(w: Weaver, x: Held, *places: Held) -> Held:
+    """`x[...]`: a place is an integer, a slice, None (a new axis), or ..., which stands for all other axes."""
     if isinstance(x, tuple):
-        if len(spec) == 1 and isinstance(spec[0], int) and -len(x) <= spec[0] < len(x):
-            return x[spec[0]]
-        raise UserError(f"expected a constant place in a tuple of {len(x)}, got {spec}")
-    value, given = w.tensor(x), iter(places)
-    extents = value.type.extents
-    if sum(place is not None for place in spec) > len(extents):
-        raise UserError(f"expected at most {len(extents)} places in {value.type}, got {len(spec)}")
-    cuts, shape, rest = [], [], list(extents)
-    for place in spec:
+        return _item(x, w.known(places[0] if len(places) == 1 else places))
+    value = w.tensor(x)
+    shape: list[int] = []
+    cuts: list[range] = []
+    taken: list[tuple[int, NodeValue | Weak]] = []
+    for place in _spread(places, value.type):
         if place is None:
             shape.append(1)
             continue
-        cut = _cut(place, rest.pop(0))
-        cuts.append(cut)
-        if isinstance(place, slice):
-            shape.append(len(cut))
-    cuts += [range(extent) for extent in rest]
-    if [len(cut) for cut in cuts] != list(extents):
+        axis = len(cuts)
+        extent = value.type.extents[axis]
+        if isinstance(place, NodeValue | Weak):
+            taken.append((axis, place))
+            cuts.append(range(extent))
+        elif isinstance(place, slice):
+            cuts.append(_cut(w.known(place), extent))
+            shape.append(len(cuts[-1]))
+        else:
+            start = _place(place, extent)
+            cuts.append(range(start, start + 1))
+    if cuts != [range(extent) for extent in value.type.extents]:
         sliced = value.type.with_shape(tuple([len(cut) for cut in cuts]))
         starts, steps = [cut.start for cut in cuts], [cut.step for cut in cuts]
         value = w.node("slice", sliced, value, tuple(starts), tuple(steps))
-    axes = [axis for axis, place in enumerate(p for p in spec if p is not None) if place == "given"]
-    for axis in axes:
-        value = _taken(w, value, next(given), axis)
-    return _reshaped(w, value, [*shape, *rest])
+    for axis, place in taken:
+        value = _taken(w, value, place, axis)
+    return _reshaped(w, value, shape)
 
 
-def _cut(place: Any, extent: int) -> range:
-    """The places along an axis that are taken; all of them where the place is given later."""
-    if place == "given":
-        return range(extent)
+@tensors()
+def _row(w: Weaver, x: Held, place: Held) -> Held:
+    """What a loop takes in one turn: an item of a tuple, or a row of a tensor."""
+    if isinstance(x, tuple):
+        return _item(x, w.known(place))
+    value = w.tensor(x)
+    row = w.node("gather", value, _reshaped(w, w.lifted(place, ElemKind.I64), (1,)), 0)
+    return _reshaped(w, row, value.type.extents[1:])
+
+
+def _item(items: tuple[Held, ...], place: Any) -> Held:
     if isinstance(place, slice):
-        cut = range(*place.indices(extent))
-        if cut.step < 1:
-            raise UserError(f"expected a positive step, got {cut.step}")
-        return cut
+        return items[place]
+    return items[_place(place, len(items))]
+
+
+def _spread(places: Sequence[Held], type: Type) -> list[Held]:
+    """A place for every axis: ..., or the end, stands for as many slices of everything as are missing."""
+    count = sum(place is not None and place is not ... for place in places)
+    if count > type.rank or sum(place is ... for place in places) > 1:
+        raise UserError(f"expected at most {type.rank} places in {type}, got {count}")
+    first = next((i for i, place in enumerate(places) if place is ...), len(places))
+    missing: list[Held] = [slice(None)] * (type.rank - count)
+    return [*places[:first], *missing, *places[first + 1 :]]
+
+
+def _cut(place: slice, extent: int) -> range:
+    """The places along an axis that a slice takes."""
+    bounds = (place.start, place.stop, place.step)
+    if not all(bound is None or isinstance(bound, int) for bound in bounds) or place.step == 0:
+        raise UserError(f"expected a slice of integers, with a step other than 0, got {place}")
+    cut = range(*place.indices(extent))
+    return cut or range(0)
+
+
+def _place(place: Held, extent: int) -> int:
+    """A place that is known, counted from the start."""
+    if not isinstance(place, int) or isinstance(place, bool):
+        raise UserError(f"expected an integer as a place, got {described(place)}")
     if not -extent <= place < extent:
         raise UserError(f"expected a place from {-extent} to {extent - 1}, got {place}")
-    return range(place % extent, place % extent + 1)
+    return place % extent
 
 
-def _taken(w: Weaver, value: NodeValue, place: Held, axis: int) -> NodeValue:
+def _taken(w: Weaver, value: NodeValue, place: NodeValue | Weak, axis: int) -> NodeValue:
     """One element along an axis, which stays with an extent of 1; negative places count from the end."""
     index = w.lifted(place, common_kind([place]))
     if index.type.rank or not index.type.kind.is_integer:
-        raise UserError(f"expected one integer as a place, got {index.type}")
+        note = "np.where chooses by conditions, a loop takes several elements"
+        raise UserError(f"expected one integer as a place, got {index.type}", note=note)
     if index.type.kind is not ElemKind.I64:
         index = w.node("convert", index.type.with_kind(ElemKind.I64), index)
-    extent = w.splat(value.type.extents[axis], ElemKind.I64)
-    negative = w.node("lt", index, w.splat(0, ElemKind.I64))
-    index = w.node("select", negative, w.node("add", index, extent), index)
+    if not value.type.extents[axis]:
+        raise UserError(
+            f"expected a place in a tensor without elements, {value.type}, to be a slice"
+        )
+    w.check(index, value.type.extents[axis])
     return w.node("gather", value, _reshaped(w, index, (1,)), axis)

@@ -8,7 +8,8 @@ converted silently.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from types import EllipsisType
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -17,10 +18,24 @@ from glowpy.core.elemkind import ElemKind
 from glowpy.core.type import Type
 from glowpy.graph.function import Function
 from glowpy.graph.node import NodeValue
+from glowpy.program.code import Block
 from glowpy.support.errors import UserError
 from glowpy.support.loc import Loc
 
-__all__ = ["Held", "Number", "Rule", "Table", "Weak", "Weaver", "common_kind"]
+__all__ = [
+    "Check",
+    "Held",
+    "Known",
+    "NeedsNumberError",
+    "Number",
+    "Passed",
+    "Rule",
+    "Table",
+    "Weak",
+    "Weaver",
+    "common_kind",
+    "described",
+]
 
 
 @dataclass(frozen=True)
@@ -30,9 +45,34 @@ class Weak:
     value: NodeValue
 
 
+@dataclass(frozen=True)
+class Passed:
+    """A value that is not computed with, such as a function: number `index` of what the portion reads."""
+
+    index: int
+
+
+class NeedsNumberError(Exception):
+    """What to compile depends on what a number is: on `value`."""
+
+    def __init__(self, value: NodeValue) -> None:
+        super().__init__()
+        self.value = value
+
+
 Number: TypeAlias = "int | float | bool"
-Held: TypeAlias = "NodeValue | Weak | Number | tuple[Held, ...]"
-"""What an operator reads and gives: a tensor, a number, or a tuple of such."""
+Known: TypeAlias = "Number | slice | np.dtype[Any] | EllipsisType | None"
+Held: TypeAlias = "NodeValue | Weak | Known | Passed | Block | tuple[Held, ...]"
+"""What an operator reads and gives: a tensor, something known while compiling, a function, or a tuple of such."""
+
+
+@dataclass(frozen=True)
+class Check:
+    """A place along an axis that is computed: it has to be within the extent, or count from its end."""
+
+    place: NodeValue
+    extent: int
+    loc: Loc
 
 
 @dataclass(frozen=True)
@@ -42,6 +82,7 @@ class Weaver:
     f: Function
     name: str
     loc: Loc
+    checks: list[Check] = field(default_factory=list)
 
     def node(self, mnemonic: str, *arguments: Any) -> NodeValue:
         """The result of a new node."""
@@ -49,11 +90,14 @@ class Weaver:
         value: NodeValue = create(self.name, *arguments, loc=self.loc).result
         return value
 
-    def lifted(self, operand: Held | None, kind: ElemKind) -> NodeValue:
+    def check(self, place: NodeValue, extent: int) -> None:
+        """Has a run refused in which a scalar is no place along an axis of that extent."""
+        self.checks.append(Check(place, extent, self.loc))
+
+    def lifted(self, operand: Held, kind: ElemKind) -> NodeValue:
         """An operand as a tensor of a kind. Raises UserError for one of another kind that does not give way."""
-        if operand is None or isinstance(operand, tuple):
-            got = "None" if operand is None else "a tuple"
-            raise UserError(f"expected a tensor or a number, got {got}")
+        if not isinstance(operand, NodeValue | Weak | int | float):
+            raise UserError(f"expected a tensor or a number, got {described(operand)}")
         if isinstance(operand, NodeValue):
             if operand.type.kind is not kind:
                 raise UserError(
@@ -66,7 +110,7 @@ class Weaver:
             if own.kind is kind:
                 return operand.value
             if own.kind.is_float and not kind.is_float:
-                raise _fraction("a number of the source", kind)
+                raise _fraction("a float", kind)
             return self.node("convert", own.with_kind(kind), operand.value)
         if isinstance(operand, float) and not kind.is_float:
             raise _fraction(repr(operand), kind)
@@ -93,9 +137,43 @@ class Weaver:
         weak = not any(isinstance(operand, NodeValue) for operand in operands)
         return [self.lifted(operand, kind) for operand in operands], weak
 
+    def known(self, operand: Held) -> Any:
+        """What an operand is, as a Python object.
+
+        Raises NeedsNumberError for a number that is not known while compiling, UserError for tensors.
+        """
+        if isinstance(operand, tuple):
+            return tuple([self.known(item) for item in operand])
+        if isinstance(operand, slice):
+            bounds = operand.start, operand.stop, operand.step
+            return slice(*[self.known(bound) for bound in bounds])
+        if isinstance(operand, Weak):
+            raise NeedsNumberError(operand.value)
+        if isinstance(operand, NodeValue):
+            note = "numbers and what x.shape says are known, elements of tensors are not"
+            raise UserError(f"expected a Python number, got {operand.type}", note=note)
+        return operand
+
     def wrapped(self, value: NodeValue, weak: bool) -> Held:
         """A result, which gives way if all its operands did."""
         return Weak(value) if weak else value
+
+
+def described(operand: Held) -> str:
+    """What an operand is, for messages."""
+    match operand:
+        case None:
+            return "None"
+        case tuple():
+            return "a tuple"
+        case Passed() | Block():
+            return "a function"
+        case Weak():
+            return "a number"
+        case NodeValue():
+            return str(operand.type)
+        case _:
+            return repr(operand)
 
 
 def _fraction(what: str, kind: ElemKind) -> UserError:
@@ -115,7 +193,7 @@ def common_kind(operands: Sequence[Held]) -> ElemKind:
         if isinstance(operand, Weak)
         else ElemKind.of(np.dtype(type(operand)).type)
         for operand in operands
-        if not isinstance(operand, tuple)
+        if isinstance(operand, Weak | int | float)
     ]
     order = (ElemKind.BOOL, ElemKind.I64, ElemKind.F64)
     return max(kinds, key=order.index, default=ElemKind.F64)

@@ -323,24 +323,6 @@ def joined(x: Any) -> Any:
     return x + np.int32(1)
 
 
-def recaptured(x: Any) -> Any:
-    k = 1
-    k = k + 1
-    return (lambda y: y * k)(x)
-
-
-def late(n: Any) -> Any:
-    f: Any = None
-    for i in range(n):
-        f = lambda: i  # noqa: E731, B023
-    return f()
-
-
-def twice_named(x: Any) -> Any:
-    a, a = x, x + 1
-    return a
-
-
 def enormous(x: Any) -> Any:
     return x + 2**70
 
@@ -378,12 +360,9 @@ REFUSED: list[tuple[Callable[..., Any], Any, str]] = [
     (unassigned, -1, "'y' has no value here"),
     (chosen, np.zeros(2), r"expected a condition of one element, got a tensor of shape \(2,\)"),
     (joined, np.float32(1), r"expected one element kind, got f32 and i32"),
-    (late, 3, "expected variables around a function to be assigned once, not 'i'"),
-    (twice_named, 1, "expected a tuple of different variables to assign"),
     (stacked, np.zeros((2, 2, 2)), "expected vectors or matrices, got "),
     (enormous, 1, "power of 2, 70: "),
     (emptied, np.zeros(0), r"expected elements to choose from, got f64\[0\]"),
-    (recaptured, 1, "expected variables around a function to be assigned once, not 'k'"),
 ]
 
 
@@ -422,11 +401,11 @@ def test_arguments_by_name_and_defaults_that_stay_numbers() -> None:
     def by(x: Any, k: Any = 3) -> Any:
         return x * k
 
-    with pytest.raises(UserError, match="expected arguments by position only"):
+    with pytest.raises(UserError, match="expected a function of plain arguments"):
         glowpy.function(backend="interpreter")(scaled)(1)
     f = glowpy.function(backend="interpreter")(by)
     assert_same(f(np.array([1.5], np.float32)), np.array([4.5], np.float32))
-    assert_same(f(k=2.0, x=1.5), np.array(3.0))
+    assert_same(f(k=2.0, x=1.5), 3.0)
     with pytest.raises(UserError, match="by: expected x, k, got int, q"):
         f(1, q=2)
 
@@ -445,10 +424,14 @@ def test_wrong_arguments_are_refused() -> None:
         f("x")
     with pytest.raises(UserError, match="expected floats to differentiate by"):
         glowpy.function(backend="interpreter")(skipping).gradient(np.ones(1), 3, by=1)
-    with pytest.raises(UserError, match="expected one float to differentiate, got int64"):
-        glowpy.function(backend="interpreter")(factorial).gradient(3)
+    with pytest.raises(UserError, match=r"expected one float to differentiate, got int64\[\]"):
+        glowpy.function(backend="interpreter")(largest).gradient(np.ones(3))
     with pytest.raises(UserError, match="expected a function that 'def' defines"):
         glowpy.function(3)  # type: ignore[call-overload]
+
+
+def largest(x: Any) -> Any:
+    return x.argmax(axis=0)
 
 
 def ranked(x: Any) -> Any:
@@ -465,6 +448,6 @@ def test_gradients_reach_an_element_that_is_taken() -> None:
 
 
 def test_an_operator_without_a_derivative_is_named() -> None:
-    message = r"test_program.py:\d+:\d+: reduce_mul %prod has no derivative"
+    message = r"test_program.py:\d+:\d+: prod has no derivative"
     with pytest.raises(UnsupportedError, match=message):
         glowpy.function(backend="interpreter")(multiplied).gradient(np.array([1.0, 3.0, 2.0]))
