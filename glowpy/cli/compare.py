@@ -123,7 +123,7 @@ def _running(checker: str, path: Path) -> Iterator[None]:
         yield
     except Exception as error:
         raise UserError(
-            f"{checker} cannot run the model: {error}",
+            f"{checker} cannot run the model: {str(error).strip()}",
             loc=Loc(str(path)),
             note="check with another",
         ) from error
@@ -152,7 +152,11 @@ def _with_onnxruntime(
             note="pip install onnxruntime, or --check-with reference",
         ) from None
     with _running("onnxruntime", path):
-        session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+        options = onnxruntime.SessionOptions()
+        options.log_severity_level = 4  # what is wrong is in the exception
+        session = onnxruntime.InferenceSession(
+            str(path), options, providers=["CPUExecutionProvider"]
+        )
         names = [output.name for output in session.get_outputs()]
         return dict(zip(names, session.run(names, dict(inputs)), strict=True))
 

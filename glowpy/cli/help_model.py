@@ -61,13 +61,16 @@ def _spelled(port: Declared | HostInfo) -> str:
 
 def _print_hosted(ports: Ports) -> None:
     """What to type for a model of which a session computes a part itself: its inputs say what extents are."""
-    numbers = [port for port in ports.values() if isinstance(port, Declared)]
+    numbers = {name: port for name, port in ports.items() if isinstance(port, Declared)}
     others = {name: port for name, port in ports.items() if isinstance(port, HostInfo)}
     given = [name for name, info in others.items() if must_be_given(info)]
-    open_dims = _open_dims(numbers)
+    open_dims = [f"{name}=1" for name in _open_dims([*numbers.values()])]
+    open_dims += [
+        f"{n}:{_example(port)}" for n, port in numbers.items() if None in (port.shape or ())
+    ]
     if open_dims:
         click.echo("open dimensions, which inputs without a file need:")
-        _print_shapes(f"{name}=1" for name in open_dims)
+        _print_shapes(open_dims)
     if given:
         click.echo(f"inputs that must be given, {FILES}:")
         click.echo("".join(f"  --input {shlex.quote(name)}=FILE\n" for name in given))

@@ -35,7 +35,7 @@ from glowpy.core.type import Type
 from glowpy.engine import compile_or_recall
 from glowpy.executable import CompiledFunction, Observer
 from glowpy.graph.function import Function
-from glowpy.importer import HostModel
+from glowpy.importer import HostModel, RoundsError, ValueNeededError, by_rounds
 from glowpy.support.errors import UserError
 from glowpy.support.symbolic import symbols_of
 
@@ -165,7 +165,13 @@ def run_model(
         run = run_hosted(opened, inputs, shapes, seed, bound, observers, repeat)
     else:
         source = Source(model, shapes, constants, name, backend, state, opened)
-        run = _run_compiled(source, inputs, seed, bound, observers, repeat, start)
+        try:
+            run = _run_compiled(source, inputs, seed, bound, observers, repeat, start)
+        except (RoundsError, ValueNeededError) as error:
+            if opened is None or state:
+                raise
+            by_session = by_rounds(opened, error)
+            run = run_hosted(by_session, inputs, shapes, seed, bound, observers, repeat)
     files = save_outputs(run.outputs, folder)
     report = RunReport(model, backend, run, files)
     if check_with:

@@ -1,4 +1,4 @@
-"""`glowpy run` of a model of which a session computes a part itself: strings, sequences, optionals and maps."""
+"""`glowpy run` of what only a session runs: strings, sequences and the like, and what elements of inputs decide."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def run_hosted(
         compared=values,
         interpret=interpret,
         kinds=tuple,
-        in_python=True,
+        in_python=bool(model.plan.host_steps),
     )
 
 

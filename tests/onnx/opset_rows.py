@@ -177,6 +177,7 @@ ROWS = [
     Row("Dropout", (12, 13, 22), [X, scalar(0.5), np.array(False)], [X], {}, "inference"),
     Row("Reshape", (1,), [X], [X.reshape(2, 12)], {"shape": [0, -1]}),
     Row("Reshape", (5, 13, 14, 19, 21, 23, 24, 25), [X, i64(0, -1)], [X.reshape(2, 12)]),
+    Row("Reshape", (5, 14), [X[:, :0], i64(0, 0, -1)], [X[:, :0]], {}, "nothing"),
     Row("Reshape", (14,), [X[:0], i64(0, 4)], [X[:0].reshape(0, 4)], {"allowzero": 1}, "zero"),
     *[
         Row("DepthToSpace", opsets, [DEEP], [DCR], {"blocksize": 2, **mode}, title)

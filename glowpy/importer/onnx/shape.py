@@ -123,8 +123,9 @@ def _reshape_5(n: OnnxNode) -> Value:
 
 
 def _reshaped(type: Type, sizes: Sequence[Dim], allowzero: bool) -> list[Dim]:
-    """`wanted` with 0 copied from the input and -1 worked out."""
+    """The sizes with 0 copied from the input and -1 worked out, of what is not copied: there may be no elements."""
     shape: list[Dim] = list(sizes)
+    copied = {index for index, size in enumerate(sizes) if size == 0 and not allowzero}
     if not allowzero:
         if any(size == 0 and index >= type.rank for index, size in enumerate(shape)):
             raise UserError(f"expected a dimension of {type} for every 0 in {list(sizes)}")
@@ -134,8 +135,9 @@ def _reshaped(type: Type, sizes: Sequence[Dim], allowzero: bool) -> list[Dim]:
     if shape.count(-1) > 1 or any(highest(size) < -1 for size in shape):
         raise UserError(f"expected sizes and at most one -1, got {list(sizes)}")
     if -1 in shape:
-        rest = product(size for size in shape if size != -1)
-        shape[shape.index(-1)] = type.count // rest if rest != 0 else 0
+        count = product(size for index, size in enumerate(type.shape) if index not in copied)
+        rest = product(s for index, s in enumerate(shape) if s != -1 and index not in copied)
+        shape[shape.index(-1)] = count // rest if rest != 0 else 0
     if not is_same(product(shape), type.count):
         raise UserError(
             f"expected a shape of {type.count} elements to reshape {type} to, got {list(sizes)}"

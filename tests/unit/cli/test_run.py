@@ -307,3 +307,44 @@ def test_outputs_have_the_shapes_that_a_run_finds(tmp_path: Path) -> None:
     arguments = ("--shape", "N=1..9", "--input", f"x={tmp_path / 'x.npy'}")
     report = figures(str(tmp_path / "net.onnx"), *arguments, "--check-with", "interpreter")
     assert [output["type"] for output in report["outputs"]] == ["i64[1x2]", "f32[2]"]
+
+
+HALVED = """
+<ir_version: 8, opset_import: ["": 17]>
+g (float x) => (float last, float[N] all) {
+  half = Constant<value = float {0.5}>()
+  one = Constant<value = float {1.0}>()
+  last, all = Loop(, , x) <body = body (int64 i, bool going, float v) => (bool goes, float w, float row) {
+    w = Mul(v, half)
+    goes = Greater(w, one)
+    row = Identity(w)
+  }>
+}
+"""
+SIZED = """
+<ir_version: 8, opset_import: ["": 17]>
+g (float[3] x, int64[1] n) => (float[N] y) { y = Expand(x, n) }
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "feeds", "parts"),
+    [
+        (HALVED, {"x": np.float32(9)}, ", a part of it in Python"),
+        (SIZED, {"x": np.ones(3, np.float32), "n": np.array([3])}, ""),
+    ],
+    ids=["loop", "value"],
+)
+def test_what_a_session_runs_runs(
+    text: str, feeds: dict[str, Any], parts: str, tmp_path: Path
+) -> None:
+    """A loop that stacks without a bound is run by the session, and a value that must be known is."""
+    onnx.save(parser.parse_model(text), str(tmp_path / "net.onnx"))
+    argv = ["run", str(tmp_path / "net.onnx"), "--check-with", "onnxruntime"]
+    for name, array in feeds.items():
+        np.save(tmp_path / f"{name}.npy", array)
+        argv += ["--input", f"{name}={tmp_path / name}.npy"]
+    out = io.StringIO()
+    assert run([*argv, "--backend", "interpreter"], io.StringIO(), out, out) == 0, out.getvalue()
+    assert " no " not in out.getvalue()
+    assert out.getvalue().endswith(f"ms{parts}\n")

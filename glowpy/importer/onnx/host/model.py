@@ -24,7 +24,7 @@ from glowpy.importer.onnx.host.types import (
     is_numeric,
 )
 from glowpy.importer.onnx.model import OnnxModel, located, raise_all
-from glowpy.importer.onnx.node import RoundsError
+from glowpy.importer.onnx.node import RoundsError, ValueNeededError
 from glowpy.importer.onnx.source import Source, domain_of, read_source
 from glowpy.support.errors import UnsupportedError, UserError
 from glowpy.support.loc import Loc
@@ -50,13 +50,17 @@ def open_model(model: str | Path | bytes | onnx.ModelProto) -> OnnxModel | HostM
     return loaded
 
 
-def by_rounds(model: OnnxModel, error: RoundsError) -> HostModel:
-    """The same model, whose session computes the nodes with graphs that an error is about itself."""
+def by_rounds(model: OnnxModel, error: RoundsError | ValueNeededError) -> HostModel:
+    """The same model, whose session computes the nodes with graphs that an error is about itself.
+
+    It compiles for each value of inputs that another node needs.
+    """
     graph, places = model.source.proto.graph, model.source.places
     known = {diagnostic.loc.index for diagnostic in error.diagnostics}
     nodes = [places[i] if places else i for i, node in enumerate(graph.node) if graphs_of(node)]
     named = frozenset(known) & frozenset(nodes)
-    return HostModel(model.source, named if len(named) == len(known) else frozenset(nodes))
+    exact = len(named) == len(known) or isinstance(error, ValueNeededError)
+    return HostModel(model.source, named if exact else frozenset(nodes))
 
 
 def _may_need_host(graph: onnx.GraphProto) -> bool:
