@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from html import escape
@@ -42,6 +43,7 @@ SAVED = SaveNode.SCHEMA.inputs.index("output")
 """The operand of a save that it does not read."""
 
 N = TypeVar("N", bound=Node)
+S = TypeVar("S", bound=Storage)
 
 
 class Module(Storages):
@@ -50,6 +52,9 @@ class Module(Storages):
     def __init__(self) -> None:
         super().__init__()
         self._functions: dict[str, Function] = {}
+        self._function_names = UniqueNames()
+        self.calls: Counter[str] = Counter()
+        """How often nodes name each function."""
 
     @property
     def functions(self) -> list[Function]:
@@ -97,27 +102,24 @@ class Module(Storages):
         """Adds an empty function; if it gives something, others may call it. Raises UserError if the name is taken."""
         if name in self._functions:
             raise UserError(f"function @{name} exists already")
+        self._function_names.take(name)
         self._functions[name] = Function(name, self, takes, gives)
         return self._functions[name]
 
     def unused_function_name(self, name: str) -> str:
         """A name that no function has, made of this one."""
-        names = UniqueNames()
-        for taken in self._functions:
-            names.take(taken)
-        return names.take(name)
+        unused = self._function_names.take(name)
+        self._function_names.release(unused)
+        return unused
 
     def erase_uncalled(self) -> bool:
         """Erases functions that could only be called, and are not, with their storage. True iff there were any."""
         erased = False
-        while True:
-            called = {name for f in self.functions for node in f.nodes for name in node.callees}
-            dead = [f for f in self.functions if f.is_called and f.name not in called]
-            if not dead:
-                return erased
+        while dead := [f for f in self.functions if f.is_called and not self.calls[f.name]]:
             for f in dead:
                 self.erase_function(f)
             erased = True
+        return erased
 
     def erase_function(self, f: Function) -> None:
         """Erases a function that no other calls, with its storage."""
@@ -126,6 +128,7 @@ class Module(Storages):
         for storage in dict.fromkeys((*f.takes, *f.gives)):
             self.erase(storage)
         del self._functions[f.name]
+        self._function_names.release(f.name)
 
     def clone(self) -> Module:
         """A copy with its own storages, functions and nodes; the elements of constants are shared."""
@@ -263,7 +266,7 @@ class Function(Builder):
             for index, value in node.operands():
                 if not (isinstance(node, SaveNode) and index == SAVED):
                     read.add(value.producer)
-        return [placeholder for placeholder in self.module.placeholders if placeholder in read]
+        return _in_order(Placeholder, read)
 
     @property
     def parameters(self) -> list[Placeholder]:
@@ -280,13 +283,13 @@ class Function(Builder):
     def variables(self) -> list[Variable]:
         """The variables the function reads or saves, in order of the module."""
         used = {value.producer for node in self._nodes for _, value in node.operands()}
-        return [variable for variable in self.module.variables if variable in used]
+        return _in_order(Variable, used)
 
     @property
     def constants(self) -> list[Constant]:
         """The constants the function reads, in order of the module."""
         read = {value.producer for node in self._nodes for _, value in node.operands()}
-        return [constant for constant in self.module.constants if constant in read]
+        return _in_order(Constant, read)
 
     def __contains__(self, node: Node) -> bool:
         return node in self._nodes
@@ -330,6 +333,7 @@ class Function(Builder):
     def add(self, node: N) -> N:
         """Adds a node whose name was taken from the module's names."""
         self._nodes[node] = None
+        self.module.calls.update(node.callees)
         if isinstance(node, DefineNode):
             self._definitions[node] = None
         node.attach()
@@ -340,6 +344,7 @@ class Function(Builder):
         if any(result.num_users for result in node.results):
             raise InternalError(f"%{node.name} is erased but still used")
         del self._nodes[node]
+        self.module.calls.subtract(node.callees)
         if isinstance(node, DefineNode):
             del self._definitions[node]
         node.detach()
@@ -495,6 +500,11 @@ class Function(Builder):
         return draw_function(self)
 
 
+def _in_order(cls: type[S], producers: Iterable[Node | Storage]) -> list[S]:
+    """Storages of one kind, in the order of the module."""
+    return sorted((p for p in producers if isinstance(p, cls)), key=lambda storage: storage.place)
+
+
 def _symbols(node: Node) -> dict[str, Symbol]:
     """The symbols on which a node itself depends."""
     if node.is_static:
@@ -504,15 +514,19 @@ def _symbols(node: Node) -> dict[str, Symbol]:
 
 def _called(root: Function) -> list[Function]:
     done: dict[Function, None] = {}
-    path = [root]
+    path = {root: _callees(root)}
     while path:
-        f = path[-1]
-        callees = [g for node in f.nodes for g in f.callees(node).values()]
-        waiting = next((g for g in callees if g not in done), None)
-        if waiting is None:
-            done[path.pop()] = None
-        elif waiting in path:
-            raise UserError(f"function @{waiting.name} calls itself")
+        f, callees = next(reversed(path.items()))
+        callee = next((g for g in callees if g not in done), None)
+        if callee is None:
+            del path[f]
+            done[f] = None
+        elif callee in path:
+            raise UserError(f"function @{callee.name} calls itself")
         else:
-            path.append(waiting)
+            path[callee] = _callees(callee)
     return list(done)[:-1]
+
+
+def _callees(f: Function) -> Iterator[Function]:
+    return (g for node in f.nodes for g in f.callees(node).values())

@@ -11,6 +11,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
+from itertools import count
 from typing import Any, ClassVar, Self, TypeAlias, final, overload
 
 from glowpy.core.schema import NodeSchema, Trait
@@ -108,12 +109,17 @@ class NodeValue:
         return f"%{self.name} : {self.type}"
 
 
+_PLACES = count()
+
+
 class Storage:
     """Memory that belongs to the module and is shared by its functions. Base of the three kinds."""
 
-    __slots__ = ("loc", "name", "original", "value")
+    __slots__ = ("loc", "name", "original", "place", "value")
 
     def __init__(self, name: str, type: Type, loc: Loc = UNKNOWN, *, original: str = "") -> None:
+        self.place = next(_PLACES)
+        """How many storages there were before this one: where it stands in a module."""
         self.name = name
         self.original = original or name
         """The name in the user's model, which may have characters that dumps cannot spell."""

@@ -43,14 +43,15 @@ verify: Rules[Callable[..., Iterator[str]]] = Rules("verify")
 
 def verify_module(module: Module) -> None:
     """Checks every function of the module. Raises VerifyError with all diagnostics."""
-    diagnostics = [diagnostic for f in module.functions for diagnostic in _function(f)]
+    owners = _owners(module)
+    diagnostics = [diagnostic for f in module.functions for diagnostic in _function(f, owners)]
     if diagnostics:
         raise VerifyError.of(diagnostics)
 
 
 def verify_function(f: Function) -> None:
     """Checks one function. Raises VerifyError with all diagnostics."""
-    diagnostics = list(_function(f))
+    diagnostics = list(_function(f, _owners(f.module)))
     if diagnostics:
         raise VerifyError.of(diagnostics)
 
@@ -62,12 +63,17 @@ def verify_nodes(f: Function, nodes: Iterable[Node]) -> None:
         raise VerifyError.of(diagnostics)
 
 
-def _function(f: Function) -> Iterator[Diagnostic]:
-    names: set[str] = {s.name for s in f.module.storages}
+def _owners(module: Module) -> Counter[Storage]:
+    """How many functions take or give each storage."""
+    return Counter(s for f in module.functions for s in {*f.takes, *f.gives})
+
+
+def _function(f: Function, owners: Counter[Storage]) -> Iterator[Diagnostic]:
+    names: set[str] = set()
     saved: set[Node | Storage] = set()
     for node in f.nodes:
         yield from _node(f, node)
-        if node.name in names:
+        if node.name in names or f.module.storage(node.name) is not None:
             yield _broken(node, f"the name %{node.name} is used twice")
         names.add(node.name)
         if isinstance(node, SaveNode):
@@ -76,7 +82,7 @@ def _function(f: Function) -> Iterator[Diagnostic]:
             saved.add(node.output.producer)
     yield from _ports(f)
     yield from _definitions(f)
-    yield from _called(f, saved)
+    yield from _called(f, saved, owners)
     for variable in f.variables:
         if message := _misfit(variable, variable.type, called=f.is_called):
             yield Diagnostic(message, variable.loc, f"variable {variable.value!r}")
@@ -88,7 +94,7 @@ def _function(f: Function) -> Iterator[Diagnostic]:
 
 def _definitions(f: Function) -> Iterator[Diagnostic]:
     """Symbols that two nodes define, or one and the shape of an input."""
-    known = symbols_of_types(placeholder.type for placeholder in f.parameters)
+    known = symbols_of_types(s.type for s in (f.takes if f.is_called else f.parameters))
     for node in f.nodes:
         if isinstance(node, DefineNode):
             for name in symbols_of(node.symbols):
@@ -97,9 +103,11 @@ def _definitions(f: Function) -> Iterator[Diagnostic]:
             known |= symbols_of(node.symbols)
 
 
-def _called(f: Function, saved: Set[Node | Storage]) -> Iterator[Diagnostic]:
+def _called(
+    f: Function, saved: Set[Node | Storage], owners: Counter[Storage]
+) -> Iterator[Diagnostic]:
     """What is wrong with what a function takes and gives, and with what it calls."""
-    messages = [*_signature(f, saved), *_used(f)]
+    messages = [*_signature(f, saved), *_used(f, owners)]
     try:
         _ = f.called
     except UserError as error:
@@ -124,12 +132,11 @@ def _signature(f: Function, saved: Set[Node | Storage]) -> Iterator[str]:
             yield f"expected %{storage.name} to be a variable if it is both taken and given"
 
 
-def _used(f: Function) -> Iterator[str]:
+def _used(f: Function, owners: Counter[Storage]) -> Iterator[str]:
     """Storage that a function has no business with."""
     own = {*f.takes, *f.gives}
-    elsewhere = {s for g in f.module.functions if g is not f for s in (*g.takes, *g.gives)}
     for storage in (*f.inputs, *f.outputs, *f.variables):
-        if storage in elsewhere:
+        if owners[storage] > (storage in own):
             yield f"%{storage.name} belongs to another function"
         elif f.is_called and storage not in own:
             yield f"%{storage.name} is used, but neither taken nor given"
@@ -140,7 +147,9 @@ def _used(f: Function) -> Iterator[str]:
 
 def _ports(f: Function) -> Iterator[Diagnostic]:
     """Inputs, or outputs, that have one name. An input may have that of an output."""
-    if len({p.original for p in f.module.placeholders}) == len(f.module.placeholders):
+    if f.is_called or len({p.original for p in f.module.placeholders}) == len(
+        f.module.placeholders
+    ):
         return
     for role, placeholders in (("inputs", f.parameters), ("outputs", f.outputs)):
         counts = Counter(placeholder.original for placeholder in placeholders)
