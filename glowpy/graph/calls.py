@@ -4,12 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+import numpy as np
+
+from glowpy.core.tensor import Tensor
 from glowpy.graph.function import Function
 from glowpy.graph.node import Node, NodeValue, Placeholder
 from glowpy.graph.nodes_gen import IfNode, LoopNode, SaveNode
 from glowpy.support.text import Attr
 
-__all__ = ["given", "in_place_of_call", "is_called_once", "operands_of", "with_other_operands"]
+__all__ = [
+    "MOST_WRITTEN_OUT",
+    "given",
+    "in_place_of_call",
+    "in_place_of_loop",
+    "is_called_once",
+    "known_number",
+    "operands_of",
+    "with_other_operands",
+]
+
+MOST_WRITTEN_OUT = 16
+"""A loop is written out if its rounds together have at most so many nodes: see docs/adr/0027."""
 
 _CONDITION = 1
 """Operands of an `if` before those of its functions."""
@@ -40,11 +55,71 @@ def in_place_of_call(
     return [values.get(value, value) for value in results]
 
 
+def in_place_of_loop(
+    f: Function, loop: LoopNode, most_nodes: int = MOST_WRITTEN_OUT
+) -> list[NodeValue] | None:
+    """Adds every round of a loop to the nodes of `f`, one after the other; its results.
+
+    None if it stays a loop: how often it runs is not known, its rounds together have more than `most_nodes`, or its
+    body finds extents. A body with a loop in it runs once, or stays as well: what is in it runs often enough.
+    """
+    (body,) = f.callees(loop).values()
+    rounds = _rounds(loop, body)
+    if rounds is None or not _is_small(body, rounds, most_nodes):
+        return None
+    stacks = len(loop.results) - loop.carried - 1
+    if stacks and not rounds == loop.room > 0:
+        return None
+    carried = list(loop.inputs[2 : 2 + loop.carried])
+    fixed = loop.inputs[2 + loop.carried :]
+    stacked: list[list[NodeValue]] = [[] for _ in range(stacks)]
+    with f.replacing(loop):
+        for index in range(rounds):
+            number = _number(f, index) if body.takes[0].value.num_users else loop.inputs[0]
+            _, *results = in_place_of_call(f, body, [number, *carried, *fixed])
+            carried = results[: loop.carried]
+            for column, value in zip(stacked, results[loop.carried :], strict=True):
+                row = value.type.with_shape((1, *value.type.shape))
+                column.append(f.create_reshape(loop.name, row, value).result)
+        columns = [f.create_concat(loop.name, column, 0).result for column in stacked]
+    return [*carried, *columns, _number(f, [rounds])]
+
+
+def _is_small(body: Function, rounds: int, most_nodes: int) -> bool:
+    """Whether rounds of a body, with the branches in it, have few nodes, or there is at most one."""
+    functions = [body, *body.called]
+    if any(g.definitions for g in functions):
+        return False
+    if rounds < 2:
+        return True
+    nodes = sum(g.num_nodes - len(g.gives) for g in functions)
+    loops = any(isinstance(node, LoopNode) for g in functions for node in g.nodes)
+    return not loops and rounds * max(nodes, 1) <= most_nodes
+
+
+def _number(f: Function, value: int | list[int]) -> NodeValue:
+    return f.module.create_constant("round", Tensor.of(np.array(value))).value
+
+
+def _rounds(loop: LoopNode, body: Function) -> int | None:
+    """How often a loop runs; None if that is not known."""
+    limit, keep = (known_number(value) for value in loop.inputs[:2])
+    if keep == 0 or (limit is not None and limit < 1):
+        return 0
+    return limit if keep and known_number(given(body)[0]) else None
+
+
+def known_number(value: NodeValue) -> int | None:
+    """The only element of a constant; None for all else."""
+    constant = value.constant
+    if constant is None or not constant.has_elements or constant.type.count != 1:
+        return None
+    return int(constant.array.reshape(-1)[0])
+
+
 def is_called_once(f: Function, node: Node) -> bool:
     """Whether what a node calls is called by nothing else, and no other part of it."""
-    names = node.callees
-    calls = [name for g in f.module.functions for other in g.nodes for name in other.callees]
-    return all(calls.count(name) == 1 for name in names)
+    return all(f.module.calls[name] == 1 for name in node.callees)
 
 
 def operands_of(f: Function, node: IfNode | LoopNode) -> dict[int, list[Placeholder]]:

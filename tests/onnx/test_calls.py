@@ -171,8 +171,8 @@ def test_a_loop_in_a_branch_in_a_loop() -> None:
 
 
 def test_few_rounds_are_written_out() -> None:
-    text = COUNTING.replace("limit = Min (n, eight)", "limit = Identity (three)").replace(
-        "eight = Constant <value = int64 {8}> ()", "three = Constant <value = int64 {3}> ()"
+    text = COUNTING.replace("limit = Min (n, eight)", "limit = Identity (two)").replace(
+        "eight = Constant <value = int64 {8}> ()", "two = Constant <value = int64 {2}> ()"
     )
     steady = text.replace("more = Less (top, most)", "more = Identity (c)")
     assert len(glowpy.load(model_of(steady)).functions) == 1
@@ -182,8 +182,7 @@ def test_few_rounds_are_written_out() -> None:
     check(model_of(steady), feed)
 
 
-def test_a_loop_that_grows_what_it_carries_is_written_out() -> None:
-    text = """
+GROWING = """
     net (int64 n, float[1] x) => (float[m] y) {
         true = Constant <value = bool {1}> ()
         y = Loop (n, true, x) <
@@ -193,7 +192,11 @@ def test_a_loop_that_grows_what_it_carries_is_written_out() -> None:
             }
         >
     }
-    """
+"""
+
+
+def test_a_loop_that_grows_what_it_carries_is_written_out() -> None:
+    text = GROWING
     x = np.array([2], np.float32)
     check(model_of(text), {"n": np.array(4), "x": x}, values=("n",))
     session = glowpy.InferenceSession(model_of(text))
@@ -245,6 +248,60 @@ def test_scans_along_any_axis_in_both_directions() -> None:
         check(model, feed)
 
 
+def batches(batch: int | str, length: int, directions: tuple[int, int] = (0, 0)) -> onnx.ModelProto:
+    """A scan of opset 8, of every sequence of a batch."""
+    floats = f"float[{batch}, {length}"
+    return model_of(
+        f"""
+        net (float[{batch}, 2] s, {floats}, 2] a, {floats}, 3] b)
+            => (float[{batch}, 2] y, {floats}, 3] rows, {floats}, 2] outs) {{
+            y, rows, outs = Scan <num_scan_inputs = 2, directions = [{directions[0]}, {directions[1]}],
+                body = step (float[2] state, float[2] x, float[3] z)
+                    => (float[2] next, float[3] row, float[2] out) {{
+                    next = Add (state, x)
+                    row = Neg (z)
+                    out = Mul (next, next)
+                }}
+            > (, s, a, b)
+        }}
+        """,
+        8,
+    )
+
+
+def batch_feed(batch: int, length: int) -> dict[str, Array]:
+    rng = np.random.default_rng(0)
+    shapes = {"s": (batch, 2), "a": (batch, length, 2), "b": (batch, length, 3)}
+    return {name: rng.standard_normal(shape).astype(np.float32) for name, shape in shapes.items()}
+
+
+@pytest.mark.parametrize("directions", [(0, 0), (1, 0)])
+def test_a_scan_of_batches(directions: tuple[int, int]) -> None:
+    check(batches(3, 4, directions), batch_feed(3, 4))
+
+
+@pytest.mark.parametrize(("batch", "length"), [(0, 4), (3, 0)])
+def test_a_scan_of_nothing(batch: int, length: int) -> None:
+    feed = batch_feed(batch, length)
+    for backend in BACKENDS:
+        outputs = glowpy.compile(glowpy.load(batches(batch, length)), backend)(feed)
+        np.testing.assert_array_equal(outputs["y"], feed["s"])
+        assert outputs["rows"].shape == (batch, length, 3)
+        assert outputs["outs"].shape == (batch, length, 2)
+
+
+def test_a_scan_of_batches_is_one_loop() -> None:
+    """Of rows, around one over their elements, however many rows there are."""
+    for batch in (2, 300):
+        module = glowpy.load(batches(batch, 20))
+        assert len(module.functions) == 3
+        assert sum(f.num_nodes for f in module.functions) < 30
+    session = glowpy.InferenceSession(batches("n", 2), backend="interpreter")
+    for batch in (2, 5, 0):
+        y, *_ = session.run(None, feed := batch_feed(batch, 2))
+        np.testing.assert_allclose(y, feed["s"] + feed["a"].sum(1), 1e-5)
+
+
 def test_a_scan_over_an_open_length() -> None:
     text = """
     net (float[2] s, float[length, 2] a) => (float[2] y, float[length, 2] outs) {
@@ -268,6 +325,9 @@ def test_a_scan_over_an_open_length() -> None:
                 session.run(None, feed), reference.run(None, feed), strict=True
             ):
                 np.testing.assert_array_equal(actual, expected)
+        nothing = {"s": np.array([1, 2], np.float32), "a": np.zeros((0, 2), np.float32)}
+        y, outs = session.run(None, nothing)
+        assert (y.tolist(), outs.shape) == ([1, 2], (0, 2))
         assert len(session.assumptions) == 1
 
 
@@ -422,11 +482,20 @@ def nested(depth: int, rounds: int) -> onnx.ModelProto:
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
 
 
-def test_loops_in_loops_are_written_out_only_so_far(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_loops_in_loops_do_not_multiply() -> None:
+    """Inner ones are written out if they are small, and what is around them is not, however few nodes it has."""
     check(nested(4, 3), {"v0": np.array([2], np.float32)})
+    module = glowpy.load(nested(18, 14))
+    assert len(module.functions) == 18
+    assert sum(f.num_nodes for f in module.functions) < 100
+
+
+def test_loops_that_grow_are_written_out_only_so_far(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importer, "MAX_NODES", 2000)
+    many = model_of(GROWING.replace("true =", "n = Constant <value = int64 {1500}> ()\n true =", 1))
+    del many.graph.input[0]
     with pytest.raises(glowpy.UserError, match="expected at most 2000 nodes"):
-        glowpy.load(nested(18, 30))
+        glowpy.load(many)
 
 
 def test_a_body_without_nodes_is_no_loop_for_the_importer() -> None:
@@ -442,11 +511,11 @@ def test_a_body_without_nodes_is_no_loop_for_the_importer() -> None:
 
 
 MISFITS = {
-    "of which 1 are scanned, got one that takes 0 and gives 1": """<ir_version: 8, opset_import: ["": 8]>
+    "at least 1 values, got one that takes 0 and gives 1": """<ir_version: 8, opset_import: ["": 8]>
         g (float[1,2] s) => (float y)
         { y = Scan <num_scan_inputs: int = 1,
             body: graph = b () => (float y) { y = Constant <value = float {1}> ()}> (, s) }""",
-    "of which 3 are scanned": """<ir_version: 8, opset_import: ["": 16]>
+    "expected num_scan_inputs from 1 to 1, got 3": """<ir_version: 8, opset_import: ["": 16]>
         g (float[2] s) => (float y)
         { y = Scan <num_scan_inputs: int = 3, body: graph = b (float x) => (float z) { z = Relu(x) }> (s) }""",
     "expected branches that give the same, got 1 and 2 outputs": """<ir_version: 8, opset_import: ["": 16]>
@@ -510,5 +579,5 @@ def test_a_number_of_rounds_is_one_number() -> None:
         NO_ROUNDS.replace("int64 m", "int64[2] m"),
     ):
         model = onnx.parser.parse_model(text)
-        with pytest.raises(glowpy.UserError, match="expected one element as the number of rounds"):
+        with pytest.raises(glowpy.UserError, match="expected one integer as the number of rounds"):
             glowpy.load(model, values={"m": np.ones(0 if "[0]" in text else 2, np.int64)})

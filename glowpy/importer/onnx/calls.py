@@ -2,16 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import onnx
 
 from glowpy.core.elemkind import ElemKind
+from glowpy.core.shape import normalize_axis
 from glowpy.core.tensor import Tensor
 from glowpy.core.type import Type
+from glowpy.engine import evaluate
+from glowpy.graph.calls import in_place_of_loop
 from glowpy.graph.node import NodeValue, Storage, Variable
+from glowpy.graph.nodes_gen import LoopNode
+from glowpy.importer.onnx.bodies import (
+    check_branches,
+    check_rounds,
+    check_truth,
+    loop_body,
+    one_length,
+    scan_body,
+    scan_directions,
+    scan_numbers,
+)
 from glowpy.importer.onnx.computed import highest_of
 from glowpy.importer.onnx.data_movement import concat, reshape, slice_axis, transpose
 from glowpy.importer.onnx.node import (
@@ -34,18 +49,16 @@ _TRUTH = Type(ElemKind.BOOL, ())
 _NUMBER = Type(ElemKind.I64, ())
 _ALWAYS = (1 << 63) - 1
 """The limit of a loop that has none."""
-_WRITTEN_OUT = 64
-"""A loop whose rounds together have at most so many nodes is written out."""
-_MOST_WRITTEN_OUT = 10_000
-"""No loop of more is."""
+_MOST_CHANGING = 10_000
+"""A loop that carries what no function can take is written out if its rounds together have at most so many nodes."""
+_KNOWN_BYTES = 1 << 16
+"""What follows from constants alone in a loop that is written out is computed at once if it is no larger."""
 _MOST = 1 << 31
 """A limit of so many rounds says nothing about how much room there has to be."""
 
 
 def _scalar(n: OnnxNode, value: Value, name: str) -> NodeValue:
     """The only element of a tensor, whatever its rank."""
-    if value.type.count != 1:
-        raise UserError(f"expected one element as {name}, got {value.type}")
     return n.operand(reshape(n, value, ()), name)
 
 
@@ -55,7 +68,9 @@ def _scalar(n: OnnxNode, value: Value, name: str) -> NodeValue:
 @from_onnx("If", since=1)
 def _if(n: OnnxNode) -> tuple[Item, ...]:
     """A condition that is known chooses a branch while importing, whatever shapes the other one has."""
+    check_branches(n)
     condition = n.value(0)
+    check_truth(condition.type, "the condition")
     branches = {name: n.graph(name) for name in ("then_branch", "else_branch")}
     if isinstance(condition, Tensor):
         return inlined(n, branches["then_branch" if n.known_scalar(0) else "else_branch"])
@@ -67,10 +82,6 @@ def _if(n: OnnxNode) -> tuple[Item, ...]:
         subgraph.f.gives = [subgraph.give(item, info.name) for item, info in infos]
         subgraphs.append(subgraph)
     then, otherwise = (subgraph.f for subgraph in subgraphs)
-    if len(then.gives) != len(otherwise.gives):
-        raise UserError(
-            f"expected branches that give the same, got {len(then.gives)} and {len(otherwise.gives)} outputs"
-        )
     for a, b in zip(then.gives, otherwise.gives, strict=True):
         if a.type != b.type:
             what = f"one branch gives {a.type} as '{a.original}', the other {b.type}: the condition"
@@ -100,7 +111,8 @@ def _rounds(n: OnnxNode, value: Value | SymbolicTensor | None) -> _Rounds:
         most = None if high is None else max(high, 0)
         return _Rounds(_scalar(n, value, "the number of rounds"), None, most)
     (rounds,) = value.array.reshape(-1).tolist()
-    operand = _scalar(n, n.operand(value, "limit"), "the number of rounds")
+    known = value if isinstance(value, Tensor) else n.operand(value, "limit")
+    operand = _scalar(n, known, "the number of rounds")
     exact: Dim = max(rounds, 0) if isinstance(rounds, int) else rounds
     return _Rounds(operand, exact, None if highest(exact) > _MOST else exact)
 
@@ -111,21 +123,15 @@ class _ChangingError(RoundsError):
 
 @from_onnx("Loop", since=1)
 def _loop(n: OnnxNode) -> tuple[Item, ...]:
-    """A loop of few rounds, and one that carries what no function can take, is written out if its rounds are known."""
-    graph = n.graph("body")
-    if len(graph.input) != n.num_inputs or len(graph.output) < n.num_inputs - 1:
-        raise UserError(
-            f"expected a body that takes {n.num_inputs} values and gives at least {n.num_inputs - 1}"
-        )
+    """A loop that carries what no function can take is written out if its rounds are known."""
+    graph = loop_body(n)
     limit = n.any_value(0) if n.has(0) else None
     if isinstance(limit, TensorSequence):
         raise UserError("expected a tensor as the number of rounds, got a sequence")
-    if limit is not None and limit.type.count != 1:
-        raise UserError(f"expected one element as the number of rounds, got {limit.type}")
+    if limit is not None:
+        check_rounds(limit.type)
     keep = n.value(1) if n.has(1) else Tensor.of(np.array(True))
-    rounds = int(limit.array.max()) if isinstance(limit, Tensor) else 0
-    small = rounds > 0 and rounds * (1 + len(graph.node)) <= _WRITTEN_OUT
-    body = None
+    check_truth(keep.type, "the condition")
     try:
         body, first, endless = _body(n, graph)
     except _ChangingError as error:
@@ -135,11 +141,8 @@ def _loop(n: OnnxNode) -> tuple[Item, ...]:
                 raise value_needed(message, value, n.loc, n.scope.origins) from None
         if not isinstance(limit, Tensor):
             raise
-    if body is not None and not (small and endless and _is_true(keep)):
-        return _looped(n, body, first, keep, limit, endless=endless)
-    if body is not None:
-        body.forget()
-    return _written_out(n, graph, int(n.known_scalar(0)), keep)
+        return _written_out(n, graph, int(n.known_scalar(0)), keep)
+    return _looped(n, body, first, keep, limit, endless=endless)
 
 
 def _body(n: OnnxNode, graph: onnx.GraphProto) -> tuple[Subgraph, list[NodeValue], bool]:
@@ -203,12 +206,38 @@ def _looped(
         room = rounds.most
     operands = [rounds.limit, _scalar(n, keep, "the condition"), *first, *take_alike([body])]
     node = n.f.create_loop(n.name, operands, body.f.name, carried, room)
+    if (written := _few(n, node)) is not None:
+        return written
     *results, count = node.results
     stacked: list[Item] = list(results[carried:])
     if stacked and not (endless and _is_true(keep) and rounds.exact is not None):
         extent = n.found(count, f"{n.name}_rounds", highest(room))
         stacked = [slice_axis(n, value, 0, 0, extent, 1) for value in results[carried:]]
     return (*results[:carried], *stacked)
+
+
+def _few(n: OnnxNode, loop: LoopNode) -> tuple[Value, ...] | None:
+    """The results of a loop that is written out because it is small; None if it stays.
+
+    What follows from constants alone is known, as it may be a shape.
+    """
+    before = n.f.num_nodes
+    values = in_place_of_loop(n.f, loop)
+    if values is None:
+        return None
+    *results, count = values
+    known: set[NodeValue] = set()
+    for node in n.f.newest(n.f.num_nodes - before):
+        small = node.is_static and all(result.type.room <= _KNOWN_BYTES for result in node.results)
+        if small and all(value in known or value.constant is not None for value in node.inputs):
+            known.update(node.results)
+    (body,) = n.f.callees(loop).values()
+    n.f.erase(loop)
+    n.f.module.erase_function(body)
+    n.f.module.erase(count.storage)
+    known = {value for value in results if value in known or value.constant is not None}
+    tensors = dict(zip(known, evaluate([*known]), strict=True))
+    return tuple(tensors.get(value, value) for value in results)
 
 
 def _written_out(n: OnnxNode, graph: onnx.GraphProto, limit: int, keep: Item) -> tuple[Item, ...]:
@@ -219,10 +248,10 @@ def _written_out(n: OnnxNode, graph: onnx.GraphProto, limit: int, keep: Item) ->
     nodes = 0
     while len(rounds) < limit and _is_true(keep):
         nodes += 1 + len(graph.node)
-        if nodes > _MOST_WRITTEN_OUT:
+        if nodes > _MOST_CHANGING:
             raise RoundsError(
                 f"a loop that carries values of changing shapes is not supported if its rounds have more than "
-                f"{_MOST_WRITTEN_OUT} nodes"
+                f"{_MOST_CHANGING} nodes"
             )
         number = Tensor.of(np.array(len(rounds)))
         inputs: list[Item] = [
@@ -285,9 +314,12 @@ def _declared(n: OnnxNode, value: Value, info: onnx.ValueInfoProto) -> Value:
 
 def _truth(body: Subgraph, item: Item) -> Value:
     """Whether a loop goes on, as a scalar."""
-    if isinstance(item, TensorSequence | SymbolicTensor) or item.type.kind is not ElemKind.BOOL:
-        raise UserError("expected a body to give first whether to go on, as a bool")
-    return reshape(body.node, item, ())
+    if isinstance(item, TensorSequence):
+        raise UserError("expected one bool as the next condition, got a sequence")
+    check_truth(item.type, "the next condition")
+    return reshape(
+        body.node, body.node.operand(item) if isinstance(item, SymbolicTensor) else item, ()
+    )
 
 
 def _is_true(item: Item) -> bool:
@@ -300,50 +332,21 @@ def _is_true(item: Item) -> bool:
 @from_onnx("Scan", since=9)
 def _scan(n: OnnxNode) -> tuple[Item, ...]:
     """A loop with as many rounds as what is scanned has elements, of which each round takes one."""
-    graph = n.graph("body")
-    num_states, num_scanned = _counts(n, graph, n.num_inputs)
-    num_stacked = len(graph.output) - num_states
-    inputs = _directions(n, "scan_input", num_scanned)
-    outputs = _directions(n, "scan_output", num_stacked)
+    graph, num_states = scan_body(n, n.num_inputs)
+    inputs = scan_directions(n, "scan_input", n.num_inputs - num_states)
+    outputs = scan_directions(n, "scan_output", len(graph.output) - num_states)
     scanned = []
     for index, (axis, _) in enumerate(inputs, num_states):
         value = n.value(index)
-        scanned.append(_to_front(n, value, _axis(axis, value.type.rank)))
-    states = [_first(n, index) for index in range(num_states)]
-    results = _scanned(n, graph, states, scanned, [backwards for _, backwards in inputs])
+        scanned.append(_to_front(n, value, normalize_axis(axis, value.type.rank)))
+    states: list[Value] = [_first(n, index) for index in range(num_states)]
+    backwards = [backwards for _, backwards in inputs]
+    results = _scanned(n, graph, states, scanned, backwards, partial(_computed, graph))
     stacked = [
-        _placed(n, value, _axis(axis, value.type.rank), backwards=backwards)
+        _placed(n, value, normalize_axis(axis, value.type.rank), backwards=backwards)
         for value, (axis, backwards) in zip(results[num_states:], outputs, strict=True)
     ]
     return (*results[:num_states], *stacked)
-
-
-def _counts(n: OnnxNode, graph: onnx.GraphProto, num_inputs: int) -> tuple[int, int]:
-    """How many states there are, and how many inputs are scanned."""
-    num_scanned = n.integer("num_scan_inputs", 0)
-    num_states = num_inputs - num_scanned
-    fits = num_scanned >= 1 and 0 <= num_states <= len(graph.output)
-    if not fits or len(graph.input) != num_inputs:
-        raise UserError(
-            f"expected a body for {num_inputs} inputs, of which {num_scanned} are scanned,"
-            f" got one that takes {len(graph.input)} and gives {len(graph.output)}"
-        )
-    return num_states, num_scanned
-
-
-def _directions(n: OnnxNode, what: str, count: int) -> list[tuple[int, bool]]:
-    """Of everything that is scanned or stacked, the axis, and whether it goes backwards."""
-    axes = n.integers(f"{what}_axes") or (0,) * count
-    directions = n.integers(f"{what}_directions") or (0,) * count
-    if len(axes) != count or len(directions) != count:
-        raise UserError(f"expected {count} numbers in {what}_axes and in {what}_directions")
-    return [(axis, direction == 1) for axis, direction in zip(axes, directions, strict=True)]
-
-
-def _axis(axis: int, rank: int) -> int:
-    if not -rank <= axis < rank:
-        raise UserError(f"expected an axis from {-rank} to {rank - 1}, got {axis}")
-    return axis % rank
 
 
 def _to_front(n: OnnxNode, value: Value, axis: int) -> Value:
@@ -363,66 +366,73 @@ def _placed(n: OnnxNode, value: Value, axis: int, *, backwards: bool) -> Value:
 def _scanned(
     n: OnnxNode,
     graph: onnx.GraphProto,
-    states: Sequence[NodeValue],
+    states: Sequence[Value],
     scanned: Sequence[Value],
     backwards: Sequence[bool],
+    compute: Callable[[Subgraph, list[Value]], Sequence[Item]],
 ) -> list[Value]:
-    """The states after the last element, and what is stacked along the first axis."""
-    lengths = dict.fromkeys(value.type.shape[0] for value in scanned)
-    if len(lengths) > 1:
-        raise UserError(
-            f"expected inputs of one length to scan, got {', '.join(map(str, lengths))}"
-        )
-    (length,) = lengths
+    """The states after the last element, and what is stacked along the first axis.
+
+    A round does `compute`: what the graph does with states and elements, or with whole rows of them.
+    """
+    length = one_length([value.type.shape[0] for value in scanned])
+    first = [n.operand(value) for value in states]
     body = Subgraph(n, f"{n.name}_body")
     round = body.placeholder("round", _NUMBER)
     inner, names = body.node, [info.name for info in graph.input]
-    carried = [body.variable(name, v.type) for name, v in zip(names, states, strict=False)]
-    for variable in carried:
-        body.bind(variable.original, variable.value)
+    carried = [body.variable(name, v.type) for name, v in zip(names, first, strict=False)]
+    values: list[Value] = [variable.value for variable in carried]
     place = inner.operand(reshape(inner, round.value, (1,)), "place")
     with body.f.at(n.loc):
-        for name, value, is_backwards in zip(names[len(states) :], scanned, backwards, strict=True):
-            whole = n.operand(value, name)
+        for name, value, is_backwards in zip(names[len(first) :], scanned, backwards, strict=True):
+            whole = n.operand(value, name) if length != 0 else _one(n, value.type, name)
             whole = whole if whole.constant is not None else body.take(whole, name).value
             index = place
             if is_backwards:
                 last = inner.operand(SymbolicTensor(place.type, np.array([length - 1], object)))
                 index = body.f.create_sub("place", last, place).result
             element = body.f.create_gather(name, whole, index, 0)
-            body.bind(name, reshape(inner, element.result, element.type.shape[1:]))
+            values.append(reshape(inner, element.result, element.type.shape[1:]))
+    results = compute(body, values)
+    gives = _given(body, carried, results, [info.name for info in graph.output])
     true = Tensor.of(np.array(True))
-    gives = _given(body, carried, body.run(graph), [info.name for info in graph.output])
     body.f.takes = [round, *carried]
     body.f.gives = [body.give(true, "keep"), *gives]
-    limit = SymbolicTensor(_NUMBER, np.array(length, object))
-    results = _looped(n, body, states, true, limit, endless=True)
-    return [value for value in results if isinstance(value, NodeValue)]
+    known = isinstance(length, int)
+    limit = (
+        Tensor.of(np.array(length)) if known else SymbolicTensor(_NUMBER, np.array(length, object))
+    )
+    rounds = _looped(n, body, first, true, limit, endless=True)
+    return [value for value in rounds if isinstance(value, NodeValue | Tensor)]
+
+
+def _computed(graph: onnx.GraphProto, body: Subgraph, values: Sequence[Value]) -> list[Item]:
+    """What a graph does in a function."""
+    for info, value in zip(graph.input, values, strict=True):
+        body.bind(info.name, value)
+    return body.run(graph)
+
+
+def _one(n: OnnxNode, type: Type, name: str) -> NodeValue:
+    """An element in place of none to scan: it has a type, and no round reads it."""
+    return n.f.create_splat(name, type.with_shape((1, *type.shape[1:])), 0).result
 
 
 @from_onnx("Scan", since=8)
 def _scan_batches(n: OnnxNode) -> tuple[Item, ...]:
     """In opset 8 everything is a batch, of which each element is scanned by itself, along its first axis."""
-    graph = n.graph("body")
-    num_states, num_scanned = _counts(n, graph, n.num_inputs - 1)
+    graph, num_states = scan_body(n, n.num_inputs - 1)
     if n.has(0):
         raise n.unsupported("input 'sequence_lens'")
-    directions = [direction == 1 for direction in n.integers("directions") or (0,) * num_scanned]
-    if len(directions) != num_scanned:
-        raise UserError(f"expected {num_scanned} numbers in directions, got {len(directions)}")
+    num_scanned = n.num_inputs - 1 - num_states
+    directions = [direction == 1 for direction in scan_numbers(n, "directions", num_scanned)]
     if any(n.type(index).rank < 2 for index in range(num_states + 1, n.num_inputs)):
         raise UserError("expected inputs to scan of a rank of at least 2")
-    batch = n.type(1).extents[0]
-    rows: list[list[Value]] = []
-    for row in range(batch):
-        own = [_row(n, n.value(index), row) for index in range(1, n.num_inputs)]
-        states = [n.operand(value) for value in own[:num_states]]
-        rows.append(_scanned(n, graph, states, own[num_states:], directions))
-    columns = zip(*rows, strict=True)
-    return tuple(
-        concat(n, [reshape(n, v, (1, *v.type.shape)) for v in values], 0) for values in columns
-    )
 
+    def row(body: Subgraph, values: Sequence[Value]) -> list[Value]:
+        states, scanned = values[:num_states], values[num_states:]
+        compute = partial(_computed, graph)
+        return _scanned(body.node, graph, states, scanned, directions, compute)
 
-def _row(n: OnnxNode, value: Value, row: int) -> Value:
-    return reshape(n, slice_axis(n, value, 0, row, 1, 1), value.type.shape[1:])
+    whole = [n.value(index) for index in range(1, n.num_inputs)]
+    return tuple(_scanned(n, graph, [], whole, [False] * len(whole), row))

@@ -6,18 +6,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-import numpy as np
-
-from glowpy.core.tensor import Tensor
 from glowpy.graph.calls import (
-    given,
+    MOST_WRITTEN_OUT,
     in_place_of_call,
+    in_place_of_loop,
     is_called_once,
+    known_number,
     operands_of,
     with_other_operands,
 )
 from glowpy.graph.function import Function
-from glowpy.graph.node import NodeValue
 from glowpy.graph.nodes_gen import IfNode, LoopNode
 from glowpy.passes import GraphPass, PassContext
 
@@ -64,7 +62,7 @@ class FoldCallsPass(GraphPass):
         }
     """
 
-    most_nodes: int = 64
+    most_nodes: int = MOST_WRITTEN_OUT
     """A loop is written out if its rounds together have at most so many."""
     name: ClassVar[str] = "fold-calls"
 
@@ -76,60 +74,23 @@ class FoldCallsPass(GraphPass):
             if isinstance(node, IfNode):
                 changed |= _chosen(f, node) or _trimmed(f, node)
             elif isinstance(node, LoopNode):
-                changed |= self._written_out(f, node) or _trimmed(f, node)
+                changed |= _trimmed(f, node) or self._written_out(f, node)
         if changed:
             f.module.erase_uncalled()
         return changed
 
     def _written_out(self, f: Function, loop: LoopNode) -> bool:
         """Whether every round of a loop is now in its place, one after the other."""
-        (body,) = f.callees(loop).values()
-        rounds = _rounds(loop, body)
-        stacked = [result for result in loop.results[loop.carried : -1] if result.num_users]
-        if rounds is None or stacked or body.definitions:
-            return False
-        if rounds * body.num_nodes > self.most_nodes:
-            return False
-        carried = list(loop.inputs[2 : 2 + loop.carried])
-        fixed = loop.inputs[2 + loop.carried :]
-        with f.replacing(loop):
-            for index in range(rounds):
-                number = _constant(f, np.array(index))
-                _, *results = in_place_of_call(f, body, [number, *carried, *fixed])
-                carried = results[: loop.carried]
-            count = _constant(f, np.array([rounds]))
-        unused = loop.results[loop.carried : -1]
-        for result, value in zip(loop.results, [*carried, *unused, count], strict=True):
-            if value is not result:
-                result.replace_all_uses_with(value)
-        f.erase_dead([loop])
-        return True
-
-
-def _rounds(loop: LoopNode, body: Function) -> int | None:
-    """How often a loop runs; None if that is not known."""
-    limit, keep = (_known(value) for value in loop.inputs[:2])
-    if keep == 0 or (limit is not None and limit < 1):
-        return 0
-    return limit if keep and _known(given(body)[0]) else None
-
-
-def _known(value: NodeValue) -> int | None:
-    """The only element of a constant; None for all else."""
-    constant = value.constant
-    if constant is None or not constant.has_elements or constant.type.count != 1:
-        return None
-    return int(constant.array.reshape(-1)[0])
-
-
-def _constant(f: Function, array: np.ndarray[tuple[int, ...], np.dtype[np.int64]]) -> NodeValue:
-    return f.module.create_constant("round", Tensor.of(array)).value
+        results = in_place_of_loop(f, loop, self.most_nodes)
+        if results is not None:
+            f.replace(loop, results)
+        return results is not None
 
 
 def _chosen(f: Function, node: IfNode) -> bool:
     """Whether a condition is known, and one branch is now in the place of the call."""
     condition, *operands = node.inputs
-    holds = _known(condition)
+    holds = known_number(condition)
     if holds is None:
         return False
     branch = f.module.function(node.then if holds else node.otherwise)

@@ -9,7 +9,8 @@ import glowpy
 from glowpy.core.tensor import Array
 from glowpy.engine import evaluate
 from glowpy.graph.function import Module
-from glowpy.graph.nodes_gen import IfNode, LoopNode
+from glowpy.graph.node import Operand
+from glowpy.graph.nodes_gen import IfNode, LoopNode, SaveNode
 from glowpy.graph.parser import parse_module
 from glowpy.graph.verifier import verify_module
 from glowpy.opt.graph.fold_calls import FoldCallsPass
@@ -94,7 +95,10 @@ def test_what_is_stacked_and_read_stays() -> None:
 
 def test_few_known_rounds_are_written_out() -> None:
     m = module("%three", "%true")
-    assert passed(m, FoldCallsPass(most_nodes=3), FoldCallsPass()) == [True, True]
+    (add,) = (f for f in m.functions if f.is_called)
+    assert passed(m, *[FoldCallsPass(most_nodes=8)] * 2) == [True, False]  # 3 rounds of 3 nodes
+    assert add in m.functions
+    assert passed(m, FoldCallsPass(most_nodes=9), FoldCallsPass()) == [True, False]
     assert [f.name for f in m.functions] == ["main"]
     assert sum(node.SCHEMA.mnemonic == "add" for node in m.main.nodes) == 3
     np.testing.assert_allclose(outputs(m), EXPECTED, 1e-6)
@@ -123,9 +127,70 @@ def test_a_loop_that_never_runs_gives_what_it_is_given() -> None:
     zero = "constant %zero : i64[] = splat 0\n  function @main"
     text = str(module()).replace("loop(%n", "loop(%zero").replace("function @main", zero, 1)
     m = parse_module(text)
-    passed(m, FoldCallsPass())
+    passed(m, FoldCallsPass(), FoldCallsPass())
     assert not any(isinstance(node, LoopNode) for node in m.main.nodes)
     np.testing.assert_array_equal(outputs(m), [1, 2])
+
+
+def test_rows_of_few_rounds_are_joined() -> None:
+    four = "constant %four : i64[] = splat 4\n  function @main"
+    text = (
+        str(module("%n", "%true", "save(%loop.1, %rows)"))
+        .replace("loop(%n", "loop(%four")
+        .replace("function @main", four, 1)
+    )
+    m = parse_module(text)
+    passed(m, FoldCallsPass(), FoldCallsPass())
+    assert [f.name for f in m.functions] == ["main"]
+    feed = {"x": np.array([1, 2], np.float32)}
+    sums = [np.array([1, 2]) + 2 * (i + 1) * np.sin([1, 2]) for i in range(4)]
+    compiled = glowpy.compile(m, "interpreter")
+    unread = {n: np.zeros(type.extents, type.kind.dtype) for n, type in compiled.inputs.items()}
+    rows = compiled(unread | feed)["rows"]
+    np.testing.assert_allclose(rows, np.square(sums), 1e-5)
+
+
+def test_a_loop_in_a_loop_stays_a_loop() -> None:
+    """Where the inner one is too large: rounds never multiply. One that runs once is as good as its body."""
+    for outer, functions in ((3, 3), (1, 2)):
+        module = nested_loops(outer)
+        passed(module, FoldCallsPass(), FoldCallsPass())
+        assert len(module.functions) == functions
+
+
+def nested_loops(rounds: int) -> Module:
+    m = Module()
+    truth, number, type = (glowpy.parse_type(kind) for kind in ("bool[]", "i64[]", "f32[2]"))
+    true, many, few = (m.create_constant("c", np.array(v)) for v in (True, 99, rounds))
+    callee = ""
+    for name in ("inner", "outer"):
+        round, keep = m.create_placeholder("round", number), m.create_placeholder("keep", truth)
+        state = m.create_variable("state", type)
+        f = m.create_function(name, [round, state], [keep, state])
+        value: Operand = f.create_sin("sin", state)
+        if callee:
+            value = f.create_loop("loop", [many, true, value], callee, 1, 0).results[0]
+        f.create_save("save", value, state)
+        f.create_save("save", true, keep)
+        callee = name
+    x, y = m.create_placeholder("x", type), m.create_placeholder("y", type)
+    main = m.create_function("main")
+    loop = main.create_loop("loop", [few, true, x], callee, 1, 0)
+    main.create_save("save", loop.results[0], y)
+    return m
+
+
+def test_a_module_counts_calls() -> None:
+    m = nested_loops(3)
+    assert m.calls == m.clone().calls == {"inner": 1, "outer": 1}
+    (inner, outer) = (m.function(name) for name in ("inner", "outer"))
+    (save, loop) = (next(n for n in m.main.nodes if isinstance(n, c)) for c in (SaveNode, LoopNode))
+    m.main.erase(save)
+    m.main.erase(loop)
+    assert m.calls["outer"] == 0
+    assert m.erase_uncalled()
+    assert not {inner, outer} & set(m.functions)
+    assert not m.calls["inner"]
 
 
 def test_a_branch_that_is_called_twice_keeps_what_it_takes() -> None:

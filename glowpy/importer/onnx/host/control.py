@@ -7,9 +7,21 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 import onnx
 
+from glowpy.core.elemkind import ElemKind
 from glowpy.core.shape import normalize_axis
 from glowpy.core.tensor import Array
-from glowpy.importer.onnx.host.node import HostNode, number, on_host
+from glowpy.core.type import Type
+from glowpy.importer.onnx.bodies import (
+    check_branches,
+    check_rounds,
+    check_truth,
+    loop_body,
+    mapped_body,
+    one_length,
+    scan_body,
+    scan_directions,
+)
+from glowpy.importer.onnx.host.node import HostNode, on_host
 from glowpy.importer.onnx.host.types import HostValue, dtype_of
 from glowpy.support.errors import UnsupportedError, UserError
 
@@ -19,16 +31,23 @@ Outer = Mapping[str, HostValue]
 """What the graphs read of the graph around them."""
 
 
-def _truth(what: str, condition: Array) -> bool:
-    if condition.size != 1 or condition.dtype != np.bool_:
-        raise UserError(f"expected one bool as {what}, got {condition.dtype} {condition.shape}")
-    return bool(condition.reshape(-1)[0])
+def _is_true(value: HostValue, what: str) -> bool:
+    check_truth(_type(value), what)
+    return bool(value.reshape(-1)[0])
+
+
+def _type(value: HostValue) -> Type | None:
+    """The type of a tensor of numbers; None for all else."""
+    is_tensor = isinstance(value, np.ndarray) and value.dtype.kind != "O"
+    return Type(ElemKind.of(value.dtype), value.shape) if is_tensor else None
 
 
 @on_host("If")
 def _if(n: HostNode) -> Callable[..., tuple[HostValue, ...]]:
+    check_branches(n)
+
     def compute(outer: Outer, condition: Array) -> tuple[HostValue, ...]:
-        branch = "then_branch" if _truth("condition", condition) else "else_branch"
+        branch = "then_branch" if _is_true(condition, "the condition") else "else_branch"
         return tuple(n.bodies[branch]((), outer))
 
     return compute
@@ -36,39 +55,28 @@ def _if(n: HostNode) -> Callable[..., tuple[HostValue, ...]]:
 
 @on_host("Loop")
 def _loop(n: HostNode) -> Callable[..., tuple[HostValue, ...]]:
+    loop_body(n)
     body = n.bodies["body"]
 
     def compute(
-        outer: Outer, trips: Array | None, condition: Array | None, *carried: HostValue
+        outer: Outer, limit: Array | None, condition: Array | None, *carried: HostValue
     ) -> tuple[HostValue, ...]:
-        most = None if trips is None else number("trip count", trips)
-        goes_on = condition is None or _truth("condition", condition)
-        state, trip = list(carried), 0
-        _check_outputs(body.output_types, 1 + len(state))
+        if limit is not None:
+            check_rounds(_type(limit))
+        most = None if limit is None else int(limit.reshape(-1)[0])
+        goes_on = condition is None or _is_true(condition, "the condition")
+        state, round = list(carried), 0
         rows: list[list[HostValue]] = []
-        while goes_on and (most is None or trip < most):
-            kept, *results = body([np.array(trip, np.int64), np.array(goes_on), *state], outer)
-            goes_on = _truth("condition", kept)
+        while goes_on and (most is None or round < most):
+            kept, *results = body([np.array(round, np.int64), np.array(goes_on), *state], outer)
+            goes_on = _is_true(kept, "the next condition")
             state = results[: len(state)]
             rows.append(results[len(state) :])
-            trip += 1
+            round += 1
         types = body.output_types[1 + len(state) :]
         return (*state, *_stacked(rows, types, [0] * len(types)))
 
     return compute
-
-
-def _check_outputs(types: Sequence[object], least: int) -> None:
-    if len(types) < least:
-        raise UserError(f"expected a body that gives at least {least} outputs, got {len(types)}")
-
-
-def _numbers(n: HostNode, name: str, count: int) -> Sequence[int]:
-    """One number for each of what is scanned or stacked; zeros where none are given."""
-    numbers = n.integers(name) or (0,) * count
-    if len(numbers) != count:
-        raise UserError(f"expected {count} numbers in {name}, got {len(numbers)}")
-    return numbers
 
 
 def _stacked(
@@ -76,13 +84,13 @@ def _stacked(
     types: Sequence[onnx.TypeProto | None],
     axes: Sequence[int],
 ) -> list[Array]:
-    """What each trip gave, one after the other along a new axis: empty after none, as far as the types say."""
+    """What each round gave, one after the other along a new axis: empty after none, as far as the types say."""
     results = []
     for index, (type, axis) in enumerate(zip(types, axes, strict=True)):
         items = [row[index] for row in rows]
         if items:
             if len({item.shape for item in items}) != 1:
-                raise UserError("expected outputs of one shape in all trips")
+                raise UserError("expected outputs of one shape in all rounds")
             results.append(np.stack(items, normalize_axis(axis, items[0].ndim + 1)))
             continue
         tensor = onnx.TypeProto.Tensor() if type is None else type.tensor_type
@@ -94,37 +102,30 @@ def _stacked(
 
 @on_host("Scan", since=9)
 def _scan(n: HostNode) -> Callable[..., tuple[HostValue, ...]]:
-    body, count = n.bodies["body"], n.integer("num_scan_inputs", 0)
+    graph, num_states = scan_body(n, len(n.proto.input))
+    ins = scan_directions(n, "scan_input", len(n.proto.input) - num_states)
+    outs = scan_directions(n, "scan_output", len(graph.output) - num_states)
+    body = n.bodies["body"]
 
     def compute(outer: Outer, *inputs: HostValue) -> tuple[HostValue, ...]:
-        if not 1 <= count <= len(inputs):
-            raise UserError(f"expected num_scan_inputs from 1 to {len(inputs)}, got {count}")
-        state, scanned = list(inputs[: len(inputs) - count]), inputs[len(inputs) - count :]
-        _check_outputs(body.output_types, len(state))
-        given = _numbers(n, "scan_input_axes", count)
-        axes = [normalize_axis(axis, item.ndim) for axis, item in zip(given, scanned, strict=True)]
-        backward = _numbers(n, "scan_input_directions", count)
-        lengths = {item.shape[axis] for axis, item in zip(axes, scanned, strict=True)}
-        if len(lengths) != 1:
-            raise UserError(f"expected inputs of one length, got {sorted(lengths)}")
-        length = lengths.pop()
+        state, scanned = list(inputs[:num_states]), inputs[num_states:]
+        axes = [
+            normalize_axis(axis, item.ndim) for (axis, _), item in zip(ins, scanned, strict=True)
+        ]
+        length = one_length([item.shape[axis] for axis, item in zip(axes, scanned, strict=True)])
         rows: list[list[HostValue]] = []
-        for trip in range(length):
-            places = [length - 1 - trip if back else trip for back in backward]
+        for round in range(length):
             slices = [
-                np.take(item, place, axis)
-                for item, place, axis in zip(scanned, places, axes, strict=True)
+                np.take(item, length - 1 - round if back else round, axis)
+                for item, axis, (_, back) in zip(scanned, axes, ins, strict=True)
             ]
             results = body([*state, *slices], outer)
-            state = results[: len(state)]
-            rows.append(results[len(state) :])
-        types = body.output_types[len(state) :]
-        outs = _numbers(n, "scan_output_axes", len(types))
-        flipped = _numbers(n, "scan_output_directions", len(types))
-        stacked = _stacked(rows, types, outs)
+            state = results[:num_states]
+            rows.append(results[num_states:])
+        stacked = _stacked(rows, body.output_types[num_states:], [axis for axis, _ in outs])
         turned = [
             np.flip(item, axis) if back else item
-            for item, back, axis in zip(stacked, flipped, outs, strict=True)
+            for item, (axis, back) in zip(stacked, outs, strict=True)
         ]
         return (*state, *turned)
 
@@ -142,6 +143,7 @@ def _batched_scan(n: HostNode) -> Callable[..., HostValue]:
 @on_host("SequenceMap", since=17)
 def _sequence_map(n: HostNode) -> Callable[..., tuple[list[HostValue], ...]]:
     """Other inputs than the first are sequences of the same length, or tensors that every call gets."""
+    mapped_body(n)
     body = n.bodies["body"]
 
     def compute(outer: Outer, *inputs: HostValue) -> tuple[list[HostValue], ...]:
