@@ -26,9 +26,9 @@ Op(
     inputs=["input"],
     results=["result", "inverse", "counts", "count"],
     attrs=[flag("sorted")],
-    scratches=["order"],
+    scratches=["memory"],
     kernel={"input": ALL},
-    mixed=_integers("result", "inverse", "counts", "count", "order"),
+    mixed=_integers("result", "inverse", "counts", "count", "memory"),
     no_derivative=DISCRETE,
 )
 Op(
@@ -37,9 +37,9 @@ Op(
     inputs=["input"],
     results=["result", "indices"],
     attrs=[integer("axis"), dim("k"), flag("largest")],
-    scratches=["heap"],
+    scratches=["memory"],
     kernel={"input": NUMBERS},
-    mixed={kind: {"indices": "i64", "heap": "i64"} for kind in NUMBERS},
+    mixed={kind: {"indices": "i64", "memory": "i64"} for kind in NUMBERS},
     no_derivative="not written yet",
 )
 Op(

@@ -1583,7 +1583,7 @@ class IRBuilder(ABC):
         counts: Value,
         count: Value,
         input: Value,
-        order: Value,
+        memory: Value,
         sorted: bool,
     ) -> insts.UniqueInst:
         """The different rows of a matrix: in ascending order if `sorted`, else as they come. The i64 row where each one is first, which different row each row is (`inverse`), how often each one occurs (`counts`), and the `count` of them. Zeros are equal, and so are NaNs, which come last."""
@@ -1596,7 +1596,7 @@ class IRBuilder(ABC):
             counts,
             count,
             input,
-            order,
+            memory,
         )
         return self.add(insts.UniqueInst(operands, attrs))
 
@@ -1605,7 +1605,7 @@ class IRBuilder(ABC):
         result: Value,
         indices: Value,
         input: Value,
-        heap: Value,
+        memory: Value,
         axis: int,
         k: Dim,
         largest: bool,
@@ -1620,7 +1620,7 @@ class IRBuilder(ABC):
             result,
             indices,
             input,
-            heap,
+            memory,
         )
         return self.add(insts.TopKInst(operands, attrs))
 

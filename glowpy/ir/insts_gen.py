@@ -2489,7 +2489,7 @@ class UniqueInst(Instruction):
             OperandSpec("counts", Access.OUT),
             OperandSpec("count", Access.OUT),
             OperandSpec("input", Access.IN),
-            OperandSpec("order", Access.SCRATCH),
+            OperandSpec("memory", Access.SCRATCH),
         ),
         (AttrSpec("sorted", "flag"),),
         frozenset(),
@@ -2500,7 +2500,7 @@ class UniqueInst(Instruction):
     counts = OperandField(2)
     count = OperandField(3)
     input = OperandField(4)
-    order = OperandField(5)
+    memory = OperandField(5)
     sorted = AttrField[bool]()
 
 
@@ -2518,7 +2518,7 @@ class TopKInst(Instruction):
             OperandSpec("result", Access.OUT),
             OperandSpec("indices", Access.OUT),
             OperandSpec("input", Access.IN),
-            OperandSpec("heap", Access.SCRATCH),
+            OperandSpec("memory", Access.SCRATCH),
         ),
         (AttrSpec("axis", "int"), AttrSpec("k", "dim"), AttrSpec("largest", "flag")),
         frozenset(),
@@ -2527,7 +2527,7 @@ class TopKInst(Instruction):
     result = OperandField(0)
     indices = OperandField(1)
     input = OperandField(2)
-    heap = OperandField(3)
+    memory = OperandField(3)
     axis = AttrField[int]()
     k = AttrField[Dim]()
     largest = AttrField[bool]()

@@ -184,6 +184,7 @@ def _couple_pairs(result: Tensor, input: Tensor, matrix: Tensor) -> None:
 
 
 def _coupled(matrix: Array) -> Array:
+    """The second algorithm of Wu, Lin and Weng (2004), which is stopped early: what it gives depends on its steps."""
     classes = len(matrix)
     p = np.full(classes, 1 / classes)
     for _ in range(max(100, classes)):

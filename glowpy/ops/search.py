@@ -31,7 +31,7 @@ from glowpy.ir.verifier import verify_inst
 from glowpy.irgen import scratch
 from glowpy.ops.operands import accumulable, expect_axis, expect_numbers
 from glowpy.support.errors import UserError
-from glowpy.support.symbolic import Dim, Expr, Symbol, highest
+from glowpy.support.symbolic import Dim, Expr, Symbol, highest, least
 
 __all__: list[str] = []
 
@@ -100,8 +100,8 @@ def _infer_unique(input: Type, *, sorted: bool) -> tuple[Type, Type, Type, Type]
 
 @scratch(UniqueNode)
 def _scratch_unique(n: UniqueNode) -> tuple[Type, ...]:
-    """Two orders of the rows, for a merge sort."""
-    return (Type(ElemKind.I64, (2, n.input.type.shape[0])),)
+    """Keys of the rows and the rows themselves, before a pass of the sort and after it."""
+    return (Type(ElemKind.I64, (4, n.input.type.shape[0])),)
 
 
 @interpret(UniqueInst)
@@ -111,11 +111,11 @@ def _unique(
     counts: Tensor,
     count: Tensor,
     input: Tensor,
-    order: Tensor,
+    memory: Tensor,
     *,
     sorted: bool,
 ) -> None:
-    del order
+    del memory
     rows = input.array
     columns = [rows[:, column] for column in range(rows.shape[1])]
     # As lexsort has it, the last key counts first. NaN is larger than all numbers.
@@ -161,8 +161,9 @@ def _infer_top_k(input: Type, *, axis: int, k: Dim, largest: bool) -> tuple[Type
 
 @scratch(TopKNode)
 def _scratch_top_k(n: TopKNode) -> tuple[Type, ...]:
-    """The places chosen so far."""
-    return (Type(ElemKind.I64, (n.k,)),)
+    """Keys and places of twice as many as are asked for, or of all, before a pass of the sort and after it."""
+    room = least(2 * n.k, n.input.type.shape[n.axis])
+    return (Type(ElemKind.I64, (4, room)),)
 
 
 @interpret(TopKInst)
@@ -170,14 +171,14 @@ def _top_k(
     result: Tensor,
     indices: Tensor,
     input: Tensor,
-    heap: Tensor,
+    memory: Tensor,
     *,
     axis: int,
     k: int,
     largest: bool,
 ) -> None:
     """A stable sort by rank; NaN has the highest, and equal elements have one."""
-    del heap
+    del memory
     _, ranks = np.unique(accumulable(input.array), return_inverse=True)
     ranks = ranks.reshape(input.array.shape)
     order = np.argsort(-ranks if largest else ranks, axis=axis, kind="stable")

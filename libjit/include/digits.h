@@ -4,9 +4,6 @@
 
 #include "libjit.h"
 
-/// What is not worth its room in every place that it is needed in.
-#define OUT_OF_LINE static __attribute__((noinline))
-
 /// Whether the processor has products of 64 bits; set from outside to test what is done without. Cortex-M0 has none.
 #ifndef LONG_PRODUCT_IN_HARDWARE
 #if defined(__ARM_ARCH_6M__) || defined(__ARM_ARCH_8M_BASE__)

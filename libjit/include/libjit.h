@@ -81,6 +81,8 @@ typedef int32_t vi __attribute__((vector_size(VECTOR_BYTES), aligned(4), may_ali
 #ifndef LATE
 #define LATE static inline
 #endif
+/// What is not worth its room in every place that it is needed in.
+#define OUT_OF_LINE static __attribute__((noinline))
 #define UNROLL _Pragma("clang loop unroll(full)")
 #define ROLLED _Pragma("clang loop unroll(disable)")
 

@@ -33,8 +33,9 @@ FIND(f32, float)
 FIND(f64, double)
 FIND(i64, int64_t)
 
-/// The matrix is that of the quadratic form to be minimised, and a row for its product with the probabilities. Each step chooses
-/// one probability so that its own condition holds, and scales all of them to a sum of 1; the products follow.
+/// Pairwise coupling (Wu, Lin and Weng 2004, the second algorithm). The matrix is that of the quadratic form to be minimised, and
+/// a row for its product with the probabilities. Each step chooses one probability so that its own condition holds, and scales
+/// all of them to a sum of 1; the products follow.
 KERNEL void libjit_couple_pairs_f64(double *restrict result, const double *restrict input, double *restrict matrix,
                                     const ints_t *result_shape, const ints_t *input_shape, const ints_t *matrix_shape) {
   dim_t rows = result_shape->at[0], n = result_shape->at[1], pairs = input_shape->at[1];

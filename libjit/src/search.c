@@ -1,10 +1,11 @@
 /// Finding elements: how many there are depends on what they are.
 #include "kernels_gen.h"
 #include "libjit.h"
+#include "sort.h"
 
 /// So many elements are looked at together; where all of them are zero, that is all.
 enum { BLOCK = 64 };
-/// So many are compared together with the worst that is chosen so far.
+/// So many are compared together with the last that is chosen so far, and so many are kept in order.
 enum { FEW = 16 };
 
 /// The index of element `at` in every dimension.
@@ -38,44 +39,34 @@ INLINE void write_place(int64_t *restrict place, dim_t at, const ints_t *shape) 
     *count_of = found;                                                                                                         \
   }
 
-/// Whether one row comes before another, or is the same: element by element, NaN after all numbers.
-#define COMPARE(suffix, type)                                                                                                  \
-  INLINE int compare_##suffix(const type *a, const type *b, dim_t n) {                                                         \
-    for (dim_t i = 0; i < n; i++) {                                                                                            \
-      if (a[i] < b[i] || (a[i] == a[i] && b[i] != b[i])) return -1;                                                            \
-      if (b[i] < a[i] || (b[i] == b[i] && a[i] != a[i])) return 1;                                                             \
-    }                                                                                                                          \
-    return 0;                                                                                                                  \
-  }
-
-/// Rows in ascending order, equal ones as they come, by a merge sort from runs of one row on; then groups of equal rows.
+/// Rows in ascending order, equal ones as they come; then groups of equal rows. Each column sorts among themselves the rows that
+/// all columns before it leave equal: `counts` marks where such a run begins, until it has the counts.
 /// In the order of their rows, groups that have a new number n are marked by -1 - n.
 #define UNIQUE(suffix, type)                                                                                                   \
+  INLINE void sort_column_##suffix(order_t order, order_t spare, int64_t *restrict begins, const type *input, dim_t n,         \
+                                   dim_t width) {                                                                              \
+    for (dim_t start = 0, end; start < n; start = end) {                                                                       \
+      for (end = start + 1; end < n && !begins[end];) end++;                                                                   \
+      if (end == start + 1) continue;                                                                                          \
+      for (dim_t i = start; i < end; i++) order.keys[i] = key_##suffix(input[order.places[i] * width]);                        \
+      sort_keys(order_from(order, start), order_from(spare, start), end - start, sizeof(type));                                \
+      for (dim_t i = start + 1; i < end; i++) begins[i] = order.keys[i] != order.keys[i - 1];                                  \
+    }                                                                                                                          \
+  }                                                                                                                            \
+                                                                                                                               \
   KERNEL void libjit_unique_##suffix(int64_t *restrict result, int64_t *restrict inverse, int64_t *restrict counts,            \
-                                     int64_t *restrict count_of, const type *restrict input, int64_t *restrict order,          \
+                                     int64_t *restrict count_of, const type *restrict input, int64_t *restrict memory,         \
                                      const ints_t *result_shape, const ints_t *inverse_shape, const ints_t *counts_shape,      \
-                                     const ints_t *count_shape, const ints_t *input_shape, const ints_t *order_shape,          \
+                                     const ints_t *count_shape, const ints_t *input_shape, const ints_t *memory_shape,         \
                                      bool sorted) {                                                                            \
     dim_t n = input_shape->at[0], width = input_shape->at[1], groups = 0;                                                      \
-    int64_t *from = order, *to = order + n;                                                                                    \
-    for (dim_t i = 0; i < n; i++) from[i] = i;                                                                                 \
-    for (dim_t run = 1; run < n; run *= 2) {                                                                                   \
-      for (dim_t start = 0; start < n; start += 2 * run) {                                                                     \
-        dim_t left = start, middle = min_dim(start + run, n), right = middle, end = min_dim(start + 2 * run, n);               \
-        for (dim_t at = start; at < end; at++) {                                                                               \
-          bool takes_right = left == middle ||                                                                                 \
-                             (right < end && compare_##suffix(input + from[right] * width, input + from[left] * width,         \
-                                                              width) < 0);                                                     \
-          to[at] = takes_right ? from[right++] : from[left++];                                                                 \
-        }                                                                                                                      \
-      }                                                                                                                        \
-      int64_t *other = from;                                                                                                   \
-      from = to;                                                                                                               \
-      to = other;                                                                                                              \
-    }                                                                                                                          \
+    order_t order = order_in(memory, n, 0), spare = order_in(memory, n, 1);                                                    \
+    for (dim_t i = 0; i < n; i++) order.places[i] = i;                                                                         \
+    for (dim_t i = 0; i < n; i++) counts[i] = i == 0;                                                                          \
+    for (dim_t column = 0; column < width; column++) sort_column_##suffix(order, spare, counts, input + column, n, width);     \
     for (dim_t i = 0; i < n; i++) {                                                                                            \
-      dim_t row = from[i];                                                                                                     \
-      if (i == 0 || compare_##suffix(input + from[i - 1] * width, input + row * width, width) != 0) {                          \
+      dim_t row = (dim_t)order.places[i];                                                                                      \
+      if (counts[i]) {                                                                                                         \
         result[groups] = row;                                                                                                  \
         counts[groups++] = 0;                                                                                                  \
       }                                                                                                                        \
@@ -84,7 +75,7 @@ INLINE void write_place(int64_t *restrict place, dim_t at, const ints_t *shape) 
     }                                                                                                                          \
     *count_of = groups;                                                                                                        \
     if (sorted) return;                                                                                                        \
-    int64_t *number = order, *size = order + n;                                                                                \
+    int64_t *number = memory, *size = memory + n;                                                                              \
     dim_t next = 0;                                                                                                            \
     for (dim_t i = 0; i < groups; i++) size[i] = counts[i];                                                                    \
     for (dim_t i = 0; i < groups; i++) number[i] = result[i];                                                                  \
@@ -99,9 +90,8 @@ INLINE void write_place(int64_t *restrict place, dim_t at, const ints_t *shape) 
     }                                                                                                                          \
   }
 
-#define SEARCHES(suffix, type) \
-  NON_ZERO(suffix, type)       \
-  COMPARE(suffix, type)        \
+#define SEARCHES(suffix, type)                                                                                                 \
+  NON_ZERO(suffix, type)                                                                                                       \
   UNIQUE(suffix, type)
 
 SEARCHES(f32, float)
@@ -116,89 +106,79 @@ SEARCHES(u32, uint32_t)
 SEARCHES(u64, uint64_t)
 SEARCHES(b, bool)
 
-/// The first `k` places along one dimension, the most extreme first: a heap of the best so far, the worst of which gives way
-/// (Floyd 1964).
-#define TOP_K(suffix, type)                                                                                                    \
-  /* Whether element `i` of a line comes before element `j`. */                                                                \
-  INLINE bool leads_##suffix(const type *line, dim_t step, int64_t i, int64_t j, bool largest) {                               \
-    type a = line[(dim_t)i * step], b = line[(dim_t)j * step];                                                                 \
-    if (a == b || (a != a && b != b)) return i < j;                                                                            \
-    if (a != a || b != b) return (a != a) == largest;                                                                          \
-    return largest ? a > b : a < b;                                                                                            \
+/// The first `k` places along one dimension, the most extreme first. Few are kept in order all the time. Of many, places are
+/// collected that may be among them; when there is no more room, they are sorted, and the first `k` stay. Either way, whatever
+/// does not come before the last of `k` is passed over.
+#define TOP_K(suffix, type, key_t)                                                                                             \
+  INLINE key_t rank_##suffix(type x, bool largest) {                                                                           \
+    key_t key = key_##suffix(x);                                                                                               \
+    return largest ? (key_t)~key : key;                                                                                        \
   }                                                                                                                            \
                                                                                                                                \
   /* Whether one of FEW neighbours may come before another element: NaN may. */                                                \
-  INLINE bool any_above_##suffix(const type *input, type other) {                                                              \
+  INLINE bool any_before_##suffix(const type *input, type other, bool largest) {                                               \
     bool any = false;                                                                                                          \
-    for (dim_t i = 0; i < FEW; i++) any |= !(input[i] <= other);                                                               \
+    for (dim_t i = 0; i < FEW; i++) any |= largest ? !(input[i] <= other) : !(input[i] >= other);                              \
     return any;                                                                                                                \
   }                                                                                                                            \
                                                                                                                                \
-  INLINE bool any_below_##suffix(const type *input, type other) {                                                              \
-    bool any = false;                                                                                                          \
-    for (dim_t i = 0; i < FEW; i++) any |= !(input[i] >= other);                                                               \
-    return any;                                                                                                                \
-  }                                                                                                                            \
-                                                                                                                               \
-  /* Moves the first of `n` elements down until none below it comes after it. */                                               \
-  INLINE void sink_##suffix(int64_t *heap, dim_t n, dim_t at, const type *line, dim_t step, bool largest) {                    \
-    int64_t moved = heap[at];                                                                                                  \
-    for (dim_t child = 2 * at + 1; child < n; child = 2 * at + 1) {                                                            \
-      child += child + 1 < n && leads_##suffix(line, step, heap[child], heap[child + 1], largest);                             \
-      if (!leads_##suffix(line, step, moved, heap[child], largest)) break;                                                     \
-      heap[at] = heap[child];                                                                                                  \
-      at = child;                                                                                                              \
+  INLINE void choose_##suffix(order_t order, order_t spare, dim_t room, const type *line, dim_t n, dim_t step, dim_t k,        \
+                              bool largest) {                                                                                  \
+    dim_t size = 0;                                                                                                            \
+    key_t last = 0;                                                                                                            \
+    bool full = false;                                                                                                         \
+    for (dim_t at = 0; at < n; at += FEW) {                                                                                    \
+      dim_t end = min_dim(at + FEW, n);                                                                                        \
+      if (full && step == 1 && end == at + FEW && !any_before_##suffix(line + at, line[order.places[k - 1]], largest)) continue;\
+      for (dim_t i = at; i < end; i++) {                                                                                       \
+        key_t key = rank_##suffix(line[i * step], largest);                                                                    \
+        if (k <= FEW) {                                                                                                        \
+          if (full && key >= last) continue;                                                                                   \
+          insert_key(order, full ? k - 1 : size++, key, i);                                                                    \
+          full = size == k;                                                                                                    \
+          last = (key_t)order.keys[k - 1];                                                                                     \
+          continue;                                                                                                            \
+        }                                                                                                                      \
+        if (size == room) {                                                                                                    \
+          sort_keys(order, spare, size, sizeof(type));                                                                         \
+          size = k;                                                                                                            \
+          last = (key_t)order.keys[k - 1];                                                                                     \
+          full = true;                                                                                                         \
+        }                                                                                                                      \
+        order.keys[size] = key;                                                                                                \
+        order.places[size] = i;                                                                                                \
+        size += !full || key < last;                                                                                           \
+      }                                                                                                                        \
     }                                                                                                                          \
-    heap[at] = moved;                                                                                                          \
+    if (k > FEW) sort_keys(order, spare, size, sizeof(type));                                                                  \
   }                                                                                                                            \
                                                                                                                                \
   KERNEL void libjit_top_k_##suffix(type *restrict result, int64_t *restrict indices, const type *restrict input,              \
-                                    int64_t *restrict heap, const ints_t *result_shape, const ints_t *indices_shape,           \
-                                    const ints_t *input_shape, const ints_t *heap_shape, dim_t axis, dim_t k, bool largest) {  \
-    dim_t outer = count_between(input_shape, 0, axis), n = input_shape->at[axis];                                              \
+                                    int64_t *restrict memory, const ints_t *result_shape, const ints_t *indices_shape,         \
+                                    const ints_t *input_shape, const ints_t *memory_shape, dim_t axis, dim_t k, bool largest) {\
+    dim_t outer = count_between(input_shape, 0, axis), n = input_shape->at[axis], room = memory_shape->at[1];                  \
     dim_t inner = count_between(input_shape, axis + 1, input_shape->size);                                                     \
-    for (dim_t o = 0; k > 0 && o < outer; o++) {                                                                               \
-      for (dim_t c = 0; c < inner; c++) {                                                                                      \
-        const type *line = input + o * n * inner + c;                                                                          \
-        for (dim_t i = 0; i < k; i++) heap[i] = i;                                                                             \
-        for (dim_t i = k / 2 - 1; i >= 0; i--) sink_##suffix(heap, k, i, line, inner, largest);                                \
-        type worst = line[(dim_t)heap[0] * inner];                                                                             \
-        for (dim_t i = k; i < n; i++) {                                                                                        \
-          if (inner == 1 && (i - k) % FEW == 0 && i + FEW <= n) {                                                              \
-            if (!(largest ? any_above_##suffix(line + i, worst) : any_below_##suffix(line + i, worst))) {                      \
-              i += FEW - 1;                                                                                                    \
-              continue;                                                                                                        \
-            }                                                                                                                  \
-          }                                                                                                                    \
-          type x = line[i * inner];                                                                                            \
-          if (largest ? x <= worst : x >= worst) continue;                                                                     \
-          if (!leads_##suffix(line, inner, i, heap[0], largest)) continue;                                                     \
-          heap[0] = i;                                                                                                         \
-          sink_##suffix(heap, k, 0, line, inner, largest);                                                                     \
-          worst = line[(dim_t)heap[0] * inner];                                                                                \
-        }                                                                                                                      \
-        for (dim_t left = k - 1; left >= 0; left--) {                                                                          \
-          int64_t worst = heap[0];                                                                                             \
-          heap[0] = heap[left];                                                                                                \
-          if (left > 0) sink_##suffix(heap, left, 0, line, inner, largest);                                                    \
-          dim_t to = (o * k + left) * inner + c;                                                                               \
-          result[to] = line[(dim_t)worst * inner];                                                                             \
-          indices[to] = worst;                                                                                                 \
-        }                                                                                                                      \
+    order_t order = order_in(memory, room, 0), spare = order_in(memory, room, 1);                                              \
+    for (dim_t line = 0; line < (k > 0 ? outer * inner : 0); line++) {                                                         \
+      dim_t c = line % inner, from = line / inner * n * inner + c, to = line / inner * k * inner + c;                          \
+      choose_##suffix(order, spare, room, input + from, n, inner, k, largest);                                                 \
+      for (dim_t i = 0; i < k; i++) {                                                                                          \
+        result[to + i * inner] = input[from + (dim_t)order.places[i] * inner];                                                 \
+        indices[to + i * inner] = order.places[i];                                                                             \
       }                                                                                                                        \
     }                                                                                                                          \
   }
 
-TOP_K(f32, float)
-TOP_K(f64, double)
-TOP_K(i8, int8_t)
-TOP_K(i16, int16_t)
-TOP_K(i32, int32_t)
-TOP_K(i64, int64_t)
-TOP_K(u8, uint8_t)
-TOP_K(u16, uint16_t)
-TOP_K(u32, uint32_t)
-TOP_K(u64, uint64_t)
+TOP_K(f32, float, uint32_t)
+TOP_K(f64, double, uint64_t)
+TOP_K(i8, int8_t, uint8_t)
+TOP_K(i16, int16_t, uint16_t)
+TOP_K(i32, int32_t, uint32_t)
+TOP_K(i64, int64_t, uint64_t)
+TOP_K(u8, uint8_t, uint8_t)
+TOP_K(u16, uint16_t, uint16_t)
+TOP_K(u32, uint32_t, uint32_t)
+TOP_K(u64, uint64_t, uint64_t)
 
 /// So many boxes are compared with one at a time.
 enum { KEPT = 16 };

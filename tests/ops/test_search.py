@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import random
+from collections import Counter
 from collections.abc import Iterator, Mapping
 
 import numpy as np
@@ -76,9 +78,18 @@ def _non_zero_cases(kind: ElemKind) -> Iterator[Case]:
             yield Case([input], [undefined_after(places, kept.size), count])
 
 
+def random_bits(kind: ElemKind, shape: tuple[int, ...]) -> Array:
+    """Any number of a kind: huge ones, tiny ones and several NaNs among floats."""
+    rng = np.random.default_rng(len(shape))
+    if kind is ElemKind.BOOL:
+        return rng.integers(0, 2, shape).astype(np.bool_)
+    return np.frombuffer(rng.bytes(math.prod(shape) * kind.size), kind.dtype).reshape(shape).copy()
+
+
 def _unique_cases(kind: ElemKind) -> Iterator[Case]:
-    for seed, shape in enumerate([(1, 1), (7, 1), (40, 1), (33, 2), (24, 3), (5, 0), (0, 2)]):
-        input = random_array(kind, shape, seed)
+    shapes = [(1, 1), (7, 1), (40, 1), (33, 2), (24, 3), (5, 0), (0, 2), (700, 3), (900, 1)]
+    for seed, shape in enumerate(shapes):
+        input = random_bits(kind, shape) if shape[0] == 900 else random_array(kind, shape, seed)
         if kind.is_float and shape[1]:
             input.reshape(-1)[::4] = -0.0
             input.reshape(-1)[1::5] = np.nan
@@ -89,12 +100,13 @@ def _unique_cases(kind: ElemKind) -> Iterator[Case]:
 def _unique(input: Array, in_order: bool) -> list[Array]:
     """One row after the other."""
     rows = [tuple((x != x, 0 if x != x else x) for x in row) for row in input.tolist()]
-    different = list(dict.fromkeys(rows))
-    if in_order:
-        different.sort()
-    first = np.array([rows.index(row) for row in different], np.int64)
-    inverse = np.array([different.index(row) for row in rows], np.int64)
-    counts = np.array([rows.count(row) for row in different], np.int64)
+    often = Counter(rows)
+    different = sorted(often) if in_order else list(often)
+    places = {row: number for number, row in reversed(list(enumerate(rows)))}
+    numbers = {row: number for number, row in enumerate(different)}
+    first = np.array([places[row] for row in different], np.int64)
+    inverse = np.array([numbers[row] for row in rows], np.int64)
+    counts = np.array([often[row] for row in different], np.int64)
     room = len(rows)
     number = np.array([len(different)])
     return [undefined_after(first, room), inverse, undefined_after(counts, room), number]
@@ -144,13 +156,21 @@ _RANKED: list[tuple[tuple[int, ...], int, int]] = [
     ((2, 0, 3), 1, 0),
     ((4, 5), 1, 0),
     ((0, 5), 1, 2),
+    ((200,), 0, 40),  # places are collected and sorted several times
+    ((1500,), 0, 60),
+    ((2, 700), 1, 350),
+    ((600, 2), 0, 600),
 ]
 
 
 def _top_k_cases(kind: ElemKind) -> Iterator[Case]:
-    """Few different values, so that there are equal ones; NaN among them."""
+    """Few different values, so that there are equal ones, or all that there are; NaN among them."""
     for seed, (shape, axis, k) in enumerate(_RANKED):
         input = random_array(kind, shape, seed)
+        if seed % 2 == 1 or shape == (200,):
+            input = random_bits(kind, shape)
+        if shape == (200,):
+            input = np.sort(input)  # the largest come last
         if kind.is_float and input.size > 4:
             input.reshape(-1)[1::6] = np.nan
             input.reshape(-1)[2::7] = -np.inf
