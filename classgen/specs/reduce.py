@@ -5,7 +5,7 @@ from classgen.dsl import DISCRETE, FLOATS, NUMBERS, NodeOnly, Op, flag, integer,
 _KINDS = (*FLOATS, "i8", "i16", "i32", "i64", "u8", "u32", "u64")
 
 Op("ReduceAdd", "The sum over `axes`, which stay as dimensions of 1.", inputs=["input"], attrs=[ints("axes")], traits=["axes"], kernel={"input": _KINDS}, quant="numbers", strided=["result", "input"])
-Op("ReduceMul", "The product over `axes`, which stay as dimensions of 1.", inputs=["input"], attrs=[ints("axes")], traits=["axes"], kernel={"input": _KINDS}, no_derivative="not written yet", strided=["result", "input"])
+Op("ReduceMul", "The product over `axes`, which stay as dimensions of 1.", inputs=["input"], attrs=[ints("axes")], traits=["axes"], kernel={"input": _KINDS}, strided=["result", "input"])
 Op("ReduceMax", "The maximum over `axes`, which stay as dimensions of 1; NaN if one is NaN.", inputs=["input"], attrs=[ints("axes")], traits=["axes"], kernel={"input": _KINDS}, quant="same", strided=["result", "input"])
 Op("ReduceMin", "The minimum over `axes`, which stay as dimensions of 1; NaN if one is NaN.", inputs=["input"], attrs=[ints("axes")], traits=["axes"], kernel={"input": _KINDS}, quant="same", strided=["result", "input"])
 NodeOnly("ReduceMean", "The mean over `axes`, which stay as dimensions of 1; integers are summed in 64 bits, and the mean is truncated towards zero.", inputs=["input"], attrs=[ints("axes")], traits=["axes"], quant="numbers")

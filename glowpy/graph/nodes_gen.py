@@ -2659,12 +2659,7 @@ class ReduceMulNode(Node):
 
     __slots__ = ()
     SCHEMA: ClassVar[NodeSchema] = NodeSchema(
-        "reduce_mul",
-        ("input",),
-        (AttrSpec("axes", "ints"),),
-        ("result",),
-        frozenset({Trait.AXES}),
-        no_derivative="not written yet",
+        "reduce_mul", ("input",), (AttrSpec("axes", "ints"),), ("result",), frozenset({Trait.AXES})
     )
 
     input = InputField(0)

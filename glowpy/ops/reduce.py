@@ -152,6 +152,20 @@ def _differentiate_reduce_mean(
     return [f.create_broadcast(n.name, n.input.type, f.create_mul(n.name, g, factor))]
 
 
+@differentiate(ReduceMulNode)
+def _differentiate_reduce_mul(f: Function, n: ReduceMulNode, g: NodeValue) -> list[Operand | None]:
+    """The product of all other elements, which is not that of all divided by one: elements may be 0."""
+    factors: list[NodeValue] = [n.input]
+    for axis in n.axes[:-1]:
+        factors.append(f.create_reduce_mul(n.name, factors[-1], (axis,)).result)
+    flow: Operand = g
+    for axis, factor in zip(reversed(n.axes), reversed(factors), strict=False):
+        before = f.create_cum_prod(n.name, factor, axis, True, False)
+        after = f.create_cum_prod(n.name, factor, axis, True, True)
+        flow = f.create_mul(n.name, flow, f.create_mul(n.name, before, after))
+    return [flow]
+
+
 @differentiate(ReduceMaxNode, ReduceMinNode)
 def _differentiate_extremum(
     f: Function, n: ReduceMaxNode | ReduceMinNode, g: NodeValue

@@ -47,7 +47,7 @@ from glowpy.ir.insts_gen import (
     TransposeInst,
 )
 from glowpy.irgen import IRGen, irgen
-from glowpy.support.errors import UnsupportedError, UserError
+from glowpy.support.errors import UserError
 from glowpy.support.symbolic import Dim, greatest, highest, is_at_most, least
 
 __all__: list[str] = []
@@ -260,13 +260,23 @@ def _extract_tensor(
 
 @differentiate(SliceNode)
 def _differentiate_slice(f: Function, n: SliceNode, g: NodeValue) -> list[Operand | None]:
-    """The gradient where it was taken from, with zeros around."""
-    if any(step != 1 for step in n.steps):
-        raise UnsupportedError("slice has a derivative only for steps of 1", loc=n.loc)
-    sizes, counts = n.input.type.shape, n.type.shape
+    """The gradient where it was taken from, with zeros around, and between for steps."""
+    sizes, counts, rank = n.input.type.shape, n.type.shape, n.type.rank
     # An empty slice may begin anywhere.
     starts = [s if c else 0 for s, c in zip(n.starts, counts, strict=True)]
-    ends = [size - s - c for size, s, c in zip(sizes, starts, counts, strict=True)]
+    if any(step < 0 for step in n.steps):
+        last = [0 if step > 0 else count - 1 for step, count in zip(n.steps, counts, strict=True)]
+        turns = [1 if step > 0 else -1 for step in n.steps]
+        g = f.create_slice(n.name, g.type, g, tuple(last), tuple(turns)).result
+        starts = [s + step * end for s, step, end in zip(starts, n.steps, last, strict=True)]
+    spans = [count * abs(step) for count, step in zip(counts, n.steps, strict=True)]
+    if any(abs(step) != 1 for step in n.steps):
+        columns = [extent for count in counts for extent in (count, 1)]
+        gaps = [gap for step in n.steps for gap in (0, abs(step) - 1)]
+        column = f.create_reshape(n.name, g.type.with_shape(tuple(columns)), g)
+        spread = f.create_pad(n.name, column, (*[0] * 2 * rank, *gaps), 0.0)
+        g = f.create_reshape(n.name, g.type.with_shape(tuple(spans)), spread).result
+    ends = [size - s - span for size, s, span in zip(sizes, starts, spans, strict=True)]
     return [f.create_pad(n.name, g, (*starts, *ends), 0.0)]
 
 

@@ -73,7 +73,7 @@ class ProgramFunction:
             by: The number of an argument, or several.
 
         Returns an array like the argument, or a tuple of such. Raises UserError unless the result is one float and the
-        arguments are floats, UnsupportedError for an operator without a derivative.
+        arguments are floats.
         """
         given = self._given(arguments, {})
         chosen = (by,) if isinstance(by, int) else tuple(by)

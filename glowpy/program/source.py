@@ -6,7 +6,6 @@ import ast
 import builtins
 import inspect
 import linecache
-import re
 import textwrap
 from collections.abc import Iterator
 from dataclasses import replace
@@ -57,7 +56,6 @@ def explained(error: UserError) -> UserError:
     for diagnostic in error.diagnostics:
         what, _, rest = diagnostic.message.partition(": ")
         message = rest if hasattr(Function, f"create_{what}") else diagnostic.message
-        message = re.sub(r"^\w+ %(\w+) has no derivative", r"\1 has no derivative", message)
         line = linecache.getline(diagnostic.loc.file, diagnostic.loc.line).strip()
         diagnostics.append(replace(diagnostic, message=message, context=line))
     return type(error).of(diagnostics)

@@ -131,6 +131,7 @@ SLOPES = [
         for cls in (
             nodes.ReduceAddNode,
             nodes.ReduceMeanNode,
+            nodes.ReduceMulNode,
             nodes.ReduceMaxNode,
             nodes.ReduceMinNode,
         )
@@ -150,6 +151,7 @@ SLOPES = [
     Slope(nodes.BroadcastNode, [(2, 1)], result=(2, 3)),
     Slope(nodes.ConcatNode, [(2, 3), (2, 1)], {"axis": 1}),
     Slope(nodes.SliceNode, [(4, 5)], {"starts": (1, 2), "steps": (1, 1)}, result=(2, 3)),
+    Slope(nodes.SliceNode, [(4, 7)], {"starts": (3, 1), "steps": (-2, 3)}, result=(2, 2)),
     Slope(nodes.PadNode, [(2, 3)], {"pads": (1, 0, -1, 2), "value": 3.0}),
 ]
 
@@ -262,17 +264,18 @@ def test_why_there_is_no_derivative() -> None:
     f = glowpy.Module().create_function("main")
     x = f.module.create_placeholder("x", Type(ElemKind.F32, (3,)))
     with pytest.raises(
-        glowpy.UnsupportedError, match="reduce_mul %product has no derivative: not written yet"
+        glowpy.UnsupportedError, match="cum_prod %products has no derivative: not written yet"
     ):
-        gradients(f, f.create_reduce_mul("product", x, (0,)).result, [x.value])
+        gradients(f, f.create_cum_prod("products", x, 0, False, False).result, [x.value])
 
 
-def test_gradient_of_a_slice_with_steps_is_refused() -> None:
+def test_a_product_with_a_zero_has_a_derivative() -> None:
     f = glowpy.Module().create_function("main")
-    x = f.module.create_placeholder("x", Type(ElemKind.F64, (5,)))
-    node = f.create_slice("s", Type(ElemKind.F64, (2,)), x, (0,), (2,))
-    with pytest.raises(glowpy.UnsupportedError, match="slice has a derivative only for steps of 1"):
-        gradients(f, node.result, [x.value])
+    x = f.module.create_placeholder("x", Type(ElemKind.F64, (2, 2)))
+    (gradient,) = gradients(f, f.create_reduce_mul("p", x, (0, 1)).result, [x.value])
+    f.create_save("s", gradient, f.module.create_placeholder("g", gradient.type))
+    outputs = glowpy.compile(f, "interpreter")({"x": np.array([[2.0, 0.0], [3.0, 5.0]])})
+    np.testing.assert_array_equal(outputs["g"], [[0, 30], [0, 0]])
 
 
 def test_extrema_share_the_gradient_among_equals() -> None:
