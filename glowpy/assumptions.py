@@ -323,7 +323,7 @@ class Assumptions:
             if name in extents and extents[name] not in grid
         }
         return [
-            f"'{owners[name]}': expected '{name}' = {meaning}, as in earlier runs, got {extents[name]}"
+            f"'{owners[name]}': expected '{name}' = {meaning}, as before, got {extents[name]}"
             for name, meaning in (meanings | multiples).items()
         ]
 

@@ -343,11 +343,11 @@ class InferenceSession:
                 except UndecidedError as error:
                     with self._lock:
                         self._assumptions.learn(error, plan, dict(shapes))
-        except ValueNeededError:
-            raise
         except UserError as error:  # nothing is learned from what cannot be computed
             with self._lock:
                 self._assumptions = before
+            if isinstance(error, ValueNeededError):
+                raise
             if contradictions := before.contradictions(dict(shapes)):
                 loc = Loc(self._model.file)
                 reasons = [Diagnostic(sentence, loc) for sentence in contradictions]
@@ -360,7 +360,11 @@ class InferenceSession:
         fitting = [plan for plan, values in keys if values == known and plan.admits(shapes)]
         if fitting:
             return min(fitting, key=lambda plan: plan.openness)
-        self._model.key(shapes=shapes)  # raises where they contradict each other
+        try:
+            self._model.key(shapes=shapes)  # raises where they contradict each other
+        except UserError as error:  # its remedy is for who says shapes in advance
+            error.diagnostics = [replace(diagnostic, note="") for diagnostic in error.diagnostics]
+            raise
         with self._lock:
             return self._assumptions.plan(shapes)
 

@@ -16,6 +16,7 @@ import glowpy
 from glowpy.core.tensor import Array
 from glowpy.support.errors import UserError
 from glowpy.support.symbolic import Dim, symbol
+from tests.onnx.calls_models import model_of
 
 RANGES = {"batch": (1, 3), "h": (2, 17), "w": (2, 12), "seq": (1, 20), "past": (0, 9)}
 EXTENTS = [
@@ -360,3 +361,19 @@ def test_a_session_finds_out_that_sizes_are_multiples(sizes: list[tuple[int, int
         "h": "2*h_2",
         "w": "2*w_2",
     }
+
+
+def test_nothing_is_learned_from_a_call_that_fails() -> None:
+    """Not even where it needs values that are too large to be known while compiling."""
+    text = """net (float[n] x, float[m] y) => (float[k] z) {
+        s = Mul (x, y) total = ReduceSum <keepdims = 1> (s) count = Cast <to = 7> (total)
+        one = Constant <value = float {1}> () z = Expand (one, count)
+    }"""
+    session = glowpy.InferenceSession(model_of(text), backend="interpreter")
+    x = np.zeros(1 + (1 << 16), np.float32)
+    with pytest.raises(glowpy.UserError, match="'count' must be known while compiling"):
+        session.run(None, {"x": x, "y": x})
+    with pytest.raises(glowpy.UserError) as caught:
+        session.run(None, {"x": x, "y": np.zeros(7, np.float32)})
+    assert "as before" not in str(caught.value)
+    assert "expected shapes that broadcast" in str(caught.value)

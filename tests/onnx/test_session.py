@@ -498,7 +498,7 @@ MISUSE: list[tuple[dict[str, Array], list[str] | None, str]] = [
     ({}, None, r"missing input 'x' \(tensor\(float\)\)"),
     ({"x": X, "q": X}, None, "expected the inputs 'x', got 'q'"),
     ({"x": X.astype(np.float64)}, None, "'x': expected float32, got float64"),
-    ({"x": X[0]}, None, r"expected the shape \[n x 3\], got \[3\]"),
+    ({"x": X[0]}, None, r"expected the shape \[n x 3\], got \[3\]$"),
     ({"x": X}, ["q"], "expected one of the outputs 'y', 'z', got 'q'"),
 ]
 
