@@ -16,7 +16,7 @@ from glowpy.backend import Backend, Program
 from glowpy.core.type import Shape
 from glowpy.engine import backend_of, compilation
 from glowpy.graph.function import Function
-from glowpy.graph.work import multiply_adds
+from glowpy.graph.work import endless_loops, multiply_adds
 from glowpy.importer.onnx.survey import SurveyedModel, read_with_problems
 from glowpy.support.errors import Diagnostic, UserError
 from glowpy.support.symbolic import Dim
@@ -37,7 +37,9 @@ class Checkup:
         assumed: Symbolic dimensions that nobody gave a size, and what they are taken to be.
         parameters: How many elements the weights have.
         weight_bytes: How many bytes they take in the file.
-        macs: Multiply-adds of all products at the largest extents; None where there are problems.
+        macs: Multiply-adds of all products at the largest extents; None where there are problems. Of two branches the
+            one that has more counts, and a loop as often as it runs at most.
+        counted_once: The loops of which `macs` has one round, as nothing says how many there are.
         peak_bytes: Memory for activations at once; None where there are problems.
         constant_bytes: Memory for constants, in the form that the backend keeps them in; None where there are problems.
     """
@@ -50,6 +52,7 @@ class Checkup:
     macs: int | None
     peak_bytes: int | None
     constant_bytes: int | None
+    counted_once: tuple[str, ...] = ()
 
 
 def check(
@@ -89,6 +92,7 @@ def check_read(
         known.macs if known else None,
         known.peak_bytes if known else None,
         known.constant_bytes if known else None,
+        known.counted_once if known else (),
     )
 
 
@@ -96,15 +100,17 @@ def check_function(f: Function, backend: str | Backend = "cpu") -> Checkup:
     """The same for a function; its weights are its constants."""
     chosen = backend_of(backend) if isinstance(backend, str) else backend
     program, problems = _program(f, chosen)
+    constants = {constant for g in (*f.called, f) for constant in g.constants}
     return Checkup(
         chosen.name,
         problems,
         {},
-        sum(math.prod(constant.type.extents) for constant in f.constants),
-        sum(constant.type.room for constant in f.constants),
+        sum(math.prod(constant.type.extents) for constant in constants),
+        sum(constant.type.room for constant in constants),
         multiply_adds(f) if program else None,
         program.plan.peak if program else None,
         program.plan.constant.size if program else None,
+        tuple(loop.loc.node or loop.name for loop in endless_loops(f)) if program else (),
     )
 
 

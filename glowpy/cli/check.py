@@ -93,6 +93,8 @@ def _print(model: str, result: Checkup) -> None:
     }
     rows = [[what, "unknown" if n is None else f"{n:,}"] for what, n in counts.items()]
     print_table("", [model, f">{assumed and f'if {assumed}'}"], rows)
+    for loop in result.counted_once:
+        click.echo(f"one round of loop '{loop}' is counted: nothing says how many there are")
     count = len(result.problems)
     verdict = f"{count} problem{'s' if count > 1 else ''}" if count else "runs"
     click.echo(f"{verdict} on the {result.backend} backend")
@@ -108,6 +110,7 @@ def _figures(model: str, result: Checkup) -> dict[str, object]:
         "parameters": result.parameters,
         "weight_bytes": result.weight_bytes,
         "macs": result.macs,
+        "counted_once": list(result.counted_once),
         "peak_bytes": result.peak_bytes,
         "constant_bytes": result.constant_bytes,
     }

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import onnx
+import onnx.parser
 import pytest
 from onnx import TensorProto, helper
 
@@ -16,6 +17,7 @@ from glowpy.backend import Operation
 from glowpy.backends.cpu.backend import CpuBackend
 from glowpy.checkup import check
 from glowpy.cli import main
+from tests.onnx.calls_models import decoder, model_of
 from tests.onnx.comparison import graph_model, info
 
 X = np.zeros((2, 3), np.float32)
@@ -146,6 +148,110 @@ def test_wrong_sizes_are_told_with_what_was_assumed() -> None:
     assert problem.loc.node == "fold"
     assert problem.note == "this is for --shape n=1; give the sizes that the model is meant for"
     assert check(model, dims={"n": 2}).problems == ()
+
+
+def test_only_what_sizes_change_is_told_with_what_was_assumed() -> None:
+    """An attribute is as wrong with any size; dimensions without a name are assumed, too."""
+    nodes = [
+        helper.make_node("Pad", ["x", "p"], ["a"], name="mode", mode="wild"),
+        helper.make_node("ReduceMax", ["w"], ["b"], name="kind"),
+        helper.make_node("Reshape", ["u", "s"], ["y"], name="fold"),
+    ]
+    inputs = [
+        info("x", X, ["n", 3]),
+        info("w", X.astype(np.uint16), ["n", 3]),
+        info("u", X, [None, 3]),
+    ]
+    constants = {"p": np.zeros(4, np.int64), "s": np.array([2, 3])}
+    result = check(graph_model(nodes, inputs, [info("y", X)], 13, constants))
+    notes = {problem.loc.node: problem.note for problem in result.problems}
+    options = "--shape n=1 --shape u:1x3"
+    told = f"this is for {options}; give the sizes that the model is meant for"
+    assert notes == {"mode": "", "kind": "", "fold": told}
+    assert result.assumed == {"n": 1, "u[0]": 1}
+
+
+BODIES = """
+<ir_version: 8, opset_import: ["": 17, "com.example": 1]>
+net (bool up, bool far, float[3] x, int64 n) => (float[3] z, float[3] last) {
+    [choice] z = If (up) <
+        then_branch = a () => (float[3] p) { [no_operator] q = Foo (x) p = Relu (q) },
+        else_branch = b () => (float[3] s) {
+            [inner] s = If (far) <
+                then_branch = c () => (float[3] v) { [no_kind] v = MatMul (x, n) },
+                else_branch = d () => (float[3] m) { [no_attribute] m = Neg <slope = 1.0, top = 2> (x) }
+            >
+        }
+    >
+    [loop] last = Loop (n, , x) <
+        body = step (int64 i, bool c, float[3] before) => (bool more, float[3] after) {
+            [own] y = com.example.Bar (before)
+            [mixed] t = Add (i, before)
+            more = Identity (c)
+            [no_mode] after = Pad <mode = "wild"> (before, pads)
+        }
+    >
+}
+"""
+
+
+def test_everything_in_bodies_is_reported_with_its_path() -> None:
+    model = onnx.parser.parse_model(BODIES)
+    model.graph.initializer.append(onnx.numpy_helper.from_array(np.zeros(2, np.int64), "pads"))
+    problems = {problem.loc.node: problem.message for problem in check(model).problems}
+    assert problems.keys() == {
+        "choice/then_branch/no_operator",
+        "choice/else_branch/inner/then_branch/no_kind",
+        "choice/else_branch/inner/else_branch/no_attribute",
+        "loop/body/own",
+        "loop/body/mixed",
+        "loop/body/no_mode",
+    }
+    message = problems["choice/else_branch/inner/else_branch/no_attribute"]
+    assert message == "Neg (opset 17): attributes 'slope', 'top' are not supported"
+
+
+def test_bodies_are_counted() -> None:
+    """A loop that stacks has room for so many rounds; of one without a bound one round counts, and is named."""
+    bounded = check(decoder())
+    assert bounded.problems == ()
+    assert (bounded.macs, bounded.counted_once) == (11 * (8 * 8 + 8 * 16), ())
+    stored = 16 * 8 + 8 * 8 + 8 * 16
+    assert bounded.parameters >= stored
+    assert bounded.constant_bytes is not None
+    assert bounded.constant_bytes > 4 * stored
+    body = """net (int64 n, float[3] x) => (float[3] last) {
+        [outer] last = Loop (n, , x) <body = f (int64 i, bool c, float[3] b) => (bool k, float[3] a) {
+            k = Identity (c) w = Constant <value = float[3, 1] {1, 2, 3}> ()
+            p = MatMul (b, w) a = Add (b, p)
+        }>
+    }"""
+    open_ = check(model_of(body))
+    assert (open_.macs, open_.counted_once, open_.parameters) == (3, ("outer",), 3)
+
+
+def test_branch_with_more_products_counts() -> None:
+    text = """net (bool c, float[3] x, float[3, 3] w) => (float[3] y) {
+        y = If (c) <
+            then_branch = a () => (float[3] p) { q = MatMul (x, w) p = MatMul (q, w) },
+            else_branch = b () => (float[3] n) { n = MatMul (x, w) }
+        >
+    }"""
+    assert check(model_of(text)).macs == 2 * 9
+
+
+def test_loop_without_a_bound_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "loop.onnx"
+    text = """net (int64 n, float[3] x, float[3, 3] w) => (float[3] last) {
+        [outer] last = Loop (n, , x) <body = f (int64 i, bool c, float[3] b) => (bool k, float[3] a) {
+            k = Identity (c) a = MatMul (b, w)
+        }>
+    }"""
+    onnx.save(model_of(text), path)
+    status, out, _ = run(str(path))
+    assert status == 0
+    assert "one round of loop 'outer' is counted: nothing says how many there are" in out
+    assert json.loads(run(str(path), "--json")[1])["counted_once"] == ["outer"]
 
 
 def test_cycle_is_told_with_what_else_is_wrong() -> None:

@@ -371,7 +371,7 @@ def test_attribute_left_out_has_its_default(node: Case) -> None:
         (case("GroupNorm", LAST, SCALE, BIAS, groups=2), "attribute 'activation' is required"),
         (case("GroupNorm", LAST, SCALE, BIAS, groups=3, activation=0), "8 channels in equal groups"),
         (case("Gelu", X, X), "expected 1 inputs, got 2"),
-        (case("Gelu", WORDS), "as input 0 ('in0'), got i32[2x5]"),
+        (case("Gelu", WORDS), "as input 0 ('in0'), got int32"),
         (case("QuickGelu", X, alpha=1), "attribute 'alpha': expected FLOAT, got INT"),
         (case("FusedMatMul", X, X, beta=1.0), "attribute 'beta' is not supported"),
         (case("MatMulBnb4", X), "com.microsoft.MatMulBnb4 (opset 1) is not supported"),

@@ -355,7 +355,7 @@ REFUSED = [
     (without(STEP_NODE, 3, 4), "a total length from 1 to 1, got 4"),
     (replace(STEP_NODE, known=[]), "'in6' must be known while compiling"),
     (replace(STEP_NODE, attributes={"num_heads": 3, "kv_num_heads": 2}), "a multiple of kv_num_heads, got 3, 2"),
-    (group("", [*FIRST[:3], *[a.astype(np.int8) for a in cache(2, 1)], *FIRST[5:]]), "as input 3 ('in3'), got i8"),
+    (group("", [*FIRST[:3], *[a.astype(np.int8) for a in cache(2, 1)], *FIRST[5:]]), "as input 3 ('in3'), got int8"),
 ]  # fmt: skip
 
 

@@ -147,7 +147,7 @@ WRONG: list[tuple[str, onnx.ModelProto, str]] = [
     ("axis", one_node("Concat", axis=7), "expected an axis between -2 and 1, got 7"),
     ("permutation", one_node("Transpose", perm=[0, 0]), "expected a permutation"),
     ("unknown input", one_node("Relu", "nowhere"), "input 'nowhere' is computed by no node"),
-    ("element type", one_node("Not"), "expected bool as input 0 ('x'), got f32[2x3]"),
+    ("element type", one_node("Not"), "expected bool as input 0 ('x'), got float"),
     ("rank", one_node("Conv", "x", "x"), "expected an input and a filter of one rank from 3 to 5"),
     ("gemm", one_node("Gemm", "x", "x"), "expected matrices that fit"),
     ("cycle", one_node("Add", "x", "y"), "the graph has a cycle"),
@@ -177,8 +177,7 @@ def test_mixed_element_types() -> None:
     assert message.startswith(
         "g: node 'bad' (#0): Add: expected inputs 0 and 1 of one element type"
     )
-    assert "f32[2x3]" in message
-    assert "i64[3]" in message
+    assert message.endswith("got float and int64")
 
 
 def test_cycle_of_two_nodes() -> None:
@@ -215,7 +214,7 @@ def test_output_nobody_computes() -> None:
 def test_output_of_another_element_type() -> None:
     model = one_node("Relu")
     model.graph.output[0].type.tensor_type.elem_type = TensorProto.INT64
-    assert "output 'y' is declared as i64, but computed as f32[2x3]" in str(error_of(model))
+    assert "output 'y' is declared as i64, but computed as f32" in str(error_of(model))
 
 
 # Sizes.

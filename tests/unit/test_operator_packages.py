@@ -102,6 +102,23 @@ def test_known_inputs_are_computed_while_importing() -> None:
     assert {node.SCHEMA.mnemonic for node in f.nodes} == {"save"}
 
 
+def test_attributes_that_an_import_function_does_not_ask_for_are_refused() -> None:
+    """In all nodes at once, with the ones that it asks for."""
+    text = MODEL.replace("reverse = 1", "revers = 1").replace(
+        "<scale = 0.5>", "<scal = 0.5, bias = 2>"
+    )
+    with pytest.raises(UnsupportedError) as caught:
+        glowpy.load(onnx.parser.parse_model(text), dims={"N": 5})
+    assert str(caught.value).splitlines() == [
+        "series: node 'down' (#1): Record: attribute 'revers' is not supported",
+        "note: its import function asks for 'reverse'",
+        "series: node 'depth' (#3): Drawdown: attributes 'scal', 'bias' are not supported",
+        "note: its import function asks for 'scale'",
+    ]
+    problems = glowpy.check(onnx.parser.parse_model(text)).problems
+    assert [problem.loc.node for problem in problems] == ["down", "depth"]
+
+
 def test_network_is_printed_read_and_checked(tmp_path: Path) -> None:
     module = glowpy.load(model(), dims={"N": 5})
     text = tmp_path / "net.glow"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import onnx
 from onnx import AttributeProto
@@ -9,9 +11,16 @@ from onnx import AttributeProto
 from glowpy.core.tensor import Tensor
 from glowpy.importer.onnx.stored import Stores
 from glowpy.importer.onnx.tensor import decode, decode_sparse
-from glowpy.support.errors import UserError
+from glowpy.support.errors import UnsupportedError, UserError
 
-__all__ = ["NodeAttributes"]
+__all__ = ["NodeAttributes", "unsupported_attributes"]
+
+
+def unsupported_attributes(names: Sequence[str]) -> str:
+    """Says that some attributes are not supported."""
+    quoted = ", ".join(f"'{name}'" for name in names)
+    verb = f" {quoted} is" if len(names) == 1 else f"s {quoted} are"
+    return f"attribute{verb} not supported"
 
 
 class NodeAttributes:
@@ -21,13 +30,24 @@ class NodeAttributes:
         self.proto = proto
         self.stores = stores
         self._attributes = {attribute.name: attribute for attribute in proto.attribute}
+        self._asked: dict[str, None] = {}
 
     def has_attribute(self, name: str) -> bool:
         """Whether the attribute is given."""
+        self._asked[name] = None
         return name in self._attributes
 
+    def expect_asked(self) -> None:
+        """Raises UnsupportedError for attributes that nobody has asked for: an import function reads what it knows."""
+        unknown = [name for name in self._attributes if name not in self._asked]
+        if unknown:
+            known = ", ".join(f"'{name}'" for name in self._asked) or "no attribute"
+            raise UnsupportedError(
+                unsupported_attributes(unknown), note=f"its import function asks for {known}"
+            )
+
     def _attribute(self, name: str, kind: int) -> AttributeProto | None:
-        attribute = self._attributes.get(name)
+        attribute = self._attributes[name] if self.has_attribute(name) else None
         if attribute is not None and attribute.type != kind:
             kinds = {value: key for key, value in AttributeProto.AttributeType.items()}
             raise UserError(
@@ -81,7 +101,7 @@ class NodeAttributes:
 
     def tensor(self, name: str) -> Tensor | None:
         """A tensor attribute, dense or sparse; None if it is not given."""
-        attribute = self._attributes.get(name)
+        attribute = self._attributes[name] if self.has_attribute(name) else None
         if attribute is not None and attribute.type == AttributeProto.SPARSE_TENSOR:
             return decode_sparse(attribute.sparse_tensor, self.stores)
         attribute = self._attribute(name, AttributeProto.TENSOR)

@@ -32,6 +32,7 @@ from glowpy.importer.onnx.data_movement import concat, reshape, slice_axis, tran
 from glowpy.importer.onnx.node import (
     Item,
     OnnxNode,
+    ReportedError,
     RoundsError,
     SymbolicTensor,
     TensorSequence,
@@ -74,13 +75,19 @@ def _if(n: OnnxNode) -> tuple[Item, ...]:
     branches = {name: n.graph(name) for name in ("then_branch", "else_branch")}
     if isinstance(condition, Tensor):
         return inlined(n, branches["then_branch" if n.known_scalar(0) else "else_branch"])
-    subgraphs = []
+    subgraphs, failed = [], False
     for name, graph in branches.items():
         subgraph = Subgraph(n, f"{n.name}_{name.removesuffix('_branch')}")
-        results = subgraph.run(graph)
+        try:
+            results = subgraph.run(graph)
+        except ReportedError:  # what is wrong with the other branch is to be noted, too
+            failed = True
+            continue
         infos = zip(results, graph.output, strict=True)
         subgraph.f.gives = [subgraph.give(item, info.name) for item, info in infos]
         subgraphs.append(subgraph)
+    if failed:
+        raise ReportedError("a branch")
     then, otherwise = (subgraph.f for subgraph in subgraphs)
     for a, b in zip(then.gives, otherwise.gives, strict=True):
         if a.type != b.type:

@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import onnx
 from onnx import AttributeProto, defs
 
 from glowpy.core.type import Type
+from glowpy.importer.onnx.attributes import unsupported_attributes
 from glowpy.importer.onnx.definition import is_defined, schema_of
 from glowpy.importer.onnx.host.node import rule_of
+from glowpy.importer.onnx.order import named_subgraphs, place_of
 from glowpy.importer.onnx.registry import handler_of, registered
 from glowpy.importer.onnx.source import NEWEST_OPSETS, domain_of
 from glowpy.importer.onnx.tensor import type_name
-from glowpy.support.errors import UserError
+from glowpy.support.errors import UnsupportedError, UserError
+from glowpy.support.loc import Loc
 
-__all__ = ["KNOWN_DOMAINS", "check_types", "remedy_of", "structural_problems", "unsupported_reason"]
+__all__ = [
+    "KNOWN_DOMAINS",
+    "check_types",
+    "node_problems",
+    "structural_problems",
+    "unsupported_reason",
+]
 
 _SCHEMA_DOMAINS = frozenset(schema.domain for schema in defs.get_all_schemas())
 """The domains whose operators the onnx package knows; import functions of others stand for themselves."""
@@ -46,11 +55,28 @@ def unsupported_reason(node: onnx.NodeProto, opset: int | None) -> str:
         return f"{_spell(node, opset)} is not supported: ONNX has no such operator" if own else ""
     unknown = [a.name for a in node.attribute if a.name not in schema.attributes]
     if unknown:
-        return f"{_spell(node, opset)}: attribute '{unknown[0]}' is not supported"
+        return f"{_spell(node, opset)}: {unsupported_attributes(unknown)}"
     return ""
 
 
-def remedy_of(node: onnx.NodeProto, opset: int | None) -> str:
+def node_problems(node: onnx.NodeProto, loc: Loc, opsets: Mapping[str, int]) -> list[UserError]:
+    """What is wrong with a node whatever the shapes are, and with those of its graphs.
+
+    `opsets` are those of the model, by domain.
+    """
+    opset = opsets.get(domain_of(node.domain))
+    reason = unsupported_reason(node, opset)
+    if reason or opset is None:
+        return [UnsupportedError(reason, loc=loc, note=_remedy(node, opset))]
+    problems = [UserError(message, loc=loc) for message in structural_problems(node, opset)]
+    for name, graph in named_subgraphs(node):
+        for index, inner in enumerate(graph.node):
+            place = place_of(inner, index, loc.file, f"{loc.node}/{name}")
+            problems += node_problems(inner, place, opsets)
+    return problems
+
+
+def _remedy(node: onnx.NodeProto, opset: int | None) -> str:
     """What to do about a node that cannot be imported, whatever its inputs are."""
     domain = domain_of(node.domain)
     if opset is None:
@@ -68,8 +94,17 @@ def remedy_of(node: onnx.NodeProto, opset: int | None) -> str:
     if schema_of(node, opset) is None:
         return "the operator is of another opset or domain, or its name is misspelled"
     if versions:
-        return "convert the model to the opset that it was written for"
+        return f"convert the model to the opset that it was written for{_or_mend(node, opset)}"
     return "export the model without the operator, or compute it outside of the model"
+
+
+def _or_mend(node: onnx.NodeProto, opset: int) -> str:
+    """The attributes that there are, for a name that is misspelled; empty for an operator that has ended."""
+    schema = schema_of(node, opset)
+    if schema is None or (schema.deprecated and not _is_still_read(schema)):
+        return ""
+    names = ", ".join(f"'{name}'" for name in sorted(schema.attributes)) or "none"
+    return f", or mend the attribute's name: there are {names}"
 
 
 def _is_still_read(schema: defs.OpSchema) -> bool:
@@ -126,13 +161,14 @@ def check_types(node: onnx.NodeProto, opset: int, types: Sequence[Type | None]) 
         expected = allowed.get(formal.type_str, [formal.type_str])
         if name not in expected:
             raise UserError(
-                f"expected {_short(expected)} as input {index} ('{node.input[index]}'), got {type}"
+                f"expected {_short(expected)} as input {index} ('{node.input[index]}'), got {_short([name])}"
             )
         if formal.type_str in allowed and formal.is_homogeneous:
             first, seen = chosen.setdefault(formal.type_str, (index, name))
             if seen != name:
                 raise UserError(
-                    f"expected inputs {first} and {index} of one element type, got {types[first]} and {type}"
+                    f"expected inputs {first} and {index} of one element type, got {_short([seen])}"
+                    f" and {_short([name])}"
                 )
 
 

@@ -37,8 +37,7 @@ from glowpy.graph.verifier import verify_module, verify_nodes
 from glowpy.importer.onnx.check import (
     KNOWN_DOMAINS,
     check_types,
-    remedy_of,
-    structural_problems,
+    node_problems,
     unsupported_reason,
 )
 from glowpy.importer.onnx.contrib.nchwc import channel_block
@@ -60,10 +59,11 @@ from glowpy.importer.onnx.node import (
     item_of,
     value_needed,
 )
-from glowpy.importer.onnx.order import in_order, names_read, subgraphs
+from glowpy.importer.onnx.order import in_order, names_read, place_of, subgraphs
 from glowpy.importer.onnx.registry import handler_of
 from glowpy.importer.onnx.signature import ValueInfo, bind, is_typed, typed_outputs, value_info
 from glowpy.importer.onnx.source import MAX_NODES, Source, domain_of, read_source
+from glowpy.importer.onnx.subgraph import undone_on_error
 from glowpy.importer.onnx.tensor import decode_all
 from glowpy.operators import known_identity
 from glowpy.support.errors import UnsupportedError, UserError
@@ -119,12 +119,12 @@ class OnnxModel:
     Attributes:
         source: The parsed model.
         noted: Where what is wrong is noted in place of raising it, if it is to be: the rest is read without that part.
-        faulty: The positions of nodes that are wrong whatever the shapes are. None but in a model that notes them.
+        faulty: Where nodes are wrong whatever the shapes are. Nowhere but in a model that notes them.
     """
 
     source: Source
     noted: list[UserError] | None = None
-    faulty: set[int] = field(default_factory=set)
+    faulty: set[Loc] = field(default_factory=set)
 
     def note(self, errors: list[UserError]) -> None:
         """Raises one error for all, or notes them."""
@@ -206,21 +206,18 @@ class OnnxModel:
         """How many channels are a block in the NCHWc operators of onnxruntime; 0 if there are none."""
         return channel_block(self.source.proto.graph)
 
-    def loc(self, index: int, node: onnx.NodeProto, *, inside: bool = False) -> Loc:
-        """Where a node is, in the graph or `inside` of a subgraph."""
-        name = node.name or next((output for output in node.output if output), "")
-        operator = node.op_type
-        place = self.source.places[index] if self.source.places and not inside else index
-        return Loc(self.file, node=name or operator, index=place, operator=operator)
+    def loc(self, index: int, node: onnx.NodeProto) -> Loc:
+        """Where a node of the graph is."""
+        place = self.source.places[index] if self.source.places else index
+        return place_of(node, place, self.file)
 
     def check(self) -> None:
         """Raises an error that lists everything that is wrong whatever the shapes are."""
         errors: list[UserError] = []
         for index, node in enumerate(self.source.proto.graph.node):
-            problems = self._node_problems(node, self.loc(index, node))
-            errors += problems
-            if problems:
-                self.faulty.add(index)
+            if not self.source.is_dump:
+                errors += node_problems(node, self.loc(index, node), self.source.opsets)
+        self.faulty |= {diagnostic.loc for error in errors for diagnostic in error.diagnostics}
         readers: list[Callable[[], object]] = [lambda: self.inputs, lambda: self.initializers]
         if all(is_typed(proto) for proto in self.source.proto.graph.output):
             readers.append(lambda: self.outputs)
@@ -231,20 +228,6 @@ class OnnxModel:
                 errors.append(error)
         self.note(errors)
         _ = self.order, self.outputs  # types that are not declared follow from all the others
-
-    def _node_problems(self, node: onnx.NodeProto, loc: Loc) -> list[UserError]:
-        """What is wrong with a node whatever the shapes are."""
-        if self.source.is_dump:
-            return []
-        opset = self.source.opsets.get(domain_of(node.domain))
-        reason = unsupported_reason(node, opset)
-        if reason or opset is None:
-            return [UnsupportedError(reason, loc=loc, note=remedy_of(node, opset))]
-        problems = [UserError(message, loc=loc) for message in structural_problems(node, opset)]
-        for graph in subgraphs(node):
-            for index, inner in enumerate(graph.node):
-                problems += self._node_problems(inner, self.loc(index, inner, inside=True))
-        return problems
 
     def build(
         self,
@@ -419,22 +402,24 @@ class _Build:
         environment = scope.environment
         raise_all([located(e, loc, f"initializer '{name}': ") for name, e in wrong.items()])
         environment.update(tensors)
-        for index, node in in_order(graph, environment, self.model.file):
+        for index, node in in_order(graph, environment, self.model.file, scope.within):
             self._node(index, node, scope)
-        if len(self.errors) > problems:
+        outputs = [info.name for info in graph.output]
+        if len(self.errors) > problems or not all(name in environment for name in outputs):
             raise ReportedError("a node of a subgraph")
-        return [environment[info.name] for info in graph.output]
+        return [environment[name] for name in outputs]
 
     def _node(self, index: int, node: onnx.NodeProto, scope: Scope) -> None:
         """Imports a node, or notes why that is impossible."""
-        faulty = scope is self.scope and index in self.model.faulty
-        if faulty or not self._has_inputs(node, scope):
+        within, file = scope.within, self.model.file
+        loc = place_of(node, index, file, within) if within else self.model.loc(index, node)
+        if loc in self.model.faulty or not self._has_inputs(node, scope):
             return  # depends on a node that is reported already
         inputs = [scope.environment[name] if name else None for name in node.input]
         opset = self.model.source.opsets[domain_of(node.domain)]
-        loc = self.model.loc(index, node, inside=scope is not self.scope)
         try:
-            results = self._results(node, loc, opset, inputs, scope)
+            with undone_on_error(self.module, node):
+                results = self._results(node, loc, opset, inputs, scope)
         except ReportedError:
             return
         except ValueNeededError as error:
@@ -467,8 +452,11 @@ class _Build:
             return self._defined(node, loc, opset, inputs, scope)
 
         def imported(scope: Scope) -> list[Item]:
+            n = OnnxNode(node, loc, opset, inputs, scope)
             with scope.f.at(loc):
-                result = handler(OnnxNode(node, loc, opset, inputs, scope))
+                result = handler(n)
+            if domain_of(node.domain) not in KNOWN_DOMAINS:
+                n.expect_asked()  # of others the onnx package knows the attributes
             results = result if isinstance(result, tuple) else (result,)
             if len(results) < sum(1 for name in node.output if name):
                 raise UnsupportedError(
@@ -585,7 +573,7 @@ class _Build:
             declared = info.kind.value if value.type.kind is not info.kind else info.type
             raise UserError(
                 f"output '{info.name}' is declared as {declared}, but computed as "
-                f"{narrow.name if narrow else value.type}"
+                f"{narrow.name if narrow else value.type.kind.value}"
             )
         target = inputs.get(info.name) or self.module.create_placeholder(
             info.name, value.type, loc=loc

@@ -181,6 +181,8 @@ class Scope:
     found: Found = field(default_factory=Found)
     origins: dict[Placeholder, NodeValue | None] = field(default_factory=dict)
     """What the placeholders of functions that are called stand for; None for what changes from round to round."""
+    within: str = ""
+    """The graph of a node that the scope is for, such as `loop/body`; empty for that of the model."""
     import_graph: Callable[[onnx.GraphProto, Scope, Loc], list[Item]] | None = None
     """Imports the nodes of a subgraph in a scope, whose environment has its inputs; gives its outputs."""
     _constants: dict[int, tuple[Tensor, NodeValue]] = field(default_factory=dict)
@@ -255,6 +257,11 @@ class OnnxNode(NodeAttributes):
     def name(self) -> str:
         """The name for nodes made from this one."""
         return self.proto.name or next(iter(self.proto.output), "") or self.proto.op_type
+
+    def path_of(self, graph: onnx.GraphProto) -> str:
+        """What the places of nodes in one of its graphs begin with, such as `loop/body`."""
+        names = (name for name, attribute in self._attributes.items() if attribute.g is graph)
+        return "/".join([self.loc.node, *names])
 
     # Inputs and outputs.
 

@@ -10,17 +10,19 @@ import onnx
 from glowpy.support.errors import Diagnostic, UserError
 from glowpy.support.loc import Loc
 
-__all__ = ["in_order", "names_read", "subgraphs"]
+__all__ = ["in_order", "named_subgraphs", "names_read", "place_of", "subgraphs"]
 
 
 def in_order(
-    graph: onnx.GraphProto, known: Container[str], file: str
+    graph: onnx.GraphProto, known: Container[str], file: str, within: str = ""
 ) -> list[tuple[int, onnx.NodeProto]]:
     """The nodes with their positions, each after those it needs; a sorted list stays as it is. Linear time.
 
+    A graph of a node is `within` that one, such as `loop/body`.
+
     Raises UserError that lists names computed twice and names nothing computes, or names a node on a cycle.
     """
-    makers, problems = _makers(graph, known, file)
+    makers, problems = _makers(graph, known, file, within)
     waiting: list[int] = []
     readers: dict[int, list[int]] = defaultdict(list)
     for index, node in enumerate(graph.node):
@@ -30,7 +32,7 @@ def in_order(
                 needed.add(makers[name])
             elif name and name not in known:
                 message = f"{node.op_type}: input '{name}' is computed by no node"
-                problems.append(Diagnostic(message, _loc(file, index, node)))
+                problems.append(Diagnostic(message, place_of(node, index, file, within)))
         waiting.append(len(needed))
         for maker in needed:
             readers[maker].append(index)
@@ -44,17 +46,22 @@ def in_order(
         stuck = next(index for index in range(len(graph.node)) if waiting[index])
         raise UserError(
             "the graph has a cycle through this node or one before it",
-            loc=_loc(file, stuck, graph.node[stuck]),
+            loc=place_of(graph.node[stuck], stuck, file, within),
         )
     return [(index, graph.node[index]) for index in order]
 
 
-def subgraphs(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
-    """The graphs in the attributes of a node."""
+def named_subgraphs(node: onnx.NodeProto) -> Iterator[tuple[str, onnx.GraphProto]]:
+    """The graphs in the attributes of a node, with the names of these."""
     for attribute in node.attribute:
         if attribute.type == onnx.AttributeProto.GRAPH:
-            yield attribute.g
-        yield from attribute.graphs
+            yield attribute.name, attribute.g
+        yield from ((attribute.name, graph) for graph in attribute.graphs)
+
+
+def subgraphs(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
+    """The graphs alone."""
+    return (graph for _, graph in named_subgraphs(node))
 
 
 def names_read(node: onnx.NodeProto) -> list[str]:
@@ -72,7 +79,7 @@ def names_read(node: onnx.NodeProto) -> list[str]:
 
 
 def _makers(
-    graph: onnx.GraphProto, known: Container[str], file: str
+    graph: onnx.GraphProto, known: Container[str], file: str, within: str
 ) -> tuple[dict[str, int], list[Diagnostic]]:
     """Which node computes each name."""
     makers: dict[str, int] = {}
@@ -81,7 +88,7 @@ def _makers(
         for name in node.output:
             if name and (name in makers or name in known):
                 message = f"{node.op_type}: output '{name}' exists already"
-                problems.append(Diagnostic(message, _loc(file, index, node)))
+                problems.append(Diagnostic(message, place_of(node, index, file, within)))
             elif name:
                 makers[name] = index
     return makers, problems
@@ -103,6 +110,8 @@ def _sorted(waiting: list[int], readers: dict[int, list[int]]) -> list[int]:
     return order
 
 
-def _loc(file: str, index: int, node: onnx.NodeProto) -> Loc:
+def place_of(node: onnx.NodeProto, index: int, file: str, within: str = "") -> Loc:
+    """Where a node is: in the model's graph, or `within` a graph of a node, such as `loop/body`."""
     name = node.name or next((output for output in node.output if output), "") or node.op_type
-    return Loc(file, node=name, index=index)
+    path = f"{within}/{name}" if within else name
+    return Loc(file, node=path, index=index, operator=node.op_type)

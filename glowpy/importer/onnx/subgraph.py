@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import ChainMap
 from collections.abc import Iterator, Mapping, MutableMapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 
 import onnx
@@ -19,9 +20,10 @@ from glowpy.importer.onnx.node import (
     TensorSequence,
     Value,
 )
+from glowpy.importer.onnx.order import subgraphs
 from glowpy.support.errors import UserError
 
-__all__ = ["Subgraph", "inlined", "take_alike"]
+__all__ = ["Subgraph", "inlined", "take_alike", "undone_on_error"]
 
 
 class _Environment(MutableMapping[str, Item]):
@@ -119,6 +121,7 @@ class Subgraph:
     def run(self, graph: onnx.GraphProto) -> list[Item]:
         """What the subgraph computes."""
         assert self.scope.import_graph is not None
+        self.scope.within = self._outer.path_of(graph)
         return self.scope.import_graph(graph, self.scope, self._outer.loc)
 
     def forget(self) -> None:
@@ -138,13 +141,34 @@ class Subgraph:
         return target
 
 
+@contextmanager
+def undone_on_error(module: Module, node: onnx.NodeProto) -> Iterator[None]:
+    """Takes out of a module again what was begun for the graphs of a node that cannot be imported."""
+    if next(subgraphs(node), None) is None:
+        yield
+        return
+    before = {*module.functions, *module.placeholders, *module.variables}
+    try:
+        yield
+    except UserError:
+        for f in module.functions:
+            if f not in before:
+                f.takes, f.gives = [], []
+                module.erase_function(f)
+        for storage in (*module.placeholders, *module.variables):
+            if storage not in before:
+                module.erase(storage)
+        raise
+
+
 def inlined(
     n: OnnxNode, graph: onnx.GraphProto, inputs: Mapping[str, Item] | None = None
 ) -> tuple[Item, ...]:
     """What a subgraph computes of `inputs`, as part of the graph around it."""
     assert n.scope.import_graph is not None
     environment: ChainMap[str, Item] = ChainMap(dict(inputs or {}), n.scope.environment)
-    return tuple(n.scope.import_graph(graph, replace(n.scope, environment=environment), n.loc))
+    scope = replace(n.scope, environment=environment, within=n.path_of(graph))
+    return tuple(n.scope.import_graph(graph, scope, n.loc))
 
 
 def take_alike(subgraphs: Sequence[Subgraph]) -> list[NodeValue]:

@@ -7,7 +7,8 @@ imported is left out, and so is what depends on it, and whatever else is wrong i
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+import shlex
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from glowpy.core.type import Shape, Type
 from glowpy.graph.function import Function, Module
 from glowpy.importer.onnx.model import OnnxModel, build_known, located
 from glowpy.importer.onnx.narrow import NARROW
+from glowpy.importer.onnx.order import subgraphs
 from glowpy.importer.onnx.signature import ValueInfo, bind, computed_dims
 from glowpy.importer.onnx.source import read_source
 from glowpy.importer.onnx.tensor import kind_of
@@ -29,6 +31,9 @@ __all__ = ["SurveyedModel", "read_with_problems"]
 
 _ASSUMED = 1
 """What a dimension is taken to be that nobody gives a size."""
+
+_OTHER = 2
+"""Another size: what is just as wrong with it has nothing to do with what is assumed."""
 
 
 @dataclass
@@ -50,7 +55,7 @@ class SurveyedModel:
 
     @property
     def num_parameters(self) -> int:
-        """How many elements are stored in the model: its initializers and constants."""
+        """How many elements are stored in the model: its initializers and constants, in graphs of nodes, too."""
         counts: list[int] = [math.prod(p.dims) for p in _tensors(self.model.source.proto.graph)]
         return sum(counts)
 
@@ -60,13 +65,35 @@ class SurveyedModel:
         return sum(map(_bytes, _tensors(self.model.source.proto.graph)))
 
     def assumed(self, shapes: Mapping[str, Shape], dims: Mapping[str, Dim]) -> dict[str, Dim]:
-        """The symbolic dimensions that neither say, and what they are taken to be."""
+        """The dimensions that neither say, and what they are taken to be: `N`, or `x[0]` if the model has no name.
+
+        A dump has no shapes but its own.
+        """
+        named = dict.fromkeys(self._unbound(shapes, dims), _ASSUMED)
+        unnamed = {
+            f"{info.name}[{axis}]": _ASSUMED
+            for info in self._unnamed(shapes)
+            for axis, dim in enumerate(info.shape or ())
+            if dim is None
+        }
+        return {**named, **unnamed}
+
+    def _unbound(self, shapes: Mapping[str, Shape], dims: Mapping[str, Dim]) -> list[str]:
+        """The symbolic dimensions that neither say, and that follow from no others."""
+        if self.model.source.is_dump:
+            return []
         bound = _bound(self.inputs, shapes) | dict(dims)
         symbols = [d for info in self.inputs for d in info.shape or () if isinstance(d, str)]
         unbound = [name for name in dict.fromkeys(symbols) if name not in bound]
         plain: dict[str, Dim] = {name: _ASSUMED for name in unbound if name.isidentifier()}
         computed = computed_dims(unbound, bound | plain)
-        return {name: _ASSUMED for name in unbound if name in plain or name not in computed}
+        return [name for name in unbound if name in plain or name not in computed]
+
+    def _unnamed(self, shapes: Mapping[str, Shape]) -> list[ValueInfo]:
+        """The inputs with dimensions that have neither a size nor a name, and whose shapes are not given."""
+        return [
+            info for info in self.inputs if None in (info.shape or ()) and info.name not in shapes
+        ]
 
     def build(
         self, shapes: Mapping[str, Shape], dims: Mapping[str, Dim]
@@ -75,18 +102,33 @@ class SurveyedModel:
 
         What nothing reads, because a node that would is missing, is an output.
         """
-        noted = self.model.noted = list(self.noted)
-        assumed = self.assumed(shapes, dims)
-        try:
-            module = build_known(self.model, self._types(shapes, {**dims, **assumed}))
-        except UserError as error:
-            self.model.note([error])
-            return None, _listed(noted, assumed)
-        if noted:
+        module, problems = self._build(shapes, dims, _ASSUMED)
+        if problems and self.assumed(shapes, dims):
+            also = self._build(shapes, dims, _OTHER)[1]
+            note = f"this is for {self._options(shapes, dims)}; give the sizes that the model is meant for"
+            problems = {
+                problem if problem.note or problem in also else replace(problem, note=note): None
+                for problem in problems
+            }
+        if module is not None and problems:
             _save_all(module.main)
-        return module, _listed(noted, assumed)
+        return module, list(problems)
 
-    def _types(self, shapes: Mapping[str, Shape], dims: Mapping[str, Dim]) -> dict[str, Type]:
+    def _build(
+        self, shapes: Mapping[str, Shape], dims: Mapping[str, Dim], size: int
+    ) -> tuple[Module | None, dict[Diagnostic, None]]:
+        """The module if what nobody gives a size has this one, and what is wrong, each once."""
+        noted = self.model.noted = list(self.noted)
+        module = None
+        try:
+            module = build_known(self.model, self._types(shapes, dims, size))
+        except UserError as error:
+            noted.append(error)
+        return module, _diagnostics(noted)
+
+    def _types(
+        self, shapes: Mapping[str, Shape], dims: Mapping[str, Dim], size: int
+    ) -> dict[str, Type]:
         """The types of all inputs but those without a shape, which are noted."""
         ranked = [info for info in self.inputs if info.shape is not None or info.name in shapes]
         for info in self.inputs:
@@ -95,20 +137,34 @@ class SurveyedModel:
                     bind([info], {}, {})
                 except UserError as error:
                     self.model.note([located(error, Loc(self.model.file))])
-        sizes = _bound(self.inputs, shapes) | dict(dims)
-        unnamed = {
-            info.name: tuple(
-                sizes.get(d, _ASSUMED) if isinstance(d, str) else _ASSUMED if d is None else d
-                for d in info.shape
-            )
-            for info in ranked
-            if info.shape is not None and None in info.shape and info.name not in shapes
-        }
+        known = {**dims, **dict.fromkeys(self._unbound(shapes, dims), size)}
+        whole = {**self._whole(shapes, known, size), **shapes}
         try:
-            types = bind(ranked, {**unnamed, **shapes}, dims)
+            types = bind(ranked, whole, known)
         except UserError as error:
             raise located(error, Loc(self.model.file)) from None
         return dict(zip((info.name for info in ranked), types, strict=True))
+
+    def _whole(
+        self, shapes: Mapping[str, Shape], dims: Mapping[str, Dim], size: int
+    ) -> dict[str, Shape]:
+        """The shapes of inputs with dimensions that have no name."""
+        sizes = _bound(self.inputs, shapes) | dict(dims)
+        return {
+            info.name: tuple(
+                dim if isinstance(dim, int) else sizes.get(dim, size) if dim else size
+                for dim in info.shape or ()
+            )
+            for info in self._unnamed(shapes)
+        }
+
+    def _options(self, shapes: Mapping[str, Shape], dims: Mapping[str, Dim]) -> str:
+        """What is assumed, as it would be typed."""
+        named = self._unbound(shapes, dims)
+        texts = [f"{name}={_ASSUMED}" for name in named]
+        whole = self._whole(shapes, {**dims, **dict.fromkeys(named, _ASSUMED)}, _ASSUMED)
+        texts += [f"{name}:{'x'.join(map(str, shape))}" for name, shape in whole.items()]
+        return " ".join(shlex.join(["--shape", text]) for text in texts)
 
 
 def _bound(infos: Sequence[ValueInfo], shapes: Mapping[str, Shape]) -> dict[str, Dim]:
@@ -133,26 +189,14 @@ def read_with_problems(model: str | Path | bytes | onnx.ModelProto) -> SurveyedM
         read.check()
     except UserError as error:
         if noted:
-            raise UserError.of(_listed([*noted, error], {})) from error
+            raise UserError.of(_diagnostics([*noted, error])) from error
         raise
     return SurveyedModel(read, noted)
 
 
-def _listed(noted: list[UserError], assumed: Mapping[str, Dim]) -> list[Diagnostic]:
-    """All diagnostics, once each; those without a remedy, where sizes are assumed, with the advice to give them."""
-    options = " ".join(f"--shape {name}={size}" for name, size in assumed.items())
-    listed: dict[Diagnostic, None] = {}
-    for error in noted:
-        for diagnostic in error.diagnostics:
-            note = diagnostic.note
-            if options and not note and _is_about_shapes(error):
-                note = f"this is for {options}; give the sizes that the model is meant for"
-            listed[replace(diagnostic, note=note)] = None
-    return list(listed)
-
-
-def _is_about_shapes(error: UserError) -> bool:
-    return type(error) is UserError
+def _diagnostics(errors: Iterable[UserError]) -> dict[Diagnostic, None]:
+    """All that errors say, each once."""
+    return dict.fromkeys(diagnostic for error in errors for diagnostic in error.diagnostics)
 
 
 def _save_all(f: Function) -> None:
@@ -165,13 +209,18 @@ def _save_all(f: Function) -> None:
 
 
 def _tensors(graph: onnx.GraphProto) -> Iterator[onnx.TensorProto]:
-    yield from graph.initializer
-    for sparse in graph.sparse_initializer:
-        yield sparse.values
-    for node in graph.node:
-        for attribute in node.attribute if node.op_type == "Constant" else ():
-            if attribute.type == onnx.AttributeProto.TENSOR:
-                yield attribute.t
+    """What is stored in a graph and in those of its nodes."""
+    work = [graph]
+    while work:
+        graph = work.pop()
+        yield from graph.initializer
+        for sparse in graph.sparse_initializer:
+            yield sparse.values
+        for node in graph.node:
+            work += subgraphs(node)
+            for attribute in node.attribute if node.op_type == "Constant" else ():
+                if attribute.type == onnx.AttributeProto.TENSOR:
+                    yield attribute.t
 
 
 def _bytes(proto: onnx.TensorProto) -> int:
