@@ -7,10 +7,12 @@ from typing import Any
 
 import numpy as np
 import onnx
+import onnxruntime
 from onnx import TensorProto, helper
 
 import glowpy
 from glowpy.core.tensor import Array
+from tests.onnx.comparison import assert_same
 
 ML = "ai.onnx.ml"
 STRING, FLOAT, INT64 = TensorProto.STRING, TensorProto.FLOAT, TensorProto.INT64
@@ -124,3 +126,24 @@ def collector() -> onnx.ModelProto:
 def host_models() -> list[onnx.ModelProto]:
     """Some with strings, sequences, and graphs of nodes."""
     return [tagger(), collector()]
+
+
+def one(op_type: str, *arrays: Array, out: int = STRING, **attributes: Any) -> onnx.ModelProto:
+    """A node of these inputs."""
+    kinds = [
+        STRING if a.dtype == object else helper.np_dtype_to_tensor_dtype(a.dtype) for a in arrays
+    ]
+    inputs = [
+        tensor(f"x{i}", kind, list(a.shape))
+        for i, (kind, a) in enumerate(zip(kinds, arrays, strict=True))
+    ]
+    node = helper.make_node(op_type, [i.name for i in inputs], ["y"], name="node", **attributes)
+    return model([node], inputs, [tensor("y", out)])
+
+
+def check(proto: onnx.ModelProto, *arrays: Array, backend: str = "interpreter") -> None:
+    """The same as onnxruntime's."""
+    feeds = {f"x{i}": array for i, array in enumerate(arrays)}
+    expected = onnxruntime.InferenceSession(proto.SerializeToString()).run(None, feeds)
+    for got, wanted in zip(run(proto, backend, **feeds), expected, strict=True):
+        assert_same(got, wanted)
