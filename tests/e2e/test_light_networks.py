@@ -4,10 +4,9 @@ from pathlib import Path
 
 import numpy as np
 import onnx
-import onnxruntime
 import pytest
 
-from glowpy.core.tensor import Array
+import glowpy
 from glowpy.engine import compilation
 from glowpy.graph.parser import parse_module
 from glowpy.graph.printer import print_module
@@ -19,6 +18,7 @@ from glowpy.ir.printer import print_irfunction
 from glowpy.memory import check
 from glowpy.recipe import Compilation
 from tests.alone import run_alone
+from tests.onnx.test_light import reference, relative_error
 from tools.zoo import NAMES, initialised
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
@@ -38,12 +38,6 @@ def assert_print_parse_print(stages: Compilation) -> None:
     assert print_plan(parse_plan(text)) == text
 
 
-def from_onnxruntime(path: Path, inputs: dict[str, Array]) -> list[Array]:
-    session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
-    outputs: list[Array] = session.run(None, inputs)
-    return outputs
-
-
 def check_network(name: str, folder: Path) -> None:
     path = folder / f"{name}.onnx"
     onnx.save(initialised(name), path)
@@ -53,14 +47,19 @@ def check_network(name: str, folder: Path) -> None:
     check(program.ir, program.plan)
     assert program.plan.lower_bound <= program.plan.peak <= 1.1 * program.plan.lower_bound
     (port,) = program.inputs
-    inputs = {port.name: np.random.default_rng(3).random(port.type.extents, np.float32)}
-    got = stages.compiled(inputs)
+    shape = port.type.extents
     del stages, program
-    for array, want in zip(got.values(), from_onnxruntime(path, inputs), strict=True):
-        np.testing.assert_allclose(array, want, rtol=1e-3, atol=1e-4 * float(np.abs(want).max()))
+    inputs = {port.name: np.random.default_rng(1).standard_normal(shape).astype(np.float32)}
+    (got,) = glowpy.InferenceSession(path, backend="cpu").run(None, inputs)
+    expected = reference(path, inputs)
+    assert np.ptp(expected) > 0, "the weights make no difference"
+    assert relative_error(got, expected) < 1e-4
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_network(name: str, tmp_path: Path) -> None:
-    """Text reads back, the plan is proven right and tight, and the results are onnxruntime's."""
+    """Text reads back, the plan is proven right and tight, and the results are onnxruntime's.
+
+    In a process of its own: the weights of VGG-19 are 575 MB, and packed once more.
+    """
     run_alone(check_network, name, tmp_path)

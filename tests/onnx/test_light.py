@@ -1,4 +1,5 @@
-"""The nine networks of the onnx package, with weights that make their outputs differ; as they are, in test_suite.py."""
+"""The nine networks of the onnx package, imported and interpreted; as they are, in test_suite.py, and compiled, in
+tests/e2e/test_light_networks.py."""
 
 from __future__ import annotations
 
@@ -11,18 +12,12 @@ import pytest
 
 import glowpy
 from glowpy.core.tensor import Array
-from glowpy.importer import HostInfo, ValueInfo
-from tests.alone import run_alone
 from tools import zoo
 
 
 def relative_error(got: Array, expected: Array) -> float:
     """The largest error, as part of the largest output."""
     return float(np.abs(got - expected).max() / np.abs(expected).max())
-
-
-def static_shape(info: ValueInfo | HostInfo) -> list[int]:
-    return [size for size in info.shape or () if isinstance(size, int)]
 
 
 def reference(model: onnx.ModelProto | Path, feeds: dict[str, Array]) -> Array:
@@ -42,30 +37,6 @@ def test_light_network_imports(name: str) -> None:
     assert [p.type.shape[0] for p in f.inputs] == [1]
     assert len(f.outputs) == 1
     assert all(any(v.constant is None for v in node.inputs) for node in f.nodes if node.inputs)
-
-
-def error_with_weights(name: str, folder: Path) -> float:
-    """How far a network with random weights is from onnxruntime's."""
-    path = folder / f"{name}.onnx"
-    onnx.save(zoo.initialised(name), path)
-    rng = np.random.default_rng(1)
-    session = glowpy.InferenceSession(path, backend="cpu")
-    feeds = {
-        info.name: rng.standard_normal(static_shape(info)).astype(np.float32)
-        for info in session.get_inputs()
-    }
-    (got,) = session.run(None, feeds)
-    del session
-    expected = reference(path, feeds)
-    assert np.ptp(expected) > 0, "the weights make no difference"
-    return relative_error(got, expected)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", zoo.NAMES)
-def test_light_network_with_weights_matches_onnxruntime(name: str, tmp_path: Path) -> None:
-    """In a process of its own: the weights of VGG-19 are 575 MB, and packed once more."""
-    assert run_alone(error_with_weights, name, tmp_path) < 1e-4
 
 
 @pytest.mark.parametrize("name", ["squeezenet", "shufflenet"])
