@@ -60,6 +60,8 @@ class KernelLibrary:
     packaged: Path | None
     specs: Mapping[str, KernelSpec]
     _contents: dict[Variant, _Content] = field(default_factory=dict, repr=False)
+    _identities: dict[Variant, str] = field(default_factory=dict, repr=False)
+    """Of the contents: files that change later are not what this process has."""
 
     def bitcode(self, variant: Variant) -> bytes:
         """The bitcode for a variant, compiled first if need be.
@@ -78,7 +80,8 @@ class KernelLibrary:
 
     def identity(self, variant: Variant) -> str:
         """Names the bitcode for a variant: the packaged file, or the entry of the cache, which there need not be."""
-        return str(self._packaged_file(variant) or self._key(variant))
+        known = self._identities.get(variant)
+        return known or str(self._packaged_file(variant) or self._key(variant))
 
     def origin(self, variant: Variant) -> str:
         """Where the bitcode for a variant is from, for people: a packaged file, the cache, or this process."""
@@ -92,7 +95,9 @@ class KernelLibrary:
         content = self._contents.get(variant)
         if content is None:
             packaged = self._packaged_file(variant)
-            content = self._cached(variant) if packaged is None else _read_files(packaged)
+            key = packaged or self._key(variant)
+            content = _read_files(key) if isinstance(key, Path) else self._cached(variant, key)
+            self._identities[variant] = str(key)
             self._contents[variant] = content
         return content
 
@@ -100,8 +105,7 @@ class KernelLibrary:
         file = self.packaged and self.packaged / f"{variant.name}.bc"
         return file if file is not None and file.is_file() else None
 
-    def _cached(self, variant: Variant) -> _Content:
-        key = self._key(variant)
+    def _cached(self, variant: Variant, key: Key) -> _Content:
         if (payload := read(key)) is not None:
             return _Content.of(payload)
         with locked("bitcode"), tempfile.TemporaryDirectory() as scratch:

@@ -137,6 +137,19 @@ def test_bitcode_is_compiled_again_when_a_kernel_changes(
     assert compiled == ["wasm32", "wasm32"]
 
 
+def test_identity_is_that_of_the_kernels_that_were_loaded(
+    compiled: list[str], tmp_path: Path
+) -> None:
+    """Machine code of a process would be kept, and recalled, as if it were of kernels edited meanwhile."""
+    kernels = mine(tmp_path)
+    before = kernels.identity(WASM)
+    kernels.bitcode(WASM)
+    (tmp_path / "kernels" / "src" / "a.c").write_text("int x;\n")
+    assert kernels.identity(WASM) == before
+    assert mine(tmp_path).identity(WASM) != before
+    assert compiled == ["wasm32"]
+
+
 def test_bitcode_is_compiled_again_when_the_entry_is_damaged(
     compiled: list[str], tmp_path: Path
 ) -> None:
