@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import difflib
 import io
+import os
 import re
 import shlex
 from collections.abc import Iterator
@@ -54,6 +55,14 @@ def zig_objects(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """What zig makes of the tests' files goes with the run: its cache, which only grows, keeps C libraries alone."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("ZIG_LOCAL_CACHE_DIR", str(tmp_path_factory.mktemp("zig")))
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def no_wait_for_the_disk() -> Iterator[None]:
+    """Thousands of small entries of the cache, and none that has to outlive a power failure."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda _: None)
         yield
 
 
