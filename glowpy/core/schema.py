@@ -293,7 +293,9 @@ def _times(spec: OperandSpec, attrs: Mapping[str, Attr]) -> int:
         return 1
     times = 0 if spec.times == REST else attrs[spec.times]
     assert isinstance(times, int)
-    return max(times, 0)
+    if times < 0:
+        raise UserError(f"expected {spec.times} of at least 0, got {times}")
+    return times
 
 
 @dataclass(frozen=True, slots=True)

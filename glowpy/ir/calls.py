@@ -15,12 +15,14 @@ from glowpy.core.type import Type
 from glowpy.ir.insts_gen import IfInst, LoopInst
 from glowpy.ir.irfunction import IRFunction
 from glowpy.ir.value import Value
+from glowpy.support.symbolic import symbols_of
 
 __all__ = ["FRAME", "LoopCall", "branch_call", "call_problems", "loop_call"]
 
 FRAME = ElemKind.U8
 """A frame is so many bytes."""
 
+_COUNT = Type(ElemKind.I64, (1,))
 _ROUND = Type(ElemKind.I64, ())
 _KEEP = Type(ElemKind.BOOL, ())
 
@@ -87,13 +89,18 @@ def call_problems(inst: IfInst | LoopInst, f: IRFunction) -> Iterator[str]:
             yield f"there is no function @{name} before this one"
         elif all(weight in callee.weights for weight in (*callee.takes, *callee.gives)):
             yield from _misfits(inst, callee)
+            if unnamed := callee.own_symbols.keys() - symbols_of(inst.extents).keys():
+                names = ", ".join(sorted(unnamed))
+                yield f"expected {names} among the extents, on which @{name} depends"
 
 
 def _misfits(inst: IfInst | LoopInst, callee: IRFunction) -> Iterator[str]:
     ins, outs = inst.those(Access.IN), inst.those(Access.OUT)
     if isinstance(inst, IfInst):
+        yield from _others([(ins[0], _KEEP)])
         takes, gives = [value.type for value in ins[1:]], [value.type for value in outs]
     else:
+        yield from _others([(outs[-1], _COUNT), (ins[0], _ROUND), (ins[1], _KEEP)])
         carried = [value.type for value in inst.those(Access.INOUT)]
         takes = [_ROUND, *carried, *(value.type for value in ins[2:])]
         stacked = [value.type for value in outs[:-1]]
@@ -109,3 +116,10 @@ def _misfits(inst: IfInst | LoopInst, callee: IRFunction) -> Iterator[str]:
         if own != types:
             expected, got = (", ".join(map(str, some)) or "nothing" for some in (types, own))
             yield f"expected @{callee.name} to {role} {expected}, got {got}"
+
+
+def _others(operands: Sequence[tuple[Value, Type]]) -> Iterator[str]:
+    """What is wrong with operands that are not handed on."""
+    for value, expected in operands:
+        if value.type != expected:
+            yield f"expected %{value.name} of type {expected}, got {value.type}"

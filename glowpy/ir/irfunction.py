@@ -76,9 +76,15 @@ class IRFunction(IRBuilder):
         """The symbols on which the program depends, by name: weights' first, then in program order."""
         symbols: dict[str, Symbol] = {}
         for f in (self, *self.callees.values()):
-            symbols |= symbols_of_types(value.type for value in f.values)
-            for inst in f.instructions:
-                symbols |= symbols_of_attrs(inst.attrs)
+            symbols |= f.own_symbols
+        return symbols
+
+    @property
+    def own_symbols(self) -> dict[str, Symbol]:
+        """Those of the function, which names what functions that it calls depend on, but not of others."""
+        symbols = symbols_of_types(value.type for value in self.values)
+        for inst in self.instructions:
+            symbols |= symbols_of_attrs(inst.attrs)
         return symbols
 
     @property

@@ -15,7 +15,8 @@
 - A predicate is of kind bool. Attributes are those of the schema, of their kinds.
 - Operands are quantized as the spec allows.
 - Instructions that only move or combine elements agree about kinds; copies agree about types.
-- A call names functions of the program, whose weights have the types of its operands.
+- A call names functions of the program, whose weights have the types of its operands, and all symbols on which they
+  depend. A function that is called takes or gives all its mutable weights.
 - Operands have the types that inference gives the node the instruction was declared with, and
   what else the class's own rule says: `@verify_inst(XInst)` in `ops/`.
 """
@@ -91,6 +92,10 @@ def _ports(f: IRFunction) -> Iterator[Diagnostic]:
     for name in dict.fromkeys((*f.takes, *f.gives)):
         if name not in f.weights or f.weights[name].is_constant:
             message = f"@{f.name} takes or gives %{name}, expected one of its mutable weights"
+            yield Diagnostic(message, context=f"irfunction @{f.name}")
+    for weight in f.weights.values() if f.gives else ():
+        if not (weight.is_constant or weight.name in f.takes or weight.name in f.gives):
+            message = f"expected @{f.name} to take or give %{weight.name}, which is mutable"
             yield Diagnostic(message, context=f"irfunction @{f.name}")
 
 

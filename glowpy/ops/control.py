@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from glowpy.backends.interpreter.interpret import interpret
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.tensor import Tensor
-from glowpy.core.type import Type
+from glowpy.core.type import MAX_BYTES, Type
 from glowpy.graph.infer import Ports, infer
 from glowpy.graph.nodes_gen import IfNode, LoopNode
 from glowpy.ir.insts_gen import IfInst, LoopInst
@@ -61,6 +61,8 @@ def _loop(inputs: list[Type], body: Ports, carried: int, room: Dim) -> tuple[Typ
         )
     _expect("a limit and a condition", [_NUMBER, _TRUTH], inputs[:2])
     _expect(f"@{body.name} to take", [_NUMBER, *inputs[2:]], body.takes)
+    if isinstance(room, int) and not 0 <= room <= MAX_BYTES:
+        raise UserError(f"expected a room from 0 to {MAX_BYTES}, got {room}")
     kept = [_TRUTH, *inputs[2 : 2 + carried]]
     _expect(f"@{body.name} to give first", kept, body.gives[: 1 + carried])
     stacked = [type.with_shape((room, *type.shape)) for type in body.gives[1 + carried :]]

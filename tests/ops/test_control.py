@@ -309,12 +309,87 @@ def test_texts_that_are_wrong(text: str, message: str) -> None:
         read(text)
 
 
+NOTHING_STACKED = """
+module {
+  placeholder %x : f32[]
+  placeholder %y : f32[]
+  placeholder %round : i64[]
+  placeholder %keep : bool[]
+  variable %sum : f32[]
+  constant %true : bool[] = splat 1
+  constant %n : i64[] = splat 3
+  function @main {
+    %loop, %loop.1 = loop(%n, %true, %x) {body="add", carried=1, room=8} : f32[], i64[1]
+    save(%loop, %y)
+  }
+  function @add(%round, %sum) -> (%keep, %sum) {
+    %next = add(%sum, %sum) : f32[]
+    save(%true, %keep)
+    save(%next, %sum)
+  }
+}
+"""
+
+OPEN = """
+module {
+  symbol a 1..8
+  placeholder %c : bool[]
+  placeholder %x : f32[a]
+  placeholder %y : f32[a]
+  placeholder %u : f32[a]
+  placeholder %v : f32[a]
+  function @main {
+    %if = if(%c, %x) {otherwise="f", then="f"} : f32[a]
+    save(%if, %y)
+  }
+  function @f(%u) -> (%v) {
+    %e = exp(%u) : f32[a]
+    save(%e, %v)
+  }
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (("results=1, variables=1", "results=-1, variables=1"), "results of at least 0, got -1"),
+        (("results=1, variables=1", "results=1, variables=-1"), "variables of at least 0, got -1"),
+        (("%n = weight i64[]", "%n = weight i32[]"), r"%n of type i64\[\], got i32"),
+        (("%count = weight i64[1]", "%count = weight i8[1]"), r"%count of type i64\[1\], got i8"),
+        (("%true = weight bool[]", "%true = weight f32[]"), r"%true of type bool\[\], got f32"),
+        (("@in %positive, @in %loop", "@in %n, @in %loop"), r"%n of type bool\[\], got i64\[\]"),
+        (("%round = weight", "%z = weight i8[] mutable\n %round = weight"), "take or give %z"),
+    ],
+)
+def test_instructions_that_are_wrong(change: tuple[str, str], message: str) -> None:
+    """Whoever runs them reads and writes what the operands are taken for."""
+    text = compilation(parse_module(TEXT), "interpreter").text("ir")
+    assert change[0] in text
+    with pytest.raises(UserError, match=message):
+        verified(text.replace(*change))
+
+
+def test_a_call_names_what_it_depends_on() -> None:
+    text = compilation(parse_module(OPEN), "interpreter").text("ir")
+    verified(text)
+    with pytest.raises(UserError, match="expected a among the extents, on which @f depends"):
+        verified(text.replace("extents=[a], ", ""))
+
+
 def test_a_graph_that_is_no_function_any_more() -> None:
     """Names that nothing has, and functions in circles, are errors with a line, whatever is asked of the text."""
     for text, message in (
         (TEXT.replace('body="add"', 'body="nobody"'), "expected one of the functions"),
         (TEXT.replace('then="halve"', 'then="add"'), "expected @add to take"),
         (TEXT.replace("carried=1", "carried=9"), "9 values that @add takes and gives"),
+        (TEXT.replace("carried=1", "carried=-1"), "-1 values that @add takes and gives"),
+        (
+            TEXT.replace("room=8", "room=-8"),
+            "loop: expected a room from 0 to 1099511627776, got -8",
+        ),
+        (NOTHING_STACKED.replace("room=8", "room=-8"), "a room from 0 to 1099511627776, got -8"),
+        (NOTHING_STACKED.replace("room=8", f"room={10**30}"), f"1099511627776, got {10**30}"),
         (TEXT.replace("(%b) -> (%grown)", "(%b) -> (%half)"), "placeholders and variables that it"),
     ):
         with pytest.raises(VerifyError, match=message):
