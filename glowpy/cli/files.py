@@ -48,11 +48,11 @@ def read_text(path: str) -> str:
             f"cannot read the file: {error.strerror}", loc=Loc(path), note="check the path"
         ) from None
     except UnicodeDecodeError:
-        note = (
-            "glowpy dump prints an ONNX model as text"
-            if path.endswith(".onnx")
-            else "an ONNX model ends in .onnx"
-        )
+        notes = {
+            ".onnx": "glowpy dump prints an ONNX model as text",
+            ".glow": "an ONNX model ends in .onnx",
+        }
+        note = notes.get(Path(path).suffix, "")
         raise LoadError("expected text in UTF-8", loc=Loc(path), note=note) from None
 
 

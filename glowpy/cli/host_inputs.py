@@ -15,6 +15,7 @@ from glowpy.core.tensor import Array
 from glowpy.core.type import Type
 from glowpy.importer import HostInfo
 from glowpy.importer.onnx.model import located
+from glowpy.importer.onnx.signature import check_names
 from glowpy.support.errors import LoadError, UserError
 from glowpy.support.loc import Loc
 from glowpy.support.symbolic import highest
@@ -37,9 +38,11 @@ def read_host_inputs(
         dims: What it says of symbolic dimensions.
         seed: Of the random elements.
 
-    Raises UserError for an unknown input, an unreadable file, a value of another type, and what has to be given.
+    Raises UserError for an unknown input or dimension, an unreadable file, a value of another type, and what has to be
+    given.
     """
     known = {info.name: info for info in infos}
+    check_names({name: info.shape for name, info in known.items()}, shapes, dims)
     feeds: dict[str, Any] = {}
     for text in texts:
         name, separator, path = text.partition("=")

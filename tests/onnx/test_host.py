@@ -190,7 +190,7 @@ def test_what_machine_code_alone_cannot_do(tmp_path: Path) -> None:
         glowpy.load(path)
     message = str(caught.value)
     assert "StringNormalizer (opset 21) is not supported by machine code: only a session" in message
-    assert "note: glowpy.InferenceSession takes strings" in message
+    assert "note: glowpy.InferenceSession and glowpy run take strings" in message
     code, _, errors = command("bundle", str(path), "-o", str(tmp_path / "out"))
     assert code == 1
     assert "node 'lower' (#0): StringNormalizer" in errors

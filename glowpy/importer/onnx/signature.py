@@ -25,6 +25,7 @@ __all__ = [
     "DeclaredDim",
     "ValueInfo",
     "bind",
+    "check_names",
     "computed_dims",
     "declared_shape",
     "is_typed",
@@ -38,7 +39,8 @@ DeclaredDim = int | str | None
 
 
 _SESSION = (
-    "glowpy.InferenceSession takes strings, sequences, optionals and maps; machine code does not"
+    "glowpy.InferenceSession and glowpy run take strings, sequences, optionals and maps;"
+    " machine code does not"
 )
 
 
@@ -205,9 +207,7 @@ def bind(
     Raises UserError for a name the model does not have, a shape that contradicts the model or another shape,
     and a dimension that stays unknown.
     """
-    _check_names("input", shapes, [info.name for info in infos])
-    symbols = [dim for info in infos for dim in info.shape or () if isinstance(dim, str)]
-    _check_names("symbolic dimension", dims, symbols)
+    symbols = check_names({info.name: info.shape for info in infos}, shapes, dims)
     for name, size in dims.items():
         if not isinstance(size, int | np.integer | Expr):
             raise UserError(
@@ -240,6 +240,16 @@ def computed_dims(names: Iterable[str], dims: Mapping[str, Dim]) -> dict[str, Di
         with suppress(UserError):  # most names are no expressions
             computed[name] = parse_dim(name, dims)
     return computed
+
+
+def check_names(
+    declared: Mapping[str, Sequence[DeclaredDim] | None], shapes: Iterable[str], dims: Iterable[str]
+) -> list[str]:
+    """The symbolic dimensions of inputs. Raises UserError for a shape or dimension of another name."""
+    _check_names("input", shapes, list(declared))
+    symbols = [dim for shape in declared.values() for dim in shape or () if isinstance(dim, str)]
+    _check_names("symbolic dimension", dims, symbols)
+    return symbols
 
 
 def _check_names(what: str, names: Iterable[str], known: Sequence[str]) -> None:

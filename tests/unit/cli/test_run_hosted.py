@@ -152,6 +152,18 @@ def test_unknown_inputs_are_refused() -> None:
         assert "--input: expected one of the inputs s, x, o, m, got '" in text
 
 
+@pytest.mark.parametrize(
+    ("shape", "message"),
+    [
+        ("q=3", "the model has no symbolic dimension 'q', expected one of: 'rows'"),
+        ("q:3", "the model has no input 'q', expected one of: 'text', 'x'"),
+    ],
+)
+def test_unknown_dimensions_are_refused(shape: str, message: str) -> None:
+    text = said("columns.onnx", "--input", "text=words.txt", "--shape", shape, status=1)
+    assert message in text
+
+
 @pytest.mark.parametrize("checker", ["onnxruntime", "interpreter"])
 def test_strings_are_checked(checker: str) -> None:
     report = figures("tagger.onnx", "--input", "text=words.txt", "--check-with", checker)
