@@ -6,6 +6,7 @@ import math
 import operator
 from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -52,6 +53,9 @@ def _folded(function: Callable[..., Any], operands: Sequence[Number]) -> Number:
 def _elementwise(mnemonic: str, function: Any, w: Weaver, *operands: Held, to_float: bool) -> Held:
     if all(isinstance(operand, int | float) for operand in operands):
         return _folded(function, operands)  # type: ignore[arg-type]
+    tuples = [operand for operand in operands if isinstance(operand, tuple)]
+    if mnemonic == "add" and len(tuples) == len(operands):
+        return tuple(chain(*tuples))
     values, weak = w.joint(operands)
     if to_float and not values[0].type.kind.is_float:
         values = [w.lifted(Weak(value), ElemKind.F64) for value in values]
@@ -156,6 +160,21 @@ def _halves(w: Weaver, value: NodeValue) -> tuple[NodeValue, NodeValue]:
     return high, w.node("sub", value, high)
 
 
+def _extremum(python: Any, name: str) -> None:
+    def rule(w: Weaver, a: Held, b: Held) -> Held:
+        for operand in (a, b):
+            if isinstance(operand, NodeValue) and operand.type.rank:
+                note = f"use np.{name} element by element, np.{python.__name__} of all elements"
+                raise UserError(f"expected two numbers, got {operand.type}", note=note)
+        return elementwise.rules[name](w, a, b)
+
+    elementwise(python, name=python.__name__ + "_of_two")(rule)
+
+
+_extremum(max, "maximum")
+_extremum(min, "minimum")
+
+
 @elementwise(np.floor_divide)
 def _floor_divide(w: Weaver, a: Held, b: Held) -> Held:
     if isinstance(a, int | float) and isinstance(b, int | float):
@@ -177,11 +196,13 @@ _MAX_POWER = 64
 
 @elementwise(np.power)
 def _power(w: Weaver, a: Held, b: Held) -> Held:
+    if not common_kind([a, b]).is_float and not isinstance(b, NodeValue):
+        b = w.known(b)
     if isinstance(a, int | float) and isinstance(b, int | float):
         return _folded(np.power, (a, b))
-    if isinstance(b, int) and 0 < b <= _MAX_POWER and (b == 2 or not common_kind([a]).is_float):
+    if isinstance(b, int) and 0 <= b <= _MAX_POWER and (b == 2 or not common_kind([a]).is_float):
         (x,), weak = w.joint((a,))
-        power = x
+        power = x if b else w.node("splat", x.type, 1)
         for bit in bin(b)[3:]:
             power = w.node("mul", power, power)
             power = w.node("mul", power, x) if bit == "1" else power
@@ -189,7 +210,7 @@ def _power(w: Weaver, a: Held, b: Held) -> Held:
     values, weak = w.joint((a, b))
     if not values[0].type.kind.is_float:
         raise UserError(
-            f"expected an exponent from 1 to {_MAX_POWER} for integers, got {values[0].type}",
+            f"expected an exponent that is a number from 0 to {_MAX_POWER} for integers, got {values[0].type}",
             note="convert with .astype(np.float32)",
         )
     return w.wrapped(w.node("pow", *values), weak)
@@ -200,6 +221,8 @@ def _comparison(
 ) -> Held:
     if isinstance(a, int | float) and isinstance(b, int | float):
         return _folded(function, (a, b))
+    if isinstance(a, tuple) and isinstance(b, tuple) and mnemonic == "eq":
+        return (w.known(a) == w.known(b)) is not negate
     (x, y), _ = w.joint((a, b))
     result = w.node(mnemonic, *((y, x) if swap else (x, y)))
     return w.node("not", result) if negate else result
@@ -296,19 +319,17 @@ def _isnan(w: Weaver, x: Held) -> Held:
 
 @elementwise(np.where)
 def _where(w: Weaver, condition: Held, x: Held, y: Held) -> Held:
+    if all(isinstance(operand, int | float) for operand in (condition, x, y)):
+        return x if condition else y
     values, weak = w.joint((x, y))
     return w.wrapped(w.node("select", _truth(w, condition), *values), weak)
 
 
 @elementwise(np.clip, method="clip")
 def _clip(w: Weaver, x: Held, a_min: Held = None, a_max: Held = None) -> Held:
-    bounds = [bound for bound in (a_min, a_max) if bound is not None]
-    (value, *limits), weak = w.joint((x, *bounds))
     if a_min is not None:
-        value = w.node("max", value, limits[0])
-    if a_max is not None:
-        value = w.node("min", value, limits[-1])
-    return w.wrapped(value, weak)
+        x = elementwise.rules["maximum"](w, x, a_min)
+    return x if a_max is None else elementwise.rules["minimum"](w, x, a_max)
 
 
 # ------------------------------------------------------------------------------------------------- kinds and numbers
@@ -316,6 +337,10 @@ def _clip(w: Weaver, x: Held, a_min: Held = None, a_max: Held = None) -> Held:
 
 @elementwise(method="astype")
 def _astype(w: Weaver, x: Held, *, dtype: Any) -> Held:
+    return _converted(w, x, dtype)
+
+
+def _converted(w: Weaver, x: Held, dtype: Any) -> NodeValue:
     kind = kind_of(dtype)
     value = w.tensor(x)
     same = value.type.kind is kind
@@ -332,7 +357,9 @@ def kind_of(dtype: Any) -> ElemKind:
 
 def _cast(callee: Any, dtype: Any) -> None:
     def rule(w: Weaver, x: Held) -> Held:
-        return _astype(w, x, dtype=dtype)
+        if isinstance(x, int | float) and callee in _PYTHON_TYPES:
+            return _folded(callee, (x,))
+        return w.wrapped(_converted(w, x, dtype), isinstance(x, Weak) and callee in _PYTHON_TYPES)
 
     elementwise(callee, name=callee.__name__)(rule)
 

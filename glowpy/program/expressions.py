@@ -78,6 +78,7 @@ _REMEDIES: Mapping[type[ast.expr], str] = {
     ast.Yield: "give a tuple as the result",
     ast.YieldFrom: "give a tuple as the result",
     ast.Await: "await where the function is called",
+    ast.NamedExpr: "assign in a statement of its own",
     ast.Starred: "write out what is in it, such as t[0], t[1]",
 }
 """What to do about expressions that are not compiled."""
@@ -176,7 +177,17 @@ class ExpressionReader(ABC):
         return self._operation(self._function(node.op, node), operands, node, target)
 
     def _tuple(self, node: ast.Tuple | ast.List, target: str) -> Operand:
+        if any(isinstance(item, ast.Starred) for item in node.elts):
+            return self._spread(node)
         return self._link(MakeTuple(len(node.elts)), self._expressions(node.elts), node, target)
+
+    def _spread(self, node: ast.Tuple | ast.List) -> Operand:
+        """A tuple with the items of others in it: the sum of its parts."""
+        result: Operand = Literal(())
+        for item in node.elts:
+            part = self._packed(item.value if isinstance(item, ast.Starred) else ast.Tuple([item]))
+            result = self._operation(np.add, (result, part), node)
+        return result
 
     def _attribute(self, node: ast.Attribute, target: str) -> Operand:
         name = "transpose" if node.attr == "T" else node.attr
@@ -245,7 +256,7 @@ class ExpressionReader(ABC):
         return function
 
     def _operation(
-        self, function: Any, operands: Sequence[Operand], node: ast.AST, target: str = ""
+        self, function: Any, operands: Sequence[Argument], node: ast.AST, target: str = ""
     ) -> Operand:
         name = operator_of(function)
         assert name is not None
@@ -320,12 +331,6 @@ class ExpressionReader(ABC):
         self._draft = after
         return slot
 
-    def _walrus(self, node: ast.NamedExpr, target: str) -> Operand:
-        del target
-        operand = self._kept(self._expression(node.value), node)
-        self._assign_operand(node.target.id, operand, node)
-        return operand
-
     def _choice(self, node: ast.IfExp, target: str) -> Operand:
         del target
         slot = self._temporary()
@@ -372,6 +377,8 @@ class ExpressionReader(ABC):
     def _packed(self, node: ast.expr) -> Argument:
         """An operand of an operator, which takes a tuple as it is written."""
         if isinstance(node, ast.Tuple | ast.List):
+            if any(isinstance(item, ast.Starred) for item in node.elts):
+                return self._spread(node)
             return Pack(tuple([self._packed(item) for item in node.elts]))
         return self._expression(node)
 
@@ -471,5 +478,4 @@ _READERS: Mapping[type[ast.expr], Any] = {
     ast.Subscript: ExpressionReader._subscript,
     ast.Attribute: ExpressionReader._attribute,
     ast.Lambda: ExpressionReader._lambda,
-    ast.NamedExpr: ExpressionReader._walrus,
 }

@@ -190,11 +190,9 @@ def _item(value: Any, instruction: Item) -> Any:
 
 
 def _truth(condition: Any, instruction: Switch) -> bool:
-    if (isinstance(condition, np.ndarray) and condition.size == 1) or isinstance(
-        condition, bool | int | float
-    ):
+    if not isinstance(condition, np.ndarray) or condition.size == 1:
         return bool(condition)
-    got = f"a tensor of shape {condition.shape}" if isinstance(condition, np.ndarray) else "none"
+    got = f"a tensor of shape {condition.shape}"
     raise UserError(
         f"expected a condition of one element, got {got}",
         loc=instruction.loc,

@@ -221,7 +221,7 @@ def _sources(value: NodeValue, numbers: Mapping[NodeValue, int], loc: Loc) -> se
         if source.node is None:
             note = "numbers that are given, and what x.shape says, are known"
             raise UserError(
-                f"expected a number that is known before, got one that depends on a tensor {source.type}",
+                f"expected a number that is known before, got one that depends on {source.type}",
                 loc=loc,
                 note=note,
             )

@@ -181,9 +181,9 @@ def assigned(x: Any) -> Any:
     [g, h] = e, f
     y: Any = g
     y -= h
-    if (z := y + 1) > 0:
+    if y:
         y **= 2
-    return a, b, c, d, y, z
+    return a, b, c, d, y
 
 
 def leaving(n: Any) -> Any:
@@ -223,6 +223,23 @@ def functions(x: Any, w: Any) -> Any:
 
 def mixed(x: Any, rate: Any, n: Any) -> Any:
     return x - rate * x, x * n, rate + n
+
+
+def grown(x: Any, n: Any) -> Any:
+    rows: Any = ()
+    for i in range(n):
+        rows = (*rows, x[0] * 2**i)
+    rows += (x[1],)
+    if rows and not ():
+        rows = rows[1:]
+    same = x.shape == rows[0].shape, x.T.shape[::-1] == x.shape
+    return np.stack(rows), same, np.zeros((n, *x.shape[1:]))
+
+
+def numbers(x: Any, n: Any) -> Any:
+    half = int(n / 2)
+    share = float(n) * x, np.zeros(np.clip(half, 1, 9)), np.ones(np.where(True, 2, 3))
+    return max(n, 2), min(half, x[0, 0]), share, n**2, 2**n, x**half, n**0, bool(n), int(x[0, 1])
 
 
 def places(x: Any, i: Any, j: Any) -> Any:
@@ -265,6 +282,8 @@ WORKS: list[tuple[Callable[..., Any], tuple[Any, ...]]] = [
     (forever, (3,)),
     (functions, (X, np.ones((3, 2)))),
     (mixed, (X.astype(np.float32), 0.5, 3)),
+    (grown, (X, 2)),
+    (numbers, (X.astype(np.float32), 5)),
     (places, (X, -1, 0)),
     (places, (X, np.int32(1), np.array(-2))),
 ]
@@ -373,6 +392,18 @@ def listed(x: Any) -> Any:
     return x[[0, 1]]
 
 
+def unknown_shape(x: Any) -> Any:
+    return np.zeros(not x)
+
+
+def larger(x: Any) -> Any:
+    return max(x, 1)
+
+
+def named(x: Any) -> Any:
+    return x + (x := 2)
+
+
 def computed_shape(x: Any) -> Any:
     return np.zeros(x.argmax(axis=0)[0])
 
@@ -451,6 +482,15 @@ REFUSED: list[tuple[Callable[..., Any], Any, str, str]] = [
     (masked, X, r"one integer as a place, got bool\[2x3\]", "np.where chooses"),
     (listed, X, "an integer as a place, got a tuple", ""),
     (computed_shape, X, r"a Python number, got i64\[\]", "elements of tensors are not"),
+    (
+        unknown_shape,
+        np.ones(1),
+        r"a number that is known before, got .* on f64\[1\]",
+        "that are given",
+    ),
+    (unknown_shape, 1.5, r"a number that is known before, got .* on f64\[\]", "that are given"),
+    (larger, X, r"two numbers, got f64\[2x3\]", "use np.maximum"),
+    (named, 1, "an expression that can be compiled", "a statement of its own"),
     (negated, X, r"a condition of one element, got f64\[2x3\]", "np.logical_not"),
     (inverted_number, True, "an integer or an array, got a Python bool", "write not"),
     (subtracted, X, r"shapes that broadcast, got \[2, 3\] and \[4\]", ""),
