@@ -13,6 +13,9 @@ from onnx import helper
 
 import glowpy
 from glowpy.core.tensor import Array
+from glowpy.graph.nodes_gen import GatherNode
+from glowpy.importer.onnx.model import load
+from glowpy.support.symbolic import Dim
 from tests.onnx.comparison import assert_same, graph_model, info
 
 EXAMPLES = settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -159,3 +162,25 @@ def test_affine_grid(height: int, width: int, corners: bool, seed: int) -> None:
     theta = normal(np.random.default_rng(seed), 2, 2, 3)
     sizes = np.array([2, 3, height + corners, width + corners])
     check("AffineGrid", [theta, sizes], 20, [1], align_corners=int(corners))
+
+
+def gathered(op_type: str, *inputs: Array | None, **attributes: Any) -> list[tuple[Dim, ...]]:
+    """The shapes of what is gathered from an image of 8 by 9, in order."""
+    names = ["x", *("" if array is None else f"i{index}" for index, array in enumerate(inputs))]
+    stored = {f"i{index}": array for index, array in enumerate(inputs) if array is not None}
+    node = helper.make_node(op_type, names, ["y"], **attributes)
+    image = info("x", np.zeros((1, 1, 8, 9), np.float32))
+    output = helper.make_empty_tensor_value_info("y")
+    module = load(graph_model([node], [image], [output], 19, stored))
+    return [node.type.shape for node in module.main.nodes if isinstance(node, GatherNode)]
+
+
+def test_pads_gather_what_they_add() -> None:
+    pads = np.array([0, 0, 2, 0, 0, 0, 1, 3])
+    assert gathered("Pad", pads, mode="edge") == [(1, 1, 2, 9), (1, 1, 1, 9), (1, 1, 11, 3)]
+
+
+def test_images_shrink_first_and_grow_in_the_longest_pieces() -> None:
+    larger, narrower = (np.array([1, 1, *factors], np.float32) for factors in ((2, 2), (2, 1 / 3)))
+    assert gathered("Resize", None, larger) == [(1, 1, 8, 18), (1, 1, 16, 18)]
+    assert gathered("Resize", None, narrower) == [(1, 1, 8, 3), (1, 1, 16, 3)]

@@ -23,7 +23,7 @@ from glowpy.importer.onnx.data_movement import convert, filled, full
 from glowpy.importer.onnx.node import OnnxNode, Value, from_onnx
 from glowpy.importer.onnx.numbers import Numbers, counted
 from glowpy.support.errors import UserError
-from glowpy.support.symbolic import Dim, Expr, UndecidedError, highest, least, static
+from glowpy.support.symbolic import Dim, Expr, UndecidedError, highest, least, likely_extent, static
 
 __all__: list[str] = []
 
@@ -171,7 +171,12 @@ def _resampled(
         raise UserError(f"expected something to resize, got {value.type}")
     cropped = coordinates == "tf_crop_and_resize"
     outside: list[tuple[int, Numbers]] = []
-    for axis, dim in enumerate(sampling):
+    # What shrinks goes first, and what grows inside out: the least is moved, and most in the longest pieces.
+    order = sorted(
+        range(len(sampling)), key=lambda axis: _grows(sampling[axis]) * (len(sampling) - axis)
+    )
+    for axis in order:
+        dim = sampling[axis]
         if dim.stays and not cropped:
             continue
         # Whether a place is a whole number depends on the rounding: that of f32, as in onnxruntime.
@@ -190,6 +195,10 @@ def _resampled(
     if own.is_integer and mode != "nearest":
         result = n.f.create_round(n.name, n.operand(result)).result
     return convert(n, result, own)
+
+
+def _grows(dim: _Sampling) -> bool:
+    return likely_extent(dim.count) > likely_extent(dim.size)
 
 
 def _working_kind(kind: ElemKind) -> ElemKind:

@@ -12,7 +12,7 @@ from glowpy.core.elemkind import ElemKind
 from glowpy.core.shape import broadcast_shapes, is_same, is_same_shape, normalize_axis
 from glowpy.core.tensor import Tensor
 from glowpy.core.type import Shape, Type
-from glowpy.graph.node import NodeValue
+from glowpy.graph.node import NodeValue, Operand
 from glowpy.importer.onnx.computed import (
     computed_range,
     computed_slices,
@@ -415,17 +415,28 @@ def _repeated(n: OnnxNode, value: Value, axis: int, begin: Dim, end: Dim, mode: 
         raise UserError(f"expected something to repeat in dimension {axis} of {n.type(0)}")
     if highest(begin + end) > 1 << 24:
         raise n.unsupported(f"a pad of {begin + end} elements with mode '{mode}'")
-    places = counted(n, begin + kept + end)
+    parts: list[Operand] = []
+    for start, count in ((-begin, begin), (0, kept), (kept, end)):
+        if count == 0:
+            continue
+        part = value
+        if start != 0:
+            indices = _indices(n, start, count, kept, mode)
+            picked = n.operand(indices.value, f"{n.name}_indices")
+            part = n.f.create_gather(n.name, n.operand(value), picked, axis).result
+        parts.append(n.operand(part))
+    return n.f.create_concat(n.name, parts, axis).result
+
+
+def _indices(n: OnnxNode, start: Dim, count: Dim, kept: Dim, mode: str) -> Numbers:
+    """Which of `kept` elements the places outside of them have, `count` from `start` on."""
+    places = counted(n, count)
     if mode == "edge":
-        indices = (places - begin).at_least(0).at_most(kept - 1)
-    else:
-        # Counted from a whole number of periods before the first element, so that nothing is negative.
-        period = kept if mode == "wrap" else greatest(2 * (kept - 1), 1)
-        indices = (places + begin * (period - 1)) % period
-        if mode == "reflect":
-            indices = indices.at_most(-indices + period)
-    picked = n.operand(indices.value, f"{n.name}_indices")
-    return n.f.create_gather(n.name, n.operand(value), picked, axis).result
+        return (places + start).at_least(0).at_most(kept - 1)
+    # Counted from a whole number of periods before the first element, so that nothing is negative.
+    period = kept if mode == "wrap" else greatest(2 * (kept - 1), 1)
+    indices = (places + start + count * period) % period
+    return indices.at_most(-indices + period) if mode == "reflect" else indices
 
 
 @from_onnx("Range", since=11)
