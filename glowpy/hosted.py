@@ -88,14 +88,19 @@ class Hosted:
         if missing or not feed.keys() <= infos.keys():
             raise UserError(f"expected the inputs {_list(infos)}, got {_list(feed)}")
         values = {name: info.value(feed.get(name)) for name, info in infos.items()}
+        outputs = [info.name for info in self._model.outputs]
+        if unknown := [name for name in out or () if name not in outputs]:
+            raise UserError(
+                f"out: expected one of the outputs {_list(outputs)}, got '{unknown[0]}'"
+            )
         self._graph.compute(values)
         for name, array in (out or {}).items():
-            result = values.get(name)
-            if not isinstance(result, np.ndarray) or result.shape != array.shape:
+            result = values[name]
+            if _spelled(result) != _spelled(array) or not isinstance(array, np.ndarray):
                 raise UserError(
-                    f"out: expected an output of the shape {list(array.shape)}, got '{name}'"
+                    f"out: expected {_spelled(result)} for '{name}', got {_spelled(array)}"
                 )
-            np.copyto(array, result, casting="no")
+            np.copyto(array, result)
         return [out[name] if out and name in out else values[name] for name in names]
 
     def close(self) -> None:
@@ -193,6 +198,12 @@ def _table(arrays: Iterable[Array]) -> list[str]:
 def _numbered(array: Array, numbers: Mapping[str, int]) -> Array:
     flat = np.fromiter((numbers[text] for text in array.flat), np.int64, array.size)
     return flat.reshape(array.shape)
+
+
+def _spelled(value: object) -> str:
+    if isinstance(value, np.ndarray):
+        return f"{value.dtype}{list(value.shape)}"
+    return type(value).__name__
 
 
 def _list(names: Iterable[str]) -> str:

@@ -37,7 +37,7 @@ from glowpy.importer import (
 )
 from glowpy.session_state import SessionState
 from glowpy.specialisations import Specialisations
-from glowpy.support.errors import Diagnostic, UserError
+from glowpy.support.errors import Diagnostic, UserError, expect_type
 from glowpy.support.html import html_table
 from glowpy.support.loc import Loc
 from glowpy.support.symbolic import UndecidedError
@@ -88,6 +88,9 @@ class InferenceSession:
         observer: Observer | None = None,
         state: StatePairs | Literal["auto"] | None = None,
     ) -> None:
+        expect_type("limit", limit, int, "a number of specialisations")
+        expect_type("threads", threads, int | None, "a number of threads")
+        expect_type("options", options, CompileOptions | None, "CompileOptions")
         if limit < 1:
             raise UserError(f"expected a limit of at least 1, got {limit}")
         if not isinstance(backend, str) and threads is not None:
@@ -255,6 +258,7 @@ class InferenceSession:
         """
         if isinstance(output_names, str):
             raise UserError(f"expected a list of outputs, got the text '{output_names}'")
+        expect_type("out", out, Mapping | None, "a dict of arrays")
         names = list(output_names or ()) or [info.name for info in self.get_outputs()]
         for name in names:
             if name not in self._names:

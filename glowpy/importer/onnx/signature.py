@@ -17,7 +17,7 @@ from glowpy.importer.onnx.definition import schema_of
 from glowpy.importer.onnx.narrow import NARROW, Narrow
 from glowpy.importer.onnx.source import domain_of
 from glowpy.importer.onnx.tensor import elem_type_of, kind_of, type_name
-from glowpy.support.errors import UnsupportedError, UserError
+from glowpy.support.errors import UnsupportedError, UserError, expect_type
 from glowpy.support.symbolic import Dim, Expr
 from glowpy.support.text import parse_dim
 
@@ -209,11 +209,11 @@ def bind(
     """
     symbols = check_names({info.name: info.shape for info in infos}, shapes, dims)
     for name, size in dims.items():
-        if not isinstance(size, int | np.integer | Expr):
-            raise UserError(
-                f"symbolic dimension '{name}': expected a number or a symbol, got {size!r}",
-                note=f"glowpy.support.symbolic.symbol('{name}', LOW, HIGH) makes one",
-            )
+        _check_size(f"symbolic dimension '{name}'", name, size)
+    for name, shape in shapes.items():
+        expect_type(f"input '{name}'", shape, tuple | list, "a tuple of dimensions")
+        for size in shape:
+            _check_size(f"input '{name}'", name, size)
     bound = dict(dims)
     for info in infos:
         if info.name in shapes:
@@ -257,6 +257,14 @@ def _check_names(what: str, names: Iterable[str], known: Sequence[str]) -> None:
         if name not in known:
             expected = ", ".join(f"'{choice}'" for choice in dict.fromkeys(known)) or "none"
             raise UserError(f"the model has no {what} '{name}', expected one of: {expected}")
+
+
+def _check_size(what: str, name: str, size: object) -> None:
+    if not isinstance(size, int | np.integer | Expr) or isinstance(size, bool):
+        raise UserError(
+            f"{what}: expected a number or a symbol, got {size!r}",
+            note=f"glowpy.support.symbolic.symbol('{name}', LOW, HIGH) makes a symbol",
+        )
 
 
 def _match(info: ValueInfo, shape: Shape, bound: dict[str, Dim]) -> None:

@@ -7,6 +7,7 @@ no later module sees them.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -24,7 +25,7 @@ from glowpy.importer.onnx.tensor import open_external
 from glowpy.importer.onnx.wire import extract
 from glowpy.plugins import load_operators
 from glowpy.support.dumped import DECLARATIONS, DOMAIN
-from glowpy.support.errors import LoadError, UnsupportedError, UserError
+from glowpy.support.errors import LoadError, UnsupportedError, UserError, expect_type
 from glowpy.support.loc import Loc
 
 __all__ = ["MAX_NODES", "NEWEST_OPSETS", "Source", "domain_of", "read_source"]
@@ -85,6 +86,9 @@ def read_source(
         case bytes():
             source = _parse(model, "model")
         case _:
+            expect_type(
+                "model", model, str | os.PathLike, "a path, the bytes of a file or a ModelProto"
+            )
             source = _read(Path(model))
     external = _check_texts(source)
     _check_contents(source)

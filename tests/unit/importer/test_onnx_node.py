@@ -177,9 +177,15 @@ def test_bind_takes_symbols_from_shapes() -> None:
     ]
     types = bind(infos, {"x": (2, 3), "y": (2, 5), "z": ()}, {})
     assert [str(type) for type in types] == ["f32[2x3]", "i64[2x5]", "i64[]"]
-    for size in ((0, 16), "0..16", 1.5):
+    for size in ((0, 16), "0..16", 1.5, True):
         with pytest.raises(glowpy.UserError, match="'n': expected a number or a symbol, got"):
             bind(infos, {"y": (2, 5), "z": ()}, {"n": size})  # type: ignore[dict-item]
+        with pytest.raises(glowpy.UserError, match="input 'x': expected a number or a symbol, got"):
+            bind(infos, {"x": (size, 3), "y": (2, 5), "z": ()}, {})  # type: ignore[dict-item]
+    with pytest.raises(
+        glowpy.UserError, match="input 'x': expected a tuple of dimensions, got int"
+    ):
+        bind(infos, {"x": 3, "y": (2, 5), "z": ()}, {})  # type: ignore[dict-item]
     with pytest.raises(glowpy.UserError, match="symbolic dimension 'n' is 2 elsewhere, got 4"):
         bind(infos, {"x": (2, 3), "y": (4, 5), "z": ()}, {})
     with pytest.raises(glowpy.UserError, match="input 'y' has no size in dimension 1"):
