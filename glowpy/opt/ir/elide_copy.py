@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from glowpy.core.schema import Trait
 from glowpy.ir.insts_gen import CopyInst, ViewInst
 from glowpy.ir.irfunction import IRFunction
-from glowpy.ir.liveness import Events
+from glowpy.ir.liveness import Event, Events
 from glowpy.ir.value import WeightVar
 from glowpy.passes import IRPass, PassContext
 
@@ -17,6 +18,8 @@ __all__ = ["ElideCopyPass"]
 @dataclass(frozen=True)
 class ElideCopyPass(IRPass):
     """Removes copies: the producer writes into the result, or readers of the result read the input.
+
+    A producer that works in place may read what the result held before.
 
     Before:
         %x, %out = weight f32[4] mutable
@@ -64,13 +67,25 @@ def _retargets(events: Events, index: int, copy: CopyInst) -> bool:
     if buffer.type.size != result.type.size or not copy.input.is_contiguous:
         return False
     last = max(events.last(buffer), index)
-    if any(True for _ in events.within(result, events.first(buffer), index)):
+    earlier = events.within(result, events.first(buffer), index)
+    if not all(_is_in_place(events, copy, event) for event in earlier):
         return False
     later = [
         *events.within(buffer, index + 1, last + 1),
         *events.within(result, index + 1, last + 1),
     ]
     return not any(event.writes for event in later)
+
+
+def _is_in_place(events: Events, copy: CopyInst, event: Event) -> bool:
+    """Whether an event is that the copied buffer is made of all that the result holds, which may happen in place."""
+    buffer, result = copy.input, copy.result
+    if event.writes or event.index != events.first(buffer) or buffer.type != result.type:
+        return False
+    (inst, *others) = events.slot(event.index)
+    if others or not inst.has(Trait.INPLACE) or inst.predicate is not None:
+        return False
+    return inst.operands[0].value is buffer and event.value.same_memory(result)
 
 
 def _retarget(f: IRFunction, events: Events, index: int, copy: CopyInst) -> None:
