@@ -210,8 +210,9 @@ def test_a_branch_that_gives_too_few_outputs() -> None:
 def test_a_loop_that_grows_is_not_for_bundles() -> None:
     with pytest.raises(
         glowpy.UnsupportedError, match=r"node 'grow' \(#1\): Loop: 'w' is f32\[2\] before"
-    ):
+    ) as caught:
         glowpy.load(growing(inside=False), dims={"n": 2})
+    assert "or run the model with glowpy run, or in a session" in str(caught.value)
 
 
 def test_scan_of_strings() -> None:

@@ -208,7 +208,7 @@ def _looped(
         if rounds.most is None:
             raise RoundsError(
                 "a loop whose number of rounds has no bound cannot stack what its rounds give",
-                note="give the loop a limit (its first input), or clip that",
+                note="give the loop a limit (its first input)",
             )
         room = rounds.most
     operands = [rounds.limit, _scalar(n, keep, "the condition"), *first, *take_alike([body])]

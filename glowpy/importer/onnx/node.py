@@ -125,6 +125,12 @@ class ReportedError(UserError):
 class RoundsError(UnsupportedError):
     """A loop whose rounds cannot be compiled as one: a session can run them one by one."""
 
+    def __init__(self, message: str, *, loc: Loc | None = None, note: str = "") -> None:
+        remedy = (
+            "run the model with glowpy run, or in a session without state, which go round by round"
+        )
+        super().__init__(message, loc=loc or Loc(), note=f"{note}, or {remedy}" if note else remedy)
+
 
 _HANDLERS: dict[tuple[str, str], dict[int, Handler]] = {}
 
