@@ -100,7 +100,7 @@ def check_function(f: Function, backend: str | Backend = "cpu") -> Checkup:
     """The same for a function; its weights are its constants."""
     chosen = backend_of(backend) if isinstance(backend, str) else backend
     program, problems = _program(f, chosen)
-    constants = {constant for g in (*f.called, f) for constant in g.constants}
+    constants = f.all_constants
     return Checkup(
         chosen.name,
         problems,

@@ -19,6 +19,7 @@ def node_figures(result: Conversion, what: str) -> list[dict[str, object]]:
             "name": node.name,
             "kind": node.kind,
             "origin": node.origin,
+            "function": node.function,
             what: not node.reason,
             "reason": node.reason,
         }

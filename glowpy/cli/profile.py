@@ -184,6 +184,7 @@ def _print(
                 "seen_before": outcome.seen,
                 "growing": growing,
                 "not_finite": odd,
+                "unprofiled": list(profiler.unprofiled),
                 "seconds": seconds,
                 "peak_bytes_after_first": outcome.first,
                 "peak_bytes": outcome.peak,
@@ -198,6 +199,10 @@ def _print(
             click.echo(f"memory was at most {peak}, {first} of it after the first input")
     if odd:
         _warn(f"{len(odd)} values had NaNs or infinities, which do not count", odd)
+    if profiler.unprofiled:
+        count = len(profiler.unprofiled)
+        what = "nodes in branches and loops have no profile, and stay in floats"
+        _warn(f"{count} {what}", list(profiler.unprofiled))
     if growing:
         _warn(
             f"the ranges of {len(growing)} values grew by more than {GROWTH:.0%} in the last "

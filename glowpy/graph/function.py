@@ -291,6 +291,17 @@ class Function(Builder):
         read = {value.producer for node in self._nodes for _, value in node.operands()}
         return _in_order(Constant, read)
 
+    @property
+    def all_constants(self) -> list[Constant]:
+        """The same, and those that what it calls reads."""
+        read = {constant for f in (*self.called, self) for constant in f.constants}
+        return [constant for constant in self.module.constants if constant in read]
+
+    @property
+    def all_nodes(self) -> list[tuple[Function, Node]]:
+        """The nodes of what the function calls, and its own, each after its inputs, with the function that it is in."""
+        return [(f, node) for f in (*self.called, self) for node in f.topological()]
+
     def __contains__(self, node: Node) -> bool:
         return node in self._nodes
 

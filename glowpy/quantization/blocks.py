@@ -8,11 +8,11 @@ import numpy as np
 
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.tensor import Array, Tensor
-from glowpy.graph.function import Function
-from glowpy.graph.node import NodeValue
+from glowpy.graph.function import Function, Module
+from glowpy.graph.node import Constant, NodeValue
 from glowpy.support.symbolic import ceil_div
 
-__all__ = ["BlockForm", "stored_in_blocks"]
+__all__ = ["BlockForm", "decoded", "integers_in_blocks", "stored_in_blocks"]
 
 _PIECE = 1 << 20
 """Weights that are looked at at a time."""
@@ -56,6 +56,13 @@ def stored_in_blocks(f: Function, value: NodeValue, axis: int, form: BlockForm) 
 
     Of each block the scale is taken that gives the least squared error.
     """
+    return decoded(f, value, axis, form, integers_in_blocks(f.module, value, axis, form))
+
+
+def integers_in_blocks(
+    module: Module, value: NodeValue, axis: int, form: BlockForm
+) -> tuple[Constant, Constant, Constant]:
+    """The integers of a known matrix, and the scales and zeros of their blocks."""
     assert value.constant is not None
     matrix = value.constant.tensor.array
     columns = matrix if axis == 0 else matrix.T
@@ -65,9 +72,21 @@ def stored_in_blocks(f: Function, value: NodeValue, axis: int, form: BlockForm) 
     ]
     names = (value.name, f"{value.name}_scale", f"{value.name}_zero")
     input, scale, zero = (
-        f.module.create_constant(name, Tensor.of(array).compact())
+        module.create_constant(name, Tensor.of(array).compact())
         for name, array in zip(names, parts, strict=True)
     )
+    return input, scale, zero
+
+
+def decoded(
+    f: Function,
+    value: NodeValue,
+    axis: int,
+    form: BlockForm,
+    stored: tuple[Constant, Constant, Constant],
+) -> NodeValue:
+    """The numbers that the integers of `integers_in_blocks` stand for."""
+    input, scale, zero = stored
     return f.create_dequantize_blocks(
         value.name, input, scale, zero, axis=axis, block=form.block, bits=form.bits
     ).result

@@ -23,12 +23,14 @@ class Outcome:
         kind: Its mnemonic.
         origin: Where it is from in the user's model; empty if that is not known.
         reason: Why it stays in floats; empty if it became integer.
+        function: That it is in, if others call it; empty for the network itself.
     """
 
     name: str
     kind: str
     origin: str
     reason: str
+    function: str = ""
 
 
 @dataclass(frozen=True)
@@ -58,15 +60,16 @@ class Conversion:
         return [node for node in self.nodes if node.reason]
 
 
-def outcome_of(node: Node, reason: str) -> Outcome:
-    """What became of a node, which stays in floats if there is a reason."""
+def outcome_of(node: Node, reason: str, f: Function | None = None) -> Outcome:
+    """What became of a node, which stays in floats if there is a reason, of a function that others may call."""
     origin = str(replace(node.loc, file="")) if node.loc.node else ""
-    return Outcome(node.name, node.SCHEMA.mnemonic, origin, reason)
+    function = f.name if f is not None and f.is_called else ""
+    return Outcome(node.name, node.SCHEMA.mnemonic, origin, reason, function)
 
 
 def bytes_of_constants(f: Function) -> int:
-    """How large all constants of a function are where they are stored."""
-    return sum(map(_stored_size, f.constants))
+    """How large all constants of a function, and of what it calls, are where they are stored."""
+    return sum(map(_stored_size, f.all_constants))
 
 
 def _stored_size(constant: Constant) -> int:

@@ -35,6 +35,7 @@ from glowpy.opt.known import is_known, known_tensor
 from glowpy.opt.products import BYTES, Product
 from glowpy.quantization.blocks import BlockForm, stored_in_blocks
 from glowpy.quantization.conversion import Conversion, bytes_of_constants, outcome_of
+from glowpy.quantization.instrument import unprofiled
 from glowpy.quantization.islands import Islands, data_of, islands, moves
 from glowpy.quantization.optimized import optimize, optimized
 from glowpy.quantization.options import Options
@@ -48,6 +49,9 @@ __all__ = ["WATCHED", "convert", "integers_of", "quantize"]
 
 WATCHED = "value "
 """What the name of the output begins with that shows a value; the value's name follows."""
+
+_IN_BODY = "it is in @{}, which a node calls, and profiles have none of its values"
+"""Why nodes of such a function stay in floats."""
 
 _TABLE_BLOCK = 32
 """Neighbours of a table of 4 bits that have a scale in common."""
@@ -93,10 +97,12 @@ def convert(
     while True:
         f = original.module.clone().function(original.name)
         choice = islands(f, profile, chosen, refused)
+        bodies = {node: (g, _IN_BODY.format(g.name)) for g, node in unprofiled(f)}
         computing = {n: why for n, why in choice.reasons.items() if not n.has(Trait.SHAPE_ONLY)}
         if chosen.assert_all:
-            _expect_no_floats(computing)
+            _expect_no_floats(computing | {node: reason for node, (_, reason) in bodies.items()})
         nodes = [outcome_of(node, reason) for node, reason in computing.items()]
+        nodes += [outcome_of(node, reason, g) for node, (g, reason) in bodies.items()]
         places = {node.loc for node, reason in choice.reasons.items() if not reason}
         converter = _Converter(f, profile, chosen, choice)
         converter.run()

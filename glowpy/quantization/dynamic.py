@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from glowpy.core.elemkind import ElemKind
@@ -9,7 +11,7 @@ from glowpy.core.quantized import sum_type
 from glowpy.core.tensor import Tensor
 from glowpy.core.type import Quant, Type
 from glowpy.graph.function import Function, Module
-from glowpy.graph.node import Node, NodeValue
+from glowpy.graph.node import Constant, Node, NodeValue
 from glowpy.graph.nodes_gen import ConvolutionNode, DynamicQuantizeNode, FullyConnectedNode
 from glowpy.opt.products import Product, no_exact_sum
 from glowpy.quantization.conversion import Conversion, bytes_of_constants, outcome_of
@@ -21,6 +23,15 @@ from glowpy.quantization.schema import quant_of_weights
 __all__ = ["quantize_dynamic"]
 
 _ONE = Quant((1.0,), (0,))
+
+
+@dataclass(frozen=True)
+class _Stored:
+    """Weights as integers, the sums of their columns, and the scale of each column."""
+
+    integers: Constant
+    sums: Constant
+    scales: Constant
 
 
 def quantize_dynamic(model: Module | Function, *, keep: tuple[str, ...] = ()) -> Conversion:
@@ -38,21 +49,27 @@ def quantize_dynamic(model: Module | Function, *, keep: tuple[str, ...] = ()) ->
     """
     f = optimized(model)
     before = bytes_of_constants(f)
-    products = [node for node in f.topological() if isinstance(node, Product)]
+    products = {node: g for g, node in f.all_nodes if isinstance(node, Product)}
     reasons: dict[Node, str] = {node: reason for node in products if (reason := _refusal(node))}
     reasons |= chosen_to_keep(products, keep)
     ranges: dict[NodeValue, DynamicQuantizeNode] = {}
-    for node in products:
+    stored: dict[Constant, _Stored] = {}
+    for node, g in products.items():
         if node in reasons:
             continue
         value = node.inputs[0]
-        with f.replacing(node):
+        with g.replacing(node):
             if value not in ranges:
-                ranges[value] = f.create_dynamic_quantize(f"{value.name}_stored", value)
-            result = _product(f, node, ranges[value])
+                ranges[value] = g.create_dynamic_quantize(f"{value.name}_stored", value)
+            constant = node.inputs[1].constant
+            assert constant is not None
+            if constant not in stored:
+                stored[constant] = _stored(f.module, constant)
+            result = _product(g, node, ranges[value], stored[constant])
         node.result.replace_all_uses_with(result)
-    nodes = tuple(outcome_of(node, reasons.get(node, "")) for node in products)
-    f.erase_dead([node for node in products if node not in reasons])
+    nodes = tuple(outcome_of(node, reasons.get(node, ""), g) for node, g in products.items())
+    for g in (*f.called, f):
+        g.erase_dead([node for node in g.nodes if node in products and node not in reasons])
     optimize(f)
     return Conversion(f.module, nodes, before, bytes_of_constants(f))
 
@@ -73,29 +90,30 @@ def _refusal(n: Product) -> str:
     return no_exact_sum(n, data, stored) or not_finite(weights)
 
 
-def _product(f: Function, n: Product, left: DynamicQuantizeNode) -> NodeValue:
-    """Sums of stored integers, less the zero point times the sums of the weights, times both scales."""
-    weights = n.inputs[1].constant
-    assert weights is not None
+def _stored(module: Module, weights: Constant) -> _Stored:
+    """The integers of weights, their sums and their scales for each column."""
     matrix = weights.tensor.array
     quant = quant_of_weights(matrix, ElemKind.I8, axis=1)
     array = integers_of(Type(ElemKind.I8, matrix.shape, quant), matrix)
-    wide = Type(ElemKind.I32, n.type.shape)
-
-    steps = f.create_relabel(n.name, Type(ElemKind.U8, left.type.shape, _ONE), left.result)
-    right = f.module.create_constant(
+    right = module.create_constant(
         weights.name, Tensor(Type(ElemKind.I8, matrix.shape, _ONE), array)
     )
-    sums = sum_type(steps.type, right.type, 1, n.type.shape)
-    product = f.create_mat_mul(n.name, steps, right, result_type=sums)
-    totals = f.module.create_constant(f"{n.name}_sums", array.sum(0, dtype=np.int32))
+    totals = module.create_constant(f"{weights.name}_sums", array.sum(0, dtype=np.int32))
+    scales = np.broadcast_to(np.array(quant.scales, np.float32), matrix.shape[-1])
+    return _Stored(right, totals, module.create_constant(f"{weights.name}_scales", scales))
+
+
+def _product(f: Function, n: Product, left: DynamicQuantizeNode, weights: _Stored) -> NodeValue:
+    """Sums of stored integers, less the zero point times the sums of the weights, times both scales."""
+    wide = Type(ElemKind.I32, n.type.shape)
+    steps = f.create_relabel(n.name, Type(ElemKind.U8, left.type.shape, _ONE), left.result)
+    sums = sum_type(steps.type, weights.integers.type, 1, n.type.shape)
+    product = f.create_mat_mul(n.name, steps, weights.integers, result_type=sums)
     excess = f.create_mul(
-        n.name, totals, f.create_convert(n.name, Type(ElemKind.I32, ()), left.zero)
+        n.name, weights.sums, f.create_convert(n.name, Type(ElemKind.I32, ()), left.zero)
     )
     exact = f.create_sub(n.name, f.create_relabel(n.name, wide, product), excess)
-    scales = np.broadcast_to(np.array(quant.scales, np.float32), matrix.shape[-1])
-    columns = f.module.create_constant(f"{n.name}_scales", scales)
-    scale = f.create_mul(n.name, columns, left.scale)
+    scale = f.create_mul(n.name, weights.scales, left.scale)
     floats = f.create_convert(n.name, Type(ElemKind.F32, n.type.shape), exact)
     result = f.create_mul(n.name, floats, scale).result
     if isinstance(n, FullyConnectedNode):

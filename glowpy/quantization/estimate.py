@@ -124,7 +124,7 @@ def estimate(
         method = ByProfile(profile(original, [sample], backend=options.backend), options)
     conversion = method.convert(original)
     outcomes = {node.name: node for node in conversion.nodes}
-    layers = [node for node in original.topological() if node.SCHEMA.mnemonic in method.kinds]
+    layers = [node for _, node in original.all_nodes if node.SCHEMA.mnemonic in method.kinds]
     known: dict[Hashable, tuple[float, float | None]] = {}
     estimates = []
     for index, node in enumerate(layers):

@@ -66,14 +66,19 @@ def halve(
     refused: dict[str, str] = {}
     while True:
         f = original.module.clone().function(original.name)
-        converter = _Converter(f, kind, keep, refused)
-        reasons = converter.run()
-        if not (new := converter.refusals(chosen)):
+        functions = (*f.called, f)
+        kept = _kept(f, keep)
+        constants: dict[NodeValue, Operand] = {}
+        converters = [_Converter(g, kind, kept, refused, constants) for g in functions]
+        reasons = [converter.run() for converter in converters]
+        new = {name: why for one in converters for name, why in one.refusals(chosen).items()}
+        if not new:
             break
         refused |= new
     outcomes = [
-        outcome_of(node, reason)
-        for node, reason in reasons.items()
+        outcome_of(node, reason, g)
+        for g, of_function in zip(functions, reasons, strict=True)
+        for node, reason in of_function.items()
         if not node.has(Trait.SHAPE_ONLY)
     ]
     if ports:
@@ -112,18 +117,21 @@ def output_fidelities(
 
 
 class _Converter:
-    """Puts conversions around the nodes that become halves."""
+    """Puts conversions around the nodes that become halves; `constants` are those of all functions in halves."""
 
     def __init__(
-        self, f: Function, kind: ElemKind, keep: tuple[str, ...], refused: Mapping[str, str]
+        self,
+        f: Function,
+        kind: ElemKind,
+        kept: Mapping[Node, str],
+        refused: Mapping[str, str],
+        constants: dict[NodeValue, Operand],
     ) -> None:
-        self._f, self._kind, self._refused = f, kind, refused
+        self._f, self._kind, self._kept, self._refused = f, kind, kept, refused
         self._exact: set[NodeValue] = set()
-        self._constants: dict[NodeValue, Operand] = {}
+        self._constants = constants
         self._new: dict[str, Node] = {}
-        nodes = [node for node in f.topological() if _has_floats(node)]
-        computing = [node for node in nodes if not node.has(Trait.SHAPE_ONLY)]
-        self._nodes, self._kept = nodes, chosen_to_keep(computing, keep)
+        self._nodes = [node for node in f.topological() if _has_floats(node)]
 
     def run(self) -> dict[Node, str]:
         """What became of the nodes: why each stays in f32; empty where it does not."""
@@ -225,14 +233,20 @@ class _Converter:
         return f.create_convert(value.name, self._type(value.type), value)
 
 
+def _kept(f: Function, keep: tuple[str, ...]) -> dict[Node, str]:
+    """The nodes that the user wants in f32, and why."""
+    floats = [node for _, node in f.all_nodes if _has_floats(node)]
+    return chosen_to_keep([node for node in floats if not node.has(Trait.SHAPE_ONLY)], keep)
+
+
 def _is_f32(value: NodeValue) -> bool:
     return value.type.kind is ElemKind.F32 and value.type.quant is None
 
 
 def _has_floats(node: Node) -> bool:
-    """Whether a node has operands or results that could be halves, and somebody computes it."""
+    """Whether a node has operands or results that could be halves, and computes them itself."""
     values = (*node.inputs, *node.results)
-    ignored = isinstance(node, SaveNode | SplatNode) or node.has(Trait.SIDE_EFFECT)
+    ignored = isinstance(node, SaveNode | SplatNode) or node.has(Trait.SIDE_EFFECT) or node.callees
     return not ignored and any(map(_is_f32, values))
 
 

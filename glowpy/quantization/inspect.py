@@ -45,17 +45,18 @@ def inspect(model: Module | Function) -> Conversion:
     Raises as `optimized` does.
     """
     f = optimized(model)
-    nodes = tuple(outcome_of(node, _reason(node)) for node in f.topological() if _computes(node))
-    stored = {
-        node: is_stored for node in f.topological() if (is_stored := _stores(node)) is not None
-    }
+    places = {node: g for g, node in f.all_nodes}
+    nodes = tuple(
+        outcome_of(node, _reason(node), places[node]) for node in places if _computes(node)
+    )
+    stored = {node: is_stored for node in places if (is_stored := _stores(node)) is not None}
     weights_only = any(stored.values()) and all(node.reason for node in nodes)
     if weights_only:
         nodes = tuple(
-            outcome_of(node, "" if is_stored else "its weights are floats")
+            outcome_of(node, "" if is_stored else "its weights are floats", places[node])
             for node, is_stored in stored.items()
         )
-    before = sum(map(_size_in_floats, f.constants))
+    before = sum(map(_size_in_floats, f.all_constants))
     return Conversion(f.module, nodes, before, bytes_of_constants(f), weights_only=weights_only)
 
 

@@ -10,13 +10,15 @@ from dataclasses import dataclass, replace
 
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.histogram import BINS
+from glowpy.core.schema import Trait
 from glowpy.graph.function import Function
 from glowpy.graph.node import Node, NodeValue, Placeholder
 from glowpy.lower import lowering
 from glowpy.opt.graph.lower_quantized import is_quantized_arithmetic
 from glowpy.opt.known import is_known
+from glowpy.quantization.islands import computes_with_floats
 
-__all__ = ["Watched", "instrument"]
+__all__ = ["Watched", "instrument", "unprofiled"]
 
 
 @dataclass(frozen=True)
@@ -56,6 +58,15 @@ def instrument(f: Function) -> list[Watched]:
         if value.node in parts and value not in known:
             watched.add(value, parts[value.node])
     return watched.all
+
+
+def unprofiled(f: Function) -> list[tuple[Function, Node]]:
+    """What computes with floats in the functions that one calls, and where: nothing shows the values of a call."""
+    return [
+        (g, node)
+        for g, node in f.all_nodes
+        if g is not f and computes_with_floats(node) and not node.has(Trait.SHAPE_ONLY)
+    ]
 
 
 class _Watch:

@@ -29,7 +29,7 @@ def integer_ports(module: Module) -> Module:
     Raises UserError that names the inputs and outputs that the model reads and writes in floats.
     """
     copy = module.clone()
-    for f in copy.functions:
+    for f in copy.networks:
         optimize(f)
     inner = {storage for f in copy.functions for storage in (*f.takes, *f.gives)}
     ports = [

@@ -215,9 +215,9 @@ def moves(node: Node) -> bool:
 
 
 def computes_with_floats(node: Node) -> bool:
-    """Whether a node has floats as operands or results, other than conversions and what nothing computes."""
+    """Whether a node has floats as operands or results, other than conversions, calls and what nothing computes."""
     floats = [value for value in (*node.inputs, *node.results) if value.type.kind.is_float]
-    return bool(floats) and not isinstance(node, _IGNORED)
+    return bool(floats) and not isinstance(node, _IGNORED) and not node.callees
 
 
 def chosen_to_keep(nodes: Collection[Node], names: Collection[str]) -> dict[Node, str]:

@@ -70,8 +70,11 @@ class Method(ABC):
         """The same, but for more nodes that stay in floats, which are no error in a trial."""
 
     def layers(self, conversion: Conversion) -> list[str]:
-        """What was quantized of the layers, by their names in the optimized graph."""
-        nodes = conversion.nodes
+        """What was quantized of the layers, by their names in the optimized graph; not of what is called.
+
+        Outputs can show nothing of functions that are called.
+        """
+        nodes = [node for node in conversion.nodes if not node.function]
         return [node.name for node in nodes if node.kind in self.kinds and not node.reason]
 
     def shown(self, original: Function) -> Shown:

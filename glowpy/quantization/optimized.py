@@ -8,6 +8,7 @@ from glowpy.graph.function import Function, Module
 from glowpy.graph.verifier import verify_module
 from glowpy.opt.pipelines import GRAPH_DEFAULT
 from glowpy.passes import Pipeline
+from glowpy.recipe import run_on_all
 from glowpy.support.errors import expect_type
 
 __all__ = ["optimize", "optimized"]
@@ -30,5 +31,5 @@ def optimized(model: Module | Function) -> Function:
 
 
 def optimize(f: Function) -> None:
-    """Optimizes a function for no backend."""
-    Pipeline("optimize", GRAPH_DEFAULT, fixpoint=True).run(f, context(CompileOptions()))
+    """Optimizes a function, and what it calls, for no backend."""
+    run_on_all(Pipeline("optimize", GRAPH_DEFAULT, fixpoint=True), f, context(CompileOptions()))

@@ -14,7 +14,7 @@ from glowpy.backend import Backend
 from glowpy.core.tensor import Array
 from glowpy.engine import compile
 from glowpy.graph.function import Function, Module
-from glowpy.quantization.instrument import instrument
+from glowpy.quantization.instrument import instrument, unprofiled
 from glowpy.quantization.optimized import optimized
 from glowpy.quantization.profile import Profile, ProfiledValue
 from glowpy.quantization.signature import Signature
@@ -102,6 +102,9 @@ class Profiler:
         start: What was found out about other samples.
         backend: What runs it: a name, or a backend with options.
 
+    Attributes:
+        unprofiled: The nodes on floats in functions that are called, of whose values nothing is kept.
+
     Raises UserError if `start` is not a profile of this model, and what `glowpy.compile` raises.
     """
 
@@ -115,6 +118,7 @@ class Profiler:
         self._signature = Signature.of(work)
         if start is not None:
             start.check_signature(self._signature)
+        self.unprofiled = tuple(node.name for _, node in unprofiled(work))
         self._watched = instrument(work)
         if not self._watched:
             raise UserError("the model computes nothing with floating-point numbers")

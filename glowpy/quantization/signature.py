@@ -34,8 +34,9 @@ class Signature:
     @classmethod
     def of(cls, f: Function) -> Signature:
         """That of an optimized function."""
-        digest = hashlib.sha256(print_function(f).encode())
-        for constant in f.constants:
+        text = "".join(print_function(g) for g in (*f.called, f))
+        digest = hashlib.sha256(text.encode())
+        for constant in f.all_constants:
             digest.update(f"{constant.name} {constant.type} {constant.digest}\n".encode())
         return cls(
             digest.hexdigest(),

@@ -10,10 +10,10 @@ from collections.abc import Iterator
 
 from glowpy.core.elemkind import ElemKind
 from glowpy.graph.function import Function, Module
-from glowpy.graph.node import Node, NodeValue
+from glowpy.graph.node import Constant, Node, NodeValue
 from glowpy.graph.nodes_gen import ConvolutionNode, FullyConnectedNode, GatherNode, MatMulNode
 from glowpy.opt.known import is_known
-from glowpy.quantization.blocks import BlockForm, stored_in_blocks
+from glowpy.quantization.blocks import BlockForm, decoded, integers_in_blocks
 from glowpy.quantization.conversion import Conversion, bytes_of_constants, outcome_of
 from glowpy.quantization.islands import chosen_to_keep, not_finite
 from glowpy.quantization.optimized import optimize, optimized
@@ -55,22 +55,26 @@ def quantize_weights(
     f, form = optimized(model), BlockForm(bits, block, symmetric)
     before = bytes_of_constants(f)
     weights = list(_weights(f))
+    places = {node: g for g, node in f.all_nodes}
     reasons: dict[Node, str] = {
         node: "weights of convolutions stay as they are"
-        for node in f.topological()
+        for node in places
         if isinstance(node, ConvolutionNode) and is_known(node.filter)
     }
-    outcomes = [outcome_of(node, reason) for node, reason in reasons.items()]
+    outcomes = [outcome_of(node, reason, places[node]) for node, reason in reasons.items()]
     reasons |= {node: not_finite(node.inputs[index]) for node, index, _ in weights}
     reasons |= chosen_to_keep(list(reasons), keep)
-    stored: dict[tuple[NodeValue, int], NodeValue] = {}
+    stored: dict[tuple[NodeValue, int], tuple[Constant, Constant, Constant]] = {}
+    numbers: dict[tuple[Function, NodeValue, int], NodeValue] = {}
     for node, index, axis in weights:
-        reason, value = reasons[node], node.inputs[index]
-        outcomes.append(outcome_of(node, reason))
+        reason, value, g = reasons[node], node.inputs[index], places[node]
+        outcomes.append(outcome_of(node, reason, g))
         if not reason:
             if (value, axis) not in stored:
-                stored[value, axis] = stored_in_blocks(f, value, axis, form)
-            node.set_input(index, stored[value, axis])
+                stored[value, axis] = integers_in_blocks(f.module, value, axis, form)
+            if (g, value, axis) not in numbers:
+                numbers[g, value, axis] = decoded(g, value, axis, form, stored[value, axis])
+            node.set_input(index, numbers[g, value, axis])
     optimize(f)
     sizes = before, bytes_of_constants(f)
     return Conversion(f.module, tuple(outcomes), *sizes, weights_only=True)
@@ -78,7 +82,7 @@ def quantize_weights(
 
 def _weights(f: Function) -> Iterator[tuple[Node, int, int]]:
     """Every node that reads a matrix of weights, as which input, and the dimension along which blocks lie."""
-    for node in f.topological():
+    for _, node in f.all_nodes:
         if isinstance(node, MatMulNode | FullyConnectedNode):
             index, axis = 1, 0
         elif isinstance(node, GatherNode) and node.axis == 0:

@@ -34,7 +34,7 @@ _TRUTH = Type(ElemKind.BOOL, ())
 def constants_read(functions: Iterable[Function]) -> list[Constant]:
     """The constants that functions and all that they call read, in the order of the module."""
     roots = list(functions)
-    read = {c for f in roots for g in (*f.called, f) for c in g.constants}
+    read = {c for f in roots for c in f.all_constants}
     return [c for c in roots[0].module.constants if c in read] if roots else []
 
 

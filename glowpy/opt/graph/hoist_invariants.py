@@ -81,14 +81,19 @@ def _hoist(f: Function, loop: LoopNode) -> bool:
         for index, (placeholder,) in operands_of(f, loop).items()
     }
     hoisted: dict[Node, None] = {}
+    stored: set[Node] = set()
     for node in body.topological():
         if _is_invariant(node, outer, hoisted):
             hoisted[node] = None
+            if all(v.constant is not None or v.node in stored for v in node.inputs):
+                stored.add(node)  # as weights in blocks, which products read as they are
     ends = [
         result
         for node in hoisted
         for result in node.results
-        if any(user not in hoisted for user in result.users) and _is_work(node)
+        if any(user not in hoisted for user in result.users)
+        and _is_work(node)
+        and node not in stored
     ]
     if not ends:
         return False

@@ -198,13 +198,14 @@ agraph (float[3] x, int64 n) => (float[3] y) {
 
 
 @pytest.mark.parametrize("ports", [False, True])
-def test_functions_that_are_called_stay_in_f32(ports: bool) -> None:
+def test_functions_that_are_called_become_halves(ports: bool) -> None:
     f = glowpy.load(onnx.parser.parse_model(LOOP)).main
     result = halve(f, ElemKind.F16, ports=ports)
-    assert [(node.kind, node.reason) for node in result.floats] == [("loop", "loop takes no f16")]
+    assert {node.kind for node in result.nodes} == {"sin", "tanh"}
+    assert result.floats == []
     feeds = {"x": np.array([1, 2, 3], np.float32), "n": np.array(4)}
     outputs = output_fidelities(f, result.module.function(f.name), [feeds], "cpu")
-    assert 60 < outputs["y"].decibels < 100
+    assert 50 < outputs["y"].decibels < 100
 
 
 @pytest.mark.parametrize("ports", [False, True])
