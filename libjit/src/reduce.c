@@ -53,7 +53,7 @@ LATE plane_t kept_plane(const plane_t *reduced) {
 
 /// A reduction of elements of one type. Signed sums and products are computed with the unsigned `lane`, which may overflow;
 /// `total` is the type in which the blocks of a row are put together.
-#define REDUCTION(name, type, lane, total, OP, identity)                                                                       \
+#define FOLD_ROW(name, lane, total, OP, identity)                                                                              \
   enum { WIDTH_##name = PARTS_BYTES / sizeof(lane) };                                                                          \
   typedef lane lanes_##name __attribute__((ext_vector_type(WIDTH_##name), aligned(sizeof(lane)), may_alias));                  \
                                                                                                                                \
@@ -112,7 +112,11 @@ LATE plane_t kept_plane(const plane_t *reduced) {
       sum = (total)OP(sum, block);                                                                                             \
     }                                                                                                                          \
     return (lane)sum;                                                                                                          \
-  }                                                                                                                            \
+  }
+
+/// The same of several rows, or of any dimensions.
+#define REDUCTION(name, type, lane, total, OP, identity)                                                                       \
+  FOLD_ROW(name, lane, total, OP, identity)                                                                                    \
                                                                                                                                \
   /* Folds `rows` rows into `vectors` vectors of the result. */                                                                \
   INLINE void fold_strip_##name(lane *restrict result, const lane *restrict input, dim_t rows, dim_t row_step, int vectors) {  \
@@ -200,6 +204,9 @@ INTEGER_REDUCTIONS(i64, int64_t, uint64_t, INT64_MIN, INT64_MAX)
 INTEGER_REDUCTIONS(u8, uint8_t, uint8_t, 0, UINT8_MAX)
 INTEGER_REDUCTIONS(u32, uint32_t, uint32_t, 0, UINT32_MAX)
 INTEGER_REDUCTIONS(u64, uint64_t, uint64_t, 0, UINT64_MAX)
+FOLD_ROW(max_u16, uint16_t, uint16_t, MAX, 0)
+FOLD_ROW(min_u16, uint16_t, uint16_t, MIN, UINT16_MAX)
+
 /// Neighbouring columns that are searched or summed together, in arrays of the stack that alias nothing.
 #define COLUMNS 64
 
@@ -226,31 +233,31 @@ INTEGER_REDUCTIONS(u64, uint64_t, uint64_t, 0, UINT64_MAX)
     }                                                                                                                          \
   }                                                                                                                            \
                                                                                                                                \
-  /* The index of the extreme of `n` neighbours: that of whole rows of COLUMNS, and what is left over. */                      \
+  /* Whether one of BLOCK neighbours is the extreme. */                                                                        \
+  INLINE bool any_same_##name(const type *input, type top) {                                                                   \
+    bool any = false;                                                                                                          \
+    for (dim_t i = 0; i < BLOCK; i++) any |= (input[i] == top) | ((top != top) & (input[i] != input[i]));                      \
+    return any;                                                                                                                \
+  }                                                                                                                            \
+                                                                                                                               \
+  /* The index of the extreme of `n` neighbours: of many, what it is, and then where. */                                                \
   INLINE int64_t search_row_##name(const type *input, dim_t n, bool last) {                                                    \
-    dim_t whole = n / COLUMNS;                                                                                                 \
-    type top = input[0];                                                                                                       \
-    int64_t place = 0;                                                                                                         \
-    if (whole > 1) {                                                                                                           \
-      type best[COLUMNS];                                                                                                      \
-      int64_t index[COLUMNS];                                                                                                  \
-      search_columns_##name(best, index, input, whole, COLUMNS, COLUMNS, last);                                                \
-      top = best[0], place = index[0] * COLUMNS;                                                                               \
-      for (dim_t c = 1; c < COLUMNS; c++) {                                                                                    \
-        type x = best[c];                                                                                                      \
-        int64_t at = index[c] * COLUMNS + c;                                                                                   \
-        bool equal = (x == top) | ((x != x) & (top != top));                                                                   \
-        bool higher = equal ? (at < place) != last : beats_##name(x, top, last);                                               \
-        top = higher ? x : top;                                                                                                \
-        place = higher ? at : place;                                                                                           \
+    if (n < BLOCK) {                                                                                                           \
+      type top = input[0];                                                                                                     \
+      int64_t place = 0;                                                                                                       \
+      for (dim_t i = 1; i < n; i++) {                                                                                          \
+        bool higher = beats_##name(input[i], top, last);                                                                       \
+        top = higher ? input[i] : top;                                                                                         \
+        place = higher ? i : place;                                                                                            \
       }                                                                                                                        \
+      return place;                                                                                                            \
     }                                                                                                                          \
-    for (dim_t i = whole > 1 ? whole * COLUMNS : 1; i < n; i++) {                                                              \
-      bool higher = beats_##name(input[i], top, last);                                                                         \
-      top = higher ? input[i] : top;                                                                                           \
-      place = higher ? i : place;                                                                                              \
-    }                                                                                                                          \
-    return place;                                                                                                              \
+    type top = fold_row_##name(input, n, 1);                                                                                   \
+    dim_t at = last ? n - 1 : 0, step = last ? -1 : 1;                                                                         \
+    while (n - at >= BLOCK && !last && !any_same_##name(input + at, top)) at += BLOCK;                                         \
+    while (at >= BLOCK && last && !any_same_##name(input + at - BLOCK + 1, top)) at -= BLOCK;                                  \
+    while (input[at] != top && (top == top || input[at] == input[at])) at += step;                                             \
+    return at;                                                                                                                 \
   }                                                                                                                            \
                                                                                                                                \
   INLINE void arg_columns_##name(int64_t *restrict result, const type *restrict input, dim_t n, dim_t step, dim_t cols,        \
