@@ -57,6 +57,8 @@ def _elementwise(mnemonic: str, function: Any, w: Weaver, *operands: Held, to_fl
     if mnemonic == "add" and len(tuples) == len(operands):
         return tuple(chain(*tuples))
     values, weak = w.joint(operands)
+    if weak and values[0].type.kind is ElemKind.BOOL:  # Python's are integers
+        values = [w.lifted(Weak(value), ElemKind.I64) for value in values]
     if to_float and not values[0].type.kind.is_float:
         values = [w.lifted(Weak(value), ElemKind.F64) for value in values]
     return w.wrapped(w.node(mnemonic, *values), weak)

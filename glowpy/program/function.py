@@ -148,6 +148,8 @@ def _argument(name: str, argument: Any) -> Any:
     """An argument as the machine holds it: an array of its own, so that gradients tell it from others; or a number."""
     if isinstance(argument, tuple):
         return tuple([_argument(name, item) for item in argument])
+    if argument is None:
+        return None
     if not isinstance(argument, bool | int | float | np.ndarray | np.generic):
         got = type(argument).__name__
         raise UserError(f"'{name}': expected an array, a number or a tuple of such, got {got}")

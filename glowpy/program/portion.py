@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import NoneType
-from typing import Any, TypeAlias, final
+from typing import Any, NamedTuple, TypeAlias, final
 
 import numpy as np
 
@@ -21,7 +21,7 @@ from glowpy.graph.node import NodeValue
 from glowpy.program.code import Argument, Cut, Literal, Operation, Pack, Portion, Slot
 from glowpy.program.operators import rule_of
 from glowpy.program.weaver import Check, Held, NeedsNumberError, Passed, Weak, Weaver
-from glowpy.support.errors import UserError
+from glowpy.support.errors import InternalError, UserError
 from glowpy.support.loc import Loc
 
 __all__ = ["Runner", "Trace", "leaves"]
@@ -38,8 +38,7 @@ Numbers: TypeAlias = "tuple[tuple[int, type, int], ...]"
 _NUMBERS = {bool: ElemKind.BOOL, int: ElemKind.I64, float: ElemKind.F64}
 
 
-@dataclass(frozen=True)
-class _Variant:
+class _Variant(NamedTuple):
     """What a portion is compiled for."""
 
     signature: Signature
@@ -127,6 +126,8 @@ class Runner:
             try:
                 compiled = self._compiled[variant] = self._compile(variant)
             except _NeedsInputsError as error:
+                if error.places <= places:
+                    raise InternalError("expected what is known to be a number") from None
                 places |= error.places
 
     def graphs(self) -> list[Module]:
@@ -173,13 +174,8 @@ class Runner:
             try:
                 slots[operation.target] = _held(f, operation, slots, checks)
             except NeedsNumberError as error:
-                kinds = leaves(variant.signature)
-                known = {
-                    v: i
-                    for i, (v, kind) in enumerate(zip(inputs, kinds, strict=True))
-                    if v and kind in (int, bool)
-                }
-                raise _NeedsInputsError(_sources(error.value, known, operation.loc)) from None
+                places = _sources(error.value, inputs, variant.signature, operation.loc)
+                raise _NeedsInputsError(places) from None
         results = {name: _passed(slots[name], inputs) for name in self.portion.outputs}
         return _Graph(f, tuple(inputs), results, checks)
 
@@ -211,19 +207,22 @@ class _NeedsInputsError(Exception):
         self.places = places
 
 
-def _sources(value: NodeValue, numbers: Mapping[NodeValue, int], loc: Loc) -> set[int]:
+def _sources(
+    value: NodeValue, inputs: Sequence[NodeValue | None], signature: Signature, loc: Loc
+) -> set[int]:
     """The places of the numbers that a value is computed from. Raises UserError if there are tensors among them."""
+    kinds = list(leaves(signature))
+    numbers = {v: place for place, v in enumerate(inputs) if v and kinds[place] in (int, bool)}
     pending, met = [value], {value}
     while pending:
         source = pending.pop()
         if source in numbers:
             continue
         if source.node is None:
-            note = "numbers that are given, and what x.shape says, are known"
             raise UserError(
                 f"expected a number that is known before, got one that depends on {source.type}",
                 loc=loc,
-                note=note,
+                note="numbers that are given, and what x.shape says, are known",
             )
         pending += [operand for operand in source.node.inputs if operand not in met]
         met.update(source.node.inputs)

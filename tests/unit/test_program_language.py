@@ -170,6 +170,10 @@ def options(x: Any) -> Any:
     return optional(x), optional(x, 1.0), optional(bias=x, x=2.0)
 
 
+def booleans(a: Any, b: Any) -> Any:
+    return a + a, -a, abs(b), a - b, a * b, a / 2
+
+
 def assigned(x: Any) -> Any:
     a = b = x
     (a, (b, c)), d = (a, (b, 1)), 2
@@ -276,6 +280,8 @@ WORKS: list[tuple[Callable[..., Any], tuple[Any, ...]]] = [
     (logic, (0, 3)),
     (logic, (np.array(2.0), np.array(0.0))),
     (options, (3.0,)),
+    (optional, (X, None)),
+    (booleans, (True, False)),
     (assigned, (3,)),
     (leaving, (6,)),
     (leaving, (97,)),
