@@ -29,6 +29,8 @@ Parts: TypeAlias = "Operand | tuple[Parts, ...]"
 
 _NO_CHANGES = "arrays are not changed; make a new one"
 
+_NO_STARS = "name each item, or take a slice"
+
 _REMEDIES: Mapping[type[ast.stmt], str] = {
     ast.Raise: "give a number that says what is wrong, and raise where the function is called",
     ast.Assert: "give the condition as a second result, and check it where the function is called",
@@ -195,7 +197,8 @@ class _FunctionReader(ExpressionReader):
             self._assign_operand(target.id, operand, target)
             return
         if not isinstance(target, ast.Tuple | ast.List):
-            raise self._refusal(target, "a variable to assign", _NO_CHANGES)
+            note = _NO_STARS if isinstance(target, ast.Starred) else _NO_CHANGES
+            raise self._refusal(target, "a variable to assign", note)
         if not isinstance(value, ast.Tuple | ast.List) or len(value.elts) != len(target.elts):
             self._bind(target, self._kept(self._expression(value), value))
             return
@@ -214,7 +217,8 @@ class _FunctionReader(ExpressionReader):
             self._assign_operand(target.id, self._joined(parts, target), target)
             return
         if not isinstance(target, ast.Tuple | ast.List):
-            raise self._refusal(target, "a variable to assign", _NO_CHANGES)
+            note = _NO_STARS if isinstance(target, ast.Starred) else _NO_CHANGES
+            raise self._refusal(target, "a variable to assign", note)
         count = len(target.elts)
         if isinstance(parts, tuple) and len(parts) == count:
             for item, part in zip(target.elts, parts, strict=True):

@@ -21,11 +21,19 @@ tensors = Table()
 
 
 def _axes(axis: int | Sequence[int] | None, rank: int) -> tuple[int, ...]:
-    axes = range(rank) if axis is None else (axis,) if isinstance(axis, int) else axis
+    axes = range(rank) if axis is None else _integers(axis)
     for one in axes:
         if not -rank <= one < rank:
             raise UserError(f"expected an axis of a tensor of rank {rank}, got {one}")
     return tuple(sorted({one % rank for one in axes}))
+
+
+def _integers(value: Any) -> tuple[int, ...]:
+    """An integer, or several. Raises UserError for anything else."""
+    integers = value if isinstance(value, tuple) else (value,)
+    if not all(isinstance(integer, int) for integer in integers):
+        raise UserError(f"expected an integer or a tuple of integers, got {value!r}")
+    return integers
 
 
 def _reduced(
@@ -107,7 +115,7 @@ def _reshaped(w: Weaver, value: NodeValue, shape: Sequence[int]) -> NodeValue:
 @tensors(np.reshape, method="reshape")
 def _reshape(w: Weaver, x: Held, *, shape: int | Sequence[int]) -> Held:
     value = w.tensor(x)
-    extents = [shape] if isinstance(shape, int) else list(shape)
+    extents = [*_integers(shape)]
     count = math.prod(value.type.extents)
     if extents.count(-1) == 1:
         rest = math.prod(n for n in extents if n != -1)
@@ -123,10 +131,10 @@ def _reshape(w: Weaver, x: Held, *, shape: int | Sequence[int]) -> Held:
 def _transpose(w: Weaver, x: Held, *, axes: Sequence[int] | None = None) -> Held:
     value = w.tensor(x)
     rank = value.type.rank
-    shuffle = tuple(range(rank))[::-1] if axes is None else tuple(axis % rank for axis in axes)
-    if sorted(shuffle) != list(range(rank)):
+    shuffle = tuple(range(rank))[::-1] if axes is None else _integers(axes)
+    if sorted(axis % max(rank, 1) for axis in shuffle) != list(range(rank)):
         raise UserError(f"expected every axis of a tensor of rank {rank} once, got {axes}")
-    return w.node("transpose", value, shuffle)
+    return w.node("transpose", value, tuple([axis % rank for axis in shuffle]))
 
 
 @tensors(np.concatenate)
@@ -151,8 +159,8 @@ def _stack(w: Weaver, parts: Held, *, axis: int = 0) -> Held:
 @tensors(np.full)
 def _full(w: Weaver, shape: Held, fill_value: Held, *, dtype: Any = None) -> Held:
     kind = kind_of(dtype) if dtype is not None else common_kind([fill_value])
-    extents = w.known(shape if isinstance(shape, tuple) else (shape,))
-    if not all(isinstance(n, int) and n >= 0 for n in extents):
+    extents = _integers(w.known(shape))
+    if min(extents, default=0) < 0:
         raise UserError(f"expected a shape of integers from 0, got {extents}")
     if isinstance(fill_value, bool | int | float):
         return w.node("splat", Type(kind, extents), fill_value)

@@ -410,6 +410,15 @@ def named(x: Any) -> Any:
     return x + (x := 2)
 
 
+def by_text(x: Any) -> Any:
+    return x.reshape(2.5), x.sum(axis=x.dtype)
+
+
+def starred_target(x: Any) -> Any:
+    a, *b = x
+    return a, b
+
+
 def computed_shape(x: Any) -> Any:
     return np.zeros(x.argmax(axis=0)[0])
 
@@ -495,6 +504,8 @@ REFUSED: list[tuple[Callable[..., Any], Any, str, str]] = [
         "that are given",
     ),
     (unknown_shape, 1.5, r"a number that is known before, got .* on f64\[\]", "that are given"),
+    (by_text, X, "an integer or a tuple of integers, got 2.5", ""),
+    (starred_target, X, "a variable to assign, got '[*]b'", "name each item"),
     (larger, X, r"two numbers, got f64\[2x3\]", "use np.maximum"),
     (named, 1, "an expression that can be compiled", "a statement of its own"),
     (negated, X, r"a condition of one element, got f64\[2x3\]", "np.logical_not"),
