@@ -16,7 +16,7 @@ from glowpy.ir.inst import Instruction
 from glowpy.passes import PassContext
 from glowpy.plugins import BACKENDS, installed_operators, load_plugin, plugins
 from glowpy.recipe import Compilation, refusals
-from glowpy.support.errors import UnsupportedError, UserError
+from glowpy.support.errors import UnsupportedError, UserError, expect_type
 from glowpy.support.progress import report
 
 __all__ = [
@@ -158,8 +158,11 @@ def compilation(
         options: Verification, caching, instrumentation.
         ctx: Where times and dumps go; made from the options if absent.
 
-    Raises UserError for an unknown backend, and for a module without a function or with several.
+    Raises UserError for an unknown backend, arguments of other types, and a module without a function or with several.
     """
+    expect_type("model", model, Module | Function, "a Module or Function, as glowpy.load gives")
+    expect_type("backend", backend, str | Backend, "a Backend or its name")
+    expect_type("options", options, CompileOptions | None, "CompileOptions")
     chosen = backend_of(backend) if isinstance(backend, str) else backend
     chosen_options = options or CompileOptions()
     f = model.main if isinstance(model, Module) else model

@@ -249,6 +249,8 @@ class Executable(ABC):
     def _bind_inputs(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
         """The arrays by placeholder, or copies of those that cannot be read where they are or are outputs as well."""
         bindings: dict[str, Array] = {}
+        if not isinstance(inputs, Mapping):
+            raise UserError(f"expected a dict of inputs, got {type(inputs).__name__}")
         for port in self.input_ports:
             if port.name not in inputs:
                 raise input_misfit(self.inputs, inputs)

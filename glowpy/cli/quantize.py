@@ -111,17 +111,21 @@ def quantize(
             quantized = _as_it_is(source, accuracy)
         else:
             quantized = accuracy.quantized(source, method, profile_file or model)
-    result = quantized.conversion
-    write_network(result.module, output, blobs)
+    write_network(quantized.conversion.module, output, blobs)
     accuracy.write_page(quantized, Path(model).name)
     if as_json:
-        print_json({**_figures(result, output, blobs), **quantized.figures})
+        print_json({**_figures(quantized.conversion, output, blobs), **quantized.figures})
         return
+    _print(quantized, accuracy, output, blobs)
+    if method is not None:
+        print_unwritten(output)
+
+
+def _print(quantized: Quantized, accuracy: Accuracy, output: str | None, blobs: str | None) -> None:
+    result = quantized.conversion
     verb = "read stored" if result.weights_only else "compute on"
     print_conversion(result, output, blobs, f"{verb} integers", "floats")
     accuracy.print(quantized)
-    if method is not None:
-        print_unwritten(output)
 
 
 def _method(

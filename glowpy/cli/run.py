@@ -172,17 +172,18 @@ def run_model(
                 raise
             by_session = by_rounds(opened, error)
             run = run_hosted(by_session, inputs, shapes, seed, bound, observers, repeat)
-    files = save_outputs(run.outputs, folder)
-    report = RunReport(model, backend, run, files)
-    if check_with:
-        with progress(f"running {check_with}"):
-            expected = expected_outputs(check_with, model, run.interpret, run.feeds)
-        kinds = run.kinds()
-        differences = compare(run.compared, expected, *_tolerances(rtol, atol, kinds))
-        report = replace(
-            report, checked_with=check_with, differences=differences, inexact=bool(kinds)
-        )
-    report_run(report, as_json=as_json)
+    report = RunReport(model, backend, run, save_outputs(run.outputs, folder))
+    report_run(_checked(report, check_with, rtol, atol) if check_with else report, as_json=as_json)
+
+
+def _checked(report: RunReport, checker: str, rtol: float | None, atol: float | None) -> RunReport:
+    """With how far outputs are from those of what a model is checked with."""
+    run = report.run
+    with progress(f"running {checker}"):
+        expected = expected_outputs(checker, report.model, run.interpret, run.feeds)
+    kinds = run.kinds()
+    differences = compare(run.compared, expected, *_tolerances(rtol, atol, kinds))
+    return replace(report, checked_with=checker, differences=differences, inexact=bool(kinds))
 
 
 def _refuse(state: tuple[str, ...], name: str) -> None:

@@ -1,5 +1,7 @@
 """What users of the Python API rely on: binding without copies, predicates, modules with several functions."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -66,13 +68,37 @@ def test_binding_what_does_not_fit(array: Array, message: str) -> None:
         ({}, "missing input 'in put' (f32[8])"),
         ({"x": np.zeros(8, np.float32)}, "got 'x'"),
         ({"in put": np.zeros(8, np.int32)}, "expected an array of type f32[8], got int32[8]"),
+        (np.zeros(8, np.float32), "expected a dict of inputs, got ndarray"),
+        (None, "expected a dict of inputs, got NoneType"),
     ],
 )
-def test_calling_with_what_does_not_fit(inputs: dict[str, Array], message: str) -> None:
+def test_calling_with_what_does_not_fit(inputs: Any, message: str) -> None:
     compiled = glowpy.compile(doubling(), "interpreter")
     with pytest.raises(UserError) as error:
         compiled(inputs)
     assert message in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            ("net.onnx",),
+            "model: expected a Module or Function, as glowpy.load gives, got 'net.onnx'",
+        ),
+        ((doubling(), 5), "backend: expected a Backend or its name, got int"),
+        ((doubling(), "cpu", 3), "options: expected CompileOptions, got int"),
+    ],
+)
+def test_compiling_what_does_not_fit(arguments: Any, message: str) -> None:
+    with pytest.raises(UserError) as error:
+        glowpy.compile(*arguments)
+    assert str(error.value) == message
+
+
+def test_saving_what_is_no_network() -> None:
+    with pytest.raises(UserError, match="model: expected a Module or Function"):
+        glowpy.save("net.onnx", "out.onnx")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

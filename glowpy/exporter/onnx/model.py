@@ -29,7 +29,7 @@ from glowpy.opt.graph.sink_transpose import SinkTransposePass
 from glowpy.opt.pipelines import GRAPH_DEFAULT
 from glowpy.passes import PassContext, Pipeline, Rewrites
 from glowpy.recipe import run_on_all
-from glowpy.support.errors import Diagnostic, InternalError, UnsupportedError
+from glowpy.support.errors import Diagnostic, InternalError, UnsupportedError, expect_type
 from glowpy.support.output_files import check_output_file
 
 __all__ = ["check_kinds", "check_model", "model_proto", "prepare", "save", "value_info", "written"]
@@ -66,6 +66,7 @@ def save(
     Raises UnsupportedError that lists every node that has no form in ONNX, VerifyError for a malformed graph, and
     UserError for a file that cannot be written.
     """
+    expect_type("model", model, Module | Function, "a Module or Function, as glowpy.load gives")
     check_output_file(str(path))
     f = model.main if isinstance(model, Module) else model
     work = f.module.clone().function(f.name)

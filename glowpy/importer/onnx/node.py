@@ -423,7 +423,7 @@ def value_needed(
         f"{what} must be known while compiling, but depends on the input {names}",
         sources,
         loc=loc,
-        note="give the values of these inputs while loading, or fold the shape computation in the model",
+        note="glowpy.InferenceSession and glowpy run compile for each value, glowpy.load takes values={...}",
     )
 
 
