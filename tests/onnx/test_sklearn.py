@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import onnxruntime
 import pytest
 
 import glowpy
@@ -14,7 +15,7 @@ from glowpy.core.tensor import Array
 sklearn = pytest.importorskip("sklearn")
 skl2onnx = pytest.importorskip("skl2onnx")
 
-from skl2onnx.common import data_types  # noqa: E402
+from skl2onnx.common import _container, data_types  # noqa: E402
 from sklearn import (  # noqa: E402
     calibration,
     cluster,
@@ -23,6 +24,7 @@ from sklearn import (  # noqa: E402
     discriminant_analysis,
     ensemble,
     feature_selection,
+    gaussian_process,
     impute,
     linear_model,
     naive_bayes,
@@ -85,6 +87,21 @@ REGRESSORS: dict[str, Callable[[], Any]] = {
         linear_model.Ridge(),
     ),
 }
+CONVERTED: dict[str, Callable[[], Any]] = {
+    "boosted histograms": lambda: ensemble.HistGradientBoostingClassifier(max_iter=2),
+    "Gaussian process": lambda: gaussian_process.GaussianProcessRegressor(
+        gaussian_process.kernels.RBF() + gaussian_process.kernels.WhiteKernel()
+    ),
+    "weighted neighbours": lambda: neighbors.KNeighborsRegressor(4, weights="distance"),
+    "neighbours by blocks": lambda: neighbors.KNeighborsClassifier(4, metric="manhattan"),
+    "logistic perceptron": lambda: neural_network.MLPClassifier(
+        (9,), activation="logistic", max_iter=20, random_state=0
+    ),
+    "bins": lambda: pipeline.make_pipeline(
+        preprocessing.KBinsDiscretizer(3, encode="onehot-dense"), linear_model.Ridge()
+    ),
+}
+"""What onnxruntime computes is compared with, where it is not exactly what scikit-learn does."""
 
 
 def written(estimator: Any, x: Array) -> bytes:
@@ -140,6 +157,40 @@ def test_regressor(name: str) -> None:
         session = glowpy.InferenceSession(written(estimator, x), backend=backend)
         (got,) = session.run(None, {"X": x})
         np.testing.assert_allclose(got[:, 0], wanted, rtol=1e-5, atol=1e-5 * np.abs(wanted).max())
+
+
+@pytest.mark.parametrize("name", CONVERTED)
+def test_as_onnxruntime(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_container, "make_node", _of_integers(_container.make_node))
+    estimator, x = trained(CONVERTED[name], datasets.load_iris)
+    if "histograms" in name:
+        x[::3, 1] = np.nan
+    model = skl2onnx.to_onnx(estimator, x[:1], target_opset={"": 18, "ai.onnx.ml": 3})
+    content = model.SerializeToString()
+    reference = onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"])
+    expected = reference.run(None, {"X": x})
+    for backend in ("interpreter", "cpu"):
+        results = glowpy.InferenceSession(content, backend=backend).run(None, {"X": x})
+        for got, wanted in zip(map(_numbers, results), map(_numbers, expected), strict=True):
+            np.testing.assert_allclose(got, wanted, rtol=1e-4, atol=1e-5)
+
+
+def _numbers(result: Any) -> Array:
+    """Probabilities out of a map for each example."""
+    maps = isinstance(result, list)
+    return np.array([list(one.values()) for one in result]) if maps else np.asarray(result)
+
+
+def _of_integers(make_node: Callable[..., Any]) -> Callable[..., Any]:
+    """What says whether NaN goes with the smaller: protobuf takes no booleans for integers."""
+
+    def make(*names: Any, **attributes: Any) -> Any:
+        for name, values in attributes.items():
+            if name == "nodes_missing_value_tracks_true":
+                attributes[name] = [int(value) for value in values]
+        return make_node(*names, **attributes)
+
+    return make
 
 
 def test_clusters() -> None:
