@@ -478,10 +478,14 @@ class Function(Builder):
 
     @property
     def symbols(self) -> dict[str, Symbol]:
-        """The symbols on which nodes depend, and what the function takes and gives."""
-        symbols = symbols_of_types(s.type for s in (*self.takes, *self.gives))
-        for node in self._nodes:
-            symbols |= self._symbols(node)
+        """The symbols on which nodes depend, and what the function takes and gives; those of what it calls, too.
+
+        Raises UserError for a function that calls itself.
+        """
+        functions = (*self.called, self)
+        symbols = symbols_of_types(s.type for f in functions for s in (*f.takes, *f.gives))
+        for node in (node for f in functions for node in f._nodes):
+            symbols |= _symbols(node)
         return symbols
 
     def _unread_definitions(self) -> list[DefineNode]:

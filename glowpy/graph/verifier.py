@@ -87,7 +87,10 @@ def _function(f: Function, owners: Counter[Storage]) -> Iterator[Diagnostic]:
         if message := _misfit(variable, variable.type, called=f.is_called):
             yield Diagnostic(message, variable.loc, f"variable {variable.value!r}")
     try:
-        f.topological()
+        _ = f.called
+        f.topological()  # asks for the symbols of all that is called
+    except UserError:
+        return  # said already: something calls itself
     except InternalError as error:
         yield Diagnostic(str(error.args[0]), context=f"function @{f.name}")
 

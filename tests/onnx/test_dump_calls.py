@@ -20,6 +20,7 @@ from glowpy.graph.dot import print_dot
 from glowpy.graph.function import Module
 from glowpy.graph.printer import print_module
 from glowpy.recipe import Stage
+from glowpy.support.dumped import CONSTANTS
 from tests.onnx.calls_models import COUNTING, decoder, model_of
 
 STAGES = (Stage.GRAPH, Stage.OPTIMIZED, Stage.LOWERED, Stage.SCHEDULED)
@@ -210,6 +211,20 @@ def test_damage_of_a_called_function_is_an_error(
     change(next(proto for proto in model.functions if proto.name.startswith("@")))
     onnx.save(model, path)
     with pytest.raises(glowpy.UserError, match=message):
+        glowpy.load(path)
+
+
+@pytest.mark.parametrize("count", ["9" * 5000, "²", "-1", "0"])
+def test_damaged_number_of_constants_is_an_error(
+    count: str, modules: dict[str, Module], tmp_path: Path
+) -> None:
+    path = tmp_path / "dumped.onnx"
+    dump_onnx(modules["scanned"].main, path)
+    model = onnx.load(path)
+    entries = [entry for node in model.graph.node for entry in node.metadata_props]
+    next(entry for entry in entries if entry.key == CONSTANTS).value = count
+    onnx.save(model, path)
+    with pytest.raises(glowpy.UserError):
         glowpy.load(path)
 
 

@@ -23,6 +23,7 @@ from glowpy.ir.printer import print_irfunction
 from glowpy.ir.verifier import verify_irfunction
 from glowpy.memory import check
 from glowpy.support.errors import VerifyError
+from glowpy.support.symbolic import symbol
 
 TESTED = (IfNode, LoopNode)
 
@@ -262,6 +263,16 @@ def test_no_function_calls_itself() -> None:
     f.create_save("save", f.create_if("if", [again, again], "f", "f"), result)
     with pytest.raises(VerifyError, match="@f calls itself"):
         verify_module(module)
+    main = module.create_function("main")
+    x, y = (module.create_placeholder(name, parse_type("f32[4]")) for name in "xy")
+    _, count = main.create_non_zero("places", x).results
+    main.create_define("define", count, (symbol("k", 0, 4),))
+    main.create_save("copy", x, y)
+    main.create_save("call", main.create_if("call", [again, again], "f", "f"), again)
+    with pytest.raises(VerifyError, match="@f calls itself"):
+        verify_module(module)
+    with pytest.raises(UserError, match="@f calls itself"):
+        compilation(main, "interpreter").text("optimized")
 
 
 def test_functions_keep_to_what_is_theirs() -> None:

@@ -169,8 +169,8 @@ class _Reader:
             raise UserError(f"{proto.op_type}: expected an operator of the domain {DOMAIN}")
         schema = cls.SCHEMA
         constants = metadata.get(CONSTANTS, "0")
-        num_inputs = len(proto.input) - int(constants if constants.isdecimal() else 0)
-        operands = [self._value(name) for name in proto.input[: max(num_inputs, 0)]]
+        count = next((n for n in range(len(proto.input)) if str(n) == constants), 0)
+        operands = [self._value(name) for name in proto.input[: len(proto.input) - count]]
         predicate = operands.pop() if PREDICATE in metadata and operands else None
         if SAVED in metadata:
             storage = self.module.storage(metadata[SAVED])
