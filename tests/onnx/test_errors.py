@@ -525,6 +525,13 @@ def test_functions_are_inlined() -> None:
     assert [type(node).__name__ for node in f.nodes] == ["ReluNode"] * 6 + ["SaveNode"]
 
 
+def test_function_at_an_opset_that_there_is_not() -> None:
+    model = with_functions([("F", "Relu", 1)])
+    for version in (0, 1 << 20, 1 << 40):
+        model.functions[0].opset_import[0].version = version
+        assert "cannot inline the model's functions" in str(error_of(model))
+
+
 def test_function_that_calls_itself() -> None:
     assert "calls itself" in str(error_of(with_functions([("F", "G", 1), ("G", "F", 1)])))
 

@@ -193,6 +193,17 @@ def _of_integers(make_node: Callable[..., Any]) -> Callable[..., Any]:
     return make
 
 
+def test_missing_numbers_as_neighbours_have_them() -> None:
+    """Functions of the model's own, at another opset than the model."""
+    x = np.random.default_rng(0).random((30, 3)).astype(np.float32)
+    estimator = impute.KNNImputer(n_neighbors=2).fit(x[:12])
+    model = skl2onnx.to_onnx(estimator, x[:1], target_opset={"": 22, "ai.onnx.ml": 3})
+    assert {opset.version for f in model.functions for opset in f.opset_import} == {1, 21}
+    x[::4, 1] = np.nan
+    (got,) = glowpy.InferenceSession(model.SerializeToString()).run(None, {"X": x})
+    np.testing.assert_allclose(got, estimator.transform(x), rtol=1e-5)
+
+
 def test_clusters() -> None:
     estimator, x = trained(lambda: cluster.KMeans(3, n_init=1, random_state=0), datasets.load_iris)
     labels, distances = glowpy.InferenceSession(written(estimator, x)).run(None, {"X": x})

@@ -8,7 +8,7 @@ no later module sees them.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +20,7 @@ from google.protobuf.message import DecodeError, EncodeError, Message  # type: i
 from onnx import external_data_helper, inliner
 
 from glowpy.importer.onnx.contrib.schemas import CONTRIB, NCHWC
+from glowpy.importer.onnx.order import subgraphs
 from glowpy.importer.onnx.stored import InFile, InMemory, Stores
 from glowpy.importer.onnx.tensor import open_external
 from glowpy.importer.onnx.wire import extract
@@ -231,6 +232,8 @@ def _version_problems(source: Source) -> Iterator[UserError]:
 def _inline(source: Source) -> Source:
     """The model without model-local functions."""
     _check_expansion(source)
+    for function in source.proto.functions:
+        _take_opsets(function, source.opsets)
     try:
         proto = inliner.inline_local_functions(source.proto, True)
     except Exception as error:  # noqa: BLE001 -- the bindings raise whatever the C++ side throws
@@ -238,6 +241,30 @@ def _inline(source: Source) -> Source:
             f"cannot inline the model's functions: {error}", loc=Loc(source.file)
         ) from None
     return Source(proto, source.file, source.stores)
+
+
+def _take_opsets(function: onnx.FunctionProto, opsets: Mapping[str, int]) -> None:
+    """Takes the model's opsets for a function's where all its operators are the same in both.
+
+    The others are converted as they are inlined, for which onnx has to know the types of all values, and may not.
+    """
+    nodes = list(function.node)
+    for node in nodes:
+        nodes += [inner for graph in subgraphs(node) for inner in graph.node]
+    for opset in function.opset_import:
+        domain = domain_of(opset.domain)
+        version = opsets.get(domain, opset.version)
+        own = {node.op_type for node in nodes if domain_of(node.domain) == domain}
+        if all(_since(domain, op, version) == _since(domain, op, opset.version) for op in own):
+            opset.version = version
+
+
+def _since(domain: str, op_type: str, opset: int) -> int | None:
+    """Since when an operator is what it is at an opset; None of what onnx does not know."""
+    try:
+        return int(onnx.defs.get_schema(op_type, opset, domain).since_version)
+    except (onnx.defs.SchemaError, TypeError):  # TypeError: the number is larger than any opset's
+        return None
 
 
 def _check_expansion(source: Source) -> None:
