@@ -138,7 +138,8 @@ class InferenceSession:
         try:
             self._specialized(tuple(static.items()), {})
         except ValueNeededError as error:
-            self._need(error, static, {})
+            if not self._knows(error, static, {}):
+                self._run_rounds(error)
         except RoundsError as error:
             self._run_rounds(error)
 
@@ -163,13 +164,17 @@ class InferenceSession:
             observer=self._observer,
         )
 
-    def _run_rounds(self, error: RoundsError) -> Hosted:
-        """Splits the model, so that its loops run round by round from now on. Raises the error if there is state."""
-        if self._state.pairs:
+    def _run_rounds(self, error: RoundsError | ValueNeededError) -> Hosted:
+        """Splits the model, so that the session chooses branches, and runs loops round by round, from now on.
+
+        Raises the error if there is state, or if it is about no branches and no loop.
+        """
+        model = by_rounds(self._model, error)
+        if self._state.pairs or not model.forced:
             raise error
         with self._lock:
             if self._rounds is None:
-                self._rounds = Hosted(by_rounds(self._model, error), self._part)
+                self._rounds = Hosted(model, self._part)
         return self._rounds
 
     def __enter__(self) -> Self:
@@ -275,7 +280,7 @@ class InferenceSession:
         else:
             try:
                 function = self._for(feeds, {name: array.shape for name, array in feeds.items()})
-            except RoundsError as error:
+            except (RoundsError, ValueNeededError) as error:
                 return self._run_rounds(error).run(names, input_feed, out)
             outputs = function({port.name: feeds[port.name] for port in function.input_ports}, out)
         return [
@@ -311,22 +316,30 @@ class InferenceSession:
             try:
                 return self._specialized(tuple(shapes.items()), values)
             except ValueNeededError as error:
-                self._need(error, shapes, values)
+                if not self._knows(error, shapes, values):
+                    raise
 
-    def _need(
+    def _knows(
         self,
         error: ValueNeededError,
         shapes: Mapping[str, tuple[int, ...]],
         known: Mapping[str, Array],
-    ) -> None:
-        """Notes inputs whose elements must be known. Raises the error if they were `known`, are kept, or are large."""
+    ) -> bool:
+        """Notes inputs whose elements must be known.
+
+        False if they were `known`, are kept, or are data: many elements, or floats that decide about branches.
+        """
         names = [name for name in error.inputs if name not in known]
         kept = any(name in self._state.pairs for name in names)
-        if kept or not names or any(math.prod(shapes[name]) > MAX_VALUE for name in error.inputs):
-            raise error
+        large = any(math.prod(shapes[name]) > MAX_VALUE for name in error.inputs)
+        floats = {info.name for info in self._model.inputs if info.kind.has_fractions}
+        decides = not floats.isdisjoint(error.inputs) and by_rounds(self._model, error).forced
+        if kept or not names or large or (decides and not self._state.pairs):
+            return False
         with self._lock:  # another thread may have noted them
             self._assumptions.know(names, shapes)
             self._values = tuple(dict.fromkeys([*self._values, *names]))
+        return True
 
     def _specialized(
         self, shapes: tuple[tuple[str, tuple[int, ...]], ...], values: Mapping[str, Array]

@@ -86,8 +86,10 @@ def preload_dlls(
 
 
 def set_seed(seed: int) -> None:
-    """Has no effect: glowpy has no random operators."""
-    _say_once(f"set_seed({seed}) has no effect: glowpy has no random operators")
+    """Has no effect: random numbers follow from the seeds and names of nodes."""
+    _say_once(
+        f"set_seed({seed}) has no effect: random numbers follow from the seeds and names of nodes"
+    )
 
 
 def set_global_thread_pool_sizes(

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import onnx
 import onnxruntime
 import pytest
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, parser
 
 import glowpy
 from glowpy.importer import OnnxModel, open_model
@@ -247,3 +249,34 @@ def test_sequence_map_of_strings() -> None:
     )
     (y,) = run(proto, s=[texts("a", "b"), texts("c")], end=texts(".", shape=()))
     assert [item.tolist() for item in y] == [["a.", "b."], ["c."]]
+
+
+@pytest.mark.parametrize("length", [4, 1 << 17])
+def test_branches_of_other_shapes_are_chosen_by_the_session(
+    length: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Data decides: code for each value of it would be compiled in each run, or refused where there is much of it."""
+    text = f"""<ir_version: 8, opset_import: ["": 17]>
+    g (float[{length}] x) => (float[N] y) {{
+      sum = ReduceSum <keepdims = 0> (x)
+      zero = Constant <value = float {{0.0}}> ()
+      positive = Greater(sum, zero)
+      y = If(positive) <
+        then_branch = then () => (float[N] t) {{ t = Neg(x) }},
+        else_branch = else () => (float[2] e) {{ e = Constant <value_floats = [1.0, 2.0]> () }}
+      >
+    }}"""
+    compiled: list[object] = []
+    compile = glowpy.InferenceSession._compiled
+
+    def count(*arguments: Any) -> Any:
+        compiled.append(arguments)
+        return compile(*arguments)
+
+    monkeypatch.setattr(glowpy.InferenceSession, "_compiled", count)
+    session = glowpy.InferenceSession(parser.parse_model(text), backend="interpreter")
+    for number in (1, -1, 2, -2, 3):
+        x = np.full(length, number, np.float32)
+        (y,) = session.run(None, {"x": x})
+        np.testing.assert_array_equal(y, -x if number > 0 else [1, 2])
+    assert len(compiled) <= 4
