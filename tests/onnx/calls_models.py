@@ -1,15 +1,38 @@
-"""Models with loops that several tests share."""
+"""Models with loops that several tests share, and their comparison with onnxruntime."""
 
 from __future__ import annotations
 
 import numpy as np
 import onnx
 import onnx.parser
+import pytest
 from onnx import numpy_helper
+
+import glowpy
+from glowpy.core.tensor import Array
+from glowpy.engine import BACKENDS
 
 
 def model_of(text: str, opset: int = 17) -> onnx.ModelProto:
     return onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["": {opset}]> {text}')
+
+
+def check(model: onnx.ModelProto, *feeds: dict[str, Array], values: tuple[str, ...] = ()) -> None:
+    """The same as onnxruntime on every backend; `values` are known while compiling."""
+    onnx.checker.check_model(model)
+    ort = pytest.importorskip("onnxruntime")
+    reference = ort.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    for backend in BACKENDS:
+        for feed in feeds:
+            known = {name: feed[name] for name in values}
+            compiled = glowpy.compile(glowpy.load(model, values=known), backend)
+            outputs = compiled(feed)
+            for info, expected in zip(
+                reference.get_outputs(), reference.run(None, feed), strict=True
+            ):
+                actual = outputs[info.name]
+                assert actual.dtype == expected.dtype
+                np.testing.assert_allclose(actual, expected, 1e-5, 1e-6, err_msg=backend)
 
 
 COUNTING = """

@@ -1,4 +1,4 @@
-"""If, Loop and Scan against onnxruntime: branches, trip counts that are computed, nested loops, greedy decoding."""
+"""If and Loop against onnxruntime: branches, trip counts that are computed, nested loops, greedy decoding."""
 
 from __future__ import annotations
 
@@ -12,29 +12,11 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import glowpy
-from glowpy.core.tensor import Array
 from glowpy.engine import BACKENDS
 from glowpy.importer.onnx import model as importer
-from tests.onnx.calls_models import COUNTING, decoder, model_of
+from tests.onnx.calls_models import COUNTING, check, decoder, model_of
 
 ort = pytest.importorskip("onnxruntime")
-
-
-def check(model: onnx.ModelProto, *feeds: dict[str, Array], values: tuple[str, ...] = ()) -> None:
-    """The same as onnxruntime on every backend; `values` are known while compiling."""
-    onnx.checker.check_model(model)
-    reference = ort.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
-    for backend in BACKENDS:
-        for feed in feeds:
-            known = {name: feed[name] for name in values}
-            compiled = glowpy.compile(glowpy.load(model, values=known), backend)
-            outputs = compiled(feed)
-            for info, expected in zip(
-                reference.get_outputs(), reference.run(None, feed), strict=True
-            ):
-                actual = outputs[info.name]
-                assert actual.dtype == expected.dtype
-                np.testing.assert_allclose(actual, expected, 1e-5, 1e-6, err_msg=backend)
 
 
 BRANCHES = """
@@ -181,6 +163,52 @@ def test_few_rounds_are_written_out() -> None:
     check(model_of(steady), feed)
 
 
+def test_branches_in_few_rounds() -> None:
+    """Written out: the rounds share the branches, of which one is not asked for where the round says which."""
+    for condition in ("Equal (i, zero)", "Less (k, most)"):
+        text = f"""
+        net (float[4] x, int64 most) => (float[4] y, float[2, 4] rows) {{
+            two = Constant <value = int64 {{2}}> ()
+            zero = Constant <value = int64 {{0}}> ()
+            y, last, rows = Loop (two, , x, zero) <
+                body = b (int64 i, bool c, float[4] v, int64 k)
+                    => (bool d, float[4] w, int64 k1, float[4] row) {{
+                    d = Identity (c)
+                    is_first = {condition}
+                    w = If (is_first) <
+                        then_branch = grow () => (float[4] e) {{ e = Exp (v) }},
+                        else_branch = turn () => (float[4] p) {{ p = Mul (v, x) }}
+                    >
+                    k1 = Add (k, two)
+                    row = Neg (w)
+                }}
+            >
+        }}
+        """
+        assert len(glowpy.load(model_of(text)).functions) == 3
+        x = np.array([0.1, 0.2, -0.3, 0.4], np.float32)
+        check(model_of(text), *({"x": x, "most": np.array(n)} for n in (0, 1, 9)))
+
+
+def test_a_loop_of_constants_computes_a_shape() -> None:
+    text = """
+    net (float[12] x) => (float[a, b] y) {
+        two = Constant <value = int64 {2}> ()
+        one = Constant <value_ints = [1]> ()
+        rest = Constant <value_ints = [-1]> ()
+        rows = Loop (two, , one) <
+            body = twice (int64 i, bool c, int64[1] v) => (bool d, int64[1] w) {
+                d = Identity (c)
+                w = Add (v, v)
+            }
+        >
+        shape = Concat <axis = 0> (rows, rest)
+        y = Reshape (x, shape)
+    }
+    """
+    assert [p.type.shape for p in glowpy.load(model_of(text)).main.outputs] == [(4, 3)]
+
+
 GROWING = """
     net (int64 n, float[1] x) => (float[m] y) {
         true = Constant <value = bool {1}> ()
@@ -204,130 +232,6 @@ def test_a_loop_that_grows_what_it_carries_is_written_out() -> None:
         glowpy.UserError, match=r"'w' is f32\[1\] before a round and f32\[2\] after"
     ):
         glowpy.load(model_of(text))
-
-
-def test_scans_along_any_axis_in_both_directions() -> None:
-    body = onnx.parser.parse_graph(
-        """
-        step (float[2] state, float[2] a, float[3] b) => (float[2] next, float[3] row, float[2] out) {
-            next = Add (state, a)
-            row = Neg (b)
-            out = Mul (next, next)
-        }
-        """
-    )
-    for directions, axes in (([0, 1], [0, 1]), ([1, 0], [1, 0])):
-        node = helper.make_node(
-            "Scan",
-            ["s", "a", "b"],
-            ["y", "rows", "outs"],
-            body=body,
-            num_scan_inputs=2,
-            scan_input_axes=axes,
-            scan_input_directions=directions,
-            scan_output_axes=[1, -1],
-            scan_output_directions=[1, 0],
-        )
-        shapes = {"a": [4, 2] if axes[0] == 0 else [2, 4], "b": [4, 3] if axes[1] == 0 else [3, 4]}
-        floats = TensorProto.FLOAT
-        infos = [
-            helper.make_tensor_value_info(n, floats, d) for n, d in {"s": [2], **shapes}.items()
-        ]
-        results = [
-            helper.make_tensor_value_info(n, floats, d)
-            for n, d in {"y": [2], "rows": [3, 4], "outs": [2, 4]}.items()
-        ]
-        graph = helper.make_graph([node], "scan", infos, results)
-        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
-        rng = np.random.default_rng(0)
-        feed = {
-            info.name: rng.standard_normal(d).astype(np.float32)
-            for info, d in zip(infos, ([2], *shapes.values()), strict=True)
-        }
-        check(model, feed)
-
-
-def batches(batch: int | str, length: int, directions: tuple[int, int] = (0, 0)) -> onnx.ModelProto:
-    """A scan of opset 8, of every sequence of a batch."""
-    floats = f"float[{batch}, {length}"
-    return model_of(
-        f"""
-        net (float[{batch}, 2] s, {floats}, 2] a, {floats}, 3] b)
-            => (float[{batch}, 2] y, {floats}, 3] rows, {floats}, 2] outs) {{
-            y, rows, outs = Scan <num_scan_inputs = 2, directions = [{directions[0]}, {directions[1]}],
-                body = step (float[2] state, float[2] x, float[3] z)
-                    => (float[2] next, float[3] row, float[2] out) {{
-                    next = Add (state, x)
-                    row = Neg (z)
-                    out = Mul (next, next)
-                }}
-            > (, s, a, b)
-        }}
-        """,
-        8,
-    )
-
-
-def batch_feed(batch: int, length: int) -> dict[str, Array]:
-    rng = np.random.default_rng(0)
-    shapes = {"s": (batch, 2), "a": (batch, length, 2), "b": (batch, length, 3)}
-    return {name: rng.standard_normal(shape).astype(np.float32) for name, shape in shapes.items()}
-
-
-@pytest.mark.parametrize("directions", [(0, 0), (1, 0)])
-def test_a_scan_of_batches(directions: tuple[int, int]) -> None:
-    check(batches(3, 4, directions), batch_feed(3, 4))
-
-
-@pytest.mark.parametrize(("batch", "length"), [(0, 4), (3, 0)])
-def test_a_scan_of_nothing(batch: int, length: int) -> None:
-    feed = batch_feed(batch, length)
-    for backend in BACKENDS:
-        outputs = glowpy.compile(glowpy.load(batches(batch, length)), backend)(feed)
-        np.testing.assert_array_equal(outputs["y"], feed["s"])
-        assert outputs["rows"].shape == (batch, length, 3)
-        assert outputs["outs"].shape == (batch, length, 2)
-
-
-def test_a_scan_of_batches_is_one_loop() -> None:
-    """Of rows, around one over their elements, however many rows there are."""
-    for batch in (2, 300):
-        module = glowpy.load(batches(batch, 20))
-        assert len(module.functions) == 3
-        assert sum(f.num_nodes for f in module.functions) < 30
-    session = glowpy.InferenceSession(batches("n", 2), backend="interpreter")
-    for batch in (2, 5, 0):
-        y, *_ = session.run(None, feed := batch_feed(batch, 2))
-        np.testing.assert_allclose(y, feed["s"] + feed["a"].sum(1), 1e-5)
-
-
-def test_a_scan_over_an_open_length() -> None:
-    text = """
-    net (float[2] s, float[length, 2] a) => (float[2] y, float[length, 2] outs) {
-        y, outs = Scan <num_scan_inputs = 1,
-            body = step (float[2] state, float[2] x) => (float[2] next, float[2] out) {
-                next = Add (state, x)
-                out = Neg (next)
-            }
-        > (s, a)
-    }
-    """
-    reference = ort.InferenceSession(model_of(text).SerializeToString())
-    for backend in BACKENDS:
-        session = glowpy.InferenceSession(model_of(text), backend=backend)
-        for length in (3, 7, 1, 5):
-            feed = {
-                "s": np.array([1, 2], np.float32),
-                "a": np.arange(2 * length, dtype=np.float32).reshape(length, 2),
-            }
-            for actual, expected in zip(
-                session.run(None, feed), reference.run(None, feed), strict=True
-            ):
-                np.testing.assert_array_equal(actual, expected)
-        nothing = {"s": np.array([1, 2], np.float32), "a": np.zeros((0, 2), np.float32)}
-        y, outs = session.run(None, nothing)
-        assert (y.tolist(), outs.shape) == ([1, 2], (0, 2))
-        assert len(session.assumptions) == 1
 
 
 def test_greedy_decoding() -> None:
