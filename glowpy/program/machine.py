@@ -132,7 +132,7 @@ def _move(frame: _Frame, instruction: Instruction) -> None:
             stack.append(_item(stack.pop(), instruction))
         case Partial():
             given = _popped(stack, instruction.count)
-            stack.append(_extended(stack.pop(), given))
+            stack.append(Closure(stack.pop(), tuple(given)))
         case MakeCell():
             stack.append(_Cell())
         case Load():
@@ -173,12 +173,6 @@ def _popped(stack: list[Any], count: int) -> list[Any]:
     values = stack[len(stack) - count :]
     del stack[len(stack) - count :]
     return values
-
-
-def _extended(function: Any, given: Sequence[Any]) -> Closure:
-    if isinstance(function, Closure):
-        return Closure(function.block, (*function.arguments, *given))
-    return Closure(function, tuple(given))
 
 
 def _item(value: Any, instruction: Item) -> Any:
