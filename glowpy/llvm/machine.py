@@ -18,7 +18,7 @@ import sys
 import threading
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import IO, Any, Literal, final
 
@@ -81,6 +81,10 @@ _FLOATS = re.compile(r" = f(?:add|sub|mul|div|cmp|neg|ptosi|ptoui|ptrunc|pext) |
 
 _LOCK = threading.RLock()
 """LLVM's process-wide state (targets, contexts) is touched by one thread at a time."""
+
+_MOST_KERNELS = 256
+_KERNELS: dict[tuple[Machine, tuple[bytes, ...], tuple[str, ...]], bytes] = {}
+"""Bitcode of what modules needed, the last used last; touched as LLVM's state is. Most networks need the same few."""
 
 
 class UnknownTargetError(ValueError):
@@ -209,15 +213,27 @@ class Compiler:
 
     `needed` holds the declarations of all that the modules call. To read what a library has of it, which linking uses
     up, may take longer than to compile a simple loop: so that is done once, and what a module needs is kept for others
-    like it.
+    like it, of other networks as well.
     """
 
     def __init__(self, machine: Machine, libraries: Sequence[bytes], needed: Sequence[str]) -> None:
-        self._machine = machine
-        self._kernels: dict[tuple[str, ...], bytes] = {}
+        self._machine, self._libraries, self._needed = machine, tuple(libraries), needed
         with _LOCK:
             self._target = machine._create()
-            self._all = self._linked(needed, needed_pieces(libraries, needed))
+
+    @cached_property
+    def _all(self) -> bytes:
+        """What the libraries have of all that is needed."""
+        return self._linked(self._needed, needed_pieces(self._libraries, self._needed))
+
+    def _kernels(self, needed: tuple[str, ...]) -> bytes:
+        """What the libraries have of what one module needs."""
+        key = (self._machine, self._libraries, needed)
+        kernels = _KERNELS.pop(key, None) or self._linked(needed, [self._all])
+        _KERNELS[key] = kernels
+        if len(_KERNELS) > _MOST_KERNELS:
+            del _KERNELS[next(iter(_KERNELS))]
+        return kernels
 
     def _linked(self, needed: Sequence[str], modules: Sequence[bytes]) -> bytes:
         """Bitcode of what is declared, as far as the modules define it."""
@@ -277,10 +293,8 @@ class Compiler:
             module.verify()
         except RuntimeError as error:
             raise InvalidIRError(str(error)) from error
-        needed = tuple(declarations([text]))
-        if needed not in self._kernels:
-            self._kernels[needed] = self._linked(needed, [self._all])
-        self._placed(module).link_in(binding.parse_bitcode(self._kernels[needed]))
+        kernels = self._kernels(tuple(declarations([text])))
+        self._placed(module).link_in(binding.parse_bitcode(kernels))
         _check_defined(module)
         for function in module.functions:
             if function.linkage is binding.Linkage.linkonce_odr:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Sequence
 
 import pytest
 from llvmlite.binding import parse_assembly
 
+from glowpy.llvm import machine
 from glowpy.llvm.machine import (
     Compiler,
     InvalidIRError,
@@ -39,6 +41,12 @@ def calling(symbol: str, *, external: bool = False) -> str:
     return CALL.format(declaration=writer._globals[symbol], symbol=symbol)
 
 
+def kernel(symbol: str, factor: float) -> bytes:
+    """A library of one function, which multiplies."""
+    text = f"define linkonce_odr float @{symbol}(float %x) {{ %y = fmul float %x, {factor} ret float %y }}"
+    return piece(parse_assembly(text).as_bitcode(), [symbol], [])
+
+
 def object_code(text: str) -> bytes:
     return Compiler(HOST, (), declarations([text])).object_code(text)
 
@@ -64,6 +72,36 @@ def test_pieces_of_libraries_are_those_that_are_needed() -> None:
     assert needed("k_add") == needed("k_add", "k_sub") == [b"C"]
     assert needed("k_conv") == [b"A\n", b"BB"]
     assert needed("k_sub", "m_conv") == [b"D", b"A\n", b"BB", b"C"]
+
+
+def test_kernels_are_read_once_for_networks_that_need_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Whatever else was needed with them, the code is the same."""
+    read: list[Sequence[str]] = []
+
+    def noted(libraries: Sequence[bytes], needed: Sequence[str]) -> list[bytes]:
+        read.append(needed)
+        return needed_pieces(libraries, needed)
+
+    monkeypatch.setattr(machine, "needed_pieces", noted)
+    monkeypatch.setattr(machine, "_KERNELS", {})
+    monkeypatch.setattr(machine, "_MOST_KERNELS", 2)
+    library = [kernel("once", 2.0) + kernel("twice", 3.0)]
+    once, twice, apart = (calling(name) for name in ("once", "twice", "once_more"))
+
+    def code(texts: Sequence[str], which: int = 0) -> bytes:
+        return Compiler(HOST, library, declarations(texts)).object_code(texts[which])
+
+    both = [code([once, twice], which) for which in (0, 1)]
+    assert [code([once]), code([twice])] == both
+    assert len(read) == 2
+    with pytest.raises(InvalidIRError):
+        code([apart])  # takes the place of what was used longest ago
+    assert [code([twice]), len(read)] == [both[1], 3]
+    assert [code([once]), len(read)] == [both[0], 4]
+    library = [kernel("once", 5.0) + kernel("twice", 3.0)]
+    assert code([once]) != both[0]
 
 
 def test_vectors_are_as_wide_as_the_machines() -> None:
