@@ -133,9 +133,8 @@ def test_diagnostics_join_the_results_without_a_stream_of_their_own() -> None:
     assert out.getvalue().startswith("error: ")
 
 
-@pytest.mark.slow
 def test_a_reader_that_goes_away_is_no_error(tmp_path: Path) -> None:
-    constants = "".join(f"constant %c{i} : f32[] = splat {i}\n" for i in range(20000))
+    constants = "".join(f"constant %c{i} : f32[] = splat {i}\n" for i in range(5000))
     (tmp_path / "long.glow").write_text(f"module {{ {constants} function @f {{ }} }}")
     shell = f"{sys.executable} -m glowpy dump {tmp_path / 'long.glow'} | head -1"
     done = subprocess.run(
