@@ -423,7 +423,7 @@ def value_needed(
         f"{what} must be known while compiling, but depends on the input {names}",
         sources,
         loc=loc,
-        note="glowpy.InferenceSession and glowpy run compile for each value, glowpy.load takes values={...}",
+        note="run the model with glowpy run or glowpy.InferenceSession, or give glowpy.load values={...}",
     )
 
 
