@@ -50,15 +50,21 @@ def _folded(function: Callable[..., Any], operands: Sequence[Number]) -> Number:
     return value
 
 
+def _numbers(w: Weaver, operands: Sequence[Held]) -> tuple[list[NodeValue], bool]:
+    """Operands in their common kind, and whether all of them give way; Python's booleans are integers."""
+    values, weak = w.joint(operands)
+    if weak and values[0].type.kind is ElemKind.BOOL:
+        values = [w.lifted(Weak(value), ElemKind.I64) for value in values]
+    return values, weak
+
+
 def _elementwise(mnemonic: str, function: Any, w: Weaver, *operands: Held, to_float: bool) -> Held:
     if all(isinstance(operand, int | float) for operand in operands):
         return _folded(function, operands)  # type: ignore[arg-type]
     tuples = [operand for operand in operands if isinstance(operand, tuple)]
     if mnemonic == "add" and len(tuples) == len(operands):
         return tuple(chain(*tuples))
-    values, weak = w.joint(operands)
-    if weak and values[0].type.kind is ElemKind.BOOL:  # Python's are integers
-        values = [w.lifted(Weak(value), ElemKind.I64) for value in values]
+    values, weak = _numbers(w, operands)
     if to_float and not values[0].type.kind.is_float:
         values = [w.lifted(Weak(value), ElemKind.F64) for value in values]
     return w.wrapped(w.node(mnemonic, *values), weak)
@@ -203,7 +209,7 @@ def _power(w: Weaver, a: Held, b: Held) -> Held:
     if isinstance(a, int | float) and isinstance(b, int | float):
         return _folded(np.power, (a, b))
     if isinstance(b, int) and 0 <= b <= _MAX_POWER and (b == 2 or not common_kind([a]).is_float):
-        (x,), weak = w.joint((a,))
+        (x,), weak = _numbers(w, (a,))
         power = x if b else w.node("splat", x.type, 1)
         for bit in bin(b)[3:]:
             power = w.node("mul", power, power)

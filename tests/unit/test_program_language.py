@@ -191,7 +191,7 @@ def options(x: Any) -> Any:
 
 
 def booleans(a: Any, b: Any) -> Any:
-    return a + a, -a, abs(b), a - b, a * b, a / 2
+    return a + a, -a, abs(b), a - b, a * b, a / 2, a**2
 
 
 def assigned(x: Any) -> Any:
