@@ -265,7 +265,7 @@ def _differentiate_slice(f: Function, n: SliceNode, g: NodeValue) -> list[Operan
     # An empty slice may begin anywhere.
     starts = [s if c else 0 for s, c in zip(n.starts, counts, strict=True)]
     if any(step < 0 for step in n.steps):
-        last = [0 if step > 0 else count - 1 for step, count in zip(n.steps, counts, strict=True)]
+        last = [c - 1 if step < 0 and c else 0 for step, c in zip(n.steps, counts, strict=True)]
         turns = [1 if step > 0 else -1 for step in n.steps]
         g = f.create_slice(n.name, g.type, g, tuple(last), tuple(turns)).result
         starts = [s + step * end for s, step, end in zip(starts, n.steps, last, strict=True)]

@@ -152,6 +152,7 @@ SLOPES = [
     Slope(nodes.ConcatNode, [(2, 3), (2, 1)], {"axis": 1}),
     Slope(nodes.SliceNode, [(4, 5)], {"starts": (1, 2), "steps": (1, 1)}, result=(2, 3)),
     Slope(nodes.SliceNode, [(4, 7)], {"starts": (3, 1), "steps": (-2, 3)}, result=(2, 2)),
+    Slope(nodes.SliceNode, [(1, 2)], {"starts": (0, 1), "steps": (-2, -1)}, result=(0, 2)),
     Slope(nodes.PadNode, [(2, 3)], {"pads": (1, 0, -1, 2), "value": 3.0}),
 ]
 
