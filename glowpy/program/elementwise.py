@@ -141,7 +141,9 @@ def _divided(w: Weaver, a: NodeValue, b: NodeValue) -> tuple[NodeValue, NodeValu
     x, y = (w.lifted(Weak(value), ElemKind.F64) for value in (a, b))
     zero = w.splat(0.0, ElemKind.F64)
     small = w.node("lt", w.node("abs", x), w.node("abs", y))
-    quotient = w.node("select", small, zero, w.node("floor", w.node("div", x, y)))
+    none = w.node("sub", x, x)  # NaN where the dividend is infinite, else 0
+    whole = w.node("add", w.node("floor", w.node("div", x, y)), none)
+    quotient = w.node("select", small, zero, whole)
     rest = w.node("select", small, x, _difference(w, x, quotient, y))
     # It has the other sign also where the quotient was rounded up to an integer.
     apart = w.node("xor", w.node("lt", rest, zero), w.node("lt", y, zero))
@@ -152,13 +154,20 @@ def _divided(w: Weaver, a: NodeValue, b: NodeValue) -> tuple[NodeValue, NodeValu
 
 
 def _difference(w: Weaver, a: NodeValue, b: NodeValue, c: NodeValue) -> NodeValue:
-    """Of f64: a - b * c, with the error of the product taken off as well (Dekker 1971)."""
+    """Of f64: a - b * c, with the error of the product taken off as well (Dekker 1971).
+
+    All is scaled, by a power of two, where what is split would overflow.
+    """
+    one, less, more = (w.splat(factor, ElemKind.F64) for factor in (1.0, 2.0**-64, 2.0**64))
+    is_large = w.node("lt", w.splat(2.0**900, ElemKind.F64), w.node("abs", a))
+    a, c = (w.node("mul", value, w.node("select", is_large, less, one)) for value in (a, c))
     product = w.node("mul", b, c)
     (high_b, low_b), (high_c, low_c) = _halves(w, b), _halves(w, c)
     error = w.node("sub", w.node("mul", high_b, high_c), product)
     for factors in ((high_b, low_c), (low_b, high_c), (low_b, low_c)):
         error = w.node("add", error, w.node("mul", *factors))
-    return w.node("sub", w.node("sub", a, product), error)
+    difference = w.node("sub", w.node("sub", a, product), error)
+    return w.node("mul", difference, w.node("select", is_large, more, one))
 
 
 def _halves(w: Weaver, value: NodeValue) -> tuple[NodeValue, NodeValue]:

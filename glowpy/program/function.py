@@ -76,9 +76,9 @@ class ProgramFunction:
         arguments are floats.
         """
         given = self._given(arguments, {})
-        chosen = (by,) if isinstance(by, int) else tuple(by)
+        chosen: tuple[Any, ...] = tuple(by) if isinstance(by, Sequence) else (by,)
         for index in chosen:
-            if index not in range(-len(given), len(given)):
+            if not isinstance(index, int) or not -len(given) <= index < len(given):
                 expected = f"the number of one of {len(given)} arguments, or several"
                 raise UserError(f"by: expected {expected}, got {by!r}")
             given[index] = _tracked(given[index], index)
@@ -87,7 +87,7 @@ class ProgramFunction:
         except UserError as error:
             raise explained(error) from None
         gradients = tuple([_flow(given[index], flows) for index in chosen])
-        return gradients[0] if isinstance(by, int) else gradients
+        return gradients if isinstance(by, Sequence) else gradients[0]
 
     def _flows(self, given: Sequence[Any]) -> dict[int, Array]:
         """The gradients of all arrays that a run meets, by their identity. Only those of arguments are sure to live."""

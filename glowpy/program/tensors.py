@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 
@@ -25,15 +25,22 @@ def _axes(axis: int | Sequence[int] | None, rank: int) -> tuple[int, ...]:
     for one in axes:
         if not -rank <= one < rank:
             raise UserError(f"expected an axis of a tensor of rank {rank}, got {one}")
-    return tuple(sorted({one % rank for one in axes}))
+    places = sorted({one % rank for one in axes})
+    if len(places) != len(axes):
+        raise UserError(f"expected every axis once, got {axes}")
+    return tuple(places)
 
 
 def _integers(value: Any) -> tuple[int, ...]:
     """An integer, or several. Raises UserError for anything else."""
     integers = value if isinstance(value, tuple) else (value,)
-    if not all(isinstance(integer, int) for integer in integers):
+    if not all(_is_integer(integer) for integer in integers):
         raise UserError(f"expected an integer or a tuple of integers, got {value!r}")
     return integers
+
+
+def _is_integer(value: Any) -> TypeGuard[int]:
+    return isinstance(value, int) and not isinstance(value, bool)
 
 
 def _reduced(
@@ -189,7 +196,11 @@ def _arange(
     if not step or not all(isinstance(bound, int | float) for bound in bounds):
         raise UserError(f"expected numbers, and a step other than 0, got {bounds}")
     kind = None if dtype is None else kind_of(dtype).dtype
-    return w.f.module.create_constant(w.name, np.arange(*bounds, dtype=kind)).value
+    try:
+        array = np.arange(*bounds, dtype=kind)
+    except (MemoryError, OverflowError, ValueError) as error:
+        raise UserError(f"arange of {', '.join(map(repr, bounds))}: {error}") from None
+    return w.f.module.create_constant(w.name, array).value
 
 
 @tensors(np.zeros_like)
@@ -247,7 +258,7 @@ def _row(w: Weaver, x: Held, place: Held) -> Held:
 
 def _item(items: tuple[Held, ...], place: Any) -> Held:
     if isinstance(place, slice):
-        return items[place]
+        return tuple([items[index] for index in _cut(place, len(items))])
     return items[_place(place, len(items))]
 
 
@@ -262,9 +273,9 @@ def _spread(places: Sequence[Held], type: Type) -> list[Held]:
 
 
 def _cut(place: slice, extent: int) -> range:
-    """The places along an axis that a slice takes."""
+    """The places along an axis, or in a tuple, that a slice takes."""
     bounds = (place.start, place.stop, place.step)
-    if not all(bound is None or isinstance(bound, int) for bound in bounds) or place.step == 0:
+    if not all(bound is None or _is_integer(bound) for bound in bounds) or place.step == 0:
         raise UserError(f"expected a slice of integers, with a step other than 0, got {place}")
     cut = range(*place.indices(extent))
     return cut or range(0)
@@ -272,7 +283,7 @@ def _cut(place: slice, extent: int) -> range:
 
 def _place(place: Held, extent: int) -> int:
     """A place that is known, counted from the start."""
-    if not isinstance(place, int) or isinstance(place, bool):
+    if not _is_integer(place):
         raise UserError(f"expected an integer as a place, got {described(place)}")
     if not -extent <= place < extent:
         raise UserError(f"expected a place from {-extent} to {extent - 1}, got {place}")

@@ -297,8 +297,12 @@ def test_gradients_by_numbers_and_of_what_does_not_flow() -> None:
         UserError, match=r"argument 2: expected floats to differentiate by, got int"
     ):
         f.gradient(x, 0.5, 2, by=2)
-    with pytest.raises(UserError, match=r"by: expected the number of one of 3 arguments.*, got 3"):
-        f.gradient(x, 0.5, by=3)
+    others: list[Any] = [3, 1.5, None, (0, 1.0)]
+    for by in others:
+        with pytest.raises(
+            UserError, match=r"by: expected the number of one of 3 arguments.*, got"
+        ):
+            f.gradient(x, 0.5, by=by)
 
 
 def test_one_compilation_serves_all_turns_of_a_loop() -> None:

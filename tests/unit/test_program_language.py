@@ -309,6 +309,10 @@ WORKS: list[tuple[Callable[..., Any], tuple[Any, ...]]] = [
         divided,
         (np.array([1.0, -1.0, 1e15, 5.0, -5.0, 0.0]), np.array([0.1, 0.1, 3, np.inf, np.inf, 2])),
     ),
+    (
+        divided,
+        (np.array([1e305, -1e305, 1e303, np.inf, -np.inf]), np.array([3e303, 7e302, 1e305, 2, 3])),
+    ),
     (divided, (7.5, -2)),
     (inverted, (N, np.array([True, False, True, False, True]))),
     (inverted, (np.array([0, 255, 3], np.uint8), np.array([True, False, True]))),

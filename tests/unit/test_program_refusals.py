@@ -129,6 +129,22 @@ def by_text(x: Any) -> Any:
     return x.reshape(2.5), x.sum(axis=x.dtype)
 
 
+def sliced(x: Any) -> Any:
+    return (x, x)[::0]  # type: ignore[misc]
+
+
+def by_truth(x: Any) -> Any:
+    return x.reshape((True, 6))
+
+
+def twice(x: Any) -> Any:
+    return np.sum(x, axis=(0, -2))
+
+
+def endless(x: Any) -> Any:
+    return x + np.arange(np.inf)
+
+
 def starred_target(x: Any) -> Any:
     a, *b = x
     return a, b
@@ -289,6 +305,10 @@ REFUSED: list[tuple[Callable[..., Any], Any, str, str]] = [
     ),
     (unknown_shape, 1.5, r"a number that is known before, got .* on f64\[\]", "that are given"),
     (by_text, X, "an integer or a tuple of integers, got 2.5", ""),
+    (sliced, X, "a slice of integers, with a step other than 0, got slice.None, None, 0.", ""),
+    (by_truth, X, r"an integer or a tuple of integers, got \(True, 6\)", ""),
+    (twice, X, r"every axis once, got \(0, -2\)", ""),
+    (endless, X, "arange of 0, inf, 1: ", ""),
     (starred_target, X, "a variable to assign, got '[*]b'", "name each item"),
     (unbound, -1, "'y' has no value here", ""),
     (unbound_in_a_portion, -1, "'y' has no value here", ""),
