@@ -26,7 +26,7 @@ from glowpy.cli.model import Source, open_onnx, read_inputs, shape_option, state
 from glowpy.cli.observers import DumpObserver, Observers, PrintObserver
 from glowpy.cli.output import progress
 from glowpy.cli.run_hosted import run_hosted
-from glowpy.cli.run_report import Run, RunReport, report_run, save_outputs
+from glowpy.cli.run_report import HALVES, Run, RunReport, report_run, save_outputs
 from glowpy.cli.verb import OutputFolder, Verb
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.extents import extents_of
@@ -46,8 +46,6 @@ _RTOL, _ATOL = 1e-3, 1e-5
 """Tolerances for f32."""
 _STEPS = 16
 """How many roundings of its largest element an output may be off, if its network computes in halves."""
-_HALVES: Mapping[ElemKind, float] = {ElemKind.F16: 2.0**-11, ElemKind.BF16: 2.0**-8}
-"""How much of a number of these kinds one rounding is."""
 
 
 @click.command("run", cls=Verb)
@@ -201,7 +199,7 @@ def _tolerances(
     rtol: float | None, atol: float | None, kinds: Collection[ElemKind | None]
 ) -> tuple[float, float, float]:
     """What is given; else that of the coarsest kind that a network computes in: as `compare` takes them."""
-    share = max((_HALVES.get(kind, 0.0) for kind in kinds if kind), default=0.0)
+    share = max((HALVES.get(kind, 0.0) for kind in kinds if kind), default=0.0)
     given = rtol is not None or atol is not None
     return (
         _RTOL if rtol is None else rtol,
@@ -214,7 +212,7 @@ def _inexact_kinds(f: Function) -> set[ElemKind | None]:
     """The halves that it computes in, and None if a value stands for other numbers than itself."""
     values = (value for node in f.nodes for value in (*node.inputs, *node.results))
     kinds = {None if value.type.quant is not None else value.type.kind for value in values}
-    return kinds & {None, *_HALVES}
+    return kinds & {None, *HALVES}
 
 
 def _run_compiled(

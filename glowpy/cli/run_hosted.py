@@ -13,10 +13,11 @@ from glowpy.cli.host_inputs import read_host_inputs
 from glowpy.cli.model import parse_shapes
 from glowpy.cli.observers import Observers
 from glowpy.cli.output import progress
-from glowpy.cli.run_report import Run
+from glowpy.cli.run_report import HALVES, Run
 from glowpy.core.elemkind import ElemKind
 from glowpy.executable import Observer
 from glowpy.importer import HostModel
+from glowpy.importer.onnx.tensor import elem_type_of
 from glowpy.session import InferenceSession
 
 __all__ = ["run_hosted"]
@@ -64,9 +65,15 @@ def run_hosted(
         compiled=begun.get("compile", (0, 0)),
         compared=values,
         interpret=interpret,
-        kinds=tuple,
+        kinds=lambda: _halves(model),
         in_python=bool(model.plan.host_steps),
     )
+
+
+def _halves(model: HostModel) -> set[ElemKind]:
+    """The kinds of halves among the values of its graph."""
+    elements = {type.tensor_type.elem_type for type in model.plan.types.values()}
+    return {kind for kind in HALVES if elem_type_of(kind) in elements}
 
 
 _KINDS = {kind.dtype: kind.value for kind in ElemKind}

@@ -22,7 +22,10 @@ from glowpy.quantization.fidelity import decibels_text
 from glowpy.support.names import UniqueNames
 from glowpy.support.output_files import make_output_folder, write_output_file
 
-__all__ = ["Run", "RunReport", "report_run", "save_outputs"]
+__all__ = ["HALVES", "Run", "RunReport", "report_run", "save_outputs"]
+
+HALVES: Mapping[ElemKind, float] = {ElemKind.F16: 2.0**-11, ElemKind.BF16: 2.0**-8}
+"""How much of a number of these kinds one rounding is."""
 
 
 @dataclass(frozen=True)

@@ -321,6 +321,9 @@ g (float x) => (float last, float[N] all) {
   }>
 }
 """
+BITS = HALVED.replace("{0.5}", "{14336}").replace("{1.0}", "{15360}")
+IN_HALVES = BITS.replace("float", "float16")
+"""The same in f16, whose numbers onnx reads as their bits."""
 SIZED = """
 <ir_version: 8, opset_import: ["": 17]>
 g (float[3] x, int64[1] n) => (float[N] y) { y = Expand(x, n) }
@@ -331,14 +334,18 @@ g (float[3] x, int64[1] n) => (float[N] y) { y = Expand(x, n) }
     ("text", "feeds", "parts"),
     [
         (HALVED, {"x": np.float32(9)}, ", a part of it in Python"),
+        (IN_HALVES, {"x": np.float16(9)}, ", a part of it in Python"),
         (SIZED, {"x": np.ones(3, np.float32), "n": np.array([3])}, ""),
     ],
-    ids=["loop", "value"],
+    ids=["loop", "halves", "value"],
 )
 def test_what_a_session_runs_runs(
     text: str, feeds: dict[str, Any], parts: str, tmp_path: Path
 ) -> None:
-    """A loop that stacks without a bound is run by the session, and a value that must be known is."""
+    """A loop that stacks without a bound is run by the session, and a value that must be known is.
+
+    Where it computes in halves, roundings are allowed for as in any other model.
+    """
     onnx.save(parser.parse_model(text), str(tmp_path / "net.onnx"))
     argv = ["run", str(tmp_path / "net.onnx"), "--check-with", "onnxruntime"]
     for name, array in feeds.items():
@@ -348,3 +355,4 @@ def test_what_a_session_runs_runs(
     assert run([*argv, "--backend", "interpreter"], io.StringIO(), out, out) == 0, out.getvalue()
     assert " no " not in out.getvalue()
     assert out.getvalue().endswith(f"ms{parts}\n")
+    assert ("signal to noise" in out.getvalue()) == (feeds["x"].dtype == np.float16)
