@@ -293,9 +293,8 @@ class Function(Builder):
 
     @property
     def all_constants(self) -> list[Constant]:
-        """The same, and those that what it calls reads."""
-        read = {constant for f in (*self.called, self) for constant in f.constants}
-        return [constant for constant in self.module.constants if constant in read]
+        """Those that it, and what it calls, read, in order of the module."""
+        return _in_order(Constant, {c for f in (*self.called, self) for c in f.constants})
 
     @property
     def all_nodes(self) -> list[tuple[Function, Node]]:

@@ -71,7 +71,7 @@ def halve(
         constants: dict[NodeValue, Operand] = {}
         converters = [_Converter(g, kind, kept, refused, constants) for g in functions]
         reasons = [converter.run() for converter in converters]
-        new = {name: why for one in converters for name, why in one.refusals(chosen).items()}
+        new = {name: why for c in converters for name, why in c.refusals(chosen).items()}
         if not new:
             break
         refused |= new

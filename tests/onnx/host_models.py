@@ -145,5 +145,5 @@ def check(proto: onnx.ModelProto, *arrays: Array, backend: str = "interpreter") 
     """The same as onnxruntime's."""
     feeds = {f"x{i}": array for i, array in enumerate(arrays)}
     expected = onnxruntime.InferenceSession(proto.SerializeToString()).run(None, feeds)
-    for got, wanted in zip(run(proto, backend, **feeds), expected, strict=True):
-        assert_same(got, wanted)
+    for result, array in zip(run(proto, backend, **feeds), expected, strict=True):
+        assert_same(result, array)

@@ -380,7 +380,7 @@ def _scanned(
 ) -> list[Value]:
     """The states after the last element, and what is stacked along the first axis.
 
-    A round does `compute`: what the graph does with states and elements, or with whole rows of them.
+    What a round does with states and elements is `compute`: the graph, or the scan of a row.
     """
     length = one_length([value.type.shape[0] for value in scanned])
     first = [n.operand(value) for value in states]

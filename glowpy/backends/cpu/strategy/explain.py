@@ -108,7 +108,8 @@ def explain(f: IRFunction, machine_for: Callable[[ElemKind], Machine]) -> Iterat
     They are in order, and those of a function that is called come before those of its caller.
     """
     for called in f.callees.values():
-        yield from (replace(one, function=called.name) for one in _explained(called, machine_for))
+        for explanation in _explained(called, machine_for):
+            yield replace(explanation, function=called.name)
     yield from _explained(f, machine_for)
 
 
