@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from onnx import helper, numpy_helper
+from onnx import TensorProto, helper, numpy_helper
 
 import glowpy
 from glowpy.core.tensor import Array
@@ -334,6 +334,7 @@ SEQUENCES: list[tuple[str, list[str], dict[str, Any], str]] = [
     ("SequenceAt", ["x", "two"], {}, "a sequence"),
     ("SplitToSequence", ["x", "none"], {}, "expected parts of at least 1, got 0"),
     ("SplitToSequence", ["x", "sizes"], {}, "expected sizes with the sum 2, got [2, 1]"),
+    ("SplitToSequence", ["long"], {}, "expected at most 200000 parts, each of which is a node"),
     ("ConcatFromSequence", ["empty"], {"axis": 0}, "a sequence of at least one tensor"),
     ("Relu", ["pair"], {}, "a sequence"),
 ]
@@ -352,7 +353,8 @@ def test_refusal_of_sequences(
     ]
     stored = {**POSITIONS, "none": scalar(0), "sizes": i64(2, 1)}
     used = {name: array for name, array in stored.items() if name in names}
-    model = graph_model(nodes, [info("x", X)], [info("y", X, [None] * 3)], 22, used)
+    inputs = [info("x", X), helper.make_tensor_value_info("long", TensorProto.FLOAT, [1 << 20])]
+    model = graph_model(nodes, inputs, [info("y", X, [None] * 3)], 22, used)
     with pytest.raises(glowpy.UserError) as caught:
         glowpy.load(model)
     assert message in str(caught.value)

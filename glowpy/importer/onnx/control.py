@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import reprlib
+
 import numpy as np
 
 from glowpy.core.shape import normalize_axis
@@ -14,6 +16,7 @@ from glowpy.importer.onnx.node import (
     Value,
     from_onnx,
 )
+from glowpy.importer.onnx.source import MAX_NODES
 from glowpy.importer.onnx.tensor import kind_of
 from glowpy.support.errors import UserError
 
@@ -113,7 +116,11 @@ def _split_to_sequence(n: OnnxNode) -> TensorSequence:
     else:
         sizes = list(n.known_ints(1))
     if sum(sizes) != size or min(sizes, default=0) < 0:
-        raise UserError(f"expected sizes with the sum {size}, got {sizes}")
+        raise UserError(f"expected sizes with the sum {size}, got {reprlib.repr(sizes)}")
+    if len(sizes) > MAX_NODES:
+        raise UserError(
+            f"expected at most {MAX_NODES} parts, each of which is a node, got {len(sizes)}"
+        )
     items, start = [], 0
     for count in sizes:
         item = slice_axis(n, value, axis, start, count, 1)

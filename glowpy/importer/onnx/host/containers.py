@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -114,7 +115,7 @@ def _split(n: HostNode) -> Callable[..., list[HostValue]]:
         else:
             sizes = [int(item) for item in split.reshape(-1)]
         if sum(sizes) != size or min(sizes, default=0) < 0:
-            raise UserError(f"expected sizes with the sum {size}, got {sizes}")
+            raise UserError(f"expected sizes with the sum {size}, got {reprlib.repr(sizes)}")
         ends = np.cumsum(sizes[:-1], dtype=np.int64)
         parts = np.split(input, ends, along) if sizes else []
         squeezed = split is None and not keep
