@@ -549,3 +549,12 @@ def test_the_model_of_the_caller_is_not_changed() -> None:
     before = model.SerializeToString()
     glowpy.load(model)
     assert model.SerializeToString() == before
+
+
+def test_an_opset_that_no_number_of_onnx_holds() -> None:
+    graph = onnx.parser.parse_graph(
+        "g (float[2] x) => (float[2] y) { y = ai.onnx.preview.Nonsense (x) }"
+    )
+    opsets = [helper.make_opsetid("", 20), helper.make_opsetid("ai.onnx.preview", 2**63 - 1)]
+    with pytest.raises(glowpy.UserError, match="Nonsense"):
+        glowpy.load(helper.make_model(graph, opset_imports=opsets))

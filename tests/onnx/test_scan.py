@@ -99,6 +99,16 @@ def test_a_scan_of_nothing(batch: int, length: int) -> None:
         assert outputs["outs"].shape == (batch, length, 2)
 
 
+@pytest.mark.parametrize(("name", "type"), [("s", "float s"), ("a", "float[3] a")])
+def test_a_scan_of_what_has_no_batch_or_no_sequence(name: str, type: str) -> None:
+    model = batches(3, 4)
+    (info,) = [info for info in model.graph.input if info.name == name]
+    info.CopyFrom(onnx.parser.parse_graph(f"g ({type}) => (float y) {{ }}").input[0])
+    message = "expected states of a rank of at least 1, and inputs to scan of at least 2"
+    with pytest.raises(glowpy.UserError, match=message):
+        glowpy.load(model)
+
+
 def test_a_scan_of_batches_is_one_loop() -> None:
     """Of rows, around one over their elements, however many rows there are."""
     for batch in (2, 300):

@@ -433,8 +433,10 @@ def _scan_batches(n: OnnxNode) -> tuple[Item, ...]:
         raise n.unsupported("input 'sequence_lens'")
     num_scanned = n.num_inputs - 1 - num_states
     directions = [direction == 1 for direction in scan_numbers(n, "directions", num_scanned)]
-    if any(n.type(index).rank < 2 for index in range(num_states + 1, n.num_inputs)):
-        raise UserError("expected inputs to scan of a rank of at least 2")
+    if any(
+        n.type(index).rank < (1 if index <= num_states else 2) for index in range(1, n.num_inputs)
+    ):
+        raise UserError("expected states of a rank of at least 1, and inputs to scan of at least 2")
 
     def row(body: Subgraph, values: Sequence[Value]) -> list[Value]:
         states, scanned = values[:num_states], values[num_states:]

@@ -46,7 +46,7 @@ def schema_of(node: onnx.NodeProto, opset: int) -> defs.OpSchema | None:
 def _schema(op_type: str, opset: int, domain: str) -> defs.OpSchema | None:
     try:
         return defs.get_schema(op_type, opset, domain)
-    except defs.SchemaError:
+    except (defs.SchemaError, TypeError):  # TypeError: the number is larger than any opset's
         return contrib_schema(domain, op_type)
 
 
