@@ -328,11 +328,28 @@ KINDS = """
     }
 """
 
+ENDING = """
+    net (float[n] x) => (float y, float[k] z) {
+        true = Constant <value = bool {1}> ()
+        zero = Constant <value = float {0.0}> ()
+        three = Constant <value = float {3.0}> ()
+        most = Size (x)
+        y, z = Loop (most, true, zero) <
+            body = b (int64 i, bool c, float v) => (bool c1, float u, float o) {
+                e = Gather (x, i)
+                u = Add (v, e)
+                c1 = Less (u, three)
+                o = Neg (u)
+            }
+        >
+    }
+"""
+
 
 @pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("name", ["open", "finding", "kinds"])
+@pytest.mark.parametrize("name", ["open", "finding", "kinds", "ending"])
 def test_sessions(name: str, backend: str) -> None:
-    """Open extents, those that a round finds, and every width of element, empty tensors too."""
+    """Open extents, those that a round finds, ends before an open limit, every width of element, empty tensors."""
     rng = np.random.default_rng(1)
     feeds: list[dict[str, Any]]
     match name:
@@ -343,6 +360,8 @@ def test_sessions(name: str, backend: str) -> None:
             ]
             for feed in feeds:
                 feed["w"] = rng.standard_normal((4, 4), np.float32)
+        case "ending":
+            text, feeds = ENDING, [{"x": np.ones(n, np.float32)} for n in (2, 7, 1, 3)]
         case "finding":
             x = np.array([1, 2, 3, 4, -1, 0.5], np.float32)
             text, feeds = FINDING, [{"n": np.array(n), "x": x} for n in (0, 2, 6)]

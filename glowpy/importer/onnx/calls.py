@@ -201,6 +201,7 @@ def _looped(
     """The node, and of what is stacked as much as there is. An `endless` body never ends the loop itself."""
     rounds = _rounds(n, limit)
     carried = len(first)
+    full = endless and _is_true(keep) and rounds.exact is not None
     room: Dim = 0
     if len(body.f.gives) > 1 + carried:
         if rounds.most is None and isinstance(limit, NodeValue):
@@ -210,14 +211,14 @@ def _looped(
                 "a loop whose number of rounds has no bound cannot stack what its rounds give",
                 note="give the loop a limit (its first input)",
             )
-        room = rounds.most
+        room = rounds.most if full else highest(rounds.most)
     operands = [rounds.limit, _scalar(n, keep, "the condition"), *first, *take_alike([body])]
     node = n.f.create_loop(n.name, operands, body.f.name, carried, room)
     if (written := _few(n, node)) is not None:
         return written
     *results, count = node.results
     stacked: list[Item] = list(results[carried:])
-    if stacked and not (endless and _is_true(keep) and rounds.exact is not None):
+    if stacked and not full:
         extent = n.found(count, f"{n.name}_rounds", highest(room))
         stacked = [slice_axis(n, value, 0, 0, extent, 1) for value in results[carried:]]
     return (*results[:carried], *stacked)
