@@ -43,8 +43,9 @@ def _folded(function: Callable[..., Any], operands: Sequence[Number]) -> Number:
             number = exact(*operands)
             np.array(number, np.int64 if isinstance(number, int) else np.float64)
         except (TypeError, ValueError, ArithmeticError) as error:
+            reason = "the result is too large" if isinstance(error, OverflowError) else error
             raise UserError(
-                f"{function.__name__} of {', '.join(map(repr, operands))}: {error}"
+                f"{function.__name__} of {', '.join(map(repr, operands))}: {reason}"
             ) from None
     value: Number = number.item() if isinstance(number, np.generic) else number
     return value

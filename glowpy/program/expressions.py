@@ -65,6 +65,16 @@ _OPERATORS: Mapping[type[ast.AST], Any] = {
     ast.Not: operator.not_,
 }
 
+_SUBSTITUTES: Mapping[type[ast.AST], str] = {
+    ast.In: "compare with each value",
+    ast.NotIn: "compare with each value",
+    ast.Is: "compare values with ==",
+    ast.IsNot: "compare values with !=",
+    ast.LShift: "multiply by a power of 2",
+    ast.RShift: "divide by a power of 2, with //",
+}
+"""What to do about operators that are not compiled."""
+
 _LOOP = "write a loop, or compute with whole arrays"
 
 _REMEDIES: Mapping[type[ast.expr], str] = {
@@ -251,8 +261,7 @@ class ExpressionReader(ABC):
         """What numpy calls an operator."""
         function = _OPERATORS.get(type(op))
         if function is None:
-            note = "compare with each value" if isinstance(op, ast.In | ast.NotIn) else ""
-            raise self._refusal(node, "an operator that can be compiled", note)
+            raise self._refusal(node, "an operator that can be compiled", _SUBSTITUTES[type(op)])
         return function
 
     def _operation(

@@ -431,7 +431,7 @@ REFUSED: list[tuple[Callable[..., Any], Any, str]] = [
     (chosen, np.zeros(2), r"expected a condition of one element, got a tensor of shape \(2,\)"),
     (joined, np.float32(1), r"expected one element kind, got f32 and i32"),
     (stacked, np.zeros((2, 2, 2)), "expected vectors or matrices, got "),
-    (enormous, 1, "power of 2, 70: "),
+    (enormous, 1, "power of 2, 70: the result is too large"),
     (emptied, np.zeros(0), r"expected elements to choose from, got f64\[0\]"),
 ]
 

@@ -61,6 +61,14 @@ def yielding(x: Any) -> Any:
     yield x
 
 
+def shifted(x: Any) -> Any:
+    return x << 1
+
+
+def between(x: Any) -> Any:
+    return 0 < x is x
+
+
 def containing(x: Any) -> Any:
     return x in (1, 2)
 
@@ -285,6 +293,8 @@ REFUSED: list[tuple[Callable[..., Any], Any, str, str]] = [
     (appending, X, "a method that can be compiled, got 'rows.append'", "tuples are not changed"),
     (naming, 1, "an expression that can be compiled", "use a tuple"),
     (yielding, 1, "an expression that can be compiled, got '.yield x.'", "give a tuple"),
+    (shifted, 1, "an operator that can be compiled, got 'x << 1'", "by a power of 2"),
+    (between, 1, "an operator that can be compiled, got '0 < x is x'", "with =="),
     (containing, 1, "an operator that can be compiled, got 'x in", "compare with each value"),
     (identical, 1, "a comparison with None, got 'x is X'", "with =="),
     (starred, X, "arguments one by one, got 'np.maximum", "write out what is in it"),
