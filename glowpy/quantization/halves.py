@@ -22,9 +22,10 @@ from glowpy.core.schema import Trait
 from glowpy.core.tensor import Array, Tensor
 from glowpy.core.type import Type
 from glowpy.engine import backend_of, unsupported
+from glowpy.graph.calls import operands_of
 from glowpy.graph.function import SAVED, Function, Module
 from glowpy.graph.node import Node, NodeValue, Operand, Storage, Variable
-from glowpy.graph.nodes_gen import ConvertNode, SaveNode, SplatNode
+from glowpy.graph.nodes_gen import ConvertNode, IfNode, LoopNode, SaveNode, SplatNode
 from glowpy.opt.known import is_known
 from glowpy.opt.products import Product
 from glowpy.quantization.conversion import Conversion, bytes_of_constants, outcome_of
@@ -69,16 +70,18 @@ def halve(
         functions = (*f.called, f)
         kept = _kept(f, keep)
         constants: dict[NodeValue, Operand] = {}
-        converters = [_Converter(g, kind, kept, refused, constants) for g in functions]
-        reasons = [converter.run() for converter in converters]
-        new = {name: why for c in converters for name, why in c.refusals(chosen).items()}
+        exact: set[NodeValue] = set()
+        converters = {g: _Converter(g, kind, kept, refused, constants, exact) for g in functions}
+        # Callers go first: what they hand on may be exact.
+        reasons = {g: converters[g].run() for g in reversed(functions)}
+        new = {n: why for c in converters.values() for n, why in c.refusals(chosen).items()}
         if not new:
             break
         refused |= new
     outcomes = [
         outcome_of(node, reason, g)
-        for g, of_function in zip(functions, reasons, strict=True)
-        for node, reason in of_function.items()
+        for g in functions
+        for node, reason in reasons[g].items()
         if not node.has(Trait.SHAPE_ONLY)
     ]
     if ports:
@@ -117,7 +120,10 @@ def output_fidelities(
 
 
 class _Converter:
-    """Puts conversions around the nodes that become halves; `constants` are those of all functions in halves."""
+    """Puts conversions around the nodes that become halves.
+
+    All functions share the `constants` in halves, and the values that are `exact`: positions and masks.
+    """
 
     def __init__(
         self,
@@ -126,10 +132,10 @@ class _Converter:
         kept: Mapping[Node, str],
         refused: Mapping[str, str],
         constants: dict[NodeValue, Operand],
+        exact: set[NodeValue],
     ) -> None:
         self._f, self._kind, self._kept, self._refused = f, kind, kept, refused
-        self._exact: set[NodeValue] = set()
-        self._constants = constants
+        self._constants, self._exact = constants, exact
         self._new: dict[str, Node] = {}
         self._nodes = [node for node in f.topological() if _has_floats(node)]
 
@@ -138,7 +144,16 @@ class _Converter:
         reasons: dict[Node, str] = {}
         for node in self._nodes:
             reasons[node] = self._reason(node) or self._converted(node)
+        self._hand_on()
         return reasons
+
+    def _hand_on(self) -> None:
+        """Notes what is exact in functions that are called, because what they are given is."""
+        for node in self._f.nodes:
+            if isinstance(node, IfNode | LoopNode):
+                for index, placeholders in operands_of(self._f, node).items():
+                    if node.inputs[index] in self._exact:
+                        self._exact.update(placeholder.value for placeholder in placeholders)
 
     def refusals(self, backend: Backend) -> dict[str, str]:
         """The nodes that a backend cannot run in halves, and why; by name, which copies of a function share."""

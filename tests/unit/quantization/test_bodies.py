@@ -128,6 +128,43 @@ def test_bodies_become_halves(module: Module) -> None:
     nearly(result, module, 0.02)
 
 
+PLACES = """
+net (int64[4] at, int64[4] hidden, float[4] x, bool up) => (float[4] y) {
+    place = Cast <to = 1> (at)
+    lowest = Constant <value = float {-3.4e38}> ()
+    number = Cast <to = 1> (hidden)
+    mask = Mul (number, lowest)
+    y = If (up) <
+        then_branch = a () => (float[4] p) {
+            tenth = Constant <value = float {0.1}> ()
+            angle = Mul (place, tenth)
+            sine = Sin (angle)
+            p = Mul (sine, x)
+        },
+        else_branch = b () => (float[4] q) {
+            masked = Add (x, mask)
+            q = Softmax (masked)
+        }
+    >
+}
+"""
+
+
+def test_positions_and_masks_stay_exact_in_bodies() -> None:
+    """Where they are computed around them: a half has no 3001, and no infinity may come of the lowest f32."""
+    module = glowpy.load(model_of(PLACES))
+    result = halve(module, ElemKind.F16)
+    x = np.array([1, 2, -1, 0.5], np.float32)
+    places, hidden = np.array([3001, 4099, 5003, 7]), np.ones(4, np.int64)
+    for up in (False, True):
+        feeds = {"at": places, "hidden": hidden, "x": x, "up": np.array(up)}
+        expected, halves = (
+            glowpy.compile(m, "interpreter")(feeds)["y"] for m in (module, result.module)
+        )
+        assert np.isfinite(expected).all()
+        np.testing.assert_allclose(halves, expected, atol=0.01)
+
+
 def test_profile_leaves_bodies_in_floats_and_says_so(module: Module) -> None:
     statistics = profile(module, [feed()])
     result = convert(module, statistics)
