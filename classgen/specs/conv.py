@@ -17,5 +17,6 @@ NodeOnly(
     inputs=["input", "filter", "bias"],
     attrs=[ints("kernels"), ints("strides"), ints("begins"), ints("dilation"), integer("group")],
     traits=["typed"],
+    channels=("filter", 0, "bias"),
     no_derivative="not written yet",
 )

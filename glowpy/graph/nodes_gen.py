@@ -621,6 +621,7 @@ class TransposedConvolutionNode(Node):
         ("result",),
         frozenset({Trait.TYPED}),
         no_derivative="not written yet",
+        channels=Channels("filter", 0, "bias"),
     )
 
     input = InputField(0)

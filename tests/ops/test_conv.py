@@ -149,6 +149,8 @@ SPREADS = [
     Spread((3, 3), 2, 3, (2, 2), (1, 1), (0, 1), (1, 0)),
     Spread((6,), 5, 3, (4,), (2,), (1,), (1,)),
     Spread((2, 3, 2), 2, 3, (2, 1, 3), (2, 2, 1), (0, 0, 1), (0, -1, 1)),
+    Spread((5, 4), 6, 1, (9, 9), (3, 3), (4, 3), (2, 4), batch=2),
+    Spread((3, 2, 3), 6, 1, (4, 4, 3), (2, 2, 2), (1, 0, 1), (1, 2, 0)),
 ]
 
 
@@ -224,7 +226,7 @@ ROWS = [
     Row(TransposedConvolutionNode, FLOATS, lambda kind: _spread_cases(kind, frozenset())),
     Row(
         TransposedConvolutionNode,
-        FLOATS[:1],
+        (ElemKind.F16, ElemKind.F32, ElemKind.F64),
         lambda kind: _spread_cases(kind, frozenset({1, 2})),
         title="transposed convolution of constants",
     ),

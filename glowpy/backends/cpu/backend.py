@@ -26,6 +26,7 @@ from glowpy.backends.cpu.jitdump import write_jitdump
 from glowpy.backends.cpu.kernels import Kernels
 from glowpy.backends.cpu.library import LIBJIT, KernelLibrary
 from glowpy.backends.cpu.options import CpuOptions
+from glowpy.backends.cpu.passes.merge_phases import MergePhasesPass
 from glowpy.backends.cpu.passes.pack_products import PackProductsPass, is_packed
 from glowpy.backends.cpu.passes.pack_recurrence import PackRecurrencePass, is_cell
 from glowpy.backends.cpu.passes.round_in_integers import RoundInIntegersPass
@@ -107,6 +108,12 @@ class CpuBackend(Backend):
     def _computes(self, operation: Operation) -> bool:
         """Whether there is a kernel, or will be once products are packed."""
         return self.kernels.declares(operation) or is_packed(operation) or is_cell(operation)
+
+    def pipeline(self, default: Sequence[GraphPass]) -> Sequence[GraphPass]:
+        """Transposed convolutions fill the target's vectors before lowering takes them apart."""
+        if self.target.machine.small:
+            return default
+        return (*default, MergePhasesPass(self.target.variant))
 
     def post_lowering(self) -> Sequence[GraphPass]:
         """Halves are computed with in f32; products get packed weights and register tiles for the target.
