@@ -55,32 +55,25 @@ INLINE float math_sqrt_f32(float x) {
 #endif
 }
 
-/// number * 2^power for |power| < 500, rounded once: in two steps, so that neither factor overflows.
-INLINE float scale_f32(float number, int32_t power) {
-  int32_t half = power >> 1;
-  float first = float_of_bits((uint32_t)(half + 127) << 23);
-  float second = float_of_bits((uint32_t)(power - half + 127) << 23);
-  return number * first * second;
+/// exp(x) - 1 for |x| <= 0.347. Pairs of terms do not wait for each other.
+INLINE float exp_rest_f32(float x) {
+  float z = x * x;
+  float high = (0x1.6a2318p-10f * x + 0x1.123a8ep-7f) * z + (0x1.5558f6p-5f * x + 0x1.55549p-3f);
+  return z * (high * x + 0x1.fffffcp-2f) + x;
 }
 
-/// exp(x) - 1 - x, divided by x^2, for |x| <= 0.347.
-INLINE float exp_tail_f32(float x) {
-  return (((0x1.6a2318p-10f * x + 0x1.123a8ep-7f) * x + 0x1.5558f6p-5f) * x + 0x1.55549p-3f) * x + 0x1.fffffcp-2f;
-}
-
-/// 0.78 ULP. Cody and Waite: x = k ln 2 + r with ln 2 in two parts, the first of 15 bits, so that k times it is exact.
+/// 1.1 ULP. Cody and Waite: x = k ln 2 + r with ln 2 in two parts, the first of 15 bits, so that k times it is exact. The bits of
+/// `shifted` end with k + 254, which is the sum of the exponents of two powers of two: one alone would overflow.
 INLINE float math_exp_f32(float x) {
   x = x > 89.0f ? 89.0f : x;
   x = x < -105.0f ? -105.0f : x;
-  float shifted = x * 0x1.715476p+0f + ROUNDER_F32;
-  float k = shifted - ROUNDER_F32;
-  float whole = x - k * 0x1.62e4p-1f;
-  float r = whole - k * 0x1.7f7d1cp-20f;
-  // What the roundings of r and of 1 + r lost; without it the error is 0.97 ULP, too much for the logistic function.
-  float lost = (whole - r) - k * 0x1.7f7d1cp-20f;
-  float sum = 1.0f + r;
-  float power = sum + ((r - (sum - 1.0f)) + (r * r * exp_tail_f32(r) + lost));
-  return scale_f32(power, (int32_t)(bits_f32(shifted) - 0x4b400000u));
+  float shifted = x * 0x1.715476p+0f + (ROUNDER_F32 + 254.0f);
+  float k = shifted - (ROUNDER_F32 + 254.0f);
+  float r = (x - k * 0x1.62e4p-1f) - k * 0x1.7f7d1cp-20f;
+  uint32_t sum = bits_f32(shifted) << 23;
+  uint32_t half = sum >> 1 & 0x7f800000u;
+  float first = float_of_bits(half), second = float_of_bits(sum - half);
+  return (first * exp_rest_f32(r) + first) * second;
 }
 
 /// log(1 + f) - f + f^2 / 2, divided by f^3, for sqrt(1/2) <= 1 + f <= sqrt(2).
@@ -170,25 +163,30 @@ INLINE float math_pow_f32(float x, float y) {
   return x == 1.0f || y == 0 ? 1.0f : result;
 }
 
-/// 1.4 ULP. An odd polynomial near zero, 1 - 2 / (exp(2x) + 1) from 0.625 on.
+/// 2.0 ULP. (1 - e) / (1 + e) with e = exp(-2|x|) = 2^k (1 + p), where 1 - 2^k and 1 + 2^k are exact: close to 0, where k is 0,
+/// only p is left of the dividend.
 INLINE float math_tanh_f32(float x) {
   float size = __builtin_fabsf(x);
-  float z = size * size;
-  float small = size * z * ((((-0x1.75552ep-8f * z + 0x1.52085ap-6f) * z - 0x1.b837eap-5f) * z
-      + 0x1.110706p-3f) * z - 0x1.555532p-2f) + size;
-  float large = 1.0f - 2.0f / (math_exp_f32(2.0f * size) + 1.0f);
-  return __builtin_copysignf(size < 0.625f ? small : large, x);
+  size = size > 10.0f ? 10.0f : size;
+  float shifted = (ROUNDER_F32 + 127.0f) - size * 0x1.715476p+1f;
+  float k = shifted - (ROUNDER_F32 + 127.0f);
+  float r = ((size + size) + k * 0x1.62e4p-1f) + k * 0x1.7f7d1cp-20f;
+  float scale = float_of_bits(bits_f32(shifted) << 23);
+  float part = scale * exp_rest_f32(-r);
+  return __builtin_copysignf(((1.0f - scale) - part) / ((1.0f + scale) + part), x);
 }
 
-/// 2.0 ULP. From exp(-|x|), which never overflows: e / (1 + e) on the left, 1 / (1 + e) on the
-/// right, less what the rounding of 1 + e adds.
+/// 2.0 ULP. 1 / (1 + e) with e = exp(-x) = 2^k (1 + p). All is taken times 1.5 * 2^-24: 1 + e does not overflow where the result is
+/// subnormal, and where 1 / (1 + e) is just below a power of two, the divisor is not just above one, so that its rounding counts less.
 INLINE float math_sigmoid_f32(float x) {
-  float e = math_exp_f32(-__builtin_fabsf(x));
-  float sum = 1.0f + e;
-  float lost = e - (sum - 1.0f);
-  float quotient = (x < 0 ? e : 1.0f) / sum;
-  float inverse = x < 0 ? 1.0f - quotient : quotient;
-  return quotient - quotient * (lost * inverse);
+  x = x > 18.0f ? 18.0f : x;
+  x = x < -104.0f ? -104.0f : x;
+  float shifted = (ROUNDER_F32 + 103.0f) - x * 0x1.715476p+0f;
+  float k = shifted - (ROUNDER_F32 + 103.0f);
+  float r = (x + k * 0x1.62e4p-1f) + k * 0x1.7f7d1cp-20f;
+  float scale = float_of_bits(bits_f32(shifted) << 23 | 0x400000u);
+  float sum = scale * exp_rest_f32(-r) + (scale + 0x1.8p-24f);
+  return 0x1.8p-24f / sum;
 }
 
 /// A polynomial from the coefficient of its highest power down, a loop where code is to be small.
@@ -201,7 +199,7 @@ INLINE float polynomial_f32(float x, const float *coefficients, int count) {
   return sum;
 }
 
-/// 2^x for -100 < x < 100, to 2 ULP: for what is subtracted from something larger.
+/// 2^x for -100 < x < 100, to 2 ULP, in little code.
 INLINE float exp2_short_f32(float x) {
   static const float powers[] = {0x1.41d334p-13f, 0x1.5f456ap-10f, 0x1.3b2dbcp-7f, 0x1.c6aed4p-5f,
                                  0x1.ebfbdap-3f,  0x1.62e43p-1f,   1.0f};
@@ -210,16 +208,18 @@ INLINE float exp2_short_f32(float x) {
   return power * float_of_bits((bits_f32(shifted) - 0x4b400000u + 127) << 23);
 }
 
-/// 1.4 ULP. x + x P(x^2) up to 1, from there on 1 - 2^Q(x), where Q is a fit to log2(erfc(x)).
+/// 2.0 ULP. x + x P(x^2) up to 1.2, from there on 1 - Q(x)^4, where Q is a fit to the fourth root of erfc(x). Pairs of terms do not
+/// wait for each other.
 INLINE float math_erf_f32(float x) {
   float size = __builtin_fabsf(x);
-  float z = size * size;
-  float small = size * ((((((0x1.496a3p-14f * z - 0x1.a3f7p-11f) * z + 0x1.5405b2p-8f) * z - 0x1.b7f90ep-6f) * z
-      + 0x1.ce2cf8p-4f) * z - 0x1.81273ep-2f) * z + 0x1.06eba8p-3f) + size;
   float a = size > 4.0f ? 4.0f : size;
-  float large = 1.0f - exp2_short_f32((((((0x1.19f30ap-12f * a - 0x1.16b23ep-8f) * a + 0x1.021822p-5f) * a
-      - 0x1.30a4a8p-3f) * a - 0x1.d75f3cp-1f) * a - 0x1.a0448cp+0f) * a - 0x1.0253d2p-11f);
-  return __builtin_copysignf(size < 1.0f ? small : large, x);
+  float z = a * a, square = z * z;
+  float small = ((0x1.11c6e8p-14f * square + (-0x1.8c7ap-11f * z + 0x1.50488ap-8f)) * square
+      + (-0x1.b76bfap-6f * z + 0x1.ce238ap-4f)) * square + (-0x1.812702p-2f * z + 0x1.06eba4p-3f);
+  float root = (((-0x1.8d8d64p-13f * a + 0x1.ba9a78p-9f) * z + (-0x1.79d6bp-6f * a + 0x1.1a163p-4f)) * z
+      + (-0x1.c86cb8p-5f * a - 0x1.d76ef6p-5f)) * z + (-0x1.3fe1e2p-2f * a + 0x1.01a52ep+0f);
+  float rest = root * root;
+  return __builtin_copysignf(a < 1.2f ? a * small + a : 1.0f - rest * rest, x);
 }
 
 /// A quarter turn count (modulo 4) and an angle of at most pi / 4 that is left.
