@@ -52,12 +52,7 @@ class PreparedModel(base.BackendRep):
         Raises UserError for another number of inputs, or some that do not fit.
         """
         del kwargs
-        if not isinstance(inputs, Mapping):
-            given = [inputs] if isinstance(inputs, np.ndarray) else list(inputs)
-            if len(given) != len(self._inputs):
-                raise UserError(f"expected {len(self._inputs)} inputs, got {len(given)}")
-            inputs = dict(zip(self._inputs, given, strict=True))
-        return self._outputs(*self.session.run(None, inputs))
+        return self._outputs(*self.session.run(None, _named(self._inputs, inputs)))
 
 
 class GlowpyBackend(base.Backend):
@@ -114,7 +109,7 @@ class GlowpyBackend(base.Backend):
 
         Args:
             node: The operator.
-            inputs: Arrays, in the order of those inputs of the node that are given.
+            inputs: Arrays, in the order of those inputs of the node that are given, or by name.
             device: Where.
             outputs_info: Dtype and shape of the outputs; inferred if left out.
             kwargs: `opset_version`; the newest if left out.
@@ -124,18 +119,15 @@ class GlowpyBackend(base.Backend):
         if not cls.supports_device(device):
             raise UserError(f"expected the device CPU, got '{device}'")
         names = [name for name in dict.fromkeys(node.input) if name]
-        arrays = [np.asarray(array) for array in inputs]
-        if len(names) != len(arrays):
-            raise UserError(f"expected {len(names)} inputs, got {len(arrays)}")
+        arrays = {name: np.asarray(array) for name, array in _named(names, inputs).items()}
+        if arrays.keys() != {*names}:
+            raise UserError(f"expected the inputs {names}, got {[*arrays]}")
         outputs = [name for name in node.output if name]
         known = list(outputs_info) if outputs_info is not None else [None] * len(outputs)
         graph = helper.make_graph(
             [node],
             node.op_type,
-            [
-                _info(name, array.dtype, array.shape)
-                for name, array in zip(names, arrays, strict=True)
-            ],
+            [_info(name, array.dtype, array.shape) for name, array in arrays.items()],
             [
                 _info(name, *(info or (None, None)))
                 for name, info in zip(outputs, known, strict=True)
@@ -149,6 +141,16 @@ class GlowpyBackend(base.Backend):
         onnx.checker.check_node(node, _checking(opsets))
         session = InferenceSession(model, backend=cls.backend, options=cls.options)
         return PreparedModel(session).run(arrays)
+
+
+def _named(names: Sequence[str], inputs: Any) -> Mapping[str, Any]:
+    """Inputs by name, of a list in the order of `names`, or of the only one."""
+    if isinstance(inputs, Mapping):
+        return inputs
+    arrays = [inputs] if isinstance(inputs, np.ndarray) else list(inputs)
+    if len(arrays) != len(names):
+        raise UserError(f"expected {len(names)} inputs, got {len(arrays)}")
+    return dict(zip(names, arrays, strict=True))
 
 
 def _checking(opsets: dict[str, int]) -> Any:

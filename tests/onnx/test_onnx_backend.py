@@ -55,6 +55,16 @@ def test_node_runs_with_inputs_that_are_left_out() -> None:
     np.testing.assert_array_equal(y, X + X)
 
 
+def test_node_takes_inputs_as_a_model_does() -> None:
+    node = helper.make_node("Sub", ["x", "c"], ["y"])
+    (y,) = onnx_backend.run_node(node, {"c": C, "x": X})
+    np.testing.assert_array_equal(y, X - C)
+    with pytest.raises(glowpy.UserError, match=r"expected the inputs \['x', 'c'\], got \['x'\]"):
+        onnx_backend.run_node(node, {"x": X})
+    (y,) = onnx_backend.run_node(helper.make_node("Neg", ["x"], ["y"]), X)
+    np.testing.assert_array_equal(y, -X)
+
+
 def test_node_is_of_the_opset_that_is_asked_for() -> None:
     old = helper.make_node("Clip", ["x"], ["y"], min=0.0)
     (y,) = onnx_backend.run_node(old, [X], opset_version=6)
