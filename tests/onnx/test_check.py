@@ -268,6 +268,33 @@ def test_cycle_is_told_with_what_else_is_wrong() -> None:
     assert "cycle" in messages[1]
 
 
+def test_names_that_nothing_computes_are_told_with_what_else_is_wrong() -> None:
+    """Nobody tells what depends on them."""
+    inner = helper.make_node("Add", ["x", "lost"], ["b"])
+    body = helper.make_graph([inner], "body", [], [info("b", X)])
+    nodes = [
+        helper.make_node("Add", ["x", "missing"], ["a"], name="add"),
+        helper.make_node("Relu", ["a"], ["e"], name="after"),
+        helper.make_node("Softmax", ["x"], ["y"], name="softmax", axis=9),
+        helper.make_node("If", ["c"], ["z"], name="if", then_branch=body, else_branch=body),
+        helper.make_node("Relu", ["x"], ["y"], name="again"),
+    ]
+    outputs = [info("e", X), info("y", X), info("nothing", X)]
+    model = graph_model(nodes, [info("x", X), info("c", np.array(True))], outputs, 13)
+    lost = [
+        "node 'again' (#4): Relu: output 'y' exists already",
+        "node 'add' (#0): Add: input 'missing' is computed by no node",
+        "node 'if' (#3): If: input 'lost' is computed by no node",
+        "output 'nothing' is computed by no node",
+    ]
+    axis = "node 'softmax' (#2): Softmax: expected an axis between -2 and 1, got 9"
+    messages = [str(problem).partition(": ")[2] for problem in check(model).problems]
+    assert messages == [*lost, axis]
+    with pytest.raises(glowpy.UserError) as caught:
+        glowpy.load(model)
+    assert [str(problem).partition(": ")[2] for problem in caught.value.diagnostics] == lost
+
+
 class NoSine(CpuBackend):
     """A backend without code for sines, whatever others get."""
 

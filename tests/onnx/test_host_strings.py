@@ -197,3 +197,12 @@ def test_what_is_no_string(given: Any, message: str) -> None:
     proto = model(nodes, [tensor("x0", STRING, [2])], [tensor("y", STRING)])
     with pytest.raises(glowpy.UserError, match=message):
         run(proto, x0=given)
+
+
+@pytest.mark.parametrize("operator", ["Add", "Max", "MatMul", "BitwiseAnd"])
+def test_strings_are_not_computed_with(operator: str) -> None:
+    """Numbers stand for strings in machine code, and ONNX allows no arithmetic with these."""
+    nodes = [helper.make_node(operator, ["x", "x"], ["y"], name="node")]
+    proto = model(nodes, [tensor("x", STRING, [2])], [tensor("y", STRING)])
+    with pytest.raises(glowpy.UserError, match=rf"'node' .*{operator} \(opset 21\) of strings"):
+        glowpy.InferenceSession(proto)

@@ -199,7 +199,9 @@ class OnnxModel:
         graph = self.source.proto.graph
         names = {proto.name for proto in (*graph.input, *graph.initializer)}
         names |= {proto.values.name for proto in graph.sparse_initializer}
-        return in_order(graph, names, self.file)
+        order, errors = in_order(graph, names, self.file)
+        self.note(errors)
+        return order
 
     @cached_property
     def block(self) -> int:
@@ -402,7 +404,9 @@ class _Build:
         environment = scope.environment
         raise_all([located(e, loc, f"initializer '{name}': ") for name, e in wrong.items()])
         environment.update(tensors)
-        for index, node in in_order(graph, environment, self.model.file, scope.within):
+        order, wrong_names = in_order(graph, environment, self.model.file, scope.within)
+        self.errors += wrong_names
+        for index, node in order:
             self._node(index, node, scope)
         outputs = [info.name for info in graph.output]
         if len(self.errors) > problems or not all(name in environment for name in outputs):

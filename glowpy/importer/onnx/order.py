@@ -15,12 +15,13 @@ __all__ = ["in_order", "named_subgraphs", "names_read", "place_of", "subgraphs"]
 
 def in_order(
     graph: onnx.GraphProto, known: Container[str], file: str, within: str = ""
-) -> list[tuple[int, onnx.NodeProto]]:
+) -> tuple[list[tuple[int, onnx.NodeProto]], list[UserError]]:
     """The nodes with their positions, each after those it needs; a sorted list stays as it is. Linear time.
 
-    A graph of a node is `within` that one, such as `loop/body`.
+    The second result is what is wrong all the same: one error of the names that are computed twice, and of those that
+    nothing computes. A graph of a node is `within` that one, such as `loop/body`.
 
-    Raises UserError that lists names computed twice and names nothing computes, or names a node on a cycle.
+    Raises UserError that names a node on a cycle.
     """
     makers, problems = _makers(graph, known, file, within)
     waiting: list[int] = []
@@ -39,8 +40,6 @@ def in_order(
     for output in graph.output:
         if output.name not in makers and output.name not in known:
             problems.append(Diagnostic(f"output '{output.name}' is computed by no node", Loc(file)))
-    if problems:
-        raise UserError.of(problems)
     order = _sorted(waiting, readers)
     if len(order) < len(graph.node):
         stuck = next(index for index in range(len(graph.node)) if waiting[index])
@@ -48,7 +47,8 @@ def in_order(
             "the graph has a cycle through this node or one before it",
             loc=place_of(graph.node[stuck], stuck, file, within),
         )
-    return [(index, graph.node[index]) for index in order]
+    errors = [UserError.of(problems)] if problems else []
+    return [(index, graph.node[index]) for index in order], errors
 
 
 def named_subgraphs(node: onnx.NodeProto) -> Iterator[tuple[str, onnx.GraphProto]]:

@@ -180,8 +180,7 @@ def _bound(infos: Sequence[ValueInfo], shapes: Mapping[str, Shape]) -> dict[str,
 def read_with_problems(model: str | Path | bytes | onnx.ModelProto) -> SurveyedModel:
     """Reads a model, and notes what is wrong with it whatever the shapes are.
 
-    Raises LoadError for what is no model, and UserError for one that cannot be read any further: its nodes form a
-    cycle, or read what nothing computes.
+    Raises LoadError for what is no model, and UserError for one that cannot be read any further, as of a cycle.
     """
     noted: list[UserError] = []
     try:

@@ -140,6 +140,9 @@ def split(
     return _Split(source, graph, types, outer, around, forced).plan
 
 
+_EITHER = {"tensor(string)", "tensor(int64)"}
+"""What an operator takes that moves strings, or compares them: it computes nothing of its operands."""
+
 _MOVERS_NOT = {
     "Cast",
     "CastLike",
@@ -190,7 +193,10 @@ class _Split:
         self.nodes: list[onnx.NodeProto] = []
         self.places: list[int] = []
         places = self.source.places if self.graph is self.source.proto.graph else ()
-        for place, node in in_order(self.graph, names, self.source.file):
+        order, errors = in_order(self.graph, names, self.source.file)
+        for error in errors:
+            raise error
+        for place, node in order:
             stored = constant_of(node)
             if stored is not None:
                 self.stored[node.output[0]] = stored
@@ -322,7 +328,7 @@ class _Split:
                 formal = formals[min(position, len(formals) - 1)].type_str
                 type = self.types.get(name)
                 texts = type is not None and is_strings(type)
-                if texts and "tensor(int64)" not in allowed.get(formal, ()):
+                if texts and not {*allowed.get(formal, ())} >= _EITHER:
                     return False
         return True
 
