@@ -231,3 +231,18 @@ def test_attention_that_is_refused(attrs: dict[str, Any], message: str) -> None:
     with pytest.raises(UserError) as error:
         glowpy.load(one("LinearAttention", _attention(2), 27, None, 2, **heads))
     assert message in str(error.value)
+
+
+def test_linear_attention_over_nothing_gives_zeros() -> None:
+    """Queries and keys of no width have no scale."""
+    arrays = {
+        **_attention(3),
+        "query": np.zeros((2, 3, 0), np.float32),
+        "key": np.zeros((2, 3, 0), np.float32),
+    }
+    arrays["past_state"] = np.zeros((2, 2, 0, 5), np.float32)
+    model = one("LinearAttention", arrays, 27, None, 2, q_num_heads=4, kv_num_heads=2)
+    result, state = glowpy.InferenceSession(model, backend="interpreter").run(None, arrays)
+    assert result.shape == (2, 3, 4 * 5)
+    assert not result.any()
+    assert state.shape == (2, 2, 0, 5)

@@ -47,7 +47,7 @@ def _linear_attention(n: OnnxNode) -> tuple[Value, ...]:
     scale = n.real("scale", 0.0)
     if scale == 0:
         (size,) = static([depth])
-        scale = 1 / math.sqrt(size)
+        scale = 1 / math.sqrt(max(size, 1))
     factor = n.f.create_splat(f"{n.name}_scale", Type(wide, ()), scale)
     query = n.f.create_mul(n.name, query, factor).result
     state = Type(wide, (query.type.shape[0], shared, depth, width))

@@ -92,7 +92,7 @@ def scores(n: OnnxNode, query: NodeValue, key: NodeValue) -> NodeValue:
     type = scores_type(query, key)
     turned = n.operand(transpose(n, convert(n, key, type.kind), (0, 1, 3, 2)))
     product = n.f.create_mat_mul(n.name, n.operand(convert(n, query, type.kind)), turned)
-    factor = n.real("scale", 0.0) or 1 / math.sqrt(query.type.extents[3])
+    factor = n.real("scale", 0.0) or 1 / math.sqrt(max(query.type.extents[3], 1))
     scale = n.f.create_splat(f"{n.name}_scale", Type(type.kind, ()), factor)
     return n.f.create_mul(n.name, product, scale).result
 
