@@ -19,7 +19,7 @@ from glowpy.backends.cpu.constants import (
     small_constants,
     weights_of,
 )
-from glowpy.backends.cpu.entry import EntryOptions
+from glowpy.backends.cpu.entry import Counter, EntryOptions
 from glowpy.backends.cpu.image import Image
 from glowpy.backends.cpu.jit import JitFunction
 from glowpy.backends.cpu.jitdump import write_jitdump
@@ -33,7 +33,7 @@ from glowpy.backends.cpu.passes.round_in_integers import RoundInIntegersPass
 from glowpy.backends.cpu.passes.widen_halves import WidenHalvesPass, in_f32
 from glowpy.backends.cpu.perf_map import write_perf_map
 from glowpy.backends.cpu.strategy.explain import explain, explanations_text
-from glowpy.backends.cpu.target import resolve_target
+from glowpy.backends.cpu.target import CpuTarget, resolve_target
 from glowpy.backends.cpu.verify import misfit
 from glowpy.backends.cpu.workers import Workers, load_workers
 from glowpy.executable import CompiledFunction
@@ -161,7 +161,10 @@ class CpuBackend(Backend):
             )
             debug = (f"{name}.ir", str(Path(settings.debug).resolve()))
         entry = EntryOptions(
-            bound=True, instrument="table" if options.instrument else "", parallel=True
+            bound=True,
+            instrument="table" if options.instrument else "",
+            parallel=True,
+            timed=_counter(self.target) if settings.timed else "",
         )
         code_options = CodeOptions(
             entry, debug, separate=True, visible=settings.perf_map or bool(settings.jitdump)
@@ -195,12 +198,14 @@ class CpuBackend(Backend):
         )
         instrumented = program.ir if options.instrument else None
         workers = self._shared_workers(use_cache=options.cache)
-        return JitFunction(image, weights, code, workers, instrumented)
+        timed = program.ir if settings.timed else None
+        return JitFunction(image, weights, code, workers, instrumented, timed)
 
     def remembers(self, options: CompileOptions) -> bool:
         """Where there is a cache, unless code comes with files beside it or tells what it does."""
         settings = self.options
-        special = options.instrument or settings.debug or settings.perf_map or settings.jitdump
+        told = settings.debug, settings.perf_map, settings.jitdump, settings.timed
+        special = options.instrument or any(told)
         return type(self) is CpuBackend and options.cache and not special
 
     def remember(self, key: str, function: CompiledFunction) -> None:
@@ -256,3 +261,17 @@ class CpuBackend(Backend):
                 f"cannot run code for {self.target.machine.cpu} here: this processor lacks {lacking}",
                 note="leave cpu and features out to compile for this machine",
             )
+
+
+def _counter(target: CpuTarget) -> Counter:
+    """The counter that costs a few cycles to read. Raises UserError for a processor that has none for programs."""
+    counters: dict[str, Counter] = {
+        "x86_64": "readcyclecounter",
+        "aarch64": "readsteadycounter",
+    }
+    if target.variant.family not in counters:
+        raise UserError(
+            f"cannot time instructions on '{target.variant.family}': expected {' or '.join(counters)}",
+            note="leave out timed; glowpy bench without --layers and --trace times the whole",
+        )
+    return counters[target.variant.family]

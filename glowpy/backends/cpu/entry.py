@@ -20,12 +20,16 @@ void parallel_for(void *context, void (*task)(void *pointers, size_t first, size
 
 which and whose context are the next two pointers of the table; NULL computes all units at once. `NAME_parallel` takes
 them as its last arguments.
+
+With `timed`, the last pointer is to 64-bit stamps of the processor's counter of time: when the network begins, then for
+each instruction when the call of its run has ended.
 """
 
 from __future__ import annotations
 
 from collections.abc import Container, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Literal
 
 from glowpy.backend import Program
 from glowpy.backends.cpu.abi import Status
@@ -48,6 +52,7 @@ from glowpy.support.symbolic import Dim, Symbol
 
 __all__ = [
     "GUARD_BYTES",
+    "Counter",
     "EntryOptions",
     "Status",
     "callee_texts",
@@ -55,6 +60,8 @@ __all__ = [
     "entry_texts",
     "shared_slots",
 ]
+
+Counter = Literal["", "readcyclecounter", "readsteadycounter"]
 
 GUARD_BYTES = 64
 """Canary bytes before and after the activations."""
@@ -72,6 +79,7 @@ class EntryOptions:
             BUNDLE_after.
         bundle: The name those begin with.
         parallel: The table holds a `parallel_for`; where there is a `NAME`, there is a `NAME_parallel`.
+        timed: Which of LLVM's counters stamps are of; empty for none. What other functions of the network do has none.
     """
 
     bound: bool = False
@@ -80,6 +88,7 @@ class EntryOptions:
     instrument: Instrument = ""
     bundle: str = ""
     parallel: bool = False
+    timed: Counter = ""
 
 
 def shared_slots(options: EntryOptions, symbols: Symbols | None) -> int:
@@ -119,7 +128,8 @@ def callee_texts(
     It takes what `NAME_bound` takes, in a table of its own. `first_index` is the number of its first instruction.
     """
     head = f"define internal i32 @{callee_symbol(name, program.ir.name)}", ""
-    return _body(program, module, name, calls, options, symbols, head, first_index)
+    untimed = replace(options, timed="")
+    return _body(program, module, name, calls, untimed, symbols, head, first_index)
 
 
 def _body(
@@ -228,6 +238,9 @@ def _bound(
     if options.instrument:
         callbacks = Callbacks(module, options.instrument, options.bundle, name, slots, indices)
         lines += callbacks.prepare()
+        slots += 2 * (options.instrument == "table")
+    if options.timed:
+        lines += _stamps(module, options.timed, slots)
     for index, call in enumerate(calls):
         arguments = [addresses.pointer(memory) for memory in call.memories]
         where, units = module.location(call.line, scope), addresses.number(call.units)
@@ -241,10 +254,32 @@ def _bound(
         else:
             operands = [addresses.pointer(ref.value) for ref in call.inst.operands]
             lines += callbacks.around(call.inst, operands, text, where, addresses.number)
+        if options.timed:
+            lines += _stamp(module, options.timed, indices[call.inst] + 1)
     areas = "ptr noalias %constants, ptr noalias %table, ptr noalias %activations"
     start = f"{head[0]}({areas}) {head[1]}{module.attributes}"
     body = "".join(f"{line}\n" for line in lines)
     return f"{start}{module.attached(scope)} {{\n{body}  ret i32 0{module.location(1, scope)}\n}}\n"
+
+
+def _stamps(module: ModuleWriter, counter: Counter, slot: int) -> list[str]:
+    """Finds the stamps by the pointer in the table, and makes the first one."""
+    module.declare(f"llvm.{counter}", "i64", [])
+    return [
+        f"  %stamps.slot = getelementptr inbounds ptr, ptr %table, {module.dim} {slot}",
+        "  %stamps = load ptr, ptr %stamps.slot",
+        *_stamp(module, counter, 0),
+    ]
+
+
+def _stamp(module: ModuleWriter, counter: Counter, index: int) -> list[str]:
+    """Notes the time."""
+    own = f"%stamp.{index}"
+    return [
+        f"  {own} = call i64 @llvm.{counter}()",
+        f"  {own}.place = getelementptr inbounds i64, ptr %stamps, {module.dim} {index}",
+        f"  store volatile i64 {own}, ptr {own}.place",
+    ]
 
 
 def _addresses(table: str, slots: Sequence[Slot]) -> dict[str, tuple[str, int]]:

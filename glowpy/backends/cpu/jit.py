@@ -55,6 +55,8 @@ class JitFunction(CompiledFunction):
 
     Attributes:
         image: What it was made of.
+        stamps: If the code is `timed`: the time when the last run began, and for each instruction when its run of
+            instructions had ended, 0 where nothing is called for it, in ticks of the processor's counter.
     """
 
     def __init__(
@@ -64,8 +66,12 @@ class JitFunction(CompiledFunction):
         code: LoadedCode,
         workers: Workers | None = None,
         instrumented: IRFunction | None = None,
+        timed: IRFunction | None = None,
     ) -> None:
-        """`instrumented` is the program whose instructions observers are told of; None where the code calls none."""
+        """`instrumented` is the program whose instructions observers are told of; None where the code calls none.
+
+        `timed` is the program whose instructions have stamps.
+        """
         super().__init__(image.inputs, image.outputs, image.arena_size, image.state)
         self.image = image
         self._code = code
@@ -76,13 +82,16 @@ class JitFunction(CompiledFunction):
         self._entry = _ENTRY(address)
         self._constants = Constants(image.block, weights)
         self._callbacks = self._make_callbacks() if instrumented is not None else ()
-        self._callback_addresses = [_address(callback) for callback in self._callbacks]
         self._observed = threading.local()
         self._lowest = [(symbol.name, symbol.low) for symbol in image.symbols]
         given = self.symbols
         names = enumerate(symbol.name for symbol in image.symbols)
         self._found = [(index, name) for index, name in names if name not in given]
-        slots = len(image.table) + bool(self._lowest) + 2 + len(self._callbacks)
+        self.stamps = np.zeros(0 if timed is None else len(timed.instructions) + 1, np.uint64)
+        self._pointers = [_address(callback) for callback in self._callbacks]
+        if timed is not None:
+            self._pointers.append(address_of(self.stamps))
+        slots = len(image.table) + bool(self._lowest) + 2 + len(self._pointers)
         self._table = ctypes.c_void_p * slots
         self._extents_array = ctypes.c_size_t * len(self._lowest)
         self._no_numbers = self._extents_array()
@@ -107,7 +116,7 @@ class JitFunction(CompiledFunction):
             addresses.append(ctypes.addressof(numbers))
         team = self._workers.team() if self._workers is not None else None
         addresses += team.arguments if team is not None else (0, 0)
-        table = self._table(*addresses, *self._callback_addresses)
+        table = self._table(*addresses, *self._pointers)
         areas = self._constants.address, ctypes.addressof(table), address_of(arena)
         failure = None
         if self._callbacks:

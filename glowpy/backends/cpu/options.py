@@ -26,6 +26,7 @@ class CpuOptions:
         debug: Folder to write the IR's text to; machine code then carries debug information about it.
         perf_map: Tell Linux's perf where the code of every instruction is, in /tmp/perf-PID.map.
         jitdump: Folder to write a jitdump to, from which `perf inject --jit` makes annotations.
+        timed: Note when each run of instructions ends: `JitFunction.stamps`. One run at a time only.
         threads: How many threads compute, the calling one among them; 0 for as many as the process may use processors.
             Results have the same bits for any number.
     """
@@ -40,4 +41,5 @@ class CpuOptions:
     debug: str = ""
     perf_map: bool = False
     jitdump: str = ""
+    timed: bool = False
     threads: int = 1
