@@ -56,8 +56,9 @@ __all__ = [
     "writing",
 ]
 
-Kind = Literal["bitcode", "code", "digest", "program", "weights"]
-"""What entries are: kernel libraries, object files, digests of models, compiled programs, packed weights."""
+Kind = Literal["bitcode", "code", "digest", "peaks", "program", "weights"]
+"""What entries are: kernel libraries, object files, digests of models, peaks of the machine, compiled programs, packed
+weights."""
 
 _Content = TypeVar("_Content")
 

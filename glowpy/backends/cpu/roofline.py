@@ -1,0 +1,218 @@
+"""What the runs of a program compute and move, and how long that takes at least on a machine whose peaks are known.
+
+Only multiply-adds of products are counted as work: whatever else a run computes, it moves bytes for. What a run reads
+or writes in memory counts once. It comes from the level of the caches that holds all that was touched since its last
+use, in this run of the network or in the one before: its `distance`. So a weight of a large network comes from memory,
+and the result of the run before from a cache.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+from glowpy.backend import Program
+from glowpy.backends.cpu.insts_gen import (
+    CpuBlockMatmulInst,
+    CpuConvInst,
+    CpuDepthwiseConvInst,
+    CpuGruInst,
+    CpuLstmInst,
+    CpuMatmulInst,
+    CpuPlainConvInst,
+    CpuPlainMatmulInst,
+    CpuRnnInst,
+    CpuRowMatmulInst,
+)
+from glowpy.backends.cpu.peaks import Access, Peaks
+from glowpy.backends.cpu.variant import Variant
+from glowpy.core.elemkind import ElemKind
+from glowpy.core.extents import Extents
+from glowpy.ir.inst import Instruction
+from glowpy.ir.insts_gen import DynamicSliceInst, GatherInst, LinearAttentionInst
+from glowpy.ir.runs import runs
+from glowpy.ir.value import Value
+from glowpy.support.rules import Rules
+from glowpy.support.symbolic import static
+
+__all__ = ["Effort", "Move", "efforts"]
+
+_macs: Rules[Callable[[Any], int]] = Rules("macs of an instruction")
+"""The multiply-adds of an instruction whose shapes are known. What is no product has no rule."""
+
+
+@_macs(CpuConvInst)
+def _conv(inst: CpuConvInst) -> int:
+    channels = inst.input.type.extents[-1] // inst.group
+    return prod(inst.result.type.extents) * prod(inst.kernels) * channels
+
+
+@_macs(CpuDepthwiseConvInst)
+def _depthwise(inst: CpuDepthwiseConvInst) -> int:
+    return prod(inst.result.type.extents) * prod(inst.kernels)
+
+
+@_macs(CpuPlainConvInst)
+def _plain_conv(inst: CpuPlainConvInst) -> int:
+    return prod(inst.result.type.extents) * prod(inst.filter.type.extents[1:])
+
+
+_MatMul = CpuMatmulInst | CpuBlockMatmulInst | CpuRowMatmulInst | CpuPlainMatmulInst
+
+
+@_macs(CpuMatmulInst, CpuBlockMatmulInst, CpuRowMatmulInst, CpuPlainMatmulInst)
+def _matmul(inst: _MatMul) -> int:
+    return prod(inst.result.type.extents) * inst.lhs.type.extents[-1]
+
+
+@_macs(CpuLstmInst, CpuGruInst, CpuRnnInst)
+def _cell(inst: CpuLstmInst | CpuGruInst | CpuRnnInst) -> int:
+    return prod(inst.gates.type.extents) * inst.initial_h.type.extents[-1]
+
+
+@_macs(LinearAttentionInst)
+def _linear_attention(inst: LinearAttentionInst) -> int:
+    """A step adds to the state, multiplies it by queries, and by the key where there are rates."""
+    lines = 1 if inst.rates.type.is_empty else 2
+    depth = inst.key.type.extents[3]
+    return depth * (lines * prod(inst.value.type.extents) + prod(inst.result.type.extents))
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """Bytes that a run reads or writes, whose last use was `distance` other bytes ago."""
+
+    access: Access
+    bytes: int
+    distance: int
+
+
+@dataclass(frozen=True)
+class Effort:
+    """What a run computes and moves.
+
+    Attributes:
+        index: Of its first instruction in the program.
+        instructions: Its members, for the extents that were asked for; a product, if there is one, is the first.
+        macs: Multiply-adds of the product.
+        kind: What they multiply.
+        moves: What it reads and writes in memory.
+    """
+
+    index: int
+    instructions: tuple[Instruction, ...]
+    macs: int
+    kind: ElemKind
+    moves: tuple[Move, ...]
+
+    @property
+    def flops(self) -> int:
+        """Its operations: a multiply-add is two."""
+        return 2 * self.macs
+
+    @property
+    def bytes(self) -> int:
+        """All that it reads and writes."""
+        return sum(move.bytes for move in self.moves)
+
+    def computing(self, peaks: Peaks, variant: Variant) -> float:
+        """The seconds that its multiply-adds take at least."""
+        return self.flops / peaks.flops_of(self.kind, variant)
+
+    def moving(self, peaks: Peaks) -> float:
+        """The seconds that its bytes take at least."""
+        return sum(move.bytes / peaks.bandwidth(move.access, move.distance) for move in self.moves)
+
+    def least(self, peaks: Peaks, variant: Variant) -> float:
+        """The seconds that it takes at least: its place on the roofline."""
+        return max(self.computing(peaks, variant), self.moving(peaks))
+
+    def bound(self, peaks: Peaks, variant: Variant) -> str:
+        """What decides that: `arithmetic` or `bytes`."""
+        busy = self.computing(peaks, variant) >= self.moving(peaks)
+        return "arithmetic" if busy else "bytes"
+
+
+def efforts(program: Program, extents: Extents) -> list[Effort]:
+    """The effort of every run of a program that is run again and again, for these extents of its symbols.
+
+    Those that are not given, such as what the network finds, are their likely ones. What `if` and `loop` call counts
+    as nothing.
+    """
+    likely = {name: one.likely for name, one in program.ir.symbols.items()}
+    numbers = {inst: index for index, inst in enumerate(program.ir.instructions)}
+    twins = program.ir.at({**likely, **extents}).instructions
+    members = [[numbers[inst] for inst in run] for run in runs(program.ir)]
+    places = _places(program)
+    touched: dict[object, int] = {}
+    for _ in range(2):  # the second run of the network finds what the first one left
+        result = []
+        for run in members:
+            instructions = tuple(twins[index] for index in run)
+            head = instructions[0]
+            rule = _macs.get(type(head))
+            macs = 0 if rule is None else rule(head)
+            kind = head.operands[:2][-1].value.type.kind
+            moves = _moves(instructions, places, touched)
+            result.append(Effort(run[0], instructions, macs, kind, moves))
+    return result
+
+
+def _places(program: Program) -> Mapping[str, object]:
+    """What tells the memory of buffers apart, by their names; those in registers have none.
+
+    Buffers that begin at the same byte of the activations are one: what was written there is there.
+    """
+    plan = program.plan
+    places: dict[str, object] = {slot.name: slot.start for slot in plan.activations.slots}
+    return places | {
+        slot.name: slot.name for area in (plan.mutable, plan.constant) for slot in area.slots
+    }
+
+
+def _moves(
+    run: Sequence[Instruction], places: Mapping[str, object], touched: dict[object, int]
+) -> tuple[Move, ...]:
+    """What a run moves. `touched` has the bytes of what was touched, the last one last, then of this run too."""
+    sizes: dict[tuple[object, Access], int] = {}
+    written: set[object] = set()
+    for inst in run:
+        for value, access, size in _operands(inst):
+            place = places.get(value.base.name)
+            if place is None or (access == "read" and place in written):
+                continue
+            if access == "write":
+                written.add(place)
+            sizes[place, access] = max(sizes.get((place, access), 0), size)
+    moves = tuple(
+        Move(access, size, _distance(place, touched)) for (place, access), size in sizes.items()
+    )
+    for (place, _), size in sizes.items():
+        touched.pop(place, None)
+        touched[place] = size
+    return moves
+
+
+def _distance(place: object, touched: dict[object, int]) -> int:
+    """The bytes of all that was touched since. Only networks of many runs whose data lies far away take long."""
+    distance = 0
+    for other, size in reversed(touched.items()):
+        if other == place:
+            break
+        distance += size
+    return distance
+
+
+def _operands(inst: Instruction) -> Iterator[tuple[Value, Access, int]]:
+    """What an instruction reads, then what it writes, and how many bytes of it."""
+    for ref in inst.operands:
+        if ref.access.reads:
+            (size,) = static([ref.value.type.size])
+            if isinstance(inst, GatherInst | DynamicSliceInst) and ref.name == "input":
+                size = min(size, inst.result.type.room)
+            yield ref.value, "read", size
+    for value in inst.writes():
+        (size,) = static([value.type.size])
+        yield value, "write", size
