@@ -18,6 +18,7 @@ from typing import Any, TextIO
 
 import click
 
+from glowpy.cli.bench import bench
 from glowpy.cli.bundle import bundle
 from glowpy.cli.cache import cache
 from glowpy.cli.check import check
@@ -70,6 +71,7 @@ VERBS = {
     for verb in (
         demo,
         run_model,
+        bench,
         check,
         profile,
         quantize,

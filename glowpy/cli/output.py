@@ -22,8 +22,13 @@ _PIPED_WIDTH = 120
 _UNBOUNDED = 1 << 16
 
 
-def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Prints a table on standard output. A column whose name begins with `>` is aligned to the right."""
+def print_table(
+    title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], *, whole: bool = False
+) -> None:
+    """Prints a table on standard output. A column whose name begins with `>` is aligned to the right.
+
+    If it is to stay `whole`, every row is one line where nobody's terminal limits it.
+    """
     table = Table(title=title or None, title_justify="left", box=box.SIMPLE_HEAD)
     console = Console(file=sys.stdout, highlight=False, markup=False)
     piped = not console.is_terminal
@@ -38,7 +43,8 @@ def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]
         table.add_row(*row)
     if piped:
         console.width = _UNBOUNDED
-        console.width = max(_PIPED_WIDTH, console.measure(table).minimum)
+        measure = console.measure(table)
+        console.width = max(_PIPED_WIDTH, measure.maximum if whole else measure.minimum)
     console.print(table)
 
 

@@ -1,0 +1,176 @@
+"""`glowpy bench`: how fast models are, as a whole and run by run of their instructions, and how fast they could be."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from glowpy.backends.cpu.backend import CpuBackend
+from glowpy.backends.cpu.options import CpuOptions
+from glowpy.backends.cpu.peaks import peaks_of
+from glowpy.cli.backends import backend_option, bound_backend, settings_option
+from glowpy.cli.bench_model import CLOCKS, Plan, measure, pinned
+from glowpy.cli.bench_peers import PEERS
+from glowpy.cli.bench_report import (
+    figures_of,
+    machine_figures,
+    print_layers,
+    print_machine,
+    print_models,
+)
+from glowpy.cli.completion import complete_file
+from glowpy.cli.model import Source, shape_option, state_option
+from glowpy.cli.output import print_json, progress
+from glowpy.cli.verb import Verb
+from glowpy.support.cores import usable_cores
+from glowpy.support.errors import UserError
+
+__all__ = ["bench"]
+
+
+class _Peers(click.ParamType[tuple[str, ...]]):
+    """Names of other runtimes with commas between them."""
+
+    name = "names"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, ...]:
+        """The names; fails for others than those of PEERS."""
+        names = tuple(dict.fromkeys(name for name in str(value).split(",") if name))
+        for name in names:
+            if name not in PEERS:
+                self.fail(f"expected some of {', '.join(PEERS)}, got '{name}'", param, ctx)
+        return names
+
+
+@click.command(cls=Verb)
+@click.argument("models", nargs=-1, required=True, shell_complete=complete_file)
+@click.option("--layers", is_flag=True, help="Time every run of instructions as well.")
+@click.option(
+    "--vs",
+    "peers",
+    type=_Peers(),
+    default="",
+    help=f"Time other runtimes by turns: some of {','.join(PEERS)}.",
+)
+@click.option(
+    "--ncnn-models",
+    type=click.Path(path_type=Path),
+    help="A folder with NAME.param and NAME.bin for ncnn, which pnnx makes.",
+)
+@click.option(
+    "--threads",
+    type=click.IntRange(0),
+    default=1,
+    show_default=True,
+    help="Threads that compute, of other runtimes too; 0 for every processor.",
+)
+@click.option(
+    "--core",
+    type=click.IntRange(0),
+    help="The processor to stay on; with one thread, the last usable one if left out.",
+)
+@click.option(
+    "--seconds",
+    type=click.FloatRange(0),
+    default=2.0,
+    show_default=True,
+    help="How long every contestant runs at least.",
+)
+@click.option(
+    "--repeat",
+    type=click.IntRange(1),
+    default=20,
+    show_default=True,
+    help="How often it runs at least.",
+)
+@click.option(
+    "--clock",
+    type=click.Choice(list(CLOCKS)),
+    default="wall",
+    show_default=True,
+    help="cpu counts this process's time only, for a machine that others use as well; layers are timed by the wall.",
+)
+@click.option("--fresh-peaks", is_flag=True, help="Measure the machine again.")
+@shape_option()
+@state_option()
+@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="For inputs.")
+@backend_option("cpu")
+@settings_option()
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def bench(
+    models: tuple[str, ...],
+    layers: bool,
+    peers: tuple[str, ...],
+    ncnn_models: Path | None,
+    threads: int,
+    core: int | None,
+    seconds: float,
+    repeat: int,
+    clock: str,
+    fresh_peaks: bool,
+    shapes: tuple[str, ...],
+    state: tuple[str, ...],
+    seed: int,
+    backend: str,
+    settings: tuple[str, ...],
+    as_json: bool,
+) -> None:
+    """Times MODELS (.onnx, .glow text) on random inputs, and says how near that is to what the machine can do.
+
+    GFLOP/s counts the products of the model, two operations for each multiply-add. GB/s counts what is read and written
+    in caches or memory. The roof is the least time for both: the machine's peaks are measured once and kept.
+
+    Examples:
+      glowpy bench model.onnx
+      glowpy bench model.onnx --layers
+      glowpy bench a.onnx b.onnx --vs onnxruntime,openvino
+      glowpy bench model.onnx --threads 2 --seconds 5 --json
+    """
+    count = threads or usable_cores()
+    if clock == "cpu" and count > 1:
+        raise UserError("--clock cpu: expected one thread", note="leave out --threads")
+    plan = Plan(seconds, repeat, seed, layers, peers, ncnn_models, _chosen_core(core, count), clock)
+    own, twin = (
+        _bound(backend, CpuOptions(threads=count, timed=timed), settings) for timed in (False, True)
+    )
+    with pinned(plan.core), progress("measuring the machine"):
+        peaks = peaks_of(own.target, count, fresh=fresh_peaks)
+    results = []
+    for model in models:
+        source = Source(model, shapes, "", "", backend, state)
+        results.append(measure(source, own, twin if layers else None, peaks, plan))
+    if as_json:
+        machine = machine_figures(own.target, peaks, plan)
+        print_json({"machine": machine, "models": list(map(figures_of, results))})
+        return
+    print_machine(own.target, peaks, plan.core)
+    print_models(results, peers)
+    for result in results:
+        if result.layers:
+            print_layers(result)
+
+
+def _chosen_core(core: int | None, threads: int) -> int | None:
+    """What to pin the process to: several threads stay where they may be, unless a processor is named."""
+    if core is not None and threads > 1:
+        raise UserError("--core: expected one thread", note="leave out --core or --threads")
+    if not hasattr(os, "sched_setaffinity"):
+        if core is not None:
+            raise UserError("--core: this system does not let a process choose its processor")
+        return None
+    return max(os.sched_getaffinity(0)) if core is None and threads == 1 else core
+
+
+def _bound(name: str, options: CpuOptions, settings: Sequence[str]) -> CpuBackend:
+    """Raises UserError for a backend that makes no machine code."""
+    backend = bound_backend(name, options, settings)
+    if not isinstance(backend, CpuBackend):
+        raise UserError(
+            f"expected a backend that makes machine code, got {name}", note="use --backend cpu"
+        )
+    return backend

@@ -1,0 +1,411 @@
+"""Times one model for `glowpy bench`: as a whole, run by run of its instructions, and beside other runtimes.
+
+* Rounds time every contestant for a while, and each begins with another one: a change of the machine's speed hits all.
+* The first run of a contestant in a round is not counted where there are others: they have left it cold caches.
+* Runs of instructions are timed by a twin of the network, which notes the processor's counter after each of them. It
+  takes its turns with the network itself, so that what that costs is known.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cached_property, partial
+from pathlib import Path
+from statistics import median
+
+import numpy as np
+
+from glowpy.backend import CompileOptions, Program
+from glowpy.backends.cpu.backend import CpuBackend
+from glowpy.backends.cpu.jit import JitFunction
+from glowpy.backends.cpu.peaks import Peaks
+from glowpy.backends.cpu.roofline import Effort, efforts
+from glowpy.backends.cpu.strategy.explain import Explanation, explain
+from glowpy.cli.bench_peers import Contestant, loaded, nothing
+from glowpy.cli.compare import compare
+from glowpy.cli.model import Source, is_text, read_inputs
+from glowpy.cli.output import progress
+from glowpy.core.extents import extents_of
+from glowpy.core.tensor import Array
+from glowpy.engine import compilation
+from glowpy.executable import CompiledFunction
+from glowpy.graph.work import multiply_adds
+from glowpy.support.errors import UserError
+from glowpy.support.progress import report
+from glowpy.support.symbolic import symbols_of
+
+__all__ = ["CLOCKS", "Layer", "Measured", "Plan", "measure", "pinned"]
+
+Clock = Callable[[], float]
+CLOCKS: Mapping[str, Clock] = {"wall": time.perf_counter, "cpu": time.process_time}
+
+_ROUNDS = 10
+_RTOL, _ATOL, _SHARE = 1e-3, 1e-5, 1e-3
+"""Other runtimes may add up in another order; a wrong kernel is off by far more."""
+
+_OWN, _TWIN = "glowpy", "glowpy, timed by layers"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How long to measure, and what.
+
+    Attributes:
+        seconds: That every contestant runs at least.
+        repeat: How often it runs at least.
+        seed: For the random inputs.
+        layers: Whether runs of instructions are timed as well.
+        peers: Other runtimes.
+        ncnn_models: Where ncnn finds models.
+        core: What the process is pinned to; None for wherever it may run.
+        clock: A name of CLOCKS.
+    """
+
+    seconds: float
+    repeat: int
+    seed: int
+    layers: bool
+    peers: tuple[str, ...]
+    ncnn_models: Path | None
+    core: int | None
+    clock: str
+
+
+@dataclass(frozen=True)
+class Layer:
+    """A run of instructions.
+
+    Attributes:
+        effort: What it computes and moves.
+        seconds: The median of how long it takes.
+        start: When it begins in the median run of the network, in seconds from its beginning.
+        least: How long it takes at least, by the roofline.
+        bound: What that is the time of: `arithmetic` or `bytes`.
+        explanation: What the strategy decided about its product, if it has one.
+    """
+
+    effort: Effort
+    seconds: float
+    start: float
+    least: float
+    bound: str
+    explanation: Explanation | None
+
+    @property
+    def name(self) -> str:
+        """Of its first instruction."""
+        return self.effort.instructions[0].name or self.kernel
+
+    @property
+    def origin(self) -> str:
+        """The node of the user's model that it is from; empty if that is not known."""
+        return self.effort.instructions[0].loc.node
+
+    @property
+    def kernel(self) -> str:
+        """The mnemonic of its first instruction."""
+        return self.effort.instructions[0].SCHEMA.mnemonic
+
+    @property
+    def fused(self) -> list[str]:
+        """The mnemonics of what else is computed in the same loop."""
+        return [inst.SCHEMA.mnemonic for inst in self.effort.instructions[1:]]
+
+    @property
+    def flops(self) -> float:
+        """Operations of its product in a second."""
+        return self.effort.flops / self.seconds
+
+    @property
+    def bandwidth(self) -> float:
+        """Bytes that it reads and writes in a second."""
+        return self.effort.bytes / self.seconds
+
+    @property
+    def share_of_roof(self) -> float:
+        """How much of what the machine could do it does: 1 is the roofline."""
+        return self.least / self.seconds
+
+
+@dataclass
+class Measured:
+    """What was found out about a model.
+
+    Attributes:
+        path: The file.
+        threads: How many threads computed it.
+        macs: Multiply-adds of its products, as the model says them.
+        program: What was compiled.
+        peaks: Those of the machine.
+        efforts: Of its runs of instructions.
+        least: How long all of them take at least, one after the other.
+        rounds: Seconds of the runs of each round, by runtime.
+        busy: The share of the time for which this process had the processor: below 1, others had it as well.
+        missing: Why another runtime has no figure.
+        layers: Its runs of instructions in the order in which they are computed; none unless they were asked for.
+    """
+
+    path: str
+    threads: int
+    macs: int
+    program: Program
+    peaks: Peaks
+    efforts: Sequence[Effort]
+    least: float
+    rounds: dict[str, list[list[float]]] = field(default_factory=dict)
+    busy: float = 1.0
+    missing: dict[str, str] = field(default_factory=dict)
+    layers: list[Layer] = field(default_factory=list)
+
+    def samples(self, name: str = _OWN) -> list[float]:
+        """The seconds of all runs of a runtime."""
+        return [seconds for runs in self.rounds[name] for seconds in runs]
+
+    @cached_property
+    def median(self) -> float:
+        """Seconds of a run."""
+        return median(self.samples())
+
+    @property
+    def p95(self) -> float:
+        """Of 20 runs, one takes longer than so many seconds."""
+        return float(np.quantile(self.samples(), 0.95))
+
+    @property
+    def instrumented(self) -> float | None:
+        """Seconds of a run that notes when each of its parts ends; None if layers were not asked for."""
+        return median(self.samples(_TWIN)) if _TWIN in self.rounds else None
+
+    @property
+    def flops(self) -> float:
+        """Operations of products in a second: a multiply-add is two."""
+        return 2 * self.macs / self.median
+
+    @property
+    def bandwidth(self) -> float:
+        """Bytes that its runs of instructions read and write in a second, from caches or memory."""
+        return sum(effort.bytes for effort in self.efforts) / self.median
+
+    @property
+    def share_of_roof(self) -> float:
+        """How much of what the machine could do it does: 1 is the roofline."""
+        return self.least / self.median
+
+    @property
+    def peers(self) -> dict[str, float]:
+        """The median seconds of each other runtime that has figures."""
+        others = [name for name in self.rounds if name not in (_OWN, _TWIN)]
+        return {name: median(self.samples(name)) for name in others}
+
+    def ratio(self, peer: str) -> float:
+        """Our time in parts of another runtime's: the median over rounds. Below 1 glowpy is faster."""
+        pairs = zip(self.rounds[_OWN], self.rounds[peer], strict=True)
+        return median(median(own) / median(other) for own, other in pairs)
+
+
+@contextmanager
+def pinned(core: int | None) -> Iterator[None]:
+    """Keeps this process on a processor inside the `with`. Raises UserError for one that it may not use."""
+    if core is None:
+        yield
+        return
+    before = os.sched_getaffinity(0)
+    try:
+        os.sched_setaffinity(0, {core})
+    except OSError:
+        usable = ", ".join(map(str, sorted(before)))
+        raise UserError(f"--core: expected one of the processors {usable}, got {core}") from None
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
+
+
+def measure(
+    source: Source, backend: CpuBackend, twin: CpuBackend | None, peaks: Peaks, plan: Plan
+) -> Measured:
+    """Compiles a model and times it.
+
+    Args:
+        source: The model.
+        backend: What it is compiled by.
+        twin: The same with the option `timed`; None for no layers.
+        peaks: Of this machine.
+        plan: How long, and beside what.
+
+    Raises as `load_model` and `compile` do.
+    """
+    with progress(f"compiling {source.path}"):
+        stages = compilation(source.function, backend)
+        program, compiled = stages.program, stages.compiled
+        timed = None if twin is None else twin.compile(program, CompileOptions())
+        macs = multiply_adds(stages.optimized)
+    feeds = read_inputs(
+        (), source.ports, seed=plan.seed, model=source.path, state=source.state_ports
+    )
+    extents = _extents(compiled, feeds)
+    costs, variant = efforts(program, extents), backend.target.variant
+    result = Measured(
+        source.path,
+        peaks.threads,
+        macs,
+        program,
+        peaks,
+        costs,
+        sum(effort.least(peaks, variant) for effort in costs),
+    )
+    own = _contestant(_OWN, compiled, feeds, extents)
+    contestants = [own]
+    stamps: list[_Stamps] = []
+    with pinned(plan.core), progress(f"timing {source.path}"):
+        if isinstance(timed, JitFunction):
+            note = partial(_note, timed, stamps)
+            contestants.append(_contestant(_TWIN, timed, feeds, extents, note))
+        own.run()
+        contestants += _peers(source, feeds, own, plan, result)
+        _time(contestants, plan, result)
+    if stamps:
+        result.layers = _layers(result, stamps, backend)
+    return result
+
+
+def _extents(compiled: CompiledFunction, feeds: Mapping[str, Array]) -> dict[str, int]:
+    """What symbols are for these inputs and variables."""
+    shapes = {port.name: port.type.shape for port in compiled.input_ports}
+    shapes |= {port.name: port.type.shape for port in compiled.state_ports}
+    return extents_of({name: (shape, feeds[name].shape) for name, shape in shapes.items()})
+
+
+@dataclass(frozen=True)
+class _Stamps:
+    """The stamps of a run, and when it had ended by the clock, in seconds."""
+
+    ticks: Array
+    end: float
+
+
+def _note(function: JitFunction, stamps: list[_Stamps]) -> None:
+    stamps.append(_Stamps(function.stamps.copy(), time.perf_counter()))
+
+
+def _contestant(
+    name: str,
+    compiled: CompiledFunction,
+    feeds: Mapping[str, Array],
+    extents: Mapping[str, int],
+    after: Callable[[], None] = nothing,
+) -> Contestant:
+    """The compiled network in memory of its own. Every run begins with the same variables."""
+    state = compiled.state()
+
+    def keep() -> None:
+        for port in compiled.state_ports:
+            state[port.name] = feeds[port.name]
+
+    keep()
+    said = symbols_of(dim for _, dims, _ in state.known() for dim in dims)
+    instance = compiled.instance(state, **{n: e for n, e in extents.items() if n not in said})
+    for one in compiled.inputs:
+        instance.write(one, feeds[one])
+    written = {port.placeholder for port in compiled.output_ports}
+    both = [port.name for port in compiled.input_ports if port.placeholder in written]
+
+    def before() -> None:
+        keep()
+        for one in both:
+            instance.write(one, feeds[one])
+
+    def outputs() -> list[Array]:
+        return [instance[one].copy() for one in compiled.outputs]
+
+    return Contestant(name, instance.run, outputs, before, after)
+
+
+def _peers(
+    source: Source, feeds: Mapping[str, Array], own: Contestant, plan: Plan, result: Measured
+) -> Iterator[Contestant]:
+    """The other runtimes that compute what glowpy computes; notes why others have no figure."""
+    inputs = {port.name: feeds[port.name] for port in source.ports}
+    expected = {str(index): array for index, array in enumerate(own.outputs())}
+    for name in plan.peers:
+        try:
+            if source.state_ports or is_text(source.path):
+                raise UserError(f"{name} runs ONNX files without --state only")
+            peer = loaded(name, Path(source.path), inputs, result.threads, plan.ncnn_models)
+            peer.run()
+        except UserError as error:
+            notes = [note for one in error.diagnostics for note in (one.message, one.note) if note]
+            result.missing[name] = "; ".join(notes)
+            continue
+        got = {str(index): array for index, array in enumerate(peer.outputs())}
+        differences = compare(got, expected, _RTOL, _ATOL, _SHARE)
+        if all(difference.within for difference in differences):
+            yield peer
+        else:
+            farthest = max(difference.absolute for difference in differences)
+            result.missing[name] = f"its outputs differ from ours by {farthest:.3g}"
+
+
+def _time(contestants: Sequence[Contestant], plan: Plan, result: Measured) -> None:
+    """Fills in the rounds."""
+    rounds, clock = min(_ROUNDS, plan.repeat), CLOCKS[plan.clock]
+    repeat, seconds = -(-plan.repeat // rounds), plan.seconds / rounds
+    result.rounds = {contestant.name: [] for contestant in contestants}
+    start, used = time.perf_counter(), time.process_time()
+    for number in range(rounds):
+        report("rounds", number, rounds)
+        first = number % len(contestants)
+        for contestant in (*contestants[first:], *contestants[:first]):
+            if len(contestants) > 1 or not number:
+                _run(contestant, clock)
+            result.rounds[contestant.name].append(_runs(contestant, repeat, seconds, clock))
+    elapsed = time.perf_counter() - start
+    result.busy = min((time.process_time() - used) / elapsed, 1.0)
+
+
+def _runs(contestant: Contestant, repeat: int, least: float, clock: Clock) -> list[float]:
+    """The seconds of so many runs, and of more if they take less than `least` together."""
+    seconds = [_run(contestant, clock) for _ in range(repeat)]
+    while sum(seconds) < least:
+        seconds.append(_run(contestant, clock))
+    return seconds
+
+
+def _run(contestant: Contestant, clock: Clock) -> float:
+    contestant.before()
+    start = clock()
+    contestant.run()
+    seconds = clock() - start
+    contestant.after()
+    return seconds
+
+
+def _layers(result: Measured, stamps: Sequence[_Stamps], backend: CpuBackend) -> list[Layer]:
+    """What the stamps of all runs say of each run of instructions; those that nothing was called for are left out."""
+    first, last = stamps[0], stamps[-1]
+    index = np.flatnonzero(first.ticks)
+    ticks = np.array([one.ticks[index] for one in stamps], np.int64)
+    tick = (last.end - first.end) / max(int(ticks[-1, -1] - ticks[0, -1]), 1)
+    seconds = np.median(np.diff(ticks, axis=1), axis=0) * tick
+    starts = np.concatenate([[0.0], np.cumsum(seconds)])
+    places = {int(stamp) - 1: place for place, stamp in enumerate(index[1:])}
+    variant = backend.target.variant
+    known = {
+        one.name: one for one in explain(result.program.ir, variant.machine_for) if not one.function
+    }
+    return [
+        Layer(
+            effort,
+            max(float(seconds[place]), tick),
+            float(starts[place]),
+            effort.least(result.peaks, variant),
+            effort.bound(result.peaks, variant),
+            known.get(effort.instructions[0].name),
+        )
+        for effort in result.efforts
+        if (place := places.get(effort.index)) is not None
+    ]

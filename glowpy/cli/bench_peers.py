@@ -1,0 +1,138 @@
+"""Other runtimes that `glowpy bench --vs` times beside glowpy: how each loads a model, runs it, and is read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from glowpy.core.tensor import Array
+from glowpy.support.errors import UserError
+
+__all__ = ["PEERS", "Contestant", "Inputs", "loaded", "nothing"]
+
+Inputs = Mapping[str, Array]
+
+
+def nothing() -> None:
+    """Does nothing."""
+
+
+@dataclass(frozen=True)
+class Contestant:
+    """One model loaded by one runtime.
+
+    Attributes:
+        name: Of the runtime.
+        run: Runs it once, which is timed.
+        outputs: What came out, in the model's order.
+        before: What is to be done before every run, and is not timed.
+        after: The same after it.
+    """
+
+    name: str
+    run: Callable[[], object]
+    outputs: Callable[[], list[Array]]
+    before: Callable[[], None] = nothing
+    after: Callable[[], None] = nothing
+
+
+def loaded(
+    name: str, path: Path, inputs: Inputs, threads: int, ncnn_models: Path | None
+) -> Contestant:
+    """An ONNX model in the runtime called `name`, with so many threads.
+
+    `ncnn_models` is a folder with what pnnx made of models: NAME.param and NAME.bin.
+
+    Raises UserError where the runtime is not installed or does not run the model.
+    """
+    try:
+        module = import_module(name)
+    except ImportError:
+        raise UserError(f"{name} is not installed", note=f"pip install {name}") from None
+    try:
+        return PEERS[name](module, path, inputs, threads, ncnn_models)
+    except UserError:
+        raise
+    except Exception as error:  # noqa: BLE001 - another project's runtime may raise anything
+        lines = str(error).splitlines() or [type(error).__name__]
+        raise UserError(f"{name} does not run the model: {lines[0]}") from None
+
+
+def _with_onnxruntime(
+    module: Any, path: Path, inputs: Inputs, threads: int, folder: Path | None
+) -> Contestant:
+    """With its inputs and outputs bound, which spares it copies."""
+    del folder
+    options = module.SessionOptions()
+    options.intra_op_num_threads = threads
+    options.inter_op_num_threads = 1
+    session = module.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    binding = session.io_binding()
+    for name, array in inputs.items():
+        binding.bind_cpu_input(name, array)
+    for output in session.get_outputs():
+        binding.bind_output(output.name)
+    return Contestant(
+        "onnxruntime", lambda: session.run_with_iobinding(binding), binding.copy_outputs_to_cpu
+    )
+
+
+def _with_openvino(
+    module: Any, path: Path, inputs: Inputs, threads: int, folder: Path | None
+) -> Contestant:
+    """Its CPU plugin in f32, tuned for latency."""
+    del folder
+    settings = {
+        "INFERENCE_NUM_THREADS": threads,
+        "NUM_STREAMS": 1,
+        "PERFORMANCE_HINT": "LATENCY",
+        "INFERENCE_PRECISION_HINT": "f32",
+    }
+    core = module.Core()
+    request = core.compile_model(core.read_model(path), "CPU", settings).create_infer_request()
+    for name, array in inputs.items():
+        request.set_tensor(name, module.Tensor(array, shared_memory=True))
+    return Contestant(
+        "openvino",
+        request.infer,
+        lambda: [tensor.data.copy() for tensor in request.output_tensors],
+    )
+
+
+def _with_ncnn(
+    module: Any, path: Path, inputs: Inputs, threads: int, folder: Path | None
+) -> Contestant:
+    """On what pnnx made of the model: blobs in0, in1, ... and out0 without the batch dimension."""
+    param = folder / f"{path.stem}.param" if folder is not None else None
+    if param is None or not param.is_file():
+        raise UserError(
+            f"ncnn reads no ONNX: expected {path.stem}.param and {path.stem}.bin, which pnnx makes",
+            note="--ncnn-models names their folder",
+        )
+    net = module.Net()
+    net.opt.num_threads = threads
+    net.load_param(str(param))
+    net.load_model(str(param.with_suffix(".bin")))
+    blobs = [module.Mat(np.ascontiguousarray(array[0])) for array in inputs.values()]
+    outputs: list[Array] = []
+
+    def run() -> None:
+        extractor = net.create_extractor()
+        for index, blob in enumerate(blobs):
+            extractor.input(f"in{index}", blob)
+        outputs[:] = [np.array(extractor.extract("out0")[1])]
+
+    return Contestant("ncnn", run, lambda: [array[np.newaxis] for array in outputs])
+
+
+PEERS: Mapping[str, Callable[[Any, Path, Inputs, int, Path | None], Contestant]] = {
+    "onnxruntime": _with_onnxruntime,
+    "openvino": _with_openvino,
+    "ncnn": _with_ncnn,
+}
+"""What --vs knows, by the name of the package."""

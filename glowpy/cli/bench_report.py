@@ -1,0 +1,205 @@
+"""What `glowpy bench` prints: tables for people, and figures for programs."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Mapping, Sequence
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import click
+
+from glowpy.backends.cpu.peaks import Peaks
+from glowpy.backends.cpu.strategy.explain import Explanation
+from glowpy.backends.cpu.target import CpuTarget
+from glowpy.cli.bench_model import Layer, Measured, Plan
+from glowpy.cli.bench_peers import PEERS
+from glowpy.cli.output import print_table
+
+__all__ = ["figures_of", "machine_figures", "print_layers", "print_machine", "print_models", "why"]
+
+_GIGA = 1e9
+_BUSY = 0.97
+"""A process that is alone on its processor has it for more than this share of the time."""
+
+
+def machine_figures(target: CpuTarget, peaks: Peaks, plan: Plan) -> dict[str, Any]:
+    """What the figures depend on besides the models."""
+    return {
+        "processor": _processor(),
+        "llvm": target.machine.cpu,
+        "variant": target.variant.name,
+        "system": platform.platform(),
+        "cores": os.cpu_count(),
+        "core": plan.core,
+        "clock": plan.clock,
+        "threads": peaks.threads,
+        "load": os.getloadavg()[0] if hasattr(os, "getloadavg") else None,
+        "versions": {name: text for name in ("glowpy", *PEERS) if (text := _version(name))},
+        "gflops": peaks.flops / _GIGA,
+        "read_gbytes": {str(size): rate / _GIGA for size, rate in peaks.read},
+        "write_gbytes": {str(size): rate / _GIGA for size, rate in peaks.write},
+    }
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return ""
+
+
+def _processor() -> str:
+    """What the system calls it."""
+    info = Path("/proc/cpuinfo")
+    lines = info.read_text(encoding="utf-8").splitlines() if info.is_file() else []
+    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(names, platform.processor() or platform.machine())
+
+
+def figures_of(result: Measured) -> dict[str, Any]:
+    """All that was measured of a model. Seconds are seconds, shares are between 0 and 1."""
+    return {
+        "model": result.path,
+        "seconds": {"median": result.median, "p95": result.p95, "runs": len(result.samples())},
+        "macs": result.macs,
+        "bytes": sum(effort.bytes for effort in result.efforts),
+        "gflops": result.flops / _GIGA,
+        "gbytes": result.bandwidth / _GIGA,
+        "roof_seconds": result.least,
+        "roof": result.share_of_roof,
+        "busy": result.busy,
+        "vs": {
+            name: {"seconds": seconds, "ratio": result.ratio(name)}
+            for name, seconds in result.peers.items()
+        },
+        "missing": result.missing,
+        "instrumented_seconds": result.instrumented,
+        "layers": [layer_figures(layer) for layer in result.layers],
+    }
+
+
+def layer_figures(layer: Layer) -> dict[str, Any]:
+    """All that was measured of a run of instructions."""
+    return {
+        "name": layer.name,
+        "origin": layer.origin,
+        "kernel": layer.kernel,
+        "fused": layer.fused,
+        "start": layer.start,
+        "seconds": layer.seconds,
+        "macs": layer.effort.macs,
+        "bytes": layer.effort.bytes,
+        "gflops": layer.flops / _GIGA,
+        "gbytes": layer.bandwidth / _GIGA,
+        "roof_seconds": layer.least,
+        "roof": layer.share_of_roof,
+        "bound": layer.bound,
+        "decision": dict(layer.explanation.decision) if layer.explanation else {},
+        "why": why(layer.explanation),
+    }
+
+
+def why(explanation: Explanation | None) -> str:
+    """What the strategy decided about a product, and what the inner loop waits for; empty for what is no product."""
+    if explanation is None:
+        return ""
+    decision = dict(explanation.decision)
+    tile = [str(decision.pop(name)) for name in ("tile_pixels", "tile_vectors") if name in decision]
+    texts = ["x".join(tile), *(f"{name} {value}" for name, value in decision.items() if value)]
+    texts.append(f"{explanation.units} units")
+    for row in explanation.rows:
+        if row.in_use:
+            best = explanation.rows[0].cycles or 1.0
+            more = f" (+{row.cycles / best - 1:.1%})" if row.cycles > best else ""
+            texts += [f"{row.cycles:,.0f} cycles{more}", f"waits for {row.limit}"]
+    return ", ".join(texts)
+
+
+def print_machine(target: CpuTarget, peaks: Peaks, core: int | None) -> None:
+    """One line on the machine, and one on its peaks."""
+    where = "" if core is None else f" on processor {core}"
+    threads = f"{peaks.threads} thread{'s' * (peaks.threads > 1)}{where}"
+    click.echo(f"{_processor()}, kernels for {target.variant.name}, {threads}")
+    rates = [
+        f"{peaks.bandwidth('read', size * peaks.threads) / _GIGA:.0f} ({_bytes(size)})"
+        for size in (1 << 14, 1 << 18, 1 << 22, 1 << 27)
+    ]
+    click.echo(f"peaks: {peaks.flops / _GIGA:.1f} GFLOP/s in f32, reading {', '.join(rates)} GB/s")
+
+
+def _bytes(size: int) -> str:
+    return f"{size >> 20} MB" if size >= 1 << 20 else f"{size >> 10} KB"
+
+
+def print_models(results: Sequence[Measured], peers: Sequence[str]) -> None:
+    """A line for each model, and why other runtimes have no figure."""
+    columns = ["model", ">median ms", ">p95 ms", ">runs", ">GFLOP/s", ">GB/s", ">of the roof"]
+    columns += [column for name in peers for column in (f">{name} ms", f">glowpy / {name}")]
+    print_table("", columns, [_row(result, peers) for result in results], whole=True)
+    for result in results:
+        if result.busy < _BUSY and result.threads == 1:
+            click.echo(
+                f"{result.path}: other processes had the processor for {1 - result.busy:.0%} of the time, "
+                "which is in these figures unless --clock cpu is given"
+            )
+        for name, reason in result.missing.items():
+            click.echo(f"{result.path}: {name} has no figure: {reason}")
+
+
+def _row(result: Measured, peers: Sequence[str]) -> list[str]:
+    others: list[str] = []
+    for name in peers:
+        seconds = result.peers.get(name)
+        known = seconds is not None
+        others += [_milliseconds(seconds), f"{result.ratio(name):.2f}"] if known else ["-", "-"]
+    return [
+        Path(result.path).name,
+        _milliseconds(result.median),
+        _milliseconds(result.p95),
+        str(len(result.samples())),
+        f"{result.flops / _GIGA:.1f}",
+        f"{result.bandwidth / _GIGA:.1f}",
+        f"{result.share_of_roof:.0%}",
+        *others,
+    ]
+
+
+def _milliseconds(seconds: float | None) -> str:
+    return "-" if seconds is None else f"{seconds * 1e3:.3f}"
+
+
+def print_layers(result: Measured) -> None:
+    """A line for each run of instructions, then what all of them take, beside the network without a clock."""
+    columns = ["layer", "in the model", "kernel", ">us", ">share", ">GFLOP/s", ">GB/s"]
+    columns += [">of its roof", "bound by", "decided"]
+    total = sum(layer.seconds for layer in result.layers)
+    rows = [
+        [
+            layer.name,
+            layer.origin,
+            " + ".join([layer.kernel, *_counted(layer.fused)]),
+            f"{layer.seconds * 1e6:.1f}",
+            f"{layer.seconds / total:.1%}",
+            f"{layer.flops / _GIGA:.1f}" if layer.effort.macs else "",
+            f"{layer.bandwidth / _GIGA:.1f}",
+            f"{layer.share_of_roof:.0%}",
+            layer.bound,
+            why(layer.explanation),
+        ]
+        for layer in result.layers
+    ]
+    print_table(Path(result.path).name, columns, rows, whole=True)
+    assert result.instrumented is not None
+    click.echo(
+        f"sum of layers {_milliseconds(total)} ms, a run that times them "
+        f"{_milliseconds(result.instrumented)} ms, one that does not {_milliseconds(result.median)} ms"
+    )
+
+
+def _counted(names: Sequence[str]) -> list[str]:
+    """Each name once, with how often it is there."""
+    counts: Mapping[str, int] = {name: names.count(name) for name in dict.fromkeys(names)}
+    return [name if count == 1 else f"{count} {name}" for name, count in counts.items()]

@@ -1,0 +1,224 @@
+"""`glowpy bench`: what it says of small models; never how fast they are."""
+
+import io
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import numpy_helper, parser
+
+from glowpy import CpuBackend, CpuOptions
+from glowpy.backends.cpu import peaks as peaks_module
+from glowpy.backends.cpu.peaks import Peaks, peaks_of
+from glowpy.backends.cpu.roofline import efforts
+from glowpy.cli import bench_peers
+from glowpy.cli.main import run
+from glowpy.core.elemkind import ElemKind
+from glowpy.engine import compilation
+from glowpy.graph.parser import parse_module
+
+MODEL = """
+<ir_version: 8, opset_import: ["": 17]>
+g (float[1, 4, 8, 8] x) => (float[1, 10] y)
+<float[16, 4, 3, 3] filter, float[1024, 10] weights> {
+  c = Conv<pads = [1, 1, 1, 1]>(x, filter)
+  r = Relu(c)
+  f = Flatten(r)
+  z = MatMul(f, weights)
+  y = Softmax(z)
+}
+"""
+
+ELEMENTWISE = """
+module {
+  placeholder %x : f32[1000]
+  placeholder %y : f32[1000]
+  function @main {
+    %t = tanh(%x) : f32[1000]
+    %u = tanh(%t) : f32[1000]
+    save(%u, %y)
+  }
+}
+"""
+
+MACS = 8 * 8 * 16 * 3 * 3 * 4 + 1024 * 10
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    network = parser.parse_model(MODEL)
+    rng = np.random.default_rng(0)
+    for info in list(network.graph.value_info):
+        shape = tuple(dim.dim_value for dim in info.type.tensor_type.shape.dim)
+        array = rng.normal(size=shape, scale=0.1).astype(np.float32)
+        network.graph.initializer.append(numpy_helper.from_array(array, info.name))
+    path = tmp_path_factory.mktemp("bench") / "small.onnx"
+    onnx.save(network, str(path))
+    return path
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The peaks of the machine are measured in no time."""
+    monkeypatch.setattr(peaks_module, "_SIZES", (1 << 14, 1 << 16))
+    monkeypatch.setattr(peaks_module, "_SECONDS", 0.0)
+    monkeypatch.setattr(peaks_module, "_SWEEPS", 1)
+
+
+def bench(*arguments: str) -> str:
+    out = io.StringIO()
+    code = run(["bench", *arguments, "--seconds", "0", "--repeat", "2"], io.StringIO(), out)
+    assert code == 0, out.getvalue()
+    return out.getvalue()
+
+
+def refused(*arguments: str) -> str:
+    err = io.StringIO()
+    assert run(["bench", *arguments], io.StringIO(), io.StringIO(), err) in (1, 2)
+    return err.getvalue()
+
+
+def figures(*arguments: str) -> dict[str, Any]:
+    (result,) = json.loads(bench(*arguments, "--json"))["models"]
+    assert isinstance(result, dict)
+    return result
+
+
+def test_figures_of_a_model(model: Path) -> None:
+    before = os.sched_getaffinity(0)
+    report = json.loads(bench(str(model), "--json"))
+    assert os.sched_getaffinity(0) == before
+    machine, (result,) = report["machine"], report["models"]
+    assert machine["core"] == max(before)
+    assert machine["gflops"] > 0
+    assert machine["read_gbytes"].keys() == {"16384", "65536"}
+    assert result["model"] == str(model)
+    assert result["macs"] == MACS
+    assert 0 < result["seconds"]["median"] <= result["seconds"]["p95"]
+    assert result["seconds"]["runs"] >= 2
+    assert result["gflops"] == pytest.approx(2e-9 * MACS / result["seconds"]["median"])
+    assert result["roof"] == pytest.approx(result["roof_seconds"] / result["seconds"]["median"])
+    assert result["layers"] == []
+    assert result["vs"] == {}
+
+
+def test_tables(model: Path) -> None:
+    text = bench(str(model), "--layers")
+    assert "GFLOP/s" in text
+    assert "sum of layers" in text
+    assert "one that does not" in text
+    assert "waits for" in text
+
+
+def test_layers_are_all_runs(model: Path) -> None:
+    result = figures(str(model), "--layers")
+    layers = result["layers"]
+    assert [layer["kernel"] for layer in layers if layer["macs"]] == ["cpu_conv", "cpu_matmul"]
+    assert sum(layer["macs"] for layer in layers) == MACS
+    conv = next(layer for layer in layers if layer["kernel"] == "cpu_conv")
+    assert conv["origin"]
+    assert conv["fused"] == ["max"]
+    assert conv["decision"]["tile_pixels"] > 0
+    assert "units" in conv["why"]
+    assert all(layer["seconds"] > 0 for layer in layers)
+    starts = [layer["start"] for layer in layers]
+    assert starts == sorted(starts)
+    assert sum(layer["bytes"] for layer in layers) == result["bytes"]
+    assert result["instrumented_seconds"] > 0
+
+
+def test_bytes_are_what_is_read_and_written() -> None:
+    module = parse_module(ELEMENTWISE, "text")
+    program = compilation(module, CpuBackend()).program
+    (effort,) = efforts(program, {})
+    assert len(effort.instructions) == 2
+    assert [(move.access, move.bytes) for move in effort.moves] == [("read", 4000), ("write", 4000)]
+    assert effort.macs == 0
+    peaks = Peaks(1, 1e9, ((1 << 14, 2e9), (1 << 16, 1e9)), ((1 << 14, 1e9), (1 << 16, 5e8)))
+    assert effort.moving(peaks) == pytest.approx(4000 / 2e9 + 4000 / 1e9)
+    assert effort.bound(peaks, CpuBackend().target.variant) == "bytes"
+
+
+def test_what_was_touched_last_is_near() -> None:
+    module = parse_module(ELEMENTWISE, "text")
+    (effort,) = efforts(compilation(module, CpuBackend()).program, {})
+    # The result is written after the input was read: when both are used again, each is as far as the other is large.
+    assert [move.distance for move in effort.moves] == [4000, 0]
+
+
+def test_peaks_between_sizes_and_of_other_kinds() -> None:
+    peaks = Peaks(2, 1e9, ((1 << 14, 4e9), (1 << 16, 2e9)), ((1 << 14, 1e9), (1 << 16, 1e9)))
+    assert peaks.bandwidth("read", 0) == 4e9
+    assert peaks.bandwidth("read", 2 << 15) == pytest.approx(3e9)  # each of two threads has half
+    assert peaks.bandwidth("read", 1 << 30) == peaks.memory == 2e9
+    variant = CpuBackend().target.variant
+    assert peaks.flops_of(ElemKind.F32, variant) == 1e9
+    assert peaks.flops_of(ElemKind.F64, variant) < 1e9 < peaks.flops_of(ElemKind.I8, variant)
+
+
+def test_peaks_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    target = CpuBackend().target
+    peaks = peaks_of(target, 1)
+    assert peaks.flops > 0
+    other = Peaks(1, 1.0, peaks.read, peaks.write)
+    monkeypatch.setattr(peaks_module, "_measured", lambda target, threads: other)
+    assert peaks_of(target, 1) == peaks
+    assert peaks_of(target, 1, fresh=True) == other
+    assert peaks_of(target, 1) == other
+
+
+def test_loops_for_old_processors_have_no_fused_instructions() -> None:
+    text = peaks_module._text(
+        CpuBackend(CpuOptions(cpu="x86-64", target="x86_64-linux-gnu")).target
+    )
+    assert "llvm.fma" not in text
+    assert "fmul <4 x float>" in text
+
+
+def test_other_runtimes(model: Path) -> None:
+    result = figures(str(model), "--vs", "onnxruntime", "--layers")
+    assert result["missing"] == {}
+    assert result["vs"]["onnxruntime"]["seconds"] > 0
+    assert result["vs"]["onnxruntime"]["ratio"] > 0
+
+
+def test_runtimes_without_figures(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def imported(name: str) -> None:
+        raise ImportError(name)
+
+    with monkeypatch.context() as without:
+        without.setattr(bench_peers, "import_module", imported)
+        assert "ncnn has no figure: ncnn is not installed; pip install ncnn" in bench(
+            str(model), "--vs", "ncnn"
+        )
+    wrong = bench_peers.Contestant(
+        "onnxruntime", lambda: None, lambda: [np.zeros((1, 10), np.float32)]
+    )
+    monkeypatch.setitem(bench_peers.PEERS, "onnxruntime", lambda *arguments: wrong)
+    missing = figures(str(model), "--vs", "onnxruntime")["missing"]
+    assert missing["onnxruntime"].startswith("its outputs differ from ours by 0.")
+
+
+def test_runtimes_read_onnx_only(tmp_path: Path) -> None:
+    path = tmp_path / "net.glow"
+    path.write_text(ELEMENTWISE)
+    result = figures(str(path), "--vs", "onnxruntime", "--layers")
+    assert result["missing"] == {"onnxruntime": "onnxruntime runs ONNX files without --state only"}
+    assert [layer["kernel"] for layer in result["layers"]] == ["tanh"]
+
+
+def test_threads_and_processor_time(model: Path) -> None:
+    assert json.loads(bench(str(model), "--threads", "2", "--json"))["machine"]["core"] is None
+    assert figures(str(model), "--clock", "cpu")["seconds"]["median"] > 0
+
+
+def test_refusals(model: Path) -> None:
+    assert "got 'abacus'" in refused(str(model), "--vs", "abacus")
+    assert "--core: expected one of the processors" in refused(str(model), "--core", "9999")
+    assert "--core: expected one thread" in refused(str(model), "--core", "0", "--threads", "2")
+    assert "expected one thread" in refused(str(model), "--clock", "cpu", "--threads", "2")
+    assert "makes machine code, got interpreter" in refused(str(model), "--backend", "interpreter")
