@@ -379,7 +379,7 @@ class InferenceSession:
             return min(fitting, key=lambda plan: plan.openness)
         try:
             self._model.key(shapes=shapes)  # raises where they contradict each other
-        except UserError as error:  # its remedy is for who says shapes in advance
+        except UserError as error:  # its remedy is for those who give shapes in advance
             error.diagnostics = [replace(diagnostic, note="") for diagnostic in error.diagnostics]
             raise
         with self._lock:

@@ -118,7 +118,7 @@ class _Reader:
         inputs = (storage.value for storage in self._storages(takes))
         self._values = dict(zip(proto.input, inputs, strict=False))
         for index, node in enumerate(proto.node):
-            if node.domain or node.op_type != "Identity":  # that gives a variable as it is
+            if node.domain or node.op_type != "Identity":  # which gives a variable as it is
                 self._node(index, node)
         self._values = values
 

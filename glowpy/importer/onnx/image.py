@@ -171,7 +171,7 @@ def _resampled(
         raise UserError(f"expected something to resize, got {value.type}")
     cropped = coordinates == "tf_crop_and_resize"
     outside: list[tuple[int, Numbers]] = []
-    # What shrinks goes first, and what grows inside out: the least is moved, and most in the longest pieces.
+    # What shrinks goes first, then what grows, last dimensions before others: so little is moved, in long pieces.
     order = sorted(
         range(len(sampling)), key=lambda axis: _grows(sampling[axis]) * (len(sampling) - axis)
     )

@@ -86,9 +86,8 @@ def _hoist(f: Function, loop: LoopNode) -> bool:
         if _is_invariant(node, outer, hoisted):
             hoisted[node] = None
             if all(v.constant is not None or v.node in stored for v in node.inputs):
-                stored.add(
-                    node
-                )  # known, such as weights in blocks: products read these as they are stored
+                # Known, such as weights in blocks: products read these as they are stored.
+                stored.add(node)
     ends = [
         result
         for node in hoisted
