@@ -79,13 +79,23 @@ _reduction("reduce_min", "min", np.min)
 _reduction("reduce_mean", "mean", np.mean)
 
 
-@tensors(np.argmax, method="argmax")
-def _argmax(w: Weaver, x: Held, *, axis: int) -> Held:
-    value = w.tensor(x)
-    (chosen,) = _axes(axis, value.type.rank)
-    index = w.node("arg_max", value, chosen)
-    kept = [n for i, n in enumerate(value.type.shape) if i != chosen]
-    return w.node("reshape", index.type.with_shape(tuple(kept)), index)
+def _extreme(mnemonic: str, method: str, callee: Any) -> None:
+    def rule(w: Weaver, x: Held, *, axis: int | None = None) -> Held:
+        value = w.tensor(x)
+        if axis is None:  # as numpy: the place in a row of all elements
+            value, axis = w.node("reshape", value.type.with_shape((value.type.count,)), value), 0
+        chosen = _axes(axis, value.type.rank)
+        if len(chosen) != 1:
+            raise UserError(f"expected one axis, got {axis}")
+        index = w.node(mnemonic, value, *chosen)
+        kept = [n for i, n in enumerate(value.type.shape) if i not in chosen]
+        return w.node("reshape", index.type.with_shape(tuple(kept)), index)
+
+    tensors(callee, name=method, method=method)(rule)
+
+
+_extreme("arg_max", "argmax", np.argmax)
+_extreme("arg_min", "argmin", np.argmin)
 
 
 @tensors(np.dot, method="dot")

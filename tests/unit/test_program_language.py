@@ -414,3 +414,17 @@ def test_recursion_is_deep_and_tail_calls_take_no_space(monkeypatch: pytest.Monk
     assert_same(gradient, np.ones(2))
     monkeypatch.setattr("glowpy.program.machine.MAX_DEPTH", 1)
     assert glowpy.function(backend="interpreter")(descending)(300) == 300
+
+
+def test_the_place_of_an_extreme_is_that_of_numpy() -> None:
+    def places(x: Any) -> Any:
+        return x.argmax(), np.argmin(x), x.argmin(axis=0), np.argmax(x, axis=-1)
+
+    def several(x: Any) -> Any:
+        return x.argmax(axis=(0, 1))
+
+    x = np.array([[3, 1, 2], [0, 5, 4]], np.float32)
+    for result, expected in zip(glowpy.function(places)(x), places(x), strict=True):
+        np.testing.assert_array_equal(result, expected)
+    with pytest.raises(glowpy.UserError, match=r"expected one axis, got \(0, 1\)"):
+        glowpy.function(several)(x)
