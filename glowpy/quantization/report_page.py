@@ -1,12 +1,8 @@
-"""A report as one HTML file that needs no other: tables, and a drawing of each value's elements with its range.
-
-It is built as a tree of elements, so that every text is escaped.
-"""
+"""A report as one HTML file that needs no other: tables, and a drawing of each value's elements with its range."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from xml.etree.ElementTree import Element, indent, tostring
+from xml.etree.ElementTree import Element
 
 import numpy as np
 
@@ -16,25 +12,17 @@ from glowpy.quantization.fidelity import decibels_text
 from glowpy.quantization.report import Report, Row
 from glowpy.quantization.search import Searched
 from glowpy.quantization.statistics import Statistics
+from glowpy.support.html_page import Content, element, page, table
 
 __all__ = ["report_page"]
 
 _STYLE = """
-:root { color-scheme: light dark; font: 15px/1.45 system-ui, sans-serif; }
-body { margin: 2rem auto; max-width: 84rem; padding: 0 1rem; }
-table { border-collapse: collapse; margin: 1rem 0; }
-th, td { padding: .25rem .7rem; text-align: left; border-bottom: 1px solid #8884; vertical-align: middle; }
-th { position: sticky; top: 0; background: Canvas; }
-.number { text-align: right; font-variant-numeric: tabular-nums; }
 .floats { color: #b45f06; }
 .range { fill: #3b82f633; stroke: #3b82f6; }
 .bars { fill: currentColor; }
-p { max-width: 60rem; }
 """
 
 _WIDTH, _HEIGHT, _BARS = 240, 36, 80
-
-Content = Element | str
 
 
 def report_page(title: str, report: Report) -> str:
@@ -44,56 +32,13 @@ def report_page(title: str, report: Report) -> str:
         title: What the network is called.
         report: On it.
     """
-    page = _element(
-        "html",
-        _element(
-            "head",
-            _element("meta", charset="utf-8"),
-            _element("title", f"{title}, quantized"),
-            _element("style", _STYLE),
-        ),
-        _element(
-            "body",
-            _element("h1", f"{title}, quantized"),
-            *_summary(report),
-            *_search(report.searched),
-            *_ranking(report),
-            *_values(report),
-        ),
-        lang="en",
-    )
-    indent(page)
-    return f"<!DOCTYPE html>\n{tostring(page, encoding='unicode', method='html')}\n"
-
-
-def _element(tag: str, *content: Content, **attributes: str) -> Element:
-    """An element with texts and elements in it; `class_` is its class."""
-    element = Element(tag, {name.rstrip("_"): text for name, text in attributes.items()})
-    for item in content:
-        if isinstance(item, Element):
-            element.append(item)
-        elif len(element):
-            element[-1].tail = (element[-1].tail or "") + item
-        else:
-            element.text = (element.text or "") + item
-    return element
-
-
-def _table(columns: Sequence[str], rows: Iterable[Sequence[Content]]) -> Element:
-    """A column whose name begins with `>` is of numbers."""
-    classes = [{"class_": "number"} if column.startswith(">") else {} for column in columns]
-    head = [
-        _element("th", column.removeprefix(">"), **style)
-        for column, style in zip(columns, classes, strict=True)
-    ]
     body = [
-        _element(
-            "tr",
-            *(_element("td", cell, **style) for cell, style in zip(row, classes, strict=True)),
-        )
-        for row in rows
+        *_summary(report),
+        *_search(report.searched),
+        *_ranking(report),
+        *_values(report),
     ]
-    return _element("table", _element("thead", _element("tr", *head)), _element("tbody", *body))
+    return page(f"{title}, quantized", _STYLE, body)
 
 
 def _summary(report: Report) -> list[Element]:
@@ -104,7 +49,7 @@ def _summary(report: Report) -> list[Element]:
         f"Compared with the network in floats on {report.samples} inputs."
     )
     rows = [(name, decibels_text(known.decibels)) for name, known in report.outputs.items()]
-    return [_element("p", counts), _table(["output", ">signal to noise"], rows)]
+    return [element("p", counts), table(["output", ">signal to noise"], rows)]
 
 
 def _search(searched: Searched | None) -> list[Element]:
@@ -125,9 +70,9 @@ def _search(searched: Searched | None) -> list[Element]:
         for decision in searched.decisions
     ]
     return [
-        _element("h2", "The search for the budget"),
-        _element("p", scores),
-        _table(["layer", "is then", ">metric", "reason"], rows),
+        element("h2", "The search for the budget"),
+        element("p", scores),
+        table(["layer", "is then", ">metric", "reason"], rows),
     ]
 
 
@@ -144,9 +89,9 @@ def _ranking(report: Report) -> list[Element]:
     ]
     columns = [">", "layer", "in the model", ">alone", ""]
     return [
-        _element("h2", "Layers, the most sensitive first"),
-        _element("p", text),
-        _table(columns, rows),
+        element("h2", "Layers, the most sensitive first"),
+        element("p", text),
+        table(columns, rows),
     ]
 
 
@@ -162,9 +107,9 @@ def _values(report: Report) -> list[Element]:
         *(">signal to noise", ">limited", "elements and range"),
     ]
     return [
-        _element("h2", "Values"),
-        _element("p", text),
-        _table(columns, (_cells(row) for row in report.rows)),
+        element("h2", "Values"),
+        element("p", text),
+        table(columns, (_cells(row) for row in report.rows)),
     ]
 
 
@@ -185,7 +130,7 @@ def _cells(row: Row) -> list[Content]:
 
 
 def _reason(reason: str) -> Content:
-    return _element("span", f"floats: {reason}", class_="floats") if reason else ""
+    return element("span", f"floats: {reason}", class_="floats") if reason else ""
 
 
 def _drawing(statistics: Statistics, type: Type | None) -> Content:
@@ -208,16 +153,16 @@ def _drawing(statistics: Statistics, type: Type | None) -> Content:
         for index, height in enumerate(heights)
         if height
     )
-    shapes = [_element("path", d=bars, class_="bars")]
+    shapes = [element("path", d=bars, class_="bars")]
     text = f"elements from {statistics.low:.6g} to {statistics.high:.6g}"
     if type is not None:
         start, end = ((place - left) / (right - left) * _WIDTH for place in ends)
         box = {"x": f"{start:.1f}", "y": "0", "width": f"{end - start:.1f}"}
-        shapes.append(_element("rect", class_="range", height=str(_HEIGHT), **box))
+        shapes.append(element("rect", class_="range", height=str(_HEIGHT), **box))
         text += f", range from {ends[0]:.6g} to {ends[1]:.6g}"
-    return _element(
+    return element(
         "svg",
-        _element("title", text),
+        element("title", text),
         *shapes,
         width=str(_WIDTH),
         height=str(_HEIGHT),
