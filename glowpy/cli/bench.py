@@ -13,6 +13,7 @@ from glowpy.backends.cpu.options import CpuOptions
 from glowpy.backends.cpu.peaks import peaks_of
 from glowpy.cli.backends import backend_option, bound_backend, settings_option
 from glowpy.cli.bench_model import CLOCKS, Plan, measure, pinned
+from glowpy.cli.bench_page import bench_page
 from glowpy.cli.bench_peers import PEERS
 from glowpy.cli.bench_report import (
     figures_of,
@@ -21,10 +22,12 @@ from glowpy.cli.bench_report import (
     print_machine,
     print_models,
 )
+from glowpy.cli.bench_trace import trace_text
 from glowpy.cli.completion import complete_file
+from glowpy.cli.files import write_text
 from glowpy.cli.model import Source, shape_option, state_option
 from glowpy.cli.output import print_json, progress
-from glowpy.cli.verb import Verb
+from glowpy.cli.verb import OutputFile, Verb
 from glowpy.support.cores import usable_cores
 from glowpy.support.errors import UserError
 
@@ -96,6 +99,14 @@ class _Peers(click.ParamType[tuple[str, ...]]):
     help="cpu counts this process's time only, for a machine that others use as well; layers are timed by the wall.",
 )
 @click.option("--fresh-peaks", is_flag=True, help="Measure the machine again.")
+@click.option(
+    "--html",
+    type=OutputFile(),
+    help="Write a page with a roofline plot, layers and memory to this file.",
+)
+@click.option(
+    "--trace", type=OutputFile(), help="Write layers by time to this file, for ui.perfetto.dev."
+)
 @shape_option()
 @state_option()
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="For inputs.")
@@ -113,6 +124,8 @@ def bench(
     repeat: int,
     clock: str,
     fresh_peaks: bool,
+    html: str | None,
+    trace: str | None,
     shapes: tuple[str, ...],
     state: tuple[str, ...],
     seed: int,
@@ -130,11 +143,15 @@ def bench(
       glowpy bench model.onnx --layers
       glowpy bench a.onnx b.onnx --vs onnxruntime,openvino
       glowpy bench model.onnx --threads 2 --seconds 5 --json
+      glowpy bench model.onnx --html bench.html --trace bench.trace.json
     """
+    if "-" in (html, trace):
+        raise UserError("expected files for --html and --trace", note="./- is a file")
+    timed_layers = layers or html is not None or trace is not None
     count = threads or usable_cores()
     if clock == "cpu" and count > 1:
         raise UserError("--clock cpu: expected one thread", note="leave out --threads")
-    plan = Plan(seconds, repeat, seed, layers, peers, ncnn_models, _chosen_core(core, count), clock)
+    plan = Plan(seconds, repeat, seed, peers, ncnn_models, _chosen_core(core, count), clock)
     own, twin = (
         _bound(backend, CpuOptions(threads=count, timed=timed), settings) for timed in (False, True)
     )
@@ -143,16 +160,19 @@ def bench(
     results = []
     for model in models:
         source = Source(model, shapes, "", "", backend, state)
-        results.append(measure(source, own, twin if layers else None, peaks, plan))
+        results.append(measure(source, own, twin if timed_layers else None, peaks, plan))
+    machine = machine_figures(own.target, peaks, plan)
+    if html is not None:
+        write_text(html, bench_page(machine, results))
+    if trace is not None:
+        write_text(trace, trace_text(results))
     if as_json:
-        machine = machine_figures(own.target, peaks, plan)
         print_json({"machine": machine, "models": list(map(figures_of, results))})
         return
     print_machine(own.target, peaks, plan.core)
     print_models(results, peers)
-    for result in results:
-        if result.layers:
-            print_layers(result)
+    for result in results if layers else ():
+        print_layers(result)
 
 
 def _chosen_core(core: int | None, threads: int) -> int | None:

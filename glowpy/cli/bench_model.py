@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import time
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -58,7 +59,6 @@ class Plan:
         seconds: That every contestant runs at least.
         repeat: How often it runs at least.
         seed: For the random inputs.
-        layers: Whether runs of instructions are timed as well.
         peers: Other runtimes.
         ncnn_models: Where ncnn finds models.
         core: What the process is pinned to; None for wherever it may run.
@@ -68,7 +68,6 @@ class Plan:
     seconds: float
     repeat: int
     seed: int
-    layers: bool
     peers: tuple[str, ...]
     ncnn_models: Path | None
     core: int | None
@@ -94,6 +93,11 @@ class Layer:
     least: float
     bound: str
     explanation: Explanation | None
+
+    @property
+    def end(self) -> float:
+        """When it ends in that run."""
+        return self.start + self.seconds
 
     @property
     def name(self) -> str:
@@ -205,6 +209,19 @@ class Measured:
         """Our time in parts of another runtime's: the median over rounds. Below 1 glowpy is faster."""
         pairs = zip(self.rounds[_OWN], self.rounds[peer], strict=True)
         return median(median(own) / median(other) for own, other in pairs)
+
+    def moment(self, index: int) -> float:
+        """When an instruction of the program is reached, in seconds from the beginning of a run with layers."""
+        place = bisect_left(self.layers, index, key=lambda layer: layer.effort.index)
+        if place == len(self.layers):
+            return self.layers[-1].end if self.layers else 0.0
+        return self.layers[place].start
+
+    def alive(self, layer: Layer) -> int:
+        """The bytes of the activations that are in use while a layer is computed."""
+        index, slots = layer.effort.index, self.program.plan.activations.slots
+        lives = ((slot.live, slot.size) for slot in slots)
+        return sum(size for live, size in lives if live and live[0] <= index <= live[1])
 
 
 @contextmanager

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,16 @@ from glowpy.cli.bench_model import Layer, Measured, Plan
 from glowpy.cli.bench_peers import PEERS
 from glowpy.cli.output import print_table
 
-__all__ = ["figures_of", "machine_figures", "print_layers", "print_machine", "print_models", "why"]
+__all__ = [
+    "figures_of",
+    "kernel_text",
+    "layer_figures",
+    "machine_figures",
+    "print_layers",
+    "print_machine",
+    "print_models",
+    "why",
+]
 
 _GIGA = 1e9
 _BUSY = 0.97
@@ -180,7 +190,7 @@ def print_layers(result: Measured) -> None:
         [
             layer.name,
             layer.origin,
-            " + ".join([layer.kernel, *_counted(layer.fused)]),
+            kernel_text(layer),
             f"{layer.seconds * 1e6:.1f}",
             f"{layer.seconds / total:.1%}",
             f"{layer.flops / _GIGA:.1f}" if layer.effort.macs else "",
@@ -199,7 +209,8 @@ def print_layers(result: Measured) -> None:
     )
 
 
-def _counted(names: Sequence[str]) -> list[str]:
-    """Each name once, with how often it is there."""
-    counts: Mapping[str, int] = {name: names.count(name) for name in dict.fromkeys(names)}
-    return [name if count == 1 else f"{count} {name}" for name, count in counts.items()]
+def kernel_text(layer: Layer) -> str:
+    """The kernel of a layer, and what is computed in the same loop: each once, with how often it is there."""
+    counts = Counter(layer.fused)
+    others = [name if count == 1 else f"{count} {name}" for name, count in counts.items()]
+    return " + ".join([layer.kernel, *others])

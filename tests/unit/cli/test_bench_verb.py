@@ -3,15 +3,17 @@
 import io
 import json
 import os
+import re
 from pathlib import Path
 from typing import Any
+from xml.etree.ElementTree import fromstring
 
 import numpy as np
 import onnx
 import pytest
 from onnx import numpy_helper, parser
 
-from glowpy import CpuBackend, CpuOptions
+from glowpy import CpuBackend, CpuOptions, load
 from glowpy.backends.cpu import peaks as peaks_module
 from glowpy.backends.cpu.peaks import Peaks, peaks_of
 from glowpy.backends.cpu.roofline import efforts
@@ -222,3 +224,27 @@ def test_refusals(model: Path) -> None:
     assert "--core: expected one thread" in refused(str(model), "--core", "0", "--threads", "2")
     assert "expected one thread" in refused(str(model), "--clock", "cpu", "--threads", "2")
     assert "makes machine code, got interpreter" in refused(str(model), "--backend", "interpreter")
+
+
+def test_page_and_trace(model: Path, tmp_path: Path) -> None:
+    page, trace = tmp_path / "bench.html", tmp_path / "bench.json"
+    result = figures(str(model), "--html", str(page), "--trace", str(trace))
+    text = page.read_text(encoding="utf-8")
+    tree = fromstring(text.partition("\n")[2].replace('<meta charset="utf-8">', ""))
+    assert text.startswith("<!DOCTYPE html>")
+    assert [heading.text for heading in tree.iter("h3")] == ["Roofline", "Layers", "Memory"]
+    assert [len(list(tree.iter(tag))) for tag in ("circle", "h2")] == [2, 1]  # products, models
+    layers = [row[0].text for row in list(tree.iter("table"))[-1].iter("tr")]
+    assert layers == ["layer", *(layer["name"] for layer in result["layers"])]
+    assert not re.search(r'(?:src|href)="', text)  # it needs no other file
+    events = json.loads(trace.read_text(encoding="utf-8"))["traceEvents"]
+    slices = [event for event in events if event["ph"] == "X"]
+    assert [event["name"] for event in slices] == [layer["name"] for layer in result["layers"]]
+    assert [event["ts"] for event in slices] == sorted(event["ts"] for event in slices)
+    alive = [event["args"]["bytes"] for event in events if event["ph"] == "C"]
+    assert alive[-1] == 0
+    assert 0 < max(alive) <= compilation(load(model), CpuBackend()).program.plan.peak
+
+
+def test_files_are_named(model: Path) -> None:
+    assert "expected files for --html and --trace" in refused(str(model), "--html", "-")

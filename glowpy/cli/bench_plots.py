@@ -1,0 +1,152 @@
+"""The drawings of `glowpy bench --html`, as SVG: the roofline, where the time goes, and which memory is in use when."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from xml.etree.ElementTree import Element
+
+from glowpy.cli.bench_model import Layer, Measured
+from glowpy.support.html_page import element
+
+__all__ = ["bar", "memory", "roofline"]
+
+_WIDTH, _HEIGHT = 900, 420
+_LEFT, _BOTTOM, _RIGHT = 60, 40, 20
+"""Room for what the axes say."""
+
+_LEVELS = (1 << 14, 1 << 18, 1 << 22, 1 << 27)
+"""The bytes of memory whose bandwidths are drawn as roofs."""
+
+_GIGA = 1e9
+
+
+def _svg(width: float, height: float, *content: Element) -> Element:
+    size = {"width": f"{width:g}", "height": f"{height:g}", "viewBox": f"0 0 {width:g} {height:g}"}
+    return element("svg", *content, **size)
+
+
+def _text(text: str, x: float, y: float, anchor: str = "start") -> Element:
+    return element("text", text, x=f"{x:.1f}", y=f"{y:.1f}", text_anchor=anchor)
+
+
+def _line(start: tuple[float, float], end: tuple[float, float], class_: str) -> Element:
+    ends = {"x1": start[0], "y1": start[1], "x2": end[0], "y2": end[1]}
+    return element("line", class_=class_, **{name: f"{at:.1f}" for name, at in ends.items()})
+
+
+class _Logarithmic:
+    """An axis from one number to another, on so many pixels."""
+
+    def __init__(self, low: float, high: float, start: float, end: float) -> None:
+        self.low, self.high = math.floor(math.log10(low)), math.ceil(math.log10(high))
+        self.high = max(self.high, self.low + 1)
+        self._start, self._end = start, end
+
+    def __call__(self, number: float) -> float:
+        share = (math.log10(number) - self.low) / (self.high - self.low)
+        return self._start + min(max(share, 0.0), 1.0) * (self._end - self._start)
+
+    @property
+    def ticks(self) -> list[float]:
+        """The powers of ten."""
+        return [10.0**power for power in range(self.low, self.high + 1)]
+
+
+def roofline(result: Measured) -> Element:
+    """Layers with products as circles: operations for each byte, and in a second; under what the machine can do.
+
+    The area of a circle is the time of its layer.
+    """
+    layers = [layer for layer in result.layers if layer.effort.macs and layer.effort.bytes]
+    peak = result.peaks.flops
+    depths = [layer.effort.flops / layer.effort.bytes for layer in layers] or [1.0]
+    rates = [layer.flops / _GIGA for layer in layers] or [1.0]
+    top = max(peak / _GIGA, *rates)
+    x = _Logarithmic(min(*depths, 1.0), max(*depths, 100.0), _LEFT, _WIDTH - _RIGHT)
+    y = _Logarithmic(min(*rates, top / 100), top, _HEIGHT - _BOTTOM, 10)
+    shapes = [*_axes(x, y, "operations for each byte", "GFLOP/s"), *_roofs(result, x, y)]
+    longest = max((layer.seconds for layer in layers), default=1.0)
+    for layer, depth, rate in zip(layers, depths, rates, strict=False):
+        radius = 2 + 12 * math.sqrt(layer.seconds / longest)
+        title = f"{layer.name}: {rate:.1f} GFLOP/s, {layer.share_of_roof:.0%} of its roof"
+        place = {"cx": f"{x(depth):.1f}", "cy": f"{y(rate):.1f}", "r": f"{radius:.1f}"}
+        shapes.append(element("circle", element("title", title), class_="layer", **place))
+    return _svg(_WIDTH, _HEIGHT, *shapes)
+
+
+def _axes(x: _Logarithmic, y: _Logarithmic, below: str, beside: str) -> Iterator[Element]:
+    bottom = _HEIGHT - _BOTTOM
+    for tick in x.ticks:
+        yield _line((x(tick), bottom), (x(tick), 10), "grid")
+        yield _text(f"{tick:g}", x(tick), bottom + 16, "middle")
+    for tick in y.ticks:
+        yield _line((_LEFT, y(tick)), (_WIDTH - _RIGHT, y(tick)), "grid")
+        yield _text(f"{tick:g}", _LEFT - 6, y(tick) + 4, "end")
+    yield _text(below, (_LEFT + _WIDTH) / 2, _HEIGHT - 6, "middle")
+    yield _text(beside, _LEFT + 6, 22)
+
+
+def _roofs(result: Measured, x: _Logarithmic, y: _Logarithmic) -> Iterator[Element]:
+    """The peak of multiply-adds, and a slope for the bandwidth of each level."""
+    peak, lowest = result.peaks.flops, 10.0**y.low * _GIGA
+    right = 10.0**x.high
+    yield _line((x(10.0**x.low), y(peak / _GIGA)), (x(right), y(peak / _GIGA)), "roof")
+    yield _text(f"{peak / _GIGA:.0f} GFLOP/s", x(right), y(peak / _GIGA) - 4, "end")
+    for size in _LEVELS:
+        rate = result.peaks.bandwidth("read", size * result.peaks.threads)
+        left = max(10.0**x.low, lowest / rate)
+        knee = max(peak / rate, left)
+        yield _line((x(left), y(left * rate / _GIGA)), (x(knee), y(knee * rate / _GIGA)), "roof")
+        label = f"{_bytes(size)}: {rate / _GIGA:.0f} GB/s"
+        yield _text(label, x(left) + 4, y(left * rate / _GIGA) - 4)
+
+
+def _bytes(size: int) -> str:
+    return f"{size >> 20} MB" if size >= 1 << 20 else f"{size >> 10} KB"
+
+
+def bar(layer: Layer, longest: float) -> Element:
+    """How long a layer takes, and in another colour how long it takes at least."""
+    width, height = 240, 14
+    title = f"{layer.seconds * 1e6:.1f} us, at least {layer.least * 1e6:.1f} us"
+    bars = [
+        element(
+            "rect",
+            class_=class_,
+            width=f"{min(seconds / longest, 1.0) * width:.1f}",
+            height=str(height),
+        )
+        for class_, seconds in (("time", layer.seconds), ("least", min(layer.least, layer.seconds)))
+    ]
+    return _svg(width, height, element("title", title), *bars)
+
+
+def memory(result: Measured) -> Element:
+    """The activations by time: each buffer from its first use to its last, at its place in the arena."""
+    slots = [slot for slot in result.program.plan.activations.slots if slot.live is not None]
+    total = result.layers[-1].end if result.layers else 1.0
+    peak = max(result.program.plan.peak, 1)
+    wide, high = _WIDTH - _LEFT - _RIGHT, _HEIGHT - _BOTTOM - 10
+    shapes: list[Element] = []
+    for slot in slots:
+        assert slot.live is not None
+        start, end = (result.moment(index) for index in slot.live)
+        title = f"%{slot.name}: {slot.size:,} bytes at {slot.start:,}"
+        box = {
+            "x": _LEFT + start / total * wide,
+            "y": 10 + (1 - slot.end / peak) * high,
+            "width": max((end - start) / total * wide, 0.5),
+            "height": max(slot.size / peak * high, 0.5),
+        }
+        sizes = {name: f"{number:.1f}" for name, number in box.items()}
+        shapes.append(element("rect", element("title", title), class_="buffer", **sizes))
+    bottom = _HEIGHT - _BOTTOM
+    shapes += [
+        _line((_LEFT, bottom), (_WIDTH - _RIGHT, bottom), "axis"),
+        _line((_LEFT, bottom), (_LEFT, 10), "axis"),
+        _text(f"{peak / 1e6:.2f} MB", _LEFT - 6, 18, "end"),
+        _text("0", _LEFT - 6, bottom, "end"),
+        _text(f"{total * 1e3:.3f} ms", _WIDTH - _RIGHT, bottom + 16, "end"),
+    ]
+    return _svg(_WIDTH, _HEIGHT, *shapes)
