@@ -178,7 +178,10 @@ def _row(result: Measured, peers: Sequence[str]) -> list[str]:
 
 
 def _milliseconds(seconds: float | None) -> str:
-    return "-" if seconds is None else f"{seconds * 1e3:.3f}"
+    """With four digits at least."""
+    if seconds is None:
+        return "-"
+    return f"{seconds * 1e3:.3f}" if seconds >= 1e-3 else f"{seconds * 1e3:.4g}"
 
 
 def print_layers(result: Measured) -> None:
