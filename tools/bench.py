@@ -18,8 +18,7 @@ import os
 import platform
 import sys
 import tempfile
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from statistics import median
@@ -33,29 +32,19 @@ from rich.console import Console
 from rich.table import Table
 
 import glowpy
+from glowpy.cli.bench_model import CLOCKS
+from glowpy.cli.bench_peers import PEERS, Contestant, Inputs, loaded
 from glowpy.cli.compare import compare
 from glowpy.cli.model import load_model, random_array
 from glowpy.core.tensor import Array
 from tools.zoo import NAMES, initialised
 
-RUNTIMES = ("onnxruntime", "openvino", "ncnn")
+RUNTIMES = tuple(PEERS)
 RTOL, ATOL = 1e-3, 1e-3
 """Networks end in a softmax or in scores of unit scale; a wrong kernel is off by far more."""
 
-Inputs = Mapping[str, Array]
-Run = Callable[[], None]
+Run = Callable[[], object]
 Clock = Callable[[], float]
-CLOCKS: Mapping[str, Clock] = {"wall": time.perf_counter, "cpu": time.process_time}
-Outputs = Callable[[], list[Array]]
-
-
-@dataclass(frozen=True)
-class Contestant:
-    """One model loaded by one runtime: how to run it once, and how to read what came out."""
-
-    name: str
-    run: Run
-    outputs: Outputs
 
 
 @dataclass
@@ -97,63 +86,8 @@ def onnxruntime_session(path: Path) -> Any:
 
 
 def with_onnxruntime(path: Path, inputs: Inputs) -> Contestant:
-    """The runtime onnxruntime, with its inputs and outputs bound, which spares it copies."""
-    session = onnxruntime_session(path)
-    binding = session.io_binding()
-    for name, array in inputs.items():
-        binding.bind_cpu_input(name, array)
-    for output in session.get_outputs():
-        binding.bind_output(output.name)
-    return Contestant(
-        "onnxruntime", lambda: session.run_with_iobinding(binding), binding.copy_outputs_to_cpu
-    )
-
-
-def with_openvino(path: Path, inputs: Inputs) -> Contestant:
-    """OpenVINO's CPU plugin in f32, tuned for latency."""
-    import openvino  # noqa: PLC0415 - optional and heavy
-
-    settings = {
-        "INFERENCE_NUM_THREADS": 1,
-        "NUM_STREAMS": 1,
-        "PERFORMANCE_HINT": "LATENCY",
-        "INFERENCE_PRECISION_HINT": "f32",
-    }
-    request = (
-        openvino.Core()
-        .compile_model(openvino.Core().read_model(path), "CPU", settings)
-        .create_infer_request()
-    )
-    for name, array in inputs.items():
-        request.set_tensor(name, openvino.Tensor(array, shared_memory=True))
-    return Contestant(
-        "openvino",
-        request.infer,
-        lambda: [tensor.data.copy() for tensor in request.output_tensors],
-    )
-
-
-def with_ncnn(folder: Path | None, path: Path, inputs: Inputs) -> Contestant:
-    """The runtime ncnn, on what pnnx made of the model: blobs in0, in1, ... and out0 without the batch dimension."""
-    import ncnn  # noqa: PLC0415 - optional and heavy
-
-    param = folder / f"{path.stem}.param" if folder is not None else None
-    if param is None or not param.is_file():
-        raise FileNotFoundError("not converted: see --ncnn-models")
-    net = ncnn.Net()
-    net.opt.num_threads = 1
-    net.load_param(str(param))
-    net.load_model(str(param.with_suffix(".bin")))
-    blobs = [ncnn.Mat(np.ascontiguousarray(array[0])) for array in inputs.values()]
-    outputs: list[Array] = []
-
-    def run() -> None:
-        extractor = net.create_extractor()
-        for index, blob in enumerate(blobs):
-            extractor.input(f"in{index}", blob)
-        outputs[:] = [np.array(extractor.extract("out0")[1])]
-
-    return Contestant("ncnn", run, lambda: [array[np.newaxis] for array in outputs])
+    """The runtime onnxruntime with one thread."""
+    return loaded("onnxruntime", path, inputs, 1, None)
 
 
 def time_once(run: Run, least_seconds: float, clock: Clock) -> float:
@@ -188,18 +122,15 @@ def prepare(
     path: Path, inputs: Inputs, names: Sequence[str], ncnn_models: Path | None, row: Row
 ) -> list[Contestant]:
     """Every runtime that loads the model and computes what onnxruntime computes; `row` notes why others do not."""
-    makers: dict[str, Callable[[Path, Inputs], Contestant]] = {
-        "glowpy": with_glowpy,
-        "onnxruntime": with_onnxruntime,
-        "openvino": with_openvino,
-        "ncnn": lambda p, i: with_ncnn(ncnn_models, p, i),
-    }
     expected = onnxruntime_session(path).run(None, dict(inputs))
     reference = {str(index): array for index, array in enumerate(expected)}
     ready = []
     for name in ("glowpy", *names):
         try:
-            contestant = makers[name](path, inputs)
+            own = name == "glowpy"
+            contestant = (
+                with_glowpy(path, inputs) if own else loaded(name, path, inputs, 1, ncnn_models)
+            )
             contestant.run()
         except Exception as error:  # noqa: BLE001 - another project's runtime may raise anything; it is reported
             row.missing[name] = str(error).splitlines()[0] if str(error) else type(error).__name__

@@ -16,10 +16,10 @@ from pathlib import Path
 import numpy as np
 from rich.console import Console
 
+from glowpy.cli.bench_model import CLOCKS
 from glowpy.core.tensor import Array
 from tools.bench import (
     ATOL,
-    CLOCKS,
     RTOL,
     Row,
     interleaved,

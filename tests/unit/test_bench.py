@@ -10,8 +10,9 @@ import onnx
 import pytest
 from onnx import parser
 
+from glowpy.cli.bench_peers import Contestant
 from tools import bench_extents
-from tools.bench import Contestant, Row, interleaved, main, table, time_once
+from tools.bench import Row, interleaved, main, table, time_once
 
 MODEL = """
 <ir_version: 8, opset_import: ["": 17]>
