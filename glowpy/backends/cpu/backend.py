@@ -27,6 +27,7 @@ from glowpy.backends.cpu.kernels import Kernels
 from glowpy.backends.cpu.library import LIBJIT, KernelLibrary
 from glowpy.backends.cpu.options import CpuOptions
 from glowpy.backends.cpu.passes.merge_phases import MergePhasesPass
+from glowpy.backends.cpu.passes.merge_pixels import MergePixelsPass
 from glowpy.backends.cpu.passes.pack_products import PackProductsPass, is_packed
 from glowpy.backends.cpu.passes.pack_recurrence import PackRecurrencePass, is_cell
 from glowpy.backends.cpu.passes.round_in_integers import RoundInIntegersPass
@@ -110,10 +111,11 @@ class CpuBackend(Backend):
         return self.kernels.declares(operation) or is_packed(operation) or is_cell(operation)
 
     def pipeline(self, default: Sequence[GraphPass]) -> Sequence[GraphPass]:
-        """Transposed convolutions fill the target's vectors before lowering takes them apart."""
+        """Convolutions with few output channels fill the target's vectors, transposed ones before they are lowered."""
         if self.target.machine.small:
             return default
-        return (*default, MergePhasesPass(self.target.variant))
+        variant = self.target.variant
+        return (*default, MergePhasesPass(variant), MergePixelsPass(variant))
 
     def post_lowering(self) -> Sequence[GraphPass]:
         """Halves are computed with in f32; products get packed weights and register tiles for the target.
