@@ -50,7 +50,7 @@ from glowpy.support.errors import UserError
 from glowpy.support.identity import package_identity
 from glowpy.support.progress import report
 
-__all__ = ["CpuBackend"]
+__all__ = ["CpuBackend", "counter_of"]
 
 
 class CpuBackend(Backend):
@@ -166,7 +166,7 @@ class CpuBackend(Backend):
             bound=True,
             instrument="table" if options.instrument else "",
             parallel=True,
-            timed=_counter(self.target) if settings.timed else "",
+            timed=counter_of(self.target) if settings.timed else "",
         )
         code_options = CodeOptions(
             entry, debug, separate=True, visible=settings.perf_map or bool(settings.jitdump)
@@ -265,7 +265,7 @@ class CpuBackend(Backend):
             )
 
 
-def _counter(target: CpuTarget) -> Counter:
+def counter_of(target: CpuTarget) -> Counter:
     """The counter that costs a few cycles to read. Raises UserError for a processor that has none for programs."""
     counters: dict[str, Counter] = {
         "x86_64": "readcyclecounter",

@@ -14,7 +14,10 @@ import pytest
 from onnx import numpy_helper, parser
 
 from glowpy import CpuBackend, CpuOptions, load
+from glowpy.backend import CompileOptions
 from glowpy.backends.cpu import peaks as peaks_module
+from glowpy.backends.cpu.backend import counter_of
+from glowpy.backends.cpu.jit import JitFunction
 from glowpy.backends.cpu.peaks import Peaks, peaks_of
 from glowpy.backends.cpu.roofline import efforts
 from glowpy.cli import bench_peers
@@ -22,6 +25,7 @@ from glowpy.cli.main import run
 from glowpy.core.elemkind import ElemKind
 from glowpy.engine import compilation
 from glowpy.graph.parser import parse_module
+from glowpy.support.errors import UserError
 
 MODEL = """
 <ir_version: 8, opset_import: ["": 17]>
@@ -44,6 +48,26 @@ module {
     %u = tanh(%t) : f32[1000]
     save(%u, %y)
   }
+}
+"""
+
+OPEN = """
+<ir_version: 8, opset_import: ["": 17]>
+g (float[n, 3] x, float[3, 5] w, int64 rounds) => (float[n, 5] y) <bool true = {1}> {
+  z = MatMul(x, w)
+  y = Loop(rounds, true, z)<body = b (int64 i, bool before, float[n, 5] v) => (bool after, float[n, 5] t) {
+    after = Identity(before)
+    t = Tanh(v)
+  }>
+}
+"""
+
+STATE = """
+<ir_version: 8, opset_import: ["": 17]>
+g (float[1, 4] x, float[n, 4] past) => (float[1, 4] y, float[m, 4] present) {
+  present = Concat<axis = 0>(past, x)
+  sum = ReduceSum<keepdims = 1>(present)
+  y = Add(x, sum)
 }
 """
 
@@ -248,3 +272,37 @@ def test_page_and_trace(model: Path, tmp_path: Path) -> None:
 
 def test_files_are_named(model: Path) -> None:
     assert "expected files for --html and --trace" in refused(str(model), "--html", "-")
+
+
+def test_stamps_ascend_and_are_of_runs() -> None:
+    program = compilation(parse_module(ELEMENTWISE, "text"), CpuBackend()).program
+    timed = CpuBackend(CpuOptions(timed=True)).compile(program, CompileOptions())
+    assert isinstance(timed, JitFunction)
+    outputs = timed({"x": np.ones(1000, np.float32)})
+    assert np.allclose(outputs["y"], np.tanh(np.tanh(1.0)))
+    assert len(timed.stamps) == 1 + len(program.ir.instructions)
+    (run_of_both,) = efforts(program, {})
+    assert list(np.flatnonzero(timed.stamps)) == [0, run_of_both.index + 1]
+    assert timed.stamps[0] < timed.stamps[run_of_both.index + 1]
+
+
+def test_processors_without_a_counter_for_programs() -> None:
+    target = CpuBackend(CpuOptions(target="riscv64-linux-gnu")).target
+    with pytest.raises(UserError, match="cannot time instructions on 'riscv64'"):
+        counter_of(target)
+
+
+def test_open_dimensions_and_branches(tmp_path: Path) -> None:
+    path = tmp_path / "open.onnx"
+    onnx.save(parser.parse_model(OPEN), str(path))
+    result = figures(str(path), "--shape", "n=1..6", "--layers")
+    layers = {layer["kernel"]: layer for layer in result["layers"]}
+    assert layers["cpu_matmul"]["macs"] == 6 * 3 * 5  # at the highest extent, which inputs have
+    assert "loop" in layers
+
+
+def test_state_begins_anew(tmp_path: Path) -> None:
+    path = tmp_path / "state.onnx"
+    onnx.save(parser.parse_model(STATE), str(path))
+    shapes = ("--shape", "n=0..2", "--state", "past=present")
+    assert figures(str(path), *shapes)["seconds"]["runs"] >= 2  # a third run would have no room
