@@ -91,13 +91,22 @@ INLINE T OF(largest)(const T *input, dim_t n) {
   return top;
 }
 
+/// exp(x - shift) for x of at most `shift`, with what rounding the difference lost: all of it where -x is at most `shift` (Dekker's
+/// fast sum), elsewhere as many of its digits as x has. What was lost is NaN where x is infinite.
+INLINE T OF(exp_less)(T x, T shift) {
+  T difference = x - shift;
+  T lost = x - (difference + shift);
+  T power = OF(math_exp)(difference);
+  return power * (lost < 1 ? lost : 1) + power;
+}
+
 /// result = exp(input - shift), in place or not; returns the sum. `result` may be NULL.
 INLINE T OF(exp_block)(T *result, const T *input, T shift, dim_t n) {
   T block[BLOCK], sum = 0;
   for (dim_t i = 0; i < n; i++) block[i] = input[i];
   for (dim_t i = 0; i < n; i++) {
 #pragma clang fp reassociate(on)
-    block[i] = OF(math_exp)(block[i] - shift);
+    block[i] = OF(exp_less)(block[i], shift);
     sum += block[i];
   }
   if (result)
@@ -148,7 +157,7 @@ INLINE void OF(softmax_columns)(T *result, const T *input, dim_t n, dim_t cols, 
     for (dim_t c = 0; c < cols; c++) shift[c] = OF(larger)(shift[c], input[i * along.from + c * across.from]);
   for (dim_t i = 0; i < n; i++) {
     for (dim_t c = 0; c < cols; c++) block[c] = input[i * along.from + c * across.from];
-    for (dim_t c = 0; c < cols; c++) block[c] = OF(math_exp)(block[c] - shift[c]);
+    for (dim_t c = 0; c < cols; c++) block[c] = OF(exp_less)(block[c], shift[c]);
     for (dim_t c = 0; c < cols; c++) sum[c] += block[c];
     if (log) continue;
     for (dim_t c = 0; c < cols; c++) result[i * along.to + c * across.to] = block[c];

@@ -8,8 +8,9 @@ import numpy as np
 import onnxruntime
 import pytest
 
+import glowpy
 from glowpy.core.elemkind import ElemKind
-from glowpy.core.tensor import Array
+from glowpy.core.tensor import Array, Tensor
 from glowpy.graph.nodes_gen import (
     BatchNormalizationNode,
     LocalResponseNormalizationNode,
@@ -172,3 +173,17 @@ ROWS = [
 @on_every_backend(ROWS)
 def test_norm(row: Row, backend: str) -> None:
     check_row(row, backend)
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_softmax_keeps_what_differences_from_the_largest_lose(axis: int) -> None:
+    """Rounded, 30 less something of size 1 is wrong by up to 8 units in the last place of its exponential."""
+    x = np.random.default_rng(3).uniform(0, 30, (64, 200)).astype(np.float32)
+    module = glowpy.Module()
+    f = module.create_function("main")
+    node = f.create_softmax("s", module.create_placeholder("x", Tensor.of(x).type), axis)
+    f.create_save("save", node, module.create_placeholder("y", node.type))
+    result = glowpy.compile(f, "cpu")({"x": x})["y"]
+    power = np.exp(x.astype(np.float64))
+    expected = power / power.sum(axis=axis, keepdims=True)
+    assert np.abs(result / expected - 1).max() < 4 * 2.0**-23
