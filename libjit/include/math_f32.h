@@ -76,17 +76,13 @@ INLINE float math_exp_f32(float x) {
   return (first * exp_rest_f32(r) + first) * second;
 }
 
-/// log(1 + f) - f + f^2 / 2, divided by f^3, for sqrt(1/2) <= 1 + f <= sqrt(2).
-INLINE float log_tail_f32(float f) {
-  return (((((((0x1.145db2p-4f * f - 0x1.de4018p-4f) * f + 0x1.e6efdp-4f) * f - 0x1.fc214ap-4f) * f
-      + 0x1.233766p-3f) * f - 0x1.555c52p-3f) * f + 0x1.99a4b6p-3f) * f - 0x1.000006p-2f) * f + 0x1.555548p-2f;
-}
-
-/// log(2^k (1 + f)) + error, for f of log_tail_f32.
+/// log(2^k (1 + f)) + error, for sqrt(1/2) <= 1 + f <= sqrt(2). Pairs of terms do not wait for each other.
 INLINE float log_of_parts_f32(float k, float f, float error) {
-  float square = f * f;
-  float low = square * f * log_tail_f32(f) + k * 0x1.7f7d1cp-20f + error;
-  low = low - 0.5f * square;
+  float z = f * f;
+  float high = (0x1.145db2p-4f * z + (-0x1.de4018p-4f * f + 0x1.e6efdp-4f)) * z + (-0x1.fc214ap-4f * f + 0x1.233766p-3f);
+  float tail = (high * z + (-0x1.555c52p-3f * f + 0x1.99a4b6p-3f)) * z + (-0x1.000006p-2f * f + 0x1.555548p-2f);
+  float low = z * f * tail + k * 0x1.7f7d1cp-20f + error;
+  low = low - 0.5f * z;
   return (low + f) + k * 0x1.62e4p-1f;
 }
 
@@ -96,13 +92,12 @@ INLINE float math_log_f32(float x) {
   uint32_t bits = bits_f32(tiny ? x * 0x1p23f : x) - 0x3f3504f3u;
   float k = (float)((int32_t)bits >> 23) - (tiny ? 23.0f : 0.0f);
   float f = float_of_bits((bits & 0x7fffff) + 0x3f3504f3u) - 1.0f;
-  float result = log_of_parts_f32(k, f, 0.0f);
-  result = x < INF_F32 ? result : x;
-  result = x == 0 ? -INF_F32 : result;
-  return x < 0 ? NAN_F32 : result;
+  float result = log_of_parts_f32(k, f, -0.0f);  // adding 0 would be an operation
+  result = x > 0 ? result : x == 0 ? -INF_F32 : NAN_F32;
+  return x == INF_F32 ? x : result;
 }
 
-/// 0.86 ULP. The logarithm of the rounded sum 1 + x, and the first order of what rounding it lost (Kahan).
+/// 0.87 ULP. The logarithm of the rounded sum 1 + x, and the first order of what rounding it lost (Kahan).
 INLINE float math_log1p_f32(float x) {
 #pragma clang fp contract(off)
   float sum = 1.0f + x;
@@ -176,7 +171,7 @@ INLINE float math_tanh_f32(float x) {
   return __builtin_copysignf(((1.0f - scale) - part) / ((1.0f + scale) + part), x);
 }
 
-/// 2.0 ULP. 1 / (1 + e) with e = exp(-x) = 2^k (1 + p). All is taken times 1.5 * 2^-24: 1 + e does not overflow where the result is
+/// 2.0 ULP. 1 / (1 + e) with e = exp(-x) = 2^k (1 + p). All is taken times 1.75 * 2^-24: 1 + e does not overflow where the result is
 /// subnormal, and where 1 / (1 + e) is just below a power of two, the divisor is not just above one, so that its rounding counts less.
 INLINE float math_sigmoid_f32(float x) {
   x = x > 18.0f ? 18.0f : x;
@@ -184,9 +179,9 @@ INLINE float math_sigmoid_f32(float x) {
   float shifted = (ROUNDER_F32 + 103.0f) - x * 0x1.715476p+0f;
   float k = shifted - (ROUNDER_F32 + 103.0f);
   float r = (x + k * 0x1.62e4p-1f) + k * 0x1.7f7d1cp-20f;
-  float scale = float_of_bits(bits_f32(shifted) << 23 | 0x400000u);
-  float sum = scale * exp_rest_f32(-r) + (scale + 0x1.8p-24f);
-  return 0x1.8p-24f / sum;
+  float scale = float_of_bits(bits_f32(shifted) << 23 | 0x600000u);
+  float sum = scale * exp_rest_f32(-r) + (scale + 0x1.cp-24f);
+  return 0x1.cp-24f / sum;
 }
 
 /// A polynomial from the coefficient of its highest power down, a loop where code is to be small.
@@ -208,18 +203,19 @@ INLINE float exp2_short_f32(float x) {
   return power * float_of_bits((bits_f32(shifted) - 0x4b400000u + 127) << 23);
 }
 
-/// 2.0 ULP. x + x P(x^2) up to 1.2, from there on 1 - Q(x)^4, where Q is a fit to the fourth root of erfc(x). Pairs of terms do not
+/// 2.0 ULP. x + x P(x^2) up to 1.16, from there on 1 - Q(x)^4, where Q is a fit to the fourth root of erfc(x). Pairs of terms do not
 /// wait for each other.
 INLINE float math_erf_f32(float x) {
   float size = __builtin_fabsf(x);
   float a = size > 4.0f ? 4.0f : size;
   float z = a * a, square = z * z;
-  float small = ((0x1.11c6e8p-14f * square + (-0x1.8c7ap-11f * z + 0x1.50488ap-8f)) * square
-      + (-0x1.b76bfap-6f * z + 0x1.ce238ap-4f)) * square + (-0x1.812702p-2f * z + 0x1.06eba4p-3f);
-  float root = (((-0x1.8d8d64p-13f * a + 0x1.ba9a78p-9f) * z + (-0x1.79d6bp-6f * a + 0x1.1a163p-4f)) * z
-      + (-0x1.c86cb8p-5f * a - 0x1.d76ef6p-5f)) * z + (-0x1.3fe1e2p-2f * a + 0x1.01a52ep+0f);
+  float small = ((0x1.1ccdfcp-14f * z - 0x1.91d44p-11f) * square + (0x1.5140b6p-8f * z - 0x1.b7952cp-6f)) * square
+      + (0x1.ce269cp-4f * z - 0x1.812718p-2f);
+  small = small * z + 0x1.06eba6p-3f;
+  float root = (((-0x1.82e5dp-13f * a + 0x1.b11eb4p-9f) * z + (-0x1.72be86p-6f * a + 0x1.144d6ep-4f)) * z
+      + (-0x1.b235eap-5f * a - 0x1.f08fe6p-5f)) * z + (-0x1.3df17p-2f * a + 0x1.0184e6p+0f);
   float rest = root * root;
-  return __builtin_copysignf(a < 1.2f ? a * small + a : 1.0f - rest * rest, x);
+  return __builtin_copysignf(a < 1.16f ? a * small + a : 1.0f - rest * rest, x);
 }
 
 /// A quarter turn count (modulo 4) and an angle of at most pi / 4 that is left.
