@@ -23,7 +23,7 @@ from glowpy.ir.insts_gen import ConvolutionInst
 from glowpy.lower import lower
 from glowpy.ops.operands import as_stored, expect_numbers, expect_same_kind, factors
 from glowpy.support.errors import UserError
-from glowpy.support.symbolic import Dim, ceil_div, greatest, least
+from glowpy.support.symbolic import Dim, ceil_div, greatest, least, lowest
 
 __all__: list[str] = []
 
@@ -113,7 +113,7 @@ class _Phase:
 
     Attributes:
         first: The last tap.
-        count: How many taps there are; where there is none, the result is the bias.
+        count: How many taps there are that meet the input; where there is none, the result is the bias.
         step: From one tap to the one before it.
         dilation: From one of the input's elements under the window to the next.
         pads: Begin and end; negative ones crop.
@@ -142,6 +142,8 @@ def _phase(n: TransposedConvolutionNode, axis: int, residue: int) -> _Phase:
     shift = (place - taps[0] * dilation) // stride
     size, length = n.input.type.shape[axis + 1], ceil_div(n.type.shape[axis + 1], stride)
     pads = (count - 1) * between - shift, length + shift - size
+    if any(lowest(-pad - size) >= 0 for pad in pads):  # of the input, nothing would be left
+        return _Phase(0, 0, step, between, (0, 0))
     return _Phase(taps[0] + (count - 1) * step, count, step, between, pads)
 
 
