@@ -558,3 +558,13 @@ def test_an_opset_that_no_number_of_onnx_holds() -> None:
     opsets = [helper.make_opsetid("", 20), helper.make_opsetid("ai.onnx.preview", 2**63 - 1)]
     with pytest.raises(glowpy.UserError, match="Nonsense"):
         glowpy.load(helper.make_model(graph, opset_imports=opsets))
+
+
+def test_a_tree_without_an_input() -> None:
+    """ONNX's inference of types follows a null pointer."""
+    node = helper.make_node("TreeEnsemble", [""], ["y"], domain="ai.onnx.ml", n_targets=1)
+    output = onnx.ValueInfoProto(name="y")
+    graph = helper.make_graph([node], "g", [], [output])
+    opsets = [helper.make_opsetid("ai.onnx.ml", 5), helper.make_opsetid("", 20)]
+    with pytest.raises(glowpy.UserError, match="y"):
+        glowpy.load(helper.make_model(graph, opset_imports=opsets, ir_version=10))

@@ -9,12 +9,13 @@ from dataclasses import dataclass
 
 import numpy as np
 import onnx
-from onnx import helper, shape_inference
+from onnx import defs, helper, shape_inference
 
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.type import Shape, Type
 from glowpy.importer.onnx.definition import schema_of
 from glowpy.importer.onnx.narrow import NARROW, Narrow
+from glowpy.importer.onnx.order import subgraphs
 from glowpy.importer.onnx.source import domain_of
 from glowpy.importer.onnx.tensor import elem_type_of, kind_of, type_name
 from glowpy.support.errors import UnsupportedError, UserError, expect_type
@@ -144,6 +145,7 @@ def _inferred(
 ) -> dict[str, onnx.ValueInfoProto]:
     """What is known of the types of all values, by name; weights take part without their elements."""
     graph = model.graph
+    opsets = {domain_of(entry.domain): entry.version for entry in model.opset_import}
     bare = onnx.ModelProto(ir_version=model.ir_version, opset_import=model.opset_import)
     bare.graph.CopyFrom(onnx.GraphProto(name="types", node=nodes, output=graph.output))
     inputs = {proto.name: proto for proto in graph.input}
@@ -154,17 +156,28 @@ def _inferred(
         inputs.setdefault(name, helper.make_tensor_value_info(name, elem_type, list(dims)))
     bare.graph.input.extend(inputs.values())
     bare.graph.value_info.extend(graph.value_info)
-    try:
-        result = shape_inference.infer_shapes(bare).graph
-    except (shape_inference.InferenceError, RuntimeError, ValueError):
-        result = bare.graph  # the build says what is wrong with the model
+    result = bare.graph
+    # ONNX's inference of some operators reads a null pointer where an input is missing. The build says what is wrong.
+    if all(_has_inputs(node, opsets) for node in nodes):
+        with suppress(shape_inference.InferenceError, RuntimeError, ValueError):
+            result = shape_inference.infer_shapes(bare).graph
     values = [*result.input, *result.value_info, *result.output]
     types = {proto.name: proto for proto in values if is_typed(proto)}
-    opsets = {domain_of(entry.domain): entry.version for entry in model.opset_import}
     for node in nodes:
         for proto in _by_schema(node, opsets, types):
             types.setdefault(proto.name, proto)
     return types
+
+
+def _has_inputs(node: onnx.NodeProto, opsets: Mapping[str, int]) -> bool:
+    """Whether a node and those of its graphs have every input that their operators must have."""
+    schema = schema_of(node, opsets.get(domain_of(node.domain), 0))
+    formals = schema.inputs if schema is not None else ()
+    names = [*node.input, *[""] * len(formals)]
+    single = defs.OpSchema.FormalParameterOption.Single
+    return all(
+        name or formal.option is not single for name, formal in zip(names, formals, strict=False)
+    ) and all(_has_inputs(inner, opsets) for graph in subgraphs(node) for inner in graph.node)
 
 
 def _by_schema(
