@@ -562,7 +562,16 @@ def test_an_opset_that_no_number_of_onnx_holds() -> None:
 
 def test_a_tree_without_an_input() -> None:
     """ONNX's inference of types follows a null pointer."""
-    node = helper.make_node("TreeEnsemble", [""], ["y"], domain="ai.onnx.ml", n_targets=1)
+    attributes: dict[str, Any] = {
+        "nodes_splits": numpy_helper.from_array(np.ones(1)),
+        "nodes_modes": numpy_helper.from_array(np.zeros(1, np.uint8)),
+        "leaf_weights": numpy_helper.from_array(np.ones(1)),
+        "n_targets": 1,
+    }
+    for name in ("featureids", "falsenodeids", "truenodeids", "falseleafs", "trueleafs"):
+        attributes[f"nodes_{name}"] = [int(name.endswith("leafs"))]
+    attributes |= {"leaf_targetids": [0], "tree_roots": [0]}
+    node = helper.make_node("TreeEnsemble", [""], ["y"], domain="ai.onnx.ml", **attributes)
     output = onnx.ValueInfoProto(name="y")
     graph = helper.make_graph([node], "g", [], [output])
     opsets = [helper.make_opsetid("ai.onnx.ml", 5), helper.make_opsetid("", 20)]
