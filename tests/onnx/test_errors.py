@@ -577,3 +577,17 @@ def test_a_tree_without_an_input() -> None:
     opsets = [helper.make_opsetid("ai.onnx.ml", 5), helper.make_opsetid("", 20)]
     with pytest.raises(glowpy.UserError, match="y"):
         glowpy.load(helper.make_model(graph, opset_imports=opsets, ir_version=10))
+
+
+def test_words_of_an_n_gram_that_lie_too_far_apart() -> None:
+    node = helper.make_node(
+        "TfIdfVectorizer", ["x"], ["y"], mode="TF", min_gram_length=1, max_gram_length=2,
+        max_skip_count=2**63 - 1, ngram_counts=[0, 1], ngram_indexes=[0, 1], pool_int64s=[5, 5, 6],
+    )  # fmt: skip
+    x = helper.make_tensor_value_info("x", TensorProto.INT64, [2, 1 << 20])
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, None)
+    model = helper.make_model(
+        helper.make_graph([node], "g", [x], [y]), opset_imports=[helper.make_opsetid("", 20)]
+    )
+    with pytest.raises(glowpy.UserError, match="max_skip_count: expected less than 1000, got 9"):
+        glowpy.load(model)

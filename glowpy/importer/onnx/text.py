@@ -21,6 +21,9 @@ __all__: list[str] = []
 _MAX_COLUMNS = 1 << 24
 """Of a result: a few bytes of a file may say that it has any number."""
 
+_MAX_DISTANCES = 1000
+"""Between the words of an n-gram: nodes are written out for each."""
+
 _MODES = ("TF", "IDF", "TFIDF")
 
 
@@ -78,7 +81,10 @@ def _counts(n: OnnxNode, rows: NodeValue, grams: Array) -> Value:
     length, size = rows.type.shape[1], grams.shape[1]
     shape = (rows.type.shape[0], len(grams))
     total = filled(n, Type(ElemKind.F32, shape), 0.0)
-    for distance in range(1, 2 + (n.integer("max_skip_count", 0) if size > 1 else 0)):
+    distances = 1 + (n.integer("max_skip_count", 0) if size > 1 else 0)
+    if min(distances, highest(length) // max(size - 1, 1)) > _MAX_DISTANCES:
+        raise UserError(f"max_skip_count: expected less than {_MAX_DISTANCES}, got {distances - 1}")
+    for distance in range(1, distances + 1):
         reach = (size - 1) * distance
         if highest(length) <= reach:
             break
