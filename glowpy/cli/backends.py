@@ -16,7 +16,14 @@ from glowpy.engine import BACKENDS, backend_class
 from glowpy.plugins import plugins
 from glowpy.support.errors import UserError
 
-__all__ = ["backend_option", "bound_backend", "chosen_backend", "settings_option", "target_options"]
+__all__ = [
+    "backend_option",
+    "bound_backend",
+    "chosen_backend",
+    "exact_option",
+    "settings_option",
+    "target_options",
+]
 
 F = TypeVar("F", bound=Callable[..., object])
 
@@ -52,6 +59,15 @@ def settings_option() -> Callable[[F], F]:
         metavar="NAME=VALUE",
         shell_complete=_complete_setting,
         help="An option of the chosen backend; any number of them.",
+    )
+
+
+def exact_option() -> Callable[[F], F]:
+    """The option --exact of a verb, for `CpuOptions`."""
+    return click.option(
+        "--exact",
+        is_flag=True,
+        help="No algorithm that rounds more: convolutions with all their multiplications.",
     )
 
 

@@ -18,7 +18,7 @@ from glowpy.backends.cpu.options import CpuOptions, Optimize
 from glowpy.backends.cpu.target import FLOAT_ABIS, RELOCATIONS
 from glowpy.bundling.make import bundle as make_bundle
 from glowpy.bundling.make import outdated
-from glowpy.cli.backends import backend_option, bound_backend, target_options
+from glowpy.cli.backends import backend_option, bound_backend, exact_option, target_options
 from glowpy.cli.completion import complete_file
 from glowpy.cli.model import load_model, shape_option, state_option
 from glowpy.cli.output import print_json, print_table, progress
@@ -46,6 +46,7 @@ _ILLEGAL = re.compile(r"[^A-Za-z0-9_]")
 @click.option("--float-abi", default="", type=OptionalChoice(FLOAT_ABIS), help="Arm, RISC-V.")
 @click.option("--relocation", default="", type=OptionalChoice(RELOCATIONS))
 @click.option("--code-model", default="", help="small, medium, ...: what the target has.")
+@exact_option()
 @click.option(
     "--optimize",
     type=click.Choice(get_args(Optimize)),
@@ -100,6 +101,7 @@ def bundle(
     relocation: str,
     code_model: str,
     optimize: Optimize,
+    exact: bool,
     **rest: Any,
 ) -> None:
     """Compiles MODELS (.onnx, .glow) ahead of time into a library that needs nothing, for C and C++.
@@ -134,12 +136,18 @@ def bundle(
         **rest,
     )
     machine = target, cpu, features, float_abi, relocation, code_model, optimize
-    bound = bound_backend(backend, CpuOptions(*machine))
-    if not isinstance(bound, CpuBackend):
-        raise UserError(f"the {backend} backend makes no machine code", note="use --backend cpu")
+    bound = _making_code(backend, CpuOptions(*machine, exact=exact))
     with progress(f"bundling {options.name}"):
         written = make_bundle(loaded, output or Path(), options, bound)
     (_print_json if as_json else _print)(written, read_bundle(written.directory).manifest)
+
+
+def _making_code(backend: str, options: CpuOptions) -> CpuBackend:
+    """The backend of that name. Raises UserError for one that makes no machine code."""
+    bound = bound_backend(backend, options)
+    if not isinstance(bound, CpuBackend):
+        raise UserError(f"the {backend} backend makes no machine code", note="use --backend cpu")
+    return bound
 
 
 def _with_channels_last(text: str) -> str:

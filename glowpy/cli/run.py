@@ -13,7 +13,7 @@ import click
 
 from glowpy.backend import Backend, CompileOptions
 from glowpy.backends.cpu.options import CpuOptions
-from glowpy.cli.backends import backend_option, bound_backend, settings_option
+from glowpy.cli.backends import backend_option, bound_backend, exact_option, settings_option
 from glowpy.cli.compare import (
     CHECKERS,
     compare,
@@ -96,6 +96,7 @@ _STEPS = 16
     show_default=True,
     help="Threads that compute; 0 for every processor.",
 )
+@exact_option()
 @click.option(
     "--instrument-ir", is_flag=True, help="Print every instruction and its operands' ranges."
 )
@@ -270,10 +271,14 @@ def _compiled(
 
 
 def _cpu_options(
-    debug: Path | None, jitdump: Path | None, *, perf_map: bool, threads: int
+    debug: Path | None, jitdump: Path | None, *, perf_map: bool, exact: bool, threads: int
 ) -> CpuOptions:
     return CpuOptions(
-        debug=str(debug or ""), jitdump=str(jitdump or ""), perf_map=perf_map, threads=threads
+        debug=str(debug or ""),
+        jitdump=str(jitdump or ""),
+        perf_map=perf_map,
+        exact=exact,
+        threads=threads,
     )
 
 

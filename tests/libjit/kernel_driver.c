@@ -13,6 +13,16 @@ TILES(f64, double, double, double)
 TILES(i8, int32_t, int8_t, int8_t)
 TILES(u8, int32_t, uint8_t, int8_t)
 
+/// The functions of patches, where winograd.c is linked with this; what `w` points to is its own affair.
+#define WEAK __attribute__((weak))
+WEAK void libjit_winograd_spread_f32(float *to, const float *image, const void *w, dim_t first, dim_t count, dim_t high,
+                                     dim_t wide, dim_t kernel_h, dim_t kernel_w);
+WEAK void libjit_winograd_collect_f32(float *to, const float *start, const float *sums, const void *w, dim_t count,
+                                      dim_t vectors, dim_t high, dim_t wide, dim_t kernel_h, dim_t kernel_w);
+
+typedef void (*spread_t)(float *to, const float *image, const void *w, dim_t first, dim_t count);
+typedef void (*collect_t)(float *to, const float *start, const float *sums, const void *w, dim_t count, dim_t vectors);
+
 /// Sums of `size` bytes in a vector.
 dim_t test_lanes(dim_t size) { return size == 8 ? DOUBLE_LANES : LANES; }
 
@@ -21,9 +31,12 @@ typedef struct {
   dim_t pixels, vectors, calls, faults;
 } loop_t;
 
-/// A table of inner loops, in the order of `tiles_t`.
+/// A table of inner loops, in the order of `tiles_t`, and of the functions of patches.
 typedef struct {
   tiles_t tiles;
+  spread_t spread;
+  collect_t collect;
+  dim_t sizes[4];    ///< of a patch and of the kernel
   dim_t block;
   dim_t kind;        ///< of the input: bytes of an element, negative where it has a sign that others lack
   loop_t loops[8];
@@ -55,11 +68,23 @@ LOOP(scattered, 5)
 LOOP(scattered, 6)
 LOOP(scattered, 7)
 
+static void spread(float *to, const float *image, const void *w, dim_t first, dim_t count) {
+  const dim_t *sizes = table->sizes;
+  libjit_winograd_spread_f32(to, image, w, first, count, sizes[0], sizes[1], sizes[2], sizes[3]);
+}
+
+static void collect(float *to, const float *start, const float *sums, const void *w, dim_t count, dim_t vectors) {
+  const dim_t *sizes = table->sizes;
+  libjit_winograd_collect_f32(to, start, sums, w, count, vectors, sizes[0], sizes[1], sizes[2], sizes[3]);
+}
+
 /// Fills in a table's functions, NULL where there are no pixels, and makes it the one that is used.
 const tiles_t *test_tiles(table_t *of) {
   static const tile_t functions[8] = {loop_0, loop_1, loop_2, loop_3, loop_4, loop_5, loop_6, loop_7};
   tile_t *entries = (tile_t *)&of->tiles;
   for (int i = 0; i < 8; i++) entries[i] = of->loops[i].pixels ? functions[i] : NULL;
+  of->spread = spread;
+  of->collect = collect;
   table = of;
   return &of->tiles;
 }

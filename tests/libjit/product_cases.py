@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from glowpy.backends.cpu.winograd import pack_winograd_filter
 from glowpy.core.tensor import Array
 from glowpy.core.type import MAX_RANK
 from tests.libjit.kernel_cases import DTYPES, LENGTHS, Attr, Case, Maker, Shape, numbers, specials
@@ -450,6 +451,64 @@ def _depthwise_cases(conv: Conv, x: Array, weights: Array, bias: Array) -> Itera
         yield Case(operands, {"result": result}, attrs)
 
 
+def _cpu_winograd(suffixes: tuple[str, ...], lanes: int) -> Iterator[Case]:
+    """Every size of patch, kernels of one to seven, images that patches do not fill, and each way to cut the work."""
+    (suffix,) = suffixes
+    sizes = [
+        ((6, 6), (3, 3)),
+        ((8, 8), (3, 3)),
+        ((6, 8), (3, 3)),
+        ((1, 6), (1, 3)),
+        ((8, 1), (7, 1)),
+    ]
+    sizes += [((8, 6), (2, 5)), ((6, 6), (1, 4))]
+    walks = [(3, 1, 6, 5, 1), (2, 2, 4, 2, 9), (5, 1, 99, 1, 2), (1, 1, 1, 4, 1), (4, 2, 4, 1, 9)]
+    depths = [lanes, lanes + 3, 2 * lanes + 1]
+    for number, ((patch, kernels), walk) in enumerate(itertools.product(sizes, walks)):
+        height, width = kernels[0] + number % 9, kernels[1] + number % 13
+        pads = (number % 3, number % 4, number % 2, number % 5)
+        channels = (1, 2 * lanes, 3 * lanes + 2)[number % 3]
+        conv = Conv(
+            (height, width), depths[number % 3], channels, kernels, pads=pads, batch=1 + number % 2
+        )
+        yield _winograd_case(conv, conv.arrays(suffix), patch, walk, lanes)
+    edgy = Conv((9, 11), lanes, 3, (3, 3), pads=(1, 1, 1, 1))
+    yield _winograd_case(edgy, edgy.arrays(suffix), (6, 6), (3, 1, 3, 1, 1), lanes)
+
+
+def _winograd_case(
+    conv: Conv,
+    arrays: tuple[Array, Array, Array],
+    patch: tuple[int, int],
+    walk: tuple[int, int, int, int, int],
+    lanes: int,
+) -> Case:
+    x, weights, bias = arrays
+    pixels, vectors, slab, bands, blocks = walk
+    result = convolve(conv, x, weights, bias, 0)
+    _, height, width, channels = result.shape
+    steps = [size - kernel + 1 for size, kernel in zip(patch, conv.kernels, strict=True)]
+    patches = math.ceil(height / steps[0]) * math.ceil(width / steps[1])
+    slab = min(slab, patches)
+    block = vectors * lanes
+    packed = np.stack(list(pack_winograd_filter(weights, patch, block)))
+    points, parts = patch[0] * patch[1], math.ceil(math.ceil(channels / block) / blocks)
+    units = bands * parts
+    room = points * (slab * conv.channels + slab * block + 2 * lanes) + 4 * math.prod(steps) * block
+    attrs: dict[str, Attr] = {
+        "kernels": conv.kernels, "pads": conv.pads, "patch": patch, "tile_pixels": min(pixels, slab),
+        "tile_vectors": vectors, "slab": slab, "bands": bands, "blocks": blocks,
+    }  # fmt: skip
+    operands = {
+        "input": x,
+        "filter": packed,
+        "bias": bias,
+        "work": np.zeros((units, room), x.dtype),
+    }
+    scale = float(np.abs(result).max(initial=1))
+    return Case(operands, {"result": result}, attrs, rtol=0, atol=1e-4 * scale)
+
+
 MAKERS: dict[str, Maker] = {
     "mat_mul": _mat_mul,
     "cpu_block_matmul": _cpu_block_matmul,
@@ -460,5 +519,6 @@ MAKERS: dict[str, Maker] = {
     "cpu_plain_matmul": _cpu_plain_matmul,
     "cpu_pack_matrix": _cpu_pack_matrix,
     "cpu_row_matmul": _cpu_row_matmul,
+    "cpu_winograd": _cpu_winograd,
 }
 """The cases of each product, by mnemonic, for its suffixes and so many of its elements in a vector."""

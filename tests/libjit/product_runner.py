@@ -51,6 +51,8 @@ class Table(ctypes.Structure):
 
     _fields_ = [
         ("tiles", ctypes.c_void_p * 8),
+        ("patches", ctypes.c_void_p * 2),
+        ("sizes", ctypes.c_ssize_t * 4),
         ("block", ctypes.c_ssize_t),
         ("kind", ctypes.c_ssize_t),
         ("loops", Loop * 8),
@@ -63,6 +65,8 @@ class Table(ctypes.Structure):
         for loop, tile in zip(table.loops, work.tiles, strict=False):
             if tile is not None:
                 table.block, loop.pixels, loop.vectors = tile.block, tile.pixels, tile.vectors
+        for function in work.patches:
+            table.sizes[:] = [*function.patch, *function.kernels]
         return table
 
     def wrong(self) -> str:

@@ -125,7 +125,7 @@ class CpuBackend(Backend):
         variant = self.target.variant
         passes = (
             WidenHalvesPass(self._computes),
-            PackProductsPass(variant, small=self.target.machine.small),
+            PackProductsPass(variant, small=self.target.machine.small, exact=self.options.exact),
             PackRecurrencePass(variant, small=self.target.machine.small),
         )
         return passes if variant.has_floats else (*passes, RoundInIntegersPass())
@@ -236,6 +236,7 @@ class CpuBackend(Backend):
         kernels = [library.identity(self.target.variant) for library in self.kernels.libraries]
         kernels += [operators.identity for operators in operator_sets()]
         target = (self.target.variant.name, *map(str, astuple(self.target.machine)))
+        target = (*target, str(self.options.exact))
         return Key.of("program", key, package_identity(), LLVM_VERSION, *target, *kernels)
 
     def close(self) -> None:

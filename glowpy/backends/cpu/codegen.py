@@ -16,7 +16,7 @@ from glowpy.backends.cpu.epilogue import emit_epilogue
 from glowpy.backends.cpu.instrument import description_types
 from glowpy.backends.cpu.kernels import Kernels
 from glowpy.backends.cpu.strategy.cut import Cut
-from glowpy.backends.cpu.strategy.work import TileFunction, work_of
+from glowpy.backends.cpu.strategy.work import PatchFunction, TileFunction, work_of
 from glowpy.backends.cpu.target import CpuTarget
 from glowpy.backends.cpu.tasks import Call
 from glowpy.core.elemkind import ElemKind
@@ -343,7 +343,9 @@ def _emit_kernel(
         _call_kernel(body, symbol, arguments)
         return
     kind = inst.operands[1].value.type.kind  # of the input: sums may be of another
-    tiles = module.pointers([tile_function(body, tile, kind) for tile in work.tiles])
+    loops = [tile_function(body, tile, kind) for tile in work.tiles]
+    loops += [_patch_function(body, function, kind) for function in work.patches]
+    tiles = module.pointers(loops)
     function, environment = emit_epilogue(inst, following, context, body, work.block)
     arguments += [f"ptr {tiles}", f"ptr {function}", f"ptr {environment}"]
     if module.has_debug_info or not any(work.tiles):
@@ -411,6 +413,28 @@ def tile_function(caller: Body, tile: TileFunction | None, kind: ElemKind) -> st
     else:
         symbol = f"libjit_tile_{tile.kind}_{kind.suffix}"
         _call_kernel(body, symbol, [*parameters[:5], *constants])
+    return module.function(body, inline=module.has_debug_info, work=_TILED_WORK)
+
+
+_PATCH_PARAMETERS = {
+    "spread": (["to", "image", "w"], ["first", "count"]),
+    "collect": (["to", "start", "sums", "w"], ["count", "vectors"]),
+}
+"""Pointers and numbers that the functions of patches take."""
+
+
+def _patch_function(caller: Body, function: PatchFunction, kind: ElemKind) -> str:
+    """The name of a function of patches for a kind, with the sizes of patch and kernel as constants."""
+    module = caller.module
+    pointers, numbers = _PATCH_PARAMETERS[function.kind]
+    network = caller.name.partition(".")[0]
+    sizes = "_".join(map(str, (*function.patch, *function.kernels)))
+    parameters = [*(f"ptr %{p}" for p in pointers), *(f"{module.dim} %{n}" for n in numbers)]
+    body = Body(module, f"{network}.{function.kind}_{sizes}", caller.lines, parameters)
+    body.follow(caller)
+    constants = [f"{module.dim} {number}" for number in (*function.patch, *function.kernels)]
+    symbol = f"libjit_winograd_{function.kind}_{kind.suffix}"
+    _call_kernel(body, symbol, [*parameters, *constants])
     return module.function(body, inline=module.has_debug_info, work=_TILED_WORK)
 
 

@@ -25,6 +25,7 @@ __all__ = [
     "CpuPlainMatmulInst",
     "CpuRnnInst",
     "CpuRowMatmulInst",
+    "CpuWinogradInst",
 ]
 
 
@@ -450,6 +451,52 @@ class CpuRowMatmulInst(Instruction):
     rhs = OperandField(2)
 
 
+@final
+class CpuWinogradInst(Instruction):
+    """A 2-D convolution by Winograd's algorithm, with patches of `patch` pixels in height and width. filter is [blocks, points, I, NR]; tiles take tile_pixels patches by tile_vectors vectors. slab patches are multiplied at once; units are so many bands of slabs, for so many blocks of channels each.
+
+    Declared in classgen/specs/backend_cpu.py.
+    """
+
+    __slots__ = ()
+    BACKEND: ClassVar[str] = "cpu"
+    SCHEMA: ClassVar[InstSchema] = InstSchema(
+        "cpu_winograd",
+        (
+            OperandSpec("result", Access.OUT, Layout.STRIDED),
+            OperandSpec("input", Access.IN, Layout.ROWS),
+            OperandSpec("filter", Access.IN),
+            OperandSpec("bias", Access.IN),
+            OperandSpec("work", Access.SCRATCH),
+        ),
+        (
+            AttrSpec("kernels", "ints"),
+            AttrSpec("pads", "dims"),
+            AttrSpec("patch", "ints"),
+            AttrSpec("tile_pixels", "int"),
+            AttrSpec("tile_vectors", "int"),
+            AttrSpec("slab", "int"),
+            AttrSpec("bands", "int"),
+            AttrSpec("blocks", "int"),
+        ),
+        frozenset({Trait.TYPED, Trait.UNITS, Trait.EPILOGUE}),
+    )
+
+    result = OperandField(0)
+    input = OperandField(1)
+    filter = OperandField(2)
+    bias = OperandField(3)
+    work = OperandField(4)
+    kernels = AttrField[tuple[int, ...]]()
+    pads = AttrField[tuple[Dim, ...]]()
+    patch = AttrField[tuple[int, ...]]()
+    tile_pixels = AttrField[int]()
+    tile_vectors = AttrField[int]()
+    slab = AttrField[int]()
+    bands = AttrField[int]()
+    blocks = AttrField[int]()
+
+
 INSTS: tuple[type[Instruction], ...] = (
     CpuBlockMatmulInst,
     CpuConvInst,
@@ -462,5 +509,6 @@ INSTS: tuple[type[Instruction], ...] = (
     CpuPlainMatmulInst,
     CpuRnnInst,
     CpuRowMatmulInst,
+    CpuWinogradInst,
 )
 """Every class of this file, in order of declaration."""

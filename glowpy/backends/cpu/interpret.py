@@ -5,7 +5,7 @@ Products of 8-bit integers are those of what is stored, and what lies outside an
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,7 @@ from glowpy.backends.cpu.insts_gen import (
     CpuPlainMatmulInst,
     CpuRnnInst,
     CpuRowMatmulInst,
+    CpuWinogradInst,
 )
 from glowpy.backends.cpu.packing import (
     dot_of,
@@ -32,6 +33,7 @@ from glowpy.backends.cpu.packing import (
     unpack_matrix,
 )
 from glowpy.backends.cpu.recurrent import plain_attrs
+from glowpy.backends.cpu.winograd import unpack_winograd_filter
 from glowpy.backends.interpreter.interpret import interpret
 from glowpy.core.tensor import Array, Tensor
 from glowpy.ir.insts_gen import ConvolutionInst, GruInst, LstmInst, RnnInst
@@ -69,6 +71,26 @@ def _cpu_plain_conv(
     result: Tensor, input: Tensor, filter: Tensor, bias: Tensor, *, outside: int, **attrs: Any
 ) -> None:
     _convolve(result, input, filter.array, bias, outside, attrs)
+
+
+@interpret(CpuWinogradInst)
+def _cpu_winograd(
+    result: Tensor,
+    input: Tensor,
+    filter: Tensor,
+    bias: Tensor,
+    work: Tensor,
+    *,
+    kernels: Sequence[int],
+    pads: Sequence[int],
+    patch: Sequence[int],
+    **decision: int,
+) -> None:
+    """The plain convolution: points are how the kernel goes about it."""
+    del work, decision
+    plain = unpack_winograd_filter(filter.array, result.type.extents[-1], patch, kernels)
+    plane = {"strides": (1, 1), "dilation": (1, 1), "group": 1}
+    _convolve(result, input, plain, bias, 0, {"kernels": kernels, "pads": pads, **plane})
 
 
 def _convolve(

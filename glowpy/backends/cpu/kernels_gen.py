@@ -319,6 +319,12 @@ KERNELS: dict[str, KernelSpec] = {
         (("lhs", ("f32", "f64")),),
         "classgen/specs/backend_cpu.py",
     ),
+    "cpu_winograd": KernelSpec(
+        "cpu_winograd",
+        "libjit_cpu_winograd",
+        (("input", ("f32",)),),
+        "classgen/specs/backend_cpu.py",
+    ),
 }
 """The kernels of instructions by mnemonic."""
 

@@ -29,6 +29,7 @@ __all__ = [
     "CpuPlainMatmulNode",
     "CpuRnnNode",
     "CpuRowMatmulNode",
+    "CpuWinogradNode",
     "create_cpu_block_matmul",
     "create_cpu_conv",
     "create_cpu_depthwise_conv",
@@ -40,6 +41,7 @@ __all__ = [
     "create_cpu_plain_matmul",
     "create_cpu_rnn",
     "create_cpu_row_matmul",
+    "create_cpu_winograd",
 ]
 
 
@@ -406,6 +408,46 @@ class CpuRowMatmulNode(Node):
 
     lhs = InputField(0)
     rhs = InputField(1)
+
+
+@final
+class CpuWinogradNode(Node):
+    """A 2-D convolution by Winograd's algorithm, with patches of `patch` pixels in height and width. filter is [blocks, points, I, NR]; tiles take tile_pixels patches by tile_vectors vectors. slab patches are multiplied at once; units are so many bands of slabs, for so many blocks of channels each.
+
+    Declared in classgen/specs/backend_cpu.py.
+    """
+
+    __slots__ = ()
+    BACKEND: ClassVar[str] = "cpu"
+    SCHEMA: ClassVar[NodeSchema] = NodeSchema(
+        "cpu_winograd",
+        ("input", "filter", "bias"),
+        (
+            AttrSpec("kernels", "ints"),
+            AttrSpec("pads", "dims"),
+            AttrSpec("patch", "ints"),
+            AttrSpec("tile_pixels", "int"),
+            AttrSpec("tile_vectors", "int"),
+            AttrSpec("slab", "int"),
+            AttrSpec("bands", "int"),
+            AttrSpec("blocks", "int"),
+        ),
+        ("result",),
+        frozenset({Trait.TYPED, Trait.UNITS, Trait.EPILOGUE}),
+        no_derivative="gradients are taken before the CPU backend brings it in",
+    )
+
+    input = InputField(0)
+    filter = InputField(1)
+    bias = InputField(2)
+    kernels = AttrField[tuple[int, ...]]()
+    pads = AttrField[tuple[Dim, ...]]()
+    patch = AttrField[tuple[int, ...]]()
+    tile_pixels = AttrField[int]()
+    tile_vectors = AttrField[int]()
+    slab = AttrField[int]()
+    bands = AttrField[int]()
+    blocks = AttrField[int]()
 
 
 def create_cpu_block_matmul(
@@ -791,6 +833,49 @@ def create_cpu_row_matmul(
     )
 
 
+def create_cpu_winograd(
+    f: Function,
+    name: str,
+    result_type: Type,
+    input: Operand,
+    filter: Operand,
+    bias: Operand,
+    *,
+    kernels: tuple[int, ...],
+    pads: tuple[Dim, ...],
+    patch: tuple[int, ...],
+    tile_pixels: int,
+    tile_vectors: int,
+    slab: int,
+    bands: int,
+    blocks: int,
+    loc: Loc | None = None,
+) -> CpuWinogradNode:
+    """A 2-D convolution by Winograd's algorithm, with patches of `patch` pixels in height and width. filter is [blocks, points, I, NR]; tiles take tile_pixels patches by tile_vectors vectors. slab patches are multiplied at once; units are so many bands of slabs, for so many blocks of channels each."""
+    attrs: dict[str, Attr] = {
+        "kernels": tuple(kernels),
+        "pads": tuple(pads),
+        "patch": tuple(patch),
+        "tile_pixels": tile_pixels,
+        "tile_vectors": tile_vectors,
+        "slab": slab,
+        "bands": bands,
+        "blocks": blocks,
+    }
+    return f.create(
+        CpuWinogradNode,
+        name,
+        (
+            input,
+            filter,
+            bias,
+        ),
+        attrs,
+        result_type,
+        loc,
+    )
+
+
 NODES: tuple[type[Node], ...] = (
     CpuBlockMatmulNode,
     CpuConvNode,
@@ -803,5 +888,6 @@ NODES: tuple[type[Node], ...] = (
     CpuPlainMatmulNode,
     CpuRnnNode,
     CpuRowMatmulNode,
+    CpuWinogradNode,
 )
 """Every class of this file, in order of declaration."""

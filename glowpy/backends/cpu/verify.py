@@ -16,6 +16,7 @@ from glowpy.backends.cpu.insts_gen import (
     CpuPlainConvInst,
     CpuPlainMatmulInst,
     CpuRowMatmulInst,
+    CpuWinogradInst,
 )
 from glowpy.backends.cpu.nodes_gen import (
     CpuBlockMatmulNode,
@@ -236,7 +237,10 @@ def misfit(operation: Operation, variant: Variant) -> str:
         variant.machine_for(type.kind).lanes,
         static([type.shape[-1]])[0] // dot_of(type.kind),
     )
-    if block and block % lanes == 0 and vectors * lanes % block == 0:
+    several = operation.mnemonic != CpuWinogradInst.SCHEMA.mnemonic
+    if block == vectors * lanes or (
+        several and block and block % lanes == 0 and vectors * lanes % block == 0
+    ):
         return ""
     return (
         f"{packed}: expected blocks whose multiple {vectors} x {lanes} = {vectors * lanes} numbers are "

@@ -27,12 +27,19 @@ _MACHINE_OPTIONS = (
     "relocation",
     "code_model",
     "optimize",
+    "exact",
 )
 """What of the backend's options a bundle depends on."""
 
 
 def fingerprint(
-    model: str, options: BundleOptions, machine: Machine, makers: str, libraries: Sequence[str]
+    model: str,
+    options: BundleOptions,
+    machine: Machine,
+    makers: str,
+    libraries: Sequence[str],
+    *,
+    exact: bool,
 ) -> str:
     """SHA-256 of everything a bundle's bytes follow from.
 
@@ -42,12 +49,13 @@ def fingerprint(
         machine: The processor that code is made for, which for this machine is not the same everywhere.
         makers: The versions of glowpy and of the package that the backend comes from.
         libraries: Digests of the kernel libraries' bitcode.
+        exact: As in `CpuOptions`.
     """
     parts = [
         model,
         *(json.dumps(asdict(settings), sort_keys=True) for settings in (options, machine)),
     ]
-    parts += [makers, LLVM_VERSION, *libraries, str(FORMAT)]
+    parts += [makers, LLVM_VERSION, *libraries, str(FORMAT), str(exact)]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
 

@@ -53,7 +53,14 @@ class Bundle:
 def bundle_fingerprint(model: str, options: BundleOptions, backend: CpuBackend, makers: str) -> str:
     """What the manifest of an up-to-date bundle says; `model` is the text of the module."""
     libraries = [hashlib.sha256(bitcode).hexdigest() for bitcode in backend.kernels.bitcode]
-    return fingerprint(model, options, backend.target.machine, makers, libraries)
+    return fingerprint(
+        model,
+        options,
+        backend.target.machine,
+        makers,
+        libraries,
+        exact=backend.options.exact,
+    )
 
 
 def build_bundle(

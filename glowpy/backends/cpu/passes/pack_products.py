@@ -21,6 +21,7 @@ from glowpy.backends.cpu.byte_products import ByteProducts, multiplies_bytes
 from glowpy.backends.cpu.nodes_gen import (
     CpuBlockMatmulNode,
     CpuDepthwiseConvNode,
+    CpuWinogradNode,
     create_cpu_block_matmul,
     create_cpu_conv,
     create_cpu_depthwise_conv,
@@ -29,6 +30,7 @@ from glowpy.backends.cpu.nodes_gen import (
     create_cpu_plain_conv,
     create_cpu_plain_matmul,
     create_cpu_row_matmul,
+    create_cpu_winograd,
 )
 from glowpy.backends.cpu.packing import (
     filter_pieces,
@@ -38,14 +40,19 @@ from glowpy.backends.cpu.packing import (
     packed_shape,
 )
 from glowpy.backends.cpu.strategy.depthwise import choose_pixels
+from glowpy.backends.cpu.strategy.machine import Machine
 from glowpy.backends.cpu.strategy.product import (
+    Problem,
+    candidates,
     choose,
     conv_problem,
     fetched_ahead,
     matmul_problem,
 )
+from glowpy.backends.cpu.strategy.winograd import WinogradDecision, choose_winograd
 from glowpy.backends.cpu.strategy.work import has_pads
 from glowpy.backends.cpu.variant import Variant
+from glowpy.backends.cpu.winograd import MOST_ERROR, pack_winograd_filter, relative_error
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.tensor import Array, Tensor
 from glowpy.core.type import MAX_RANK, Type
@@ -97,6 +104,7 @@ class PackProductsPass(RewritePass):
 
     variant: Variant
     small: bool = False
+    exact: bool = False
     name: ClassVar[str] = "pack-products"
     rewrites_quantized: ClassVar[bool] = True
 
@@ -131,6 +139,9 @@ class PackProductsPass(RewritePass):
             n.dilation,
             n.group,
         )
+        chosen = None if self.exact else _by_winograd(n, problem, machine)
+        if chosen is not None:
+            return _winograd(f, n, chosen, machine.lanes)
         decision = choose(problem, machine)
         packed = _packed_filter(f, n, decision.packed * machine.lanes)
         zeros = f.module.create_constant(
@@ -233,6 +244,41 @@ class PackProductsPass(RewritePass):
             packed("zeros", Type(ElemKind.I8, several), source.zero, zeros) if has_zeros else nothing,
             block=source.block,
         )  # fmt: skip
+
+
+def _by_winograd(n: ConvolutionNode, problem: Problem, machine: Machine) -> WinogradDecision | None:
+    """How Winograd's algorithm computes a convolution, where it is faster, and exact enough with this filter."""
+    plain = prod(n.strides) == prod(n.dilation) == n.group == 1
+    if n.type.kind is not ElemKind.F32 or not plain or n.filter.constant is None:
+        return None
+    direct = min(candidate.cycles for candidate in candidates(problem, machine)) * problem.images
+    depth = n.input.type.likely[-1]
+    chosen = choose_winograd(n.type.likely, depth, n.kernels, machine, direct)
+    if chosen is None or relative_error(n.filter.constant.array, chosen.patch) > MOST_ERROR:
+        return None
+    return chosen
+
+
+def _winograd(
+    f: Function, n: ConvolutionNode, chosen: WinogradDecision, lanes: int
+) -> CpuWinogradNode:
+    """A convolution by Winograd's algorithm."""
+    constant = n.filter.constant
+    assert constant is not None
+    block = chosen.vectors * lanes
+    outputs, *_, depth = n.filter.type.extents
+    shape = ceil_div(outputs, block), prod(chosen.patch), depth, block
+    patch = chosen.patch
+    packed = _derived(
+        f, n, "points", n.filter.type.with_shape(shape), constant,
+        f"pack filter at {patch[0]} x {patch[1]} points",
+        lambda filter: pack_winograd_filter(filter, patch, block),
+    )  # fmt: skip
+    return create_cpu_winograd(
+        f, n.name, n.type, n.input, packed, n.bias,
+        kernels=n.kernels, pads=n.pads, patch=patch, tile_pixels=chosen.pixels, tile_vectors=chosen.vectors,
+        slab=chosen.slab, bands=chosen.bands, blocks=chosen.blocks,
+    )  # fmt: skip
 
 
 def _bias_alone(f: Function, n: ConvolutionNode) -> NodeValue:

@@ -8,7 +8,12 @@ from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from math import prod
 
-from glowpy.backends.cpu.insts_gen import CpuConvInst, CpuDepthwiseConvInst, CpuMatmulInst
+from glowpy.backends.cpu.insts_gen import (
+    CpuConvInst,
+    CpuDepthwiseConvInst,
+    CpuMatmulInst,
+    CpuWinogradInst,
+)
 from glowpy.backends.cpu.strategy.depthwise import choose_pixels
 from glowpy.backends.cpu.strategy.machine import Machine
 from glowpy.backends.cpu.strategy.product import (
@@ -23,6 +28,7 @@ from glowpy.backends.cpu.strategy.product import (
     preference,
     step_limits,
 )
+from glowpy.backends.cpu.strategy.winograd import choose_winograd, winograd_decisions
 from glowpy.backends.cpu.strategy.work import work_of
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.type import Type
@@ -117,6 +123,8 @@ def _explained(f: IRFunction, machine_for: Callable[[ElemKind], Machine]) -> Ite
     for inst in f.instructions:
         if isinstance(inst, CpuDepthwiseConvInst):
             yield _depthwise(inst, machine_for(inst.input.type.kind))
+        elif isinstance(inst, CpuWinogradInst):
+            yield _winograd(inst, machine_for(inst.input.type.kind))
         elif type(inst) in _problem_of:
             machine = machine_for(inst.operands[1].value.type.kind)
             yield _product(inst, _problem_of[type(inst)](inst), machine)
@@ -136,6 +144,29 @@ def _depthwise(inst: CpuDepthwiseConvInst, machine: Machine) -> Explanation:
     )
 
 
+def _winograd(inst: CpuWinogradInst, machine: Machine) -> Explanation:
+    shape, input = inst.result.type.likely, inst.input.type.likely
+    decisions = winograd_decisions(shape, input[3], inst.kernels, machine)
+    ones, pads = (1, 1), tuple(map(likely_extent, inst.pads))
+    direct = conv_problem(shape, input, inst.kernels, ones, pads, ones, 1)
+    cycles = min(candidate.cycles for candidate in candidates(direct, machine)) * direct.images
+    problem = {"height": shape[1], "width": shape[2], "channels": shape[3], "depth": input[3]}
+    costs = {f"{d.patch[0]}x{d.patch[1]}": f"{d.cycles:,.0f} cycles" for d in decisions}
+    best = choose_winograd(shape, input[3], inst.kernels, machine, cycles)
+    free = ("patch", "tile_pixels", "tile_vectors", "slab", "bands", "blocks")
+    work = work_of(inst, machine.lanes)
+    return Explanation(
+        inst.name,
+        inst.SCHEMA.mnemonic,
+        {**problem, "direct": f"{cycles:,.0f} cycles", **costs},
+        {name: inst.attrs[name] for name in free},
+        highest(work.units),
+        tuple(loop.name for loop in (*work.tiles, *work.patches) if loop is not None),
+        (),
+        best is None or best.patch != inst.patch or best.slab != inst.slab,
+    )
+
+
 def _product(inst: Instruction, problem: Problem, machine: Machine) -> Explanation:
     free = ("tile_pixels", "tile_vectors", "line", "slab", "fetch")
     decision = {name: _dim(inst.attrs[name]) for name in free if name in inst.attrs}
@@ -146,7 +177,7 @@ def _product(inst: Instruction, problem: Problem, machine: Machine) -> Explanati
     if in_use not in [_tile(candidate) for candidate in shown]:
         shown.append(estimate(problem, machine, *in_use))
     work = work_of(inst, machine.lanes)
-    loops = [f"{tile.kind} {tile.pixels}x{tile.vectors}" for tile in work.tiles if tile is not None]
+    loops = [tile.name for tile in work.tiles if tile is not None]
     return Explanation(
         inst.name,
         inst.SCHEMA.mnemonic,

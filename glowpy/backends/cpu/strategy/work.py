@@ -19,9 +19,11 @@ from glowpy.backends.cpu.insts_gen import (
     CpuPlainConvInst,
     CpuPlainMatmulInst,
     CpuRnnInst,
+    CpuWinogradInst,
 )
 from glowpy.backends.cpu.packing import dot_of
 from glowpy.backends.cpu.strategy.cut import UNIT_BYTES, Cut, cut_of
+from glowpy.backends.cpu.strategy.winograd import patch_steps
 from glowpy.core.strides import merged_loops
 from glowpy.ir.inst import Instruction
 from glowpy.ir.insts_gen import AvgPoolInst, MaxPoolInst, MaxPoolWithArgmaxInst, SumPoolInst
@@ -29,7 +31,7 @@ from glowpy.ir.value import Value
 from glowpy.support.rules import Rules
 from glowpy.support.symbolic import Dim, Expr, ceil_div, highest, product, static
 
-__all__ = ["TileFunction", "Work", "has_pads", "work_of"]
+__all__ = ["PatchFunction", "TileFunction", "Work", "has_pads", "work_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +47,25 @@ class TileFunction:
     open_vectors: bool = False
     """It is called for any number of vectors below `vectors`."""
 
+    @property
+    def name(self) -> str:
+        """Its kind, pixels and vectors, for people."""
+        return f"{self.kind} {self.pixels}x{self.vectors}"
+
+
+@dataclass(frozen=True, slots=True)
+class PatchFunction:
+    """What is done with patches of one size before or after the products, as libjit/src/winograd.c calls it."""
+
+    kind: str
+    patch: tuple[int, ...]
+    kernels: tuple[int, ...]
+
+    @property
+    def name(self) -> str:
+        """Its kind and the pixels of a patch, for people."""
+        return f"{self.kind} {self.patch[0]}x{self.patch[1]}"
+
 
 @dataclass(frozen=True, slots=True)
 class Work:
@@ -54,6 +75,7 @@ class Work:
         units: How many there are.
         block: Columns of the result that most calls of the epilogue are about; `ld` of those tiles.
         tiles: What the fields of `tiles_t` in libjit/include/tile.h hold, in order; None where nothing calls them.
+        patches: The functions of patches, which a kernel has after its tiles.
         together: So many units are handed out at once, where one is too little.
         cut: How the instruction is cut, if its kernel knows nothing of units.
     """
@@ -61,6 +83,7 @@ class Work:
     units: Dim
     block: int
     tiles: tuple[TileFunction | None, ...] = ()
+    patches: tuple[PatchFunction, ...] = ()
     together: int = 1
     cut: Cut | None = None
 
@@ -217,6 +240,20 @@ def _matmul(inst: CpuMatmulInst, lanes: int) -> Work:
     slabs = ceil_div(ceil_div(rows, inst.tile_pixels), inst.slab)
     block = inst.tile_vectors * lanes
     return Work(product(batch) * slabs * ceil_div(channels, block), block, tiles)
+
+
+@_rules(CpuWinogradInst)
+def _winograd(inst: CpuWinogradInst, lanes: int) -> Work:
+    _, height, width, channels = inst.result.type.shape
+    steps = patch_steps(inst.patch, inst.kernels)
+    patches = ceil_div(height, steps[0]) * ceil_div(width, steps[1])
+    sizes = {("regular", count) for count in _lengths(patches, inst.slab, inst.tile_pixels)}
+    blocks = _Blocks(inst.tile_vectors, channels, lanes, _packed_block(inst.filter))
+    tiles = _tiles(sizes, inst.tile_pixels, blocks)
+    patch = inst.patch, inst.kernels
+    functions = PatchFunction("spread", *patch), PatchFunction("collect", *patch)
+    units = inst.bands * ceil_div(inst.filter.type.shape[0], inst.blocks)
+    return Work(units, inst.tile_vectors * lanes, tiles, functions)
 
 
 @_rules(CpuBlockMatmulInst)

@@ -1,0 +1,160 @@
+"""Which convolutions are computed by Winograd's algorithm, and how: a cost model beside that of `product`.
+
+A patch of `size` pixels gives `size - kernel + 1` pixels of the result along each axis, for `size` multiplications
+where the direct algorithm has `kernel` for each pixel. That is paid for in three ways, which the model counts: patches
+reach over the end of an image, they are spread and collected before and after the products, and there are more weights,
+which every slab reads from where they lie.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from itertools import product
+from math import prod
+
+from glowpy.backends.cpu.strategy.machine import Machine
+from glowpy.backends.cpu.strategy.product import Candidate, Problem, candidates, preference
+from glowpy.support.symbolic import ceil_div
+
+__all__ = [
+    "PATCHES",
+    "WinogradDecision",
+    "choose_winograd",
+    "patch_steps",
+    "winograd_decisions",
+]
+
+PATCHES = (6, 8)
+"""Pixels of a patch along an axis with a kernel of more than one: those that libjit/src/winograd.c knows."""
+
+_CYCLES_PER_POINT = 3.0
+"""To spread or to collect a vector of channels at one point, measured on processors with vectors of 64 bytes."""
+_LEAST_GAIN = 0.9
+"""Of the direct algorithm's cycles. What is about as fast is better computed exactly, from fewer weights."""
+_ALIKE = 1.08
+"""Decisions that take so many times as long as the best are as good, if they have fewer weights."""
+_FROM_MEMORY = 0.6
+"""Weights that no cache holds until the network is run again come at this part of `Machine.third_rate`."""
+_EXPOSED = 0.5
+"""Of the time to read weights, what is not hidden by products."""
+_UNITS = 8
+"""So many are enough for threads to share."""
+_WORK = 3
+"""Each unit has scratch memory of its own: all together as much as so many second-level caches, or two units' worth."""
+
+
+@dataclass(frozen=True, slots=True)
+class WinogradDecision:
+    """All that is free about a convolution; see libjit/src/winograd.c.
+
+    Attributes:
+        patch: Pixels of a patch, along height and width; 1 along an axis that has a kernel of 1.
+        pixels: Patches of a tile.
+        vectors: Vectors of output channels of a tile; so many are packed together.
+        slab: Patches that are spread and multiplied together.
+        bands: How many parts the slabs of all images are cut into.
+        blocks: Blocks of output channels of a unit.
+        cycles: What it is thought to cost, for all images.
+    """
+
+    patch: tuple[int, int]
+    pixels: int
+    vectors: int
+    slab: int
+    bands: int
+    blocks: int
+    cycles: float
+
+
+def patch_steps(patch: Sequence[int], kernels: Sequence[int]) -> tuple[int, int]:
+    """The pixels of the result that a patch gives, along height and width."""
+    high, wide = (size - kernel + 1 for size, kernel in zip(patch, kernels, strict=True))
+    return high, wide
+
+
+@cache
+def choose_winograd(
+    result: tuple[int, ...], depth: int, kernels: tuple[int, ...], machine: Machine, direct: float
+) -> WinogradDecision | None:
+    """The decision with the fewest weights of those that are about the cheapest; None where none is worth it.
+
+    Args:
+        result: Shape N, H, W, C of a convolution with neither strides nor dilation nor groups.
+        depth: Input channels.
+        kernels: Height and width.
+        machine: Whose cycles are counted.
+        direct: The cycles that the direct algorithm is thought to take, for all images.
+    """
+    decisions = winograd_decisions(result, depth, kernels, machine)
+    least = min((decision.cycles for decision in decisions), default=0.0)
+    cheap = [decision for decision in decisions if decision.cycles <= _ALIKE * least]
+    best = min(cheap, key=lambda decision: (prod(decision.patch), decision.cycles), default=None)
+    return best if best is not None and best.cycles < _LEAST_GAIN * direct else None
+
+
+def winograd_decisions(
+    result: tuple[int, ...], depth: int, kernels: tuple[int, ...], machine: Machine
+) -> list[WinogradDecision]:
+    """What is best with each size of patch; none where a vector of channels cannot be read whole, or is one number."""
+    if depth < machine.lanes or machine.lanes < 2 or prod(kernels) == 1 or not prod(result):
+        return []
+    return [_decide(result, depth, kernels, patch, machine) for patch in _patches(kernels)]
+
+
+def _patches(kernels: Sequence[int]) -> Iterator[tuple[int, ...]]:
+    """Every size of patch of which at least two pixels of the result come along each axis with a kernel."""
+    yield from product(
+        *(
+            (1,) if kernel == 1 else [size for size in PATCHES if size > kernel]
+            for kernel in kernels
+        )
+    )
+
+
+def _decide(
+    result: tuple[int, ...],
+    depth: int,
+    kernels: Sequence[int],
+    patch: tuple[int, ...],
+    machine: Machine,
+) -> WinogradDecision:
+    images, height, width, channels = result
+    steps, points = patch_steps(patch, kernels), prod(patch)
+    patches = ceil_div(height, steps[0]) * ceil_div(width, steps[1])
+    tile = _tile(patches, depth, channels, machine)
+    block = tile.vectors * machine.lanes
+    all_blocks = max(ceil_div(channels, block), 1)
+    slab = _slab(patches, points * (depth + block) * machine.element_bytes, tile.pixels, machine)
+    room = machine.element_bytes * points * slab * (depth + block)
+    units = min(max(_WORK * machine.second_cache // room, 2), _UNITS)
+    slabs = images * ceil_div(patches, slab)
+    bands = min(slabs, units)
+    if images == 1 and bands > 1:  # slabs of all bands, about equal
+        whole = ceil_div(slabs, bands) * bands
+        slab = ceil_div(ceil_div(patches, tile.pixels), whole) * tile.pixels
+    blocks = all_blocks if slabs > bands else ceil_div(all_blocks, units // bands)
+    weights = points * depth * all_blocks * block * machine.element_bytes
+    again = slabs - 1 if weights > machine.second_cache else 0
+    reads = _EXPOSED * weights * (1 / _FROM_MEMORY + again) / machine.third_rate
+    vectors = ceil_div(depth, machine.lanes) + all_blocks * tile.vectors
+    sums = patches * points * vectors * _CYCLES_PER_POINT
+    cycles = images * (sums + points * tile.cycles) + reads
+    return WinogradDecision(
+        (patch[0], patch[1]), tile.pixels, tile.vectors, slab, bands, blocks, cycles
+    )
+
+
+def _tile(patches: int, depth: int, channels: int, machine: Machine) -> Candidate:
+    """The best tile for the product at one point."""
+    problem = Problem(1, patches, channels, 1, depth, depth)
+    return min(candidates(problem, machine), key=preference)
+
+
+def _slab(patches: int, patch_bytes: int, pixels: int, machine: Machine) -> int:
+    """As many patches as stay in the second-level cache, in whole tiles; two tiles at least, all slabs about equal."""
+    most = max(machine.second_cache // patch_bytes // pixels, 2)
+    tiles = ceil_div(patches, pixels)
+    slabs = ceil_div(tiles, most)
+    return min(ceil_div(tiles, slabs) * pixels, patches)

@@ -1,0 +1,217 @@
+"""Winograd's algorithm for convolutions, as matrices: what its instruction means, its weights, and how exact it is.
+
+The pixels x of a patch become `spread @ x @ spread.T`, a filter w becomes `filter @ w @ filter.T`, and their products p
+at all points become the pixels `collect @ p @ collect.T` of the result: see Lavin and Gray, "Fast Algorithms for
+Convolutional Neural Networks". The points are 0, infinity, 1, -1, 2 and -2, of a patch of eight pixels also 1/2 and
+-1/2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import cache
+from math import prod
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from glowpy.backends.cpu.insts_gen import CpuWinogradInst
+from glowpy.backends.cpu.nodes_gen import CpuWinogradNode
+from glowpy.backends.cpu.strategy.product import MAX_PIXELS, MAX_SUMS, MAX_VECTORS
+from glowpy.backends.cpu.strategy.winograd import PATCHES, patch_steps
+from glowpy.core.elemkind import ElemKind
+from glowpy.core.tensor import Array
+from glowpy.core.type import Type
+from glowpy.graph.verifier import verify
+from glowpy.ir.verifier import verify_inst
+from glowpy.irgen import scratch
+from glowpy.support.symbolic import ceil_div, product
+
+__all__ = [
+    "MOST_ERROR",
+    "Matrices",
+    "matrices",
+    "pack_winograd_filter",
+    "relative_error",
+    "unpack_winograd_filter",
+]
+
+MOST_ERROR = 1e-4
+"""Part of the largest result: where a filter makes larger errors, the convolution is computed directly."""
+
+_Winograd = CpuWinogradNode | CpuWinogradInst
+_COLLECTED = 4
+"""Patches whose pixels are collected together; libjit/src/winograd.c has the same number."""
+
+_MEASURED_PATCHES = 16
+_MEASURED_OUTPUTS = 64
+
+# For each size of patch: its points but infinity, with factors for the filter. They are such that the matrix of patches
+# has whole numbers where it can.
+_POINTS = {
+    6: ((0, 1 / 4), (1, -1 / 6), (-1, -1 / 6), (2, 1 / 24), (-2, 1 / 24)),
+    8: (
+        (0, 1),
+        (1, -2 / 9),
+        (-1, -2 / 9),
+        (2, 1 / 90),
+        (-2, 1 / 90),
+        (0.5, 32 / 45),
+        (-0.5, 32 / 45),
+    ),
+}
+
+
+class Matrices(NamedTuple):
+    """What is done along one axis.
+
+    Attributes:
+        spread: [patch, patch], for the pixels of a patch.
+        filter: [patch, kernel], for the filter.
+        collect: [patch - kernel + 1, patch], for the products at all points.
+    """
+
+    spread: Array
+    filter: Array
+    collect: Array
+
+
+@cache
+def matrices(patch: int, kernel: int) -> Matrices:
+    """The matrices in f64 for so many pixels of a patch and elements of a kernel; those of 1 and 1 change nothing."""
+    if patch == 1:
+        return Matrices(*(np.ones((1, 1)) for _ in range(3)))
+    points, factors = (
+        np.array(numbers, np.float64) for numbers in zip(*_POINTS[patch], strict=True)
+    )
+
+    def powers(count: int) -> Array:
+        """The powers of every point, and of infinity the last one."""
+        last = np.zeros((1, count))
+        last[0, -1] = 1
+        return np.concatenate([points[:, np.newaxis] ** np.arange(count), last])
+
+    collect = powers(patch - kernel + 1).T
+    filter = powers(kernel) * np.append(factors, 1)[:, np.newaxis]
+    # A kernel of one element tells the matrix of patches from the two others: all pixels of a patch are results.
+    whole = powers(patch).T * np.append(factors, 1)
+    return Matrices(np.linalg.inv(whole), filter, collect)
+
+
+def pack_winograd_filter(filter: Array, patch: Sequence[int], block: int) -> Iterator[Array]:
+    """A filter O x KH x KW x I at all points, in parts: [ceil(O / block)][points][I][block], zeros at the end."""
+    outputs, high, wide, depth = filter.shape
+    rows, columns = matrices(patch[0], high).filter, matrices(patch[1], wide).filter
+    points = np.kron(rows, columns)
+    for first in range(0, outputs, block):
+        part = filter[first : first + block].reshape(-1, high * wide, depth).astype(np.float64)
+        at_points = np.einsum("pk,okc->pco", points, part, optimize=True)
+        rest = block - len(part)
+        yield np.pad(at_points, ((0, 0), (0, 0), (0, rest))).astype(filter.dtype)
+
+
+def unpack_winograd_filter(
+    packed: Array, outputs: int, patch: Sequence[int], kernels: Sequence[int]
+) -> Array:
+    """The filter O x KH x KW x I that was packed, but for what rounding took."""
+    blocks, _, depth, block = packed.shape
+    rows, columns = (matrices(*axis).filter for axis in zip(patch, kernels, strict=True))
+    inverse = np.linalg.pinv(np.kron(rows, columns))
+    taps = np.einsum("kp,bpcn->bnkc", inverse, packed.astype(np.float64), optimize=True)
+    whole = taps.reshape(blocks * block, *kernels, depth)[:outputs]
+    return np.asarray(whole, packed.dtype)
+
+
+def relative_error(filter: Array, patch: Sequence[int]) -> float:
+    """The largest error that a filter O x KH x KW x I makes in f32, as a part of the largest result.
+
+    It is measured with the filter's first channels on a few patches of random numbers, against the same sums in f64.
+    """
+    exact = _sample(filter, patch, np.dtype(np.float64))
+    largest = np.abs(exact).max(initial=0)
+    error = np.abs(_sample(filter, patch, np.dtype(np.float32)) - exact).max(initial=0)
+    return float(error / largest) if largest else 0.0
+
+
+def _sample(filter: Array, patch: Sequence[int], dtype: np.dtype[Any]) -> Array:
+    """Results of some patches, computed as the kernel does it, in one kind of float: [patches, points, outputs]."""
+    weights = filter[:_MEASURED_OUTPUTS]
+    outputs, *kernels, depth = weights.shape
+    axes = [matrices(*axis) for axis in zip(patch, kernels, strict=True)]
+    spread, points, collect = (np.kron(*parts).astype(dtype) for parts in zip(*axes, strict=True))
+    random = np.random.default_rng(0)
+    pixels = random.standard_normal((prod(patch), _MEASURED_PATCHES, depth)).astype(np.float32)
+    at_points = np.tensordot(spread, pixels.astype(dtype), 1)
+    taps = weights.reshape(outputs, -1, depth).transpose(1, 2, 0)
+    packed = np.tensordot(points.astype(np.float64), taps, 1).astype(np.float32).astype(dtype)
+    return np.tensordot(collect, at_points @ packed, 1)
+
+
+@scratch(CpuWinogradNode)
+def _work(n: CpuWinogradNode) -> tuple[Type, ...]:
+    """For each unit a slab's points, what they give for a block of channels, and the pixels of a few patches."""
+    all_blocks, points, depth, block = n.filter.type.extents
+    lanes = block // n.tile_vectors
+    spread, sums = n.slab * depth + lanes, n.slab * block + lanes
+    pixels = _COLLECTED * prod(patch_steps(n.patch, n.kernels)) * block
+    return (
+        n.type.with_shape(
+            (n.bands * ceil_div(all_blocks, n.blocks), points * (spread + sums) + pixels)
+        ),
+    )
+
+
+@verify(CpuWinogradNode)
+@verify_inst(CpuWinogradInst)
+def _verify(n: _Winograd) -> Iterator[str]:
+    if any(value.type.kind is not ElemKind.F32 for value in (n.input, n.filter, n.bias, n.result)):
+        yield f"expected f32, got {n.input.type}, {n.filter.type}, {n.bias.type} and {n.result.type}"
+        return
+    for name, number, most in (
+        ("tile_pixels", n.tile_pixels, min(MAX_PIXELS, n.slab)),
+        ("tile_vectors", n.tile_vectors, MAX_VECTORS),
+        ("tile_pixels * tile_vectors", n.tile_pixels * n.tile_vectors, MAX_SUMS),
+    ):
+        if not 1 <= number <= most:
+            yield f"expected {name} from 1 to {most}, got {number}"
+    for name, number in (("slab", n.slab), ("bands", n.bands), ("blocks", n.blocks)):
+        if number < 1:
+            yield f"expected {name} of at least 1, got {number}"
+    if min(n.slab, n.bands, n.blocks, n.tile_pixels, n.tile_vectors) >= 1:
+        yield from _patch(n)
+
+
+def _patch(n: _Winograd) -> Iterator[str]:
+    """What patch, kernel, and shapes have to do with each other."""
+    if len(n.kernels) != 2 or len(n.patch) != 2 or len(n.pads) != 4 or n.input.type.rank != 4:
+        yield f"expected images, and a patch and kernels in height and width, got {n.input.type}"
+        return
+    for size, kernel in zip(n.patch, n.kernels, strict=True):
+        if not (size == kernel == 1 or (size in PATCHES and 1 <= kernel < size)):
+            yield f"expected a patch of 1 for a kernel of 1, or one of {PATCHES} above it, got {size} for {kernel}"
+            return
+    images, height, width, depth = n.input.type.shape
+    top, left, bottom, right = n.pads
+    shape = (
+        images,
+        height + top + bottom - n.kernels[0] + 1,
+        width + left + right - n.kernels[1] + 1,
+    )
+    if n.result.type.shape[:3] != shape:
+        yield f"expected a result of {list(shape)} and channels, got {n.result.type}"
+        return
+    patches = product(
+        ceil_div(a, b) for a, b in zip(shape[1:], patch_steps(n.patch, n.kernels), strict=True)
+    )
+    if isinstance(patches, int) and n.slab < patches and n.slab % n.tile_pixels:
+        yield f"expected a slab that is a multiple of {n.tile_pixels} (tile_pixels), got {n.slab}"
+    channels = n.result.type.shape[3]
+    length = n.filter.type.shape[-1] if n.filter.type.rank == 4 else 0
+    block = length if isinstance(length, int) and length else 1
+    expected = (ceil_div(channels, block), prod(n.patch), depth, length)
+    if n.filter.type.shape != expected or not length or block % n.tile_vectors:
+        yield f"expected a filter packed to {list(expected)}, got {n.filter.type}"
+    elif isinstance(depth, int) and depth < block // n.tile_vectors:
+        yield f"expected at least {block // n.tile_vectors} channels, which are a vector, got {depth}"
+    if n.bias.type.shape != (channels,):
+        yield f"expected a bias of {channels} channels, got {n.bias.type}"

@@ -1,0 +1,220 @@
+/// Convolutions by Winograd's algorithm: fewer multiplications, for sums before and after them. See Lavin and Gray, "Fast
+/// Algorithms for Convolutional Neural Networks", and glowpy/backends/cpu/winograd.py, which has the same as matrices.
+///
+/// A *patch* of neighbouring pixels of the input gives some neighbouring pixels of the result. It is *spread*: turned into as
+/// many other values, its *points*, by a sum along its columns and one along its rows. At each point patches are the rows
+/// of a matrix, channels its columns, and the filter is a matrix too: their product is what the tiles of all products compute.
+/// What these products give at all points of a patch is *collected*, turned into pixels by sums again.
+///
+/// A *slab* is some patches that follow each other. All its points, and those of one block of output channels, are to stay
+/// in the second-level cache. A unit is a *band*, some slabs, and some blocks of output channels: where a band has several
+/// slabs, all of them. Each unit has scratch memory of its own.
+#include "kernels_gen.h"
+#include "libjit.h"
+#include "product.h"
+
+#define MAX_PATCH 8
+/// Patches of a row whose pixels are collected before the epilogue has them.
+#define COLLECTED 4
+
+/// What the functions of one size of patch are told. Steps count floats.
+typedef struct {
+  dim_t height, width, depth, row_step, pixel_step; ///< of the input
+  dim_t top, left;                                  ///< its borders
+  dim_t patch_cols;                                 ///< patches in a row of the image
+  dim_t depth_step, spread_step;                    ///< from one patch, and one point, to the next, once spread
+  dim_t sum_step;                                   ///< from one point to the next, of what products give
+} winograd_t;
+
+/// Spreads `count` patches of an image from number `first` on.
+typedef void (*spread_t)(float *to, const float *image, const winograd_t *w, dim_t first, dim_t count);
+/// Collects the pixels of `count` patches: lines of the result, of so many vectors of channels. They begin with `start`.
+typedef void (*collect_t)(float *to, const float *start, const float *sums, const winograd_t *w, dim_t count, dim_t vectors);
+
+/// The tiles, and the functions for the size of patch.
+typedef struct {
+  tiles_t tiles;
+  spread_t spread;
+  collect_t collect;
+} winograd_tiles_t;
+
+/// The points of a line of `size` pixels: the values of polynomials at 0, at pairs of numbers p and -p, which share their sums over
+/// even and over odd powers, and at infinity. Pairs are 1, 2, and of eight pixels 1/2. One pixel is itself.
+INLINE void spread_line(vf to[MAX_PATCH], const vf x[MAX_PATCH], dim_t size) {
+  vf even[3], odd[3];
+  if (size == 1) {
+    to[0] = x[0];
+    return;
+  }
+  if (size == 6) {
+    to[0] = 4.0f * x[0] - 5.0f * x[2] + x[4];
+    even[0] = x[4] - 4.0f * x[2];
+    odd[0] = x[3] - 4.0f * x[1];
+    even[1] = x[4] - x[2];
+    odd[1] = 2.0f * (x[3] - x[1]);
+    to[5] = 4.0f * x[1] - 5.0f * x[3] + x[5];
+  } else {
+    to[0] = x[0] - x[6] + 5.25f * (x[4] - x[2]);
+    even[0] = x[2] + x[6] - 4.25f * x[4];
+    odd[0] = x[1] + x[5] - 4.25f * x[3];
+    even[1] = 0.25f * x[2] - 1.25f * x[4] + x[6];
+    odd[1] = 0.5f * x[1] - 2.5f * x[3] + 2.0f * x[5];
+    even[2] = 4.0f * x[2] - 5.0f * x[4] + x[6];
+    odd[2] = 2.0f * x[1] - 2.5f * x[3] + 0.5f * x[5];
+    to[7] = x[7] - x[1] + 5.25f * (x[3] - x[5]);
+  }
+  UNROLL for (dim_t pair = 0; pair < size / 2 - 1; pair++) {
+    to[1 + 2 * pair] = even[pair] + odd[pair];
+    to[2 + 2 * pair] = even[pair] - odd[pair];
+  }
+}
+
+/// The `pixels` values that the points of a line give: the sum of the points, each times its number to the power of the pixel.
+INLINE void collect_line(vf to[MAX_PATCH], const vf x[MAX_PATCH], dim_t size, dim_t pixels) {
+  vf even[3], odd[3];
+  if (size == 1) {
+    to[0] = x[0];
+    return;
+  }
+  UNROLL for (dim_t pair = 0; pair < size / 2 - 1; pair++) {
+    even[pair] = x[1 + 2 * pair] + x[2 + 2 * pair];
+    odd[pair] = x[1 + 2 * pair] - x[2 + 2 * pair];
+  }
+  UNROLL for (dim_t i = 0; i < pixels; i++) {
+    const vf *sums = i % 2 ? odd : even;
+    float power = (float)(1 << i);
+    to[i] = sums[0] + power * sums[1];
+    if (size == 8) to[i] += 1 / power * sums[2];
+    if (i == 0) to[i] += x[0];
+    if (i == pixels - 1) to[i] += x[size - 1];
+  }
+}
+
+/// A vector of channels of one patch. The rows and columns of it that lie inside the image are those of `rows` and `cols`.
+INLINE void spread_patch(float *to, const float *from, const winograd_t *w, range_t rows, range_t cols, bool inside,
+                         dim_t high, dim_t wide) {
+  vf lines[MAX_PATCH][MAX_PATCH];
+  ROLLED for (dim_t x = 0; x < wide; x++) {
+    vf column[MAX_PATCH], points[MAX_PATCH];
+    bool in_col = inside || (x >= cols.first && x < cols.last);
+    UNROLL for (dim_t y = 0; y < high; y++) {
+      bool here = inside || (in_col && y >= rows.first && y < rows.last);
+      column[y] = here ? *(const vf *)(from + y * w->row_step + x * w->pixel_step) : (vf){};
+    }
+    spread_line(points, column, high);
+    UNROLL for (dim_t y = 0; y < high; y++) lines[y][x] = points[y];
+  }
+  ROLLED for (dim_t y = 0; y < high; y++) {
+    vf points[MAX_PATCH];
+    spread_line(points, lines[y], wide);
+    UNROLL for (dim_t x = 0; x < wide; x++) *(vf *)(to + (y * wide + x) * w->spread_step) = points[x];
+  }
+}
+
+/// Patches of high x wide pixels, whose filter has kernel_h x kernel_w.
+KERNEL void libjit_winograd_spread_f32(float *to, const float *image, const winograd_t *w, dim_t first, dim_t count,
+                                       dim_t high, dim_t wide, dim_t kernel_h, dim_t kernel_w) {
+  dim_t step_h = high - kernel_h + 1, step_w = wide - kernel_w + 1;
+  for (dim_t patch = first; patch < first + count; patch++, to += w->depth_step) {
+    dim_t row = patch / w->patch_cols * step_h - w->top, col = patch % w->patch_cols * step_w - w->left;
+    range_t rows = rows_inside(row, w->height, high, 1), cols = rows_inside(col, w->width, wide, 1);
+    bool inside = rows.last - rows.first == high && cols.last - cols.first == wide;
+    const float *from = image + row * w->row_step + col * w->pixel_step;
+    // The last vector ends with the last channel: it may spread some a second time.
+    for (dim_t next = 0; next < w->depth; next += LANES) {
+      dim_t channel = min_dim(next, w->depth - LANES);
+      if (inside) spread_patch(to + channel, from + channel, w, rows, cols, true, high, wide);
+      else spread_patch(to + channel, from + channel, w, rows, cols, false, high, wide);
+    }
+  }
+}
+
+KERNEL void libjit_winograd_collect_f32(float *to, const float *start, const float *sums, const winograd_t *w, dim_t count,
+                                        dim_t vectors, dim_t high, dim_t wide, dim_t kernel_h, dim_t kernel_w) {
+  dim_t step_h = high - kernel_h + 1, step_w = wide - kernel_w + 1, block = vectors * LANES;
+  for (dim_t patch = 0; patch < count; patch++) {
+    for (dim_t channel = 0; channel < block; channel += LANES) {
+      const float *from = sums + patch * block + channel;
+      vf lines[MAX_PATCH][MAX_PATCH], first = *(const vf *)(start + channel);
+      ROLLED for (dim_t x = 0; x < wide; x++) {
+        vf column[MAX_PATCH], pixels[MAX_PATCH];
+        UNROLL for (dim_t y = 0; y < high; y++) column[y] = *(const vf *)(from + (y * wide + x) * w->sum_step);
+        collect_line(pixels, column, high, step_h);
+        UNROLL for (dim_t y = 0; y < step_h; y++) lines[y][x] = pixels[y];
+      }
+      ROLLED for (dim_t y = 0; y < step_h; y++) {
+        vf pixels[MAX_PATCH];
+        float *line = to + ((y * count + patch) * step_w) * block + channel;
+        collect_line(pixels, lines[y], wide, step_w);
+        UNROLL for (dim_t x = 0; x < step_w; x++) *(vf *)(line + x * block) = pixels[x] + first;
+      }
+    }
+  }
+}
+
+/// A convolution with neither strides nor dilation nor groups. The filter is [blocks][patch_h * patch_w][C][NR].
+KERNEL void libjit_cpu_winograd_f32(float *result, const float *input, const float *filter, const float *bias, float *work,
+                                    const ints_t *result_shape, const ints_t *input_shape, const ints_t *filter_shape,
+                                    const ints_t *bias_shape, const ints_t *work_shape, const ints_t *result_strides,
+                                    const ints_t *input_strides, const ints_t *kernels, const ints_t *pads,
+                                    const ints_t *patch, dim_t tile_pixels, dim_t tile_vectors, dim_t slab, dim_t bands,
+                                    dim_t blocks, dim_t first_unit, dim_t last_unit, const tiles_t *tiles,
+                                    epilogue_t epilogue, const void *env) {
+  const winograd_tiles_t *functions = (const winograd_tiles_t *)tiles;
+  dim_t step_h = patch->at[0] - kernels->at[0] + 1, step_w = patch->at[1] - kernels->at[1] + 1;
+  dim_t height = result_shape->at[1], width = result_shape->at[2], channels = result_shape->at[3];
+  dim_t depth = input_shape->at[3], points = patch->at[0] * patch->at[1], block = tile_vectors * LANES;
+  dim_t patch_cols = ceil_div(width, step_w), patches = ceil_div(height, step_h) * patch_cols;
+  dim_t unit_size = count_between(work_shape, 1, work_shape->size), all_blocks = filter_shape->at[0];
+  dim_t of_image = ceil_div(patches, slab), all_slabs = result_shape->at[0] * of_image;
+  dim_t parts = ceil_div(all_blocks, blocks), slabs = ceil_div(all_slabs, bands);
+  winograd_t w = {.height = input_shape->at[1],
+                  .width = input_shape->at[2],
+                  .depth = depth,
+                  .row_step = input_strides->at[1],
+                  .pixel_step = input_strides->at[2],
+                  .top = pads->at[0],
+                  .left = pads->at[1],
+                  .patch_cols = patch_cols,
+                  .depth_step = depth,
+                  .spread_step = slab * depth + LANES,
+                  .sum_step = slab * block + LANES};
+  reach_t reach = {.tap_rows = 1, .taps = 1, .run = depth, .pixel_step = depth, .block_step = 0, .ahead = filter};
+  float start[MAX_TILE_VECTORS * LANES] ALIGNED;
+  const float *spread = work;
+  dim_t spread_band = -1;
+  for (dim_t unit = first_unit; unit < last_unit; unit++) {
+    dim_t band = unit / parts, first_block = unit % parts * blocks;
+    float *own = work + unit * unit_size, *sums = own + points * w.spread_step, *lines = sums + points * w.sum_step;
+    for (dim_t s = band * slabs; s < min_dim((band + 1) * slabs, all_slabs); s++) {
+      dim_t image = s / of_image, first = s % of_image * slab, count = min_dim(slab, patches - first);
+      if (slabs > 1 || band != spread_band) {
+        functions->spread(own, input + image * input_strides->at[0], &w, first, count);
+        spread = own;
+        spread_band = band;
+      }
+      for (dim_t b = first_block; b < min_dim(first_block + blocks, all_blocks); b++) {
+        dim_t channel = b * block, valid = min_dim(block, channels - channel), vectors = ceil_div(valid, LANES);
+        for (dim_t i = 0; i < block; i++) start[i] = i < valid ? bias[channel + i] : 0;
+        for (dim_t point = 0; point < points; point++) {
+          const float *weights = filter + (b * points + point) * depth * block;
+          for (dim_t p = 0; p < count; p += tile_pixels) {
+            dim_t pixels = min_dim(tile_pixels, count - p);
+            tile_t tile = tiles->regular[pixels < tile_pixels][vectors < tile_vectors];
+            tile(sums + point * w.sum_step + p * vectors * LANES, NO_BIAS, spread + point * w.spread_step + p * depth,
+                 weights, &reach, pixels, vectors);
+          }
+        }
+        for (dim_t p = 0, some; p < count; p += some) {
+          dim_t row = (first + p) / patch_cols * step_h, col = (first + p) % patch_cols;
+          some = min_dim(min_dim(count - p, patch_cols - col), COLLECTED);
+          functions->collect(lines, start, sums + p * vectors * LANES, &w, some, vectors);
+          col *= step_w;
+          for (dim_t y = 0; y < min_dim(step_h, height - row); y++)
+            epilogue(env, lines + y * some * step_w * vectors * LANES, vectors * LANES,
+                     (image * height + row + y) * width + col, channel, min_dim(some * step_w, width - col), valid);
+        }
+      }
+    }
+  }
+}
