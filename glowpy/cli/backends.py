@@ -157,3 +157,13 @@ def _parsed(name: str, text: str, type: type) -> object:
     except (KeyError, ValueError):
         expected = "true or false" if type is bool else f"a value of type {type.__name__}"
         raise UserError(f"--set {name}: expected {expected}, got '{text}'") from None
+
+
+def machine_code_backend(
+    name: str, options: CpuOptions, settings: Sequence[str] = ()
+) -> CpuBackend:
+    """As `bound_backend`. Raises UserError for a backend that makes no machine code, too."""
+    backend = bound_backend(name, options, settings)
+    if not isinstance(backend, CpuBackend):
+        raise UserError(f"the {name} backend makes no machine code", note="use --backend cpu")
+    return backend

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 from pathlib import Path
 
 import click
 
-from glowpy.backends.cpu.backend import CpuBackend
 from glowpy.backends.cpu.options import CpuOptions
 from glowpy.backends.cpu.peaks import peaks_of
-from glowpy.cli.backends import backend_option, bound_backend, settings_option
+from glowpy.cli.backends import backend_option, machine_code_backend, settings_option
 from glowpy.cli.bench_model import CLOCKS, Plan, measure, pinned
 from glowpy.cli.bench_page import bench_page
 from glowpy.cli.bench_peers import PEERS
@@ -152,9 +150,8 @@ def bench(
     if clock == "cpu" and count > 1:
         raise UserError("--clock cpu: expected one thread", note="leave out --threads")
     plan = Plan(seconds, repeat, seed, peers, ncnn_models, _chosen_core(core, count), clock)
-    own, twin = (
-        _bound(backend, CpuOptions(threads=count, timed=timed), settings) for timed in (False, True)
-    )
+    options = CpuOptions(threads=count), CpuOptions(threads=count, timed=True)
+    own, twin = (machine_code_backend(backend, one, settings) for one in options)
     with pinned(plan.core), progress("measuring the machine"):
         peaks = peaks_of(own.target, count, fresh=fresh_peaks)
     results = []
@@ -184,13 +181,3 @@ def _chosen_core(core: int | None, threads: int) -> int | None:
             raise UserError("--core: this system does not let a process choose its processor")
         return None
     return max(os.sched_getaffinity(0)) if core is None and threads == 1 else core
-
-
-def _bound(name: str, options: CpuOptions, settings: Sequence[str]) -> CpuBackend:
-    """Raises UserError for a backend that makes no machine code."""
-    backend = bound_backend(name, options, settings)
-    if not isinstance(backend, CpuBackend):
-        raise UserError(
-            f"expected a backend that makes machine code, got {name}", note="use --backend cpu"
-        )
-    return backend

@@ -9,7 +9,6 @@ from typing import Any, get_args
 
 import click
 
-from glowpy.backends.cpu.backend import CpuBackend
 from glowpy.backends.cpu.bundle.options import Api, BundleOptions, Emit, WeightsPlace
 from glowpy.backends.cpu.bundle.read import read_bundle
 from glowpy.backends.cpu.bundle.report import SizeReport
@@ -18,7 +17,12 @@ from glowpy.backends.cpu.options import CpuOptions, Optimize
 from glowpy.backends.cpu.target import FLOAT_ABIS, RELOCATIONS
 from glowpy.bundling.make import bundle as make_bundle
 from glowpy.bundling.make import outdated
-from glowpy.cli.backends import backend_option, bound_backend, exact_option, target_options
+from glowpy.cli.backends import (
+    backend_option,
+    exact_option,
+    machine_code_backend,
+    target_options,
+)
 from glowpy.cli.completion import complete_file
 from glowpy.cli.model import load_model, shape_option, state_option
 from glowpy.cli.output import print_json, print_table, progress
@@ -136,18 +140,10 @@ def bundle(
         **rest,
     )
     machine = target, cpu, features, float_abi, relocation, code_model, optimize
-    bound = _making_code(backend, CpuOptions(*machine, exact=exact))
+    bound = machine_code_backend(backend, CpuOptions(*machine, exact=exact))
     with progress(f"bundling {options.name}"):
         written = make_bundle(loaded, output or Path(), options, bound)
     (_print_json if as_json else _print)(written, read_bundle(written.directory).manifest)
-
-
-def _making_code(backend: str, options: CpuOptions) -> CpuBackend:
-    """The backend of that name. Raises UserError for one that makes no machine code."""
-    bound = bound_backend(backend, options)
-    if not isinstance(bound, CpuBackend):
-        raise UserError(f"the {backend} backend makes no machine code", note="use --backend cpu")
-    return bound
 
 
 def _with_channels_last(text: str) -> str:

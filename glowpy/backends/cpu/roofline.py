@@ -28,7 +28,7 @@ from glowpy.backends.cpu.insts_gen import (
     CpuWinogradInst,
 )
 from glowpy.backends.cpu.peaks import Access, Peaks
-from glowpy.backends.cpu.strategy.winograd import patch_steps
+from glowpy.backends.cpu.strategy.winograd import count_patches
 from glowpy.backends.cpu.variant import Variant
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.extents import Extents
@@ -37,7 +37,7 @@ from glowpy.ir.insts_gen import DynamicSliceInst, GatherInst, LinearAttentionIns
 from glowpy.ir.runs import runs
 from glowpy.ir.value import Value
 from glowpy.support.rules import Rules
-from glowpy.support.symbolic import ceil_div, static
+from glowpy.support.symbolic import static
 
 __all__ = ["Effort", "Move", "efforts"]
 
@@ -60,8 +60,7 @@ def _depthwise(inst: CpuDepthwiseConvInst) -> int:
 def _winograd(inst: CpuWinogradInst) -> int:
     """Its own multiplications: one at each point of a patch, for each pair of channels."""
     images, *pixels, channels = inst.result.type.extents
-    steps = patch_steps(inst.patch, inst.kernels)
-    patches = prod(ceil_div(extent, step) for extent, step in zip(pixels, steps, strict=True))
+    patches = count_patches(pixels, inst.patch, inst.kernels)
     return images * patches * prod(inst.patch) * inst.input.type.extents[-1] * channels
 
 

@@ -41,7 +41,7 @@ from glowpy.graph.verifier import verify
 from glowpy.ir.verifier import verify_inst
 from glowpy.support.symbolic import Dim, Expr, ceil_div, lowest, static
 
-__all__ = ["misfit"]
+__all__ = ["misfit", "tile_problems"]
 
 
 class _Typed(Protocol):
@@ -188,16 +188,21 @@ def _outside(
         yield f"expected outside from {low} to {high}, got {n.outside}"
 
 
-def _tile(n: CpuConvNode | CpuConvInst | CpuMatmulNode | CpuMatmulInst) -> Iterator[str]:
+def tile_problems(pixels: int, vectors: int) -> Iterator[str]:
+    """What is wrong with the size of a tile."""
     for name, number, most in (
-        ("tile_pixels", n.tile_pixels, MAX_PIXELS),
-        ("tile_vectors", n.tile_vectors, MAX_VECTORS),
+        ("tile_pixels", pixels, MAX_PIXELS),
+        ("tile_vectors", vectors, MAX_VECTORS),
     ):
         if not 1 <= number <= most:
             yield f"expected {name} from 1 to {most}, got {number}"
-    sums = n.tile_pixels * n.tile_vectors
+    sums = pixels * vectors
     if sums > MAX_SUMS:
-        yield f"expected a tile of at most {MAX_SUMS} sums, got {n.tile_pixels} x {n.tile_vectors} = {sums}"
+        yield f"expected a tile of at most {MAX_SUMS} sums, got {pixels} x {vectors} = {sums}"
+
+
+def _tile(n: CpuConvNode | CpuConvInst | CpuMatmulNode | CpuMatmulInst) -> Iterator[str]:
+    yield from tile_problems(n.tile_pixels, n.tile_vectors)
     if n.slab < 1:
         yield f"expected a slab of at least 1 line, got {n.slab}"
     if lowest(n.fetch) < 0:

@@ -17,15 +17,15 @@ import numpy as np
 
 from glowpy.backends.cpu.insts_gen import CpuWinogradInst
 from glowpy.backends.cpu.nodes_gen import CpuWinogradNode
-from glowpy.backends.cpu.strategy.product import MAX_PIXELS, MAX_SUMS, MAX_VECTORS
-from glowpy.backends.cpu.strategy.winograd import PATCHES, patch_steps
+from glowpy.backends.cpu.strategy.winograd import PATCHES, count_patches, patch_steps
+from glowpy.backends.cpu.verify import tile_problems
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.tensor import Array
 from glowpy.core.type import Type
 from glowpy.graph.verifier import verify
 from glowpy.ir.verifier import verify_inst
 from glowpy.irgen import scratch
-from glowpy.support.symbolic import ceil_div, product
+from glowpy.support.symbolic import ceil_div
 
 __all__ = [
     "MOST_ERROR",
@@ -167,13 +167,9 @@ def _verify(n: _Winograd) -> Iterator[str]:
     if any(value.type.kind is not ElemKind.F32 for value in (n.input, n.filter, n.bias, n.result)):
         yield f"expected f32, got {n.input.type}, {n.filter.type}, {n.bias.type} and {n.result.type}"
         return
-    for name, number, most in (
-        ("tile_pixels", n.tile_pixels, min(MAX_PIXELS, n.slab)),
-        ("tile_vectors", n.tile_vectors, MAX_VECTORS),
-        ("tile_pixels * tile_vectors", n.tile_pixels * n.tile_vectors, MAX_SUMS),
-    ):
-        if not 1 <= number <= most:
-            yield f"expected {name} from 1 to {most}, got {number}"
+    yield from tile_problems(n.tile_pixels, n.tile_vectors)
+    if n.tile_pixels > n.slab:
+        yield f"expected tile_pixels of at most a slab, {n.slab}, got {n.tile_pixels}"
     for name, number in (("slab", n.slab), ("bands", n.bands), ("blocks", n.blocks)):
         if number < 1:
             yield f"expected {name} of at least 1, got {number}"
@@ -200,9 +196,7 @@ def _patch(n: _Winograd) -> Iterator[str]:
     if n.result.type.shape[:3] != shape:
         yield f"expected a result of {list(shape)} and channels, got {n.result.type}"
         return
-    patches = product(
-        ceil_div(a, b) for a, b in zip(shape[1:], patch_steps(n.patch, n.kernels), strict=True)
-    )
+    patches = count_patches(shape[1:], n.patch, n.kernels)
     if isinstance(patches, int) and n.slab < patches and n.slab % n.tile_pixels:
         yield f"expected a slab that is a multiple of {n.tile_pixels} (tile_pixels), got {n.slab}"
     channels = n.result.type.shape[3]

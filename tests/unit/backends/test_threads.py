@@ -102,9 +102,11 @@ def test_a_network_without_units_begins_no_thread(backend: CpuBackend) -> None:
     x = module.create_placeholder("x", parse_type("f32[4x4]"))
     y = module.create_placeholder("y", parse_type("f32[4x4]"))
     f.create_save("save", f.create_softmax("softmax", x, 1), y)
-    compiled, before = compile(module, backend), threads()
+    compiled, before = compile(module, backend), set(os.listdir("/proc/self/task"))
     compiled({"x": np.zeros((4, 4), np.float32)})
-    assert threads() == before
+    assert (
+        not set(os.listdir("/proc/self/task")) - before
+    )  # those that have compiled may end meanwhile
 
 
 @LINUX

@@ -43,7 +43,7 @@ from glowpy.backends.cpu.strategy.depthwise import choose_pixels
 from glowpy.backends.cpu.strategy.machine import Machine
 from glowpy.backends.cpu.strategy.product import (
     Problem,
-    candidates,
+    cheapest,
     choose,
     conv_problem,
     fetched_ahead,
@@ -251,7 +251,7 @@ def _by_winograd(n: ConvolutionNode, problem: Problem, machine: Machine) -> Wino
     plain = prod(n.strides) == prod(n.dilation) == n.group == 1
     if n.type.kind is not ElemKind.F32 or not plain or n.filter.constant is None:
         return None
-    direct = min(candidate.cycles for candidate in candidates(problem, machine)) * problem.images
+    direct = cheapest(problem, machine).cycles * problem.images
     depth = n.input.type.likely[-1]
     chosen = choose_winograd(n.type.likely, depth, n.kernels, machine, direct)
     if chosen is None or relative_error(n.filter.constant.array, chosen.patch) > MOST_ERROR:

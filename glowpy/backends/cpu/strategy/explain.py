@@ -20,6 +20,7 @@ from glowpy.backends.cpu.strategy.product import (
     Candidate,
     Problem,
     candidates,
+    cheapest,
     choose,
     conv_problem,
     estimate,
@@ -149,7 +150,7 @@ def _winograd(inst: CpuWinogradInst, machine: Machine) -> Explanation:
     decisions = winograd_decisions(shape, input[3], inst.kernels, machine)
     ones, pads = (1, 1), tuple(map(likely_extent, inst.pads))
     direct = conv_problem(shape, input, inst.kernels, ones, pads, ones, 1)
-    cycles = min(candidate.cycles for candidate in candidates(direct, machine)) * direct.images
+    cycles = cheapest(direct, machine).cycles * direct.images
     problem = {"height": shape[1], "width": shape[2], "channels": shape[3], "depth": input[3]}
     costs = {f"{d.patch[0]}x{d.patch[1]}": f"{d.cycles:,.0f} cycles" for d in decisions}
     best = choose_winograd(shape, input[3], inst.kernels, machine, cycles)
@@ -163,7 +164,9 @@ def _winograd(inst: CpuWinogradInst, machine: Machine) -> Explanation:
         highest(work.units),
         tuple(loop.name for loop in (*work.tiles, *work.patches) if loop is not None),
         (),
-        best is None or best.patch != inst.patch or best.slab != inst.slab,
+        best is None
+        or (best.patch, best.pixels, best.vectors, best.slab, best.bands, best.blocks)
+        != tuple(inst.attrs[name] for name in free),
     )
 
 

@@ -48,6 +48,7 @@ __all__ = [
     "Decision",
     "Problem",
     "candidates",
+    "cheapest",
     "choose",
     "conv_problem",
     "estimate",
@@ -202,9 +203,15 @@ def preference(candidate: Candidate) -> tuple[float, int, int, int]:
 
 
 @cache
+def cheapest(problem: Problem, machine: Machine) -> Candidate:
+    """The best of all candidates."""
+    return min(candidates(problem, machine), key=preference)
+
+
+@cache
 def choose(problem: Problem, machine: Machine) -> Decision:
     """The cheapest decision; of equally cheap ones that with more pixels, then with fewer vectors."""
-    best = min(candidates(problem, machine), key=preference)
+    best = cheapest(problem, machine)
     slab = _slab(problem, machine, best)
     fetch = _fetch(problem, machine, best, slab)
     packed = _packed_vectors(problem, machine) or best.vectors
@@ -239,7 +246,7 @@ def _packed_vectors(problem: Problem, machine: Machine) -> int:
     if problem.usual_pixels in (0, problem.pixels):
         return 0
     usual = replace(problem, height=1, width=problem.usual_pixels, usual_pixels=0)
-    return min(candidates(usual, machine), key=preference).vectors
+    return cheapest(usual, machine).vectors
 
 
 def estimate(problem: Problem, machine: Machine, pixels: int, vectors: int, line: int) -> Candidate:

@@ -13,15 +13,17 @@ from dataclasses import dataclass
 from functools import cache
 from itertools import product
 from math import prod
+from typing import overload
 
 from glowpy.backends.cpu.strategy.machine import Machine
-from glowpy.backends.cpu.strategy.product import Candidate, Problem, candidates, preference
-from glowpy.support.symbolic import ceil_div
+from glowpy.backends.cpu.strategy.product import Problem, cheapest
+from glowpy.support.symbolic import Dim, ceil_div
 
 __all__ = [
     "PATCHES",
     "WinogradDecision",
     "choose_winograd",
+    "count_patches",
     "patch_steps",
     "winograd_decisions",
 ]
@@ -74,6 +76,16 @@ def patch_steps(patch: Sequence[int], kernels: Sequence[int]) -> tuple[int, int]
     return high, wide
 
 
+@overload
+def count_patches(pixels: Sequence[int], patch: Sequence[int], kernels: Sequence[int]) -> int: ...
+@overload
+def count_patches(pixels: Sequence[Dim], patch: Sequence[int], kernels: Sequence[int]) -> Dim: ...
+def count_patches(pixels: Sequence[Dim], patch: Sequence[int], kernels: Sequence[int]) -> Dim:
+    """How many patches give a result of so many pixels, in height and width."""
+    high, wide = map(ceil_div, pixels, patch_steps(patch, kernels))
+    return high * wide
+
+
 @cache
 def choose_winograd(
     result: tuple[int, ...], depth: int, kernels: tuple[int, ...], machine: Machine, direct: float
@@ -121,9 +133,8 @@ def _decide(
     machine: Machine,
 ) -> WinogradDecision:
     images, height, width, channels = result
-    steps, points = patch_steps(patch, kernels), prod(patch)
-    patches = ceil_div(height, steps[0]) * ceil_div(width, steps[1])
-    tile = _tile(patches, depth, channels, machine)
+    points, patches = prod(patch), count_patches((height, width), patch, kernels)
+    tile = cheapest(Problem(1, patches, channels, 1, depth, depth), machine)
     block = tile.vectors * machine.lanes
     all_blocks = max(ceil_div(channels, block), 1)
     slab = _slab(patches, points * (depth + block) * machine.element_bytes, tile.pixels, machine)
@@ -144,12 +155,6 @@ def _decide(
     return WinogradDecision(
         (patch[0], patch[1]), tile.pixels, tile.vectors, slab, bands, blocks, cycles
     )
-
-
-def _tile(patches: int, depth: int, channels: int, machine: Machine) -> Candidate:
-    """The best tile for the product at one point."""
-    problem = Problem(1, patches, channels, 1, depth, depth)
-    return min(candidates(problem, machine), key=preference)
 
 
 def _slab(patches: int, patch_bytes: int, pixels: int, machine: Machine) -> int:

@@ -23,7 +23,7 @@ from glowpy.backends.cpu.insts_gen import (
 )
 from glowpy.backends.cpu.packing import dot_of
 from glowpy.backends.cpu.strategy.cut import UNIT_BYTES, Cut, cut_of
-from glowpy.backends.cpu.strategy.winograd import patch_steps
+from glowpy.backends.cpu.strategy.winograd import count_patches
 from glowpy.core.strides import merged_loops
 from glowpy.ir.inst import Instruction
 from glowpy.ir.insts_gen import AvgPoolInst, MaxPoolInst, MaxPoolWithArgmaxInst, SumPoolInst
@@ -244,9 +244,8 @@ def _matmul(inst: CpuMatmulInst, lanes: int) -> Work:
 
 @_rules(CpuWinogradInst)
 def _winograd(inst: CpuWinogradInst, lanes: int) -> Work:
-    _, height, width, channels = inst.result.type.shape
-    steps = patch_steps(inst.patch, inst.kernels)
-    patches = ceil_div(height, steps[0]) * ceil_div(width, steps[1])
+    _, *pixels, channels = inst.result.type.shape
+    patches = count_patches(pixels, inst.patch, inst.kernels)
     sizes = {("regular", count) for count in _lengths(patches, inst.slab, inst.tile_pixels)}
     blocks = _Blocks(inst.tile_vectors, channels, lanes, _packed_block(inst.filter))
     tiles = _tiles(sizes, inst.tile_pixels, blocks)
