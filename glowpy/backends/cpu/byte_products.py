@@ -36,14 +36,15 @@ from glowpy.backends.cpu.packing import (
     pack_matrix,
     packed_shape,
 )
-from glowpy.backends.cpu.strategy.depthwise import choose_pixels
+from glowpy.backends.cpu.strategy.depthwise import depthwise_ways
 from glowpy.backends.cpu.strategy.product import (
     Problem,
-    choose,
     conv_problem,
     fetched_ahead,
     matmul_problem,
+    product_ways,
 )
+from glowpy.backends.cpu.strategy.ways import Chooser
 from glowpy.backends.cpu.strategy.work import has_pads
 from glowpy.backends.cpu.variant import Variant
 from glowpy.core.elemkind import ElemKind
@@ -128,10 +129,17 @@ class _Weights:
 
 @dataclass(frozen=True)
 class ByteProducts:
-    """Rewrites products of quantized 8-bit integers for a variant; `small` is for code that is to be small."""
+    """Rewrites products of quantized 8-bit integers for a variant.
+
+    Attributes:
+        variant: What they are packed for.
+        small: Whether code is to be small.
+        chooser: Decides how they are tiled.
+    """
 
     variant: Variant
     small: bool
+    chooser: Chooser
 
     def convolution(self, f: Function, n: ConvolutionNode) -> NodeValue:
         """A convolution with sums of i32."""
@@ -202,9 +210,10 @@ class ByteProducts:
             filter = weights.constant(
                 f, n, "packed_depthwise", (*taps, outputs), pack_depthwise_filter
             )
+            ways = depthwise_ways(type.likely, prod(taps), machine)
             return create_cpu_depthwise_conv(
                 f, n.name, type, images.input, filter, bias, **lists, outside=images.offset,
-                tile_pixels=choose_pixels(type.likely[2], machine),
+                tile_pixels=self.chooser.choose(n, ways).pixels,
             ).result  # fmt: skip
         words = ceil_div(depth, _WORD)
         input = _padded(f, n, images.input, -depth % _WORD, group)
@@ -217,7 +226,7 @@ class ByteProducts:
             images.dilation,
             group,
         )
-        decision = choose(problem, machine)
+        decision = self.chooser.choose(n, product_ways(problem, machine))
         block = decision.packed * machine.lanes
         shape = (group, ceil_div(outputs // group, block), *taps, words, block * _WORD)
         filter = weights.constant(
@@ -296,7 +305,7 @@ class ByteProducts:
             return f.create_transpose(n.name, _in_i8(f, n, n.rhs), (*range(rank), rank + 1, rank))
         machine = self.variant.machine_for(ElemKind.I8)
         problem = _problem(n.type, n.lhs.type, prod(n.rhs.type.likely[:-2]))
-        block = choose(problem, machine).packed * machine.lanes
+        block = self.chooser.choose(n, product_ways(problem, machine)).packed * machine.lanes
         packed = packed_shape(shape, block, _WORD)
         if constant is not None:
             weights = _Weights(static(shape), "matrix", [constant.tensor], _in_i8_array)
@@ -328,7 +337,7 @@ class ByteProducts:
         packed = value_of(right).type.likely
         machine = self.variant.machine_for(ElemKind.I8)
         problem = _problem(type, value_of(lhs).type, prod(packed[:-3]))
-        decision = choose(problem, machine)
+        decision = self.chooser.choose(n, product_ways(problem, machine))
         if decision.vectors % (block := packed[-1] // _WORD // machine.lanes):
             # Packed for a product of more rows.
             decision = replace(decision, pixels=1, vectors=block)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from math import prod
 from typing import Any, ClassVar
@@ -39,17 +39,22 @@ from glowpy.backends.cpu.packing import (
     pack_matrix,
     packed_shape,
 )
-from glowpy.backends.cpu.strategy.depthwise import choose_pixels
+from glowpy.backends.cpu.strategy.depthwise import depthwise_ways
 from glowpy.backends.cpu.strategy.machine import Machine
 from glowpy.backends.cpu.strategy.product import (
+    Decision,
     Problem,
-    cheapest,
-    choose,
     conv_problem,
     fetched_ahead,
     matmul_problem,
+    product_ways,
 )
-from glowpy.backends.cpu.strategy.winograd import WinogradDecision, choose_winograd
+from glowpy.backends.cpu.strategy.ways import BY_MODEL, Chooser
+from glowpy.backends.cpu.strategy.winograd import (
+    WinogradDecision,
+    choose_winograd,
+    winograd_ways,
+)
 from glowpy.backends.cpu.strategy.work import has_pads
 from glowpy.backends.cpu.variant import Variant
 from glowpy.backends.cpu.winograd import MOST_ERROR, pack_winograd_filter, relative_error
@@ -105,6 +110,7 @@ class PackProductsPass(RewritePass):
     variant: Variant
     small: bool = False
     exact: bool = False
+    chooser: Chooser = BY_MODEL
     name: ClassVar[str] = "pack-products"
     rewrites_quantized: ClassVar[bool] = True
 
@@ -112,7 +118,7 @@ class PackProductsPass(RewritePass):
     def convolution(self, f: Function, n: ConvolutionNode, why: Why) -> Replacement:
         """The packed convolution."""
         if multiplies_bytes(Operation.of_node(n)):
-            return ByteProducts(self.variant, self.small).convolution(f, n)
+            return ByteProducts(self.variant, self.small, self.chooser).convolution(f, n)
         if not is_packed(Operation.of_node(n)):
             return why.no("only f32, f64 and quantized 8-bit integers are packed")
         if n.type.is_empty or n.input.type.is_empty:
@@ -139,10 +145,9 @@ class PackProductsPass(RewritePass):
             n.dilation,
             n.group,
         )
-        chosen = None if self.exact else _by_winograd(n, problem, machine)
-        if chosen is not None:
-            return _winograd(f, n, chosen, machine.lanes)
-        decision = choose(problem, machine)
+        decision = self.chooser.choose(n, _conv_ways(n, problem, machine, exact=self.exact))
+        if isinstance(decision, WinogradDecision):
+            return _winograd(f, n, decision, machine.lanes)
         packed = _packed_filter(f, n, decision.packed * machine.lanes)
         zeros = f.module.create_constant(
             f"{n.name}_zeros",
@@ -170,17 +175,19 @@ class PackProductsPass(RewritePass):
                 n.name, n.filter.type.with_shape(n.filter.type.extents[:-1]), n.filter
             )
             packed = f.create_transpose(n.name, filter, (1, 2, 0))
+        machine = self.variant.machine_for(n.type.kind)
+        ways = depthwise_ways(n.type.likely, prod(n.kernels), machine)
         return create_cpu_depthwise_conv(
             f, n.name, n.type, n.input, packed, n.bias,
             kernels=n.kernels, strides=n.strides, pads=n.pads, dilation=n.dilation,
-            outside=0, tile_pixels=choose_pixels(n.type.likely[2], self.variant.machine_for(n.type.kind)),
+            outside=0, tile_pixels=self.chooser.choose(n, ways).pixels,
         )  # fmt: skip
 
     @rule
     def mat_mul(self, f: Function, n: MatMulNode, why: Why) -> Replacement:
         """The packed matrix product."""
         if multiplies_bytes(Operation.of_node(n)):
-            return ByteProducts(self.variant, self.small).mat_mul(f, n)
+            return ByteProducts(self.variant, self.small, self.chooser).mat_mul(f, n)
         if not is_packed(Operation.of_node(n)):
             return why.no("only f32, f64 and quantized 8-bit integers are packed")
         if n.type.is_empty or n.lhs.type.is_empty:
@@ -198,7 +205,7 @@ class PackProductsPass(RewritePass):
         problem = matmul_problem(n.type.likely, n.lhs.type.likely[-1], matrices)
         if isinstance(n.type.shape[-1], Expr):
             problem = problem.with_open_columns()
-        decision = choose(problem, machine)
+        decision = self.chooser.choose(n, product_ways(problem, machine))
         block = decision.packed * machine.lanes
         type = n.rhs.type.with_shape(packed_shape(n.rhs.type.shape, block))
         constant = n.rhs.constant
@@ -246,17 +253,32 @@ class PackProductsPass(RewritePass):
         )  # fmt: skip
 
 
-def _by_winograd(n: ConvolutionNode, problem: Problem, machine: Machine) -> WinogradDecision | None:
-    """How Winograd's algorithm computes a convolution, where it is faster, and exact enough with this filter."""
+def _conv_ways(
+    n: ConvolutionNode, problem: Problem, machine: Machine, *, exact: bool
+) -> Iterator[Decision | WinogradDecision]:
+    """How a convolution may be computed, what the models take first.
+
+    That is Winograd's algorithm where it is faster; never unless it is exact enough with this filter.
+    """
+    direct = product_ways(problem, machine)
+    best = next(direct)
     plain = prod(n.strides) == prod(n.dilation) == n.group == 1
-    if n.type.kind is not ElemKind.F32 or not plain or n.filter.constant is None:
-        return None
-    direct = cheapest(problem, machine).cycles * problem.images
-    depth = n.input.type.likely[-1]
-    chosen = choose_winograd(n.type.likely, depth, n.kernels, machine, direct)
-    if chosen is None or relative_error(n.filter.constant.array, chosen.patch) > MOST_ERROR:
-        return None
-    return chosen
+    constant = n.filter.constant
+    if exact or n.type.kind is not ElemKind.F32 or not plain or constant is None:
+        yield best
+        yield from direct
+        return
+    sizes = n.type.likely, n.input.type.likely[-1], n.kernels, machine
+    fastest = choose_winograd(*sizes, best.cycles)
+
+    def is_allowed(decision: WinogradDecision) -> bool:
+        return relative_error(constant.array, decision.patch) <= MOST_ERROR
+
+    if fastest is not None and is_allowed(fastest):
+        yield fastest
+    yield best
+    yield from (way for way in winograd_ways(*sizes) if way != fastest and is_allowed(way))
+    yield from direct
 
 
 def _winograd(

@@ -32,7 +32,7 @@ its own, hence a small price on each.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 from math import gcd, prod
 
@@ -55,6 +55,7 @@ __all__ = [
     "fetched_ahead",
     "matmul_problem",
     "preference",
+    "product_ways",
     "step_limits",
 ]
 
@@ -141,6 +142,7 @@ class Decision:
         slab: Lines that are computed for one block of channels before the next block.
         fetch: Elements of weights to fetch ahead at each step of the inner loop.
         packed: Vectors of output channels whose weights are packed together. Those of a tile are a multiple.
+        cycles: What it is thought to cost, for all images; but for slabs and what is fetched ahead.
     """
 
     pixels: int
@@ -149,6 +151,7 @@ class Decision:
     slab: int
     fetch: int
     packed: int
+    cycles: float = field(default=0.0, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,11 +214,39 @@ def cheapest(problem: Problem, machine: Machine) -> Candidate:
 @cache
 def choose(problem: Problem, machine: Machine) -> Decision:
     """The cheapest decision; of equally cheap ones that with more pixels, then with fewer vectors."""
-    best = cheapest(problem, machine)
-    slab = _slab(problem, machine, best)
-    fetch = _fetch(problem, machine, best, slab)
-    packed = _packed_vectors(problem, machine) or best.vectors
-    return Decision(best.pixels, best.vectors, best.line, slab, fetch, packed)
+    return _with_tile(problem, machine, cheapest(problem, machine))
+
+
+def product_ways(problem: Problem, machine: Machine) -> Iterator[Decision]:
+    """The decision that is taken, then the best of each number of vectors and kind of line, other slabs, no fetching.
+
+    Weights that are laid out for all sizes of a batch stay as they are.
+    """
+    best = choose(problem, machine)
+    yield best
+    ways = {best}
+    tiles: dict[tuple[int, bool], Candidate] = {}
+    for tile in sorted(candidates(problem, machine), key=preference):
+        kind = tile.vectors, tile.line == tile.pixels
+        if tiles.setdefault(kind, tile) is tile:
+            ways.add(decision := _with_tile(problem, machine, tile))
+            if decision != best:
+                yield decision
+    lines = max(ceil_div(problem.pixels, best.line), 1)
+    others = [replace(best, slab=slab) for slab in (lines, ceil_div(best.slab, 2))]
+    for decision in [*others, replace(best, fetch=0)]:
+        if decision not in ways:
+            ways.add(decision)
+            yield decision
+
+
+def _with_tile(problem: Problem, machine: Machine, tile: Candidate) -> Decision:
+    """The decision for a tile."""
+    slab = _slab(problem, machine, tile)
+    fetch = _fetch(problem, machine, tile, slab)
+    packed = _packed_vectors(problem, machine) or tile.vectors
+    cycles = tile.cycles * problem.images
+    return Decision(tile.pixels, tile.vectors, tile.line, slab, fetch, packed, cycles)
 
 
 def candidates(problem: Problem, machine: Machine) -> Iterator[Candidate]:

@@ -9,7 +9,7 @@ which every slab reads from where they lie.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from itertools import product
 from math import prod
@@ -26,6 +26,7 @@ __all__ = [
     "count_patches",
     "patch_steps",
     "winograd_decisions",
+    "winograd_ways",
 ]
 
 PATCHES = (6, 8)
@@ -104,6 +105,21 @@ def choose_winograd(
     cheap = [decision for decision in decisions if decision.cycles <= _ALIKE * least]
     best = min(cheap, key=lambda decision: (prod(decision.patch), decision.cycles), default=None)
     return best if best is not None and best.cycles < _LEAST_GAIN * direct else None
+
+
+def winograd_ways(
+    result: tuple[int, ...], depth: int, kernels: tuple[int, ...], machine: Machine
+) -> list[WinogradDecision]:
+    """What might be tried: the best of each size of patch, and with half the slab."""
+    decisions = sorted(
+        winograd_decisions(result, depth, kernels, machine), key=lambda decision: decision.cycles
+    )
+    smaller = [
+        replace(one, slab=ceil_div(one.slab // 2, one.pixels) * one.pixels)
+        for one in decisions
+        if one.slab >= 2 * one.pixels
+    ]
+    return decisions + smaller
 
 
 def winograd_decisions(
