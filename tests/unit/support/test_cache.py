@@ -75,6 +75,17 @@ def test_entries_are_written_in_sequence(folder: Path) -> None:
     assert read(KEY) == struct.pack("<5I", *range(5)) + b"end"
 
 
+def test_pieces_of_any_size_make_an_entry(folder: Path) -> None:
+    """Those of more than a huge page, and those that end within one."""
+    rest = payload = np.random.default_rng(1).bytes((5 << 20) + 77)
+    with writing(KEY) as file:
+        for size in (0, 1000, 3 << 20, (1 << 20) - 1000, 1, len(payload)):
+            piece, rest = rest[:size], rest[size:]
+            assert file.write(piece) == len(piece)
+    assert names(folder) == {str(KEY)}
+    assert mapped(KEY) == read(KEY) == payload
+
+
 def test_many_entries(folder: Path) -> None:
     entries = {Key.of("code", str(number)): bytes(number) for number in range(150)}
     write_all(entries)
