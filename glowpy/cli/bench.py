@@ -23,7 +23,7 @@ from glowpy.cli.bench_report import (
 from glowpy.cli.bench_trace import trace_text
 from glowpy.cli.completion import complete_file
 from glowpy.cli.files import write_text
-from glowpy.cli.model import Source, shape_option, state_option
+from glowpy.cli.model import Source, input_option, shape_option, state_option
 from glowpy.cli.output import print_json, progress
 from glowpy.cli.verb import OutputFile, Verb
 from glowpy.support.cores import usable_cores
@@ -61,7 +61,7 @@ class _Peers(click.ParamType[tuple[str, ...]]):
 @click.option(
     "--ncnn-models",
     type=click.Path(path_type=Path),
-    help="A folder with NAME.param and NAME.bin for ncnn, which pnnx makes.",
+    help="A folder with NAME.param and NAME.bin for ncnn; pnnx makes what is not there.",
 )
 @click.option(
     "--threads",
@@ -105,6 +105,7 @@ class _Peers(click.ParamType[tuple[str, ...]]):
 @click.option(
     "--trace", type=OutputFile(), help="Write layers by time to this file, for ui.perfetto.dev."
 )
+@input_option()
 @shape_option()
 @state_option()
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="For inputs.")
@@ -124,6 +125,7 @@ def bench(
     fresh_peaks: bool,
     html: str | None,
     trace: str | None,
+    inputs: tuple[str, ...],
     shapes: tuple[str, ...],
     state: tuple[str, ...],
     seed: int,
@@ -131,7 +133,7 @@ def bench(
     settings: tuple[str, ...],
     as_json: bool,
 ) -> None:
-    """Times MODELS (.onnx, .glow text) on random inputs, and says how near that is to what the machine can do.
+    """Times MODELS (.onnx, .glow text) on random inputs or given ones: how near is that to what the machine can do?
 
     GFLOP/s counts the products of the model, two operations for each multiply-add. GB/s counts what is read and written
     in caches or memory. The roof is the least time for both: the machine's peaks are measured once and kept.
@@ -140,6 +142,7 @@ def bench(
       glowpy bench model.onnx
       glowpy bench model.onnx --layers
       glowpy bench a.onnx b.onnx --vs onnxruntime,openvino
+      glowpy bench text.onnx --shape ids:1x128 --input ids=tokens.npy
       glowpy bench model.onnx --threads 2 --seconds 5 --json
       glowpy bench model.onnx --html bench.html --trace bench.trace.json
     """
@@ -149,15 +152,14 @@ def bench(
     count = threads or usable_cores()
     if clock == "cpu" and count > 1:
         raise UserError("--clock cpu: expected one thread", note="leave out --threads")
-    plan = Plan(seconds, repeat, seed, peers, ncnn_models, _chosen_core(core, count), clock)
+    plan = Plan(seconds, repeat, inputs, seed, peers, ncnn_models, _chosen_core(core, count), clock)
     options = CpuOptions(threads=count), CpuOptions(threads=count, timed=True)
     own, twin = (machine_code_backend(backend, one, settings) for one in options)
     with pinned(plan.core), progress("measuring the machine"):
         peaks = peaks_of(own.target, count, fresh=fresh_peaks)
-    results = []
-    for model in models:
-        source = Source(model, shapes, "", "", backend, state)
-        results.append(measure(source, own, twin if timed_layers else None, peaks, plan))
+    sources = [Source(model, shapes, "", "", backend, state) for model in models]
+    timed = twin if timed_layers else None
+    results = [measure(source, own, timed, peaks, plan) for source in sources]
     machine = machine_figures(own.target, peaks, plan)
     if html is not None:
         write_text(html, bench_page(machine, results))

@@ -58,7 +58,8 @@ class Plan:
     Attributes:
         seconds: That every contestant runs at least.
         repeat: How often it runs at least.
-        seed: For the random inputs.
+        inputs: What --input says.
+        seed: For inputs that it says nothing of, which are random.
         peers: Other runtimes.
         ncnn_models: Where ncnn finds models.
         core: What the process is pinned to; None for wherever it may run.
@@ -67,6 +68,7 @@ class Plan:
 
     seconds: float
     repeat: int
+    inputs: tuple[str, ...]
     seed: int
     peers: tuple[str, ...]
     ncnn_models: Path | None
@@ -262,7 +264,7 @@ def measure(
         timed = None if twin is None else twin.compile(program, CompileOptions())
         macs = multiply_adds(stages.optimized)
     feeds = read_inputs(
-        (), source.ports, seed=plan.seed, model=source.path, state=source.state_ports
+        plan.inputs, source.ports, seed=plan.seed, model=source.path, state=source.state_ports
     )
     extents = _extents(compiled, feeds)
     costs, variant = efforts(program, extents), backend.target.variant
@@ -353,7 +355,6 @@ def _peers(
             if source.state_ports or is_text(source.path):
                 raise UserError(f"{name} runs ONNX files without --state only")
             peer = loaded(name, Path(source.path), inputs, result.threads, plan.ncnn_models)
-            peer.run()
         except UserError as error:
             notes = [note for one in error.diagnostics for note in (one.message, one.note) if note]
             result.missing[name] = "; ".join(notes)

@@ -8,8 +8,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
+from glowpy.cli.bench_ncnn import Ncnn, ncnn_files
 from glowpy.core.tensor import Array
 from glowpy.support.errors import UserError
 
@@ -44,9 +43,9 @@ class Contestant:
 def loaded(
     name: str, path: Path, inputs: Inputs, threads: int, ncnn_models: Path | None
 ) -> Contestant:
-    """An ONNX model in the runtime called `name`, with so many threads.
+    """An ONNX model in the runtime called `name`, with so many threads, which has run once.
 
-    `ncnn_models` is a folder with what pnnx made of models: NAME.param and NAME.bin.
+    `ncnn_models` is a folder with what pnnx made of models: NAME.param and NAME.bin. It makes what is not there.
 
     Raises UserError where the runtime is not installed or does not run the model.
     """
@@ -55,12 +54,14 @@ def loaded(
     except ImportError:
         raise UserError(f"{name} is not installed", note=f"pip install {name}") from None
     try:
-        return PEERS[name](module, path, inputs, threads, ncnn_models)
+        contestant = PEERS[name](module, path, inputs, threads, ncnn_models)
+        contestant.run()
     except UserError:
         raise
     except Exception as error:  # noqa: BLE001 - another project's runtime may raise anything
         lines = str(error).splitlines() or [type(error).__name__]
         raise UserError(f"{name} does not run the model: {lines[0]}") from None
+    return contestant
 
 
 def _with_onnxruntime(
@@ -69,6 +70,7 @@ def _with_onnxruntime(
     """With its inputs and outputs bound, which spares it copies."""
     del folder
     options = module.SessionOptions()
+    options.log_severity_level = 4  # what is wrong is in the exception
     options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1
     session = module.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
@@ -107,27 +109,10 @@ def _with_openvino(
 def _with_ncnn(
     module: Any, path: Path, inputs: Inputs, threads: int, folder: Path | None
 ) -> Contestant:
-    """On what pnnx made of the model: blobs in0, in1, ... and out0 without the batch dimension."""
-    param = folder / f"{path.stem}.param" if folder is not None else None
-    if param is None or not param.is_file():
-        raise UserError(
-            f"ncnn reads no ONNX: expected {path.stem}.param and {path.stem}.bin, which pnnx makes",
-            note="--ncnn-models names their folder",
-        )
-    net = module.Net()
-    net.opt.num_threads = threads
-    net.load_param(str(param))
-    net.load_model(str(param.with_suffix(".bin")))
-    blobs = [module.Mat(np.ascontiguousarray(array[0])) for array in inputs.values()]
-    outputs: list[Array] = []
-
-    def run() -> None:
-        extractor = net.create_extractor()
-        for index, blob in enumerate(blobs):
-            extractor.input(f"in{index}", blob)
-        outputs[:] = [np.array(extractor.extract("out0")[1])]
-
-    return Contestant("ncnn", run, lambda: [array[np.newaxis] for array in outputs])
+    """On what pnnx made of the model, or makes of it now."""
+    with ncnn_files(path, inputs, folder) as files:
+        net = Ncnn(module, files, list(inputs.values()), threads)
+    return Contestant("ncnn", net.run, net.outputs)
 
 
 PEERS: Mapping[str, Callable[[Any, Path, Inputs, int, Path | None], Contestant]] = {

@@ -40,6 +40,7 @@ __all__ = [
     "Source",
     "choose_function",
     "expect_onnx",
+    "input_option",
     "is_text",
     "load_model",
     "open_onnx",
@@ -57,6 +58,16 @@ Dims = dict[str, Dim]
 _DIM = r"[0-9]{1,18}(?:\.\.[0-9]{1,9})?"
 _COMPUTED = re.compile(r"\s*(?:[0-9]+\s*[*+-]\s*)*[A-Za-z_]")
 _SHAPE = re.compile(rf"(?P<name>.+)(?P<sign>[=:])(?P<dims>(?:{_DIM}(?:x{_DIM})*)?)", re.DOTALL)
+
+
+def input_option() -> Callable[[F], F]:
+    """The option --input of a verb."""
+    return click.option(
+        "--input",
+        "inputs",
+        multiple=True,
+        help="NAME=FILE (.npy, .pb; strings, sequences and the like also .txt, .npz, .json), or FILE.npz.",
+    )
 
 
 def shape_option() -> Callable[[F], F]:

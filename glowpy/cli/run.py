@@ -22,7 +22,14 @@ from glowpy.cli.compare import (
 )
 from glowpy.cli.completion import complete_file
 from glowpy.cli.help_model import print_model
-from glowpy.cli.model import Source, open_onnx, read_inputs, shape_option, state_option
+from glowpy.cli.model import (
+    Source,
+    input_option,
+    open_onnx,
+    read_inputs,
+    shape_option,
+    state_option,
+)
 from glowpy.cli.observers import DumpObserver, Observers, PrintObserver
 from glowpy.cli.output import progress
 from glowpy.cli.run_hosted import run_hosted
@@ -50,12 +57,7 @@ _STEPS = 16
 
 @click.command("run", cls=Verb)
 @click.argument("model", shell_complete=complete_file)
-@click.option(
-    "--input",
-    "inputs",
-    multiple=True,
-    help="NAME=FILE (.npy, .pb; strings, sequences and the like also .txt, .npz, .json), or FILE.npz.",
-)
+@input_option()
 @shape_option()
 @state_option()
 @click.option(

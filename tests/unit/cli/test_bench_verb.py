@@ -5,6 +5,7 @@ import json
 import os
 import re
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from xml.etree.ElementTree import fromstring
 
@@ -20,7 +21,8 @@ from glowpy.backends.cpu.backend import counter_of
 from glowpy.backends.cpu.jit import JitFunction
 from glowpy.backends.cpu.peaks import Peaks, peaks_of
 from glowpy.backends.cpu.roofline import efforts
-from glowpy.cli import bench_peers
+from glowpy.cli import bench_ncnn, bench_peers
+from glowpy.cli.bench_ncnn import Ncnn
 from glowpy.cli.main import run
 from glowpy.core.elemkind import ElemKind
 from glowpy.engine import compilation
@@ -227,6 +229,118 @@ def test_runtimes_without_figures(model: Path, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setitem(bench_peers.PEERS, "onnxruntime", lambda *arguments: wrong)
     missing = figures(str(model), "--vs", "onnxruntime")["missing"]
     assert missing["onnxruntime"].startswith("its outputs differ from ours by 0.")
+
+
+LOOKUP = """
+<ir_version: 8, opset_import: ["": 17]>
+g (int64[1, 2] ids, int64[1, 2] kinds) => (float[1, 2, 1] y)
+<float[9, 1] words = {0, 1, 2, 3, 4, 5, 6, 7, 8}, float[2, 1] few = {0, 1}> {
+  a = Gather(words, ids)
+  b = Gather(few, kinds)
+  y = Add(a, b)
+}
+"""
+
+
+def test_inputs_from_files(tmp_path: Path) -> None:
+    path, ids = tmp_path / "lookup.onnx", tmp_path / "ids.npy"
+    onnx.save(parser.parse_model(LOOKUP), str(path))
+    np.save(ids, np.array([[8, 0]]))
+    result = figures(str(path), "--input", f"ids={ids}", "--vs", "onnxruntime")
+    assert result["vs"].keys() == {"onnxruntime"}  # the other input is random, and in range
+    np.save(ids, np.array([[9, 0]]))
+    result = figures(str(path), "--input", f"ids={ids}", "--vs", "onnxruntime")
+    assert "onnxruntime does not run the model" in result["missing"]["onnxruntime"]
+    assert "expected one of the inputs ids, kinds" in refused(str(path), "--input", f"x={ids}")
+
+
+class FakeNet:
+    """Looks as ncnn's does, and computes nothing."""
+
+    status = 0
+
+    def __init__(self) -> None:
+        self.opt = SimpleNamespace(num_threads=0, use_fp16_storage=True, use_int8_storage=True)
+
+    def load_param(self, path: str) -> int:
+        return -1 if "unknown" in path else 0
+
+    def load_model(self, path: str) -> int:
+        return 0
+
+    def input_names(self) -> list[str]:
+        return ["in0"]
+
+    def output_names(self) -> list[str]:
+        return ["out1", "out0"]
+
+    def create_extractor(self) -> Any:
+        return SimpleNamespace(
+            input=lambda name, blob: None,
+            extract=lambda name: (self.status, [float(name[-1])]),
+        )
+
+
+class FakeBlob:
+    def __init__(self, array: np.ndarray) -> None:
+        self.array = array
+
+    def clone(self) -> "FakeBlob":
+        return self
+
+
+def test_ncnn_computes_in_f32_and_says_what_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    module, files = SimpleNamespace(Net=FakeNet, Mat=FakeBlob), (Path("net.param"), Path("net.bin"))
+    net = Ncnn(module, files, [np.zeros((1, 3), np.int64)], 1)
+    assert vars(net._net.opt) == {
+        "num_threads": 1,
+        "use_fp16_storage": False,
+        "use_int8_storage": True,
+    }
+    assert net._blobs[0].array.dtype == np.int32
+    net.run()
+    assert [array.tolist() for array in net.outputs()] == [[[0.0]], [[1.0]]]
+    monkeypatch.setattr(FakeNet, "status", -100)
+    with pytest.raises(UserError, match="does not compute every output"):
+        net.run()
+    with pytest.raises(UserError, match=r"cannot read unknown\.param"):
+        Ncnn(module, (Path("unknown.param"), files[1]), [], 1)
+    with pytest.raises(UserError, match="a batch of 1"):
+        Ncnn(module, files, [np.zeros((2, 3))], 1)
+
+
+@pytest.mark.parametrize(
+    ("code", "reason"),
+    [
+        ("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)", "it crashes (SIGSEGV)"),
+        ("raise SystemExit(256 - 11)", "it crashes (SIGSEGV)"),
+        ("raise SystemExit('no such thing')", "no such thing"),
+        ("pass", "it wrote nothing for ncnn"),
+    ],
+)
+def test_pnnx_may_fail(
+    code: str, reason: str, model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bench_peers, "import_module", lambda name: SimpleNamespace())
+    monkeypatch.setattr(bench_ncnn, "find_spec", lambda name: None)
+    missing = figures(str(model), "--vs", "ncnn")["missing"]
+    assert missing["ncnn"].startswith("ncnn reads no ONNX: expected small.param and small.bin")
+    monkeypatch.setattr(bench_ncnn, "find_spec", lambda name: name)
+    monkeypatch.setattr(bench_ncnn, "_CONVERT", code)
+    missing = figures(str(model), "--vs", "ncnn")["missing"]
+    assert missing["ncnn"] == f"pnnx cannot convert the model: {reason}"
+
+
+@pytest.mark.slow
+def test_ncnn_runs_what_pnnx_makes(model: Path, tmp_path: Path) -> None:
+    pytest.importorskip("ncnn")
+    pytest.importorskip("pnnx")
+    assert figures(str(model), "--vs", "ncnn")["vs"].keys() == {"ncnn"}
+    param = tmp_path / "small.param"
+    param.write_text("7767517\n1 1\nNothing n 0 1 in0\n")
+    param.with_suffix(".bin").write_bytes(b"")
+    missing = figures(str(model), "--vs", "ncnn", "--ncnn-models", str(tmp_path))["missing"]
+    assert missing["ncnn"].startswith("ncnn cannot run the model: ")
 
 
 def test_runtimes_read_onnx_only(tmp_path: Path) -> None:

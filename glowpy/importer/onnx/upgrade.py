@@ -1,0 +1,18 @@
+"""Writes a model anew in a later opset, for tools that read an older one wrongly."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import onnx
+from onnx import version_converter
+
+__all__ = ["write_upgraded"]
+
+
+def write_upgraded(path: Path, to: Path, opset: int) -> None:
+    """Writes the model in `path` to `to`, in `opset` at least. Raises what onnx raises where it cannot convert it."""
+    model = onnx.load(path)
+    if any(one.domain in ("", "ai.onnx") and one.version < opset for one in model.opset_import):
+        model = version_converter.convert_version(model, opset)
+    onnx.save(model, to)
