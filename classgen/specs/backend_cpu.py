@@ -159,7 +159,7 @@ Op(
 Op(
     "CpuWinograd",
     "A 2-D convolution by Winograd's algorithm, with patches of `patch` pixels in height and width. filter is [blocks, points, I, NR]; "
-    "tiles take tile_pixels patches by tile_vectors vectors. slab patches are multiplied at once; units are so many bands of slabs, for so many blocks of channels each.",
+    "tiles take tile_pixels patches by tile_vectors vectors. slab patches are multiplied at once; units are so many bands of tiles, for so many blocks of channels each.",
     inputs=["input", "filter", "bias"],
     attrs=[ints("kernels"), dims("pads"), ints("patch"), *_TILE, integer("slab"), integer("bands"), integer("blocks")],
     traits=["typed", "units", "epilogue"],

@@ -166,8 +166,8 @@ KERNEL void libjit_cpu_winograd_f32(float *result, const float *input, const flo
   dim_t depth = input_shape->at[3], points = patch->at[0] * patch->at[1], block = tile_vectors * LANES;
   dim_t patch_cols = ceil_div(width, step_w), patches = ceil_div(height, step_h) * patch_cols;
   dim_t unit_size = count_between(work_shape, 1, work_shape->size), all_blocks = filter_shape->at[0];
-  dim_t of_image = ceil_div(patches, slab), all_slabs = result_shape->at[0] * of_image;
-  dim_t parts = ceil_div(all_blocks, blocks), slabs = ceil_div(all_slabs, bands);
+  dim_t of_image = ceil_div(patches, tile_pixels), all_tiles = result_shape->at[0] * of_image;
+  dim_t most = slab < patches ? slab / tile_pixels : of_image, parts = ceil_div(all_blocks, blocks);
   winograd_t w = {.height = input_shape->at[1],
                   .width = input_shape->at[2],
                   .depth = depth,
@@ -186,9 +186,12 @@ KERNEL void libjit_cpu_winograd_f32(float *result, const float *input, const flo
   for (dim_t unit = first_unit; unit < last_unit; unit++) {
     dim_t band = unit / parts, first_block = unit % parts * blocks;
     float *own = work + unit * unit_size, *sums = own + points * w.spread_step, *lines = sums + points * w.sum_step;
-    for (dim_t s = band * slabs; s < min_dim((band + 1) * slabs, all_slabs); s++) {
-      dim_t image = s / of_image, first = s % of_image * slab, count = min_dim(slab, patches - first);
-      if (slabs > 1 || band != spread_band) {
+    dim_t begin = all_tiles * band / bands, end = all_tiles * (band + 1) / bands;
+    for (dim_t next = begin, slab_tiles; next < end; next += slab_tiles) {
+      dim_t image = next / of_image, tile_of_image = next % of_image, first = tile_of_image * tile_pixels;
+      slab_tiles = min_dim(most, min_dim(of_image - tile_of_image, end - next));
+      dim_t count = min_dim(slab_tiles * tile_pixels, patches - first);
+      if (slab_tiles < end - begin || band != spread_band) {
         functions->spread(own, input + image * input_strides->at[0], &w, first, count);
         spread = own;
         spread_band = band;

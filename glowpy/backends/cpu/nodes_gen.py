@@ -412,7 +412,7 @@ class CpuRowMatmulNode(Node):
 
 @final
 class CpuWinogradNode(Node):
-    """A 2-D convolution by Winograd's algorithm, with patches of `patch` pixels in height and width. filter is [blocks, points, I, NR]; tiles take tile_pixels patches by tile_vectors vectors. slab patches are multiplied at once; units are so many bands of slabs, for so many blocks of channels each.
+    """A 2-D convolution by Winograd's algorithm, with patches of `patch` pixels in height and width. filter is [blocks, points, I, NR]; tiles take tile_pixels patches by tile_vectors vectors. slab patches are multiplied at once; units are so many bands of tiles, for so many blocks of channels each.
 
     Declared in classgen/specs/backend_cpu.py.
     """
@@ -851,7 +851,7 @@ def create_cpu_winograd(
     blocks: int,
     loc: Loc | None = None,
 ) -> CpuWinogradNode:
-    """A 2-D convolution by Winograd's algorithm, with patches of `patch` pixels in height and width. filter is [blocks, points, I, NR]; tiles take tile_pixels patches by tile_vectors vectors. slab patches are multiplied at once; units are so many bands of slabs, for so many blocks of channels each."""
+    """A 2-D convolution by Winograd's algorithm, with patches of `patch` pixels in height and width. filter is [blocks, points, I, NR]; tiles take tile_pixels patches by tile_vectors vectors. slab patches are multiplied at once; units are so many bands of tiles, for so many blocks of channels each."""
     attrs: dict[str, Attr] = {
         "kernels": tuple(kernels),
         "pads": tuple(pads),

@@ -16,7 +16,7 @@ from glowpy.backends.cpu.insts_gen import CpuConvInst, CpuWinogradInst
 from glowpy.backends.cpu.options import CpuOptions
 from glowpy.backends.cpu.passes import pack_products
 from glowpy.backends.cpu.roofline import efforts
-from glowpy.backends.cpu.strategy.winograd import PATCHES, choose_winograd
+from glowpy.backends.cpu.strategy.winograd import PATCHES, choose_winograd, count_patches
 from glowpy.backends.cpu.variant import variant_named
 from glowpy.backends.cpu.verify import misfit
 from glowpy.backends.cpu.winograd import (
@@ -167,10 +167,37 @@ def test_decisions_keep_to_what_the_kernel_knows() -> None:
         )
         assert chosen.pixels * chosen.vectors <= 32
         slabs = images * -(-patches // chosen.slab)
+        assert chosen.bands == 1 or chosen.bands % 2 == 0
         assert slabs <= chosen.bands or chosen.blocks * chosen.vectors * MACHINE.lanes >= channels
         assert choose_winograd(shape, depth, kernels, MACHINE, chosen.cycles) is None
     alone = replace(MACHINE, lanes=1)
     assert choose_winograd((1, 56, 56, 64), 64, (3, 3), alone, 1e12) is None
+
+
+@pytest.mark.parametrize(
+    ("shape", "depth"),
+    [
+        ((1, 56, 56, 256), 256),  # 14 tiles in slabs of 2, which would be 3 and 4
+        ((1, 56, 56, 64), 64),
+        ((1, 14, 14, 256), 256),  # one slab, 8 blocks
+        ((1, 14, 14, 192), 512),
+        ((1, 224, 224, 64), 64),
+    ],
+)
+def test_units_are_for_two_threads(shape: tuple[int, ...], depth: int) -> None:
+    """Half of the tiles and blocks is the work of half of the units, up to one tile."""
+    chosen = choose_winograd(shape, depth, (3, 3), MACHINE, 1e12)
+    assert chosen is not None
+    tiles = -(-count_patches(shape[1:3], chosen.patch, (3, 3)) // chosen.pixels)
+    blocks = -(-shape[3] // (chosen.vectors * MACHINE.lanes))
+    bands = [
+        tiles * (band + 1) // chosen.bands - tiles * band // chosen.bands
+        for band in range(chosen.bands)
+    ]
+    parts = [min(chosen.blocks, blocks - first) for first in range(0, blocks, chosen.blocks)]
+    units = [band * part for band in bands for part in parts]
+    half = len(units) // 2
+    assert abs(sum(units[:half]) - sum(units[half:])) <= tiles % 2 * blocks
 
 
 def test_what_was_decided_is_explained() -> None:

@@ -43,9 +43,10 @@ _FROM_MEMORY = 0.6
 _EXPOSED = 0.5
 """Of the time to read weights, what is not hidden by products."""
 _UNITS = 8
-"""So many are enough for threads to share."""
-_WORK = 3
-"""Each unit has scratch memory of its own: all together as much as so many second-level caches, or two units' worth."""
+"""So many are enough for threads to share; an even number of equal ones, where there can be."""
+_WORK = 4
+"""Each unit has scratch memory of its own: all together as much as so many second-level caches, as input and result
+have, or two units' worth."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +58,7 @@ class WinogradDecision:
         pixels: Patches of a tile.
         vectors: Vectors of output channels of a tile; so many are packed together.
         slab: Patches that are spread and multiplied together.
-        bands: How many parts the slabs of all images are cut into.
+        bands: How many parts the tiles of all images are cut into, which are about equal: their last slabs are smaller.
         blocks: Blocks of output channels of a unit.
         cycles: What it is thought to cost, for all images.
     """
@@ -155,13 +156,11 @@ def _decide(
     all_blocks = max(ceil_div(channels, block), 1)
     slab = _slab(patches, points * (depth + block) * machine.element_bytes, tile.pixels, machine)
     room = machine.element_bytes * points * slab * (depth + block)
-    units = min(max(_WORK * machine.second_cache // room, 2), _UNITS)
+    ends = images * height * width * (depth + channels) * machine.element_bytes
+    units = _even(min(max(max(_WORK * machine.second_cache, ends) // room, 2), _UNITS))
     slabs = images * ceil_div(patches, slab)
-    bands = min(slabs, units)
-    if images == 1 and bands > 1:  # slabs of all bands, about equal
-        whole = ceil_div(slabs, bands) * bands
-        slab = ceil_div(ceil_div(patches, tile.pixels), whole) * tile.pixels
-    blocks = all_blocks if slabs > bands else ceil_div(all_blocks, units // bands)
+    bands = _even(min(slabs, units))
+    blocks = all_blocks if slabs > bands else _share(all_blocks, units // bands)
     weights = points * depth * all_blocks * block * machine.element_bytes
     again = slabs - 1 if weights > machine.second_cache else 0
     reads = _EXPOSED * weights * (1 / _FROM_MEMORY + again) / machine.third_rate
@@ -171,6 +170,26 @@ def _decide(
     return WinogradDecision(
         (patch[0], patch[1]), tile.pixels, tile.vectors, slab, bands, blocks, cycles
     )
+
+
+def _even(count: int) -> int:
+    """The even number below one that is odd, but for 1."""
+    return max(count - count % 2, 1)
+
+
+def _share(count: int, most: int) -> int:
+    """How much of `count` each of `most` parts gets, or fewer, so that two threads have as little as can be.
+
+    Of shares that are as good it is the smallest, for more threads.
+    """
+
+    def longest(share: int) -> int:
+        times = [0, 0]
+        for first in range(0, count, share):
+            times[times.index(min(times))] += min(share, count - first)
+        return max(times)
+
+    return min(range(ceil_div(count, most), count + 1), key=longest)
 
 
 def _slab(patches: int, patch_bytes: int, pixels: int, machine: Machine) -> int:
