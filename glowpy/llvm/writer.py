@@ -86,6 +86,7 @@ class ModuleWriter:
     ) -> None:
         self.dim = f"i{pointer_bits}"
         self.pointer_bytes = pointer_bits // 8
+        self.vector_bytes = vector_bytes
         self.attributes = f'nounwind "prefer-vector-width"="{8 * vector_bytes}"'
         self._debug = debug
         self._by_content = by_content and debug is None

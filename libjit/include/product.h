@@ -192,9 +192,14 @@ INLINE void multiply_unit(const product_t *p, decision_t decision, unit_t unit, 
       reach.ahead_step = more ? decision.fetch : 0;
       fetched += steps * decision.fetch;
       bool rest_of_line = pixels < decision.pixels, rest_of_block = vectors < decision.vectors;
+      dim_t row = unit.image * p->pixels + first;
+      if (tiles->finished && regular && !rest_of_line && unit.valid == block) {
+        tiles->finished(env, start, input, weights, &reach, row, col);
+        continue;
+      }
       tile_t tile = (regular ? tiles->regular : tiles->scattered)[rest_of_line][rest_of_block];
       tile(sums, start, input, weights, &reach, pixels, vectors);
-      epilogue(env, sums, vectors * p->lanes, unit.image * p->pixels + first, col, pixels, unit.valid);
+      epilogue(env, sums, vectors * p->lanes, row, col, pixels, unit.valid);
     }
   }
 }

@@ -39,10 +39,16 @@ typedef struct {
 typedef void (*tile_t)(void *sums, const void *start, const void *input, const void *weights, const reach_t *reach,
                        dim_t pixels, dim_t vectors);
 
+/// Computes a tile and finishes it: what an epilogue does with sums, while they are in registers. The tile's first element is
+/// that of row `row` and column `col` of the result.
+typedef void (*finished_t)(const void *env, const void *start, const void *input, const void *weights,
+                           const reach_t *reach, dim_t row, dim_t col);
+
 /// The tiles of one product, for whole and for remaining pixels, whole and remaining vectors; NULL where there is none.
 struct tiles {
   tile_t regular[2][2];   ///< pixels that lie `pixel_step` apart, with all that they read inside the image
   tile_t scattered[2][2]; ///< any neighbouring pixels of an image, in several rows and at its edges
+  finished_t finished;    ///< in place of a whole regular one whose vectors are all valid, and its epilogue
 };
 
 #endif

@@ -72,8 +72,8 @@ KERNEL f32_t libjit_pow_f32(f32_t lhs, f32_t rhs) { return (f32_t)(math_pow_f32(
 KERNEL f64_t libjit_pow_f64(f64_t lhs, f64_t rhs) { return (f64_t)(math_pow_f64(lhs, rhs)); }
 
 /* The larger of both; NaN if one is NaN (classgen/specs/elementwise.py) */
-KERNEL f32_t libjit_max_f32(f32_t lhs, f32_t rhs) { return (f32_t)(greater_f32(lhs, rhs) || is_nan_f32(lhs) ? lhs : rhs); }
-KERNEL f64_t libjit_max_f64(f64_t lhs, f64_t rhs) { return (f64_t)(greater_f64(lhs, rhs) || is_nan_f64(lhs) ? lhs : rhs); }
+KERNEL f32_t libjit_max_f32(f32_t lhs, f32_t rhs) { return (f32_t)(greater_f32(rhs, lhs) || is_nan_f32(rhs) ? rhs : lhs); }
+KERNEL f64_t libjit_max_f64(f64_t lhs, f64_t rhs) { return (f64_t)(greater_f64(rhs, lhs) || is_nan_f64(rhs) ? rhs : lhs); }
 KERNEL i8_t libjit_max_i8(i8_t lhs, i8_t rhs) { return (i8_t)(lhs > rhs ? lhs : rhs); }
 KERNEL i16_t libjit_max_i16(i16_t lhs, i16_t rhs) { return (i16_t)(lhs > rhs ? lhs : rhs); }
 KERNEL i32_t libjit_max_i32(i32_t lhs, i32_t rhs) { return (i32_t)(lhs > rhs ? lhs : rhs); }
@@ -84,8 +84,8 @@ KERNEL u32_t libjit_max_u32(u32_t lhs, u32_t rhs) { return (u32_t)(lhs > rhs ? l
 KERNEL u64_t libjit_max_u64(u64_t lhs, u64_t rhs) { return (u64_t)(lhs > rhs ? lhs : rhs); }
 
 /* The smaller of both; NaN if one is NaN (classgen/specs/elementwise.py) */
-KERNEL f32_t libjit_min_f32(f32_t lhs, f32_t rhs) { return (f32_t)(less_f32(lhs, rhs) || is_nan_f32(lhs) ? lhs : rhs); }
-KERNEL f64_t libjit_min_f64(f64_t lhs, f64_t rhs) { return (f64_t)(less_f64(lhs, rhs) || is_nan_f64(lhs) ? lhs : rhs); }
+KERNEL f32_t libjit_min_f32(f32_t lhs, f32_t rhs) { return (f32_t)(less_f32(rhs, lhs) || is_nan_f32(rhs) ? rhs : lhs); }
+KERNEL f64_t libjit_min_f64(f64_t lhs, f64_t rhs) { return (f64_t)(less_f64(rhs, lhs) || is_nan_f64(rhs) ? rhs : lhs); }
 KERNEL i8_t libjit_min_i8(i8_t lhs, i8_t rhs) { return (i8_t)(lhs < rhs ? lhs : rhs); }
 KERNEL i16_t libjit_min_i16(i16_t lhs, i16_t rhs) { return (i16_t)(lhs < rhs ? lhs : rhs); }
 KERNEL i32_t libjit_min_i32(i32_t lhs, i32_t rhs) { return (i32_t)(lhs < rhs ? lhs : rhs); }

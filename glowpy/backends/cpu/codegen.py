@@ -16,9 +16,10 @@ from glowpy.backends.cpu.epilogue import emit_epilogue
 from glowpy.backends.cpu.instrument import description_types
 from glowpy.backends.cpu.kernels import Kernels
 from glowpy.backends.cpu.strategy.cut import Cut
-from glowpy.backends.cpu.strategy.work import PatchFunction, TileFunction, work_of
+from glowpy.backends.cpu.strategy.work import work_of
 from glowpy.backends.cpu.target import CpuTarget
 from glowpy.backends.cpu.tasks import Call
+from glowpy.backends.cpu.tiles import TILED_WORK, call_kernel, patch_function, tile_function
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.schema import AttrKind, Layout, Trait
 from glowpy.core.tensor import stored
@@ -37,7 +38,7 @@ from glowpy.support.errors import InternalError
 from glowpy.support.symbolic import Expr, highest, static, symbols_of
 from glowpy.support.text import Attr
 
-__all__ = ["CodeOptions", "entry_name", "generate_llvm", "ir_text", "tile_function"]
+__all__ = ["CodeOptions", "entry_name", "generate_llvm", "ir_text"]
 
 _INLINE_ELEMENTS = 64
 """A loop over at most so many elements is inlined into the entry point: a call would cost more than it does.
@@ -48,9 +49,6 @@ Kernels never are: LLVM takes quadratic time for an entry point that holds many 
 
 _COPIED_BYTES = 1 << 16
 """So much of a copy is a unit of work."""
-
-_TILED_WORK = 8
-"""LLVM takes so many times longer for a kernel that may run an epilogue than for a loop: it is unrolled into tiles."""
 
 
 def entry_name(program: Program) -> str:
@@ -180,7 +178,7 @@ def _calls(
         else:
             _emit_run(body, run, context, kernels.variant.machine_for(kind).lanes)
         function = module.function(
-            body, inline=_is_inlined(run), work=_TILED_WORK if run[0].has(Trait.EPILOGUE) else 1
+            body, inline=_is_inlined(run), work=TILED_WORK if run[0].has(Trait.EPILOGUE) else 1
         )
         yield Call(function, tuple(body.memories), run[0], lines[run[0]], body.units)
 
@@ -334,31 +332,31 @@ def _emit_kernel(
         first, last = body.split(work.units)
         with body.loop(body.let(f"sub nuw nsw {module.dim} {last}, {first}")) as index:
             unit = body.let(f"add nuw nsw {module.dim} {first}, {index}")
-            _call_kernel(body, symbol, _arguments(body, inst, work.cut, unit))
+            call_kernel(body, symbol, _arguments(body, inst, work.cut, unit))
         return
     arguments = _arguments(body, inst)
     if inst.has(Trait.UNITS):
         arguments += [f"{module.dim} {unit}" for unit in body.split(work.units, work.together)]
     if not inst.has(Trait.EPILOGUE):
-        _call_kernel(body, symbol, arguments)
+        call_kernel(body, symbol, arguments)
         return
     kind = inst.operands[1].value.type.kind  # of the input: sums may be of another
     loops = [tile_function(body, tile, kind) for tile in work.tiles]
-    loops += [_patch_function(body, function, kind) for function in work.patches]
-    tiles = module.pointers(loops)
-    function, environment = emit_epilogue(inst, following, context, body, work.block)
+    patches = [patch_function(body, function, kind) for function in work.patches]
+    function, finished, environment = emit_epilogue(inst, following, context, body, work)
+    tiles = module.pointers([*loops, finished, *patches])
     arguments += [f"ptr {tiles}", f"ptr {function}", f"ptr {environment}"]
     if module.has_debug_info or not any(work.tiles):
         # With debug information all code of an instruction is in its own function.
-        _call_kernel(body, symbol, arguments)
+        call_kernel(body, symbol, arguments)
         return
     # All that is worth to be made for these constants is in the tiles: one walk serves all products.
     types = [argument.split(" ", 1)[0] for argument in arguments]
     parameters = [f"{type} %a{index}" for index, type in enumerate(types)]
     name = f"{body.name.partition('.')[0]}.{inst.SCHEMA.mnemonic}"
     walk = Body(module, name, body.lines, parameters)
-    _call_kernel(walk, symbol, parameters)
-    function = module.function(walk, inline=False, work=_TILED_WORK)
+    call_kernel(walk, symbol, parameters)
+    function = module.function(walk, inline=False, work=TILED_WORK)
     body.line(f"call void @{function}({', '.join(arguments)})")
 
 
@@ -387,55 +385,6 @@ def _arguments(body: Body, inst: Instruction, cut: Cut | None = None, unit: str 
         *(f"ptr {body.ints(numbers)}" for numbers in (*shapes, *strides)),
         *(_attribute(body, spec.kind, inst.attrs[spec.name]) for spec in inst.SCHEMA.attrs),
     ]
-
-
-def _call_kernel(body: Body, symbol: str, arguments: Sequence[str]) -> None:
-    body.module.declare(symbol, "void", [argument.split(" ", 1)[0] for argument in arguments])
-    body.line(f"call void @{symbol}({', '.join(arguments)})")
-
-
-def tile_function(caller: Body, tile: TileFunction | None, kind: ElemKind) -> str:
-    """The name of an inner loop for a kind, a `tile_t` of libjit with its sizes as constants; empty without a tile."""
-    if tile is None:
-        return ""
-    module = caller.module
-    dim, pointers = module.dim, ["sums", "start", "input", "weights", "reach"]
-    network = caller.name.partition(".")[0]
-    sizes = f"{tile.pixels}{'open' * tile.open_pixels}x{tile.vectors}{'open' * tile.open_vectors}"
-    parameters = [*(f"ptr %{p}" for p in pointers), f"{dim} %pixels", f"{dim} %vectors"]
-    body = Body(module, f"{network}.{tile.kind}_{sizes}", caller.lines, parameters)
-    body.follow(caller)
-    constants = [f"{dim} {number}" for number in (tile.pixels, tile.vectors, tile.block)]
-    if tile.open_pixels or tile.open_vectors:
-        flags = [f"i1 {str(flag).lower()}" for flag in (tile.open_pixels, tile.open_vectors)]
-        symbol = f"libjit_open_{tile.kind}_{kind.suffix}"
-        _call_kernel(body, symbol, [*parameters, *constants, *flags])
-    else:
-        symbol = f"libjit_tile_{tile.kind}_{kind.suffix}"
-        _call_kernel(body, symbol, [*parameters[:5], *constants])
-    return module.function(body, inline=module.has_debug_info, work=_TILED_WORK)
-
-
-_PATCH_PARAMETERS = {
-    "spread": (["to", "image", "w"], ["first", "count"]),
-    "collect": (["to", "start", "sums", "w"], ["count", "vectors"]),
-}
-"""Pointers and numbers that the functions of patches take."""
-
-
-def _patch_function(caller: Body, function: PatchFunction, kind: ElemKind) -> str:
-    """The name of a function of patches for a kind, with the sizes of patch and kernel as constants."""
-    module = caller.module
-    pointers, numbers = _PATCH_PARAMETERS[function.kind]
-    network = caller.name.partition(".")[0]
-    sizes = "_".join(map(str, (*function.patch, *function.kernels)))
-    parameters = [*(f"ptr %{p}" for p in pointers), *(f"{module.dim} %{n}" for n in numbers)]
-    body = Body(module, f"{network}.{function.kind}_{sizes}", caller.lines, parameters)
-    body.follow(caller)
-    constants = [f"{module.dim} {number}" for number in (*function.patch, *function.kernels)]
-    symbol = f"libjit_winograd_{function.kind}_{kind.suffix}"
-    _call_kernel(body, symbol, [*parameters, *constants])
-    return module.function(body, inline=module.has_debug_info, work=_TILED_WORK)
 
 
 def _attribute(body: Body, kind: AttrKind, value: Attr) -> str:

@@ -1,22 +1,38 @@
 """Epilogues: what finishes a product, as the function that its kernel calls for each tile of sums.
 
+Where little is to be done, a tile and its epilogue are one function as well: a *finished* tile, whose sums never leave
+the registers. It finds all that tells one layer from another in memory, so that many layers share it.
+
 The ABI is in libjit/README.md. See docs/adr/0016-tiles-and-epilogues.md.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
+from glowpy.backends.cpu.strategy.work import TileFunction, Work
+from glowpy.backends.cpu.tiles import TILED_WORK, call_tile
 from glowpy.core.schema import Trait
 from glowpy.core.type import Shape
 from glowpy.ir.inst import Instruction
+from glowpy.ir.insts_gen import AddInst, MaxInst, MinInst, MulInst, SubInst
 from glowpy.ir.runs import loop_shape
 from glowpy.ir.value import Value
 from glowpy.llvm.stack import StackContext, element_steps, emit_members, linear, merged_axes
-from glowpy.llvm.writer import Body
-from glowpy.support.symbolic import highest
+from glowpy.llvm.writer import Body, memory_type
+from glowpy.support.symbolic import Dim, highest
 
 __all__ = ["emit_epilogue"]
+
+_SIMPLE = AddInst | SubInst | MulInst | MaxInst | MinInst
+"""What needs hardly a register."""
+
+_NEAR_BYTES = 1 << 18
+"""Of what is larger, little is found in the first two caches."""
+
+_LINE_BYTES = 64
+"""What a prefetch fetches."""
 
 
 def emit_epilogue(
@@ -24,13 +40,13 @@ def emit_epilogue(
     members: Sequence[Instruction],
     context: StackContext,
     caller: Body,
-    block: int,
-) -> tuple[str, str]:
-    """The epilogue of a product: (function, environment with the pointers it needs).
+    work: Work,
+) -> tuple[str, str, str]:
+    """The epilogue of a product: (function, finished tile or nothing, environment with what both need).
 
     The function runs the members on a tile of sums, which it is handed, and stores what is needed of them, and of the
-    sums. A row of a tile lies in one row of the result, whose last dimension is a row. Most tiles have `block` columns:
-    for these there is a loop of its own, which LLVM makes whole vectors of.
+    sums. A row of a tile lies in one row of the result, whose last dimension is a row. Most tiles have `work.block`
+    columns: for these there is a loop of its own, which LLVM makes whole vectors of.
     """
     module, dim = caller.module, caller.module.dim
     numbers = [f"{dim} %{name}" for name in ("ld", "row", "col", "rows", "cols")]
@@ -57,26 +73,188 @@ def emit_epilogue(
                 total = body.load(result.type.kind, "%tile", place)
                 emit_members(body, members, context, index, body.pointer, (head, total))
 
-    if highest(result.type.shape[-1]) >= block:
-        with body.returning_if(body.let(f"icmp eq {dim} %cols, {block}")):
-            loops(block, str(block))
+    if highest(result.type.shape[-1]) >= work.block:
+        with body.returning_if(body.let(f"icmp eq {dim} %cols, {work.block}")):
+            loops(work.block, str(work.block))
     loops("%cols", "%ld")
     finish = module.function(body, inline=True)
 
+    environment = _Environment(caller)
     function = Body(
         module, f"{caller.name}_epilogue", caller.lines, ["ptr %env", "ptr %tile", *numbers]
     )
     function.at(head)
-    environment = caller.let(f"alloca [{max(len(body.memories), 1)} x ptr]")
-    pointers = []
-    for index, value in enumerate(body.memories):
-        address = _slot(function, "%env", index)
-        pointers.append("ptr " + function.let(f"load ptr, ptr {address}"))
-        caller.line(f"store ptr {caller.pointer(value)}, ptr {_slot(caller, environment, index)}")
+    pointers = environment.pointers(function, body.memories)
     function.line(f"call void @{finish}({', '.join([*pointers, 'ptr %tile', *numbers])})")
+    finished = ""
+    if work.finished is not None:
+        chain = _Chain(head, members, context, shape, steps)
+        finished = _finished_tile(chain, work.finished, work.block, environment)
     # A kernel without units is called nowhere else.
     inline = module.has_debug_info or not head.has(Trait.UNITS)
-    return f"@{module.function(function, inline=inline)}", environment
+    return f"@{module.function(function, inline=inline)}", finished, environment.write()
+
+
+class _Environment:
+    """What the caller of a kernel hands to its epilogue: pointers to memory, and numbers of the same size."""
+
+    def __init__(self, caller: Body) -> None:
+        self.caller = caller
+        self._items: list[str] = []
+
+    def pointers(self, function: Body, values: Sequence[Value]) -> list[str]:
+        """The memories of values, as arguments that `function` loads."""
+        items = [f"ptr {self.caller.pointer(value)}" for value in values]
+        return [self._load(function, item) for item in items]
+
+    def numbers(self, function: Body, dims: Sequence[Dim]) -> list[str]:
+        """Dimensions, as arguments that `function` loads."""
+        dim = self.caller.module.dim
+        return [self._load(function, f"{dim} {self.caller.number(number)}") for number in dims]
+
+    def _load(self, function: Body, item: str) -> str:
+        if item not in self._items:
+            self._items.append(item)
+        type = item.split(" ", 1)[0]
+        slot = self._slot(function, "%env", self._items.index(item))
+        return f"{type} {function.let(f'load {type}, ptr {slot}')}"
+
+    def write(self) -> str:
+        """Stores all that functions load; returns the pointer to it."""
+        environment = self.caller.alloca(f"[{max(len(self._items), 1)} x ptr]")
+        for index, item in enumerate(self._items):
+            self.caller.line(f"store {item}, ptr {self._slot(self.caller, environment, index)}")
+        return environment
+
+    def _slot(self, body: Body, environment: str, slot: int) -> str:
+        return body.let(f"getelementptr inbounds ptr, ptr {environment}, {body.module.dim} {slot}")
+
+
+@dataclass(frozen=True)
+class _Chain:
+    """A product and what follows it.
+
+    Attributes:
+        head: The product.
+        members: The element-wise instructions after it.
+        context: What is known about the whole program.
+        shape: Of the loop over all elements.
+        steps: How far apart neighbours lie in every value: see `element_steps`.
+    """
+
+    head: Instruction
+    members: Sequence[Instruction]
+    context: StackContext
+    shape: Shape
+    steps: Mapping[Value, Shape]
+
+    @property
+    def row_steps(self) -> dict[Value, Dim] | None:
+        """How far apart rows lie; None where they are not at equal distances."""
+        outer = {value: step[:-1] for value, step in self.steps.items()}
+        axes, _ = merged_axes(self.shape[:-1], tuple(outer.values()))
+        if len(axes) > 1:
+            return None
+        return {value: step[axes[0]] if axes else 0 for value, step in outer.items()}
+
+    @property
+    def far(self) -> list[Value]:
+        """What comes from memory, each element once, and is not likely to be in a near cache."""
+        own = {inst.operands[0].value.place for inst in (self.head, *self.members)}
+        read = [ref.value for inst in self.members for ref in inst.operands[1:]]
+        return [
+            value
+            for value in dict.fromkeys(read)
+            if value.place not in own
+            and value.type.count == self.head.operands[0].value.type.count
+            and highest(value.type.size) > _NEAR_BYTES
+        ]
+
+
+def _finished_tile(
+    chain: _Chain, tile: TileFunction, columns: int, environment: _Environment
+) -> str:
+    """The name of a `finished_t`; empty where its members need registers, or rows lie at odd distances."""
+    caller, row_steps = environment.caller, chain.row_steps
+    simple = all(isinstance(inst, _SIMPLE) for inst in chain.members)
+    if row_steps is None or not simple:
+        return ""
+    head, module, dim = chain.head, caller.module, caller.module.dim
+    steps = [step for step in dict.fromkeys(row_steps.values()) if step != 0]
+    finish = _finish(chain, tile.pixels, columns, steps, row_steps, caller)
+    pointers = ["%start", "%input", "%weights", "%reach"]
+    places = [f"{dim} %row", f"{dim} %col"]
+    name = f"{caller.name.partition('.')[0]}.finished_{tile.pixels}x{tile.vectors}"
+    parameters = ["ptr %env", *(f"ptr {pointer}" for pointer in pointers), *places]
+    body = Body(module, name, caller.lines, parameters)
+    body.at(head)
+    kind = head.operands[0].value.type.kind
+    type = f"[{tile.pixels * columns} x {memory_type(kind)}]"
+    sums = body.alloca(f"{type}, align {module.vector_bytes}")
+    for value in chain.far:
+        _fetch(body, value, row_steps[value], tile.pixels, columns, environment)
+    arguments = [f"ptr {pointer}" for pointer in (sums, *pointers)]
+    call_tile(body, tile, head.operands[1].value.type.kind, arguments)
+    arguments = [*environment.pointers(body, finish.memories), f"ptr {sums}", *places]
+    arguments += environment.numbers(body, steps)
+    body.line(f"call void @{module.function(finish, inline=True)}({', '.join(arguments)})")
+    return module.function(body, inline=module.has_debug_info, work=TILED_WORK)
+
+
+def _finish(
+    chain: _Chain,
+    pixels: int,
+    columns: int,
+    steps: Sequence[Dim],
+    row_steps: Mapping[Value, Dim],
+    caller: Body,
+) -> Body:
+    """A function that finishes a tile of constant size. It is handed the distances of rows, `steps`, after the place.
+
+    There is a loop for each row, so that every place in the tile is a constant: then LLVM needs no memory for it.
+    """
+    module, dim = caller.module, caller.module.dim
+    names = {step: f"%s{index}" for index, step in enumerate(steps)}
+    numbers = [f"{dim} {name}" for name in ("%row", "%col", *names.values())]
+    body = Body(module, f"{caller.name}_finish", caller.lines, ["ptr noalias %tile", *numbers])
+    body.at(chain.head)
+    kind = chain.head.operands[0].value.type.kind
+    for row in range(pixels):
+        number = body.let(f"add nuw nsw {dim} %row, {row}")
+        starts = {
+            step: body.let(f"mul nuw nsw {dim} {number}, {name}") for step, name in names.items()
+        }
+        with body.loop(columns, unroll=False) as col:
+            column = body.let(f"add nuw nsw {dim} %col, {col}")
+
+            def index(value: Value, starts: dict[Dim, str] = starts, column: str = column) -> str:
+                inner = linear(body, [column], chain.steps[value][-1:])
+                return body.let(f"add nuw nsw {dim} {starts.get(row_steps[value], '0')}, {inner}")
+
+            place = body.let(f"add nuw nsw {dim} {col}, {row * columns}")
+            total = body.load(kind, "%tile", place)
+            emit_members(
+                body, chain.members, chain.context, index, body.pointer, (chain.head, total)
+            )
+    return body
+
+
+def _fetch(
+    body: Body, value: Value, step: Dim, pixels: int, columns: int, environment: _Environment
+) -> None:
+    """Fetches what a tile's members read of a value, while the tile is computed: a store waits for it otherwise."""
+    module, dim, kind = body.module, body.module.dim, value.type.kind
+    (pointer,) = (item.split()[1] for item in environment.pointers(body, [value]))
+    (distance,) = (item.split()[1] for item in environment.numbers(body, [step]))
+    module.declare("llvm.prefetch.p0", "void", ["ptr", "i32", "i32", "i32"])
+    for row in range(pixels):
+        number = body.let(f"add nuw nsw {dim} %row, {row}")
+        start = body.let(f"mul nuw nsw {dim} {number}, {distance}")
+        first = body.let(f"add nuw nsw {dim} {start}, %col")
+        for column in range(0, columns, _LINE_BYTES // kind.size):
+            place = body.let(f"add nuw nsw {dim} {first}, {column}")
+            address = body.let(f"getelementptr {memory_type(kind)}, ptr {pointer}, {dim} {place}")
+            body.line(f"call void @llvm.prefetch.p0(ptr {address}, i32 0, i32 3, i32 1)")
 
 
 def _row_starts(
@@ -95,7 +273,3 @@ def _row_starts(
         value: linear(body, indices, [step[axis] for axis in axes] or [0])
         for value, step in steps.items()
     }
-
-
-def _slot(body: Body, environment: str, slot: int) -> str:
-    return body.let(f"getelementptr inbounds ptr, ptr {environment}, {body.module.dim} {slot}")

@@ -109,6 +109,7 @@ HEADS: dict[str, Head] = {
     "conv of one channel": conv((1, 3, 5, 2), 1),
     "conv of one element": conv((1, 1, 1, 2), 1),
     "one row of pixels": conv((1, 1, 7, 3), 33),
+    "whole tiles": conv((1, 4, 8, 3), 32),
     "groups": conv((1, 3, 2, 4), 6, group=2),
     "depthwise": conv((1, 3, 4, 19), 19, 3, 19),
     "matmul": matmul(5, 3, 37),

@@ -14,11 +14,11 @@ from pathlib import Path
 
 import pytest
 
-from glowpy.backends.cpu.codegen import tile_function
 from glowpy.backends.cpu.options import CpuOptions
 from glowpy.backends.cpu.strategy.product import Decision, Problem, choose, conv_problem
 from glowpy.backends.cpu.strategy.work import TileFunction
 from glowpy.backends.cpu.target import CpuTarget, resolve_target
+from glowpy.backends.cpu.tiles import tile_function
 from glowpy.core.elemkind import ElemKind
 from glowpy.llvm.machine import Compiler, declarations
 from glowpy.llvm.writer import Body, ModuleWriter

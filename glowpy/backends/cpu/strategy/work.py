@@ -75,6 +75,7 @@ class Work:
         units: How many there are.
         block: Columns of the result that most calls of the epilogue are about; `ld` of those tiles.
         tiles: What the fields of `tiles_t` in libjit/include/tile.h hold, in order; None where nothing calls them.
+        finished: Which of the tiles may be one function with its epilogue, if any.
         patches: The functions of patches, which a kernel has after its tiles.
         together: So many units are handed out at once, where one is too little.
         cut: How the instruction is cut, if its kernel knows nothing of units.
@@ -83,6 +84,7 @@ class Work:
     units: Dim
     block: int
     tiles: tuple[TileFunction | None, ...] = ()
+    finished: TileFunction | None = None
     patches: tuple[PatchFunction, ...] = ()
     together: int = 1
     cut: Cut | None = None
@@ -127,7 +129,7 @@ def _conv(inst: CpuConvInst, lanes: int) -> Work:
     tiles = _tiles(sizes, inst.tile_pixels, blocks)
     slabs = ceil_div(ceil_div(pixels, inst.line), inst.slab)
     block = inst.tile_vectors * lanes
-    return Work(images * inst.group * slabs * ceil_div(channels, block), block, tiles)
+    return Work(images * inst.group * slabs * ceil_div(channels, block), block, tiles, tiles[0])
 
 
 def _kinds(inst: CpuConvInst, pixels: int) -> set[tuple[str, Dim]]:
@@ -239,7 +241,7 @@ def _matmul(inst: CpuMatmulInst, lanes: int) -> Work:
     tiles = _tiles(sizes, inst.tile_pixels, blocks)
     slabs = ceil_div(ceil_div(rows, inst.tile_pixels), inst.slab)
     block = inst.tile_vectors * lanes
-    return Work(product(batch) * slabs * ceil_div(channels, block), block, tiles)
+    return Work(product(batch) * slabs * ceil_div(channels, block), block, tiles, tiles[0])
 
 
 @_rules(CpuWinogradInst)
@@ -252,7 +254,7 @@ def _winograd(inst: CpuWinogradInst, lanes: int) -> Work:
     patch = inst.patch, inst.kernels
     functions = PatchFunction("spread", *patch), PatchFunction("collect", *patch)
     units = inst.bands * ceil_div(inst.filter.type.shape[0], inst.blocks)
-    return Work(units, inst.tile_vectors * lanes, tiles, functions)
+    return Work(units, inst.tile_vectors * lanes, tiles, patches=functions)
 
 
 @_rules(CpuBlockMatmulInst)
