@@ -6,7 +6,7 @@ import ctypes
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
@@ -54,7 +54,7 @@ def aligned_array(size: int) -> Array:
     return block[start : start + size]
 
 
-_Byte = ctypes.c_char
+_begin, _address = ctypes.c_char.from_buffer, ctypes.addressof
 
 
 def address_of(array: Array) -> int:
@@ -63,7 +63,7 @@ def address_of(array: Array) -> int:
         return 0
     try:
         # A quarter of the time that the attribute takes.
-        return ctypes.addressof(_Byte.from_buffer(array))  # type: ignore[arg-type]
+        return _address(_begin(array))  # type: ignore[arg-type]
     except (TypeError, ValueError):  # read-only, or of a dtype that buffers do not have
         return array.ctypes.data
 
@@ -123,14 +123,15 @@ class Executable(ABC):
         self.state_ports = tuple(state)
         self.arena_size = arena_size
         self._arenas: list[Array] = []  # append and pop are atomic: there is no lock
-        self._symbolic = bool(self.symbols)
         known = self.symbols
         self.open_ports = [
             port
             for port in self.output_ports
             if not symbols_of_types([port.type]).keys() <= known.keys()
         ]
+        self._is_open = bool(known or self.open_ports)
         self._known: dict[tuple[tuple[tuple[int, ...], ...], Known], _Bound] = {}
+        self._small = [(port, _small(port.type)) for port in self.output_ports]
         names = {port.placeholder for port in self.output_ports}
         self._both = names & {port.placeholder for port in self.input_ports}
 
@@ -218,13 +219,17 @@ class Executable(ABC):
         and where an array in `out` is not as large as what was found, they hold all of it.
         """
         bindings = self._bind_inputs(inputs)
-        known = self._bind_state(state, bindings)
-        extents, types = self._bound(bindings, known)
+        known = self._bind_state(state, bindings) if state is not None or self.state_ports else ()
+        extents, types = self._bound(bindings, known) if self._is_open else _NO_SYMBOLS
         if out:
             self._bind_outputs(out, bindings, extents)
-        for port in self.output_ports:
-            if port.placeholder not in bindings:
-                bindings[port.placeholder] = _fresh(types.get(port.name, port.type))
+        results = {}
+        for port, small in self._small:
+            array = bindings.get(port.placeholder)
+            if array is None:
+                type = types.get(port.name, port.type)
+                array = bindings[port.placeholder] = np.empty(*small) if small else _fresh(type)
+            results[port.name] = array
         try:
             arena = self._arenas.pop()
         except IndexError:
@@ -235,21 +240,17 @@ class Executable(ABC):
             self._arenas.append(arena)
         if state is not None:
             state.advance({**extents, **found})
-        results = {port.name: bindings[port.placeholder] for port in self.output_ports}
         for port in self.open_ports:
             shape = shape_at(port.type.shape, {**extents, **found})
             results[port.name] = part_of(results[port.name], shape)
-        for name, array in out.items() if out else ():
-            if results[name] is not array:
-                _check(name, Tensor.of(results[name]).type, array)
-                array[...] = results[name]
-                results[name] = array
+        if out:
+            _copy_others(results, out)
         return results
 
     def _bind_inputs(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
         """The arrays by placeholder, or copies of those that cannot be read where they are or are outputs as well."""
         bindings: dict[str, Array] = {}
-        if not isinstance(inputs, Mapping):
+        if not isinstance(inputs, (dict, Mapping)):  # the latter takes four times as long
             raise UserError(f"expected a dict of inputs, got {type(inputs).__name__}")
         for port in self.input_ports:
             if port.name not in inputs:
@@ -281,8 +282,6 @@ class Executable(ABC):
 
     def _bound(self, bindings: Mapping[str, Array], known: Known) -> _Bound:
         """What symbols are for these inputs and variables, and what outputs are of symbolic types."""
-        if not self._symbolic and not self.open_ports:
-            return _NO_SYMBOLS
         shapes = tuple([bindings[port.placeholder].shape for port in self.input_ports]), known
         bound = self._known.get(shapes)
         if bound is None:
@@ -320,6 +319,15 @@ class Executable(ABC):
                 bindings[port.placeholder] = array
 
 
+def _copy_others(results: dict[str, Array], out: Mapping[str, Array]) -> None:
+    """Copies results to the arrays of `out` that the run did not write, which take their places."""
+    for name, array in out.items():
+        if results[name] is not array:
+            _check(name, Tensor.of(results[name]).type, array)
+            array[...] = results[name]
+            results[name] = array
+
+
 def _check_state(network: Executable, state: object) -> None:
     """Raises UserError for the state of a network with other variables, or with other memory for them."""
     if not isinstance(state, State) or state.ports != network.state_ports:
@@ -343,10 +351,15 @@ _SMALL = 1 << 12
 """Bytes below which it does not matter whether vectors are stored across cache lines."""
 
 
+def _small(type: Type) -> tuple[tuple[int, ...], np.dtype[Any]] | None:
+    """Shape and dtype of an array for a small output; None of a large one, and of one of symbolic type."""
+    return (type.extents, type.kind.dtype) if type.is_static and type.room < _SMALL else None
+
+
 def _fresh(type: Type) -> Array:
     """An array for an output; at a multiple of the memory plan's alignment if it is large."""
-    if type.room < _SMALL:
-        return np.empty(type.extents, type.kind.dtype)
+    if small := _small(type):
+        return np.empty(*small)
     block = allocated((type.room + ALIGNMENT,), np.uint8, zeros=False)
     return np.ndarray(type.extents, type.kind.dtype, block, -address_of(block) % ALIGNMENT)
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
+from struct import Struct
 from typing import Literal, final
 
 import numpy as np
@@ -92,7 +93,7 @@ class JitFunction(CompiledFunction):
         if timed is not None:
             self._pointers.append(address_of(self.stamps))
         slots = len(image.table) + bool(self._lowest) + 2 + len(self._pointers)
-        self._table = ctypes.c_void_p * slots
+        self._table = Struct(f"{slots}P")
         self._extents_array = ctypes.c_size_t * len(self._lowest)
         self._no_numbers = self._extents_array()
 
@@ -116,8 +117,8 @@ class JitFunction(CompiledFunction):
             addresses.append(ctypes.addressof(numbers))
         team = self._workers.team() if self._workers is not None else None
         addresses += team.arguments if team is not None else (0, 0)
-        table = self._table(*addresses, *self._pointers)
-        areas = self._constants.address, ctypes.addressof(table), address_of(arena)
+        table = self._table.pack(*addresses, *self._pointers)
+        areas = self._constants.address, table, address_of(arena)
         failure = None
         if self._callbacks:
             with self._observing(numbers) as run:
