@@ -157,6 +157,30 @@ Op(
     no_derivative=_LATE,
 )
 Op(
+    "CpuStrassen",
+    "[..., K] times a right side packed to [2 pairs, K, NR], by seven products of its quarters in place of eight. sums are those of lhs; tiles take "
+    "tile_pixels rows by tile_vectors vectors. slab rows of both halves are multiplied at once; units are so many bands of slabs, for so many pairs of blocks each.",
+    inputs=["lhs", "sums", "rhs"],
+    attrs=[*_TILE, integer("slab"), integer("bands"), integer("pairs")],
+    traits=["typed", "units", "epilogue"],
+    scratches=["work"],
+    strided=["result"],
+    kernel={"lhs": ("f32",)},
+    quant="refused",
+    backend="cpu",
+    no_derivative=_LATE,
+)
+Op(
+    "CpuStrassenSums",
+    "The sums of the quarters of a left side [..., K] that `cpu_strassen` multiplies: [4, ceil(M / 2), K / 2].",
+    inputs=["lhs"],
+    traits=["typed", "units"],
+    kernel={"lhs": ("f32",)},
+    quant="refused",
+    backend="cpu",
+    no_derivative=_LATE,
+)
+Op(
     "CpuWinograd",
     "A 2-D convolution by Winograd's algorithm, with patches of `patch` pixels in height and width. filter is [blocks, points, I, NR]; "
     "tiles take tile_pixels patches by tile_vectors vectors. slab patches are multiplied at once; units are so many bands of tiles, for so many blocks of channels each.",

@@ -67,7 +67,7 @@ def exact_option() -> Callable[[F], F]:
     return click.option(
         "--exact",
         is_flag=True,
-        help="No algorithm that rounds more: convolutions with all their multiplications.",
+        help="No algorithm that rounds more: products with all their multiplications.",
     )
 
 

@@ -33,6 +33,10 @@ typedef struct {
   dim_t row_stride, col_stride, dilation_h, dilation_w;
   dim_t out_col; ///< column of the first pixel in the result
   dim_t left;    ///< what the first column of the result begins with
+  // What only chained tiles (strassen.c) need:
+  dim_t start_step;          ///< from what one pixel begins with to that of the next
+  const void *subtracted;    ///< from weights, or NULL
+  void *difference;          ///< where what is left of them goes
 } reach_t;
 
 /// Computes one tile: sums[pixel][vector] = start[vector] + inputs times weights, all of one kind of element.

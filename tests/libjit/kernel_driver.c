@@ -2,6 +2,9 @@
 /// record of what it is called with.
 #include "tile.h"
 
+/// Of a function of a file that may not be linked with this.
+#define WEAK __attribute__((weak))
+
 #define TILES(SUFFIX, S, T, F)                                                                                         \
   void libjit_tile_regular_##SUFFIX(S *to, const S *start, const T *input, const F *weights, const reach_t *reach,     \
                                     dim_t pixels, dim_t vectors, dim_t block);                                         \
@@ -9,12 +12,13 @@
                                       dim_t pixels, dim_t vectors, dim_t block);
 
 TILES(f32, float, float, float)
+WEAK void libjit_tile_chained_f32(float *to, const float *start, const float *input, const float *weights,
+                                  const reach_t *reach, dim_t pixels, dim_t vectors, dim_t block);
 TILES(f64, double, double, double)
 TILES(i8, int32_t, int8_t, int8_t)
 TILES(u8, int32_t, uint8_t, int8_t)
 
 /// The functions of patches, where winograd.c is linked with this; what `w` points to is its own affair.
-#define WEAK __attribute__((weak))
 WEAK void libjit_winograd_spread_f32(float *to, const float *image, const void *w, dim_t first, dim_t count, dim_t high,
                                      dim_t wide, dim_t kernel_h, dim_t kernel_w);
 WEAK void libjit_winograd_collect_f32(float *to, const float *start, const float *sums, const void *w, dim_t count,
@@ -39,6 +43,7 @@ typedef struct {
   dim_t sizes[4];    ///< of a patch and of the kernel
   dim_t block;
   dim_t kind;        ///< of the input: bytes of an element, negative where it has a sign that others lack
+  dim_t chained;     ///< whether tiles begin with sums of each pixel (strassen.c)
   loop_t loops[8];
 } table_t;
 
@@ -51,6 +56,10 @@ static table_t *table;
     loop_t *loop = &table->loops[NUMBER];                                                                              \
     loop->calls++;                                                                                                     \
     loop->faults += pixels != loop->pixels || vectors != loop->vectors;                                                \
+    if (table->chained) {                                                                                              \
+      libjit_tile_chained_f32(sums, start, input, weights, reach, pixels, vectors, table->block);                      \
+      return;                                                                                                          \
+    }                                                                                                                  \
     switch (table->kind) {                                                                                             \
     case 8: libjit_tile_##KIND##_f64(sums, start, input, weights, reach, pixels, vectors, table->block); break;        \
     case 4: libjit_tile_##KIND##_f32(sums, start, input, weights, reach, pixels, vectors, table->block); break;        \

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from glowpy.backends.cpu.strassen import left_sums, pack_pairs
 from glowpy.backends.cpu.winograd import pack_winograd_filter
 from glowpy.core.tensor import Array
 from glowpy.core.type import MAX_RANK
@@ -509,6 +510,48 @@ def _winograd_case(
     return Case(operands, {"result": result}, attrs, rtol=0, atol=1e-4 * scale)
 
 
+def _cpu_strassen(suffixes: tuple[str, ...], lanes: int) -> Iterator[Case]:
+    """Odd and even rows, blocks and columns, a depth of any vectors, and each way to cut the work."""
+    (suffix,) = suffixes
+    rows = [
+        ((2,), 1, 1),
+        ((7,), 2, 4),
+        ((3, 11), 5, 17),
+        ((24,), 3, 6),
+        ((2, 3, 5), 4, 8),
+        ((41,), 6, 12),
+    ]
+    cuts = [(1, 1), (2, 1), (1, 2), (9, 3)]
+    sizes = itertools.product(rows, (2 * lanes, 2 * lanes + 2, 6 * lanes + 4))
+    for number, ((left, pixels, slab), depth) in enumerate(sizes):
+        vectors, (bands, pairs) = 1 + number % 3, cuts[number % 4]
+        columns = (1, 2 * lanes, 4 * lanes + 3, 7 * lanes)[number % 4]
+        lhs, rhs = _sides(suffix, (*left, depth), (depth, columns))
+        packed = np.concatenate(list(pack_pairs(rhs, vectors * lanes)))
+        units = bands * math.ceil(len(packed) / 2 / pairs)
+        room = (4 * slab + depth // 2) * vectors * lanes
+        attrs: dict[str, Attr] = {
+            "tile_pixels": pixels, "tile_vectors": vectors, "slab": slab, "bands": bands, "pairs": pairs
+        }  # fmt: skip
+        result = _product(lhs, rhs)
+        operands = {
+            "lhs": lhs,
+            "sums": left_sums(lhs),
+            "rhs": packed,
+            "work": np.zeros((units, room), lhs.dtype),
+        }
+        scale = float(np.abs(result).max(initial=1))
+        yield Case(operands, {"result": result}, attrs, rtol=0, atol=1e-5 * scale)
+
+
+def _cpu_strassen_sums(suffixes: tuple[str, ...], lanes: int) -> Iterator[Case]:
+    (suffix,) = suffixes
+    for left in ((1,), (2,), (5,), (3, 4), (3, 3)):
+        for depth in (2 * lanes, 4 * lanes + 2):
+            lhs = numbers(suffix, (*left, depth), depth)
+            yield Case({"lhs": lhs}, {"result": left_sums(lhs)}, {})
+
+
 MAKERS: dict[str, Maker] = {
     "mat_mul": _mat_mul,
     "cpu_block_matmul": _cpu_block_matmul,
@@ -519,6 +562,8 @@ MAKERS: dict[str, Maker] = {
     "cpu_plain_matmul": _cpu_plain_matmul,
     "cpu_pack_matrix": _cpu_pack_matrix,
     "cpu_row_matmul": _cpu_row_matmul,
+    "cpu_strassen": _cpu_strassen,
+    "cpu_strassen_sums": _cpu_strassen_sums,
     "cpu_winograd": _cpu_winograd,
 }
 """The cases of each product, by mnemonic, for its suffixes and so many of its elements in a vector."""

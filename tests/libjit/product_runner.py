@@ -55,6 +55,7 @@ class Table(ctypes.Structure):
         ("sizes", ctypes.c_ssize_t * 4),
         ("block", ctypes.c_ssize_t),
         ("kind", ctypes.c_ssize_t),
+        ("chained", ctypes.c_ssize_t),
         ("loops", Loop * 8),
     ]
 
@@ -65,6 +66,7 @@ class Table(ctypes.Structure):
         for loop, tile in zip(table.loops, work.tiles, strict=False):
             if tile is not None:
                 table.block, loop.pixels, loop.vectors = tile.block, tile.pixels, tile.vectors
+                table.chained = tile.kind == "chained"
         for function in work.patches:
             table.sizes[:] = [*function.patch, *function.kernels]
         return table

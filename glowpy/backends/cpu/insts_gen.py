@@ -25,6 +25,8 @@ __all__ = [
     "CpuPlainMatmulInst",
     "CpuRnnInst",
     "CpuRowMatmulInst",
+    "CpuStrassenInst",
+    "CpuStrassenSumsInst",
     "CpuWinogradInst",
 ]
 
@@ -452,6 +454,66 @@ class CpuRowMatmulInst(Instruction):
 
 
 @final
+class CpuStrassenInst(Instruction):
+    """[..., K] times a right side packed to [2 pairs, K, NR], by seven products of its quarters in place of eight. sums are those of lhs; tiles take tile_pixels rows by tile_vectors vectors. slab rows of both halves are multiplied at once; units are so many bands of slabs, for so many pairs of blocks each.
+
+    Declared in classgen/specs/backend_cpu.py.
+    """
+
+    __slots__ = ()
+    BACKEND: ClassVar[str] = "cpu"
+    SCHEMA: ClassVar[InstSchema] = InstSchema(
+        "cpu_strassen",
+        (
+            OperandSpec("result", Access.OUT, Layout.STRIDED),
+            OperandSpec("lhs", Access.IN),
+            OperandSpec("sums", Access.IN),
+            OperandSpec("rhs", Access.IN),
+            OperandSpec("work", Access.SCRATCH),
+        ),
+        (
+            AttrSpec("tile_pixels", "int"),
+            AttrSpec("tile_vectors", "int"),
+            AttrSpec("slab", "int"),
+            AttrSpec("bands", "int"),
+            AttrSpec("pairs", "int"),
+        ),
+        frozenset({Trait.TYPED, Trait.UNITS, Trait.EPILOGUE}),
+    )
+
+    result = OperandField(0)
+    lhs = OperandField(1)
+    sums = OperandField(2)
+    rhs = OperandField(3)
+    work = OperandField(4)
+    tile_pixels = AttrField[int]()
+    tile_vectors = AttrField[int]()
+    slab = AttrField[int]()
+    bands = AttrField[int]()
+    pairs = AttrField[int]()
+
+
+@final
+class CpuStrassenSumsInst(Instruction):
+    """The sums of the quarters of a left side [..., K] that `cpu_strassen` multiplies: [4, ceil(M / 2), K / 2].
+
+    Declared in classgen/specs/backend_cpu.py.
+    """
+
+    __slots__ = ()
+    BACKEND: ClassVar[str] = "cpu"
+    SCHEMA: ClassVar[InstSchema] = InstSchema(
+        "cpu_strassen_sums",
+        (OperandSpec("result", Access.OUT), OperandSpec("lhs", Access.IN)),
+        (),
+        frozenset({Trait.TYPED, Trait.UNITS}),
+    )
+
+    result = OperandField(0)
+    lhs = OperandField(1)
+
+
+@final
 class CpuWinogradInst(Instruction):
     """A 2-D convolution by Winograd's algorithm, with patches of `patch` pixels in height and width. filter is [blocks, points, I, NR]; tiles take tile_pixels patches by tile_vectors vectors. slab patches are multiplied at once; units are so many bands of tiles, for so many blocks of channels each.
 
@@ -509,6 +571,8 @@ INSTS: tuple[type[Instruction], ...] = (
     CpuPlainMatmulInst,
     CpuRnnInst,
     CpuRowMatmulInst,
+    CpuStrassenInst,
+    CpuStrassenSumsInst,
     CpuWinogradInst,
 )
 """Every class of this file, in order of declaration."""

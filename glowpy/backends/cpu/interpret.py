@@ -23,6 +23,8 @@ from glowpy.backends.cpu.insts_gen import (
     CpuPlainMatmulInst,
     CpuRnnInst,
     CpuRowMatmulInst,
+    CpuStrassenInst,
+    CpuStrassenSumsInst,
     CpuWinogradInst,
 )
 from glowpy.backends.cpu.packing import (
@@ -33,6 +35,7 @@ from glowpy.backends.cpu.packing import (
     unpack_matrix,
 )
 from glowpy.backends.cpu.recurrent import plain_attrs
+from glowpy.backends.cpu.strassen import left_sums
 from glowpy.backends.cpu.winograd import unpack_winograd_filter
 from glowpy.backends.interpreter.interpret import interpret
 from glowpy.core.tensor import Array, Tensor
@@ -132,6 +135,20 @@ def _wrapped(sums: Array) -> Array:
 def _cpu_matmul(result: Tensor, lhs: Tensor, rhs: Tensor, **decision: int) -> None:
     del decision
     _multiply(result, lhs, unpack_matrix(rhs.array, result.type.extents[-1], dot_of(rhs.type.kind)))
+
+
+@interpret(CpuStrassenSumsInst)
+def _cpu_strassen_sums(result: Tensor, lhs: Tensor) -> None:
+    result.array[...] = left_sums(lhs.array)
+
+
+@interpret(CpuStrassenInst)
+def _cpu_strassen(
+    result: Tensor, lhs: Tensor, sums: Tensor, rhs: Tensor, work: Tensor, **decision: int
+) -> None:
+    """The plain product: quarters are how the kernel goes about it."""
+    del sums, work, decision
+    _multiply(result, lhs, unpack_matrix(rhs.array, result.type.extents[-1]))
 
 
 @interpret(CpuBlockMatmulInst)

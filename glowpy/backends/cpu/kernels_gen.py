@@ -319,6 +319,15 @@ KERNELS: dict[str, KernelSpec] = {
         (("lhs", ("f32", "f64")),),
         "classgen/specs/backend_cpu.py",
     ),
+    "cpu_strassen": KernelSpec(
+        "cpu_strassen", "libjit_cpu_strassen", (("lhs", ("f32",)),), "classgen/specs/backend_cpu.py"
+    ),
+    "cpu_strassen_sums": KernelSpec(
+        "cpu_strassen_sums",
+        "libjit_cpu_strassen_sums",
+        (("lhs", ("f32",)),),
+        "classgen/specs/backend_cpu.py",
+    ),
     "cpu_winograd": KernelSpec(
         "cpu_winograd",
         "libjit_cpu_winograd",

@@ -29,6 +29,8 @@ __all__ = [
     "CpuPlainMatmulNode",
     "CpuRnnNode",
     "CpuRowMatmulNode",
+    "CpuStrassenNode",
+    "CpuStrassenSumsNode",
     "CpuWinogradNode",
     "create_cpu_block_matmul",
     "create_cpu_conv",
@@ -41,6 +43,8 @@ __all__ = [
     "create_cpu_plain_matmul",
     "create_cpu_rnn",
     "create_cpu_row_matmul",
+    "create_cpu_strassen",
+    "create_cpu_strassen_sums",
     "create_cpu_winograd",
 ]
 
@@ -408,6 +412,61 @@ class CpuRowMatmulNode(Node):
 
     lhs = InputField(0)
     rhs = InputField(1)
+
+
+@final
+class CpuStrassenNode(Node):
+    """[..., K] times a right side packed to [2 pairs, K, NR], by seven products of its quarters in place of eight. sums are those of lhs; tiles take tile_pixels rows by tile_vectors vectors. slab rows of both halves are multiplied at once; units are so many bands of slabs, for so many pairs of blocks each.
+
+    Declared in classgen/specs/backend_cpu.py.
+    """
+
+    __slots__ = ()
+    BACKEND: ClassVar[str] = "cpu"
+    SCHEMA: ClassVar[NodeSchema] = NodeSchema(
+        "cpu_strassen",
+        ("lhs", "sums", "rhs"),
+        (
+            AttrSpec("tile_pixels", "int"),
+            AttrSpec("tile_vectors", "int"),
+            AttrSpec("slab", "int"),
+            AttrSpec("bands", "int"),
+            AttrSpec("pairs", "int"),
+        ),
+        ("result",),
+        frozenset({Trait.TYPED, Trait.UNITS, Trait.EPILOGUE}),
+        no_derivative="gradients are taken before the CPU backend brings it in",
+    )
+
+    lhs = InputField(0)
+    sums = InputField(1)
+    rhs = InputField(2)
+    tile_pixels = AttrField[int]()
+    tile_vectors = AttrField[int]()
+    slab = AttrField[int]()
+    bands = AttrField[int]()
+    pairs = AttrField[int]()
+
+
+@final
+class CpuStrassenSumsNode(Node):
+    """The sums of the quarters of a left side [..., K] that `cpu_strassen` multiplies: [4, ceil(M / 2), K / 2].
+
+    Declared in classgen/specs/backend_cpu.py.
+    """
+
+    __slots__ = ()
+    BACKEND: ClassVar[str] = "cpu"
+    SCHEMA: ClassVar[NodeSchema] = NodeSchema(
+        "cpu_strassen_sums",
+        ("lhs",),
+        (),
+        ("result",),
+        frozenset({Trait.TYPED, Trait.UNITS}),
+        no_derivative="gradients are taken before the CPU backend brings it in",
+    )
+
+    lhs = InputField(0)
 
 
 @final
@@ -833,6 +892,55 @@ def create_cpu_row_matmul(
     )
 
 
+def create_cpu_strassen(
+    f: Function,
+    name: str,
+    result_type: Type,
+    lhs: Operand,
+    sums: Operand,
+    rhs: Operand,
+    *,
+    tile_pixels: int,
+    tile_vectors: int,
+    slab: int,
+    bands: int,
+    pairs: int,
+    loc: Loc | None = None,
+) -> CpuStrassenNode:
+    """[..., K] times a right side packed to [2 pairs, K, NR], by seven products of its quarters in place of eight. sums are those of lhs; tiles take tile_pixels rows by tile_vectors vectors. slab rows of both halves are multiplied at once; units are so many bands of slabs, for so many pairs of blocks each."""
+    attrs: dict[str, Attr] = {
+        "tile_pixels": tile_pixels,
+        "tile_vectors": tile_vectors,
+        "slab": slab,
+        "bands": bands,
+        "pairs": pairs,
+    }
+    return f.create(
+        CpuStrassenNode,
+        name,
+        (
+            lhs,
+            sums,
+            rhs,
+        ),
+        attrs,
+        result_type,
+        loc,
+    )
+
+
+def create_cpu_strassen_sums(
+    f: Function,
+    name: str,
+    result_type: Type,
+    lhs: Operand,
+    loc: Loc | None = None,
+) -> CpuStrassenSumsNode:
+    """The sums of the quarters of a left side [..., K] that `cpu_strassen` multiplies: [4, ceil(M / 2), K / 2]."""
+    attrs: dict[str, Attr] = {}
+    return f.create(CpuStrassenSumsNode, name, (lhs,), attrs, result_type, loc)
+
+
 def create_cpu_winograd(
     f: Function,
     name: str,
@@ -888,6 +996,8 @@ NODES: tuple[type[Node], ...] = (
     CpuPlainMatmulNode,
     CpuRnnNode,
     CpuRowMatmulNode,
+    CpuStrassenNode,
+    CpuStrassenSumsNode,
     CpuWinogradNode,
 )
 """Every class of this file, in order of declaration."""

@@ -27,8 +27,8 @@ class CpuOptions:
         perf_map: Tell Linux's perf where the code of every instruction is, in /tmp/perf-PID.map.
         jitdump: Folder to write a jitdump to, from which `perf inject --jit` makes annotations.
         timed: Note when each run of instructions ends: `JitFunction.stamps`. One run at a time only.
-        exact: Compute convolutions with all of their multiplications, never by Winograd's algorithm, which has fewer
-            and rounds more: up to 1e-4 of the largest result.
+        exact: Compute convolutions and matrix products with all of their multiplications, never by Winograd's or
+            Strassen's algorithm, which have fewer and round more: up to 1e-4 of the largest result.
         threads: How many threads compute, the calling one among them; 0 for as many as the process may use processors.
             Results have the same bits for any number.
     """

@@ -25,6 +25,7 @@ from glowpy.backends.cpu.insts_gen import (
     CpuPlainMatmulInst,
     CpuRnnInst,
     CpuRowMatmulInst,
+    CpuStrassenInst,
     CpuWinogradInst,
 )
 from glowpy.backends.cpu.peaks import Access, Peaks
@@ -37,7 +38,7 @@ from glowpy.ir.insts_gen import DynamicSliceInst, GatherInst, LinearAttentionIns
 from glowpy.ir.runs import runs
 from glowpy.ir.value import Value
 from glowpy.support.rules import Rules
-from glowpy.support.symbolic import static
+from glowpy.support.symbolic import ceil_div, static
 
 __all__ = ["Effort", "Move", "efforts"]
 
@@ -62,6 +63,13 @@ def _winograd(inst: CpuWinogradInst) -> int:
     images, *pixels, channels = inst.result.type.extents
     patches = count_patches(pixels, inst.patch, inst.kernels)
     return images * patches * prod(inst.patch) * inst.input.type.extents[-1] * channels
+
+
+@_macs(CpuStrassenInst)
+def _strassen(inst: CpuStrassenInst) -> int:
+    """Its own multiplications: seven products of quarters."""
+    _, half_rows, half = inst.sums.type.extents
+    return 7 * half_rows * half * ceil_div(inst.result.type.extents[-1], 2)
 
 
 @_macs(CpuPlainConvInst)

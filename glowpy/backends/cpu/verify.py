@@ -16,6 +16,7 @@ from glowpy.backends.cpu.insts_gen import (
     CpuPlainConvInst,
     CpuPlainMatmulInst,
     CpuRowMatmulInst,
+    CpuStrassenInst,
     CpuWinogradInst,
 )
 from glowpy.backends.cpu.nodes_gen import (
@@ -242,7 +243,8 @@ def misfit(operation: Operation, variant: Variant) -> str:
         variant.machine_for(type.kind).lanes,
         static([type.shape[-1]])[0] // dot_of(type.kind),
     )
-    several = operation.mnemonic != CpuWinogradInst.SCHEMA.mnemonic
+    single = CpuStrassenInst, CpuWinogradInst
+    several = operation.mnemonic not in [inst.SCHEMA.mnemonic for inst in single]
     if block == vectors * lanes or (
         several and block and block % lanes == 0 and vectors * lanes % block == 0
     ):

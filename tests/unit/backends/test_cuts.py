@@ -16,6 +16,7 @@ from glowpy.backends.cpu.insts_gen import (
     CpuPackMatrixInst,
     CpuRnnInst,
     CpuRowMatmulInst,
+    CpuStrassenSumsInst,
 )
 from glowpy.backends.cpu.kernels_gen import KERNELS
 from glowpy.backends.cpu.strategy import cut, work
@@ -112,6 +113,7 @@ ROWS = [
     Row(CpuPackMatrixInst, "f32[6x2x5x16] f32[6x5x20]", {"block": 16}),
     Row(CpuRowMatmulInst, "f32[6x1x20] f32[6x1x7] f32[6x7x20]"),
     Row(CpuRowMatmulInst, "f64[8x1x9] f64[8x1x16] f64[8x16x9]"),
+    Row(CpuStrassenSumsInst, "f32[4x40x96] f32[2x40x192]"),
     Row(CpuPackMatrixInst, "f32[4x5x16] f32[5x64]", {"block": 16}),
     Row(CpuPackMatrixInst, "f64[4x5x8] f64[5x32]", {"block": 8}),
     Row(insts.SampleInst, "f32[1x40x6] f32[1x4x5x6] f32[1x40x2x2]", {**_SAMPLE, "padding": 0}),
@@ -178,7 +180,8 @@ def rows(layouts: Sequence[tuple[Spacing, Spacing]]) -> tuple[IRFunction, list[I
 
 def test_every_kernel_has_a_row() -> None:
     known = {row.cls.SCHEMA.mnemonic for row in ROWS}
-    products = {"cpu_block_matmul", "cpu_conv", "cpu_depthwise_conv", "cpu_matmul", "cpu_winograd"}
+    products = {"cpu_block_matmul", "cpu_conv", "cpu_depthwise_conv", "cpu_matmul"}
+    products |= {"cpu_strassen", "cpu_winograd"}
     plain = {"cpu_plain_conv", "cpu_plain_matmul"}  # small code has no units
     whole = {
         "quantization_profile",

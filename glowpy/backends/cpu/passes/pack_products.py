@@ -21,6 +21,8 @@ from glowpy.backends.cpu.byte_products import ByteProducts, multiplies_bytes
 from glowpy.backends.cpu.nodes_gen import (
     CpuBlockMatmulNode,
     CpuDepthwiseConvNode,
+    CpuMatmulNode,
+    CpuStrassenNode,
     CpuWinogradNode,
     create_cpu_block_matmul,
     create_cpu_conv,
@@ -30,6 +32,8 @@ from glowpy.backends.cpu.nodes_gen import (
     create_cpu_plain_conv,
     create_cpu_plain_matmul,
     create_cpu_row_matmul,
+    create_cpu_strassen,
+    create_cpu_strassen_sums,
     create_cpu_winograd,
 )
 from glowpy.backends.cpu.packing import (
@@ -39,6 +43,7 @@ from glowpy.backends.cpu.packing import (
     pack_matrix,
     packed_shape,
 )
+from glowpy.backends.cpu.strassen import pack_pairs, strassen_error, sums_shape
 from glowpy.backends.cpu.strategy.depthwise import depthwise_ways
 from glowpy.backends.cpu.strategy.machine import Machine
 from glowpy.backends.cpu.strategy.product import (
@@ -48,6 +53,11 @@ from glowpy.backends.cpu.strategy.product import (
     fetched_ahead,
     matmul_problem,
     product_ways,
+)
+from glowpy.backends.cpu.strategy.strassen import (
+    StrassenDecision,
+    choose_strassen,
+    strassen_ways,
 )
 from glowpy.backends.cpu.strategy.ways import BY_MODEL, Chooser
 from glowpy.backends.cpu.strategy.winograd import (
@@ -148,6 +158,9 @@ class PackProductsPass(RewritePass):
         decision = self.chooser.choose(n, _conv_ways(n, problem, machine, exact=self.exact))
         if isinstance(decision, WinogradDecision):
             return _winograd(f, n, decision, machine.lanes)
+        if isinstance(decision, StrassenDecision):
+            product = _strassen(f, n, n.input, n.filter, decision, machine.lanes)
+            return f.create_add(n.name, product, _bias_alone(f, n))
         packed = _packed_filter(f, n, decision.packed * machine.lanes)
         zeros = f.module.create_constant(
             f"{n.name}_zeros",
@@ -200,12 +213,19 @@ class PackProductsPass(RewritePass):
             return create_cpu_row_matmul(f, n.name, n.type, n.lhs, n.rhs)
         if n.rhs.type.rank == MAX_RANK:
             return _with_batches_joined(f, n)
+        return self._in_tiles(f, n)
+
+    def _in_tiles(self, f: Function, n: MatMulNode) -> CpuMatmulNode | CpuStrassenNode:
+        """The product with a packed right side."""
         machine = self.variant.machine_for(n.type.kind)
         matrices = prod(n.rhs.type.likely[:-2])
         problem = matmul_problem(n.type.likely, n.lhs.type.likely[-1], matrices)
         if isinstance(n.type.shape[-1], Expr):
             problem = problem.with_open_columns()
-        decision = self.chooser.choose(n, product_ways(problem, machine))
+        ways = _matmul_ways(n, problem, machine, exact=self.exact)
+        decision = self.chooser.choose(n, ways)
+        if isinstance(decision, StrassenDecision):
+            return _strassen(f, n, n.lhs, n.rhs, decision, machine.lanes)
         block = decision.packed * machine.lanes
         type = n.rhs.type.with_shape(packed_shape(n.rhs.type.shape, block))
         constant = n.rhs.constant
@@ -255,19 +275,23 @@ class PackProductsPass(RewritePass):
 
 def _conv_ways(
     n: ConvolutionNode, problem: Problem, machine: Machine, *, exact: bool
-) -> Iterator[Decision | WinogradDecision]:
+) -> Iterator[Decision | WinogradDecision | StrassenDecision]:
     """How a convolution may be computed, what the models take first.
 
-    That is Winograd's algorithm where it is faster; never unless it is exact enough with this filter.
+    That is Winograd's algorithm where it is faster, or Strassen's where it is a matrix product; never unless it is
+    exact enough with this filter.
     """
     direct = product_ways(problem, machine)
-    best = next(direct)
     plain = prod(n.strides) == prod(n.dilation) == n.group == 1
     constant = n.filter.constant
     if exact or n.type.kind is not ElemKind.F32 or not plain or constant is None:
-        yield best
         yield from direct
         return
+    if prod(n.kernels) == 1:
+        pads = has_pads(n.pads)
+        yield from direct if pads else _by_quarters(n.type, n.filter, direct, machine)
+        return
+    best = next(direct)
     sizes = n.type.likely, n.input.type.likely[-1], n.kernels, machine
     fastest = choose_winograd(*sizes, best.cycles)
 
@@ -279,6 +303,71 @@ def _conv_ways(
     yield best
     yield from (way for way in winograd_ways(*sizes) if way != fastest and is_allowed(way))
     yield from direct
+
+
+def _matmul_ways(
+    n: MatMulNode, problem: Problem, machine: Machine, *, exact: bool
+) -> Iterator[Decision | StrassenDecision]:
+    """How a matrix product may be computed, what the models take first."""
+    direct = product_ways(problem, machine)
+    if exact or n.type.kind is not ElemKind.F32 or n.rhs.constant is None or n.rhs.type.rank != 2:
+        return direct
+    return _by_quarters(n.type, n.rhs, direct, machine)
+
+
+def _by_quarters(
+    result: Type, weights: NodeValue, direct: Iterator[Decision], machine: Machine
+) -> Iterator[Decision | StrassenDecision]:
+    """The ways of a matrix product with a constant right side, by Strassen's algorithm too where rows are known."""
+    best = next(direct)
+    if not result.is_static:
+        yield best
+        yield from direct
+        return
+    constant = weights.constant
+    assert constant is not None
+    *rows, columns = result.extents
+    depth = prod(weights.type.extents) // columns
+    sizes = prod(rows), depth, columns, machine
+    fastest = choose_strassen(*sizes, best.cycles)
+
+    def is_allowed(decision: StrassenDecision) -> bool:
+        matrix = _matrix(constant.array)
+        return strassen_error(matrix, decision.vectors * machine.lanes) <= MOST_ERROR
+
+    if fastest is not None and is_allowed(fastest):
+        yield fastest
+    yield best
+    yield from (way for way in strassen_ways(*sizes) if way != fastest and is_allowed(way))
+    yield from direct
+
+
+def _matrix(weights: Array) -> Array:
+    """A right side K x N, or a filter O x 1 x 1 x I as one."""
+    return weights if weights.ndim == 2 else weights.reshape(len(weights), -1).T
+
+
+def _strassen(
+    f: Function, n: Node, lhs: NodeValue, weights: NodeValue, chosen: StrassenDecision, lanes: int
+) -> CpuStrassenNode:
+    """A product by Strassen's algorithm, with a constant right side or a filter of one pixel."""
+    constant = weights.constant
+    assert constant is not None
+    *_, depth = lhs.type.extents
+    columns = prod(weights.type.extents) // depth
+    block = chosen.vectors * lanes
+    shape = 2 * ceil_div(columns, 2 * block), depth, block
+    packed = _derived(
+        f, n, "packed", weights.type.with_shape(shape), constant, "pack pairs",
+        lambda array: pack_pairs(_matrix(array), block),
+    )  # fmt: skip
+    type = lhs.type.with_shape(sums_shape(lhs.type.shape))
+    sums = create_cpu_strassen_sums(f, f"{n.name}_sums", type, lhs)
+    return create_cpu_strassen(
+        f, n.name, lhs.type.with_shape((*lhs.type.shape[:-1], columns)), lhs, sums, packed,
+        tile_pixels=chosen.pixels, tile_vectors=chosen.vectors, slab=chosen.slab, bands=chosen.bands,
+        pairs=chosen.pairs,
+    )  # fmt: skip
 
 
 def _winograd(

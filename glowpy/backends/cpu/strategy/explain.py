@@ -12,6 +12,7 @@ from glowpy.backends.cpu.insts_gen import (
     CpuConvInst,
     CpuDepthwiseConvInst,
     CpuMatmulInst,
+    CpuStrassenInst,
     CpuWinogradInst,
 )
 from glowpy.backends.cpu.strategy.depthwise import choose_pixels
@@ -29,6 +30,7 @@ from glowpy.backends.cpu.strategy.product import (
     preference,
     step_limits,
 )
+from glowpy.backends.cpu.strategy.strassen import choose_strassen, strassen_ways
 from glowpy.backends.cpu.strategy.winograd import choose_winograd, winograd_decisions
 from glowpy.backends.cpu.strategy.work import work_of
 from glowpy.core.elemkind import ElemKind
@@ -126,6 +128,8 @@ def _explained(f: IRFunction, machine_for: Callable[[ElemKind], Machine]) -> Ite
             yield _depthwise(inst, machine_for(inst.input.type.kind))
         elif isinstance(inst, CpuWinogradInst):
             yield _winograd(inst, machine_for(inst.input.type.kind))
+        elif isinstance(inst, CpuStrassenInst):
+            yield _strassen(inst, machine_for(inst.lhs.type.kind))
         elif type(inst) in _problem_of:
             machine = machine_for(inst.operands[1].value.type.kind)
             yield _product(inst, _problem_of[type(inst)](inst), machine)
@@ -166,6 +170,29 @@ def _winograd(inst: CpuWinogradInst, machine: Machine) -> Explanation:
         (),
         best is None
         or (best.patch, best.pixels, best.vectors, best.slab, best.bands, best.blocks)
+        != tuple(inst.attrs[name] for name in free),
+    )
+
+
+def _strassen(inst: CpuStrassenInst, machine: Machine) -> Explanation:
+    *rows, columns = inst.result.type.extents
+    sizes = prod(rows), inst.lhs.type.extents[-1], columns, machine
+    direct = cheapest(matmul_problem(inst.result.type.extents, sizes[1], 1), machine).cycles
+    costs = {f"{d.pixels}x{d.vectors}": f"{d.cycles:,.0f} cycles" for d in strassen_ways(*sizes)}
+    best = choose_strassen(*sizes, direct)
+    numbers = {"rows": sizes[0], "depth": sizes[1], "columns": columns}
+    free = ("tile_pixels", "tile_vectors", "slab", "bands", "pairs")
+    work = work_of(inst, machine.lanes)
+    return Explanation(
+        inst.name,
+        inst.SCHEMA.mnemonic,
+        {**numbers, "direct": f"{direct:,.0f} cycles", **costs},
+        {name: inst.attrs[name] for name in free},
+        highest(work.units),
+        tuple(tile.name for tile in work.tiles if tile is not None),
+        (),
+        best is None
+        or (best.pixels, best.vectors, best.slab, best.bands, best.pairs)
         != tuple(inst.attrs[name] for name in free),
     )
 

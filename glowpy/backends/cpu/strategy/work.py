@@ -19,6 +19,8 @@ from glowpy.backends.cpu.insts_gen import (
     CpuPlainConvInst,
     CpuPlainMatmulInst,
     CpuRnnInst,
+    CpuStrassenInst,
+    CpuStrassenSumsInst,
     CpuWinogradInst,
 )
 from glowpy.backends.cpu.packing import dot_of
@@ -255,6 +257,28 @@ def _winograd(inst: CpuWinogradInst, lanes: int) -> Work:
     functions = PatchFunction("spread", *patch), PatchFunction("collect", *patch)
     units = inst.bands * ceil_div(inst.filter.type.shape[0], inst.blocks)
     return Work(units, inst.tile_vectors * lanes, tiles, patches=functions)
+
+
+@_rules(CpuStrassenInst)
+def _strassen(inst: CpuStrassenInst, lanes: int) -> Work:
+    """All tiles have whole blocks of columns: those that are left are filled with zeros."""
+    whole, vectors, block = inst.tile_pixels, inst.tile_vectors, inst.tile_vectors * lanes
+    lengths = _lengths(inst.sums.type.shape[1], inst.slab, whole)
+    sizes = whole, next(iter(static(lengths - {whole})), 0)
+    tiles = [
+        TileFunction("chained", size, vectors, block) if size in lengths else None for size in sizes
+    ]
+    units = inst.bands * ceil_div(inst.rhs.type.shape[0] // 2, inst.pairs)
+    return Work(units, block, (tiles[0], None, tiles[1], None))
+
+
+@_rules(CpuStrassenSumsInst)
+def _strassen_sums(inst: CpuStrassenSumsInst, lanes: int) -> Work:
+    """A unit is a row of each half."""
+    _, rows, half = inst.result.type.shape
+    return Work(
+        rows, lanes, together=ceil_div(UNIT_BYTES, 8 * highest(half) * inst.result.type.kind.size)
+    )
 
 
 @_rules(CpuBlockMatmulInst)

@@ -1,0 +1,121 @@
+"""Which matrix products are computed by Strassen's algorithm, and how: a cost model beside that of `product`.
+
+Seven products of quarters take the place of eight. That is paid for in sums before and after them, which the model
+counts: those of the left side, once for all columns, and those of the right side, for each slab of rows, which the
+first tile of a slab reads from the second-level cache and writes to it. So it needs long rows, and not too few.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cache
+
+from glowpy.backends.cpu.strategy.machine import Machine
+from glowpy.backends.cpu.strategy.product import Problem, candidates, estimate
+from glowpy.support.symbolic import ceil_div
+
+__all__ = ["StrassenDecision", "choose_strassen", "strassen_ways"]
+
+_LEFT_CYCLES = 12.0
+"""To compute the four sums of a vector of each quarter of the left side."""
+_SUM_CYCLES = 20.0
+"""To store products and to add them up, for a vector of each quarter of the result."""
+_DIFFERENCES = 4
+"""Quarters of the right side that are differences; each takes a step two reads and a write of its weights."""
+_IN_PLACE = 3
+"""Of the seven products those whose left side is a quarter as it lies, with rows of its whole depth."""
+_LEAST_GAIN = 0.98
+"""Of the direct algorithm's cycles. There are no more weights than it has, but it rounds less."""
+_UNITS = 16
+"""So many are enough for threads to share, and each has scratch memory of its own."""
+_ROOM = 4
+"""Four sums of all rows of a slab are to take at most this part of the second-level cache."""
+
+
+@dataclass(frozen=True, slots=True)
+class StrassenDecision:
+    """All that is free about a product; see libjit/src/strassen.c.
+
+    Attributes:
+        pixels: Rows of a tile.
+        vectors: Vectors of columns of a tile; so many are packed together.
+        slab: Rows of each half that are multiplied together.
+        bands: How many parts the slabs are cut into.
+        pairs: Pairs of blocks of columns of a unit.
+        cycles: What it is thought to cost.
+    """
+
+    pixels: int
+    vectors: int
+    slab: int
+    bands: int
+    pairs: int
+    cycles: float
+
+
+def choose_strassen(
+    rows: int, depth: int, columns: int, machine: Machine, direct: float
+) -> StrassenDecision | None:
+    """The cheapest decision; None where none is worth it.
+
+    Args:
+        rows: Of the left side.
+        depth: Its columns.
+        columns: Of the right side.
+        machine: Whose cycles are counted.
+        direct: The cycles that the direct algorithm is thought to take.
+    """
+    best = min(strassen_ways(rows, depth, columns, machine), key=_cycles, default=None)
+    return best if best is not None and best.cycles < _LEAST_GAIN * direct else None
+
+
+def _cycles(decision: StrassenDecision) -> float:
+    return decision.cycles
+
+
+@cache
+def strassen_ways(
+    rows: int, depth: int, columns: int, machine: Machine
+) -> tuple[StrassenDecision, ...]:
+    """What is best with each number of vectors; none where a depth is odd, or its half has less than a vector."""
+    half = depth // 2
+    if depth % 2 or half < machine.lanes or machine.lanes < 2 or rows < 2 or not columns:
+        return ()
+    problem = Problem(1, ceil_div(rows, 2), ceil_div(columns, 2), 1, half, half)
+    best: dict[int, StrassenDecision] = {}
+    for tile in candidates(problem, machine):
+        decision = _decide(problem, columns, tile.pixels, tile.vectors, machine)
+        if tile.vectors not in best or decision.cycles < best[tile.vectors].cycles:
+            best[tile.vectors] = decision
+    return tuple(sorted(best.values(), key=_cycles))
+
+
+def _decide(
+    problem: Problem, columns: int, pixels: int, vectors: int, machine: Machine
+) -> StrassenDecision:
+    """A tile for one of seven products, with the slabs and units that go with it."""
+    rows, half, block = problem.pixels, problem.depth, vectors * machine.lanes
+    all_pairs = ceil_div(columns, 2 * block)
+    slab = _slab(rows, pixels, block, machine)
+    slabs = ceil_div(rows, slab)
+    bands = min(slabs, _UNITS)
+    pairs = ceil_div(all_pairs, max(_UNITS // bands, 1))
+
+    whole = replace(problem, channels=all_pairs * block)
+    apart = replace(whole, pixel_step=2 * half)
+    cycles = _IN_PLACE * estimate(apart, machine, pixels, vectors, pixels).cycles
+    cycles += (7 - _IN_PLACE) * estimate(whole, machine, pixels, vectors, pixels).cycles
+    step = pixels * vectors / machine.multiplies
+    read = 3 * block * machine.element_bytes / machine.second_rate
+    cycles += _DIFFERENCES * slabs * all_pairs * half * max(read - step, 0)
+    cycles += rows * ceil_div(half, machine.lanes) * _LEFT_CYCLES
+    cycles += rows * all_pairs * vectors * _SUM_CYCLES
+    return StrassenDecision(pixels, vectors, slab, bands, pairs, cycles)
+
+
+def _slab(rows: int, pixels: int, block: int, machine: Machine) -> int:
+    """As many rows as have their sums in cache, in whole tiles; all slabs about equal."""
+    room = machine.second_cache // _ROOM
+    most = max(room // (4 * block * machine.element_bytes) // pixels, 1)
+    tiles = ceil_div(rows, pixels)
+    return min(ceil_div(tiles, ceil_div(tiles, most)) * pixels, rows)
